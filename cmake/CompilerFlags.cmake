@@ -1,0 +1,15 @@
+# Flags for our own code only: an interface target that nothing exported carries on.
+add_library(lacuna_flags INTERFACE)
+target_compile_options(lacuna_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Werror
+  # Loops become vector code without the liberties of -ffast-math: NaN and infinity keep their meaning.
+  -fno-math-errno -fno-trapping-math)
+if(LACUNA_ARCH)
+  target_compile_options(lacuna_flags INTERFACE -march=${LACUNA_ARCH})
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+if(LACUNA_SANITIZE)
+  target_compile_options(lacuna_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all
+                                                -fno-omit-frame-pointer)
+  target_link_options(lacuna_flags INTERFACE -fsanitize=address,undefined)
+endif()

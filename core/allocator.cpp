@@ -1,0 +1,195 @@
+#include "core/allocator.h"
+
+#include "core/error.h"
+#include "core/ledger.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+
+namespace lacuna {
+namespace {
+
+std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+
+std::int64_t physical_memory() {
+  auto bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  std::int64_t limit = 0;  // a control group may allow less; "max" leaves the stream failed
+  if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit) bytes = std::min(bytes, limit);
+  return bytes;
+}
+
+[[noreturn]] void report_exhausted(std::size_t bytes, std::int64_t capacity) {
+  const Owner owner = AllocationScope::current();
+  const Ledger& account = ledger(Device::cpu);
+  fail("out of memory: {} asked for by {} {}, {} held of {}. The largest holders:\n{}"
+       "A smaller train.batch_size (with train.accumulate), train.precision: bf16, or another memory.policy needs less; "
+       "`lacuna plan` says how much.",
+       format_bytes(static_cast<std::int64_t>(bytes)), owner.op.text().empty() ? "the program" : owner.op.text(),
+       owner.path.text(), format_bytes(account.total()), format_bytes(capacity), describe(account.holders(), 8));
+}
+
+#ifdef __SANITIZE_ADDRESS__
+
+// The address sanitizer sees the bounds of single blocks only if each comes from the system's allocator.
+class CpuAllocator final : public Allocator {
+ public:
+  void* allocate(std::size_t bytes) override {
+    if (bytes == 0) return nullptr;
+    if (static_cast<std::int64_t>(bytes) > capacity_) report_exhausted(bytes, capacity_);
+    void* memory = std::aligned_alloc(memory_alignment, round_up(bytes, memory_alignment));
+    if (memory == nullptr) report_exhausted(bytes, capacity_);
+    return memory;
+  }
+  void release(void* memory, std::size_t) noexcept override { std::free(memory); }
+  std::int64_t capacity() const override { return capacity_; }
+
+ private:
+  std::int64_t capacity_ = physical_memory();
+};
+
+#else
+
+// One range of addresses, best fit, neighbours joined: what one tensor leaves, any other can use, so that the resident
+// size stays close to the ledger's peak.
+class CpuAllocator final : public Allocator {
+ public:
+  void* allocate(std::size_t bytes) override {
+    if (bytes == 0) return nullptr;
+    const std::size_t size = round_up(bytes, memory_alignment);
+    const std::lock_guard lock(mutex_);
+    if (base_ == nullptr) reserve();
+    if (const auto fit = by_size_.lower_bound({size, 0}); fit != by_size_.end()) {
+      const auto [block, offset] = *fit;
+      forget(offset, block);
+      if (block > size) remember(offset + size, block - size);
+      return base_ + offset;
+    }
+    std::size_t offset = top_;
+    if (!by_offset_.empty()) {  // a free block at the very top can grow
+      const auto [last, block] = *by_offset_.rbegin();
+      if (last + block == top_) offset = last;
+    }
+    if (size > reserved_ - offset || static_cast<std::int64_t>(offset + size) > capacity_)
+      report_exhausted(bytes, std::min(capacity_, static_cast<std::int64_t>(reserved_)));
+    if (offset < top_) forget(offset, top_ - offset);
+    top_ = offset + size;
+    return base_ + offset;
+  }
+
+  void release(void* memory, std::size_t bytes) noexcept override {
+    if (memory == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    auto offset = static_cast<std::size_t>(static_cast<std::byte*>(memory) - base_);
+    std::size_t size = round_up(bytes, memory_alignment);
+    const auto next = by_offset_.lower_bound(offset);
+    if (next != by_offset_.begin()) {
+      const auto [before, block] = *std::prev(next);
+      if (before + block == offset) {
+        offset = before;
+        size += block;
+        forget(before, block);
+      }
+    }
+    if (const auto after = by_offset_.find(offset + size); after != by_offset_.end()) {
+      const auto [begin, block] = *after;
+      size += block;
+      forget(begin, block);
+    }
+    remember(offset, size);
+  }
+
+  std::int64_t capacity() const override { return capacity_; }
+
+  void trim() override {
+    const std::lock_guard lock(mutex_);
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    for (const auto& [offset, size] : by_offset_) {
+      const std::size_t begin = round_up(offset, page), end = (offset + size) / page * page;
+      if (end > begin) madvise(base_ + begin, end - begin, MADV_DONTNEED);
+    }
+  }
+
+ private:
+  void reserve() {
+    std::size_t size = 2 * static_cast<std::size_t>(capacity_);  // addresses only; free blocks may lie between others
+    rlimit limit{};
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+      size = std::min<std::size_t>(size, limit.rlim_cur / 10 * 7);
+    for (; size >= (std::size_t{1} << 20); size = size / 10 * 9) {
+      void* range = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (range == MAP_FAILED) continue;
+      constexpr std::size_t huge_page = std::size_t{2} << 20;
+      auto* const begin = static_cast<std::byte*>(range);
+      const std::size_t skipped = round_up(reinterpret_cast<std::uintptr_t>(begin), huge_page) -
+                                  reinterpret_cast<std::uintptr_t>(begin);
+      base_ = begin + skipped;
+      reserved_ = size - skipped;
+      madvise(base_, reserved_, MADV_HUGEPAGE);
+      return;
+    }
+    fail("no addresses for tensor memory: the limit on the address space (ulimit -v) is too low");
+  }
+  void remember(std::size_t offset, std::size_t size) {
+    by_offset_.emplace(offset, size);
+    by_size_.emplace(size, offset);
+  }
+  void forget(std::size_t offset, std::size_t size) {
+    by_offset_.erase(offset);
+    by_size_.erase({size, offset});
+  }
+
+  std::mutex mutex_;
+  std::byte* base_ = nullptr;
+  std::size_t reserved_ = 0, top_ = 0;                    // addresses in all; used or free below `top_`
+  std::map<std::size_t, std::size_t> by_offset_;          // free blocks: offset to size
+  std::set<std::pair<std::size_t, std::size_t>> by_size_;  // the same as (size, offset)
+  std::int64_t capacity_ = physical_memory();
+};
+
+#endif
+
+class MetaAllocator final : public Allocator {
+ public:
+  void* allocate(std::size_t) override { return nullptr; }
+  void release(void*, std::size_t) noexcept override {}
+  std::int64_t capacity() const override { return std::numeric_limits<std::int64_t>::max(); }
+};
+
+std::int64_t status_field(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    std::int64_t kib = 0;
+    if (word == name && status >> kib) return kib * 1024;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Allocator& allocator(Device device) {
+  // Never destroyed: tensors in static objects may outlive it otherwise.
+  static auto* const cpu = new CpuAllocator;
+  static auto* const meta = new MetaAllocator;
+  if (device == Device::cpu) return *cpu;
+  return *meta;
+}
+
+std::int64_t process_peak() { return status_field("VmHWM:"); }
+std::int64_t process_resident() { return status_field("VmRSS:"); }
+
+bool reset_process_peak() {
+  std::ofstream clear("/proc/self/clear_refs");
+  return static_cast<bool>(clear << "5" << std::flush);
+}
+
+}  // namespace lacuna

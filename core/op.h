@@ -1,0 +1,259 @@
+// The vocabulary in which an op says what it remembers.
+//
+// An op is a plain struct: its members are its attributes, and beside its arithmetic stand two tables. `saves` lists
+// every tensor its backward reads, how much of it, and for whose gradient; `derives` (for cheap ops only) lists what
+// its output can be had again from. Backward and derive reach tensors through these tables alone: asking for anything
+// else does not compile. docs/adding-an-op.md shows a whole op on one page.
+#pragma once
+
+#include "core/tensor.h"
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace lacuna {
+
+/// A tensor an op touches. `aux` are results beside the output that only backward or a module's statistics read.
+struct Source {
+  enum class Kind : std::uint8_t { input, output, aux };
+  Kind kind;
+  std::uint8_t index;
+  constexpr bool operator==(const Source&) const = default;
+};
+constexpr Source input(int index) { return {Source::Kind::input, static_cast<std::uint8_t>(index)}; }
+constexpr Source aux(int index) { return {Source::Kind::aux, static_cast<std::uint8_t>(index)}; }
+inline constexpr Source output{Source::Kind::output, 0};
+
+/// How much of a tensor backward needs; each includes the ones before it.
+/// sign: whether an element is positive. value: a number that a lossy policy may approximate. exact: the very bits.
+enum class Need : std::uint8_t { sign, value, exact };
+
+std::string_view name_of(Need need);
+
+/// Which elements of a saved tensor are alike, for codecs that keep a range per group.
+enum class Groups : std::uint8_t { run, head, channel };
+
+std::string_view name_of(Groups groups);
+
+/// Some of an op's inputs, by number.
+class InputSet {
+ public:
+  constexpr InputSet() = default;
+  constexpr InputSet(std::initializer_list<int> inputs) {
+    for (const int i : inputs) insert(i);
+  }
+  constexpr void insert(int i) { bits_ |= 1U << static_cast<unsigned>(i); }
+  constexpr bool contains(int i) const { return (bits_ >> static_cast<unsigned>(i) & 1U) != 0; }
+  constexpr bool intersects(InputSet other) const { return (bits_ & other.bits_) != 0; }
+  constexpr bool empty() const { return bits_ == 0; }
+
+ private:
+  std::uint32_t bits_ = 0;
+};
+
+/// One row of the table of saves.
+struct Save {
+  Source from;
+  Need need;
+  InputSet for_grad_of;
+  Groups groups = Groups::run;
+};
+
+/// One row of the table of derivation: the output's rows [b, e) need this tensor's rows [b, e), or all of it.
+struct Derive {
+  Source from;
+  bool by_rows;
+};
+constexpr Derive rows_of(Source from) { return {from, true}; }
+constexpr Derive all_of(Source from) { return {from, false}; }
+
+/// Signs of a saved tensor: from its values, or from a bit mask where only that was kept.
+struct Signs {
+  Tensor values;  // the tensor itself, or undefined
+  Tensor bits;    // u8 [ceil(count / 8)], bit i % 8 of byte i / 8 set where element i is positive; or undefined
+
+  /// Calls `f(positive)` with a predicate on the element's index.
+  template <class F>
+  void visit(F&& f) const {
+    if (bits.defined()) {
+      f([b = bits.data<std::uint8_t>()](std::int64_t i) { return (b[i >> 3] >> (i & 7) & 1) != 0; });
+    } else {
+      with_float_type(values.dtype(), [&]<class T>(Type<T>) {
+        f([v = values.data<T>()](std::int64_t i) { return to_compute(v[i]) > 0; });
+      });
+    }
+  }
+};
+
+/// Where saved tensors come from: autograd implements it over slots. `row` numbers the op's table of saves.
+class SavedTensors {
+ public:
+  virtual ~SavedTensors() = default;
+  virtual Tensor whole(std::size_t row) const = 0;
+  virtual Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end) const = 0;
+  virtual std::int64_t rows_at_once(std::size_t row) const = 0;
+  virtual Signs signs(std::size_t row) const = 0;
+};
+
+namespace detail {
+template <class Table>
+consteval std::size_t find_row(const Table& table, Source from) {
+  for (std::size_t i = 0; i < table.size(); ++i)
+    if (table[i].from == from) return i;
+  return table.size();
+}
+}  // namespace detail
+
+/// What the backward of `Op` can see: the rows of `Op::saves`, and only those some wanted gradient needs.
+template <class Op>
+class Saved {
+ public:
+  explicit Saved(const SavedTensors& tensors) : tensors_(tensors) {}
+
+  /// The whole tensor, in the shape it had in forward. Computed on first use where the policy did not keep it.
+  template <Source from>
+  Tensor get() const {
+    return tensors_.whole(row<from>());
+  }
+  /// Rows [begin, end) as [end - begin, C]: a view of a kept tensor; otherwise decoded or derived for this call.
+  template <Source from>
+  Tensor rows(std::int64_t begin, std::int64_t end) const {
+    return tensors_.rows(row<from>(), begin, end);
+  }
+  /// How many rows to ask for at a time: all of a tensor that lies there whole, a cache-sized run of any other.
+  template <Source from>
+  std::int64_t rows_at_once() const {
+    return tensors_.rows_at_once(row<from>());
+  }
+  template <Source from>
+  Signs signs() const {
+    return tensors_.signs(row<from>());
+  }
+
+ private:
+  template <Source from>
+  static consteval std::size_t row() {
+    constexpr std::size_t found = detail::find_row(Op::saves, from);
+    static_assert(found < Op::saves.size(), "backward reads a tensor that the op's `saves` table does not list");
+    return found;
+  }
+  const SavedTensors& tensors_;
+};
+
+/// What the derivation of some rows of `Op`'s output can see: the rows of `Op::derives`.
+template <class Op>
+class Derivation {
+ public:
+  Derivation(std::span<const Tensor> tensors, const Shape& shape, std::int64_t first_row)
+      : tensors_(tensors), shape_(shape), first_row_(first_row) {}
+
+  /// Rows of the tensor that belong to the wanted rows of the output, [rows, C]; or all of it, as the table says.
+  template <Source from>
+  const Tensor& get() const {
+    constexpr std::size_t found = detail::find_row(Op::derives, from);
+    static_assert(found < Op::derives.size(), "derive reads a tensor that the op's `derives` table does not list");
+    return tensors_[found];
+  }
+  /// The whole output's shape, and which of its rows comes first here.
+  const Shape& shape() const { return shape_; }
+  std::int64_t first_row() const { return first_row_; }
+
+ private:
+  std::span<const Tensor> tensors_;
+  const Shape& shape_;
+  std::int64_t first_row_;
+};
+
+/// The gradients a backward pass has to yield.
+class Grads {
+ public:
+  Grads(std::size_t inputs, InputSet wanted) : tensors_(inputs), wanted_(wanted) {}
+
+  bool wanted(int input) const { return wanted_.contains(input); }
+  InputSet wanted() const { return wanted_; }
+  /// Gradient of an input. Undefined at first, but for inputs in `Op::adds`: there it may hold a gradient that came
+  /// from elsewhere, and the op adds its own to it in place.
+  Tensor& operator[](int input) { return tensors_[static_cast<std::size_t>(input)]; }
+  std::size_t size() const { return tensors_.size(); }
+
+ private:
+  std::vector<Tensor> tensors_;
+  InputSet wanted_;
+};
+
+/// An op with its type forgotten: what the tape, the policies and the tests work with.
+class Operation {
+ public:
+  virtual ~Operation() = default;
+  virtual std::string_view name() const = 0;
+  virtual std::span<const Save> saves() const = 0;
+  /// Empty: not cheap, never derived.
+  virtual std::span<const Derive> derives() const = 0;
+  /// Inputs whose gradient the op can add to one that is there already.
+  virtual InputSet adds() const = 0;
+  /// Heads of an attention op, 1 elsewhere: the meaning of Groups::head.
+  virtual std::int64_t heads() const = 0;
+  virtual Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const = 0;
+  virtual void backward(Tensor dy, const SavedTensors& saved, Grads& grads) const = 0;
+  /// Writes rows of the output into `out` [rows, C]; `tensors` are laid out as `derives()`.
+  virtual void derive(std::span<const Tensor> tensors, const Shape& shape, std::int64_t first_row,
+                      const Tensor& out) const = 0;
+};
+
+/// Binds a concrete op struct to `Operation`. An op provides
+///   static constexpr std::string_view name;
+///   static constexpr std::array saves{Save{...}, ...};              (or std::array<Save, 0>{})
+///   static constexpr std::array derives{rows_of(...), ...};         optional
+///   static constexpr InputSet adds{...};                            optional
+///   Tensor forward(std::span<const Tensor> inputs[, std::vector<Tensor>& aux]) const;
+///   void backward(Tensor dy, const Saved<Op>&, Grads&) const;
+///   void derive(const Derivation<Op>&, const Tensor& out) const;    where `derives` is given
+template <class Op>
+class Bound final : public Operation {
+ public:
+  explicit Bound(Op op) : op_(std::move(op)) {}
+
+  std::string_view name() const override { return Op::name; }
+  std::span<const Save> saves() const override { return Op::saves; }
+  std::span<const Derive> derives() const override {
+    if constexpr (requires { Op::derives; }) return Op::derives;
+    else return {};
+  }
+  InputSet adds() const override {
+    if constexpr (requires { Op::adds; }) return Op::adds;
+    else return {};
+  }
+  std::int64_t heads() const override {
+    if constexpr (requires { op_.heads; }) return op_.heads;
+    else return 1;
+  }
+  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const override {
+    if constexpr (requires { op_.forward(inputs, aux); }) return op_.forward(inputs, aux);
+    else return op_.forward(inputs);
+  }
+  void backward(Tensor dy, const SavedTensors& saved, Grads& grads) const override {
+    op_.backward(std::move(dy), Saved<Op>(saved), grads);
+  }
+  void derive(std::span<const Tensor> tensors, const Shape& shape, std::int64_t first_row,
+              const Tensor& out) const override {
+    if constexpr (requires { Op::derives; }) op_.derive(Derivation<Op>(tensors, shape, first_row), out);
+    else fail("{} cannot be derived", Op::name);
+  }
+
+ private:
+  Op op_;
+};
+
+/// The ops that exist: what the op matrix in tests/ must hold a sample of.
+std::vector<std::string_view>& op_names();
+
+template <class Op>
+struct RegisterOp {
+  RegisterOp() { op_names().push_back(Op::name); }
+};
+
+}  // namespace lacuna

@@ -1,0 +1,62 @@
+// Work shared among threads. The split depends on the amount of work and the number of threads alone: the same bits
+// come out every time.
+#pragma once
+
+#include "core/dtype.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace lacuna {
+
+/// Threads that compute (not those that load data). 0 asks for as many as the machine has.
+void set_threads(int count);
+int threads();
+
+/// Part `index` of `parts` of [0, n) in multiples of `unit`: as even as can be.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+};
+inline Range part(std::int64_t n, std::int64_t index, std::int64_t parts, std::int64_t unit = 1) {
+  const std::int64_t units = (n + unit - 1) / unit;
+  return {std::min(n, units * index / parts * unit), std::min(n, units * (index + 1) / parts * unit)};
+}
+
+/// Calls `f(begin, end)` for a partition of [0, n), one range a thread, each a multiple of `unit` but the last;
+/// one range in all when n is below `serial_below`.
+template <class F>
+void parallel_for(std::int64_t n, std::int64_t serial_below, F&& f, std::int64_t unit = 1) {
+  const int count = threads();
+  if (n < serial_below || count == 1) {
+    if (n > 0) f(std::int64_t{0}, n);
+    return;
+  }
+#pragma omp parallel for schedule(static, 1) num_threads(count)
+  for (int i = 0; i < count; ++i) {
+    const Range range = part(n, i, count, unit);
+    if (range.begin < range.end) f(range.begin, range.end);
+  }
+}
+
+/// Calls `f(task, thread)` for each task in [0, n): for tasks that are worth a thread's while.
+template <class F>
+void parallel_tasks(std::int64_t n, F&& f) {
+  const int count = threads();
+#pragma omp parallel for schedule(static, 1) num_threads(count)
+  for (int i = 0; i < count; ++i) {
+    const Range range = part(n, i, count);
+    for (std::int64_t task = range.begin; task < range.end; ++task) f(task, i);
+  }
+}
+
+/// out[i] = f(in[i]...) in the compute type, elements converted on the way. All arrays: [n].
+/// An output may be one of the inputs.
+template <class Out, class F, class... In>
+void map(std::int64_t n, const F& f, Out* out, const In*... in) {
+  parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<Out>(f(to_compute(in[i])...));
+  }, 64);
+}
+
+}  // namespace lacuna

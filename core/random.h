@@ -1,0 +1,68 @@
+// Counter-based random numbers: a draw is a function of (seed, step, site, element) and nothing else, so that
+// recomputation, resumption and any order of evaluation see the same numbers.
+#pragma once
+
+#include "core/host_device.h"
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace lacuna {
+
+/// Four independent 32-bit draws. Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
+LACUNA_HOST_DEVICE constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
+                                                                 std::array<std::uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53U} * counter[0];
+    const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * counter[2];
+    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(b),
+               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(a)};
+    key[0] += 0x9E3779B9U;
+    key[1] += 0xBB67AE85U;
+  }
+  return counter;
+}
+
+/// One stream of draws: what an op or a loader holds instead of a mask.
+struct RandomStream {
+  std::uint64_t seed = 0;
+  std::uint32_t step = 0;
+  std::uint32_t site = 0;  // which consumer: a hash of its path
+
+  /// Draws 4·block to 4·block + 3.
+  LACUNA_HOST_DEVICE constexpr std::array<std::uint32_t, 4> draw(std::uint64_t block) const {
+    return philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), step, site},
+                  {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+  }
+  constexpr std::uint32_t bits(std::uint64_t element) const { return draw(element / 4)[element % 4]; }
+  /// Uniform in [0, 1), 24 bits.
+  constexpr float uniform(std::uint64_t element) const { return static_cast<float>(bits(element) >> 8) * 0x1p-24F; }
+  /// An integer in [0, bound).
+  constexpr std::uint32_t below(std::uint64_t element, std::uint32_t bound) const {
+    return static_cast<std::uint32_t>((std::uint64_t{bits(element)} * bound) >> 32);
+  }
+
+  bool operator==(const RandomStream&) const = default;
+};
+
+/// Site number of a named consumer (FNV-1a).
+constexpr std::uint32_t random_site(std::string_view name) {
+  std::uint32_t hash = 2166136261U;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return hash;
+}
+
+/// What the ops of a training step draw from; thread-local, set by the training loop once a step.
+struct RandomState {
+  std::uint64_t seed = 0;
+  std::uint32_t step = 0;
+};
+RandomState& random_state();
+
+/// The stream of the consumer at `path` in the current step.
+inline RandomStream random_stream(std::string_view path) {
+  return {random_state().seed, random_state().step, random_site(path)};
+}
+
+}  // namespace lacuna

@@ -1,0 +1,177 @@
+#include "core/tensor.h"
+
+#include "core/allocator.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace lacuna {
+namespace {
+
+std::uint64_t next_storage_id() {
+  static std::atomic<std::uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+template <class To, class From>
+To convert(From value) {
+  if constexpr (is_half<To>) return To(static_cast<float>(to_compute(value)));
+  else return static_cast<To>(to_compute(value));
+}
+
+template <class From>
+Tensor copy_in(std::span<const From> values, const Shape& shape, DType dtype, Device device) {
+  expect(static_cast<std::int64_t>(values.size()) == shape.count(), "{} values do not fill {}", values.size(), shape);
+  Tensor tensor = Tensor::empty(shape, dtype, device);
+  launch(device, [&] {
+    with_type(dtype, [&]<class To>(Type<To>) {
+      std::transform(values.begin(), values.end(), tensor.data<To>(), [](From v) { return convert<To>(v); });
+    });
+  });
+  return tensor;
+}
+
+}  // namespace
+
+Storage::Storage(std::size_t bytes, Device device, const Owner& owner)
+    : data_(static_cast<std::byte*>(allocator(device).allocate(bytes))),
+      bytes_(bytes),
+      device_(device),
+      id_(next_storage_id()),
+      owner_(owner) {
+  ledger(device_).add(owner_, static_cast<std::int64_t>(bytes_));
+}
+
+Storage::~Storage() {
+  ledger(device_).remove(owner_, static_cast<std::int64_t>(bytes_));
+  allocator(device_).release(data_, bytes_);
+}
+
+void Storage::assign(const Owner& owner) {
+  if (owner == owner_) return;
+  ledger(device_).move(owner_, owner, static_cast<std::int64_t>(bytes_));
+  owner_ = owner;
+}
+
+Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Purpose purpose) {
+  Owner owner = AllocationScope::current();
+  owner.purpose = purpose;
+  Tensor tensor;
+  tensor.shape_ = shape;
+  tensor.dtype_ = dtype;
+  tensor.storage_ = std::make_shared<Storage>(static_cast<std::size_t>(shape.count() * size_of(dtype)), device, owner);
+  return tensor;
+}
+
+Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device, Purpose purpose) {
+  Tensor tensor = empty(shape, dtype, device, purpose);
+  launch(device, [&] {
+    if (tensor.bytes() > 0) std::memset(tensor.raw(), 0, static_cast<std::size_t>(tensor.bytes()));
+  });
+  return tensor;
+}
+
+Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device, Purpose purpose) {
+  Tensor tensor = empty(shape, dtype, device, purpose);
+  tensor.fill(value);
+  return tensor;
+}
+
+Tensor Tensor::from(std::span<const float> values, const Shape& shape, DType dtype, Device device) {
+  return copy_in(values, shape, dtype, device);
+}
+Tensor Tensor::from(std::span<const double> values, const Shape& shape, DType dtype, Device device) {
+  return copy_in(values, shape, dtype, device);
+}
+Tensor Tensor::from(std::span<const std::int64_t> values, const Shape& shape, Device device) {
+  return copy_in(values, shape, DType::i64, device);
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  expect(shape.count() == count(), "{} has {} elements and cannot be seen as {}", shape_, count(), shape);
+  Tensor view = *this;
+  view.shape_ = shape;
+  return view;
+}
+
+Tensor Tensor::leading(std::int64_t begin, std::int64_t end) const {
+  expect(shape_.rank() > 0 && 0 <= begin && begin <= end && end <= shape_.front(), "[{}, {}) lies outside axis 0 of {}",
+         begin, end, shape_);
+  std::vector<std::int64_t> extents(shape_.begin(), shape_.end());
+  const std::int64_t stride = shape_.front() == 0 ? 0 : bytes() / shape_.front();
+  extents[0] = end - begin;
+  Tensor view = *this;
+  view.shape_ = Shape(std::span<const std::int64_t>(extents));
+  view.offset_ += static_cast<std::size_t>(begin * stride);
+  return view;
+}
+
+Tensor Tensor::row_range(std::int64_t begin, std::int64_t end) const {
+  return reshape({rows(), shape_.back()}).leading(begin, end);
+}
+
+Tensor Tensor::clone(Purpose purpose) const {
+  Tensor copy = empty(shape_, dtype_, device(), purpose);
+  copy.copy_from(*this);
+  return copy;
+}
+
+Tensor Tensor::to(DType dtype) const {
+  if (dtype == dtype_) return *this;
+  Tensor converted = empty(shape_, dtype, device());
+  converted.copy_from(*this);
+  return converted;
+}
+
+void Tensor::copy_from(const Tensor& source) const {
+  expect(source.count() == count(), "cannot copy {} into {}", source.shape(), shape_);
+  launch(device(), [&] {
+    if (source.dtype() == dtype_) {
+      if (bytes() > 0) std::memcpy(raw(), source.raw(), static_cast<std::size_t>(bytes()));
+      return;
+    }
+    with_type(source.dtype(), [&]<class From>(Type<From>) {
+      with_type(dtype_, [&]<class To>(Type<To>) {
+        const From* const in = source.data<From>();
+        std::transform(in, in + count(), data<To>(), [](From v) { return convert<To>(v); });
+      });
+    });
+  });
+}
+
+void Tensor::fill(double value) const {
+  launch(device(), [&] {
+    with_type(dtype_, [&]<class T>(Type<T>) { std::fill_n(data<T>(), count(), convert<T>(value)); });
+  });
+}
+
+std::vector<double> Tensor::to_vector() const {
+  expect(device() == Device::cpu, "a {} tensor has no values to read", name_of(device()));
+  std::vector<double> values(static_cast<std::size_t>(count()));
+  with_type(dtype_, [&]<class T>(Type<T>) {
+    const T* const in = data<T>();
+    std::transform(in, in + count(), values.begin(), [](T v) { return static_cast<double>(to_compute(v)); });
+  });
+  return values;
+}
+
+double Tensor::item() const {
+  expect(count() == 1, "expected one element, got {}", shape_);
+  return to_vector().front();
+}
+
+void Tensor::set_purpose(Purpose purpose) const {
+  Owner owner = storage_->owner();
+  owner.purpose = purpose;
+  storage_->assign(owner);
+}
+
+Tensor reuse_or_empty(const Tensor& candidate, const Shape& shape, DType dtype) {
+  if (candidate.unique() && candidate.whole_storage() && candidate.dtype() == dtype &&
+      candidate.count() == shape.count())
+    return candidate.reshape(shape);
+  return Tensor::empty(shape, dtype, candidate.device());
+}
+
+}  // namespace lacuna

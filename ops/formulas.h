@@ -1,0 +1,85 @@
+// Formulas as functors: one text that the host's loops and a device's kernels both compile.
+#pragma once
+
+#include "core/math.h"
+
+namespace lacuna::formula {
+
+/// x·Φ(x) with Φ the normal distribution function.
+struct GeluErf {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T x) const {
+    return T(0.5) * x * (T(1) + math::erf(x * T(0.70710678118654752)));
+  }
+};
+/// dy·(Φ(x) + x·φ(x)).
+struct GeluErfBackward {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T dy, T x) const {
+    const T distribution = T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752)));
+    const T density = T(0.39894228040143268) * math::exp(T(-0.5) * x * x);
+    return dy * (distribution + x * density);
+  }
+};
+/// x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+struct GeluTanh {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T x) const {
+    return T(0.5) * x * (T(1) + math::tanh(T(0.79788456080286536) * (x + T(0.044715) * x * x * x)));
+  }
+};
+struct GeluTanhBackward {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T dy, T x) const {
+    const T t = math::tanh(T(0.79788456080286536) * (x + T(0.044715) * x * x * x));
+    const T inner = T(0.79788456080286536) * (T(1) + T(3 * 0.044715) * x * x);
+    return dy * (T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * inner);
+  }
+};
+struct Relu {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T x) const {
+    return x <= T(0) ? T(0) : x;  // NaN stays NaN
+  }
+};
+struct Silu {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T x) const {
+    return x * math::sigmoid(x);
+  }
+};
+struct SiluBackward {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T dy, T x) const {
+    const T s = math::sigmoid(x);
+    return dy * s * (T(1) + x * (T(1) - s));
+  }
+};
+struct Sigmoid {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T x) const {
+    return math::sigmoid(x);
+  }
+};
+/// dy·y·(1 − y), y the output.
+struct SigmoidBackward {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T dy, T y) const {
+    return dy * y * (T(1) - y);
+  }
+};
+struct Tanh {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T x) const {
+    return math::tanh(x);
+  }
+};
+/// dy·(1 − y²), y the output.
+struct TanhBackward {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T dy, T y) const {
+    return dy * (T(1) - y * y);
+  }
+};
+
+}  // namespace lacuna::formula

@@ -1,0 +1,68 @@
+// The file format in which the field shares weights: https://github.com/huggingface/safetensors#format.
+#pragma once
+
+#include "core/tensor.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lacuna {
+
+/// One tensor of a file.
+struct SafetensorsEntry {
+  std::string name;
+  std::string stored_dtype;    // as the file says it: `F32`, `BF16`, `BOOL`, …
+  std::optional<DType> dtype;  // absent where Lacuna has no such type: listed, but not loadable
+  Shape shape;
+  std::uint64_t begin = 0, end = 0;  // bytes, from the end of the header
+};
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;        // ordered by name
+  std::map<std::string, std::string> metadata;  // `__metadata__`
+};
+
+/// Checks all that the format demands: one JSON object, no key twice, known types, shapes whose size is the length of
+/// their data, data without holes or overlaps that fills `data_bytes`. `origin` names the source in errors.
+SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t data_bytes, std::string_view origin);
+
+/// A file open for reading. Nothing but its header is in memory.
+class SafetensorsFile {
+ public:
+  /// Refuses a malformed file before anything is allocated for its tensors.
+  explicit SafetensorsFile(std::filesystem::path path);
+  ~SafetensorsFile();
+  SafetensorsFile(SafetensorsFile&& other) noexcept;
+  SafetensorsFile& operator=(SafetensorsFile&&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }
+  const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
+  /// Null where there is none.
+  const SafetensorsEntry* find(std::string_view name) const;
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
+
+  /// Reads one tensor into memory of the CPU, as the file holds it: in the ecosystem's layout and in its stored type.
+  Tensor load(std::string_view name) const;
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_;
+  std::uint64_t data_start_ = 0;  // bytes from the start of the file
+  SafetensorsHeader header_;
+};
+
+using NamedTensor = std::pair<std::string, Tensor>;
+
+/// Writes `tensors` (on the CPU, names all different) ordered by name. The file appears whole or not at all; one that
+/// was there before stays as it was when the disk is full.
+void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace lacuna

@@ -52,9 +52,11 @@ std::string to_string(const Shape& shape);
 }  // namespace lacuna
 
 template <>
-struct fmt::formatter<lacuna::Shape> : fmt::formatter<std::string_view> {
+struct fmt::formatter<lacuna::Shape> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
   template <class Context>
   auto format(const lacuna::Shape& shape, Context& context) const {
-    return fmt::formatter<std::string_view>::format(lacuna::to_string(shape), context);
+    const std::string text = lacuna::to_string(shape);
+    return std::copy(text.begin(), text.end(), context.out());
   }
 };

@@ -1,0 +1,23 @@
+#include "ops/activation.h"
+#include "tests/ops/op_sample.h"
+
+namespace lacuna {
+namespace {
+
+template <class Op>
+OpSample unary(std::string name, Op op) {
+  return {.name = std::move(name),
+          .op = bound(op),
+          .inputs = [](DType dtype) { return std::vector{sample_values_off_zero({3, 5, 37}, dtype, 1)}; },
+          .differentiable = {0}};
+}
+
+const RegisterSample gelu_erf(unary("gelu erf", Gelu{}));
+const RegisterSample gelu_tanh(unary("gelu tanh", Gelu{.form = Gelu::Form::tanh}));
+const RegisterSample relu(unary("relu", Relu{}));
+const RegisterSample silu(unary("silu", Silu{}));
+const RegisterSample sigmoid(unary("sigmoid", Sigmoid{}));
+const RegisterSample tanh_sample(unary("tanh", Tanh{}));
+
+}  // namespace
+}  // namespace lacuna

@@ -1,0 +1,37 @@
+// Random omission. Nothing is kept: backward draws the same numbers again from the op's stream.
+#pragma once
+
+#include "core/op.h"
+#include "core/random.h"
+
+namespace lacuna {
+
+/// Each element is 0 with probability p and divided by 1 - p otherwise (Srivastava et al. 2014, scaled in training).
+/// 0 <= p < 1. Element i is decided by draw i of `stream`.
+struct Dropout {
+  enum Input { x };
+  double p = 0;
+  RandomStream stream;
+  static constexpr std::string_view name = "dropout";
+  static constexpr std::array<Save, 0> saves{};
+  static constexpr std::array derives{rows_of(input(x))};
+  Tensor forward(std::span<const Tensor> inputs) const;
+  void backward(Tensor dy, const Saved<Dropout>& saved, Grads& grads) const;
+  void derive(const Derivation<Dropout>& from, const Tensor& out) const;
+};
+
+/// Each sample of a batch (entry of axis 0) is 0 with probability p and divided by 1 - p otherwise (stochastic depth:
+/// Huang et al. 2016, in timm's scaled form). 0 <= p < 1. Sample i is decided by draw i of `stream`.
+struct DropPath {
+  enum Input { x };
+  double p = 0;
+  RandomStream stream;
+  static constexpr std::string_view name = "drop_path";
+  static constexpr std::array<Save, 0> saves{};
+  static constexpr std::array derives{rows_of(input(x))};
+  Tensor forward(std::span<const Tensor> inputs) const;
+  void backward(Tensor dy, const Saved<DropPath>& saved, Grads& grads) const;
+  void derive(const Derivation<DropPath>& from, const Tensor& out) const;
+};
+
+}  // namespace lacuna

@@ -1,0 +1,29 @@
+// What training makes small.
+#pragma once
+
+#include "core/op.h"
+
+namespace lacuna {
+
+/// Cross entropy of softmax(logits) against targets, mean over the batch, as torch.nn.CrossEntropyLoss: a scalar [],
+/// f32 (f64 for f64 logits). logits: [N, C]; targets: i64 [N], each in [0, C), or probabilities [N, C] in f32 or f64.
+/// Label smoothing mixes the targets with the uniform distribution (Szegedy et al. 2016, section 7). A target outside
+/// [0, C) is refused as the input's fault, with its row. log_sum_exp: [N, 1].
+struct CrossEntropy {
+  enum Input { logits, targets };
+  enum Aux { log_sum_exp };
+  double label_smoothing = 0;
+  static constexpr std::string_view name = "cross_entropy";
+  static constexpr std::array saves{
+      Save{.from = input(logits), .need = Need::value, .for_grad_of = {logits}},
+      Save{.from = input(targets), .need = Need::exact, .for_grad_of = {logits}},
+      Save{.from = aux(log_sum_exp), .need = Need::exact, .for_grad_of = {logits}}};
+  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const;
+  void backward(Tensor dy, const Saved<CrossEntropy>& saved, Grads& grads) const;
+};
+
+/// How many rows of `logits` [N, C] are largest at their target (i64 [N]; or probabilities [N, C]: at the largest of
+/// those). The first of equals counts; 0 on a device without memory.
+std::int64_t count_correct(const Tensor& logits, const Tensor& targets);
+
+}  // namespace lacuna

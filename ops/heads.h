@@ -1,0 +1,37 @@
+// Between packed projections and one matrix a head: what surrounds the plain chain matmul-softmax-matmul.
+#pragma once
+
+#include "core/op.h"
+
+namespace lacuna {
+
+/// Part `part` of a packed projection, head by head: x [B, L, parts·H·d] to [B, H, L, d]. With timm's order of a packed
+/// qkv, parts 0, 1, 2 are q, k, v.
+struct SplitHeads {
+  enum Input { x };
+  std::int64_t heads = 1;
+  std::int64_t part = 0;
+  std::int64_t parts = 3;
+  static constexpr std::string_view name = "split_heads";
+  static constexpr std::array<Save, 0> saves{};
+  static constexpr std::array derives{all_of(input(x))};
+  static constexpr InputSet adds{x};
+  Tensor forward(std::span<const Tensor> inputs) const;
+  void backward(Tensor dy, const Saved<SplitHeads>& saved, Grads& grads) const;
+  void derive(const Derivation<SplitHeads>& from, const Tensor& out) const;
+};
+
+/// Heads side by side again: x [B, H, L, d] to [B, L, H·d].
+struct MergeHeads {
+  enum Input { x };
+  std::int64_t heads = 1;
+  static constexpr std::string_view name = "merge_heads";
+  static constexpr std::array<Save, 0> saves{};
+  static constexpr std::array derives{all_of(input(x))};
+  static constexpr InputSet adds{x};
+  Tensor forward(std::span<const Tensor> inputs) const;
+  void backward(Tensor dy, const Saved<MergeHeads>& saved, Grads& grads) const;
+  void derive(const Derivation<MergeHeads>& from, const Tensor& out) const;
+};
+
+}  // namespace lacuna

@@ -1,0 +1,19 @@
+// Fully connected layer.
+#pragma once
+
+#include "core/op.h"
+
+namespace lacuna {
+
+/// y = x · wᵀ + b. x [..., K], weight [N, K], bias [N] or undefined; y [..., N] in x's type.
+struct Linear {
+  enum Input { x, weight, bias };
+  static constexpr std::string_view name = "linear";
+  static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}},
+                                    Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}}};
+  static constexpr InputSet adds{x, weight, bias};
+  Tensor forward(std::span<const Tensor> inputs) const;
+  void backward(Tensor dy, const Saved<Linear>& saved, Grads& grads) const;
+};
+
+}  // namespace lacuna

@@ -1,0 +1,97 @@
+// A saved tensor's life between forward and backward.
+//
+// While a variable names the tensor nothing is decided: the slot gathers who needs it and how exactly. When the last
+// variable lets go (or backward begins) the slot settles, once: dropped, kept, derived from other slots, or masked.
+// In backward each user leaves the slot when it is done; the last one frees it.
+#pragma once
+
+#include "autograd/policy.h"
+
+#include <memory>
+#include <vector>
+
+namespace lacuna {
+
+class Slot;
+using SlotPtr = std::shared_ptr<Slot>;
+
+/// How an op's output can be had again.
+struct Origin {
+  std::shared_ptr<const Operation> op;
+  std::vector<SlotPtr> sources;  // as op->derives(); null where an optional input is absent
+};
+
+/// What made a tensor. For an input of the program, `op` is empty.
+struct SlotMaker {
+  Label op;
+  Label path;
+  Source source = output;
+  Groups groups = Groups::run;
+  std::int64_t heads = 1;
+};
+
+class Slot {
+ public:
+  Slot(const Tensor& tensor, const MemoryPolicy& policy, std::uint64_t tape, const SlotMaker& maker);
+  ~Slot();
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
+
+  std::uint64_t tape() const { return tape_; }
+
+  /// A variable names the tensor; or an undecided slot may be derived from it, where it has no variable of its own.
+  void hold() { ++names_; }
+  void let_go();
+
+  void set_origin(Origin origin);
+  void add_user(const SlotUser& user, Groups groups = Groups::run, std::int64_t heads = 1);
+  void settle();
+
+  /// For users in backward; `reader` is named in errors. `width` is the last extent of the user's view.
+  const Tensor& whole(Label reader);
+  Tensor rows(std::int64_t begin, std::int64_t end, std::int64_t width, Label reader);
+  std::int64_t rows_at_once(std::int64_t width) const;
+  Signs signs(Label reader);
+  void leave();
+
+  /// Undefined `tensor`s of dropped slots and the like have no holder any more.
+  bool settled() const { return settled_; }
+  Hold how() const { return how_; }
+  SlotFacts facts() const;
+  /// Bytes held because of this slot: none for a parameter or a tensor that will be derived.
+  std::int64_t held_bytes() const;
+
+ private:
+  bool is_aux() const { return maker_.source.kind == Source::Kind::aux; }
+  bool usable_as_source() const;
+  bool derivable() const;
+  int chain_below() const;
+  void raise_chain_above(int above);
+  void check_version(Label reader) const;
+  std::vector<Tensor> source_rows(std::int64_t begin, std::int64_t end, Label reader);
+  void release_origin();
+  void free();
+
+  Tensor tensor_;
+  Tensor mask_;  // u8 [ceil(count / 8)]
+  const MemoryPolicy& policy_;
+  std::uint64_t tape_;
+  SlotMaker maker_;
+  Shape shape_;
+  DType dtype_;
+  Device device_;
+  std::uint64_t version_;
+  bool parameter_;
+  Owner owner_;  // the storage's, before this slot claimed it
+
+  std::vector<SlotUser> users_;
+  std::size_t left_ = 0;  // users that are done
+  int names_ = 0;         // holders of the undecided tensor
+  bool settled_ = false;
+  Hold how_ = Hold::keep;
+  Need need_ = Need::sign;
+  Origin origin_;
+  int chain_above_ = 0;  // the longest chain of derivations that stands on this slot
+};
+
+}  // namespace lacuna

@@ -1,0 +1,258 @@
+#include "autograd/tape.h"
+
+#include "autograd/accumulate.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace lacuna {
+namespace {
+
+std::uint64_t next_tape_id() {
+  static std::atomic<std::uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::tuple<std::uint64_t, std::size_t, std::int64_t> key_of(const Tensor& tensor) {
+  return {tensor.storage()->id(), tensor.offset(), tensor.bytes()};
+}
+
+std::int64_t bytes_of(std::span<const Tensor> tensors) {
+  std::int64_t bytes = 0;
+  for (const Tensor& tensor : tensors)
+    if (tensor.defined()) bytes += tensor.bytes();
+  return bytes;
+}
+
+}  // namespace
+
+/// What a node's backward sees: its slots, in the shapes it knew them by.
+class Tape::NodeTensors final : public SavedTensors {
+ public:
+  explicit NodeTensors(const Node& node) : node_(node), name_(node.op->name()) {}
+
+  Tensor whole(std::size_t row) const override { return slot(row).whole(name_).reshape(node_.shapes[row]); }
+  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end) const override {
+    return slot(row).rows(begin, end, node_.shapes[row].back(), name_);
+  }
+  std::int64_t rows_at_once(std::size_t row) const override { return slot(row).rows_at_once(node_.shapes[row].back()); }
+  Signs signs(std::size_t row) const override { return slot(row).signs(name_); }
+
+ private:
+  Slot& slot(std::size_t row) const {
+    expect(node_.saved[row] != nullptr, "{} in {} reads a tensor that no wanted gradient needs: row {} of its saves",
+           name_.text(), node_.path.text(), row);
+    return *node_.saved[row];
+  }
+  const Node& node_;
+  Label name_;
+};
+
+Tape::Tape(const MemoryPolicy& policy) : policy_(policy), id_(next_tape_id()) {}
+
+Tape::~Tape() {
+  // Slots know each other through their origins: users leave first, in the order of a backward pass.
+  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) node->saved.clear();
+}
+
+Tape*& Tape::recording() {
+  thread_local Tape* tape = nullptr;
+  return tape;
+}
+
+SlotPtr Tape::slot_of(const Tensor& tensor, const SlotMaker& maker) {
+  std::weak_ptr<Slot>& known = slots_[key_of(tensor)];
+  SlotPtr slot = known.lock();
+  if (!slot) {
+    slot = std::make_shared<Slot>(tensor, policy_, id_, maker);
+    known = slot;
+    order_.push_back(slot);
+  }
+  return slot;
+}
+
+SlotPtr Tape::slot_of(const Variable& variable) {
+  Variable::Value& value = *variable.value_;
+  if (!value.slot || value.slot->tape() != id_) {
+    value.slot = slot_of(value.tensor, {.op = {}, .path = value.path});
+    value.slot->hold();
+  }
+  return value.slot;
+}
+
+void Tape::add_node(std::shared_ptr<const Operation> op, Label path, const std::vector<Variable>& inputs,
+                    Variable& result, const std::vector<Tensor>& aux) {
+  expect(!consumed_, "this tape was walked back already: record on a new one");
+  const Label name(op->name());
+  InputSet wanted;
+  std::vector<Edge> edges;
+  std::vector<SlotPtr> input_slots;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool wants = inputs[i].wants_grad();
+    if (wants) wanted.insert(static_cast<int>(i));
+    edges.push_back(wants ? inputs[i].value_->edge : Edge{});
+    expect(!wants || edges.back().node < 0 || edges.back().tape == id_,
+           "{} in {} takes a value that another tape recorded: detach it first", op->name(), path.text());
+    input_slots.push_back(inputs[i].defined() ? slot_of(inputs[i]) : nullptr);
+  }
+  std::vector<SlotPtr> aux_slots;
+  for (std::size_t i = 0; i < aux.size(); ++i) {
+    SlotPtr slot = slot_of(aux[i], {.op = name, .path = path, .source = lacuna::aux(static_cast<int>(i))});
+    slot->hold();  // until this op is recorded
+    aux_slots.push_back(std::move(slot));
+  }
+
+  Variable::Value& value = *result.value_;
+  const bool is_view = std::any_of(inputs.begin(), inputs.end(), [&](const Variable& input) {
+    return input.defined() && key_of(input.tensor()) == key_of(value.tensor);
+  });
+  value.slot = slot_of(value.tensor, {.op = name, .path = path});
+  value.slot->hold();
+  const auto slot_at = [&](Source source) -> const SlotPtr& {
+    if (source.kind == Source::Kind::input) return input_slots[source.index];
+    return source.kind == Source::Kind::aux ? aux_slots[source.index] : value.slot;
+  };
+  if (!op->derives().empty() && !is_view) {
+    Origin origin{op, {}};
+    for (const Derive& row : op->derives()) origin.sources.push_back(slot_at(row.from));
+    value.slot->set_origin(std::move(origin));
+  }
+
+  if (!wanted.empty()) {
+    Node node{.op = op, .path = path, .wanted = wanted, .edges = std::move(edges), .saved = {}, .shapes = {},
+              .shape = value.tensor.shape(), .gradient = {}};
+    for (const Save& row : op->saves()) {
+      const SlotPtr& slot = slot_at(row.from);
+      const bool needed = slot != nullptr && row.for_grad_of.intersects(wanted);
+      if (needed) slot->add_user({name, path, row.from, row.need}, row.groups, op->heads());
+      node.saved.push_back(needed ? slot : nullptr);
+      const auto shape_of = [&] {
+        if (row.from.kind == Source::Kind::input) return inputs[row.from.index].shape();
+        return row.from.kind == Source::Kind::aux ? aux[row.from.index].shape() : value.tensor.shape();
+      };
+      node.shapes.push_back(needed ? shape_of() : Shape{});
+    }
+    value.edge = {.tape = id_, .node = static_cast<std::int64_t>(nodes_.size()), .leaf = nullptr};
+    nodes_.push_back(std::move(node));
+  }
+  for (const SlotPtr& slot : aux_slots) slot->let_go();
+}
+
+std::pair<Variable, std::vector<Tensor>> Tape::run(std::shared_ptr<const Operation> op, std::vector<Variable> inputs) {
+  Owner owner = AllocationScope::current();
+  owner.op = Label(op->name());
+  const AllocationScope scope(owner);
+  Tape* const tape = recording();
+  Observer* const observer = tape == nullptr ? nullptr : tape->observer_;
+
+  std::vector<Tensor> tensors;
+  tensors.reserve(inputs.size());
+  for (const Variable& input : inputs) tensors.push_back(input.defined() ? input.tensor() : Tensor());
+  std::vector<Tensor> aux;
+  if (observer != nullptr) observer->before(Phase::forward, *op, owner.path);
+  Tensor out = op->forward(tensors, aux);
+  if (observer != nullptr)
+    observer->after(Phase::forward, *op, owner.path, bytes_of(tensors) + bytes_of(aux) + out.bytes(), {&out, 1});
+  tensors.clear();
+
+  Variable result(std::move(out));
+  result.value_->is_leaf = false;
+  result.value_->path = owner.path;
+  if (tape != nullptr) tape->add_node(std::move(op), owner.path, inputs, result, aux);
+  return {std::move(result), std::move(aux)};
+}
+
+std::pair<Variable, std::vector<Tensor>> record(std::shared_ptr<const Operation> op, std::vector<Variable> inputs) {
+  return Tape::run(std::move(op), std::move(inputs));
+}
+
+void Tape::settle() {
+  for (const std::weak_ptr<Slot>& slot : order_)
+    if (const SlotPtr alive = slot.lock()) alive->settle();
+}
+
+std::vector<Tape::SlotReport> Tape::report() {
+  settle();
+  std::vector<SlotReport> reports;
+  for (const std::weak_ptr<Slot>& slot : order_) {
+    const SlotPtr alive = slot.lock();
+    if (!alive || alive->how() == Hold::drop) continue;
+    SlotReport report{alive->facts(), alive->how(), alive->held_bytes(), {}};
+    report.users.assign(report.facts.users.begin(), report.facts.users.end());
+    report.facts.users = {};
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+Tensor& Tape::pending(const Edge& edge) {
+  return edge.leaf ? edge.leaf->gradient : nodes_[static_cast<std::size_t>(edge.node)].gradient;
+}
+
+void Tape::deliver(const Edge& edge, Tensor gradient) {
+  const Shape& shape = edge.leaf ? edge.leaf->shape : nodes_[static_cast<std::size_t>(edge.node)].shape;
+  gradient = gradient.reshape(shape);
+  Tensor& target = pending(edge);
+  target = target.defined() ? sum(std::move(target), std::move(gradient)) : std::move(gradient);
+  if (edge.leaf && target.storage()->owner().purpose != Purpose::gradients)
+    target.storage()->assign({Purpose::gradients, {}, edge.leaf->path});
+}
+
+void Tape::walk_back(Node& node) {
+  Owner owner{Purpose::transient, Label(node.op->name()), node.path};
+  const AllocationScope scope(owner);
+  Grads grads(node.edges.size(), node.wanted);
+  for (std::size_t i = 0; i < node.edges.size(); ++i) {
+    const int input = static_cast<int>(i);
+    if (!node.wanted.contains(input) || !node.op->adds().contains(input)) continue;
+    if (Tensor& there = pending(node.edges[i]); there.defined() && there.unique()) grads[input] = std::move(there);
+  }
+  const NodeTensors saved(node);
+  if (observer_ != nullptr) {
+    std::int64_t bytes = node.gradient.bytes();
+    for (const SlotPtr& slot : node.saved)
+      if (slot) bytes += slot->facts().bytes;
+    observer_->before(Phase::backward, *node.op, node.path);
+    node.op->backward(std::move(node.gradient), saved, grads);
+    std::vector<Tensor> given;
+    for (std::size_t i = 0; i < grads.size(); ++i)
+      if (grads[static_cast<int>(i)].defined()) given.push_back(grads[static_cast<int>(i)]);
+    observer_->after(Phase::backward, *node.op, node.path, bytes + bytes_of(given), given);
+  } else {
+    node.op->backward(std::move(node.gradient), saved, grads);
+  }
+  for (const SlotPtr& slot : node.saved)
+    if (slot) slot->leave();
+  node.saved.clear();
+  for (std::size_t i = 0; i < node.edges.size(); ++i) {
+    const int input = static_cast<int>(i);
+    if (!node.wanted.contains(input)) continue;
+    expect(grads[input].defined(), "{} gave no gradient for input {}, which wants one", node.op->name(), i);
+    deliver(node.edges[i], std::move(grads[input]));
+  }
+}
+
+void Tape::backward(const std::vector<std::pair<Variable, Tensor>>& losses) {
+  expect(!consumed_, "backward was run on this tape before, and what it had saved is freed: run forward again on a new "
+                     "tape, or pass several losses to one call");
+  settle();
+  consumed_ = true;
+  for (const auto& [loss, product] : losses) {
+    expect(loss.wants_grad(), "backward from a value that depends on no parameter that wants a gradient");
+    const Edge& edge = loss.value_->edge;
+    expect(edge.leaf || edge.tape == id_, "backward from a value that another tape recorded");
+    expect(product.defined() || loss.tensor().count() == 1, "backward from {}: a value with more than one element needs "
+           "the gradient to start from", loss.shape());
+    deliver(edge, product.defined() ? product.clone()
+                                    : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
+  }
+  if (!losses.empty()) saved_bytes_ = at(ledger(losses.front().first.device()).live(), Purpose::saved);
+  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+    if (node->gradient.defined()) walk_back(*node);
+    for (const SlotPtr& slot : node->saved)
+      if (slot) slot->leave();
+    *node = Node{};
+  }
+}
+
+}  // namespace lacuna

@@ -1,0 +1,117 @@
+// The tape: what happened in forward, in order, and the walk back.
+#pragma once
+
+#include "autograd/variable.h"
+
+#include <functional>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace lacuna {
+
+enum class Phase : std::uint8_t { forward, backward };
+
+/// Watches ops run: a profiler, a search for the first NaN.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void before(Phase phase, const Operation& op, Label path) = 0;
+  /// `bytes`: what the op read and wrote, each tensor once. `results`: its output, or the gradients it gave.
+  virtual void after(Phase phase, const Operation& op, Label path, std::int64_t bytes,
+                     std::span<const Tensor> results) = 0;
+};
+
+class Tape {
+ public:
+  /// The policy must outlive the tape; registered ones do.
+  explicit Tape(const MemoryPolicy& policy);
+  ~Tape();
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  /// Ends the gathering: every tensor that backward needs gets its holder. `backward` begins with it.
+  void settle();
+  /// Gradients of the sum of `losses` (or of the given products with them) into the leaves behind them, added to what
+  /// is there. Frees the tape: a second call is an error.
+  void backward(const Variable& loss) { backward({{loss, {}}}); }
+  void backward(const std::vector<std::pair<Variable, Tensor>>& losses);
+
+  /// Bytes held for backward, as they stood when it began.
+  std::int64_t saved_bytes() const { return saved_bytes_; }
+  /// Every tensor that backward needs and how it is held, in the order of forward. Settles.
+  struct SlotReport {
+    SlotFacts facts;
+    Hold hold;
+    std::int64_t bytes;
+    std::vector<SlotUser> users;
+  };
+  std::vector<SlotReport> report();
+
+  std::size_t size() const { return nodes_.size(); }
+  void set_observer(Observer* observer) { observer_ = observer; }
+
+ private:
+  friend class Recording;
+  friend std::pair<Variable, std::vector<Tensor>> record(std::shared_ptr<const Operation> op,
+                                                         std::vector<Variable> inputs);
+  struct Node {
+    std::shared_ptr<const Operation> op;
+    Label path;
+    InputSet wanted;
+    std::vector<Edge> edges;     // where each input's gradient goes
+    std::vector<SlotPtr> saved;  // as op->saves(); null where no wanted gradient needs the row
+    std::vector<Shape> shapes;   // the shapes those tensors had for this op
+    Shape shape;                 // the output's
+    Tensor gradient;             // of the output, as far as it is known
+  };
+  class NodeTensors;
+
+  static Tape*& recording();
+  static std::pair<Variable, std::vector<Tensor>> run(std::shared_ptr<const Operation> op,
+                                                      std::vector<Variable> inputs);
+  SlotPtr slot_of(const Tensor& tensor, const SlotMaker& maker);
+  SlotPtr slot_of(const Variable& variable);
+  void add_node(std::shared_ptr<const Operation> op, Label path, const std::vector<Variable>& inputs, Variable& result,
+                const std::vector<Tensor>& aux);
+  void walk_back(Node& node);
+  /// The pending gradient at the end of an edge.
+  Tensor& pending(const Edge& edge);
+  void deliver(const Edge& edge, Tensor gradient);
+
+  const MemoryPolicy& policy_;
+  std::uint64_t id_;
+  std::vector<Node> nodes_;
+  std::map<std::tuple<std::uint64_t, std::size_t, std::int64_t>, std::weak_ptr<Slot>> slots_;  // storage, offset, bytes
+  std::vector<std::weak_ptr<Slot>> order_;  // slots as they came
+  std::int64_t saved_bytes_ = 0;
+  bool consumed_ = false;
+  Observer* observer_ = nullptr;
+};
+
+/// While it lives, ops of this thread are recorded on the tape. Without one nothing is recorded: inference.
+class Recording {
+ public:
+  explicit Recording(Tape& tape) : outer_(std::exchange(Tape::recording(), &tape)) {}
+  ~Recording() { Tape::recording() = outer_; }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+ private:
+  Tape* outer_;
+};
+
+/// Runs an op, and records it where a tape is recording. Returns its output and its auxiliary results.
+std::pair<Variable, std::vector<Tensor>> record(std::shared_ptr<const Operation> op, std::vector<Variable> inputs);
+
+/// Runs `op` on `inputs`. Pass an absent optional input as `Variable()`; move what is not used again.
+template <class Op, class... Inputs>
+Variable apply(Op op, Inputs&&... inputs) {
+  std::vector<Variable> all;
+  all.reserve(sizeof...(inputs));
+  (all.push_back(std::forward<Inputs>(inputs)), ...);
+  return record(std::make_shared<const Bound<Op>>(std::move(op)), std::move(all)).first;
+}
+
+}  // namespace lacuna

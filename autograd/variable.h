@@ -1,0 +1,65 @@
+// A tensor that the tape knows.
+#pragma once
+
+#include "autograd/slot.h"
+
+#include <memory>
+
+namespace lacuna {
+
+/// Where a leaf's gradient gathers.
+struct Leaf {
+  Shape shape;
+  Label path;
+  Tensor gradient;  // undefined until a backward pass reached the leaf
+};
+
+/// Where the gradient of a value goes: to a node of a tape, to a leaf, or nowhere.
+struct Edge {
+  std::uint64_t tape = 0;
+  std::int64_t node = -1;
+  std::shared_ptr<Leaf> leaf;
+  bool leads_somewhere() const { return node >= 0 || leaf != nullptr; }
+};
+
+/// A handle: copies name the same value. While one names it, nothing about saving it is decided; a caller that is done
+/// with a value moves its variable into the next op.
+class Variable {
+ public:
+  Variable() = default;  // undefined: an absent optional input
+  /// A constant, or a leaf that gathers a gradient. `path` names it in reports.
+  explicit Variable(Tensor tensor, bool wants_grad = false, std::string_view path = {});
+
+  bool defined() const { return value_ != nullptr; }
+  const Tensor& tensor() const { return value_->tensor; }
+  const Shape& shape() const { return value_->tensor.shape(); }
+  DType dtype() const { return value_->tensor.dtype(); }
+  Device device() const { return value_->tensor.device(); }
+
+  /// Whether some leaf behind this value wants a gradient.
+  bool wants_grad() const { return value_ && value_->edge.leads_somewhere(); }
+  /// Leaves only: whether to gather a gradient from now on.
+  void set_wants_grad(bool wanted);
+  /// Leaves that want one only: the gathered gradient, undefined when there is none yet.
+  const Tensor& grad() const;
+  void set_grad(Tensor gradient);
+
+  /// The same value under another shape: free, in both directions.
+  Variable reshape(const Shape& shape) const;
+  /// The same tensor as a constant.
+  Variable detach() const { return Variable(tensor()); }
+
+ private:
+  friend class Tape;
+  struct Value {
+    Tensor tensor;
+    Edge edge;
+    SlotPtr slot;  // on the tape that saw it last
+    Label path;
+    bool is_leaf = true;
+    ~Value();
+  };
+  std::shared_ptr<Value> value_;
+};
+
+}  // namespace lacuna

@@ -1,0 +1,62 @@
+#include "nn/module.h"
+
+namespace lacuna {
+
+Parameter::Parameter(Module& owner, std::string_view name, const Shape& shape, const Init& init)
+    : path_(owner.child_path(name)) {
+  const ModelContext& context = owner.context();
+  const AllocationScope scope({Purpose::parameters, {}, Label(path_)});
+  Tensor tensor = Tensor::empty(shape, DType::f32, context.device, Purpose::parameters);
+  launch(context.device, [&] { init(tensor, {context.seed, 0, random_site(path_)}); });
+  variable_ = Variable(std::move(tensor), true, path_);
+  owner.parameters_.push_back(this);
+}
+
+Buffer::Buffer(Module& owner, std::string_view name, const Shape& shape, double value, DType dtype)
+    : path_(owner.child_path(name)) {
+  const AllocationScope scope({Purpose::parameters, {}, Label(path_)});
+  tensor_ = Tensor::full(shape, value, dtype, owner.context().device, Purpose::parameters);
+  owner.buffers_.push_back(this);
+}
+
+Module::Module(const ModelContext& context) : own_context_(context), context_(&own_context_) {}
+
+Module::Module(Module& parent, std::string_view name)
+    : context_(parent.context_), path_(parent.child_path(name)), label_(path_) {
+  parent.children_.push_back(this);
+}
+
+std::string Module::child_path(std::string_view name) const {
+  return path_.empty() ? std::string(name) : path_ + "." + std::string(name);
+}
+
+std::vector<Parameter*> Module::parameters() const {
+  std::vector<Parameter*> all = parameters_;
+  for (const Module* child : children_) {
+    const std::vector<Parameter*> theirs = child->parameters();
+    all.insert(all.end(), theirs.begin(), theirs.end());
+  }
+  return all;
+}
+
+std::vector<Buffer*> Module::buffers() const {
+  std::vector<Buffer*> all = buffers_;
+  for (const Module* child : children_) {
+    const std::vector<Buffer*> theirs = child->buffers();
+    all.insert(all.end(), theirs.begin(), theirs.end());
+  }
+  return all;
+}
+
+std::int64_t Module::parameter_count() const {
+  std::int64_t count = 0;
+  for (const Parameter* parameter : parameters()) count += parameter->tensor().count();
+  return count;
+}
+
+void Module::notify_freeze() {
+  on_freeze();
+  for (Module* child : children_) child->notify_freeze();
+}
+
+}  // namespace lacuna

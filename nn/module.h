@@ -1,0 +1,115 @@
+// Modules: named parts of a model that own parameters and buffers.
+#pragma once
+
+#include "autograd/tape.h"
+#include "core/random.h"
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lacuna {
+
+/// Fills a new parameter; not called on `meta`.
+using Init = std::function<void(const Tensor&, RandomStream)>;
+
+class Module;
+
+/// A trained tensor, f32. Registers with its module under `name`; its path is the module's path and the name.
+class Parameter {
+ public:
+  Parameter(Module& owner, std::string_view name, const Shape& shape, const Init& init);
+  Parameter(const Parameter&) = delete;
+  Parameter& operator=(const Parameter&) = delete;
+
+  const std::string& path() const { return path_; }
+  const Tensor& tensor() const { return variable_.tensor(); }
+  const Shape& shape() const { return variable_.shape(); }
+  const Variable& variable() const { return variable_; }
+  bool trainable() const { return variable_.wants_grad(); }
+  void set_trainable(bool trainable) { variable_.set_wants_grad(trainable); }
+  const Tensor& grad() const { return variable_.grad(); }
+  void set_grad(Tensor gradient) { variable_.set_grad(std::move(gradient)); }
+  /// Norms and biases: tensors with one axis or less, which recipes exclude from weight decay (timm's rule).
+  bool is_norm_or_bias() const { return shape().rank() <= 1; }
+
+ private:
+  std::string path_;
+  Variable variable_;
+};
+
+/// State that is saved with the parameters and not trained: running statistics.
+class Buffer {
+ public:
+  Buffer(Module& owner, std::string_view name, const Shape& shape, double value, DType dtype = DType::f32);
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  const std::string& path() const { return path_; }
+  const Tensor& tensor() const { return tensor_; }
+
+ private:
+  std::string path_;
+  Tensor tensor_;
+};
+
+/// What a whole model has in common.
+struct ModelContext {
+  Device device = Device::cpu;
+  std::uint64_t seed = 1;        // of the initial values
+  DType dtype = DType::f32;      // of activations
+  bool training = true;
+};
+
+class Module {
+ public:
+  /// The root of a model; its children's paths have no prefix.
+  explicit Module(const ModelContext& context);
+  /// A child; `name` may hold dots (`layer1.0`).
+  Module(Module& parent, std::string_view name);
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  const std::string& path() const { return path_; }
+  const ModelContext& context() const { return *context_; }
+  bool training() const { return context_->training; }
+  /// Training or evaluation, for the whole model this module belongs to.
+  void set_training(bool training) { context_->training = training; }
+
+  /// In the order of construction, children included.
+  std::vector<Parameter*> parameters() const;
+  std::vector<Buffer*> buffers() const;
+  std::int64_t parameter_count() const;
+
+  /// Called when the set of trained parameters changed.
+  virtual void on_freeze() {}
+  void notify_freeze();
+
+ protected:
+  /// While it lives, memory and saved tensors are accounted to this module.
+  class Scope {
+   public:
+    explicit Scope(const Module& module) : scope_({Purpose::transient, {}, module.label_}) {}
+
+   private:
+    AllocationScope scope_;
+  };
+  RandomStream stream(std::string_view purpose) const { return random_stream(path_ + "." + std::string(purpose)); }
+
+ private:
+  friend class Parameter;
+  friend class Buffer;
+  std::string child_path(std::string_view name) const;
+
+  ModelContext own_context_;
+  ModelContext* context_;
+  std::string path_;
+  Label label_;
+  std::vector<Module*> children_;
+  std::vector<Parameter*> parameters_;
+  std::vector<Buffer*> buffers_;
+};
+
+}  // namespace lacuna

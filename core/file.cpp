@@ -1,0 +1,78 @@
+#include "core/file.h"
+
+#include "core/error.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace lacuna {
+namespace {
+
+std::string last_error() { return std::generic_category().message(errno); }
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  temporary_ = path_;
+  temporary_ += fmt::format(".{}.tmp", getpid());
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) reject("cannot create {}: {}", path_.string(), last_error());
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::refuse(std::string_view action) const {
+  const std::string reason = last_error();
+  std::error_code ignored;
+  reject("cannot {} {}: {}; {}", action, path_.string(), reason,
+         std::filesystem::exists(path_, ignored) ? "the file that was there is unchanged" : "no file was left behind");
+}
+
+void AtomicFile::write(const void* data, std::size_t bytes) {
+  const auto* next = static_cast<const std::byte*>(data);
+  while (bytes > 0) {
+    const ssize_t written = ::write(descriptor_, next, bytes);
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      refuse("write");
+    }
+    next += written;
+    bytes -= static_cast<std::size_t>(written);
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(descriptor_) != 0) refuse("write");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) refuse("replace");
+  ::close(descriptor_);
+  descriptor_ = -1;
+  sync_folder(folder_of(path_));
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) reject("cannot open the folder {}: {}", folder.string(), last_error());
+  const int result = ::fsync(descriptor);
+  const std::string reason = last_error();
+  ::close(descriptor);
+  if (result != 0) reject("cannot write the folder {}: {}", folder.string(), reason);
+}
+
+}  // namespace lacuna

@@ -148,13 +148,17 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 
   [[noreturn]] void unexpected(const std::string& found) const {
     switch (level_) {
-      case Level::outside: reject("{}: expected an object as the header, got {}", origin_, found);
-      case Level::file: reject("{}: expected an object as \"{}\", got {}", origin_, key_, found);
+      case Level::outside:
+        reject("{}: expected an object as the header, got {}", origin_, found);
+      case Level::file:
+        reject("{}: expected an object as \"{}\", got {}", origin_, key_, found);
       case Level::metadata:
         reject("{}: expected a string as \"{}\" in `{}`, got {}", origin_, key_, metadata_key, found);
-      case Level::tensor: break;
+      case Level::tensor:
+        break;
     }
-    refuse("expected {} as `{}`, got {}", key_ == "dtype" ? "a string" : "a list of whole numbers from 0", key_, found);
+    reject("{}: expected {} as `{}` of the tensor \"{}\", got {}", origin_,
+           key_ == "dtype" ? "a string" : "a list of whole numbers from 0", key_, tensor_.name, found);
   }
 
   void add_tensor() {
@@ -165,7 +169,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     if (type == nullptr) refuse("is of the unknown type \"{}\"", *tensor_.dtype);
     const auto& offsets = *tensor_.offsets;
     if (offsets.size() != 2 || offsets[0] > offsets[1])
-      refuse("expected [begin, end] as `data_offsets`, got [{}]", fmt::join(offsets, ", "));
+      refuse("has the `data_offsets` [{}], expected [begin, end]", fmt::join(offsets, ", "));
 
     std::vector<std::int64_t> extents;
     std::uint64_t bits = type->bits;
@@ -182,8 +186,8 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     if (bits % 8 != 0 || bits / 8 != offsets[1] - offsets[0])
       refuse("of type {} and shape [{}] needs {} bytes, but its data has {}", type->name,
              fmt::join(*tensor_.shape, ", "), bits / 8, offsets[1] - offsets[0]);
-    header_.entries.push_back({tensor_.name, std::string(type->name), type->dtype, Shape(std::span(std::as_const(extents))),
-                               offsets[0], offsets[1]});
+    header_.entries.push_back({tensor_.name, std::string(type->name), type->dtype,
+                               Shape(std::span(std::as_const(extents))), offsets[0], offsets[1]});
   }
 
   std::string origin_;
@@ -251,8 +255,9 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path)
       reject("{}: {} bytes are too few for a safetensors file", path_.string(), file_bytes);
     read_at(descriptor_, 0, &header_bytes, sizeof header_bytes, path_);
     if (header_bytes > max_header_bytes)
-      reject("{}: says that its header has {} bytes, more than the {} that the format allows: is it a safetensors file?",
-             path_.string(), header_bytes, max_header_bytes);
+      reject(
+          "{}: says that its header has {} bytes, more than the {} that the format allows: is it a safetensors file?",
+          path_.string(), header_bytes, max_header_bytes);
     if (header_bytes > file_bytes - sizeof header_bytes)
       reject("{}: says that its header has {} bytes, but only {} follow: it is truncated", path_.string(), header_bytes,
              file_bytes - sizeof header_bytes);
@@ -285,7 +290,8 @@ Tensor SafetensorsFile::load(std::string_view name) const {
   const SafetensorsEntry* const entry = find(name);
   if (entry == nullptr) reject("{}: has no tensor \"{}\"", path_.string(), name);
   if (!entry->dtype)
-    reject("{}: the tensor \"{}\" is of type {}, which Lacuna does not have", path_.string(), name, entry->stored_dtype);
+    reject("{}: the tensor \"{}\" is of type {}, which Lacuna does not have", path_.string(), name,
+           entry->stored_dtype);
   Tensor tensor = Tensor::empty(entry->shape, *entry->dtype, Device::cpu);
   read_at(descriptor_, data_start_ + entry->begin, tensor.raw(), entry->end - entry->begin, path_);
   return tensor;

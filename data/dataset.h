@@ -16,20 +16,20 @@ constexpr std::string_view name_of(Split split) { return split == Split::train ?
 
 /// What a configuration says about a dataset. Each dataset reads what concerns it.
 struct DatasetOptions {
-  std::filesystem::path path;     // folder of the files; not read by drawn datasets
+  std::filesystem::path path;  // folder of the files; not read by drawn datasets
   Split split = Split::train;
-  std::uint64_t seed = 1;         // drawn datasets: which images
-  std::int64_t train_size = 0;    // images; drawn datasets draw so many, others use the first; 0: all, the default
+  std::uint64_t seed = 1;       // drawn datasets: which images
+  std::int64_t train_size = 0;  // images; drawn datasets draw so many, others use the first; 0: all, the default
   std::int64_t validation_size = 0;
-  std::int64_t image_size = 0;    // side in pixels that a drawn dataset draws at; 0: its own
+  std::int64_t image_size = 0;  // side in pixels that a drawn dataset draws at; 0: its own
 };
 
 /// What is known before any image is read.
 struct DatasetInfo {
   std::string name;
-  std::vector<std::string> classes;                        // names, by label
-  std::int64_t height = 0, width = 0, channels = 0;        // of every image
-  std::vector<float> mean, deviation;                      // [channels], of values scaled to [0, 1]; train split
+  std::vector<std::string> classes;                  // names, by label
+  std::int64_t height = 0, width = 0, channels = 0;  // of every image
+  std::vector<float> mean, deviation;                // [channels], of values scaled to [0, 1]; train split
 };
 
 class Dataset {

@@ -14,21 +14,21 @@
 namespace lacuna {
 
 struct Batch {
-  Tensor images;            // f32 [batch, height, width, channels]
-  Tensor targets;           // i64 [batch]
+  Tensor images;   // f32 [batch, height, width, channels]
+  Tensor targets;  // i64 [batch]
   std::int64_t epoch = 0;
-  std::int64_t step = 0;    // within the epoch
+  std::int64_t step = 0;  // within the epoch
 };
 
 struct LoaderOptions {
   std::int64_t batch_size = 128;
-  bool shuffle = false;       // another order in every epoch
-  bool drop_last = false;     // leave out a last batch that is not full
-  std::uint64_t seed = 1;     // of order and augmentation
+  bool shuffle = false;                          // another order in every epoch
+  bool drop_last = false;                        // leave out a last batch that is not full
+  std::uint64_t seed = 1;                        // of order and augmentation
   std::int64_t first_epoch = 0, first_step = 0;  // where to begin: a resumed run names where it stopped
   std::int64_t end_epoch = std::numeric_limits<std::int64_t>::max();  // the batches of this epoch no longer come
-  int workers = 1;            // threads
-  int depth = 2;              // batches prepared ahead, at most
+  int workers = 1;                                                    // threads
+  int depth = 2;                                                      // batches prepared ahead, at most
 };
 
 class Loader {
@@ -43,7 +43,7 @@ class Loader {
   std::int64_t steps_per_epoch() const;
 
   /// The next batch; nothing after the last epoch. An error met while preparing it is thrown here. A batch's memory is
-  /// used again once nobody but the loader holds it.
+  /// used again once nobody but the loader holds it. For one thread.
   std::optional<Batch> next();
 
  private:

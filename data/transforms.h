@@ -3,9 +3,11 @@
 
 #include "core/random.h"
 #include "data/dataset.h"
+#include "data/image.h"
+#include "data/resize.h"
 
 #include <cstdint>
-#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,16 +30,10 @@ class SampleRandom {
   std::uint64_t next_;
 };
 
-/// An image u8 [height, width, channels] that is changed in place, with room of the same size to work in.
-struct ImageBuffer {
-  std::int64_t height = 0, width = 0, channels = 0;
-  std::vector<std::uint8_t> pixels, spare;
-};
-
 struct TransformOptions {
   std::int64_t image_size = 0;    // side in pixels of what comes out; 0: the dataset's own size
   std::string augment = "none";   // a name of `augmentations()`
-  std::int64_t crop_padding = 4;  // pixels on each side before a random crop; zero is black
+  std::int64_t crop_padding = 4;  // pixels on each side before a random crop; what is beyond the image is black
 };
 
 /// A random change of an image that leaves its size and its class as they are.
@@ -46,22 +42,22 @@ struct Augmentation {
   void (*apply)(const TransformOptions& options, SampleRandom& random, ImageBuffer& image);
 };
 
-/// All augmentations; a further one is a further line of this table.
-const std::vector<Augmentation>& augmentations();
+/// All augmentations; a further one is a further line of the table.
+std::span<const Augmentation> augmentations();
 
-/// Weights of a resampling along one axis.
-struct Resampling;
+/// The window of the image's own size whose corner lies `down`, `right` from the image's; black beyond the image.
+void shift(std::int64_t down, std::int64_t right, ImageBuffer& image);
+/// Left becomes right.
+void flip_horizontally(ImageBuffer& image);
 
-/// Resizes (bilinear, antialiased, as Pillow does), augments and normalises: (u8 / 255 - mean) / deviation.
+/// Resizes (bilinear, antialiased), augments and normalises: (value / 255 - mean) / deviation.
 class Transform {
  public:
-  /// An unknown augmentation or impossible size is the input's fault.
+  /// An unknown augmentation or an impossible size is the input's fault.
   Transform(const DatasetInfo& source, const TransformOptions& options);
-  ~Transform();
-  Transform(Transform&&) noexcept;
 
-  std::int64_t height() const { return height_; }
-  std::int64_t width() const { return width_; }
+  std::int64_t height() const { return rows_.target(); }
+  std::int64_t width() const { return columns_.target(); }
   std::int64_t channels() const { return channels_; }
 
   /// `image` holds a stored image and is used up; `out` is f32 [height, width, channels].
@@ -70,9 +66,9 @@ class Transform {
  private:
   TransformOptions options_;
   const Augmentation* augmentation_;
-  std::int64_t height_, width_, channels_;
-  std::unique_ptr<const Resampling> vertical_, horizontal_;  // null: the size stays
-  std::vector<float> scale_, offset_;                        // [width, channels]: a row of pixels
+  std::int64_t channels_;
+  BilinearAxis rows_, columns_;
+  std::vector<float> scale_, offset_;  // [width, channels]: one row of pixels
 };
 
 }  // namespace lacuna

@@ -1,0 +1,185 @@
+#include "data/loader.h"
+
+#include "core/error.h"
+#include "data/permutation.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <iterator>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace lacuna {
+
+class Loader::Workers {
+ public:
+  Workers(std::shared_ptr<const Dataset> dataset, const TransformOptions& transform, const LoaderOptions& options);
+
+  std::int64_t steps_per_epoch() const { return steps_; }
+  std::optional<Batch> next();
+
+ private:
+  struct Memory {
+    Tensor images;   // f32 [batch_size, height, width, channels]
+    Tensor targets;  // i64 [batch_size]
+  };
+  struct Place {  // where a batch stands in the order
+    std::int64_t epoch, step;
+  };
+  struct Slot {
+    bool ready = false;
+    Memory memory;
+    std::exception_ptr error;
+  };
+
+  std::int64_t count_steps() const;
+  Place place_of(std::int64_t ticket) const;
+  std::int64_t images_in(std::int64_t step) const;
+  Slot& slot_of(std::int64_t ticket) { return ring_[static_cast<std::size_t>(ticket % options_.depth)]; }
+  Memory allocate();
+  void take_back();
+  void run(const std::stop_token& stop);
+  void prepare(const Place& place, const Memory& memory, ImageBuffer& image, const std::stop_token& stop) const;
+
+  const std::shared_ptr<const Dataset> dataset_;
+  const Transform transform_;
+  const LoaderOptions options_;
+  const std::int64_t steps_;  // an epoch
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable_any may_prepare_, is_ready_;
+  std::vector<Slot> ring_;              // [depth]: batch `ticket` waits at ticket mod depth
+  std::vector<Memory> free_, lent_;     // lent: to the caller
+  std::size_t made_ = 0;                // free, lent, and in the ring
+  std::int64_t taken_ = 0, given_ = 0;  // tickets: batches begun by workers, and handed out
+  std::exception_ptr error_;
+
+  std::vector<std::jthread> threads_;  // last: they stop before anything they use goes
+};
+
+Loader::Workers::Workers(std::shared_ptr<const Dataset> dataset, const TransformOptions& transform,
+                         const LoaderOptions& options)
+    : dataset_(std::move(dataset)),
+      transform_(dataset_->info(), transform),
+      options_(options),
+      steps_(count_steps()),
+      ring_(static_cast<std::size_t>(options.depth)) {
+  for (int i = 0; i < options_.depth + 1; ++i) free_.push_back(allocate());
+  for (int i = 0; i < options_.workers; ++i) threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
+}
+
+std::int64_t Loader::Workers::count_steps() const {
+  const LoaderOptions& o = options_;
+  if (o.batch_size < 1) reject("train.batch_size: expected 1 or more, got {}", o.batch_size);
+  expect(o.workers > 0 && o.depth > 0, "a loader needs workers and a depth; got {} and {}", o.workers, o.depth);
+  expect(o.first_epoch >= 0 && o.first_step >= 0, "a loader cannot begin at epoch {}, step {}", o.first_epoch,
+         o.first_step);
+  const std::int64_t whole = dataset_->size() / o.batch_size, rest = dataset_->size() % o.batch_size;
+  const std::int64_t steps = whole + (rest > 0 && !o.drop_last ? 1 : 0);
+  if (steps == 0)
+    reject("train.batch_size: {} is more than the {} images of {}", o.batch_size, dataset_->size(),
+           dataset_->info().name);
+  return steps;
+}
+
+Loader::Workers::Place Loader::Workers::place_of(std::int64_t ticket) const {
+  const std::int64_t step = options_.first_step + ticket;
+  return {options_.first_epoch + step / steps_, step % steps_};
+}
+
+std::int64_t Loader::Workers::images_in(std::int64_t step) const {
+  return std::min(options_.batch_size, dataset_->size() - step * options_.batch_size);
+}
+
+Loader::Workers::Memory Loader::Workers::allocate() {
+  ++made_;
+  const AllocationScope scope({Purpose::data, Label("loader"), {}});
+  const std::int64_t n = options_.batch_size;
+  return {Tensor::empty({n, transform_.height(), transform_.width(), transform_.channels()}, DType::f32, Device::cpu,
+                        Purpose::data),
+          Tensor::empty({n}, DType::i64, Device::cpu, Purpose::data)};
+}
+
+void Loader::Workers::take_back() {
+  const auto returned = std::partition(lent_.begin(), lent_.end(), [](const Memory& memory) {
+    return !memory.images.unique() || !memory.targets.unique();
+  });
+  std::move(returned, lent_.end(), std::back_inserter(free_));
+  lent_.erase(returned, lent_.end());
+}
+
+std::optional<Batch> Loader::Workers::next() {
+  std::unique_lock lock(mutex_);
+  take_back();
+  if (error_) std::rethrow_exception(error_);
+  const Place place = place_of(given_);
+  if (place.epoch >= options_.end_epoch) return std::nullopt;
+  Slot& slot = slot_of(given_);
+  is_ready_.wait(lock, [&] { return slot.ready; });
+  slot.ready = false;
+  if (slot.error) {
+    error_ = slot.error;
+    std::rethrow_exception(error_);
+  }
+  ++given_;
+  lent_.push_back(std::exchange(slot.memory, {}));
+  const std::int64_t count = images_in(place.step);
+  if (made_ - lent_.size() < ring_.size()) free_.push_back(allocate());  // the caller keeps batches
+  Batch batch{lent_.back().images.leading(0, count), lent_.back().targets.leading(0, count), place.epoch, place.step};
+  lock.unlock();
+  may_prepare_.notify_one();
+  return batch;
+}
+
+void Loader::Workers::run(const std::stop_token& stop) {
+  ImageBuffer image;
+  std::unique_lock lock(mutex_);
+  const auto has_work = [&] { return taken_ < given_ + options_.depth && place_of(taken_).epoch < options_.end_epoch; };
+  while (may_prepare_.wait(lock, stop, has_work) && !stop.stop_requested()) {
+    const std::int64_t ticket = taken_++;
+    Memory memory = std::move(free_.back());
+    free_.pop_back();
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      prepare(place_of(ticket), memory, image, stop);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    slot_of(ticket) = {true, std::move(memory), error};
+    is_ready_.notify_one();
+  }
+}
+
+void Loader::Workers::prepare(const Place& place, const Memory& memory, ImageBuffer& image,
+                              const std::stop_token& stop) const {
+  const DatasetInfo& info = dataset_->info();
+  const Permutation order(dataset_->size(),
+                          {options_.seed, static_cast<std::uint32_t>(place.epoch), random_site("data/order")});
+  const std::int64_t first = place.step * options_.batch_size, count = images_in(place.step);
+  const std::int64_t image_count = transform_.height() * transform_.width() * transform_.channels();
+  memory.images.bump_version();
+  memory.targets.bump_version();
+  for (std::int64_t i = 0; i < count && !stop.stop_requested(); ++i) {
+    const std::int64_t index = options_.shuffle ? order(first + i) : first + i;
+    image.set_size(info.height, info.width, info.channels);
+    memory.targets.data<std::int64_t>()[i] = dataset_->read(index, image.pixels.data());
+    transform_(image, {options_.seed, place.epoch, index}, memory.images.data<float>() + i * image_count);
+  }
+}
+
+Loader::Loader(std::shared_ptr<const Dataset> dataset, const TransformOptions& transform, const LoaderOptions& options)
+    : workers_(std::make_unique<Workers>(std::move(dataset), transform, options)) {}
+
+Loader::~Loader() = default;
+
+std::int64_t Loader::steps_per_epoch() const { return workers_->steps_per_epoch(); }
+
+std::optional<Batch> Loader::next() { return workers_->next(); }
+
+}  // namespace lacuna

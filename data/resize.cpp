@@ -1,0 +1,63 @@
+#include "data/resize.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lacuna {
+namespace {
+
+constexpr int fraction_bits = 22;  // Pillow's: 8 bits of pixel, 2 of head room
+
+}  // namespace
+
+BilinearAxis::BilinearAxis(std::int64_t source, std::int64_t target) : source_(source) {
+  const double scale = static_cast<double>(source) / static_cast<double>(target);
+  const double support = std::max(scale, 1.0);  // half the triangle's base, in source positions
+  taps_ = static_cast<std::int64_t>(std::ceil(support)) * 2 + 1;
+  first_.resize(static_cast<std::size_t>(target));
+  count_.resize(first_.size());
+  weights_.resize(first_.size() * static_cast<std::size_t>(taps_));
+  std::vector<double> exact(static_cast<std::size_t>(taps_));  // [taps]
+  for (std::size_t i = 0; i < first_.size(); ++i) {
+    const double centre = (static_cast<double>(i) + 0.5) * scale;
+    const auto begin = std::max<std::int64_t>(0, static_cast<std::int64_t>(centre - support + 0.5));
+    const auto end = std::min(source, static_cast<std::int64_t>(centre + support + 0.5));
+    double sum = 0;
+    for (std::int64_t k = begin; k < end; ++k) {
+      const double distance = std::abs(static_cast<double>(k) - centre + 0.5) / support;
+      exact[static_cast<std::size_t>(k - begin)] = std::max(0.0, 1.0 - distance);
+      sum += exact[static_cast<std::size_t>(k - begin)];
+    }
+    first_[i] = begin;
+    count_[i] = end - begin;
+    for (std::int64_t k = 0; k < end - begin; ++k)
+      weights_[i * static_cast<std::size_t>(taps_) + static_cast<std::size_t>(k)] =
+          static_cast<std::int32_t>(exact[static_cast<std::size_t>(k)] / sum * (1 << fraction_bits) + 0.5);
+  }
+}
+
+void BilinearAxis::apply(const std::uint8_t* in, std::int64_t outer, std::int64_t inner, std::uint8_t* out) const {
+  for (std::int64_t o = 0; o < outer; ++o) {
+    const std::uint8_t* const line = in + o * source_ * inner;  // [source, inner]
+    for (std::int64_t i = 0; i < target(); ++i, out += inner) {
+      const std::int32_t* const weight = weights_.data() + i * taps_;
+      const std::uint8_t* const from = line + first_[static_cast<std::size_t>(i)] * inner;
+      const std::int64_t count = count_[static_cast<std::size_t>(i)];
+      for (std::int64_t j = 0; j < inner; ++j) {
+        std::int32_t sum = 1 << (fraction_bits - 1);
+        for (std::int64_t k = 0; k < count; ++k) sum += from[k * inner + j] * weight[k];
+        out[j] = static_cast<std::uint8_t>(std::clamp(sum >> fraction_bits, 0, 255));
+      }
+    }
+  }
+}
+
+void resize(const BilinearAxis& rows, const BilinearAxis& columns, ImageBuffer& image) {
+  const std::int64_t channels = image.channels;
+  image.spare.resize(static_cast<std::size_t>(rows.source() * columns.target() * channels));
+  columns.apply(image.pixels.data(), rows.source(), channels, image.spare.data());
+  image.set_size(rows.target(), columns.target(), channels);
+  rows.apply(image.spare.data(), 1, image.row_bytes(), image.pixels.data());
+}
+
+}  // namespace lacuna

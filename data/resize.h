@@ -1,0 +1,35 @@
+// Resampling of images, bit for bit as Pillow does it (libImaging/Resample.c): a triangle filter, widened when the
+// image shrinks, with weights in fixed point; columns first, then rows, rounded to u8 between.
+#pragma once
+
+#include "data/image.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace lacuna {
+
+/// Which source positions make up each position of an axis, and with which weights.
+class BilinearAxis {
+ public:
+  /// An axis of `source` positions as one of `target`.
+  BilinearAxis(std::int64_t source, std::int64_t target);
+
+  std::int64_t source() const { return source_; }
+  std::int64_t target() const { return static_cast<std::int64_t>(first_.size()); }
+
+  /// Resamples the middle axis: `in` is [outer, source, inner], `out` [outer, target, inner].
+  void apply(const std::uint8_t* in, std::int64_t outer, std::int64_t inner, std::uint8_t* out) const;
+
+ private:
+  std::int64_t source_;
+  std::int64_t taps_;                  // weights a position, the widest's count
+  std::vector<std::int64_t> first_;    // [target]: the first source position
+  std::vector<std::int64_t> count_;    // [target]: how many there are
+  std::vector<std::int32_t> weights_;  // [target, taps]
+};
+
+/// Resizes `image` to [rows.target(), columns.target(), channels].
+void resize(const BilinearAxis& rows, const BilinearAxis& columns, ImageBuffer& image);
+
+}  // namespace lacuna

@@ -5,9 +5,9 @@
 
 namespace lacuna {
 
-/// softmax(scale · q·kᵀ)·v head by head. qkv [B, L, 3·D] holds q | k | v, each D = heads · head_dim wide (timm's order);
-/// output [B, n, D] with n = `queries`. The forward pass keeps the logarithm of each softmax's denominator, from which
-/// backward has the probabilities again (Dao et al. 2022, "FlashAttention", algorithms 1 and 4).
+/// softmax(scale · q·kᵀ)·v head by head. qkv [B, L, 3·D] holds q | k | v, each D = heads · head_dim wide (timm's
+/// order); output [B, n, D] with n = `queries`. The forward pass keeps the logarithm of each softmax's denominator,
+/// from which backward has the probabilities again (Dao et al. 2022, "FlashAttention", algorithms 1 and 4).
 struct Attention {
   enum Input { qkv };
   std::int64_t heads = 1;

@@ -34,7 +34,7 @@ struct Matrix {
 struct GemmOptions {
   double alpha = 1;
   bool add = false;  // to what `c` holds, instead of overwriting it
-  Tensor bias;       // [width of c], added to each row; or undefined
+  Tensor bias = {};  // f32, or f64 for f64: [width of c], added to each row; or undefined
 };
 
 /// c = alpha · a·b (+ c) (+ bias in each row); `c` is not transposed. Operands may differ in type: halves are converted

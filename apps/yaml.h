@@ -1,0 +1,66 @@
+// YAML as configurations use it, strictly: every value knows where it stands, a key stands once, nothing is guessed.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lacuna::apps {
+
+/// Where a value stands; `line` and `column` count from 1, 0 means that they say nothing (the command line).
+struct Location {
+  std::string source;
+  int line = 0, column = 0;
+};
+
+/// As `file:3:5`.
+std::string to_string(const Location& where);
+
+/// What is wrong with the input, gathered so that the user sees all of it at once.
+class Problems {
+ public:
+  void add(const Location& where, std::string_view message);
+  bool empty() const { return messages_.empty(); }
+  /// Refuses the input if anything was added: a line for each problem.
+  void refuse_if_any() const;
+
+ private:
+  std::vector<std::string> messages_;
+};
+
+struct YamlEntry;
+
+struct YamlNode {
+  /// `invalid` stands for what was reported as a problem already.
+  enum class Kind : unsigned char { invalid, null, scalar, list, map };
+  Kind kind = Kind::null;
+  Location where;
+  std::string text;                // of a scalar
+  bool quoted = false;             // a quoted scalar is never a number
+  std::vector<YamlNode> items;     // of a list
+  std::vector<YamlEntry> entries;  // of a map, in the order of the file
+
+  /// Null where there is none.
+  const YamlEntry* find(std::string_view key) const;
+};
+
+struct YamlEntry {
+  std::string key;
+  Location where;
+  YamlNode value;
+};
+
+/// What a node is, in words: "a list", "`abc`".
+std::string describe(const YamlNode& node);
+
+/// Reads one document. Duplicate keys, aliases, tags and deep nesting are problems; text that is no YAML is refused at
+/// once. An empty document is an empty map. Where `start` has no line, it is the location of everything.
+YamlNode parse_yaml(const std::string& text, const Location& start, Problems& problems);
+/// As `parse_yaml`; refuses a file that is missing or larger than a configuration can be.
+YamlNode read_yaml(const std::filesystem::path& path, Problems& problems);
+
+/// Sets `path.to.key=value` in `root`, where `value` is YAML. Its location is the command line.
+void apply_override(YamlNode& root, std::string_view assignment, Problems& problems);
+
+}  // namespace lacuna::apps

@@ -1,0 +1,58 @@
+// What optimizers and schedules can be told, as data: a table of named settings with their types and ranges, so that a
+// configuration is checked without knowing any of them.
+#pragma once
+
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace lacuna {
+
+/// A flag, a number or a list of numbers.
+using SettingValue = std::variant<bool, double, std::vector<double>>;
+using SettingValues = std::map<std::string, SettingValue, std::less<>>;
+
+/// Numbers from `low` to `high`; `below_high`: less than `high`.
+struct SettingRange {
+  double low = 0;
+  double high = std::numeric_limits<double>::infinity();
+  bool below_high = true;
+};
+inline constexpr SettingRange not_negative{};
+inline constexpr SettingRange below_one{.low = 0, .high = 1, .below_high = true};
+inline constexpr SettingRange up_to_one{.low = 0, .high = 1, .below_high = false};
+
+struct Setting {
+  std::string_view name;
+  SettingValue initial;  // where nothing is given; says the type
+  SettingRange range;    // of each number
+};
+
+/// What is wrong with `given`, one line each: unknown names (with the nearest known one), wrong types, numbers out of
+/// range. `owner` begins each line: `optimizer adamw`.
+std::vector<std::string> setting_problems(std::string_view owner, std::span<const Setting> known,
+                                          const SettingValues& given);
+
+/// Checked settings: what was given, and the initial values of the rest.
+class Settings {
+ public:
+  /// Rejects what is wrong, all at once.
+  Settings(std::string_view owner, std::span<const Setting> known, const SettingValues& given);
+
+  double number(std::string_view name) const { return get<double>(name); }
+  bool flag(std::string_view name) const { return get<bool>(name); }
+  const std::vector<double>& numbers(std::string_view name) const { return get<std::vector<double>>(name); }
+
+ private:
+  template <class T>
+  const T& get(std::string_view name) const {
+    return std::get<T>(values_.find(name)->second);
+  }
+  SettingValues values_;
+};
+
+}  // namespace lacuna

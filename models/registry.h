@@ -1,0 +1,59 @@
+// Models by name. A family builds a model from hyper-parameters; a preset is a family with some of them set.
+#pragma once
+
+#include "core/registry.h"
+#include "models/hyper_parameters.h"
+#include "models/model.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lacuna {
+
+/// Builds a model whose hyper-parameters have been read and found sound.
+using ModelFactory = std::function<std::unique_ptr<Model>(const ModelContext&)>;
+/// Reads a family's hyper-parameters. Problems are left in them; nothing is allocated.
+using ModelFamily = std::function<ModelFactory(HyperParameters&)>;
+
+struct ModelPreset {
+  std::string family;
+  std::vector<HyperParameter> values;
+};
+
+Registry<ModelFamily>& model_families();
+Registry<ModelPreset>& model_presets();
+
+/// A static object of this type registers a family / a preset; the model's own file holds them all.
+struct RegisterFamily {
+  RegisterFamily(std::string_view name, ModelFamily family) { model_families().add(name, std::move(family)); }
+};
+struct RegisterPreset {
+  RegisterPreset(std::string_view name, std::string_view family, std::vector<HyperParameter> values) {
+    model_presets().add(name, {std::string(family), std::move(values)});
+  }
+};
+
+/// Every preset, by name.
+std::vector<std::string> model_names();
+
+/// A model as it would be built.
+struct ModelDescription {
+  std::string name;
+  std::string family;
+  std::vector<HyperParameter> hyper_parameters;    // all of them, with the values they have
+  std::vector<HyperParameters::Problem> problems;  // all that is wrong with what was given; none: `build` may be called
+  ModelFactory build;
+};
+
+/// Reads the description of a model: `name` is a preset's or a family's. Refuses an unknown name only; what is wrong
+/// with the hyper-parameters is listed in the result.
+ModelDescription describe_model(std::string_view name, const std::vector<HyperParameter>& given);
+
+/// Builds a model, or refuses with a list of all that is wrong.
+std::unique_ptr<Model> build_model(std::string_view name, const std::vector<HyperParameter>& given,
+                                   const ModelContext& context);
+
+}  // namespace lacuna

@@ -47,12 +47,11 @@ class Optimizer {
   /// state at its first update.
   Optimizer(std::vector<ParameterGroup> groups, std::vector<std::string_view> state_names);
 
-  /// All arrays f32, [count].
+  /// All tensors f32, in the parameter's shape.
   struct Update {
-    std::int64_t count;
-    float* parameter;
-    const float* gradient;
-    std::span<float* const> state;  // as the names
+    const Tensor& parameter;
+    const Tensor& gradient;
+    std::span<const Tensor> state;  // as the names
     std::int64_t step;              // of this parameter, from 1
     double lr;
     double weight_decay;

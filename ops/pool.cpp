@@ -1,0 +1,263 @@
+#include "ops/pool.h"
+
+#include "core/parallel.h"
+
+#include <limits>
+
+namespace lacuna {
+namespace {
+
+const RegisterOp<MaxPool2d> max_pool;
+const RegisterOp<AvgPool2d> avg_pool;
+const RegisterOp<GlobalAvgPool> global_avg_pool;
+
+/// The windows of a pooling: images of [height, width, channels], windows at [out_height, out_width].
+struct Windows {
+  std::int64_t images, height, width, channels;
+  std::int64_t kernel, stride, padding;
+
+  std::int64_t out(std::int64_t extent) const { return (extent + 2 * padding - kernel) / stride + 1; }
+  std::int64_t out_height() const { return out(height); }
+  std::int64_t out_width() const { return out(width); }
+  Shape in_shape() const { return {images, height, width, channels}; }
+  Shape out_shape() const { return {images, out_height(), out_width(), channels}; }
+
+  /// Places [begin, end) of an axis that window `index` covers inside the image.
+  Range covered(std::int64_t index, std::int64_t extent) const {
+    const std::int64_t first = index * stride - padding;
+    return {std::max<std::int64_t>(first, 0), std::min(first + kernel, extent)};
+  }
+  /// Windows [begin, end) of an axis that cover place `place`.
+  Range covering(std::int64_t place, std::int64_t extent) const {
+    const std::int64_t before = place + padding - kernel;  // the last window start that ends too early
+    return {before < 0 ? 0 : before / stride + 1, std::min((place + padding) / stride + 1, out(extent))};
+  }
+};
+
+template <class Op>
+Windows windows_of(const Op& op, std::int64_t images, std::int64_t channels) {
+  return {images, op.height, op.width, channels, op.kernel, op.stride, op.padding};
+}
+
+template <class Op>
+Windows checked_windows(const Op& op, const Tensor& x) {
+  const Shape& shape = x.shape();
+  expect(shape.rank() == 4 && shape[1] == op.height && shape[2] == op.width,
+         "{}: expected images [N, {}, {}, C], got {}", Op::name, op.height, op.width, shape);
+  expect(op.kernel > 0 && op.kernel <= 16 && op.stride > 0 && op.padding >= 0 && 2 * op.padding <= op.kernel &&
+             op.kernel <= std::min(op.height, op.width) + 2 * op.padding,
+         "{}: kernel {} (1 to 16, and no larger than the padded image), stride {} and padding {} (at most half the "
+         "kernel) do not fit images of {}x{}",
+         Op::name, op.kernel, op.stride, op.padding, op.height, op.width);
+  return windows_of(op, shape[0], shape[3]);
+}
+
+/// Calls `f(image, row)` for all rows of all images, in parallel.
+template <class F>
+void for_image_rows(std::int64_t images, std::int64_t rows, F&& f) {
+  parallel_tasks(images * rows, [&](std::int64_t task, int) { f(task / rows, task % rows); });
+}
+
+template <class T>
+void max_pool_row(const Windows& w, const T* x, std::int64_t row, T* y, std::uint8_t* winner) {
+  const Range vertical = w.covered(row, w.height);
+  for (std::int64_t j = 0; j < w.out_width(); ++j) {
+    const Range horizontal = w.covered(j, w.width);
+    T* const best = y + j * w.channels;               // [C]
+    std::uint8_t* const at = winner + j * w.channels;  // [C]
+    bool first = true;
+    for (std::int64_t h = vertical.begin; h < vertical.end; ++h) {
+      for (std::int64_t v = horizontal.begin; v < horizontal.end; ++v) {
+        const T* const in = x + (h * w.width + v) * w.channels;  // [C]
+        const auto place = static_cast<std::uint8_t>((h - row * w.stride + w.padding) * w.kernel +
+                                                     (v - j * w.stride + w.padding));
+        if (first) {
+          std::copy_n(in, w.channels, best);
+          std::fill_n(at, w.channels, place);
+          first = false;
+          continue;
+        }
+#pragma omp simd
+        for (std::int64_t c = 0; c < w.channels; ++c) {
+          const auto value = to_compute(in[c]), old = to_compute(best[c]);
+          const bool wins = value > old || value != value;  // NaN wins, so that it is seen
+          best[c] = wins ? in[c] : best[c];
+          at[c] = wins ? place : at[c];
+        }
+      }
+    }
+  }
+}
+
+/// One row of dx: gathered from the windows that cover each place, so that no two threads write the same element.
+template <class T, class Term>
+void gather_row(const Windows& w, std::int64_t row, T* dx, const Term& term) {
+  using S = Compute<T>;
+  constexpr std::int64_t block = 64;  // channels summed at a time
+  const Range vertical = w.covering(row, w.height);
+  for (std::int64_t v = 0; v < w.width; ++v) {
+    const Range horizontal = w.covering(v, w.width);
+    for (std::int64_t begin = 0; begin < w.channels; begin += block) {
+      const std::int64_t count = std::min(block, w.channels - begin);
+      S sum[block] = {};
+      for (std::int64_t i = vertical.begin; i < vertical.end; ++i)
+        for (std::int64_t j = horizontal.begin; j < horizontal.end; ++j)
+          term(i, j, (row - i * w.stride + w.padding) * w.kernel + (v - j * w.stride + w.padding), begin, count, sum);
+      T* const out = dx + v * w.channels + begin;  // [count]
+#pragma omp simd
+      for (std::int64_t c = 0; c < count; ++c) out[c] = static_cast<T>(sum[c]);
+    }
+  }
+}
+
+template <class T>
+void gather_maxima(const Windows& w, const T* dy, const std::uint8_t* winner, T* dx) {
+  const std::int64_t out_image = w.out_height() * w.out_width() * w.channels;
+  for_image_rows(w.images, w.height, [&](std::int64_t image, std::int64_t row) {
+    gather_row(w, row, dx + (image * w.height + row) * w.width * w.channels,
+               [&](std::int64_t i, std::int64_t j, std::int64_t place, std::int64_t begin, std::int64_t count,
+                   Compute<T>* sum) {
+                 const std::int64_t offset = image * out_image + (i * w.out_width() + j) * w.channels + begin;
+                 const auto wanted = static_cast<std::uint8_t>(place);
+#pragma omp simd
+                 for (std::int64_t c = 0; c < count; ++c)
+                   sum[c] += winner[offset + c] == wanted ? to_compute(dy[offset + c]) : Compute<T>{};
+               });
+  });
+}
+
+/// One over the divisor of the window at (i, j).
+template <class S>
+S share(const AvgPool2d& op, const Windows& w, std::int64_t i, std::int64_t j) {
+  if (op.count_include_pad) return S{1} / static_cast<S>(op.kernel * op.kernel);
+  const Range vertical = w.covered(i, w.height), horizontal = w.covered(j, w.width);
+  return S{1} / static_cast<S>((vertical.end - vertical.begin) * (horizontal.end - horizontal.begin));
+}
+
+}  // namespace
+
+Tensor MaxPool2d::forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const {
+  const Tensor& in = inputs[x];
+  const Windows w = checked_windows(*this, in);
+  Tensor y = Tensor::empty(w.out_shape(), in.dtype(), in.device());
+  const Tensor winner = Tensor::empty(w.out_shape(), DType::u8, in.device());
+  launch(in.device(), [&] {
+    with_float_type(in.dtype(), [&]<class T>(Type<T>) {
+      for_image_rows(w.images, w.out_height(), [&](std::int64_t image, std::int64_t row) {
+        const std::int64_t at = (image * w.out_height() + row) * w.out_width() * w.channels;
+        max_pool_row(w, in.data<T>() + image * w.height * w.width * w.channels, row, y.data<T>() + at,
+                     winner.data<std::uint8_t>() + at);
+      });
+    });
+  });
+  aux = {winner};
+  return y;
+}
+void MaxPool2d::backward(Tensor dy, const Saved<MaxPool2d>& saved, Grads& grads) const {
+  const Windows w = windows_of(*this, dy.shape().front(), dy.shape().back());
+  const Tensor winner = saved.get<aux(0)>();
+  const Tensor dx = Tensor::empty(w.in_shape(), dy.dtype(), dy.device());
+  launch(dy.device(), [&] {
+    with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
+      gather_maxima(w, dy.data<T>(), winner.data<std::uint8_t>(), dx.data<T>());
+    });
+  });
+  grads[x] = dx;
+}
+
+Tensor AvgPool2d::forward(std::span<const Tensor> inputs) const {
+  const Tensor& in = inputs[x];
+  const Windows w = checked_windows(*this, in);
+  Tensor y = Tensor::empty(w.out_shape(), in.dtype(), in.device());
+  launch(in.device(), [&] {
+    with_float_type(in.dtype(), [&]<class T>(Type<T>) {
+      using S = Compute<T>;
+      constexpr std::int64_t block = 64;  // channels summed at a time
+      for_image_rows(w.images, w.out_height(), [&](std::int64_t image, std::int64_t row) {
+        const T* const from = in.data<T>() + image * w.height * w.width * w.channels;  // [H, W, C]
+        T* const to = y.data<T>() + (image * w.out_height() + row) * w.out_width() * w.channels;  // [OW, C]
+        const Range vertical = w.covered(row, w.height);
+        for (std::int64_t j = 0; j < w.out_width(); ++j) {
+          const Range horizontal = w.covered(j, w.width);
+          const S factor = share<S>(*this, w, row, j);
+          for (std::int64_t begin = 0; begin < w.channels; begin += block) {
+            const std::int64_t count = std::min(block, w.channels - begin);
+            S sum[block] = {};
+            for (std::int64_t h = vertical.begin; h < vertical.end; ++h)
+              for (std::int64_t v = horizontal.begin; v < horizontal.end; ++v)
+#pragma omp simd
+                for (std::int64_t c = 0; c < count; ++c)
+                  sum[c] += to_compute(from[(h * w.width + v) * w.channels + begin + c]);
+#pragma omp simd
+            for (std::int64_t c = 0; c < count; ++c)
+              to[j * w.channels + begin + c] = static_cast<T>(sum[c] * factor);
+          }
+        }
+      });
+    });
+  });
+  return y;
+}
+void AvgPool2d::backward(Tensor dy, const Saved<AvgPool2d>&, Grads& grads) const {
+  const Windows w = windows_of(*this, dy.shape().front(), dy.shape().back());
+  const Tensor dx = Tensor::empty(w.in_shape(), dy.dtype(), dy.device());
+  launch(dy.device(), [&] {
+    with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
+      for_image_rows(w.images, w.height, [&](std::int64_t image, std::int64_t row) {
+        const T* const from = dy.data<T>() + image * w.out_height() * w.out_width() * w.channels;  // [OH, OW, C]
+        gather_row(w, row, dx.data<T>() + (image * w.height + row) * w.width * w.channels,
+                   [&](std::int64_t i, std::int64_t j, std::int64_t, std::int64_t begin, std::int64_t count,
+                       Compute<T>* sum) {
+                     const auto factor = share<Compute<T>>(*this, w, i, j);
+                     const T* const window = from + (i * w.out_width() + j) * w.channels + begin;  // [count]
+#pragma omp simd
+                     for (std::int64_t c = 0; c < count; ++c) sum[c] += to_compute(window[c]) * factor;
+                   });
+      });
+    });
+  });
+  grads[x] = dx;
+}
+
+Tensor GlobalAvgPool::forward(std::span<const Tensor> inputs) const {
+  const Tensor& in = inputs[x];
+  expect(in.shape() == shape && shape.rank() >= 3 && in.count() > 0, "{}: expected {} with a middle axis, got {}", name,
+         shape, in.shape());
+  const std::int64_t images = shape.front(), channels = shape.back(), places = in.count() / images / channels;
+  Tensor y = Tensor::empty({images, channels}, in.dtype(), in.device());
+  with_float_type(in.dtype(), [&]<class T>(Type<T>) {
+    using S = Compute<T>;
+    const Tensor sums = Tensor::empty({threads(), channels}, dtype_of<S>(), in.device(), Purpose::workspace);
+    launch(in.device(), [&] {
+      parallel_tasks(images, [&](std::int64_t image, int thread) {
+        const T* const from = in.data<T>() + image * places * channels;  // [places, C]
+        S* const sum = sums.data<S>() + thread * channels;               // [C]
+        std::fill_n(sum, channels, S{});
+        for (std::int64_t place = 0; place < places; ++place)
+#pragma omp simd
+          for (std::int64_t c = 0; c < channels; ++c) sum[c] += to_compute(from[place * channels + c]);
+        T* const to = y.data<T>() + image * channels;  // [C]
+        for (std::int64_t c = 0; c < channels; ++c) to[c] = static_cast<T>(sum[c] / static_cast<S>(places));
+      });
+    });
+  });
+  return y;
+}
+void GlobalAvgPool::backward(Tensor dy, const Saved<GlobalAvgPool>&, Grads& grads) const {
+  const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
+  const std::int64_t images = shape.front(), channels = shape.back(), places = shape.count() / images / channels;
+  launch(dy.device(), [&] {
+    with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
+      using S = Compute<T>;
+      parallel_tasks(images, [&](std::int64_t image, int) {
+        const T* const from = dy.data<T>() + image * channels;       // [C]
+        T* const first = dx.data<T>() + image * places * channels;  // [places, C]
+        for (std::int64_t c = 0; c < channels; ++c) first[c] = static_cast<T>(to_compute(from[c]) / static_cast<S>(places));
+        for (std::int64_t place = 1; place < places; ++place) std::copy_n(first, channels, first + place * channels);
+      });
+    });
+  });
+  grads[x] = dx;
+}
+
+}  // namespace lacuna

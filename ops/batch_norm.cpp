@@ -22,9 +22,8 @@ std::int64_t rows_together(std::int64_t channels) { return std::max<std::int64_t
 template <class F>
 void for_runs(std::int64_t rows, std::int64_t channels, F&& f) {
   const std::int64_t run = rows_together(channels);
-  parallel_tasks((rows + run - 1) / run, [&](std::int64_t task, int thread) {
-    f(task * run, std::min(run, rows - task * run), thread);
-  });
+  parallel_tasks((rows + run - 1) / run,
+                 [&](std::int64_t task, int thread) { f(task * run, std::min(run, rows - task * run), thread); });
 }
 
 /// A vector of `channels` numbers in the compute type, scratch.
@@ -34,7 +33,8 @@ Tensor channel_scratch(std::int64_t vectors, std::int64_t channels, Device devic
 }
 
 /// Sums over rows of two terms a channel, in double. `terms.at(first row, rows, thread)` prepares a run and yields
-/// f(i, c) -> {first, second} for element i of the run, which lies in channel c. Bits depend on shape and threads alone.
+/// f(i, c) -> {first, second} for element i of the run, which lies in channel c. Bits depend on shape and threads
+/// alone.
 class ChannelSums {
  public:
   ChannelSums(std::int64_t rows, std::int64_t channels, Device device)
@@ -165,8 +165,10 @@ void apply(const ChannelMap& channel, const Tensor& x, const Tensor& residual, c
           }
         });
       };
-      if (residual.defined()) run([r = residual.data<T>()](std::int64_t i) { return to_compute(r[i]); });
-      else run([](std::int64_t) { return S{}; });
+      if (residual.defined())
+        run([r = residual.data<T>()](std::int64_t i) { return to_compute(r[i]); });
+      else
+        run([](std::int64_t) { return S{}; });
     });
   });
 }
@@ -231,7 +233,7 @@ struct GradientTerms {
   auto at(std::int64_t first, std::int64_t rows, int thread) const {
     const std::int64_t begin = first * channels;
     return [g = dy + begin, in = x + begin, m = mean, passes = gate.at(first, rows, thread)](std::int64_t i,
-                                                                                            std::int64_t c) {
+                                                                                             std::int64_t c) {
       const auto value = passes(i, c) ? to_compute(g[i]) : Compute<T>{};
       return Terms{value, value * (to_compute(in[i]) - m[c])};
     };
@@ -292,8 +294,10 @@ struct Backward {
     if (dweight != nullptr || dbias != nullptr || dx_needs_sums) {
       const ChannelSums sums(rows(), n, dy.device());
       launch(dy.device(), [&] {
-        if (mean.defined()) std::copy_n(mean.data<S>(), n, vector(3));
-        else std::fill_n(vector(3), n, S{});
+        if (mean.defined())
+          std::copy_n(mean.data<S>(), n, vector(3));
+        else
+          std::fill_n(vector(3), n, S{});
         // Without x there is no use for the second sum: dy stands in, it is being read anyway.
         const T* const in = x.defined() ? x.data<T>() : dy.data<T>();
         sums.add<S>(GradientTerms<T, Gate>{dy.data<T>(), in, vector(3), gate, n});
@@ -315,8 +319,8 @@ struct Backward {
     launch(dy.device(), [&] {
       if (dx_needs_sums) {
         const T* const in = x.data<T>();
-        write<T>(gate, [=, slope = vector(0), tilt = vector(1), level = vector(2), m = vector(3)](
-                           S g, std::int64_t i, std::int64_t c) {
+        write<T>(gate, [=, slope = vector(0), tilt = vector(1), level = vector(2), m = vector(3)](S g, std::int64_t i,
+                                                                                                  std::int64_t c) {
           return g * slope[c] + ((to_compute(in[i]) - m[c]) * tilt[c] + level[c]);
         });
       } else if (dx != nullptr) {
@@ -332,8 +336,8 @@ struct Backward {
   template <class T, class Gate, class Formula>
   void write(const Gate& gate, const Formula& formula) const {
     using S = Compute<T>;
-    const T* const from = dy.data<T>();                                      // [rows, C]
-    T* const to_x = dx == nullptr ? nullptr : dx->data<T>();                 // [rows, C]
+    const T* const from = dy.data<T>();                                            // [rows, C]
+    T* const to_x = dx == nullptr ? nullptr : dx->data<T>();                       // [rows, C]
     T* const to_residual = dresidual == nullptr ? nullptr : dresidual->data<T>();  // [rows, C]
     const std::int64_t n = channels();
     const auto rows_of_outputs = [&](auto&& store) {
@@ -431,9 +435,9 @@ void BatchNorm::backward(Tensor dy, const Saved<BatchNorm>& saved, Grads& grads)
   backward_of<BatchNorm, aux(mean), aux(variance)>(*this, std::move(dy), saved, grads, true).run();
 }
 void BatchNorm::derive(const Derivation<BatchNorm>& from, const Tensor& out) const {
-  apply<false>({from.get<input(weight)>(), from.get<input(bias)>(), from.get<aux(mean)>(), from.get<aux(variance)>(),
-                eps},
-               from.get<input(x)>(), {}, out);
+  apply<false>(
+      {from.get<input(weight)>(), from.get<input(bias)>(), from.get<aux(mean)>(), from.get<aux(variance)>(), eps},
+      from.get<input(x)>(), {}, out);
 }
 
 Tensor BatchNormRelu::forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const {
@@ -449,9 +453,9 @@ void BatchNormRelu::backward(Tensor dy, const Saved<BatchNormRelu>& saved, Grads
   pass.run();
 }
 void BatchNormRelu::derive(const Derivation<BatchNormRelu>& from, const Tensor& out) const {
-  apply<true>({from.get<input(weight)>(), from.get<input(bias)>(), from.get<aux(mean)>(), from.get<aux(variance)>(),
-               eps},
-              from.get<input(x)>(), {}, out);
+  apply<true>(
+      {from.get<input(weight)>(), from.get<input(bias)>(), from.get<aux(mean)>(), from.get<aux(variance)>(), eps},
+      from.get<input(x)>(), {}, out);
 }
 
 Tensor BatchNormAddRelu::forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const {
@@ -465,9 +469,9 @@ void BatchNormAddRelu::backward(Tensor dy, const Saved<BatchNormAddRelu>& saved,
   pass.run();
 }
 void BatchNormAddRelu::derive(const Derivation<BatchNormAddRelu>& from, const Tensor& out) const {
-  apply<true>({from.get<input(weight)>(), from.get<input(bias)>(), from.get<aux(mean)>(), from.get<aux(variance)>(),
-               eps},
-              from.get<input(x)>(), from.get<input(residual)>(), out);
+  apply<true>(
+      {from.get<input(weight)>(), from.get<input(bias)>(), from.get<aux(mean)>(), from.get<aux(variance)>(), eps},
+      from.get<input(x)>(), from.get<input(residual)>(), out);
 }
 
 Tensor FrozenBatchNorm::forward(std::span<const Tensor> inputs) const {
@@ -477,9 +481,9 @@ void FrozenBatchNorm::backward(Tensor dy, const Saved<FrozenBatchNorm>& saved, G
   backward_of<FrozenBatchNorm, input(mean), input(variance)>(*this, std::move(dy), saved, grads, false).run();
 }
 void FrozenBatchNorm::derive(const Derivation<FrozenBatchNorm>& from, const Tensor& out) const {
-  apply<false>({from.get<input(weight)>(), from.get<input(bias)>(), from.get<input(mean)>(),
-                from.get<input(variance)>(), eps},
-               from.get<input(x)>(), {}, out);
+  apply<false>(
+      {from.get<input(weight)>(), from.get<input(bias)>(), from.get<input(mean)>(), from.get<input(variance)>(), eps},
+      from.get<input(x)>(), {}, out);
 }
 
 Tensor FrozenBatchNormRelu::forward(std::span<const Tensor> inputs) const {
@@ -493,9 +497,9 @@ void FrozenBatchNormRelu::backward(Tensor dy, const Saved<FrozenBatchNormRelu>& 
   pass.run();
 }
 void FrozenBatchNormRelu::derive(const Derivation<FrozenBatchNormRelu>& from, const Tensor& out) const {
-  apply<true>({from.get<input(weight)>(), from.get<input(bias)>(), from.get<input(mean)>(),
-               from.get<input(variance)>(), eps},
-              from.get<input(x)>(), from.get<input(residual)>(), out);
+  apply<true>(
+      {from.get<input(weight)>(), from.get<input(bias)>(), from.get<input(mean)>(), from.get<input(variance)>(), eps},
+      from.get<input(x)>(), from.get<input(residual)>(), out);
 }
 
 }  // namespace lacuna

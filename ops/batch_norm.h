@@ -1,8 +1,8 @@
 // Batch normalisation (Ioffe and Szegedy 2015) over the last axis, fused with the residual addition and the ReLU that
 // follow it in residual networks. The forms differ in what backward needs, so each is an op with its own tables.
 //
-// x and residual [..., C]; weight, bias, mean and variance [C], of the parameters' type. The variance is biased (divided
-// by the number of rows); running statistics, with the unbiased one, are the module's business.
+// x and residual [..., C]; weight, bias, mean and variance [C], of the parameters' type. The variance is biased
+// (divided by the number of rows); running statistics, with the unbiased one, are the module's business.
 #pragma once
 
 #include "core/op.h"
@@ -20,8 +20,8 @@ struct BatchNorm {
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
       Save{.from = aux(mean), .need = Need::exact, .for_grad_of = {x, weight}},
       Save{.from = aux(variance), .need = Need::exact, .for_grad_of = {x, weight}}};
-  static constexpr std::array derives{rows_of(input(x)), all_of(input(weight)), all_of(input(bias)),
-                                      all_of(aux(mean)), all_of(aux(variance))};
+  static constexpr std::array derives{rows_of(input(x)), all_of(input(weight)), all_of(input(bias)), all_of(aux(mean)),
+                                      all_of(aux(variance))};
   static constexpr InputSet adds{weight, bias};
   Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const;
   void backward(Tensor dy, const Saved<BatchNorm>& saved, Grads& grads) const;
@@ -40,8 +40,8 @@ struct BatchNormRelu {
       Save{.from = input(bias), .need = Need::exact, .for_grad_of = {x, weight, bias}},
       Save{.from = aux(mean), .need = Need::exact, .for_grad_of = {x, weight, bias}},
       Save{.from = aux(variance), .need = Need::exact, .for_grad_of = {x, weight, bias}}};
-  static constexpr std::array derives{rows_of(input(x)), all_of(input(weight)), all_of(input(bias)),
-                                      all_of(aux(mean)), all_of(aux(variance))};
+  static constexpr std::array derives{rows_of(input(x)), all_of(input(weight)), all_of(input(bias)), all_of(aux(mean)),
+                                      all_of(aux(variance))};
   static constexpr InputSet adds{weight, bias};
   Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const;
   void backward(Tensor dy, const Saved<BatchNormRelu>& saved, Grads& grads) const;
@@ -68,8 +68,8 @@ struct BatchNormAddRelu {
   void derive(const Derivation<BatchNormAddRelu>& from, const Tensor& out) const;
 };
 
-/// Batch norm with given statistics (evaluation, or a frozen layer): an affine map of each channel, so that the gradient
-/// of x needs no activation. No gradient for the statistics.
+/// Batch norm with given statistics (evaluation, or a frozen layer): an affine map of each channel, so that the
+/// gradient of x needs no activation. No gradient for the statistics.
 struct FrozenBatchNorm {
   enum Input { x, weight, bias, mean, variance };
   double eps = 1e-5;
@@ -98,7 +98,7 @@ struct FrozenBatchNormRelu {
       Save{.from = input(mean), .need = Need::exact, .for_grad_of = {weight}},
       Save{.from = input(variance), .need = Need::exact, .for_grad_of = {x, weight}},
       Save{.from = output, .need = Need::sign, .for_grad_of = {x, weight, bias, residual}}};
-  static constexpr std::array derives{rows_of(input(x)),    all_of(input(weight)),   all_of(input(bias)),
+  static constexpr std::array derives{rows_of(input(x)),   all_of(input(weight)),   all_of(input(bias)),
                                       all_of(input(mean)), all_of(input(variance)), rows_of(input(residual))};
   static constexpr InputSet adds{weight, bias};
   Tensor forward(std::span<const Tensor> inputs) const;

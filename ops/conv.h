@@ -5,14 +5,16 @@
 
 namespace lacuna {
 
-/// Cross-correlation with zero padding: y[n, i, j, o] = bias[o] + Σ x[n, i·stride + p − padding, j·stride + q − padding,
-/// c] · weight[o, c, p, q], the sum over c of o's group and the taps p, q of the window.
-/// x [N, H, W, C], weight [O, C / groups, kh, kw] (the order of files), bias [O] or undefined;
-/// y [N, (H + 2·padding − kh) / stride + 1, (W + 2·padding − kw) / stride + 1, O].
+/// Cross-correlation with zero padding: y[n, i, j, o] = bias[o] + Σ x[n, i·stride + p − padding, j·stride + q −
+/// padding, c] · weight[o, c, p, q], the sum over c of o's group and the taps p, q of the window. x [N, H, W, C],
+/// weight [O, C / groups, kh, kw] (the order of files), bias [O] or undefined; y [N, (H + 2·padding − kh) / stride + 1,
+/// (W + 2·padding − kw) / stride + 1, O].
 struct Conv2d {
   enum Input { x, weight, bias };
   std::int64_t stride = 1, padding = 0, groups = 1;
-  std::int64_t height = 0, width = 0;  // x's: the gradient of x needs them, and x itself may not be kept
+  // Extents that backward could not know: of either operand's gradient only the other operand may be kept.
+  std::int64_t kernel_height = 1, kernel_width = 1;
+  std::int64_t height = 0, width = 0;  // x's
   static constexpr std::string_view name = "conv2d";
   static constexpr std::array saves{
       Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}, .groups = Groups::channel},

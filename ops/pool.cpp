@@ -63,14 +63,14 @@ void max_pool_row(const Windows& w, const T* x, std::int64_t row, T* y, std::uin
   const Range vertical = w.covered(row, w.height);
   for (std::int64_t j = 0; j < w.out_width(); ++j) {
     const Range horizontal = w.covered(j, w.width);
-    T* const best = y + j * w.channels;               // [C]
+    T* const best = y + j * w.channels;                // [C]
     std::uint8_t* const at = winner + j * w.channels;  // [C]
     bool first = true;
     for (std::int64_t h = vertical.begin; h < vertical.end; ++h) {
       for (std::int64_t v = horizontal.begin; v < horizontal.end; ++v) {
         const T* const in = x + (h * w.width + v) * w.channels;  // [C]
-        const auto place = static_cast<std::uint8_t>((h - row * w.stride + w.padding) * w.kernel +
-                                                     (v - j * w.stride + w.padding));
+        const auto place =
+            static_cast<std::uint8_t>((h - row * w.stride + w.padding) * w.kernel + (v - j * w.stride + w.padding));
         if (first) {
           std::copy_n(in, w.channels, best);
           std::fill_n(at, w.channels, place);
@@ -174,7 +174,7 @@ Tensor AvgPool2d::forward(std::span<const Tensor> inputs) const {
       using S = Compute<T>;
       constexpr std::int64_t block = 64;  // channels summed at a time
       for_image_rows(w.images, w.out_height(), [&](std::int64_t image, std::int64_t row) {
-        const T* const from = in.data<T>() + image * w.height * w.width * w.channels;  // [H, W, C]
+        const T* const from = in.data<T>() + image * w.height * w.width * w.channels;             // [H, W, C]
         T* const to = y.data<T>() + (image * w.out_height() + row) * w.out_width() * w.channels;  // [OW, C]
         const Range vertical = w.covered(row, w.height);
         for (std::int64_t j = 0; j < w.out_width(); ++j) {
@@ -189,8 +189,7 @@ Tensor AvgPool2d::forward(std::span<const Tensor> inputs) const {
                 for (std::int64_t c = 0; c < count; ++c)
                   sum[c] += to_compute(from[(h * w.width + v) * w.channels + begin + c]);
 #pragma omp simd
-            for (std::int64_t c = 0; c < count; ++c)
-              to[j * w.channels + begin + c] = static_cast<T>(sum[c] * factor);
+            for (std::int64_t c = 0; c < count; ++c) to[j * w.channels + begin + c] = static_cast<T>(sum[c] * factor);
           }
         }
       });
@@ -205,14 +204,14 @@ void AvgPool2d::backward(Tensor dy, const Saved<AvgPool2d>&, Grads& grads) const
     with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
       for_image_rows(w.images, w.height, [&](std::int64_t image, std::int64_t row) {
         const T* const from = dy.data<T>() + image * w.out_height() * w.out_width() * w.channels;  // [OH, OW, C]
-        gather_row(w, row, dx.data<T>() + (image * w.height + row) * w.width * w.channels,
-                   [&](std::int64_t i, std::int64_t j, std::int64_t, std::int64_t begin, std::int64_t count,
-                       Compute<T>* sum) {
-                     const auto factor = share<Compute<T>>(*this, w, i, j);
-                     const T* const window = from + (i * w.out_width() + j) * w.channels + begin;  // [count]
+        gather_row(
+            w, row, dx.data<T>() + (image * w.height + row) * w.width * w.channels,
+            [&](std::int64_t i, std::int64_t j, std::int64_t, std::int64_t begin, std::int64_t count, Compute<T>* sum) {
+              const auto factor = share<Compute<T>>(*this, w, i, j);
+              const T* const window = from + (i * w.out_width() + j) * w.channels + begin;  // [count]
 #pragma omp simd
-                     for (std::int64_t c = 0; c < count; ++c) sum[c] += to_compute(window[c]) * factor;
-                   });
+              for (std::int64_t c = 0; c < count; ++c) sum[c] += to_compute(window[c]) * factor;
+            });
       });
     });
   });
@@ -250,9 +249,10 @@ void GlobalAvgPool::backward(Tensor dy, const Saved<GlobalAvgPool>&, Grads& grad
     with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
       using S = Compute<T>;
       parallel_tasks(images, [&](std::int64_t image, int) {
-        const T* const from = dy.data<T>() + image * channels;       // [C]
+        const T* const from = dy.data<T>() + image * channels;      // [C]
         T* const first = dx.data<T>() + image * places * channels;  // [places, C]
-        for (std::int64_t c = 0; c < channels; ++c) first[c] = static_cast<T>(to_compute(from[c]) / static_cast<S>(places));
+        for (std::int64_t c = 0; c < channels; ++c)
+          first[c] = static_cast<T>(to_compute(from[c]) / static_cast<S>(places));
         for (std::int64_t place = 1; place < places; ++place) std::copy_n(first, channels, first + place * channels);
       });
     });

@@ -1,0 +1,32 @@
+#include "ops/pool.h"
+#include "tests/ops/op_sample.h"
+
+namespace lacuna {
+namespace {
+
+template <class Op>
+OpSample pool(std::string name, Op op, const Shape& shape) {
+  return {.name = std::move(name),
+          .op = bound(op),
+          .inputs = [=](DType dtype) { return std::vector{sample_values(shape, dtype, 1)}; },
+          .differentiable = {0}};
+}
+
+const RegisterSample max_pool(pool("max_pool2d", MaxPool2d{.height = 7, .width = 4}, {2, 7, 4, 5}));
+const RegisterSample max_pool_overlapping(
+    pool("max_pool2d, overlapping windows", MaxPool2d{.kernel = 3, .stride = 2, .padding = 1, .height = 7, .width = 6},
+         {2, 7, 6, 67}));
+const RegisterSample avg_pool(pool("avg_pool2d", AvgPool2d{.height = 5, .width = 6}, {2, 5, 6, 67}));
+const RegisterSample avg_pool_padded(pool("avg_pool2d, padding counted",
+                                          AvgPool2d{.kernel = 3, .stride = 2, .padding = 1, .height = 6, .width = 5},
+                                          {2, 6, 5, 3}));
+const RegisterSample avg_pool_inside(
+    pool("avg_pool2d, padding not counted",
+         AvgPool2d{.kernel = 3, .stride = 1, .padding = 1, .count_include_pad = false, .height = 4, .width = 5},
+         {2, 4, 5, 3}));
+const RegisterSample global_images(pool("global_avg_pool of images", GlobalAvgPool{.shape = {3, 4, 5, 7}},
+                                        {3, 4, 5, 7}));
+const RegisterSample global_tokens(pool("global_avg_pool of tokens", GlobalAvgPool{.shape = {2, 9, 5}}, {2, 9, 5}));
+
+}  // namespace
+}  // namespace lacuna

@@ -1,0 +1,207 @@
+#include "optim/optimizer.h"
+
+#include "core/parallel.h"
+#include "optim/clip.h"
+#include "tests/optim/two_parameters.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+using namespace lacuna;
+
+namespace {
+
+const std::map<std::string, SettingValues> kinds{{"sgd", {{"momentum", 0.9}}}, {"adamw", {{"weight_decay", 0.1}}}};
+
+std::string message_of(auto&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    CHECK(error.fault() == Fault::input);
+    return error.what();
+  }
+  FAIL("nothing was thrown");
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("every optimizer has a case here") {
+  for (const std::string& name : optimizers().names()) CHECK_MESSAGE(kinds.contains(name), name);
+}
+
+TEST_CASE("a step allocates nothing") {
+  for (const auto& [name, settings] : kinds) {
+    CAPTURE(name);
+    for (const Device device : {Device::cpu, Device::meta}) {
+      TwoParameters model(device, 128, 1024);
+      const auto optimizer = make_optimizer(name, settings, model);
+      model.set_gradients(0);
+      Ledger& account = ledger(device);
+      account.reset_peak();
+      const std::int64_t before = account.total();
+      optimizer->step(0.1, 0.5);
+      CHECK(account.peak() == before);
+      CHECK(account.total() == before);
+    }
+  }
+}
+
+TEST_CASE("state is memory of the optimizer, for trained parameters only") {
+  const std::int64_t before = at(ledger(Device::cpu).live(), Purpose::optimizer);
+  TwoParameters model;
+  model.weight.set_trainable(false);
+  const auto optimizer = make_optimizer("adamw", {}, model);
+  CHECK(at(ledger(Device::cpu).live(), Purpose::optimizer) - before == 2 * 4 * 2 + 8);  // bias [2], twice; its step
+  std::vector<std::string> names;
+  for (const auto& state : optimizer->state()) names.push_back(state.name);
+  CHECK(names == std::vector<std::string>{"bias.exp_avg", "bias.exp_avg_sq", "bias.step"});
+
+  SUBCASE("a frozen parameter stays as it is") {
+    const std::vector<double> weight = model.weight.tensor().to_vector();
+    model.set_gradients(0);
+    optimizer->step(0.1);
+    CHECK(model.weight.tensor().to_vector() == weight);
+  }
+  SUBCASE("one that is thawed later begins as a new one does") {
+    model.set_gradients(0);
+    optimizer->step(0.1);
+    model.weight.set_trainable(true);
+    model.set_gradients(1);
+    optimizer->step(0.1);
+    TwoParameters fresh;
+    const auto other = make_optimizer("adamw", {}, fresh);
+    fresh.set_gradients(1);
+    other->step(0.1);
+    CHECK(model.weight.tensor().to_vector() == fresh.weight.tensor().to_vector());
+    CHECK(optimizer->state().size() == 6);
+  }
+}
+
+TEST_CASE("an update is a change in place that a tape notices") {
+  TwoParameters model;
+  const auto optimizer = make_optimizer("sgd", {}, model);
+  const std::uint64_t version = model.weight.tensor().storage()->version();
+  model.set_gradients(0);
+  optimizer->step(0.1);
+  CHECK(model.weight.tensor().storage()->version() == version + 1);
+}
+
+TEST_CASE("a parameter without a gradient is left alone, and gradients are released") {
+  TwoParameters model;
+  const auto optimizer = make_optimizer("adamw", {}, model);
+  const std::vector<double> before = model.values();
+  optimizer->step(0.1);
+  CHECK(model.values() == before);
+  const std::int64_t held = at(ledger(Device::cpu).live(), Purpose::gradients);
+  model.set_gradients(0);
+  optimizer->zero_grad();
+  CHECK_FALSE(model.weight.grad().defined());
+  CHECK(at(ledger(Device::cpu).live(), Purpose::gradients) == held);
+}
+
+TEST_CASE("state that is copied into a new optimizer continues to the same bits") {
+  for (const auto& [name, settings] : kinds) {
+    CAPTURE(name);
+    TwoParameters unbroken, broken;
+    const auto whole = make_optimizer(name, settings, unbroken);
+    auto part = make_optimizer(name, settings, broken);
+    for (int step = 0; step < 8; ++step) {
+      if (step == 3) {
+        const auto old = std::move(part);
+        part = make_optimizer(name, settings, broken);
+        const auto from = old->state(), to = part->state();
+        REQUIRE(from.size() == to.size());
+        for (std::size_t i = 0; i < to.size(); ++i) {
+          CHECK(from[i].name == to[i].name);
+          to[i].tensor.copy_from(from[i].tensor);
+        }
+      }
+      unbroken.set_gradients(step);
+      broken.set_gradients(step);
+      whole->step(0.01);
+      part->step(0.01);
+    }
+    CHECK(unbroken.values() == broken.values());
+  }
+}
+
+TEST_CASE("the gradient's factor is the same as a gradient so scaled") {
+  for (const auto& [name, settings] : kinds) {
+    CAPTURE(name);
+    TwoParameters model, other;
+    const auto optimizer = make_optimizer(name, settings, model), reference = make_optimizer(name, settings, other);
+    for (int step = 0; step < 3; ++step) {
+      model.set_gradients(step);
+      other.set_gradients(step);
+      for (const Parameter* parameter : other.parameters())
+        for (std::int64_t i = 0; i < parameter->shape().count(); ++i) parameter->grad().data<float>()[i] *= 0.25F;
+      optimizer->step(0.1, 0.25);
+      reference->step(0.1);
+    }
+    CHECK(model.values() == other.values());
+  }
+}
+
+TEST_CASE("the norm of all gradients, whatever the number of threads") {
+  TwoParameters model(Device::cpu, 300, 701);
+  model.set_gradients(4);
+  double sum = 0;
+  for (const Parameter* parameter : model.parameters())
+    for (const double g : parameter->grad().to_vector()) sum += g * g;
+  const int count = threads();
+  const double norm = gradient_norm(model.parameters());
+  CHECK(norm == doctest::Approx(std::sqrt(sum)).epsilon(1e-12));
+  set_threads(1);
+  CHECK(gradient_norm(model.parameters()) == norm);
+  set_threads(3);
+  CHECK(gradient_norm(model.parameters()) == norm);
+  set_threads(count);
+
+  model.weight.set_trainable(false);
+  CHECK(gradient_norm(model.parameters()) < norm);
+  CHECK(clip_factor(4, 1) == doctest::Approx(0.25).epsilon(1e-6));
+  CHECK(clip_factor(0.5, 1) == 1);
+}
+
+TEST_CASE("groups have their own rate and decay") {
+  TwoParameters model;
+  const std::vector<double> before = model.bias.tensor().to_vector();
+  const OptimizerKind& kind = optimizers().get("sgd");
+  const auto optimizer = kind.make(Settings("optimizer sgd", kind.settings, {}),
+                                   {{.parameters = {&model.weight}, .lr_scale = 0},
+                                    {.parameters = {&model.bias}, .lr_scale = 2, .weight_decay = 0.5}});
+  const std::vector<double> weight = model.weight.tensor().to_vector();
+  model.set_gradients(0);
+  optimizer->step(0.125);
+  CHECK(model.weight.tensor().to_vector() == weight);
+  for (std::size_t i = 0; i < 2; ++i)
+    CHECK(model.bias.tensor().to_vector()[i] ==
+          doctest::Approx(before[i] - 0.25 * (model.bias.grad().to_vector()[i] + 0.5 * before[i])).epsilon(1e-6));
+  CHECK_THROWS_WITH_AS(kind.make(Settings("optimizer sgd", kind.settings, {}),
+                                 {{.parameters = {&model.weight}}, {.parameters = {&model.weight}}}),
+                       "weight stands in two parameter groups", Error);
+}
+
+TEST_CASE("wrong settings are refused, all at once") {
+  const TwoParameters model;
+  CHECK(message_of([&] { make_optimizer("adamv", {}, model); }) == "unknown optimizer adamv: did you mean adamw?");
+  const std::string message = message_of([&] {
+    make_optimizer("adamw", {{"beta1", 1.0}, {"weight_deca", 0.1}, {"weight_decay", -1.0}, {"eps", true}}, model);
+  });
+  CHECK(message ==
+        "optimizer adamw: beta1 expected a number in [0, 1), got 1\n"
+        "optimizer adamw: eps expected a number, got a flag\n"
+        "optimizer adamw: unknown setting weight_deca: did you mean weight_decay?\n"
+        "optimizer adamw: weight_decay expected a number in [0, inf), got -1");
+  CHECK(message_of([&] {
+          make_optimizer("sgd", {{"momentum", std::nan("")}}, model);
+        }) == "optimizer sgd: momentum expected a number in [0, 1), got nan");
+  CHECK(message_of([&] {
+          make_optimizer("sgd", {{"nesterov", true}}, model);
+        }) == "optimizer sgd: nesterov needs a momentum above 0");
+  TwoParameters other;
+  CHECK_THROWS_WITH_AS(make_optimizer("sgd", {}, other)->step(std::nan("")),
+                       "learning rate: expected a finite number, 0 or more, got nan", Error);
+}

@@ -1,0 +1,108 @@
+// Trajectories and learning rates as torch.optim's and timm's (references.txt, which make_references.py wrote).
+#include "optim/clip.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+#include "tests/optim/two_parameters.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <sstream>
+
+using namespace lacuna;
+
+namespace {
+
+/// A line `KIND NAME key value ...` of the file and the rows of numbers below it.
+struct Reference {
+  std::string kind, name;
+  std::map<std::string, std::string> words;
+  std::vector<std::vector<double>> rows;
+
+  double take(const std::string& key) {
+    const double value = std::stod(words.at(key));
+    words.erase(key);
+    return value;
+  }
+  /// What is left, with the types that `known` says.
+  SettingValues settings(const std::vector<Setting>& known) const {
+    SettingValues values;
+    for (const Setting& setting : known) {
+      const auto word = words.find(std::string(setting.name));
+      if (word == words.end()) continue;
+      if (setting.initial.index() == 0) {
+        values.emplace(setting.name, std::stod(word->second) != 0);
+      } else if (setting.initial.index() == 1) {
+        values.emplace(setting.name, std::stod(word->second));
+      } else {
+        std::vector<double> numbers;
+        std::stringstream list(word->second);
+        for (std::string number; std::getline(list, number, ',');) numbers.push_back(std::stod(number));
+        values.emplace(setting.name, numbers);
+      }
+    }
+    REQUIRE(values.size() == words.size());
+    return values;
+  }
+};
+
+std::vector<Reference> references(const std::string& kind) {
+  std::ifstream file(LACUNA_SOURCE_DIR "/tests/optim/references.txt");
+  REQUIRE(file);
+  std::vector<Reference> all;
+  for (std::string line; std::getline(file, line);) {
+    std::stringstream words(line);
+    if (std::isalpha(static_cast<unsigned char>(line.front())) != 0) {
+      Reference& reference = all.emplace_back();
+      words >> reference.kind >> reference.name;
+      for (std::string key, value; words >> key >> value;) reference.words[key] = value;
+    } else {
+      std::vector<double>& row = all.back().rows.emplace_back();
+      for (double value = 0; words >> value;) row.push_back(value);
+    }
+  }
+  std::erase_if(all, [&](const Reference& reference) { return reference.kind != kind; });
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("trajectories of 20 steps are those of torch.optim") {
+  for (Reference& reference : references("optimizer")) {
+    CAPTURE(reference.name);
+    const double lr = reference.take("lr"), max_norm = reference.take("max_norm");
+    TwoParameters model;
+    const auto optimizer =
+        make_optimizer(reference.name, reference.settings(optimizers().get(reference.name).settings), model);
+    REQUIRE(reference.rows.size() == 20);
+    double largest = 0, difference = 0;
+    for (int step = 0; step < 20; ++step) {
+      model.set_gradients(step);
+      const double norm = gradient_norm(model.parameters());
+      optimizer->step(lr, max_norm > 0 ? clip_factor(norm, max_norm) : 1);
+      const std::vector<double> now = model.values();
+      const std::vector<double>& expected = reference.rows[static_cast<std::size_t>(step)];
+      REQUIRE(now.size() == expected.size());
+      for (std::size_t i = 0; i < now.size(); ++i) {
+        largest = std::max(largest, std::abs(expected[i]));
+        difference = std::max(difference, std::abs(now[i] - expected[i]));
+      }
+    }
+    CHECK(difference <= 1e-6 * largest);
+  }
+}
+
+TEST_CASE("learning rates are those of torch and timm, in any order of asking") {
+  for (Reference& reference : references("schedule")) {
+    CAPTURE(reference.name);
+    const ScheduleRun run{.lr = reference.take("lr"),
+                          .total_steps = static_cast<std::int64_t>(reference.take("total_steps")),
+                          .steps_per_epoch = static_cast<std::int64_t>(reference.take("steps_per_epoch"))};
+    const Schedule schedule =
+        make_schedule(reference.name, reference.settings(schedules().get(reference.name).settings), run);
+    const std::vector<double>& expected = reference.rows.at(0);
+    REQUIRE(expected.size() == static_cast<std::size_t>(run.total_steps));
+    for (std::size_t step = expected.size(); step-- > 0;)
+      CHECK(schedule(static_cast<std::int64_t>(step)) == doctest::Approx(expected[step]).epsilon(1e-12));
+  }
+}

@@ -1,0 +1,39 @@
+#include "optim/schedule.h"
+
+#include "core/error.h"
+
+#include <doctest/doctest.h>
+
+using namespace lacuna;
+
+TEST_CASE("a warm-up rises to the base rate and hands over") {
+  const Schedule schedule = make_schedule("constant", {{"warmup_epochs", 2.0}, {"warmup_lr", 0.0}},
+                                          {.lr = 0.5, .total_steps = 40, .steps_per_epoch = 5});
+  CHECK(schedule(0) == 0);
+  CHECK(schedule(5) == 0.25);
+  CHECK(schedule(10) == 0.5);
+  CHECK(schedule(39) == 0.5);
+}
+
+TEST_CASE("the cosine stays at its floor after the end") {
+  const Schedule schedule =
+      make_schedule("cosine", {{"min_lr", 0.1}}, {.lr = 1, .total_steps = 10, .steps_per_epoch = 5});
+  CHECK(schedule(0) == 1);
+  CHECK(schedule(5) == doctest::Approx(0.55));
+  CHECK(schedule(10) == doctest::Approx(0.1));
+  CHECK(schedule(1000) == schedule(10));
+}
+
+TEST_CASE("impossible schedules are refused") {
+  const ScheduleRun run{.lr = 0.1, .total_steps = 10, .steps_per_epoch = 5};
+  CHECK_THROWS_WITH_AS(make_schedule("cosin", {}, run), "unknown schedule cosin: did you mean cosine?", Error);
+  CHECK_THROWS_WITH_AS(make_schedule("cosine", {{"min_lr", 0.2}}, run),
+                       "schedule cosine: min_lr 0.2 lies above the learning rate 0.1", Error);
+  CHECK_THROWS_WITH_AS(make_schedule("cosine", {{"warmup_epochs", 3.0}}, run),
+                       "schedule cosine: a warm-up of 15 steps is longer than the run of 10", Error);
+  CHECK_THROWS_WITH_AS(make_schedule("step", {}, run), "schedule step: milestones expected at least one epoch", Error);
+  CHECK_THROWS_WITH_AS(make_schedule("step", {{"milestones", std::vector<double>{3, 1}}}, run),
+                       "schedule step: milestones must ascend", Error);
+  CHECK_THROWS_WITH_AS(make_schedule("step", {{"milestones", 3.0}}, run),
+                       "schedule step: milestones expected a list of numbers, got a number", Error);
+}

@@ -1,0 +1,23 @@
+// The data set that comes with the program: pictures of ten shapes, drawn from a seed as they are read.
+#pragma once
+
+#include "data/dataset.h"
+
+namespace lacuna {
+
+/// One shape of ten on a shaded ground, at any angle, in any colour, among fragments and noise: its outline alone says
+/// its class. Image `index` is a function of (seed, split, index, image size), the same on every machine.
+class Shapes final : public Dataset {
+ public:
+  explicit Shapes(const DatasetOptions& options);
+
+  std::int64_t size() const override { return size_; }
+  std::int64_t read(std::int64_t index, std::uint8_t* image) const override;
+
+ private:
+  std::uint64_t seed_;
+  Split split_;
+  std::int64_t size_;
+};
+
+}  // namespace lacuna

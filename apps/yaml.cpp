@@ -177,16 +177,16 @@ YamlNode parse_yaml(const std::string& text, const Location& start, Problems& pr
   return root;
 }
 
-YamlNode read_yaml(const std::filesystem::path& path, Problems& problems) {
+std::string read_text(const std::filesystem::path& path) {
   std::error_code failed;
   if (!std::filesystem::is_regular_file(path, failed)) reject("{}: there is no such file", path.string());
   const std::uintmax_t bytes = std::filesystem::file_size(path, failed);
   if (failed || bytes > max_file_bytes)
     reject("{}: {} bytes are more than a configuration can have ({})", path.string(), bytes, max_file_bytes);
   std::ifstream stream(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  if (!stream.good() && !stream.eof()) reject("{}: cannot be read", path.string());
-  return parse_yaml(text, {path.string(), 1, 1}, problems);
+  std::string text{std::istreambuf_iterator<char>(stream), {}};
+  if (stream.bad() || text.size() != bytes) reject("{}: cannot be read", path.string());
+  return text;
 }
 
 void apply_override(YamlNode& root, std::string_view assignment, Problems& problems) {

@@ -57,8 +57,8 @@ std::string describe(const YamlNode& node);
 /// Reads one document. Duplicate keys, aliases, tags and deep nesting are problems; text that is no YAML is refused at
 /// once. An empty document is an empty map. Where `start` has no line, it is the location of everything.
 YamlNode parse_yaml(const std::string& text, const Location& start, Problems& problems);
-/// As `parse_yaml`; refuses a file that is missing or larger than a configuration can be.
-YamlNode read_yaml(const std::filesystem::path& path, Problems& problems);
+/// The text of a file; refuses one that is missing or larger than a configuration can be.
+std::string read_text(const std::filesystem::path& path);
 
 /// Sets `path.to.key=value` in `root`, where `value` is YAML. Its location is the command line.
 void apply_override(YamlNode& root, std::string_view assignment, Problems& problems);

@@ -1,0 +1,28 @@
+// A subcommand of `lacuna`: each file under apps/ that holds one registers it, and no list is kept.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace CLI {
+class App;
+}
+
+namespace lacuna::apps {
+
+/// What a run of the command ends with: 0, or 128 + the signal that stopped it.
+using ExitCode = int;
+
+/// Declares a subcommand's options on `app` and returns what to do once they are parsed. Errors are thrown.
+using Subcommand = std::function<ExitCode()> (*)(CLI::App& app);
+
+struct RegisterCommand {
+  /// `order` is the place in the help.
+  RegisterCommand(int order, std::string_view name, std::string_view summary, Subcommand subcommand);
+};
+
+/// The whole command: returns the exit code, 0 for done, 1 for a failed run, 2 for wrong input.
+ExitCode run_command_line(int argc, const char* const* argv);
+
+}  // namespace lacuna::apps

@@ -1,0 +1,279 @@
+#include "apps/configuration.h"
+
+#include "apps/keys.h"
+#include "core/registry.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace lacuna::apps {
+namespace {
+
+std::optional<double> number_in(const YamlNode& node) {
+  if (node.kind != YamlNode::Kind::scalar || node.quoted || node.text.empty()) return {};
+  const char* const begin = node.text.data() + (node.text.front() == '+' ? 1 : 0);
+  const char* const end = node.text.data() + node.text.size();
+  double value = 0;
+  const auto [stop, error] = std::from_chars(begin, end, value);
+  if (error != std::errc{} || stop != end || !std::isfinite(value)) return {};
+  return value;
+}
+
+/// Reads values into fields; what does not fit becomes a problem that names the key.
+class FieldReader {
+ public:
+  FieldReader(const Key& key, const YamlNode& node, Problems& problems)
+      : key_(key), node_(node), problems_(problems) {}
+
+  void operator()(std::string* out) const {
+    if (node_.kind != YamlNode::Kind::scalar) return expected("text");
+    if (key_.choices != nullptr) {
+      const std::vector<std::string> choices = key_.choices();
+      if (std::ranges::find(choices, node_.text) == choices.end()) return not_a_choice(choices);
+    }
+    *out = node_.text;
+  }
+
+  void operator()(std::int64_t* out) const {
+    const std::optional<double> value = number_in(node_);
+    constexpr double exactly_counted = 0x1p53;
+    if (!value || *value != std::floor(*value) || std::abs(*value) > exactly_counted)
+      return expected("a whole number");
+    if (in_range(*value)) *out = static_cast<std::int64_t>(*value);
+  }
+
+  void operator()(double* out) const {
+    const std::optional<double> value = number_in(node_);
+    if (!value) return expected("a number");
+    if (in_range(*value)) *out = *value;
+  }
+
+  void operator()(std::vector<std::string>* out) const {
+    if (node_.kind != YamlNode::Kind::list) return expected("a list of texts");
+    out->clear();
+    for (const YamlNode& item : node_.items) FieldReader(key_, item, problems_)(&out->emplace_back());
+  }
+
+ private:
+  void add(const std::string& message) const {
+    if (node_.kind == YamlNode::Kind::invalid) return;
+    problems_.add(node_.where, fmt::format("{}.{}: {}", key_.section, key_.name, message));
+  }
+  void expected(std::string_view what) const { add(fmt::format("expected {}, got {}", what, describe(node_))); }
+  void not_a_choice(const std::vector<std::string>& choices) const {
+    const std::string near = nearest_name(node_.text, choices);
+    add(near.empty() ? fmt::format("\"{}\" is none of {}", node_.text, fmt::join(choices, ", "))
+                     : fmt::format("\"{}\" is none of {}, did you mean \"{}\"?", node_.text, fmt::join(choices, ", "),
+                                   near));
+  }
+  bool in_range(double value) const {
+    if (value >= key_.low && value <= key_.high) return true;
+    add(std::isinf(key_.high) ? fmt::format("expected {} or more, got {}", key_.low, value)
+                              : fmt::format("expected {} to {}, got {}", key_.low, key_.high, value));
+    return false;
+  }
+
+  const Key& key_;
+  const YamlNode& node_;
+  Problems& problems_;
+};
+
+/// Reads a value in the type that a setting's initial value has.
+class SettingReader {
+ public:
+  explicit SettingReader(const YamlNode& node) : node_(node) {}
+
+  std::optional<SettingValue> operator()(bool) const {
+    const bool plain = node_.kind == YamlNode::Kind::scalar && !node_.quoted;
+    if (plain && (node_.text == "true" || node_.text == "false")) return node_.text == "true";
+    return {};
+  }
+  std::optional<SettingValue> operator()(double) const {
+    if (const std::optional<double> value = number_in(node_)) return *value;
+    return {};
+  }
+  std::optional<SettingValue> operator()(const std::vector<double>&) const {
+    if (node_.kind != YamlNode::Kind::list) return {};
+    std::vector<double> values;
+    for (const YamlNode& item : node_.items) {
+      const std::optional<double> value = number_in(item);
+      if (!value) return {};
+      values.push_back(*value);
+    }
+    return values;
+  }
+
+ private:
+  const YamlNode& node_;
+};
+
+std::string_view expected_type(const SettingValue& initial) {
+  constexpr std::string_view names[] = {"true or false", "a number", "a list of numbers"};
+  return names[initial.index()];
+}
+
+const Key* find_key(std::string_view section, std::string_view name) {
+  const auto found = std::ranges::find_if(keys(), [&](const Key& k) { return k.section == section && k.name == name; });
+  return found == keys().end() ? nullptr : &*found;
+}
+
+void add_unknown(const Location& where, std::string_view what, std::string_view name,
+                 const std::vector<std::string>& known, Problems& problems) {
+  const std::string near = nearest_name(name, known);
+  problems.add(where, near.empty() ? fmt::format("unknown {} \"{}\"; known are {}", what, name, fmt::join(known, ", "))
+                                   : fmt::format("unknown {} \"{}\", did you mean \"{}\"?", what, name, near));
+}
+
+/// A key that stands in no table of this program, but perhaps in that of the optimizer or schedule `name`.
+void read_setting(std::string_view section, std::string_view name, const YamlEntry& entry, SettingValues& options,
+                  Problems& problems) {
+  const std::vector<Setting> settings = section_settings(section, name);
+  const auto setting = std::ranges::find(settings, entry.key, &Setting::name);
+  if (setting == settings.end()) {
+    std::vector<std::string> known;
+    for (const Key& key : keys())
+      if (key.section == section) known.emplace_back(key.name);
+    for (const Setting& one : settings) known.emplace_back(one.name);
+    const std::string what = name.empty() ? fmt::format("key in section {}:", section)
+                                          : fmt::format("key of the {} {}:", section, name);
+    return add_unknown(entry.where, what, entry.key, known, problems);
+  }
+  if (entry.value.kind == YamlNode::Kind::invalid) return;
+  const std::optional<SettingValue> value = std::visit(SettingReader(entry.value), setting->initial);
+  if (!value) {
+    return problems.add(entry.value.where,
+                        fmt::format("{}.{}: expected {}, got {}", section, entry.key,
+                                    expected_type(setting->initial), describe(entry.value)));
+  }
+  for (const std::string& problem :
+       setting_problems(fmt::format("{} {}", section, name), settings, {{entry.key, *value}}))
+    problems.add(entry.value.where, problem);
+  options.insert_or_assign(entry.key, *value);
+}
+
+void read_section(std::string_view section, const YamlNode& node, Configuration& configuration, Problems& problems) {
+  std::vector<const YamlEntry*> others;
+  for (const YamlEntry& entry : node.entries) {
+    if (const Key* const key = find_key(section, entry.key)) {
+      std::visit(FieldReader(*key, entry.value, problems), key->field(configuration));
+    } else {
+      others.push_back(&entry);
+    }
+  }
+  for (const YamlEntry* const entry : others) {
+    if (section == "model") {
+      configuration.model.options.push_back(*entry);
+    } else if (section == "optimizer") {
+      read_setting(section, configuration.optimizer.name, *entry, configuration.optimizer.options, problems);
+    } else if (section == "schedule") {
+      read_setting(section, configuration.schedule.name, *entry, configuration.schedule.options, problems);
+    } else {
+      SettingValues none;
+      read_setting(section, {}, *entry, none, problems);
+    }
+  }
+}
+
+Configuration from_tree(const YamlNode& root, Problems& problems) {
+  Configuration configuration;
+  if (root.kind != YamlNode::Kind::map) {
+    problems.add(root.where, fmt::format("expected sections, got {}", describe(root)));
+    problems.refuse_if_any();
+  }
+  for (const YamlEntry& entry : root.entries) {
+    if (std::ranges::find(sections(), entry.key) == sections().end()) {
+      add_unknown(entry.where, "section", entry.key, {sections().begin(), sections().end()}, problems);
+    } else if (entry.value.kind == YamlNode::Kind::map) {
+      read_section(entry.key, entry.value, configuration, problems);
+    } else if (entry.value.kind != YamlNode::Kind::null && entry.value.kind != YamlNode::Kind::invalid) {
+      problems.add(entry.value.where,
+                   fmt::format("expected keys with values in section {}, got {}", entry.key, describe(entry.value)));
+    }
+  }
+  const YamlEntry* const model = root.find("model");
+  const bool named = model != nullptr && (model->value.find("name") != nullptr || model->value.find("from") != nullptr);
+  if (!named)
+    problems.add(model == nullptr ? root.where : model->where,
+                 "expected model.name (`lacuna models` lists the names) or model.from");
+  problems.refuse_if_any();
+  return configuration;
+}
+
+std::string quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// Whether text can stand in a list in YAML as it is and reads back as it was.
+bool is_plain(std::string_view text) {
+  constexpr std::string_view safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-./";
+  return !text.empty() && text.front() != '-' && text.find_first_not_of(safe) == std::string_view::npos &&
+         text != "null" && text != "Null" && text != "NULL";
+}
+
+struct ValueWriter {
+  std::string operator()(const std::string& value) const { return is_plain(value) ? value : quoted(value); }
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(double value) const { return fmt::format("{}", value); }
+  std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
+  template <class T>
+  std::string operator()(const std::vector<T>& values) const {
+    std::vector<std::string> written;
+    for (const T& value : values) written.push_back((*this)(value));
+    return fmt::format("[{}]", fmt::join(written, ", "));
+  }
+  std::string operator()(const YamlNode& node) const {
+    if (node.kind == YamlNode::Kind::list) return (*this)(node.items);
+    if (node.kind == YamlNode::Kind::map) return fmt::format("{{{}}}", entries(node.entries, ", "));
+    if (node.kind == YamlNode::Kind::null) return "null";
+    const bool plain = !node.quoted && (is_plain(node.text) || number_in(node));
+    return plain ? node.text : quoted(node.text);
+  }
+  std::string entries(const std::vector<YamlEntry>& all, std::string_view separator) const {
+    std::vector<std::string> written;
+    for (const YamlEntry& entry : all) written.push_back((*this)(entry.key) + ": " + (*this)(entry.value));
+    return fmt::format("{}", fmt::join(written, separator));
+  }
+};
+
+}  // namespace
+
+Configuration parse_configuration(const std::string& text, const std::string& source,
+                                  std::span<const std::string> overrides) {
+  Problems problems;
+  YamlNode root = parse_yaml(text, {source, 1, 1}, problems);
+  for (const std::string& assignment : overrides) apply_override(root, assignment, problems);
+  return from_tree(root, problems);
+}
+
+Configuration read_configuration(const std::filesystem::path& path, std::span<const std::string> overrides) {
+  return parse_configuration(read_text(path), path.string(), overrides);
+}
+
+std::string to_yaml(const Configuration& configuration) {
+  const ValueWriter write;
+  Configuration copy = configuration;
+  std::string text;
+  for (const std::string_view section : sections()) {
+    std::vector<std::string> lines;
+    for (const Key& key : keys()) {
+      if (key.section != section) continue;
+      const std::string value = std::visit([&](const auto* field) { return write(*field); }, key.field(copy));
+      lines.push_back(fmt::format("{}: {}", key.name, value));
+    }
+    if (section == "model" && !copy.model.options.empty()) lines.push_back(write.entries(copy.model.options, "\n  "));
+    const SettingValues none;
+    const SettingValues& options = section == "optimizer"  ? copy.optimizer.options
+                                   : section == "schedule" ? copy.schedule.options
+                                                           : none;
+    for (const auto& [name, value] : options) lines.push_back(fmt::format("{}: {}", name, std::visit(write, value)));
+    text += fmt::format("{}:\n  {}\n", section, fmt::join(lines, "\n  "));
+  }
+  return text;
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,84 @@
+// What a configuration file says, typed. The meaning of each key stands in the table of apps/keys.cpp.
+#pragma once
+
+#include "apps/yaml.h"
+#include "nn/freeze.h"
+#include "optim/settings.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lacuna::apps {
+
+struct Configuration {
+  struct Model {
+    std::string name;
+    std::string from;
+    std::int64_t num_classes = 0;
+    std::vector<YamlEntry> options;  // hyper-parameters: the model's family knows which there are
+  };
+  struct Data {
+    std::string name = "shapes";
+    std::string path;
+    std::int64_t image_size = 0;
+    std::string augment = "none";
+    std::int64_t crop_padding = 4;
+    std::int64_t workers = 1;
+    std::int64_t seed = 1;
+    std::int64_t train_size = 0;
+    std::int64_t val_size = 0;
+  };
+  struct Train {
+    std::int64_t epochs = 1;
+    std::int64_t steps = 0;
+    std::int64_t batch_size = 64;
+    std::int64_t accumulate = 1;
+    std::string precision = "f32";
+    std::string device = "auto";
+    std::int64_t threads = 0;
+    std::int64_t seed = 1;
+    double clip_norm = 0;
+    double label_smoothing = 0;
+  };
+  struct Optimizer {
+    std::string name = "adamw";
+    double lr = 1e-3;
+    SettingValues options;  // the optimizer knows which there are
+  };
+  struct Schedule {
+    std::string name = "constant";
+    SettingValues options;  // the schedule knows which there are
+  };
+  struct Memory {
+    std::string policy = "exact";
+  };
+  struct Output {
+    std::string dir;
+    std::int64_t save_every = 1;
+    std::int64_t save_every_steps = 0;
+    std::int64_t keep = 2;
+  };
+
+  Model model;
+  Data data;
+  Train train;
+  Optimizer optimizer;
+  Schedule schedule;
+  FreezeRules freeze;
+  Memory memory;
+  Output output;
+};
+
+/// Reads a file and then `key=value` overrides. Refuses with all problems at once, each with its place in the file.
+Configuration read_configuration(const std::filesystem::path& path, std::span<const std::string> overrides);
+/// The same from text; `source` names it in messages.
+Configuration parse_configuration(const std::string& text, const std::string& source,
+                                  std::span<const std::string> overrides = {});
+
+/// All of it, defaults included: read again it gives the same configuration.
+std::string to_yaml(const Configuration& configuration);
+
+}  // namespace lacuna::apps

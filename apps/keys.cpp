@@ -1,0 +1,164 @@
+#include "apps/keys.h"
+
+#include "autograd/policy.h"
+#include "data/dataset.h"
+#include "data/transforms.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace lacuna::apps {
+namespace {
+
+using Names = std::vector<std::string>;
+
+Names dataset_names() {
+  Names names;
+  for (const DatasetKind& kind : dataset_kinds()) names.push_back(kind.name);
+  return names;
+}
+
+Names augmentation_names() {
+  Names names;
+  for (const Augmentation& augmentation : augmentations()) names.emplace_back(augmentation.name);
+  return names;
+}
+
+constexpr std::string_view section_names[] = {"model",    "data",   "train",  "optimizer",
+                                              "schedule", "freeze", "memory", "output"};
+
+const Key table[] = {
+    {"model", "name", [](Configuration& c) -> Field { return &c.model.name; },
+     "a preset or a family that `lacuna models` lists"},
+    {"model", "from", [](Configuration& c) -> Field { return &c.model.from; },
+     "weights to start from: a `.safetensors` file, or a folder that holds `model.safetensors`"},
+    {"model", "num_classes", [](Configuration& c) -> Field { return &c.model.num_classes; },
+     "outputs of the head; 0: as many as the data set has classes"},
+
+    {"data", "name", [](Configuration& c) -> Field { return &c.data.name; }, "data set", 0, 0, dataset_names},
+    {"data", "path", [](Configuration& c) -> Field { return &c.data.path; }, "folder of the data set's files"},
+    {"data", "image_size", [](Configuration& c) -> Field { return &c.data.image_size; },
+     "side in pixels of what the model sees; 0: the data set's own", 0, 4096},
+    {"data", "augment", [](Configuration& c) -> Field { return &c.data.augment; },
+     "random changes of the training images", 0, 0, augmentation_names},
+    {"data", "crop_padding", [](Configuration& c) -> Field { return &c.data.crop_padding; },
+     "black pixels on each side before a random crop", 0, 256},
+    {"data", "workers", [](Configuration& c) -> Field { return &c.data.workers; },
+     "threads that prepare batches ahead of the step", 1, 256},
+    {"data", "seed", [](Configuration& c) -> Field { return &c.data.seed; },
+     "which images a drawn data set draws"},
+    {"data", "train_size", [](Configuration& c) -> Field { return &c.data.train_size; },
+     "images to train on, the first ones; 0: all, or a drawn data set's default"},
+    {"data", "val_size", [](Configuration& c) -> Field { return &c.data.val_size; },
+     "images to evaluate on, the first ones; 0: all, or a drawn data set's default"},
+
+    {"train", "epochs", [](Configuration& c) -> Field { return &c.train.epochs; }, "passes over the data", 1},
+    {"train", "steps", [](Configuration& c) -> Field { return &c.train.steps; },
+     "end after this many steps of the optimizer; 0: only `epochs` counts"},
+    {"train", "batch_size", [](Configuration& c) -> Field { return &c.train.batch_size; }, "images in a batch", 1},
+    {"train", "accumulate", [](Configuration& c) -> Field { return &c.train.accumulate; },
+     "batches whose gradients are added before the optimizer steps", 1},
+    {"train", "precision", [](Configuration& c) -> Field { return &c.train.precision; },
+     "type of the activations; parameters are f32", 0, 0, [] { return Names{"f32", "bf16"}; }},
+    {"train", "device", [](Configuration& c) -> Field { return &c.train.device; }, "where the model runs", 0, 0,
+     [] { return Names{"auto", "cpu", "meta"}; }},
+    {"train", "threads", [](Configuration& c) -> Field { return &c.train.threads; },
+     "threads that compute; 0: as many as the machine has", 0, 4096},
+    {"train", "seed", [](Configuration& c) -> Field { return &c.train.seed; },
+     "of initial weights, the order of images, augmentation and dropout"},
+    {"train", "clip_norm", [](Configuration& c) -> Field { return &c.train.clip_norm; },
+     "gradients are scaled down to this norm, all together; 0: never"},
+    {"train", "label_smoothing", [](Configuration& c) -> Field { return &c.train.label_smoothing; },
+     "share of the target that is spread over all classes", 0, 1},
+
+    {"optimizer", "name", [](Configuration& c) -> Field { return &c.optimizer.name; }, "optimizer", 0, 0,
+     [] { return optimizers().names(); }},
+    {"optimizer", "lr", [](Configuration& c) -> Field { return &c.optimizer.lr; },
+     "learning rate at the schedule's highest"},
+
+    {"schedule", "name", [](Configuration& c) -> Field { return &c.schedule.name; },
+     "how the learning rate goes on", 0, 0, [] { return schedules().names(); }},
+
+    {"freeze", "train", [](Configuration& c) -> Field { return &c.freeze.train; },
+     "patterns (`*`, `?`, `[abc]`) on parameter names: only what matches is trained"},
+    {"freeze", "freeze", [](Configuration& c) -> Field { return &c.freeze.freeze; },
+     "patterns: all but what matches is trained"},
+
+    {"memory", "policy", [](Configuration& c) -> Field { return &c.memory.policy; },
+     "how tensors wait for the backward pass", 0, 0, [] { return memory_policies().names(); }},
+
+    {"output", "dir", [](Configuration& c) -> Field { return &c.output.dir; },
+     "folder of the run; empty: `runs/` and the name of the configuration file"},
+    {"output", "save_every", [](Configuration& c) -> Field { return &c.output.save_every; },
+     "epochs between checkpoints; 0: only at the end"},
+    {"output", "save_every_steps", [](Configuration& c) -> Field { return &c.output.save_every_steps; },
+     "steps between further checkpoints; 0: none"},
+    {"output", "keep", [](Configuration& c) -> Field { return &c.output.keep; },
+     "the latest checkpoints that are kept, beside the best", 1},
+};
+
+template <class Registry>
+std::vector<Setting> settings_of(const Registry& registry, std::string_view name) {
+  return registry.contains(name) ? registry.get(name).settings : std::vector<Setting>{};
+}
+
+struct TypeName {
+  std::string operator()(const std::string*) const { return "text"; }
+  std::string operator()(const std::int64_t*) const { return "whole number"; }
+  std::string operator()(const double*) const { return "number"; }
+  std::string operator()(const std::vector<std::string>*) const { return "list of texts"; }
+  std::string operator()(bool) const { return "true or false"; }
+  std::string operator()(double) const { return "number"; }
+  std::string operator()(const std::vector<double>&) const { return "list of numbers"; }
+};
+
+struct InitialValue {
+  std::string operator()(const std::string* value) const { return value->empty() ? "" : fmt::format("`{}`", *value); }
+  std::string operator()(const std::vector<std::string>*) const { return ""; }
+  std::string operator()(const std::vector<double>& value) const { return fmt::format("[{}]", fmt::join(value, ", ")); }
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(double value) const { return fmt::format("{}", value); }
+  std::string operator()(const auto* value) const { return fmt::format("{}", *value); }
+};
+
+template <class Registry>
+void add_settings(std::string& text, std::string_view section, const Registry& registry) {
+  for (const std::string& name : registry.names())
+    for (const Setting& setting : registry.get(name).settings)
+      text += fmt::format("| `{}.{}` | {} | {} | of `{}` |\n", section, setting.name,
+                          std::visit(TypeName{}, setting.initial), std::visit(InitialValue{}, setting.initial), name);
+}
+
+}  // namespace
+
+std::span<const Key> keys() { return table; }
+std::span<const std::string_view> sections() { return section_names; }
+
+std::vector<Setting> section_settings(std::string_view section, std::string_view name) {
+  if (section == "optimizer") return settings_of(optimizers(), name);
+  if (section == "schedule") return settings_of(schedules(), name);
+  return {};
+}
+
+std::string keys_as_markdown() {
+  std::string text = "| key | type | default | meaning |\n| --- | --- | --- | --- |\n";
+  Configuration defaults;
+  for (const std::string_view section : sections()) {
+    for (const Key& key : keys()) {
+      if (key.section != section) continue;
+      const Field field = key.field(defaults);
+      text += fmt::format("| `{}.{}` | {} | {} | {}", section, key.name, std::visit(TypeName{}, field),
+                          std::visit(InitialValue{}, field), key.meaning);
+      if (key.choices != nullptr) text += fmt::format(": `{}`", fmt::join(key.choices(), "`, `"));
+      text += " |\n";
+    }
+    if (section == "optimizer") add_settings(text, section, optimizers());
+    if (section == "schedule") add_settings(text, section, schedules());
+  }
+  return text;
+}
+
+}  // namespace lacuna::apps

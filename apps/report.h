@@ -1,0 +1,27 @@
+// What a command tells: text for people, or JSON for programs.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace lacuna::apps {
+
+/// The option `--json FILE`. With `-` the JSON goes to standard output and nothing else does.
+class Report {
+ public:
+  void declare(CLI::App& app);
+  /// Prints `text` unless standard output is for the JSON, and writes the JSON where it is asked for.
+  void write(const std::string& text, const nlohmann::ordered_json& json) const;
+  /// Whether people read standard output.
+  bool for_people() const { return file_ != "-"; }
+
+ private:
+  std::string file_;
+};
+
+}  // namespace lacuna::apps

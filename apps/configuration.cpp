@@ -27,8 +27,7 @@ std::optional<double> number_in(const YamlNode& node) {
 /// Reads values into fields; what does not fit becomes a problem that names the key.
 class FieldReader {
  public:
-  FieldReader(const Key& key, const YamlNode& node, Problems& problems)
-      : key_(key), node_(node), problems_(problems) {}
+  FieldReader(const Key& key, const YamlNode& node, Problems& problems) : key_(key), node_(node), problems_(problems) {}
 
   void operator()(std::string* out) const {
     if (node_.kind != YamlNode::Kind::scalar) return expected("text");
@@ -42,8 +41,7 @@ class FieldReader {
   void operator()(std::int64_t* out) const {
     const std::optional<double> value = number_in(node_);
     constexpr double exactly_counted = 0x1p53;
-    if (!value || *value != std::floor(*value) || std::abs(*value) > exactly_counted)
-      return expected("a whole number");
+    if (!value || *value != std::floor(*value) || std::abs(*value) > exactly_counted) return expected("a whole number");
     if (in_range(*value)) *out = static_cast<std::int64_t>(*value);
   }
 
@@ -67,9 +65,9 @@ class FieldReader {
   void expected(std::string_view what) const { add(fmt::format("expected {}, got {}", what, describe(node_))); }
   void not_a_choice(const std::vector<std::string>& choices) const {
     const std::string near = nearest_name(node_.text, choices);
-    add(near.empty() ? fmt::format("\"{}\" is none of {}", node_.text, fmt::join(choices, ", "))
-                     : fmt::format("\"{}\" is none of {}, did you mean \"{}\"?", node_.text, fmt::join(choices, ", "),
-                                   near));
+    add(near.empty()
+            ? fmt::format("\"{}\" is none of {}", node_.text, fmt::join(choices, ", "))
+            : fmt::format("\"{}\" is none of {}, did you mean \"{}\"?", node_.text, fmt::join(choices, ", "), near));
   }
   bool in_range(double value) const {
     if (value >= key_.low && value <= key_.high) return true;
@@ -139,16 +137,15 @@ void read_setting(std::string_view section, std::string_view name, const YamlEnt
     for (const Key& key : keys())
       if (key.section == section) known.emplace_back(key.name);
     for (const Setting& one : settings) known.emplace_back(one.name);
-    const std::string what = name.empty() ? fmt::format("key in section {}:", section)
-                                          : fmt::format("key of the {} {}:", section, name);
+    const std::string what =
+        name.empty() ? fmt::format("key in section {}:", section) : fmt::format("key of the {} {}:", section, name);
     return add_unknown(entry.where, what, entry.key, known, problems);
   }
   if (entry.value.kind == YamlNode::Kind::invalid) return;
   const std::optional<SettingValue> value = std::visit(SettingReader(entry.value), setting->initial);
   if (!value) {
-    return problems.add(entry.value.where,
-                        fmt::format("{}.{}: expected {}, got {}", section, entry.key,
-                                    expected_type(setting->initial), describe(entry.value)));
+    return problems.add(entry.value.where, fmt::format("{}.{}: expected {}, got {}", section, entry.key,
+                                                       expected_type(setting->initial), describe(entry.value)));
   }
   for (const std::string& problem :
        setting_problems(fmt::format("{} {}", section, name), settings, {{entry.key, *value}}))

@@ -48,8 +48,7 @@ const Key table[] = {
      "black pixels on each side before a random crop", 0, 256},
     {"data", "workers", [](Configuration& c) -> Field { return &c.data.workers; },
      "threads that prepare batches ahead of the step", 1, 256},
-    {"data", "seed", [](Configuration& c) -> Field { return &c.data.seed; },
-     "which images a drawn data set draws"},
+    {"data", "seed", [](Configuration& c) -> Field { return &c.data.seed; }, "which images a drawn data set draws"},
     {"data", "train_size", [](Configuration& c) -> Field { return &c.data.train_size; },
      "images to train on, the first ones; 0: all, or a drawn data set's default"},
     {"data", "val_size", [](Configuration& c) -> Field { return &c.data.val_size; },
@@ -62,9 +61,14 @@ const Key table[] = {
     {"train", "accumulate", [](Configuration& c) -> Field { return &c.train.accumulate; },
      "batches whose gradients are added before the optimizer steps", 1},
     {"train", "precision", [](Configuration& c) -> Field { return &c.train.precision; },
-     "type of the activations; parameters are f32", 0, 0, [] { return Names{"f32", "bf16"}; }},
+     "type of the activations; parameters are f32", 0, 0,
+     [] {
+       return Names{"f32", "bf16"};
+     }},
     {"train", "device", [](Configuration& c) -> Field { return &c.train.device; }, "where the model runs", 0, 0,
-     [] { return Names{"auto", "cpu", "meta"}; }},
+     [] {
+       return Names{"auto", "cpu", "meta"};
+     }},
     {"train", "threads", [](Configuration& c) -> Field { return &c.train.threads; },
      "threads that compute; 0: as many as the machine has", 0, 4096},
     {"train", "seed", [](Configuration& c) -> Field { return &c.train.seed; },
@@ -79,8 +83,8 @@ const Key table[] = {
     {"optimizer", "lr", [](Configuration& c) -> Field { return &c.optimizer.lr; },
      "learning rate at the schedule's highest"},
 
-    {"schedule", "name", [](Configuration& c) -> Field { return &c.schedule.name; },
-     "how the learning rate goes on", 0, 0, [] { return schedules().names(); }},
+    {"schedule", "name", [](Configuration& c) -> Field { return &c.schedule.name; }, "how the learning rate goes on", 0,
+     0, [] { return schedules().names(); }},
 
     {"freeze", "train", [](Configuration& c) -> Field { return &c.freeze.train; },
      "patterns (`*`, `?`, `[abc]`) on parameter names: only what matches is trained"},

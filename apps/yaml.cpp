@@ -88,8 +88,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   void open(YamlNode opened, const std::string& tag) {
-    if (frames_.size() == max_depth)
-      reject("{}: nested more than {} deep", to_string(opened.where), max_depth);
+    if (frames_.size() == max_depth) reject("{}: nested more than {} deep", to_string(opened.where), max_depth);
     check_tag(tag, opened);
     frames_.push_back({std::move(opened), false, {}});
   }
@@ -116,8 +115,8 @@ class TreeBuilder final : public YAML::EventHandler {
     } else {
       parent.has_key = false;
       if (const YamlEntry* const first = parent.node.find(parent.key.key)) {
-        problems_.add(parent.key.where, fmt::format("the key `{}` stands in line {} already", parent.key.key,
-                                                    first->where.line));
+        problems_.add(parent.key.where,
+                      fmt::format("the key `{}` stands in line {} already", parent.key.key, first->where.line));
       } else {
         parent.key.value = std::move(value);
         parent.node.entries.push_back(std::move(parent.key));
@@ -152,10 +151,14 @@ const YamlEntry* YamlNode::find(std::string_view key) const {
 
 std::string describe(const YamlNode& node) {
   switch (node.kind) {
-    case YamlNode::Kind::scalar: return (node.quoted ? "the text `" : "`") + node.text + '`';
-    case YamlNode::Kind::list: return "a list";
-    case YamlNode::Kind::map: return "a section";
-    default: return "nothing";
+    case YamlNode::Kind::scalar:
+      return (node.quoted ? "the text `" : "`") + node.text + '`';
+    case YamlNode::Kind::list:
+      return "a list";
+    case YamlNode::Kind::map:
+      return "a section";
+    default:
+      return "nothing";
   }
 }
 

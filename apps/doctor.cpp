@@ -1,0 +1,160 @@
+// lacuna doctor: what this machine and this build can do.
+#include "apps/command.h"
+#include "apps/report.h"
+#include "core/allocator.h"
+#include "core/ledger.h"
+#include "core/parallel.h"
+
+#include <fmt/ranges.h>
+#include <gnu/libc-version.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <CLI/CLI.hpp>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace lacuna::apps {
+namespace {
+
+struct InstructionSet {
+  std::string name;
+  bool compiled;   // the kernels of this build use it
+  bool processor;  // this processor has it
+};
+
+std::vector<InstructionSet> instruction_sets() {
+#if defined(__x86_64__)
+  // What the compiler was allowed to use is a matter of the preprocessor only.
+#ifdef __AVX2__
+  constexpr bool avx2 = true;
+#else
+  constexpr bool avx2 = false;
+#endif
+#ifdef __FMA__
+  constexpr bool fma = true;
+#else
+  constexpr bool fma = false;
+#endif
+#ifdef __AVX512F__
+  constexpr bool avx512f = true;
+#else
+  constexpr bool avx512f = false;
+#endif
+#ifdef __AVX512BW__
+  constexpr bool avx512bw = true;
+#else
+  constexpr bool avx512bw = false;
+#endif
+#ifdef __AVX512BF16__
+  constexpr bool avx512bf16 = true;
+#else
+  constexpr bool avx512bf16 = false;
+#endif
+  __builtin_cpu_init();
+  return {{"avx2", avx2, __builtin_cpu_supports("avx2") != 0},
+          {"fma", fma, __builtin_cpu_supports("fma") != 0},
+          {"avx512f", avx512f, __builtin_cpu_supports("avx512f") != 0},
+          {"avx512bw", avx512bw, __builtin_cpu_supports("avx512bw") != 0},
+          {"avx512bf16", avx512bf16, __builtin_cpu_supports("avx512bf16") != 0}};
+#else
+  return {};
+#endif
+}
+
+/// The value of the first line of a `key : value` file in /proc that starts with `key`.
+std::string proc_value(const char* file, std::string_view key) {
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.starts_with(key)) continue;
+    const std::size_t begin = line.find_first_not_of(" \t", line.find(':') + 1);
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return "unknown";
+}
+
+std::int64_t available_memory() {
+  std::int64_t kib = 0;
+  std::istringstream(proc_value("/proc/meminfo", "MemAvailable")) >> kib;
+  return kib * 1024;
+}
+
+std::string advice(const std::vector<InstructionSet>& sets) {
+  std::vector<std::string> unused, missing;
+  for (const InstructionSet& set : sets) {
+    if (set.processor && !set.compiled) unused.push_back(set.name);
+    if (set.compiled && !set.processor) missing.push_back(set.name);
+  }
+  if (!missing.empty())
+    return fmt::format("this build needs {}, which this processor does not have: build with -DLACUNA_ARCH=native",
+                       fmt::join(missing, ", "));
+  if (!unused.empty())
+    return fmt::format("this processor also has {}: a build with -DLACUNA_ARCH=native is faster",
+                       fmt::join(unused, ", "));
+  return "the build fits this processor";
+}
+
+std::string version_of_onednn() {
+  const dnnl_version_t* const version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
+std::string version_from(int packed) {
+  return fmt::format("{}.{}.{}", packed / 10000, packed / 100 % 100, packed % 100);
+}
+
+ExitCode run(const Report& report) {
+  const std::vector<InstructionSet> sets = instruction_sets();
+  nlohmann::ordered_json compiled = nlohmann::json::array(), processor = nlohmann::json::array();
+  for (const InstructionSet& set : sets) {
+    if (set.compiled) compiled.push_back(set.name);
+    if (set.processor) processor.push_back(set.name);
+  }
+  const nlohmann::ordered_json json = {
+      {"version", LACUNA_VERSION},
+      {"devices",
+       {{{"name", "cpu"},
+         {"model", proc_value("/proc/cpuinfo", "model name")},
+         {"memory", allocator(Device::cpu).capacity()},
+         {"available", available_memory()}},
+        {{"name", "meta"}, {"model", "shapes only, for planning"}}}},
+      {"instruction_sets", {{"compiled", compiled}, {"processor", processor}, {"advice", advice(sets)}}},
+      {"threads", {{"processors", std::thread::hardware_concurrency()}, {"used", threads()}}},
+      {"build", {{"architecture", LACUNA_ARCH}, {"compiler", "GCC " __VERSION__}}},
+      {"libraries",
+       {{"oneDNN", version_of_onednn()},
+        {"fmt", version_from(FMT_VERSION)},
+        {"CLI11", CLI11_VERSION},
+        {"nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
+                                      NLOHMANN_JSON_VERSION_PATCH)},
+        {"OpenMP", fmt::format("{}", _OPENMP)},
+        {"glibc", gnu_get_libc_version()}}}};
+
+  std::string text = fmt::format("Lacuna {}\n", LACUNA_VERSION);
+  const auto line = [&](std::string_view name, const std::string& value) {
+    text += fmt::format("{:<18}{}\n", name, value);
+  };
+  line("processor", json["devices"][0]["model"]);
+  line("devices", "cpu, meta");
+  line("memory", fmt::format("{}, {} available", format_bytes(allocator(Device::cpu).capacity()),
+                             format_bytes(available_memory())));
+  line("threads", fmt::format("{} of {}", threads(), std::thread::hardware_concurrency()));
+  line("instruction sets",
+       fmt::format("compiled for {} (-march={}); {}", fmt::join(compiled, " "), LACUNA_ARCH, advice(sets)));
+  line("compiler", json["build"]["compiler"]);
+  for (const auto& [name, version] : json["libraries"].items()) line(name, version);
+  report.write(text, json);
+  return 0;
+}
+
+const RegisterCommand doctor(90, "doctor", "devices, instruction sets, libraries and versions, memory",
+                             [](CLI::App& app) -> std::function<ExitCode()> {
+                               const auto report = std::make_shared<Report>();
+                               report->declare(app);
+                               return [report] { return run(*report); };
+                             });
+
+}  // namespace
+}  // namespace lacuna::apps

@@ -81,5 +81,13 @@ struct TanhBackward {
     return dy * (T(1) - y * y);
   }
 };
+/// A running statistic moves towards what one batch shows.
+struct Follow {
+  float momentum;
+  float factor;  // of the batch's value: from the biased variance to the unbiased one
+  LACUNA_HOST_DEVICE float operator()(float running, float value) const {
+    return (1.0F - momentum) * running + momentum * (factor * value);
+  }
+};
 
 }  // namespace lacuna::formula

@@ -1,0 +1,53 @@
+// Residual networks (He et al. 2016) and ResNeXt (Xie et al. 2017) as timm has them, and their CIFAR forms.
+#pragma once
+
+#include "models/hyper_parameters.h"
+#include "models/model.h"
+#include "nn/conv.h"
+#include "nn/dropout.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
+
+#include <memory>
+#include <vector>
+
+namespace lacuna {
+
+struct ResNetOptions {
+  std::int64_t image_size = 224, in_channels = 3, num_classes = 1000;
+  bool bottleneck = true;                               // 1×1, 3×3, 1×1 to four times the channels; otherwise 3×3, 3×3
+  std::vector<std::int64_t> layers = {3, 4, 6, 3};      // blocks in each stage
+  std::vector<std::int64_t> channels = {64, 128, 256, 512};  // of each stage
+  std::int64_t cardinality = 1, base_width = 64;        // of bottlenecks: groups, and width per group at 64 channels
+  bool cifar_stem = false;                              // 3×3 with stride 1; otherwise 7×7 with stride 2 and a max pool
+  std::int64_t stem_width = 64;
+  bool zero_init_last = true;  // a block starts as the identity: its last norm's weight is 0
+  double drop_rate = 0;        // before the classifier
+  double drop_path_rate = 0;   // of the last block; earlier ones less
+};
+
+/// Reads and checks; what is wrong is noted in `parameters`.
+ResNetOptions read_resnet_options(HyperParameters& parameters);
+
+/// timm's ResNet: the same names, shapes and initial distributions. Stages after the first halve the image. Takes images
+/// of any size.
+class ResNet final : public Model {
+ public:
+  ResNet(const ModelContext& context, const ResNetOptions& options);
+
+ private:
+  class Block;
+
+  std::vector<std::unique_ptr<Block>> make_blocks(const ResNetOptions& options);
+  Variable classify(Variable images) override;
+  bool takes(std::int64_t, std::int64_t) const override { return true; }
+
+  bool max_pool_;
+  nn::Conv2d stem_;
+  nn::BatchNorm2d stem_norm_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  nn::Dropout classifier_dropout_;
+  nn::Linear classifier_;
+};
+
+}  // namespace lacuna

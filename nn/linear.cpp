@@ -1,0 +1,20 @@
+#include "nn/linear.h"
+
+#include "nn/init.h"
+#include "ops/linear.h"
+
+namespace lacuna::nn {
+
+Linear::Linear(Module& parent, std::string_view name, std::int64_t in, std::int64_t out, const LinearOptions& options)
+    : Module(parent, name),
+      weight_(*this, "weight", {out, in}, options.init.weight ? options.init.weight : init::torch_default(in)) {
+  if (options.bias)
+    bias_.emplace(*this, "bias", Shape{out}, options.init.bias ? options.init.bias : init::torch_default(in));
+}
+
+Variable Linear::forward(Variable x) const {
+  const Scope scope(*this);
+  return apply(lacuna::Linear{}, std::move(x), weight_.variable(), bias_ ? bias_->variable() : Variable());
+}
+
+}  // namespace lacuna::nn

@@ -1,0 +1,58 @@
+// Normalisation layers.
+#pragma once
+
+#include "nn/module.h"
+
+namespace lacuna::nn {
+
+/// Over the last axis of tokens [..., C], with weight and bias [C].
+class LayerNorm : public Module {
+ public:
+  LayerNorm(Module& parent, std::string_view name, std::int64_t channels, double eps = 1e-6);
+  Variable forward(Variable x) const;
+
+ private:
+  double eps_;
+  Parameter weight_, bias_;
+};
+
+struct BatchNormOptions {
+  double eps = 1e-5;
+  double momentum = 0.1;
+  double weight = 1;  // initial value
+};
+
+/// Over all but the last axis of images [N, H, W, C], with weight and bias [C]; torch.nn.BatchNorm2d's semantics and
+/// state. Training uses the batch's own statistics and lets the running ones follow (momentum 0.1, with the unbiased
+/// variance); evaluation uses the running ones. So does a layer whose weight and bias the user has frozen, which leaves
+/// them still: a frozen layer that drifts with the data is no frozen layer.
+class BatchNorm2d : public Module {
+ public:
+  BatchNorm2d(Module& parent, std::string_view name, std::int64_t channels, const BatchNormOptions& options = {});
+
+  Variable forward(Variable x);
+  /// max(norm(x), 0), in one pass.
+  Variable forward_relu(Variable x);
+  /// max(norm(x) + residual, 0), in one pass.
+  Variable forward_add_relu(Variable x, Variable residual);
+
+  bool frozen() const { return frozen_; }
+  void on_freeze() override { frozen_ = !weight_.trainable() && !bias_.trainable(); }
+
+ private:
+  bool uses_running_statistics() const { return frozen_ || !training(); }
+  /// Runs an op that normalises with the batch's statistics, and lets the running ones follow.
+  template <class Op, class... Residual>
+  Variable with_batch_statistics(Variable x, Residual... residual);
+  template <class Op, class... Residual>
+  Variable with_running_statistics(Variable x, Residual... residual);
+  void update_running_statistics(const Tensor& mean, const Tensor& variance, std::int64_t rows);
+
+  double eps_, momentum_;
+  bool frozen_ = false;
+  Parameter weight_, bias_;
+  Buffer running_mean_, running_var_;
+  Buffer num_batches_tracked_;  // i64 []
+};
+
+}  // namespace lacuna::nn

@@ -37,6 +37,7 @@ class Tape::NodeTensors final : public SavedTensors {
   }
   std::int64_t rows_at_once(std::size_t row) const override { return slot(row).rows_at_once(node_.shapes[row].back()); }
   Signs signs(std::size_t row) const override { return slot(row).signs(name_); }
+  Shape shape(std::size_t row) const override { return node_.shapes[row]; }
 
  private:
   Slot& slot(std::size_t row) const {

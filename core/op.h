@@ -97,6 +97,7 @@ class SavedTensors {
   virtual Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end) const = 0;
   virtual std::int64_t rows_at_once(std::size_t row) const = 0;
   virtual Signs signs(std::size_t row) const = 0;
+  virtual Shape shape(std::size_t row) const { return whole(row).shape(); }
 };
 
 namespace detail {
@@ -132,6 +133,11 @@ class Saved {
   template <Source from>
   Signs signs() const {
     return tensors_.signs(row<from>());
+  }
+  /// The shape it had in forward; no value is touched.
+  template <Source from>
+  Shape shape() const {
+    return tensors_.shape(row<from>());
   }
 
  private:

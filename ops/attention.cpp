@@ -1,0 +1,337 @@
+#include "ops/attention.h"
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "core/parallel.h"
+#include "ops/tile.h"
+
+namespace lacuna {
+namespace {
+
+const RegisterOp<Attention> attention;
+
+using tile::lanes;
+using tile::Left;
+using tile::Vector;
+
+struct Geometry {
+  std::int64_t images, length, queries, heads, head_dim;  // B, L, n, H, d
+  double scale;
+
+  Geometry(const Attention& op, const Shape& qkv)
+      : images(qkv[0]),
+        length(qkv[1]),
+        queries(op.queries == 0 ? length : op.queries),
+        heads(op.heads),
+        head_dim(qkv[2] / (3 * op.heads)),
+        scale(op.scale != 0 ? op.scale : 1 / std::sqrt(static_cast<double>(head_dim))) {}
+
+  std::int64_t width() const { return heads * head_dim; }  // D
+  /// First element of part 0 (q), 1 (k) or 2 (v) of a head in qkv or in its gradient.
+  std::int64_t offset(std::int64_t image, std::int64_t head, std::int64_t part) const {
+    return image * length * 3 * width() + part * width() + head * head_dim;
+  }
+  /// The same in the output.
+  std::int64_t output_offset(std::int64_t image, std::int64_t head) const {
+    return image * queries * width() + head * head_dim;
+  }
+};
+
+/// Sizes of what one thread works in: all of a head's keys, a block of its queries.
+template <class C>
+struct Blocks {
+  std::int64_t stride;   // elements from one query's scores to the next's
+  std::int64_t queries;  // of a block
+
+  explicit Blocks(const Geometry& g) : stride(tile::padded<C>(g.length)) {
+    constexpr std::int64_t cache = 96 * 1024;  // bytes of scores: a part of the second level
+    if (stride * static_cast<std::int64_t>(sizeof(C)) % 1024 == 0) stride += lanes<C>;  // spread over the cache's sets
+    const std::int64_t fitting = cache / (stride * static_cast<std::int64_t>(sizeof(C))) / tile::rows * tile::rows;
+    queries = std::min(tile::round_up(g.queries, tile::rows), std::max<std::int64_t>(fitting, 4 * tile::rows));
+  }
+  std::int64_t scores() const { return queries * stride + tile::rows; }  // a transposed left factor reads past its end
+};
+
+/// Hands out one thread's share of a workspace, piece by piece, each on a cache line of its own.
+template <class C>
+class Arena {
+ public:
+  explicit Arena(C* memory) : next_(memory) {}
+  C* take(std::int64_t count) {
+    C* const piece = next_;
+    next_ += rounded(count);
+    return piece;
+  }
+  static std::int64_t rounded(std::int64_t count) {
+    return tile::round_up(count, 64 / static_cast<std::int64_t>(sizeof(C)));
+  }
+
+ private:
+  C* next_;
+};
+
+/// Rows of a left factor in the compute type: as they lie, or converted to `workspace` [rows, columns].
+template <class T>
+Left<Compute<T>, false> left_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                                  Compute<T>* workspace) {
+  if constexpr (std::is_same_v<T, Compute<T>>) return {from, stride};
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) workspace[i * columns + j] = to_compute(from[i * stride + j]);
+  return {workspace, columns};
+}
+
+/// Softmax over `length` of the scores in each row, which are logarithms to base 2, in place and but for the division:
+/// row i is left to be multiplied by inverse[i]; lse[i] = ln of its denominator, greatest score included.
+template <class C>
+void softmax_rows(C* scores, std::int64_t stride, std::int64_t rows, std::int64_t length, C* inverse, C* lse) {
+  const std::int64_t whole = length / lanes<C> * lanes<C>;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    C* const row = scores + i * stride;
+    for (std::int64_t j = length; j < tile::padded<C>(length); ++j) row[j] = -std::numeric_limits<C>::infinity();
+    Vector<C> greatest = tile::load(row);
+    for (std::int64_t j = lanes<C>; j < length; j += lanes<C>) {
+      const Vector<C> v = tile::load(row + j);
+      greatest = v > greatest ? v : greatest;
+    }
+    C top = greatest[0];
+    for (std::int64_t l = 1; l < lanes<C>; ++l) top = std::max<C>(top, greatest[l]);
+    Vector<C> sums{};
+    for (std::int64_t j = 0; j < whole; j += lanes<C>) {
+      const Vector<C> p = tile::exp2(tile::load(row + j) - top);
+      tile::store(row + j, p);
+      sums += p;
+    }
+    C sum = tile::sum_lanes<C>(sums);
+    if (whole < length) {
+      const Vector<C> p = tile::exp2(tile::load(row + whole) - top);
+      tile::store(row + whole, p);
+      for (std::int64_t l = 0; l < length - whole; ++l) sum += p[l];
+    }
+    inverse[i] = C(1) / sum;
+    lse[i] = (top + std::log2(sum)) * std::numbers::ln2_v<C>;
+  }
+}
+
+template <class T>
+class Forward {
+  using C = Compute<T>;
+
+ public:
+  explicit Forward(const Geometry& g) : g_(g), blocks_(g) {}
+
+  std::int64_t workspace() const {
+    const auto rounded = Arena<C>::rounded;
+    return rounded(keys()) + rounded(values()) + rounded(blocks_.scores()) + rounded(blocks_.queries) +
+           rounded(left_copy());
+  }
+
+  void head(const T* qkv, T* out, C* lse, std::int64_t image, std::int64_t head, C* memory) const {
+    Arena<C> arena(memory);
+    C* const k = arena.take(keys());                 // kᵀ in panels, [d, L]
+    C* const v = arena.take(values());               // panels, [L, d]
+    C* const scores = arena.take(blocks_.scores());  // [block, stride]
+    C* const inverse = arena.take(blocks_.queries);
+    C* const q_copy = arena.take(left_copy());
+    const std::int64_t stride = 3 * g_.width();
+    const auto factor = static_cast<C>(g_.scale * std::numbers::log2e);
+    tile::pack_transposed(qkv + g_.offset(image, head, 1), stride, g_.head_dim, g_.length, factor, k);
+    tile::pack(qkv + g_.offset(image, head, 2), stride, g_.length, g_.head_dim, v);
+    const T* const q = qkv + g_.offset(image, head, 0);
+    T* const o = out + g_.output_offset(image, head);
+    C* const l = lse + (image * g_.heads + head) * g_.queries;
+    for (std::int64_t begin = 0; begin < g_.queries; begin += blocks_.queries) {
+      const std::int64_t count = std::min(blocks_.queries, g_.queries - begin);
+      tile::product(left_rows(q + begin * stride, stride, count, g_.head_dim, q_copy), count, g_.head_dim, k, g_.length,
+                    [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+                      tile::store(scores + i * blocks_.stride + j, sum);
+                    });
+      softmax_rows(scores, blocks_.stride, count, g_.length, inverse, l + begin);
+      tile::product(Left<C, false>{scores, blocks_.stride}, count, g_.length, v, g_.head_dim,
+                    [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+                      tile::store_as(o + (begin + i) * g_.width() + j, sum * inverse[i], g_.head_dim - j);
+                    });
+    }
+  }
+
+ private:
+  std::int64_t keys() const { return tile::padded<C>(g_.length) * g_.head_dim; }
+  std::int64_t values() const { return g_.length * tile::padded<C>(g_.head_dim); }
+  std::int64_t left_copy() const { return is_half<T> ? blocks_.queries * g_.head_dim : 0; }
+
+  Geometry g_;
+  Blocks<C> blocks_;
+};
+
+template <class T>
+class Backward {
+  using C = Compute<T>;
+
+ public:
+  explicit Backward(const Geometry& g) : g_(g), blocks_(g) {}
+
+  std::int64_t workspace() const {
+    const auto rounded = Arena<C>::rounded;
+    return 2 * rounded(transposed()) + rounded(rows_of(g_.length)) + 2 * rounded(rows_of(blocks_.queries)) +
+           2 * rounded(sums()) + rounded(blocks_.scores()) + 2 * rounded(blocks_.queries) + rounded(left_copy());
+  }
+
+  /// Gradients of one head's q, k and v, in their places in `dqkv`.
+  void head(const T* qkv, const T* out, const C* lse, const T* dout, T* dqkv, std::int64_t image, std::int64_t head,
+            C* memory) const {
+    Arena<C> arena(memory);
+    C* const k_transposed = arena.take(transposed());           // scaled; panels, [d, L]
+    C* const v_transposed = arena.take(transposed());           // panels, [d, L]
+    C* const k_rows = arena.take(rows_of(g_.length));           // panels, [L, d]
+    C* const q_rows = arena.take(rows_of(blocks_.queries));     // panels, [block, d]
+    C* const dout_rows = arena.take(rows_of(blocks_.queries));  // panels, [block, d]
+    C* const dk_sums = arena.take(sums());                      // [L, d] where there are several blocks
+    C* const dv_sums = arena.take(sums());
+    C* const scores = arena.take(blocks_.scores());   // [block, stride]: probabilities, then their gradients
+    C* const logs = arena.take(blocks_.queries);      // of the denominators, to base 2
+    C* const products = arena.take(blocks_.queries);  // dout_i · out_i
+    C* const copy = arena.take(left_copy());
+
+    const std::int64_t stride = 3 * g_.width(), d = g_.head_dim, block_stride = blocks_.stride;
+    const T* const q = qkv + g_.offset(image, head, 0);
+    const T* const k = qkv + g_.offset(image, head, 1);
+    const T* const v = qkv + g_.offset(image, head, 2);
+    const T* const o = out + g_.output_offset(image, head);
+    const T* const g = dout + g_.output_offset(image, head);
+    const C* const l = lse + (image * g_.heads + head) * g_.queries;
+    const auto scale = static_cast<C>(g_.scale);
+    tile::pack_transposed(k, stride, d, g_.length, static_cast<C>(g_.scale * std::numbers::log2e), k_transposed);
+    tile::pack_transposed(v, stride, d, g_.length, C(1), v_transposed);
+    tile::pack(k, stride, g_.length, d, k_rows);
+
+    for (std::int64_t begin = 0; begin < g_.queries; begin += blocks_.queries) {
+      const std::int64_t count = std::min(blocks_.queries, g_.queries - begin);
+      const T* const q_block = q + begin * stride;
+      const T* const g_block = g + begin * g_.width();
+      tile::pack(q_block, stride, count, d, q_rows);
+      tile::pack(g_block, g_.width(), count, d, dout_rows);
+      for (std::int64_t i = 0; i < count; ++i) {
+        logs[i] = l[begin + i] * std::numbers::log2e_v<C>;
+        products[i] = dot(g_block + i * g_.width(), o + (begin + i) * g_.width(), d);
+      }
+      // Sums over the queries of all blocks: written out with the last.
+      const auto gather = [&](T* to, C* sums, C factor) {
+        return [=, this, first = begin == 0, last = begin + count == g_.queries](std::int64_t i, std::int64_t j,
+                                                                                 const Vector<C>& sum) {
+          C* const partial = sums + i * tile::padded<C>(g_.head_dim) + j;
+          const Vector<C> all = first ? sum : sum + tile::load(partial);
+          if (last)
+            tile::store_as(to + i * 3 * g_.width() + j, all * factor, g_.head_dim - j);
+          else
+            tile::store(partial, all);
+        };
+      };
+      const Left<C, true> transposed_scores{scores, block_stride};
+      // p = exp(scale · q·kᵀ − lse)
+      tile::product(left_rows(q_block, stride, count, d, copy), count, d, k_transposed, g_.length,
+                    [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+                      tile::store(scores + i * block_stride + j, tile::exp2(sum - logs[i]));
+                    });
+      // dv = pᵀ·do
+      tile::product(transposed_scores, g_.length, count, dout_rows, d,
+                    gather(dqkv + g_.offset(image, head, 2), dv_sums, C(1)));
+      // ds = p ∘ (do·vᵀ − do·o)
+      tile::product(left_rows(g_block, g_.width(), count, d, copy), count, d, v_transposed, g_.length,
+                    [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+                      C* const p = scores + i * block_stride + j;
+                      tile::store(p, tile::load(p) * (sum - products[i]));
+                    });
+      // dq = scale · ds·k
+      T* const dq = dqkv + g_.offset(image, head, 0) + begin * stride;
+      tile::product(Left<C, false>{scores, block_stride}, count, g_.length, k_rows, d,
+                    [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+                      tile::store_as(dq + i * stride + j, sum * scale, d - j);
+                    });
+      // dk = scale · dsᵀ·q
+      tile::product(transposed_scores, g_.length, count, q_rows, d,
+                    gather(dqkv + g_.offset(image, head, 1), dk_sums, scale));
+    }
+    for (std::int64_t i = g_.queries; i < g_.length; ++i)  // tokens that did not ask
+      std::fill_n(dqkv + g_.offset(image, head, 0) + i * stride, d, T{});
+  }
+
+ private:
+  static C dot(const T* a, const T* b, std::int64_t n) {
+    C sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t i = 0; i < n; ++i) sum += to_compute(a[i]) * to_compute(b[i]);
+    return sum;
+  }
+  std::int64_t transposed() const { return tile::padded<C>(g_.length) * g_.head_dim; }
+  std::int64_t rows_of(std::int64_t rows) const { return rows * tile::padded<C>(g_.head_dim); }
+  std::int64_t sums() const { return blocks_.queries < g_.queries ? rows_of(g_.length) : 0; }
+  std::int64_t left_copy() const { return is_half<T> ? blocks_.queries * g_.head_dim : 0; }
+
+  Geometry g_;
+  Blocks<C> blocks_;
+};
+
+/// One thread's workspace a row, [threads, count].
+template <class T>
+Tensor workspace_for(std::int64_t count, Device device) {
+  return Tensor::empty({threads(), Arena<Compute<T>>::rounded(count)}, dtype_of<Compute<T>>(), device,
+                       Purpose::workspace);
+}
+
+}  // namespace
+
+Tensor Attention::forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const {
+  const Tensor& in = inputs[qkv];
+  const Shape& shape = in.shape();
+  expect(shape.rank() == 3 && heads > 0 && shape[2] % (3 * heads) == 0 && 0 <= queries && queries <= shape[1],
+         "attention: expected qkv [B, L, 3 · {} heads · d] and at most L queries, got {} and {} queries", heads, shape,
+         queries);
+  const Geometry g(*this, shape);
+  Tensor out = Tensor::empty({g.images, g.queries, g.width()}, in.dtype(), in.device());
+  with_float_type(in.dtype(), [&]<class T>(Type<T>) {
+    using C = Compute<T>;
+    const Forward<T> kernel(g);
+    const Tensor lse = Tensor::empty({g.images * g.heads * g.queries, 1}, dtype_of<C>(), in.device());
+    const Tensor workspace = workspace_for<T>(kernel.workspace(), in.device());
+    launch(in.device(), [&] {
+      parallel_tasks(g.images * g.heads, [&](std::int64_t task, std::int64_t thread) {
+        kernel.head(in.data<T>(), out.data<T>(), lse.data<C>(), task / g.heads, task % g.heads,
+                    workspace.data<C>() + thread * workspace.shape()[1]);
+      });
+    });
+    aux.push_back(lse);
+  });
+  return out;
+}
+
+void Attention::backward(Tensor dy, const Saved<Attention>& saved, Grads& grads) const {
+  const Shape shape = saved.shape<input(qkv)>();
+  const Geometry g(*this, shape);
+  const Tensor dqkv = Tensor::empty(shape, dy.dtype(), dy.device());
+  with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
+    using C = Compute<T>;
+    const Backward<T> kernel(g);
+    const Tensor workspace = workspace_for<T>(kernel.workspace(), dy.device());
+    // As many images at a time as lie there decoded, but work for every thread.
+    const std::int64_t decoded = saved.rows_at_once<input(qkv)>() / g.length;
+    const std::int64_t run = std::max(decoded, (threads() + g.heads - 1) / g.heads);
+    for (std::int64_t first = 0; first < g.images; first += run) {
+      const std::int64_t images = std::min(run, g.images - first), end = first + images;
+      const std::int64_t begin_row = first * g.queries, end_row = end * g.queries;
+      const Tensor in = saved.rows<input(qkv)>(first * g.length, end * g.length);
+      const Tensor out = saved.rows<output>(begin_row, end_row);
+      const Tensor lse = saved.rows<aux(0)>(begin_row * g.heads, end_row * g.heads);
+      const Tensor dout = dy.row_range(begin_row, end_row), d_in = dqkv.row_range(first * g.length, end * g.length);
+      launch(dy.device(), [&] {
+        parallel_tasks(images * g.heads, [&](std::int64_t task, std::int64_t thread) {
+          kernel.head(in.data<T>(), out.data<T>(), lse.data<C>(), dout.data<T>(), d_in.data<T>(), task / g.heads,
+                      task % g.heads, workspace.data<C>() + thread * workspace.shape()[1]);
+        });
+      });
+    }
+  });
+  grads[qkv] = dqkv;
+}
+
+}  // namespace lacuna

@@ -16,7 +16,7 @@ constexpr std::string_view name_of(Split split) { return split == Split::train ?
 
 /// What a configuration says about a dataset. Each dataset reads what concerns it.
 struct DatasetOptions {
-  std::filesystem::path path;  // folder of the files; not read by drawn datasets
+  std::filesystem::path path{};  // folder of the files; not read by drawn datasets
   Split split = Split::train;
   std::uint64_t seed = 1;       // drawn datasets: which images
   std::int64_t train_size = 0;  // images; drawn datasets draw so many, others use the first; 0: all, the default

@@ -1,0 +1,62 @@
+// A configuration made ready to train: model, frozen set, optimizer, policy; and one training step of it.
+#pragma once
+
+#include "apps/configuration.h"
+#include "autograd/tape.h"
+#include "models/model.h"
+#include "optim/optimizer.h"
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace lacuna::apps {
+
+/// A part of a batch: what goes through the model at once.
+struct MicroBatch {
+  Tensor images;   // [N, H, W, C]
+  Tensor targets;  // i64 [N]
+};
+
+/// What a training step tells.
+struct StepOutcome {
+  double loss = 0;               // mean over the batch; 0 on `meta`, as all values
+  std::int64_t correct = 0;      // samples whose largest logit is the target's
+  std::int64_t samples = 0;
+  double gradient_norm = 0;      // before clipping; 0 where nothing is clipped
+  std::int64_t saved_bytes = 0;  // held at the end of the forward pass, the largest of the micro-batches
+};
+
+class Training {
+ public:
+  /// Builds everything on `device`, with `threads` of the configuration set. `data_classes` is used where the
+  /// configuration leaves the number of classes open.
+  Training(const Configuration& configuration, Device device);
+
+  Model& model() { return *model_; }
+  const Model& model() const { return *model_; }
+  Optimizer& optimizer() { return *optimizer_; }
+  const MemoryPolicy& policy() const { return policy_; }
+  /// What each pattern of `freeze:` matched.
+  const std::vector<FreezeMatch>& freeze_matches() const { return freeze_matches_; }
+  std::int64_t trainable_count() const;
+
+  /// Forward, backward and update over the micro-batches of one batch. A loss that is not finite ends the step before
+  /// the update: the outcome tells. `observer` may be null.
+  StepOutcome step(std::span<const MicroBatch> batch, double lr, Observer* observer = nullptr);
+  /// Forward and loss on a tape of its own, without backward: what `explain` looks at.
+  Variable forward(Tape& tape, const MicroBatch& batch);
+
+ private:
+  double label_smoothing_;
+  double clip_norm_;
+  const MemoryPolicy& policy_;
+  std::unique_ptr<Model> model_;
+  std::vector<FreezeMatch> freeze_matches_;
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+/// The type of activations for `train.precision`.
+DType precision_type(const std::string& precision);
+
+}  // namespace lacuna::apps

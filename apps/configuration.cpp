@@ -1,28 +1,18 @@
 #include "apps/configuration.h"
 
 #include "apps/keys.h"
+#include "apps/model_options.h"
+#include "apps/yaml.h"
 #include "core/registry.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 namespace lacuna::apps {
 namespace {
-
-std::optional<double> number_in(const YamlNode& node) {
-  if (node.kind != YamlNode::Kind::scalar || node.quoted || node.text.empty()) return {};
-  const char* const begin = node.text.data() + (node.text.front() == '+' ? 1 : 0);
-  const char* const end = node.text.data() + node.text.size();
-  double value = 0;
-  const auto [stop, error] = std::from_chars(begin, end, value);
-  if (error != std::errc{} || stop != end || !std::isfinite(value)) return {};
-  return value;
-}
 
 /// Reads values into fields; what does not fit becomes a problem that names the key.
 class FieldReader {
@@ -162,10 +152,12 @@ void read_section(std::string_view section, const YamlNode& node, Configuration&
       others.push_back(&entry);
     }
   }
+  if (section == "model") {
+    configuration.model.options = read_model_options(others, problems);
+    return;
+  }
   for (const YamlEntry* const entry : others) {
-    if (section == "model") {
-      configuration.model.options.push_back(*entry);
-    } else if (section == "optimizer") {
+    if (section == "optimizer") {
       read_setting(section, configuration.optimizer.name, *entry, configuration.optimizer.options, problems);
     } else if (section == "schedule") {
       read_setting(section, configuration.schedule.name, *entry, configuration.schedule.options, problems);
@@ -193,49 +185,12 @@ Configuration from_tree(const YamlNode& root, Problems& problems) {
     }
   }
   const YamlEntry* const model = root.find("model");
-  const bool named = model != nullptr && (model->value.find("name") != nullptr || model->value.find("from") != nullptr);
-  if (!named)
-    problems.add(model == nullptr ? root.where : model->where,
-                 "expected model.name (`lacuna models` lists the names) or model.from");
+  if (model == nullptr || model->value.find("name") == nullptr)
+    problems.add(model == nullptr ? root.where : model->where, "expected model.name: `lacuna models` lists the names");
+  check_model(configuration, root, problems);
   problems.refuse_if_any();
   return configuration;
 }
-
-std::string quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-/// Whether text can stand in a list in YAML as it is and reads back as it was.
-bool is_plain(std::string_view text) {
-  constexpr std::string_view safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-./";
-  return !text.empty() && text.front() != '-' && text.find_first_not_of(safe) == std::string_view::npos &&
-         text != "null" && text != "Null" && text != "NULL";
-}
-
-struct ValueWriter {
-  std::string operator()(const std::string& value) const { return is_plain(value) ? value : quoted(value); }
-  std::string operator()(bool value) const { return value ? "true" : "false"; }
-  std::string operator()(double value) const { return fmt::format("{}", value); }
-  std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
-  template <class T>
-  std::string operator()(const std::vector<T>& values) const {
-    std::vector<std::string> written;
-    for (const T& value : values) written.push_back((*this)(value));
-    return fmt::format("[{}]", fmt::join(written, ", "));
-  }
-  std::string operator()(const YamlNode& node) const {
-    if (node.kind == YamlNode::Kind::list) return (*this)(node.items);
-    if (node.kind == YamlNode::Kind::map) return fmt::format("{{{}}}", entries(node.entries, ", "));
-    if (node.kind == YamlNode::Kind::null) return "null";
-    const bool plain = !node.quoted && (is_plain(node.text) || number_in(node));
-    return plain ? node.text : quoted(node.text);
-  }
-  std::string entries(const std::vector<YamlEntry>& all, std::string_view separator) const {
-    std::vector<std::string> written;
-    for (const YamlEntry& entry : all) written.push_back((*this)(entry.key) + ": " + (*this)(entry.value));
-    return fmt::format("{}", fmt::join(written, separator));
-  }
-};
 
 }  // namespace
 
@@ -249,28 +204,6 @@ Configuration parse_configuration(const std::string& text, const std::string& so
 
 Configuration read_configuration(const std::filesystem::path& path, std::span<const std::string> overrides) {
   return parse_configuration(read_text(path), path.string(), overrides);
-}
-
-std::string to_yaml(const Configuration& configuration) {
-  const ValueWriter write;
-  Configuration copy = configuration;
-  std::string text;
-  for (const std::string_view section : sections()) {
-    std::vector<std::string> lines;
-    for (const Key& key : keys()) {
-      if (key.section != section) continue;
-      const std::string value = std::visit([&](const auto* field) { return write(*field); }, key.field(copy));
-      lines.push_back(fmt::format("{}: {}", key.name, value));
-    }
-    if (section == "model" && !copy.model.options.empty()) lines.push_back(write.entries(copy.model.options, "\n  "));
-    const SettingValues none;
-    const SettingValues& options = section == "optimizer"  ? copy.optimizer.options
-                                   : section == "schedule" ? copy.schedule.options
-                                                           : none;
-    for (const auto& [name, value] : options) lines.push_back(fmt::format("{}: {}", name, std::visit(write, value)));
-    text += fmt::format("{}:\n  {}\n", section, fmt::join(lines, "\n  "));
-  }
-  return text;
 }
 
 }  // namespace lacuna::apps

@@ -1,7 +1,7 @@
 // What a configuration file says, typed. The meaning of each key stands in the table of apps/keys.cpp.
 #pragma once
 
-#include "apps/yaml.h"
+#include "models/hyper_parameters.h"
 #include "nn/freeze.h"
 #include "optim/settings.h"
 
@@ -18,7 +18,7 @@ struct Configuration {
     std::string name;
     std::string from;
     std::int64_t num_classes = 0;
-    std::vector<YamlEntry> options;  // hyper-parameters: the model's family knows which there are
+    std::vector<HyperParameter> options;  // the model's family knows which there are
   };
   struct Data {
     std::string name = "shapes";

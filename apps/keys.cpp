@@ -1,5 +1,6 @@
 #include "apps/keys.h"
 
+#include "apps/model_options.h"
 #include "autograd/policy.h"
 #include "data/dataset.h"
 #include "data/transforms.h"
@@ -32,7 +33,7 @@ constexpr std::string_view section_names[] = {"model",    "data",   "train",  "o
 
 const Key table[] = {
     {"model", "name", [](Configuration& c) -> Field { return &c.model.name; },
-     "a preset or a family that `lacuna models` lists"},
+     "a preset or a family that `lacuna models` lists", 0, 0, known_models},
     {"model", "from", [](Configuration& c) -> Field { return &c.model.from; },
      "weights to start from: a `.safetensors` file, or a folder that holds `model.safetensors`"},
     {"model", "num_classes", [](Configuration& c) -> Field { return &c.model.num_classes; },

@@ -20,8 +20,8 @@ struct MicroBatch {
 
 /// What a training step tells.
 struct StepOutcome {
-  double loss = 0;               // mean over the batch; 0 on `meta`, as all values
-  std::int64_t correct = 0;      // samples whose largest logit is the target's
+  double loss = 0;           // mean over the batch; 0 on `meta`, as all values
+  std::int64_t correct = 0;  // samples whose largest logit is the target's
   std::int64_t samples = 0;
   double gradient_norm = 0;      // before clipping; 0 where nothing is clipped
   std::int64_t saved_bytes = 0;  // held at the end of the forward pass, the largest of the micro-batches

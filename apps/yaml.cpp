@@ -8,6 +8,8 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -116,7 +118,7 @@ class TreeBuilder final : public YAML::EventHandler {
       parent.has_key = false;
       if (const YamlEntry* const first = parent.node.find(parent.key.key)) {
         problems_.add(parent.key.where,
-                      fmt::format("the key `{}` stands in line {} already", parent.key.key, first->where.line));
+                      fmt::format("the key \"{}\" stands in line {} already", parent.key.key, first->where.line));
       } else {
         parent.key.value = std::move(value);
         parent.node.entries.push_back(std::move(parent.key));
@@ -147,6 +149,16 @@ void Problems::refuse_if_any() const {
 const YamlEntry* YamlNode::find(std::string_view key) const {
   const auto found = std::ranges::find(entries, key, &YamlEntry::key);
   return found == entries.end() ? nullptr : &*found;
+}
+
+std::optional<double> number_in(const YamlNode& node) {
+  if (node.kind != YamlNode::Kind::scalar || node.quoted || node.text.empty()) return {};
+  const char* const begin = node.text.data() + (node.text.front() == '+' ? 1 : 0);
+  const char* const end = node.text.data() + node.text.size();
+  double value = 0;
+  const auto [stop, error] = std::from_chars(begin, end, value);
+  if (error != std::errc{} || stop != end || !std::isfinite(value)) return {};
+  return value;
 }
 
 std::string describe(const YamlNode& node) {
@@ -206,7 +218,7 @@ void apply_override(YamlNode& root, std::string_view assignment, Problems& probl
     parent = &entry_at(*parent, path.substr(0, dot), here).value;
     if (parent->kind == YamlNode::Kind::null) parent->kind = YamlNode::Kind::map;
     if (parent->kind != YamlNode::Kind::map) {
-      problems.add(here, fmt::format("`{}` cannot be set: `{}` is {}", assignment.substr(0, equals),
+      problems.add(here, fmt::format("\"{}\" cannot be set: \"{}\" is {}", assignment.substr(0, equals),
                                      path.substr(0, dot), describe(*parent)));
       return;
     }

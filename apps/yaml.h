@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,9 @@ struct YamlEntry {
   Location where;
   YamlNode value;
 };
+
+/// The number that an unquoted scalar is: `12`, `1e-4`; nothing for any other node.
+std::optional<double> number_in(const YamlNode& node);
 
 /// What a node is, in words: "a list", "`abc`".
 std::string describe(const YamlNode& node);

@@ -1,0 +1,61 @@
+#include "apps/configuration.h"
+#include "apps/keys.h"
+
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+namespace lacuna::apps {
+namespace {
+
+std::string quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// Whether text can stand in a list in YAML as it is and reads back as it was.
+bool is_plain(std::string_view text) {
+  constexpr std::string_view safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-./";
+  return !text.empty() && text.front() != '-' && text.find_first_not_of(safe) == std::string_view::npos &&
+         text != "null" && text != "Null" && text != "NULL";
+}
+
+struct ValueWriter {
+  std::string operator()(const std::string& value) const { return is_plain(value) ? value : quoted(value); }
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(double value) const { return fmt::format("{}", value); }
+  std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
+  template <class T>
+  std::string operator()(const std::vector<T>& values) const {
+    std::vector<std::string> written;
+    for (const T& value : values) written.push_back((*this)(value));
+    return fmt::format("[{}]", fmt::join(written, ", "));
+  }
+};
+
+}  // namespace
+
+std::string to_yaml(const Configuration& configuration) {
+  const ValueWriter write;
+  Configuration copy = configuration;
+  std::string text;
+  for (const std::string_view section : sections()) {
+    std::vector<std::string> lines;
+    for (const Key& key : keys()) {
+      if (key.section != section) continue;
+      const std::string value = std::visit([&](const auto* field) { return write(*field); }, key.field(copy));
+      lines.push_back(fmt::format("{}: {}", key.name, value));
+    }
+    if (section == "model")
+      for (const HyperParameter& option : copy.model.options)
+        lines.push_back(fmt::format("{}: {}", option.key, std::visit(write, option.value)));
+    const SettingValues none;
+    const SettingValues& options = section == "optimizer"  ? copy.optimizer.options
+                                   : section == "schedule" ? copy.schedule.options
+                                                           : none;
+    for (const auto& [name, value] : options) lines.push_back(fmt::format("{}: {}", name, std::visit(write, value)));
+    text += fmt::format("{}:\n  {}\n", section, fmt::join(lines, "\n  "));
+  }
+  return text;
+}
+
+}  // namespace lacuna::apps

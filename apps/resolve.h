@@ -1,0 +1,18 @@
+// What a configuration leaves open, settled for this machine and data set.
+#pragma once
+
+#include "apps/configuration.h"
+#include "data/dataset.h"
+#include "data/transforms.h"
+
+namespace lacuna::apps {
+
+/// The configuration with everything decided: device, classes, image size and threads, which are set. Reads no file.
+Configuration resolve(const Configuration& configuration);
+
+Device device_of(const Configuration& resolved);
+DatasetOptions dataset_options(const Configuration& configuration, Split split);
+/// Augmentation is for training only.
+TransformOptions transform_options(const Configuration& resolved, Split split);
+
+}  // namespace lacuna::apps

@@ -1,0 +1,171 @@
+#include "apps/configuration.h"
+
+#include "apps/keys.h"
+#include "core/error.h"
+#include "tests/temporary_folder.h"
+
+#include <doctest/doctest.h>
+
+namespace lacuna::apps {
+namespace {
+
+/// The message with which a configuration is refused; empty when it is not.
+std::string refusal(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  try {
+    parse_configuration(text, "a.yaml", overrides);
+  } catch (const Error& error) {
+    CHECK(error.fault() == Fault::input);
+    return error.what();
+  }
+  return {};
+}
+
+Configuration read(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  return parse_configuration("model: {name: vit}\n" + text, "a.yaml", overrides);
+}
+
+/// The refusal of what stands in the lines after the model's.
+std::string refusal_after_model(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  return refusal("model: {name: vit}\n" + text, overrides);
+}
+
+}  // namespace
+
+TEST_CASE("configuration: every type is read") {
+  const Configuration configuration = read(
+      "train: {epochs: 1e1, batch_size: 32, clip_norm: 1e-4, precision: \"bf16\"}\n"
+      "optimizer:\n  name: adamw\n  lr: 5e-4\n  beta2: .95\n  decay_norm_and_bias: false\n"
+      "freeze: {train: [\"head*\", \"*norm*\"]}\n"
+      "output:\n  dir: runs/a b\n");
+  CHECK(configuration.model.name == "vit");
+  CHECK(configuration.train.epochs == 10);
+  CHECK(configuration.train.batch_size == 32);
+  CHECK(configuration.train.clip_norm == 1e-4);
+  CHECK(configuration.train.precision == "bf16");
+  CHECK(configuration.optimizer.lr == 5e-4);
+  CHECK(configuration.optimizer.options == SettingValues{{"beta2", 0.95}, {"decay_norm_and_bias", false}});
+  CHECK(configuration.freeze.train == std::vector<std::string>{"head*", "*norm*"});
+  CHECK(configuration.output.dir == "runs/a b");
+  CHECK(configuration.memory.policy == "exact");
+}
+
+TEST_CASE("configuration: an unknown key names its place and the nearest one") {
+  CHECK(refusal_after_model("train:\n  epoch: 3\n") ==
+        "a.yaml:3:3: unknown key in section train: \"epoch\", did you mean \"epochs\"?");
+  CHECK(refusal_after_model("trian: {}\n") == "a.yaml:2:1: unknown section \"trian\", did you mean \"train\"?");
+  CHECK(refusal_after_model("optimizer: {name: sgd, momentun: 0.9}\n") ==
+        "a.yaml:2:24: unknown key of the optimizer sgd: \"momentun\", did you mean \"momentum\"?");
+  CHECK(refusal_after_model("optimizer: {name: adamw, momentum: 0.9}\n")
+            .starts_with("a.yaml:2:26: unknown key of the optimizer adamw: \"momentum\"; known are name, lr, "));
+  CHECK(refusal_after_model("memory: {zzzzzzz: 1}\n") ==
+        "a.yaml:2:10: unknown key in section memory: \"zzzzzzz\"; known are policy");
+  CHECK(refusal("model: {name: vit, patchsize: 4}\n").starts_with("a.yaml:1:20: model vit: unknown hyper-parameter"));
+}
+
+TEST_CASE("configuration: all that is wrong is listed at once") {
+  CHECK(refusal_after_model("train: {epochs: 3, epochs: 4, batch_size: big}\nmemory: {policy: exakt}\n",
+                            {"train.seed=x"}) ==
+        "a.yaml:2:20: the key \"epochs\" stands in line 2 already\n"
+        "a.yaml:2:43: train.batch_size: expected a whole number, got `big`\n"
+        "command line: train.seed: expected a whole number, got `x`\n"
+        "a.yaml:3:18: memory.policy: \"exakt\" is none of exact, keep, did you mean \"exact\"?");
+}
+
+TEST_CASE("configuration: a wrong type says what was expected and got") {
+  const auto train = [](const std::string& value) { return refusal_after_model("train: {" + value + "}\n"); };
+  CHECK(train("epochs: 1.5") == "a.yaml:2:17: train.epochs: expected a whole number, got `1.5`");
+  CHECK(train("epochs: \"3\"") == "a.yaml:2:17: train.epochs: expected a whole number, got the text `3`");
+  CHECK(train("epochs: ") == "a.yaml:2:17: train.epochs: expected a whole number, got nothing");
+  CHECK(train("epochs: 0") == "a.yaml:2:17: train.epochs: expected 1 or more, got 0");
+  CHECK(train("epochs: 1e300") == "a.yaml:2:17: train.epochs: expected a whole number, got `1e300`");
+  CHECK(train("clip_norm: .inf") == "a.yaml:2:20: train.clip_norm: expected a number, got `.inf`");
+  CHECK(train("clip_norm: nan") == "a.yaml:2:20: train.clip_norm: expected a number, got `nan`");
+  CHECK(train("clip_norm: 0x10") == "a.yaml:2:20: train.clip_norm: expected a number, got `0x10`");
+  CHECK(train("label_smoothing: 2") == "a.yaml:2:26: train.label_smoothing: expected 0 to 1, got 2");
+  CHECK(train("precision: [f32]") == "a.yaml:2:20: train.precision: expected text, got a list");
+  CHECK(refusal_after_model("train: 3\n") == "a.yaml:2:8: expected keys with values in section train, got `3`");
+  CHECK(refusal_after_model("freeze: {train: head}\n") ==
+        "a.yaml:2:17: freeze.train: expected a list of texts, got `head`");
+  for (const std::string value : {"yes", "no", "1", "True", "\"true\""})
+    CHECK(refusal_after_model("optimizer: {name: adamw, decay_norm_and_bias: " + value + "}\n")
+              .find("optimizer.decay_norm_and_bias: expected true or false, got") != std::string::npos);
+  CHECK(refusal_after_model("schedule: {name: step, milestones: 3}\n") ==
+        "a.yaml:2:36: schedule.milestones: expected a list of numbers, got `3`");
+  CHECK(refusal("model: {name: vit, depth: {a: 1}}\n") ==
+        "a.yaml:1:27: model.depth: expected a value or a list of whole numbers, got a section");
+  CHECK(refusal("- 1\n") == "a.yaml:1:1: expected sections, got a list");
+}
+
+TEST_CASE("configuration: a model is asked about its hyper-parameters") {
+  CHECK(refusal("") == "a.yaml:1:1: expected model.name: `lacuna models` lists the names");
+  CHECK(refusal("model: {num_classes: 3}\n") == "a.yaml:1:1: expected model.name: `lacuna models` lists the names");
+  CHECK(refusal("model: {name: resnet5}\n").find("did you mean \"resnet50\"?") != std::string::npos);
+  CHECK(refusal("model: {name: vit, image_size: 32, patch_size: 5}\n").starts_with("a.yaml:1:"));
+  CHECK(refusal("model: {name: vit, image_size: 32, patch_size: 4}\ndata: {image_size: 64}\n") ==
+        "a.yaml:1:32: model.image_size is 32, but data.image_size is 64");
+  CHECK(refusal("model: {name: vit, patch_size: 5}\ndata: {image_size: 32}\n").find(":") != std::string::npos);
+}
+
+TEST_CASE("configuration: what is no plain YAML is refused") {
+  CHECK(refusal("model: [\n").starts_with("a.yaml:2:1: this is no YAML: "));
+  CHECK(refusal("a: 1\n---\nb: 1\n") == "a.yaml:1:1: expected one document, got another after `---`");
+  CHECK(refusal_after_model("train: &a {epochs: 1}\ndata: *a\n") ==
+        "a.yaml:3:7: aliases (*name) are not part of a configuration; write the value out");
+  CHECK(refusal_after_model("train: {epochs: !!int 3}\n") ==
+        "a.yaml:2:17: tags (tag:yaml.org,2002:int) are not part of a configuration");
+  CHECK(refusal(std::string(100'000, '[')).ends_with("nested more than 16 deep"));
+  CHECK(refusal_after_model("<<: {train: {}}\n").starts_with("a.yaml:2:1: unknown section \"<<\""));
+  CHECK(refusal_after_model("[a]: 1\n").starts_with("a.yaml:2:1: expected a name as key, got a list"));
+  const test::TemporaryFolder folder;
+  CHECK_THROWS_WITH_AS(read_configuration(folder / "no.yaml", {}), doctest::Contains("there is no such file"), Error);
+  test::write_file(folder / "big.yaml", std::string(2 << 20, ' '));
+  CHECK_THROWS_WITH_AS(read_configuration(folder / "big.yaml", {}), doctest::Contains("more than a configuration"),
+                       Error);
+}
+
+TEST_CASE("configuration: the command line overrides the file") {
+  const Configuration configuration = read("train: {epochs: 3, batch_size: 8}\noptimizer: {name: sgd, momentum: 0.9}\n",
+                                           {"train.epochs=5", "data.name=cifar10", "freeze.train=[\"head*\"]",
+                                            "optimizer={name: adamw, lr: 1e-4}", "model.depth=3"});
+  CHECK(configuration.train.epochs == 5);
+  CHECK(configuration.train.batch_size == 8);
+  CHECK(configuration.data.name == "cifar10");
+  CHECK(configuration.freeze.train == std::vector<std::string>{"head*"});
+  CHECK(configuration.optimizer.name == "adamw");
+  CHECK(configuration.optimizer.options.empty());
+  REQUIRE(configuration.model.options.size() == 1);
+  CHECK(configuration.model.options[0].value == HyperValue(std::int64_t{3}));
+
+  CHECK(refusal_after_model("", {"epochs"}) == "command line: expected key=value, got `epochs`");
+  CHECK(refusal_after_model("", {"train.epoch=3"}) ==
+        "command line: unknown key in section train: \"epoch\", did you mean \"epochs\"?");
+  CHECK(refusal_after_model("train: {epochs: 1}\n", {"train.epochs.x=3"}) ==
+        "command line: \"train.epochs.x\" cannot be set: \"epochs\" is `1`");
+  CHECK(refusal_after_model("", {"freeze.train=[*norm]"}).starts_with("command line: this is no YAML"));
+}
+
+TEST_CASE("configuration: what is written reads back the same") {
+  const Configuration configuration = read(
+      "train: {epochs: 7, clip_norm: 0.1}\ndata: {path: \"a: \\\"b\\\" # c\", name: cifar10}\n"
+      "optimizer: {name: sgd, lr: 0.3, momentum: 0.9, nesterov: true}\n"
+      "schedule: {name: step, milestones: [1, 2.5], gamma: 0.2}\nfreeze: {train: [\"head*\", \"*.bias\"]}\n",
+      {"model.depth=3", "model.num_classes=7"});
+  const std::string text = to_yaml(configuration);
+  const Configuration again = parse_configuration(text, "again.yaml");
+  CHECK(to_yaml(again) == text);
+  CHECK(again.data.path == "a: \"b\" # c");
+  CHECK(again.train.clip_norm == 0.1);
+  CHECK(again.optimizer.options == configuration.optimizer.options);
+  CHECK(again.schedule.options == configuration.schedule.options);
+  CHECK(again.freeze.train == configuration.freeze.train);
+  CHECK(again.model.num_classes == 7);
+}
+
+TEST_CASE("configuration: docs/configuration.md lists every key as it is") {
+  const std::string document = test::read_file(LACUNA_SOURCE_DIR "/docs/configuration.md");
+  const std::string table = keys_as_markdown();
+  INFO("the table should be:\n", table);
+  CHECK(document.find(table) != std::string::npos);
+}
+
+}  // namespace lacuna::apps

@@ -49,6 +49,8 @@ Matrix matrix_of(const Tensor& weight) { return Matrix(weight.reshape({weight.sh
 void convolve(const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
   if (x.dtype() == DType::f64)
     direct::forward(s, x, weight, bias, y);
+  else if (winograd::takes(s))
+    winograd::forward(s, x, weight, bias, y);
   else
     onednn::forward(s, x, weight, bias, y);
 }
@@ -56,6 +58,8 @@ void convolve(const ConvShape& s, const Tensor& x, const Tensor& weight, const T
 void gradient_of_input(const ConvShape& s, const Tensor& dy, const Tensor& weight, const Tensor& dx) {
   if (dy.dtype() == DType::f64)
     direct::gradient_of_input(s, dy, weight, dx);
+  else if (winograd::takes(s))
+    winograd::gradient_of_input(s, dy, weight, dx);
   else
     onednn::gradient_of_input(s, dy, weight, dx);
 }
@@ -63,6 +67,8 @@ void gradient_of_input(const ConvShape& s, const Tensor& dy, const Tensor& weigh
 void gradient_of_weight(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add) {
   if (x.dtype() == DType::f64)
     direct::gradient_of_weight(s, x, dy, dweight, add);
+  else if (winograd::takes(s))
+    winograd::gradient_of_weight(s, x, dy, dweight, add);
   else
     onednn::gradient_of_weight(s, x, dy, dweight, add);
 }

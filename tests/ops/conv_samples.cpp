@@ -24,10 +24,10 @@ OpSample conv(std::string name, Conv2d op, Extents extents, bool bias) {
 
 const RegisterSample square(conv("conv2d 3x3",
                                  {.padding = 1, .kernel_height = 3, .kernel_width = 3, .height = 7, .width = 5},
-                                 {2, 8, 16}, true));
+                                 {2, 16, 32}, true));
 const RegisterSample many_tiles(conv("conv2d 3x3, several tiles",
                                      {.padding = 1, .kernel_height = 3, .kernel_width = 3, .height = 9, .width = 10},
-                                     {3, 16, 8}, false));
+                                     {3, 32, 16}, false));
 const RegisterSample odd_channels(conv("conv2d 3x3 of 3 channels",
                                        {.padding = 1, .kernel_height = 3, .kernel_width = 3, .height = 6, .width = 6},
                                        {2, 3, 5}, true));

@@ -43,8 +43,10 @@ inline void multiply_rows(std::int64_t depth, const float* a, std::int64_t a_row
 template <int most = max_rows>
 inline void multiply(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t a_row, std::int64_t a_depth,
                      const float* panel, float* c, std::int64_t c_row, bool add) {
-  if (rows == most) multiply_rows<most>(depth, a, a_row, a_depth, panel, c, c_row, add);
-  else if constexpr (most > 1) multiply<most - 1>(rows, depth, a, a_row, a_depth, panel, c, c_row, add);
+  if (rows == most)
+    multiply_rows<most>(depth, a, a_row, a_depth, panel, c, c_row, add);
+  else if constexpr (most > 1)
+    multiply<most - 1>(rows, depth, a, a_row, a_depth, panel, c, c_row, add);
 }
 
 }  // namespace lacuna::panel

@@ -267,8 +267,8 @@ void gradient_of_weight(const ConvShape& s, const Tensor& x, const Tensor& dy, c
       const std::int64_t end = std::min(count, begin + block), rows = end - begin;
       parallel_for(rows, 1, [&](std::int64_t first, std::int64_t last) {
         const Stack own_v{v.data + first * s.channels, in_stride};
-        transform_tiles<4>(tiles, x.data<float>(), s.channels, begin + first, begin + last, own_v,
-                           RowMajor{s.channels}, [](const auto& d, auto& r) { transform_input(d, r); });
+        transform_tiles<4>(tiles, x.data<float>(), s.channels, begin + first, begin + last, own_v, RowMajor{s.channels},
+                           [](const auto& d, auto& r) { transform_input(d, r); });
         const Stack own_g{g.data + first * panel::width, out_stride};
         transform_tiles<2>(tiles, dy.data<float>(), s.outputs, begin + first, begin + last, own_g, Panels{block},
                            [](const auto& d, auto& r) { transform_output_back(d, r); });
@@ -279,8 +279,8 @@ void gradient_of_weight(const ConvShape& s, const Tensor& x, const Tensor& dy, c
         float* const sum = sums.data<float>() + place * s.channels * s.outputs + o * panel::width;  // [C, O]
         for (std::int64_t c = 0; c < s.channels; c += panel::max_rows)
           panel::multiply(std::min<std::int64_t>(panel::max_rows, s.channels - c), rows, v.data + place * in_stride + c,
-                          1, s.channels, g.data + place * out_stride + o * block * panel::width,
-                          sum + c * s.outputs, s.outputs, begin > 0);
+                          1, s.channels, g.data + place * out_stride + o * block * panel::width, sum + c * s.outputs,
+                          s.outputs, begin > 0);
       });
     }
     parallel_tasks(s.channels, [&](std::int64_t c, int) {

@@ -1,0 +1,92 @@
+// Rates of the convolution kernels on the shapes of the networks here, in GFLOP/s of the definition (2 · products,
+// padding included): each kernel family that takes a shape, and the one that the rule chooses.
+//   bench_conv [part of a name]
+#include "bench/bench.h"
+#include "core/parallel.h"
+#include "ops/conv_kernels.h"
+
+#include <fmt/core.h>
+
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using namespace lacuna;
+
+struct Case {
+  const char* name;
+  ConvShape shape;
+};
+
+ConvShape square(std::int64_t images, std::int64_t channels, std::int64_t outputs, std::int64_t extent,
+                 std::int64_t kernel, std::int64_t stride) {
+  return {images, extent, extent, channels, outputs, kernel, kernel, stride, kernel / 2, 1};
+}
+
+const std::vector<Case> cases{
+    {"resnet50 64-256 1x1 56", square(16, 64, 256, 56, 1, 1)},
+    {"resnet50 256-64 1x1 56", square(16, 256, 64, 56, 1, 1)},
+    {"resnet50 512-128 1x1 28", square(16, 512, 128, 28, 1, 1)},
+    {"resnet50 1024-256 1x1 14", square(16, 1024, 256, 14, 1, 1)},
+    {"resnet50 256-1024 1x1 14", square(16, 256, 1024, 14, 1, 1)},
+    {"resnet50 2048-512 1x1 7", square(16, 2048, 512, 7, 1, 1)},
+    {"resnet50 256-512 1x1 56 stride 2", square(16, 256, 512, 56, 1, 2)},
+    {"resnet50 1024-2048 1x1 14 stride 2", square(16, 1024, 2048, 14, 1, 2)},
+    {"resnet50 64-64 3x3 56", square(16, 64, 64, 56, 3, 1)},
+    {"resnet50 128-128 3x3 28", square(16, 128, 128, 28, 3, 1)},
+    {"resnet50 256-256 3x3 14", square(16, 256, 256, 14, 3, 1)},
+    {"resnet50 512-512 3x3 7", square(16, 512, 512, 7, 3, 1)},
+    {"resnet50 128-128 3x3 56 stride 2", square(16, 128, 128, 56, 3, 2)},
+    {"resnet50 512-512 3x3 14 stride 2", square(16, 512, 512, 14, 3, 2)},
+    {"resnet50 stem 3-64 7x7 224 stride 2", square(16, 3, 64, 224, 7, 2)},
+    {"resnet18 stem 3-64 3x3 32", square(128, 3, 64, 32, 3, 1)},
+    {"resnet18 64-64 3x3 32", square(128, 64, 64, 32, 3, 1)},
+    {"resnet18 128-128 3x3 16", square(128, 128, 128, 16, 3, 1)},
+    {"resnet18 256-256 3x3 8", square(128, 256, 256, 8, 3, 1)},
+    {"resnet18 512-512 3x3 4", square(128, 512, 512, 4, 3, 1)},
+    {"resnet18 64-128 3x3 32 stride 2", square(128, 64, 128, 32, 3, 2)},
+    {"resnet18 64-128 1x1 32 stride 2", square(128, 64, 128, 32, 1, 2)},
+    {"resnet20 stem 3-16 3x3 32", square(128, 3, 16, 32, 3, 1)},
+    {"resnet20 16-16 3x3 32", square(128, 16, 16, 32, 3, 1)},
+    {"resnet20 32-32 3x3 16", square(128, 32, 32, 16, 3, 1)},
+    {"resnet20 64-64 3x3 8", square(128, 64, 64, 8, 3, 1)},
+    {"resnet20 16-32 3x3 32 stride 2", square(128, 16, 32, 32, 3, 2)},
+    {"vit patches 3-192 16x16 224", {16, 224, 224, 3, 192, 16, 16, 16, 0, 1}},
+    {"resnext50 128-128 3x3 56 in 32 groups", {16, 56, 56, 128, 128, 3, 3, 1, 1, 32}},
+};
+
+struct Operands {
+  Tensor x, weight, y;
+};
+
+Operands operands(const ConvShape& s) {
+  return {
+      Tensor::full({s.images, s.height, s.width, s.channels}, 0.5, DType::f32, Device::cpu),
+      Tensor::full({s.outputs, s.channels / s.groups, s.kernel_height, s.kernel_width}, 0.25, DType::f32, Device::cpu),
+      Tensor::full({s.images, s.out_height(), s.out_width(), s.outputs}, 0.5, DType::f32, Device::cpu)};
+}
+
+void print_rates(std::string_view kernels, const ConvShape& s, const Operands& t, const auto& forward,
+                 const auto& gradient_of_input, const auto& gradient_of_weight) {
+  const double work = 2e-9 * static_cast<double>(t.y.count() * t.weight.count()) / static_cast<double>(s.outputs);
+  fmt::print("  {:<10} {:6.1f} {:6.1f} {:6.1f}\n", kernels,
+             work / bench::seconds([&] { forward(s, t.x, t.weight, Tensor(), t.y); }),
+             work / bench::seconds([&] { gradient_of_input(s, t.y, t.weight, t.x); }),
+             work / bench::seconds([&] { gradient_of_weight(s, t.x, t.y, t.weight, false); }));
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const std::string_view part = count > 1 ? arguments[1] : "";
+  fmt::print("{} threads; GFLOP/s of forward, gradient of the input, gradient of the weight\n", threads());
+  for (const auto& [name, shape] : cases) {
+    if (std::string_view(name).find(part) == std::string_view::npos) continue;
+    fmt::print("{}\n", name);
+    const Operands t = operands(shape);
+    print_rates("oneDNN", shape, t, onednn::forward, onednn::gradient_of_input, onednn::gradient_of_weight);
+    if (winograd::takes(shape))
+      print_rates("Winograd", shape, t, winograd::forward, winograd::gradient_of_input, winograd::gradient_of_weight);
+  }
+}

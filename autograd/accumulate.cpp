@@ -10,7 +10,8 @@ Tensor sum(Tensor a, Tensor b) {
   const Tensor out = a.unique() ? a : reuse_or_empty(b, b.shape(), b.dtype());
   launch(a.device(), [&] {
     with_float_type(a.dtype(), [&]<class T>(Type<T>) {
-      map(a.count(), [](auto x, auto y) { return x + y; }, out.data<T>(), a.data<T>(), b.data<T>());
+      map(
+          a.count(), [](auto x, auto y) { return x + y; }, out.data<T>(), a.data<T>(), b.data<T>());
     });
   });
   return out;

@@ -16,7 +16,6 @@ class Exact final : public MemoryPolicy {
  public:
   std::string_view name() const override { return "exact"; }
   Hold settle(const SlotFacts& facts) const override {
-    if (facts.parameter) return Hold::keep;
     // A longer chain saves little more and makes backward hold all its links at once.
     constexpr int longest_chain = 3;
     if (facts.derivable && facts.chain <= longest_chain) return Hold::derive;

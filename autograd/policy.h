@@ -21,8 +21,8 @@ struct SlotUser {
 
 /// All that is known of a tensor when the last variable that names it lets go.
 struct SlotFacts {
-  Label op;    // what made it: an op, or empty for an input of the program
-  Label path;  // in which module
+  Label op;                // what made it: an op, or empty for an input of the program
+  Label path;              // in which module
   Source source = output;  // which tensor of that op
   Shape shape;
   DType dtype = DType::f32;
@@ -46,7 +46,8 @@ class MemoryPolicy {
  public:
   virtual ~MemoryPolicy() = default;
   virtual std::string_view name() const = 0;
-  /// Asked once a tensor that somebody needs. `derive` is for derivable ones, `mask` for needs of a sign.
+  /// Asked once a tensor that somebody needs, parameters apart. `derive` is for derivable ones, `mask` for needs of a
+  /// sign.
   virtual Hold settle(const SlotFacts& facts) const = 0;
 };
 

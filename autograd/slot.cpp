@@ -16,12 +16,19 @@ Slot::Slot(const Tensor& tensor, const MemoryPolicy& policy, std::uint64_t tape,
       device_(tensor.device()),
       version_(tensor.storage()->version()),
       parameter_(tensor.storage()->owner().purpose == Purpose::parameters),
-      owner_(tensor.storage()->owner()) {}
+      owner_(tensor.storage()->owner()) {
+  if (owner_.purpose == Purpose::saved) owner_.purpose = Purpose::transient;  // claimed by another slot just now
+}
 
 Slot::~Slot() { free(); }
 
-void Slot::let_go() {
-  if (--names_ == 0) settle();
+// Called where a variable dies: what fails here (no memory for a mask) is tried again, and told, when backward begins.
+void Slot::let_go() noexcept {
+  if (--names_ > 0) return;
+  try {
+    settle();
+  } catch (const Error&) {
+  }
 }
 
 void Slot::set_origin(Origin origin) {
@@ -35,15 +42,17 @@ void Slot::release_origin() {
   const Origin origin = std::exchange(origin_, {});
   for (const SlotPtr& source : origin.sources) {
     if (!source) continue;
-    if (settled_ && how_ == Hold::derive) source->leave();
-    else if (source->is_aux()) source->let_go();
+    if (settled_ && how_ == Hold::derive)
+      source->leave();
+    else if (source->is_aux())
+      source->let_go();
   }
 }
 
 void Slot::add_user(const SlotUser& user, Groups groups, std::int64_t heads) {
   check_version(user.op);
-  expect(!settled_ || how_ == Hold::keep || how_ == Hold::derive, "{} in {} needs a tensor of {} that was given up",
-         user.op.text(), user.path.text(), maker_.path.text());
+  expect(!given_up(), "{} in {} needs a tensor of {} that was given up", user.op.text(), user.path.text(),
+         maker_.path.text());
   users_.push_back(user);
   need_ = std::max(need_, user.need);
   if (groups != Groups::run && maker_.groups == Groups::run) {
@@ -53,17 +62,17 @@ void Slot::add_user(const SlotUser& user, Groups groups, std::int64_t heads) {
 }
 
 void Slot::check_version(Label reader) const {
-  if (!tensor_.defined() || tensor_.storage()->version() == version_) return;
-  fail("{} reads a tensor of {} {} ({}) as it was when it was recorded, but it was changed in place since: run backward "
-       "before the change, or forward again",
-       reader.text(), maker_.op.text().empty() ? "parameter" : maker_.op.text(),
-       maker_.path.text().empty() ? owner_.path.text() : maker_.path.text(), shape_);
+  if (!stale()) return;
+  fail(
+      "{} reads a tensor of {} {} ({}) as it was when it was recorded, but it was changed in place since: run backward "
+      "before the change, or forward again",
+      reader.text(), maker_.op.text().empty() ? "parameter" : maker_.op.text(),
+      maker_.path.text().empty() ? owner_.path.text() : maker_.path.text(), shape_);
 }
 
 bool Slot::usable_as_source() const {
-  if (parameter_ || is_aux()) return true;
-  if (settled_) return how_ == Hold::keep || how_ == Hold::derive;
-  return !users_.empty() && need_ >= Need::value;
+  if (stale() || given_up()) return false;
+  return settled_ || parameter_ || is_aux() || (!users_.empty() && need_ >= Need::value);
 }
 
 bool Slot::derivable() const {
@@ -108,18 +117,33 @@ SlotFacts Slot::facts() const {
           .users = users_};
 }
 
+std::int64_t Slot::read_bytes() const { return mask_.defined() ? mask_.bytes() : shape_.count() * size_of(dtype_); }
+
 std::int64_t Slot::held_bytes() const {
   if (!settled_ || parameter_) return 0;
   if (mask_.defined()) return mask_.bytes();
   return tensor_.defined() ? static_cast<std::int64_t>(tensor_.storage()->bytes()) : 0;
 }
 
+Hold Slot::decide() const {
+  if (parameter_) return Hold::keep;
+  if (users_.empty()) return Hold::drop;
+  const Hold decision = policy_.settle(facts());
+  // A mask of values that are not those of forward would be wrong in silence; a kept tensor is refused when it is read.
+  if (decision == Hold::mask && stale()) return Hold::keep;
+  expect(decision != Hold::drop, "a policy drops what {} needs", users_.front().op.text());
+  expect(decision != Hold::derive || derivable(), "a policy derives what cannot be derived: {} of {}", maker_.op.text(),
+         maker_.path.text());
+  expect(decision != Hold::mask || need_ == Need::sign, "a policy masks what is needed as {}: {} of {}", name_of(need_),
+         maker_.op.text(), maker_.path.text());
+  return decision;
+}
+
 void Slot::settle() {
   if (settled_) return;
-  const Hold decision = users_.empty() ? Hold::drop : policy_.settle(facts());
+  const Hold decision = decide();
   const Owner saved{Purpose::saved, maker_.op, maker_.path};
   if (decision == Hold::derive) {
-    expect(derivable(), "a policy derives what cannot be derived: {} of {}", maker_.op.text(), maker_.path.text());
     const std::span<const Derive> table = origin_.op->derives();
     for (std::size_t i = 0; i < origin_.sources.size(); ++i) {
       const SlotPtr& source = origin_.sources[i];
@@ -129,15 +153,11 @@ void Slot::settle() {
       source->raise_chain_above(chain_above_ + 1);
     }
   } else if (decision == Hold::mask) {
-    expect(need_ == Need::sign, "a policy masks what is needed as {}: {} of {}", name_of(need_), maker_.op.text(),
-           maker_.path.text());
     const AllocationScope scope(saved);
     mask_ = codec::pack_signs(tensor_);
     mask_.set_purpose(Purpose::saved);
-  } else if (decision == Hold::keep) {
-    if (!parameter_) tensor_.storage()->assign(saved);
-  } else {
-    expect(users_.empty(), "a policy drops what {} needs", maker_.op.text());
+  } else if (decision == Hold::keep && !parameter_) {
+    tensor_.storage()->assign(saved);
   }
   settled_ = true;
   how_ = decision;
@@ -150,14 +170,21 @@ void Slot::settle() {
     if (source && source->is_aux()) source->let_go();
 }
 
+void Slot::abandon() {
+  free();
+  settled_ = true;
+  how_ = Hold::drop;
+}
+
 std::vector<Tensor> Slot::source_rows(std::int64_t begin, std::int64_t end, Label reader) {
   const std::span<const Derive> table = origin_.op->derives();
   std::vector<Tensor> tensors(table.size());
   for (std::size_t i = 0; i < table.size(); ++i) {
     const SlotPtr& source = origin_.sources[i];
     if (!source) continue;
-    tensors[i] = table[i].by_rows ? source->rows(begin, end, source->shape_.count() / shape_.rows(), reader)
-                                  : source->whole(reader);
+    const Shape& shape = origin_.shapes[i];
+    tensors[i] =
+        table[i].by_rows ? source->rows(begin, end, shape.back(), reader) : source->whole(reader).reshape(shape);
   }
   return tensors;
 }

@@ -19,6 +19,7 @@ using SlotPtr = std::shared_ptr<Slot>;
 struct Origin {
   std::shared_ptr<const Operation> op;
   std::vector<SlotPtr> sources;  // as op->derives(); null where an optional input is absent
+  std::vector<Shape> shapes;     // the shapes those tensors had for the op
 };
 
 /// What made a tensor. For an input of the program, `op` is empty.
@@ -41,11 +42,15 @@ class Slot {
 
   /// A variable names the tensor; or an undecided slot may be derived from it, where it has no variable of its own.
   void hold() { ++names_; }
-  void let_go();
+  void let_go() noexcept;
 
   void set_origin(Origin origin);
   void add_user(const SlotUser& user, Groups groups = Groups::run, std::int64_t heads = 1);
   void settle();
+  /// Its tape is gone: nobody will read it any more.
+  void abandon();
+  /// Settled in a way that takes no further users.
+  bool given_up() const { return settled_ && how_ != Hold::keep && how_ != Hold::derive; }
 
   /// For users in backward; `reader` is named in errors. `width` is the last extent of the user's view.
   const Tensor& whole(Label reader);
@@ -60,13 +65,17 @@ class Slot {
   SlotFacts facts() const;
   /// Bytes held because of this slot: none for a parameter or a tensor that will be derived.
   std::int64_t held_bytes() const;
+  /// Bytes that a reader sees.
+  std::int64_t read_bytes() const;
 
  private:
   bool is_aux() const { return maker_.source.kind == Source::Kind::aux; }
   bool usable_as_source() const;
   bool derivable() const;
+  Hold decide() const;
   int chain_below() const;
   void raise_chain_above(int above);
+  bool stale() const { return tensor_.defined() && tensor_.storage()->version() != version_; }
   void check_version(Label reader) const;
   std::vector<Tensor> source_rows(std::int64_t begin, std::int64_t end, Label reader);
   void release_origin();

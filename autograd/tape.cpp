@@ -52,8 +52,9 @@ class Tape::NodeTensors final : public SavedTensors {
 Tape::Tape(const MemoryPolicy& policy) : policy_(policy), id_(next_tape_id()) {}
 
 Tape::~Tape() {
-  // Slots know each other through their origins: users leave first, in the order of a backward pass.
-  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) node->saved.clear();
+  // A variable that lives on knows its slot, and that slot what it would be derived from.
+  for (const std::weak_ptr<Slot>& slot : order_)
+    if (const SlotPtr alive = slot.lock()) alive->abandon();
 }
 
 Tape*& Tape::recording() {
@@ -64,7 +65,7 @@ Tape*& Tape::recording() {
 SlotPtr Tape::slot_of(const Tensor& tensor, const SlotMaker& maker) {
   std::weak_ptr<Slot>& known = slots_[key_of(tensor)];
   SlotPtr slot = known.lock();
-  if (!slot) {
+  if (!slot || slot->given_up()) {
     slot = std::make_shared<Slot>(tensor, policy_, id_, maker);
     known = slot;
     order_.push_back(slot);
@@ -74,7 +75,7 @@ SlotPtr Tape::slot_of(const Tensor& tensor, const SlotMaker& maker) {
 
 SlotPtr Tape::slot_of(const Variable& variable) {
   Variable::Value& value = *variable.value_;
-  if (!value.slot || value.slot->tape() != id_) {
+  if (!value.slot || value.slot->tape() != id_ || value.slot->given_up()) {
     value.slot = slot_of(value.tensor, {.op = {}, .path = value.path});
     value.slot->hold();
   }
@@ -113,25 +114,37 @@ void Tape::add_node(std::shared_ptr<const Operation> op, Label path, const std::
     if (source.kind == Source::Kind::input) return input_slots[source.index];
     return source.kind == Source::Kind::aux ? aux_slots[source.index] : value.slot;
   };
+  const auto shape_at = [&](Source source) {
+    if (source.kind == Source::Kind::input)
+      return inputs[source.index].defined() ? inputs[source.index].shape() : Shape{};
+    return source.kind == Source::Kind::aux ? aux[source.index].shape() : value.tensor.shape();
+  };
   if (!op->derives().empty() && !is_view) {
-    Origin origin{op, {}};
-    for (const Derive& row : op->derives()) origin.sources.push_back(slot_at(row.from));
+    Origin origin{op, {}, {}};
+    for (const Derive& row : op->derives()) {
+      origin.sources.push_back(slot_at(row.from));
+      origin.shapes.push_back(shape_at(row.from));
+    }
     value.slot->set_origin(std::move(origin));
   }
 
   if (!wanted.empty()) {
-    Node node{.op = op, .path = path, .wanted = wanted, .edges = std::move(edges), .saved = {}, .shapes = {},
-              .shape = value.tensor.shape(), .gradient = {}};
+    Node node{.op = op,
+              .path = path,
+              .wanted = wanted,
+              .edges = std::move(edges),
+              .inputs = {},
+              .saved = {},
+              .shapes = {},
+              .shape = value.tensor.shape(),
+              .gradient = {}};
+    for (const Variable& input : inputs) node.inputs.push_back(input.defined() ? input.shape() : Shape{});
     for (const Save& row : op->saves()) {
       const SlotPtr& slot = slot_at(row.from);
       const bool needed = slot != nullptr && row.for_grad_of.intersects(wanted);
       if (needed) slot->add_user({name, path, row.from, row.need}, row.groups, op->heads());
       node.saved.push_back(needed ? slot : nullptr);
-      const auto shape_of = [&] {
-        if (row.from.kind == Source::Kind::input) return inputs[row.from.index].shape();
-        return row.from.kind == Source::Kind::aux ? aux[row.from.index].shape() : value.tensor.shape();
-      };
-      node.shapes.push_back(needed ? shape_of() : Shape{});
+      node.shapes.push_back(shape_at(row.from));
     }
     value.edge = {.tape = id_, .node = static_cast<std::int64_t>(nodes_.size()), .leaf = nullptr};
     nodes_.push_back(std::move(node));
@@ -168,8 +181,9 @@ std::pair<Variable, std::vector<Tensor>> record(std::shared_ptr<const Operation>
 }
 
 void Tape::settle() {
-  for (const std::weak_ptr<Slot>& slot : order_)
-    if (const SlotPtr alive = slot.lock()) alive->settle();
+  // Later ones first: what is derived becomes a user of what it is derived from.
+  for (auto slot = order_.rbegin(); slot != order_.rend(); ++slot)
+    if (const SlotPtr alive = slot->lock()) alive->settle();
 }
 
 std::vector<Tape::SlotReport> Tape::report() {
@@ -177,8 +191,9 @@ std::vector<Tape::SlotReport> Tape::report() {
   std::vector<SlotReport> reports;
   for (const std::weak_ptr<Slot>& slot : order_) {
     const SlotPtr alive = slot.lock();
-    if (!alive || alive->how() == Hold::drop) continue;
+    if (!alive) continue;
     SlotReport report{alive->facts(), alive->how(), alive->held_bytes(), {}};
+    if (report.facts.users.empty()) continue;
     report.users.assign(report.facts.users.begin(), report.facts.users.end());
     report.facts.users = {};
     reports.push_back(std::move(report));
@@ -206,13 +221,14 @@ void Tape::walk_back(Node& node) {
   for (std::size_t i = 0; i < node.edges.size(); ++i) {
     const int input = static_cast<int>(i);
     if (!node.wanted.contains(input) || !node.op->adds().contains(input)) continue;
-    if (Tensor& there = pending(node.edges[i]); there.defined() && there.unique()) grads[input] = std::move(there);
+    if (Tensor& there = pending(node.edges[i]); there.defined() && there.unique())
+      grads[input] = std::exchange(there, {}).reshape(node.inputs[i]);
   }
   const NodeTensors saved(node);
   if (observer_ != nullptr) {
     std::int64_t bytes = node.gradient.bytes();
     for (const SlotPtr& slot : node.saved)
-      if (slot) bytes += slot->facts().bytes;
+      if (slot) bytes += slot->read_bytes();
     observer_->before(Phase::backward, *node.op, node.path);
     node.op->backward(std::move(node.gradient), saved, grads);
     std::vector<Tensor> given;
@@ -234,19 +250,23 @@ void Tape::walk_back(Node& node) {
 }
 
 void Tape::backward(const std::vector<std::pair<Variable, Tensor>>& losses) {
-  expect(!consumed_, "backward was run on this tape before, and what it had saved is freed: run forward again on a new "
-                     "tape, or pass several losses to one call");
-  settle();
-  consumed_ = true;
+  expect(!consumed_,
+         "backward was run on this tape before, and what it had saved is freed: run forward again on a new "
+         "tape, or pass several losses to one call");
   for (const auto& [loss, product] : losses) {
     expect(loss.wants_grad(), "backward from a value that depends on no parameter that wants a gradient");
-    const Edge& edge = loss.value_->edge;
-    expect(edge.leaf || edge.tape == id_, "backward from a value that another tape recorded");
-    expect(product.defined() || loss.tensor().count() == 1, "backward from {}: a value with more than one element needs "
-           "the gradient to start from", loss.shape());
-    deliver(edge, product.defined() ? product.clone()
-                                    : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
+    expect(loss.value_->edge.leaf || loss.value_->edge.tape == id_, "backward from a value that another tape recorded");
+    expect(product.defined() || loss.tensor().count() == 1,
+           "backward from {}: a value with more than one element needs the gradient to start from", loss.shape());
+    expect(!product.defined() || (product.shape() == loss.shape() && product.dtype() == loss.dtype()),
+           "backward from {} {} with a gradient of {} {}", loss.shape(), name_of(loss.dtype()), product.shape(),
+           name_of(product.dtype()));
   }
+  settle();
+  consumed_ = true;
+  for (const auto& [loss, product] : losses)
+    deliver(loss.value_->edge,
+            product.defined() ? product.clone() : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
   if (!losses.empty()) saved_bytes_ = at(ledger(losses.front().first.device()).live(), Purpose::saved);
   for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
     if (node->gradient.defined()) walk_back(*node);

@@ -61,6 +61,7 @@ class Tape {
     Label path;
     InputSet wanted;
     std::vector<Edge> edges;     // where each input's gradient goes
+    std::vector<Shape> inputs;   // the shapes the inputs had for this op
     std::vector<SlotPtr> saved;  // as op->saves(); null where no wanted gradient needs the row
     std::vector<Shape> shapes;   // the shapes those tensors had for this op
     Shape shape;                 // the output's
@@ -84,7 +85,7 @@ class Tape {
   std::uint64_t id_;
   std::vector<Node> nodes_;
   std::map<std::tuple<std::uint64_t, std::size_t, std::int64_t>, std::weak_ptr<Slot>> slots_;  // storage, offset, bytes
-  std::vector<std::weak_ptr<Slot>> order_;  // slots as they came
+  std::vector<std::weak_ptr<Slot>> order_;                                                     // slots as they came
   std::int64_t saved_bytes_ = 0;
   bool consumed_ = false;
   Observer* observer_ = nullptr;

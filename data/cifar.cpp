@@ -77,7 +77,7 @@ std::int64_t Cifar::label_of(const RecordFile& file, std::int64_t record, const 
 }
 
 void Cifar::check_labels(const RecordFile& file) const {
-  constexpr std::int64_t records_at_once = 256;
+  const std::int64_t records_at_once = std::min<std::int64_t>(256, file.records());
   const std::int64_t record_bytes = format_.record_bytes();
   std::vector<std::uint8_t> buffer(static_cast<std::size_t>(records_at_once * record_bytes));  // [records, bytes]
   for (std::int64_t begin = 0; begin < file.records(); begin += records_at_once) {

@@ -73,6 +73,12 @@ decltype(auto) with_float_type(DType dtype, F&& f) {
   }
 }
 
+/// Calls `f(Type<T>{})` with the type in which arithmetic on `dtype` happens.
+template <class F>
+decltype(auto) with_compute_type(DType dtype, F&& f) {
+  return dtype == DType::f64 ? f(Type<double>{}) : f(Type<float>{});
+}
+
 /// Calls `f(Type<T>{})` with the C++ type of `dtype`.
 template <class F>
 decltype(auto) with_type(DType dtype, F&& f) {
@@ -122,6 +128,9 @@ constexpr std::int64_t size_of(DType dtype) {
   }
   return 0;
 }
+
+/// The type in which arithmetic on `dtype` happens, and which statistics and parameters beside it have.
+constexpr DType compute_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 constexpr bool is_floating(DType dtype) { return dtype <= DType::f64; }
 

@@ -9,16 +9,15 @@ namespace lacuna::formula {
 struct GeluErf {
   template <class T>
   LACUNA_HOST_DEVICE T operator()(T x) const {
-    return T(0.5) * x * (T(1) + math::erf(x * T(0.70710678118654752)));
+    return x * math::normal(x).distribution;
   }
 };
 /// dy·(Φ(x) + x·φ(x)).
 struct GeluErfBackward {
   template <class T>
   LACUNA_HOST_DEVICE T operator()(T dy, T x) const {
-    const T distribution = T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752)));
-    const T density = T(0.39894228040143268) * math::exp(T(-0.5) * x * x);
-    return dy * (distribution + x * density);
+    const math::Normal<T> normal = math::normal(x);
+    return dy * (normal.distribution + x * normal.density);
   }
 };
 /// x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
@@ -87,6 +86,25 @@ struct Follow {
   float factor;  // of the batch's value: from the biased variance to the unbiased one
   LACUNA_HOST_DEVICE float operator()(float running, float value) const {
     return (1.0F - momentum) * running + momentum * (factor * value);
+  }
+};
+struct Add {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Mul {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T a, T b) const {
+    return a * b;
+  }
+};
+struct Scale {
+  double factor;
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T x) const {
+    return T(factor) * x;
   }
 };
 

@@ -1,4 +1,4 @@
-// All elements of a tensor made one.
+// Sums and means.
 #pragma once
 
 #include "core/op.h"
@@ -24,5 +24,9 @@ struct Mean {
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<Mean>& saved, Grads& grads) const;
 };
+
+/// The sum of `tensor` over its leading axes, of `shape`, whose elements repeat in it; in f32 (f64 for f64): the
+/// gradient of what was repeated.
+Tensor sum_over_leading(const Tensor& tensor, const Shape& shape);
 
 }  // namespace lacuna

@@ -28,8 +28,8 @@ struct Slice {
   void backward(Tensor dy, const Saved<Slice>& saved, Grads& grads) const;
 };
 
-/// x [1, ...] repeated to [count, ...], in type `dtype`: a class token, a parameter, becomes one of a batch's tokens.
-/// The gradient is in f32 (f64 for an f64 dy).
+/// x [1, ...] repeated to [count, ...]: a class token, a parameter, becomes one of a batch's tokens. x and its gradient
+/// are in f32 and y in `dtype`; for an f64 x all are in f64.
 struct Expand {
   enum Input { x };
   std::int64_t count = 1;

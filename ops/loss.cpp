@@ -1,0 +1,169 @@
+#include "ops/loss.h"
+
+#include "core/math.h"
+#include "ops/rowwise.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lacuna {
+namespace {
+
+const RegisterOp<CrossEntropy> cross_entropy;
+
+bool are_labels(const Tensor& targets) { return targets.dtype() == DType::i64; }
+
+void check_labels(const Tensor& targets, std::int64_t classes) {
+  launch(targets.device(), [&] {
+    const auto* const label = targets.data<std::int64_t>();
+    for (std::int64_t i = 0; i < targets.count(); ++i)
+      if (label[i] < 0 || label[i] >= classes)
+        reject("the target of row {} is {}: with {} classes it has to lie in 0 to {}", i, label[i], classes,
+               classes - 1);
+  });
+}
+
+/// How label smoothing turns the target q of a class into kept · q + uniform.
+template <class C>
+struct Smoothing {
+  C kept, uniform;
+  Smoothing(double smoothing, std::int64_t classes)
+      : kept(static_cast<C>(1 - smoothing)), uniform(static_cast<C>(smoothing / static_cast<double>(classes))) {}
+};
+
+/// The loss of one row of logits z [C] whose log Σ e^z is known.
+template <class C>
+C row_loss(std::int64_t n, const C* z, C log_sum, std::int64_t label, const Smoothing<C>& smoothing) {
+  const C of_label = smoothing.kept * (log_sum - z[label]);
+  if (smoothing.uniform == 0) return of_label;  // an impossible class, z = -infinity, costs nothing then
+  return of_label + smoothing.uniform * sum_of<C>(n, [&](std::int64_t i) { return log_sum - z[i]; });
+}
+template <class C>
+C row_loss(std::int64_t n, const C* z, C log_sum, const C* q, const Smoothing<C>& smoothing) {
+  return sum_of<C>(n, [&](std::int64_t i) {
+    return (smoothing.kept * q[i] + smoothing.uniform) * (log_sum - z[i]);
+  });
+}
+
+/// dz = scale · (Σ targets · softmax(z) - targets) for one row.
+template <class C, class T>
+void row_gradient(std::int64_t n, const C* z, C log_sum, std::int64_t label, const Smoothing<C>& smoothing, C scale,
+                  T* dz) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i)
+    dz[i] = static_cast<T>(scale * (math::exp(z[i] - log_sum) - smoothing.uniform));
+  dz[label] = static_cast<T>(scale * (math::exp(z[label] - log_sum) - smoothing.uniform - smoothing.kept));
+}
+template <class C, class T>
+void row_gradient(std::int64_t n, const C* z, C log_sum, const C* q, const Smoothing<C>& smoothing, C scale, T* dz) {
+  const C sum = sum_of<C>(n, [&](std::int64_t i) { return smoothing.kept * q[i] + smoothing.uniform; });
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i)
+    dz[i] = static_cast<T>(scale * (sum * math::exp(z[i] - log_sum) - (smoothing.kept * q[i] + smoothing.uniform)));
+}
+
+/// Calls `f` with a function that yields a row's target: its label, or its probabilities [C].
+template <class C, class F>
+void with_targets(const Tensor& targets, const F& f) {
+  if (are_labels(targets)) {
+    f([label = targets.data<std::int64_t>()](std::int64_t row) { return label[row]; });
+  } else {
+    f([q = targets.data<C>(), n = targets.shape().back()](std::int64_t row) -> const C* { return q + row * n; });
+  }
+}
+
+template <class T>
+std::int64_t largest_at(const T* values, std::int64_t n) {
+  return std::max_element(values, values + n, [](T a, T b) { return to_compute(a) < to_compute(b); }) - values;
+}
+
+}  // namespace
+
+Tensor CrossEntropy::forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const {
+  const Tensor& z = inputs[logits];
+  const Tensor& target = inputs[targets];
+  const DType compute = compute_type(z.dtype());
+  expect(z.shape().rank() == 2 && z.shape().back() > 0, "cross_entropy expects logits [N, C], got {}", z.shape());
+  expect(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy expects a label smoothing in [0, 1], got {}",
+         label_smoothing);
+  if (are_labels(target)) {
+    expect(target.shape() == Shape{z.rows()}, "cross_entropy of {} expects targets {} in i64, got {}", z.shape(),
+           Shape{z.rows()}, target.shape());
+    check_labels(target, z.shape().back());
+  } else {
+    expect(target.shape() == z.shape() && target.dtype() == compute,
+           "cross_entropy of {} {} expects labels in i64 or probabilities {} in {}, got {} in {}", name_of(z.dtype()),
+           z.shape(), z.shape(), name_of(compute), target.shape(), name_of(target.dtype()));
+  }
+  const std::int64_t rows = z.rows(), n = z.shape().back();
+  Tensor loss = Tensor::empty({}, compute, z.device());
+  aux = {Tensor::empty({rows, 1}, compute, z.device())};
+  const Tensor losses = Tensor::empty({rows}, compute, z.device(), Purpose::workspace);
+  launch(z.device(), [&] {
+    with_float_type(z.dtype(), [&]<class T>(Type<T>) {
+      using C = Compute<T>;
+      const Smoothing<C> smoothing(label_smoothing, n);
+      with_targets<C>(target, [&](const auto& target_of) {
+        parallel_for(rows, serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
+          std::vector<C> scratch = row_scratch<T>(n);
+          for (std::int64_t row = begin; row < end; ++row) {
+            const C* const in = in_compute_type(z.data<T>() + row * n, n, scratch.data());
+            const C largest = max_of(n, in);
+            const C sum = sum_of<C>(n, [&](std::int64_t i) { return math::exp(in[i] - largest); });
+            const C log_sum = largest + std::log(sum);
+            aux[log_sum_exp].data<C>()[row] = log_sum;
+            losses.data<C>()[row] = row_loss(n, in, log_sum, target_of(row), smoothing);
+          }
+        });
+      });
+      double total = 0;
+      for (std::int64_t row = 0; row < rows; ++row) total += static_cast<double>(losses.data<C>()[row]);
+      *loss.data<C>() = static_cast<C>(total / static_cast<double>(rows));
+    });
+  });
+  return loss;
+}
+
+void CrossEntropy::backward(Tensor dy, const Saved<CrossEntropy>& saved, Grads& grads) const {
+  const Tensor z = saved.get<input(logits)>(), target = saved.get<input(targets)>();
+  const Tensor log_sums = saved.get<aux(log_sum_exp)>();
+  const Tensor dz = empty_like(z);
+  launch(z.device(), [&] {
+    with_float_type(z.dtype(), [&]<class T>(Type<T>) {
+      using C = Compute<T>;
+      const std::int64_t rows = z.rows(), n = z.shape().back();
+      const Smoothing<C> smoothing(label_smoothing, n);
+      const C scale = *dy.data<C>() / static_cast<C>(rows);
+      with_targets<C>(target, [&](const auto& target_of) {
+        parallel_for(rows, serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
+          std::vector<C> scratch = row_scratch<T>(n);
+          for (std::int64_t row = begin; row < end; ++row)
+            row_gradient(n, in_compute_type(z.data<T>() + row * n, n, scratch.data()), log_sums.data<C>()[row],
+                         target_of(row), smoothing, scale, dz.data<T>() + row * n);
+        });
+      });
+    });
+  });
+  grads[logits] = dz;
+}
+
+std::int64_t count_correct(const Tensor& logits, const Tensor& targets) {
+  std::int64_t correct = 0;
+  launch(logits.device(), [&] {
+    with_float_type(logits.dtype(), [&]<class T>(Type<T>) {
+      const std::int64_t n = logits.shape().back();
+      with_targets<Compute<T>>(targets, [&](const auto& target_of) {
+        for (std::int64_t row = 0; row < logits.rows(); ++row) {
+          const std::int64_t predicted = largest_at(logits.data<T>() + row * n, n);
+          if constexpr (std::is_pointer_v<decltype(target_of(row))>)
+            correct += predicted == largest_at(target_of(row), n);
+          else
+            correct += predicted == target_of(row);
+        }
+      });
+    });
+  });
+  return correct;
+}
+
+}  // namespace lacuna

@@ -1,9 +1,12 @@
 // What the measurements share.
 #pragma once
 
+#include "core/op.h"
+
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <vector>
 
 namespace lacuna::bench {
 
@@ -26,5 +29,16 @@ double seconds(F&& f, double budget = 0.3) {
   }
   return best;
 }
+
+/// Saved tensors that are all kept, as they are.
+struct Kept final : SavedTensors {
+  std::vector<Tensor> tensors;  // a row of the table each
+  Tensor whole(std::size_t row) const override { return tensors[row]; }
+  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end) const override {
+    return tensors[row].row_range(begin, end);
+  }
+  std::int64_t rows_at_once(std::size_t row) const override { return tensors[row].rows(); }
+  Signs signs(std::size_t row) const override { return {.values = tensors[row], .bits = {}}; }
+};
 
 }  // namespace lacuna::bench

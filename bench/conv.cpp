@@ -1,6 +1,7 @@
 // Rates of the convolution kernels on the shapes of the networks here, in GFLOP/s of the definition (2 · products,
 // padding included): each kernel family that takes a shape, and the one that the rule chooses.
 //   bench_conv [part of a name]
+#include "ops/conv.h"
 #include "bench/bench.h"
 #include "core/parallel.h"
 #include "ops/conv_kernels.h"
@@ -67,13 +68,37 @@ Operands operands(const ConvShape& s) {
       Tensor::full({s.images, s.out_height(), s.out_width(), s.outputs}, 0.5, DType::f32, Device::cpu)};
 }
 
-void print_rates(std::string_view kernels, const ConvShape& s, const Operands& t, const auto& forward,
-                 const auto& gradient_of_input, const auto& gradient_of_weight) {
+template <class Forward, class GradientOfInput, class GradientOfWeight>
+void print_rates(std::string_view kernels, const ConvShape& s, const Operands& t, const Forward& forward,
+                 const GradientOfInput& gradient_of_input, const GradientOfWeight& gradient_of_weight) {
   const double work = 2e-9 * static_cast<double>(t.y.count() * t.weight.count()) / static_cast<double>(s.outputs);
   fmt::print("  {:<10} {:6.1f} {:6.1f} {:6.1f}\n", kernels,
              work / bench::seconds([&] { forward(s, t.x, t.weight, Tensor(), t.y); }),
              work / bench::seconds([&] { gradient_of_input(s, t.y, t.weight, t.x); }),
              work / bench::seconds([&] { gradient_of_weight(s, t.x, t.y, t.weight, false); }));
+}
+
+/// The op itself, with the kernels of its choice.
+void print_rates_of_op(const ConvShape& s, const Operands& t) {
+  const Conv2d op{.stride = s.stride,
+                  .padding = s.padding,
+                  .groups = s.groups,
+                  .kernel_height = s.kernel_height,
+                  .kernel_width = s.kernel_width,
+                  .height = s.height,
+                  .width = s.width};
+  bench::Kept kept;
+  kept.tensors = {t.x, t.weight};
+  const auto gradient = [&](Conv2d::Input input) {
+    Grads grads(3, {input});
+    op.backward(t.y, Saved<Conv2d>(kept), grads);
+  };
+  print_rates(
+      "conv2d", s, t,
+      [&](const auto&...) {
+        op.forward(std::vector{t.x, t.weight, Tensor()});
+      },
+      [&](const auto&...) { gradient(Conv2d::x); }, [&](const auto&...) { gradient(Conv2d::weight); });
 }
 
 }  // namespace
@@ -86,6 +111,7 @@ int main(int count, char** arguments) {
     fmt::print("{}\n", name);
     const Operands t = operands(shape);
     print_rates("oneDNN", shape, t, onednn::forward, onednn::gradient_of_input, onednn::gradient_of_weight);
+    print_rates_of_op(shape, t);
     if (winograd::takes(shape))
       print_rates("Winograd", shape, t, winograd::forward, winograd::gradient_of_input, winograd::gradient_of_weight);
   }

@@ -9,79 +9,54 @@
 namespace lacuna {
 namespace {
 
+DType type_of_parameters(const Tensor& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+
 const RegisterOp<BatchNorm> batch_norm;
 const RegisterOp<BatchNormRelu> batch_norm_relu;
 const RegisterOp<BatchNormAddRelu> batch_norm_add_relu;
 const RegisterOp<FrozenBatchNorm> frozen_batch_norm;
 const RegisterOp<FrozenBatchNormRelu> frozen_batch_norm_relu;
 
-/// Rows handled together: their single-precision sums stay accurate, their operands in the first-level cache.
-std::int64_t rows_together(std::int64_t channels) { return std::max<std::int64_t>(16, 4096 / channels / 4 * 4); }
+/// Rows along the channels; where they are short, several are taken as one long row and the vectors of channels are
+/// repeated alike, so that inner loops have a length worth their while.
+struct Rows {
+  std::int64_t channels, repeats = 1;
+  std::int64_t width, count;  // of the long rows
 
-/// Calls `f(first row, rows, thread)` for runs of `rows_together` rows, a consecutive share of them on each thread.
-template <class F>
-void for_runs(std::int64_t rows, std::int64_t channels, F&& f) {
-  const std::int64_t run = rows_together(channels);
-  parallel_tasks((rows + run - 1) / run,
-                 [&](std::int64_t task, int thread) { f(task * run, std::min(run, rows - task * run), thread); });
-}
+  Rows(std::int64_t rows, std::int64_t channels_) : channels(channels_) {
+    while (channels * repeats < 64 && rows % (2 * repeats) == 0) repeats *= 2;
+    width = channels * repeats;
+    count = rows / repeats;
+  }
+  explicit Rows(const Tensor& x) : Rows(x.rows(), x.shape().back()) {}
 
-/// A vector of `channels` numbers in the compute type, scratch.
-template <class S>
-Tensor channel_scratch(std::int64_t vectors, std::int64_t channels, Device device) {
-  return Tensor::empty({vectors, channels}, dtype_of<S>(), device, Purpose::workspace);
-}
+  /// Rows handled together: their single-precision sums stay accurate, their operands in the first-level cache.
+  std::int64_t together() const { return std::max<std::int64_t>(16, 4096 / width / 4 * 4); }
 
-/// Sums over rows of two terms a channel, in double. `terms.at(first row, rows, thread)` prepares a run and yields
-/// f(i, c) -> {first, second} for element i of the run, which lies in channel c. Bits depend on shape and threads
-/// alone.
-class ChannelSums {
- public:
-  ChannelSums(std::int64_t rows, std::int64_t channels, Device device)
-      : rows_(rows),
-        channels_(channels),
-        run_(Tensor::empty({threads(), 2, channels}, DType::f64, device, Purpose::workspace)),
-        total_(Tensor::zeros({threads(), 2, channels}, DType::f64, device, Purpose::workspace)) {}
-
-  template <class S, class Terms>
-  void add(const Terms& terms) const {
-    for_runs(rows_, channels_, [&](std::int64_t first, std::int64_t count, int thread) {
-      S* const sums = reinterpret_cast<S*>(run_.data<double>() + thread * 2 * channels_);  // [2, C], room for double
-      const auto term = terms.at(first, count, thread);
-      std::fill_n(sums, 2 * channels_, S{});
-      std::int64_t row = 0;
-      for (; row + 4 <= count; row += 4) add_rows<4>(sums, sums + channels_, row * channels_, term);
-      for (; row < count; ++row) add_rows<1>(sums, sums + channels_, row * channels_, term);
-      double* const total = total_.data<double>() + thread * 2 * channels_;  // [2, C]
-#pragma omp simd
-      for (std::int64_t i = 0; i < 2 * channels_; ++i) total[i] += static_cast<double>(sums[i]);
-    });
-    double* const total = total_.data<double>();  // [threads, 2, C]
-    for (int thread = 1; thread < threads(); ++thread)
-      for (std::int64_t i = 0; i < 2 * channels_; ++i) total[i] += total[thread * 2 * channels_ + i];
+  /// Calls `f(first row, rows, thread)` for runs of `together` rows, a consecutive share of them on each thread.
+  template <class F>
+  void for_runs(F&& f) const {
+    const std::int64_t run = together();
+    parallel_tasks((count + run - 1) / run,
+                   [&](std::int64_t task, int thread) { f(task * run, std::min(run, count - task * run), thread); });
   }
 
-  double first(std::int64_t channel) const { return total_.data<double>()[channel]; }
-  double second(std::int64_t channel) const { return total_.data<double>()[channels_ + channel]; }
-
- private:
-  template <int rows, class S, class Term>
-  void add_rows(S* first, S* second, std::int64_t base, const Term& term) const {
-#pragma omp simd
-    for (std::int64_t c = 0; c < channels_; ++c) {
-      S a = first[c], b = second[c];
-      for (int r = 0; r < rows; ++r) {
-        const auto [p, q] = term(base + r * channels_ + c, c);
-        a += p;
-        b += q;
-      }
-      first[c] = a;
-      second[c] = b;
-    }
+  /// Repeats a vector's first `channels` numbers to the width, in place.
+  template <class S>
+  S* repeated(S* vector) const {
+    for (std::int64_t i = channels; i < width; ++i) vector[i] = vector[i - channels];
+    return vector;
   }
-
-  std::int64_t rows_, channels_;
-  Tensor run_, total_;
+  template <class S>
+  S* repeated(const S* from, S* to) const {
+    std::copy_n(from, channels, to);
+    return repeated(to);
+  }
+  /// Scratch for `vectors` of them.
+  template <class S>
+  Tensor scratch(std::int64_t vectors, Device device) const {
+    return Tensor::empty({vectors, width}, dtype_of<S>(), device, Purpose::workspace);
+  }
 };
 
 template <class S>
@@ -89,77 +64,146 @@ struct Terms {
   S first, second;
 };
 
+/// Sums over rows of two terms a channel, in double. `terms.at(first row, rows, thread)` prepares a run and yields
+/// f(i, c) -> {first, second} for element i of the run, which lies in place c of its row. Bits depend on shape and
+/// threads alone.
+class ChannelSums {
+ public:
+  ChannelSums(const Rows& rows, Device device)
+      : rows_(rows),
+        run_(Tensor::empty({threads(), 2, rows.width}, DType::f64, device, Purpose::workspace)),
+        total_(Tensor::zeros({threads(), 2, rows.width}, DType::f64, device, Purpose::workspace)) {}
+
+  template <class S, class AllTerms>
+  void add(const AllTerms& terms) const {
+    const std::int64_t n = rows_.width;
+    rows_.for_runs([&](std::int64_t first, std::int64_t count, int thread) {
+      S* const sums = reinterpret_cast<S*>(run_.data<double>() + thread * 2 * n);  // [2, width], room for double
+      const auto term = terms.at(first, count, thread);
+      std::fill_n(sums, 2 * n, S{});
+      std::int64_t row = 0;
+      for (; row + 4 <= count; row += 4) add_rows<4>(sums, row, term);
+      for (; row < count; ++row) add_rows<1>(sums, row, term);
+      double* const total = total_.data<double>() + thread * 2 * n;  // [2, width]
+#pragma omp simd
+      for (std::int64_t i = 0; i < 2 * n; ++i) total[i] += static_cast<double>(sums[i]);
+    });
+    double* const total = total_.data<double>();  // [threads, 2, width]
+    for (int thread = 1; thread < threads(); ++thread)
+      for (std::int64_t i = 0; i < 2 * n; ++i) total[i] += total[thread * 2 * n + i];
+    for (std::int64_t half = 0; half < 2 * n; half += n)
+      for (std::int64_t i = rows_.channels; i < n; ++i) total[half + i % rows_.channels] += total[half + i];
+  }
+
+  double first(std::int64_t channel) const { return total_.data<double>()[channel]; }
+  double second(std::int64_t channel) const { return total_.data<double>()[rows_.width + channel]; }
+
+ private:
+  template <int rows, class S, class Term>
+  void add_rows(S* sums, std::int64_t row, const Term& term) const {
+    const std::int64_t n = rows_.width;
+    S *const first = sums, *const second = sums + n;
+#pragma omp simd
+    for (std::int64_t c = 0; c < n; ++c) {
+      S a = first[c], b = second[c];
+      for (int r = 0; r < rows; ++r) {
+        const Terms<S> t = term((row + r) * n + c, c);
+        a += t.first;
+        b += t.second;
+      }
+      first[c] = a;
+      second[c] = b;
+    }
+  }
+
+  Rows rows_;
+  Tensor run_, total_;
+};
+
 /// Sums of x − shift and its square, the shift being the first row: free of cancellation in one reading of x.
 template <class T>
 struct StatisticsTerms {
-  const T* x;  // [rows, C]
-  std::int64_t channels;
+  const T* x;               // [rows, width]
+  const Compute<T>* shift;  // [width]
+  std::int64_t width;
   auto at(std::int64_t first, std::int64_t, int) const {
-    return [in = x + first * channels, shift = x](std::int64_t i, std::int64_t c) {
-      const auto d = to_compute(in[i]) - to_compute(shift[c]);
-      return Terms{d, d * d};
+    return [in = x + first * width, s = shift](std::int64_t i, std::int64_t c) {
+      const auto d = to_compute(in[i]) - s[c];
+      return Terms<Compute<T>>{d, d * d};
     };
   }
 };
 
 void batch_statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) {
-  const std::int64_t rows = x.rows(), channels = x.shape().back();
-  const ChannelSums sums(rows, channels, x.device());
-  launch(x.device(), [&] {
-    with_float_type(x.dtype(), [&]<class T>(Type<T>) {
-      using S = Compute<T>;
-      const T* const in = x.data<T>();
-      sums.add<S>(StatisticsTerms<T>{in, channels});
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const double offset = sums.first(c) / static_cast<double>(rows);
-        const double spread = sums.second(c) / static_cast<double>(rows) - offset * offset;
-        mean.data<S>()[c] = static_cast<S>(static_cast<double>(to_compute(in[c])) + offset);
-        variance.data<S>()[c] = static_cast<S>(std::max(spread, 0.0));
+  const Rows rows(x);
+  const ChannelSums sums(rows, x.device());
+  with_float_type(x.dtype(), [&]<class T>(Type<T>) {
+    using S = Compute<T>;
+    const Tensor shift = rows.scratch<S>(1, x.device());
+    launch(x.device(), [&] {
+      S* const start = shift.data<S>();  // [width]
+      std::transform(x.data<T>(), x.data<T>() + rows.channels, start, [](T value) { return to_compute(value); });
+      sums.add<S>(StatisticsTerms<T>{x.data<T>(), rows.repeated(start), rows.width});
+      const auto count = static_cast<double>(x.rows());
+      for (std::int64_t c = 0; c < rows.channels; ++c) {
+        const double offset = sums.first(c) / count;
+        mean.data<S>()[c] = static_cast<S>(static_cast<double>(start[c]) + offset);
+        variance.data<S>()[c] = static_cast<S>(std::max(sums.second(c) / count - offset * offset, 0.0));
       }
     });
   });
 }
 
-/// What turns x into the normalised and scaled value: (x − mean) · scale + bias.
-struct ChannelMap {
-  const Tensor &weight, &bias, &mean, &variance;  // [C]; bias is undefined where only `scale` is of interest
+/// What turns x into the normalised and scaled value, and back its gradient.
+struct Affine {
+  const Tensor &weight, &bias, &mean, &variance;  // [C]
   double eps;
 
-  template <class S>
-  void scale(S* out) const {  // [C]
-    for (std::int64_t c = 0; c < weight.count(); ++c) out[c] = weight.data<S>()[c] * static_cast<S>(rstd<S>(c));
-  }
   template <class S>
   double rstd(std::int64_t c) const {
     return 1 / std::sqrt(static_cast<double>(variance.data<S>()[c]) + eps);
   }
+  template <class S>
+  double scale(std::int64_t c) const {
+    return static_cast<double>(weight.data<S>()[c]) * rstd<S>(c);
+  }
 };
 
+/// (x − mean) · scale + bias.
 template <class S>
 struct Normalized {
-  const S *mean, *scale, *bias;  // [C]
+  S *mean, *scale, *bias;  // [width]
+
+  Normalized(const Rows& rows, const Tensor& scratch)  // [3, width]
+      : mean(scratch.data<S>()), scale(mean + rows.width), bias(scale + rows.width) {}
+
+  void fill(const Rows& rows, const Affine& affine) const {
+    rows.repeated(affine.mean.data<S>(), mean);
+    for (std::int64_t c = 0; c < rows.channels; ++c) scale[c] = static_cast<S>(affine.scale<S>(c));
+    rows.repeated(scale);
+    rows.repeated(affine.bias.data<S>(), bias);
+  }
   S operator()(S x, std::int64_t c) const { return (x - mean[c]) * scale[c] + bias[c]; }
 };
 
 /// Writes `out` = activation(normalized(x) + residual) for the rows at hand; residual may be undefined.
 template <bool relu>
-void apply(const ChannelMap& channel, const Tensor& x, const Tensor& residual, const Tensor& out) {
-  const std::int64_t channels = channel.weight.count();
-  const std::int64_t rows = x.count() / channels;
+void apply(const Affine& affine, const Tensor& x, const Tensor& residual, const Tensor& out) {
+  const Rows rows(x.count() / affine.weight.count(), affine.weight.count());
   with_float_type(x.dtype(), [&]<class T>(Type<T>) {
     using S = Compute<T>;
-    const Tensor scale = channel_scratch<S>(1, channels, x.device());
+    const Tensor scratch = rows.scratch<S>(3, x.device());
+    const Normalized<S> normalized(rows, scratch);
     launch(x.device(), [&] {
-      channel.scale(scale.data<S>());
-      const Normalized<S> normalized{channel.mean.data<S>(), scale.data<S>(), channel.bias.data<S>()};
+      normalized.fill(rows, affine);
       const auto run = [&](auto addend) {
-        for_runs(rows, channels, [&](std::int64_t first, std::int64_t count, int) {
+        rows.for_runs([&](std::int64_t first, std::int64_t count, int) {
           for (std::int64_t row = first; row < first + count; ++row) {
-            const T* const in = x.data<T>() + row * channels;  // [C]
-            T* const to = out.data<T>() + row * channels;      // [C]
+            const T* const in = x.data<T>() + row * rows.width;  // [width]
+            T* const to = out.data<T>() + row * rows.width;      // [width]
 #pragma omp simd
-            for (std::int64_t c = 0; c < channels; ++c) {
-              const S value = normalized(to_compute(in[c]), c) + addend(row * channels + c);
+            for (std::int64_t c = 0; c < rows.width; ++c) {
+              const S value = normalized(to_compute(in[c]), c) + addend(row * rows.width + c);
               to[c] = static_cast<T>(relu ? formula::Relu{}(value) : value);
             }
           }
@@ -174,7 +218,7 @@ void apply(const ChannelMap& channel, const Tensor& x, const Tensor& residual, c
 }
 
 // Gates: which elements of dy pass the activation. `at(first row, rows, thread)` prepares a run of rows and yields a
-// predicate on (element of the run, channel).
+// predicate on (element of the run, place in its row).
 
 struct Open {
   auto at(std::int64_t, std::int64_t, int) const {
@@ -184,11 +228,11 @@ struct Open {
 
 template <class T>
 struct PositiveNormalized {
-  const T* x;  // [rows, C]
+  const T* x;  // [rows, width]
   Normalized<Compute<T>> normalized;
-  std::int64_t channels;
+  std::int64_t width;
   auto at(std::int64_t first, std::int64_t, int) const {
-    return [in = x + first * channels, n = normalized](std::int64_t i, std::int64_t c) {
+    return [in = x + first * width, n = normalized](std::int64_t i, std::int64_t c) {
       return n(to_compute(in[i]), c) > 0;
     };
   }
@@ -196,46 +240,47 @@ struct PositiveNormalized {
 
 template <class T>
 struct PositiveValues {
-  const T* values;  // [rows, C]
-  std::int64_t channels;
+  const T* values;  // [rows, width]
+  std::int64_t width;
   auto at(std::int64_t first, std::int64_t, int) const {
-    return [v = values + first * channels](std::int64_t i, std::int64_t) { return to_compute(v[i]) > 0; };
+    return [v = values + first * width](std::int64_t i, std::int64_t) { return to_compute(v[i]) > 0; };
   }
 };
 
 /// Bits spread to a number each, run by run, so that the loops that ask for them stay vector code.
 struct PositiveBits {
-  const std::uint8_t* bits;  // [ceil(rows · C / 8)]
-  std::int32_t* spread;      // [threads, rows_together · C]
-  std::int64_t channels;
-  auto at(std::int64_t first, std::int64_t rows, int thread) const {
-    std::int32_t* const out = spread + thread * rows_together(channels) * channels;
-    const std::int64_t begin = first * channels, count = rows * channels;
-    std::int64_t i = 0;
-    for (; (begin + i) % 8 != 0 && i < count; ++i) out[i] = bits[(begin + i) / 8] >> ((begin + i) % 8) & 1;
-    for (; i + 8 <= count; i += 8) {
-      const std::int32_t byte = bits[(begin + i) / 8];
+  const std::uint8_t* bits;  // [ceil(rows · width / 8)]
+  std::int32_t* spread;      // [threads, together, width]
+  Rows rows;
+  auto at(std::int64_t first, std::int64_t count, int thread) const {
+    std::int32_t* const out = spread + thread * rows.together() * rows.width;
+    const std::int64_t begin = first * rows.width, end = begin + count * rows.width;
+    const std::int64_t whole_begin = std::min((begin + 7) / 8 * 8, end), whole_end = std::max(end / 8 * 8, whole_begin);
+    const auto spread_one = [&](std::int64_t i) { out[i - begin] = bits[i / 8] >> (i % 8) & 1; };
+    for (std::int64_t i = begin; i < whole_begin; ++i) spread_one(i);
+    for (std::int64_t i = whole_begin; i < whole_end; i += 8) {
+      const std::int32_t byte = bits[i / 8];
 #pragma omp simd
-      for (int bit = 0; bit < 8; ++bit) out[i + bit] = byte >> bit & 1;
+      for (int bit = 0; bit < 8; ++bit) out[i - begin + bit] = byte >> bit & 1;
     }
-    for (; i < count; ++i) out[i] = bits[(begin + i) / 8] >> ((begin + i) % 8) & 1;
-    return [out](std::int64_t k, std::int64_t) { return out[k] != 0; };
+    for (std::int64_t i = whole_end; i < end; ++i) spread_one(i);
+    return [out](std::int64_t i, std::int64_t) { return out[i] != 0; };
   }
 };
 
 /// Sums of g and g · (x − mean), g being dy behind the gate.
 template <class T, class Gate>
 struct GradientTerms {
-  const T *dy, *x;  // [rows, C]
-  const Compute<T>* mean;
+  const T *dy, *x;         // [rows, width]
+  const Compute<T>* mean;  // [width]
   const Gate& gate;
-  std::int64_t channels;
+  std::int64_t width;
   auto at(std::int64_t first, std::int64_t rows, int thread) const {
-    const std::int64_t begin = first * channels;
+    const std::int64_t begin = first * width;
     return [g = dy + begin, in = x + begin, m = mean, passes = gate.at(first, rows, thread)](std::int64_t i,
                                                                                              std::int64_t c) {
-      const auto value = passes(i, c) ? to_compute(g[i]) : Compute<T>{};
-      return Terms{value, value * (to_compute(in[i]) - m[c])};
+      const Compute<T> all = to_compute(g[i]), value = passes(i, c) ? all : Compute<T>{};
+      return Terms<Compute<T>>{value, value * (to_compute(in[i]) - m[c])};
     };
   }
 };
@@ -248,67 +293,64 @@ struct Backward {
   double eps = 0;
   Tensor *dx = nullptr, *dweight = nullptr, *dbias = nullptr, *dresidual = nullptr;  // null: not wanted
 
-  std::int64_t rows() const { return dy.rows(); }
-  std::int64_t channels() const { return dy.shape().back(); }
-
   void run() {
-    const DType parameter_type = dy.dtype() == DType::f64 ? DType::f64 : DType::f32;
-    const auto accumulated = [&](Tensor* grad) {
-      if (grad != nullptr && !grad->defined()) *grad = Tensor::zeros({channels()}, parameter_type, dy.device());
+    const auto prepare = [&](Tensor* grad) {
+      if (grad != nullptr && !grad->defined())
+        *grad = Tensor::zeros({dy.shape().back()}, type_of_parameters(dy), dy.device());
     };
-    accumulated(dweight);
-    accumulated(dbias);
-    with_float_type(dy.dtype(), [&]<class T>(Type<T>) { with_gate<T>(); });
+    prepare(dweight);
+    prepare(dbias);
+    with_float_type(dy.dtype(), [&]<class T>(Type<T>) { with_gate<T>(Rows(dy)); });
   }
 
  private:
+  Affine affine() const { return {weight, bias, mean, variance, eps}; }
+
   template <class T>
-  void with_gate() {
+  void with_gate(const Rows& rows) {
     using S = Compute<T>;
     if (signs && signs->bits.defined()) {
-      const Tensor spread = Tensor::empty({threads(), rows_together(channels()), channels()}, DType::i32, dy.device(),
-                                          Purpose::workspace);
-      run<T>(PositiveBits{signs->bits.data<std::uint8_t>(), spread.data<std::int32_t>(), channels()});
+      const Tensor spread =
+          Tensor::empty({threads(), rows.together(), rows.width}, DType::i32, dy.device(), Purpose::workspace);
+      run<T>(rows, PositiveBits{signs->bits.data<std::uint8_t>(), spread.data<std::int32_t>(), rows});
     } else if (signs) {
-      run<T>(PositiveValues<T>{signs->values.data<T>(), channels()});
+      run<T>(rows, PositiveValues<T>{signs->values.data<T>(), rows.width});
     } else if (bias.defined()) {
-      const Tensor scale = channel_scratch<S>(1, channels(), dy.device());
-      launch(dy.device(), [&] { channel_map().scale(scale.data<S>()); });
-      const Normalized<S> normalized{mean.data<S>(), scale.data<S>(), bias.data<S>()};
-      run<T>(PositiveNormalized<T>{x.data<T>(), normalized, channels()});
+      const Tensor scratch = rows.scratch<S>(3, dy.device());
+      const Normalized<S> normalized(rows, scratch);
+      launch(dy.device(), [&] { normalized.fill(rows, affine()); });
+      run<T>(rows, PositiveNormalized<T>{x.data<T>(), normalized, rows.width});
     } else {
-      run<T>(Open{});
+      run<T>(rows, Open{});
     }
   }
 
-  ChannelMap channel_map() const { return {weight, bias, mean, variance, eps}; }
-
   template <class T, class Gate>
-  void run(const Gate& gate) {
+  void run(const Rows& rows, const Gate& gate) {
     using S = Compute<T>;
-    const std::int64_t n = channels();
     const bool dx_needs_sums = dx != nullptr && own_statistics;
     // dx = g · slope + (x − mean) · tilt + level
-    const Tensor vectors = channel_scratch<S>(4, n, dy.device());  // [slope, tilt, level, mean or zeros]
-    const auto vector = [&](int i) { return vectors.data<S>() + i * n; };
+    const Tensor vectors = rows.scratch<S>(4, dy.device());  // [slope, tilt, level, mean or zeros]
+    const auto vector = [&](int i) { return vectors.data<S>() + i * rows.width; };
     if (dweight != nullptr || dbias != nullptr || dx_needs_sums) {
-      const ChannelSums sums(rows(), n, dy.device());
+      const ChannelSums sums(rows, dy.device());
       launch(dy.device(), [&] {
         if (mean.defined())
-          std::copy_n(mean.data<S>(), n, vector(3));
+          rows.repeated(mean.data<S>(), vector(3));
         else
-          std::fill_n(vector(3), n, S{});
+          std::fill_n(vector(3), rows.width, S{});
         // Without x there is no use for the second sum: dy stands in, it is being read anyway.
         const T* const in = x.defined() ? x.data<T>() : dy.data<T>();
-        sums.add<S>(GradientTerms<T, Gate>{dy.data<T>(), in, vector(3), gate, n});
-        for (std::int64_t c = 0; c < n; ++c) {
+        sums.add<S>(GradientTerms<T, Gate>{dy.data<T>(), in, vector(3), gate, rows.width});
+        const auto count = static_cast<double>(dy.rows());
+        for (std::int64_t c = 0; c < rows.channels; ++c) {
           if (dbias != nullptr) dbias->data<S>()[c] += static_cast<S>(sums.first(c));
-          if (dweight != nullptr) dweight->data<S>()[c] += static_cast<S>(sums.second(c) * channel_map().rstd<S>(c));
+          if (dweight != nullptr) dweight->data<S>()[c] += static_cast<S>(sums.second(c) * affine().rstd<S>(c));
           if (dx_needs_sums) {
-            const double rstd = channel_map().rstd<S>(c), slope = static_cast<double>(weight.data<S>()[c]) * rstd;
+            const double slope = affine().scale<S>(c), rstd = affine().rstd<S>(c);
             vector(0)[c] = static_cast<S>(slope);
-            vector(1)[c] = static_cast<S>(-slope * rstd * rstd * sums.second(c) / static_cast<double>(rows()));
-            vector(2)[c] = static_cast<S>(-slope * sums.first(c) / static_cast<double>(rows()));
+            vector(1)[c] = static_cast<S>(-slope * rstd * rstd * sums.second(c) / count);
+            vector(2)[c] = static_cast<S>(-slope * sums.first(c) / count);
           }
         }
       });
@@ -318,58 +360,58 @@ struct Backward {
     if (dx != nullptr) *dx = dresidual != nullptr ? empty_like(dy) : reuse_or_empty(dy, dy.shape(), dy.dtype());
     launch(dy.device(), [&] {
       if (dx_needs_sums) {
-        const T* const in = x.data<T>();
-        write<T>(gate, [=, slope = vector(0), tilt = vector(1), level = vector(2), m = vector(3)](S g, std::int64_t i,
-                                                                                                  std::int64_t c) {
-          return g * slope[c] + ((to_compute(in[i]) - m[c]) * tilt[c] + level[c]);
-        });
+        for (int i = 0; i < 3; ++i) rows.repeated(vector(i));
+        write<T>(rows, gate,
+                 [in = x.data<T>(), slope = vector(0), tilt = vector(1), level = vector(2), m = vector(3)](
+                     S g, std::int64_t i, std::int64_t c) {
+                   return g * slope[c] + ((to_compute(in[i]) - m[c]) * tilt[c] + level[c]);
+                 });
       } else if (dx != nullptr) {
-        channel_map().scale(vector(0));
-        write<T>(gate, [slope = vector(0)](S g, std::int64_t, std::int64_t c) { return g * slope[c]; });
+        for (std::int64_t c = 0; c < rows.channels; ++c) vector(0)[c] = static_cast<S>(affine().scale<S>(c));
+        write<T>(rows, gate,
+                 [slope = rows.repeated(vector(0))](S g, std::int64_t, std::int64_t c) { return g * slope[c]; });
       } else if (dresidual != nullptr) {
-        write<T>(gate, [](S g, std::int64_t, std::int64_t) { return g; });
+        write<T>(rows, gate, [](S g, std::int64_t, std::int64_t) { return g; });
       }
     });
   }
 
-  /// Writes the wanted ones of dx = formula(g, element, channel) and dresidual = g.
+  /// Writes the wanted ones of dx = formula(g, element, place in its row) and dresidual = g.
   template <class T, class Gate, class Formula>
-  void write(const Gate& gate, const Formula& formula) const {
+  void write(const Rows& rows, const Gate& gate, const Formula& formula) const {
     using S = Compute<T>;
-    const T* const from = dy.data<T>();                                            // [rows, C]
-    T* const to_x = dx == nullptr ? nullptr : dx->data<T>();                       // [rows, C]
-    T* const to_residual = dresidual == nullptr ? nullptr : dresidual->data<T>();  // [rows, C]
-    const std::int64_t n = channels();
-    const auto rows_of_outputs = [&](auto&& store) {
-      for_runs(rows(), n, [&](std::int64_t first, std::int64_t count, int thread) {
+    const std::int64_t n = rows.width;
+    const auto write_with = [&](auto&& store) {
+      rows.for_runs([&](std::int64_t first, std::int64_t count, int thread) {
         const auto passes = gate.at(first, count, thread);
+        const T* const from = dy.data<T>();  // [rows, width]
         for (std::int64_t row = 0; row < count; ++row) {
 #pragma omp simd
           for (std::int64_t c = 0; c < n; ++c) {
             const std::int64_t i = (first + row) * n + c;
-            const S g = passes(row * n + c, c) ? to_compute(from[i]) : S{};
-            store(i, c, g);
+            const S all = to_compute(from[i]);
+            store(i, c, passes(row * n + c, c) ? all : S{});
           }
         }
       });
     };
-    const auto store_x = [=](std::int64_t i, std::int64_t c, S g) { to_x[i] = static_cast<T>(formula(g, i, c)); };
-    const auto store_residual = [=](std::int64_t i, S g) { to_residual[i] = static_cast<T>(g); };
+    T* const to_x = dx == nullptr ? nullptr : dx->data<T>();                       // [rows, width]
+    T* const to_residual = dresidual == nullptr ? nullptr : dresidual->data<T>();  // [rows, width]
     if (to_residual == nullptr) {
-      rows_of_outputs(store_x);
+      write_with([=](std::int64_t i, std::int64_t c, S g) { to_x[i] = static_cast<T>(formula(g, i, c)); });
     } else if (to_x == nullptr) {
-      rows_of_outputs([=](std::int64_t i, std::int64_t, S g) { store_residual(i, g); });
+      write_with([=](std::int64_t i, std::int64_t, S g) { to_residual[i] = static_cast<T>(g); });
     } else {
-      rows_of_outputs([=](std::int64_t i, std::int64_t c, S g) {
-        store_x(i, c, g);
-        store_residual(i, g);
+      write_with([=](std::int64_t i, std::int64_t c, S g) {
+        to_x[i] = static_cast<T>(formula(g, i, c));
+        to_residual[i] = static_cast<T>(g);
       });
     }
   }
 };
 
 void expect_channels(std::string_view op, std::string_view what, const Tensor& vector, const Tensor& x) {
-  const DType type = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const DType type = type_of_parameters(x);
   expect(vector.defined() && vector.shape() == Shape{x.shape().back()} && vector.dtype() == type,
          "{}: {} for an input of {} must be {} of [{}], got {}", op, what, x.shape(), name_of(type), x.shape().back(),
          vector.defined() ? fmt::format("{} of {}", name_of(vector.dtype()), vector.shape()) : "none");

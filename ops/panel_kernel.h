@@ -1,23 +1,20 @@
 // The inner product of our own convolution kernels: a few rows times a panel of sixteen columns, all in registers.
 #pragma once
 
+#include "ops/tile.h"
+
 #include <cstdint>
 
 namespace lacuna::panel {
 
-#ifdef __AVX512F__
-inline constexpr int lanes = 16, max_rows = 12;  // 12 accumulators, one vector of the panel
-#else
-inline constexpr int lanes = 8, max_rows = 6;  // 12 accumulators, two vectors of the panel, a broadcast
-#endif
-inline constexpr int width = 16;  // columns of a panel
+using tile::load;
+using tile::store;
+using Vector = tile::Vector<float>;
+
+inline constexpr int lanes = tile::lanes<float>;
+inline constexpr int width = 16;  // columns of a panel: few enough for every usual number of channels to be a multiple
 inline constexpr int vectors = width / lanes;
-
-using Vector = float __attribute__((vector_size(lanes * sizeof(float))));
-using Unaligned = float __attribute__((vector_size(lanes * sizeof(float)), aligned(alignof(float)), may_alias));
-
-inline Vector load(const float* from) { return *reinterpret_cast<const Unaligned*>(from); }
-inline void store(float* to, Vector value) { *reinterpret_cast<Unaligned*>(to) = value; }
+inline constexpr int max_rows = 12 / vectors;  // 12 accumulators leave room for the panel and a broadcast
 
 /// c[r, 0..16) (+)= Σ_k a[r · a_row + k · a_depth] · panel[k, 0..16) for r below `rows`; c's rows lie `c_row` apart.
 template <int rows>

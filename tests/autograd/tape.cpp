@@ -1,0 +1,360 @@
+#include "autograd/tape.h"
+
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/linear.h"
+#include "ops/slicing.h"
+#include "tests/autograd/graphs.h"
+
+#include <doctest/doctest.h>
+
+using namespace lacuna;
+
+namespace {
+
+Variable linear(Variable x, const Variable& weight, const Variable& bias = {}) {
+  return apply(Linear{}, std::move(x), weight, bias);
+}
+
+}  // namespace
+
+TEST_CASE("a residual connection") {
+  check_gradients(
+      [](const std::vector<Variable>& leaf) {
+        const Variable x = apply(Tanh{}, leaf[0]);
+        return total(apply(Mul{}, apply(Add{}, x, apply(Gelu{}, linear(x, leaf[1], leaf[2]))), x));
+      },
+      {test_values({3, 4}, 1), test_values({4, 4}, 2), test_values({4}, 3)});
+}
+
+TEST_CASE("a module used twice") {
+  check_gradients(
+      [](const std::vector<Variable>& leaf) {
+        const Variable once = apply(Silu{}, linear(leaf[0], leaf[1], leaf[2]));
+        return total(apply(Silu{}, linear(once, leaf[1], leaf[2])));
+      },
+      {test_values({3, 5}, 1), test_values({5, 5}, 2), test_values({5}, 3)});
+}
+
+TEST_CASE("one value as both inputs of an op") {
+  check_gradients(
+      [](const std::vector<Variable>& leaf) {
+        const Variable x = apply(Sigmoid{}, leaf[0]);
+        return total(apply(Add{}, apply(Mul{}, x, x), apply(Add{}, x, x)));
+      },
+      {test_values({7}, 1)});
+}
+
+TEST_CASE("two losses in one backward give what their sum gives") {
+  const auto gradients = [](bool as_sum) {
+    const Variable x = test_leaf({3, 4}, 1), weight = test_leaf({2, 4}, 2);
+    Tape tape(policy("exact"));
+    const Recording recording(tape);
+    const Variable y = linear(apply(Gelu{}, x), weight);
+    Variable first = total(apply(Tanh{}, y)), second = total(apply(Mul{}, y, y));
+    if (as_sum)
+      tape.backward(apply(Add{}, first, second));
+    else
+      tape.backward({{first, {}}, {second, {}}});
+    std::vector<double> all = x.grad().to_vector();
+    for (const double g : weight.grad().to_vector()) all.push_back(g);
+    return all;
+  };
+  CHECK(gradients(true) == gradients(false));
+}
+
+TEST_CASE("backward starts from a product with the gradient it is given") {
+  const Variable x = test_leaf({4}, 1);
+  const Tensor start = test_values({4}, 2);
+  const std::vector<double> before = start.to_vector();
+  Tape tape(policy("exact"));
+  const Recording recording(tape);
+  const Variable y = apply(Scale{3}, x);
+  tape.backward({{y, start}});
+  for (std::size_t i = 0; i < 4; ++i) CHECK(x.grad().to_vector()[i] == 3 * before[i]);
+  CHECK(start.to_vector() == before);  // the caller's own
+}
+
+TEST_CASE("a loss that is a leaf itself") {
+  const Variable x(Tensor::full({}, 2, DType::f64, Device::cpu), true);
+  Tape tape(policy("exact"));
+  tape.backward(x);
+  CHECK(x.grad().item() == 1);
+}
+
+TEST_CASE("an input of the program wants a gradient, and none when it does not") {
+  const Variable weight = test_leaf({3, 4}, 2);
+  for (const bool wanted : {true, false}) {
+    const Variable x(test_values({2, 4}, 1), wanted, "image");
+    Tape tape(policy("exact"));
+    {
+      const Recording recording(tape);
+      tape.backward(total(linear(x, weight)));
+    }
+    CHECK(x.wants_grad() == wanted);
+    if (!wanted)
+      CHECK_THROWS_WITH_AS(x.grad(), "only a leaf that wants a gradient has one", Error);
+    else
+      CHECK(x.grad().shape() == Shape{2, 4});
+  }
+}
+
+TEST_CASE("a tape is walked back once") {
+  const Variable x = test_leaf({4}, 1);
+  Tape tape(policy("exact"));
+  const Recording recording(tape);
+  const Variable loss = total(apply(Gelu{}, x));
+  tape.backward(loss);
+  CHECK(error_of([&] { tape.backward(loss); }) ==
+        "backward was run on this tape before, and what it had saved is freed: run forward again on a new tape, or "
+        "pass several losses to one call");
+  CHECK(error_of([&] { apply(Gelu{}, x); }) == "this tape was walked back already: record on a new one");
+}
+
+TEST_CASE("backward refuses what it cannot start from, and the tape stays as it was") {
+  const Variable x = test_leaf({4}, 1);
+  Tape tape(policy("exact")), other(policy("exact"));
+  Variable y, elsewhere;
+  {
+    const Recording recording(tape);
+    y = apply(Gelu{}, x);
+  }
+  {
+    const Recording recording(other);
+    elsewhere = total(x);
+  }
+  CHECK(error_of([&] { tape.backward(y); }) ==
+        "backward from [4]: a value with more than one element needs the gradient to start from");
+  CHECK(error_of([&] {
+          tape.backward({{y, test_values({2, 2}, 1)}});
+        }) == "backward from [4] f64 with a gradient of [2, 2] f64");
+  CHECK(error_of([&] {
+          tape.backward({{y, test_values({4}, 1, DType::f32)}});
+        }) == "backward from [4] f64 with a gradient of [4] f32");
+  CHECK(error_of([&] { tape.backward(elsewhere); }) == "backward from a value that another tape recorded");
+  CHECK(error_of([&] { tape.backward(y.detach()); }) ==
+        "backward from a value that depends on no parameter that wants a gradient");
+  const Recording recording(tape);
+  CHECK(error_of([&] { apply(Add{}, elsewhere, elsewhere); }) ==
+        "add in  takes a value that another tape recorded: detach it first");
+  tape.backward(total(y));
+  CHECK(x.grad().defined());
+}
+
+TEST_CASE("gradients of micro-batches add up to those of the whole batch") {
+  const Tensor batch = test_values({6, 5}, 1);
+  const auto gradients = [&](std::int64_t parts) {
+    const Variable weight = test_leaf({3, 5}, 2), bias = test_leaf({3}, 3);
+    for (std::int64_t i = 0; i < parts; ++i) {
+      Tape tape(policy("exact"));
+      const Recording recording(tape);
+      const Variable x(batch.leading(i * 6 / parts, (i + 1) * 6 / parts));
+      tape.backward(total(apply(Tanh{}, linear(x, weight, bias))));
+    }
+    std::vector<double> all = weight.grad().to_vector();
+    for (const double g : bias.grad().to_vector()) all.push_back(g);
+    return all;
+  };
+  const std::vector<double> whole = gradients(1), micro = gradients(3);
+  for (std::size_t i = 0; i < whole.size(); ++i) CHECK(micro[i] == doctest::Approx(whole[i]).epsilon(1e-12));
+}
+
+TEST_CASE("gradients of leaves are accounted as such and to their path") {
+  const Variable weight = test_leaf({3, 5}, 2);
+  const std::int64_t before = live_bytes(Purpose::gradients);
+  {
+    Tape tape(policy("exact"));
+    const Recording recording(tape);
+    tape.backward(total(linear(Variable(test_values({2, 5}, 1)), weight)));
+  }
+  CHECK(live_bytes(Purpose::gradients) - before == 3 * 5 * 8);
+  CHECK(weight.grad().storage()->owner().path.text() == "leaf2");
+}
+
+TEST_CASE("a tensor changed in place since forward is refused with the op's name") {
+  const Variable x = test_leaf({2, 4}, 1), weight = test_parameter({3, 4}, 2);
+  Tape tape(policy("exact"));
+  Variable loss;
+  {
+    const Recording recording(tape);
+    loss = total(linear(x, weight));
+  }
+  SUBCASE("a parameter") {
+    weight.tensor().bump_version();
+    CHECK(
+        error_of([&] { tape.backward(loss); }) ==
+        "linear reads a tensor of parameter parameter2 ([3, 4]) as it was when it was recorded, but it was changed in "
+        "place since: run backward before the change, or forward again");
+  }
+  SUBCASE("an input") {
+    x.tensor().bump_version();
+    CHECK(error_of([&] { tape.backward(loss); }).starts_with("linear reads a tensor of"));
+  }
+  SUBCASE("also by an op that comes later") {
+    weight.tensor().bump_version();
+    const Recording recording(tape);
+    CHECK(error_of([&] { linear(x, weight); }).starts_with("linear reads a tensor of parameter parameter2 ([3, 4])"));
+  }
+}
+
+TEST_CASE("a tensor changed before its signs were packed is refused") {
+  const Variable x = test_leaf({3, 4}, 1), weight(test_values({4, 4}, 2));
+  Tape tape(policy("exact"));
+  const Recording recording(tape);
+  Variable loss;
+  {
+    const Variable h = apply(Relu{}, linear(x, weight));
+    loss = total(h);
+    h.tensor().bump_version();
+  }
+  CHECK(error_of([&] { tape.backward(loss); }).starts_with("relu reads a tensor of relu"));
+}
+
+TEST_CASE("a value that dies after its source was changed ends nothing") {
+  const Variable x = test_leaf({2, 4}, 1), weight = test_leaf({4, 4}, 2);
+  Tape tape(policy("exact"));
+  const Recording recording(tape);
+  Variable loss;
+  {
+    const Variable h = apply(Gelu{}, x);  // could be derived from x, which gelu keeps
+    loss = total(linear(h, weight));
+    x.tensor().bump_version();
+  }
+  CHECK(error_of([&] { tape.backward(loss); }).starts_with("gelu reads a tensor of"));
+}
+
+namespace {
+
+/// x [3, 4], weight [4, 4].
+struct SmallGraph {
+  Variable x = test_leaf({3, 4}, 1), weight = test_leaf({4, 4}, 2);
+  Variable forward() const {
+    const Variable h = apply(Gelu{}, linear(x, weight));
+    return apply(Relu{}, linear(apply(Add{}, h, x), weight));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("nothing is left behind after backward") {
+  for (const std::string_view name : {"keep", "exact"}) {
+    CAPTURE(name);
+    const std::int64_t before = ledger(Device::cpu).total();
+    const SmallGraph graph;
+    Tape tape(policy(name));
+    {
+      const Recording recording(tape);
+      tape.backward(total(graph.forward()));
+    }
+    CHECK(tape.saved_bytes() > 0);
+    CHECK(live_bytes(Purpose::saved) == 0);
+    CHECK(ledger(Device::cpu).total() - before == 2 * (12 + 16) * 8);  // values and gradients of both
+  }
+}
+
+TEST_CASE("nothing is left behind by a tape that was dropped without backward, whatever lives on") {
+  for (const std::string_view name : {"keep", "exact"}) {
+    CAPTURE(name);
+    const std::int64_t before = ledger(Device::cpu).total();
+    const SmallGraph graph;
+    Variable y;
+    {
+      Tape tape(policy(name));
+      const Recording recording(tape);
+      y = graph.forward();
+    }
+    CHECK(live_bytes(Purpose::saved) == 0);
+    CHECK(ledger(Device::cpu).total() - before == (12 + 16 + 12) * 8);  // x, weight and y
+  }
+}
+
+TEST_CASE("nothing is left behind where backward ended with an error") {
+  for (const std::string_view name : {"keep", "exact"}) {
+    CAPTURE(name);
+    const std::int64_t before = ledger(Device::cpu).total();
+    {
+      const SmallGraph graph;
+      Tape tape(policy(name));
+      const Recording recording(tape);
+      const Variable y = graph.forward();
+      graph.weight.tensor().bump_version();
+      CHECK_THROWS_AS(tape.backward(total(y)), Error);
+    }
+    CHECK(ledger(Device::cpu).total() == before);
+  }
+}
+
+TEST_CASE("outputs that no loss depends on are free of backward") {
+  const Variable x = test_leaf({3, 4}, 1), weight = test_leaf({4, 4}, 2), other = test_leaf({4, 4}, 3);
+  Tape tape(policy("exact"));
+  const Recording recording(tape);
+  const Variable aside = apply(Gelu{}, linear(apply(Gelu{}, x), other));
+  tape.backward(total(linear(x, weight)));
+  CHECK(x.grad().defined());
+  CHECK_FALSE(other.grad().defined());
+  CHECK(live_bytes(Purpose::saved) == 0);
+  CHECK(aside.tensor().defined());
+}
+
+TEST_CASE("values outlive the tape") {
+  const Variable x = test_leaf({3, 4}, 1);
+  Variable h, y;
+  {
+    Tape tape(policy("exact"));
+    const Recording recording(tape);
+    h = apply(Gelu{}, x);
+    y = apply(Gelu{}, h);
+    tape.backward(total(y));
+  }
+  CHECK(h.tensor().storage()->owner().purpose == Purpose::transient);
+  const std::vector<double> values = h.tensor().to_vector();
+  Tape tape(policy("exact"));
+  const Recording recording(tape);
+  CHECK(error_of([&] { apply(Gelu{}, h); }) == "gelu in  takes a value that another tape recorded: detach it first");
+  const Variable weight = test_leaf({2, 4}, 3);
+  tape.backward(total(linear(h.detach(), weight)));
+  CHECK(weight.grad().defined());
+  CHECK(h.tensor().to_vector() == values);
+}
+
+TEST_CASE("without a tape nothing is recorded") {
+  const Variable x = test_leaf({3, 4}, 1);
+  const std::int64_t before = ledger(Device::cpu).total();
+  CHECK_FALSE(apply(Gelu{}, x).wants_grad());
+  CHECK(ledger(Device::cpu).total() == before);
+  Tape outer(policy("exact")), inner(policy("exact"));
+  const Recording recording(outer);
+  {
+    const Recording nested(inner);
+    apply(Gelu{}, x);
+  }
+  apply(Gelu{}, x);
+  CHECK(outer.size() == 1);
+  CHECK(inner.size() == 1);
+}
+
+TEST_CASE("a reshape is free in both directions, also where ops add to one gradient in place") {
+  check_gradients(
+      [](const std::vector<Variable>& leaf) {
+        const Variable x = apply(Tanh{}, leaf[0]);  // [6, 4]
+        const Variable tokens = x.reshape({2, 3, 4});
+        const Variable first = apply(Slice{.axis = 1, .begin = 0, .end = 1, .extent = 3}, tokens);
+        const Variable rest = apply(Slice{.axis = 1, .begin = 1, .end = 3, .extent = 3}, tokens);
+        return total(apply(Mul{}, apply(Concat{.axis = 1, .extents = {2, 1}}, rest, first), x.reshape({2, 3, 4})));
+      },
+      {test_values({6, 4}, 1)});
+}
+
+TEST_CASE("a leaf is told whether it wants a gradient; a computed value is not") {
+  Variable x(test_values({4}, 1));
+  CHECK_FALSE(x.wants_grad());
+  x.set_wants_grad(true);
+  CHECK(x.wants_grad());
+  Tape tape(policy("exact"));
+  const Recording recording(tape);
+  Variable y = apply(Gelu{}, x);
+  CHECK_THROWS_AS(y.set_wants_grad(false), Error);
+  const std::vector<std::int64_t> labels{1, 2};
+  CHECK_THROWS_WITH_AS(Variable(Tensor::from(std::span<const std::int64_t>(labels), {2}), true),
+                       "a tensor of i64 has no gradient", Error);
+}

@@ -29,8 +29,7 @@ struct StepOutcome {
 
 class Training {
  public:
-  /// Builds everything on `device`, with `threads` of the configuration set. `data_classes` is used where the
-  /// configuration leaves the number of classes open.
+  /// Builds everything on `device` and sets the number of threads.
   Training(const Configuration& configuration, Device device);
 
   Model& model() { return *model_; }
@@ -41,13 +40,15 @@ class Training {
   const std::vector<FreezeMatch>& freeze_matches() const { return freeze_matches_; }
   std::int64_t trainable_count() const;
 
-  /// Forward, backward and update over the micro-batches of one batch. A loss that is not finite ends the step before
-  /// the update: the outcome tells. `observer` may be null.
-  StepOutcome step(std::span<const MicroBatch> batch, double lr, Observer* observer = nullptr);
-  /// Forward and loss on a tape of its own, without backward: what `explain` looks at.
-  Variable forward(Tape& tape, const MicroBatch& batch);
+  /// Forward, backward and update over the micro-batches of one batch: step number `number` of the run, which its random
+  /// draws depend on. A loss that is not finite ends the step before anything is updated: the outcome tells. `observer`
+  /// may be null.
+  StepOutcome step(std::span<const MicroBatch> batch, std::int64_t number, double lr, Observer* observer = nullptr);
+  /// The loss [] of a micro-batch, recorded where a tape is recording; adds to `correct` where given.
+  Variable loss(const MicroBatch& batch, std::int64_t* correct = nullptr);
 
  private:
+  std::uint64_t seed_;
   double label_smoothing_;
   double clip_norm_;
   const MemoryPolicy& policy_;
@@ -58,5 +59,7 @@ class Training {
 
 /// The type of activations for `train.precision`.
 DType precision_type(const std::string& precision);
+/// The device for `train.device`; `auto` is the fastest there is.
+Device device_of(const std::string& name);
 
 }  // namespace lacuna::apps

@@ -1,0 +1,57 @@
+// lacuna bench: timed training steps on made-up input, with their memory.
+#include "apps/command.h"
+#include "apps/measure.h"
+#include "apps/profile.h"
+#include "apps/report.h"
+
+#include <CLI/CLI.hpp>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+namespace lacuna::apps {
+namespace {
+
+struct Options {
+  std::string path;
+  std::vector<std::string> overrides;
+  int steps = 10;
+  bool profile = false;
+  Report report;
+};
+
+ExitCode bench(const Options& options) {
+  const Configuration configuration = read_configuration(options.path, options.overrides);
+  const Device device = device_of(configuration.train.device);
+  if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");
+  Profile profile;
+  const Measurement m = measure(configuration, device, 2, options.steps, options.profile ? &profile : nullptr);
+  nlohmann::ordered_json json = to_json(m);
+  const double seconds = std::accumulate(m.step_seconds.begin(), m.step_seconds.end(), 0.0);
+  std::string text = fmt::format(
+      "{}: batch {}, {}, {} threads, policy {}\n{:.2f} samples/s; a step takes {:.1f} ms (from {:.1f} to {:.1f})\n{}"
+      "process peak {}\n",
+      m.model, m.batch_size, m.precision, m.threads, m.policy, json["samples_per_second"].get<double>(),
+      1e3 * json["step_seconds"]["median"].get<double>(), 1e3 * m.step_seconds.front(), 1e3 * m.step_seconds.back(),
+      memory_table({m}, {m.policy}), format_bytes(m.process_peak));
+  if (options.profile) {
+    text += "\n" + profile.table(options.steps, seconds);
+    json["profile"] = profile.json(options.steps);
+  }
+  options.report.write(text, json);
+  return 0;
+}
+
+const RegisterCommand command(30, "bench", "Time training steps on made-up input", [](CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("-c,--config", options->path, "configuration file")->required();
+  app.add_option("overrides", options->overrides, "key=value, as train.batch_size=32");
+  app.add_option("--steps", options->steps, "timed steps, after two that warm up")->check(CLI::Range(1, 100000));
+  app.add_flag("--profile", options->profile, "time, bytes and rate by op");
+  options->report.declare(app);
+  return std::function<ExitCode()>([options] { return bench(*options); });
+});
+
+}  // namespace
+}  // namespace lacuna::apps

@@ -1,0 +1,93 @@
+// lacuna explain: every tensor that backward needs, why, and how it is held.
+#include "apps/command.h"
+#include "apps/measure.h"
+#include "apps/report.h"
+
+#include <CLI/CLI.hpp>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace lacuna::apps {
+namespace {
+
+struct Options {
+  std::string path;
+  std::vector<std::string> overrides;
+  bool all = false;
+  Report report;
+};
+
+std::string name_of_source(const SlotFacts& facts) {
+  if (facts.op.text().empty()) return facts.parameter ? "parameter" : "input";
+  std::string name(facts.op.text());
+  if (facts.source.kind == Source::Kind::aux) name += fmt::format(" (statistic {})", facts.source.index);
+  return name;
+}
+
+/// As `linear blocks.0.mlp.fc2 (value)`.
+std::string describe_user(const SlotUser& user) {
+  if (user.derives) return fmt::format("to derive {} {}", user.op.text(), user.path.text());
+  return fmt::format("{} {} ({})", user.op.text(), user.path.text(), lacuna::name_of(user.need));
+}
+
+ExitCode explain(const Options& options) {
+  const Configuration configuration = read_configuration(options.path, options.overrides);
+  Training training(configuration, Device::meta);
+  Tape tape(training.policy());
+  const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
+  const Variable loss = [&] {
+    const Recording recording(tape);
+    return training.loss(batch.front());
+  }();
+  if (!loss.wants_grad()) reject("freeze: nothing is trained, so backward needs nothing");
+
+  std::string text =
+      fmt::format("{:<26} {:<22} {:<20} {:>11}  {:<7} why\n", "path", "tensor of", "shape", "bytes", "held");
+  nlohmann::ordered_json slots = nlohmann::ordered_json::array();
+  std::int64_t total = 0;
+  for (const Tape::SlotReport& slot : tape.report()) {
+    const SlotFacts& facts = slot.facts;
+    total += slot.bytes;
+    nlohmann::ordered_json users = nlohmann::ordered_json::array();
+    std::string why;
+    for (const SlotUser& user : slot.users) {
+      users.push_back({{"op", user.op.text()},
+                       {"path", user.path.text()},
+                       {"need", lacuna::name_of(user.need)},
+                       {"derives", user.derives}});
+      why += (why.empty() ? "" : "; ") + describe_user(user);
+    }
+    slots.push_back({{"path", facts.path.text()},
+                     {"op", name_of_source(facts)},
+                     {"shape", std::vector<std::int64_t>(facts.shape.begin(), facts.shape.end())},
+                     {"dtype", lacuna::name_of(facts.dtype)},
+                     {"bytes", slot.bytes},
+                     {"need", lacuna::name_of(facts.need)},
+                     {"held", facts.parameter ? "parameter" : lacuna::name_of(slot.hold)},
+                     {"users", users}});
+    if (facts.parameter && !options.all) continue;
+    text += fmt::format("{:<26} {:<22} {:<20} {:>11}  {:<7} {}\n", facts.path.text(), name_of_source(facts),
+                        to_string(facts.shape), format_bytes(slot.bytes), lacuna::name_of(slot.hold), why);
+  }
+  text += fmt::format("{} saved for backward in all, batch {}, policy {}\n", format_bytes(total),
+                      batch.front().images.shape().front(), training.policy().name());
+  options.report.write(text, {{"model", configuration.model.name},
+                              {"batch_size", batch.front().images.shape().front()},
+                              {"policy", training.policy().name()},
+                              {"saved", total},
+                              {"slots", slots}});
+  return 0;
+}
+
+const RegisterCommand command(50, "explain", "List every tensor saved for backward, and why", [](CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("-c,--config", options->path, "configuration file")->required();
+  app.add_option("overrides", options->overrides, "key=value, as memory.policy=keep");
+  app.add_flag("--all", options->all, "list parameters too, which cost nothing");
+  options->report.declare(app);
+  return std::function<ExitCode()>([options] { return explain(*options); });
+});
+
+}  // namespace
+}  // namespace lacuna::apps

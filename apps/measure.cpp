@@ -1,0 +1,110 @@
+#include "apps/measure.h"
+
+#include "core/allocator.h"
+#include "core/parallel.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+namespace lacuna::apps {
+
+std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const Model& model) {
+  const std::int64_t samples = configuration.train.batch_size, parts = configuration.train.accumulate;
+  if (samples % parts != 0)
+    reject("train.accumulate: expected a divisor of train.batch_size ({}), got {}", samples, parts);
+  const Device device = model.context().device;
+  const AllocationScope scope({Purpose::data, Label("batch"), {}});
+  std::vector<MicroBatch> batch;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const MicroBatch made{
+        Tensor::empty({samples / parts, model.image_size(), model.image_size(), model.in_channels()}, DType::f32, device,
+                      Purpose::data),
+        Tensor::empty({samples / parts}, DType::i64, device, Purpose::data)};
+    launch(device, [&] {
+      const RandomStream pixels{1, static_cast<std::uint32_t>(part), random_site("pixels")};
+      for (std::int64_t i = 0; i < made.images.count(); ++i)
+        made.images.data<float>()[i] = 4 * pixels.uniform(static_cast<std::uint64_t>(i)) - 2;
+      const RandomStream classes{1, static_cast<std::uint32_t>(part), random_site("classes")};
+      for (std::int64_t i = 0; i < made.targets.count(); ++i)
+        made.targets.data<std::int64_t>()[i] =
+            classes.below(static_cast<std::uint64_t>(i), static_cast<std::uint32_t>(model.num_classes()));
+    });
+    batch.push_back(made);
+  }
+  return batch;
+}
+
+Measurement measure(const Configuration& configuration, Device device, int warm_up, int steps, Observer* observer) {
+  Training training(configuration, device);
+  const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
+  Measurement result{.model = configuration.model.name,
+                     .device = device,
+                     .precision = configuration.train.precision,
+                     .batch_size = configuration.train.batch_size,
+                     .threads = threads(),
+                     .policy = std::string(training.policy().name()),
+                     .parameters = training.model().parameter_count(),
+                     .trainable = training.trainable_count(),
+                     .memory = {},
+                     .peak = 0,
+                     .at_peak = {},
+                     .process_peak = 0,
+                     .step_seconds = {}};
+  for (int i = 0; i < warm_up; ++i) training.step(batch, i, configuration.optimizer.lr);
+  Ledger& account = ledger(device);
+  account.reset_peak();
+  std::int64_t saved = 0;
+  for (int i = 0; i < steps; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    saved = training.step(batch, warm_up + i, configuration.optimizer.lr, observer).saved_bytes;
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    if (device != Device::meta) result.step_seconds.push_back(seconds.count());
+  }
+  std::ranges::sort(result.step_seconds);
+  result.memory = account.highest();
+  at(result.memory, Purpose::saved) = saved;
+  result.peak = account.peak();
+  result.at_peak = account.holders_at_peak();
+  if (device != Device::meta) result.process_peak = process_peak();
+  return result;
+}
+
+nlohmann::ordered_json to_json(const Measurement& m) {
+  nlohmann::ordered_json memory;
+  for (int i = 0; i < purpose_count; ++i)
+    memory[std::string(name_of(static_cast<Purpose>(i)))] = m.memory[static_cast<std::size_t>(i)];
+  memory["peak"] = m.peak;
+  nlohmann::ordered_json json{{"model", m.model},
+                              {"device", name_of(m.device)},
+                              {"precision", m.precision},
+                              {"batch_size", m.batch_size},
+                              {"threads", m.threads},
+                              {"policy", m.policy},
+                              {"parameters", m.parameters},
+                              {"trainable_parameters", m.trainable},
+                              {"memory", memory}};
+  if (!m.step_seconds.empty()) {
+    const double median = m.step_seconds[m.step_seconds.size() / 2];
+    json["process_peak"] = m.process_peak;
+    json["samples_per_second"] = static_cast<double>(m.batch_size) / median;
+    json["step_seconds"] = {{"min", m.step_seconds.front()}, {"median", median}, {"max", m.step_seconds.back()}};
+  }
+  return json;
+}
+
+std::string memory_table(const std::vector<Measurement>& measurements, const std::vector<std::string>& titles) {
+  std::string text = fmt::format("{:<12}", "memory");
+  for (const std::string& title : titles) text += fmt::format("{:>14}", title);
+  const auto row = [&](std::string_view name, auto&& bytes) {
+    text += fmt::format("\n{:<12}", name);
+    for (const Measurement& m : measurements) text += fmt::format("{:>14}", format_bytes(bytes(m)));
+  };
+  for (int i = 0; i < purpose_count; ++i)
+    row(name_of(static_cast<Purpose>(i)),
+        [&](const Measurement& m) { return m.memory[static_cast<std::size_t>(i)]; });
+  row("peak", [](const Measurement& m) { return m.peak; });
+  return text + "\n";
+}
+
+}  // namespace lacuna::apps

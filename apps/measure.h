@@ -1,0 +1,42 @@
+// Training steps on made-up input: what `bench` times and `plan` predicts, in the same words.
+#pragma once
+
+#include "apps/training.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+#include <vector>
+
+namespace lacuna::apps {
+
+struct Measurement {
+  std::string model;
+  Device device = Device::cpu;
+  std::string precision;
+  std::int64_t batch_size = 0;
+  int threads = 0;
+  std::string policy;
+  std::int64_t parameters = 0;
+  std::int64_t trainable = 0;
+  Bytes memory{};                    // each purpose at its own highest; saved: at the end of the forward pass
+  std::int64_t peak = 0;             // the ledger's
+  std::vector<Held> at_peak;         // who held what then
+  std::int64_t process_peak = 0;     // 0 on `meta`
+  std::vector<double> step_seconds;  // sorted; empty on `meta`
+};
+
+/// A batch of `configuration.train.batch_size` made-up images and targets, cut into `accumulate` micro-batches.
+std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const Model& model);
+
+/// Runs `warm_up` and then `steps` training steps. On `meta` one step tells everything.
+Measurement measure(const Configuration& configuration, Device device, int warm_up, int steps,
+                    Observer* observer = nullptr);
+
+/// The documented keys.
+nlohmann::ordered_json to_json(const Measurement& measurement);
+
+/// Purposes by rows, measurements by columns; `titles` head the columns.
+std::string memory_table(const std::vector<Measurement>& measurements, const std::vector<std::string>& titles);
+
+}  // namespace lacuna::apps

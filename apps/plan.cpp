@@ -1,0 +1,51 @@
+// lacuna plan: what a configuration will take, from one training step on `meta`.
+#include "apps/command.h"
+#include "apps/measure.h"
+#include "apps/report.h"
+
+#include <CLI/CLI.hpp>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace lacuna::apps {
+namespace {
+
+struct Options {
+  std::string path;
+  std::vector<std::string> overrides;
+  std::vector<std::string> policies;
+  Report report;
+};
+
+ExitCode plan(const Options& options) {
+  Configuration configuration = read_configuration(options.path, options.overrides);
+  std::vector<std::string> policies = options.policies;
+  if (policies.empty()) policies = {configuration.memory.policy};
+  std::vector<Measurement> plans;
+  for (const std::string& policy : policies) {
+    configuration.memory.policy = policy;
+    plans.push_back(measure(configuration, Device::meta, 0, 1));
+  }
+  const Measurement& first = plans.front();
+  std::string text = fmt::format("{}: batch {}, {}, {} parameters, {} of them trained\n", first.model, first.batch_size,
+                                 first.precision, first.parameters, first.trainable);
+  text += memory_table(plans, policies);
+  if (plans.size() == 1) text += "largest holders at the peak:\n" + describe(first.at_peak, 8);
+  nlohmann::ordered_json json;
+  for (const Measurement& m : plans) json.push_back(to_json(m));
+  options.report.write(text, plans.size() == 1 ? json.front() : json);
+  return 0;
+}
+
+const RegisterCommand command(40, "plan", "Predict memory by purpose, without running anything", [](CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("-c,--config", options->path, "configuration file")->required();
+  app.add_option("overrides", options->overrides, "key=value, as train.batch_size=32");
+  app.add_option("--policies", options->policies, "compare these memory policies, side by side")->delimiter(',');
+  options->report.declare(app);
+  return std::function<ExitCode()>([options] { return plan(*options); });
+});
+
+}  // namespace
+}  // namespace lacuna::apps

@@ -1,0 +1,48 @@
+#include "apps/profile.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace lacuna::apps {
+
+void Profile::before(Phase, const Operation&, Label) { begin_ = std::chrono::steady_clock::now(); }
+
+void Profile::after(Phase phase, const Operation& op, Label, std::int64_t bytes, std::span<const Tensor>) {
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin_;
+  Entry& entry = entries_[std::string(op.name()) + (phase == Phase::forward ? "" : " backward")];
+  ++entry.calls;
+  entry.bytes += bytes;
+  entry.seconds += seconds.count();
+}
+
+std::vector<std::pair<std::string, Profile::Entry>> Profile::slowest_first() const {
+  std::vector<std::pair<std::string, Entry>> rows(entries_.begin(), entries_.end());
+  std::ranges::stable_sort(rows, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  return rows;
+}
+
+std::string Profile::table(int steps, double seconds) const {
+  std::string text = fmt::format("{:<26}{:>7}{:>12}{:>8}{:>14}{:>10}\n", "op", "calls", "ms a step", "share",
+                                 "bytes a step", "GB/s");
+  double seen = 0;
+  for (const auto& [name, entry] : slowest_first()) {
+    seen += entry.seconds;
+    text += fmt::format("{:<26}{:>7}{:>12.3f}{:>7.1f}%{:>14}{:>10.1f}\n", name, entry.calls / steps,
+                        1e3 * entry.seconds / steps, 100 * entry.seconds / seconds, format_bytes(entry.bytes / steps),
+                        1e-9 * static_cast<double>(entry.bytes) / entry.seconds);
+  }
+  return text + fmt::format("{:<26}{:>7}{:>12.3f}{:>7.1f}%\n", "between ops, update", "",
+                            1e3 * (seconds - seen) / steps, 100 * (seconds - seen) / seconds);
+}
+
+nlohmann::ordered_json Profile::json(int steps) const {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const auto& [name, entry] : slowest_first())
+    rows.push_back({{"op", name},
+                    {"calls", entry.calls / steps},
+                    {"seconds", entry.seconds / steps},
+                    {"bytes", entry.bytes / steps}});
+  return rows;
+}
+
+}  // namespace lacuna::apps

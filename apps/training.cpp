@@ -1,0 +1,92 @@
+#include "apps/training.h"
+
+#include "apps/model_options.h"
+#include "core/parallel.h"
+#include "models/registry.h"
+#include "ops/loss.h"
+#include "optim/clip.h"
+
+#include <cmath>
+
+namespace lacuna::apps {
+namespace {
+
+std::unique_ptr<Model> build(const Configuration& configuration, Device device) {
+  const Configuration::Train& train = configuration.train;
+  return build_model(configuration.model.name, hyper_parameters_of(configuration),
+                     {.device = device,
+                      .seed = static_cast<std::uint64_t>(train.seed),
+                      .dtype = precision_type(train.precision)});
+}
+
+}  // namespace
+
+DType precision_type(const std::string& precision) {
+  if (precision == "f32") return DType::f32;
+  if (precision == "bf16") return DType::bf16;
+  reject("train.precision: expected f32 or bf16, got {}", precision);
+}
+
+Device device_of(const std::string& name) { return name == "meta" ? Device::meta : Device::cpu; }
+
+Training::Training(const Configuration& configuration, Device device)
+    : seed_(static_cast<std::uint64_t>(configuration.train.seed)),
+      label_smoothing_(configuration.train.label_smoothing),
+      clip_norm_(configuration.train.clip_norm),
+      policy_(*memory_policies().get(configuration.memory.policy)) {
+  set_threads(static_cast<int>(configuration.train.threads));
+  model_ = build(configuration, device);
+  if (!configuration.freeze.train.empty() || !configuration.freeze.freeze.empty())
+    freeze_matches_ = freeze(*model_, configuration.freeze);
+  SettingValues settings = configuration.optimizer.options;
+  optimizer_ = make_optimizer(configuration.optimizer.name, settings, *model_);
+}
+
+std::int64_t Training::trainable_count() const {
+  std::int64_t count = 0;
+  for (const Parameter* parameter : model_->parameters())
+    if (parameter->trainable()) count += parameter->tensor().count();
+  return count;
+}
+
+Variable Training::loss(const MicroBatch& batch, std::int64_t* correct) {
+  Variable logits = model_->forward(Variable(batch.images));
+  if (correct != nullptr) *correct += count_correct(logits.tensor(), batch.targets);
+  return apply(CrossEntropy{.label_smoothing = label_smoothing_}, std::move(logits), Variable(batch.targets));
+}
+
+StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t number, double lr, Observer* observer) {
+  model_->set_training(true);
+  StepOutcome outcome;
+  for (const MicroBatch& part : batch) outcome.samples += part.images.shape().front();
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    random_state() = {seed_, static_cast<std::uint32_t>(static_cast<std::size_t>(number) * batch.size() + i)};
+    Tape tape(policy_);
+    tape.set_observer(observer);
+    Variable result = [&] {
+      const Recording recording(tape);
+      return loss(batch[i], &outcome.correct);
+    }();
+    // The batch's loss is the mean over all its samples, whatever the sizes of its parts.
+    const double share =
+        static_cast<double>(batch[i].images.shape().front()) / static_cast<double>(outcome.samples);
+    const Tensor& value = result.tensor();
+    outcome.loss += value.device() == Device::meta ? 0 : value.item() * share;
+    if (!std::isfinite(outcome.loss)) {
+      optimizer_->zero_grad();
+      return outcome;
+    }
+    tape.backward({{result, Tensor::full(value.shape(), share, value.dtype(), value.device())}});
+    outcome.saved_bytes = std::max(outcome.saved_bytes, tape.saved_bytes());
+  }
+  double factor = 1;
+  if (clip_norm_ > 0) {
+    outcome.gradient_norm = gradient_norm(model_->parameters());
+    factor = clip_factor(outcome.gradient_norm, clip_norm_);
+  }
+  optimizer_->step(lr, factor);
+  optimizer_->zero_grad();
+  return outcome;
+}
+
+}  // namespace lacuna::apps

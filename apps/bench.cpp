@@ -3,6 +3,7 @@
 #include "apps/measure.h"
 #include "apps/profile.h"
 #include "apps/report.h"
+#include "apps/resolve.h"
 
 #include <CLI/CLI.hpp>
 
@@ -22,8 +23,8 @@ struct Options {
 };
 
 ExitCode bench(const Options& options) {
-  const Configuration configuration = read_configuration(options.path, options.overrides);
-  const Device device = device_of(configuration.train.device);
+  const Configuration configuration = resolve(read_configuration(options.path, options.overrides));
+  const Device device = device_of(configuration);
   if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");
   Profile profile;
   const Measurement m = measure(configuration, device, 2, options.steps, options.profile ? &profile : nullptr);

@@ -2,6 +2,7 @@
 #include "apps/command.h"
 #include "apps/measure.h"
 #include "apps/report.h"
+#include "apps/resolve.h"
 
 #include <CLI/CLI.hpp>
 
@@ -32,7 +33,7 @@ std::string describe_user(const SlotUser& user) {
 }
 
 ExitCode explain(const Options& options) {
-  const Configuration configuration = read_configuration(options.path, options.overrides);
+  const Configuration configuration = resolve(read_configuration(options.path, options.overrides));
   Training training(configuration, Device::meta);
   Tape tape(training.policy());
   const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());

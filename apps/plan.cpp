@@ -2,6 +2,7 @@
 #include "apps/command.h"
 #include "apps/measure.h"
 #include "apps/report.h"
+#include "apps/resolve.h"
 
 #include <CLI/CLI.hpp>
 
@@ -19,7 +20,7 @@ struct Options {
 };
 
 ExitCode plan(const Options& options) {
-  Configuration configuration = read_configuration(options.path, options.overrides);
+  Configuration configuration = resolve(read_configuration(options.path, options.overrides));
   std::vector<std::string> policies = options.policies;
   if (policies.empty()) policies = {configuration.memory.policy};
   std::vector<Measurement> plans;

@@ -27,8 +27,6 @@ DType precision_type(const std::string& precision) {
   reject("train.precision: expected f32 or bf16, got {}", precision);
 }
 
-Device device_of(const std::string& name) { return name == "meta" ? Device::meta : Device::cpu; }
-
 Training::Training(const Configuration& configuration, Device device)
     : seed_(static_cast<std::uint64_t>(configuration.train.seed)),
       label_smoothing_(configuration.train.label_smoothing),

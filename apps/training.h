@@ -59,7 +59,5 @@ class Training {
 
 /// The type of activations for `train.precision`.
 DType precision_type(const std::string& precision);
-/// The device for `train.device`; `auto` is the fastest there is.
-Device device_of(const std::string& name);
 
 }  // namespace lacuna::apps

@@ -83,34 +83,52 @@ Left<Compute<T>, false> left_rows(const T* from, std::int64_t stride, std::int64
 }
 
 /// Softmax over `length` of the scores in each row, which are logarithms to base 2, in place and but for the division:
-/// row i is left to be multiplied by inverse[i]; lse[i] = ln of its denominator, greatest score included.
+/// row i is left to be multiplied by inverse[i]; lse[i] = ln of its denominator, greatest score included. As many rows
+/// at a time as a vector has lanes: what is one number a row is computed for all of them at once.
 template <class C>
 void softmax_rows(C* scores, std::int64_t stride, std::int64_t rows, std::int64_t length, C* inverse, C* lse) {
   const std::int64_t whole = length / lanes<C> * lanes<C>;
-  for (std::int64_t i = 0; i < rows; ++i) {
-    C* const row = scores + i * stride;
-    for (std::int64_t j = length; j < tile::padded<C>(length); ++j) row[j] = -std::numeric_limits<C>::infinity();
-    Vector<C> greatest = tile::load(row);
-    for (std::int64_t j = lanes<C>; j < length; j += lanes<C>) {
-      const Vector<C> v = tile::load(row + j);
-      greatest = v > greatest ? v : greatest;
+  for (std::int64_t first = 0; first < rows; first += lanes<C>) {
+    const std::int64_t count = std::min(lanes<C>, rows - first);
+    Vector<C> greatest[lanes<C>] = {}, sums[lanes<C>] = {};
+    for (std::int64_t r = 0; r < count; ++r) {
+      C* const row = scores + (first + r) * stride;
+      for (std::int64_t j = length; j < tile::padded<C>(length); ++j) row[j] = -std::numeric_limits<C>::infinity();
+      Vector<C> top = tile::load(row);
+      for (std::int64_t j = lanes<C>; j < length; j += lanes<C>) {
+        const Vector<C> v = tile::load(row + j);
+        top = v > top ? v : top;
+      }
+      greatest[r] = top;
     }
-    C top = greatest[0];
-    for (std::int64_t l = 1; l < lanes<C>; ++l) top = std::max<C>(top, greatest[l]);
-    Vector<C> sums{};
-    for (std::int64_t j = 0; j < whole; j += lanes<C>) {
-      const Vector<C> p = tile::exp2(tile::load(row + j) - top);
-      tile::store(row + j, p);
-      sums += p;
+    tile::transpose<C>(greatest);
+    Vector<C> tops = greatest[0];
+    for (const Vector<C>& v : greatest) tops = v > tops ? v : tops;
+
+    for (std::int64_t r = 0; r < count; ++r) {
+      C* const row = scores + (first + r) * stride;
+      const C top = tops[r];
+      Vector<C> sum{};
+      for (std::int64_t j = 0; j < whole; j += lanes<C>) {
+        const Vector<C> p = tile::exp2(tile::load(row + j) - top);
+        tile::store(row + j, p);
+        sum += p;
+      }
+      if (whole < length) {
+        const Vector<C> p = tile::exp2(tile::load(row + whole) - top);
+        tile::store(row + whole, p);
+        sum += tile::load_as(row + whole, length - whole);
+      }
+      sums[r] = sum;
     }
-    C sum = tile::sum_lanes<C>(sums);
-    if (whole < length) {
-      const Vector<C> p = tile::exp2(tile::load(row + whole) - top);
-      tile::store(row + whole, p);
-      for (std::int64_t l = 0; l < length - whole; ++l) sum += p[l];
+    tile::transpose<C>(sums);
+    Vector<C> totals{};
+    for (const Vector<C>& v : sums) totals += v;
+    const Vector<C> inverses = C(1) / totals;
+    for (std::int64_t r = 0; r < count; ++r) {
+      inverse[first + r] = inverses[r];
+      lse[first + r] = (tops[r] + std::log2(totals[r])) * std::numbers::ln2_v<C>;
     }
-    inverse[i] = C(1) / sum;
-    lse[i] = (top + std::log2(sum)) * std::numbers::ln2_v<C>;
   }
 }
 

@@ -8,7 +8,8 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
+#include <type_traits>
+#include <utility>
 
 namespace lacuna::tile {
 
@@ -31,43 +32,51 @@ template <class C>
 inline constexpr std::int64_t lanes = vector_bytes / static_cast<std::int64_t>(sizeof(C));
 
 template <class C>
+struct UnalignedOf {
+  typedef Vector<C> type __attribute__((aligned(alignof(C))));
+};
+
+template <class C>
 inline Vector<C> load(const C* from) {
-  Vector<C> v;
-  std::memcpy(&v, from, sizeof(v));
-  return v;
+  return *reinterpret_cast<const typename UnalignedOf<C>::type*>(from);
 }
 template <class C>
 inline void store(C* to, const Vector<C>& v) {
-  std::memcpy(to, &v, sizeof(v));
+  *reinterpret_cast<typename UnalignedOf<C>::type*>(to) = v;
+}
+/// The first `count` lanes, converted to T. Out of line: the tails of rows.
+template <class T>
+[[gnu::noinline]] void store_lanes(T* to, Vector<Compute<T>> v, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(v[i]);
 }
 /// The first `count` lanes, all or fewer, converted to T.
 template <class T>
 inline void store_as(T* to, const Vector<Compute<T>>& v, std::int64_t count) {
   using C = Compute<T>;
-  if constexpr (std::is_same_v<T, C>) {
-    if (count >= lanes<C>) {
-      store(to, v);
-      return;
-    }
-  }
-  for (std::int64_t i = 0; i < std::min(count, lanes<C>); ++i) to[i] = static_cast<T>(v[i]);
+  if (std::is_same_v<T, C> && count >= lanes<C>)
+    store(reinterpret_cast<C*>(to), v);
+  else
+    store_lanes(to, v, std::min(count, lanes<C>));
+}
+/// The first `count` elements, all lanes or fewer, converted to the compute type; zeros behind them.
+template <class T>
+inline Vector<Compute<T>> load_as(const T* from, std::int64_t count) {
+  using C = Compute<T>;
+  if (std::is_same_v<T, C> && count >= lanes<C>) return load(reinterpret_cast<const C*>(from));
+  Vector<C> v{};
+  for (std::int64_t i = 0; i < std::min(count, lanes<C>); ++i) v[i] = to_compute(from[i]);
+  return v;
 }
 
 inline std::int64_t round_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
-
-template <class C>
-inline C sum_lanes(const Vector<C>& v) {
-  C sum = 0;
-  for (std::int64_t i = 0; i < lanes<C>; ++i) sum += v[i];
-  return sum;
-}
 
 /// 2^x lane by lane, relative error below 2e-7; x is held to [-126, 127]; NaN stays NaN.
 inline Vector<float> exp2(Vector<float> x) {
   typedef std::int32_t Bits __attribute__((vector_size(vector_bytes)));
   constexpr float magic = 12582912.0F;  // puts the nearest integer into the low bits of the mantissa
-  x = x < -126.0F ? Vector<float>{} - 126.0F : x;
-  x = x > 127.0F ? Vector<float>{} + 127.0F : x;
+  const Vector<float> least = Vector<float>{} - 126.0F, greatest = Vector<float>{} + 127.0F;
+  x = least > x ? least : x;  // written so, both become one instruction, and NaN passes
+  x = greatest < x ? greatest : x;
   const Vector<float> shifted = x + magic;
   const Vector<float> r = x - (shifted - magic);
   Vector<float> p = 1.54697320e-4F * r + 1.34100010e-3F;  // minimax on [-1/2, 1/2]
@@ -83,6 +92,28 @@ inline Vector<double> exp2(Vector<double> x) {
   return x;
 }
 
+/// One round of a transposition: in blocks of 2·step, the upper right quarter of (a; b) changes place with the lower
+/// left one.
+template <std::size_t step, class V, std::size_t... x>
+inline void swap_quarters(V& a, V& b, std::index_sequence<x...>) {
+  constexpr std::size_t count = sizeof...(x);
+  const V upper = __builtin_shufflevector(a, b, (x & step ? count + x - step : x)...);
+  b = __builtin_shufflevector(a, b, (x & step ? count + x : x + step)...);
+  a = upper;
+}
+
+/// A square of vectors becomes its transpose.
+template <class C, std::size_t step = 1>
+inline void transpose(Vector<C> (&square)[lanes<C>]) {
+  constexpr auto count = static_cast<std::size_t>(lanes<C>);
+  if constexpr (step < count) {
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < count; ++i)
+      if ((i & step) == 0) swap_quarters<step>(square[i], square[i + step], std::make_index_sequence<count>{});
+    transpose<C, 2 * step>(square);
+  }
+}
+
 /// A matrix [depth, columns] as the right factor: panels of two vectors' width (the last may have one), each [depth,
 /// width], columns padded with zeros.
 template <class C>
@@ -91,32 +122,44 @@ inline std::int64_t padded(std::int64_t columns) {
 }
 
 /// Packs the rows of `from` [depth, columns], `stride` elements apart.
-template <class T, class C>
-void pack(const T* from, std::int64_t stride, std::int64_t depth, std::int64_t columns, C* panels) {
+template <class T>
+void pack(const T* from, std::int64_t stride, std::int64_t depth, std::int64_t columns, Compute<T>* panels) {
+  using C = Compute<T>;
   for (std::int64_t column = 0; column < columns; column += 2 * lanes<C>) {
     const std::int64_t width = std::min(2 * lanes<C>, padded<C>(columns) - column);
-    const std::int64_t valid = std::min(width, columns - column);
     C* to = panels + column * depth;
-    for (std::int64_t k = 0; k < depth; ++k, to += width) {
-      const T* const row = from + k * stride + column;
-      for (std::int64_t j = 0; j < valid; ++j) to[j] = to_compute(row[j]);
-      for (std::int64_t j = valid; j < width; ++j) to[j] = C(0);
-    }
+    const T* row = from + column;
+    for (std::int64_t k = 0; k < depth; ++k, to += width, row += stride)
+      for (std::int64_t j = 0; j < width; j += lanes<C>) store(to + j, load_as(row + j, columns - column - j));
   }
 }
 
 /// Packs factor · the transpose of `from` [columns, depth], whose rows are `stride` elements apart.
-template <class T, class C>
-void pack_transposed(const T* from, std::int64_t stride, std::int64_t depth, std::int64_t columns, C factor,
-                     C* panels) {
-  for (std::int64_t column = 0; column < columns; column += 2 * lanes<C>) {
-    const std::int64_t width = std::min(2 * lanes<C>, padded<C>(columns) - column);
-    const std::int64_t valid = std::min(width, columns - column);
-    C* const to = panels + column * depth;
-    for (std::int64_t j = 0; j < valid; ++j)
-      for (std::int64_t k = 0; k < depth; ++k) to[k * width + j] = factor * to_compute(from[(column + j) * stride + k]);
-    for (std::int64_t j = valid; j < width; ++j)
-      for (std::int64_t k = 0; k < depth; ++k) to[k * width + j] = C(0);
+template <class T>
+void pack_transposed(const T* from, std::int64_t stride, std::int64_t depth, std::int64_t columns, Compute<T> factor,
+                     Compute<T>* panels) {
+  using C = Compute<T>;
+  for (std::int64_t column = 0; column < columns; column += lanes<C>) {
+    const std::int64_t first = column / (2 * lanes<C>)*(2 * lanes<C>);  // of the panel
+    const std::int64_t width = std::min(2 * lanes<C>, padded<C>(columns) - first);
+    C* const to = panels + first * depth + (column - first);
+    for (std::int64_t k = 0; k < depth; k += lanes<C>) {
+      Vector<C> square[lanes<C>];
+      const T* const corner = from + column * stride + k;
+      if (columns - column >= lanes<C> && depth - k >= lanes<C>) {
+        const T* row = corner;
+#pragma GCC unroll 16
+        for (std::int64_t j = 0; j < lanes<C>; ++j, row += stride) square[j] = factor * load_as(row, lanes<C>);
+        transpose<C>(square);
+#pragma GCC unroll 16
+        for (std::int64_t l = 0; l < lanes<C>; ++l) store(to + (k + l) * width, square[l]);
+      } else {
+        for (std::int64_t j = 0; j < lanes<C>; ++j)
+          square[j] = column + j < columns ? factor * load_as(corner + j * stride, depth - k) : Vector<C>{};
+        transpose<C>(square);
+        for (std::int64_t l = 0; l < std::min(lanes<C>, depth - k); ++l) store(to + (k + l) * width, square[l]);
+      }
+    }
   }
 }
 
@@ -128,10 +171,11 @@ struct Left {
   std::int64_t stride;
 };
 
-/// One tile of a product: `count` of its `rows` rows count. Calls finish(row, column, vector of sums) for each vector.
-template <int vectors, bool transposed, class C, class Finish>
-inline void product_tile(const Left<C, transposed>& a, std::int64_t row, std::int64_t count, std::int64_t depth,
-                         const C* b, std::int64_t column, Finish&& finish) {
+/// One tile of a product into `sums` [rows, vectors]; only the first `count` of its rows are meant. A function of its
+/// own: inlined among other code, the sums would not stay in registers.
+template <int vectors, bool transposed, class C>
+[[gnu::noinline]] void product_tile(const Left<C, transposed>& a, std::int64_t row, std::int64_t count,
+                                    std::int64_t depth, const C* b, Vector<C>* sums) {
   Vector<C> sum[rows][vectors] = {};
   const C* left[rows];
 #pragma GCC unroll 16
@@ -151,26 +195,35 @@ inline void product_tile(const Left<C, transposed>& a, std::int64_t row, std::in
   }
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) {
-    if (r >= count) break;
 #pragma GCC unroll 2
-    for (int v = 0; v < vectors; ++v) finish(row + r, column + v * lanes<C>, sum[r][v]);
+    for (int v = 0; v < vectors; ++v) sums[r * vectors + v] = sum[r][v];
+  }
+}
+
+/// The product with one panel, which begins at `column`.
+template <int vectors, bool transposed, class C, class Finish>
+inline void product_panel(const Left<C, transposed>& a, std::int64_t height, std::int64_t depth, const C* panel,
+                          std::int64_t column, const Finish& finish) {
+  Vector<C> sums[rows * vectors];
+  for (std::int64_t row = 0; row < height; row += rows) {
+    const std::int64_t count = std::min<std::int64_t>(rows, height - row);
+    product_tile<vectors>(a, row, count, depth, panel, sums);
+    for (std::int64_t r = 0; r < count; ++r) {
+#pragma GCC unroll 2
+      for (int v = 0; v < vectors; ++v) finish(row + r, column + v * lanes<C>, sums[r * vectors + v]);
+    }
   }
 }
 
 /// a [height, depth] times packed panels [depth, columns]; finish(row, column, vector of sums) takes the result.
 template <bool transposed, class C, class Finish>
 void product(const Left<C, transposed>& a, std::int64_t height, std::int64_t depth, const C* panels,
-             std::int64_t columns, Finish&& finish) {
+             std::int64_t columns, const Finish& finish) {
   const std::int64_t width = padded<C>(columns);
-  for (std::int64_t column = 0; column < width; column += 2 * lanes<C>) {
-    for (std::int64_t row = 0; row < height; row += rows) {
-      const std::int64_t count = std::min<std::int64_t>(rows, height - row);
-      if (width - column >= 2 * lanes<C>)
-        product_tile<2>(a, row, count, depth, panels + column * depth, column, finish);
-      else
-        product_tile<1>(a, row, count, depth, panels + column * depth, column, finish);
-    }
-  }
+  std::int64_t column = 0;
+  for (; column + 2 * lanes<C> <= width; column += 2 * lanes<C>)
+    product_panel<2>(a, height, depth, panels + column * depth, column, finish);
+  if (column < width) product_panel<1>(a, height, depth, panels + column * depth, column, finish);
 }
 
 }  // namespace lacuna::tile

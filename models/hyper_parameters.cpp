@@ -106,8 +106,9 @@ void HyperParameters::reject_unknown_keys() {
   for (const auto& [key, value] : values_) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const std::string near = nearest_name(key, known);
-    add_problem(key, near.empty() ? fmt::format("unknown hyper-parameter `{}`; known are {}", key, fmt::join(known, ", "))
-                                  : fmt::format("unknown hyper-parameter `{}`: did you mean `{}`?", key, near));
+    add_problem(key, near.empty()
+                         ? fmt::format("unknown hyper-parameter `{}`; known are {}", key, fmt::join(known, ", "))
+                         : fmt::format("unknown hyper-parameter `{}`: did you mean `{}`?", key, near));
   }
 }
 

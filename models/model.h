@@ -18,8 +18,7 @@ struct ModelSignature {
 
 class Model : public Module {
  public:
-  Model(const ModelContext& context, ModelSignature signature)
-      : Module(context), signature_(std::move(signature)) {}
+  Model(const ModelContext& context, ModelSignature signature) : Module(context), signature_(std::move(signature)) {}
 
   std::int64_t image_size() const { return signature_.image_size; }
   std::int64_t in_channels() const { return signature_.in_channels; }

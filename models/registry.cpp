@@ -1,5 +1,7 @@
 #include "models/registry.h"
 
+#include <fmt/ranges.h>
+
 namespace lacuna {
 
 Registry<ModelFamily>& model_families() {
@@ -14,9 +16,25 @@ Registry<ModelPreset>& model_presets() {
 
 std::vector<std::string> model_names() { return model_presets().names(); }
 
+namespace {
+
+/// What a name stands for: a family is a preset of itself.
+ModelPreset resolve(std::string_view name) {
+  if (model_families().contains(name)) return {std::string(name), {}};
+  if (model_presets().contains(name)) return model_presets().get(name);
+  std::vector<std::string> known = model_names();
+  const std::vector<std::string> families = model_families().names();
+  known.insert(known.end(), families.begin(), families.end());
+  if (const std::string near = nearest_name(name, known); !near.empty())
+    reject("unknown model {}: did you mean {}?", name, near);
+  reject("unknown model {}: known are {}, and with hyper-parameters of your own the families {}", name,
+         fmt::join(model_names(), ", "), fmt::join(families, ", "));
+}
+
+}  // namespace
+
 ModelDescription describe_model(std::string_view name, const std::vector<HyperParameter>& given) {
-  const bool is_family = model_families().contains(name);
-  const ModelPreset preset = is_family ? ModelPreset{std::string(name), {}} : model_presets().get(name);
+  const ModelPreset preset = resolve(name);
   HyperParameters parameters(preset.values, given);
   ModelFactory build = model_families().get(preset.family)(parameters);
   parameters.reject_unknown_keys();

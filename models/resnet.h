@@ -15,11 +15,11 @@ namespace lacuna {
 
 struct ResNetOptions {
   std::int64_t image_size = 224, in_channels = 3, num_classes = 1000;
-  bool bottleneck = true;                               // 1×1, 3×3, 1×1 to four times the channels; otherwise 3×3, 3×3
-  std::vector<std::int64_t> layers = {3, 4, 6, 3};      // blocks in each stage
+  bool bottleneck = true;                           // 1×1, 3×3, 1×1 to four times the channels; otherwise 3×3, 3×3
+  std::vector<std::int64_t> layers = {3, 4, 6, 3};  // blocks in each stage
   std::vector<std::int64_t> channels = {64, 128, 256, 512};  // of each stage
-  std::int64_t cardinality = 1, base_width = 64;        // of bottlenecks: groups, and width per group at 64 channels
-  bool cifar_stem = false;                              // 3×3 with stride 1; otherwise 7×7 with stride 2 and a max pool
+  std::int64_t cardinality = 1, base_width = 64;  // of bottlenecks: groups, and width per group at 64 channels
+  bool cifar_stem = false;                        // 3×3 with stride 1; otherwise 7×7 with stride 2 and a max pool
   std::int64_t stem_width = 64;
   bool zero_init_last = true;  // a block starts as the identity: its last norm's weight is 0
   double drop_rate = 0;        // before the classifier
@@ -29,8 +29,8 @@ struct ResNetOptions {
 /// Reads and checks; what is wrong is noted in `parameters`.
 ResNetOptions read_resnet_options(HyperParameters& parameters);
 
-/// timm's ResNet: the same names, shapes and initial distributions. Stages after the first halve the image. Takes images
-/// of any size.
+/// timm's ResNet: the same names, shapes and initial distributions. Stages after the first halve the image. Takes
+/// images of any size.
 class ResNet final : public Model {
  public:
   ResNet(const ModelContext& context, const ResNetOptions& options);

@@ -57,8 +57,8 @@ class Buffer {
 /// What a whole model has in common.
 struct ModelContext {
   Device device = Device::cpu;
-  std::uint64_t seed = 1;        // of the initial values
-  DType dtype = DType::f32;      // of activations
+  std::uint64_t seed = 1;    // of the initial values
+  DType dtype = DType::f32;  // of activations
   bool training = true;
 };
 

@@ -1,0 +1,266 @@
+#include "models/reference.h"
+
+#include "autograd/tape.h"
+#include "models/registry.h"
+#include "models/weights.h"
+#include "nn/freeze.h"
+#include "ops/loss.h"
+#include "optim/optimizer.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+namespace lacuna {
+namespace {
+
+using nlohmann::json;
+
+json parse_metadata(const SafetensorsFile& file, const std::string& key) {
+  const auto found = file.metadata().find(key);
+  if (found == file.metadata().end()) return nullptr;
+  json value = json::parse(found->second, nullptr, false);
+  if (value.is_discarded()) reject("{}: the metadata `{}` is no JSON", file.path().string(), key);
+  return value;
+}
+
+/// timm's keyword for what is a hyper-parameter here.
+std::string hyper_parameter_of(const std::string& keyword) {
+  if (keyword == "img_size") return "image_size";
+  if (keyword == "in_chans") return "in_channels";
+  return keyword;
+}
+
+HyperValue hyper_value(const std::string& key, const json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  if (value.is_number()) return value.get<double>();
+  if (value.is_string()) return value.get<std::string>();
+  const bool is_list = value.is_array() && std::all_of(value.begin(), value.end(),
+                                                       [](const json& item) { return item.is_number_integer(); });
+  if (!is_list)
+    reject("the reference's model has `{}` = {}: expected a number, a word, or a list of whole numbers", key,
+           value.dump());
+  return value.get<std::vector<std::int64_t>>();
+}
+
+struct ReferenceModel {
+  std::string name;
+  std::vector<HyperParameter> hyper_parameters;
+};
+
+/// What the file calls a model, and its hyper-parameters.
+ReferenceModel read_model(const SafetensorsFile& file) {
+  const json description = parse_metadata(file, "model");
+  const std::string origin = file.path().string();
+  if (!description.is_object() || !description.contains("family") || !description["family"].is_string())
+    reject("{}: expected metadata `model` with a `family`, as reference files have it", origin);
+  ReferenceModel model{description["family"].get<std::string>(), {}};
+  const bool is_preset = model.name == "preset";
+  if (is_preset) {
+    if (!description.contains("name") || !description["name"].is_string())
+      reject("{}: a model of the family `preset` needs a `name`", origin);
+    model.name = description["name"].get<std::string>();
+    if (const json arguments = description.value("arguments", json::object()); arguments.is_object())
+      for (const auto& [key, value] : arguments.items())
+        model.hyper_parameters.push_back({hyper_parameter_of(key), hyper_value(key, value)});
+  }
+  for (const auto& [key, value] : description.items()) {
+    if (key == "family" || (is_preset && (key == "name" || key == "arguments"))) continue;
+    model.hyper_parameters.push_back({key, hyper_value(key, value)});
+  }
+  return model;
+}
+
+/// The model of the file with its weights. Tried without memory first: a wrong file costs nothing.
+std::unique_ptr<Model> make_model(const SafetensorsFile& file, const ReferenceModel& description) {
+  const LoadOptions weights{.prefix = "weight/"};
+  check_weights(*build_model(description.name, description.hyper_parameters, {.device = Device::meta}), file, weights);
+  std::unique_ptr<Model> model = build_model(description.name, description.hyper_parameters, {});
+  load_weights(*model, file, weights);
+  return model;
+}
+
+/// Trains what the file trained. Norms keep PyTorch's semantics, where wanting no gradient does not freeze statistics:
+/// so the modules are not told.
+void select_trained(const SafetensorsFile& file, const Model& model) {
+  const json patterns = parse_metadata(file, "trainable");
+  if (patterns.is_null()) return;
+  if (!patterns.is_array() ||
+      !std::all_of(patterns.begin(), patterns.end(), [](const json& p) { return p.is_string(); }))
+    reject("{}: expected a list of name patterns as metadata `trainable`, got {}", file.path().string(),
+           patterns.dump());
+  for (Parameter* parameter : model.parameters())
+    parameter->set_trainable(std::any_of(patterns.begin(), patterns.end(), [&](const json& pattern) {
+      return matches_glob(pattern.get<std::string>(), parameter->path());
+    }));
+}
+
+/// One optimizer step as the file describes it; none where it describes none.
+bool step_optimizer(const SafetensorsFile& file, const Model& model) {
+  const json description = parse_metadata(file, "optimizer");
+  if (description.is_null()) return false;
+  const bool is_named = description.is_object() && description.contains("name") && description["name"].is_string();
+  if (!is_named || !description.contains("lr") || !description["lr"].is_number())
+    reject("{}: expected metadata `optimizer` with `name` and `lr`, got {}", file.path().string(), description.dump());
+  SettingValues settings;
+  for (const auto& [key, value] : description.items()) {
+    if (key == "name" || key == "lr") continue;
+    if (key == "betas" && value.is_array() && value.size() == 2 && value[0].is_number() && value[1].is_number()) {
+      settings["beta1"] = value[0].get<double>();
+      settings["beta2"] = value[1].get<double>();
+    } else if (value.is_boolean())
+      settings[key] = value.get<bool>();
+    else if (value.is_number())
+      settings[key] = value.get<double>();
+    else
+      reject("{}: the optimizer's `{}` is neither a flag nor a number: {}", file.path().string(), key, value.dump());
+  }
+  make_optimizer(description["name"].get<std::string>(), settings, model)->step(description["lr"].get<double>());
+  return true;
+}
+
+Tensor load_expected(const SafetensorsFile& file, std::string_view name, int rank) {
+  const SafetensorsEntry* const entry = file.find(name);
+  if (entry == nullptr) reject("{}: a reference file needs a tensor `{}`", file.path().string(), name);
+  if (entry->shape.rank() != rank || !entry->dtype)
+    reject("{}: `{}` should have {} axes, got {} {}", file.path().string(), name, rank, entry->stored_dtype,
+           entry->shape);
+  return file.load(name);
+}
+
+/// The file's images [N, C, H, W] as the model takes them: f32 [N, H, W, C].
+Tensor load_images(const SafetensorsFile& file, const Model& model) {
+  const Tensor stored = load_expected(file, "input/image", 4);
+  const Shape& shape = stored.shape();
+  const std::int64_t size = model.image_size(), channels = model.in_channels(), pixels = size * size;
+  if (!is_floating(stored.dtype()) || !(shape == Shape{shape[0], channels, size, size}))
+    reject("{}: expected images [N, {}, {}, {}], got {} {}", file.path().string(), channels, size, size,
+           name_of(stored.dtype()), shape);
+  const Tensor images = Tensor::empty({shape[0], size, size, channels}, DType::f32, Device::cpu, Purpose::data);
+  const Tensor planes = stored.to(DType::f32);
+  const float* const in = planes.data<float>();
+  float* const out = images.data<float>();
+  for (std::int64_t n = 0; n < shape[0]; ++n)
+    for (std::int64_t c = 0; c < channels; ++c)
+      for (std::int64_t p = 0; p < pixels; ++p)
+        out[(n * pixels + p) * channels + c] = in[(n * channels + c) * pixels + p];
+  return images;
+}
+
+Tensor load_targets(const SafetensorsFile& file, const Tensor& images) {
+  Tensor targets = load_expected(file, "target", 1);
+  if (targets.dtype() != DType::i64 || targets.count() != images.shape()[0])
+    reject("{}: expected `target` i64 [{}], got {} {}", file.path().string(), images.shape()[0],
+           name_of(targets.dtype()), targets.shape());
+  return targets;
+}
+
+double largest_magnitude(const std::vector<double>& values) {
+  double largest = 0;
+  for (const double value : values) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+class Comparison {
+ public:
+  explicit Comparison(const SafetensorsFile& file) : file_(file) {}
+
+  /// Where the file has such a tensor.
+  void add(const std::string& name, const Tensor& ours) {
+    const SafetensorsEntry* const entry = file_.find(name);
+    if (entry == nullptr) return;
+    if (ours.defined() && !(entry->shape == ours.shape()))
+      reject("{}: `{}` has the shape {}, but the model gives {}", file_.path().string(), name, entry->shape,
+             ours.shape());
+    const std::vector<double> theirs = file_.load(name).to_vector();
+    double difference = 0;
+    if (ours.defined()) {
+      const std::vector<double> values = ours.to_vector();
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const double apart = std::abs(values[i] - theirs[i]);
+        difference = std::isnan(apart) ? std::numeric_limits<double>::infinity() : std::max(difference, apart);
+      }
+    } else {
+      difference = std::numeric_limits<double>::infinity();
+    }
+    tensors_.push_back({name, difference, largest_magnitude(theirs)});
+  }
+
+  /// Gives gradients that are zero in theory the magnitude they are measured against.
+  void measure_zero_gradients() {
+    // What is left of a sum that cancels: far below what f32 resolves in a gradient of the largest size.
+    constexpr double noise = 1e-6, stand_in = 1e-3;
+    double largest = 0;
+    const auto is_gradient = [](const ReferenceTensor& tensor) { return tensor.name.starts_with("grad/"); };
+    for (const ReferenceTensor& tensor : tensors_)
+      if (is_gradient(tensor)) largest = std::max(largest, tensor.magnitude);
+    for (ReferenceTensor& tensor : tensors_)
+      if (is_gradient(tensor) && tensor.magnitude <= noise * largest) tensor.magnitude = stand_in * largest;
+  }
+
+  /// Replaces the elements of a compared gradient that the tolerance cannot tell from zero by the file's.
+  void take_over_zeros(Parameter& parameter) const {
+    const std::string name = "grad/" + parameter.path();
+    const auto compared = std::find_if(tensors_.begin(), tensors_.end(),
+                                       [&](const ReferenceTensor& tensor) { return tensor.name == name; });
+    if (compared == tensors_.end() || !parameter.trainable() || !parameter.grad().defined()) return;
+    const double zero = reference_tolerance * compared->magnitude;
+    const Tensor theirs = file_.load(name).to(DType::f32);
+    const float* const from = theirs.data<float>();
+    float* const to = parameter.grad().data<float>();
+    for (std::int64_t i = 0; i < theirs.count(); ++i)
+      if (std::abs(from[i]) <= zero && std::abs(to[i]) <= 2 * zero) to[i] = from[i];
+  }
+
+  std::vector<ReferenceTensor> take() { return std::move(tensors_); }
+
+ private:
+  const SafetensorsFile& file_;
+  std::vector<ReferenceTensor> tensors_;
+};
+
+}  // namespace
+
+const ReferenceTensor& ReferenceReport::worst() const {
+  return *std::max_element(tensors.begin(), tensors.end(), [](const ReferenceTensor& a, const ReferenceTensor& b) {
+    return a.relative() < b.relative();
+  });
+}
+
+ReferenceReport compare_with_reference(const SafetensorsFile& file, std::string_view memory_policy) {
+  const ReferenceModel description = read_model(file);
+  const std::unique_ptr<Model> model = make_model(file, description);
+  const Variable images(load_images(file, *model));
+  const Variable targets(load_targets(file, images.tensor()));
+  select_trained(file, *model);
+  Comparison comparison(file);
+
+  model->set_training(false);
+  comparison.add("eval/logits", model->forward(images).tensor());
+  model->set_training(true);
+  Tape tape(*memory_policies().get(memory_policy));
+  {
+    const Recording recording(tape);
+    Variable logits = model->forward(images);
+    comparison.add("output/logits", logits.tensor());
+    const Variable loss = apply(CrossEntropy{}, std::move(logits), targets);
+    comparison.add("output/loss", loss.tensor());
+    tape.backward(loss);
+  }
+  const std::vector<Parameter*> parameters = model->parameters();
+  for (const Parameter* parameter : parameters)
+    comparison.add("grad/" + parameter->path(), parameter->trainable() ? parameter->grad() : Tensor());
+  comparison.measure_zero_gradients();
+  for (Parameter* parameter : parameters) comparison.take_over_zeros(*parameter);
+  if (step_optimizer(file, *model))
+    for (const auto& [name, tensor] : state_of(*model)) comparison.add("after/" + name, tensor);
+  ReferenceReport report{description.name, comparison.take()};
+  if (report.tensors.empty()) reject("{}: holds no result to compare with", file.path().string());
+  return report;
+}
+
+}  // namespace lacuna

@@ -1,0 +1,219 @@
+#include "models/resnet.h"
+
+#include "models/registry.h"
+#include "nn/init.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/pool.h"
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+namespace lacuna {
+namespace {
+
+constexpr std::int64_t bottleneck_expansion = 4;
+
+struct Window {
+  std::int64_t kernel = 1, stride = 1, padding = 0, groups = 1;
+};
+
+/// A convolution as all of them are here: no bias, since a norm follows.
+nn::Conv2dOptions convolution(std::int64_t out, const Window& window) {
+  return {.kernel = window.kernel,
+          .stride = window.stride,
+          .padding = window.padding,
+          .groups = window.groups,
+          .bias = false,
+          .init = {init::kaiming_normal_fan_out(out * window.kernel * window.kernel), {}}};
+}
+
+Window stem_window(const ResNetOptions& options) {
+  return options.cifar_stem ? Window{.kernel = 3, .stride = 1, .padding = 1}
+                            : Window{.kernel = 7, .stride = 2, .padding = 3};
+}
+
+std::int64_t expansion(const ResNetOptions& options) { return options.bottleneck ? bottleneck_expansion : 1; }
+
+/// Channels of a block's inner convolutions.
+std::int64_t inner_width(const ResNetOptions& options, std::int64_t planes) {
+  if (!options.bottleneck) return planes;
+  return planes * options.base_width / 64 * options.cardinality;
+}
+
+}  // namespace
+
+/// Two or three convolutions with norms, and a shortcut around them that is projected where the shape changes.
+class ResNet::Block final : public Module {
+ public:
+  struct Place {
+    std::int64_t in, planes, stride;
+    double drop_path;
+  };
+  Block(Module& parent, std::string_view name, const ResNetOptions& options, const Place& place)
+      : Module(parent, name), drop_path_(*this, "drop_path", place.drop_path) {
+    const std::int64_t width = inner_width(options, place.planes);
+    const std::int64_t out = place.planes * expansion(options);
+    if (options.bottleneck) {
+      add_layer(place.in, width, {}, 1);
+      add_layer(width, width, {.kernel = 3, .stride = place.stride, .padding = 1, .groups = options.cardinality}, 1);
+      add_layer(width, out, {}, options.zero_init_last ? 0 : 1);
+    } else {
+      add_layer(place.in, width, {.kernel = 3, .stride = place.stride, .padding = 1}, 1);
+      add_layer(width, out, {.kernel = 3, .padding = 1}, options.zero_init_last ? 0 : 1);
+    }
+    if (place.stride == 1 && place.in == out) return;
+    shortcut_.emplace(*this, "downsample.0", place.in, out, convolution(out, {.stride = place.stride}));
+    shortcut_norm_.emplace(*this, "downsample.1", out);
+  }
+
+  Variable forward(Variable x) {
+    const Scope scope(*this);
+    Variable h = x;  // [N, H, W, in]
+    for (std::size_t i = 0; i + 1 < layers_.size(); ++i)
+      h = layers_[i]->norm.forward_relu(layers_[i]->convolution.forward(std::move(h)));
+    h = layers_.back()->convolution.forward(std::move(h));  // [N, H / stride, W / stride, out]
+    if (shortcut_) x = shortcut_norm_->forward(shortcut_->forward(std::move(x)));
+    if (drop_path_.rate() == 0 || !training()) return layers_.back()->norm.forward_add_relu(std::move(h), std::move(x));
+    h = drop_path_.forward(layers_.back()->norm.forward(std::move(h)));
+    return apply(Relu{}, apply(Add{}, std::move(h), std::move(x)));
+  }
+
+ private:
+  struct Layer {
+    Layer(Module& block, const std::string& number, std::int64_t in, std::int64_t out, const Window& window,
+          double norm_weight)
+        : convolution(block, "conv" + number, in, out, lacuna::convolution(out, window)),
+          norm(block, "bn" + number, out, {.weight = norm_weight}) {}
+    nn::Conv2d convolution;
+    nn::BatchNorm2d norm;
+  };
+  void add_layer(std::int64_t in, std::int64_t out, const Window& window, double norm_weight) {
+    const std::string number = std::to_string(layers_.size() + 1);
+    layers_.push_back(std::make_unique<Layer>(*this, number, in, out, window, norm_weight));
+  }
+
+  std::vector<std::unique_ptr<Layer>> layers_;
+  nn::DropPath drop_path_;
+  std::optional<nn::Conv2d> shortcut_;
+  std::optional<nn::BatchNorm2d> shortcut_norm_;
+};
+
+ResNet::ResNet(const ModelContext& context, const ResNetOptions& options)
+    : Model(context, {options.image_size, options.in_channels, options.num_classes, "fc"}),
+      max_pool_(!options.cifar_stem),
+      stem_(*this, "conv1", options.in_channels, options.stem_width,
+            convolution(options.stem_width, stem_window(options))),
+      stem_norm_(*this, "bn1", options.stem_width),
+      blocks_(make_blocks(options)),
+      classifier_dropout_(*this, "drop", options.drop_rate),
+      classifier_(*this, "fc", options.channels.back() * expansion(options), options.num_classes) {}
+
+std::vector<std::unique_ptr<ResNet::Block>> ResNet::make_blocks(const ResNetOptions& options) {
+  std::vector<std::unique_ptr<Block>> blocks;
+  const std::int64_t total = std::accumulate(options.layers.begin(), options.layers.end(), std::int64_t{0});
+  std::int64_t in = options.stem_width;
+  for (std::size_t stage = 0; stage < options.layers.size(); ++stage) {
+    for (std::int64_t i = 0; i < options.layers[stage]; ++i) {
+      const auto index = static_cast<double>(blocks.size());
+      const Block::Place place{
+          .in = in,
+          .planes = options.channels[stage],
+          .stride = stage > 0 && i == 0 ? 2 : 1,
+          .drop_path = total == 1 ? 0 : options.drop_path_rate * index / static_cast<double>(total - 1)};
+      blocks.push_back(std::make_unique<Block>(*this, fmt::format("layer{}.{}", stage + 1, i), options, place));
+      in = place.planes * expansion(options);
+    }
+  }
+  return blocks;
+}
+
+Variable ResNet::classify(Variable images) {
+  const Scope scope(*this);
+  Variable x = stem_norm_.forward_relu(stem_.forward(std::move(images)));
+  if (max_pool_) {
+    const MaxPool2d pool{.kernel = 3, .stride = 2, .padding = 1, .height = x.shape()[1], .width = x.shape()[2]};
+    x = apply(pool, std::move(x));
+  }
+  for (const std::unique_ptr<Block>& block : blocks_) x = block->forward(std::move(x));
+  const Shape shape = x.shape();
+  x = apply(GlobalAvgPool{.shape = shape}, std::move(x));  // [N, channels]
+  return classifier_.forward(classifier_dropout_.forward(std::move(x)));
+}
+
+ResNetOptions read_resnet_options(HyperParameters& parameters) {
+  constexpr std::int64_t largest_extent = 1 << 16;
+  const ResNetOptions defaults;
+  ResNetOptions options;
+  options.image_size = parameters.integer("image_size", defaults.image_size, 1, largest_extent);
+  options.in_channels = parameters.integer("in_channels", defaults.in_channels, 1, largest_extent);
+  options.num_classes = parameters.integer("num_classes", defaults.num_classes, 1, 1 << 24);
+  options.bottleneck = parameters.choice("block", "bottleneck", {"basic", "bottleneck"}) == "bottleneck";
+  options.layers = parameters.integers("layers", defaults.layers);
+  options.channels = parameters.integers("channels", defaults.channels);
+  options.cardinality = parameters.integer("cardinality", 1, 1, largest_extent);
+  options.base_width = parameters.integer("base_width", 64, 1, largest_extent);
+  options.cifar_stem = parameters.choice("stem", "imagenet", {"imagenet", "cifar"}) == "cifar";
+  options.stem_width = parameters.integer("stem_width", defaults.stem_width, 1, largest_extent);
+  options.zero_init_last = parameters.flag("zero_init_last", true);
+  options.drop_rate = parameters.real("drop_rate", 0, 0, 1);
+  options.drop_path_rate = parameters.real("drop_path_rate", 0, 0, 1);
+
+  if (options.layers.size() != options.channels.size())
+    parameters.add_problem("channels", fmt::format("`channels` names {} stages, but `layers` {}",
+                                                   options.channels.size(), options.layers.size()));
+  for (const std::int64_t planes : options.channels) {
+    if (planes > largest_extent)
+      parameters.add_problem("channels", fmt::format("`channels` of {}: expected at most {}", planes, largest_extent));
+    else if (inner_width(options, planes) < 1)
+      parameters.add_problem("base_width",
+                             fmt::format("`base_width` {} leaves no channel of {}", options.base_width, planes));
+  }
+  for (const std::int64_t count : options.layers)
+    if (count > 4096) parameters.add_problem("layers", fmt::format("`layers` of {}: expected at most 4096", count));
+  if (!options.bottleneck && (options.cardinality != 1 || options.base_width != 64))
+    parameters.add_problem("block", "`cardinality` and `base_width` need `block: bottleneck`");
+  return options;
+}
+
+namespace {
+
+const RegisterFamily resnet("resnet", [](HyperParameters& parameters) -> ModelFactory {
+  return [options = read_resnet_options(parameters)](const ModelContext& context) {
+    return std::make_unique<ResNet>(context, options);
+  };
+});
+
+using Layers = std::vector<std::int64_t>;
+
+/// The form of He et al. 2016, section 4.2: 6n + 2 layers on 32×32 images, here with projected shortcuts.
+std::vector<HyperParameter> cifar_form(std::int64_t n) {
+  return {{"image_size", std::int64_t{32}}, {"num_classes", std::int64_t{10}}, {"block", "basic"},
+          {"layers", Layers{n, n, n}},      {"channels", Layers{16, 32, 64}},  {"stem", "cifar"},
+          {"stem_width", std::int64_t{16}}};
+}
+
+const RegisterPreset presets[] = {
+    {"resnet18", "resnet", {{"block", "basic"}, {"layers", Layers{2, 2, 2, 2}}}},
+    {"resnet34", "resnet", {{"block", "basic"}, {"layers", Layers{3, 4, 6, 3}}}},
+    {"resnet50", "resnet", {{"layers", Layers{3, 4, 6, 3}}}},
+    {"resnet101", "resnet", {{"layers", Layers{3, 4, 23, 3}}}},
+    {"resnet152", "resnet", {{"layers", Layers{3, 8, 36, 3}}}},
+    {"resnext50_32x4d",
+     "resnet",
+     {{"layers", Layers{3, 4, 6, 3}}, {"cardinality", std::int64_t{32}}, {"base_width", std::int64_t{4}}}},
+    {"resnet20", "resnet", cifar_form(3)},
+    {"resnet56", "resnet", cifar_form(9)},
+    {"resnet18_cifar",
+     "resnet",
+     {{"image_size", std::int64_t{32}},
+      {"num_classes", std::int64_t{10}},
+      {"block", "basic"},
+      {"layers", Layers{2, 2, 2, 2}},
+      {"stem", "cifar"}}},
+};
+
+}  // namespace
+}  // namespace lacuna

@@ -1,0 +1,51 @@
+#include "nn/attention.h"
+
+#include "ops/attention.h"
+#include "ops/heads.h"
+#include "ops/matmul.h"
+#include "ops/slicing.h"
+#include "ops/softmax.h"
+
+#include <cmath>
+
+namespace lacuna::nn {
+
+Attention::Attention(Module& parent, std::string_view name, std::int64_t width, const AttentionOptions& options)
+    : Module(parent, name),
+      heads_(options.heads),
+      head_width_(width / options.heads),
+      form_(options.form),
+      qkv_(*this, "qkv", width, 3 * width, {.bias = options.qkv_bias, .init = options.init}),
+      attention_dropout_(*this, "attn_drop", options.attention_dropout),
+      projection_(*this, "proj", width, width, {.init = options.init}),
+      projection_dropout_(*this, "proj_drop", options.projection_dropout) {
+  expect(width % heads_ == 0, "{}: {} heads do not divide the width {}", path(), heads_, width);
+  expect(options.attention_dropout == 0 || form_ == AttentionForm::chain,
+         "{}: dropout of attention probabilities needs the chain of matmul, softmax and matmul", path());
+}
+
+Variable Attention::chain(Variable qkv, std::int64_t queries) const {
+  const std::int64_t length = qkv.shape()[1];
+  Variable asking = qkv;  // [B, n, 3 · width]
+  if (queries != 0 && queries != length)
+    asking = apply(Slice{.axis = 1, .begin = 0, .end = queries, .extent = length}, std::move(asking));
+  Variable q = apply(SplitHeads{.heads = heads_, .part = 0}, std::move(asking));  // [B, H, n, d]
+  Variable k = apply(SplitHeads{.heads = heads_, .part = 1}, qkv);                // [B, H, L, d]
+  Variable v = apply(SplitHeads{.heads = heads_, .part = 2}, std::move(qkv));     // [B, H, L, d]
+  const double scale = 1 / std::sqrt(static_cast<double>(head_width_));
+  Variable scores = apply(MatMul{.transpose_b = true, .scale = scale}, std::move(q), std::move(k));  // [B, H, n, L]
+  Variable probabilities = apply(Softmax{.heads = heads_}, std::move(scores));                       // [B, H, n, L]
+  Variable mixed = apply(MatMul{}, attention_dropout_.forward(std::move(probabilities)), std::move(v));
+  return apply(MergeHeads{.heads = heads_}, std::move(mixed));  // [B, n, width]
+}
+
+Variable Attention::forward(Variable x, std::int64_t queries) const {
+  const Scope scope(*this);
+  Variable qkv = qkv_.forward(std::move(x));  // [B, L, 3 · width]
+  Variable mixed = form_ == AttentionForm::chain
+                       ? chain(std::move(qkv), queries)
+                       : apply(lacuna::Attention{.heads = heads_, .queries = queries}, std::move(qkv));
+  return projection_dropout_.forward(projection_.forward(std::move(mixed)));
+}
+
+}  // namespace lacuna::nn

@@ -1,0 +1,36 @@
+#include "nn/conv.h"
+
+#include "nn/init.h"
+#include "ops/conv.h"
+
+namespace lacuna::nn {
+
+Conv2d::Conv2d(Module& parent, std::string_view name, std::int64_t in, std::int64_t out, const Conv2dOptions& options)
+    : Module(parent, name),
+      stride_(options.stride),
+      padding_(options.padding),
+      groups_(options.groups),
+      weight_(*this, "weight", {out, in / options.groups, options.kernel, options.kernel},
+              options.init.weight ? options.init.weight
+                                  : init::torch_default(in / options.groups * options.kernel * options.kernel)) {
+  expect(in % groups_ == 0 && out % groups_ == 0, "{}: {} groups do not divide {} and {} channels", path(), groups_, in,
+         out);
+  if (options.bias)
+    bias_.emplace(*this, "bias", Shape{out},
+                  options.init.bias ? options.init.bias
+                                    : init::torch_default(in / options.groups * options.kernel * options.kernel));
+}
+
+Variable Conv2d::forward(Variable x) const {
+  const Scope scope(*this);
+  const lacuna::Conv2d op{.stride = stride_,
+                          .padding = padding_,
+                          .groups = groups_,
+                          .kernel_height = weight_.shape()[2],
+                          .kernel_width = weight_.shape()[3],
+                          .height = x.shape()[1],
+                          .width = x.shape()[2]};
+  return apply(op, std::move(x), weight_.variable(), bias_ ? bias_->variable() : Variable());
+}
+
+}  // namespace lacuna::nn

@@ -1,0 +1,19 @@
+#include "nn/dropout.h"
+
+#include "ops/dropout.h"
+
+namespace lacuna::nn {
+
+Variable Dropout::forward(Variable x) const {
+  if (rate_ == 0 || !training()) return x;
+  const Scope scope(*this);
+  return apply(lacuna::Dropout{.p = rate_, .stream = stream("mask")}, std::move(x));
+}
+
+Variable DropPath::forward(Variable x) const {
+  if (rate_ == 0 || !training()) return x;
+  const Scope scope(*this);
+  return apply(lacuna::DropPath{.p = rate_, .stream = stream("mask")}, std::move(x));
+}
+
+}  // namespace lacuna::nn

@@ -31,9 +31,8 @@ template <class Formula>
 Tensor backward_of(const Formula& formula, const Tensor& dy, const Tensor& saved) {
   Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
   launch(dy.device(), [&] {
-    with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
-      map(dy.count(), formula, dx.data<T>(), dy.data<T>(), saved.data<T>());
-    });
+    with_float_type(dy.dtype(),
+                    [&]<class T>(Type<T>) { map(dy.count(), formula, dx.data<T>(), dy.data<T>(), saved.data<T>()); });
   });
   return dx;
 }
@@ -50,8 +49,10 @@ void Gelu::backward(Tensor dy, const Saved<Gelu>& saved, Grads& grads) const {
                                : backward_of(formula::GeluTanhBackward{}, dy, in);
 }
 void Gelu::derive(const Derivation<Gelu>& from, const Tensor& out) const {
-  if (form == Form::erf) apply(formula::GeluErf{}, out, from.get<input(x)>());
-  else apply(formula::GeluTanh{}, out, from.get<input(x)>());
+  if (form == Form::erf)
+    apply(formula::GeluErf{}, out, from.get<input(x)>());
+  else
+    apply(formula::GeluTanh{}, out, from.get<input(x)>());
 }
 
 Tensor Relu::forward(std::span<const Tensor> inputs) const { return applied(formula::Relu{}, inputs[x]); }

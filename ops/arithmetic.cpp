@@ -1,8 +1,8 @@
 #include "ops/arithmetic.h"
 
+#include "core/parallel.h"
 #include "ops/formulas.h"
 #include "ops/reduce.h"
-#include "core/parallel.h"
 
 namespace lacuna {
 namespace {
@@ -22,14 +22,18 @@ void apply(const Formula& formula, const Tensor& out, const In&... in) {
 }
 
 void expect_alike(std::string_view op, const Tensor& a, const Tensor& b) {
-  expect(a.shape() == b.shape() && a.dtype() == b.dtype(), "{} expects two tensors of one shape and type, got {} in {} "
-         "and {} in {}", op, a.shape(), name_of(a.dtype()), b.shape(), name_of(b.dtype()));
+  expect(a.shape() == b.shape() && a.dtype() == b.dtype(),
+         "{} expects two tensors of one shape and type, got {} in {} "
+         "and {} in {}",
+         op, a.shape(), name_of(a.dtype()), b.shape(), name_of(b.dtype()));
 }
 
 /// Adds `dy` to the gradient that is there; otherwise passes it on as the gradient.
 void pass_on(const Tensor& dy, Tensor& gradient) {
-  if (gradient.defined()) apply(formula::Add{}, gradient, gradient, dy);
-  else gradient = dy;
+  if (gradient.defined())
+    apply(formula::Add{}, gradient, gradient, dy);
+  else
+    gradient = dy;
 }
 
 /// out = x + b for rows of x [rows, C], the first of which meets row `first_row` of b, modulo b's rows.
@@ -45,7 +49,8 @@ void add_rows(const Tensor& x, const Tensor& b, std::int64_t first_row, const Te
         for (std::int64_t row = begin; row < end; ++row) {
           const C* const addend = repeated + (first_row + row) % b_rows * n;
 #pragma omp simd
-          for (std::int64_t i = 0; i < n; ++i) to[row * n + i] = static_cast<T>(to_compute(in[row * n + i]) + addend[i]);
+          for (std::int64_t i = 0; i < n; ++i)
+            to[row * n + i] = static_cast<T>(to_compute(in[row * n + i]) + addend[i]);
         }
       });
     });

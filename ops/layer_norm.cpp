@@ -31,7 +31,7 @@ template <class T>
 struct Rows {
   const T* x;  // [rows from `first` on, C], or null where it is not needed
   std::int64_t first;
-  const T* dy;  // [rows, C]
+  const T* dy;             // [rows, C]
   const Compute<T>* mean;  // [rows]
   const Compute<T>* rstd;
   const Compute<T>* weight;  // [C]; null where dx is not wanted
@@ -59,9 +59,7 @@ struct Rows {
       const C mean_g = scale * sum_of<C>(n, [&](std::int64_t i) { return g[i] * weight[i]; });
       const C mean_gx = scale * sum_of<C>(n, [&](std::int64_t i) { return g[i] * weight[i] * ((in[i] - m) * r); });
       T* const out = dx + row * n;
-      const auto gradient = [&](std::int64_t i) {
-        return r * (g[i] * weight[i] - mean_g - (in[i] - m) * r * mean_gx);
-      };
+      const auto gradient = [&](std::int64_t i) { return r * (g[i] * weight[i] - mean_g - (in[i] - m) * r * mean_gx); };
       if (add) {
 #pragma omp simd
         for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(to_compute(out[i]) + gradient(i));
@@ -120,8 +118,7 @@ void LayerNorm::derive(const Derivation<LayerNorm>& from, const Tensor& out) con
       parallel_for(out.rows(), serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
         std::vector<C> scratch = row_scratch<T>(n);
         for (std::int64_t row = begin; row < end; ++row)
-          normalise(n, in_compute_type(in + row * n, n, scratch.data()), m[row], r[row], w, b,
-                    out.data<T>() + row * n);
+          normalise(n, in_compute_type(in + row * n, n, scratch.data()), m[row], r[row], w, b, out.data<T>() + row * n);
       });
     });
   });

@@ -40,9 +40,7 @@ C row_loss(std::int64_t n, const C* z, C log_sum, std::int64_t label, const Smoo
 }
 template <class C>
 C row_loss(std::int64_t n, const C* z, C log_sum, const C* q, const Smoothing<C>& smoothing) {
-  return sum_of<C>(n, [&](std::int64_t i) {
-    return (smoothing.kept * q[i] + smoothing.uniform) * (log_sum - z[i]);
-  });
+  return sum_of<C>(n, [&](std::int64_t i) { return (smoothing.kept * q[i] + smoothing.uniform) * (log_sum - z[i]); });
 }
 
 /// dz = scale · (Σ targets · softmax(z) - targets) for one row.
@@ -50,8 +48,7 @@ template <class C, class T>
 void row_gradient(std::int64_t n, const C* z, C log_sum, std::int64_t label, const Smoothing<C>& smoothing, C scale,
                   T* dz) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i)
-    dz[i] = static_cast<T>(scale * (math::exp(z[i] - log_sum) - smoothing.uniform));
+  for (std::int64_t i = 0; i < n; ++i) dz[i] = static_cast<T>(scale * (math::exp(z[i] - log_sum) - smoothing.uniform));
   dz[label] = static_cast<T>(scale * (math::exp(z[label] - log_sum) - smoothing.uniform - smoothing.kept));
 }
 template <class C, class T>

@@ -66,16 +66,19 @@ Tensor sum_over_leading(const Tensor& tensor, const Shape& shape) {
     with_float_type(tensor.dtype(), [&]<class T>(Type<T>) {
       const T* const in = tensor.data<T>();  // [times, n]
       Compute<T>* const out = total.data<Compute<T>>();
-      parallel_for(n, tensor.count() < 65536 ? n + 1 : 0, [&](std::int64_t begin, std::int64_t end) {
-        constexpr std::int64_t tile = 2048;  // stays in the first cache while the repetitions pass
-        for (std::int64_t first = begin; first < end; first += tile) {
-          const std::int64_t last = std::min(end, first + tile);
-          for (std::int64_t k = 0; k < times; ++k) {
+      parallel_for(
+          n, tensor.count() < 65536 ? n + 1 : 0,
+          [&](std::int64_t begin, std::int64_t end) {
+            constexpr std::int64_t tile = 2048;  // stays in the first cache while the repetitions pass
+            for (std::int64_t first = begin; first < end; first += tile) {
+              const std::int64_t last = std::min(end, first + tile);
+              for (std::int64_t k = 0; k < times; ++k) {
 #pragma omp simd
-            for (std::int64_t i = first; i < last; ++i) out[i] += to_compute(in[k * n + i]);
-          }
-        }
-      }, 16);
+                for (std::int64_t i = first; i < last; ++i) out[i] += to_compute(in[k * n + i]);
+              }
+            }
+          },
+          16);
     });
   });
   return total;

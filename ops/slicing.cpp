@@ -133,7 +133,8 @@ Tensor Expand::forward(std::span<const Tensor> inputs) const {
   const Tensor& in = inputs[x];
   expect(in.shape().rank() > 0 && in.shape().front() == 1 && in.dtype() == compute_type(in.dtype()),
          "expand expects [1, ...] in f32 or f64, got {} in {}", in.shape(), name_of(in.dtype()));
-  Tensor y = Tensor::empty(with_extent(in.shape(), 0, count), in.dtype() == DType::f64 ? DType::f64 : dtype, in.device());
+  Tensor y =
+      Tensor::empty(with_extent(in.shape(), 0, count), in.dtype() == DType::f64 ? DType::f64 : dtype, in.device());
   for (std::int64_t i = 0; i < count; ++i) y.leading(i, i + 1).copy_from(in);
   return y;
 }

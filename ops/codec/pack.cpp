@@ -24,14 +24,17 @@ Tensor pack_signs(const Tensor& values) {
     with_float_type(values.dtype(), [&]<class T>(Type<T>) {
       const T* const in = values.data<T>();
       auto* const out = bits.data<std::uint8_t>();
-      parallel_for(n, 65536, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; i += block) {
-          const std::int64_t count = std::min(block, end - i);
-          const std::uint64_t word = count == block ? signs_of(in + i, block) : signs_of(in + i, count);
-          for (std::int64_t byte = 0; byte < (count + 7) / 8; ++byte)
-            out[i / 8 + byte] = static_cast<std::uint8_t>(word >> (8 * byte));
-        }
-      }, block);
+      parallel_for(
+          n, 65536,
+          [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; i += block) {
+              const std::int64_t count = std::min(block, end - i);
+              const std::uint64_t word = count == block ? signs_of(in + i, block) : signs_of(in + i, count);
+              for (std::int64_t byte = 0; byte < (count + 7) / 8; ++byte)
+                out[i / 8 + byte] = static_cast<std::uint8_t>(word >> (8 * byte));
+            }
+          },
+          block);
     });
   });
   return bits;

@@ -8,7 +8,10 @@ template <class Op>
 OpSample unary(std::string name, Op op) {
   return {.name = std::move(name),
           .op = bound(op),
-          .inputs = [](DType dtype) { return std::vector{sample_values_off_zero({3, 5, 37}, dtype, 1)}; },
+          .inputs =
+              [](DType dtype) {
+                return std::vector{sample_values_off_zero({3, 5, 37}, dtype, 1)};
+              },
           .differentiable = {0}};
 }
 

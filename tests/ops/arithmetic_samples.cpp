@@ -7,18 +7,20 @@ namespace {
 OpSample pair(std::string name, std::shared_ptr<const Operation> op, Shape shape) {
   return {.name = std::move(name),
           .op = std::move(op),
-          .inputs = [shape](DType dtype) {
-            return std::vector{sample_values(shape, dtype, 1), sample_values(shape, dtype, 2)};
-          },
+          .inputs =
+              [shape](DType dtype) {
+                return std::vector{sample_values(shape, dtype, 1), sample_values(shape, dtype, 2)};
+              },
           .differentiable = {0, 1}};
 }
 
 OpSample broadcast(std::string name, Shape shape, Shape repeated) {
   return {.name = std::move(name),
           .op = bound(AddBroadcast{.shape = repeated}),
-          .inputs = [=](DType dtype) {
-            return std::vector{sample_values(shape, dtype, 1), sample_values(repeated, compute_type(dtype), 2)};
-          },
+          .inputs =
+              [=](DType dtype) {
+                return std::vector{sample_values(shape, dtype, 1), sample_values(repeated, compute_type(dtype), 2)};
+              },
           .differentiable = {0, 1}};
 }
 
@@ -30,7 +32,10 @@ const RegisterSample bias(broadcast("add_broadcast of [C]", {4, 5, 7}, {7}));
 const RegisterSample bias_of_many_rows(broadcast("add_broadcast of [C] to many rows", {2111, 37}, {37}));
 const RegisterSample scale({.name = "scale",
                             .op = bound(Scale{.factor = -1.7}),
-                            .inputs = [](DType dtype) { return std::vector{sample_values({3, 5, 7}, dtype, 1)}; },
+                            .inputs =
+                                [](DType dtype) {
+                                  return std::vector{sample_values({3, 5, 7}, dtype, 1)};
+                                },
                             .differentiable = {0}});
 
 }  // namespace

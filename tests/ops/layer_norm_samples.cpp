@@ -7,12 +7,13 @@ namespace {
 OpSample layer_norm(std::string name, Shape shape, double eps, double low, double high) {
   return {.name = std::move(name),
           .op = bound(LayerNorm{.eps = eps}),
-          .inputs = [=](DType dtype) {
-            const Shape channels{shape.back()};
-            return std::vector{sample_values(shape, dtype, 1, low, high),
-                               sample_values(channels, compute_type(dtype), 2, 0.5, 1.5),
-                               sample_values(channels, compute_type(dtype), 3)};
-          },
+          .inputs =
+              [=](DType dtype) {
+                const Shape channels{shape.back()};
+                return std::vector{sample_values(shape, dtype, 1, low, high),
+                                   sample_values(channels, compute_type(dtype), 2, 0.5, 1.5),
+                                   sample_values(channels, compute_type(dtype), 3)};
+              },
           .differentiable = {0, 1, 2}};
 }
 

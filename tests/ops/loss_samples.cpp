@@ -9,21 +9,24 @@ namespace {
 OpSample with_labels(std::string name, double smoothing, std::int64_t rows, std::int64_t classes) {
   return {.name = std::move(name),
           .op = bound(CrossEntropy{.label_smoothing = smoothing}),
-          .inputs = [=](DType dtype) {
-            std::vector<std::int64_t> labels;
-            for (std::int64_t i = 0; i < rows; ++i) labels.push_back(i * 7 % classes);
-            return std::vector{sample_values({rows, classes}, dtype, 1),
-                               Tensor::from(std::span<const std::int64_t>(labels), {rows})};
-          },
+          .inputs =
+              [=](DType dtype) {
+                std::vector<std::int64_t> labels;
+                for (std::int64_t i = 0; i < rows; ++i) labels.push_back(i * 7 % classes);
+                return std::vector{sample_values({rows, classes}, dtype, 1),
+                                   Tensor::from(std::span<const std::int64_t>(labels), {rows})};
+              },
           .differentiable = {0}};
 }
 
 OpSample with_probabilities(std::string name, double smoothing) {
   return {.name = std::move(name),
           .op = bound(CrossEntropy{.label_smoothing = smoothing}),
-          .inputs = [](DType dtype) {
-            return std::vector{sample_values({5, 11}, dtype, 1), sample_values({5, 11}, compute_type(dtype), 2, 0, 0.3)};
-          },
+          .inputs =
+              [](DType dtype) {
+                return std::vector{sample_values({5, 11}, dtype, 1),
+                                   sample_values({5, 11}, compute_type(dtype), 2, 0, 0.3)};
+              },
           .differentiable = {0}};
 }
 

@@ -18,10 +18,14 @@ namespace {
 /// Largest error allowed, as a part of the largest value in the tensor.
 double tolerance(DType dtype) {
   switch (dtype) {
-    case DType::f64: return 1e-11;
-    case DType::f32: return 2e-5;
-    case DType::f16: return 5e-3;
-    default: return 4e-2;
+    case DType::f64:
+      return 1e-11;
+    case DType::f32:
+      return 2e-5;
+    case DType::f16:
+      return 5e-3;
+    default:
+      return 4e-2;
   }
 }
 
@@ -93,6 +97,7 @@ class DeclaredTensors final : public SavedTensors {
     if (form_ == Form::bits) return {.values = {}, .bits = codec::pack_signs(tensor)};
     return {.values = tensor, .bits = {}};
   }
+  Shape shape(std::size_t row) const override { return declared(row).shape(); }
 
  private:
   const Tensor& declared(std::size_t row) const {
@@ -387,8 +392,9 @@ TEST_CASE("policies give equal gradients to the bit") {
       Tape tape(*memory_policies().get(policy));
       std::vector<Variable> leaves;
       for (std::size_t i = 0; i < inputs.size(); ++i)
-        leaves.push_back(!inputs[i].defined() ? Variable()
-                                              : Variable(inputs[i], sample.differentiable.contains(static_cast<int>(i))));
+        leaves.push_back(!inputs[i].defined()
+                             ? Variable()
+                             : Variable(inputs[i], sample.differentiable.contains(static_cast<int>(i))));
       Variable out;
       {
         const Recording recording(tape);

@@ -13,29 +13,35 @@ OpSample unary(std::string name, std::shared_ptr<const Operation> op, Shape shap
 
 const RegisterSample tokens({.name = "concat of tokens",
                              .op = bound(Concat{.axis = 1, .extents = {1, 5, 2}}),
-                             .inputs = [](DType dtype) {
-                               return std::vector{sample_values({3, 1, 7}, dtype, 1), sample_values({3, 5, 7}, dtype, 2),
-                                                  sample_values({3, 2, 7}, dtype, 3)};
-                             },
+                             .inputs =
+                                 [](DType dtype) {
+                                   return std::vector{sample_values({3, 1, 7}, dtype, 1),
+                                                      sample_values({3, 5, 7}, dtype, 2),
+                                                      sample_values({3, 2, 7}, dtype, 3)};
+                                 },
                              .differentiable = {0, 1, 2}});
-const RegisterSample channels({.name = "concat of channels",
-                               .op = bound(Concat{.axis = 2, .extents = {4, 300}}),
-                               .inputs = [](DType dtype) {
-                                 return std::vector{sample_values({9, 11, 4}, dtype, 1),
-                                                    sample_values({9, 11, 300}, dtype, 2)};
-                               },
-                               .differentiable = {0, 1}});
-const RegisterSample first(
-    unary("slice of the first token", bound(Slice{.axis = 1, .begin = 0, .end = 1, .extent = 5}), {3, 5, 7}));
-const RegisterSample middle(
-    unary("slice of samples", bound(Slice{.axis = 0, .begin = 1, .end = 4, .extent = 5}), {5, 3, 2}));
-const RegisterSample last(
-    unary("slice of channels", bound(Slice{.axis = 2, .begin = 2, .end = 7, .extent = 7}), {3, 5, 7}));
+const RegisterSample channels(
+    {.name = "concat of channels",
+     .op = bound(Concat{.axis = 2, .extents = {4, 300}}),
+     .inputs =
+         [](DType dtype) {
+           return std::vector{sample_values({9, 11, 4}, dtype, 1), sample_values({9, 11, 300}, dtype, 2)};
+         },
+     .differentiable = {0, 1}});
+const RegisterSample first(unary("slice of the first token", bound(Slice{.axis = 1, .begin = 0, .end = 1, .extent = 5}),
+                                 {3, 5, 7}));
+const RegisterSample middle(unary("slice of samples", bound(Slice{.axis = 0, .begin = 1, .end = 4, .extent = 5}),
+                                  {5, 3, 2}));
+const RegisterSample last(unary("slice of channels", bound(Slice{.axis = 2, .begin = 2, .end = 7, .extent = 7}),
+                                {3, 5, 7}));
 
 OpSample expand(DType to, std::vector<DType> types) {
   return {.name = "expand to " + std::string(name_of(to)),
           .op = bound(Expand{.count = 4, .dtype = to}),
-          .inputs = [](DType dtype) { return std::vector{sample_values({1, 3, 7}, compute_type(dtype), 1)}; },
+          .inputs =
+              [](DType dtype) {
+                return std::vector{sample_values({1, 3, 7}, compute_type(dtype), 1)};
+              },
           .differentiable = {0},
           .types = std::move(types)};
 }

@@ -1,0 +1,113 @@
+#include "core/ledger.h"
+
+#include "core/tensor.h"
+
+#include <doctest/doctest.h>
+
+#include <thread>
+
+namespace lacuna {
+namespace {
+
+const Owner saved{Purpose::saved, Label("linear"), Label("blocks.0")};
+const Owner transient{Purpose::transient, Label("gelu"), Label("blocks.1")};
+
+}  // namespace
+
+TEST_CASE("a ledger counts by purpose and remembers its peaks") {
+  Ledger account;
+  account.add(saved, 100);
+  account.add(transient, 50);
+  account.remove(transient, 50);
+  account.add(saved, 20);
+  CHECK(account.total() == 120);
+  CHECK(account.peak() == 150);
+  CHECK(at(account.live(), Purpose::saved) == 120);
+  CHECK(at(account.live(), Purpose::transient) == 0);
+  CHECK(at(account.highest(), Purpose::saved) == 120);
+  CHECK(at(account.highest(), Purpose::transient) == 50);
+  account.reset_peak();
+  CHECK(account.peak() == 120);
+  CHECK(at(account.highest(), Purpose::transient) == 0);
+}
+
+TEST_CASE("a ledger says who held what at the peak") {
+  Ledger account;
+  account.add(transient, 30);
+  account.add(saved, 100);
+  account.remove(saved, 60);
+  account.add(transient, 10);
+  const std::vector<Held> now = account.holders(), then = account.holders_at_peak();
+  REQUIRE(then.size() == 2);
+  CHECK(then[0].owner == saved);
+  CHECK(then[0].bytes == 100);
+  CHECK(then[1].bytes == 30);
+  REQUIRE(now.size() == 2);
+  CHECK(now[0].bytes + now[1].bytes == 80);
+  CHECK(describe(then, 1).find("linear") != std::string::npos);
+  CHECK(describe(then, 1).find("gelu") == std::string::npos);
+}
+
+TEST_CASE("moving bytes between owners changes no total") {
+  Ledger account;
+  account.add(transient, 64);
+  account.move(transient, saved, 64);
+  CHECK(account.total() == 64);
+  CHECK(account.peak() == 64);
+  CHECK(at(account.live(), Purpose::saved) == 64);
+  CHECK(at(account.live(), Purpose::transient) == 0);
+  account.remove(saved, 64);
+  CHECK(account.total() == 0);
+}
+
+TEST_CASE("tensors are counted for as long as they live, under the scope that made them") {
+  Ledger& account = ledger(Device::meta);
+  const std::int64_t before = account.total();
+  {
+    const AllocationScope scope({Purpose::transient, Label("made by a test"), Label("here")});
+    const Tensor tensor = Tensor::empty({10}, DType::f64, Device::meta, Purpose::saved);
+    const Tensor view = tensor.leading(0, 5);
+    CHECK(account.total() == before + 80);
+    CHECK(tensor.storage()->owner().op.text() == "made by a test");
+    CHECK(tensor.storage()->owner().purpose == Purpose::saved);
+    {
+      const AllocationScope inner({Purpose::transient, Label("inner"), {}});
+      CHECK(AllocationScope::current().op.text() == "inner");
+    }
+    CHECK(AllocationScope::current().op.text() == "made by a test");
+    tensor.set_purpose(Purpose::gradients);
+    CHECK(at(account.live(), Purpose::gradients) >= 80);
+  }
+  CHECK(account.total() == before);
+}
+
+TEST_CASE("threads may allocate at once") {
+  Ledger account;
+  std::vector<std::thread> workers;
+  for (int i = 0; i < 4; ++i)
+    workers.emplace_back([&] {
+      for (int k = 0; k < 2000; ++k) {
+        account.add(saved, 3);
+        account.remove(saved, 3);
+      }
+    });
+  for (std::thread& worker : workers) worker.join();
+  CHECK(account.total() == 0);
+  CHECK(account.peak() <= 12);
+}
+
+TEST_CASE("labels of one text are one label") {
+  CHECK(Label("a.b") == Label("a.b"));
+  CHECK(Label("a.b") != Label("a.c"));
+  CHECK(Label() == Label(""));
+  CHECK(Label("a.b").text() == "a.b");
+}
+
+TEST_CASE("bytes are written for people") {
+  CHECK(format_bytes(0) == "0 B");
+  CHECK(format_bytes(1023) == "1023 B");
+  CHECK(format_bytes(1536) == "1.50 KiB");
+  CHECK(format_bytes(std::int64_t{3} << 30) == "3.00 GiB");
+}
+
+}  // namespace lacuna

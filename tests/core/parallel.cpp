@@ -1,0 +1,93 @@
+#include "core/parallel.h"
+
+#include <doctest/doctest.h>
+
+#include <mutex>
+#include <vector>
+
+namespace lacuna {
+namespace {
+
+/// Sets the number of threads for a test.
+class Threads {
+ public:
+  explicit Threads(int count) : before_(threads()) { set_threads(count); }
+  ~Threads() { set_threads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int before_;
+};
+
+}  // namespace
+
+TEST_CASE("parts cover a range once, in order, in whole units") {
+  for (const std::int64_t n : {0, 1, 63, 64, 65, 1000})
+    for (const std::int64_t parts : {1, 2, 3, 7})
+      for (const std::int64_t unit : {1, 8, 64}) {
+        std::int64_t next = 0, smallest = n, most = 0;
+        for (std::int64_t i = 0; i < parts; ++i) {
+          const Range range = part(n, i, parts, unit);
+          REQUIRE(range.begin == next);
+          REQUIRE((range.begin % unit == 0 || range.begin == n));
+          REQUIRE(range.end >= range.begin);
+          next = range.end;
+          smallest = std::min(smallest, range.end - range.begin);
+          most = std::max(most, range.end - range.begin);
+        }
+        REQUIRE(next == n);
+        REQUIRE(most - smallest <= 2 * unit);
+      }
+}
+
+TEST_CASE("parallel_for visits each index once, whatever the number of threads") {
+  for (const int count : {1, 2, 5}) {
+    const Threads scope(count);
+    CHECK(threads() == count);
+    for (const std::int64_t n : {0, 3, 100, 10007}) {
+      std::vector<int> visits(static_cast<std::size_t>(n));
+      parallel_for(
+          n, 50,
+          [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; ++i) ++visits[static_cast<std::size_t>(i)];
+          },
+          16);
+      CHECK(visits == std::vector<int>(static_cast<std::size_t>(n), 1));
+    }
+  }
+}
+
+TEST_CASE("tasks always fall to the same thread") {
+  const Threads scope(3);
+  const auto assignment = [] {
+    std::vector<int> thread_of(20, -1);
+    parallel_tasks(20, [&](std::int64_t task, int thread) { thread_of[static_cast<std::size_t>(task)] = thread; });
+    return thread_of;
+  };
+  const std::vector<int> first = assignment();
+  CHECK(std::is_sorted(first.begin(), first.end()));
+  CHECK(first.front() == 0);
+  CHECK(first.back() == 2);
+  for (int i = 0; i < 10; ++i) CHECK(assignment() == first);
+}
+
+TEST_CASE("work below the threshold is one range") {
+  const Threads scope(4);
+  std::vector<Range> ranges;
+  parallel_for(99, 100, [&](std::int64_t begin, std::int64_t end) { ranges.push_back({begin, end}); });
+  REQUIRE(ranges.size() == 1);
+  CHECK(ranges[0].end == 99);
+}
+
+TEST_CASE("map converts to the compute type and back") {
+  std::vector<bf16> x(1000), y(1000);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = bf16(static_cast<float>(i) * 0.25F);
+  map(
+      1000, [](float a, float b) { return a + b; }, y.data(), x.data(), x.data());
+  for (std::size_t i = 0; i < x.size(); ++i) REQUIRE(static_cast<float>(y[i]) == 2 * static_cast<float>(x[i]));
+}
+
+TEST_CASE("a negative number of threads is refused") { CHECK_THROWS_AS(set_threads(-1), Error); }
+
+}  // namespace lacuna

@@ -1,0 +1,103 @@
+#include "core/tensor.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+namespace lacuna {
+namespace {
+
+Tensor counting(const Shape& shape) {
+  std::vector<float> values(static_cast<std::size_t>(shape.count()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  return Tensor::from(std::span<const float>(values), shape);
+}
+
+}  // namespace
+
+TEST_CASE("views share memory and keep it alive") {
+  Tensor tensor = counting({2, 3, 4});
+  const Tensor flat = tensor.reshape({6, 4}), second = tensor.leading(1, 2), rows = tensor.row_range(2, 5);
+  CHECK(second.shape() == Shape{1, 3, 4});
+  CHECK(second.to_vector().front() == 12);
+  CHECK(rows.shape() == Shape{3, 4});
+  CHECK(rows.to_vector() == std::vector<double>{8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19});
+  second.fill(-1);
+  CHECK(flat.to_vector()[12] == -1);
+  CHECK(flat.to_vector()[11] == 11);
+  const std::uint64_t id = tensor.storage()->id();
+  tensor = {};
+  CHECK(flat.storage()->id() == id);
+  CHECK_FALSE(tensor.defined());
+}
+
+TEST_CASE("views outside a tensor are refused") {
+  const Tensor tensor = counting({2, 3});
+  CHECK_THROWS_WITH_AS(tensor.reshape({7}), "[2, 3] has 6 elements and cannot be seen as [7]", Error);
+  CHECK_THROWS_AS(tensor.leading(1, 3), Error);
+  CHECK_THROWS_AS(tensor.leading(-1, 1), Error);
+  CHECK_THROWS_AS(tensor.row_range(0, 3), Error);
+  CHECK_THROWS_AS(Tensor::zeros({}, DType::f32, Device::cpu).leading(0, 1), Error);
+  CHECK(tensor.leading(2, 2).count() == 0);
+}
+
+TEST_CASE("only memory that nobody else sees is reused") {
+  Tensor tensor = counting({2, 3});
+  CHECK(tensor.unique());
+  CHECK(reuse_or_empty(tensor, {3, 2}, DType::f32).storage() == tensor.storage());
+  CHECK(reuse_or_empty(tensor, {3, 2}, DType::bf16).storage() != tensor.storage());
+  CHECK(reuse_or_empty(tensor, {4, 2}, DType::f32).storage() != tensor.storage());
+  {
+    const Tensor other = tensor;
+    CHECK_FALSE(tensor.unique());
+    CHECK(reuse_or_empty(tensor, {2, 3}, DType::f32).storage() != tensor.storage());
+  }
+  const Tensor part = std::exchange(tensor, {}).leading(0, 1);
+  CHECK(part.unique());
+  CHECK_FALSE(part.whole_storage());
+  CHECK(reuse_or_empty(part, part.shape(), DType::f32).storage() != part.storage());
+}
+
+TEST_CASE("values convert between types") {
+  const Tensor tensor = Tensor::from(std::span<const double>(std::vector<double>{1.5, -2.25, 1e-3, 300}), {4});
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const std::vector<double> values = tensor.to(dtype).to_vector();
+    CHECK(values[0] == 1.5);
+    CHECK(values[1] == -2.25);
+    CHECK(std::abs(values[2] - 1e-3) < 1e-5);
+    CHECK(values[3] == 300);
+  }
+  CHECK(tensor.to(DType::i32).to_vector() == std::vector<double>{1, -2, 0, 300});
+  CHECK(tensor.to(DType::f64).storage() == tensor.storage());
+  CHECK(tensor.clone().storage() != tensor.storage());
+  CHECK_THROWS_AS(tensor.data<float>(), Error);
+}
+
+TEST_CASE("a scalar is an item and nothing else is") {
+  CHECK(Tensor::full({}, 2.5, DType::bf16, Device::cpu).item() == 2.5);
+  CHECK_THROWS_AS(counting({2}).item(), Error);
+}
+
+TEST_CASE("wrong numbers of values are refused") {
+  CHECK_THROWS_WITH_AS(Tensor::from(std::span<const float>(std::vector<float>(5)), {2, 3}),
+                       "5 values do not fill [2, 3]", Error);
+  CHECK_THROWS_AS(counting({2, 3}).copy_from(counting({5})), Error);
+}
+
+TEST_CASE("tensors on meta have no memory and no values") {
+  const Tensor tensor = Tensor::zeros({1 << 20, 1 << 10, 1 << 10}, DType::f32, Device::meta);
+  CHECK(tensor.raw() == nullptr);
+  CHECK(tensor.leading(5, 7).raw() == nullptr);
+  CHECK(tensor.bytes() == std::int64_t{1} << 42);
+  CHECK_THROWS_AS(tensor.to_vector(), Error);
+  CHECK(tensor.clone().shape() == tensor.shape());
+}
+
+TEST_CASE("empty tensors are tensors") {
+  const Tensor tensor = Tensor::zeros({3, 0}, DType::f32, Device::cpu);
+  CHECK(tensor.defined());
+  CHECK(tensor.to_vector().empty());
+  CHECK(tensor.clone().count() == 0);
+}
+
+}  // namespace lacuna

@@ -1,5 +1,6 @@
 // lacuna bench: timed training steps on made-up input, with their memory.
 #include "apps/command.h"
+#include "apps/configuration_options.h"
 #include "apps/measure.h"
 #include "apps/profile.h"
 #include "apps/report.h"
@@ -15,15 +16,14 @@ namespace lacuna::apps {
 namespace {
 
 struct Options {
-  std::string path;
-  std::vector<std::string> overrides;
+  ConfigurationOptions configuration;
   int steps = 10;
   bool profile = false;
   Report report;
 };
 
 ExitCode bench(const Options& options) {
-  const Configuration configuration = resolve(read_configuration(options.path, options.overrides));
+  const Configuration configuration = options.configuration.read();
   const Device device = device_of(configuration);
   if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");
   Profile profile;
@@ -46,8 +46,7 @@ ExitCode bench(const Options& options) {
 
 const RegisterCommand command(30, "bench", "Time training steps on made-up input", [](CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("-c,--config", options->path, "configuration file")->required();
-  app.add_option("overrides", options->overrides, "key=value, as train.batch_size=32");
+  options->configuration.declare(app, true);
   app.add_option("--steps", options->steps, "timed steps, after two that warm up")->check(CLI::Range(1, 100000));
   app.add_flag("--profile", options->profile, "time, bytes and rate by op");
   options->report.declare(app);

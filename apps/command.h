@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,12 @@ struct RegisterCommand {
   /// `order` is the place in the help.
   RegisterCommand(int order, std::string_view name, std::string_view summary, Subcommand subcommand);
 };
+
+/// For a command that is a class: it declares its options when it is constructed with the app, and runs when called.
+template <class Command>
+std::function<ExitCode()> declare(CLI::App& app) {
+  return [command = std::make_shared<Command>(app)] { return (*command)(); };
+}
 
 /// The whole command: returns the exit code, 0 for done, 1 for a failed run, 2 for wrong input.
 ExitCode run_command_line(int argc, const char* const* argv);

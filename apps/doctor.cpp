@@ -149,12 +149,17 @@ ExitCode run(const Report& report) {
   return 0;
 }
 
+class Doctor {
+ public:
+  explicit Doctor(CLI::App& app) { report_.declare(app); }
+  ExitCode operator()() const { return run(report_); }
+
+ private:
+  Report report_;
+};
+
 const RegisterCommand doctor(90, "doctor", "devices, instruction sets, libraries and versions, memory",
-                             [](CLI::App& app) -> std::function<ExitCode()> {
-                               const auto report = std::make_shared<Report>();
-                               report->declare(app);
-                               return [report] { return run(*report); };
-                             });
+                             declare<Doctor>);
 
 }  // namespace
 }  // namespace lacuna::apps

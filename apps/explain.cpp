@@ -1,8 +1,8 @@
 // lacuna explain: every tensor that backward needs, why, and how it is held.
 #include "apps/command.h"
+#include "apps/configuration_options.h"
 #include "apps/measure.h"
 #include "apps/report.h"
-#include "apps/resolve.h"
 
 #include <CLI/CLI.hpp>
 
@@ -13,8 +13,7 @@ namespace lacuna::apps {
 namespace {
 
 struct Options {
-  std::string path;
-  std::vector<std::string> overrides;
+  ConfigurationOptions configuration;
   bool all = false;
   Report report;
 };
@@ -33,7 +32,7 @@ std::string describe_user(const SlotUser& user) {
 }
 
 ExitCode explain(const Options& options) {
-  const Configuration configuration = resolve(read_configuration(options.path, options.overrides));
+  const Configuration configuration = options.configuration.read();
   Training training(configuration, Device::meta);
   Tape tape(training.policy());
   const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
@@ -83,8 +82,7 @@ ExitCode explain(const Options& options) {
 
 const RegisterCommand command(50, "explain", "List every tensor saved for backward, and why", [](CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("-c,--config", options->path, "configuration file")->required();
-  app.add_option("overrides", options->overrides, "key=value, as memory.policy=keep");
+  options->configuration.declare(app, true);
   app.add_flag("--all", options->all, "list parameters too, which cost nothing");
   options->report.declare(app);
   return std::function<ExitCode()>([options] { return explain(*options); });

@@ -58,9 +58,10 @@ const Key table[] = {
     {"train", "epochs", [](Configuration& c) -> Field { return &c.train.epochs; }, "passes over the data", 1},
     {"train", "steps", [](Configuration& c) -> Field { return &c.train.steps; },
      "end after this many steps of the optimizer; 0: only `epochs` counts"},
-    {"train", "batch_size", [](Configuration& c) -> Field { return &c.train.batch_size; }, "images in a batch", 1},
+    {"train", "batch_size", [](Configuration& c) -> Field { return &c.train.batch_size; },
+     "images in a step of the optimizer", 1},
     {"train", "accumulate", [](Configuration& c) -> Field { return &c.train.accumulate; },
-     "batches whose gradients are added before the optimizer steps", 1},
+     "parts in which a batch goes through the model, one after the other", 1},
     {"train", "precision", [](Configuration& c) -> Field { return &c.train.precision; },
      "type of the activations; parameters are f32", 0, 0,
      [] {

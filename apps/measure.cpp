@@ -11,16 +11,13 @@ namespace lacuna::apps {
 
 std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const Model& model) {
   const std::int64_t samples = configuration.train.batch_size, parts = configuration.train.accumulate;
-  if (samples % parts != 0)
-    reject("train.accumulate: expected a divisor of train.batch_size ({}), got {}", samples, parts);
   const Device device = model.context().device;
   const AllocationScope scope({Purpose::data, Label("batch"), {}});
   std::vector<MicroBatch> batch;
   for (std::int64_t part = 0; part < parts; ++part) {
-    const MicroBatch made{
-        Tensor::empty({samples / parts, model.image_size(), model.image_size(), model.in_channels()}, DType::f32, device,
-                      Purpose::data),
-        Tensor::empty({samples / parts}, DType::i64, device, Purpose::data)};
+    const MicroBatch made{Tensor::empty({samples / parts, model.image_size(), model.image_size(), model.in_channels()},
+                                        DType::f32, device, Purpose::data),
+                          Tensor::empty({samples / parts}, DType::i64, device, Purpose::data)};
     launch(device, [&] {
       const RandomStream pixels{1, static_cast<std::uint32_t>(part), random_site("pixels")};
       for (std::int64_t i = 0; i < made.images.count(); ++i)
@@ -35,22 +32,23 @@ std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const 
   return batch;
 }
 
+Measurement describe(const Configuration& configuration, const Training& training) {
+  Measurement result;
+  result.model = configuration.model.name;
+  result.device = training.model().context().device;
+  result.precision = configuration.train.precision;
+  result.batch_size = configuration.train.batch_size;
+  result.threads = threads();
+  result.policy = training.policy().name();
+  result.parameters = training.model().parameter_count();
+  result.trainable = training.trainable_count();
+  return result;
+}
+
 Measurement measure(const Configuration& configuration, Device device, int warm_up, int steps, Observer* observer) {
   Training training(configuration, device);
   const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
-  Measurement result{.model = configuration.model.name,
-                     .device = device,
-                     .precision = configuration.train.precision,
-                     .batch_size = configuration.train.batch_size,
-                     .threads = threads(),
-                     .policy = std::string(training.policy().name()),
-                     .parameters = training.model().parameter_count(),
-                     .trainable = training.trainable_count(),
-                     .memory = {},
-                     .peak = 0,
-                     .at_peak = {},
-                     .process_peak = 0,
-                     .step_seconds = {}};
+  Measurement result = describe(configuration, training);
   for (int i = 0; i < warm_up; ++i) training.step(batch, i, configuration.optimizer.lr);
   Ledger& account = ledger(device);
   account.reset_peak();
@@ -101,8 +99,7 @@ std::string memory_table(const std::vector<Measurement>& measurements, const std
     for (const Measurement& m : measurements) text += fmt::format("{:>14}", format_bytes(bytes(m)));
   };
   for (int i = 0; i < purpose_count; ++i)
-    row(name_of(static_cast<Purpose>(i)),
-        [&](const Measurement& m) { return m.memory[static_cast<std::size_t>(i)]; });
+    row(name_of(static_cast<Purpose>(i)), [&](const Measurement& m) { return m.memory[static_cast<std::size_t>(i)]; });
   row("peak", [](const Measurement& m) { return m.peak; });
   return text + "\n";
 }

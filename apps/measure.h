@@ -26,6 +26,9 @@ struct Measurement {
   std::vector<double> step_seconds;  // sorted; empty on `meta`
 };
 
+/// What is known before anything is measured.
+Measurement describe(const Configuration& configuration, const Training& training);
+
 /// A batch of `configuration.train.batch_size` made-up images and targets, cut into `accumulate` micro-batches.
 std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const Model& model);
 

@@ -1,8 +1,8 @@
 // lacuna plan: what a configuration will take, from one training step on `meta`.
 #include "apps/command.h"
+#include "apps/configuration_options.h"
 #include "apps/measure.h"
 #include "apps/report.h"
-#include "apps/resolve.h"
 
 #include <CLI/CLI.hpp>
 
@@ -13,14 +13,13 @@ namespace lacuna::apps {
 namespace {
 
 struct Options {
-  std::string path;
-  std::vector<std::string> overrides;
+  ConfigurationOptions configuration;
   std::vector<std::string> policies;
   Report report;
 };
 
 ExitCode plan(const Options& options) {
-  Configuration configuration = resolve(read_configuration(options.path, options.overrides));
+  Configuration configuration = options.configuration.read();
   std::vector<std::string> policies = options.policies;
   if (policies.empty()) policies = {configuration.memory.policy};
   std::vector<Measurement> plans;
@@ -41,8 +40,7 @@ ExitCode plan(const Options& options) {
 
 const RegisterCommand command(40, "plan", "Predict memory by purpose, without running anything", [](CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("-c,--config", options->path, "configuration file")->required();
-  app.add_option("overrides", options->overrides, "key=value, as train.batch_size=32");
+  options->configuration.declare(app, true);
   app.add_option("--policies", options->policies, "compare these memory policies, side by side")->delimiter(',');
   options->report.declare(app);
   return std::function<ExitCode()>([options] { return plan(*options); });

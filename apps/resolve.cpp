@@ -19,6 +19,9 @@ std::int64_t image_size_of(const ModelDescription& description) {
 
 Configuration resolve(const Configuration& configuration) {
   Configuration resolved = configuration;
+  const Configuration::Train& train = resolved.train;
+  if (train.batch_size % train.accumulate != 0)
+    reject("train.accumulate: expected a divisor of train.batch_size ({}), got {}", train.batch_size, train.accumulate);
   if (resolved.train.device == "auto") resolved.train.device = "cpu";
   set_threads(static_cast<int>(resolved.train.threads));
   resolved.train.threads = threads();

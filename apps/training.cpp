@@ -3,23 +3,29 @@
 #include "apps/model_options.h"
 #include "core/parallel.h"
 #include "models/registry.h"
+#include "models/weights.h"
 #include "ops/loss.h"
 #include "optim/clip.h"
 
 #include <cmath>
+#include <filesystem>
 
 namespace lacuna::apps {
-namespace {
 
-std::unique_ptr<Model> build(const Configuration& configuration, Device device) {
+std::unique_ptr<Model> make_model(const Configuration& configuration, Device device, bool new_head) {
   const Configuration::Train& train = configuration.train;
-  return build_model(configuration.model.name, hyper_parameters_of(configuration),
-                     {.device = device,
-                      .seed = static_cast<std::uint64_t>(train.seed),
-                      .dtype = precision_type(train.precision)});
+  std::unique_ptr<Model> model = build_model(
+      configuration.model.name, hyper_parameters_of(configuration),
+      {.device = device, .seed = static_cast<std::uint64_t>(train.seed), .dtype = precision_type(train.precision)});
+  if (configuration.model.from.empty()) return model;
+  std::filesystem::path path = configuration.model.from;
+  if (std::filesystem::is_directory(path)) path /= "model.safetensors";
+  const SafetensorsFile file(path);
+  const LoadOptions options{.prefix = {}, .new_head = new_head};
+  if (device == Device::meta) check_weights(*model, file, options);
+  else load_weights(*model, file, options);
+  return model;
 }
-
-}  // namespace
 
 DType precision_type(const std::string& precision) {
   if (precision == "f32") return DType::f32;
@@ -33,7 +39,7 @@ Training::Training(const Configuration& configuration, Device device)
       clip_norm_(configuration.train.clip_norm),
       policy_(*memory_policies().get(configuration.memory.policy)) {
   set_threads(static_cast<int>(configuration.train.threads));
-  model_ = build(configuration, device);
+  model_ = make_model(configuration, device, true);
   if (!configuration.freeze.train.empty() || !configuration.freeze.freeze.empty())
     freeze_matches_ = freeze(*model_, configuration.freeze);
   SettingValues settings = configuration.optimizer.options;
@@ -66,8 +72,7 @@ StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t numbe
       return loss(batch[i], &outcome.correct);
     }();
     // The batch's loss is the mean over all its samples, whatever the sizes of its parts.
-    const double share =
-        static_cast<double>(batch[i].images.shape().front()) / static_cast<double>(outcome.samples);
+    const double share = static_cast<double>(batch[i].images.shape().front()) / static_cast<double>(outcome.samples);
     const Tensor& value = result.tensor();
     outcome.loss += value.device() == Device::meta ? 0 : value.item() * share;
     if (!std::isfinite(outcome.loss)) {

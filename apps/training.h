@@ -27,6 +27,10 @@ struct StepOutcome {
   std::int64_t saved_bytes = 0;  // held at the end of the forward pass, the largest of the micro-batches
 };
 
+/// The model of a resolved configuration, with the weights of `model.from` where that is set. `new_head`: a classifier
+/// for another number of classes than the file's keeps its initial values.
+std::unique_ptr<Model> make_model(const Configuration& configuration, Device device, bool new_head);
+
 class Training {
  public:
   /// Builds everything on `device` and sets the number of threads.
@@ -40,9 +44,9 @@ class Training {
   const std::vector<FreezeMatch>& freeze_matches() const { return freeze_matches_; }
   std::int64_t trainable_count() const;
 
-  /// Forward, backward and update over the micro-batches of one batch: step number `number` of the run, which its random
-  /// draws depend on. A loss that is not finite ends the step before anything is updated: the outcome tells. `observer`
-  /// may be null.
+  /// Forward, backward and update over the micro-batches of one batch: step number `number` of the run, which its
+  /// random draws depend on. A loss that is not finite ends the step before anything is updated: the outcome tells.
+  /// `observer` may be null.
   StepOutcome step(std::span<const MicroBatch> batch, std::int64_t number, double lr, Observer* observer = nullptr);
   /// The loss [] of a micro-batch, recorded where a tape is recording; adds to `correct` where given.
   Variable loss(const MicroBatch& batch, std::int64_t* correct = nullptr);

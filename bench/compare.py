@@ -47,7 +47,7 @@ def pytorch(a, model, batch, compiled):
 
 def lacuna(a, config, batch, policy):
     out = run([a.lacuna, "bench", "-c", ROOT / "configs" / config, f"train.batch_size={batch}", "train.precision=f32",
-               f"train.threads={a.threads}", "optimizer.name=adamw", "optimizer.lr=1e-4", f"memory.policy={policy}",
+               f"train.threads={a.threads}", "optimizer={name: adamw, lr: 1e-4}", f"memory.policy={policy}",
                "--steps", str(a.steps), "--json", "-"])
     result = json.loads(out)
     return {"samples_per_second": batch / result["step_seconds"]["median"],

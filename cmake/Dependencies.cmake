@@ -13,6 +13,12 @@ require_package(fmt libfmt-dev)
 require_package(nlohmann_json nlohmann-json3-dev)
 require_package(CLI11 libcli11-dev)
 require_package(yaml-cpp libyaml-cpp-dev)
+# The checksums of checkpoints; it has no CMake package, and its header is all that is needed.
+find_path(XXHASH_INCLUDE_DIR xxhash.h)
+if(NOT XXHASH_INCLUDE_DIR)
+  message(FATAL_ERROR "xxhash.h was not found. On Debian: apt-get install libxxhash-dev")
+endif()
+mark_as_advanced(XXHASH_INCLUDE_DIR)
 # 0.8 renamed the target.
 if(TARGET yaml-cpp::yaml-cpp)
   set(YAML_CPP_TARGET yaml-cpp::yaml-cpp)

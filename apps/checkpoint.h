@@ -1,0 +1,44 @@
+// A checkpoint: a folder with weights, optimizer state and the place in the run, that appears whole or not at all.
+#pragma once
+
+#include "models/model.h"
+#include "optim/optimizer.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+namespace lacuna::apps {
+
+struct Evaluation {
+  double loss = 0;      // mean over the images
+  double accuracy = 0;  // 0 to 1
+  std::int64_t samples = 0;
+};
+
+/// Where a run stands. Everything else about it follows from the configuration and these counters.
+struct Place {
+  std::int64_t step = 0;  // optimizer steps done
+  std::int64_t epochs_evaluated = 0;
+  // Sums over the epoch that is under way.
+  double loss_sum = 0;  // of the samples' losses
+  std::int64_t correct = 0;
+  std::int64_t samples = 0;
+  double train_loss = 0;  // mean of the last whole epoch, or of the one under way in the first
+  std::optional<Evaluation> last, best;
+};
+
+inline constexpr std::string_view weights_file = "model.safetensors";
+
+/// Writes the folder: under a temporary name, every file synced, with a hash of each; then it is renamed. Where
+/// `folder` stands already, the weights are those of the same step, and only the place is written anew.
+void write_checkpoint(const std::filesystem::path& folder, const Model& model, const Optimizer& optimizer,
+                      const Place& place);
+
+/// Refuses a folder that is incomplete or whose files have changed since they were written.
+Place read_place(const std::filesystem::path& folder);
+/// The same, and sets weights and optimizer state from it.
+Place load_checkpoint(const std::filesystem::path& folder, Model& model, Optimizer& optimizer);
+
+}  // namespace lacuna::apps

@@ -1,0 +1,23 @@
+#include "apps/configuration_options.h"
+
+#include "apps/resolve.h"
+
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+
+namespace lacuna::apps {
+
+void ConfigurationOptions::declare(CLI::App& app, bool required) {
+  app.add_option("-c,--config", file_, "configuration file")->type_name("CONFIG")->required(required);
+  app.add_option("overrides", overrides_, "values that replace the file's, as train.epochs=3")->type_name("key=value");
+}
+
+Configuration ConfigurationOptions::read() const {
+  Configuration configuration = read_configuration(file_, overrides_);
+  if (configuration.output.dir.empty())
+    configuration.output.dir = (std::filesystem::path("runs") / std::filesystem::path(file_).stem()).string();
+  return resolve(configuration);
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,29 @@
+// The options `-c CONFIG [key=value ...]` of every command that reads a configuration.
+#pragma once
+
+#include "apps/configuration.h"
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace lacuna::apps {
+
+class ConfigurationOptions {
+ public:
+  /// `required`: whether the command needs a configuration file.
+  void declare(CLI::App& app, bool required);
+  bool given() const { return !file_.empty(); }
+  const std::vector<std::string>& overrides() const { return overrides_; }
+  /// Reads the file with the overrides and resolves it.
+  Configuration read() const;
+
+ private:
+  std::string file_;
+  std::vector<std::string> overrides_;
+};
+
+}  // namespace lacuna::apps

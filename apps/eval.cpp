@@ -1,0 +1,82 @@
+// lacuna eval: evaluates a checkpoint or a weight file.
+#include "apps/command.h"
+#include "apps/configuration_options.h"
+#include "apps/evaluation.h"
+#include "apps/report.h"
+#include "apps/resolve.h"
+#include "apps/run_folder.h"
+#include "apps/training.h"
+#include "core/allocator.h"
+
+#include <CLI/CLI.hpp>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+namespace lacuna::apps {
+namespace {
+
+class Eval {
+ public:
+  explicit Eval(CLI::App& app) {
+    app.add_option("arguments", arguments_,
+                   "a run folder, whose best checkpoint is evaluated; then key=value overrides")
+        ->type_name("[RUN] [key=value ...]");
+    app.add_option("-c,--config", file_, "configuration file, in the place of RUN; model.from names the weights")
+        ->type_name("CONFIG");
+    report_.declare(app);
+  }
+
+  ExitCode operator()() const {
+    std::vector<std::string> overrides = arguments_;
+    std::filesystem::path weights;
+    std::string file = file_;
+    if (file.empty()) {
+      if (overrides.empty()) reject("expected a run folder, or -c CONFIG");
+      const RunFolder folder = RunFolder::open(overrides.front());
+      overrides.erase(overrides.begin());
+      weights = folder.best();
+      read_place(weights);  // refuses a checkpoint whose files have changed
+      file = folder.configuration().string();
+    }
+    Configuration configuration = resolve(read_configuration(file, overrides));
+    if (!weights.empty()) configuration.model.from = weights.string();
+    if (configuration.model.from.empty()) reject("expected model.from, the weights to evaluate, or a run folder");
+
+    const std::shared_ptr<const Dataset> dataset =
+        open_dataset(configuration.data.name, dataset_options(configuration, Split::validation));
+    const std::unique_ptr<Model> model = make_model(configuration, Device::cpu, false);
+    ledger(Device::cpu).reset_peak();
+    const auto start = std::chrono::steady_clock::now();
+    const Evaluation evaluation = *evaluate(*model, dataset, configuration);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double rate = static_cast<double>(evaluation.samples) / seconds;
+    report_.write(fmt::format("{} from {}: {} images, loss {:.4f}, accuracy {:.2f} %, {:.1f} samples/s\n",
+                              configuration.model.name, configuration.model.from, evaluation.samples, evaluation.loss,
+                              100 * evaluation.accuracy, rate),
+                  {{"model", configuration.model.name},
+                   {"weights", configuration.model.from},
+                   {"device", configuration.train.device},
+                   {"precision", configuration.train.precision},
+                   {"batch_size", configuration.train.batch_size},
+                   {"threads", configuration.train.threads},
+                   {"parameters", model->parameter_count()},
+                   {"samples", evaluation.samples},
+                   {"val_loss", evaluation.loss},
+                   {"val_accuracy", evaluation.accuracy},
+                   {"samples_per_second", rate},
+                   {"memory", {{"peak", ledger(Device::cpu).peak()}}},
+                   {"process_peak", process_peak()}});
+    return 0;
+  }
+
+ private:
+  std::vector<std::string> arguments_;
+  std::string file_;
+  Report report_;
+};
+
+const RegisterCommand eval(20, "eval", "evaluate a checkpoint or a weight file", declare<Eval>);
+
+}  // namespace
+}  // namespace lacuna::apps

@@ -1,0 +1,48 @@
+#include "apps/evaluation.h"
+
+#include "apps/interrupt.h"
+#include "apps/resolve.h"
+#include "data/loader.h"
+#include "ops/loss.h"
+
+namespace lacuna::apps {
+namespace {
+
+/// The model evaluates while this lives.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(Model& model) : model_(model), before_(model.training()) { model_.set_training(false); }
+  ~EvaluationMode() { model_.set_training(before_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  Model& model_;
+  bool before_;
+};
+
+}  // namespace
+
+std::optional<Evaluation> evaluate(Model& model, const std::shared_ptr<const Dataset>& dataset,
+                                   const Configuration& resolved) {
+  const EvaluationMode mode(model);
+  Loader loader(
+      dataset, transform_options(resolved, Split::validation),
+      {.batch_size = resolved.train.batch_size, .end_epoch = 1, .workers = static_cast<int>(resolved.data.workers)});
+  double loss_sum = 0;
+  std::int64_t correct = 0, samples = 0;
+  while (const std::optional<Batch> batch = loader.next()) {
+    if (InterruptGuard::signal() != 0) return {};
+    const Variable logits = model.forward(Variable(batch->images));
+    const Variable loss = apply(CrossEntropy{}, logits, Variable(batch->targets));
+    const std::int64_t count = batch->targets.count();
+    loss_sum += loss.tensor().item() * static_cast<double>(count);
+    correct += count_correct(logits.tensor(), batch->targets);
+    samples += count;
+  }
+  if (samples == 0) reject("data.val_size: there are no images to evaluate on");
+  const auto n = static_cast<double>(samples);
+  return Evaluation{.loss = loss_sum / n, .accuracy = static_cast<double>(correct) / n, .samples = samples};
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,43 @@
+// What a run shows while it goes on: one live line on a terminal, plain lines elsewhere.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace lacuna::apps {
+
+struct ProgressLine {
+  std::int64_t epoch = 0, epochs = 0;  // the one under way, counted from 1
+  std::int64_t step = 0, steps = 0;    // within the epoch
+  double loss = 0;
+  double accuracy = 0;  // 0 to 1
+  double learning_rate = 0;
+  double samples_per_second = 0;
+  std::int64_t memory = 0, peak = 0;  // bytes
+};
+
+std::string to_string(const ProgressLine& line);
+
+class ProgressDisplay {
+ public:
+  /// `stream` null: shows nothing.
+  explicit ProgressDisplay(std::FILE* stream);
+  ~ProgressDisplay();
+  ProgressDisplay(const ProgressDisplay&) = delete;
+  ProgressDisplay& operator=(const ProgressDisplay&) = delete;
+
+  /// Shows the line if the last one is old enough: a tenth of a second on a terminal, ten seconds elsewhere.
+  void update(const ProgressLine& line);
+  /// A line that stays.
+  void print(const std::string& text);
+
+ private:
+  std::FILE* stream_;
+  bool live_;             // a terminal: the line is written over
+  bool pending_ = false;  // a live line stands there
+  std::chrono::steady_clock::time_point shown_{};
+};
+
+}  // namespace lacuna::apps

@@ -1,0 +1,260 @@
+#include "apps/trainer.h"
+
+#include "apps/evaluation.h"
+#include "apps/interrupt.h"
+#include "apps/measure.h"
+#include "apps/nonfinite.h"
+#include "apps/resolve.h"
+#include "core/allocator.h"
+#include "core/file.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+namespace lacuna::apps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::shared_ptr<const Dataset> open(const Configuration& configuration, Split split) {
+  return open_dataset(configuration.data.name, dataset_options(configuration, split));
+}
+
+Configuration without_initial_weights(const Configuration& configuration) {
+  Configuration without = configuration;
+  without.model.from.clear();
+  return without;
+}
+
+/// Steps in an epoch: images that do not fill a batch are left out.
+std::int64_t count_steps(const Configuration& configuration, const Dataset& dataset) {
+  const std::int64_t batch_size = configuration.train.batch_size;
+  if (dataset.size() < batch_size)
+    reject("train.batch_size is {}, but the data set {} has {} images to train on", batch_size, configuration.data.name,
+           dataset.size());
+  return dataset.size() / batch_size;
+}
+
+/// A batch cut into as many parts as the configuration says.
+std::vector<MicroBatch> cut(const Batch& batch, std::int64_t parts) {
+  const std::int64_t size = batch.targets.count() / parts;
+  std::vector<MicroBatch> cuts;
+  for (std::int64_t i = 0; i < parts; ++i)
+    cuts.push_back({batch.images.leading(i * size, (i + 1) * size), batch.targets.leading(i * size, (i + 1) * size)});
+  return cuts;
+}
+
+std::string describe(const FreezeMatch& match) {
+  std::int64_t count = 0;
+  for (const Parameter* parameter : match.parameters) count += parameter->tensor().count();
+  std::string text =
+      fmt::format("  {:<24} {:>4} tensors {:>12} values:", match.pattern, match.parameters.size(), count);
+  constexpr std::size_t shown = 4;
+  for (std::size_t i = 0; i < std::min(shown, match.parameters.size()); ++i)
+    text += fmt::format(" {} {}", match.parameters[i]->path(), match.parameters[i]->shape());
+  return text + (match.parameters.size() > shown ? " ...\n" : "\n");
+}
+
+}  // namespace
+
+Trainer::Trainer(const Configuration& resolved, bool resumed, std::FILE* stream)
+    : configuration_(resolved),
+      display_(stream),
+      training_images_(open(resolved, Split::train)),
+      validation_images_(open(resolved, Split::validation)),
+      training_(resumed ? without_initial_weights(resolved) : resolved, device_of(resolved)),
+      steps_per_epoch_(count_steps(resolved, *training_images_)),
+      last_step_(resolved.train.epochs * steps_per_epoch_),
+      schedule_(make_schedule(
+          resolved.schedule.name, resolved.schedule.options,
+          {.lr = resolved.optimizer.lr, .total_steps = last_step_, .steps_per_epoch = steps_per_epoch_})) {
+  if (resolved.train.steps > 0) last_step_ = std::min(last_step_, resolved.train.steps);
+}
+
+void Trainer::resume(const RunFolder& folder) {
+  place_ = load_checkpoint(folder.last(), training_.model(), training_.optimizer());
+  saved_ = {place_.step, place_.epochs_evaluated};
+}
+
+int Trainer::run(const RunFolder& folder) {
+  const InterruptGuard guard;
+  folder_ = folder;
+  folder_->save_configuration(to_yaml(configuration_));
+  metrics_ = std::make_unique<MetricsLog>(folder, place_.step);
+  announce();
+  ledger(device_of(configuration_)).reset_peak();
+  {
+    Loader loader(training_images_, transform_options(configuration_, Split::train),
+                  {.batch_size = configuration_.train.batch_size,
+                   .shuffle = true,
+                   .drop_last = true,
+                   .seed = static_cast<std::uint64_t>(configuration_.train.seed),
+                   .first_epoch = whole_epochs(),
+                   .first_step = place_.step % steps_per_epoch_,
+                   .workers = static_cast<int>(configuration_.data.workers)});
+    while (evaluate_if_due() && !at_end() && InterruptGuard::signal() == 0) {
+      take_step(loader);
+      const std::int64_t every = configuration_.output.save_every_steps;
+      if (every > 0 && place_.step % every == 0 && place_.step % steps_per_epoch_ != 0) save(false);
+    }
+  }
+  save(false);
+  write_file_atomically(folder_->summary(), summary().dump(2) + "\n");
+  if (const int signal = InterruptGuard::signal(); signal != 0 && !at_end()) {
+    display_.print(fmt::format("stopped by a signal after step {}; go on with --resume {}", place_.step,
+                               folder_->path().string()));
+    return signal;
+  }
+  return 0;
+}
+
+void Trainer::announce() {
+  const Configuration::Train& train = configuration_.train;
+  display_.print(fmt::format("{}: {} parameters, {} trained; {} on {}, {} threads, memory policy {}",
+                             configuration_.model.name, training_.model().parameter_count(),
+                             training_.trainable_count(), train.precision, train.device, train.threads,
+                             training_.policy().name()));
+  display_.print(
+      fmt::format("{}: {} images to train on, {} to evaluate on; {} steps of {} images an epoch; run folder {}",
+                  configuration_.data.name, training_images_->size(), validation_images_->size(), steps_per_epoch_,
+                  train.batch_size, folder_->path().string()));
+  if (!training_.freeze_matches().empty()) {
+    std::string text = configuration_.freeze.train.empty() ? "frozen:\n" : "trained, and nothing else:\n";
+    for (const FreezeMatch& match : training_.freeze_matches()) text += describe(match);
+    text.pop_back();
+    display_.print(text);
+  }
+  if (place_.step > 0) display_.print(fmt::format("going on after step {} of {}", place_.step, last_step_));
+}
+
+void Trainer::take_step(Loader& loader) {
+  const Clock::time_point start = Clock::now();
+  const std::vector<MicroBatch> batch = cut(*loader.next(), configuration_.train.accumulate);
+  const double learning_rate = schedule_(place_.step);
+  const StepOutcome outcome = training_.step(batch, place_.step, learning_rate);
+  if (!std::isfinite(outcome.loss)) report_nonfinite(batch, outcome.loss);
+  ++place_.step;
+  place_.loss_sum += outcome.loss * static_cast<double>(outcome.samples);
+  place_.correct += outcome.correct;
+  place_.samples += outcome.samples;
+  saved_bytes_ = std::max(saved_bytes_, outcome.saved_bytes);
+  note_step(outcome, learning_rate, seconds_since(start));
+}
+
+void Trainer::note_step(const StepOutcome& outcome, double learning_rate, double seconds) {
+  step_seconds_.push_back(seconds);
+  const std::int64_t epoch = (place_.step - 1) / steps_per_epoch_;
+  const Ledger& account = ledger(device_of(configuration_));
+  const auto samples = static_cast<double>(outcome.samples);
+  metrics_->write({{"step", place_.step},
+                   {"epoch", epoch + 1},
+                   {"loss", outcome.loss},
+                   {"accuracy", static_cast<double>(outcome.correct) / samples},
+                   {"lr", learning_rate},
+                   {"gradient_norm", outcome.gradient_norm},
+                   {"seconds", seconds},
+                   {"memory", account.total()},
+                   {"peak", account.peak()}});
+  constexpr std::ptrdiff_t window = 10;  // steps over which the rate is averaged
+  const auto first = step_seconds_.end() - std::min(window, std::ssize(step_seconds_));
+  const double recent =
+      std::accumulate(first, step_seconds_.end(), 0.0) / static_cast<double>(step_seconds_.end() - first);
+  display_.update({.epoch = epoch + 1,
+                   .epochs = configuration_.train.epochs,
+                   .step = place_.step - epoch * steps_per_epoch_,
+                   .steps = steps_per_epoch_,
+                   .loss = place_.loss_sum / static_cast<double>(place_.samples),
+                   .accuracy = static_cast<double>(place_.correct) / static_cast<double>(place_.samples),
+                   .learning_rate = learning_rate,
+                   .samples_per_second = samples / recent,
+                   .memory = account.total(),
+                   .peak = account.peak()});
+}
+
+bool Trainer::evaluate_if_due() {
+  const bool epoch_over = place_.step > 0 && place_.step % steps_per_epoch_ == 0;
+  const bool due = epoch_over ? place_.epochs_evaluated < whole_epochs() : at_end();
+  if (!due) return true;
+  const Clock::time_point start = Clock::now();
+  const std::optional<Evaluation> evaluation = evaluate(training_.model(), validation_images_, configuration_);
+  if (!evaluation) return false;
+  const auto samples = static_cast<double>(place_.samples);
+  const double train_loss = place_.loss_sum / samples, accuracy = static_cast<double>(place_.correct) / samples;
+  metrics_->write({{"step", place_.step},
+                   {"epoch", whole_epochs()},
+                   {"train_loss", train_loss},
+                   {"train_accuracy", accuracy},
+                   {"val_loss", evaluation->loss},
+                   {"val_accuracy", evaluation->accuracy},
+                   {"seconds", seconds_since(start)}});
+  display_.print(
+      fmt::format("epoch {}/{}: train loss {:.4f}, accuracy {:.2f} %; validation loss {:.4f}, accuracy {:.2f} %",
+                  (place_.step + steps_per_epoch_ - 1) / steps_per_epoch_, configuration_.train.epochs, train_loss,
+                  100 * accuracy, evaluation->loss, 100 * evaluation->accuracy));
+  if (!epoch_over) {
+    // The place stays that of a run which goes on from here.
+    final_evaluation_ = evaluation;
+    return true;
+  }
+  const bool is_best = !place_.best || evaluation->accuracy > place_.best->accuracy;
+  place_.epochs_evaluated = whole_epochs();
+  place_.train_loss = train_loss;
+  place_.last = evaluation;
+  if (is_best) place_.best = evaluation;
+  place_.loss_sum = 0;
+  place_.correct = place_.samples = 0;
+  const std::int64_t every = configuration_.output.save_every;
+  if (at_end() || (every > 0 && (is_best || whole_epochs() % every == 0))) save(is_best);
+  return true;
+}
+
+void Trainer::save(bool is_best) {
+  const std::pair here{place_.step, place_.epochs_evaluated};
+  if (saved_ == here) return;
+  for (const Parameter* parameter : training_.model().parameters())
+    if (!is_finite(parameter->tensor()))
+      fail(
+          "after step {} {} holds values that are not finite; nothing was saved. A lower optimizer.lr, a longer "
+          "warm-up "
+          "or train.clip_norm may help",
+          place_.step, parameter->path());
+  folder_->save(training_.model(), training_.optimizer(), place_, is_best, configuration_.output.keep);
+  saved_ = here;
+}
+
+void Trainer::report_nonfinite(std::span<const MicroBatch> batch, double loss) {
+  constexpr std::string_view advice = "A lower optimizer.lr, a longer warm-up or train.clip_norm may help.";
+  for (const Parameter* parameter : training_.model().parameters())
+    if (!is_finite(parameter->tensor()))
+      fail("step {}: the loss is {}, because {} holds values that are not finite. {}", place_.step + 1, loss,
+           parameter->path(), advice);
+  NonFiniteSearch search;
+  training_.step(batch, place_.step, 0, &search);
+  fail("step {}: the loss is {}. {}\n{}", place_.step + 1, loss, search.describe(), advice);
+}
+
+nlohmann::ordered_json Trainer::summary() const {
+  const Ledger& account = ledger(device_of(configuration_));
+  Measurement measured = describe(configuration_, training_);
+  measured.memory = account.highest();
+  at(measured.memory, Purpose::saved) = saved_bytes_;
+  measured.peak = account.peak();
+  measured.process_peak = process_peak();
+  measured.step_seconds = step_seconds_;
+  std::ranges::sort(measured.step_seconds);
+  nlohmann::ordered_json json = to_json(measured);
+  const std::optional<Evaluation>& evaluation = final_evaluation_ ? final_evaluation_ : place_.last;
+  json["train_loss"] = place_.samples > 0 ? place_.loss_sum / static_cast<double>(place_.samples) : place_.train_loss;
+  json["val_loss"] = evaluation ? nlohmann::ordered_json(evaluation->loss) : nullptr;
+  json["val_accuracy"] = evaluation ? nlohmann::ordered_json(evaluation->accuracy) : nullptr;
+  json["epochs"] = whole_epochs();
+  json["steps"] = place_.step;
+  return json;
+}
+
+}  // namespace lacuna::apps

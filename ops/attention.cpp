@@ -72,16 +72,6 @@ class Arena {
   C* next_;
 };
 
-/// Rows of a left factor in the compute type: as they lie, or converted to `workspace` [rows, columns].
-template <class T>
-Left<Compute<T>, false> left_rows(const T* from, std::int64_t stride, std::int64_t rows, std::int64_t columns,
-                                  Compute<T>* workspace) {
-  if constexpr (std::is_same_v<T, Compute<T>>) return {from, stride};
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) workspace[i * columns + j] = to_compute(from[i * stride + j]);
-  return {workspace, columns};
-}
-
 /// Softmax over `length` of the scores in each row, which are logarithms to base 2, in place and but for the division:
 /// row i is left to be multiplied by inverse[i]; lse[i] = ln of its denominator, greatest score included. As many rows
 /// at a time as a vector has lanes: what is one number a row is computed for all of them at once.
@@ -161,8 +151,8 @@ class Forward {
     C* const l = lse + (image * g_.heads + head) * g_.queries;
     for (std::int64_t begin = 0; begin < g_.queries; begin += blocks_.queries) {
       const std::int64_t count = std::min(blocks_.queries, g_.queries - begin);
-      tile::product(left_rows(q + begin * stride, stride, count, g_.head_dim, q_copy), count, g_.head_dim, k, g_.length,
-                    [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+      tile::product(tile::left_rows(q + begin * stride, stride, count, g_.head_dim, q_copy), count, g_.head_dim, k,
+                    g_.length, [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                       tile::store(scores + i * blocks_.stride + j, sum);
                     });
       softmax_rows(scores, blocks_.stride, count, g_.length, inverse, l + begin);
@@ -247,7 +237,7 @@ class Backward {
       };
       const Left<C, true> transposed_scores{scores, block_stride};
       // p = exp(scale · q·kᵀ − lse)
-      tile::product(left_rows(q_block, stride, count, d, copy), count, d, k_transposed, g_.length,
+      tile::product(tile::left_rows(q_block, stride, count, d, copy), count, d, k_transposed, g_.length,
                     [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                       tile::store(scores + i * block_stride + j, tile::exp2(sum - logs[i]));
                     });
@@ -255,7 +245,7 @@ class Backward {
       tile::product(transposed_scores, g_.length, count, dout_rows, d,
                     gather(dqkv + g_.offset(image, head, 2), dv_sums, C(1)));
       // ds = p ∘ (do·vᵀ − do·o)
-      tile::product(left_rows(g_block, g_.width(), count, d, copy), count, d, v_transposed, g_.length,
+      tile::product(tile::left_rows(g_block, g_.width(), count, d, copy), count, d, v_transposed, g_.length,
                     [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                       C* const p = scores + i * block_stride + j;
                       tile::store(p, tile::load(p) * (sum - products[i]));

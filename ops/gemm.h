@@ -38,11 +38,11 @@ struct GemmOptions {
 };
 
 /// c = alpha · a·b (+ c) (+ bias in each row); `c` is not transposed. Operands may differ in type: halves are converted
-/// run by run into a workspace, sums are in f32, or in f64 where all are f64. Fails where the extents do not agree.
+/// block by block, sums are in f32, or in f64 where all are f64. Fails where the extents do not agree.
 void gemm(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options = {});
 
 /// c_i = alpha · a_i·b_i (+ c_i) for each i in [0, batch), the matrices stacked one below the other in each operand:
-/// `a`, `b`, `c` describe them all (rows = batch · rows of one). One element type for all, no bias.
+/// `a`, `b`, `c` describe them all (rows = batch · rows of one).
 void gemm_batched(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix& c,
                   const GemmOptions& options = {});
 

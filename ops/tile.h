@@ -164,13 +164,48 @@ void pack_transposed(const T* from, std::int64_t stride, std::int64_t depth, std
   }
 }
 
-/// The left factor of a product: element (i, k) lies at data[i · stride + k], or at data[k · stride + i] where it is
-/// `transposed` (and then rows - 1 elements behind the last one are read, too).
+/// The left factor of a product. Element (i, k) lies at data[i · stride + k]; where it is `transposed`, at
+/// data[i / rows · group + k · stride + i % rows], and whole groups of `rows` elements are read.
 template <class C, bool transposed>
 struct Left {
   const C* data;
   std::int64_t stride;
+  std::int64_t group = rows;
 };
+
+/// Elements from one group of packed rows to the next: storing whole vectors overshoots a little.
+template <class C>
+inline std::int64_t packed_group(std::int64_t depth) {
+  return round_up(depth * rows + lanes<C>, lanes<C>);
+}
+
+/// Packs a left factor whose transpose is `from` [depth, height], its rows `stride` elements apart, to be read as
+/// Left{packed, rows, packed_group(depth)}.
+template <class T>
+void pack_left(const T* from, std::int64_t stride, std::int64_t depth, std::int64_t height, Compute<T>* packed) {
+  using C = Compute<T>;
+  const std::int64_t group = packed_group<C>(depth);
+  const std::int64_t whole = std::max<std::int64_t>(0, (height - round_up(rows, lanes<C>)) / rows + 1);
+  for (std::int64_t k = 0; k < depth; ++k) {
+    const T* const row = from + k * stride;
+    C* to = packed + k * rows;
+    for (std::int64_t g = 0; g < whole; ++g, to += group)
+      for (std::int64_t j = 0; j < rows; j += lanes<C>) store(to + j, load_as(row + g * rows + j, lanes<C>));
+    for (std::int64_t i = whole * rows; i < height; i += rows, to += group)
+      for (std::int64_t j = 0; j < std::min<std::int64_t>(rows, height - i); ++j) to[j] = to_compute(row[i + j]);
+  }
+}
+
+/// A left factor whose rows lie `stride` elements apart, in the compute type: in place, or converted into `copy`
+/// [height, depth].
+template <class T>
+inline Left<Compute<T>, false> left_rows(const T* from, std::int64_t stride, std::int64_t height, std::int64_t depth,
+                                         Compute<T>* copy) {
+  if constexpr (std::is_same_v<T, Compute<T>>) return {from, stride};
+  for (std::int64_t i = 0; i < height; ++i)
+    for (std::int64_t k = 0; k < depth; ++k) copy[i * depth + k] = to_compute(from[i * stride + k]);
+  return {copy, depth};
+}
 
 /// One tile of a product into `sums` [rows, vectors]; only the first `count` of its rows are meant. A function of its
 /// own: inlined among other code, the sums would not stay in registers.
@@ -181,7 +216,8 @@ template <int vectors, bool transposed, class C>
   const C* left[rows];
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r)
-    left[r] = transposed ? a.data + row + r : a.data + (row + std::min<std::int64_t>(r, count - 1)) * a.stride;
+    left[r] = transposed ? a.data + row / rows * a.group + r
+                         : a.data + (row + std::min<std::int64_t>(r, count - 1)) * a.stride;
   const std::int64_t step = transposed ? a.stride : 1;
   for (std::int64_t k = 0; k < depth; ++k, b += vectors * lanes<C>) {
     Vector<C> right[vectors];

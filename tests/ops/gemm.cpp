@@ -49,10 +49,14 @@ Matrix operand(std::int64_t rows, std::int64_t columns, bool transposed, DType d
 
 double tolerance(DType dtype) {
   switch (dtype) {
-    case DType::f64: return 1e-13;
-    case DType::f32: return 1e-5;
-    case DType::f16: return 1e-3;
-    default: return 8e-3;
+    case DType::f64:
+      return 1e-13;
+    case DType::f32:
+      return 1e-5;
+    case DType::f16:
+      return 1e-3;
+    default:
+      return 8e-3;
   }
 }
 
@@ -62,8 +66,9 @@ TEST_CASE("a product of matrices agrees with sums in double, however they lie an
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     for (const Extents& e : {Extents{1, 1, 1}, {7, 5, 3}, {101, 19, 300}, {13, 530, 40}, {6, 16, 1025}}) {
       for (const int layout : {0, 1, 2, 3}) {
-        CAPTURE(name_of(dtype), e.m, e.n, e.k, layout);
-        const Matrix a = operand(e.m, e.k, (layout & 1) != 0, dtype, 1), b = operand(e.k, e.n, (layout & 2) != 0, dtype, 2);
+        INFO(name_of(dtype), " [", e.m, ", ", e.k, "] by [", e.k, ", ", e.n, "], layout ", layout);
+        const Matrix a = operand(e.m, e.k, (layout & 1) != 0, dtype, 1),
+                     b = operand(e.k, e.n, (layout & 2) != 0, dtype, 2);
         const Matrix c(sample_values({e.m, e.n}, dtype, 3));
         const Tensor bias = sample_values({e.n}, dtype == DType::f64 ? DType::f64 : DType::f32, 4);
         CHECK(error_of(a, b, c, {}) < tolerance(dtype));

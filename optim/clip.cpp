@@ -3,6 +3,7 @@
 #include "core/parallel.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace lacuna {

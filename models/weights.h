@@ -12,8 +12,8 @@
 namespace lacuna {
 
 struct LoadOptions {
-  std::string prefix;     // of the names in the file; others are somebody else's
-  bool new_head = false;  // a classifier for another number of classes keeps its initial values
+  std::string prefix = {};  // of the names in the file; others are somebody else's
+  bool new_head = false;    // a classifier for another number of classes keeps its initial values
 };
 
 /// Refuses a file that is not this model's: every missing, unexpected and differently shaped name is listed. Counters

@@ -1,0 +1,141 @@
+#include "models/registry.h"
+
+#include "core/error.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <map>
+
+using namespace lacuna;
+
+namespace {
+
+using List = std::vector<std::int64_t>;
+
+std::string refusal(std::string_view name, const std::vector<HyperParameter>& given) {
+  try {
+    build_model(name, given, {.device = Device::meta});
+  } catch (const Error& error) {
+    CHECK(error.fault() == Fault::input);
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("models: parameter counts are timm's") {
+  // sum(p.numel() for p in timm.create_model(name).parameters()); the CIFAR forms: He et al. 2016 with projections.
+  const std::map<std::string, std::int64_t> published{{"vit_tiny_patch16_224", 5'717'416},
+                                                      {"vit_small_patch16_224", 22'050'664},
+                                                      {"vit_base_patch16_224", 86'567'656},
+                                                      {"vit_large_patch16_224", 304'326'632},
+                                                      {"vit_base_patch16_384", 86'859'496},
+                                                      {"deit_tiny_patch16_224", 5'717'416},
+                                                      {"deit_small_patch16_224", 22'050'664},
+                                                      {"deit_base_patch16_224", 86'567'656},
+                                                      {"resnet18", 11'689'512},
+                                                      {"resnet34", 21'797'672},
+                                                      {"resnet50", 25'557'032},
+                                                      {"resnet101", 44'549'160},
+                                                      {"resnet152", 60'192'808},
+                                                      {"resnext50_32x4d", 25'028'904},
+                                                      {"resnet20", 272'474},
+                                                      {"resnet56", 855'770},
+                                                      {"resnet18_cifar", 11'173'962},
+                                                      {"vit_cifar", 4'028'170}};
+  for (const std::string& name : model_names()) {
+    INFO(name);
+    const std::unique_ptr<Model> model = build_model(name, {}, {.device = Device::meta});
+    const auto count = published.find(name);
+    REQUIRE(count != published.end());
+    CHECK(model->parameter_count() == count->second);
+  }
+  CHECK(model_names().size() == published.size());
+}
+
+TEST_CASE("models: as many tensors as timm's state dicts") {
+  const auto tensors = [](std::string_view name) {
+    const std::unique_ptr<Model> model = build_model(name, {}, {.device = Device::meta});
+    return std::pair(model->parameters().size(), model->buffers().size());
+  };
+  CHECK(tensors("vit_base_patch16_224") == std::pair<std::size_t, std::size_t>(152, 0));
+  CHECK(tensors("resnet50") == std::pair<std::size_t, std::size_t>(161, 159));
+}
+
+TEST_CASE("models: hyper-parameters given win over the preset's, and all are resolved") {
+  const ModelDescription description = describe_model("vit_tiny_patch16_224", {{"num_classes", std::int64_t{10}}});
+  CHECK(description.problems.empty());
+  CHECK(description.family == "vit");
+  std::map<std::string, std::string> resolved;
+  for (const auto& [key, value] : description.hyper_parameters) resolved[key] = to_string(value);
+  CHECK(resolved["num_classes"] == "10");
+  CHECK(resolved["embed_dim"] == "192");
+  CHECK(resolved["qkv_bias"] == "true");
+  CHECK(resolved["global_pool"] == "token");
+  CHECK(to_string(HyperValue(List{3, 4, 6, 3})) == "[3, 4, 6, 3]");
+  const std::unique_ptr<Model> model = description.build({.device = Device::meta});
+  CHECK(model->num_classes() == 10);
+  CHECK(model->image_size() == 224);
+  CHECK(model->head() == "head");
+}
+
+TEST_CASE("models: everything wrong with a description is listed at once") {
+  CHECK(refusal("vit", {{"image_size", std::int64_t{33}},
+                        {"patch_size", std::int64_t{8}},
+                        {"embed_dim", std::int64_t{50}},
+                        {"num_heads", std::int64_t{4}},
+                        {"depth", std::int64_t{0}},
+                        {"drop_rate", 1.0},
+                        {"qkv_bias", std::int64_t{1}},
+                        {"global_pool", "max"},
+                        {"attn_drop_rate", 0.5},
+                        {"patch_siz", std::int64_t{8}},
+                        {"zebra", true}}) ==
+        "model vit:\n"
+        "  `depth` should be a whole number from 1 to 4096, got `0`\n"
+        "  `qkv_bias` should be true or false, got `1`\n"
+        "  `global_pool` should be one of token, avg, got `max`\n"
+        "  `drop_rate` should be a number from 0 to below 1, got `1`\n"
+        "  `patch_size` 8 does not divide `image_size` 33\n"
+        "  `num_heads` 4 does not divide `embed_dim` 50\n"
+        "  `attn_drop_rate` needs `attention: chain`: the fused op has no probabilities to drop\n"
+        "  unknown hyper-parameter `patch_siz`: did you mean `patch_size`?\n"
+        "  unknown hyper-parameter `zebra`; known are image_size, patch_size, in_channels, num_classes, embed_dim, "
+        "depth, "
+        "num_heads, mlp_ratio, qkv_bias, class_token, global_pool, drop_rate, pos_drop_rate, proj_drop_rate, "
+        "attn_drop_rate, drop_path_rate, activation, attention");
+  CHECK(refusal("resnet", {{"layers", List{1, 1}},
+                           {"channels", List{8, 16, 32}},
+                           {"block", "basic"},
+                           {"cardinality", std::int64_t{2}}}) ==
+        "model resnet:\n"
+        "  `channels` names 3 stages, but `layers` 2\n"
+        "  `cardinality` and `base_width` need `block: bottleneck`");
+  CHECK(refusal("resnet", {{"layers", List{}}}).find("a list of 1 to 64 whole numbers") != std::string::npos);
+  CHECK(refusal("vit", {{"class_token", false}}).find("reads the class token") != std::string::npos);
+  CHECK(refusal("vit", {{"embed_dim", 1e300}}).find("`embed_dim` should be a whole number") != std::string::npos);
+  CHECK(refusal("vit", {{"embed_dim", 96.0}, {"num_heads", std::int64_t{3}}}) == "");
+}
+
+TEST_CASE("models: an unknown name is answered with the nearest one") {
+  CHECK(refusal("resnet51", {}) == "unknown model resnet51: did you mean resnet50?");
+  CHECK(refusal("deit_tiny", {}).starts_with("unknown model deit_tiny"));
+  CHECK(refusal("transformer", {}).find("the families resnet, vit") != std::string::npos);
+}
+
+TEST_CASE("models: images of another shape are refused with both shapes") {
+  const std::unique_ptr<Model> model = build_model("vit_cifar", {}, {.device = Device::meta});
+  const auto forward = [&](const Shape& shape) {
+    model->forward(Variable(Tensor::empty(shape, DType::f32, Device::meta, Purpose::data)));
+  };
+  CHECK_THROWS_WITH_AS(forward({2, 3, 32, 32}),
+                       "the model expects images [N, 32, 32, 3] (channels last), got [2, 3, 32, 32]", Error);
+  CHECK_THROWS_AS(forward({32, 32, 3}), Error);
+  forward({2, 32, 32, 3});
+  const std::unique_ptr<Model> resnet = build_model("resnet20", {}, {.device = Device::meta});
+  const Variable logits =
+      resnet->forward(Variable(Tensor::empty({2, 40, 24, 3}, DType::f32, Device::meta, Purpose::data)));
+  CHECK(logits.shape() == Shape{2, 10});
+}

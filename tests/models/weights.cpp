@@ -1,0 +1,112 @@
+#include "models/weights.h"
+
+#include "core/error.h"
+#include "models/registry.h"
+#include "tests/temporary_folder.h"
+
+#include <doctest/doctest.h>
+
+using namespace lacuna;
+using lacuna::test::TemporaryFolder;
+
+namespace {
+
+std::unique_ptr<Model> tiny_resnet(std::uint64_t seed, std::int64_t classes = 5) {
+  return build_model("resnet",
+                     {{"image_size", std::int64_t{8}},
+                      {"num_classes", classes},
+                      {"block", "basic"},
+                      {"layers", std::vector<std::int64_t>{1}},
+                      {"channels", std::vector<std::int64_t>{4}},
+                      {"stem", "cifar"},
+                      {"stem_width", std::int64_t{4}}},
+                     {.seed = seed});
+}
+
+bool same_state(const Module& a, const Module& b) {
+  const std::vector<NamedTensor> ours = state_of(a), theirs = state_of(b);
+  for (std::size_t i = 0; i < ours.size(); ++i)
+    if (ours[i].first != theirs[i].first || ours[i].second.to_vector() != theirs[i].second.to_vector()) return false;
+  return ours.size() == theirs.size();
+}
+
+std::string refusal(Model& model, const std::filesystem::path& path, const LoadOptions& options = {}) {
+  try {
+    load_weights(model, SafetensorsFile(path), options);
+  } catch (const Error& error) {
+    CHECK(error.fault() == Fault::input);
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("weights: what is saved comes back, running statistics included") {
+  const TemporaryFolder folder;
+  const auto path = folder / "model.safetensors";
+  const std::unique_ptr<Model> one = tiny_resnet(1), two = tiny_resnet(2);
+  one->forward(Variable(Tensor::full({2, 8, 8, 3}, 1, DType::f32, Device::cpu)));  // moves the running statistics
+  save_weights(*one, path);
+  CHECK_FALSE(same_state(*one, *two));
+  load_weights(*two, SafetensorsFile(path));
+  CHECK(same_state(*one, *two));
+}
+
+TEST_CASE("weights: half precision is converted, counters may be missing, prefixes are stripped") {
+  const TemporaryFolder folder;
+  const auto path = folder / "model.safetensors";
+  const std::unique_ptr<Model> one = tiny_resnet(1), two = tiny_resnet(2);
+  std::vector<NamedTensor> halves{{"other", Tensor::full({1}, 0, DType::f32, Device::cpu)}};
+  for (const auto& [name, tensor] : state_of(*one))
+    if (is_floating(tensor.dtype())) halves.emplace_back("model/" + name, tensor.to(DType::bf16));
+  write_safetensors(path, halves);
+  load_weights(*two, SafetensorsFile(path), {.prefix = "model/"});
+  for (const Parameter* parameter : two->parameters())
+    if (parameter->path() == "fc.weight")
+      CHECK(parameter->tensor().to_vector() ==
+            one->parameters()[one->parameters().size() - 2]->tensor().to(DType::bf16).to_vector());
+}
+
+TEST_CASE("weights: every missing, unexpected and differently shaped name is listed, and nothing is loaded") {
+  const TemporaryFolder folder;
+  const auto path = folder / "model.safetensors";
+  const std::unique_ptr<Model> model = tiny_resnet(1), untouched = tiny_resnet(1);
+  std::vector<NamedTensor> state;
+  for (const auto& [name, tensor] : state_of(*tiny_resnet(2))) {
+    if (name == "bn1.weight" || name == "layer1.0.bn2.running_var") continue;
+    if (name == "conv1.weight")
+      state.emplace_back(name, Tensor::zeros({4, 3, 7, 7}, DType::f32, Device::cpu));
+    else if (name == "bn1.bias")
+      state.emplace_back(name, Tensor::zeros({4}, DType::i64, Device::cpu));
+    else
+      state.emplace_back(name, tensor);
+  }
+  state.emplace_back("layer2.0.conv1.weight", Tensor::zeros({8, 4, 3, 3}, DType::f32, Device::cpu));
+  write_safetensors(path, state);
+  CHECK(refusal(*model, path) == path.string() +
+                                     " holds the weights of another model\n"
+                                     "  missing in the file:\n"
+                                     "    bn1.weight [4]\n"
+                                     "    layer1.0.bn2.running_var [4]\n"
+                                     "  unknown to the model:\n"
+                                     "    layer2.0.conv1.weight [8, 4, 3, 3]\n"
+                                     "  of another shape or type:\n"
+                                     "    conv1.weight: expected f32 [4, 3, 3, 3], got F32 [4, 3, 7, 7]\n"
+                                     "    bn1.bias: expected f32 [4], got I64 [4]");
+  CHECK(same_state(*model, *untouched));
+}
+
+TEST_CASE("weights: a classifier for other classes is named as such, or starts anew") {
+  const TemporaryFolder folder;
+  const auto path = folder / "model.safetensors";
+  const std::unique_ptr<Model> model = tiny_resnet(1, 5), other = tiny_resnet(2, 7);
+  save_weights(*other, path);
+  CHECK(refusal(*model, path) == path.string() +
+                                     ": the classifier was trained for 7 classes (fc.weight [7, 4]), but the model has "
+                                     "5: set `num_classes: 7`, or let the classifier start anew");
+  const std::vector<double> head = model->parameters().back()->tensor().to_vector();
+  CHECK(refusal(*model, path, {.new_head = true}) == "");
+  CHECK(model->parameters().back()->tensor().to_vector() == head);
+  CHECK(model->parameters().front()->tensor().to_vector() == other->parameters().front()->tensor().to_vector());
+}

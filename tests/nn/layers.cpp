@@ -1,0 +1,174 @@
+#include "nn/attention.h"
+#include "nn/conv.h"
+#include "nn/dropout.h"
+#include "nn/freeze.h"
+#include "nn/init.h"
+#include "nn/norm.h"
+#include "ops/reduce.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+using namespace lacuna;
+
+namespace {
+
+struct Root : Module {
+  Root() : Module(ModelContext{}) {}
+};
+
+Tensor values(const Shape& shape, std::uint32_t site) {
+  const RandomStream stream{7, 0, site};
+  std::vector<float> numbers(static_cast<std::size_t>(shape.count()));
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = 2 * stream.uniform(i) - 1;
+  return Tensor::from(std::span<const float>(numbers), shape);
+}
+
+const Tensor& buffer(const Module& model, std::string_view path) {
+  for (const Buffer* candidate : model.buffers())
+    if (candidate->path() == path) return candidate->tensor();
+  FAIL("no buffer ", path);
+  return model.buffers().front()->tensor();
+}
+
+struct Statistics {
+  std::vector<double> mean, unbiased_variance;
+};
+
+Statistics statistics_of(const Tensor& x) {
+  const auto channels = static_cast<std::size_t>(x.shape().back());
+  const std::vector<double> all = x.to_vector();
+  const double rows = static_cast<double>(all.size() / channels);
+  Statistics found{std::vector<double>(channels), std::vector<double>(channels)};
+  for (std::size_t i = 0; i < all.size(); ++i) found.mean[i % channels] += all[i] / rows;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    found.unbiased_variance[i % channels] += std::pow(all[i] - found.mean[i % channels], 2) / (rows - 1);
+  return found;
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  const std::vector<double> va = a.to_vector(), vb = b.to_vector();
+  double largest = 0;
+  for (std::size_t i = 0; i < va.size(); ++i) largest = std::max(largest, std::abs(va[i] - vb[i]));
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE("batch norm: running statistics follow the batch in training, with the unbiased variance") {
+  Root root;
+  nn::BatchNorm2d norm(root, "bn", 3);
+  const Tensor x = values({2, 3, 5, 3}, 1);
+  norm.forward(Variable(x));
+  const Statistics batch = statistics_of(x);
+  for (std::size_t c = 0; c < 3; ++c) {
+    CHECK(buffer(root, "bn.running_mean").to_vector()[c] == doctest::Approx(0.1 * batch.mean[c]));
+    CHECK(buffer(root, "bn.running_var").to_vector()[c] == doctest::Approx(0.9 + 0.1 * batch.unbiased_variance[c]));
+  }
+  norm.forward_relu(Variable(x));
+  norm.forward_add_relu(Variable(x), Variable(x));
+  CHECK(buffer(root, "bn.num_batches_tracked").item() == 3);
+}
+
+TEST_CASE("batch norm: evaluation uses the running statistics and leaves them still") {
+  Root root;
+  nn::BatchNorm2d norm(root, "bn", 3);
+  const Tensor x = values({2, 3, 5, 3}, 1);
+  root.set_training(false);
+  // Running statistics are 0 and 1, weight and bias 1 and 0: the identity but for eps.
+  CHECK(largest_difference(norm.forward(Variable(x)).tensor(), x) < 1e-5);
+  CHECK(buffer(root, "bn.num_batches_tracked").item() == 0);
+}
+
+TEST_CASE("batch norm: a layer frozen by the user normalises as in evaluation; wanting no gradient freezes nothing") {
+  Root root;
+  nn::BatchNorm2d norm(root, "bn", 3);
+  const Tensor x = values({2, 3, 5, 3}, 1);
+  for (Parameter* parameter : root.parameters()) parameter->set_trainable(false);
+  norm.forward(Variable(x));
+  CHECK(buffer(root, "bn.num_batches_tracked").item() == 1);
+
+  freeze(root, {.train = {}, .freeze = {"bn.weight"}});
+  CHECK(norm.frozen());
+  const std::vector<double> mean = buffer(root, "bn.running_mean").to_vector();
+  const Tensor trained = norm.forward_add_relu(Variable(x), Variable(x)).tensor();
+  CHECK(buffer(root, "bn.running_mean").to_vector() == mean);
+  CHECK(buffer(root, "bn.num_batches_tracked").item() == 1);
+  root.set_training(false);
+  CHECK(norm.forward_add_relu(Variable(x), Variable(x)).tensor().to_vector() == trained.to_vector());
+
+  root.set_training(true);
+  freeze(root, {.train = {"bn.bias"}, .freeze = {}});
+  CHECK_FALSE(norm.frozen());
+}
+
+TEST_CASE("batch norm: one value a channel has no variance") {
+  Root root;
+  nn::BatchNorm2d norm(root, "bn", 3);
+  CHECK_THROWS_WITH_AS(norm.forward(Variable(values({1, 1, 1, 3}, 1))),
+                       "bn: batch statistics in training need more than one value a channel, got images [1, 1, 1, 3]",
+                       Error);
+}
+
+TEST_CASE("attention: the chain agrees with the fused op, and the first query alone with the first of all") {
+  Root fused_root, chain_root;
+  const nn::Attention fused(fused_root, "attn", 12, {.heads = 3});
+  const nn::Attention chain(chain_root, "attn", 12, {.heads = 3, .form = nn::AttentionForm::chain});
+  const Tensor x = values({2, 7, 12}, 1);
+  const Tensor all = fused.forward(Variable(x)).tensor();
+  CHECK(largest_difference(chain.forward(Variable(x)).tensor(), all) < 1e-6);
+  const Tensor first = fused.forward(Variable(x), 1).tensor();
+  REQUIRE(first.shape() == Shape{2, 1, 12});
+  for (std::int64_t image = 0; image < 2; ++image)
+    CHECK(largest_difference(first.leading(image, image + 1).reshape({1, 12}),
+                             all.leading(image, image + 1).reshape({7, 12}).leading(0, 1)) < 1e-6);
+  CHECK(largest_difference(chain.forward(Variable(x), 1).tensor(), first) < 1e-6);
+}
+
+TEST_CASE("attention: impossible sizes and dropout without probabilities are refused") {
+  Root root;
+  CHECK_THROWS_WITH_AS(nn::Attention(root, "a", 12, {.heads = 5}), "a: 5 heads do not divide the width 12", Error);
+  CHECK_THROWS_WITH_AS(nn::Attention(root, "b", 12, {.heads = 3, .attention_dropout = 0.1}),
+                       doctest::Contains("needs the chain"), Error);
+}
+
+TEST_CASE("dropout: nothing happens at rate 0 or in evaluation; in training each step draws anew") {
+  Root root;
+  const nn::Dropout none(root, "none", 0), half(root, "half", 0.5);
+  const nn::DropPath path(root, "path", 0.5);
+  const Tensor x = Tensor::full({64, 8}, 1, DType::f32, Device::cpu);
+  CHECK(none.forward(Variable(x)).tensor().storage() == x.storage());
+  random_state() = {.seed = 3, .step = 0};
+  const std::vector<double> first = half.forward(Variable(x)).tensor().to_vector();
+  CHECK(half.forward(Variable(x)).tensor().to_vector() == first);
+  random_state().step = 1;
+  CHECK(half.forward(Variable(x)).tensor().to_vector() != first);
+  CHECK(std::count(first.begin(), first.end(), 2) + std::count(first.begin(), first.end(), 0) == 512);
+
+  const std::vector<double> samples = path.forward(Variable(x)).tensor().to_vector();
+  for (std::size_t i = 0; i < samples.size(); ++i) CHECK(samples[i] == samples[i / 8 * 8]);
+  CHECK(std::count(samples.begin(), samples.end(), 0) > 0);
+  root.set_training(false);
+  CHECK(half.forward(Variable(x)).tensor().storage() == x.storage());
+  CHECK(path.forward(Variable(x)).tensor().storage() == x.storage());
+  random_state() = {};
+}
+
+TEST_CASE("initial values have the stated bounds and deviations") {
+  Root root;
+  const nn::Linear linear(root, "linear", 100, 400);
+  const nn::Conv2d conv(root, "conv", 8, 64,
+                        {.kernel = 3, .padding = 1, .bias = false, .init = {init::kaiming_normal_fan_out(64 * 9), {}}});
+  const std::vector<Parameter*> parameters = root.parameters();
+  REQUIRE(parameters.size() == 3);
+  for (int i = 0; i < 2; ++i)  // weight and bias: uniform within 1 / sqrt(fan_in)
+    for (const double value : parameters[static_cast<std::size_t>(i)]->tensor().to_vector())
+      CHECK(std::abs(value) <= 0.1);
+  const std::vector<double> weight = parameters[2]->tensor().to_vector();
+  double squares = 0;
+  for (const double value : weight) squares += value * value;
+  CHECK(squares / static_cast<double>(weight.size()) == doctest::Approx(2.0 / (64 * 9)).epsilon(0.1));
+}

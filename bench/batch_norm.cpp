@@ -1,27 +1,12 @@
 // Rates of batch norm's passes in GB/s of what they have to read and write, beside a copy in the same run.
 #include "ops/batch_norm.h"
 #include "bench/bench.h"
-#include "core/parallel.h"
 
 #include <fmt/core.h>
-
-#include <cstring>
 
 namespace {
 
 using namespace lacuna;
-
-double copy_rate(const Tensor& from, const Tensor& to) {
-  const double time = bench::seconds([&] {
-    parallel_for(
-        from.bytes(), 0,
-        [&](std::int64_t begin, std::int64_t end) {
-          std::memcpy(to.raw() + begin, from.raw() + begin, static_cast<std::size_t>(end - begin));
-        },
-        4096);
-  });
-  return 2e-9 * static_cast<double>(from.bytes()) / time;
-}
 
 /// How often a tensor of the size of x has to be read or written.
 struct Passes {
@@ -66,7 +51,7 @@ int main() {
   for (const Shape& shape : {Shape{16, 112, 112, 64}, Shape{16, 56, 56, 256}, Shape{16, 14, 14, 1024},
                              Shape{128, 32, 32, 64}, Shape{128, 4, 4, 512}, Shape{128, 32, 32, 16}}) {
     const Tensor from = Tensor::full(shape, 1, DType::f32, Device::cpu);
-    const double copy = copy_rate(from, from.clone());
+    const double copy = bench::copy_rate(from, from.clone());
     fmt::print("{}, copy {:.1f}\n", to_string(shape), copy);
     measure(shape, BatchNorm{}, {3, 5}, copy);
     measure(shape, BatchNormRelu{}, {3, 5}, copy);

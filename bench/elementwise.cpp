@@ -1,0 +1,85 @@
+// Rates of the memory-bound ops in GB/s of what they have to read and write, beside a copy in the same run.
+#include "bench/bench.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/codec/pack.h"
+#include "ops/dropout.h"
+#include "ops/layer_norm.h"
+#include "ops/softmax.h"
+
+#include <fmt/core.h>
+
+namespace {
+
+using namespace lacuna;
+
+/// Values in [-2, 2): activations as they are, rather than one value over and over.
+Tensor drawn(const Shape& shape, DType dtype) {
+  const RandomStream stream{.seed = 1, .step = 0, .site = 0};
+  std::vector<float> values(static_cast<std::size_t>(shape.count()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 4 * stream.uniform(i) - 2;
+  return Tensor::from(std::span<const float>(values), shape, dtype);
+}
+
+void print(std::string_view name, double forward, double backward, double copy) {
+  fmt::print("  {:<14} forward {:6.1f} ({:3.0f} %)", name, forward, 100 * forward / copy);
+  if (backward > 0) fmt::print("  backward {:6.1f} ({:3.0f} %)", backward, 100 * backward / copy);
+  fmt::print("\n");
+}
+
+/// `backward`: how often that pass has to read or write a tensor of the size of x; 0 where it does nothing.
+template <class Op>
+void measure(std::string_view name, const Op& op, const std::vector<Tensor>& inputs, int forward_passes,
+             int backward_passes, double copy) {
+  std::vector<Tensor> aux;
+  const auto operation = std::make_shared<const Bound<Op>>(op);
+  Tensor y = operation->forward(inputs, aux);
+  bench::Kept kept;
+  for (const Save& save : Op::saves)
+    kept.tensors.push_back(save.from.kind == Source::Kind::input ? inputs[save.from.index]
+                           : save.from.kind == Source::Kind::aux ? aux[save.from.index]
+                                                                 : y);
+  InputSet wanted;
+  for (int i = 0; i < static_cast<int>(inputs.size()); ++i) wanted.insert(i);
+  const double pass = 1e-9 * static_cast<double>(y.bytes());
+  const double forward = forward_passes * pass / bench::seconds([&] {
+                           std::vector<Tensor> statistics;
+                           y = operation->forward(inputs, statistics);
+                         });
+  Tensor dy = y.clone();
+  const double backward = backward_passes == 0 ? 0 : backward_passes * pass / bench::seconds([&] {
+                                                       Grads grads(inputs.size(), wanted);
+                                                       op.backward(std::move(dy), Saved<Op>(kept), grads);
+                                                       dy = grads[0];
+                                                     });
+  print(name, forward, backward, copy);
+}
+
+void measure_all(const Shape& shape, DType dtype) {
+  const Tensor x = drawn(shape, dtype);
+  const Tensor vector = Tensor::full({shape.back()}, 1, compute_type(dtype), Device::cpu);
+  const double copy = bench::copy_rate(x, x.clone());
+  fmt::print("{} {}, copy {:.1f}\n", to_string(shape), name_of(dtype), copy);
+  measure("layer_norm", LayerNorm{}, {x, vector, vector}, 2, 3, copy);
+  measure("gelu", Gelu{}, {x}, 2, 3, copy);
+  measure("gelu tanh", Gelu{.form = Gelu::Form::tanh}, {x}, 2, 3, copy);
+  measure("relu", Relu{}, {x}, 2, 3, copy);
+  measure("silu", Silu{}, {x}, 2, 3, copy);
+  measure("add", Add{}, {x, x.clone()}, 3, 0, copy);
+  measure("mul", Mul{}, {x, x.clone()}, 3, 6, copy);
+  measure("softmax", Softmax{}, {x}, 2, 3, copy);
+  measure("dropout", Dropout{.p = 0.1, .stream = {}}, {x}, 2, 2, copy);
+  const double packing = 1e-9 * static_cast<double>(x.bytes()) / bench::seconds([&] { codec::pack_signs(x); });
+  print("pack_signs", packing, 0, copy);
+}
+
+}  // namespace
+
+int main() {
+  fmt::print("{} threads; GB/s, and percent of a copy of the same size\n", threads());
+  measure_all({16, 197, 192}, DType::f32);  // stays in the last cache
+  measure_all({64, 197, 768}, DType::f32);
+  measure_all({64, 197, 768}, DType::bf16);
+  measure_all({64, 197, 768}, DType::f16);
+  measure_all({16, 3, 197, 197}, DType::f32);
+}

@@ -75,18 +75,6 @@ constexpr Derive all_of(Source from) { return {from, false}; }
 struct Signs {
   Tensor values;  // the tensor itself, or undefined
   Tensor bits;    // u8 [ceil(count / 8)], bit i % 8 of byte i / 8 set where element i is positive; or undefined
-
-  /// Calls `f(positive)` with a predicate on the element's index.
-  template <class F>
-  void visit(F&& f) const {
-    if (bits.defined()) {
-      f([b = bits.data<std::uint8_t>()](std::int64_t i) { return (b[i >> 3] >> (i & 7) & 1) != 0; });
-    } else {
-      with_float_type(values.dtype(), [&]<class T>(Type<T>) {
-        f([v = values.data<T>()](std::int64_t i) { return to_compute(v[i]) > 0; });
-      });
-    }
-  }
 };
 
 /// Where saved tensors come from: autograd implements it over slots. `row` numbers the op's table of saves.

@@ -26,15 +26,39 @@ Tensor applied(const Formula& formula, const Tensor& x) {
   return y;
 }
 
-/// dx = formula(dy, saved), written over dy where nobody else sees it.
-template <class Formula>
-Tensor backward_of(const Formula& formula, const Tensor& dy, const Tensor& saved) {
+/// dx = formula(dy, saved), run by run, written over dy where nobody else sees it.
+template <Source from, class Op, class Formula>
+Tensor backward_of(const Formula& formula, const Tensor& dy, const Saved<Op>& saved) {
   Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
-  launch(dy.device(), [&] {
-    with_float_type(dy.dtype(),
-                    [&]<class T>(Type<T>) { map(dy.count(), formula, dx.data<T>(), dy.data<T>(), saved.data<T>()); });
-  });
+  const std::int64_t rows = dy.rows(), step = saved.template rows_at_once<from>();
+  for (std::int64_t first = 0; first < rows; first += step) {
+    const std::int64_t last = std::min(rows, first + step);
+    const Tensor values = saved.template rows<from>(first, last), in = dy.row_range(first, last);
+    const Tensor out = dx.row_range(first, last);
+    launch(dy.device(), [&] {
+      with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
+        map(in.count(), formula, out.data<T>(), in.data<T>(), values.data<T>());
+      });
+    });
+  }
   return dx;
+}
+
+/// out[i] = in[i] where bit i is set, 0 elsewhere. bits: [ceil(n / 8)].
+template <class T>
+void pass_where_set(std::int64_t n, T* out, const T* in, const std::uint8_t* bits) {
+  parallel_for(
+      n, 16384,
+      [&](std::int64_t begin, std::int64_t end) {
+        const std::int64_t whole = begin + (end - begin) / 8 * 8;
+        for (std::int64_t i = begin; i < whole; i += 8) {
+          const int byte = bits[i / 8];
+#pragma GCC ivdep
+          for (int bit = 0; bit < 8; ++bit) out[i + bit] = (byte >> bit & 1) != 0 ? in[i + bit] : T{};
+        }
+        for (std::int64_t i = whole; i < end; ++i) out[i] = (bits[i / 8] >> (i % 8) & 1) != 0 ? in[i] : T{};
+      },
+      8);
 }
 
 }  // namespace
@@ -44,9 +68,8 @@ Tensor Gelu::forward(std::span<const Tensor> inputs) const {
   return applied(formula::GeluTanh{}, inputs[x]);
 }
 void Gelu::backward(Tensor dy, const Saved<Gelu>& saved, Grads& grads) const {
-  const Tensor in = saved.get<input(x)>();
-  grads[x] = form == Form::erf ? backward_of(formula::GeluErfBackward{}, dy, in)
-                               : backward_of(formula::GeluTanhBackward{}, dy, in);
+  grads[x] = form == Form::erf ? backward_of<input(x)>(formula::GeluErfBackward{}, dy, saved)
+                               : backward_of<input(x)>(formula::GeluTanhBackward{}, dy, saved);
 }
 void Gelu::derive(const Derivation<Gelu>& from, const Tensor& out) const {
   if (form == Form::erf)
@@ -61,11 +84,10 @@ void Relu::backward(Tensor dy, const Saved<Relu>& saved, Grads& grads) const {
   const Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
   launch(dy.device(), [&] {
     with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
-      signs.visit([&, in = dy.data<T>(), out = dx.data<T>()](auto positive) {
-        parallel_for(dy.count(), 16384, [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t i = begin; i < end; ++i) out[i] = positive(i) ? in[i] : T{};
-        });
-      });
+      if (signs.bits.defined())
+        pass_where_set(dy.count(), dx.data<T>(), dy.data<T>(), signs.bits.data<std::uint8_t>());
+      else
+        map(dy.count(), formula::ReluBackward{}, dx.data<T>(), dy.data<T>(), signs.values.data<T>());
     });
   });
   grads[x] = dx;
@@ -76,7 +98,7 @@ void Relu::derive(const Derivation<Relu>& from, const Tensor& out) const {
 
 Tensor Silu::forward(std::span<const Tensor> inputs) const { return applied(formula::Silu{}, inputs[x]); }
 void Silu::backward(Tensor dy, const Saved<Silu>& saved, Grads& grads) const {
-  grads[x] = backward_of(formula::SiluBackward{}, dy, saved.get<input(x)>());
+  grads[x] = backward_of<input(x)>(formula::SiluBackward{}, dy, saved);
 }
 void Silu::derive(const Derivation<Silu>& from, const Tensor& out) const {
   apply(formula::Silu{}, out, from.get<input(x)>());
@@ -84,7 +106,7 @@ void Silu::derive(const Derivation<Silu>& from, const Tensor& out) const {
 
 Tensor Sigmoid::forward(std::span<const Tensor> inputs) const { return applied(formula::Sigmoid{}, inputs[x]); }
 void Sigmoid::backward(Tensor dy, const Saved<Sigmoid>& saved, Grads& grads) const {
-  grads[x] = backward_of(formula::SigmoidBackward{}, dy, saved.get<output>());
+  grads[x] = backward_of<output>(formula::SigmoidBackward{}, dy, saved);
 }
 void Sigmoid::derive(const Derivation<Sigmoid>& from, const Tensor& out) const {
   apply(formula::Sigmoid{}, out, from.get<input(x)>());
@@ -92,7 +114,7 @@ void Sigmoid::derive(const Derivation<Sigmoid>& from, const Tensor& out) const {
 
 Tensor Tanh::forward(std::span<const Tensor> inputs) const { return applied(formula::Tanh{}, inputs[x]); }
 void Tanh::backward(Tensor dy, const Saved<Tanh>& saved, Grads& grads) const {
-  grads[x] = backward_of(formula::TanhBackward{}, dy, saved.get<output>());
+  grads[x] = backward_of<output>(formula::TanhBackward{}, dy, saved);
 }
 void Tanh::derive(const Derivation<Tanh>& from, const Tensor& out) const {
   apply(formula::Tanh{}, out, from.get<input(x)>());

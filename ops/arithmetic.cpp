@@ -48,7 +48,7 @@ void add_rows(const Tensor& x, const Tensor& b, std::int64_t first_row, const Te
       parallel_for(out.rows(), 16384 / n + 1, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
           const C* const addend = repeated + (first_row + row) % b_rows * n;
-#pragma omp simd
+#pragma GCC ivdep
           for (std::int64_t i = 0; i < n; ++i)
             to[row * n + i] = static_cast<T>(to_compute(in[row * n + i]) + addend[i]);
         }

@@ -29,13 +29,13 @@ void drop_elements(const Dropout& op, std::int64_t first, const Tensor& in, cons
         std::uint32_t draws[4 * blocks];
         while (begin < end) {
           const std::int64_t block = (first + begin) / 4, skip = (first + begin) % 4;
-#pragma omp simd
+#pragma GCC ivdep
           for (std::int64_t k = 0; k < blocks; ++k) {
             const std::array<std::uint32_t, 4> four = op.stream.draw(static_cast<std::uint64_t>(block + k));
             for (std::size_t j = 0; j < 4; ++j) draws[4 * k + static_cast<std::int64_t>(j)] = four[j];
           }
           const std::int64_t count = std::min(end - begin, 4 * blocks - skip);
-#pragma omp simd
+#pragma GCC ivdep
           for (std::int64_t i = 0; i < count; ++i) {
             const Compute<T> kept = to_compute(from[begin + i]) * scale;
             to[begin + i] = static_cast<T>(draws[skip + i] < omitted_below ? Compute<T>(0) : kept);
@@ -60,7 +60,7 @@ void drop_samples(const DropPath& op, const Shape& shape, std::int64_t first_row
         for (std::int64_t row = begin; row < end; ++row) {
           const auto sample = static_cast<std::uint64_t>((first_row + row) / rows_of_sample);
           const bool omitted = op.stream.bits(sample) < omitted_below;
-#pragma omp simd
+#pragma GCC ivdep
           for (std::int64_t i = row * n; i < (row + 1) * n; ++i)
             to[i] = static_cast<T>(omitted ? Compute<T>(0) : to_compute(from[i]) * scale);
         }

@@ -41,6 +41,13 @@ struct Relu {
     return x <= T(0) ? T(0) : x;  // NaN stays NaN
   }
 };
+/// dy where y, the output, is positive.
+struct ReluBackward {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T dy, T y) const {
+    return y > T(0) ? dy : T(0);
+  }
+};
 struct Silu {
   template <class T>
   LACUNA_HOST_DEVICE T operator()(T x) const {

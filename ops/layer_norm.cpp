@@ -1,5 +1,6 @@
 #include "ops/layer_norm.h"
 
+#include "ops/reduce.h"
 #include "ops/rowwise.h"
 
 #include <cmath>
@@ -12,7 +13,7 @@ const RegisterOp<LayerNorm> layer_norm;
 /// One row, [n] each. Forward and derivation both end here, so that their bits agree.
 template <class T, class C>
 [[gnu::noinline]] void normalise(std::int64_t n, const C* x, C mean, C rstd, const C* weight, const C* bias, T* y) {
-#pragma omp simd
+#pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>((x[i] - mean) * rstd * weight[i] + bias[i]);
 }
 
@@ -23,53 +24,43 @@ constexpr std::int64_t rows_together = 8;
 
 template <class C>
 struct ParameterSums {
-  C* weight;  // [C] Σ dy·x̂, or null where nobody wants it
-  C* bias;    // [C] Σ dy, or null
+  C* weight;  // [C] Σ dy·x̂
+  C* bias;    // [C] Σ dy
 };
 
-template <class T>
-struct Rows {
-  const T* x;  // [rows from `first` on, C], or null where it is not needed
-  std::int64_t first;
-  const T* dy;             // [rows, C]
-  const Compute<T>* mean;  // [rows]
-  const Compute<T>* rstd;
-  const Compute<T>* weight;  // [C]; null where dx is not wanted
-  T* dx;                     // [rows, C], may be dy; null where it is not wanted
-  bool add;                  // to what dx holds
-
-  void run(std::int64_t begin, std::int64_t end, std::int64_t n, const ParameterSums<Compute<T>>& sums,
-           Compute<T>* x_scratch, Compute<T>* dy_scratch) const {
-    using C = Compute<T>;
-    for (std::int64_t row = begin; row < end; ++row) {
-      const C* const g = in_compute_type(dy + row * n, n, dy_scratch);
-      if (sums.bias != nullptr) {
-#pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i) sums.bias[i] += g[i];
-      }
-      if (x == nullptr) continue;
-      const C* const in = in_compute_type(x + (row - first) * n, n, x_scratch);
-      const C m = mean[row], r = rstd[row];
-      if (sums.weight != nullptr) {
-#pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i) sums.weight[i] += g[i] * ((in[i] - m) * r);
-      }
-      if (dx == nullptr) continue;
-      const C scale = C(1) / static_cast<C>(n);
-      const C mean_g = scale * sum_of<C>(n, [&](std::int64_t i) { return g[i] * weight[i]; });
-      const C mean_gx = scale * sum_of<C>(n, [&](std::int64_t i) { return g[i] * weight[i] * ((in[i] - m) * r); });
-      T* const out = dx + row * n;
-      const auto gradient = [&](std::int64_t i) { return r * (g[i] * weight[i] - mean_g - (in[i] - m) * r * mean_gx); };
-      if (add) {
-#pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(to_compute(out[i]) + gradient(i));
-      } else {
-#pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(gradient(i));
-      }
-    }
+/// Adds one row to the sums. x̂ = (x - mean)·rstd; x, dy: [n].
+template <class C>
+void add_row(std::int64_t n, const C* x, const C* dy, C mean, C rstd, const ParameterSums<C>& sums) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) {
+    sums.weight[i] += dy[i] * ((x[i] - mean) * rstd);
+    sums.bias[i] += dy[i];
   }
-};
+}
+
+/// dx of one row, and the row added to the sums. x, dy, weight: [n]; dx [n] may be dy's memory.
+template <class T, class C>
+void row_gradient(std::int64_t n, const C* x, const C* dy, C mean, C rstd, const C* weight,
+                  const ParameterSums<C>& sums, T* dx, bool add) {
+  C sum_g{}, sum_gx{};  // of g = dy·weight and of g·x̂
+#pragma omp simd reduction(+ : sum_g, sum_gx)
+  for (std::int64_t i = 0; i < n; ++i) {
+    const C normalised = (x[i] - mean) * rstd, g = dy[i] * weight[i];
+    sums.weight[i] += dy[i] * normalised;
+    sums.bias[i] += dy[i];
+    sum_g += g;
+    sum_gx += g * normalised;
+  }
+  const C scale = rstd / static_cast<C>(n), shift = scale * sum_g, slope = scale * rstd * sum_gx;
+  const auto gradient = [&](std::int64_t i) { return rstd * (dy[i] * weight[i]) - shift - (x[i] - mean) * slope; };
+  if (add) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(to_compute(dx[i]) + gradient(i));
+  } else {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(gradient(i));
+  }
+}
 
 }  // namespace
 
@@ -92,8 +83,10 @@ Tensor LayerNorm::forward(std::span<const Tensor> inputs, std::vector<Tensor>& a
         const C scale = C(1) / static_cast<C>(n);
         for (std::int64_t row = begin; row < end; ++row) {
           const C* const values = in_compute_type(in.data<T>() + row * n, n, scratch.data());
-          const C m = scale * sum_of<C>(n, [&](std::int64_t i) { return values[i]; });
-          const C variance = scale * sum_of<C>(n, [&](std::int64_t i) { return (values[i] - m) * (values[i] - m); });
+          const C m = scale * sum_of(
+                                  n, [](const auto& v) { return v; }, values);
+          const C variance = scale * sum_of(
+                                         n, [m](const auto& v) { return (v - m) * (v - m); }, values);
           const C r = C(1) / std::sqrt(variance + static_cast<C>(eps));
           normalise(n, values, m, r, inputs[weight].data<C>(), inputs[bias].data<C>(), y.data<T>() + row * n);
           aux[mean].data<C>()[row] = m;
@@ -126,42 +119,40 @@ void LayerNorm::derive(const Derivation<LayerNorm>& from, const Tensor& out) con
 
 void LayerNorm::backward(Tensor dy, const Saved<LayerNorm>& saved, Grads& grads) const {
   const std::int64_t rows = dy.rows(), n = dy.shape().back();
+  if (!grads.wanted(x) && !grads.wanted(weight)) {
+    grads[bias] = sum_over_leading(dy, {n});
+    return;
+  }
   const DType compute = compute_type(dy.dtype());
-  const bool reads_x = grads.wanted(x) || grads.wanted(weight);
   const bool add = grads[x].defined();
   const Tensor gamma = grads.wanted(x) ? saved.get<input(weight)>() : Tensor();
-  const Tensor means = reads_x ? saved.get<aux(mean)>() : Tensor();
-  const Tensor rstds = reads_x ? saved.get<aux(rstd)>() : Tensor();
+  const Tensor means = saved.get<aux(mean)>(), rstds = saved.get<aux(rstd)>();
   const int parts = rows < serial_rows(n) ? 1 : threads();
-  Tensor sums;  // [parts, 2, C]
-  if (grads.wanted(weight) || grads.wanted(bias))
-    sums = Tensor::zeros({parts, 2, n}, compute, dy.device(), Purpose::workspace);
+  const Tensor sums = Tensor::zeros({parts, 2, n}, compute, dy.device(), Purpose::workspace);  // [parts, 2, C]
   if (grads.wanted(x) && !add) grads[x] = reuse_or_empty(dy, dy.shape(), dy.dtype());
 
-  const std::int64_t step = reads_x ? saved.rows_at_once<input(x)>() : rows;
+  const std::int64_t step = saved.rows_at_once<input(x)>();
   for (std::int64_t first = 0; first < rows; first += step) {
     const std::int64_t last = std::min(rows, first + step);
-    const Tensor values = reads_x ? saved.rows<input(x)>(first, last) : Tensor();  // [last - first, C]
+    const Tensor values = saved.rows<input(x)>(first, last);  // [last - first, C]
     launch(dy.device(), [&] {
       with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
         using C = Compute<T>;
-        const Rows<T> block{.x = reads_x ? values.data<T>() : nullptr,
-                            .first = first,
-                            .dy = dy.data<T>(),
-                            .mean = reads_x ? means.data<C>() : nullptr,
-                            .rstd = reads_x ? rstds.data<C>() : nullptr,
-                            .weight = grads.wanted(x) ? gamma.data<C>() : nullptr,
-                            .dx = grads.wanted(x) ? grads[x].template data<T>() : nullptr,
-                            .add = add};
+        const C* const m = means.data<C>();
+        const C* const r = rstds.data<C>();
         parallel_tasks(parts, [&](std::int64_t task, int) {
           std::vector<C> x_scratch = row_scratch<T>(n), dy_scratch = row_scratch<T>(n);
-          C* const own = sums.defined() ? sums.data<C>() + task * 2 * n : nullptr;
-          const ParameterSums<C> into{.weight = grads.wanted(weight) ? own : nullptr,
-                                      .bias = grads.wanted(bias) ? own + n : nullptr};
-          for (std::int64_t group = first / rows_together; group * rows_together < last; ++group)
-            if (group % parts == task)
-              block.run(std::max(first, group * rows_together), std::min(last, (group + 1) * rows_together), n, into,
-                        x_scratch.data(), dy_scratch.data());
+          C* const own = sums.data<C>() + task * 2 * n;
+          for (std::int64_t row = first; row < last; ++row) {
+            if (row / rows_together % parts != task) continue;
+            const C* const in = in_compute_type(values.data<T>() + (row - first) * n, n, x_scratch.data());
+            const C* const g = in_compute_type(dy.data<T>() + row * n, n, dy_scratch.data());
+            if (grads.wanted(x))
+              row_gradient(n, in, g, m[row], r[row], gamma.data<C>(), {own, own + n},
+                           grads[x].template data<T>() + row * n, add);
+            else
+              add_row(n, in, g, m[row], r[row], ParameterSums<C>{own, own + n});
+          }
         });
       });
     });

@@ -36,25 +36,30 @@ template <class C>
 C row_loss(std::int64_t n, const C* z, C log_sum, std::int64_t label, const Smoothing<C>& smoothing) {
   const C of_label = smoothing.kept * (log_sum - z[label]);
   if (smoothing.uniform == 0) return of_label;  // an impossible class, z = -infinity, costs nothing then
-  return of_label + smoothing.uniform * sum_of<C>(n, [&](std::int64_t i) { return log_sum - z[i]; });
+  return of_label + smoothing.uniform * sum_of(
+                                            n, [log_sum](const auto& v) { return log_sum - v; }, z);
 }
 template <class C>
 C row_loss(std::int64_t n, const C* z, C log_sum, const C* q, const Smoothing<C>& smoothing) {
-  return sum_of<C>(n, [&](std::int64_t i) { return (smoothing.kept * q[i] + smoothing.uniform) * (log_sum - z[i]); });
+  const auto term = [&](const auto& target, const auto& v) {
+    return (smoothing.kept * target + smoothing.uniform) * (log_sum - v);
+  };
+  return sum_of(n, term, q, z);
 }
 
 /// dz = scale · (Σ targets · softmax(z) - targets) for one row.
 template <class C, class T>
 void row_gradient(std::int64_t n, const C* z, C log_sum, std::int64_t label, const Smoothing<C>& smoothing, C scale,
                   T* dz) {
-#pragma omp simd
+#pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) dz[i] = static_cast<T>(scale * (math::exp(z[i] - log_sum) - smoothing.uniform));
   dz[label] = static_cast<T>(scale * (math::exp(z[label] - log_sum) - smoothing.uniform - smoothing.kept));
 }
 template <class C, class T>
 void row_gradient(std::int64_t n, const C* z, C log_sum, const C* q, const Smoothing<C>& smoothing, C scale, T* dz) {
-  const C sum = sum_of<C>(n, [&](std::int64_t i) { return smoothing.kept * q[i] + smoothing.uniform; });
-#pragma omp simd
+  const C sum = sum_of(
+      n, [&](const auto& target) { return smoothing.kept * target + smoothing.uniform; }, q);
+#pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i)
     dz[i] = static_cast<T>(scale * (sum * math::exp(z[i] - log_sum) - (smoothing.kept * q[i] + smoothing.uniform)));
 }
@@ -106,7 +111,9 @@ Tensor CrossEntropy::forward(std::span<const Tensor> inputs, std::vector<Tensor>
           for (std::int64_t row = begin; row < end; ++row) {
             const C* const in = in_compute_type(z.data<T>() + row * n, n, scratch.data());
             const C largest = max_of(n, in);
-            const C sum = sum_of<C>(n, [&](std::int64_t i) { return math::exp(in[i] - largest); });
+            C sum{};
+#pragma omp simd reduction(+ : sum)
+            for (std::int64_t i = 0; i < n; ++i) sum += math::exp(in[i] - largest);
             const C log_sum = largest + std::log(sum);
             aux[log_sum_exp].data<C>()[row] = log_sum;
             losses.data<C>()[row] = row_loss(n, in, log_sum, target_of(row), smoothing);

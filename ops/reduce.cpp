@@ -17,16 +17,21 @@ Tensor scaled_sum(const Tensor& x, double factor) {
   const Tensor partial = Tensor::empty({runs}, DType::f64, x.device(), Purpose::workspace);
   launch(x.device(), [&] {
     with_float_type(x.dtype(), [&]<class T>(Type<T>) {
+      using C = Compute<T>;
       const T* const in = x.data<T>();
       double* const sums = partial.data<double>();
       parallel_for(runs, 4, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t k = begin; k < end; ++k)
-          sums[k] = static_cast<double>(sum_of<Compute<T>>(
-              std::min(run, x.count() - k * run), [&](std::int64_t i) { return to_compute(in[k * run + i]); }));
+        std::vector<C> scratch = row_scratch<T>(run);
+        for (std::int64_t k = begin; k < end; ++k) {
+          const std::int64_t count = std::min(run, x.count() - k * run);
+          const C* const values = in_compute_type(in + k * run, count, scratch.data());
+          sums[k] = static_cast<double>(sum_of(
+              count, [](const auto& v) { return v; }, values));
+        }
       });
       double total = 0;
       for (std::int64_t k = 0; k < runs; ++k) total += sums[k];
-      *y.data<T>() = static_cast<T>(static_cast<Compute<T>>(factor * total));
+      *y.data<T>() = static_cast<T>(static_cast<C>(factor * total));
     });
   });
   return y;
@@ -73,7 +78,7 @@ Tensor sum_over_leading(const Tensor& tensor, const Shape& shape) {
             for (std::int64_t first = begin; first < end; first += tile) {
               const std::int64_t last = std::min(end, first + tile);
               for (std::int64_t k = 0; k < times; ++k) {
-#pragma omp simd
+#pragma GCC ivdep
                 for (std::int64_t i = first; i < last; ++i) out[i] += to_compute(in[k * n + i]);
               }
             }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/parallel.h"
+#include "ops/tile.h"
 
 #include <limits>
 #include <vector>
@@ -12,7 +13,7 @@ namespace lacuna {
 template <class T>
 const Compute<T>* in_compute_type(const T* row, std::int64_t n, Compute<T>* scratch) {
   if constexpr (is_half<T>) {
-#pragma omp simd
+#pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) scratch[i] = to_compute(row[i]);
     return scratch;
   } else {
@@ -26,20 +27,26 @@ std::vector<Compute<T>> row_scratch(std::int64_t n) {
   return std::vector<Compute<T>>(is_half<T> ? static_cast<std::size_t>(n) : 0);
 }
 
-/// Σ term(i) over [0, n), as four sums side by side: one alone would wait for its own additions.
-template <class C, class Term>
-C sum_of(std::int64_t n, const Term& term) {
-  const std::int64_t quarter = n / 4;
-  C a{}, b{}, c{}, d{};
-#pragma omp simd reduction(+ : a, b, c, d)
-  for (std::int64_t i = 0; i < quarter; ++i) {
-    a += term(i);
-    b += term(quarter + i);
-    c += term(2 * quarter + i);
-    d += term(3 * quarter + i);
+/// Σ term(values...) over arrays [n]. `term` is called with vectors of the compute type C and with single values. Four
+/// vectors of sums side by side: one alone would wait for its own additions.
+template <class Term, class C, class... Rest>
+C sum_of(std::int64_t n, const Term& term, const C* first, const Rest*... rest) {
+  constexpr std::int64_t width = tile::lanes<C>;
+  tile::Vector<C> a{}, b{}, c{}, d{};
+  const auto at = [&](std::int64_t i) { return term(tile::load(first + i), tile::load(rest + i)...); };
+  std::int64_t i = 0;
+  for (; i + 4 * width <= n; i += 4 * width) {
+    a += at(i);
+    b += at(i + width);
+    c += at(i + 2 * width);
+    d += at(i + 3 * width);
   }
-  for (std::int64_t i = 4 * quarter; i < n; ++i) a += term(i);
-  return (a + b) + (c + d);
+  for (; i + width <= n; i += width) a += at(i);
+  a = (a + b) + (c + d);
+  C sum{};
+  for (std::int64_t lane = 0; lane < width; ++lane) sum += a[lane];
+  for (; i < n; ++i) sum += term(first[i], rest[i]...);
+  return sum;
 }
 
 /// The largest of [n] values; -infinity for none.

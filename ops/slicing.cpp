@@ -75,7 +75,7 @@ void add_to_band(const Tensor& whole, const Band& band, const Tensor& packed) {
       for_each_stretch(band, [&](std::int64_t at, std::int64_t from, std::int64_t count) {
         T* const to = whole.data<T>() + at;
         const T* const addend = packed.data<T>() + from;
-#pragma omp simd
+#pragma GCC ivdep
         for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(to_compute(to[i]) + to_compute(addend[i]));
       });
     });

@@ -27,28 +27,28 @@ void for_each_row(const Tensor& in, const Tensor& out, const Kernel& row_kernel)
   });
 }
 
-/// exponentials[i] = e^(in[i] - max); returns (max, Σ).
+/// exponentials[i] = e^(in[i] - largest); returns their sum.
 template <class C>
-std::pair<C, C> exponentiate(std::int64_t n, const C* in, C* exponentials) {
-  const C largest = max_of(n, in);
-#pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) exponentials[i] = math::exp(in[i] - largest);
-  return {largest, sum_of<C>(n, [&](std::int64_t i) { return exponentials[i]; })};
+C exponentiate(std::int64_t n, const C* in, C largest, C* exponentials) {
+  C sum{};
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < n; ++i) sum += exponentials[i] = math::exp(in[i] - largest);
+  return sum;
 }
 
 void softmax_rows(const Tensor& in, const Tensor& out) {
   for_each_row(in, out, []<class C, class T>(std::int64_t n, const C* x, T* y, C* exponentials) {
-    const C scale = C(1) / exponentiate(n, x, exponentials).second;
-#pragma omp simd
+    const C scale = C(1) / exponentiate(n, x, max_of(n, x), exponentials);
+#pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(exponentials[i] * scale);
   });
 }
 
 void log_softmax_rows(const Tensor& in, const Tensor& out) {
   for_each_row(in, out, []<class C, class T>(std::int64_t n, const C* x, T* y, C* exponentials) {
-    const auto [largest, sum] = exponentiate(n, x, exponentials);
-    const C log_sum = std::log(sum);
-#pragma omp simd
+    const C largest = max_of(n, x);
+    const C log_sum = std::log(exponentiate(n, x, largest, exponentials));
+#pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(x[i] - largest - log_sum);
   });
 }
@@ -89,8 +89,9 @@ void Softmax::derive(const Derivation<Softmax>& from, const Tensor& out) const {
 }
 void Softmax::backward(Tensor dy, const Saved<Softmax>& saved, Grads& grads) const {
   grads[x] = backward_by_rows(dy, saved, []<class C, class T>(std::int64_t n, const C* g, const C* y, T* dx) {
-    const C dot = sum_of<C>(n, [&](std::int64_t i) { return g[i] * y[i]; });
-#pragma omp simd
+    const C dot = sum_of(
+        n, [](const auto& a, const auto& b) { return a * b; }, g, y);
+#pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(y[i] * (g[i] - dot));
   });
 }
@@ -105,8 +106,9 @@ void LogSoftmax::derive(const Derivation<LogSoftmax>& from, const Tensor& out) c
 }
 void LogSoftmax::backward(Tensor dy, const Saved<LogSoftmax>& saved, Grads& grads) const {
   grads[x] = backward_by_rows(dy, saved, []<class C, class T>(std::int64_t n, const C* g, const C* y, T* dx) {
-    const C sum = sum_of<C>(n, [&](std::int64_t i) { return g[i]; });
-#pragma omp simd
+    const C sum = sum_of(
+        n, [](const auto& v) { return v; }, g);
+#pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(g[i] - math::exp(y[i]) * sum);
   });
 }

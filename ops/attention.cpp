@@ -29,13 +29,14 @@ struct Geometry {
         scale(op.scale != 0 ? op.scale : 1 / std::sqrt(static_cast<double>(head_dim))) {}
 
   std::int64_t width() const { return heads * head_dim; }  // D
-  /// First element of part 0 (q), 1 (k) or 2 (v) of a head in qkv or in its gradient.
-  std::int64_t offset(std::int64_t image, std::int64_t head, std::int64_t part) const {
-    return image * length * 3 * width() + part * width() + head * head_dim;
+  /// First element of part 0 (q), 1 (k) or 2 (v) of a head in qkv or in its gradient. Heads are numbered through all
+  /// images.
+  std::int64_t offset(std::int64_t head, std::int64_t part) const {
+    return head / heads * length * 3 * width() + part * width() + head % heads * head_dim;
   }
   /// The same in the output.
-  std::int64_t output_offset(std::int64_t image, std::int64_t head) const {
-    return image * queries * width() + head * head_dim;
+  std::int64_t output_offset(std::int64_t head) const {
+    return head / heads * queries * width() + head % heads * head_dim;
   }
 };
 
@@ -122,6 +123,14 @@ void softmax_rows(C* scores, std::int64_t stride, std::int64_t rows, std::int64_
   }
 }
 
+/// Asks for the lines that hold an element of a query and the same ones of its key and value, `width` apart.
+template <class T>
+inline void fetch_qkv(const T* element, std::int64_t width) {
+  __builtin_prefetch(element);
+  __builtin_prefetch(element + width);
+  __builtin_prefetch(element + 2 * width);
+}
+
 template <class T>
 class Forward {
   using C = Compute<T>;
@@ -135,7 +144,8 @@ class Forward {
            rounded(left_copy());
   }
 
-  void head(const T* qkv, T* out, C* lse, std::int64_t image, std::int64_t head, C* memory) const {
+  /// One head's output. Meanwhile the rows of `next`, the head to come, are fetched into the cache.
+  void head(const T* qkv, T* out, C* lse, std::int64_t head, std::int64_t next, C* memory) const {
     Arena<C> arena(memory);
     C* const k = arena.take(keys());                 // kᵀ in panels, [d, L]
     C* const v = arena.take(values());               // panels, [L, d]
@@ -144,11 +154,12 @@ class Forward {
     C* const q_copy = arena.take(left_copy());
     const std::int64_t stride = 3 * g_.width();
     const auto factor = static_cast<C>(g_.scale * std::numbers::log2e);
-    tile::pack_transposed(qkv + g_.offset(image, head, 1), stride, g_.head_dim, g_.length, factor, k);
-    tile::pack(qkv + g_.offset(image, head, 2), stride, g_.length, g_.head_dim, v);
-    const T* const q = qkv + g_.offset(image, head, 0);
-    T* const o = out + g_.output_offset(image, head);
-    C* const l = lse + (image * g_.heads + head) * g_.queries;
+    tile::pack_transposed(qkv + g_.offset(head, 1), stride, g_.head_dim, g_.length, factor, k);
+    tile::pack(qkv + g_.offset(head, 2), stride, g_.length, g_.head_dim, v);
+    const T* const q = qkv + g_.offset(head, 0);
+    const T* const next_qkv = qkv + g_.offset(next, 0);
+    T* const o = out + g_.output_offset(head);
+    C* const l = lse + head * g_.queries;
     for (std::int64_t begin = 0; begin < g_.queries; begin += blocks_.queries) {
       const std::int64_t count = std::min(blocks_.queries, g_.queries - begin);
       tile::product(tile::left_rows(q + begin * stride, stride, count, g_.head_dim, q_copy), count, g_.head_dim, k,
@@ -159,6 +170,7 @@ class Forward {
       tile::product(Left<C, false>{scores, blocks_.stride}, count, g_.length, v, g_.head_dim,
                     [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                       tile::store_as(o + (begin + i) * g_.width() + j, sum * inverse[i], g_.head_dim - j);
+                      fetch_qkv(next_qkv + (begin + i) * stride + j, g_.width());
                     });
     }
   }
@@ -186,7 +198,8 @@ class Backward {
   }
 
   /// Gradients of one head's q, k and v, in their places in `dqkv`.
-  void head(const T* qkv, const T* out, const C* lse, const T* dout, T* dqkv, std::int64_t image, std::int64_t head,
+  /// Meanwhile the rows of `next`, the head to come, are fetched into the cache.
+  void head(const T* qkv, const T* out, const C* lse, const T* dout, T* dqkv, std::int64_t head, std::int64_t next,
             C* memory) const {
     Arena<C> arena(memory);
     C* const k_transposed = arena.take(transposed());           // scaled; panels, [d, L]
@@ -202,12 +215,14 @@ class Backward {
     C* const copy = arena.take(left_copy());
 
     const std::int64_t stride = 3 * g_.width(), d = g_.head_dim, block_stride = blocks_.stride;
-    const T* const q = qkv + g_.offset(image, head, 0);
-    const T* const k = qkv + g_.offset(image, head, 1);
-    const T* const v = qkv + g_.offset(image, head, 2);
-    const T* const o = out + g_.output_offset(image, head);
-    const T* const g = dout + g_.output_offset(image, head);
-    const C* const l = lse + (image * g_.heads + head) * g_.queries;
+    const T* const q = qkv + g_.offset(head, 0);
+    const T* const k = qkv + g_.offset(head, 1);
+    const T* const v = qkv + g_.offset(head, 2);
+    const T* const o = out + g_.output_offset(head);
+    const T* const g = dout + g_.output_offset(head);
+    const T* const next_qkv = qkv + g_.offset(next, 0);
+    const std::int64_t next_out = g_.output_offset(next);
+    const C* const l = lse + head * g_.queries;
     const auto scale = static_cast<C>(g_.scale);
     tile::pack_transposed(k, stride, d, g_.length, static_cast<C>(g_.scale * std::numbers::log2e), k_transposed);
     tile::pack_transposed(v, stride, d, g_.length, C(1), v_transposed);
@@ -243,7 +258,7 @@ class Backward {
                     });
       // dv = pᵀ·do
       tile::product(transposed_scores, g_.length, count, dout_rows, d,
-                    gather(dqkv + g_.offset(image, head, 2), dv_sums, C(1)));
+                    gather(dqkv + g_.offset(head, 2), dv_sums, C(1)));
       // ds = p ∘ (do·vᵀ − do·o)
       tile::product(tile::left_rows(g_block, g_.width(), count, d, copy), count, d, v_transposed, g_.length,
                     [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
@@ -251,17 +266,20 @@ class Backward {
                       tile::store(p, tile::load(p) * (sum - products[i]));
                     });
       // dq = scale · ds·k
-      T* const dq = dqkv + g_.offset(image, head, 0) + begin * stride;
+      T* const dq = dqkv + g_.offset(head, 0) + begin * stride;
       tile::product(Left<C, false>{scores, block_stride}, count, g_.length, k_rows, d,
                     [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                       tile::store_as(dq + i * stride + j, sum * scale, d - j);
+                      const std::int64_t token = begin + i;
+                      fetch_qkv(next_qkv + token * stride + j, g_.width());
+                      __builtin_prefetch(out + next_out + token * g_.width() + j);
+                      __builtin_prefetch(dout + next_out + token * g_.width() + j);
                     });
       // dk = scale · dsᵀ·q
-      tile::product(transposed_scores, g_.length, count, q_rows, d,
-                    gather(dqkv + g_.offset(image, head, 1), dk_sums, scale));
+      tile::product(transposed_scores, g_.length, count, q_rows, d, gather(dqkv + g_.offset(head, 1), dk_sums, scale));
     }
     for (std::int64_t i = g_.queries; i < g_.length; ++i)  // tokens that did not ask
-      std::fill_n(dqkv + g_.offset(image, head, 0) + i * stride, d, T{});
+      std::fill_n(dqkv + g_.offset(head, 0) + i * stride, d, T{});
   }
 
  private:
@@ -303,8 +321,9 @@ Tensor Attention::forward(std::span<const Tensor> inputs, std::vector<Tensor>& a
     const Tensor lse = Tensor::empty({g.images * g.heads * g.queries, 1}, dtype_of<C>(), in.device());
     const Tensor workspace = workspace_for<T>(kernel.workspace(), in.device());
     launch(in.device(), [&] {
-      parallel_tasks(g.images * g.heads, [&](std::int64_t task, std::int64_t thread) {
-        kernel.head(in.data<T>(), out.data<T>(), lse.data<C>(), task / g.heads, task % g.heads,
+      const std::int64_t tasks = g.images * g.heads;
+      parallel_tasks(tasks, [&](std::int64_t task, std::int64_t thread) {
+        kernel.head(in.data<T>(), out.data<T>(), lse.data<C>(), task, std::min(task + 1, tasks - 1),
                     workspace.data<C>() + thread * workspace.shape()[1]);
       });
     });
@@ -332,9 +351,10 @@ void Attention::backward(Tensor dy, const Saved<Attention>& saved, Grads& grads)
       const Tensor lse = saved.rows<aux(0)>(begin_row * g.heads, end_row * g.heads);
       const Tensor dout = dy.row_range(begin_row, end_row), d_in = dqkv.row_range(first * g.length, end * g.length);
       launch(dy.device(), [&] {
-        parallel_tasks(images * g.heads, [&](std::int64_t task, std::int64_t thread) {
-          kernel.head(in.data<T>(), out.data<T>(), lse.data<C>(), dout.data<T>(), d_in.data<T>(), task / g.heads,
-                      task % g.heads, workspace.data<C>() + thread * workspace.shape()[1]);
+        const std::int64_t tasks = images * g.heads;
+        parallel_tasks(tasks, [&](std::int64_t task, std::int64_t thread) {
+          kernel.head(in.data<T>(), out.data<T>(), lse.data<C>(), dout.data<T>(), d_in.data<T>(), task,
+                      std::min(task + 1, tasks - 1), workspace.data<C>() + thread * workspace.shape()[1]);
         });
       });
     }

@@ -1,0 +1,92 @@
+#include "ops/attention.h"
+#include "tests/ops/op_sample.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace lacuna {
+namespace {
+
+/// What attention saves, handed out so many rows at a time.
+class SavedByRuns final : public SavedTensors {
+ public:
+  SavedByRuns(std::vector<Tensor> tensors, std::int64_t rows) : tensors_(std::move(tensors)), rows_(rows) {}
+  Tensor whole(std::size_t row) const override { return tensors_[row]; }
+  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end) const override {
+    return tensors_[row].row_range(begin, end);
+  }
+  std::int64_t rows_at_once(std::size_t) const override { return rows_; }
+  Signs signs(std::size_t row) const override { return {tensors_[row], {}}; }
+
+ private:
+  std::vector<Tensor> tensors_;
+  std::int64_t rows_;
+};
+
+struct Results {
+  Tensor out, gradient;
+};
+
+Results run(const Attention& op, const Tensor& qkv, std::int64_t rows_at_once) {
+  std::vector<Tensor> aux;
+  const std::vector<Tensor> inputs{qkv};
+  const Tensor out = op.forward(inputs, aux);
+  const SavedByRuns saved({qkv, out, aux.at(0)}, rows_at_once);
+  Grads grads(1, {Attention::qkv});
+  op.backward(sample_values(out.shape(), out.dtype(), 9), Saved<Attention>(saved), grads);
+  return {out, grads[Attention::qkv]};
+}
+
+double difference(const Tensor& a, const Tensor& b) {
+  const std::vector<double> x = a.to_vector(), y = b.to_vector();
+  double worst = 0, largest = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    worst = std::max(worst, std::abs(x[i] - y[i]));
+    largest = std::max(largest, std::abs(y[i]));
+  }
+  return worst / largest;
+}
+
+}  // namespace
+
+TEST_CASE("attention in f32 agrees with f64 at the size of a vision transformer") {
+  const Attention op{.heads = 3};
+  const Results narrow = run(op, sample_values({2, 197, 576}, DType::f32, 1), 1000);
+  const Results wide = run(op, sample_values({2, 197, 576}, DType::f64, 1), 1000);
+  CHECK(difference(narrow.out, wide.out) < 2e-6);
+  CHECK(difference(narrow.gradient, wide.gradient) < 5e-6);
+}
+
+TEST_CASE("attention's gradient has the same bits however many saved rows come at a time") {
+  const Attention op{.heads = 1, .queries = 5};
+  const Tensor qkv = sample_values({7, 11, 24}, DType::f32, 1);
+  const Results whole = run(op, qkv, 77), parts = run(op, qkv, 1);
+  CHECK(std::memcmp(whole.gradient.raw(), parts.gradient.raw(), static_cast<std::size_t>(qkv.bytes())) == 0);
+}
+
+TEST_CASE("attention asked by its first tokens alone gives their outputs") {
+  const Tensor qkv = sample_values({3, 13, 48}, DType::f32, 1);
+  const Tensor all = run({.heads = 2}, qkv, 100).out, first = run({.heads = 2, .queries = 1}, qkv, 100).out;
+  for (std::int64_t image = 0; image < 3; ++image)
+    CHECK(std::memcmp(all.row_range(image * 13, image * 13 + 1).raw(), first.row_range(image, image + 1).raw(),
+                      16 * sizeof(float)) == 0);
+}
+
+TEST_CASE("attention bears large scores, and shows a NaN") {
+  const Tensor qkv = sample_values({1, 9, 24}, DType::f32, 1, -300, 300);
+  for (const double v : run({.heads = 1}, qkv, 100).gradient.to_vector()) CHECK(std::isfinite(v));
+  qkv.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  CHECK(std::isnan(run({.heads = 1}, qkv, 100).out.to_vector()[0]));
+}
+
+TEST_CASE("attention refuses a width that its heads do not divide") {
+  const std::vector<Tensor> inputs{sample_values({1, 4, 20}, DType::f32, 1)};
+  std::vector<Tensor> aux;
+  CHECK_THROWS_AS(Attention{.heads = 3}.forward(inputs, aux), Error);
+}
+
+}  // namespace lacuna

@@ -42,7 +42,7 @@ const Key table[] = {
     {"data", "name", [](Configuration& c) -> Field { return &c.data.name; }, "data set", 0, 0, dataset_names},
     {"data", "path", [](Configuration& c) -> Field { return &c.data.path; }, "folder of the data set's files"},
     {"data", "image_size", [](Configuration& c) -> Field { return &c.data.image_size; },
-     "side in pixels of what the model sees; 0: the data set's own", 0, 4096},
+     "side in pixels of what the model sees; 0: the model's own", 0, 4096},
     {"data", "augment", [](Configuration& c) -> Field { return &c.data.augment; },
      "random changes of the training images", 0, 0, augmentation_names},
     {"data", "crop_padding", [](Configuration& c) -> Field { return &c.data.crop_padding; },
@@ -134,8 +134,9 @@ template <class Registry>
 void add_settings(std::string& text, std::string_view section, const Registry& registry) {
   for (const std::string& name : registry.names())
     for (const Setting& setting : registry.get(name).settings)
-      text += fmt::format("| `{}.{}` | {} | {} | of `{}` |\n", section, setting.name,
-                          std::visit(TypeName{}, setting.initial), std::visit(InitialValue{}, setting.initial), name);
+      text += fmt::format("| `{}.{}` | {} | {} | `{}`: {} |\n", section, setting.name,
+                          std::visit(TypeName{}, setting.initial), std::visit(InitialValue{}, setting.initial), name,
+                          setting.meaning);
 }
 
 }  // namespace
@@ -158,7 +159,7 @@ std::string keys_as_markdown() {
       const Field field = key.field(defaults);
       text += fmt::format("| `{}.{}` | {} | {} | {}", section, key.name, std::visit(TypeName{}, field),
                           std::visit(InitialValue{}, field), key.meaning);
-      if (key.choices != nullptr) text += fmt::format(": `{}`", fmt::join(key.choices(), "`, `"));
+      if (key.choices != nullptr && section != "model") text += fmt::format(": `{}`", fmt::join(key.choices(), "`, `"));
       text += " |\n";
     }
     if (section == "optimizer") add_settings(text, section, optimizers());

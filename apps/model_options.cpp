@@ -39,9 +39,9 @@ bool gives(const std::vector<HyperParameter>& options, std::string_view key) {
 Location place_of(const YamlNode& root, const std::string& key) {
   const YamlEntry* const model = root.find("model");
   if (model != nullptr)
-    if (const YamlEntry* const entry = model->value.find(key)) return entry->value.where;
+    if (const YamlEntry* const entry = model->value.find(key)) return entry->where;
   if (const YamlEntry* const data = root.find("data"); data != nullptr && key == "image_size")
-    if (const YamlEntry* const entry = data->value.find(key)) return entry->value.where;
+    if (const YamlEntry* const entry = data->value.find(key)) return entry->where;
   return model == nullptr ? root.where : model->where;
 }
 

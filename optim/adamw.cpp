@@ -13,7 +13,9 @@ class AdamW final : public Optimizer {
   static constexpr std::string_view name = "adamw";
   static constexpr double weight_decay = 0.01;
   static std::vector<Setting> settings() {
-    return {{"beta1", 0.9, below_one}, {"beta2", 0.999, below_one}, {"eps", 1e-8, not_negative}};
+    return {{"beta1", 0.9, below_one, "decay of the gradients' running mean"},
+            {"beta2", 0.999, below_one, "decay of the squared gradients' running mean"},
+            {"eps", 1e-8, not_negative, "added to the root of that mean"}};
   }
 
   AdamW(const Settings& settings, std::vector<ParameterGroup> groups)

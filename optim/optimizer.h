@@ -89,8 +89,9 @@ std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const SettingVa
 template <class Concrete>
 struct RegisterOptimizer {
   RegisterOptimizer() {
-    std::vector<Setting> settings{{"weight_decay", Concrete::weight_decay, not_negative},
-                                  {"decay_norm_and_bias", true, {}}};
+    std::vector<Setting> settings{
+        {"weight_decay", Concrete::weight_decay, not_negative, "pull of the parameters towards zero"},
+        {"decay_norm_and_bias", true, {}, "whether norms and biases decay too"}};
     for (const Setting& setting : Concrete::settings()) settings.push_back(setting);
     optimizers().add(Concrete::name,
                      {std::move(settings), [](const Settings& given, std::vector<ParameterGroup> groups) {

@@ -24,7 +24,8 @@ struct Constant {
 struct Step {
   static constexpr std::string_view name = "step";
   static std::vector<Setting> settings() {
-    return {{"milestones", std::vector<double>{}, not_negative}, {"gamma", 0.1, up_to_one}};
+    return {{"milestones", std::vector<double>{}, not_negative, "epochs at which the rate falls, ascending"},
+            {"gamma", 0.1, up_to_one, "factor of each fall"}};
   }
   static Schedule make(const Settings& settings, const ScheduleRun& run) {
     std::vector<std::int64_t> milestones;
@@ -41,7 +42,7 @@ struct Step {
 /// torch's CosineAnnealingLR.
 struct Cosine {
   static constexpr std::string_view name = "cosine";
-  static std::vector<Setting> settings() { return {{"min_lr", 0.0, not_negative}}; }
+  static std::vector<Setting> settings() { return {{"min_lr", 0.0, not_negative, "the rate at the end"}}; }
   static Schedule make(const Settings& settings, const ScheduleRun& run) {
     const double min_lr = settings.number("min_lr");
     if (min_lr > run.lr) reject("schedule cosine: min_lr {} lies above the learning rate {}", min_lr, run.lr);

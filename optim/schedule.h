@@ -37,7 +37,9 @@ Schedule make_schedule(std::string_view name, const SettingValues& settings, con
 template <class Concrete>
 struct RegisterSchedule {
   RegisterSchedule() {
-    std::vector<Setting> settings{{"warmup_epochs", 0.0, not_negative}, {"warmup_lr", 1e-6, not_negative}};
+    std::vector<Setting> settings{
+        {"warmup_epochs", 0.0, not_negative, "epochs in which the rate rises linearly, fractions too"},
+        {"warmup_lr", 1e-6, not_negative, "the rate of the first step of a warm-up"}};
     for (const Setting& setting : Concrete::settings()) settings.push_back(setting);
     schedules().add(Concrete::name, {std::move(settings), Concrete::make});
   }

@@ -30,6 +30,7 @@ struct Setting {
   std::string_view name;
   SettingValue initial;  // where nothing is given; says the type
   SettingRange range;    // of each number
+  std::string_view meaning;
 };
 
 /// What is wrong with `given`, one line each: unknown names (with the nearest known one), wrong types, numbers out of

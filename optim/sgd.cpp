@@ -10,7 +10,10 @@ class Sgd final : public Optimizer {
  public:
   static constexpr std::string_view name = "sgd";
   static constexpr double weight_decay = 0;
-  static std::vector<Setting> settings() { return {{"momentum", 0.0, below_one}, {"nesterov", false, {}}}; }
+  static std::vector<Setting> settings() {
+    return {{"momentum", 0.0, below_one, "decay of the gradients' running sum"},
+            {"nesterov", false, {}, "whether the step looks one gradient ahead"}};
+  }
 
   Sgd(const Settings& settings, std::vector<ParameterGroup> groups)
       : Optimizer(std::move(groups), settings.number("momentum") > 0 ? std::vector<std::string_view>{"momentum_buffer"}

@@ -1,0 +1,228 @@
+// The built command from end to end, on models and data small enough for a test.
+#include "tests/apps/command_run.h"
+
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace lacuna::test {
+
+void CommandRun::limit_files(long bytes) {
+  const struct rlimit limit { .rlim_cur = static_cast<rlim_t>(bytes), .rlim_max = static_cast<rlim_t>(bytes) };
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Four steps an epoch.
+constexpr std::string_view vit =
+    "model: {name: vit, image_size: 8, patch_size: 4, embed_dim: 8, depth: 2, num_heads: 2, drop_path_rate: 0.2,\n"
+    "        proj_drop_rate: 0.1}\n"
+    "data: {name: shapes, train_size: 35, val_size: 10, augment: crop_flip}\n"
+    "train: {epochs: 3, batch_size: 8, accumulate: 2, threads: 1, clip_norm: 1}\n"
+    "optimizer: {name: adamw, lr: 1e-3}\n"
+    "schedule: {name: cosine, warmup_epochs: 1}\n";
+constexpr std::string_view resnet =
+    "model: {name: resnet, image_size: 8, block: basic, layers: [1], channels: [8], stem: cifar, stem_width: 8}\n"
+    "data: {name: shapes, train_size: 35, val_size: 10, augment: crop_flip}\n"
+    "train: {epochs: 3, batch_size: 8, threads: 1}\n"
+    "optimizer: {name: sgd, lr: 0.1, momentum: 0.9}\n"
+    "schedule: {name: step, milestones: [1, 2]}\n";
+
+std::vector<std::string> train(std::vector<std::string> rest) {
+  std::vector<std::string> arguments{"train", "-c", "c.yaml"};
+  arguments.insert(arguments.end(), rest.begin(), rest.end());
+  return arguments;
+}
+
+std::size_t lines_in(const fs::path& path) {
+  const std::string text = read_file(path);
+  return static_cast<std::size_t>(std::ranges::count(text, '\n'));
+}
+
+/// Trains without end and, when `steps` steps are noted, sends `signal`.
+CommandResult stop_after(const TemporaryFolder& folder, std::size_t steps, int signal) {
+  CommandRun run(folder, train({"train.epochs=1000000", "output.dir=r", "output.save_every_steps=1"}));
+  while (run.running() && lines_in(folder / "r/metrics.jsonl") < steps)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  run.signal(signal);
+  return run.wait();
+}
+
+void check_same_checkpoint(const TemporaryFolder& folder, std::string_view one, std::string_view other) {
+  for (const char* const name : {"last/model.safetensors", "last/optimizer.safetensors", "last/checkpoint.json"}) {
+    const std::string content = read_file(folder / one / name);
+    CHECK(!content.empty());
+    CHECK_MESSAGE((content == read_file(folder / other / name)), name);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("train: writes a run folder with configuration, metrics, summary and checkpoints") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const CommandResult result = run_command(folder, train({"--json", "s.json"}));
+  INFO(result.error);
+  REQUIRE(result.code == 0);
+  CHECK(result.out.find("epoch 3/3: train loss") != std::string::npos);
+  const nlohmann::json summary = nlohmann::json::parse(read_file(folder / "runs/c/summary.json"));
+  CHECK(summary == nlohmann::json::parse(read_file(folder / "s.json")));
+  for (const char* const key : {"model", "device", "precision", "batch_size", "threads", "policy", "parameters",
+                                "process_peak", "samples_per_second", "train_loss", "val_loss", "val_accuracy"})
+    CHECK_MESSAGE(summary.contains(key), key);
+  for (const char* const key :
+       {"parameters", "gradients", "optimizer", "saved", "transient", "workspace", "data", "peak"})
+    CHECK_MESSAGE(summary.at("memory").contains(key), key);
+  for (const char* const key : {"min", "median", "max"}) CHECK(summary.at("step_seconds").at(key) > 0);
+  CHECK(summary.at("steps") == 12);
+  CHECK(summary.at("epochs") == 3);
+  CHECK(lines_in(folder / "runs/c/metrics.jsonl") == 12 + 3);
+  CHECK(fs::exists(folder / "runs/c/last/checkpoint.json"));
+  CHECK(fs::exists(folder / "runs/c/best/model.safetensors"));
+  CHECK(std::distance(fs::directory_iterator(folder / "runs/c/checkpoints"), {}) <= 3);
+
+  const CommandResult evaluated = run_command(folder, {"eval", "runs/c", "--json", "-"});
+  REQUIRE(evaluated.code == 0);
+  const nlohmann::json place = nlohmann::json::parse(read_file(folder / "runs/c/best/checkpoint.json"));
+  CHECK(evaluated.json().at("val_accuracy") == place.at("place").at("best").at("accuracy"));
+
+  const CommandResult again = run_command(folder, train({}));
+  CHECK(again.code == 2);
+  CHECK(again.error.find("runs/c holds a run already") != std::string::npos);
+  CHECK(run_command(folder, train({"--overwrite", "train.steps=1"})).code == 0);
+  CHECK(nlohmann::json::parse(read_file(folder / "runs/c/summary.json")).at("steps") == 1);
+}
+
+TEST_CASE("train: a resumed run gives the bits of an unbroken one") {
+  for (const std::string_view configuration : {vit, resnet}) {
+    const TemporaryFolder folder;
+    write_file(folder / "c.yaml", configuration);
+    REQUIRE(run_command(folder, train({"output.dir=whole"})).code == 0);
+    REQUIRE(run_command(folder, train({"output.dir=parts", "train.steps=2"})).code == 0);
+    REQUIRE(run_command(folder, train({"--resume", "parts", "train.steps=5"})).code == 0);
+    REQUIRE(run_command(folder, {"train", "--resume", "parts", "train.steps=0"}).code == 0);
+    check_same_checkpoint(folder, "whole", "parts");
+    CHECK(lines_in(folder / "parts/metrics.jsonl") >= lines_in(folder / "whole/metrics.jsonl"));
+  }
+}
+
+TEST_CASE("train: a signal ends the step, saves, and is told by the exit code") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const CommandResult result = stop_after(folder, 3, signal);
+    INFO(result.error);
+    CHECK(result.code == 128 + signal);
+    REQUIRE(fs::exists(folder / "r/last/checkpoint.json"));
+    CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=1"}).code == 0);
+    fs::remove_all(folder / "r");
+  }
+}
+
+TEST_CASE("train: a run killed at any moment can be gone on with") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=whole"})).code == 0);
+  for (const std::size_t steps : {2U, 5U, 6U}) {
+    CHECK(stop_after(folder, steps, SIGKILL).code == 128 + SIGKILL);
+    const CommandResult resumed = run_command(folder, train({"--resume", "r"}));
+    INFO(resumed.error);
+    CHECK(resumed.code == 0);
+    fs::remove_all(folder / "r");
+  }
+}
+
+TEST_CASE("train: a full disk leaves the older checkpoint whole") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "train.steps=2"})).code == 0);
+  const CommandResult full = run_command(folder, {"train", "--resume", "r", "train.steps=3"}, 4096);
+  CHECK(full.code == 2);
+  CHECK(full.error.find("cannot write") != std::string::npos);
+  CHECK(fs::read_symlink(folder / "r/last") == "checkpoints/step-00000002");
+  CHECK(std::distance(fs::directory_iterator(folder / "r/checkpoints"), {}) == 1);
+  CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=3"}).code == 0);
+}
+
+TEST_CASE("train: a loss that is not finite names step, layer and the largest values") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const CommandResult result =
+      run_command(folder, train({"optimizer={name: sgd, lr: 1e30}", "schedule={name: constant}", "train.clip_norm=0"}));
+  CHECK(result.code == 1);
+  CHECK(result.error.find("lacuna: step ") != std::string::npos);
+  CHECK(result.error.find("the loss is ") != std::string::npos);
+}
+
+TEST_CASE("train: a checkpoint that has changed is refused") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "train.steps=2"})).code == 0);
+  std::string weights = read_file(folder / "r/last/model.safetensors");
+  weights.back() = static_cast<char>(weights.back() ^ 1);
+  write_file(folder / "r/last/model.safetensors", weights);
+  const CommandResult result = run_command(folder, {"train", "--resume", "r"});
+  CHECK(result.code == 2);
+  CHECK(result.error.find("model.safetensors has changed since it was written") != std::string::npos);
+}
+
+TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const auto refused = [&](std::vector<std::string> arguments, std::string_view reason) {
+    const CommandResult result = run_command(folder, std::move(arguments));
+    INFO(result.error);
+    CHECK(result.code == 2);
+    CHECK(result.error.find(reason) != std::string::npos);
+    CHECK(result.out.empty());
+    CHECK(!fs::exists(folder / "runs"));
+  };
+  refused(train({"train.epoch=3"}), "command line: unknown key in section train: \"epoch\", did you mean \"epochs\"?");
+  refused(train({"model.patch_size=3"}), "`patch_size` 3 does not divide `image_size` 8");
+  refused(train({"model.num_heads=3"}), "`num_heads` 3 does not divide `embed_dim` 8");
+  refused(train({"train.batch_size=64"}), "train.batch_size is 64, but the data set shapes has 35");
+  refused(train({"train.accumulate=3"}), "train.accumulate: expected a divisor of train.batch_size (8), got 3");
+  refused(train({"freeze.train=[\"hed*\"]"}), "the pattern `hed*` matches no parameter");
+  refused(train({"data.name=cifar10", "data.path=nowhere"}), "nowhere");
+  refused(train({"model.from=nowhere.safetensors"}), "nowhere.safetensors");
+  refused(train({"schedule.warmup_epochs=7"}), "warm-up");
+  refused(train({"train.device=meta"}), "train.device");
+  refused(train({"model.num_classes=3"}), "model.num_classes is 3, but the data set shapes has 10 classes");
+  refused({"train"}, "expected -c CONFIG");
+  refused({"train", "--resume", "nowhere"}, "nowhere holds no run");
+  refused({"train", "-c", "nowhere.yaml"}, "nowhere.yaml: there is no such file");
+  refused({"eval"}, "expected a run folder");
+  refused({"verify", "c.yaml"}, "c.yaml: ");
+  refused({"verify", "nowhere"}, "cannot open nowhere");
+  refused({"train", "--jsn"}, "--jsn");
+  refused({"nothing"}, "nothing");
+}
+
+TEST_CASE("command: --json - gives JSON and nothing else") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const std::vector<std::vector<std::string>> commands{{"train", "-c", "c.yaml", "train.steps=1"},
+                                                       {"plan", "-c", "c.yaml"},
+                                                       {"explain", "-c", "c.yaml"},
+                                                       {"bench", "-c", "c.yaml", "--steps", "1", "--profile"},
+                                                       {"models"},
+                                                       {"doctor"}};
+  for (std::vector<std::string> arguments : commands) {
+    const std::string name = arguments.front();
+    arguments.insert(arguments.end(), {"--json", "-"});
+    const CommandResult result = run_command(folder, std::move(arguments));
+    INFO(name, ": ", result.error);
+    CHECK(result.code == 0);
+    CHECK(nlohmann::json::accept(result.out));
+    CHECK(result.error.empty());
+  }
+}
+
+}  // namespace lacuna::test

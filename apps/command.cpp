@@ -1,6 +1,7 @@
 #include "apps/command.h"
 
 #include "core/error.h"
+#include "core/registry.h"
 
 #include <CLI/CLI.hpp>
 
@@ -27,6 +28,15 @@ struct Command {
 std::vector<Command>& commands() {
   static std::vector<Command> all;
   return all;
+}
+
+void check_known(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Command& command : commands()) names.emplace_back(command.name);
+  if (name.starts_with('-') || std::ranges::find(names, name) != names.end()) return;
+  const std::string near = nearest_name(name, names);
+  reject("unknown command \"{}\"{}", name,
+         near.empty() ? "; `lacuna --help` lists them" : ", did you mean \"" + near + "\"?");
 }
 
 ExitCode report(const std::string& message, ExitCode code) {
@@ -58,6 +68,7 @@ ExitCode run_command_line(int argc, const char* const* argv) {
     sub->callback([&chosen, action = command.subcommand(*sub)] { chosen = action; });
   }
   try {
+    if (argc > 1) check_known(argv[1]);
     app.parse(argc, argv);
     return chosen();
   } catch (const CLI::ParseError& error) {

@@ -202,7 +202,7 @@ TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
   refused({"verify", "c.yaml"}, "c.yaml: ");
   refused({"verify", "nowhere"}, "cannot open nowhere");
   refused({"train", "--jsn"}, "--jsn");
-  refused({"nothing"}, "nothing");
+  refused({"trian"}, "unknown command \"trian\", did you mean \"train\"?");
 }
 
 TEST_CASE("command: --json - gives JSON and nothing else") {

@@ -20,19 +20,19 @@ struct GeluErfBackward {
     return dy * (normal.distribution + x * normal.density);
   }
 };
-/// x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+/// x/2·(1 + tanh z) = x·σ(2z) with z = √(2/π)·(x + 0.044715·x³).
 struct GeluTanh {
   template <class T>
   LACUNA_HOST_DEVICE T operator()(T x) const {
-    return T(0.5) * x * (T(1) + math::tanh(T(0.79788456080286536) * (x + T(0.044715) * x * x * x)));
+    return x * math::sigmoid(x * (T(1.5957691216057308) + T(0.071354816272600250) * (x * x)));
   }
 };
 struct GeluTanhBackward {
   template <class T>
   LACUNA_HOST_DEVICE T operator()(T dy, T x) const {
-    const T t = math::tanh(T(0.79788456080286536) * (x + T(0.044715) * x * x * x));
-    const T inner = T(0.79788456080286536) * (T(1) + T(3 * 0.044715) * x * x);
-    return dy * (T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * inner);
+    const T s = math::sigmoid(x * (T(1.5957691216057308) + T(0.071354816272600250) * (x * x)));
+    const T slope = T(1.5957691216057308) + T(0.21406444881780075) * (x * x);  // of 2z
+    return dy * (s + x * (s * (T(1) - s)) * slope);
   }
 };
 struct Relu {

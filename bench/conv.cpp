@@ -74,7 +74,7 @@ void print_rates(std::string_view kernels, const ConvShape& s, const Operands& t
   const double work = 2e-9 * static_cast<double>(t.y.count() * t.weight.count()) / static_cast<double>(s.outputs);
   fmt::print("  {:<10} {:6.1f} {:6.1f} {:6.1f}\n", kernels,
              work / bench::seconds([&] { forward(s, t.x, t.weight, Tensor(), t.y); }),
-             work / bench::seconds([&] { gradient_of_input(s, t.y, t.weight, t.x); }),
+             work / bench::seconds([&] { gradient_of_input(s, t.y, t.weight, t.x, false); }),
              work / bench::seconds([&] { gradient_of_weight(s, t.x, t.y, t.weight, false); }));
 }
 
@@ -111,6 +111,7 @@ int main(int count, char** arguments) {
     fmt::print("{}\n", name);
     const Operands t = operands(shape);
     print_rates("oneDNN", shape, t, onednn::forward, onednn::gradient_of_input, onednn::gradient_of_weight);
+    print_rates("gathered", shape, t, gather::forward, gather::gradient_of_input, gather::gradient_of_weight);
     print_rates_of_op(shape, t);
     if (winograd::takes(shape))
       print_rates("Winograd", shape, t, winograd::forward, winograd::gradient_of_input, winograd::gradient_of_weight);

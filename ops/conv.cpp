@@ -39,49 +39,86 @@ ConvShape checked_shape(const Conv2d& op, const Tensor& x, const Tensor& weight,
   return shape_of(op, x.shape()[0], channels, outputs);
 }
 
-/// A product of matrices, one row a pixel.
-bool is_gemm(const ConvShape& s) {
-  return s.kernel_height == 1 && s.kernel_width == 1 && s.stride == 1 && s.padding == 0 && s.groups == 1;
-}
-
 Matrix matrix_of(const Tensor& weight) { return Matrix(weight.reshape({weight.shape()[0], weight.shape()[1]})); }
 
-void convolve(const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
-  if (x.dtype() == DType::f64)
-    direct::forward(s, x, weight, bias, y);
-  else if (winograd::takes(s))
-    winograd::forward(s, x, weight, bias, y);
-  else
-    onednn::forward(s, x, weight, bias, y);
-}
-
-void gradient_of_input(const ConvShape& s, const Tensor& dy, const Tensor& weight, const Tensor& dx) {
-  if (dy.dtype() == DType::f64)
-    direct::gradient_of_input(s, dy, weight, dx);
-  else if (winograd::takes(s))
-    winograd::gradient_of_input(s, dy, weight, dx);
-  else
-    onednn::gradient_of_input(s, dy, weight, dx);
-}
-
-void gradient_of_weight(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add) {
-  if (x.dtype() == DType::f64)
-    direct::gradient_of_weight(s, x, dy, dweight, add);
-  else if (winograd::takes(s))
-    winograd::gradient_of_weight(s, x, dy, dweight, add);
-  else
-    onednn::gradient_of_weight(s, x, dy, dweight, add);
-}
-
 bool is_half_type(DType type) { return type == DType::bf16 || type == DType::f16; }
+
+enum class Product : std::uint8_t { forward, gradient_of_input, gradient_of_weight };
+enum class Kernels : std::uint8_t { direct, winograd, gather, onednn, gemm };
+
+/// Which kernels serve a product best: a rule on its shape, from what bench/conv measures.
+Kernels kernels_for(const ConvShape& s, Product product, DType type) {
+  if (type == DType::f64) return Kernels::direct;
+  if (winograd::takes(s)) return Kernels::winograd;
+  const bool forward = product == Product::forward, of_weight = product == Product::gradient_of_weight;
+  const bool pointwise = s.kernel_height == 1 && s.kernel_width == 1 && s.padding == 0 && s.groups == 1;
+  if (pointwise && s.stride == 1) {
+    const std::int64_t pixels = s.images * s.height * s.width;
+    if (forward && !is_half_type(type)) return Kernels::onednn;
+    // A weight gradient sums over the pixels: between few, which are in cache, and many, which every split serves, the
+    // matrix product splits them badly.
+    return of_weight && pixels >= 1024 && pixels < 32768 ? Kernels::gather : Kernels::gemm;
+  }
+  if (pointwise) return of_weight && s.channels >= 256 ? Kernels::gather : Kernels::onednn;
+  return s.groups > 1 || (s.channels >= 64 && s.outputs >= 64) ? Kernels::gather : Kernels::onednn;
+}
+
+void convolve(Kernels kernels, const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& bias,
+              const Tensor& y) {
+  switch (kernels) {
+    case Kernels::direct:
+      return direct::forward(s, x, weight, bias, y);
+    case Kernels::winograd:
+      return winograd::forward(s, x, weight, bias, y);
+    case Kernels::gather:
+      return gather::forward(s, x, weight, bias, y);
+    case Kernels::onednn:
+      return onednn::forward(s, x, weight, bias, y);
+    case Kernels::gemm:
+      return gemm(Matrix(x), matrix_of(weight).t(), Matrix(y), {.bias = bias});
+  }
+}
+
+void gradient_of_input(Kernels kernels, const ConvShape& s, const Tensor& dy, const Tensor& weight, const Tensor& dx,
+                       bool add) {
+  switch (kernels) {
+    case Kernels::direct:
+      return direct::gradient_of_input(s, dy, weight, dx, add);
+    case Kernels::winograd:
+      return winograd::gradient_of_input(s, dy, weight, dx, add);
+    case Kernels::gather:
+      return gather::gradient_of_input(s, dy, weight, dx, add);
+    case Kernels::onednn:
+      return onednn::gradient_of_input(s, dy, weight, dx, add);
+    case Kernels::gemm:
+      return gemm(Matrix(dy), matrix_of(weight), Matrix(dx), {.add = add, .bias = {}});
+  }
+}
+
+void gradient_of_weight(Kernels kernels, const ConvShape& s, const Tensor& x, const Tensor& dy, const Tensor& dweight,
+                        bool add) {
+  switch (kernels) {
+    case Kernels::direct:
+      return direct::gradient_of_weight(s, x, dy, dweight, add);
+    case Kernels::winograd:
+      return winograd::gradient_of_weight(s, x, dy, dweight, add);
+    case Kernels::gather:
+      return gather::gradient_of_weight(s, x, dy, dweight, add);
+    case Kernels::onednn:
+      return onednn::gradient_of_weight(s, x, dy, dweight, add);
+    case Kernels::gemm:
+      return gemm(Matrix(dy).t(), Matrix(x), matrix_of(dweight), {.add = add, .bias = {}});
+  }
+}
 
 /// Calls `f(shape, first image, last)` for blocks of images: all at once, or where the kernels have no arithmetic for
 /// the type and its conversion to f32 has to stay small, as many as fit a bound.
 template <class F>
-void for_blocks(const ConvShape& s, DType type, F&& f) {
+void for_blocks(const ConvShape& s, Kernels kernels, DType type, F&& f) {
   constexpr std::int64_t bound = 4 << 20;  // elements of a converted block
   const std::int64_t image = std::max(s.height * s.width * s.channels, s.out_height() * s.out_width() * s.outputs);
-  const std::int64_t block = is_half_type(type) ? std::clamp<std::int64_t>(bound / image, 1, s.images) : s.images;
+  const bool converts = is_half_type(type) && kernels != Kernels::gemm;
+  const std::int64_t block = converts ? std::clamp<std::int64_t>(bound / image, 1, s.images) : s.images;
   for (std::int64_t begin = 0; begin < s.images; begin += block) {
     ConvShape part = s;
     part.images = std::min(block, s.images - begin);
@@ -89,35 +126,38 @@ void for_blocks(const ConvShape& s, DType type, F&& f) {
   }
 }
 
-/// Images [begin, end) in a type that kernels work in: a view, or a converted copy.
-Tensor readable(const Tensor& images, std::int64_t begin, std::int64_t end) {
+void convert(const Tensor& from, const Tensor& to) {
+  launch(to.device(), [&] {
+    with_float_type(from.dtype(), [&]<class From>(Type<From>) {
+      with_float_type(to.dtype(), [&]<class To>(Type<To>) {
+        map(
+            to.count(), [](auto value) { return static_cast<Compute<To>>(value); }, to.data<To>(), from.data<From>());
+      });
+    });
+  });
+}
+
+/// Images [begin, end) in a type that the kernels work in: a view, or a converted copy.
+Tensor readable(Kernels kernels, const Tensor& images, std::int64_t begin, std::int64_t end) {
   const Tensor block = images.leading(begin, end);
-  if (!is_half_type(block.dtype())) return block;
+  if (!is_half_type(block.dtype()) || kernels == Kernels::gemm) return block;
   const Tensor converted = Tensor::empty(block.shape(), DType::f32, block.device(), Purpose::workspace);
-  converted.copy_from(block);
+  convert(block, converted);
   return converted;
 }
 
-/// Calls `f(tensor)` to write images [begin, end), in a type that kernels work in.
+/// Calls `f(tensor)` to write images [begin, end), or to `add` to them, in a type that the kernels work in.
 template <class F>
-void write(const Tensor& images, std::int64_t begin, std::int64_t end, F&& f) {
+void write(Kernels kernels, const Tensor& images, std::int64_t begin, std::int64_t end, bool add, F&& f) {
   const Tensor block = images.leading(begin, end);
-  if (!is_half_type(block.dtype())) {
+  if (!is_half_type(block.dtype()) || kernels == Kernels::gemm) {
     f(block);
     return;
   }
   const Tensor computed = Tensor::empty(block.shape(), DType::f32, block.device(), Purpose::workspace);
+  if (add) convert(block, computed);
   f(computed);
-  block.copy_from(computed);
-}
-
-void add_to(const Tensor& sum, const Tensor& term) {
-  launch(sum.device(), [&] {
-    with_float_type(sum.dtype(), [&]<class T>(Type<T>) {
-      map(
-          sum.count(), [](auto a, auto b) { return a + b; }, sum.data<T>(), sum.data<T>(), term.data<T>());
-    });
-  });
+  convert(computed, block);
 }
 
 /// bias += Σ over rows of dy [..., O], in double: one reading of dy.
@@ -147,13 +187,10 @@ Tensor Conv2d::forward(std::span<const Tensor> inputs) const {
   const Tensor &in = inputs[x], &w = inputs[weight], &b = inputs[bias];
   const ConvShape s = checked_shape(*this, in, w, b);
   Tensor y = Tensor::empty({s.images, s.out_height(), s.out_width(), s.outputs}, in.dtype(), in.device());
-  if (is_gemm(s)) {
-    gemm(Matrix(in), matrix_of(w).t(), Matrix(y), {.bias = b});
-    return y;
-  }
-  for_blocks(s, in.dtype(), [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
-    const Tensor from = readable(in, begin, end);
-    write(y, begin, end, [&](const Tensor& to) { convolve(part, from, w, b, to); });
+  const Kernels kernels = kernels_for(s, Product::forward, in.dtype());
+  for_blocks(s, kernels, in.dtype(), [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
+    const Tensor from = readable(kernels, in, begin, end);
+    write(kernels, y, begin, end, false, [&](const Tensor& to) { convolve(kernels, part, from, w, b, to); });
   });
   return y;
 }
@@ -172,34 +209,24 @@ void Conv2d::backward(Tensor dy, const Saved<Conv2d>& saved, Grads& grads) const
     if (!add)
       grads[weight] =
           Tensor::empty({outputs, s.channels / groups, kernel_height, kernel_width}, parameters, dy.device());
-    const Tensor dweight = grads[weight];
-    if (is_gemm(s)) {
-      gemm(Matrix(dy).t(), Matrix(in), matrix_of(dweight), {.add = add, .bias = {}});
-    } else {
-      for_blocks(s, dy.dtype(), [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
-        gradient_of_weight(part, readable(in, begin, end), readable(dy, begin, end), dweight, add);
-        add = true;
-      });
-    }
+    const Kernels kernels = kernels_for(s, Product::gradient_of_weight, dy.dtype());
+    for_blocks(s, kernels, dy.dtype(), [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
+      gradient_of_weight(kernels, part, readable(kernels, in, begin, end), readable(kernels, dy, begin, end),
+                         grads[weight], add);
+      add = true;
+    });
   }
   if (grads.wanted(x)) {
     const Tensor w = saved.get<input(weight)>();
     const ConvShape s = shape_of(*this, images, w.shape()[1] * groups, outputs);
     const bool add = grads[x].defined();
-    if (is_gemm(s)) {
-      if (!add) grads[x] = Tensor::empty({images, height, width, s.channels}, dy.dtype(), dy.device());
-      gemm(Matrix(dy), matrix_of(w), Matrix(grads[x]), {.add = add, .bias = {}});
-      return;
-    }
-    const Tensor dx = Tensor::empty({images, height, width, s.channels}, dy.dtype(), dy.device());
-    for_blocks(s, dy.dtype(), [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
-      const Tensor from = readable(dy, begin, end);
-      write(dx, begin, end, [&](const Tensor& to) { gradient_of_input(part, from, w, to); });
+    if (!add) grads[x] = Tensor::empty({images, height, width, s.channels}, dy.dtype(), dy.device());
+    const Kernels kernels = kernels_for(s, Product::gradient_of_input, dy.dtype());
+    for_blocks(s, kernels, dy.dtype(), [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
+      const Tensor from = readable(kernels, dy, begin, end);
+      write(kernels, grads[x], begin, end, add,
+            [&](const Tensor& to) { gradient_of_input(kernels, part, from, w, to, add); });
     });
-    if (add)
-      add_to(grads[x], dx);
-    else
-      grads[x] = dx;
   }
 }
 

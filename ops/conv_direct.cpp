@@ -56,9 +56,9 @@ void forward(const ConvShape& s, const Tensor& x, const Tensor& weight, const Te
   });
 }
 
-void gradient_of_input(const ConvShape& s, const Tensor& dy, const Tensor& weight, const Tensor& dx) {
+void gradient_of_input(const ConvShape& s, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add) {
   launch(dx.device(), [&] {
-    dx.fill(0);
+    if (!add) dx.fill(0);
     with_float_type(dx.dtype(), [&]<class T>(Type<T>) {
       const T *const g = dy.data<T>(), *const w = weight.data<T>();
       T* const out = dx.data<T>();

@@ -19,28 +19,36 @@ struct ConvShape {
   auto operator<=>(const ConvShape&) const = default;
 };
 
-// Each kernel family has the three products: y = x * weight (+ bias), dx = dy * weight, dweight (+)= dy * x. Operands
-// are contiguous, of one type; bias may be undefined. On `meta` they allocate their workspaces and do nothing else.
+// Each kernel family has the three products: y = x * weight (+ bias), dx (+)= dy * weight, dweight (+)= dy * x.
+// Operands are contiguous, of one type; bias may be undefined. On `meta` they allocate their workspaces and do nothing
+// else.
 
 /// Plain loops, for f64 and for shapes that nothing else takes.
 namespace direct {
 void forward(const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
-void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx);
+void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add);
 void gradient_of_weight(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add);
 }  // namespace direct
 
 /// oneDNN's primitives on f32 NHWC images.
 namespace onednn {
 void forward(const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
-void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx);
+void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add);
 void gradient_of_weight(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add);
 }  // namespace onednn
+
+/// Products over gathered pixels on f32: any shape.
+namespace gather {
+void forward(const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
+void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add);
+void gradient_of_weight(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add);
+}  // namespace gather
 
 /// F(2x2, 3x3) on f32: 3x3, stride 1, padding 1, whole panels of channels.
 namespace winograd {
 bool takes(const ConvShape& shape);
 void forward(const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
-void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx);
+void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add);
 void gradient_of_weight(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add);
 }  // namespace winograd
 

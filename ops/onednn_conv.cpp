@@ -148,11 +148,17 @@ void forward(const ConvShape& shape, const Tensor& x, const Tensor& weight, cons
       y.device());
 }
 
-void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx) {
+void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add) {
+  const Tensor own = add ? Tensor::empty(dx.shape(), DType::f32, dx.device(), Purpose::workspace) : dx;
   run_with_weights(shape, Product::gradient_of_input, weight, {},
-                   {{DNNL_ARG_DIFF_SRC, as_memory(images_of(shape, false), dx)},
+                   {{DNNL_ARG_DIFF_SRC, as_memory(images_of(shape, false), own)},
                     {DNNL_ARG_DIFF_DST, as_memory(images_of(shape, true), dy)}},
                    dx.device());
+  if (!add) return;
+  launch(dx.device(), [&] {
+    map(
+        dx.count(), [](float a, float b) { return a + b; }, dx.data<float>(), dx.data<float>(), own.data<float>());
+  });
 }
 
 void gradient_of_weight(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add) {

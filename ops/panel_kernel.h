@@ -104,17 +104,4 @@ inline void multiply_runs(std::int64_t rows, std::int64_t runs, std::int64_t dep
   });
 }
 
-/// c[r, 0..16) (+)= Σ_k in[k][offset + r] · panel[k, 0..16): a left factor whose columns lie anywhere.
-inline void multiply_columns(std::int64_t rows, std::int64_t depth, const float* const* in, std::int64_t offset,
-                             const float* panel, float* c, bool add) {
-  with_rows(rows, [=]<int count>(std::integral_constant<int, count>) {
-    const auto out = [=](int r) { return c + r * width; };
-    Sums<count> sums;
-    if (add) sums.load_from(out);
-    for (std::int64_t k = 0; k < depth; ++k)
-      sums.add(panel + k * width, [from = in[k] + offset](int r) { return from[r]; });
-    sums.store_to(out);
-  });
-}
-
 }  // namespace lacuna::panel

@@ -25,7 +25,6 @@ inline constexpr int vector_bytes = 16, rows = 6;
 template <class C>
 struct VectorOf {
   typedef C type __attribute__((vector_size(vector_bytes)));
-  typedef C unaligned __attribute__((vector_size(vector_bytes), aligned(alignof(C)), may_alias));
 };
 template <class C>
 using Vector = typename VectorOf<C>::type;

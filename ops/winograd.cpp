@@ -136,9 +136,10 @@ void transform_tiles(const Tiles& tiles, const float* images, std::int64_t chann
   }
 }
 
-/// Transforms products [16, tiles, outputs] back and writes the results that lie inside the image.
+/// Transforms products [16, tiles, outputs] back and writes the results that lie inside the image: with the bias, or
+/// added to what is there.
 void write_results(const Tiles& tiles, const Stack& products, std::int64_t outputs, const float* bias,
-                   std::int64_t begin, std::int64_t end, float* images) {
+                   std::int64_t begin, std::int64_t end, bool add, float* images) {
   for (std::int64_t tile = begin; tile < end; ++tile) {
     const auto [image, row, column] = tiles[tile];
     float* const to = images + ((image * tiles.height + row) * tiles.width + column) * outputs;
@@ -150,10 +151,13 @@ void write_results(const Tiles& tiles, const Stack& products, std::int64_t outpu
         for (int j = 0; j < 4; ++j) in[i][j] = load(from + (4 * i + j) * products.stride);
       both_axes(in, out, [](const auto& m, auto& r) { transform_output(m, r); });
       const Vector shift = bias == nullptr ? Vector{} : load(bias + o);
-      store(to + o, out[0][0] + shift);
-      if (beside) store(to + outputs + o, out[0][1] + shift);
-      if (below) store(to + tiles.width * outputs + o, out[1][0] + shift);
-      if (below && beside) store(to + (tiles.width + 1) * outputs + o, out[1][1] + shift);
+      const auto write = [&](float* result, const Vector& value) {
+        store(result, value + (add ? load(result) : shift));
+      };
+      write(to + o, out[0][0]);
+      if (beside) write(to + outputs + o, out[0][1]);
+      if (below) write(to + tiles.width * outputs + o, out[1][0]);
+      if (below && beside) write(to + (tiles.width + 1) * outputs + o, out[1][1]);
     }
   }
 }
@@ -209,7 +213,7 @@ std::int64_t tiles_at_once(std::int64_t channels, std::int64_t outputs, std::int
 
 /// y = in * weights, both given as a convolution of stride 1 and padding 1 sees them.
 void convolve(const ConvShape& s, const Tensor& in, const Tensor& weight, const Tensor& bias, const Tensor& out,
-              bool turned) {
+              bool turned, bool add) {
   const std::int64_t channels = turned ? s.outputs : s.channels, outputs = turned ? s.channels : s.outputs;
   const Tiles tiles(s);
   const std::int64_t count = s.images * tiles.down * tiles.across, block = tiles_at_once(channels, outputs, count);
@@ -231,7 +235,7 @@ void convolve(const ConvShape& s, const Tensor& in, const Tensor& weight, const 
       for (int place = 0; place < places; ++place)
         multiply(end - begin, channels, outputs, v.data + place * in_stride,
                  weights.data<float>() + place * outputs * channels, m.data + place * out_stride);
-      write_results(tiles, m, outputs, shift, begin, end, out.data<float>());
+      write_results(tiles, m, outputs, shift, begin, end, add, out.data<float>());
     });
   });
 }
@@ -244,11 +248,11 @@ bool takes(const ConvShape& s) {
 }
 
 void forward(const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
-  convolve(shape, x, weight, bias, y, false);
+  convolve(shape, x, weight, bias, y, false, false);
 }
 
-void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx) {
-  convolve(shape, dy, weight, {}, dx, true);
+void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add) {
+  convolve(shape, dy, weight, {}, dx, true, add);
 }
 
 void gradient_of_weight(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add) {

@@ -184,7 +184,8 @@ template <class T>
 void pack_left(const T* from, std::int64_t stride, std::int64_t depth, std::int64_t height, Compute<T>* packed) {
   using C = Compute<T>;
   const std::int64_t group = packed_group<C>(depth);
-  const std::int64_t whole = std::max<std::int64_t>(0, (height - round_up(rows, lanes<C>)) / rows + 1);
+  const std::int64_t reach = round_up(rows, lanes<C>);  // of the vectors that load one group
+  const std::int64_t whole = height < reach ? 0 : (height - reach) / rows + 1;
   for (std::int64_t k = 0; k < depth; ++k) {
     const T* const row = from + k * stride;
     C* to = packed + k * rows;

@@ -60,10 +60,10 @@ Cifar::Cifar(const CifarFormat& format, const DatasetOptions& options)
     check_labels(file);
     size_ += file.records();
   }
-  const bool train = options.split == Split::train;
-  const std::int64_t wanted = train ? options.train_size : options.validation_size;
+  const std::int64_t wanted = options.size();
   if (wanted > size_)
-    reject("data.{}_size: {} images were asked for, the files hold {}", name_of(options.split), wanted, size_);
+    reject("data.{}: {} images were asked for, the files hold {}",
+           options.split == Split::train ? "train_size" : "val_size", wanted, size_);
   if (wanted > 0) size_ = wanted;
 }
 

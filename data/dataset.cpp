@@ -22,7 +22,7 @@ const DatasetKind& find_kind(std::string_view name) {
 
 void check(const DatasetOptions& options) {
   for (const auto& [key, value] :
-       {std::pair{"train_size", options.train_size}, std::pair{"validation_size", options.validation_size},
+       {std::pair{"train_size", options.train_size}, std::pair{"val_size", options.validation_size},
         std::pair{"image_size", options.image_size}})
     if (value < 0) reject("data.{}: expected 0 (the dataset's own) or more, got {}", key, value);
 }

@@ -16,12 +16,15 @@ constexpr std::string_view name_of(Split split) { return split == Split::train ?
 
 /// What a configuration says about a dataset. Each dataset reads what concerns it.
 struct DatasetOptions {
-  std::filesystem::path path{};  // folder of the files; not read by drawn datasets
+  std::filesystem::path path{};  // folder of the files; drawn datasets have none
   Split split = Split::train;
   std::uint64_t seed = 1;       // drawn datasets: which images
-  std::int64_t train_size = 0;  // images; drawn datasets draw so many, others use the first; 0: all, the default
+  std::int64_t train_size = 0;  // images: the first so many, 0: all; a drawn dataset draws so many, 0: its default
   std::int64_t validation_size = 0;
-  std::int64_t image_size = 0;  // side in pixels that a drawn dataset draws at; 0: its own
+  std::int64_t image_size = 0;  // drawn datasets: side in pixels, 0: their own
+
+  /// The images asked for of `split`.
+  std::int64_t size() const { return split == Split::train ? train_size : validation_size; }
 };
 
 /// What is known before any image is read.

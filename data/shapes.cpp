@@ -14,12 +14,14 @@ namespace {
 
 // How hard the pictures are. Lengths are in half image sides: the image spans [-1, 1].
 constexpr float smallest_radius = 0.45F, largest_radius = 0.75F;
-constexpr float largest_shift = 0.3F;    // of the shape's centre, along each axis
-constexpr float least_contrast = 0.4F;   // distance of shape and ground, as points of the RGB cube
-constexpr float largest_shading = 0.2F;  // how far a channel of the ground rises from side to side
-constexpr int fewest_fragments = 3, most_fragments = 6;
-constexpr float smallest_fragment = 0.08F, largest_fragment = 0.2F;
-constexpr float noise = 0.08F;  // standard deviation, of a full scale of 1
+constexpr float largest_shift = 0.35F;     // of the shape's centre, along each axis
+constexpr float brightest_ground = 0.45F;  // of a channel
+constexpr float largest_tilt = 0.2F;       // tangent of half the angle a shape is turned by: 23 degrees
+constexpr float least_contrast = 0.4F;     // how much brighter than the ground the shape is, on average over channels
+constexpr float largest_shading = 0.2F;    // how far a channel of the ground rises from side to side
+constexpr int fewest_fragments = 1, most_fragments = 4;
+constexpr float smallest_fragment = 0.08F, largest_fragment = 0.18F;
+constexpr float noise = 0.05F;  // standard deviation, of a full scale of 1
 
 constexpr std::int64_t default_train_size = 50000, default_validation_size = 5000, default_side = 32;
 constexpr std::int64_t channels = 3;
@@ -112,7 +114,12 @@ class Draws {
     }
     return {1.0F, 0.0F};
   }
-  Colour colour() { return {uniform(0, 1), uniform(0, 1), uniform(0, 1)}; }
+  // At most 2 atan(`reach`) from the x axis: the rational points of the circle.
+  Point tilt(float reach) {
+    const float t = uniform(-reach, reach);
+    return {(1.0F - t * t) / (1.0F + t * t), 2.0F * t / (1.0F + t * t)};
+  }
+  Colour colour(float brightest) { return {uniform(0, brightest), uniform(0, brightest), uniform(0, brightest)}; }
   // Four words from a part of the picture's draws that nothing else reaches.
   std::array<std::uint32_t, 4> words(std::int64_t block) const {
     return stream_.draw((next_ >> 24 << 22) + (1 << 20) + static_cast<std::uint64_t>(block));
@@ -212,22 +219,20 @@ constexpr std::array shape_classes{
     ShapeClass{"corner", paint<Corner>},     ShapeClass{"bar", paint<Bar>},
 };
 
-Colour contrasting(const Colour& ground, Draws& draws) {
+float brightness(const Colour& colour) { return (colour[0] + colour[1] + colour[2]) / 3.0F; }
+
+Colour brighter_than(const Colour& ground, Draws& draws) {
   for (int attempt = 0; attempt < 32; ++attempt) {
-    const Colour colour = draws.colour();
-    float squared = 0;
-    for (std::size_t c = 0; c < channels; ++c) squared += (colour[c] - ground[c]) * (colour[c] - ground[c]);
-    if (squared >= least_contrast * least_contrast) return colour;
+    const Colour colour = draws.colour(1.0F);
+    if (brightness(colour) >= brightness(ground) + least_contrast) return colour;
   }
-  Colour opposite;
-  for (std::size_t c = 0; c < channels; ++c) opposite[c] = ground[c] < 0.5F ? 1.0F : 0.0F;
-  return opposite;
+  return {1.0F, 1.0F, 1.0F};
 }
 
 void paint_fragments(int count, Canvas& canvas, Draws& draws) {
   for (int i = 0; i < count; ++i) {
     const Pose pose{draws.point(1.0F), draws.direction(), draws.uniform(smallest_fragment, largest_fragment)};
-    const Colour colour = draws.colour();
+    const Colour colour = draws.colour(1.0F);
     switch (draws.between(0, 2)) {
       case 0:
         canvas.paint(pose, colour, Disc{});
@@ -272,8 +277,8 @@ DatasetInfo describe(const DatasetOptions& options) {
                    .height = side,
                    .width = side,
                    .channels = channels,
-                   .mean = {0.5F, 0.5F, 0.5F},
-                   .deviation = {0.25F, 0.25F, 0.25F}};
+                   .mean = {0.31F, 0.31F, 0.31F},
+                   .deviation = {0.233F, 0.233F, 0.233F}};
   for (const ShapeClass& shape : shape_classes) info.classes.emplace_back(shape.name);
   return info;
 }
@@ -290,9 +295,8 @@ const RegisterDataset register_shapes({
 }  // namespace
 
 Shapes::Shapes(const DatasetOptions& options) : Dataset(describe(options)), seed_(options.seed), split_(options.split) {
-  const bool train = options.split == Split::train;
-  const std::int64_t wanted = train ? options.train_size : options.validation_size;
-  size_ = wanted > 0 ? wanted : train ? default_train_size : default_validation_size;
+  const std::int64_t own_size = split_ == Split::train ? default_train_size : default_validation_size;
+  size_ = options.size() > 0 ? options.size() : own_size;
 }
 
 std::int64_t Shapes::read(std::int64_t index, std::uint8_t* image) const {
@@ -301,14 +305,14 @@ std::int64_t Shapes::read(std::int64_t index, std::uint8_t* image) const {
   Draws draws(seed_, split_, index);
   Canvas canvas(info().height);
 
-  const Colour ground = draws.colour();
+  const Colour ground = draws.colour(brightest_ground);
   Colour rise;
   for (float& channel : rise) channel = draws.uniform(-largest_shading, largest_shading);
   canvas.shade(ground, rise, draws.direction());
   const int fragments = draws.between(fewest_fragments, most_fragments);
   paint_fragments(fragments - fragments / 2, canvas, draws);
-  const Pose pose{draws.point(largest_shift), draws.direction(), draws.uniform(smallest_radius, largest_radius)};
-  shape_classes[label].paint(canvas, pose, contrasting(ground, draws));
+  const Pose pose{draws.point(largest_shift), draws.tilt(largest_tilt), draws.uniform(smallest_radius, largest_radius)};
+  shape_classes[label].paint(canvas, pose, brighter_than(ground, draws));
   paint_fragments(fragments / 2, canvas, draws);
   develop(canvas, info().height, draws, image);
   return static_cast<std::int64_t>(label);

@@ -5,8 +5,9 @@
 
 namespace lacuna {
 
-/// One shape of ten on a shaded ground, at any angle, in any colour, among fragments and noise: its outline alone says
-/// its class. Image `index` is a function of (seed, split, index, image size), the same on every machine.
+/// One bright shape of ten on a darker, shaded ground, turned by up to 23 degrees, in any colour, among fragments and
+/// noise: its outline alone says its class. Image `index` is a function of (seed, split, index, image size), the same
+/// on every machine.
 class Shapes final : public Dataset {
  public:
   explicit Shapes(const DatasetOptions& options);

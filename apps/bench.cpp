@@ -26,6 +26,7 @@ ExitCode bench(const Options& options) {
   const Configuration configuration = options.configuration.read();
   const Device device = device_of(configuration);
   if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");
+  require_fit(configuration, device);
   Profile profile;
   const Measurement m = measure(configuration, device, 2, options.steps, options.profile ? &profile : nullptr);
   nlohmann::ordered_json json = to_json(m);

@@ -68,6 +68,18 @@ Measurement measure(const Configuration& configuration, Device device, int warm_
   return result;
 }
 
+void require_fit(const Configuration& configuration, Device device) {
+  const Measurement planned = measure(configuration, Device::meta, 0, 1);
+  const std::int64_t capacity = allocator(device).capacity();
+  if (planned.peak <= capacity) return;
+  reject(
+      "out of memory: a training step with batches of {} needs {}, and {} has {}. The largest holders at the peak:\n{}"
+      "A smaller train.batch_size, parts of it (train.accumulate), train.precision: bf16, or frozen parameters "
+      "(freeze.train) need less; `lacuna plan` says how much.",
+      planned.batch_size, format_bytes(planned.peak), name_of(device), format_bytes(capacity),
+      lacuna::describe(planned.at_peak, 8));
+}
+
 nlohmann::ordered_json to_json(const Measurement& m) {
   nlohmann::ordered_json memory;
   for (int i = 0; i < purpose_count; ++i)

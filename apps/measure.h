@@ -36,6 +36,9 @@ std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const 
 Measurement measure(const Configuration& configuration, Device device, int warm_up, int steps,
                     Observer* observer = nullptr);
 
+/// Refuses a configuration whose training step would not fit into the memory of its device, before anything is built.
+void require_fit(const Configuration& configuration, Device device);
+
 /// The documented keys.
 nlohmann::ordered_json to_json(const Measurement& measurement);
 

@@ -40,7 +40,7 @@ void NonFiniteSearch::after(Phase phase, const Operation& op, Label path, std::i
   for (const Tensor& result : results) {
     const Range range = range_of(result);
     if (!range.finite) first_ = where;
-    largest_.push_back({where, range.magnitude});
+    if (range.magnitude > 0) largest_.push_back({where, range.magnitude});
   }
   std::ranges::stable_sort(largest_, std::greater{}, &Largest::magnitude);
   if (largest_.size() > shown) largest_.resize(shown);

@@ -1,6 +1,7 @@
 // lacuna train: trains or fine-tunes; writes a run folder.
 #include "apps/command.h"
 #include "apps/configuration_options.h"
+#include "apps/measure.h"
 #include "apps/report.h"
 #include "apps/resolve.h"
 #include "apps/trainer.h"
@@ -29,6 +30,7 @@ class Train {
       reject("train.device: nothing can be trained on meta, which holds no values; `lacuna plan` runs there");
     if (!resumed_.empty()) configuration.output.dir = resumed_;
 
+    require_fit(configuration, device_of(configuration));
     // Everything the configuration can have wrong is found before the folder is touched.
     Trainer trainer(configuration, !resumed_.empty(), report_.for_people() ? stdout : nullptr);
     const RunFolder folder =

@@ -31,11 +31,11 @@ std::int64_t physical_memory() {
 [[noreturn]] void report_exhausted(std::size_t bytes, std::int64_t capacity) {
   const Owner owner = AllocationScope::current();
   const Ledger& account = ledger(Device::cpu);
-  fail("out of memory: {} asked for by {} {}, {} held of {}. The largest holders:\n{}"
-       "A smaller train.batch_size (with train.accumulate), train.precision: bf16, or another memory.policy needs less; "
-       "`lacuna plan` says how much.",
-       format_bytes(static_cast<std::int64_t>(bytes)), owner.op.text().empty() ? "the program" : owner.op.text(),
-       owner.path.text(), format_bytes(account.total()), format_bytes(capacity), describe(account.holders(), 8));
+  reject("out of memory: {} asked for by {} {}, {} held of {}. The largest holders:\n{}"
+         "A smaller train.batch_size (with train.accumulate), train.precision: bf16, or another memory.policy needs less; "
+         "`lacuna plan` says how much.",
+         format_bytes(static_cast<std::int64_t>(bytes)), owner.op.text().empty() ? "the program" : owner.op.text(),
+         owner.path.text(), format_bytes(account.total()), format_bytes(capacity), describe(account.holders(), 8));
 }
 
 #ifdef __SANITIZE_ADDRESS__

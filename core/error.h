@@ -21,13 +21,14 @@ class Error : public std::runtime_error {
   Fault fault_;
 };
 
-/// Ends a run that cannot go on: wrong shapes, a stale tensor, a full disk.
+/// Ends a run that cannot go on: wrong shapes, a stale tensor, a loss that is not finite.
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(Fault::run, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Refuses what came from outside: a configuration, a file, a command line.
+/// Refuses what came from outside and what the user can put right: a configuration, a file, a batch that does not fit, a
+/// full disk.
 template <class... Args>
 [[noreturn]] void reject(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(Fault::input, fmt::format(format, std::forward<Args>(args)...));

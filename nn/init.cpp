@@ -1,6 +1,10 @@
 #include "nn/init.h"
 
+#include "core/parallel.h"
+
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 namespace lacuna::init {
@@ -15,20 +19,24 @@ std::pair<double, double> normal_pair(const RandomStream& stream, std::uint64_t 
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-/// Standard normal numbers within ±bound, by drawing again where one falls outside.
+/// Normal numbers around 0; one outside ±bound deviations is drawn again.
 Init bounded_normal(double deviation, double bound) {
   return [=](const Tensor& tensor, const RandomStream& stream) {
-    auto* const out = tensor.data<float>();
-    for (std::int64_t i = 0; i < tensor.count(); ++i) {
-      std::uint64_t attempt = 0;
-      double value;
-      do {
-        RandomStream retry = stream;
-        retry.step = static_cast<std::uint32_t>(attempt++);
-        value = normal_pair(retry, static_cast<std::uint64_t>(i)).first;
-      } while (std::abs(value) > bound);
-      out[i] = static_cast<float>(value * deviation);
-    }
+    float* const out = tensor.data<float>();
+    const std::int64_t count = tensor.count();
+    parallel_for((count + 1) / 2, 4096, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t pair = begin; pair < end; ++pair) {
+        const auto drawn = normal_pair(stream, static_cast<std::uint64_t>(pair));
+        for (std::int64_t i = 2 * pair; i < std::min(2 * pair + 2, count); ++i) {
+          double value = i % 2 == 0 ? drawn.first : drawn.second;
+          for (RandomStream again = stream; std::abs(value) > bound;) {
+            ++again.step;
+            value = normal_pair(again, static_cast<std::uint64_t>(i)).first;
+          }
+          out[i] = static_cast<float>(value * deviation);
+        }
+      }
+    });
   };
 }
 
@@ -40,22 +48,15 @@ Init constant(double value) {
 
 Init truncated_normal(double deviation) { return bounded_normal(deviation, 2.0 / deviation); }
 
-Init normal(double deviation) {
-  return [=](const Tensor& tensor, const RandomStream& stream) {
-    auto* const out = tensor.data<float>();
-    for (std::int64_t i = 0; i < tensor.count(); i += 2) {
-      const auto [first, second] = normal_pair(stream, static_cast<std::uint64_t>(i / 2));
-      out[i] = static_cast<float>(first * deviation);
-      if (i + 1 < tensor.count()) out[i + 1] = static_cast<float>(second * deviation);
-    }
-  };
-}
+Init normal(double deviation) { return bounded_normal(deviation, std::numeric_limits<double>::infinity()); }
 
 Init uniform(double bound) {
   return [=](const Tensor& tensor, const RandomStream& stream) {
-    auto* const out = tensor.data<float>();
-    for (std::int64_t i = 0; i < tensor.count(); ++i)
-      out[i] = static_cast<float>((2.0 * stream.uniform(static_cast<std::uint64_t>(i)) - 1.0) * bound);
+    float* const out = tensor.data<float>();
+    parallel_for(tensor.count(), 4096, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        out[i] = static_cast<float>((2.0 * stream.uniform(static_cast<std::uint64_t>(i)) - 1.0) * bound);
+    });
   };
 }
 

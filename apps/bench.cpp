@@ -28,7 +28,9 @@ ExitCode bench(const Options& options) {
   if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");
   require_fit(configuration, device);
   Profile profile;
-  const Measurement m = measure(configuration, device, 2, options.steps, options.profile ? &profile : nullptr);
+  const Measurement m = measure(
+      configuration, device,
+      {.warm_up = 2, .steps = options.steps, .observer = options.profile ? &profile : nullptr});
   nlohmann::ordered_json json = to_json(m);
   const double seconds = std::accumulate(m.step_seconds.begin(), m.step_seconds.end(), 0.0);
   std::string text = fmt::format(

@@ -15,6 +15,7 @@ namespace {
 struct Options {
   ConfigurationOptions configuration;
   bool all = false;
+  bool image_gradient = false;
   Report report;
 };
 
@@ -35,7 +36,8 @@ ExitCode explain(const Options& options) {
   const Configuration configuration = options.configuration.read();
   Training training(configuration, Device::meta);
   Tape tape(training.policy());
-  const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
+  const std::vector<MicroBatch> batch = 
+      made_up_batch(configuration, training.model(), options.image_gradient);
   const Variable loss = [&] {
     const Recording recording(tape);
     return training.loss(batch.front());
@@ -84,6 +86,7 @@ const RegisterCommand command(50, "explain", "List every tensor saved for backwa
   const auto options = std::make_shared<Options>();
   options->configuration.declare(app, true);
   app.add_flag("--all", options->all, "list parameters too, which cost nothing");
+  app.add_flag("--image-gradient", options->image_gradient, "the images want a gradient, as for adversarial examples");
   options->report.declare(app);
   return std::function<ExitCode()>([options] { return explain(*options); });
 });

@@ -9,7 +9,7 @@
 
 namespace lacuna::apps {
 
-std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const Model& model) {
+std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const Model& model, bool image_gradient) {
   const std::int64_t samples = configuration.train.batch_size, parts = configuration.train.accumulate;
   const Device device = model.context().device;
   const AllocationScope scope({Purpose::data, Label("batch"), {}});
@@ -17,7 +17,7 @@ std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const 
   for (std::int64_t part = 0; part < parts; ++part) {
     const MicroBatch made{Tensor::empty({samples / parts, model.image_size(), model.image_size(), model.in_channels()},
                                         DType::f32, device, Purpose::data),
-                          Tensor::empty({samples / parts}, DType::i64, device, Purpose::data)};
+                          Tensor::empty({samples / parts}, DType::i64, device, Purpose::data), image_gradient};
     launch(device, [&] {
       const RandomStream pixels{1, static_cast<std::uint32_t>(part), random_site("pixels")};
       for (std::int64_t i = 0; i < made.images.count(); ++i)
@@ -45,17 +45,17 @@ Measurement describe(const Configuration& configuration, const Training& trainin
   return result;
 }
 
-Measurement measure(const Configuration& configuration, Device device, int warm_up, int steps, Observer* observer) {
+Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options) {
   Training training(configuration, device);
-  const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
+  const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model(), options.image_gradient);
   Measurement result = describe(configuration, training);
-  for (int i = 0; i < warm_up; ++i) training.step(batch, i, configuration.optimizer.lr);
+  for (int i = 0; i < options.warm_up; ++i) training.step(batch, i, configuration.optimizer.lr);
   Ledger& account = ledger(device);
   account.reset_peak();
   std::int64_t saved = 0;
-  for (int i = 0; i < steps; ++i) {
+  for (int i = 0; i < options.steps; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    saved = training.step(batch, warm_up + i, configuration.optimizer.lr, observer).saved_bytes;
+    saved = training.step(batch, options.warm_up + i, configuration.optimizer.lr, options.observer).saved_bytes;
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     if (device != Device::meta) result.step_seconds.push_back(seconds.count());
   }
@@ -69,7 +69,7 @@ Measurement measure(const Configuration& configuration, Device device, int warm_
 }
 
 void require_fit(const Configuration& configuration, Device device) {
-  const Measurement planned = measure(configuration, Device::meta, 0, 1);
+  const Measurement planned = measure(configuration, Device::meta);
   const std::int64_t capacity = allocator(device).capacity();
   if (planned.peak <= capacity) return;
   reject(

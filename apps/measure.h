@@ -30,11 +30,18 @@ struct Measurement {
 Measurement describe(const Configuration& configuration, const Training& training);
 
 /// A batch of `configuration.train.batch_size` made-up images and targets, cut into `accumulate` micro-batches.
-std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const Model& model);
+std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const Model& model,
+                                      bool image_gradient = false);
 
-/// Runs `warm_up` and then `steps` training steps. On `meta` one step tells everything.
-Measurement measure(const Configuration& configuration, Device device, int warm_up, int steps,
-                    Observer* observer = nullptr);
+struct MeasureOptions {
+  int warm_up = 0;
+  int steps = 1;  // on `meta` one tells everything
+  bool image_gradient = false;
+  Observer* observer = nullptr;
+};
+
+/// Runs training steps on a made-up batch.
+Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options = {});
 
 /// Refuses a configuration whose training step would not fit into the memory of its device, before anything is built.
 void require_fit(const Configuration& configuration, Device device);

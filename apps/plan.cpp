@@ -15,6 +15,7 @@ namespace {
 struct Options {
   ConfigurationOptions configuration;
   std::vector<std::string> policies;
+  bool image_gradient = false;
   Report report;
 };
 
@@ -25,7 +26,7 @@ ExitCode plan(const Options& options) {
   std::vector<Measurement> plans;
   for (const std::string& policy : policies) {
     configuration.memory.policy = policy;
-    plans.push_back(measure(configuration, Device::meta, 0, 1));
+    plans.push_back(measure(configuration, Device::meta, {.image_gradient = options.image_gradient}));
   }
   const Measurement& first = plans.front();
   std::string text = fmt::format("{}: batch {}, {}, {} parameters, {} of them trained\n", first.model, first.batch_size,
@@ -42,6 +43,7 @@ const RegisterCommand command(40, "plan", "Predict memory by purpose, without ru
   const auto options = std::make_shared<Options>();
   options->configuration.declare(app, true);
   app.add_option("--policies", options->policies, "compare these memory policies, side by side")->delimiter(',');
+  app.add_flag("--image-gradient", options->image_gradient, "the images want a gradient, as for adversarial examples");
   options->report.declare(app);
   return std::function<ExitCode()>([options] { return plan(*options); });
 });

@@ -54,7 +54,7 @@ std::int64_t Training::trainable_count() const {
 }
 
 Variable Training::loss(const MicroBatch& batch, std::int64_t* correct) {
-  Variable logits = model_->forward(Variable(batch.images));
+  Variable logits = model_->forward(Variable(batch.images, batch.image_gradient, "images"));
   if (correct != nullptr) *correct += count_correct(logits.tensor(), batch.targets);
   return apply(CrossEntropy{.label_smoothing = label_smoothing_}, std::move(logits), Variable(batch.targets));
 }

@@ -16,6 +16,7 @@ namespace lacuna::apps {
 struct MicroBatch {
   Tensor images;   // [N, H, W, C]
   Tensor targets;  // i64 [N]
+  bool image_gradient = false;  // whether the images want a gradient themselves, as for adversarial examples
 };
 
 /// What a training step tells.

@@ -1,7 +1,7 @@
 // Fused attention, forward and backward, against the rate of multiply-adds out of registers. Only the products count as
 // work: 2 forward, 5 backward, 2·n·L·d each and head.
 #include "ops/attention.h"
-#include "bench/measure.h"
+#include "bench/bench.h"
 
 #include <fmt/format.h>
 
@@ -22,12 +22,11 @@ void measure(std::int64_t images, std::int64_t length, std::int64_t heads, std::
   const Tensor out = op.forward(inputs, aux);
   const bench::KeptTensors saved(op.saves(), inputs, out, aux);
 
-  constexpr int repetitions = 60;
-  const double forward = bench::fastest(repetitions, [&] {
+  const double forward = bench::seconds([&] {
     std::vector<Tensor> again;
     op.forward(inputs, again);
   });
-  const double backward = bench::fastest(repetitions, [&] {
+  const double backward = bench::seconds([&] {
     Grads grads(1, {Attention::qkv});
     op.backward(out, saved, grads);
   });

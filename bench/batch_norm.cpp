@@ -22,11 +22,7 @@ void measure(const Shape& shape, const Op& op, const Passes& passes, double copy
   if constexpr (requires { Op::residual; }) inputs.push_back(x.clone());
   std::vector<Tensor> aux;
   Tensor y = op.forward(inputs, aux);
-  bench::Kept kept;
-  for (const Save& save : Op::saves)
-    kept.tensors.push_back(save.from.kind == Source::Kind::input ? inputs[save.from.index]
-                           : save.from.kind == Source::Kind::aux ? aux[save.from.index]
-                                                                 : y);
+  const bench::KeptTensors kept(Op::saves, inputs, y, aux);
   InputSet wanted;
   for (int i = 0; i < static_cast<int>(inputs.size()); ++i) wanted.insert(i);
   const double pass = 1e-9 * static_cast<double>(x.bytes());

@@ -87,8 +87,7 @@ void print_rates_of_op(const ConvShape& s, const Operands& t) {
                   .kernel_width = s.kernel_width,
                   .height = s.height,
                   .width = s.width};
-  bench::Kept kept;
-  kept.tensors = {t.x, t.weight};
+  const bench::KeptTensors kept(Conv2d::saves, std::vector<Tensor>{t.x, t.weight}, t.y, {});
   const auto gradient = [&](Conv2d::Input input) {
     Grads grads(3, {input});
     op.backward(t.y, Saved<Conv2d>(kept), grads);

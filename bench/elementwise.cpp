@@ -34,11 +34,7 @@ void measure(std::string_view name, const Op& op, const std::vector<Tensor>& inp
   std::vector<Tensor> aux;
   const auto operation = std::make_shared<const Bound<Op>>(op);
   Tensor y = operation->forward(inputs, aux);
-  bench::Kept kept;
-  for (const Save& save : Op::saves)
-    kept.tensors.push_back(save.from.kind == Source::Kind::input ? inputs[save.from.index]
-                           : save.from.kind == Source::Kind::aux ? aux[save.from.index]
-                                                                 : y);
+  const bench::KeptTensors kept(Op::saves, inputs, y, aux);
   InputSet wanted;
   for (int i = 0; i < static_cast<int>(inputs.size()); ++i) wanted.insert(i);
   const double pass = 1e-9 * static_cast<double>(y.bytes());

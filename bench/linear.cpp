@@ -1,7 +1,7 @@
 // The three products of a linear layer as its op runs them (bias and its gradient included) against the rate of
 // multiply-adds out of registers: the layers of DeiT-Ti and a CIFAR ViT, of DeiT-S, and 1×1 convolutions of ResNet-50.
 #include "ops/linear.h"
-#include "bench/measure.h"
+#include "bench/bench.h"
 
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ void measure(std::int64_t rows, std::int64_t features, std::int64_t width, doubl
   const bench::KeptTensors saved(op.saves(), inputs, y, aux);
   const double flops = 2.0 * static_cast<double>(rows * features * width);
   const auto rate = [&](auto&& f) {
-    const double seconds = bench::fastest(20, f);
+    const double seconds = bench::seconds(f);
     return fmt::format("{:>6.1f} ({:.2f})", flops * 1e-9 / seconds, flops / seconds / peak);
   };
   const auto backward = [&](InputSet wanted) {

@@ -1,6 +1,6 @@
 // A step of each optimizer over 86 million parameters (ViT-B's), against the machine's copy bandwidth in the same run.
 #include "optim/optimizer.h"
-#include "bench/measure.h"
+#include "bench/bench.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,6 @@ namespace {
 using namespace lacuna;
 
 constexpr std::int64_t matrices = 21, rows = 2000, columns = 2048;  // 86,016,000 parameters
-constexpr int repetitions = 7;
 
 struct Matrices : Module {
   Matrices() : Module(ModelContext{}) {
@@ -27,7 +26,7 @@ struct Matrices : Module {
 double copy_bandwidth() {
   const Tensor from = Tensor::full({matrices * rows, columns}, 1, DType::f32, Device::cpu);
   const Tensor to = Tensor::zeros(from.shape(), DType::f32, Device::cpu);
-  const double seconds = bench::fastest(repetitions, [&] {
+  const double seconds = bench::seconds([&] {
     parallel_for(
         from.bytes(), 0,
         [&](std::int64_t begin, std::int64_t end) {
@@ -47,7 +46,7 @@ void measure(std::string_view label, std::string_view name, const SettingValues&
   Ledger& account = ledger(Device::cpu);
   account.reset_peak();
   const std::int64_t before = account.total();
-  const double seconds = bench::fastest(repetitions, [&] { optimizer->step(1e-3); });
+  const double seconds = bench::seconds([&] { optimizer->step(1e-3); });
   // Gradient read, parameter and each state read and written.
   const auto states = static_cast<std::int64_t>(optimizer->state().size()) / matrices - 1;
   const std::int64_t bytes_each = 4 + 8 + 8 * states;

@@ -2,7 +2,7 @@
 // folder of reference files that the environment names.
 #include "models/reference.h"
 
-#include "core/error.h"
+#include "models/registry.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 namespace lacuna {
@@ -23,6 +25,11 @@ std::vector<std::filesystem::path> reference_files(const std::filesystem::path& 
   return files;
 }
 
+std::string family_of(const std::filesystem::path& path) {
+  const SafetensorsFile file(path);
+  return nlohmann::json::parse(file.metadata().at("model")).at("family").get<std::string>();
+}
+
 void check(const std::filesystem::path& path, const std::string& policy) {
   const ReferenceReport report = compare_with_reference(SafetensorsFile(path), policy);
   const ReferenceTensor& worst = report.worst();
@@ -34,7 +41,9 @@ void check(const std::filesystem::path& path, const std::string& policy) {
 }  // namespace
 
 TEST_CASE("reference: every model agrees with timm, in gradients and after a step") {
-  for (const std::filesystem::path& path : reference_files(LACUNA_SOURCE_DIR "/tests/models/references")) {
+  const std::vector<std::filesystem::path> files = reference_files(LACUNA_SOURCE_DIR "/tests/models/references");
+  REQUIRE(!files.empty());
+  for (const std::filesystem::path& path : files) {
     check(path, "exact");
     check(path, "keep");
   }
@@ -42,13 +51,16 @@ TEST_CASE("reference: every model agrees with timm, in gradients and after a ste
 
 TEST_CASE("reference: files of the folder LACUNA_REFERENCES, where it is set") {
   const char* const folder = std::getenv("LACUNA_REFERENCES");
-  if (folder == nullptr) return;
+  if (folder == nullptr) {
+    MESSAGE("skipped: LACUNA_REFERENCES names no folder");
+    return;
+  }
   for (const std::filesystem::path& path : reference_files(folder)) {
-    try {
+    const std::string family = family_of(path);
+    if (family == "preset" || model_families().contains(family))
       check(path, "exact");
-    } catch (const Error& error) {
-      MESSAGE(fmt::format("{}: {}", path.filename().string(), error.what()));
-    }
+    else
+      MESSAGE(fmt::format("{} skipped: no family {} yet", path.filename().string(), family));
   }
 }
 

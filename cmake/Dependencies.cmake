@@ -8,6 +8,11 @@ endmacro()
 
 require_package(OpenMP g++ COMPONENTS CXX)
 require_package(Threads libc6-dev)
+# Its package file asks for OpenCL, which Debian's libdnnl-dev does not bring.
+find_library(OpenCL_LIBRARY OpenCL)
+if(NOT OpenCL_LIBRARY)
+  message(FATAL_ERROR "oneDNN needs OpenCL to be found. On Debian: apt-get install ocl-icd-opencl-dev")
+endif()
 require_package(dnnl libdnnl-dev)
 require_package(fmt libfmt-dev)
 require_package(nlohmann_json nlohmann-json3-dev)

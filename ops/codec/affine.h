@@ -1,0 +1,66 @@
+// Activations in 1 to 8 bits an element: affine codes by groups. docs/memory.md describes the format and its error.
+#pragma once
+
+#include "core/tensor.h"
+
+#include <cstdint>
+#include <span>
+
+namespace lacuna::codec {
+
+enum class Rounding : std::uint8_t {
+  nearest,
+  stochastic,  // up with the probability of what is left over: the mean over many keys is the value itself
+};
+
+/// Which elements share a range. `run`: `size` consecutive elements; the last group may be shorter. `column`: columns
+/// [k·size, (k+1)·size) of every row, a row being the last extent; the last group may be narrower.
+struct Grouping {
+  enum class Kind : std::uint8_t { run, column };
+  Kind kind = Kind::run;
+  std::int64_t size = 256;  // 1 or more
+  bool operator==(const Grouping&) const = default;
+};
+
+struct Coding {
+  int bits = 8;  // an element: 1 to 8
+  Grouping grouping{};
+  Rounding rounding = Rounding::stochastic;
+  bool operator==(const Coding&) const = default;
+};
+
+/// The least and the greatest value of a group.
+struct Range {
+  float least = 0, most = 0;
+};
+
+/// A coded tensor.
+struct Codes {
+  Coding coding;
+  Shape shape;  // of the original
+  DType dtype = DType::f32;
+  Tensor bytes;  // u8 [coded_bytes]: the codes, then 4 bytes a group
+};
+
+std::int64_t group_count(const Shape& shape, const Grouping& grouping);
+/// Everything that a coded tensor keeps: codes, steps and origins.
+std::int64_t coded_bytes(const Shape& shape, const Coding& coding);
+
+/// Codes x, of any floating type and shape. Stochastic rounding draws from `key` and the element's number, nothing
+/// else: the caller hashes seed, step and slot into it. Each element decodes to within a step of its value, half a step
+/// with `nearest`; a step is the group's range divided by 2^bits - 1, and at most 1.3 % more (1.6 % at 1 bit), as long
+/// as the least value is within 128 ranges of zero. A group that holds a NaN or an infinity decodes wholly to NaN. The
+/// bytes are on x's device, their purpose the current AllocationScope's. An error where `bits` or the group's size is
+/// out of bounds or x is not floating.
+Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key);
+/// The same with ranges known beforehand, [groups], finite: column groups take one pass instead of two. Values outside
+/// saturate. `seen` [groups], or empty, gets the ranges that x really has, over its finite values; the entry of a group
+/// without any stays as it is.
+Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key, std::span<const Range> ranges,
+             std::span<Range> seen);
+
+/// Elements [begin, end) of the original, in memory order, into `out`: of any shape with end - begin elements, the
+/// original's type, the codes' device.
+void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
+
+}  // namespace lacuna::codec

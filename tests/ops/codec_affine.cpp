@@ -1,0 +1,373 @@
+#include "core/ledger.h"
+#include "core/parallel.h"
+#include "core/random.h"
+#include "ops/codec/affine.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace lacuna {
+namespace {
+
+using codec::Codes;
+using codec::Coding;
+using codec::Grouping;
+using codec::Rounding;
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+/// Uniform in [least, least + range).
+std::vector<float> drawn(std::int64_t count, float least = -1, float range = 2, std::uint64_t seed = 1) {
+  const RandomStream stream{.seed = seed, .step = 0, .site = 0};
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = least + range * stream.uniform(i);
+  return values;
+}
+
+Tensor tensor(const std::vector<float>& values, DType dtype = DType::f32) {
+  return Tensor::from(std::span<const float>(values), {static_cast<std::int64_t>(values.size())}, dtype);
+}
+
+std::vector<double> decoded(const Codes& codes, std::int64_t begin, std::int64_t end) {
+  const Tensor out = Tensor::empty({end - begin}, codes.dtype, Device::cpu);
+  codec::decode(codes, begin, end, out);
+  return out.to_vector();
+}
+std::vector<double> decoded(const Codes& codes) { return decoded(codes, 0, codes.shape.count()); }
+
+std::vector<std::uint8_t> bytes_of(const Codes& codes) {
+  const auto* const data = codes.bytes.data<std::uint8_t>();
+  return {data, data + codes.bytes.count()};
+}
+
+/// Group of element i.
+std::int64_t group_of(const Codes& codes, std::int64_t i) {
+  const Grouping& grouping = codes.coding.grouping;
+  return (grouping.kind == Grouping::Kind::run ? i : i % codes.shape.back()) / grouping.size;
+}
+
+/// What is stored of a group, read as docs/memory.md says.
+struct StoredGroup {
+  double step = 0, origin = 0;
+};
+StoredGroup stored(const Codes& codes, std::int64_t group) {
+  const std::int64_t groups = codec::group_count(codes.shape, codes.coding.grouping);
+  const std::byte* const at = codes.bytes.raw() + codes.bytes.bytes() - 4 * (groups - group);
+  std::uint16_t step;
+  std::int16_t origin;
+  std::memcpy(&step, at, 2);
+  std::memcpy(&origin, at + 2, 2);
+  const auto value = static_cast<double>(std::bit_cast<float>(std::uint32_t{step} << 16));
+  return {value, value * origin * std::pow(2.0, codes.coding.bits - 8)};
+}
+
+/// Checks that all elements decode to within their steps, give or take the roundings of `dtype`.
+void check_error(const Tensor& x, const Codes& codes) {
+  const std::vector<double> before = x.to_vector(), after = decoded(codes);
+  const double rounding = x.dtype() == DType::bf16 ? 0x1p-8 : x.dtype() == DType::f16 ? 0x1p-11 : 0x1p-24;
+  const double allowed = codes.coding.rounding == Rounding::nearest ? 0.5001 : 1.0001;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const double step = stored(codes, group_of(codes, static_cast<std::int64_t>(i))).step;
+    const double error = std::abs(after[i] - before[i]);
+    if (!(error <= allowed * step + rounding * (std::abs(before[i]) + step)))
+      FAIL_CHECK("element ", i, ": ", before[i], " became ", after[i], ", step ", step, ", ", codes.coding.bits,
+                 " bits");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("codes: every length and every number of bits makes the round trip") {
+  for (int bits = 1; bits <= 8; ++bits)
+    for (std::int64_t count = 1; count <= 1030; ++count) {
+      const Tensor x = tensor(drawn(count, -1, 3, static_cast<std::uint64_t>(count)));
+      for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+        const Coding coding{bits, {Grouping::Kind::run, count % 3 == 0 ? 256 : count % 3 == 1 ? 64 : 77}, rounding};
+        const Codes codes = codec::encode(x, coding, 7);
+        REQUIRE(codes.bytes.bytes() == codec::coded_bytes(x.shape(), coding));
+        check_error(x, codes);
+      }
+    }
+}
+
+TEST_CASE("codes: a step is hardly more than the range over the levels") {
+  for (int bits = 1; bits <= 8; ++bits) {
+    const std::vector<float> values = drawn(256 * 40, -1, 2);
+    const Codes codes = codec::encode(tensor(values), {.bits = bits}, 1);
+    for (std::int64_t group = 0; group < 40; ++group) {
+      const auto [least, most] = std::minmax_element(values.begin() + group * 256, values.begin() + (group + 1) * 256);
+      const double ideal = static_cast<double>(*most - *least) / ((1 << bits) - 1);
+      CHECK(stored(codes, group).step >= ideal);
+      CHECK(stored(codes, group).step <= ideal * (bits == 1 ? 1.016 : 1.013));
+      CHECK(stored(codes, group).origin <= static_cast<double>(*least));
+      CHECK(stored(codes, group).origin > static_cast<double>(*least) - ideal * 1.016 * std::pow(2.0, bits - 8));
+    }
+  }
+}
+
+TEST_CASE("codes: any part decodes to what the whole decodes to") {
+  const std::vector<float> values = drawn(1000);
+  for (const int bits : {8, 5, 3, 1})
+    for (const Grouping grouping : {Grouping{Grouping::Kind::run, 100}, Grouping{Grouping::Kind::column, 3}}) {
+      const Codes codes = codec::encode(tensor(values).reshape({40, 25}), {bits, grouping}, 3);
+      const std::vector<double> whole = decoded(codes);
+      for (std::int64_t begin = 0; begin < 1000; begin += 37)
+        for (std::int64_t end = begin; end <= 1000; end += 41)
+          REQUIRE(decoded(codes, begin, end) == std::vector<double>(whole.begin() + begin, whole.begin() + end));
+    }
+}
+
+TEST_CASE("codes: stochastic rounding is unbiased and its variance is step² · f · (1 - f)") {
+  const std::vector<float> values = drawn(256, 0.3F, 1.7F);
+  const Tensor x = tensor(values);
+  constexpr int keys = 20000;
+  for (const int bits : {8, 4, 2, 1}) {
+    std::vector<double> sums(256), squares(256);
+    StoredGroup group;
+    for (std::uint64_t key = 0; key < keys; ++key) {
+      const Codes codes = codec::encode(x, {.bits = bits}, key);
+      group = stored(codes, 0);
+      const std::vector<double> after = decoded(codes);
+      for (std::size_t i = 0; i < 256; ++i) {
+        const double error = after[i] - static_cast<double>(values[i]);
+        sums[i] += error;
+        squares[i] += error * error;
+      }
+    }
+    double total = 0, total_variance = 0;
+    for (std::size_t i = 0; i < 256; ++i) {
+      const double place = (static_cast<double>(values[i]) - group.origin) / group.step;
+      const double f = place - std::floor(place);
+      const double variance = group.step * group.step * f * (1 - f);
+      // 5.5 standard deviations for each of 1024 elements; 2^-16 steps are the resolution of the draws.
+      CHECK(std::abs(sums[i] / keys) < 5.5 * std::sqrt(variance / keys) + 0x1p-16 * group.step);
+      const double fourth = std::pow(group.step, 4) * f * (1 - f) * (1 - 3 * f * (1 - f));
+      CHECK(std::abs(squares[i] / keys - variance) <
+            5.5 * std::sqrt((fourth - variance * variance) / keys) + 0x1p-15 * group.step * group.step);
+      total += sums[i];
+      total_variance += variance * keys;
+    }
+    CHECK(std::abs(total) < 5 * std::sqrt(total_variance));  // the draws of one key do not lean together
+  }
+}
+
+TEST_CASE("codes: draws depend on the key and the element alone") {
+  const std::vector<float> values(4096, 0.5F);
+  const std::vector<codec::Range> ranges(16, {0, 1});
+  const auto code = [&](std::uint64_t key) {
+    return bytes_of(codec::encode(tensor(values), {.bits = 1}, key, ranges, {}));
+  };
+  CHECK(code(5) == code(5));
+  for (const std::uint64_t other : {std::uint64_t{6}, std::uint64_t{5} << 32, std::uint64_t{4}}) {
+    const std::vector<std::uint8_t> left = code(5), right = code(other);
+    int different = 0;
+    for (std::size_t i = 0; i < 512; ++i) different += std::popcount(static_cast<unsigned>(left[i] ^ right[i]));
+    CHECK(std::abs(different - 2048) < 5 * 32);
+  }
+}
+
+TEST_CASE("codes: what was decoded codes to itself again") {
+  for (int bits = 1; bits <= 8; ++bits)
+    for (const float least : {0.0F, -1.0F, 5.0F, -100.0F}) {
+      const Tensor x = tensor(drawn(1000, least, 2));
+      const std::vector<codec::Range> ranges(4, {least, least + 2});
+      const Coding coding{.bits = bits, .grouping = {}, .rounding = Rounding::nearest};
+      const Codes once = codec::encode(x, coding, 0, ranges, {});
+      const Tensor after = Tensor::empty({1000}, DType::f32, Device::cpu);
+      codec::decode(once, 0, 1000, after);
+      CHECK(bytes_of(codec::encode(after, coding, 0, ranges, {})) == bytes_of(once));
+    }
+}
+
+TEST_CASE("codes: values outside given ranges saturate, and what was seen is told") {
+  for (const Grouping grouping : {Grouping{Grouping::Kind::run, 64}, Grouping{Grouping::Kind::column, 8}})
+    for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+      std::vector<float> values = drawn(512, 0, 1);
+      values[3] = -1e30F;
+      values[5] = 3e38F;
+      const Tensor x = tensor(values).reshape({8, 64});
+      const std::vector<codec::Range> ranges(8, {0, 1});
+      std::vector<codec::Range> seen(8, {7, 7});
+      const Codes codes = codec::encode(x, {4, grouping, rounding}, 1, ranges, seen);
+      const std::vector<double> after = decoded(codes);
+      CHECK(after[3] == 0.0);
+      CHECK(after[5] == doctest::Approx(1.0).epsilon(0.02));
+      CHECK(seen[0].least == -1e30F);
+      CHECK(seen[0].most == 3e38F);
+      for (std::int64_t group = 1; group < 8; ++group) {
+        float least = infinity, most = -infinity;
+        for (std::int64_t i = 0; i < 512; ++i)
+          if (group_of(codes, i) == group) {
+            least = std::min(least, values[static_cast<std::size_t>(i)]);
+            most = std::max(most, values[static_cast<std::size_t>(i)]);
+          }
+        CHECK(seen[static_cast<std::size_t>(group)].least == least);
+        CHECK(seen[static_cast<std::size_t>(group)].most == most);
+      }
+    }
+}
+
+TEST_CASE("codes: a group that is not finite decodes to NaN, its neighbours do not feel it") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    for (const Grouping grouping : {Grouping{Grouping::Kind::run, 32}, Grouping{Grouping::Kind::column, 4}})
+      for (const float bad : {not_a_number, infinity, -infinity})
+        for (const bool given : {false, true}) {
+          std::vector<float> values = drawn(256, 0.5F, 1);
+          values[70] = bad;
+          const Tensor x = tensor(values, dtype).reshape({8, 32});
+          const std::vector<codec::Range> ranges(8, {0, 2});
+          std::vector<codec::Range> seen(8, {7, 7});
+          const Coding coding{8, grouping, Rounding::nearest};
+          const Codes codes = given ? codec::encode(x, coding, 1, ranges, seen) : codec::encode(x, coding, 1);
+          const std::vector<double> after = decoded(codes);
+          for (std::int64_t i = 0; i < 256; ++i)
+            CHECK(std::isnan(after[static_cast<std::size_t>(i)]) == (group_of(codes, i) == group_of(codes, 70)));
+          if (given) {
+            const codec::Range& range = seen[static_cast<std::size_t>(group_of(codes, 70))];
+            CHECK((range.least >= 0.5F && range.most <= 1.5F && range.least < range.most));
+          }
+        }
+  std::vector<codec::Range> seen{{7, 8}};
+  const std::vector<codec::Range> ranges{{0, 1}};
+  codec::encode(tensor({infinity, not_a_number}), {}, 1, ranges, seen);
+  CHECK(seen[0].least == 7);
+  CHECK(seen[0].most == 8);
+}
+
+TEST_CASE("codes: constant groups") {
+  for (int bits = 1; bits <= 8; ++bits)
+    for (const float value : {0.0F, 1.0F, -1.0F, 0.1F, -0.999999F, 123456.0F, 1e-30F, -3e38F, 3.4028234e38F})
+      for (const Grouping grouping : {Grouping{}, Grouping{Grouping::Kind::column, 5}}) {
+        const Tensor x = tensor(std::vector<float>(300, value)).reshape({30, 10});
+        for (const double after : decoded(codec::encode(x, {.bits = bits, .grouping = grouping}, 9)))
+          CHECK(std::abs(after - static_cast<double>(value)) <= 0x1p-15 * std::abs(static_cast<double>(value)));
+      }
+  // Below 2^-118 the steps of a bf16 end before 15 bits are reached.
+  for (const float value : {1e-38F, 1e-40F, -1e-44F})
+    for (const double after : decoded(codec::encode(tensor({value, value}), {}, 9)))
+      CHECK(std::abs(after - static_cast<double>(value)) <= 0x1p-134);
+}
+
+TEST_CASE("codes: ranges at the ends of what floats hold") {
+  for (const float scale : {1e-45F, 1e-40F, 1e-38F, 1e-36F, 1e-34F, 1e-30F, 1e30F, 1e36F, 1e38F, 3.4e38F})
+    for (const bool two_sided : {false, true})
+      for (const Grouping grouping : {Grouping{}, Grouping{Grouping::Kind::column, 100}})
+        for (int bits = 1; bits <= 8; ++bits) {
+          std::vector<float> values = drawn(300, two_sided ? -1.0F : 0.0F, 1);
+          for (std::size_t i = 0; i < values.size(); ++i) values[i] *= (two_sided && i % 2 == 1 ? -scale : scale);
+          const Tensor x = tensor(values).reshape({3, 100});
+          const Codes codes = codec::encode(x, {.bits = bits, .grouping = grouping}, 2);
+          const std::vector<double> after = decoded(codes);
+          const double range = static_cast<double>(scale) * (two_sided ? 2 : 1);
+          const double step = range / ((1 << bits) - 1) * 1.02 + 0x1p-133;  // the spacing of the smallest steps
+          for (std::size_t i = 0; i < values.size(); ++i) {
+            REQUIRE(std::isfinite(after[i]));
+            // With one bit a step of twice 3.4e38 does not exist: the upper end saturates.
+            if (bits > 1 || range < 3e38) REQUIRE(std::abs(after[i] - static_cast<double>(values[i])) <= step);
+          }
+        }
+}
+
+TEST_CASE("codes: no finite half becomes an infinity") {
+  std::vector<float> values = drawn(256, -65504, 2 * 65504);
+  values[0] = 65504;
+  values[1] = -65504;
+  for (int bits = 1; bits <= 8; ++bits)
+    for (std::uint64_t key = 0; key < 20; ++key) {
+      const Tensor x = tensor(values, DType::f16);
+      const Codes codes = codec::encode(x, {.bits = bits}, key);
+      for (const double after : decoded(codes)) REQUIRE(std::isfinite(after));
+    }
+}
+
+TEST_CASE("codes: every element type") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    for (const Grouping grouping : {Grouping{Grouping::Kind::run, 256}, Grouping{Grouping::Kind::run, 100},
+                                    Grouping{Grouping::Kind::column, 7}, Grouping{Grouping::Kind::column, 64}})
+      for (int bits = 1; bits <= 8; ++bits)
+        for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+          const Tensor x = tensor(drawn(37 * 53, -2, 5), dtype).reshape({37, 53});
+          const Codes codes = codec::encode(x, {bits, grouping, rounding}, 11);
+          CHECK(codes.dtype == dtype);
+          check_error(x, codes);
+        }
+}
+
+TEST_CASE("codes: far from zero the step grows until the origin fits") {
+  for (const float offset : {1e3F, -1e3F, 1e6F, -1e6F})
+    for (int bits = 1; bits <= 8; ++bits) {
+      const Tensor x = tensor(drawn(256, offset, 1));
+      const Codes codes = codec::encode(x, {.bits = bits}, 4);
+      const double range = std::max(1.0, std::abs(static_cast<double>(offset)) / 127);
+      CHECK(stored(codes, 0).step <= range / ((1 << bits) - 1) * 1.02);
+      check_error(x, codes);
+    }
+}
+
+TEST_CASE("codes: the same bits with one thread and with two") {
+  const int before = threads();
+  for (const Grouping grouping : {Grouping{}, Grouping{Grouping::Kind::run, 1000},
+                                  Grouping{Grouping::Kind::run, 100000}, Grouping{Grouping::Kind::column, 3}}) {
+    const Tensor x = tensor(drawn(197 * 211)).reshape({197, 211});
+    const std::vector<codec::Range> ranges(static_cast<std::size_t>(codec::group_count(x.shape(), grouping)),
+                                           codec::Range{-0.5F, 0.5F});
+    std::vector<codec::Range> seen_by_one = ranges, seen_by_two = ranges;
+    set_threads(1);
+    const Codes one = codec::encode(x, {3, grouping}, 8),
+                one_given = codec::encode(x, {3, grouping}, 8, ranges, seen_by_one);
+    const std::vector<double> decoded_by_one = decoded(one);
+    set_threads(2);
+    const Codes two = codec::encode(x, {3, grouping}, 8),
+                two_given = codec::encode(x, {3, grouping}, 8, ranges, seen_by_two);
+    CHECK(bytes_of(one) == bytes_of(two));
+    CHECK(bytes_of(one_given) == bytes_of(two_given));
+    CHECK(decoded_by_one == decoded(two));
+    for (std::size_t i = 0; i < seen_by_one.size(); ++i) {
+      REQUIRE(seen_by_one[i].least == seen_by_two[i].least);
+      REQUIRE(seen_by_one[i].most == seen_by_two[i].most);
+    }
+  }
+  set_threads(before);
+}
+
+TEST_CASE("codes: bytes are the ones announced, on meta too, and have the purpose of the scope") {
+  CHECK(codec::coded_bytes({1000}, {.bits = 8}) == 1000 + 4 * 4);
+  CHECK(codec::coded_bytes({1000}, {.bits = 3}) == 7 * 48 + 26 + 13 + 4 * 4);
+  CHECK(codec::coded_bytes({10, 100}, {2, {Grouping::Kind::column, 64}}) == 250 + 4 * 2);
+  CHECK(codec::coded_bytes({0, 5}, {2, {Grouping::Kind::column, 64}}) == 0);
+  CHECK(codec::coded_bytes({}, {.bits = 4}) == 1 + 4);
+  for (const Device device : {Device::cpu, Device::meta}) {
+    const AllocationScope scope({Purpose::saved, {}, {}});
+    const Tensor x = Tensor::zeros({30, 40}, DType::f32, device);
+    const std::int64_t before = at(ledger(device).live(), Purpose::saved);
+    const Codes codes = codec::encode(x, {5, {Grouping::Kind::column, 8}}, 1);
+    CHECK(at(ledger(device).live(), Purpose::saved) - before == codec::coded_bytes(x.shape(), codes.coding));
+    const Tensor out = Tensor::empty({10, 40}, DType::f32, device);
+    codec::decode(codes, 400, 800, out);
+  }
+}
+
+TEST_CASE("codes: what cannot be is refused") {
+  const Tensor x = tensor({1, 2, 3});
+  CHECK_THROWS_AS(codec::encode(x, {.bits = 0}, 1), Error);
+  CHECK_THROWS_AS(codec::encode(x, {.bits = 9}, 1), Error);
+  CHECK_THROWS_AS(codec::encode(x, {.bits = 8, .grouping = {Grouping::Kind::run, 0}}, 1), Error);
+  CHECK_THROWS_AS(codec::encode(Tensor::zeros({3}, DType::i32, Device::cpu), {}, 1), Error);
+  const std::vector<codec::Range> two(2), infinite{{0, infinity}}, reversed{{1, 0}};
+  CHECK_THROWS_AS(codec::encode(x, {}, 1, two, {}), Error);
+  CHECK_THROWS_AS(codec::encode(x, {}, 1, infinite, {}), Error);
+  CHECK_THROWS_AS(codec::encode(x, {}, 1, reversed, {}), Error);
+  const Codes codes = codec::encode(x, {}, 1);
+  CHECK_THROWS_AS(codec::decode(codes, 0, 4, Tensor::empty({4}, DType::f32, Device::cpu)), Error);
+  CHECK_THROWS_AS(codec::decode(codes, 0, 3, Tensor::empty({2}, DType::f32, Device::cpu)), Error);
+  CHECK_THROWS_AS(codec::decode(codes, 0, 3, Tensor::empty({3}, DType::bf16, Device::cpu)), Error);
+}
+
+}  // namespace lacuna

@@ -110,13 +110,6 @@ const Key* find_key(std::string_view section, std::string_view name) {
   return found == keys().end() ? nullptr : &*found;
 }
 
-void add_unknown(const Location& where, std::string_view what, std::string_view name,
-                 const std::vector<std::string>& known, Problems& problems) {
-  const std::string near = nearest_name(name, known);
-  problems.add(where, near.empty() ? fmt::format("unknown {} \"{}\"; known are {}", what, name, fmt::join(known, ", "))
-                                   : fmt::format("unknown {} \"{}\", did you mean \"{}\"?", what, name, near));
-}
-
 /// A key that stands in no table of this program, but perhaps in that of the optimizer or schedule `name`.
 void read_setting(std::string_view section, std::string_view name, const YamlEntry& entry, SettingValues& options,
                   Problems& problems) {
@@ -129,7 +122,7 @@ void read_setting(std::string_view section, std::string_view name, const YamlEnt
     for (const Setting& one : settings) known.emplace_back(one.name);
     const std::string what =
         name.empty() ? fmt::format("key in section {}:", section) : fmt::format("key of the {} {}:", section, name);
-    return add_unknown(entry.where, what, entry.key, known, problems);
+    return problems.add_unknown(entry.where, what, entry.key, known);
   }
   if (entry.value.kind == YamlNode::Kind::invalid) return;
   const std::optional<SettingValue> value = std::visit(SettingReader(entry.value), setting->initial);
@@ -176,7 +169,7 @@ Configuration from_tree(const YamlNode& root, Problems& problems) {
   }
   for (const YamlEntry& entry : root.entries) {
     if (std::ranges::find(sections(), entry.key) == sections().end()) {
-      add_unknown(entry.where, "section", entry.key, {sections().begin(), sections().end()}, problems);
+      problems.add_unknown(entry.where, "section", entry.key, {sections().begin(), sections().end()});
     } else if (entry.value.kind == YamlNode::Kind::map) {
       read_section(entry.key, entry.value, configuration, problems);
     } else if (entry.value.kind != YamlNode::Kind::null && entry.value.kind != YamlNode::Kind::invalid) {

@@ -1,26 +1,14 @@
 #include "apps/configuration.h"
 #include "apps/keys.h"
+#include "apps/yaml.h"
 
 #include <fmt/ranges.h>
-
-#include <nlohmann/json.hpp>
 
 namespace lacuna::apps {
 namespace {
 
-std::string quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-/// Whether text can stand in a list in YAML as it is and reads back as it was.
-bool is_plain(std::string_view text) {
-  constexpr std::string_view safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-./";
-  return !text.empty() && text.front() != '-' && text.find_first_not_of(safe) == std::string_view::npos &&
-         text != "null" && text != "Null" && text != "NULL";
-}
-
 struct ValueWriter {
-  std::string operator()(const std::string& value) const { return is_plain(value) ? value : quoted(value); }
+  std::string operator()(const std::string& value) const { return to_yaml(std::string_view(value)); }
   std::string operator()(bool value) const { return value ? "true" : "false"; }
   std::string operator()(double value) const { return fmt::format("{}", value); }
   std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }

@@ -150,6 +150,19 @@ std::vector<Setting> section_settings(std::string_view section, std::string_view
   return {};
 }
 
+std::vector<std::string> known_keys(std::string_view section) {
+  std::vector<std::string> names;
+  for (const Key& key : keys())
+    if (key.section == section) names.emplace_back(key.name);
+  const auto add = [&](const auto& registry) {
+    for (const std::string& owner : registry.names())
+      for (const Setting& setting : registry.get(owner).settings) names.emplace_back(setting.name);
+  };
+  if (section == "optimizer") add(optimizers());
+  if (section == "schedule") add(schedules());
+  return names;
+}
+
 std::string keys_as_markdown() {
   std::string text = "| key | type | default | meaning |\n| --- | --- | --- | --- |\n";
   Configuration defaults;

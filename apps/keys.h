@@ -34,6 +34,9 @@ std::span<const std::string_view> sections();
 /// What an optimizer or a schedule can be told beside its name; empty where the section or the name is another.
 std::vector<Setting> section_settings(std::string_view section, std::string_view name);
 
+/// The names of all keys of a section, with those of any optimizer or schedule; but not those of a model's family.
+std::vector<std::string> known_keys(std::string_view section);
+
 /// Key, type, default and meaning of everything as a table in Markdown: the reference part of docs/configuration.md.
 std::string keys_as_markdown();
 

@@ -52,16 +52,17 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
   for (int i = 0; i < options.warm_up; ++i) training.step(batch, i, configuration.optimizer.lr);
   Ledger& account = ledger(device);
   account.reset_peak();
-  std::int64_t saved = 0;
+  StepOutcome outcome;
   for (int i = 0; i < options.steps; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    saved = training.step(batch, options.warm_up + i, configuration.optimizer.lr, options.observer).saved_bytes;
+    outcome = training.step(batch, options.warm_up + i, configuration.optimizer.lr, options.observer);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     if (device != Device::meta) result.step_seconds.push_back(seconds.count());
   }
   std::ranges::sort(result.step_seconds);
   result.memory = account.highest();
-  at(result.memory, Purpose::saved) = saved;
+  at(result.memory, Purpose::saved) = outcome.saved_bytes;
+  result.saved_by_path = std::move(outcome.saved_by_path);
   result.peak = account.peak();
   result.at_peak = account.holders_at_peak();
   if (device != Device::meta) result.process_peak = process_peak();
@@ -100,6 +101,7 @@ nlohmann::ordered_json to_json(const Measurement& m) {
     json["samples_per_second"] = static_cast<double>(m.batch_size) / median;
     json["step_seconds"] = {{"min", m.step_seconds.front()}, {"median", median}, {"max", m.step_seconds.back()}};
   }
+  for (const auto& [path, bytes] : m.saved_by_path) json["saved_by_path"][std::string(path.text())] = bytes;
   return json;
 }
 

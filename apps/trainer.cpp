@@ -142,7 +142,10 @@ void Trainer::take_step(Loader& loader) {
   place_.loss_sum += outcome.loss * static_cast<double>(outcome.samples);
   place_.correct += outcome.correct;
   place_.samples += outcome.samples;
-  saved_bytes_ = std::max(saved_bytes_, outcome.saved_bytes);
+  if (outcome.saved_bytes > saved_bytes_) {
+    saved_bytes_ = outcome.saved_bytes;
+    saved_by_path_ = outcome.saved_by_path;
+  }
   note_step(outcome, learning_rate, seconds_since(start));
 }
 
@@ -243,6 +246,7 @@ nlohmann::ordered_json Trainer::summary() const {
   Measurement measured = describe(configuration_, training_);
   measured.memory = account.highest();
   at(measured.memory, Purpose::saved) = saved_bytes_;
+  measured.saved_by_path = saved_by_path_;
   measured.peak = account.peak();
   measured.process_peak = process_peak();
   measured.step_seconds = step_seconds_;

@@ -17,8 +17,8 @@ namespace lacuna::apps {
 
 class Trainer {
  public:
-  /// Opens the data and builds the model: what is wrong with either is found here. A run that will be `resumed` does not
-  /// read model.from again. `stream` gets the progress; null for none.
+  /// Opens the data and builds the model: what is wrong with either is found here. A run that will be `resumed` does
+  /// not read model.from again. `stream` gets the progress; null for none.
   Trainer(const Configuration& resolved, bool resumed, std::FILE* stream);
 
   /// Goes on from the folder's latest checkpoint, to the very bits of a run that was never stopped.
@@ -52,6 +52,7 @@ class Trainer {
   std::optional<std::pair<std::int64_t, std::int64_t>> saved_;  // step and epochs evaluated of the last checkpoint
   std::unique_ptr<MetricsLog> metrics_;
   std::int64_t saved_bytes_ = 0;  // the most held for backward by any step
+  BytesByPath saved_by_path_;     // the same
   std::vector<double> step_seconds_;
 };
 

@@ -22,8 +22,10 @@ std::unique_ptr<Model> make_model(const Configuration& configuration, Device dev
   if (std::filesystem::is_directory(path)) path /= "model.safetensors";
   const SafetensorsFile file(path);
   const LoadOptions options{.prefix = {}, .new_head = new_head};
-  if (device == Device::meta) check_weights(*model, file, options);
-  else load_weights(*model, file, options);
+  if (device == Device::meta)
+    check_weights(*model, file, options);
+  else
+    load_weights(*model, file, options);
   return model;
 }
 
@@ -53,6 +55,21 @@ std::int64_t Training::trainable_count() const {
   return count;
 }
 
+namespace {
+
+BytesByPath saved_now(Device device) {
+  const Label input("input");
+  BytesByPath bytes;
+  for (const Held& held : ledger(device).holders()) {
+    const Owner& owner = held.owner;
+    if (owner.purpose != Purpose::saved) continue;
+    bytes[!owner.path.text().empty() ? owner.path : !owner.op.text().empty() ? owner.op : input] += held.bytes;
+  }
+  return bytes;
+}
+
+}  // namespace
+
 Variable Training::loss(const MicroBatch& batch, std::int64_t* correct) {
   Variable logits = model_->forward(Variable(batch.images, batch.image_gradient, "images"));
   if (correct != nullptr) *correct += count_correct(logits.tensor(), batch.targets);
@@ -79,8 +96,13 @@ StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t numbe
       optimizer_->zero_grad();
       return outcome;
     }
+    tape.settle();
+    BytesByPath by_path = saved_now(value.device());
     tape.backward({{result, Tensor::full(value.shape(), share, value.dtype(), value.device())}});
-    outcome.saved_bytes = std::max(outcome.saved_bytes, tape.saved_bytes());
+    if (tape.saved_bytes() > outcome.saved_bytes) {
+      outcome.saved_bytes = tape.saved_bytes();
+      outcome.saved_by_path = std::move(by_path);
+    }
   }
   double factor = 1;
   if (clip_norm_ > 0) {

@@ -6,6 +6,7 @@
 #include "models/model.h"
 #include "optim/optimizer.h"
 
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -14,10 +15,13 @@ namespace lacuna::apps {
 
 /// A part of a batch: what goes through the model at once.
 struct MicroBatch {
-  Tensor images;   // [N, H, W, C]
-  Tensor targets;  // i64 [N]
+  Tensor images;                // [N, H, W, C]
+  Tensor targets;               // i64 [N]
   bool image_gradient = false;  // whether the images want a gradient themselves, as for adversarial examples
 };
+
+/// Bytes by the module whose op made the tensors, or by that op where there is no module; in the order of the model.
+using BytesByPath = std::map<Label, std::int64_t>;
 
 /// What a training step tells.
 struct StepOutcome {
@@ -26,6 +30,7 @@ struct StepOutcome {
   std::int64_t samples = 0;
   double gradient_norm = 0;      // before clipping; 0 where nothing is clipped
   std::int64_t saved_bytes = 0;  // held at the end of the forward pass, the largest of the micro-batches
+  BytesByPath saved_by_path;     // the same
 };
 
 /// The model of a resolved configuration, with the weights of `model.from` where that is set. `new_head`: a classifier

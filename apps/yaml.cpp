@@ -1,6 +1,7 @@
 #include "apps/yaml.h"
 
 #include "core/error.h"
+#include "core/registry.h"
 
 #include <fmt/ranges.h>
 #include <yaml-cpp/eventhandler.h>
@@ -12,6 +13,7 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 namespace lacuna::apps {
@@ -132,6 +134,17 @@ class TreeBuilder final : public YAML::EventHandler {
   std::vector<Frame> frames_;
 };
 
+std::string in_quotes(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// Whether text can stand in a list as it is and reads back as it was.
+bool is_plain(std::string_view text) {
+  constexpr std::string_view safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-./";
+  return !text.empty() && text.find_first_not_of(safe) == std::string_view::npos && text != "null" && text != "Null" &&
+         text != "NULL";
+}
+
 }  // namespace
 
 std::string to_string(const Location& where) {
@@ -140,6 +153,13 @@ std::string to_string(const Location& where) {
 
 void Problems::add(const Location& where, std::string_view message) {
   messages_.push_back(fmt::format("{}: {}", to_string(where), message));
+}
+
+void Problems::add_unknown(const Location& where, std::string_view what, std::string_view name,
+                           const std::vector<std::string>& known) {
+  const std::string near = nearest_name(name, known);
+  add(where, near.empty() ? fmt::format("unknown {} \"{}\"; known are {}", what, name, fmt::join(known, ", "))
+                          : fmt::format("unknown {} \"{}\", did you mean \"{}\"?", what, name, near));
 }
 
 void Problems::refuse_if_any() const {
@@ -159,6 +179,28 @@ std::optional<double> number_in(const YamlNode& node) {
   const auto [stop, error] = std::from_chars(begin, end, value);
   if (error != std::errc{} || stop != end || !std::isfinite(value)) return {};
   return value;
+}
+
+std::string to_yaml(std::string_view text) {
+  return is_plain(text) && text.front() != '-' ? std::string(text) : in_quotes(text);
+}
+
+std::string to_yaml(const YamlNode& node) {
+  std::vector<std::string> parts;
+  switch (node.kind) {
+    case YamlNode::Kind::scalar:
+      // A negative number begins as an item of a list does.
+      return !node.quoted && is_plain(node.text) ? node.text : in_quotes(node.text);
+    case YamlNode::Kind::list:
+      for (const YamlNode& item : node.items) parts.push_back(to_yaml(item));
+      return fmt::format("[{}]", fmt::join(parts, ", "));
+    case YamlNode::Kind::map:
+      for (const YamlEntry& entry : node.entries)
+        parts.push_back(fmt::format("{}: {}", to_yaml(std::string_view(entry.key)), to_yaml(entry.value)));
+      return fmt::format("{{{}}}", fmt::join(parts, ", "));
+    default:
+      return {};
+  }
 }
 
 std::string describe(const YamlNode& node) {

@@ -22,7 +22,11 @@ std::string to_string(const Location& where);
 class Problems {
  public:
   void add(const Location& where, std::string_view message);
+  /// `name` is no `what` ("key", "section"): the nearest one that is `known` is offered.
+  void add_unknown(const Location& where, std::string_view what, std::string_view name,
+                   const std::vector<std::string>& known);
   bool empty() const { return messages_.empty(); }
+  std::size_t count() const { return messages_.size(); }
   /// Refuses the input if anything was added: a line for each problem.
   void refuse_if_any() const;
 
@@ -54,6 +58,11 @@ struct YamlEntry {
 
 /// The number that an unquoted scalar is: `12`, `1e-4`; nothing for any other node.
 std::optional<double> number_in(const YamlNode& node);
+
+/// Text as a scalar that reads back as it was, in a list too; quoted where it has to be.
+std::string to_yaml(std::string_view text);
+/// A whole node on one line, as the value of an override.
+std::string to_yaml(const YamlNode& node);
 
 /// What a node is, in words: "a list", "`abc`".
 std::string describe(const YamlNode& node);

@@ -22,9 +22,12 @@ struct CommandResult {
 
 class CommandRun {
  public:
-  /// Starts `lacuna` with `arguments` in `folder`. A `file_limit` is the most bytes a file may have, as a full disk.
-  CommandRun(const TemporaryFolder& folder, std::vector<std::string> arguments, long file_limit = 0) : folder_(folder) {
-    arguments.insert(arguments.begin(), LACUNA_BINARY_DIR "/bin/lacuna");
+  /// Starts `lacuna` (or `program`) with `arguments` in `folder`. A `file_limit` is the most bytes a file may have, as
+  /// a full disk.
+  CommandRun(const TemporaryFolder& folder, std::vector<std::string> arguments, long file_limit = 0,
+             const std::string& program = LACUNA_BINARY_DIR "/bin/lacuna")
+      : folder_(folder) {
+    arguments.insert(arguments.begin(), program);
     process_ = ::fork();
     if (process_ != 0) return;
     const auto redirect = [&](const char* name, int descriptor) {
@@ -63,6 +66,12 @@ class CommandRun {
 inline CommandResult run_command(const TemporaryFolder& folder, std::vector<std::string> arguments,
                                  long file_limit = 0) {
   return CommandRun(folder, std::move(arguments), file_limit).wait();
+}
+
+/// Another program: its path and its arguments.
+inline CommandResult run_program(const TemporaryFolder& folder, const std::string& program,
+                                 std::vector<std::string> arguments) {
+  return CommandRun(folder, std::move(arguments), 0, program).wait();
 }
 
 }  // namespace lacuna::test

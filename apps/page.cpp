@@ -1,0 +1,106 @@
+#include "apps/page.h"
+
+#include "apps/page_template.h"
+#include "core/error.h"
+
+#include <fmt/core.h>
+
+#include <fstream>
+
+namespace lacuna::apps {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// What a curve shows at most: more points than a chart has columns of pixels only make the file larger.
+constexpr std::size_t most_points = 400;
+
+struct Curve {
+  std::vector<double> steps, losses, accuracies;
+
+  void add(double step, double loss, double accuracy) {
+    steps.push_back(step);
+    losses.push_back(loss);
+    accuracies.push_back(accuracy);
+  }
+
+  /// Means over runs of neighbours.
+  Curve thinned() const {
+    const std::size_t run = (steps.size() + most_points - 1) / most_points;
+    if (run <= 1) return *this;
+    Curve thin;
+    for (std::size_t begin = 0; begin < steps.size(); begin += run) {
+      const std::size_t end = std::min(begin + run, steps.size());
+      const auto mean = [&](const std::vector<double>& values) {
+        double sum = 0;
+        for (std::size_t i = begin; i < end; ++i) sum += values[i];
+        return sum / static_cast<double>(end - begin);
+      };
+      thin.add(steps[end - 1], mean(losses), mean(accuracies));
+    }
+    return thin;
+  }
+
+  ordered_json json() const { return {{"step", steps}, {"loss", losses}, {"accuracy", accuracies}}; }
+};
+
+/// The curves of a run folder; lines that are not whole (the run still goes on) are passed over.
+ordered_json read_curves(const std::filesystem::path& run) {
+  Curve training, validation;
+  std::ifstream stream(run / "metrics.jsonl");
+  for (std::string text; std::getline(stream, text);) {
+    const ordered_json line = ordered_json::parse(text, nullptr, false);
+    const auto number = [&](const char* key) {
+      return line.is_object() && line.contains(key) && line[key].is_number();
+    };
+    if (number("step") && number("loss") && number("accuracy"))
+      training.add(line["step"], line["loss"], line["accuracy"]);
+    if (number("step") && number("val_loss") && number("val_accuracy"))
+      validation.add(line["step"], line["val_loss"], line["val_accuracy"]);
+  }
+  return {{"train", training.thinned().json()}, {"val", validation.thinned().json()}};
+}
+
+/// JSON that can stand inside a <script> element: no text in it can end the element or begin a comment.
+std::string for_script(const ordered_json& json) {
+  const std::string plain = json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  std::string text;
+  for (const char c : plain) {
+    if (c == '<' || c == '>' || c == '&')
+      text += fmt::format("\\u{:04x}", static_cast<int>(c));
+    else
+      text += c;
+  }
+  return text;
+}
+
+ordered_json to_object(const std::vector<std::pair<std::string, ordered_json>>& fields) {
+  ordered_json object = ordered_json::object();
+  for (const auto& [key, value] : fields) object[key] = value;
+  return object;
+}
+
+}  // namespace
+
+std::string to_html(const PageTitle& title, const std::vector<Result>& results) {
+  ordered_json data{{"title", title.title}, {"subtitle", title.subtitle}, {"cases", ordered_json::array()}};
+  for (const Result& result : results) {
+    ordered_json one{{"id", result.id},
+                     {"label", result.label},
+                     {"status", result.failed ? "failed" : "done"},
+                     {"settings", to_object(result.settings)},
+                     {"figures", to_object(flat_figures(result.figures))}};
+    if (result.figures.is_object() && result.figures.contains("saved_by_path"))
+      one["saved_by_path"] = result.figures["saved_by_path"];
+    if (result.failed) one["error"] = result.error;
+    if (!result.run.empty()) one["curves"] = read_curves(result.run);
+    data["cases"].push_back(std::move(one));
+  }
+  constexpr std::string_view place = "@LACUNA_DATA@";
+  std::string page(page_template);
+  const std::size_t at = page.find(place);
+  expect(at != std::string::npos, "apps/page.html has no place for its data ({})", place);
+  return page.replace(at, place.size(), for_script(data));
+}
+
+}  // namespace lacuna::apps

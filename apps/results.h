@@ -1,0 +1,37 @@
+// Results of several runs side by side: as rows of a table, a terminal's or a spreadsheet's.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lacuna::apps {
+
+/// One run of a command and what became of it.
+struct Result {
+  std::string id;
+  std::string label;                                                     // what tells it from the others
+  std::vector<std::pair<std::string, nlohmann::ordered_json>> settings;  // what it was given, as `train.batch_size`
+  nlohmann::ordered_json figures;                                        // the command's JSON; null where it failed
+  bool failed = false;
+  int exit_code = 0;
+  std::string error;          // the last lines of its standard error where it failed
+  std::filesystem::path run;  // its run folder; empty where it has none
+};
+
+/// Sets each label to the settings that are not the same in all results.
+void set_labels(std::vector<Result>& results);
+
+/// Figures in one level, as `memory.saved`; what has no single value (`saved_by_path`) is left out.
+std::vector<std::pair<std::string, nlohmann::ordered_json>> flat_figures(const nlohmann::ordered_json& figures);
+
+/// One row a result: what it was given and all flat figures; bytes and seconds as they are.
+std::string to_csv(const std::vector<Result>& results);
+
+/// What varies and the figures that matter most, for a terminal.
+std::string to_table(const std::vector<Result>& results);
+
+}  // namespace lacuna::apps

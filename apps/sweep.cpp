@@ -1,0 +1,277 @@
+// lacuna sweep: a command over a grid of configurations, one process a case.
+#include "apps/command.h"
+#include "apps/interrupt.h"
+#include "apps/page.h"
+#include "apps/process.h"
+#include "apps/report.h"
+#include "apps/sweep_file.h"
+#include "apps/yaml.h"
+#include "core/error.h"
+#include "core/file.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <list>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+namespace lacuna::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto polling_interval = std::chrono::milliseconds(5);
+
+ordered_json value_of(const SweepOverride& override) {
+  if (!override.number) return override.text;
+  const double number = *override.number;
+  constexpr double exactly_counted = 0x1p53;
+  if (number == std::floor(number) && std::abs(number) < exactly_counted) return static_cast<std::int64_t>(number);
+  return number;
+}
+
+std::string read_all(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+std::string last_lines(const std::string& text, int lines) {
+  const std::size_t end = text.find_last_not_of(" \r\n");
+  if (end == std::string::npos) return {};
+  std::size_t begin = end + 1;
+  for (int i = 0; i < lines && begin > 0; ++i) {
+    const std::size_t newline = begin < 2 ? std::string::npos : text.rfind('\n', begin - 2);
+    begin = newline == std::string::npos ? 0 : newline + 1;
+  }
+  return text.substr(begin, end + 1 - begin);
+}
+
+/// The files of a case, and how it is run.
+class CaseRun {
+ public:
+  CaseRun(const Sweep& sweep, const SweepCase& one) : sweep_(sweep), case_(one) {}
+
+  const SweepCase& what() const { return case_; }
+
+  /// What an earlier call found, unless that was a failure.
+  std::optional<ordered_json> finished() const {
+    const ordered_json record = ordered_json::parse(read_all(file(".json")), nullptr, false);
+    if (!record.is_object() || record.value("status", "") != "done" || record.value("id", "") != case_.id) return {};
+    return record;
+  }
+
+  void start() {
+    begin_ = Clock::now();
+    process_.emplace(arguments(), file(".stderr"));
+  }
+
+  /// The exit code once it has ended.
+  std::optional<int> poll() { return process_->poll(); }
+  /// Passes on a signal. From a terminal the case has got it as well, and the same one again would end it before it has
+  /// saved: it gets the other of the two that say the same.
+  void stop(int signal) const { process_->signal(signal == SIGINT ? SIGTERM : SIGINT); }
+
+  /// Writes down what became of it.
+  ordered_json record(int code) const {
+    const std::chrono::duration<double> seconds = Clock::now() - begin_;
+    ordered_json record{{"id", case_.id}, {"command", sweep_.command}};
+    record["config"] = case_.configuration.string();
+    record["arguments"] = sweep_.arguments;
+    record["overrides"] = ordered_json::object();
+    for (const SweepOverride& override : case_.overrides) record["overrides"][override.key] = value_of(override);
+    ordered_json result = ordered_json::parse(read_all(file(".result")), nullptr, false);
+    const bool failed = code != 0 || result.is_discarded();
+    record["status"] = failed ? "failed" : "done";
+    record["exit_code"] = code;
+    record["seconds"] = seconds.count();
+    if (trains()) record["run"] = run_folder().string();
+    if (failed)
+      record["error"] = reason(code);
+    else
+      record["result"] = std::move(result);
+    write_file_atomically(file(".json"), record.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+    forget();
+    return record;
+  }
+
+  /// Removes the files that only a running case needs.
+  void forget() const {
+    std::error_code ignored;
+    for (const char* const ending : {".stderr", ".result"}) fs::remove(file(ending), ignored);
+  }
+
+ private:
+  fs::path file(std::string_view ending) const { return sweep_.folder / "cases" / (case_.id + std::string(ending)); }
+  fs::path run_folder() const { return sweep_.folder / "runs" / case_.id; }
+  bool trains() const { return sweep_.command == "train"; }
+
+  std::vector<std::string> arguments() const {
+    std::vector<std::string> all{sweep_.command, "-c", case_.configuration.string(), "--json",
+                                 file(".result").string()};
+    all.insert(all.end(), sweep_.arguments.begin(), sweep_.arguments.end());
+    if (trains()) {
+      // What an interrupted call left is gone on with, or replaced where it came to no checkpoint.
+      if (fs::is_symlink(run_folder() / "last"))
+        all.insert(all.end(), {"--resume", run_folder().string()});
+      else
+        all.emplace_back("--overwrite");
+    }
+    for (const SweepOverride& override : case_.overrides) all.push_back(override.key + "=" + override.value);
+    if (trains()) all.push_back("output.dir=" + to_yaml(std::string_view(run_folder().string())));
+    return all;
+  }
+
+  std::string reason(int code) const {
+    constexpr int lines = 12;
+    const std::string errors = last_lines(read_all(file(".stderr")), lines);
+    if (!errors.empty()) return errors;
+    return code > 128 ? fmt::format("ended by signal {}", code - 128) : fmt::format("ended with code {}", code);
+  }
+
+  const Sweep& sweep_;
+  const SweepCase& case_;
+  std::optional<ChildProcess> process_;
+  Clock::time_point begin_;
+};
+
+Result to_result(const ordered_json& record) {
+  Result result;
+  result.id = record["id"];
+  result.settings.emplace_back("config", fs::path(record["config"].get<std::string>()).filename().string());
+  for (const auto& [key, value] : record["overrides"].items()) result.settings.emplace_back(key, value);
+  result.failed = record["status"] != "done";
+  result.exit_code = record["exit_code"];
+  if (result.failed)
+    result.error = record.value("error", "");
+  else
+    result.figures = record["result"];
+  if (record.contains("run")) result.run = record["run"].get<std::string>();
+  return result;
+}
+
+class SweepCommand {
+ public:
+  explicit SweepCommand(CLI::App& app) {
+    app.add_option("-c,--config", file_, "sweep file: a command, and the cases that it is run on")
+        ->type_name("SWEEP")
+        ->required();
+    app.add_option("--jobs", jobs_, "cases that run at the same time; timed ones slow each other down")
+        ->check(CLI::Range(1, 1024));
+    report_.declare(app);
+  }
+
+  ExitCode operator()() const {
+    const Sweep sweep = read_sweep(file_);
+    std::error_code failed;
+    fs::create_directories(sweep.folder / "cases", failed);
+    if (failed) reject("cannot create {}: {}", (sweep.folder / "cases").string(), failed.message());
+    const InterruptGuard guard;
+    const std::vector<ordered_json> records = run(sweep);
+    const std::vector<Result> results = write_results(sweep, records);
+    if (const int signal = InterruptGuard::signal(); signal != 0) {
+      fmt::print(stderr, "lacuna: stopped by a signal with {} of {} cases finished; the same command goes on\n",
+                 records.size(), sweep.cases.size());
+      return 128 + signal;
+    }
+    return std::ranges::any_of(results, &Result::failed) ? 1 : 0;
+  }
+
+ private:
+  struct Numbered {
+    std::size_t index;
+    CaseRun run;
+  };
+
+  /// A record for each case that is finished, in the order of the sweep.
+  std::vector<ordered_json> run(const Sweep& sweep) const {
+    std::vector<ordered_json> records(sweep.cases.size());
+    std::list<Numbered> waiting, running;
+    for (std::size_t i = 0; i < sweep.cases.size(); ++i) {
+      waiting.push_back({i, CaseRun(sweep, sweep.cases[i])});
+      if (std::optional<ordered_json> earlier = waiting.back().run.finished()) {
+        records[i] = std::move(*earlier);
+        waiting.pop_back();
+      }
+    }
+    std::size_t finished = records.size() - waiting.size();
+    say("{}: {} cases of `lacuna {}`, {} of them finished already\n", file_, records.size(), sweep.command, finished);
+    bool stopping = false;
+    while (!running.empty() || (!waiting.empty() && !stopping)) {
+      if (const int signal = InterruptGuard::signal(); signal != 0 && !std::exchange(stopping, true))
+        for (const Numbered& one : running) one.run.stop(signal);
+      while (!stopping && !waiting.empty() && running.size() < static_cast<std::size_t>(jobs_)) {
+        running.splice(running.end(), waiting, waiting.begin());
+        running.back().run.start();
+      }
+      const std::size_t before = running.size();
+      std::erase_if(running, [&](Numbered& one) {
+        const std::optional<int> code = one.run.poll();
+        if (!code) return false;
+        if (stopping && *code != 0) {
+          one.run.forget();
+        } else {
+          records[one.index] = one.run.record(*code);
+          tell(++finished, records.size(), one.run.what(), records[one.index]);
+        }
+        return true;
+      });
+      if (running.size() == before) std::this_thread::sleep_for(polling_interval);
+    }
+    std::erase_if(records, [](const ordered_json& record) { return record.is_null(); });
+    return records;
+  }
+
+  void tell(std::size_t number, std::size_t count, const SweepCase& one, const ordered_json& record) const {
+    std::string words = one.configuration.stem().string();
+    for (const SweepOverride& override : one.overrides) words += fmt::format(" {}={}", override.key, override.value);
+    const bool failed = record["status"] != "done";
+    say("[{}/{}] {} {}, {:.1f} s\n", number, count, failed ? "FAILED" : "done", words, record["seconds"].get<double>());
+    if (failed) say("{}\n", record["error"].get<std::string>());
+  }
+
+  std::vector<Result> write_results(const Sweep& sweep, const std::vector<ordered_json>& records) const {
+    std::vector<Result> results;
+    for (const ordered_json& record : records) results.push_back(to_result(record));
+    set_labels(results);
+    ordered_json all{{"command", sweep.command}, {"cases", records}};
+    const std::string name = fs::path(file_).stem().string();
+    const auto failures = std::ranges::count_if(results, &Result::failed);
+    const std::string subtitle =
+        fmt::format("lacuna {} · {} cases{}", sweep.command, results.size(),
+                    failures > 0 ? fmt::format(", {} of them failed", failures) : std::string());
+    write_file_atomically(sweep.folder / "sweep.json",
+                          all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+    write_file_atomically(sweep.folder / "sweep.csv", to_csv(results));
+    write_file_atomically(sweep.folder / "sweep.html", to_html({name, subtitle}, results));
+    report_.write(fmt::format("\n{}\n{} holds sweep.html, sweep.csv, sweep.json and cases/\n", to_table(results),
+                              sweep.folder.string()),
+                  all);
+    return results;
+  }
+
+  template <class... Args>
+  void say(fmt::format_string<Args...> format, Args&&... args) const {
+    if (!report_.for_people()) return;
+    fmt::print(format, std::forward<Args>(args)...);
+    std::fflush(stdout);
+  }
+
+  std::string file_;
+  int jobs_ = 1;
+  Report report_;
+};
+
+const RegisterCommand sweep(55, "sweep", "Run a command over a grid of configurations; resumable",
+                            declare<SweepCommand>);
+
+}  // namespace
+}  // namespace lacuna::apps

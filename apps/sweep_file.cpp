@@ -1,0 +1,283 @@
+#include "apps/sweep_file.h"
+
+#include "apps/keys.h"
+#include "apps/yaml.h"
+#include "core/error.h"
+
+#include <fmt/ranges.h>
+
+#include <xxhash.h>
+#include <algorithm>
+#include <set>
+
+namespace lacuna::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t most_cases = 10'000;
+
+const std::vector<std::string> file_keys{"command", "config", "arguments", "overrides", "grid", "cases", "output"};
+const std::vector<std::string> commands{"plan", "bench", "train"};
+
+/// A value for one key; `config` is a key like any other.
+struct Choice {
+  const YamlEntry* key;
+  const YamlNode* value;
+};
+using Row = std::vector<Choice>;
+
+class SweepReader {
+ public:
+  SweepReader(const fs::path& path, const YamlNode& root, Problems& problems)
+      : path_(path), root_(root), problems_(problems) {}
+
+  Sweep read() {
+    if (root_.kind != YamlNode::Kind::map) {
+      problems_.add(root_.where, fmt::format("expected the keys of a sweep, got {}", describe(root_)));
+      problems_.refuse_if_any();
+    }
+    for (const YamlEntry& entry : root_.entries)
+      if (std::ranges::find(file_keys, entry.key) == file_keys.end())
+        problems_.add_unknown(entry.where, "key of a sweep", entry.key, file_keys);
+    read_command();
+    read_arguments();
+    read_output();
+    read_common();
+    std::vector<Row> rows = read_grid();
+    rows = product(rows, read_cases());
+    problems_.refuse_if_any();
+    for (const Row& row : rows) add_case(row);
+    problems_.refuse_if_any();
+    return std::move(sweep_);
+  }
+
+ private:
+  const YamlNode* value_of(std::string_view key) const {
+    const YamlEntry* const entry = root_.find(key);
+    return entry == nullptr ? nullptr : &entry->value;
+  }
+
+  void expected(const YamlNode& node, std::string_view key, std::string_view what) {
+    if (node.kind != YamlNode::Kind::invalid)
+      problems_.add(node.where, fmt::format("{}: expected {}, got {}", key, what, describe(node)));
+  }
+
+  void read_command() {
+    const YamlNode* const node = value_of("command");
+    if (node == nullptr) {
+      problems_.add(root_.where, fmt::format("expected the key \"command\": one of {}", fmt::join(commands, ", ")));
+    } else if (node->kind != YamlNode::Kind::scalar) {
+      expected(*node, "command", fmt::format("one of {}", fmt::join(commands, ", ")));
+    } else if (std::ranges::find(commands, node->text) == commands.end()) {
+      problems_.add_unknown(node->where, "command of a sweep", node->text, commands);
+    } else {
+      sweep_.command = node->text;
+    }
+  }
+
+  void read_arguments() {
+    const YamlNode* const node = value_of("arguments");
+    if (node == nullptr) return;
+    if (node->kind != YamlNode::Kind::list) return expected(*node, "arguments", "a list, as [--steps, 20]");
+    for (const YamlNode& item : node->items) {
+      if (item.kind != YamlNode::Kind::scalar) {
+        expected(item, "arguments", "text");
+        continue;
+      }
+      // What the sweep gives itself, or what would make several results of one case.
+      for (const std::string_view own : {"--json", "-c", "--config", "--policies", "--resume", "--overwrite"})
+        if (item.text == own || item.text.starts_with(std::string(own) + "="))
+          problems_.add(item.where, fmt::format("arguments: {} cannot be given here; configurations belong under "
+                                                "`config`, values under `overrides`, `grid` or `cases`",
+                                                own));
+      sweep_.arguments.push_back(item.text);
+    }
+  }
+
+  void read_output() {
+    sweep_.folder = fs::path("runs") / "sweeps" / path_.stem();
+    const YamlNode* const node = value_of("output");
+    if (node == nullptr) return;
+    if (node->kind != YamlNode::Kind::map) return expected(*node, "output", "a section, as {dir: FOLDER}");
+    for (const YamlEntry& entry : node->entries) {
+      if (entry.key != "dir") {
+        problems_.add_unknown(entry.where, "key in section output of a sweep:", entry.key, {"dir"});
+      } else if (entry.value.kind != YamlNode::Kind::scalar || entry.value.text.empty()) {
+        expected(entry.value, "output.dir", "a folder");
+      } else {
+        sweep_.folder = entry.value.text;
+      }
+    }
+  }
+
+  /// Whether `entry` names something that a case can set.
+  bool check_key(const YamlEntry& entry) {
+    if (entry.key == "config") return true;
+    const std::size_t dot = entry.key.find('.');
+    const std::string section = entry.key.substr(0, dot);
+    const std::size_t before = problems_.count();
+    if (std::ranges::find(sections(), section) == sections().end()) {
+      problems_.add_unknown(entry.where, "section", section, {sections().begin(), sections().end()});
+    } else if (dot == std::string::npos) {
+      problems_.add(entry.where, fmt::format("expected a section and a key, as {}.NAME, got \"{}\"", section, section));
+    } else if (entry.key == "output.dir" && sweep_.command == "train") {
+      problems_.add(entry.where, "output.dir: each case has a run folder of its own inside the sweep's output.dir");
+    } else if (section != "model") {  // its keys depend on the family
+      const std::vector<std::string> known = known_keys(section);
+      const std::string name = entry.key.substr(dot + 1);
+      if (std::ranges::find(known, name.substr(0, name.find('.'))) == known.end())
+        problems_.add_unknown(entry.where, fmt::format("key in section {}:", section), name, known);
+    }
+    return problems_.count() == before;
+  }
+
+  void check_configuration(const YamlNode& node) {
+    if (node.kind != YamlNode::Kind::scalar) return expected(node, "config", "a file");
+    const fs::path file = path_.parent_path() / node.text;
+    std::error_code failed;
+    if (!fs::is_regular_file(file, failed))
+      problems_.add(node.where, fmt::format("config: there is no file {}", file.string()));
+  }
+
+  void add_choice(Row& row, const YamlEntry& key, const YamlNode& value) {
+    if (value.kind == YamlNode::Kind::invalid) return;
+    if (key.key == "config") check_configuration(value);
+    row.push_back({&key, &value});
+  }
+
+  void read_common() {
+    if (const YamlEntry* const config = root_.find("config")) add_choice(common_, *config, config->value);
+    const YamlNode* const node = value_of("overrides");
+    if (node == nullptr) return;
+    if (node->kind != YamlNode::Kind::map) return expected(*node, "overrides", "keys with values");
+    for (const YamlEntry& entry : node->entries) {
+      if (entry.key == "config")
+        problems_.add(entry.where, "overrides: `config` stands beside `overrides`, not in it");
+      else if (check_key(entry))
+        add_choice(common_, entry, entry.value);
+    }
+  }
+
+  std::vector<Row> read_grid() {
+    std::vector<Row> rows{{}};
+    const YamlNode* const node = value_of("grid");
+    if (node == nullptr) return rows;
+    if (node->kind != YamlNode::Kind::map) {
+      expected(*node, "grid", "keys with lists of values");
+      return rows;
+    }
+    for (const YamlEntry& entry : node->entries) {
+      if (!check_key(entry)) continue;
+      if (entry.value.kind != YamlNode::Kind::list || entry.value.items.empty()) {
+        expected(entry.value, "grid." + entry.key, "a list of values");
+        continue;
+      }
+      std::vector<Row> values;
+      for (const YamlNode& item : entry.value.items) add_choice(values.emplace_back(), entry, item);
+      rows = product(rows, values);
+    }
+    return rows;
+  }
+
+  std::vector<Row> read_cases() {
+    std::vector<Row> rows;
+    const YamlNode* const node = value_of("cases");
+    if (node == nullptr) return {{}};
+    if (node->kind != YamlNode::Kind::list || node->items.empty()) {
+      expected(*node, "cases", "a list of cases, each with keys and values");
+      return {{}};
+    }
+    const YamlNode* const grid = value_of("grid");
+    for (const YamlNode& item : node->items) {
+      Row& row = rows.emplace_back();
+      if (item.kind != YamlNode::Kind::map) {
+        expected(item, "cases", "keys with values");
+        continue;
+      }
+      for (const YamlEntry& entry : item.entries) {
+        if (const YamlEntry* const other = grid == nullptr ? nullptr : grid->find(entry.key))
+          problems_.add(entry.where, fmt::format("the key \"{}\" stands in the grid already, in line {}", entry.key,
+                                                 other->where.line));
+        else if (check_key(entry))
+          add_choice(row, entry, entry.value);
+      }
+    }
+    return rows;
+  }
+
+  std::vector<Row> product(const std::vector<Row>& outer, const std::vector<Row>& inner) {
+    std::vector<Row> rows;
+    if (outer.size() * inner.size() > most_cases) {
+      problems_.add(root_.where, fmt::format("more than {} cases", most_cases));
+      return outer;
+    }
+    for (const Row& one : outer) {
+      for (const Row& other : inner) {
+        rows.push_back(one);
+        rows.back().insert(rows.back().end(), other.begin(), other.end());
+      }
+    }
+    return rows;
+  }
+
+  void add_case(const Row& row) {
+    SweepCase one;
+    const auto set = [&](const Choice& choice) {
+      if (choice.key->key == "config") {
+        one.configuration = (path_.parent_path() / choice.value->text).lexically_normal();
+        return;
+      }
+      const YamlNode& value = *choice.value;
+      const std::string yaml = to_yaml(value);
+      const SweepOverride made{choice.key->key, yaml, value.kind == YamlNode::Kind::scalar ? value.text : yaml,
+                               number_in(value)};
+      const auto found = std::ranges::find(one.overrides, made.key, &SweepOverride::key);
+      if (found == one.overrides.end())
+        one.overrides.push_back(made);
+      else
+        *found = made;
+    };
+    for (const Choice& choice : common_) set(choice);
+    for (const Choice& choice : row) set(choice);
+    if (one.configuration.empty()) {
+      problems_.add(root_.where, "expected the key \"config\": a configuration file, or a list of them under `grid`");
+      problems_.refuse_if_any();
+    }
+    one.id = id_of(one);
+    if (!ids_.insert(one.id).second) {
+      std::vector<std::string> words;
+      for (const SweepOverride& override : one.overrides) words.push_back(override.key + "=" + override.value);
+      problems_.add(root_.where,
+                    fmt::format("the case {} {} is there twice", one.configuration.string(), fmt::join(words, " ")));
+    }
+    sweep_.cases.push_back(std::move(one));
+  }
+
+  std::string id_of(const SweepCase& one) const {
+    std::vector<std::string> parts{sweep_.command, fmt::format("{}", fmt::join(sweep_.arguments, "\n")),
+                                   one.configuration.filename().string(), read_text(one.configuration)};
+    for (const SweepOverride& override : one.overrides) parts.push_back(override.key + "=" + override.value);
+    // With its length before each part no two lists of parts give one text.
+    std::string text;
+    for (const std::string& part : parts) text += fmt::format("{}:{}", part.size(), part);
+    return fmt::format("{:016x}", XXH64(text.data(), text.size(), 0));
+  }
+
+  fs::path path_;
+  const YamlNode& root_;
+  Problems& problems_;
+  Sweep sweep_;
+  Row common_;
+  std::set<std::string> ids_;
+};
+
+}  // namespace
+
+Sweep read_sweep(const fs::path& path) {
+  Problems problems;
+  const YamlNode root = parse_yaml(read_text(path), {path.string(), 1, 1}, problems);
+  return SweepReader(path, root, problems).read();
+}
+
+}  // namespace lacuna::apps

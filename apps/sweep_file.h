@@ -1,0 +1,35 @@
+// What a sweep file says: a command, and the cases that it is run on.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lacuna::apps {
+
+struct SweepOverride {
+  std::string key;               // as `train.batch_size`
+  std::string value;             // YAML on one line
+  std::string text;              // as people read it: without the quotes of a text
+  std::optional<double> number;  // what it is as a number
+};
+
+struct SweepCase {
+  std::filesystem::path configuration;
+  std::vector<SweepOverride> overrides;  // a key stands once
+  std::string id;  // a hash of command, arguments, overrides, and the configuration's name and content
+};
+
+struct Sweep {
+  std::string command;
+  std::vector<std::string> arguments;  // of the command, beside configuration and overrides
+  std::filesystem::path folder;        // of the results
+  std::vector<SweepCase> cases;        // the grid's first key changes slowest, the rows of `cases` fastest
+};
+
+/// Reads a sweep file. Refuses it with all problems at once, each with its place; a wrong value in an override is left
+/// to the case that has it.
+Sweep read_sweep(const std::filesystem::path& path);
+
+}  // namespace lacuna::apps

@@ -1,0 +1,291 @@
+// Sweeps and reports: cases, resumption, failures, and the page as a browser builds it.
+#include "tests/apps/command_run.h"
+
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <thread>
+
+namespace lacuna::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view vit =
+    "model: {name: vit, image_size: 8, patch_size: 4, embed_dim: 8, depth: 2, num_heads: 2}\n"
+    "data: {name: shapes, train_size: 35, val_size: 10}\n"
+    "train: {epochs: 2, batch_size: 8, threads: 1}\n";
+
+constexpr std::string_view plans =
+    "command: plan\n"
+    "config: c.yaml\n"
+    "overrides: {train.accumulate: 1}\n"
+    "grid:\n"
+    "  train.batch_size: [4, 8]\n"
+    "  memory.policy: [keep, exact]\n"
+    "output: {dir: out}\n";
+
+void write_inputs(const TemporaryFolder& folder, std::string_view sweep) {
+  write_file(folder / "c.yaml", vit);
+  write_file(folder / "s.yaml", sweep);
+}
+
+CommandResult sweep(const TemporaryFolder& folder, std::vector<std::string> rest = {}) {
+  std::vector<std::string> arguments{"sweep", "-c", "s.yaml"};
+  arguments.insert(arguments.end(), rest.begin(), rest.end());
+  return run_command(folder, std::move(arguments));
+}
+
+nlohmann::json read_json(const fs::path& path) { return nlohmann::json::parse(read_file(path)); }
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+/// The attributes of each element of `tag` whose class begins with `name`, in the order of the page.
+std::vector<std::map<std::string, std::string>> elements(const std::string& dom, const std::string& tag,
+                                                         const std::string& name) {
+  std::vector<std::map<std::string, std::string>> found;
+  const std::regex element("<" + tag + R"(((?: [a-z-]+="[^"]*")*))"), attribute(R"( ([a-z-]+)="([^"]*)\")");
+  for (std::sregex_iterator one(dom.begin(), dom.end(), element), end; one != end; ++one) {
+    const std::string text = (*one)[1];
+    std::map<std::string, std::string> attributes;
+    for (std::sregex_iterator a(text.begin(), text.end(), attribute); a != end; ++a) attributes[(*a)[1]] = (*a)[2];
+    if (attributes["class"].starts_with(name)) found.push_back(std::move(attributes));
+  }
+  return found;
+}
+
+/// The page as a browser builds it; empty, with a message, where there is no browser.
+std::string browse(const TemporaryFolder& folder, const std::string& page) {
+  if (!fs::exists("/usr/bin/chromium")) {
+    MESSAGE("skipped: chromium is not installed (tools/install-packages --tests)");
+    return {};
+  }
+  const CommandResult result =
+      run_program(folder, "/usr/bin/chromium",
+                  {"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                   fmt::format("--user-data-dir={}/browser", folder.path()), "--virtual-time-budget=2000", "--dump-dom",
+                   "file://" + (folder / page).string()});
+  INFO(result.error);
+  REQUIRE(result.code == 0);
+  REQUIRE(result.out.find("</html>") != std::string::npos);
+  return result.out;
+}
+
+void check_bars(const std::string& dom, const nlohmann::json& sweep) {
+  std::map<std::pair<std::string, std::string>, std::map<std::string, std::string>> bars;
+  for (auto& bar : elements(dom, "rect", "bar"))
+    if (bar.contains("data-purpose")) bars[{bar["data-case"], bar["data-purpose"]}] = bar;
+  double pixels_a_byte = 0;
+  for (const nlohmann::json& one : sweep.at("cases")) {
+    for (const auto& [purpose, bytes] : one.at("result").at("memory").items()) {
+      if (purpose == "peak" || bytes == 0) continue;
+      auto& bar = bars[{one.at("id"), purpose}];
+      INFO(one.at("id").get<std::string>(), " ", purpose);
+      REQUIRE(bar.contains("data-bytes"));
+      CHECK(std::stoll(bar["data-bytes"]) == bytes);
+      // All bars have one scale; a hair between neighbours is left out.
+      const double width = std::stod(bar["width"]);
+      if (purpose == "saved" && pixels_a_byte == 0) pixels_a_byte = (width + 0.6) / bytes.get<double>();
+      CHECK(std::abs(width - bytes.get<double>() * (pixels_a_byte > 0 ? pixels_a_byte : width / bytes.get<double>())) <
+            1.1);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("sweep: runs each case of a grid once, and again only what has changed") {
+  const TemporaryFolder folder;
+  write_inputs(folder, plans);
+  const CommandResult first = sweep(folder);
+  INFO(first.error);
+  REQUIRE(first.code == 0);
+  CHECK(first.out.find("4 cases of `lacuna plan`, 0 of them finished already") != std::string::npos);
+  const nlohmann::json all = read_json(folder / "out/sweep.json");
+  REQUIRE(all.at("cases").size() == 4);
+  const nlohmann::json& one = all.at("cases").at(1);
+  CHECK(one.at("overrides") ==
+        nlohmann::json{{"train.accumulate", 1}, {"train.batch_size", 4}, {"memory.policy", "exact"}});
+  CHECK(one == read_json(folder / fmt::format("out/cases/{}.json", one.at("id").get<std::string>())));
+  // A case is what the command itself says.
+  CHECK(
+      one.at("result") ==
+      run_command(folder, {"plan", "-c", "c.yaml", "train.batch_size=4", "memory.policy=exact", "--json", "-"}).json());
+
+  const std::vector<std::string> rows = lines_of(read_file(folder / "out/sweep.csv"));
+  REQUIRE(rows.size() == 5);
+  CHECK(rows[0].starts_with("id,status,exit_code,config,train.accumulate,train.batch_size,memory.policy,model,"));
+  CHECK(rows[0].find(",memory.saved,") != std::string::npos);
+  CHECK(rows[2].starts_with(one.at("id").get<std::string>() + ",done,0,c.yaml,1,4,exact,vit,meta,"));
+  CHECK(rows[2].find(fmt::format(",{},", one.at("result").at("memory").at("saved").get<std::int64_t>())) !=
+        std::string::npos);
+
+  const std::string page = read_file(folder / "out/sweep.html");
+  const CommandResult second = sweep(folder);
+  CHECK(second.code == 0);
+  CHECK(second.out.find("4 of them finished already") != std::string::npos);
+  CHECK(second.out.find("[1/4]") == std::string::npos);
+  CHECK(read_json(folder / "out/sweep.json") == all);
+  CHECK(read_file(folder / "out/sweep.html") == page);
+
+  fs::remove(folder / fmt::format("out/cases/{}.json", one.at("id").get<std::string>()));
+  CHECK(sweep(folder, {"--jobs", "3"}).out.find("3 of them finished already") != std::string::npos);
+  write_file(folder / "c.yaml", std::string(vit) + "optimizer: {name: sgd, lr: 0.1}\n");
+  CHECK(sweep(folder).out.find("0 of them finished already") != std::string::npos);
+}
+
+TEST_CASE("sweep: saved bytes by path add up to what is saved") {
+  const TemporaryFolder folder;
+  write_inputs(folder, plans);
+  REQUIRE(sweep(folder).code == 0);
+  for (const nlohmann::json& one : read_json(folder / "out/sweep.json").at("cases")) {
+    const nlohmann::json& result = one.at("result");
+    std::int64_t sum = 0;
+    for (const auto& [path, bytes] : result.at("saved_by_path").items()) sum += bytes.get<std::int64_t>();
+    CHECK(sum == result.at("memory").at("saved"));
+    CHECK(result.at("saved_by_path").contains("blocks.1.mlp.fc1"));
+  }
+}
+
+TEST_CASE("sweep: a case that fails is written down, and the others run on") {
+  const TemporaryFolder folder;
+  write_inputs(folder,
+               "command: train\n"
+               "config: c.yaml\n"
+               "grid: {model.num_heads: [2, 3, 4]}\n"
+               "cases:\n  - {optimizer.lr: 1e-3}\n  - {data.path: \"<b>&</script>\", optimizer.lr: 2e-3}\n"
+               "output: {dir: out}\n");
+  const CommandResult result = sweep(folder, {"--jobs", "2", "--json", "all.json"});
+  CHECK(result.code == 1);
+  const nlohmann::json all = read_json(folder / "all.json");
+  REQUIRE(all.at("cases").size() == 6);
+  for (const nlohmann::json& one : all.at("cases")) {
+    const bool wrong = one.at("overrides").at("model.num_heads") == 3;
+    CHECK(one.at("status") == (wrong ? "failed" : "done"));
+    CHECK(one.at("exit_code") == (wrong ? 2 : 0));
+    if (wrong)
+      CHECK(one.at("error").get<std::string>().find("`num_heads` 3 does not divide") != std::string::npos);
+    else
+      CHECK(fs::exists(fs::path(folder.path()) / one.at("run").get<std::string>() / "summary.json"));
+  }
+  CHECK(result.out.find("FAILED") != std::string::npos);
+  // A failure is tried again, since its cause may be gone; nothing else is.
+  CHECK(sweep(folder).out.find("4 of them finished already") != std::string::npos);
+
+  const std::string page = read_file(folder / "out/sweep.html");
+  CHECK(page.find("<b>&") == std::string::npos);
+  const std::string dom = browse(folder, "out/sweep.html");
+  if (dom.empty()) return;
+  CHECK(dom.find("2 cases failed") != std::string::npos);
+  CHECK(elements(dom, "polyline", "curve").size() == 2 * 4);  // loss and accuracy
+  CHECK(elements(dom, "circle", "point").size() == 2 * 4);    // against bytes
+  CHECK(dom.find("<td class=\"text\">&lt;b&gt;&amp;&lt;/script&gt;</td>") != std::string::npos);
+}
+
+TEST_CASE("sweep: an interrupted one goes on where it stopped") {
+  const TemporaryFolder folder;
+  write_inputs(folder, "command: train\nconfig: c.yaml\ngrid: {train.epochs: [1, 100000]}\noutput: {dir: out}\n");
+  CommandRun run(folder, {"sweep", "-c", "s.yaml"});
+  const auto running_case = [&] {
+    if (!fs::exists(folder / "out/runs")) return false;
+    return std::ranges::any_of(fs::directory_iterator(folder / "out/runs"), [](const fs::directory_entry& entry) {
+      return !fs::exists(entry.path() / "summary.json") && fs::is_symlink(entry.path() / "last");
+    });
+  };
+  while (run.running() &&
+         !(fs::exists(folder / "out/cases") && running_case() && lines_of(read_file(folder / "stdout")).size() >= 2))
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  run.signal(SIGINT);
+  const CommandResult result = run.wait();
+  CHECK(result.code == 130);
+  CHECK(result.error.find("1 of 2 cases finished") != std::string::npos);
+  CHECK(read_json(folder / "out/sweep.json").at("cases").size() == 1);
+  const auto left = std::distance(fs::directory_iterator(folder / "out/cases"), {});
+  CHECK(left == 1);
+}
+
+TEST_CASE("sweep: a wrong file is refused with all that is wrong in it") {
+  const TemporaryFolder folder;
+  write_inputs(folder,
+               "comand: plan\n"
+               "command: plans\n"
+               "config: nowhere.yaml\n"
+               "arguments: [--json]\n"
+               "overrides: {trian.batch_size: 4, train.batchsize: 4, train: 3}\n"
+               "grid: {memory.policy: keep, optimizer.momentun: [0.9]}\n"
+               "cases: [{memory.policy: exact}]\n"
+               "output: {dri: x}\n");
+  const CommandResult result = sweep(folder);
+  CHECK(result.code == 2);
+  for (const std::string_view expected :
+       {"s.yaml:1:1: unknown key of a sweep \"comand\", did you mean \"command\"?",
+        "s.yaml:2:10: unknown command of a sweep \"plans\", did you mean \"plan\"?",
+        "s.yaml:3:9: config: there is no file nowhere.yaml", "arguments: --json cannot be given here",
+        "unknown section \"trian\", did you mean \"train\"?",
+        "unknown key in section train: \"batchsize\", did you mean \"batch_size\"?",
+        "expected a section and a key, as train.NAME, got \"train\"",
+        "grid.memory.policy: expected a list of values, got `keep`",
+        "unknown key in section optimizer: \"momentun\", did you mean \"momentum\"?",
+        "the key \"memory.policy\" stands in the grid already, in line 6",
+        "unknown key in section output of a sweep: \"dri\", did you mean \"dir\"?"}) {
+    INFO(result.error);
+    CHECK_MESSAGE(result.error.find(expected) != std::string::npos, expected);
+  }
+  CHECK(!fs::exists(folder / "out"));
+  const auto refused = [&](std::string_view text, std::string_view reason) {
+    write_file(folder / "s.yaml", text);
+    const CommandResult wrong = sweep(folder);
+    INFO(wrong.error);
+    CHECK(wrong.code == 2);
+    CHECK(wrong.error.find(reason) != std::string::npos);
+  };
+  refused("command: plan\n", "expected the key \"config\"");
+  refused("command: train\nconfig: c.yaml\noverrides: {output.dir: x}\n", "a run folder of its own");
+  refused("command: plan\nconfig: c.yaml\ngrid: {train.batch_size: [4, 4]}\n", "is there twice");
+  refused("[1]\n", "expected the keys of a sweep, got a list");
+}
+
+TEST_CASE("sweep: the page shows bars with the right values in a browser") {
+  const TemporaryFolder folder;
+  write_inputs(folder, plans);
+  REQUIRE(sweep(folder).code == 0);
+  const std::string page = read_file(folder / "out/sweep.html");
+  CHECK(page.find("src=") == std::string::npos);  // nothing comes from elsewhere
+  CHECK(page.find("<link") == std::string::npos);
+  const std::string dom = browse(folder, "out/sweep.html");
+  if (dom.empty()) return;
+  check_bars(dom, read_json(folder / "out/sweep.json"));
+  CHECK(elements(dom, "rect", "peak").size() == 4);
+  CHECK(elements(dom, "tr", "").size() >= 1 + 4);
+}
+
+TEST_CASE("report: training runs on one page") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const char* const name : {"one", "two"})
+    REQUIRE(run_command(folder, {"train", "-c", "c.yaml", fmt::format("output.dir={}", name)}).code == 0);
+  CHECK(run_command(folder, {"report", "one"}).code == 0);
+  CHECK(fs::exists(folder / "one/report.html"));
+  fs::remove(folder / "two/summary.json");  // a run that still goes on
+  const CommandResult result = run_command(folder, {"report", "one", "two", "-o", "both.html"});
+  INFO(result.error);
+  REQUIRE(result.code == 0);
+  CHECK(run_command(folder, {"report", "nowhere"}).error.find("nowhere holds no run") != std::string::npos);
+  const std::string dom = browse(folder, "both.html");
+  if (dom.empty()) return;
+  CHECK(elements(dom, "polyline", "curve").size() == 2 * 2);
+  CHECK(dom.find("2 runs") != std::string::npos);
+}
+
+}  // namespace lacuna::test

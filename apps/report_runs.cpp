@@ -24,6 +24,7 @@ Result read_run(const std::string& path) {
   Result result;
   result.run = folder.path();
   result.id = folder.path().lexically_normal().string();
+  result.label = result.id;
   result.settings.emplace_back("run", result.id);
   if (!fs::exists(folder.summary())) return result;
   std::ifstream stream(folder.summary());
@@ -48,7 +49,6 @@ class ReportRuns {
       results.push_back(read_run(run));
       json.push_back({{"run", results.back().id}, {"result", results.back().figures}});
     }
-    set_labels(results);
     const fs::path page = !output_.empty()      ? fs::path(output_)
                           : results.size() == 1 ? results.front().run / "report.html"
                                                 : fs::path("report.html");

@@ -66,6 +66,8 @@ class CaseRun {
   std::optional<ordered_json> finished() const {
     const ordered_json record = ordered_json::parse(read_all(file(".json")), nullptr, false);
     if (!record.is_object() || record.value("status", "") != "done" || record.value("id", "") != case_.id) return {};
+    for (const char* const key : {"config", "overrides", "exit_code", "result"})
+      if (!record.contains(key)) return {};
     return record;
   }
 

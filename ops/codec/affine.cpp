@@ -82,60 +82,72 @@ class FiniteRange {
 template <class T>
 void code_slice(const T* values, std::int64_t count, const Slope& slope, int bits, const std::uint16_t* draws,
                 std::uint8_t* codes) {
+  const Uniform<float> floats{static_cast<float>(slope.origin), static_cast<float>(slope.scale)};
   if (slope.wide)
     to_codes<double>(values, count, Uniform<double>{slope.origin, slope.scale}, bits, draws, codes);
   else
-    to_codes<float>(values, count, Uniform<float>{static_cast<float>(slope.origin), static_cast<float>(slope.scale)},
-                    bits, draws, codes);
+    with_count(count, [&](std::int64_t number) { to_codes<float>(values, number, floats, bits, draws, codes); });
+}
+
+/// What a group with values that are not finite has seen.
+template <class T>
+void write_finite(const T* values, std::int64_t count, Range& seen) {
+  FiniteRange<T> finite;
+  for (std::int64_t i = 0; i < count; ++i) finite.add(values[i]);
+  finite.write(seen);
 }
 
 /// Groups that are runs. A group that two threads share is measured by both.
 template <class T>
 void encode_runs(const T* x, const Layout& to, const Coding& coding, std::uint64_t key, const Known* known) {
+  // Several groups at once, as many as stay in the first cache: their divisions overlap.
+  constexpr std::int64_t most_together = 16;
+  const std::int64_t together = std::clamp<std::int64_t>(4096 / to.size, 1, most_together);
   const Fitting fitting(to.bits);
-  parallel_for(
-      to.count, serial_below,
-      [&](std::int64_t begin, std::int64_t end) {
-        Draws draws(key, coding.rounding);
-        const std::array<std::uint16_t, block>* drawn = nullptr;
-        alignas(64) std::uint8_t codes[block] = {};
-        to.for_runs(begin, end, [&](std::int64_t group, std::int64_t first, std::int64_t last) {
-          const std::int64_t whole_first = group * to.size, whole_last = std::min(to.count, whole_first + to.size);
-          const Found found = range_of(x + whole_first, whole_last - whole_first);
-          const Range range = known == nullptr ? found.range : known->ranges[static_cast<std::size_t>(group)];
-          const Stored stored = found.finite ? fitting.fit(range) : not_finite();
-          if (first == whole_first) {
-            to.set_group(group, stored);
-            if (known != nullptr && !known->seen.empty()) {
-              Range& seen = known->seen[static_cast<std::size_t>(group)];
-              if (found.finite) {
-                seen = found.range;
-              } else {
-                FiniteRange<T> finite;
-                for (std::int64_t i = whole_first; i < whole_last; ++i) finite.add(x[i]);
-                finite.write(seen);
-              }
-            }
-          }
-          const Slope slope = slope_of(stored, range, to.bits);
-          for (std::int64_t i = first; i < last;) {
-            const std::int64_t place = i % block, next = std::min(last, i - place + block);
-            if (place == 0) drawn = &draws.of_block(i / block);
-            if (next - i == block)  // a constant number makes a better loop
-              code_slice(x + i, block, slope, to.bits, drawn->data(), codes);
-            else
-              code_slice(x + i, next - i, slope, to.bits, drawn->data() + place, codes + place);
-            if (next % block == 0) {
-              pack(codes, block, to.bits, to.block_at(i));
-            } else if (next == to.count) {
-              std::fill(codes + next % block, codes + block, std::uint8_t{0});
-              pack(codes, next % block, to.bits, to.block_at(i));
-            }
-            i = next;
-          }
-        });
-      },
-      block);
+  const auto encode_part = [&](std::int64_t begin, std::int64_t end) {
+    Draws draws(key, coding.rounding);
+    const std::uint16_t* drawn = nullptr;
+    alignas(64) std::uint8_t codes[block] = {};
+    std::array<Found, most_together> found;
+    std::array<Slope, most_together> slopes;
+    for (std::int64_t from = begin / to.size; from * to.size < end; from += together) {
+      const std::int64_t groups = std::min(together, (end - 1) / to.size + 1 - from);
+      for (std::int64_t g = 0; g < groups; ++g) {
+        const std::int64_t first = (from + g) * to.size;
+        found[static_cast<std::size_t>(g)] = range_of(x + first, std::min(to.size, to.count - first));
+      }
+      for (std::int64_t g = 0; g < groups; ++g) {
+        const Found& here = found[static_cast<std::size_t>(g)];
+        const std::int64_t group = from + g, first = group * to.size;
+        const Range range = known == nullptr ? here.range : known->ranges[static_cast<std::size_t>(group)];
+        const Stored stored = here.finite ? fitting.fit(range) : not_finite();
+        slopes[static_cast<std::size_t>(g)] = slope_of(stored, range, to.bits);
+        if (first < begin) continue;
+        to.set_group(group, stored);
+        if (known == nullptr || known->seen.empty()) continue;
+        Range& seen = known->seen[static_cast<std::size_t>(group)];
+        if (here.finite)
+          seen = here.range;
+        else
+          write_finite(x + first, std::min(to.size, to.count - first), seen);
+      }
+      const std::int64_t last = std::min(end, (from + groups) * to.size);
+      for (std::int64_t i = std::max(begin, from * to.size); i < last;) {
+        const std::int64_t place = i % block, group = i / to.size;
+        const std::int64_t next = std::min({last, (group + 1) * to.size, i - place + block});
+        if (place == 0) drawn = draws.of_block(i / block).data();
+        code_slice(x + i, next - i, slopes[static_cast<std::size_t>(group - from)], to.bits, drawn + place,
+                   codes + place);
+        if (next % block == 0 || next == to.count) {
+          const std::int64_t filled = next - (i - place);
+          std::fill(codes + filled, codes + block, std::uint8_t{0});
+          pack(codes, filled, to.bits, to.block_at(i));
+        }
+        i = next;
+      }
+    }
+  };
+  parallel_for(to.count, serial_below, encode_part, block);
 }
 
 /// Tables by column for groups that are columns: the beginning is repeated behind the end, so that the columns of a
@@ -143,7 +155,7 @@ void encode_runs(const T* x, const Layout& to, const Coding& coding, std::uint64
 std::int64_t table_length(const Shape& shape) { return shape.back() + block; }
 
 /// Two values a column, as floats.
-Each<float> each_column(const Tensor& table, std::int64_t column) {
+Each each_column(const Tensor& table, std::int64_t column) {
   const float* const first = table.data<float>() + column;
   return {first, first + table.shape().back()};
 }
@@ -179,50 +191,49 @@ void spread(const Layout& layout, std::span<const Parameters> groups, const Tens
 class ColumnExtremes {
  public:
   ColumnExtremes(const Shape& shape, std::int64_t parts, Device device)
-      : table_(Tensor::empty({parts, 3, table_length(shape)}, DType::f32, device, Purpose::workspace)) {}
+      : table_(Tensor::empty({parts, 2, table_length(shape)}, DType::i32, device, Purpose::workspace)) {}
 
   void reset() const {
-    constexpr float infinity = std::numeric_limits<float>::infinity();
     const std::int64_t length = table_.shape().back();
     for (std::int64_t part = 0; part < table_.shape().front(); ++part) {
-      std::fill_n(of(part), length, infinity);
-      std::fill_n(of(part) + length, length, -infinity);
-      std::fill_n(of(part) + 2 * length, length, 0.0F);
+      std::fill_n(of(part), length, std::numeric_limits<std::int32_t>::max());
+      std::fill_n(of(part) + length, length, std::numeric_limits<std::int32_t>::min());
     }
   }
   template <class T>
   void add(std::int64_t part, const T* values, std::int64_t column, std::int64_t count) const {
-    const std::int64_t length = table_.shape().back();
-    float* const least = of(part) + column;
-    float* const most = least + length;
-    float* const mark = most + length;
+    std::int32_t* const least = of(part) + column;
+    std::int32_t* const most = least + table_.shape().back();
+    with_count(count, [&](std::int64_t number) {
 #pragma GCC ivdep
-    for (std::int64_t i = 0; i < count; ++i) {
-      const float v = to_coded(values[i]);
-      least[i] = v < least[i] ? v : least[i];
-      most[i] = v > most[i] ? v : most[i];
-      mark[i] += v * 0.0F;
-    }
+      for (std::int64_t i = 0; i < number; ++i) {
+        const std::int32_t key = key_of(to_coded(values[i]));
+        least[i] = std::min(least[i], key);
+        most[i] = std::max(most[i], key);
+      }
+    });
   }
   std::vector<Found> by_group(const Layout& layout) const {
-    constexpr float infinity = std::numeric_limits<float>::infinity();
     const auto groups = static_cast<std::size_t>((layout.columns + layout.size - 1) / layout.size);
-    std::vector<Found> found(groups, {{infinity, -infinity}, true});
+    std::vector<std::int32_t> least(groups, std::numeric_limits<std::int32_t>::max());
+    std::vector<std::int32_t> most(groups, std::numeric_limits<std::int32_t>::min());
     const std::int64_t length = table_.shape().back();
     for (std::int64_t part = 0; part < table_.shape().front(); ++part)
       for (std::int64_t i = 0; i < length; ++i) {
-        Found& group = found[static_cast<std::size_t>(i % layout.columns / layout.size)];
-        const float* const at = of(part) + i;
-        group.range = {std::min(group.range.least, at[0]), std::max(group.range.most, at[length])};
-        group.finite = group.finite && at[2 * length] == 0;
+        const auto group = static_cast<std::size_t>(i % layout.columns / layout.size);
+        least[group] = std::min(least[group], of(part)[i]);
+        most[group] = std::max(most[group], of(part)[length + i]);
       }
+    std::vector<Found> found;
+    for (std::size_t group = 0; group < groups; ++group)
+      found.push_back(found_between<float>(least[group], most[group]));
     return found;
   }
 
  private:
-  float* of(std::int64_t part) const { return table_.data<float>() + part * 3 * table_.shape().back(); }
+  std::int32_t* of(std::int64_t part) const { return table_.data<std::int32_t>() + part * 2 * table_.shape().back(); }
 
-  Tensor table_;  // [parts, 3, C + block]: least, most, and a mark: NaN where something was not finite
+  Tensor table_;  // [parts, 2, C + block]: keys of the least and the greatest
 };
 
 /// Calls `f(part, first, count)` for all blocks, shared among `parts` threads.
@@ -267,7 +278,9 @@ void encode_columns(const T* x, const Layout& to, const Coding& coding, std::uin
     if (wide)
       to_codes<double>(x + first, count, LookedUp<Slope>{slopes, to.columns, to.size, column}, to.bits, drawn, codes);
     else
-      to_codes<float>(x + first, count, each_column(table, column), to.bits, drawn, codes);
+      with_count(count, [&](std::int64_t number) {
+        to_codes<float>(x + first, number, each_column(table, column), to.bits, drawn, codes);
+      });
     pack(codes, count, to.bits, to.block_at(first));
   });
   if (known == nullptr) return;
@@ -339,10 +352,9 @@ void decode_runs(const Layout& from, std::int64_t begin, std::int64_t end, T* ou
       const Uniform<float> floats{static_cast<float>(scale.origin), static_cast<float>(scale.step)};
       if (beyond<T>(scale, from.bits))
         to_values_held(codes + (i - first), next - i, Uniform<double>{scale.origin, scale.step}, out + (i - begin));
-      else if (next - i == block)
-        to_values(codes, block, floats, out + (i - begin));
       else
-        to_values(codes + (i - first), next - i, floats, out + (i - begin));
+        with_count(next - i,
+                   [&](std::int64_t number) { to_values(codes + (i - first), number, floats, out + (i - begin)); });
     });
   });
 }
@@ -363,7 +375,9 @@ void decode_columns(const Layout& from, std::int64_t begin, std::int64_t end, co
       to_values_held(codes, last - first, LookedUp<Scale>{scales, from.columns, from.size, column},
                      out + (first - begin));
     else
-      to_values(codes, last - first, each_column(table, column), out + (first - begin));
+      with_count(last - first, [&](std::int64_t number) {
+        to_values(codes, number, each_column(table, column), out + (first - begin));
+      });
   });
 }
 

@@ -4,7 +4,6 @@
 
 #include "core/dtype.h"
 #include "ops/codec/affine.h"
-#include "ops/tile.h"
 
 #include <algorithm>
 #include <array>
@@ -34,7 +33,7 @@ struct Scale {
 
 inline Scale scale_of(Stored stored, int bits) {
   const double step = static_cast<double>(static_cast<float>(stored.step));
-  return {step, step * std::ldexp(stored.origin, bits - 8)};
+  return {step, step * stored.origin / (1 << (8 - bits))};
 }
 
 /// The step of a group that holds a NaN or an infinity.
@@ -63,8 +62,8 @@ class Fitting {
     const double least = static_cast<double>(range.least), most = static_cast<double>(range.most);
     if (least == most) return fit_constant(least);
     const bf16 step = round_up(std::max((most - least) * steps_a_range_, std::abs(least) * steps_an_offset_));
-    const double units = least / (static_cast<double>(static_cast<float>(step)) * unit_);
-    return {step, static_cast<std::int16_t>(std::floor(units))};
+    return {step,
+            static_cast<std::int16_t>(std::floor(least / (static_cast<double>(static_cast<float>(step)) * unit_)))};
   }
 
  private:
@@ -142,75 +141,47 @@ inline float to_coded(T value) {
   return static_cast<float>(value);
 }
 
-using Floats = tile::Vector<float>;
-inline constexpr std::int64_t lanes = tile::lanes<float>;
-
-/// The first `count` lanes; the others get the first one's value.
+/// Whole numbers in the order of the values whose bits they come from, for every floating type: their least and
+/// greatest are found many at a time, and infinities and NaN lie at the ends.
 template <class T>
-inline Floats load_coded(const T* from, std::int64_t count) {
-  if constexpr (std::is_same_v<T, float>) {
-    if (count >= lanes) return tile::load(from);
-  } else if constexpr (std::is_same_v<T, bf16>) {
-    typedef std::uint16_t Halves __attribute__((vector_size(lanes * 2), aligned(2)));
-    typedef std::uint32_t Words __attribute__((vector_size(lanes * 4)));
-    if (count >= lanes)
-      return std::bit_cast<Floats>(__builtin_convertvector(*reinterpret_cast<const Halves*>(from), Words) << 16);
-  }
-  Floats values;
-  for (std::int64_t i = 0; i < lanes; ++i) values[i] = to_coded(from[i < count ? i : 0]);
-  return values;
+using Key = std::conditional_t<is_half<T>, std::int16_t,
+                               std::conditional_t<std::is_same_v<T, float>, std::int32_t, std::int64_t>>;
+
+/// Its own inverse.
+template <class K>
+constexpr K turned(K key) {
+  return static_cast<K>(key ^ ((key >> std::numeric_limits<K>::digits) & std::numeric_limits<K>::max()));
+}
+template <class T>
+inline Key<T> key_of(T value) {
+  if constexpr (is_half<T>)
+    return turned(static_cast<Key<T>>(value.bits));
+  else
+    return turned(std::bit_cast<Key<T>>(value));
 }
 
-/// A range as it is being found: NaN is in neither end, but spoils the mark.
-struct Extremes {
-  Floats least = Floats{} + std::numeric_limits<float>::infinity();
-  Floats most = Floats{} - std::numeric_limits<float>::infinity();
-  Floats mark{};  // NaN once a NaN or an infinity came
-
-  void add(const Floats& values) {
-    least = values < least ? values : least;
-    most = values > most ? values : most;
-    mark += values * 0.0F;
-  }
-  void add(const Extremes& other) {
-    least = other.least < least ? other.least : least;
-    most = other.most > most ? other.most : most;
-    mark += other.mark;
-  }
-  /// Every lane meets every other.
-  template <std::size_t step = lanes / 2>
-  void fold() {
-    add(turned<step>(std::make_index_sequence<lanes>{}));
-    if constexpr (step > 1) fold<step / 2>();
-  }
-
- private:
-  template <std::size_t step, std::size_t... lane>
-  Extremes turned(std::index_sequence<lane...>) const {
-    return {__builtin_shufflevector(least, least, (lane ^ step)...),
-            __builtin_shufflevector(most, most, (lane ^ step)...),
-            __builtin_shufflevector(mark, mark, (lane ^ step)...)};
-  }
-};
-
+/// The range of values, and whether all are finite.
 struct Found {
   Range range;
   bool finite = true;
 };
 
-/// The range of `count` values, one or more, and whether all are finite.
+template <class T>
+inline Found found_between(Key<T> least, Key<T> most) {
+  const float low = to_coded(std::bit_cast<T>(turned(least))), high = to_coded(std::bit_cast<T>(turned(most)));
+  return {{low, high}, std::isfinite(low) && std::isfinite(high)};
+}
+
+/// Of one value or more.
 template <class T>
 inline Found range_of(const T* values, std::int64_t count) {
-  Extremes even, odd;
-  std::int64_t i = 0;
-  for (; i + 2 * lanes <= count; i += 2 * lanes) {
-    even.add(load_coded(values + i, lanes));
-    odd.add(load_coded(values + i + lanes, lanes));
+  Key<T> least = std::numeric_limits<Key<T>>::max(), most = std::numeric_limits<Key<T>>::min();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Key<T> key = key_of(values[i]);
+    least = key < least ? key : least;
+    most = key > most ? key : most;
   }
-  for (; i < count; i += lanes) even.add(load_coded(values + i, count - i));
-  even.add(odd);
-  even.fold();
-  return {{even.least[0], even.most[0]}, even.mark[0] == 0};
+  return found_between<T>(least, most);
 }
 
 /// How a group's values become codes: ((value - origin) · scale) / 2^16, with scale = 2^16 / step.
@@ -228,23 +199,22 @@ inline Slope slope_of(Stored stored, Range range, int bits) {
           std::max(std::abs(range.least), std::abs(range.most)) > 0x1p125F || scale.step < 0x1p-110};
 }
 
-/// One origin and scale for all elements.
+/// One origin and one factor for all elements.
 template <class C>
 struct Uniform {
   C first, second;
   C origin(std::int64_t) const { return first; }
   C factor(std::int64_t) const { return second; }
 };
-/// An origin and a scale an element.
-template <class C>
+/// An origin and a factor an element.
 struct Each {
-  const C *first, *second;
-  C origin(std::int64_t i) const { return first[i]; }
-  C factor(std::int64_t i) const { return second[i]; }
+  const float *first, *second;
+  float origin(std::int64_t i) const { return first[i]; }
+  float factor(std::int64_t i) const { return second[i]; }
 };
 
-/// codes[i] = (value - origin) · factor in 2^-16 steps plus the draw, cut off; saturating. The sum is whole numbers, so
-/// that no rounding of it favours a side.
+/// codes[i] = (value - origin) · factor in 2^-16 steps plus the draw, cut off; saturating. The sum is one of whole
+/// numbers, so that no rounding of it favours a side. C: float, or double where floats do not do.
 template <class C, class T, class Parameters>
 inline void to_codes(const T* values, std::int64_t count, const Parameters& by, int bits, const std::uint16_t* draws,
                      std::uint8_t* codes) {
@@ -252,18 +222,34 @@ inline void to_codes(const T* values, std::int64_t count, const Parameters& by, 
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
     C v = (static_cast<C>(to_coded(values[i])) - by.origin(i)) * by.factor(i) + C(0.5);
-    v = v > 0 ? v : 0;  // NaN becomes 0
+    v = v > C(0.5) ? v : C(0.5);  // NaN too; not 0, for which compilers take two instructions
     v = v < top ? v : top;
     codes[i] = static_cast<std::uint8_t>((static_cast<std::int32_t>(v) + draws[i]) >> 16);
   }
 }
 
-/// values[i] = code · step + origin.
+/// values[i] = code · step + origin: numbers all.
 template <class T, class Parameters>
 inline void to_values(const std::uint8_t* codes, std::int64_t count, const Parameters& by, T* values) {
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i)
-    values[i] = static_cast<T>(static_cast<float>(codes[i]) * by.factor(i) + by.origin(i));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float value = static_cast<float>(codes[i]) * by.factor(i) + by.origin(i);
+    if constexpr (std::is_same_v<T, bf16>) {  // the rounding of bf16(float), without its question about NaN
+      const auto bits = std::bit_cast<std::uint32_t>(value);
+      values[i].bits = static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
+    } else {
+      values[i] = static_cast<T>(value);
+    }
+  }
+}
+
+/// Calls `f` with `count`: as a constant where it is a whole block, which makes a better loop.
+template <class F>
+inline void with_count(std::int64_t count, const F& f) {
+  if (count == block)
+    f(block);
+  else
+    f(count);
 }
 
 template <class T>
@@ -303,42 +289,70 @@ inline std::int64_t packed_bytes(std::int64_t count, int bits) {
   return bytes;
 }
 
-/// Byte j of `bytes` takes `width` bits, from `shift` on, of the codes j, j + bytes, j + 2·bytes...
-template <int width>
-inline void pack_plane(const std::uint8_t* codes, int shift, std::int64_t bytes, std::uint8_t* out) {
-#pragma GCC ivdep
-  for (std::int64_t j = 0; j < bytes; ++j) {
-    unsigned byte = 0;
-#pragma GCC unroll 8
-    for (int part = 0; part < 8 / width; ++part)
-      byte |= ((codes[j + part * bytes] >> shift) & ((1U << width) - 1)) << (part * width);
-    out[j] = static_cast<std::uint8_t>(byte);
+/// `width` bits, from `shift` on, of every byte.
+constexpr std::uint64_t field(int width, int shift) {
+  return (((std::uint64_t{1} << width) - 1) << shift) * 0x0101010101010101U;
+}
+/// Every byte's bits moved up by `by`, or down by -by; what crosses to other bytes is to be masked.
+constexpr std::uint64_t moved(std::uint64_t bytes, int by) { return by >= 0 ? bytes << by : bytes >> -by; }
+
+// A plane of a block: byte j of `bytes` takes `width` bits, from `shift` on, of the codes j, j + bytes, j + 2·bytes...
+
+/// Any block, byte by byte: the last one of a tensor.
+[[gnu::noinline]] inline void pack_short_plane(const std::uint8_t* codes, int width, int shift, std::int64_t bytes,
+                                               std::uint8_t* out) {
+  std::fill_n(out, bytes, std::uint8_t{0});
+  for (std::int64_t i = 0; i < bytes * (8 / width); ++i) {
+    const int bits = (codes[i] >> shift) & ((1 << width) - 1);
+    out[i % bytes] = static_cast<std::uint8_t>(out[i % bytes] | bits << (i / bytes * width));
   }
 }
-template <int width>
-inline void unpack_plane(const std::uint8_t* in, int shift, std::int64_t bytes, std::uint8_t* codes) {
-#pragma GCC unroll 8
-  for (int part = 0; part < 8 / width; ++part) {
-#pragma GCC ivdep
-    for (std::int64_t j = 0; j < bytes; ++j) {
-      const unsigned bits = ((in[j] >> (part * width)) & ((1U << width) - 1)) << shift;
-      codes[j + part * bytes] = static_cast<std::uint8_t>(shift == 0 ? bits : codes[j + part * bytes] | bits);
-    }
+[[gnu::noinline]] inline void unpack_short_plane(const std::uint8_t* in, int width, int shift, std::int64_t bytes,
+                                                 std::uint8_t* codes) {
+  for (std::int64_t i = 0; i < bytes * (8 / width); ++i) {
+    const int bits = (in[i % bytes] >> (i / bytes * width)) & ((1 << width) - 1);
+    codes[i] = static_cast<std::uint8_t>((shift > 0 ? codes[i] : 0) | bits << shift);
   }
 }
 
-/// Calls `f(width, shift, bytes, offset)` for each plane of a block: its bits, an integral constant; the place of its
-/// lowest bit in a code; its length and place among the block's bytes.
-template <class F>
-inline void for_planes(int bits, std::int64_t count, F&& f) {
-  int shift = 0;
+/// Whole blocks eight bytes at a time.
+template <int width, int shift>
+inline void pack_plane(const std::uint8_t* codes, std::int64_t bytes, std::uint8_t* out) {
+  constexpr std::int64_t words = block * width / 64;
+  if (bytes != 8 * words) return pack_short_plane(codes, width, shift, bytes, out);
+  std::array<std::uint64_t, block / 8> from;
+  std::array<std::uint64_t, words> packed{};
+  std::memcpy(from.data(), codes, sizeof from);
+  for (int part = 0; part < 8 / width; ++part)
+    for (std::size_t j = 0; j < words; ++j)
+      packed[j] |= moved(from[j + part * words], part * width - shift) & field(width, part * width);
+  std::memcpy(out, packed.data(), sizeof packed);
+}
+template <int width, int shift>
+inline void unpack_plane(const std::uint8_t* in, std::int64_t bytes, std::uint8_t* codes) {
+  constexpr std::int64_t words = block * width / 64;
+  if (bytes != 8 * words) return unpack_short_plane(in, width, shift, bytes, codes);
+  std::array<std::uint64_t, words> packed;
+  std::array<std::uint64_t, block / 8> to{};
+  std::memcpy(packed.data(), in, sizeof packed);
+  if (shift > 0) std::memcpy(to.data(), codes, sizeof to);
+  for (int part = 0; part < 8 / width; ++part)
+    for (std::size_t j = 0; j < words; ++j)
+      to[j + part * words] |= moved(packed[j], shift - part * width) & field(width, shift);
+  std::memcpy(codes, to.data(), sizeof to);
+}
+
+/// Calls `f(width, shift, bytes, offset)` for each plane of a block: its bits and the place of its lowest bit in a
+/// code, as integral constants; its length and place among the block's bytes.
+template <int bits, class F>
+inline void for_planes(std::int64_t count, const F& f) {
   std::int64_t offset = 0;
   const auto plane = [&]<int width>(std::integral_constant<int, width> constant) {
-    if ((bits & width) == 0) return;
-    const std::int64_t bytes = plane_bytes(count, width);
-    f(constant, shift, bytes, offset);
-    shift += width;
-    offset += bytes;
+    if constexpr ((bits & width) != 0) {
+      const std::int64_t bytes = plane_bytes(count, width);
+      f(constant, std::integral_constant<int, bits / (2 * width) * (2 * width)>{}, bytes, offset);
+      offset += bytes;
+    }
   };
   plane(std::integral_constant<int, 8>{});
   plane(std::integral_constant<int, 4>{});
@@ -346,25 +360,34 @@ inline void for_planes(int bits, std::int64_t count, F&& f) {
   plane(std::integral_constant<int, 1>{});
 }
 
+/// Calls `f` with `bits`, 1 to 8, as a constant.
+template <int most = 8, class F>
+inline void with_bits(int bits, const F& f) {
+  if (bits == most)
+    f(std::integral_constant<int, most>{});
+  else if constexpr (most > 1)
+    with_bits<most - 1>(bits, f);
+}
+
 /// Packs a block of `count` codes. `codes` [block]: 0 behind `count`.
 inline void pack(const std::uint8_t* codes, std::int64_t count, int bits, std::uint8_t* out) {
-  for_planes(bits, count,
-             [&]<int width>(std::integral_constant<int, width>, int shift, std::int64_t bytes, std::int64_t offset) {
-               if (count == block)
-                 pack_plane<width>(codes, shift, block * width / 8, out + offset);
-               else
-                 pack_plane<width>(codes, shift, bytes, out + offset);
-             });
+  with_bits(bits, [&]<int constant>(std::integral_constant<int, constant>) {
+    for_planes<constant>(
+        count, [&]<int width, int shift>(std::integral_constant<int, width>, std::integral_constant<int, shift>,
+                                         std::int64_t bytes, std::int64_t offset) {
+          pack_plane<width, shift>(codes, bytes, out + offset);
+        });
+  });
 }
 /// Unpacks a block of `count` codes into `codes` [block]; what lies behind `count` is not meant.
 inline void unpack(const std::uint8_t* in, std::int64_t count, int bits, std::uint8_t* codes) {
-  for_planes(bits, count,
-             [&]<int width>(std::integral_constant<int, width>, int shift, std::int64_t bytes, std::int64_t offset) {
-               if (count == block)
-                 unpack_plane<width>(in + offset, shift, block * width / 8, codes);
-               else
-                 unpack_plane<width>(in + offset, shift, bytes, codes);
-             });
+  with_bits(bits, [&]<int constant>(std::integral_constant<int, constant>) {
+    for_planes<constant>(
+        count, [&]<int width, int shift>(std::integral_constant<int, width>, std::integral_constant<int, shift>,
+                                         std::int64_t bytes, std::int64_t offset) {
+          unpack_plane<width, shift>(in + offset, bytes, codes);
+        });
+  });
 }
 
 }  // namespace lacuna::codec

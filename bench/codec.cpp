@@ -1,0 +1,91 @@
+// The affine codec beside a plain copy of the same tensor, in alternation: time of the copy over time of the codec.
+#include "bench/bench.h"
+#include "core/random.h"
+#include "ops/codec/affine.h"
+
+#include <fmt/core.h>
+
+namespace {
+
+using namespace lacuna;
+
+constexpr int rounds = 61;
+
+double seconds_once(const auto& f, int repeats) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  for (int i = 0; i < repeats; ++i) f();
+  return std::chrono::duration<double>(Clock::now() - begin).count() / repeats;
+}
+
+double median(std::vector<double>& values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+/// Values as a layer has them: sums of a few uniform ones.
+Tensor drawn(std::int64_t count, DType dtype) {
+  const RandomStream stream{.seed = 1, .step = 0, .site = 0};
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = stream.uniform(3 * i) + stream.uniform(3 * i + 1) + stream.uniform(3 * i + 2) - 1.5F;
+  return Tensor::from(std::span<const float>(values), {count / 1024, 1024}, dtype);
+}
+
+void measure(std::int64_t bytes, DType dtype) {
+  const Tensor x = drawn(bytes / size_of(dtype), dtype), copy = x.clone(), out = x.clone();
+  const int repeats = bytes < (8 << 20) ? 40 : 1;
+  const auto run_copy = [&] {
+    parallel_for(
+        x.bytes(), 0,
+        [&](std::int64_t begin, std::int64_t end) {
+          std::memcpy(copy.raw() + begin, x.raw() + begin, static_cast<std::size_t>(end - begin));
+        },
+        4096);
+  };
+  const codec::Grouping runs{}, columns{codec::Grouping::Kind::column, 64};
+  struct Case {
+    std::string_view name;
+    codec::Coding coding;
+    bool known;
+  };
+  const Case cases[] = {{"8 bit", {8, runs}, false},
+                        {"4 bit", {4, runs}, false},
+                        {"2 bit", {2, runs}, false},
+                        {"8 bit, nearest", {8, runs, codec::Rounding::nearest}, false},
+                        {"8 bit, columns, known", {8, columns}, true},
+                        {"4 bit, columns, known", {4, columns}, true}};
+  for (const Case& c : cases) {
+    const std::vector<codec::Range> ranges(static_cast<std::size_t>(codec::group_count(x.shape(), c.coding.grouping)),
+                                           {-1.5F, 1.5F});
+    std::vector<codec::Range> seen = ranges;
+    codec::Codes codes;
+    const auto encode = [&] {
+      codes = {};  // the memory of the codes before is taken again, as in training
+      codes = c.known ? codec::encode(x, c.coding, 1, ranges, seen) : codec::encode(x, c.coding, 1);
+    };
+    encode();
+    std::vector<double> copies, encodes, decodes, encode_ratios, decode_ratios;
+    for (int round = 0; round < rounds; ++round) {
+      copies.push_back(seconds_once(run_copy, repeats));
+      encodes.push_back(seconds_once(encode, repeats));
+      decodes.push_back(seconds_once([&] { codec::decode(codes, 0, x.count(), out); }, repeats));
+      encode_ratios.push_back(copies.back() / encodes.back());
+      decode_ratios.push_back(copies.back() / decodes.back());
+    }
+    fmt::print("  {:<22} copy {:8.1f} us   encode {:8.1f} us, {:4.2f} x   decode {:8.1f} us, {:4.2f} x\n", c.name,
+               1e6 * median(copies), 1e6 * median(encodes), median(encode_ratios), 1e6 * median(decodes),
+               median(decode_ratios));
+  }
+}
+
+}  // namespace
+
+int main() {
+  fmt::print("{} threads; speed as a multiple of a copy's, medians of {} alternating rounds\n", threads(), rounds);
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const std::int64_t mebibytes : {64, 1}) {
+      fmt::print("{} MiB of {}\n", mebibytes, name_of(dtype));
+      measure(mebibytes << 20, dtype);
+    }
+}

@@ -48,7 +48,7 @@ std::int64_t coded_bytes(const Shape& shape, const Coding& coding);
 
 /// Codes x, of any floating type and shape. Stochastic rounding draws from `key` and the element's number, nothing
 /// else: the caller hashes seed, step and slot into it. Each element decodes to within a step of its value, half a step
-/// with `nearest`; a step is the group's range divided by 2^bits - 1, and at most 1.3 % more (1.6 % at 1 bit), as long
+/// with `nearest`; a step is the group's range divided by 2^bits - 1, and at most 1.4 % more (1.6 % at 1 bit), as long
 /// as the least value is within 128 ranges of zero. A group that holds a NaN or an infinity decodes wholly to NaN. The
 /// bytes are on x's device, their purpose the current AllocationScope's. An error where `bits` or the group's size is
 /// out of bounds or x is not floating.

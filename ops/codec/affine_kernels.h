@@ -92,7 +92,8 @@ class Fitting {
 /// Draws of stochastic rounding: element e gets half e % 2 of a 32-bit hash of the key and e / 2.
 class Draws {
  public:
-  Draws(std::uint64_t key, Rounding rounding) : key_(key), stochastic_(rounding == Rounding::stochastic) {
+  Draws(std::uint64_t key, Rounding rounding)
+      : key_(mix(key)), mixed_(mix(key_)), stochastic_(rounding == Rounding::stochastic) {
     if (!stochastic_) draws_.fill(0x8000);
   }
 
@@ -114,8 +115,11 @@ class Draws {
 
   /// Wellons' lowbias32 with half the key before and half of it amid.
   void draw(std::uint64_t first) {
-    const std::uint64_t mixed = mix(mix(key_) + (first >> 32));
-    const auto before = static_cast<std::uint32_t>(mixed), amid = static_cast<std::uint32_t>(mixed >> 32);
+    if (first >> 32 != high_) {
+      high_ = first >> 32;
+      mixed_ = mix(key_ + high_);
+    }
+    const auto before = static_cast<std::uint32_t>(mixed_), amid = static_cast<std::uint32_t>(mixed_ >> 32);
     std::array<std::uint32_t, block / 2> words;
     for (std::uint32_t i = 0; i < block / 2; ++i) {
       std::uint32_t x = (static_cast<std::uint32_t>(first) + i) ^ before;
@@ -126,7 +130,7 @@ class Draws {
     draws_ = std::bit_cast<std::array<std::uint16_t, block>>(words);
   }
 
-  std::uint64_t key_;
+  std::uint64_t key_, high_ = 0, mixed_;  // the key, and what it is mixed to for pairs with these upper 32 bits
   bool stochastic_;
   std::array<std::uint16_t, block> draws_{};
 };
@@ -294,7 +298,10 @@ constexpr std::uint64_t field(int width, int shift) {
   return (((std::uint64_t{1} << width) - 1) << shift) * 0x0101010101010101U;
 }
 /// Every byte's bits moved up by `by`, or down by -by; what crosses to other bytes is to be masked.
-constexpr std::uint64_t moved(std::uint64_t bytes, int by) { return by >= 0 ? bytes << by : bytes >> -by; }
+template <class Plane>
+inline Plane moved(const Plane& bytes, int by) {
+  return by >= 0 ? bytes << by : bytes >> -by;
+}
 
 // A plane of a block: byte j of `bytes` takes `width` bits, from `shift` on, of the codes j, j + bytes, j + 2·bytes...
 
@@ -315,31 +322,44 @@ constexpr std::uint64_t moved(std::uint64_t bytes, int by) { return by >= 0 ? by
   }
 }
 
-/// Whole blocks eight bytes at a time.
+/// The bytes of a whole block's plane, eight in a lane.
+template <int width>
+struct PlaneOf {
+  typedef std::uint64_t type __attribute__((vector_size(block * width / 8)));
+};
+
 template <int width, int shift>
 inline void pack_plane(const std::uint8_t* codes, std::int64_t bytes, std::uint8_t* out) {
-  constexpr std::int64_t words = block * width / 64;
-  if (bytes != 8 * words) return pack_short_plane(codes, width, shift, bytes, out);
-  std::array<std::uint64_t, block / 8> from;
-  std::array<std::uint64_t, words> packed{};
-  std::memcpy(from.data(), codes, sizeof from);
-  for (int part = 0; part < 8 / width; ++part)
-    for (std::size_t j = 0; j < words; ++j)
-      packed[j] |= moved(from[j + part * words], part * width - shift) & field(width, part * width);
-  std::memcpy(out, packed.data(), sizeof packed);
+  if constexpr (width == 8) {
+    std::memcpy(out, codes, static_cast<std::size_t>(bytes));
+    return;
+  }
+  using Plane = typename PlaneOf<width>::type;
+  if (bytes != sizeof(Plane)) return pack_short_plane(codes, width, shift, bytes, out);
+  Plane packed{};
+  for (int part = 0; part < 8 / width; ++part) {
+    Plane from;
+    std::memcpy(&from, codes + part * bytes, sizeof from);
+    packed |= moved(from, part * width - shift) & field(width, part * width);
+  }
+  std::memcpy(out, &packed, sizeof packed);
 }
 template <int width, int shift>
 inline void unpack_plane(const std::uint8_t* in, std::int64_t bytes, std::uint8_t* codes) {
-  constexpr std::int64_t words = block * width / 64;
-  if (bytes != 8 * words) return unpack_short_plane(in, width, shift, bytes, codes);
-  std::array<std::uint64_t, words> packed;
-  std::array<std::uint64_t, block / 8> to{};
-  std::memcpy(packed.data(), in, sizeof packed);
-  if (shift > 0) std::memcpy(to.data(), codes, sizeof to);
-  for (int part = 0; part < 8 / width; ++part)
-    for (std::size_t j = 0; j < words; ++j)
-      to[j + part * words] |= moved(packed[j], shift - part * width) & field(width, shift);
-  std::memcpy(codes, to.data(), sizeof to);
+  if constexpr (width == 8) {
+    std::memcpy(codes, in, static_cast<std::size_t>(bytes));
+    return;
+  }
+  using Plane = typename PlaneOf<width>::type;
+  if (bytes != sizeof(Plane)) return unpack_short_plane(in, width, shift, bytes, codes);
+  Plane packed;
+  std::memcpy(&packed, in, sizeof packed);
+  for (int part = 0; part < 8 / width; ++part) {
+    Plane to{};
+    if (shift > 0) std::memcpy(&to, codes + part * bytes, sizeof to);
+    to |= moved(packed, shift - part * width) & field(width, shift);
+    std::memcpy(codes + part * bytes, &to, sizeof to);
+  }
 }
 
 /// Calls `f(width, shift, bytes, offset)` for each plane of a block: its bits and the place of its lowest bit in a

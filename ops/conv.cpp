@@ -49,9 +49,7 @@ enum class Kernels : std::uint8_t { direct, winograd, gather, onednn, gemm };
 /// Which kernels serve a product best: a rule on its shape, from what bench/conv measures.
 Kernels kernels_for(const ConvShape& s, Product product, DType type) {
   if (type == DType::f64) return Kernels::direct;
-  // With fewer channels the transforms cost more than the multiplications they save.
-  const std::int64_t least = std::min(s.channels, s.outputs);
-  if (winograd::takes(s) && least >= 32) return Kernels::winograd;
+  if (winograd::takes(s)) return Kernels::winograd;
   const bool forward = product == Product::forward, of_weight = product == Product::gradient_of_weight;
   const bool pointwise = s.kernel_height == 1 && s.kernel_width == 1 && s.padding == 0 && s.groups == 1;
   if (pointwise && s.stride == 1) {

@@ -131,19 +131,20 @@ void encode_runs(const T* x, const Layout& to, const Coding& coding, std::uint64
         else
           write_finite(x + first, std::min(to.size, to.count - first), seen);
       }
-      const std::int64_t last = std::min(end, (from + groups) * to.size);
-      for (std::int64_t i = std::max(begin, from * to.size); i < last;) {
-        const std::int64_t place = i % block, group = i / to.size;
-        const std::int64_t next = std::min({last, (group + 1) * to.size, i - place + block});
-        if (place == 0) drawn = draws.of_block(i / block).data();
-        code_slice(x + i, next - i, slopes[static_cast<std::size_t>(group - from)], to.bits, drawn + place,
-                   codes + place);
-        if (next % block == 0 || next == to.count) {
-          const std::int64_t filled = next - (i - place);
-          std::fill(codes + filled, codes + block, std::uint8_t{0});
-          pack(codes, filled, to.bits, to.block_at(i));
+      for (std::int64_t g = 0; g < groups; ++g) {
+        const Slope slope = slopes[static_cast<std::size_t>(g)];
+        const std::int64_t last = std::min(end, (from + g + 1) * to.size);
+        for (std::int64_t i = std::max(begin, (from + g) * to.size); i < last;) {
+          const std::int64_t place = i % block, next = std::min(last, i - place + block);
+          if (place == 0) drawn = draws.of_block(i / block).data();
+          code_slice(x + i, next - i, slope, to.bits, drawn + place, codes + place);
+          if (next % block == 0 || next == to.count) {
+            const std::int64_t filled = next - (i - place);
+            std::fill(codes + filled, codes + block, std::uint8_t{0});
+            pack(codes, filled, to.bits, to.block_at(i));
+          }
+          i = next;
         }
-        i = next;
       }
     }
   };

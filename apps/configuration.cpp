@@ -1,6 +1,7 @@
 #include "apps/configuration.h"
 
 #include "apps/keys.h"
+#include "apps/memory_rules.h"
 #include "apps/model_options.h"
 #include "apps/yaml.h"
 #include "core/registry.h"
@@ -46,6 +47,8 @@ class FieldReader {
     out->clear();
     for (const YamlNode& item : node_.items) FieldReader(key_, item, problems_)(&out->emplace_back());
   }
+
+  void operator()(std::vector<HoldRule>* out) const { *out = read_rules(node_, problems_); }
 
  private:
   void add(const std::string& message) const {
@@ -152,6 +155,8 @@ void read_section(std::string_view section, const YamlNode& node, Configuration&
   for (const YamlEntry* const entry : others) {
     if (section == "optimizer") {
       read_setting(section, configuration.optimizer.name, *entry, configuration.optimizer.options, problems);
+    } else if (section == "memory") {
+      read_setting(section, configuration.memory.policy, *entry, configuration.memory.options, problems);
     } else if (section == "schedule") {
       read_setting(section, configuration.schedule.name, *entry, configuration.schedule.options, problems);
     } else {

@@ -1,9 +1,10 @@
 // What a configuration file says, typed. The meaning of each key stands in the table of apps/keys.cpp.
 #pragma once
 
+#include "autograd/rules.h"
 #include "models/hyper_parameters.h"
 #include "nn/freeze.h"
-#include "optim/settings.h"
+#include "core/settings.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -54,6 +55,9 @@ struct Configuration {
   };
   struct Memory {
     std::string policy = "exact";
+    SettingValues options;  // the policy knows which there are
+    std::vector<std::string> recompute;
+    std::vector<HoldRule> rules;
   };
   struct Output {
     std::string dir;

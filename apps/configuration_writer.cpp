@@ -1,5 +1,6 @@
 #include "apps/configuration.h"
 #include "apps/keys.h"
+#include "apps/memory_rules.h"
 #include "apps/yaml.h"
 
 #include <fmt/ranges.h>
@@ -12,6 +13,7 @@ struct ValueWriter {
   std::string operator()(bool value) const { return value ? "true" : "false"; }
   std::string operator()(double value) const { return fmt::format("{}", value); }
   std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
+  std::string operator()(const std::vector<HoldRule>& rules) const { return write_rules(rules); }
   template <class T>
   std::string operator()(const std::vector<T>& values) const {
     std::vector<std::string> written;
@@ -39,6 +41,7 @@ std::string to_yaml(const Configuration& configuration) {
     const SettingValues none;
     const SettingValues& options = section == "optimizer"  ? copy.optimizer.options
                                    : section == "schedule" ? copy.schedule.options
+                                   : section == "memory"   ? copy.memory.options
                                                            : none;
     for (const auto& [name, value] : options) lines.push_back(fmt::format("{}: {}", name, std::visit(write, value)));
     text += fmt::format("{}:\n  {}\n", section, fmt::join(lines, "\n  "));

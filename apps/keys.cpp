@@ -95,6 +95,10 @@ const Key table[] = {
 
     {"memory", "policy", [](Configuration& c) -> Field { return &c.memory.policy; },
      "how tensors wait for the backward pass", 0, 0, [] { return memory_policies().names(); }},
+    {"memory", "recompute", [](Configuration& c) -> Field { return &c.memory.recompute; },
+     "patterns on the paths of blocks that save their input alone and run again in backward: `blocks.*`"},
+    {"memory", "rules", [](Configuration& c) -> Field { return &c.memory.rules; },
+     "what to do with single tensors, whatever the policy says; see [memory.md](memory.md)"},
 
     {"output", "dir", [](Configuration& c) -> Field { return &c.output.dir; },
      "folder of the run; empty: `runs/` and the name of the configuration file"},
@@ -116,6 +120,7 @@ struct TypeName {
   std::string operator()(const std::int64_t*) const { return "whole number"; }
   std::string operator()(const double*) const { return "number"; }
   std::string operator()(const std::vector<std::string>*) const { return "list of texts"; }
+  std::string operator()(const std::vector<HoldRule>*) const { return "list of rules"; }
   std::string operator()(bool) const { return "true or false"; }
   std::string operator()(double) const { return "number"; }
   std::string operator()(const std::vector<double>&) const { return "list of numbers"; }
@@ -124,6 +129,7 @@ struct TypeName {
 struct InitialValue {
   std::string operator()(const std::string* value) const { return value->empty() ? "" : fmt::format("`{}`", *value); }
   std::string operator()(const std::vector<std::string>*) const { return ""; }
+  std::string operator()(const std::vector<HoldRule>*) const { return ""; }
   std::string operator()(const std::vector<double>& value) const { return fmt::format("[{}]", fmt::join(value, ", ")); }
   std::string operator()(bool value) const { return value ? "true" : "false"; }
   std::string operator()(double value) const { return fmt::format("{}", value); }
@@ -147,6 +153,7 @@ std::span<const std::string_view> sections() { return section_names; }
 std::vector<Setting> section_settings(std::string_view section, std::string_view name) {
   if (section == "optimizer") return settings_of(optimizers(), name);
   if (section == "schedule") return settings_of(schedules(), name);
+  if (section == "memory") return settings_of(memory_policies(), name);
   return {};
 }
 
@@ -160,6 +167,7 @@ std::vector<std::string> known_keys(std::string_view section) {
   };
   if (section == "optimizer") add(optimizers());
   if (section == "schedule") add(schedules());
+  if (section == "memory") add(memory_policies());
   return names;
 }
 
@@ -177,6 +185,7 @@ std::string keys_as_markdown() {
     }
     if (section == "optimizer") add_settings(text, section, optimizers());
     if (section == "schedule") add_settings(text, section, schedules());
+    if (section == "memory") add_settings(text, section, memory_policies());
   }
   return text;
 }

@@ -12,7 +12,7 @@
 namespace lacuna::apps {
 
 /// Where a key's value lives; says its type.
-using Field = std::variant<std::string*, std::int64_t*, double*, std::vector<std::string>*>;
+using Field = std::variant<std::string*, std::int64_t*, double*, std::vector<std::string>*, std::vector<HoldRule>*>;
 
 struct Key {
   std::string_view section;

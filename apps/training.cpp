@@ -1,6 +1,7 @@
 #include "apps/training.h"
 
 #include "apps/model_options.h"
+#include "autograd/rules.h"
 #include "core/parallel.h"
 #include "models/registry.h"
 #include "models/weights.h"
@@ -39,7 +40,8 @@ Training::Training(const Configuration& configuration, Device device)
     : seed_(static_cast<std::uint64_t>(configuration.train.seed)),
       label_smoothing_(configuration.train.label_smoothing),
       clip_norm_(configuration.train.clip_norm),
-      policy_(*memory_policies().get(configuration.memory.policy)) {
+      policy_(refine(make_policy(configuration.memory.policy, configuration.memory.options), configuration.memory.rules,
+                     configuration.memory.recompute)) {
   set_threads(static_cast<int>(configuration.train.threads));
   model_ = make_model(configuration, device, true);
   if (!configuration.freeze.train.empty() || !configuration.freeze.freeze.empty())
@@ -82,7 +84,7 @@ StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t numbe
   for (const MicroBatch& part : batch) outcome.samples += part.images.shape().front();
   for (std::size_t i = 0; i < batch.size(); ++i) {
     random_state() = {seed_, static_cast<std::uint32_t>(static_cast<std::size_t>(number) * batch.size() + i)};
-    Tape tape(policy_);
+    Tape tape(*policy_);
     tape.set_observer(observer);
     Variable result = [&] {
       const Recording recording(tape);
@@ -104,6 +106,9 @@ StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t numbe
       outcome.saved_by_path = std::move(by_path);
     }
   }
+  std::string unmatched;
+  for (const std::string& line : policy_->unmatched()) unmatched += (unmatched.empty() ? "" : "\n") + line;
+  if (!unmatched.empty()) reject("{}", unmatched);
   double factor = 1;
   if (clip_norm_ > 0) {
     outcome.gradient_norm = gradient_norm(model_->parameters());

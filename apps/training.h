@@ -45,7 +45,8 @@ class Training {
   Model& model() { return *model_; }
   const Model& model() const { return *model_; }
   Optimizer& optimizer() { return *optimizer_; }
-  const MemoryPolicy& policy() const { return policy_; }
+  MemoryPolicy& policy() { return *policy_; }
+  const MemoryPolicy& policy() const { return *policy_; }
   /// What each pattern of `freeze:` matched.
   const std::vector<FreezeMatch>& freeze_matches() const { return freeze_matches_; }
   std::int64_t trainable_count() const;
@@ -61,7 +62,7 @@ class Training {
   std::uint64_t seed_;
   double label_smoothing_;
   double clip_norm_;
-  const MemoryPolicy& policy_;
+  std::unique_ptr<MemoryPolicy> policy_;
   std::unique_ptr<Model> model_;
   std::vector<FreezeMatch> freeze_matches_;
   std::unique_ptr<Optimizer> optimizer_;

@@ -1,26 +1,34 @@
 // The policies whose gradients are the very same bits: `keep` and `exact`.
-#include "autograd/policy.h"
+#include "autograd/lossless_policies.h"
 
 namespace lacuna {
+
+Decision settle_exactly(const SlotFacts& facts, int longest_chain) {
+  if (facts.optional) return {.hold = Hold::drop};
+  if (facts.derivable && facts.chain <= longest_chain) return {.hold = Hold::derive};
+  return {.hold = facts.need == Need::sign ? Hold::mask : Hold::keep};
+}
+
 namespace {
 
 /// What is needed stays as it is: what a classical framework does.
 class Keep final : public MemoryPolicy {
  public:
-  std::string_view name() const override { return "keep"; }
-  Hold settle(const SlotFacts&) const override { return Hold::keep; }
+  static constexpr std::string_view policy_name = "keep";
+  static std::vector<Setting> settings() { return {}; }
+  explicit Keep(const Settings&) {}
+  std::string_view name() const override { return policy_name; }
+  Decision settle(const SlotFacts& facts) override { return {.hold = facts.optional ? Hold::drop : Hold::keep}; }
 };
 
 /// Whatever a cheap pass over something kept yields is not kept; where only a sign is needed, a bit is.
 class Exact final : public MemoryPolicy {
  public:
-  std::string_view name() const override { return "exact"; }
-  Hold settle(const SlotFacts& facts) const override {
-    // A longer chain saves little more and makes backward hold all its links at once.
-    constexpr int longest_chain = 3;
-    if (facts.derivable && facts.chain <= longest_chain) return Hold::derive;
-    return facts.need == Need::sign ? Hold::mask : Hold::keep;
-  }
+  static constexpr std::string_view policy_name = "exact";
+  static std::vector<Setting> settings() { return {}; }
+  explicit Exact(const Settings&) {}
+  std::string_view name() const override { return policy_name; }
+  Decision settle(const SlotFacts& facts) override { return settle_exactly(facts, longest_exact_chain); }
 };
 
 const RegisterPolicy<Keep> keep;

@@ -3,13 +3,32 @@
 namespace lacuna {
 
 std::string_view name_of(Hold hold) {
-  constexpr std::string_view names[] = {"drop", "keep", "derive", "mask"};
+  constexpr std::string_view names[] = {"drop", "keep", "derive", "mask", "code"};
   return names[static_cast<std::size_t>(hold)];
 }
 
-Registry<std::shared_ptr<const MemoryPolicy>>& memory_policies() {
-  static Registry<std::shared_ptr<const MemoryPolicy>> registry("memory policy");
+std::string SlotFacts::key() const {
+  std::string key = fmt::format("{} {}", path.text(), op.text().empty() ? "input" : op.text());
+  if (source.kind == Source::Kind::aux) key += fmt::format(" statistic {}", source.index);
+  if (occurrence > 0) key += fmt::format(" #{}", occurrence + 1);
+  return key;
+}
+
+bool MemoryPolicy::recomputes(std::string_view) { return false; }
+
+void MemoryPolicy::set_state(const std::map<std::string, Tensor>& state) {
+  if (!state.empty())
+    reject("memory policy {}: a checkpoint of another policy: it has no state {}", name(), state.begin()->first);
+}
+
+Registry<MemoryPolicyKind>& memory_policies() {
+  static Registry<MemoryPolicyKind> registry("memory policy");
   return registry;
+}
+
+std::unique_ptr<MemoryPolicy> make_policy(std::string_view name, const SettingValues& settings) {
+  const MemoryPolicyKind& kind = memory_policies().get(name);
+  return kind.make(Settings(fmt::format("memory policy {}", name), kind.settings, settings));
 }
 
 }  // namespace lacuna

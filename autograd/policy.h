@@ -3,10 +3,15 @@
 
 #include "core/op.h"
 #include "core/registry.h"
+#include "core/settings.h"
+#include "ops/codec/affine.h"
 
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace lacuna {
 
@@ -16,7 +21,8 @@ struct SlotUser {
   Label path;
   Source source{};  // which tensor of that op
   Need need{};
-  bool derives = false;  // reads it to derive another slot, not for a gradient of its own
+  bool derives = false;   // reads it to derive another slot, not for a gradient of its own
+  bool optional = false;  // can do without it
 };
 
 /// All that is known of a tensor when the last variable that names it lets go.
@@ -24,40 +30,78 @@ struct SlotFacts {
   Label op;                // what made it: an op, or empty for an input of the program
   Label path;              // in which module
   Source source = output;  // which tensor of that op
+  int occurrence = 0;      // how many tensors of this op, path and source came before it on the tape
   Shape shape;
   DType dtype = DType::f32;
   std::int64_t bytes = 0;
   Need need = Need::sign;  // the strongest among the users
   Groups groups = Groups::run;
   std::int64_t heads = 1;
+  bool optional = false;   // every user can do without it: it may be dropped
   bool parameter = false;  // lives on anyway: keeping it costs nothing
   bool derivable = false;  // one cheap pass over tensors that are kept anyway yields it
   int chain = 0;           // passes such a derivation would take at most, itself included
   std::span<const SlotUser> users;
+
+  /// Names the slot in every step of the same program: `blocks.0.mlp.fc1 linear`, with a number where a module is used
+  /// more than once.
+  std::string key() const;
 };
 
 /// How a tensor waits for backward.
-enum class Hold : std::uint8_t { drop, keep, derive, mask };
+enum class Hold : std::uint8_t { drop, keep, derive, mask, code };
 
 std::string_view name_of(Hold hold);
 
-/// A function from facts to holders, without state: the same facts get the same answer.
+/// Ranges of column groups that are carried from step to step, so that a tensor is coded in one pass over it. The
+/// estimate moves by `1 − decay` of the way to what each step has seen (Mesa, section 3.2).
+struct RunningRanges {
+  double decay = 0.9;
+  std::vector<codec::Range> ranges;  // [groups]; empty before the first step
+};
+
+/// A policy's answer.
+struct Decision {
+  Hold hold = Hold::keep;
+  codec::Coding coding{};            // of `code`
+  bool signs = false;                // of `code` and `derive`: the exact signs are kept besides, one bit an element
+  RunningRanges* running = nullptr;  // of `code` by columns: where the ranges come from; null: from the tensor
+};
+
+/// A function from facts to holders. What it carries from step to step is its state, which a checkpoint holds.
 class MemoryPolicy {
  public:
   virtual ~MemoryPolicy() = default;
   virtual std::string_view name() const = 0;
   /// Asked once a tensor that somebody needs, parameters apart. `derive` is for derivable ones, `mask` for needs of a
-  /// sign.
-  virtual Hold settle(const SlotFacts& facts) const = 0;
+  /// sign, `code` for needs of a value.
+  virtual Decision settle(const SlotFacts& facts) = 0;
+  /// Whether the module at `path` runs again in backward and saves nothing but its input.
+  virtual bool recomputes(std::string_view path);
+  /// What was asked for and has applied to nothing so far, a line each.
+  virtual std::vector<std::string> unmatched() const { return {}; }
+
+  /// What the next step depends on, by name: f32 or i64 on the host.
+  virtual std::map<std::string, Tensor> state() const { return {}; }
+  virtual void set_state(const std::map<std::string, Tensor>& state);
 };
 
-Registry<std::shared_ptr<const MemoryPolicy>>& memory_policies();
+/// A policy by name.
+struct MemoryPolicyKind {
+  std::vector<Setting> settings;
+  std::function<std::unique_ptr<MemoryPolicy>(const Settings&)> make;
+};
+Registry<MemoryPolicyKind>& memory_policies();
 
+/// The policy `name`; rejects unknown names and settings.
+std::unique_ptr<MemoryPolicy> make_policy(std::string_view name, const SettingValues& settings = {});
+
+/// Registers a class with `name`, a table `settings()` and a constructor from Settings.
 template <class Policy>
 struct RegisterPolicy {
   RegisterPolicy() {
-    auto policy = std::make_shared<const Policy>();
-    memory_policies().add(policy->name(), policy);
+    memory_policies().add(Policy::policy_name,
+                          {Policy::settings(), [](const Settings& given) { return std::make_unique<Policy>(given); }});
   }
 };
 

@@ -1,12 +1,13 @@
 #include "autograd/slot.h"
 
+#include "core/random.h"
 #include "ops/codec/pack.h"
 
 #include <algorithm>
 
 namespace lacuna {
 
-Slot::Slot(const Tensor& tensor, const MemoryPolicy& policy, std::uint64_t tape, const SlotMaker& maker)
+Slot::Slot(const Tensor& tensor, MemoryPolicy& policy, std::uint64_t tape, const SlotMaker& maker)
     : tensor_(tensor),
       policy_(policy),
       tape_(tape),
@@ -70,15 +71,26 @@ void Slot::check_version(Label reader) const {
       maker_.path.text().empty() ? owner_.path.text() : maker_.path.text(), shape_);
 }
 
-bool Slot::usable_as_source() const {
+bool Slot::usable_as_source(Need need) const {
   if (stale() || given_up()) return false;
-  return settled_ || parameter_ || is_aux() || (!users_.empty() && need_ >= Need::value);
+  if (settled_) return need < Need::exact || !is_coded();
+  return parameter_ || is_aux() || (!users_.empty() && need_ >= Need::value);
+}
+
+bool Slot::is_optional() const {
+  return std::all_of(users_.begin(), users_.end(), [](const SlotUser& user) { return user.optional; });
+}
+
+bool Slot::is_coded() const {
+  if (!settled_ || how_ != Hold::derive) return how_ == Hold::code;
+  return std::any_of(origin_.sources.begin(), origin_.sources.end(),
+                     [](const SlotPtr& source) { return source && source->is_coded(); });
 }
 
 bool Slot::derivable() const {
   return origin_.op != nullptr &&
          std::all_of(origin_.sources.begin(), origin_.sources.end(),
-                     [](const SlotPtr& source) { return !source || source->usable_as_source(); });
+                     [this](const SlotPtr& source) { return !source || source->usable_as_source(need_); });
 }
 
 // A source that is still undecided counts as kept: it takes what stands on it into account when it settles.
@@ -105,45 +117,82 @@ SlotFacts Slot::facts() const {
   return {.op = maker_.op,
           .path = maker_.path,
           .source = maker_.source,
+          .occurrence = maker_.occurrence,
           .shape = shape_,
           .dtype = dtype_,
           .bytes = shape_.count() * size_of(dtype_),
           .need = need_,
           .groups = maker_.groups,
           .heads = maker_.heads,
+          .optional = is_optional(),
           .parameter = parameter_,
           .derivable = derivable(),
           .chain = below + 1 + chain_above_,
           .users = users_};
 }
 
-std::int64_t Slot::read_bytes() const { return mask_.defined() ? mask_.bytes() : shape_.count() * size_of(dtype_); }
+std::int64_t Slot::read_bytes() const {
+  if (how_ == Hold::code) return codes_.bytes.bytes();
+  return how_ == Hold::mask ? mask_.bytes() : shape_.count() * size_of(dtype_);
+}
 
 std::int64_t Slot::held_bytes() const {
   if (!settled_ || parameter_) return 0;
-  if (mask_.defined()) return mask_.bytes();
-  return tensor_.defined() ? static_cast<std::int64_t>(tensor_.storage()->bytes()) : 0;
+  const std::int64_t mask = mask_.defined() ? mask_.bytes() : 0;
+  if (how_ == Hold::code) return mask + codes_.bytes.bytes();
+  if (how_ == Hold::mask || !tensor_.defined()) return mask;
+  return mask + static_cast<std::int64_t>(tensor_.storage()->bytes());
 }
 
-Hold Slot::decide() const {
-  if (parameter_) return Hold::keep;
-  if (users_.empty()) return Hold::drop;
-  const Hold decision = policy_.settle(facts());
-  // A mask of values that are not those of forward would be wrong in silence; a kept tensor is refused when it is read.
-  if (decision == Hold::mask && stale()) return Hold::keep;
-  expect(decision != Hold::drop, "a policy drops what {} needs", users_.front().op.text());
-  expect(decision != Hold::derive || derivable(), "a policy derives what cannot be derived: {} of {}", maker_.op.text(),
+Decision Slot::decide() const {
+  if (parameter_) return {.hold = Hold::keep};
+  if (users_.empty()) return {.hold = Hold::drop};
+  const Decision decision = policy_.settle(facts());
+  const Hold hold = decision.hold;
+  // A mask or code of values that are not those of forward would be wrong in silence; a kept tensor is refused when it
+  // is read.
+  if ((hold == Hold::mask || hold == Hold::code) && stale()) return {.hold = Hold::keep};
+  expect(hold != Hold::drop || is_optional(), "a policy drops what {} needs", users_.front().op.text());
+  expect(hold != Hold::derive || derivable(), "a policy derives what cannot be derived: {} of {}", maker_.op.text(),
          maker_.path.text());
-  expect(decision != Hold::mask || need_ == Need::sign, "a policy masks what is needed as {}: {} of {}", name_of(need_),
+  expect(hold != Hold::mask || need_ == Need::sign, "a policy masks what is needed as {}: {} of {}", name_of(need_),
+         maker_.op.text(), maker_.path.text());
+  expect(hold != Hold::code || (need_ <= Need::value && is_floating(dtype_)),
+         "a policy codes a tensor of {} that is needed as {}: {} of {}", name_of(dtype_), name_of(need_),
          maker_.op.text(), maker_.path.text());
   return decision;
 }
 
+void Slot::encode(const Decision& decision) {
+  // One stream of draws a slot and step, whatever else the step draws.
+  const std::array<std::uint32_t, 4> draw = random_stream(facts().key()).draw(0);
+  const std::uint64_t key = std::uint64_t{draw[0]} << 32 | draw[1];
+  RunningRanges* const running = decision.running;
+  if (running == nullptr || device_ == Device::meta) {
+    codes_ = codec::encode(tensor_, decision.coding, key);
+    return;
+  }
+  const auto groups = static_cast<std::size_t>(codec::group_count(shape_, decision.coding.grouping));
+  std::vector<codec::Range> seen(groups);
+  if (running->ranges.size() != groups) {  // the first step takes the ranges of its own tensor
+    running->ranges.assign(groups, {0, 0});
+    codec::encode(tensor_, decision.coding, key, running->ranges, seen);
+    running->ranges = seen;
+  }
+  codes_ = codec::encode(tensor_, decision.coding, key, running->ranges, seen);
+  const auto keep = static_cast<float>(running->decay), take = 1 - keep;
+  for (std::size_t i = 0; i < groups; ++i) {
+    codec::Range& range = running->ranges[i];
+    range = {keep * range.least + take * seen[i].least, keep * range.most + take * seen[i].most};
+  }
+}
+
 void Slot::settle() {
   if (settled_) return;
-  const Hold decision = decide();
+  const Decision decision = decide();
+  const Hold hold = decision.hold;
   const Owner saved{Purpose::saved, maker_.op, maker_.path};
-  if (decision == Hold::derive) {
+  if (hold == Hold::derive) {
     const std::span<const Derive> table = origin_.op->derives();
     for (std::size_t i = 0; i < origin_.sources.size(); ++i) {
       const SlotPtr& source = origin_.sources[i];
@@ -152,17 +201,22 @@ void Slot::settle() {
       source->add_user({maker_.op, maker_.path, table[i].from, need, true});
       source->raise_chain_above(chain_above_ + 1);
     }
-  } else if (decision == Hold::mask) {
+  } else if (hold == Hold::code) {
+    const AllocationScope scope(saved);
+    encode(decision);
+    codes_.bytes.set_purpose(Purpose::saved);
+  } else if (hold == Hold::keep && !parameter_) {
+    tensor_.storage()->assign(saved);
+  }
+  if (hold == Hold::mask || decision.signs) {
     const AllocationScope scope(saved);
     mask_ = codec::pack_signs(tensor_);
     mask_.set_purpose(Purpose::saved);
-  } else if (decision == Hold::keep && !parameter_) {
-    tensor_.storage()->assign(saved);
   }
   settled_ = true;
-  how_ = decision;
-  if (decision != Hold::keep) tensor_ = {};
-  if (decision != Hold::derive) {
+  how_ = hold;
+  if (hold != Hold::keep) tensor_ = {};
+  if (hold != Hold::derive) {
     release_origin();
     return;
   }
@@ -191,13 +245,17 @@ std::vector<Tensor> Slot::source_rows(std::int64_t begin, std::int64_t end, Labe
 
 const Tensor& Slot::whole(Label reader) {
   if (!tensor_.defined()) {
-    expect(settled_ && how_ == Hold::derive, "{} reads values of {} {}, of which {}", reader.text(), maker_.op.text(),
-           maker_.path.text(), how_ == Hold::mask ? "only the signs were kept" : "nothing is kept");
+    expect(settled_ && (how_ == Hold::derive || how_ == Hold::code), "{} reads values of {} {}, of which {}",
+           reader.text(), maker_.op.text(), maker_.path.text(),
+           how_ == Hold::mask ? "only the signs were kept" : "nothing is kept");
     const AllocationScope scope({Purpose::transient, maker_.op, maker_.path});
-    Tensor derived = Tensor::empty(shape_, dtype_, device_);
-    if (derived.count() > 0)
-      origin_.op->derive(source_rows(0, shape_.rows(), reader), shape_, 0, derived.row_range(0, derived.rows()));
-    tensor_ = std::move(derived);
+    Tensor values = Tensor::empty(shape_, dtype_, device_);
+    if (how_ == Hold::code)
+      codec::decode(codes_, 0, values.count(), values);
+    else if (values.count() > 0)
+      origin_.op->derive(source_rows(0, shape_.rows(), reader), shape_, 0, values.row_range(0, values.rows()));
+    codes_ = {};
+    tensor_ = std::move(values);
     version_ = tensor_.storage()->version();
     owner_ = tensor_.storage()->owner();
     release_origin();
@@ -209,7 +267,13 @@ const Tensor& Slot::whole(Label reader) {
 
 Tensor Slot::rows(std::int64_t begin, std::int64_t end, std::int64_t width, Label reader) {
   const std::int64_t own_width = shape_.back();
-  const bool shared = users_.size() - left_ > 1;  // others will want it too: derive it once
+  if (!tensor_.defined() && how_ == Hold::code) {
+    const AllocationScope scope({Purpose::workspace, maker_.op, maker_.path});
+    const Tensor decoded = Tensor::empty({end - begin, width}, dtype_, device_, Purpose::workspace);
+    codec::decode(codes_, begin * width, end * width, decoded);
+    return decoded;
+  }
+  const bool shared = users_.size() - left_ > 1 && !is_coded();  // others will want it too: derive it once
   if (tensor_.defined() || how_ != Hold::derive || shared || begin * width % own_width != 0 ||
       end * width % own_width != 0)
     return whole(reader).reshape({shape_.count() / width, width}).leading(begin, end);
@@ -222,13 +286,14 @@ Tensor Slot::rows(std::int64_t begin, std::int64_t end, std::int64_t width, Labe
 
 std::int64_t Slot::rows_at_once(std::int64_t width) const {
   const std::int64_t all = shape_.count() / width;
-  if (tensor_.defined() || users_.size() - left_ > 1) return all;
-  constexpr std::int64_t cache = 256 * 1024;  // bytes
+  if (tensor_.defined() || (users_.size() - left_ > 1 && !is_coded())) return all;
+  constexpr std::int64_t cache = 1024 * 1024;  // bytes
   return std::clamp<std::int64_t>(cache / (width * size_of(dtype_)), 1, std::max<std::int64_t>(all, 1));
 }
 
-Signs Slot::signs(Label reader) {
+Signs Slot::signs(Label reader, bool optional) {
   if (mask_.defined()) return {.values = {}, .bits = mask_};
+  if (optional) return {};
   return {.values = whole(reader), .bits = {}};
 }
 
@@ -241,6 +306,7 @@ void Slot::free() {
     tensor_.storage()->assign(owner_);  // somebody else may still hold it
   tensor_ = {};
   mask_ = {};
+  codes_ = {};
   release_origin();
 }
 

@@ -1,7 +1,8 @@
 // A saved tensor's life between forward and backward.
 //
 // While a variable names the tensor nothing is decided: the slot gathers who needs it and how exactly. When the last
-// variable lets go (or backward begins) the slot settles, once: dropped, kept, derived from other slots, or masked.
+// variable lets go (or backward begins) the slot settles, once: dropped, kept, derived from other slots, masked or
+// coded.
 // In backward each user leaves the slot when it is done; the last one frees it.
 #pragma once
 
@@ -29,11 +30,12 @@ struct SlotMaker {
   Source source = output;
   Groups groups = Groups::run;
   std::int64_t heads = 1;
+  int occurrence = 0;
 };
 
 class Slot {
  public:
-  Slot(const Tensor& tensor, const MemoryPolicy& policy, std::uint64_t tape, const SlotMaker& maker);
+  Slot(const Tensor& tensor, MemoryPolicy& policy, std::uint64_t tape, const SlotMaker& maker);
   ~Slot();
   Slot(const Slot&) = delete;
   Slot& operator=(const Slot&) = delete;
@@ -50,13 +52,14 @@ class Slot {
   /// Its tape is gone: nobody will read it any more.
   void abandon();
   /// Settled in a way that takes no further users.
-  bool given_up() const { return settled_ && how_ != Hold::keep && how_ != Hold::derive; }
+  bool given_up() const { return settled_ && (how_ == Hold::drop || how_ == Hold::mask); }
 
   /// For users in backward; `reader` is named in errors. `width` is the last extent of the user's view.
   const Tensor& whole(Label reader);
   Tensor rows(std::int64_t begin, std::int64_t end, std::int64_t width, Label reader);
   std::int64_t rows_at_once(std::int64_t width) const;
-  Signs signs(Label reader);
+  /// `optional`: nothing is derived or read for it.
+  Signs signs(Label reader, bool optional);
   void leave();
 
   /// Undefined `tensor`s of dropped slots and the like have no holder any more.
@@ -65,14 +68,21 @@ class Slot {
   SlotFacts facts() const;
   /// Bytes held because of this slot: none for a parameter or a tensor that will be derived.
   std::int64_t held_bytes() const;
+  /// Of codes: bits of an element, ranges and masks aside; 0 otherwise.
+  int bits() const { return how_ == Hold::code ? codes_.coding.bits : 0; }
   /// Bytes that a reader sees.
   std::int64_t read_bytes() const;
 
  private:
   bool is_aux() const { return maker_.source.kind == Source::Kind::aux; }
-  bool usable_as_source() const;
+  bool usable_as_source(Need need) const;
   bool derivable() const;
-  Hold decide() const;
+  Decision decide() const;
+  void encode(const Decision& decision);
+  /// Decoding or deriving it yields approximate values: again by blocks for each reader, never as a whole to share.
+  bool is_coded() const;
+  /// Every user can do without it.
+  bool is_optional() const;
   int chain_below() const;
   void raise_chain_above(int above);
   bool stale() const { return tensor_.defined() && tensor_.storage()->version() != version_; }
@@ -83,7 +93,8 @@ class Slot {
 
   Tensor tensor_;
   Tensor mask_;  // u8 [ceil(count / 8)]
-  const MemoryPolicy& policy_;
+  codec::Codes codes_;
+  MemoryPolicy& policy_;
   std::uint64_t tape_;
   SlotMaker maker_;
   Shape shape_;

@@ -36,7 +36,7 @@ class Tape::NodeTensors final : public SavedTensors {
     return slot(row).rows(begin, end, node_.shapes[row].back(), name_);
   }
   std::int64_t rows_at_once(std::size_t row) const override { return slot(row).rows_at_once(node_.shapes[row].back()); }
-  Signs signs(std::size_t row) const override { return slot(row).signs(name_); }
+  Signs signs(std::size_t row) const override { return slot(row).signs(name_, node_.op->saves()[row].optional); }
   Shape shape(std::size_t row) const override { return node_.shapes[row]; }
 
  private:
@@ -49,7 +49,7 @@ class Tape::NodeTensors final : public SavedTensors {
   Label name_;
 };
 
-Tape::Tape(const MemoryPolicy& policy) : policy_(policy), id_(next_tape_id()) {}
+Tape::Tape(MemoryPolicy& policy) : policy_(policy), id_(next_tape_id()) {}
 
 Tape::~Tape() {
   // A variable that lives on knows its slot, and that slot what it would be derived from.
@@ -66,7 +66,9 @@ SlotPtr Tape::slot_of(const Tensor& tensor, const SlotMaker& maker) {
   std::weak_ptr<Slot>& known = slots_[key_of(tensor)];
   SlotPtr slot = known.lock();
   if (!slot || slot->given_up()) {
-    slot = std::make_shared<Slot>(tensor, policy_, id_, maker);
+    SlotMaker numbered = maker;
+    numbered.occurrence = occurrences_[{maker.op, maker.path, maker.source.kind, maker.source.index}]++;
+    slot = std::make_shared<Slot>(tensor, policy_, id_, numbered);
     known = slot;
     order_.push_back(slot);
   }
@@ -129,20 +131,14 @@ void Tape::add_node(std::shared_ptr<const Operation> op, Label path, const std::
   }
 
   if (!wanted.empty()) {
-    Node node{.op = op,
-              .path = path,
-              .wanted = wanted,
-              .edges = std::move(edges),
-              .inputs = {},
-              .saved = {},
-              .shapes = {},
-              .shape = value.tensor.shape(),
-              .gradient = {}};
+    Node node{.op = op, .path = path, .wanted = wanted, .edges = std::move(edges), .shape = value.tensor.shape()};
     for (const Variable& input : inputs) node.inputs.push_back(input.defined() ? input.shape() : Shape{});
     for (const Save& row : op->saves()) {
       const SlotPtr& slot = slot_at(row.from);
       const bool needed = slot != nullptr && row.for_grad_of.intersects(wanted);
-      if (needed) slot->add_user({name, path, row.from, row.need}, row.groups, op->heads());
+      if (needed)
+        slot->add_user({.op = name, .path = path, .source = row.from, .need = row.need, .optional = row.optional},
+                       row.groups, op->heads());
       node.saved.push_back(needed ? slot : nullptr);
       node.shapes.push_back(shape_at(row.from));
     }
@@ -192,8 +188,8 @@ std::vector<Tape::SlotReport> Tape::report() {
   for (const std::weak_ptr<Slot>& slot : order_) {
     const SlotPtr alive = slot.lock();
     if (!alive) continue;
-    SlotReport report{alive->facts(), alive->how(), alive->held_bytes(), {}};
-    if (report.facts.users.empty()) continue;
+    SlotReport report{alive->facts(), alive->how(), alive->held_bytes(), alive->bits(), {}};
+    if (report.facts.users.empty() || report.hold == Hold::drop) continue;
     report.users.assign(report.facts.users.begin(), report.facts.users.end());
     report.facts.users = {};
     reports.push_back(std::move(report));
@@ -210,11 +206,12 @@ void Tape::deliver(const Edge& edge, Tensor gradient) {
   gradient = gradient.reshape(shape);
   Tensor& target = pending(edge);
   target = target.defined() ? sum(std::move(target), std::move(gradient)) : std::move(gradient);
-  if (edge.leaf && target.storage()->owner().purpose != Purpose::gradients)
-    target.storage()->assign({Purpose::gradients, {}, edge.leaf->path});
+  if (edge.leaf && target.storage()->owner().purpose != edge.leaf->purpose)
+    target.storage()->assign({edge.leaf->purpose, {}, edge.leaf->path});
 }
 
 void Tape::walk_back(Node& node) {
+  if (node.replay) return replay(node);
   Owner owner{Purpose::transient, Label(node.op->name()), node.path};
   const AllocationScope scope(owner);
   Grads grads(node.edges.size(), node.wanted);
@@ -262,12 +259,20 @@ void Tape::backward(const std::vector<std::pair<Variable, Tensor>>& losses) {
            "backward from {} {} with a gradient of {} {}", loss.shape(), name_of(loss.dtype()), product.shape(),
            name_of(product.dtype()));
   }
+  std::vector<std::pair<Edge, Tensor>> gradients;
+  for (const auto& [loss, product] : losses)
+    gradients.emplace_back(loss.value_->edge, product.defined()
+                                                  ? product.clone()
+                                                  : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
+  walk_back(std::move(gradients));
+}
+
+void Tape::walk_back(std::vector<std::pair<Edge, Tensor>> gradients) {
   settle();
   consumed_ = true;
-  for (const auto& [loss, product] : losses)
-    deliver(loss.value_->edge,
-            product.defined() ? product.clone() : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
-  if (!losses.empty()) saved_bytes_ = at(ledger(losses.front().first.device()).live(), Purpose::saved);
+  if (!gradients.empty()) saved_bytes_ = at(ledger(gradients.front().second.device()).live(), Purpose::saved);
+  for (auto& [edge, gradient] : gradients) deliver(edge, std::move(gradient));
+  gradients.clear();
   for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
     if (node->gradient.defined()) walk_back(*node);
     for (const SlotPtr& slot : node->saved)

@@ -25,8 +25,8 @@ class Observer {
 
 class Tape {
  public:
-  /// The policy must outlive the tape; registered ones do.
-  explicit Tape(const MemoryPolicy& policy);
+  /// The policy must outlive the tape.
+  explicit Tape(MemoryPolicy& policy);
   ~Tape();
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
@@ -45,6 +45,7 @@ class Tape {
     SlotFacts facts;
     Hold hold;
     std::int64_t bytes;
+    int bits;  // of codes
     std::vector<SlotUser> users;
   };
   std::vector<SlotReport> report();
@@ -56,16 +57,20 @@ class Tape {
   friend class Recording;
   friend std::pair<Variable, std::vector<Tensor>> record(std::shared_ptr<const Operation> op,
                                                          std::vector<Variable> inputs);
+  friend bool recomputes(std::string_view path);
+  friend bool replaying();
+  friend Variable recompute(Label path, Variable x, bool trains, std::function<Variable(Variable)> body);
   struct Node {
-    std::shared_ptr<const Operation> op;
-    Label path;
-    InputSet wanted;
-    std::vector<Edge> edges;     // where each input's gradient goes
-    std::vector<Shape> inputs;   // the shapes the inputs had for this op
-    std::vector<SlotPtr> saved;  // as op->saves(); null where no wanted gradient needs the row
-    std::vector<Shape> shapes;   // the shapes those tensors had for this op
-    Shape shape;                 // the output's
-    Tensor gradient;             // of the output, as far as it is known
+    std::shared_ptr<const Operation> op{};       // null for a region
+    std::function<Variable(Variable)> replay{};  // of a region: its forward pass
+    Label path{};
+    InputSet wanted{};
+    std::vector<Edge> edges{};     // where each input's gradient goes
+    std::vector<Shape> inputs{};   // the shapes the inputs had for this op
+    std::vector<SlotPtr> saved{};  // as op->saves(); null where no wanted gradient needs the row
+    std::vector<Shape> shapes{};   // the shapes those tensors had for this op
+    Shape shape{};                 // the output's
+    Tensor gradient{};             // of the output, as far as it is known
   };
   class NodeTensors;
 
@@ -76,18 +81,23 @@ class Tape {
   SlotPtr slot_of(const Variable& variable);
   void add_node(std::shared_ptr<const Operation> op, Label path, const std::vector<Variable>& inputs, Variable& result,
                 const std::vector<Tensor>& aux);
+  Variable add_region(Label path, Variable x, std::function<Variable(Variable)> body);
+  void walk_back(std::vector<std::pair<Edge, Tensor>> gradients);
   void walk_back(Node& node);
+  void replay(Node& node);
   /// The pending gradient at the end of an edge.
   Tensor& pending(const Edge& edge);
   void deliver(const Edge& edge, Tensor gradient);
 
-  const MemoryPolicy& policy_;
+  MemoryPolicy& policy_;
   std::uint64_t id_;
   std::vector<Node> nodes_;
   std::map<std::tuple<std::uint64_t, std::size_t, std::int64_t>, std::weak_ptr<Slot>> slots_;  // storage, offset, bytes
   std::vector<std::weak_ptr<Slot>> order_;                                                     // slots as they came
+  std::map<std::tuple<Label, Label, Source::Kind, int>, int> occurrences_;                     // of op, path and source
   std::int64_t saved_bytes_ = 0;
   bool consumed_ = false;
+  bool replays_ = false;  // a region's tape, recorded in backward
   Observer* observer_ = nullptr;
 };
 
@@ -95,6 +105,8 @@ class Tape {
 class Recording {
  public:
   explicit Recording(Tape& tape) : outer_(std::exchange(Tape::recording(), &tape)) {}
+  /// Nothing is recorded, also within a recording.
+  explicit Recording(std::nullptr_t) : outer_(std::exchange(Tape::recording(), nullptr)) {}
   ~Recording() { Tape::recording() = outer_; }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
@@ -114,5 +126,13 @@ Variable apply(Op op, Inputs&&... inputs) {
   (all.push_back(std::forward<Inputs>(inputs)), ...);
   return record(std::make_shared<const Bound<Op>>(std::move(op)), std::move(all)).first;
 }
+
+/// Whether the policy of the tape that records, if any, recomputes the module at `path`.
+bool recomputes(std::string_view path);
+/// Whether forward code runs for the second time, in backward.
+bool replaying();
+/// Runs `body(x)` saving nothing but x: backward runs it again, with the same random state, on a tape of its own.
+/// `trains`: some parameter in it wants a gradient.
+Variable recompute(Label path, Variable x, bool trains, std::function<Variable(Variable)> body);
 
 }  // namespace lacuna

@@ -17,7 +17,8 @@ void Variable::set_wants_grad(bool wanted) {
   expect(value_->is_leaf, "only a leaf can be told whether it wants a gradient; this value was computed");
   expect(!wanted || is_floating(dtype()), "a tensor of {} has no gradient", name_of(dtype()));
   if (wanted == wants_grad()) return;
-  value_->edge.leaf = wanted ? std::make_shared<Leaf>(Leaf{shape(), value_->path, {}}) : nullptr;
+  value_->edge.leaf =
+      wanted ? std::make_shared<Leaf>(Leaf{.shape = shape(), .path = value_->path, .gradient = {}}) : nullptr;
 }
 
 const Tensor& Variable::grad() const {

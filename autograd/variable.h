@@ -11,7 +11,8 @@ namespace lacuna {
 struct Leaf {
   Shape shape;
   Label path;
-  Tensor gradient;  // undefined until a backward pass reached the leaf
+  Tensor gradient;                       // undefined until a backward pass reached the leaf
+  Purpose purpose = Purpose::gradients;  // what the gradient counts as
 };
 
 /// Where the gradient of a value goes: to a node of a tape, to a leaf, or nowhere.

@@ -8,7 +8,7 @@ std::string_view name_of(Need need) {
 }
 
 std::string_view name_of(Groups groups) {
-  constexpr std::string_view names[] = {"run", "head", "channel"};
+  constexpr std::string_view names[] = {"run", "head", "channel", "token"};
   return names[static_cast<std::size_t>(groups)];
 }
 

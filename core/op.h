@@ -35,7 +35,8 @@ enum class Need : std::uint8_t { sign, value, exact };
 std::string_view name_of(Need need);
 
 /// Which elements of a saved tensor are alike, for codecs that keep a range per group.
-enum class Groups : std::uint8_t { run, head, channel };
+/// token: rows whose scales differ, as those of a layer norm's input.
+enum class Groups : std::uint8_t { run, head, channel, token };
 
 std::string_view name_of(Groups groups);
 
@@ -61,6 +62,7 @@ struct Save {
   Need need;
   InputSet for_grad_of;
   Groups groups = Groups::run;
+  bool optional = false;  // of a sign: backward finds it from its other rows where it is not kept
 };
 
 /// One row of the table of derivation: the output's rows [b, e) need this tensor's rows [b, e), or all of it.
@@ -71,7 +73,8 @@ struct Derive {
 constexpr Derive rows_of(Source from) { return {from, true}; }
 constexpr Derive all_of(Source from) { return {from, false}; }
 
-/// Signs of a saved tensor: from its values, or from a bit mask where only that was kept.
+/// Signs of a saved tensor: from its values, or from a bit mask where only that was kept. Neither where the row is
+/// optional and nothing was kept.
 struct Signs {
   Tensor values;  // the tensor itself, or undefined
   Tensor bits;    // u8 [ceil(count / 8)], bit i % 8 of byte i / 8 set where element i is positive; or undefined
@@ -214,28 +217,38 @@ class Bound final : public Operation {
   std::string_view name() const override { return Op::name; }
   std::span<const Save> saves() const override { return Op::saves; }
   std::span<const Derive> derives() const override {
-    if constexpr (requires { Op::derives; }) return Op::derives;
-    else return {};
+    if constexpr (requires { Op::derives; })
+      return Op::derives;
+    else
+      return {};
   }
   InputSet adds() const override {
-    if constexpr (requires { Op::adds; }) return Op::adds;
-    else return {};
+    if constexpr (requires { Op::adds; })
+      return Op::adds;
+    else
+      return {};
   }
   std::int64_t heads() const override {
-    if constexpr (requires { op_.heads; }) return op_.heads;
-    else return 1;
+    if constexpr (requires { op_.heads; })
+      return op_.heads;
+    else
+      return 1;
   }
   Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const override {
-    if constexpr (requires { op_.forward(inputs, aux); }) return op_.forward(inputs, aux);
-    else return op_.forward(inputs);
+    if constexpr (requires { op_.forward(inputs, aux); })
+      return op_.forward(inputs, aux);
+    else
+      return op_.forward(inputs);
   }
   void backward(Tensor dy, const SavedTensors& saved, Grads& grads) const override {
     op_.backward(std::move(dy), Saved<Op>(saved), grads);
   }
   void derive(std::span<const Tensor> tensors, const Shape& shape, std::int64_t first_row,
               const Tensor& out) const override {
-    if constexpr (requires { Op::derives; }) op_.derive(Derivation<Op>(tensors, shape, first_row), out);
-    else fail("{} cannot be derived", Op::name);
+    if constexpr (requires { Op::derives; })
+      op_.derive(Derivation<Op>(tensors, shape, first_row), out);
+    else
+      fail("{} cannot be derived", Op::name);
   }
 
  private:

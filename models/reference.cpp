@@ -1,4 +1,5 @@
 #include "models/reference.h"
+#include "core/glob.h"
 
 #include "autograd/tape.h"
 #include "models/registry.h"
@@ -244,7 +245,8 @@ ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memor
   model->set_training(false);
   comparison.add("eval/logits", model->forward(images).tensor());
   model->set_training(true);
-  Tape tape(*memory_policies().get(memory_policy));
+  const std::unique_ptr<MemoryPolicy> how = make_policy(memory_policy);
+  Tape tape(*how);
   {
     const Recording recording(tape);
     Variable logits = model->forward(images);

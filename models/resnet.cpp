@@ -2,6 +2,7 @@
 
 #include "models/registry.h"
 #include "nn/init.h"
+#include "nn/region.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/pool.h"
@@ -70,6 +71,11 @@ class ResNet::Block final : public Module {
   }
 
   Variable forward(Variable x) {
+    return run_region(*this, std::move(x), [this](Variable in) { return transform(std::move(in)); });
+  }
+
+ private:
+  Variable transform(Variable x) {
     const Scope scope(*this);
     Variable h = x;  // [N, H, W, in]
     for (std::size_t i = 0; i + 1 < layers_.size(); ++i)
@@ -81,7 +87,6 @@ class ResNet::Block final : public Module {
     return apply(Relu{}, apply(Add{}, std::move(h), std::move(x)));
   }
 
- private:
   struct Layer {
     Layer(Module& block, const std::string& number, std::int64_t in, std::int64_t out, const Window& window,
           double norm_weight)

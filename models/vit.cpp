@@ -2,6 +2,7 @@
 
 #include "models/registry.h"
 #include "nn/init.h"
+#include "nn/region.h"
 #include "ops/arithmetic.h"
 #include "ops/pool.h"
 #include "ops/slicing.h"
@@ -48,6 +49,11 @@ class VisionTransformer::Block final : public Module {
 
   /// x [B, L, embed_dim] to the first `tokens` of them, or to all (0).
   Variable forward(Variable x, std::int64_t tokens) const {
+    return run_region(*this, std::move(x), [this, tokens](Variable in) { return transform(std::move(in), tokens); });
+  }
+
+ private:
+  Variable transform(Variable x, std::int64_t tokens) const {
     const Scope scope(*this);
     Variable mixed = drop_path1_.forward(attention_.forward(norm1_.forward(x), tokens));
     if (const std::int64_t length = x.shape()[1]; tokens != 0 && tokens != length)
@@ -57,7 +63,6 @@ class VisionTransformer::Block final : public Module {
     return apply(Add{}, std::move(x), std::move(transformed));
   }
 
- private:
   nn::LayerNorm norm1_;
   nn::Attention attention_;
   nn::DropPath drop_path1_;

@@ -1,8 +1,8 @@
 #include "nn/freeze.h"
 
-#include "core/registry.h"
+#include "core/glob.h"
 
-#include <fnmatch.h>
+#include "core/registry.h"
 
 #include <set>
 
@@ -20,10 +20,6 @@ namespace {
 }
 
 }  // namespace
-
-bool matches_glob(std::string_view pattern, std::string_view text) {
-  return fnmatch(std::string(pattern).c_str(), std::string(text).c_str(), 0) == 0;
-}
 
 std::vector<FreezeMatch> freeze(Module& model, const FreezeRules& rules) {
   if (!rules.train.empty() && !rules.freeze.empty())

@@ -8,10 +8,7 @@
 
 namespace lacuna {
 
-/// Glob patterns (`*` any run of characters, `?` one character, `[abc]`, `[0-9]`) on parameter paths.
-bool matches_glob(std::string_view pattern, std::string_view text);
-
-/// Either list may be empty, not both given. `train`: only what matches is trained. `freeze`: all else is.
+/// Glob patterns on parameter paths. Either list may be empty, not both given. `train`: only what matches is trained. `freeze`: all else is.
 struct FreezeRules {
   std::vector<std::string> train;
   std::vector<std::string> freeze;

@@ -4,6 +4,7 @@
 #include "ops/formulas.h"
 
 #include <cmath>
+#include <functional>
 #include <optional>
 
 namespace lacuna {
@@ -33,12 +34,28 @@ struct Rows {
   /// Rows handled together: their single-precision sums stay accurate, their operands in the first-level cache.
   std::int64_t together() const { return std::max<std::int64_t>(16, 4096 / width / 4 * 4); }
 
-  /// Calls `f(first row, rows, thread)` for runs of `together` rows, a consecutive share of them on each thread.
+  /// Calls `f(first row, rows, thread)` for runs of `together` rows among [begin, end), a consecutive share of them on
+  /// each thread.
+  template <class F>
+  void for_runs(std::int64_t begin, std::int64_t end, F&& f) const {
+    const std::int64_t run = together();
+    parallel_tasks((end - begin + run - 1) / run, [&](std::int64_t task, int thread) {
+      const std::int64_t first = begin + task * run;
+      f(first, std::min(run, end - first), thread);
+    });
+  }
   template <class F>
   void for_runs(F&& f) const {
-    const std::int64_t run = together();
-    parallel_tasks((count + run - 1) / run,
-                   [&](std::int64_t task, int thread) { f(task * run, std::min(run, count - task * run), thread); });
+    for_runs(0, count, f);
+  }
+
+  /// Calls `f(begin, end)` for blocks of rows: as many as backward reads of x at once. A rule of the shape alone, so
+  /// that sums have the same bits however x is held.
+  template <class F>
+  void for_blocks(F&& f) const {
+    constexpr std::int64_t elements = 1 << 19;  // in cache while two threads read them
+    const std::int64_t block = std::max<std::int64_t>(1, elements / width / together()) * together();
+    for (std::int64_t begin = 0; begin < count; begin += block) f(begin, std::min(begin + block, count));
   }
 
   /// Repeats a vector's first `channels` numbers to the width, in place.
@@ -64,9 +81,9 @@ struct Terms {
   S first, second;
 };
 
-/// Sums over rows of two terms a channel, in double. `terms.at(first row, rows, thread)` prepares a run and yields
-/// f(i, c) -> {first, second} for element i of the run, which lies in place c of its row. Bits depend on shape and
-/// threads alone.
+/// Sums over rows of two terms a channel, in double: `add` for each block of rows, then `finish`.
+/// `terms.at(first row, rows, thread)` prepares a run and yields f(i, c) -> {first, second} for element i of the run,
+/// which lies in place c of its row. Bits depend on shape, blocks and threads alone.
 class ChannelSums {
  public:
   ChannelSums(const Rows& rows, Device device)
@@ -75,9 +92,9 @@ class ChannelSums {
         total_(Tensor::zeros({threads(), 2, rows.width}, DType::f64, device, Purpose::workspace)) {}
 
   template <class S, class AllTerms>
-  void add(const AllTerms& terms) const {
+  void add(std::int64_t begin, std::int64_t end, const AllTerms& terms) const {
     const std::int64_t n = rows_.width;
-    rows_.for_runs([&](std::int64_t first, std::int64_t count, int thread) {
+    rows_.for_runs(begin, end, [&](std::int64_t first, std::int64_t count, int thread) {
       S* const sums = reinterpret_cast<S*>(run_.data<double>() + thread * 2 * n);  // [2, width], room for double
       const auto term = terms.at(first, count, thread);
       std::fill_n(sums, 2 * n, S{});
@@ -88,6 +105,10 @@ class ChannelSums {
 #pragma omp simd
       for (std::int64_t i = 0; i < 2 * n; ++i) total[i] += static_cast<double>(sums[i]);
     });
+  }
+
+  void finish() const {
+    const std::int64_t n = rows_.width;
     double* const total = total_.data<double>();  // [threads, 2, width]
     for (int thread = 1; thread < threads(); ++thread)
       for (std::int64_t i = 0; i < 2 * n; ++i) total[i] += total[thread * 2 * n + i];
@@ -143,7 +164,8 @@ void batch_statistics(const Tensor& x, const Tensor& mean, const Tensor& varianc
     launch(x.device(), [&] {
       S* const start = shift.data<S>();  // [width]
       std::transform(x.data<T>(), x.data<T>() + rows.channels, start, [](T value) { return to_compute(value); });
-      sums.add<S>(StatisticsTerms<T>{x.data<T>(), rows.repeated(start), rows.width});
+      sums.add<S>(0, rows.count, StatisticsTerms<T>{x.data<T>(), rows.repeated(start), rows.width});
+      sums.finish();
       const auto count = static_cast<double>(x.rows());
       for (std::int64_t c = 0; c < rows.channels; ++c) {
         const double offset = sums.first(c) / count;
@@ -228,11 +250,12 @@ struct Open {
 
 template <class T>
 struct PositiveNormalized {
-  const T* x;  // [rows, width]
+  const T* x;  // [rows of a block, width]
+  std::int64_t x_first;
   Normalized<Compute<T>> normalized;
   std::int64_t width;
   auto at(std::int64_t first, std::int64_t, int) const {
-    return [in = x + first * width, n = normalized](std::int64_t i, std::int64_t c) {
+    return [in = x + (first - x_first) * width, n = normalized](std::int64_t i, std::int64_t c) {
       return n(to_compute(in[i]), c) > 0;
     };
   }
@@ -271,14 +294,16 @@ struct PositiveBits {
 /// Sums of g and g · (x − mean), g being dy behind the gate.
 template <class T, class Gate>
 struct GradientTerms {
-  const T *dy, *x;         // [rows, width]
+  const T* dy;             // [rows, width]
+  const T* x;              // [rows of a block, width]
+  std::int64_t x_first;    // the block's first row
   const Compute<T>* mean;  // [width]
   const Gate& gate;
   std::int64_t width;
   auto at(std::int64_t first, std::int64_t rows, int thread) const {
     const std::int64_t begin = first * width;
-    return [g = dy + begin, in = x + begin, m = mean, passes = gate.at(first, rows, thread)](std::int64_t i,
-                                                                                             std::int64_t c) {
+    return [g = dy + begin, in = x + (first - x_first) * width, m = mean, passes = gate.at(first, rows, thread)](
+               std::int64_t i, std::int64_t c) {
       const Compute<T> all = to_compute(g[i]), value = passes(i, c) ? all : Compute<T>{};
       return Terms<Compute<T>>{value, value * (to_compute(in[i]) - m[c])};
     };
@@ -287,7 +312,8 @@ struct GradientTerms {
 
 /// The backward pass of all forms. Undefined: what the form or the wanted gradients do not need.
 struct Backward {
-  Tensor dy{}, x{}, weight{}, bias{}, mean{}, variance{};
+  Tensor dy{}, weight{}, bias{}, mean{}, variance{};
+  std::function<Tensor(std::int64_t, std::int64_t)> x{};  // rows [begin, end) of x; empty: not needed
   std::optional<Signs> signs{};  // of the output; without them and with `bias`, the sign is found from x
   bool own_statistics = true;    // mean and variance are functions of x
   double eps = 0;
@@ -312,21 +338,40 @@ struct Backward {
     if (signs && signs->bits.defined()) {
       const Tensor spread =
           Tensor::empty({threads(), rows.together(), rows.width}, DType::i32, dy.device(), Purpose::workspace);
-      run<T>(rows, PositiveBits{signs->bits.data<std::uint8_t>(), spread.data<std::int32_t>(), rows});
+      run<T>(rows, [&](const T*, std::int64_t) {
+        return PositiveBits{signs->bits.data<std::uint8_t>(), spread.data<std::int32_t>(), rows};
+      });
     } else if (signs) {
-      run<T>(rows, PositiveValues<T>{signs->values.data<T>(), rows.width});
+      run<T>(rows, [&](const T*, std::int64_t) { return PositiveValues<T>{signs->values.data<T>(), rows.width}; });
     } else if (bias.defined()) {
       const Tensor scratch = rows.scratch<S>(3, dy.device());
       const Normalized<S> normalized(rows, scratch);
       launch(dy.device(), [&] { normalized.fill(rows, affine()); });
-      run<T>(rows, PositiveNormalized<T>{x.data<T>(), normalized, rows.width});
+      run<T>(rows, [&](const T* in, std::int64_t first) {
+        return PositiveNormalized<T>{in, first, normalized, rows.width};
+      });
     } else {
-      run<T>(rows, Open{});
+      run<T>(rows, [](const T*, std::int64_t) { return Open{}; });
     }
   }
 
-  template <class T, class Gate>
-  void run(const Rows& rows, const Gate& gate) {
+  /// Calls `f(begin, end, x, first row of x)` for blocks of rows with what x holds there; without x, dy stands in for
+  /// it: it is being read anyway.
+  template <class T, class F>
+  void for_blocks(const Rows& rows, F&& f) const {
+    if (!x) {
+      launch(dy.device(), [&] { f(0, rows.count, dy.data<T>(), 0); });
+      return;
+    }
+    rows.for_blocks([&](std::int64_t begin, std::int64_t end) {
+      const Tensor block = x(begin * rows.repeats, end * rows.repeats);
+      launch(dy.device(), [&] { f(begin, end, block.data<T>(), begin); });
+    });
+  }
+
+  /// `gate_of(x, first row of x)`: the gate for a block of rows.
+  template <class T, class GateOf>
+  void run(const Rows& rows, const GateOf& gate_of) {
     using S = Compute<T>;
     const bool dx_needs_sums = dx != nullptr && own_statistics;
     // dx = g · slope + (x − mean) · tilt + level
@@ -339,9 +384,13 @@ struct Backward {
           rows.repeated(mean.data<S>(), vector(3));
         else
           std::fill_n(vector(3), rows.width, S{});
-        // Without x there is no use for the second sum: dy stands in, it is being read anyway.
-        const T* const in = x.defined() ? x.data<T>() : dy.data<T>();
-        sums.add<S>(GradientTerms<T, Gate>{dy.data<T>(), in, vector(3), gate, rows.width});
+      });
+      for_blocks<T>(rows, [&](std::int64_t begin, std::int64_t end, const T* in, std::int64_t first) {
+        const auto gate = gate_of(in, first);
+        sums.add<S>(begin, end, GradientTerms{dy.data<T>(), in, first, vector(3), gate, rows.width});
+      });
+      launch(dy.device(), [&] {
+        sums.finish();
         const auto count = static_cast<double>(dy.rows());
         for (std::int64_t c = 0; c < rows.channels; ++c) {
           if (dbias != nullptr) dbias->data<S>()[c] += static_cast<S>(sums.first(c));
@@ -361,28 +410,36 @@ struct Backward {
     launch(dy.device(), [&] {
       if (dx_needs_sums) {
         for (int i = 0; i < 3; ++i) rows.repeated(vector(i));
-        write<T>(rows, gate,
-                 [in = x.data<T>(), slope = vector(0), tilt = vector(1), level = vector(2), m = vector(3)](
-                     S g, std::int64_t i, std::int64_t c) {
-                   return g * slope[c] + ((to_compute(in[i]) - m[c]) * tilt[c] + level[c]);
-                 });
       } else if (dx != nullptr) {
         for (std::int64_t c = 0; c < rows.channels; ++c) vector(0)[c] = static_cast<S>(affine().scale<S>(c));
-        write<T>(rows, gate,
-                 [slope = rows.repeated(vector(0))](S g, std::int64_t, std::int64_t c) { return g * slope[c]; });
-      } else if (dresidual != nullptr) {
-        write<T>(rows, gate, [](S g, std::int64_t, std::int64_t) { return g; });
+        rows.repeated(vector(0));
+      }
+    });
+    if (dx == nullptr && dresidual == nullptr) return;
+    for_blocks<T>(rows, [&](std::int64_t begin, std::int64_t end, const T* x_block, std::int64_t first) {
+      const auto gate = gate_of(x_block, first);
+      if (dx_needs_sums) {
+        write<T>(rows, begin, end, gate,
+                 [x_block, x_begin = first * rows.width, slope = vector(0), tilt = vector(1), level = vector(2),
+                  m = vector(3)](S g, std::int64_t i, std::int64_t c) {
+                   return g * slope[c] + ((to_compute(x_block[i - x_begin]) - m[c]) * tilt[c] + level[c]);
+                 });
+      } else if (dx != nullptr) {
+        write<T>(rows, begin, end, gate,
+                 [slope = vector(0)](S g, std::int64_t, std::int64_t c) { return g * slope[c]; });
+      } else {
+        write<T>(rows, begin, end, gate, [](S g, std::int64_t, std::int64_t) { return g; });
       }
     });
   }
 
-  /// Writes the wanted ones of dx = formula(g, element, place in its row) and dresidual = g.
+  /// Writes the wanted ones of dx = formula(g, element, place in its row) and dresidual = g, for rows [begin, end).
   template <class T, class Gate, class Formula>
-  void write(const Rows& rows, const Gate& gate, const Formula& formula) const {
+  void write(const Rows& rows, std::int64_t begin, std::int64_t end, const Gate& gate, const Formula& formula) const {
     using S = Compute<T>;
     const std::int64_t n = rows.width;
     const auto write_with = [&](auto&& store) {
-      rows.for_runs([&](std::int64_t first, std::int64_t count, int thread) {
+      rows.for_runs(begin, end, [&](std::int64_t first, std::int64_t count, int thread) {
         const auto passes = gate.at(first, count, thread);
         const T* const from = dy.data<T>();  // [rows, width]
         for (std::int64_t row = 0; row < count; ++row) {
@@ -460,7 +517,7 @@ Backward backward_of(const Op& op, Tensor dy, const Saved<Op>& saved, Grads& gra
   if (grads.wanted(Op::weight)) pass.dweight = &grads[Op::weight];
   if (grads.wanted(Op::bias)) pass.dbias = &grads[Op::bias];
   if ((pass.dx != nullptr && own_statistics) || pass.dweight != nullptr) {
-    pass.x = saved.template get<input(Op::x)>();
+    pass.x = [&saved](std::int64_t begin, std::int64_t end) { return saved.template rows<input(Op::x)>(begin, end); };
     pass.mean = saved.template get<mean>();
   }
   if (pass.dx != nullptr || pass.dweight != nullptr) pass.variance = saved.template get<variance>();
@@ -487,11 +544,14 @@ Tensor BatchNormRelu::forward(std::span<const Tensor> inputs, std::vector<Tensor
 }
 void BatchNormRelu::backward(Tensor dy, const Saved<BatchNormRelu>& saved, Grads& grads) const {
   Backward pass = backward_of<BatchNormRelu, aux(mean), aux(variance)>(*this, std::move(dy), saved, grads, true);
-  pass.x = saved.get<input(x)>();
+  pass.x = [&saved](std::int64_t begin, std::int64_t end) { return saved.rows<input(x)>(begin, end); };
   pass.weight = saved.get<input(weight)>();
-  pass.bias = saved.get<input(bias)>();
   pass.mean = saved.get<aux(mean)>();
   pass.variance = saved.get<aux(variance)>();
+  if (const Signs signs = saved.signs<output>(); signs.bits.defined() || signs.values.defined())
+    pass.signs = signs;
+  else
+    pass.bias = saved.get<input(bias)>();
   pass.run();
 }
 void BatchNormRelu::derive(const Derivation<BatchNormRelu>& from, const Tensor& out) const {

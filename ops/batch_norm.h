@@ -28,7 +28,8 @@ struct BatchNorm {
   void derive(const Derivation<BatchNorm>& from, const Tensor& out) const;
 };
 
-/// y = max(batch_norm(x), 0). Backward finds the sign again from x, so it keeps no more than BatchNorm.
+/// y = max(batch_norm(x), 0). Backward finds the sign again from x, so it keeps no more than BatchNorm; where x is
+/// known approximately only, it would gate wrongly near zero, and a mask serves.
 struct BatchNormRelu {
   enum Input { x, weight, bias };
   enum Aux { mean, variance };
@@ -39,7 +40,8 @@ struct BatchNormRelu {
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x, weight, bias}},
       Save{.from = input(bias), .need = Need::exact, .for_grad_of = {x, weight, bias}},
       Save{.from = aux(mean), .need = Need::exact, .for_grad_of = {x, weight, bias}},
-      Save{.from = aux(variance), .need = Need::exact, .for_grad_of = {x, weight, bias}}};
+      Save{.from = aux(variance), .need = Need::exact, .for_grad_of = {x, weight, bias}},
+      Save{.from = output, .need = Need::sign, .for_grad_of = {x, weight, bias}, .optional = true}};
   static constexpr std::array derives{rows_of(input(x)), all_of(input(weight)), all_of(input(bias)), all_of(aux(mean)),
                                       all_of(aux(variance))};
   static constexpr InputSet adds{weight, bias};

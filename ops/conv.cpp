@@ -4,6 +4,8 @@
 #include "ops/conv_kernels.h"
 #include "ops/gemm.h"
 
+#include <limits>
+
 namespace lacuna {
 namespace {
 
@@ -111,20 +113,27 @@ void gradient_of_weight(Kernels kernels, const ConvShape& s, const Tensor& x, co
   }
 }
 
-/// Calls `f(shape, first image, last)` for blocks of images: all at once, or where the kernels have no arithmetic for
-/// the type and its conversion to f32 has to stay small, as many as fit a bound.
+/// Calls `f(shape, first image, last)` for blocks of images, each of at most `bound` elements where that is possible.
 template <class F>
-void for_blocks(const ConvShape& s, Kernels kernels, DType type, F&& f) {
-  constexpr std::int64_t bound = 4 << 20;  // elements of a converted block
+void for_blocks(const ConvShape& s, std::int64_t bound, F&& f) {
   const std::int64_t image = std::max(s.height * s.width * s.channels, s.out_height() * s.out_width() * s.outputs);
-  const bool converts = is_half_type(type) && kernels != Kernels::gemm;
-  const std::int64_t block = converts ? std::clamp<std::int64_t>(bound / image, 1, s.images) : s.images;
+  const std::int64_t block = std::clamp<std::int64_t>(bound / image, 1, s.images);
   for (std::int64_t begin = 0; begin < s.images; begin += block) {
     ConvShape part = s;
     part.images = std::min(block, s.images - begin);
     f(part, begin, begin + part.images);
   }
 }
+
+/// Elements of a block where the kernels have no arithmetic for the type and its conversion to f32 has to stay small;
+/// no bound where it needs none.
+std::int64_t converted_at_once(Kernels kernels, DType type) {
+  return is_half_type(type) && kernels != Kernels::gemm ? 4 << 20 : std::numeric_limits<std::int64_t>::max();
+}
+
+/// Elements of x that a weight gradient reads at once: what is decoded or derived for it stays small, and the sum over
+/// the blocks has the same bits however x is held.
+constexpr std::int64_t summed_at_once = 1 << 20;
 
 void convert(const Tensor& from, const Tensor& to) {
   launch(to.device(), [&] {
@@ -137,9 +146,8 @@ void convert(const Tensor& from, const Tensor& to) {
   });
 }
 
-/// Images [begin, end) in a type that the kernels work in: a view, or a converted copy.
-Tensor readable(Kernels kernels, const Tensor& images, std::int64_t begin, std::int64_t end) {
-  const Tensor block = images.leading(begin, end);
+/// Images in a type that the kernels work in: themselves, or a converted copy.
+Tensor readable(Kernels kernels, const Tensor& block) {
   if (!is_half_type(block.dtype()) || kernels == Kernels::gemm) return block;
   const Tensor converted = Tensor::empty(block.shape(), DType::f32, block.device(), Purpose::workspace);
   convert(block, converted);
@@ -188,10 +196,11 @@ Tensor Conv2d::forward(std::span<const Tensor> inputs) const {
   const ConvShape s = checked_shape(*this, in, w, b);
   Tensor y = Tensor::empty({s.images, s.out_height(), s.out_width(), s.outputs}, in.dtype(), in.device());
   const Kernels kernels = kernels_for(s, Product::forward, in.dtype());
-  for_blocks(s, kernels, in.dtype(), [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
-    const Tensor from = readable(kernels, in, begin, end);
-    write(kernels, y, begin, end, false, [&](const Tensor& to) { convolve(kernels, part, from, w, b, to); });
-  });
+  for_blocks(s, converted_at_once(kernels, in.dtype()),
+             [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
+               const Tensor from = readable(kernels, in.leading(begin, end));
+               write(kernels, y, begin, end, false, [&](const Tensor& to) { convolve(kernels, part, from, w, b, to); });
+             });
   return y;
 }
 
@@ -203,16 +212,18 @@ void Conv2d::backward(Tensor dy, const Saved<Conv2d>& saved, Grads& grads) const
     add_sums_of_rows(dy, grads[bias]);
   }
   if (grads.wanted(weight)) {
-    const Tensor in = saved.get<input(x)>();
-    const ConvShape s = shape_of(*this, images, in.shape().back(), outputs);
+    const std::int64_t pixels = height * width, channels = saved.shape<input(x)>().back();
+    const ConvShape s = shape_of(*this, images, channels, outputs);
     bool add = grads[weight].defined();
     if (!add)
       grads[weight] =
           Tensor::empty({outputs, s.channels / groups, kernel_height, kernel_width}, parameters, dy.device());
     const Kernels kernels = kernels_for(s, Product::gradient_of_weight, dy.dtype());
-    for_blocks(s, kernels, dy.dtype(), [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
-      gradient_of_weight(kernels, part, readable(kernels, in, begin, end), readable(kernels, dy, begin, end),
-                         grads[weight], add);
+    for_blocks(s, summed_at_once, [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
+      const Tensor in =
+          saved.rows<input(x)>(begin * pixels, end * pixels).reshape({end - begin, height, width, channels});
+      gradient_of_weight(kernels, part, readable(kernels, in), readable(kernels, dy.leading(begin, end)), grads[weight],
+                         add);
       add = true;
     });
   }
@@ -222,11 +233,12 @@ void Conv2d::backward(Tensor dy, const Saved<Conv2d>& saved, Grads& grads) const
     const bool add = grads[x].defined();
     if (!add) grads[x] = Tensor::empty({images, height, width, s.channels}, dy.dtype(), dy.device());
     const Kernels kernels = kernels_for(s, Product::gradient_of_input, dy.dtype());
-    for_blocks(s, kernels, dy.dtype(), [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
-      const Tensor from = readable(kernels, dy, begin, end);
-      write(kernels, grads[x], begin, end, add,
-            [&](const Tensor& to) { gradient_of_input(kernels, part, from, w, to, add); });
-    });
+    for_blocks(s, converted_at_once(kernels, dy.dtype()),
+               [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
+                 const Tensor from = readable(kernels, dy.leading(begin, end));
+                 write(kernels, grads[x], begin, end, add,
+                       [&](const Tensor& to) { gradient_of_input(kernels, part, from, w, to, add); });
+               });
   }
 }
 

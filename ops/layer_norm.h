@@ -13,10 +13,11 @@ struct LayerNorm {
   enum Aux { mean, rstd };
   double eps = 1e-6;
   static constexpr std::string_view name = "layer_norm";
-  static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight}},
-                                    Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
-                                    Save{.from = aux(mean), .need = Need::exact, .for_grad_of = {x, weight}},
-                                    Save{.from = aux(rstd), .need = Need::exact, .for_grad_of = {x, weight}}};
+  static constexpr std::array saves{
+      Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight}, .groups = Groups::token},
+      Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
+      Save{.from = aux(mean), .need = Need::exact, .for_grad_of = {x, weight}},
+      Save{.from = aux(rstd), .need = Need::exact, .for_grad_of = {x, weight}}};
   static constexpr std::array derives{rows_of(input(x)), rows_of(aux(mean)), rows_of(aux(rstd)), all_of(input(weight)),
                                       all_of(input(bias))};
   static constexpr InputSet adds{x};

@@ -3,7 +3,7 @@
 
 #include "core/registry.h"
 #include "nn/module.h"
-#include "optim/settings.h"
+#include "core/settings.h"
 
 #include <functional>
 #include <memory>

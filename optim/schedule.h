@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/registry.h"
-#include "optim/settings.h"
+#include "core/settings.h"
 
 #include <cstdint>
 #include <functional>

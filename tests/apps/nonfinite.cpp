@@ -9,7 +9,8 @@
 namespace lacuna::apps {
 
 TEST_CASE("nonfinite: the first bad value is named, with the largest before it") {
-  Tape tape(*memory_policies().get("exact"));
+  const std::unique_ptr<MemoryPolicy> how = make_policy("exact");
+  Tape tape(*how);
   NonFiniteSearch search;
   tape.set_observer(&search);
   {

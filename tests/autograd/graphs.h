@@ -33,7 +33,13 @@ inline Variable test_parameter(const Shape& shape, std::uint32_t site, DType dty
   return Variable(tensor, true, "parameter" + std::to_string(site));
 }
 
-inline const MemoryPolicy& policy(std::string_view name) { return *memory_policies().get(name); }
+/// One policy of each name, with its initial settings, for all tests.
+inline MemoryPolicy& policy(std::string_view name) {
+  static std::map<std::string, std::unique_ptr<MemoryPolicy>, std::less<>> made;
+  std::unique_ptr<MemoryPolicy>& one = made[std::string(name)];
+  if (!one) one = make_policy(name);
+  return *one;
+}
 
 inline Variable total(Variable x) {
   const Shape shape = x.shape();

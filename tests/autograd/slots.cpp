@@ -390,7 +390,7 @@ class Stubborn final : public MemoryPolicy {
  public:
   explicit Stubborn(Hold hold) : hold_(hold) {}
   std::string_view name() const override { return "stubborn"; }
-  Hold settle(const SlotFacts&) const override { return hold_; }
+  Decision settle(const SlotFacts&) override { return {.hold = hold_}; }
 
  private:
   Hold hold_;
@@ -400,7 +400,7 @@ class Stubborn final : public MemoryPolicy {
 
 TEST_CASE("impossible answers of a policy are told by backward, not by a variable that dies") {
   const auto message_with = [](Hold hold) {
-    const Stubborn stubborn(hold);
+    Stubborn stubborn(hold);
     const Variable x = test_leaf({2, 4}, 1), weight = test_leaf({4, 4}, 2);
     Tape tape(stubborn);
     const Recording recording(tape);

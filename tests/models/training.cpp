@@ -1,5 +1,7 @@
 // Whole models in training: policies agree to the bit, frozen parts stay as they are, meta counts what the CPU holds.
+#include "autograd/rules.h"
 #include "autograd/tape.h"
+#include "core/glob.h"
 #include "models/registry.h"
 #include "models/weights.h"
 #include "nn/freeze.h"
@@ -7,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -65,7 +68,7 @@ struct Step {
 constexpr std::int64_t batch = 3;
 
 /// One forward and backward pass of a fresh model.
-Step step(const Description& description, std::string_view policy, const FreezeRules& rules = {},
+Step step(const Description& description, MemoryPolicy& policy, const FreezeRules& rules = {},
           const ModelContext& context = {}) {
   random_state() = {.seed = 11, .step = 4};
   const std::unique_ptr<Model> model = build_model(description.name, description.hyper_parameters, context);
@@ -81,7 +84,7 @@ Step step(const Description& description, std::string_view policy, const FreezeR
   });
   Step done;
   const bool readable = context.device != Device::meta;
-  Tape tape(*memory_policies().get(policy));
+  Tape tape(policy);
   {
     const Recording recording(tape);
     Variable logits = model->forward(Variable(images));
@@ -97,7 +100,69 @@ Step step(const Description& description, std::string_view policy, const FreezeR
   return done;
 }
 
+Step step(const Description& description, std::string_view policy, const FreezeRules& rules = {},
+          const ModelContext& context = {}) {
+  return step(description, *make_policy(policy), rules, context);
+}
+
+/// |a − b| / |b| over all parameters' gradients together.
+double gradient_error(const Step& step, const Step& exact) {
+  double difference = 0, norm = 0;
+  for (const auto& [name, values] : exact.results) {
+    if (name == "logits" || name.find("running") != std::string::npos) continue;
+    const std::vector<double>& others = step.results.at(name);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      difference += (others[i] - values[i]) * (others[i] - values[i]);
+      norm += values[i] * values[i];
+    }
+  }
+  return std::sqrt(difference / norm);
+}
+
 }  // namespace
+
+TEST_CASE("training: recomputed blocks give the same gradients and statistics to the bit, from less") {
+  for (const Description& description : descriptions()) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      INFO(description.name, " in ", name_of(dtype));
+      const Step exact = step(description, "exact", {}, {.dtype = dtype});
+      const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {}, {"blocks.*", "layer?.?"});
+      const Step recomputed = step(description, *policy, {}, {.dtype = dtype});
+      CHECK(recomputed.results == exact.results);
+      CHECK(recomputed.saved < exact.saved);
+      CHECK(policy->unmatched().size() == 1);  // a model has blocks or layers
+    }
+  }
+}
+
+TEST_CASE("training: codes stay near the exact gradients, nearer with more bits, and take what meta predicts") {
+  for (const Description& description : descriptions()) {
+    INFO(description.name);
+    const Step exact = step(description, "exact");
+    double last = 1e9;
+    for (const double bits : {2.0, 4.0, 8.0}) {
+      INFO(bits, " bits");
+      const std::unique_ptr<MemoryPolicy> fixed = make_policy("fixed", {{"bits", bits}});
+      const Step coded = step(description, *fixed);
+      const double error = gradient_error(coded, exact);
+      CHECK(coded.results.at("logits") == exact.results.at("logits"));
+      CHECK(error < last / 2);
+      CHECK(error > 0);
+      last = error;
+      CHECK(step(description, *fixed, {}, {.device = Device::meta}).saved == coded.saved);
+      CHECK(step(description, *fixed).results == coded.results);
+    }
+    CHECK(last < 0.02);
+    const std::unique_ptr<MemoryPolicy> mesa = make_policy("mesa");
+    const Step coded = step(description, *mesa);
+    CHECK(gradient_error(coded, exact) < 0.1);
+    CHECK(step(description, "mesa", {}, {.device = Device::meta}).saved == coded.saved);
+    // A step depends on the ranges that the one before left, and on nothing else.
+    const std::unique_ptr<MemoryPolicy> other = make_policy("mesa");
+    other->set_state(mesa->state());
+    CHECK(step(description, *mesa).results == step(description, *other).results);
+  }
+}
 
 TEST_CASE("training: gradients under `exact` are those under `keep` to the bit, in less memory") {
   for (const Description& description : descriptions()) {
@@ -174,7 +239,8 @@ TEST_CASE("training: an image that wants a gradient gets one") {
     const std::unique_ptr<Model> model = build_model(description.name, description.hyper_parameters, {});
     freeze(*model, {.train = {}, .freeze = {"*"}});
     const Variable images(Tensor::full({2, 16, 16, 3}, 0.5, DType::f32, Device::cpu), true, "images");
-    Tape tape(*memory_policies().get("exact"));
+    const std::unique_ptr<MemoryPolicy> how = make_policy("exact");
+    Tape tape(*how);
     const Recording recording(tape);
     const Variable targets(Tensor::from(std::vector<std::int64_t>{1, 2}, {2}));
     tape.backward(apply(CrossEntropy{}, model->forward(images), targets));

@@ -1,4 +1,5 @@
 #include "nn/freeze.h"
+#include "core/glob.h"
 
 #include "nn/init.h"
 

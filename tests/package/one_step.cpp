@@ -12,7 +12,8 @@ int main() {
       {{"image_size", 32}, {"patch_size", 8}, {"embed_dim", 32}, {"depth", 2}, {"num_heads", 2}, {"num_classes", 10}},
       ModelContext{});
   const auto optimizer = make_optimizer("adamw", {}, *model);
-  Tape tape(*memory_policies().get("exact"));
+  const std::unique_ptr<MemoryPolicy> how = make_policy("exact");
+  Tape tape(*how);
   const Recording recording(tape);
   const Variable images(Tensor::full({2, 32, 32, 3}, 0.5, DType::f32, Device::cpu, Purpose::data));
   const Variable labels(Tensor::full({2}, 3, DType::i64, Device::cpu, Purpose::data));

@@ -1,8 +1,9 @@
-#include "optim/settings.h"
+#include "core/settings.h"
 
 #include "core/registry.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace lacuna {
 namespace {
@@ -52,7 +53,7 @@ std::vector<std::string> setting_problems(std::string_view owner, std::span<cons
   return problems;
 }
 
-Settings::Settings(std::string_view owner, std::span<const Setting> known, const SettingValues& given) {
+Settings::Settings(std::string_view owner, std::span<const Setting> known, const SettingValues& given) : owner_(owner) {
   std::string message;
   for (const std::string& problem : setting_problems(owner, known, given))
     message += (message.empty() ? "" : "\n") + problem;
@@ -61,6 +62,12 @@ Settings::Settings(std::string_view owner, std::span<const Setting> known, const
     const auto value = given.find(setting.name);
     values_.emplace(setting.name, value == given.end() ? setting.initial : value->second);
   }
+}
+
+std::int64_t Settings::whole_number(std::string_view name) const {
+  const double value = number(name);
+  if (value != std::floor(value)) reject("{}: {} expected a whole number, got {}", owner_, name, value);
+  return static_cast<std::int64_t>(value);
 }
 
 }  // namespace lacuna

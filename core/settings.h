@@ -1,7 +1,8 @@
-// What optimizers and schedules can be told, as data: a table of named settings with their types and ranges, so that a
-// configuration is checked without knowing any of them.
+// What optimizers, schedules and memory policies can be told, as data: a table of named settings with their types and
+// ranges, so that a configuration is checked without knowing any of them.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <span>
@@ -45,6 +46,8 @@ class Settings {
   Settings(std::string_view owner, std::span<const Setting> known, const SettingValues& given);
 
   double number(std::string_view name) const { return get<double>(name); }
+  /// Rejects a number that is not whole.
+  std::int64_t whole_number(std::string_view name) const;
   bool flag(std::string_view name) const { return get<bool>(name); }
   const std::vector<double>& numbers(std::string_view name) const { return get<std::vector<double>>(name); }
 
@@ -53,6 +56,7 @@ class Settings {
   const T& get(std::string_view name) const {
     return std::get<T>(values_.find(name)->second);
   }
+  std::string owner_;
   SettingValues values_;
 };
 

@@ -1,0 +1,79 @@
+#include "apps/memory_rules.h"
+
+#include "core/registry.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lacuna::apps {
+namespace {
+
+const std::vector<std::string> keys{"path", "op", "user", "hold", "groups", "group_size"};
+
+void read_entry(const YamlEntry& entry, HoldRule& rule, Problems& problems) {
+  const auto expected = [&](std::string_view what) {
+    problems.add(entry.value.where,
+                 fmt::format("memory.rules: {}: expected {}, got {}", entry.key, what, describe(entry.value)));
+  };
+  const bool is_text = entry.value.kind == YamlNode::Kind::scalar;
+  if (entry.key == "group_size") {
+    const std::optional<double> size = number_in(entry.value);
+    if (!size || *size != std::floor(*size) || *size < 64 || *size > 1024)
+      return expected("a whole number from 64 to 1024");
+    rule.group_size = static_cast<std::int64_t>(*size);
+  } else if (std::ranges::find(keys, entry.key) == keys.end()) {
+    const std::string near = nearest_name(entry.key, keys);
+    problems.add(entry.where,
+                 near.empty()
+                     ? fmt::format("memory.rules: unknown key \"{}\"; known are {}", entry.key, fmt::join(keys, ", "))
+                     : fmt::format("memory.rules: unknown key \"{}\", did you mean \"{}\"?", entry.key, near));
+  } else if (!is_text) {
+    expected("text");
+  } else if (entry.key == "hold") {
+    const auto hold = parse_hold(entry.value.text);
+    if (!hold) return expected("keep, exact, recompute, or int1 to int8");
+    rule.how = hold->first;
+    if (hold->first == HoldRule::How::code) rule.bits = hold->second;
+  } else if (entry.key == "groups") {
+    if (entry.value.text != "run" && entry.value.text != "heads" && entry.value.text != "channels")
+      return expected("run, heads or channels");
+    rule.by_columns = entry.value.text != "run";
+  } else {
+    (entry.key == "path" ? rule.path : entry.key == "op" ? rule.op : rule.user) = entry.value.text;
+  }
+}
+
+}  // namespace
+
+std::vector<HoldRule> read_rules(const YamlNode& node, Problems& problems) {
+  std::vector<HoldRule> rules;
+  if (node.kind == YamlNode::Kind::invalid || node.kind == YamlNode::Kind::null) return rules;
+  if (node.kind != YamlNode::Kind::list) {
+    problems.add(node.where, fmt::format("memory.rules: expected a list of rules, got {}", describe(node)));
+    return rules;
+  }
+  for (const YamlNode& item : node.items) {
+    HoldRule& rule = rules.emplace_back();
+    if (item.kind != YamlNode::Kind::map) {
+      problems.add(item.where, fmt::format("memory.rules: expected keys with values, got {}", describe(item)));
+      continue;
+    }
+    if (item.find("hold") == nullptr)
+      problems.add(item.where, "memory.rules: expected `hold`: keep, exact, recompute, or int1 to int8");
+    for (const YamlEntry& entry : item.entries) read_entry(entry, rule, problems);
+  }
+  return rules;
+}
+
+std::string write_rules(const std::vector<HoldRule>& rules) {
+  std::vector<std::string> all;
+  for (const HoldRule& rule : rules)
+    all.push_back(fmt::format(R"({{path: "{}", op: "{}", user: "{}", hold: {}, groups: {}, group_size: {}}})",
+                              rule.path, rule.op, rule.user, hold_text(rule), rule.by_columns ? "channels" : "run",
+                              rule.group_size));
+  return fmt::format("[{}]", fmt::join(all, ", "));
+}
+
+}  // namespace lacuna::apps

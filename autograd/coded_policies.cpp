@@ -1,0 +1,165 @@
+// The policies that keep tensors in a few bits: `fixed` and `mesa`.
+#include "autograd/coded_policies.h"
+
+#include "autograd/lossless_policies.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+namespace lacuna {
+
+bool can_be_coded(const SlotFacts& facts) {
+  constexpr std::int64_t least_bytes = 4096;
+  return facts.need == Need::value && is_floating(facts.dtype) && facts.source.kind != Source::Kind::aux &&
+         !facts.parameter && facts.bytes >= least_bytes;
+}
+
+codec::Grouping run_groups(const SlotFacts& facts, std::int64_t size) {
+  constexpr std::int64_t shortest = 16, longest = 1024;
+  if (facts.groups == Groups::token && facts.shape.back() >= shortest) {
+    const std::int64_t channels = facts.shape.back(), parts = (channels + longest - 1) / longest;
+    if (channels % parts == 0) size = channels / parts;
+  }
+  return {.kind = codec::Grouping::Kind::run, .size = size};
+}
+
+codec::Grouping column_groups(const SlotFacts& facts, std::int64_t size) {
+  // The largest power of two that divides the width of one head (a packed projection holds three a head).
+  const std::int64_t width = facts.shape.back() / (facts.shape.back() % facts.heads == 0 ? facts.heads : 1);
+  const std::int64_t columns = std::min<std::int64_t>(width & -width, 64);
+  constexpr std::int64_t narrowest = 8;
+  if (columns < narrowest) return run_groups(facts, size);
+  return {.kind = codec::Grouping::Kind::column, .size = columns};
+}
+
+Decision hold_coded(Decision otherwise, const SlotFacts& facts, const codec::Coding& coding) {
+  otherwise.signs =
+      std::any_of(facts.users.begin(), facts.users.end(), [](const SlotUser& user) { return user.need == Need::sign; });
+  if (otherwise.hold != Hold::keep) return otherwise;
+  otherwise.hold = Hold::code;
+  otherwise.coding = coding;
+  return otherwise;
+}
+
+Decision CodedPolicy::settle(const SlotFacts& facts) {
+  if (facts.need == Need::sign) return {.hold = Hold::mask};
+  const Decision lossless = settle_exactly(facts, longest_exact_chain);
+  if (!can_be_coded(facts)) return lossless;
+  const codec::Coding coding = coding_of(facts);
+  if (coding.bits == 0) return lossless;
+  Decision decision = hold_coded(lossless, facts, coding);
+  if (decision.hold == Hold::code) decision.running = running_of(facts, coding);
+  return decision;
+}
+
+namespace {
+
+Setting group_size_setting() {
+  return {"group_size", 256.0, {.low = 64, .high = 1024, .below_high = false}, "elements that share a range"};
+}
+
+/// The same number of bits for every tensor; ranges are each group's own.
+class Fixed final : public CodedPolicy {
+ public:
+  static constexpr std::string_view policy_name = "fixed";
+  static std::vector<Setting> settings() {
+    return {{"bits", 4.0, {.low = 1, .high = 8, .below_high = false}, "of an element"}, group_size_setting()};
+  }
+  explicit Fixed(const Settings& settings)
+      : bits_(settings.whole_number("bits")), group_size_(settings.whole_number("group_size")) {}
+  std::string_view name() const override { return policy_name; }
+
+ private:
+  codec::Coding coding_of(const SlotFacts& facts) override {
+    return {.bits = static_cast<int>(bits_), .grouping = run_groups(facts, group_size_)};
+  }
+  std::int64_t bits_, group_size_;
+};
+
+/// Mesa (Pan et al. 2021): 8 bits, ranges by head and by runs of channels, carried from step to step with a decay.
+/// Values outside the estimated range saturate. Each kind of op can be switched off, as in the paper's ablation (table
+/// 4): what only ops that are switched off read is kept as `exact` keeps it.
+class Mesa final : public CodedPolicy {
+ public:
+  static constexpr std::string_view policy_name = "mesa";
+  static std::vector<Setting> settings() {
+    std::vector<Setting> all{
+        {"bits", 8.0, {.low = 1, .high = 8, .below_high = false}, "of an element"},
+        {"decay", 0.9, below_one, "how much of a range's estimate stays when the next step is seen"},
+        group_size_setting()};
+    for (const Kind& kind : kinds) all.push_back({kind.name, true, {}, kind.meaning});
+    return all;
+  }
+  explicit Mesa(const Settings& settings)
+      : bits_(settings.whole_number("bits")),
+        group_size_(settings.whole_number("group_size")),
+        decay_(settings.number("decay")) {
+    for (const Kind& kind : kinds)
+      if (settings.flag(kind.name)) codes_.insert(codes_.end(), kind.ops.begin(), kind.ops.end());
+  }
+  std::string_view name() const override { return policy_name; }
+
+  std::map<std::string, Tensor> state() const override {
+    std::map<std::string, Tensor> state;
+    for (const auto& [key, running] : running_) {
+      std::vector<float> numbers;  // [groups, 2]
+      for (const codec::Range& range : running.ranges) numbers.insert(numbers.end(), {range.least, range.most});
+      if (!numbers.empty())
+        state.emplace(key, Tensor::from(numbers, {static_cast<std::int64_t>(numbers.size() / 2), 2}));
+    }
+    return state;
+  }
+  void set_state(const std::map<std::string, Tensor>& state) override {
+    running_.clear();
+    for (const auto& [key, numbers] : state) {
+      RunningRanges& running = running_[key];
+      running.decay = decay_;
+      for (std::int64_t i = 0; i < numbers.shape().front(); ++i)
+        running.ranges.push_back({numbers.data<float>()[2 * i], numbers.data<float>()[2 * i + 1]});
+    }
+  }
+
+ private:
+  struct Kind {
+    std::string_view name;
+    std::vector<std::string_view> ops;
+    std::string_view meaning;
+  };
+  static const std::vector<Kind> kinds;
+
+  codec::Coding coding_of(const SlotFacts& facts) override {
+    const bool switched_on = std::any_of(facts.users.begin(), facts.users.end(), [&](const SlotUser& user) {
+      return std::find(codes_.begin(), codes_.end(), user.op.text()) != codes_.end();
+    });
+    return {.bits = switched_on ? static_cast<int>(bits_) : 0, .grouping = column_groups(facts, group_size_)};
+  }
+  RunningRanges* running_of(const SlotFacts& facts, const codec::Coding& coding) override {
+    if (coding.grouping.kind != codec::Grouping::Kind::column) return nullptr;
+    RunningRanges& running = running_[facts.key()];
+    running.decay = decay_;
+    return &running;
+  }
+
+  std::int64_t bits_, group_size_;
+  double decay_;
+  std::vector<std::string_view> codes_;
+  std::map<std::string, RunningRanges> running_;
+};
+
+const std::vector<Mesa::Kind> Mesa::kinds{
+    {"linear", {"linear"}, "whether inputs of linear layers are coded"},
+    {"convolution", {"conv2d"}, "whether inputs of convolutions are coded"},
+    {"matmul", {"matmul", "attention"}, "whether operands of attention's products are coded"},
+    {"softmax", {"softmax", "scaled_softmax"}, "whether probabilities are coded"},
+    {"activation", {"gelu", "silu", "sigmoid", "tanh"}, "whether inputs of activations are coded"},
+    {"norm",
+     {"layer_norm", "batch_norm", "batch_norm_relu", "batch_norm_add_relu", "frozen_batch_norm",
+      "frozen_batch_norm_relu"},
+     "whether inputs of norms are coded"}};
+
+const RegisterPolicy<Fixed> fixed;
+const RegisterPolicy<Mesa> mesa;
+
+}  // namespace
+}  // namespace lacuna

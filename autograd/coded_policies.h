@@ -1,0 +1,33 @@
+// Which tensors codes may stand for, and with which ranges: what the lossy policies share.
+#pragma once
+
+#include "autograd/policy.h"
+
+namespace lacuna {
+
+/// Whether codes may hold the tensor: a floating-point value that backward may read approximately, large enough that
+/// its bytes matter. Parameters, integers, statistics and masks never are coded.
+bool can_be_coded(const SlotFacts& facts);
+
+/// Runs of `size` elements; tokens, or equal parts of them, where the op hints that their scales differ.
+codec::Grouping run_groups(const SlotFacts& facts, std::int64_t size);
+/// Groups of columns that do not cross a head; runs of `size` where the columns are too narrow for it.
+codec::Grouping column_groups(const SlotFacts& facts, std::int64_t size);
+
+/// Codes where `otherwise` keeps; derives and masks as it does. An error in the sign of an activation is an error of
+/// the whole gradient that passes there: the exact signs are kept besides, where somebody asks for them.
+Decision hold_coded(Decision otherwise, const SlotFacts& facts, const codec::Coding& coding);
+
+/// Holds by code what `exact` would keep: `bits` and `groups` are asked of the concrete policy.
+class CodedPolicy : public MemoryPolicy {
+ public:
+  Decision settle(const SlotFacts& facts) final;
+
+ protected:
+  /// Codes for a tensor that can be coded; 0 bits: keep it as it is.
+  virtual codec::Coding coding_of(const SlotFacts& facts) = 0;
+  /// The ranges that go on from step to step, or null.
+  virtual RunningRanges* running_of(const SlotFacts&, const codec::Coding&) { return nullptr; }
+};
+
+}  // namespace lacuna

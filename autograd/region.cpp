@@ -1,0 +1,106 @@
+// Regions that are recomputed: forward saves their input alone, backward runs them again on a tape of their own.
+#include "autograd/lossless_policies.h"
+#include "autograd/tape.h"
+#include "core/random.h"
+
+namespace lacuna {
+namespace {
+
+/// Draws in backward are those of forward.
+class RandomStateScope {
+ public:
+  explicit RandomStateScope(const RandomState& state) : outer_(std::exchange(random_state(), state)) {}
+  ~RandomStateScope() { random_state() = outer_; }
+  RandomStateScope(const RandomStateScope&) = delete;
+  RandomStateScope& operator=(const RandomStateScope&) = delete;
+
+ private:
+  RandomState outer_;
+};
+
+}  // namespace
+
+bool recomputes(std::string_view path) {
+  Tape* const tape = Tape::recording();
+  return tape != nullptr && tape->policy_.recomputes(path);
+}
+
+bool replaying() {
+  const Tape* const tape = Tape::recording();
+  return tape != nullptr && tape->replays_;
+}
+
+Variable recompute(Label path, Variable x, bool trains, std::function<Variable(Variable)> body) {
+  Tape* const tape = Tape::recording();
+  expect(tape != nullptr, "{} is to be recomputed, but no tape is recording", path.text());
+  if (!trains && !x.wants_grad()) return body(std::move(x));
+  return tape->add_region(path, std::move(x), std::move(body));
+}
+
+Variable Tape::add_region(Label path, Variable x, std::function<Variable(Variable)> body) {
+  expect(!consumed_, "this tape was walked back already: record on a new one");
+  const Label name("recompute");
+  const Edge edge = x.wants_grad() ? x.value_->edge : Edge{};
+  expect(edge.node < 0 || edge.tape == id_, "{} takes a value that another tape recorded: detach it first",
+         path.text());
+  const SlotPtr slot = slot_of(x);
+  slot->add_user({name, path, input(0), Need::value});
+  Node node{.path = path,
+            .wanted = x.wants_grad() ? InputSet{0} : InputSet{},
+            .edges = {edge},
+            .inputs = {x.shape()},
+            .saved = {slot},
+            .shapes = {x.shape()}};
+
+  Variable result = [&] {
+    const Recording nothing(nullptr);
+    const Tensor values = x.tensor();
+    x = {};
+    return Variable(body(Variable(values)).tensor());
+  }();
+  Variable::Value& value = *result.value_;
+  value.is_leaf = false;
+  value.path = path;
+  value.slot = slot_of(value.tensor, {.op = name, .path = path});
+  value.slot->hold();
+  value.edge = {.tape = id_, .node = static_cast<std::int64_t>(nodes_.size()), .leaf = nullptr};
+  node.shape = result.shape();
+  node.replay = [body = std::move(body), state = random_state()](Variable again) {
+    const RandomStateScope scope(state);
+    return body(std::move(again));
+  };
+  nodes_.push_back(std::move(node));
+  return result;
+}
+
+// What the region saves now is read at once: nothing is gained by coding it.
+void Tape::replay(Node& node) {
+  const Label name("recompute");
+  const std::unique_ptr<MemoryPolicy> exact = make_policy("exact");
+  Variable x(node.saved[0]->whole(name).reshape(node.shapes[0]), node.wanted.contains(0));
+  if (x.wants_grad()) x.value_->edge.leaf->purpose = Purpose::transient;
+  node.saved[0]->leave();
+  node.saved.clear();
+  {
+    Tape tape(*exact);
+    tape.replays_ = true;
+    tape.observer_ = observer_;
+    Variable result = [&] {
+      const Recording recording(tape);
+      return node.replay(x);
+    }();
+    const Edge from = result.value_->edge;
+    result = {};
+    // Moved all the way: an op adds to a gradient in place only where nobody else sees it.
+    std::vector<std::pair<Edge, Tensor>> gradients;
+    gradients.emplace_back(from, std::exchange(node.gradient, {}));
+    tape.walk_back(std::move(gradients));
+  }
+  if (!x.wants_grad()) return;
+  expect(x.grad().defined(), "{} was recomputed, but its input had no part in the result", node.path.text());
+  Tensor gradient = x.grad();
+  x = {};
+  deliver(node.edges[0], std::move(gradient));
+}
+
+}  // namespace lacuna

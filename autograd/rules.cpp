@@ -1,0 +1,117 @@
+#include "autograd/rules.h"
+
+#include "autograd/coded_policies.h"
+#include "autograd/lossless_policies.h"
+#include "core/glob.h"
+
+#include <algorithm>
+
+namespace lacuna {
+namespace {
+
+class Refined final : public MemoryPolicy {
+ public:
+  Refined(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules, std::vector<std::string> recompute)
+      : base_(std::move(base)), rules_(std::move(rules)), used_(rules_.size()) {
+    for (std::string& pattern : recompute) regions_.push_back({std::move(pattern), false});
+  }
+  std::string_view name() const override { return base_->name(); }
+
+  Decision settle(const SlotFacts& facts) override {
+    for (std::size_t i = 0; i < rules_.size(); ++i) {
+      if (!matches(rules_[i], facts)) continue;
+      used_[i] = true;
+      switch (rules_[i].how) {
+        case HoldRule::How::code:
+          return coded(rules_[i], facts);
+        case HoldRule::How::keep:
+          return {.hold = Hold::keep};
+        default:
+          return settle_exactly(facts, longest_exact_chain);
+      }
+    }
+    return base_->settle(facts);
+  }
+
+  bool recomputes(std::string_view path) override {
+    for (Region& region : regions_)
+      if (matches_glob(region.pattern, path)) return region.used = true;
+    for (std::size_t i = 0; i < rules_.size(); ++i)
+      if (rules_[i].how == HoldRule::How::recompute && matches_glob(rules_[i].path, path)) return used_[i] = true;
+    return base_->recomputes(path);
+  }
+
+  std::vector<std::string> unmatched() const override {
+    std::vector<std::string> all = base_->unmatched();
+    for (std::size_t i = 0; i < rules_.size(); ++i)
+      if (!used_[i])
+        all.push_back(
+            fmt::format("memory.rules: no tensor is held by the rule {{path: {}, op: {}, user: {}, hold: {}}}",
+                        rules_[i].path, rules_[i].op, rules_[i].user, hold_text(rules_[i])));
+    for (const Region& region : regions_)
+      if (!region.used)
+        all.push_back(fmt::format("memory.recompute: no region of the model matches {}", region.pattern));
+    return all;
+  }
+
+  std::map<std::string, Tensor> state() const override { return base_->state(); }
+  void set_state(const std::map<std::string, Tensor>& state) override { base_->set_state(state); }
+
+ private:
+  struct Region {
+    std::string pattern;
+    bool used;
+  };
+
+  static bool matches(const HoldRule& rule, const SlotFacts& facts) {
+    if (rule.how == HoldRule::How::recompute) return false;
+    if (rule.how == HoldRule::How::code && !can_be_coded(facts)) return false;
+    const std::string_view op = facts.op.text().empty() ? "input" : facts.op.text();
+    return matches_glob(rule.path, facts.path.text()) && matches_glob(rule.op, op) &&
+           std::any_of(facts.users.begin(), facts.users.end(),
+                       [&](const SlotUser& user) { return matches_glob(rule.user, user.op.text()); });
+  }
+  static Decision coded(const HoldRule& rule, const SlotFacts& facts) {
+    return hold_coded(
+        {.hold = Hold::keep}, facts,
+        {.bits = rule.bits,
+         .grouping = rule.by_columns ? column_groups(facts, rule.group_size) : run_groups(facts, rule.group_size)});
+  }
+
+  std::unique_ptr<MemoryPolicy> base_;
+  std::vector<HoldRule> rules_;
+  std::vector<bool> used_;  // as the rules
+  std::vector<Region> regions_;
+};
+
+}  // namespace
+
+std::optional<std::pair<HoldRule::How, int>> parse_hold(std::string_view text) {
+  if (text == "keep") return {{HoldRule::How::keep, 0}};
+  if (text == "exact") return {{HoldRule::How::exact, 0}};
+  if (text == "recompute") return {{HoldRule::How::recompute, 0}};
+  if (text.size() == 4 && text.starts_with("int") && text[3] >= '1' && text[3] <= '8')
+    return {{HoldRule::How::code, text[3] - '0'}};
+  return {};
+}
+
+std::string hold_text(const HoldRule& rule) {
+  switch (rule.how) {
+    case HoldRule::How::keep:
+      return "keep";
+    case HoldRule::How::exact:
+      return "exact";
+    case HoldRule::How::recompute:
+      return "recompute";
+    default:
+      return fmt::format("int{}", rule.bits);
+  }
+}
+
+std::unique_ptr<MemoryPolicy> refine(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules,
+                                     std::vector<std::string> recompute) {
+  if (rules.empty() && recompute.empty()) return base;
+  return std::make_unique<Refined>(std::move(base), std::move(rules), std::move(recompute));
+}
+
+}  // namespace lacuna

@@ -3,13 +3,16 @@
 #include "core/file.h"
 #include "models/weights.h"
 
-#include <fcntl.h>
-#include <unistd.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include <xxhash.h>
 
@@ -21,6 +24,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view optimizer_file = "optimizer.safetensors";
 constexpr std::string_view manifest_file = "checkpoint.json";
+constexpr std::string_view content_files[] = {weights_file, optimizer_file};
+constexpr std::int64_t format = 1;  // of checkpoint.json; to be raised when what it says changes
 
 std::string hash_of(const fs::path& file) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
@@ -38,65 +43,140 @@ ordered_json to_json(const std::optional<Evaluation>& evaluation) {
   return {{"loss", evaluation->loss}, {"accuracy", evaluation->accuracy}, {"samples", evaluation->samples}};
 }
 
-std::optional<Evaluation> evaluation_from(const ordered_json& json) {
-  if (json.is_null()) return {};
-  return Evaluation{json.at("loss"), json.at("accuracy"), json.at("samples")};
+const ordered_json& field(const ordered_json& json, const char* key, std::string_view origin) {
+  if (!json.is_object() || !json.contains(key)) reject("{}: expected `{}`, found none", origin, key);
+  return json.at(key);
+}
+
+std::int64_t count_in(const ordered_json& json, const char* key, std::string_view origin) {
+  constexpr std::int64_t most = std::int64_t{1} << 53;
+  const ordered_json& value = field(json, key, origin);
+  if (!value.is_number_integer() || value.get<std::int64_t>() < 0 || value.get<std::int64_t>() > most)
+    reject("{}: expected `{}` to be a whole number from 0 to {}", origin, key, most);
+  return value.get<std::int64_t>();
+}
+
+double number_in(const ordered_json& json, const char* key, std::string_view origin) {
+  const ordered_json& value = field(json, key, origin);
+  if (!value.is_number() || !std::isfinite(value.get<double>()))
+    reject("{}: expected `{}` to be a number", origin, key);
+  return value.get<double>();
+}
+
+std::map<std::string, std::string> texts_in(const ordered_json& json, const char* key, std::string_view origin) {
+  const ordered_json& object = field(json, key, origin);
+  if (!object.is_object()) reject("{}: expected `{}` to hold keys with texts", origin, key);
+  std::map<std::string, std::string> texts;
+  for (const auto& [name, text] : object.items()) {
+    if (!text.is_string()) reject("{}: expected `{}` to hold keys with texts", origin, key);
+    texts.emplace(name, text.get<std::string>());
+  }
+  return texts;
+}
+
+std::optional<Evaluation> evaluation_in(const ordered_json& json, const char* key, std::string_view origin) {
+  const ordered_json& value = field(json, key, origin);
+  if (value.is_null()) return {};
+  const Evaluation evaluation{number_in(value, "loss", origin), number_in(value, "accuracy", origin),
+                              count_in(value, "samples", origin)};
+  if (evaluation.accuracy < 0 || evaluation.accuracy > 1)
+    reject("{}: expected `accuracy` to be from 0 to 1, got {}", origin, evaluation.accuracy);
+  return evaluation;
 }
 
 ordered_json to_json(const Place& place) {
   return {{"step", place.step},          {"epochs_evaluated", place.epochs_evaluated},
           {"loss_sum", place.loss_sum},  {"correct", place.correct},
           {"samples", place.samples},    {"train_loss", place.train_loss},
-          {"last", to_json(place.last)}, {"best", to_json(place.best)}};
+          {"last", to_json(place.last)}, {"best", to_json(place.best)},
+          {"units", place.units}};
 }
 
-Place place_from(const ordered_json& json) {
-  return {.step = json.at("step"),
-          .epochs_evaluated = json.at("epochs_evaluated"),
-          .loss_sum = json.at("loss_sum"),
-          .correct = json.at("correct"),
-          .samples = json.at("samples"),
-          .train_loss = json.at("train_loss"),
-          .last = evaluation_from(json.at("last")),
-          .best = evaluation_from(json.at("best"))};
+Place place_in(const ordered_json& manifest, std::string_view origin) {
+  const ordered_json& json = field(manifest, "place", origin);
+  Place place{.step = count_in(json, "step", origin),
+              .epochs_evaluated = count_in(json, "epochs_evaluated", origin),
+              .loss_sum = number_in(json, "loss_sum", origin),
+              .correct = count_in(json, "correct", origin),
+              .samples = count_in(json, "samples", origin),
+              .train_loss = number_in(json, "train_loss", origin),
+              .last = evaluation_in(json, "last", origin),
+              .best = evaluation_in(json, "best", origin),
+              .units = texts_in(json, "units", origin)};
+  if (place.epochs_evaluated > place.step || place.correct > place.samples)
+    reject("{}: {} epochs cannot end within {} steps, nor {} of {} samples be right", origin, place.epochs_evaluated,
+           place.step, place.correct, place.samples);
+  return place;
 }
 
-ordered_json read_manifest(const fs::path& folder) {
+Manifest read_manifest(const fs::path& folder) {
   const fs::path path = folder / manifest_file;
-  std::ifstream stream(path);
+  std::ifstream stream(path, std::ios::binary);
   if (!stream) reject("{} holds no checkpoint: there is no {}", folder.string(), manifest_file);
-  try {
-    return ordered_json::parse(stream);
-  } catch (const nlohmann::json::exception& error) {
-    reject("{}: {}", path.string(), error.what());
-  }
+  return parse_manifest(std::string{std::istreambuf_iterator<char>(stream), {}}, path.string());
 }
 
-void write_manifest(const fs::path& folder, const Place& place, const ordered_json& files) {
-  const ordered_json manifest = {{"place", to_json(place)}, {"files", files}};
-  write_file_atomically(folder / manifest_file, manifest.dump(2) + "\n");
+void write_manifest(const fs::path& folder, const Manifest& manifest) {
+  const ordered_json json = {{"format", format}, {"place", to_json(manifest.place)}, {"files", manifest.files}};
+  write_file_atomically(folder / manifest_file, json.dump(2) + "\n");
 }
 
-/// The files of a checkpoint that is as it was written; refuses any other.
-Place checked_place(const fs::path& folder, const ordered_json& manifest) {
-  try {
-    for (const auto& [name, hash] : manifest.at("files").items())
-      if (hash_of(folder / name) != hash.get<std::string>())
-        reject("{} has changed since it was written: its hash is another", (folder / name).string());
-    return place_from(manifest.at("place"));
-  } catch (const nlohmann::json::exception& error) {
-    reject("{}: {}", (folder / manifest_file).string(), error.what());
+/// The manifest of a checkpoint that is as it was written; refuses any other.
+Manifest checked_manifest(const fs::path& folder) {
+  Manifest manifest = read_manifest(folder);
+  for (const auto& [name, hash] : manifest.files)
+    if (hash_of(folder / name) != hash)
+      reject("{} has changed since it was written: its hash is another", (folder / name).string());
+  return manifest;
+}
+
+/// The parameter that a tensor of an optimizer's state belongs to.
+std::string parameter_of(const std::string& state_name) { return state_name.substr(0, state_name.rfind('.')); }
+
+/// Sets the optimizer's state; returns for how many parameters the file has none.
+std::int64_t load_state(const SafetensorsFile& file, const Model& model, const Optimizer& optimizer) {
+  std::set<std::string> stored, frozen, anew, known;
+  for (const SafetensorsEntry& entry : file.entries()) stored.insert(parameter_of(entry.name));
+  for (const Parameter* parameter : model.parameters())
+    if (!parameter->trainable()) frozen.insert(parameter->path());
+  std::string differences;
+  const std::vector<Optimizer::StateTensor> state = optimizer.state();
+  for (const auto& [name, tensor] : state) {
+    known.insert(name);
+    const SafetensorsEntry* const entry = file.find(name);
+    if (entry == nullptr && !stored.contains(parameter_of(name))) {
+      anew.insert(parameter_of(name));
+    } else if (entry == nullptr || entry->dtype != tensor.dtype() || !(entry->shape == tensor.shape())) {
+      differences += fmt::format("\n  {}: expected {} {}, got {}", name, name_of(tensor.dtype()), tensor.shape(),
+                                 entry == nullptr ? "nothing" : entry->stored_dtype + " " + to_string(entry->shape));
+    }
   }
+  for (const SafetensorsEntry& entry : file.entries())
+    if (!known.contains(entry.name) && !frozen.contains(parameter_of(entry.name)))
+      differences += fmt::format("\n  {}: expected nothing, got {} {}", entry.name, entry.stored_dtype, entry.shape);
+  if (!differences.empty())
+    reject("{}: this is the state of another optimizer, which this run cannot go on from:{}", file.path().string(),
+           differences);
+  for (const auto& [name, tensor] : state)
+    if (file.contains(name)) tensor.copy_from(file.load(name));
+  return std::ssize(anew);
 }
 
 }  // namespace
 
+Manifest parse_manifest(std::string_view text, std::string_view origin) {
+  const ordered_json json = ordered_json::parse(text, nullptr, false);
+  if (json.is_discarded()) reject("{} is no JSON: it has changed since it was written", origin);
+  if (const std::int64_t version = count_in(json, "format", origin); version != format)
+    reject("{}: expected a checkpoint of format {}, got one of format {}", origin, format, version);
+  Manifest manifest{place_in(json, origin), texts_in(json, "files", origin)};
+  if (manifest.files.size() != std::size(content_files) ||
+      !std::ranges::all_of(content_files, [&](auto name) { return manifest.files.contains(std::string(name)); }))
+    reject("{}: expected `files` to name {}, and nothing else", origin, fmt::join(content_files, " and "));
+  return manifest;
+}
+
 void write_checkpoint(const fs::path& folder, const Model& model, const Optimizer& optimizer, const Place& place) {
-  if (fs::exists(folder)) {
-    const ordered_json manifest = read_manifest(folder);
-    expect(checked_place(folder, manifest).step == place.step, "{} is not of step {}", folder.string(), place.step);
-    return write_manifest(folder, place, manifest.at("files"));
-  }
   fs::path temporary = folder;
   temporary += ".tmp";
   std::error_code failed;
@@ -108,11 +188,12 @@ void write_checkpoint(const fs::path& folder, const Model& model, const Optimize
     for (Optimizer::StateTensor& one : optimizer.state())
       state.emplace_back(std::move(one.name), std::move(one.tensor));
     write_safetensors(temporary / optimizer_file, std::move(state));
-    ordered_json files;
-    for (const std::string_view name : {weights_file, optimizer_file})
-      files[std::string(name)] = hash_of(temporary / name);
-    write_manifest(temporary, place, files);
-    fs::rename(temporary, folder);
+    Manifest manifest{place, {}};
+    for (const std::string_view name : content_files) manifest.files.emplace(name, hash_of(temporary / name));
+    write_manifest(temporary, manifest);
+    fs::remove_all(folder, failed);
+    if (!failed) fs::rename(temporary, folder, failed);
+    if (failed) reject("cannot move a checkpoint to {}: {}", folder.string(), failed.message());
   } catch (...) {
     fs::remove_all(temporary, failed);
     throw;
@@ -120,21 +201,20 @@ void write_checkpoint(const fs::path& folder, const Model& model, const Optimize
   sync_folder(folder.parent_path());
 }
 
-Place read_place(const fs::path& folder) { return checked_place(folder, read_manifest(folder)); }
+void update_place(const fs::path& folder, const Place& place) {
+  Manifest manifest = checked_manifest(folder);
+  expect(manifest.place.step == place.step, "{} is not of step {}", folder.string(), place.step);
+  manifest.place = place;
+  write_manifest(folder, manifest);
+}
 
-Place load_checkpoint(const fs::path& folder, Model& model, Optimizer& optimizer) {
-  const Place place = read_place(folder);
+Place read_place(const fs::path& folder) { return checked_manifest(folder).place; }
+
+LoadedCheckpoint load_checkpoint(const fs::path& folder, Model& model, Optimizer& optimizer) {
+  LoadedCheckpoint loaded{read_place(folder)};
   load_weights(model, SafetensorsFile(folder / weights_file));
-  const SafetensorsFile file(folder / optimizer_file);
-  for (const Optimizer::StateTensor& state : optimizer.state()) {
-    const SafetensorsEntry* const entry = file.find(state.name);
-    if (entry == nullptr || entry->shape != state.tensor.shape())
-      reject("{}: expected {} {}, got {}: was this run trained with another optimizer or other frozen parameters?",
-             file.path().string(), state.name, state.tensor.shape(),
-             entry == nullptr ? "nothing" : to_string(entry->shape));
-    state.tensor.copy_from(file.load(state.name));
-  }
-  return place;
+  loaded.started_anew = load_state(SafetensorsFile(folder / optimizer_file), model, optimizer);
+  return loaded;
 }
 
 }  // namespace lacuna::apps

@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace lacuna::apps {
@@ -26,19 +28,37 @@ struct Place {
   std::int64_t correct = 0;
   std::int64_t samples = 0;
   double train_loss = 0;  // mean of the last whole epoch, or of the one under way in the first
-  std::optional<Evaluation> last, best;
+  std::optional<Evaluation> last{}, best{};
+  // Settings that the counters are counted in, by key: they mean nothing under others.
+  std::map<std::string, std::string> units{};
 };
 
 inline constexpr std::string_view weights_file = "model.safetensors";
 
-/// Writes the folder: under a temporary name, every file synced, with a hash of each; then it is renamed. Where
-/// `folder` stands already, the weights are those of the same step, and only the place is written anew.
+/// What checkpoint.json says.
+struct Manifest {
+  Place place;
+  std::map<std::string, std::string> files;  // hash by name
+};
+/// Refuses text that is not of this version of the format, or says what cannot be. `origin` names it in messages.
+Manifest parse_manifest(std::string_view json, std::string_view origin);
+
+/// Writes the folder: under a temporary name, every file synced, with a hash of each; then it is renamed. Whatever
+/// stood there before is replaced.
 void write_checkpoint(const std::filesystem::path& folder, const Model& model, const Optimizer& optimizer,
                       const Place& place);
+/// Writes the place anew into a checkpoint whose weights and optimizer state are those of the same step.
+void update_place(const std::filesystem::path& folder, const Place& place);
 
 /// Refuses a folder that is incomplete or whose files have changed since they were written.
 Place read_place(const std::filesystem::path& folder);
-/// The same, and sets weights and optimizer state from it.
-Place load_checkpoint(const std::filesystem::path& folder, Model& model, Optimizer& optimizer);
+
+struct LoadedCheckpoint {
+  Place place;
+  std::int64_t started_anew = 0;  // parameters that are trained now and were frozen: their optimizer state is zero
+};
+/// The same, and sets weights and optimizer state from it. State of parameters that are frozen by now is left out; all
+/// other differences are listed and refused.
+LoadedCheckpoint load_checkpoint(const std::filesystem::path& folder, Model& model, Optimizer& optimizer);
 
 }  // namespace lacuna::apps

@@ -40,7 +40,7 @@ void check_known(std::string_view name) {
 }
 
 ExitCode report(const std::string& message, ExitCode code) {
-  fmt::print(stderr, "lacuna: {}\n", message);
+  std::fputs(fmt::format("lacuna: {}\n", message).c_str(), stderr);  // not fmt::print, which throws if nobody reads
   return code;
 }
 

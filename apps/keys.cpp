@@ -31,6 +31,8 @@ Names augmentation_names() {
 constexpr std::string_view section_names[] = {"model",    "data",   "train",  "optimizer",
                                               "schedule", "freeze", "memory", "output"};
 
+constexpr double most_images = 0x7fffffff;  // products of two such counts and an image's size do not overflow
+
 const Key table[] = {
     {"model", "name", [](Configuration& c) -> Field { return &c.model.name; },
      "a preset or a family that `lacuna models` lists", 0, 0, known_models},
@@ -51,17 +53,17 @@ const Key table[] = {
      "threads that prepare batches ahead of the step", 1, 256},
     {"data", "seed", [](Configuration& c) -> Field { return &c.data.seed; }, "which images a drawn data set draws"},
     {"data", "train_size", [](Configuration& c) -> Field { return &c.data.train_size; },
-     "images to train on, the first ones; 0: all, or a drawn data set's default"},
+     "images to train on, the first ones; 0: all, or a drawn data set's default", 0, most_images},
     {"data", "val_size", [](Configuration& c) -> Field { return &c.data.val_size; },
-     "images to evaluate on, the first ones; 0: all, or a drawn data set's default"},
+     "images to evaluate on, the first ones; 0: all, or a drawn data set's default", 0, most_images},
 
-    {"train", "epochs", [](Configuration& c) -> Field { return &c.train.epochs; }, "passes over the data", 1},
+    {"train", "epochs", [](Configuration& c) -> Field { return &c.train.epochs; }, "passes over the data", 1, 1e9},
     {"train", "steps", [](Configuration& c) -> Field { return &c.train.steps; },
      "end after this many steps of the optimizer; 0: only `epochs` counts"},
     {"train", "batch_size", [](Configuration& c) -> Field { return &c.train.batch_size; },
-     "images in a step of the optimizer", 1},
+     "images in a step of the optimizer", 1, most_images},
     {"train", "accumulate", [](Configuration& c) -> Field { return &c.train.accumulate; },
-     "parts in which a batch goes through the model, one after the other", 1},
+     "parts in which a batch goes through the model, one after the other", 1, 65536},
     {"train", "precision", [](Configuration& c) -> Field { return &c.train.precision; },
      "type of the activations; parameters are f32", 0, 0,
      [] {
@@ -103,7 +105,7 @@ const Key table[] = {
     {"output", "dir", [](Configuration& c) -> Field { return &c.output.dir; },
      "folder of the run; empty: `runs/` and the name of the configuration file"},
     {"output", "save_every", [](Configuration& c) -> Field { return &c.output.save_every; },
-     "epochs between checkpoints; 0: only at the end"},
+     "epochs between checkpoints; 0: only the best and the last"},
     {"output", "save_every_steps", [](Configuration& c) -> Field { return &c.output.save_every_steps; },
      "steps between further checkpoints; 0: none"},
     {"output", "keep", [](Configuration& c) -> Field { return &c.output.keep; },

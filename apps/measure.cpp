@@ -47,6 +47,10 @@ Measurement describe(const Configuration& configuration, const Training& trainin
 
 Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options) {
   Training training(configuration, device);
+  if (training.trainable_count() == 0 && !options.image_gradient)
+    reject(
+        "freeze: no parameter is left to train; `freeze.train` names those that are, `freeze.freeze` those that are "
+        "not");
   const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model(), options.image_gradient);
   Measurement result = describe(configuration, training);
   for (int i = 0; i < options.warm_up; ++i) training.step(batch, i, configuration.optimizer.lr);

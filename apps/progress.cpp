@@ -25,7 +25,7 @@ ProgressDisplay::ProgressDisplay(std::FILE* stream)
     : stream_(stream), live_(stream != nullptr && ::isatty(::fileno(stream)) == 1) {}
 
 ProgressDisplay::~ProgressDisplay() {
-  if (pending_) std::fputc('\n', stream_);
+  if (pending_) show("\n");
 }
 
 void ProgressDisplay::update(const ProgressLine& line) {
@@ -35,16 +35,20 @@ void ProgressDisplay::update(const ProgressLine& line) {
   if (now - shown_ < (live_ ? std::chrono::milliseconds(100) : 10s)) return;
   shown_ = now;
   if (!live_) return print(to_string(line));
-  fmt::print(stream_, "{}{}", clear_line, to_string(line));
-  std::fflush(stream_);
+  show(clear_line + to_string(line));
   pending_ = true;
 }
 
 void ProgressDisplay::print(const std::string& text) {
   if (stream_ == nullptr) return;
-  fmt::print(stream_, "{}{}\n", pending_ ? clear_line : "", text);
-  std::fflush(stream_);
+  show((pending_ ? clear_line : "") + text + "\n");
   pending_ = false;
+}
+
+void ProgressDisplay::show(const std::string& text) {
+  if (stream_ == nullptr) return;
+  // A terminal that went away ends what is shown, not the run.
+  if (std::fwrite(text.data(), 1, text.size(), stream_) != text.size() || std::fflush(stream_) != 0) stream_ = nullptr;
 }
 
 }  // namespace lacuna::apps

@@ -34,7 +34,9 @@ class ProgressDisplay {
   void print(const std::string& text);
 
  private:
-  std::FILE* stream_;
+  void show(const std::string& text);
+
+  std::FILE* stream_;     // null: none, or nobody reads it any more
   bool live_;             // a terminal: the line is written over
   bool pending_ = false;  // a live line stands there
   std::chrono::steady_clock::time_point shown_{};

@@ -5,23 +5,47 @@
 
 #include <CLI/CLI.hpp>
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 namespace lacuna::apps {
 namespace {
 
 void print(const std::string& text) {
+  if (text.empty()) return;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
     reject("cannot write to standard output");
+}
+
+/// Why a file cannot be written, so that it is said before the work rather than after; empty where it can.
+std::string refusal_to_write(const std::string& file) {
+  namespace fs = std::filesystem;
+  if (file == "-") return {};
+  std::error_code ignored;
+  const fs::path path(file), folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  if (!fs::is_directory(folder, ignored))
+    return fmt::format("cannot write {}: there is no folder {}", file, folder.string());
+  const bool exists = fs::exists(path, ignored);
+  if (exists && fs::is_directory(path, ignored)) return fmt::format("cannot write {}: it is a folder", file);
+  // A regular file is replaced, which its folder has to allow.
+  const bool replaced = !exists || fs::is_regular_file(path, ignored);
+  if (::access((replaced ? folder : path).c_str(), W_OK) != 0)
+    return fmt::format("cannot write {}: {}", file, std::generic_category().message(errno));
+  return {};
 }
 
 }  // namespace
 
 void Report::declare(CLI::App& app) {
   app.add_option("--json", file_, "write the result as JSON; -: to standard output, and nothing else there")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(refusal_to_write);
 }
 
 void Report::write(const std::string& text, const nlohmann::ordered_json& json) const {

@@ -9,9 +9,9 @@
 namespace lacuna::apps {
 namespace {
 
-std::int64_t image_size_of(const ModelDescription& description) {
-  const auto found = std::ranges::find(description.hyper_parameters, "image_size", &HyperParameter::key);
-  expect(found != description.hyper_parameters.end(), "model {} has no image_size", description.name);
+std::int64_t value_in(const ModelDescription& description, std::string_view key) {
+  const auto found = std::ranges::find(description.hyper_parameters, key, &HyperParameter::key);
+  expect(found != description.hyper_parameters.end(), "model {} has no {}", description.name, key);
   return std::get<std::int64_t>(found->value);
 }
 
@@ -25,13 +25,17 @@ Configuration resolve(const Configuration& configuration) {
   if (resolved.train.device == "auto") resolved.train.device = "cpu";
   set_threads(static_cast<int>(resolved.train.threads));
   resolved.train.threads = threads();
-  const auto classes = static_cast<std::int64_t>(
-      describe_dataset(resolved.data.name, dataset_options(resolved, Split::train)).classes.size());
+  const DatasetInfo data = describe_dataset(resolved.data.name, dataset_options(resolved, Split::train));
+  const auto classes = static_cast<std::int64_t>(data.classes.size());
   if (resolved.model.num_classes == 0) resolved.model.num_classes = classes;
   if (resolved.model.num_classes < classes)
     reject("model.num_classes is {}, but the data set {} has {} classes", resolved.model.num_classes,
            resolved.data.name, classes);
-  resolved.data.image_size = image_size_of(describe_model(resolved.model.name, hyper_parameters_of(resolved)));
+  const ModelDescription model = describe_model(resolved.model.name, hyper_parameters_of(resolved));
+  resolved.data.image_size = value_in(model, "image_size");
+  if (const std::int64_t channels = value_in(model, "in_channels"); channels != data.channels)
+    reject("model.in_channels is {}, but the images of the data set {} have {}", channels, resolved.data.name,
+           data.channels);
   return resolved;
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <vector>
 
 namespace lacuna::apps {
@@ -23,19 +22,42 @@ void move_link(const fs::path& folder, std::string_view name, const fs::path& ta
   sync_folder(folder);
 }
 
+constexpr std::string_view unfinished = ".tmp";
+// What is written into the folder beside the checkpoints.
+constexpr const char* written_names[] = {"last", "best", "metrics.jsonl", "summary.json", "config.yaml"};
+
+/// `step-` and digits, perhaps with `.tmp`: nothing else among the checkpoints is ours.
+bool is_checkpoint_name(std::string_view name) {
+  constexpr std::string_view prefix = "step-";
+  if (!name.starts_with(prefix)) return false;
+  name.remove_prefix(prefix.size());
+  if (name.ends_with(unfinished)) name.remove_suffix(unfinished.size());
+  return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+void remove_whole(const fs::path& path) {
+  std::error_code failed;
+  fs::remove_all(path, failed);
+  if (failed) reject("cannot remove {}: {}", path.string(), failed.message());
+}
+
 }  // namespace
 
 RunFolder RunFolder::create(const fs::path& path, bool overwrite) {
   RunFolder folder(path);
   std::error_code failed;
-  if (fs::exists(folder.configuration(), failed)) {
-    if (!overwrite)
-      reject(
-          "{0} holds a run already: go on with it (--resume {0}), replace it (--overwrite), or choose another "
-          "output.dir",
-          path.string());
-    for (const char* const name : {"checkpoints", "last", "best", "metrics.jsonl", "summary.json", "config.yaml"})
-      fs::remove_all(path / name, failed);
+  const bool is_run = fs::exists(folder.configuration(), failed);
+  if (is_run && !overwrite)
+    reject(
+        "{0} holds a run already: go on with it (--resume {0}), replace it (--overwrite), or choose another "
+        "output.dir",
+        path.string());
+  if (!overwrite && fs::is_directory(folder.checkpoints(), failed) && !folder.saved_names().empty())
+    reject("{} holds checkpoints without a config.yaml: replace them (--overwrite), or choose another output.dir",
+           path.string());
+  if (overwrite) {
+    for (const char* const name : written_names) remove_whole(path / name);
+    remove_whole(folder.checkpoints());
   }
   fs::create_directories(folder.checkpoints(), failed);
   if (failed) reject("cannot create {}: {}", folder.checkpoints().string(), failed.message());
@@ -44,7 +66,8 @@ RunFolder RunFolder::create(const fs::path& path, bool overwrite) {
 
 RunFolder RunFolder::open(const fs::path& path) {
   RunFolder folder(path);
-  if (!fs::is_regular_file(folder.configuration()))
+  std::error_code ignored;
+  if (!fs::is_regular_file(folder.configuration(), ignored))
     reject("{} holds no run: there is no config.yaml in it", path.string());
   return folder;
 }
@@ -56,28 +79,56 @@ fs::path RunFolder::linked(std::string_view name) const {
   return path_ / target;
 }
 
-fs::path RunFolder::best() const { return linked(fs::is_symlink(path_ / "best") ? "best" : "last"); }
+fs::path RunFolder::best() const {
+  std::error_code ignored;
+  return linked(fs::is_symlink(path_ / "best", ignored) ? "best" : "last");
+}
 
 void RunFolder::save_configuration(const std::string& yaml) const { write_file_atomically(configuration(), yaml); }
 
-void RunFolder::save(const Model& model, const Optimizer& optimizer, const Place& place, bool is_best,
+void RunFolder::save(const Model& model, const Optimizer& optimizer, const Place& place, bool only_place, bool is_best,
                      std::int64_t keep) const {
   const fs::path target = fs::path("checkpoints") / fmt::format("step-{:08}", place.step);
-  write_checkpoint(path_ / target, model, optimizer, place);
+  if (only_place)
+    update_place(path_ / target, place);
+  else
+    write_checkpoint(path_ / target, model, optimizer, place);
   move_link(path_, "last", target);
   if (is_best) move_link(path_, "best", target);
   remove_old_checkpoints(keep);
 }
 
-void RunFolder::remove_old_checkpoints(std::int64_t keep) const {
+std::set<std::string> RunFolder::saved_names() const {
   std::set<std::string> names;  // the number of the step has leading zeros: the order is that of the steps
-  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints()))
-    names.insert(entry.path().filename().string());
+  std::error_code failed;
+  fs::directory_iterator entry(checkpoints(), failed);
+  for (; !failed && entry != fs::directory_iterator(); entry.increment(failed))
+    if (std::string name = entry->path().filename().string(); is_checkpoint_name(name)) names.insert(std::move(name));
+  if (failed) reject("cannot read {}: {}", checkpoints().string(), failed.message());
+  return names;
+}
+
+void RunFolder::remove_leftovers() const {
+  const std::string newest = last().filename().string();
+  for (const std::string& name : saved_names())
+    if (name.ends_with(unfinished) || name > newest) remove_whole(checkpoints() / name);
+  std::vector<fs::path> temporary;
+  std::error_code failed;
+  fs::directory_iterator entry(path_, failed);
+  for (; !failed && entry != fs::directory_iterator(); entry.increment(failed)) {
+    const std::string name = entry->path().filename().string();
+    const auto begins = [&](const char* written) { return name.starts_with(written); };
+    if (name.ends_with(unfinished) && std::ranges::any_of(written_names, begins)) temporary.push_back(entry->path());
+  }
+  for (const fs::path& path : temporary) remove_whole(path);
+}
+
+void RunFolder::remove_old_checkpoints(std::int64_t keep) const {
+  const std::set<std::string> names = saved_names();
   const std::string newest = last().filename().string(), highest = best().filename().string();
   std::int64_t kept = 0;
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
-    const bool unfinished = name->ends_with(".tmp");
-    if (!unfinished && (*name == newest || *name == highest || kept < keep)) {
+    if (!name->ends_with(unfinished) && (*name == newest || *name == highest || kept < keep)) {
       ++kept;
     } else {
       std::error_code ignored;
@@ -86,14 +137,24 @@ void RunFolder::remove_old_checkpoints(std::int64_t keep) const {
   }
 }
 
-MetricsLog::MetricsLog(const RunFolder& folder, std::int64_t resumed_at) : path_(folder.path() / "metrics.jsonl") {
+std::string kept_metrics(std::istream& lines, const Place& place, std::int64_t steps_per_epoch) {
   std::string kept;
-  std::ifstream before(path_);
-  for (std::string line; std::getline(before, line);) {
+  for (std::string line; std::getline(lines, line);) {
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
-    if (json.is_object() && json.value("step", resumed_at + 1) <= resumed_at) kept += line + "\n";
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
+    const auto step = json["step"].get<std::int64_t>();
+    const bool is_evaluation = json.contains("val_loss");
+    if (step < 1 || step > place.step) continue;
+    if (is_evaluation && (step % steps_per_epoch != 0 || step / steps_per_epoch > place.epochs_evaluated)) continue;
+    kept += line + "\n";
   }
-  write_file_atomically(path_, kept);
+  return kept;
+}
+
+MetricsLog::MetricsLog(const RunFolder& folder, const Place& place, std::int64_t steps_per_epoch)
+    : path_(folder.path() / "metrics.jsonl") {
+  std::ifstream before(path_);
+  write_file_atomically(path_, kept_metrics(before, place, steps_per_epoch));
   stream_.open(path_, std::ios::app);
 }
 

@@ -14,16 +14,20 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 
 namespace lacuna::apps {
 
 class RunFolder {
  public:
-  /// Creates the folder. Refuses one that holds a run already, unless that run may be `overwrite`n: then it is removed.
+  /// Creates the folder. Refuses one that holds a run or checkpoints already, unless they may be `overwrite`n: then
+  /// they are removed.
   static RunFolder create(const std::filesystem::path& path, bool overwrite);
   /// Refuses a folder that holds no run.
   static RunFolder open(const std::filesystem::path& path);
+  /// Removes what a run that ended within a save left behind: temporary files, and checkpoints after the latest.
+  void remove_leftovers() const;
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path configuration() const { return path_ / "config.yaml"; }
@@ -35,22 +39,30 @@ class RunFolder {
 
   void save_configuration(const std::string& yaml) const;
   /// Saves the step of `place`, moves the links, and removes all older checkpoints but `keep` and the best.
-  void save(const Model& model, const Optimizer& optimizer, const Place& place, bool is_best, std::int64_t keep) const;
+  /// `only_place`: the checkpoint of that step stands there already, and only the place has changed.
+  void save(const Model& model, const Optimizer& optimizer, const Place& place, bool only_place, bool is_best,
+            std::int64_t keep) const;
 
  private:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
   std::filesystem::path linked(std::string_view name) const;
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  /// Names of the entries that a save makes, those it did not finish included, in the order of their steps.
+  std::set<std::string> saved_names() const;
   void remove_old_checkpoints(std::int64_t keep) const;
 
   std::filesystem::path path_;
 };
 
+/// The lines of a metrics file that a run which goes on from `place` does not write again: its steps, and the
+/// evaluations at the ends of evaluated epochs. What is no such line is left out.
+std::string kept_metrics(std::istream& lines, const Place& place, std::int64_t steps_per_epoch);
+
 /// metrics.jsonl of a run.
 class MetricsLog {
  public:
-  /// Goes on with the file, without what it says beyond step `resumed_at`: that is about to happen again.
-  MetricsLog(const RunFolder& folder, std::int64_t resumed_at);
+  /// Goes on with the file, without what is about to happen again.
+  MetricsLog(const RunFolder& folder, const Place& place, std::int64_t steps_per_epoch);
   void write(const nlohmann::ordered_json& line);
 
  private:

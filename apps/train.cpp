@@ -1,7 +1,6 @@
 // lacuna train: trains or fine-tunes; writes a run folder.
 #include "apps/command.h"
 #include "apps/configuration_options.h"
-#include "apps/measure.h"
 #include "apps/report.h"
 #include "apps/resolve.h"
 #include "apps/trainer.h"
@@ -25,12 +24,12 @@ class Train {
 
   ExitCode operator()() const {
     if (!configuration_.given() && resumed_.empty()) reject("expected -c CONFIG, --resume RUN, or both");
+    if (overwrite_ && !resumed_.empty()) reject("--overwrite begins anew and --resume goes on: expected one of them");
     Configuration configuration = read();
     if (configuration.train.device == "meta")
       reject("train.device: nothing can be trained on meta, which holds no values; `lacuna plan` runs there");
     if (!resumed_.empty()) configuration.output.dir = resumed_;
 
-    require_fit(configuration, device_of(configuration));
     // Everything the configuration can have wrong is found before the folder is touched.
     Trainer trainer(configuration, !resumed_.empty(), report_.for_people() ? stdout : nullptr);
     const RunFolder folder =

@@ -17,6 +17,8 @@
 namespace lacuna::apps {
 namespace {
 
+namespace fs = std::filesystem;
+
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -25,10 +27,11 @@ std::shared_ptr<const Dataset> open(const Configuration& configuration, Split sp
   return open_dataset(configuration.data.name, dataset_options(configuration, split));
 }
 
-Configuration without_initial_weights(const Configuration& configuration) {
-  Configuration without = configuration;
-  without.model.from.clear();
-  return without;
+/// Refused before anything is built where it does not fit. A run that goes on has its weights in a checkpoint.
+Training make_training(Configuration configuration, bool resumed) {
+  if (resumed) configuration.model.from.clear();
+  require_fit(configuration, device_of(configuration));
+  return Training(configuration, device_of(configuration));
 }
 
 /// Steps in an epoch: images that do not fill a batch are left out.
@@ -67,17 +70,41 @@ Trainer::Trainer(const Configuration& resolved, bool resumed, std::FILE* stream)
       display_(stream),
       training_images_(open(resolved, Split::train)),
       validation_images_(open(resolved, Split::validation)),
-      training_(resumed ? without_initial_weights(resolved) : resolved, device_of(resolved)),
+      training_(make_training(resolved, resumed)),
       steps_per_epoch_(count_steps(resolved, *training_images_)),
       last_step_(resolved.train.epochs * steps_per_epoch_),
       schedule_(make_schedule(
           resolved.schedule.name, resolved.schedule.options,
           {.lr = resolved.optimizer.lr, .total_steps = last_step_, .steps_per_epoch = steps_per_epoch_})) {
   if (resolved.train.steps > 0) last_step_ = std::min(last_step_, resolved.train.steps);
+  place_.units = units();
+}
+
+std::map<std::string, std::string> Trainer::units() const {
+  const Configuration& c = configuration_;
+  return {{"train.batch_size", std::to_string(c.train.batch_size)},
+          {"train.accumulate", std::to_string(c.train.accumulate)},
+          {"train.seed", std::to_string(c.train.seed)},
+          {"data.name", c.data.name},
+          {"data.seed", std::to_string(c.data.seed)},
+          {"data.train_size", std::to_string(training_images_->size())}};
 }
 
 void Trainer::resume(const RunFolder& folder) {
-  place_ = load_checkpoint(folder.last(), training_.model(), training_.optimizer());
+  const fs::path last = folder.last();
+  auto [place, started_anew] = load_checkpoint(last, training_.model(), training_.optimizer());
+  std::string differences;
+  for (const auto& [key, value] : units())
+    if (const auto had = place.units.find(key); had == place.units.end() || had->second != value)
+      differences += fmt::format("\n  {}: {}, now {}", key, had == place.units.end() ? "none" : had->second, value);
+  if (!differences.empty())
+    reject(
+        "{}: the run cannot go on with other values of these, since its steps, the order of the images and the random "
+        "numbers are counted in them:{}",
+        last.string(), differences);
+  folder.remove_leftovers();
+  place_ = std::move(place);
+  started_anew_ = started_anew;
   saved_ = {place_.step, place_.epochs_evaluated};
 }
 
@@ -85,9 +112,10 @@ int Trainer::run(const RunFolder& folder) {
   const InterruptGuard guard;
   folder_ = folder;
   folder_->save_configuration(to_yaml(configuration_));
-  metrics_ = std::make_unique<MetricsLog>(folder, place_.step);
+  metrics_ = std::make_unique<MetricsLog>(folder, place_, steps_per_epoch_);
   announce();
   ledger(device_of(configuration_)).reset_peak();
+  bool evaluated = false;  // all that is due
   {
     Loader loader(training_images_, transform_options(configuration_, Split::train),
                   {.batch_size = configuration_.train.batch_size,
@@ -97,7 +125,7 @@ int Trainer::run(const RunFolder& folder) {
                    .first_epoch = whole_epochs(),
                    .first_step = place_.step % steps_per_epoch_,
                    .workers = static_cast<int>(configuration_.data.workers)});
-    while (evaluate_if_due() && !at_end() && InterruptGuard::signal() == 0) {
+    while ((evaluated = evaluate_if_due()) && !at_end() && InterruptGuard::signal() == 0) {
       take_step(loader);
       const std::int64_t every = configuration_.output.save_every_steps;
       if (every > 0 && place_.step % every == 0 && place_.step % steps_per_epoch_ != 0) save(false);
@@ -105,7 +133,7 @@ int Trainer::run(const RunFolder& folder) {
   }
   save(false);
   write_file_atomically(folder_->summary(), summary().dump(2) + "\n");
-  if (const int signal = InterruptGuard::signal(); signal != 0 && !at_end()) {
+  if (const int signal = InterruptGuard::signal(); signal != 0 && !(at_end() && evaluated)) {
     display_.print(fmt::format("stopped by a signal after step {}; go on with --resume {}", place_.step,
                                folder_->path().string()));
     return signal;
@@ -130,6 +158,8 @@ void Trainer::announce() {
     display_.print(text);
   }
   if (place_.step > 0) display_.print(fmt::format("going on after step {} of {}", place_.step, last_step_));
+  if (started_anew_ > 0)
+    display_.print(fmt::format("{} parameters were frozen before: their optimizer state starts anew", started_anew_));
 }
 
 void Trainer::take_step(Loader& loader) {
@@ -137,7 +167,7 @@ void Trainer::take_step(Loader& loader) {
   const std::vector<MicroBatch> batch = cut(*loader.next(), configuration_.train.accumulate);
   const double learning_rate = schedule_(place_.step);
   const StepOutcome outcome = training_.step(batch, place_.step, learning_rate);
-  if (!std::isfinite(outcome.loss)) report_nonfinite(batch, outcome.loss);
+  if (!outcome.finite()) report_nonfinite(batch, outcome);
   ++place_.step;
   place_.loss_sum += outcome.loss * static_cast<double>(outcome.samples);
   place_.correct += outcome.correct;
@@ -212,7 +242,7 @@ bool Trainer::evaluate_if_due() {
   place_.loss_sum = 0;
   place_.correct = place_.samples = 0;
   const std::int64_t every = configuration_.output.save_every;
-  if (at_end() || (every > 0 && (is_best || whole_epochs() % every == 0))) save(is_best);
+  if (at_end() || is_best || (every > 0 && whole_epochs() % every == 0)) save(is_best);
   return true;
 }
 
@@ -223,22 +253,25 @@ void Trainer::save(bool is_best) {
     if (!is_finite(parameter->tensor()))
       fail(
           "after step {} {} holds values that are not finite; nothing was saved. A lower optimizer.lr, a longer "
-          "warm-up "
-          "or train.clip_norm may help",
+          "warm-up or train.clip_norm may help",
           place_.step, parameter->path());
-  folder_->save(training_.model(), training_.optimizer(), place_, is_best, configuration_.output.keep);
+  const bool only_place = saved_ && saved_->first == place_.step;
+  folder_->save(training_.model(), training_.optimizer(), place_, only_place, is_best, configuration_.output.keep);
   saved_ = here;
 }
 
-void Trainer::report_nonfinite(std::span<const MicroBatch> batch, double loss) {
+void Trainer::report_nonfinite(std::span<const MicroBatch> batch, const StepOutcome& outcome) {
   constexpr std::string_view advice = "A lower optimizer.lr, a longer warm-up or train.clip_norm may help.";
+  const std::string what = std::isfinite(outcome.loss) ? fmt::format("the loss is {}, but the gradients' norm is {}",
+                                                                     outcome.loss, outcome.gradient_norm)
+                                                       : fmt::format("the loss is {}", outcome.loss);
   for (const Parameter* parameter : training_.model().parameters())
     if (!is_finite(parameter->tensor()))
-      fail("step {}: the loss is {}, because {} holds values that are not finite. {}", place_.step + 1, loss,
-           parameter->path(), advice);
+      fail("step {}: {}, because {} holds values that are not finite. {}", place_.step + 1, what, parameter->path(),
+           advice);
   NonFiniteSearch search;
   training_.step(batch, place_.step, 0, &search);
-  fail("step {}: the loss is {}. {}\n{}", place_.step + 1, loss, search.describe(), advice);
+  fail("step {}: {}. {}\n{}", place_.step + 1, what, search.describe(), advice);
 }
 
 nlohmann::ordered_json Trainer::summary() const {
@@ -253,6 +286,11 @@ nlohmann::ordered_json Trainer::summary() const {
   std::ranges::sort(measured.step_seconds);
   nlohmann::ordered_json json = to_json(measured);
   const std::optional<Evaluation>& evaluation = final_evaluation_ ? final_evaluation_ : place_.last;
+  if (step_seconds_.empty()) {  // a run that had nothing left to do
+    json["process_peak"] = measured.process_peak;
+    json["samples_per_second"] = json["step_seconds"] = nullptr;
+    json["saved_by_path"] = nlohmann::ordered_json::object();
+  }
   json["train_loss"] = place_.samples > 0 ? place_.loss_sum / static_cast<double>(place_.samples) : place_.train_loss;
   json["val_loss"] = evaluation ? nlohmann::ordered_json(evaluation->loss) : nullptr;
   json["val_accuracy"] = evaluation ? nlohmann::ordered_json(evaluation->accuracy) : nullptr;

@@ -29,6 +29,8 @@ class Trainer {
   nlohmann::ordered_json summary() const;
 
  private:
+  /// The settings that the place is counted in.
+  std::map<std::string, std::string> units() const;
   void announce();
   void take_step(Loader& loader);
   void note_step(const StepOutcome& outcome, double learning_rate, double seconds);
@@ -37,7 +39,7 @@ class Trainer {
   bool at_end() const { return place_.step >= last_step_; }
   std::int64_t whole_epochs() const { return place_.step / steps_per_epoch_; }
   void save(bool is_best);
-  [[noreturn]] void report_nonfinite(std::span<const MicroBatch> batch, double loss);
+  [[noreturn]] void report_nonfinite(std::span<const MicroBatch> batch, const StepOutcome& outcome);
 
   Configuration configuration_;
   std::optional<RunFolder> folder_;
@@ -48,6 +50,7 @@ class Trainer {
   std::int64_t last_step_;
   Schedule schedule_;
   Place place_;
+  std::int64_t started_anew_ = 0;                               // parameters without optimizer state in the checkpoint
   std::optional<Evaluation> final_evaluation_;                  // of a run that ends within an epoch
   std::optional<std::pair<std::int64_t, std::int64_t>> saved_;  // step and epochs evaluated of the last checkpoint
   std::unique_ptr<MetricsLog> metrics_;

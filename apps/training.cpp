@@ -109,12 +109,9 @@ StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t numbe
   std::string unmatched;
   for (const std::string& line : policy_->unmatched()) unmatched += (unmatched.empty() ? "" : "\n") + line;
   if (!unmatched.empty()) reject("{}", unmatched);
-  double factor = 1;
-  if (clip_norm_ > 0) {
-    outcome.gradient_norm = gradient_norm(model_->parameters());
-    factor = clip_factor(outcome.gradient_norm, clip_norm_);
-  }
-  optimizer_->step(lr, factor);
+  // Finite losses may have gradients that are not, and once the parameters have them nothing can be saved any more.
+  outcome.gradient_norm = gradient_norm(model_->parameters());
+  if (outcome.finite()) optimizer_->step(lr, clip_norm_ > 0 ? clip_factor(outcome.gradient_norm, clip_norm_) : 1);
   optimizer_->zero_grad();
   return outcome;
 }

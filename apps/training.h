@@ -6,6 +6,7 @@
 #include "models/model.h"
 #include "optim/optimizer.h"
 
+#include <cmath>
 #include <map>
 #include <memory>
 #include <span>
@@ -28,9 +29,10 @@ struct StepOutcome {
   double loss = 0;           // mean over the batch; 0 on `meta`, as all values
   std::int64_t correct = 0;  // samples whose largest logit is the target's
   std::int64_t samples = 0;
-  double gradient_norm = 0;      // before clipping; 0 where nothing is clipped
+  double gradient_norm = 0;      // of all gradients together, before clipping; 0 on `meta`
   std::int64_t saved_bytes = 0;  // held at the end of the forward pass, the largest of the micro-batches
   BytesByPath saved_by_path;     // the same
+  bool finite() const { return std::isfinite(loss) && std::isfinite(gradient_norm); }
 };
 
 /// The model of a resolved configuration, with the weights of `model.from` where that is set. `new_head`: a classifier
@@ -52,8 +54,8 @@ class Training {
   std::int64_t trainable_count() const;
 
   /// Forward, backward and update over the micro-batches of one batch: step number `number` of the run, which its
-  /// random draws depend on. A loss that is not finite ends the step before anything is updated: the outcome tells.
-  /// `observer` may be null.
+  /// random draws depend on. A loss or a gradient that is not finite ends the step before anything is updated: the
+  /// outcome tells. `observer` may be null.
   StepOutcome step(std::span<const MicroBatch> batch, std::int64_t number, double lr, Observer* observer = nullptr);
   /// The loss [] of a micro-batch, recorded where a tape is recording; adds to `correct` where given.
   Variable loss(const MicroBatch& batch, std::int64_t* correct = nullptr);

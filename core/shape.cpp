@@ -8,12 +8,21 @@ Shape::Shape(std::span<const std::int64_t> extents) {
     expect(extent >= 0, "an extent is 0 or more, got {}", extent);
     extents_[static_cast<std::size_t>(rank_++)] = extent;
   }
+  check_count();
+}
+
+void Shape::check_count() const {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : *this)
+    if (__builtin_mul_overflow(count, std::max<std::int64_t>(extent, 1), &count))
+      reject("a tensor of {} has more elements than can be counted: its sizes are too large", *this);
 }
 
 Shape Shape::with_back(std::int64_t extent) const {
   expect(rank_ > 0, "a shape without axes has no last extent");
   Shape changed = *this;
   changed.extents_[static_cast<std::size_t>(rank_ - 1)] = extent;
+  changed.check_count();
   return changed;
 }
 

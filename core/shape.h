@@ -18,6 +18,7 @@ class Shape {
 
   Shape() = default;  // rank 0: one element
   Shape(std::initializer_list<std::int64_t> extents) : Shape(std::span(extents.begin(), extents.size())) {}
+  /// Refuses extents whose product cannot be counted.
   explicit Shape(std::span<const std::int64_t> extents);
 
   int rank() const { return rank_; }
@@ -42,6 +43,8 @@ class Shape {
   bool operator==(const Shape& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
 
  private:
+  void check_count() const;
+
   int rank_ = 0;
   std::array<std::int64_t, max_rank> extents_{};
 };

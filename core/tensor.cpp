@@ -16,8 +16,10 @@ std::uint64_t next_storage_id() {
 
 template <class To, class From>
 To convert(From value) {
-  if constexpr (is_half<To>) return To(static_cast<float>(to_compute(value)));
-  else return static_cast<To>(to_compute(value));
+  if constexpr (is_half<To>)
+    return To(static_cast<float>(to_compute(value)));
+  else
+    return static_cast<To>(to_compute(value));
 }
 
 template <class From>
@@ -57,6 +59,11 @@ void Storage::assign(const Owner& owner) {
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Purpose purpose) {
   Owner owner = AllocationScope::current();
   owner.purpose = purpose;
+  // More than a processor can address; below it sums over all the tensors of a model cannot overflow either.
+  constexpr std::int64_t most_bytes = std::int64_t{1} << 48;
+  if (shape.count() > most_bytes / size_of(dtype))
+    reject("a tensor of {} {} is larger than any machine's memory: a smaller batch, image or model is needed", shape,
+           name_of(dtype));
   Tensor tensor;
   tensor.shape_ = shape;
   tensor.dtype_ = dtype;
@@ -141,9 +148,8 @@ void Tensor::copy_from(const Tensor& source) const {
 }
 
 void Tensor::fill(double value) const {
-  launch(device(), [&] {
-    with_type(dtype_, [&]<class T>(Type<T>) { std::fill_n(data<T>(), count(), convert<T>(value)); });
-  });
+  launch(device(),
+         [&] { with_type(dtype_, [&]<class T>(Type<T>) { std::fill_n(data<T>(), count(), convert<T>(value)); }); });
 }
 
 std::vector<double> Tensor::to_vector() const {

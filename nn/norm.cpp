@@ -32,8 +32,8 @@ template <class Op, class... Residual>
 Variable BatchNorm2d::with_batch_statistics(Variable x, Residual... residual) {
   const Scope scope(*this);
   const std::int64_t rows = x.tensor().rows();
-  expect(rows > 1, "{}: batch statistics in training need more than one value a channel, got images {}", path(),
-         x.shape());
+  if (rows <= 1)
+    reject("{}: batch statistics in training need more than one value a channel, got images {}", path(), x.shape());
   std::vector<Variable> inputs;
   inputs.push_back(std::move(x));
   inputs.push_back(weight_.variable());

@@ -41,6 +41,6 @@ double gradient_norm(std::span<Parameter* const> parameters) {
   return std::sqrt(total);
 }
 
-double clip_factor(double norm, double max_norm) { return std::min(1.0, max_norm / (norm + 1e-6)); }
+double clip_factor(double norm, double max_norm) { return std::min(max_norm / (norm + 1e-6), 1.0); }
 
 }  // namespace lacuna

@@ -12,7 +12,7 @@ namespace lacuna {
 double gradient_norm(std::span<Parameter* const> parameters);
 
 /// The factor that brings gradients of norm `norm` down to `max_norm`: min(1, max_norm / (norm + 1e-6)), as
-/// torch.nn.utils.clip_grad_norm_. Hand it to Optimizer::step, which applies it on the way.
+/// torch.nn.utils.clip_grad_norm_; NaN for a norm that is NaN. Hand it to Optimizer::step, which applies it on the way.
 double clip_factor(double norm, double max_norm);
 
 }  // namespace lacuna

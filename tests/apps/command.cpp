@@ -1,4 +1,5 @@
 // The built command from end to end, on models and data small enough for a test.
+#include "models/safetensors.h"
 #include "tests/apps/command_run.h"
 
 #include <doctest/doctest.h>
@@ -7,7 +8,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <thread>
+#include <utility>
 
 namespace lacuna::test {
 
@@ -55,6 +58,24 @@ CommandResult stop_after(const TemporaryFolder& folder, std::size_t steps, int s
   return run.wait();
 }
 
+/// Trains `vit` with an evaluation without end and sends `signal` within it, after `steps` steps.
+CommandResult stop_in_evaluation(const TemporaryFolder& folder, std::size_t steps, std::vector<std::string> rest) {
+  rest.insert(rest.end(), {"output.dir=r", "data.val_size=10000000"});
+  CommandRun run(folder, train(std::move(rest)));
+  while (run.running() && lines_in(folder / "r/metrics.jsonl") < steps)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  run.signal(SIGTERM);
+  return run.wait();
+}
+
+nlohmann::json read_json(const fs::path& path) { return nlohmann::json::parse(read_file(path)); }
+
+std::set<std::string> names_in(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
+  return names;
+}
+
 void check_same_checkpoint(const TemporaryFolder& folder, std::string_view one, std::string_view other) {
   for (const char* const name : {"last/model.safetensors", "last/optimizer.safetensors", "last/checkpoint.json"}) {
     const std::string content = read_file(folder / one / name);
@@ -72,8 +93,8 @@ TEST_CASE("train: writes a run folder with configuration, metrics, summary and c
   INFO(result.error);
   REQUIRE(result.code == 0);
   CHECK(result.out.find("epoch 3/3: train loss") != std::string::npos);
-  const nlohmann::json summary = nlohmann::json::parse(read_file(folder / "runs/c/summary.json"));
-  CHECK(summary == nlohmann::json::parse(read_file(folder / "s.json")));
+  const nlohmann::json summary = read_json(folder / "runs/c/summary.json");
+  CHECK(summary == read_json(folder / "s.json"));
   for (const char* const key : {"model", "device", "precision", "batch_size", "threads", "policy", "parameters",
                                 "process_peak", "samples_per_second", "train_loss", "val_loss", "val_accuracy"})
     CHECK_MESSAGE(summary.contains(key), key);
@@ -90,27 +111,120 @@ TEST_CASE("train: writes a run folder with configuration, metrics, summary and c
 
   const CommandResult evaluated = run_command(folder, {"eval", "runs/c", "--json", "-"});
   REQUIRE(evaluated.code == 0);
-  const nlohmann::json place = nlohmann::json::parse(read_file(folder / "runs/c/best/checkpoint.json"));
+  const nlohmann::json place = read_json(folder / "runs/c/best/checkpoint.json");
   CHECK(evaluated.json().at("val_accuracy") == place.at("place").at("best").at("accuracy"));
 
   const CommandResult again = run_command(folder, train({}));
   CHECK(again.code == 2);
   CHECK(again.error.find("runs/c holds a run already") != std::string::npos);
   CHECK(run_command(folder, train({"--overwrite", "train.steps=1"})).code == 0);
-  CHECK(nlohmann::json::parse(read_file(folder / "runs/c/summary.json")).at("steps") == 1);
+  CHECK(read_json(folder / "runs/c/summary.json").at("steps") == 1);
 }
 
 TEST_CASE("train: a resumed run gives the bits of an unbroken one") {
-  for (const std::string_view configuration : {vit, resnet}) {
+  struct Case {
+    std::string_view configuration;
+    std::vector<std::string> overrides;
+  };
+  const Case cases[] = {{vit, {}},
+                        {resnet, {}},
+                        {vit, {"train.threads=2"}},
+                        {resnet, {"train.threads=2", "train.precision=bf16"}},
+                        {vit, {"train.precision=bf16", "freeze.train=[\"head*\", \"*norm*\"]"}},
+                        {resnet, {"freeze.freeze=[\"*bn*\"]", "model.from=from.safetensors"}}};
+  for (const Case& one : cases) {
     const TemporaryFolder folder;
-    write_file(folder / "c.yaml", configuration);
-    REQUIRE(run_command(folder, train({"output.dir=whole"})).code == 0);
-    REQUIRE(run_command(folder, train({"output.dir=parts", "train.steps=2"})).code == 0);
-    REQUIRE(run_command(folder, train({"--resume", "parts", "train.steps=5"})).code == 0);
+    write_file(folder / "c.yaml", one.configuration);
+    REQUIRE(run_command(folder, train({"train.seed=5", "train.steps=1", "output.dir=from"})).code == 0);
+    fs::copy_file(folder / "from/last/model.safetensors", folder / "from.safetensors");
+    const auto run = [&](std::vector<std::string> arguments) {
+      arguments.insert(arguments.end(), one.overrides.begin(), one.overrides.end());
+      const CommandResult result = run_command(folder, train(std::move(arguments)));
+      INFO(result.error);
+      REQUIRE(result.code == 0);
+    };
+    run({"output.dir=whole"});
+    run({"output.dir=parts", "train.steps=2"});
+    fs::remove(folder / "from.safetensors");  // a run that goes on has its weights in its checkpoints
+    run({"--resume", "parts", "train.steps=5"});
     REQUIRE(run_command(folder, {"train", "--resume", "parts", "train.steps=0"}).code == 0);
     check_same_checkpoint(folder, "whole", "parts");
-    CHECK(lines_in(folder / "parts/metrics.jsonl") >= lines_in(folder / "whole/metrics.jsonl"));
+    CHECK(lines_in(folder / "parts/metrics.jsonl") == lines_in(folder / "whole/metrics.jsonl"));
+    // Nothing is left to do, and the summary says all it did before.
+    REQUIRE(run_command(folder, {"train", "--resume", "parts"}).code == 0);
+    const nlohmann::json whole = read_json(folder / "whole/summary.json"),
+                         again = read_json(folder / "parts/summary.json");
+    for (const auto& [key, value] : whole.items()) CHECK_MESSAGE(again.contains(key), key);
+    CHECK(again.at("val_accuracy") == whole.at("val_accuracy"));
+    CHECK(again.at("step_seconds").is_null());
   }
+}
+
+TEST_CASE("train: what a run may not change when it goes on is refused, what it may is not") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "train.steps=2", "freeze.freeze=[\"cls_token\"]"})).code == 0);
+  const auto resume = [&](std::vector<std::string> rest) {
+    rest.insert(rest.begin(), {"train", "--resume", "r"});
+    return run_command(folder, std::move(rest));
+  };
+  for (const std::string change :
+       {"train.batch_size=16", "train.accumulate=1", "train.seed=2", "data.seed=2", "data.train_size=36"}) {
+    const CommandResult result = resume({change});
+    INFO(change, result.error);
+    CHECK(result.code == 2);
+    CHECK(result.error.find("the run cannot go on with other values of these") != std::string::npos);
+    CHECK(result.error.find(change.substr(0, change.find('='))) != std::string::npos);
+  }
+  const CommandResult other = resume({"optimizer={name: sgd, momentum: 0.9}"});
+  CHECK(other.code == 2);
+  CHECK(other.error.find("head.weight.momentum_buffer: expected f32 [10, 8], got nothing") != std::string::npos);
+  CHECK(other.error.find("head.weight.exp_avg: expected nothing, got F32 [10, 8]") != std::string::npos);
+  const CommandResult overwrite = resume({"--overwrite"});
+  CHECK(overwrite.code == 2);
+  CHECK(overwrite.error.find("expected one of them") != std::string::npos);
+
+  const CommandResult thawed = resume({"train.steps=3", "freeze.freeze=[]", "optimizer.lr=1e-4", "memory.policy=keep"});
+  INFO(thawed.error);
+  CHECK(thawed.code == 0);
+  CHECK(thawed.out.find("1 parameters were frozen before") != std::string::npos);
+  CHECK(resume({"train.steps=4", "freeze.train=[\"head*\"]"}).code == 0);
+}
+
+TEST_CASE("train: what stands beside the checkpoints is never taken for one, nor removed") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const std::vector<std::string> begin = train({"output.dir=r", "train.steps=2"});
+  REQUIRE(run_command(folder, begin).code == 0);
+  // A step of another run, and one that a killed save left.
+  fs::copy(folder / "r/checkpoints/step-00000002", folder / "r/checkpoints/step-00000003", fs::copy_options::recursive);
+  fs::create_directory(folder / "r/checkpoints/step-00000004.tmp");
+  fs::create_directory(folder / "r/checkpoints/step-mine");
+  write_file(folder / "r/checkpoints/notes.tmp", "mine");
+  write_file(folder / "r/summary.json.123.tmp", "{");
+  REQUIRE(run_command(folder, {"train", "--resume", "r", "train.steps=3", "output.keep=1"}).code == 0);
+  CHECK(names_in(folder / "r/checkpoints") == std::set<std::string>{"step-00000003", "step-mine", "notes.tmp"});
+  CHECK(!fs::exists(folder / "r/summary.json.123.tmp"));
+  REQUIRE(run_command(folder, train({"output.dir=whole", "train.steps=3"})).code == 0);
+  CHECK(read_file(folder / "r/last/model.safetensors") == read_file(folder / "whole/last/model.safetensors"));
+
+  fs::remove(folder / "r/config.yaml");
+  const CommandResult orphans = run_command(folder, begin);
+  CHECK(orphans.code == 2);
+  CHECK(orphans.error.find("holds checkpoints without a config.yaml") != std::string::npos);
+  std::vector<std::string> replacing = begin;
+  replacing.push_back("--overwrite");
+  CHECK(run_command(folder, replacing).code == 0);
+  CHECK(names_in(folder / "r/checkpoints") == std::set<std::string>{"step-00000002"});
+}
+
+TEST_CASE("train: the best checkpoint is kept without any between") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "output.save_every=0", "output.keep=1"})).code == 0);
+  const nlohmann::json last = read_json(folder / "r/last/checkpoint.json").at("place"),
+                       best = read_json(folder / "r/best/checkpoint.json").at("place");
+  CHECK(best.at("last") == last.at("best"));
 }
 
 TEST_CASE("train: a signal ends the step, saves, and is told by the exit code") {
@@ -129,28 +243,37 @@ TEST_CASE("train: a signal ends the step, saves, and is told by the exit code") 
 TEST_CASE("train: a signal during an evaluation ends it too") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
-  CommandRun run(folder, train({"output.dir=r", "data.val_size=10000000"}));
-  while (run.running() && lines_in(folder / "r/metrics.jsonl") < 4)
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  run.signal(SIGTERM);
-  CHECK(run.wait().code == 128 + SIGTERM);
-  const nlohmann::json place = nlohmann::json::parse(read_file(folder / "r/last/checkpoint.json")).at("place");
+  CHECK(stop_in_evaluation(folder, 4, {}).code == 128 + SIGTERM);
+  const nlohmann::json place = read_json(folder / "r/last/checkpoint.json").at("place");
   CHECK(place.at("step") == 4);
   CHECK(place.at("epochs_evaluated") == 0);
   // The evaluation is made up for.
   CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=4", "data.val_size=10"}).code == 0);
-  CHECK(nlohmann::json::parse(read_file(folder / "r/summary.json")).at("epochs") == 1);
+  CHECK(read_json(folder / "r/summary.json").at("epochs") == 1);
+}
+
+TEST_CASE("train: a signal during the last evaluation leaves the run to be gone on with") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const auto& [steps, end] : {std::pair{4U, "train.epochs=1"}, std::pair{3U, "train.steps=3"}}) {
+    CHECK(stop_in_evaluation(folder, steps, {end, "schedule.warmup_epochs=0"}).code == 128 + SIGTERM);
+    CHECK(run_command(folder, {"train", "--resume", "r", "data.val_size=10"}).code == 0);
+    CHECK(read_json(folder / "r/summary.json").at("val_accuracy").is_number());
+    fs::remove_all(folder / "r");
+  }
 }
 
 TEST_CASE("train: a run killed at any moment can be gone on with") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
-  REQUIRE(run_command(folder, train({"output.dir=whole"})).code == 0);
+  // The rate depends on the steps of a whole run: both are as long.
+  REQUIRE(run_command(folder, train({"output.dir=whole", "output.save_every_steps=1"})).code == 0);
   for (const std::size_t steps : {2U, 5U, 6U}) {
     CHECK(stop_after(folder, steps, SIGKILL).code == 128 + SIGKILL);
     const CommandResult resumed = run_command(folder, train({"--resume", "r"}));
     INFO(resumed.error);
     CHECK(resumed.code == 0);
+    check_same_checkpoint(folder, "whole", "r");
     fs::remove_all(folder / "r");
   }
 }
@@ -170,11 +293,39 @@ TEST_CASE("train: a full disk leaves the older checkpoint whole") {
 TEST_CASE("train: a loss that is not finite names step, layer and the largest values") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
-  const CommandResult result =
-      run_command(folder, train({"optimizer={name: sgd, lr: 1e30}", "schedule={name: constant}", "train.clip_norm=0"}));
-  CHECK(result.code == 1);
-  CHECK(result.error.find("lacuna: step ") != std::string::npos);
-  CHECK(result.error.find("the loss is ") != std::string::npos);
+  const auto diverge = [&](const std::string& lr, std::vector<std::string> rest) {
+    rest.insert(rest.end(), {"optimizer={name: sgd, lr: " + lr + "}", "schedule={name: constant}", "--overwrite"});
+    const CommandResult result = run_command(folder, train(std::move(rest)));
+    CHECK(result.code == 1);
+    CHECK(result.error.starts_with("lacuna: step "));
+    CHECK(result.error.find("The first value that is not finite came out of ") != std::string::npos);
+    CHECK(result.error.find("The largest values until then:\n") != std::string::npos);
+    return result.error;
+  };
+  const std::string forward = diverge("1e30", {"train.clip_norm=0"});
+  CHECK(forward.find("the loss is ") != std::string::npos);
+  CHECK(forward.find("(forward)") != std::string::npos);
+  CHECK(forward.find(" in blocks.") != std::string::npos);
+
+  // Zeros times large weights: what comes out is finite, its gradient is not.
+  REQUIRE(run_command(folder, train({"train.steps=1", "output.dir=one"})).code == 0);
+  std::vector<NamedTensor> weights;
+  const SafetensorsFile file(folder / "one/last/model.safetensors");
+  for (const SafetensorsEntry& entry : file.entries()) {
+    weights.emplace_back(entry.name, file.load(entry.name));
+    if (entry.name.starts_with("blocks.1.mlp.fc1.")) weights.back().second.fill(0);
+    if (entry.name == "blocks.1.mlp.fc2.weight") weights.back().second.fill(3e38);
+    if (entry.name == "head.weight")
+      for (std::int64_t i = 0; i < weights.back().second.count(); ++i) weights.back().second.data<float>()[i] *= 1e10F;
+  }
+  write_safetensors(folder / "large.safetensors", weights);
+  for (const char* const clip : {"train.clip_norm=0", "train.clip_norm=1"}) {
+    const std::string backward = diverge("1e-3", {"model.from=large.safetensors", "model.drop_path_rate=0", clip});
+    INFO(backward);
+    CHECK(backward.starts_with("lacuna: step 1: the loss is "));
+    CHECK(backward.find("but the gradients' norm is ") != std::string::npos);
+    CHECK(backward.find("came out of linear in blocks.1.mlp.fc2 (backward)") != std::string::npos);
+  }
 }
 
 TEST_CASE("train: a checkpoint that has changed is refused") {
@@ -212,6 +363,17 @@ TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
   refused(train({"model.from=nowhere.safetensors"}), "nowhere.safetensors");
   refused(train({"schedule.warmup_epochs=7"}), "warm-up");
   refused(train({"train.device=meta"}), "train.device");
+  refused(train({"model.in_channels=1"}), "model.in_channels is 1, but the images of the data set shapes have 3");
+  refused(train({"train.batch_size=1e15"}), "train.batch_size: expected 1 to 2147483647");
+  refused({"plan", "-c", "c.yaml", "train.batch_size=2147483647", "train.accumulate=1", "model.image_size=4096",
+           "model.patch_size=4096"},
+          "any machine's memory");
+  refused({"plan", "-c", "c.yaml", "data.image_size=8", "train.batch_size=0"},
+          "train.batch_size: expected 1 to 2147483647");
+  for (const std::string command : {"train", "plan", "bench", "explain"})
+    refused({command, "-c", "c.yaml", "freeze.freeze=[\"*\"]"}, "freeze: ");
+  refused(train({"--json", "nowhere/s.json"}), "there is no folder nowhere");
+  refused(train({"--json", "."}), "it is a folder");
   refused(train({"model.num_classes=3"}), "model.num_classes is 3, but the data set shapes has 10 classes");
   refused(train({"train.batch_size=1000000000", "data.train_size=1000000000"}),
           "out of memory: a training step with batches of 1000000000 needs ");

@@ -41,4 +41,16 @@ TEST_CASE("progress: no terminal gets plain lines, and not too many") {
   ProgressDisplay(nullptr).print("nobody sees this");
 }
 
+TEST_CASE("progress: a terminal that went away does not end the run") {
+  std::FILE* const full = std::fopen("/dev/full", "w");
+  REQUIRE(full != nullptr);
+  {
+    ProgressDisplay display(full);
+    display.print("lost");
+    display.update({.epoch = 1, .epochs = 1, .step = 1, .steps = 100});
+    display.print("lost too");
+  }
+  std::fclose(full);
+}
+
 }  // namespace lacuna::apps

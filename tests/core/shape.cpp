@@ -38,6 +38,11 @@ TEST_CASE("impossible shapes are refused") {
   CHECK_THROWS_AS(Shape({2, -1}), Error);
   const std::vector<std::int64_t> many(Shape::max_rank + 1, 1);
   CHECK_THROWS_AS(Shape(std::span<const std::int64_t>(many)), Error);
+  constexpr std::int64_t large = std::int64_t{1} << 32;
+  CHECK(Shape({large, large / 4}).count() == std::int64_t{1} << 62);
+  CHECK_THROWS_AS(Shape({large, large}), Error);
+  CHECK_THROWS_AS(Shape({0, large, large}), Error);
+  CHECK_THROWS_AS(Shape({large, 2}).with_back(large), Error);
 }
 
 }  // namespace lacuna

@@ -1,0 +1,80 @@
+#include "apps/checkpoint.h"
+
+#include "apps/run_folder.h"
+#include "core/error.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace lacuna::apps {
+namespace {
+
+nlohmann::json whole_manifest() {
+  return nlohmann::json::parse(R"({"format": 1, "place": {"step": 8, "epochs_evaluated": 2, "loss_sum": 0.5,
+    "correct": 3, "samples": 4, "train_loss": 1, "last": null, "best": {"loss": 1, "accuracy": 0.5, "samples": 2},
+    "units": {"train.seed": "1"}}, "files": {"model.safetensors": "a", "optimizer.safetensors": "b"}})");
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    parse_manifest(text, "m");
+  } catch (const Error& error) {
+    CHECK(error.fault() == Fault::input);
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: a manifest is read") {
+  const Manifest manifest = parse_manifest(whole_manifest().dump(), "m");
+  CHECK(manifest.place.step == 8);
+  CHECK(!manifest.place.last);
+  CHECK(manifest.place.best->accuracy == 0.5);
+  CHECK(manifest.place.units.at("train.seed") == "1");
+  CHECK(manifest.files.at("model.safetensors") == "a");
+}
+
+TEST_CASE("checkpoint: a manifest with anything else is refused") {
+  struct Change {
+    const char* where;
+    nlohmann::json value;
+    const char* reason;
+  };
+  const Change changes[] = {{"/format", 0, "expected a checkpoint of format 1, got one of format 0"},
+                            {"/format", "1", "`format` to be a whole number"},
+                            {"/place", 1, "expected `step`, found none"},
+                            {"/place/step", -1, "`step` to be a whole number"},
+                            {"/place/step", 1e300, "`step` to be a whole number"},
+                            {"/place/step", 18446744073709551615U, "`step` to be a whole number"},
+                            {"/place/step", 1, "2 epochs cannot end within 1 steps"},
+                            {"/place/correct", 5, "nor 5 of 4 samples be right"},
+                            {"/place/loss_sum", nullptr, "`loss_sum` to be a number"},
+                            {"/place/best/accuracy", 2, "from 0 to 1"},
+                            {"/place/units", {1}, "keys with texts"},
+                            {"/files/model.safetensors", 1, "keys with texts"},
+                            {"/files/..~1x", "c", "and nothing else"},
+                            {"/files", nlohmann::json::object(), "and nothing else"}};
+  for (const Change& change : changes) {
+    nlohmann::json manifest = whole_manifest();
+    manifest[nlohmann::json::json_pointer(change.where)] = change.value;
+    const std::string message = refusal(manifest.dump());
+    INFO(change.where, ": ", message);
+    CHECK(message.find(change.reason) != std::string::npos);
+  }
+  CHECK(refusal("{").find("no JSON") != std::string::npos);
+  CHECK(refusal(std::string(1 << 20, '[')).find("no JSON") != std::string::npos);
+}
+
+TEST_CASE("checkpoint: metrics that are about to be written again are left out, and so is what is none") {
+  std::istringstream lines(
+      "{\"step\":1}\nnonsense\n{\"step\":\"1\"}\n[]\n{\"step\":2}\n{\"step\":2,\"val_loss\":1}\n{\"step\":3}\n"
+      "{\"step\":3,\"val_loss\":2}\n{\"step\":4,\"val_loss\":2}\n{\"step\":5}\n");
+  CHECK(kept_metrics(lines, {.step = 4, .epochs_evaluated = 1}, 2) ==
+        "{\"step\":1}\n{\"step\":2}\n{\"step\":2,\"val_loss\":1}\n{\"step\":3}\n");
+}
+
+}  // namespace lacuna::apps

@@ -53,13 +53,14 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
         "not");
   const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model(), options.image_gradient);
   Measurement result = describe(configuration, training);
-  for (int i = 0; i < options.warm_up; ++i) training.step(batch, i, configuration.optimizer.lr);
+  const int warm_up = std::max(options.warm_up, training.policy().learns() ? 1 : 0);
+  for (int i = 0; i < warm_up; ++i) training.step(batch, i, configuration.optimizer.lr);
   Ledger& account = ledger(device);
   account.reset_peak();
   StepOutcome outcome;
   for (int i = 0; i < options.steps; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    outcome = training.step(batch, options.warm_up + i, configuration.optimizer.lr, options.observer);
+    outcome = training.step(batch, warm_up + i, configuration.optimizer.lr, options.observer);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     if (device != Device::meta) result.step_seconds.push_back(seconds.count());
   }

@@ -1,6 +1,7 @@
 // What a memory policy is asked and what it answers.
 #pragma once
 
+#include "autograd/sensitivity.h"
 #include "core/op.h"
 #include "core/registry.h"
 #include "core/settings.h"
@@ -78,6 +79,12 @@ class MemoryPolicy {
   virtual Decision settle(const SlotFacts& facts) = 0;
   /// Whether the module at `path` runs again in backward and saves nothing but its input.
   virtual bool recomputes(std::string_view path);
+  /// Where backward is to note how sensitive the gradient is to the codes, or null. Asked once a pass.
+  virtual SensitivityRecord* sensitivity_record() { return nullptr; }
+  /// Whether the first pass teaches it how to hold the next.
+  virtual bool learns() const { return false; }
+  /// A backward pass is over.
+  virtual void end_pass() {}
   /// What was asked for and has applied to nothing so far, a line each.
   virtual std::vector<std::string> unmatched() const { return {}; }
 

@@ -54,6 +54,9 @@ class Refined final : public MemoryPolicy {
     return all;
   }
 
+  SensitivityRecord* sensitivity_record() override { return base_->sensitivity_record(); }
+  bool learns() const override { return base_->learns(); }
+  void end_pass() override { base_->end_pass(); }
   std::map<std::string, Tensor> state() const override { return base_->state(); }
   void set_state(const std::map<std::string, Tensor>& state) override { base_->set_state(state); }
 

@@ -243,7 +243,23 @@ std::vector<Tensor> Slot::source_rows(std::int64_t begin, std::int64_t end, Labe
   return tensors;
 }
 
-const Tensor& Slot::whole(Label reader) {
+void Slot::decode(std::int64_t begin, std::int64_t end, const Tensor& out) const {
+  codec::decode(codes_, begin, end, out);
+  if (probe_bits_ == 0) return;
+  codec::Coding coarser = codes_.coding;
+  coarser.bits = probe_bits_;
+  codec::decode(codec::encode(out, coarser, static_cast<std::uint64_t>(begin)), 0, end - begin, out);
+}
+
+void Slot::gather_coded(std::vector<Slot*>& coded) {
+  if (!settled_ || tensor_.defined()) return;
+  if (how_ == Hold::code && std::find(coded.begin(), coded.end(), this) == coded.end()) coded.push_back(this);
+  if (how_ != Hold::derive) return;
+  for (const SlotPtr& source : origin_.sources)
+    if (source) source->gather_coded(coded);
+}
+
+Tensor Slot::whole(Label reader) {
   if (!tensor_.defined()) {
     expect(settled_ && (how_ == Hold::derive || how_ == Hold::code), "{} reads values of {} {}, of which {}",
            reader.text(), maker_.op.text(), maker_.path.text(),
@@ -251,10 +267,10 @@ const Tensor& Slot::whole(Label reader) {
     const AllocationScope scope({Purpose::transient, maker_.op, maker_.path});
     Tensor values = Tensor::empty(shape_, dtype_, device_);
     if (how_ == Hold::code)
-      codec::decode(codes_, 0, values.count(), values);
+      decode(0, values.count(), values);
     else if (values.count() > 0)
       origin_.op->derive(source_rows(0, shape_.rows(), reader), shape_, 0, values.row_range(0, values.rows()));
-    codes_ = {};
+    if (is_coded()) return values;
     tensor_ = std::move(values);
     version_ = tensor_.storage()->version();
     owner_ = tensor_.storage()->owner();
@@ -270,7 +286,7 @@ Tensor Slot::rows(std::int64_t begin, std::int64_t end, std::int64_t width, Labe
   if (!tensor_.defined() && how_ == Hold::code) {
     const AllocationScope scope({Purpose::workspace, maker_.op, maker_.path});
     const Tensor decoded = Tensor::empty({end - begin, width}, dtype_, device_, Purpose::workspace);
-    codec::decode(codes_, begin * width, end * width, decoded);
+    decode(begin * width, end * width, decoded);
     return decoded;
   }
   const bool shared = users_.size() - left_ > 1 && !is_coded();  // others will want it too: derive it once

@@ -55,12 +55,18 @@ class Slot {
   bool given_up() const { return settled_ && (how_ == Hold::drop || how_ == Hold::mask); }
 
   /// For users in backward; `reader` is named in errors. `width` is the last extent of the user's view.
-  const Tensor& whole(Label reader);
+  Tensor whole(Label reader);
   Tensor rows(std::int64_t begin, std::int64_t end, std::int64_t width, Label reader);
   std::int64_t rows_at_once(std::int64_t width) const;
   /// `optional`: nothing is derived or read for it.
   Signs signs(Label reader, bool optional);
   void leave();
+
+  /// The coded slots that its values come from: itself, or what it is derived from.
+  void gather_coded(std::vector<Slot*>& coded);
+  std::string key() const { return facts().key(); }
+  /// From now on decoded as if it were held in so few bits; 0: as it is.
+  void set_probe(int bits) { probe_bits_ = bits; }
 
   /// Undefined `tensor`s of dropped slots and the like have no holder any more.
   bool settled() const { return settled_; }
@@ -79,6 +85,7 @@ class Slot {
   bool derivable() const;
   Decision decide() const;
   void encode(const Decision& decision);
+  void decode(std::int64_t begin, std::int64_t end, const Tensor& out) const;
   /// Decoding or deriving it yields approximate values: again by blocks for each reader, never as a whole to share.
   bool is_coded() const;
   /// Every user can do without it.
@@ -94,6 +101,7 @@ class Slot {
   Tensor tensor_;
   Tensor mask_;  // u8 [ceil(count / 8)]
   codec::Codes codes_;
+  int probe_bits_ = 0;
   MemoryPolicy& policy_;
   std::uint64_t tape_;
   SlotMaker maker_;

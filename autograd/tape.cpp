@@ -1,6 +1,7 @@
 #include "autograd/tape.h"
 
 #include "autograd/accumulate.h"
+#include "autograd/node_tensors.h"
 
 #include <algorithm>
 #include <atomic>
@@ -25,29 +26,6 @@ std::int64_t bytes_of(std::span<const Tensor> tensors) {
 }
 
 }  // namespace
-
-/// What a node's backward sees: its slots, in the shapes it knew them by.
-class Tape::NodeTensors final : public SavedTensors {
- public:
-  explicit NodeTensors(const Node& node) : node_(node), name_(node.op->name()) {}
-
-  Tensor whole(std::size_t row) const override { return slot(row).whole(name_).reshape(node_.shapes[row]); }
-  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end) const override {
-    return slot(row).rows(begin, end, node_.shapes[row].back(), name_);
-  }
-  std::int64_t rows_at_once(std::size_t row) const override { return slot(row).rows_at_once(node_.shapes[row].back()); }
-  Signs signs(std::size_t row) const override { return slot(row).signs(name_, node_.op->saves()[row].optional); }
-  Shape shape(std::size_t row) const override { return node_.shapes[row]; }
-
- private:
-  Slot& slot(std::size_t row) const {
-    expect(node_.saved[row] != nullptr, "{} in {} reads a tensor that no wanted gradient needs: row {} of its saves",
-           name_.text(), node_.path.text(), row);
-    return *node_.saved[row];
-  }
-  const Node& node_;
-  Label name_;
-};
 
 Tape::Tape(MemoryPolicy& policy) : policy_(policy), id_(next_tape_id()) {}
 
@@ -273,12 +251,17 @@ void Tape::walk_back(std::vector<std::pair<Edge, Tensor>> gradients) {
   if (!gradients.empty()) saved_bytes_ = at(ledger(gradients.front().second.device()).live(), Purpose::saved);
   for (auto& [edge, gradient] : gradients) deliver(edge, std::move(gradient));
   gradients.clear();
+  SensitivityRecord* const record = replays_ ? nullptr : policy_.sensitivity_record();
   for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
-    if (node->gradient.defined()) walk_back(*node);
+    if (node->gradient.defined()) {
+      if (record != nullptr && !node->replay) probe(*node, *record);
+      walk_back(*node);
+    }
     for (const SlotPtr& slot : node->saved)
       if (slot) slot->leave();
     *node = Node{};
   }
+  if (!replays_) policy_.end_pass();
 }
 
 }  // namespace lacuna

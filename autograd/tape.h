@@ -85,6 +85,8 @@ class Tape {
   void walk_back(std::vector<std::pair<Edge, Tensor>> gradients);
   void walk_back(Node& node);
   void replay(Node& node);
+  /// Runs the node's backward as it is and with coarser codes, and notes the difference; the tape stays as it was.
+  void probe(Node& node, SensitivityRecord& record);
   /// The pending gradient at the end of an edge.
   Tensor& pending(const Edge& edge);
   void deliver(const Edge& edge, Tensor gradient);

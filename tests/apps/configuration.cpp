@@ -68,7 +68,7 @@ TEST_CASE("configuration: all that is wrong is listed at once") {
         "a.yaml:2:20: the key \"epochs\" stands in line 2 already\n"
         "a.yaml:2:43: train.batch_size: expected a whole number, got `big`\n"
         "command line: train.seed: expected a whole number, got `x`\n"
-        "a.yaml:3:18: memory.policy: \"exakt\" is none of exact, fixed, keep, mesa, did you mean \"exact\"?");
+        "a.yaml:3:18: memory.policy: \"exakt\" is none of adaptive, exact, fixed, keep, mesa, did you mean \"exact\"?");
 }
 
 TEST_CASE("configuration: a wrong type says what was expected and got") {

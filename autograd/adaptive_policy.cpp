@@ -1,0 +1,139 @@
+// The policy that gives each tensor the bits it needs: GACT (Liu et al. 2022), measured in the ordinary backward pass.
+#include "autograd/bit_plan.h"
+#include "autograd/coded_policies.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace lacuna {
+namespace {
+
+/// Codes of `bits` an element on average, ranges included, divided among the tensors so that the variance of the
+/// gradient is least (GACT, equation 7, solved by `allocate_bits`). What a tensor's bits are worth is measured every so
+/// many steps: while backward runs, each op's backward runs once more with coarser codes, and the change of its
+/// gradients is noted. Before the first measurement every tensor gets as many whole bits as the average allows.
+class Adaptive final : public CodedPolicy {
+ public:
+  static constexpr std::string_view policy_name = "adaptive";
+  static std::vector<Setting> settings() {
+    return {{"bits", 4.0, {.low = 1.25, .high = 8, .below_high = false}, "average of an element, ranges included"},
+            {"group_size", 256.0, {.low = 64, .high = 1024, .below_high = false}, "elements that share a range"},
+            {"measure_every", 200.0, {.low = 1}, "steps from one measurement of the sensitivities to the next"},
+            {"smoothing", 0.5, below_one, "how much of the sensitivities stays when they are measured again"}};
+  }
+  explicit Adaptive(const Settings& settings)
+      : bits_(settings.number("bits")),
+        group_size_(settings.whole_number("group_size")),
+        measure_every_(settings.whole_number("measure_every")),
+        smoothing_(settings.number("smoothing")) {}
+  std::string_view name() const override { return policy_name; }
+
+  bool learns() const override { return true; }
+  SensitivityRecord* sensitivity_record() override {
+    record_ = {};
+    return passes_ % measure_every_ == 0 ? &record_ : nullptr;
+  }
+
+  void end_pass() override {
+    if (passes_++ % measure_every_ == 0) {
+      for (const auto& [key, value] : record_.sensitivities()) {
+        Planned& tensor = tensors_[key];
+        tensor.sensitivity = tensor.measured ? smoothing_ * tensor.sensitivity + (1 - smoothing_) * value : value;
+        tensor.measured = true;
+      }
+      plan();
+    }
+    seen_.clear();
+  }
+
+  std::map<std::string, Tensor> state() const override {
+    std::map<std::string, Tensor> state;
+    const std::vector<std::int64_t> passes{passes_};
+    state.emplace("passes", Tensor::from(passes, {1}));
+    for (const auto& [key, tensor] : tensors_) {
+      const std::vector<double> numbers{static_cast<double>(tensor.choice.elements),
+                                        static_cast<double>(tensor.choice.range_bytes), tensor.sensitivity,
+                                        tensor.measured ? 1.0 : 0.0, static_cast<double>(tensor.bits)};
+      state.emplace("tensor " + key, Tensor::from(numbers, {5}));
+    }
+    return state;
+  }
+  void set_state(const std::map<std::string, Tensor>& state) override {
+    tensors_.clear();
+    for (const auto& [name, values] : state) {
+      if (name == "passes") {
+        passes_ = values.data<std::int64_t>()[0];
+        continue;
+      }
+      const double* const numbers = values.data<double>();
+      tensors_[name.substr(7)] = {.choice = {.elements = static_cast<std::int64_t>(numbers[0]),
+                                             .range_bytes = static_cast<std::int64_t>(numbers[1])},
+                                  .sensitivity = numbers[2],
+                                  .measured = numbers[3] != 0,
+                                  .bits = static_cast<int>(numbers[4])};
+    }
+  }
+
+ private:
+  struct Planned {
+    BitChoice choice{};
+    double sensitivity = 0;  // of one bit
+    bool measured = false;
+    int bits = 0;
+  };
+
+  codec::Coding coding_of(const SlotFacts& facts) override {
+    const codec::Grouping grouping = run_groups(facts, group_size_);
+    Planned& tensor = tensors_[facts.key()];
+    const std::int64_t ranges = 4 * codec::group_count(facts.shape, grouping);
+    if (tensor.bits == 0 || tensor.choice.elements != facts.shape.count()) {
+      // Not planned yet: whole bits that keep within the average.
+      const double own = bits_ - 8.0 * static_cast<double>(ranges) / static_cast<double>(facts.shape.count());
+      tensor.bits = std::clamp(static_cast<int>(std::floor(own)), 1, 8);
+    }
+    tensor.choice = {.elements = facts.shape.count(), .range_bytes = ranges, .sensitivity = 0};
+    seen_.insert(facts.key());
+    return {.bits = tensor.bits, .grouping = grouping};
+  }
+
+  /// Divides the bytes among the tensors of this pass.
+  void plan() {
+    std::vector<BitChoice> choices;
+    std::vector<Planned*> tensors;
+    double elements = 0, sensitivity = 0, known = 0;
+    for (const std::string& key : seen_) {
+      Planned& tensor = tensors_[key];
+      elements += static_cast<double>(tensor.choice.elements);
+      if (tensor.measured) {
+        sensitivity += tensor.sensitivity;
+        known += static_cast<double>(tensor.choice.elements);
+      }
+      tensors.push_back(&tensor);
+    }
+    // What was never measured (on `meta` nothing is) counts by its size.
+    const double usual = known > 0 && sensitivity > 0 ? sensitivity / known : 1;
+    for (const Planned* tensor : tensors) {
+      choices.push_back(tensor->choice);
+      choices.back().sensitivity = tensor->measured && sensitivity > 0
+                                       ? tensor->sensitivity
+                                       : usual * static_cast<double>(tensor->choice.elements);
+    }
+    const BitPlan plan = allocate_bits(choices, static_cast<std::int64_t>(elements * bits_ / 8));
+    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i]->bits = plan.bits[i];
+  }
+
+  double bits_;
+  std::int64_t group_size_, measure_every_;
+  double smoothing_;
+  std::int64_t passes_ = 0;
+  std::map<std::string, Planned> tensors_;
+  std::set<std::string> seen_;  // in this pass
+  SensitivityRecord record_;
+};
+
+const RegisterPolicy<Adaptive> adaptive;
+
+}  // namespace
+}  // namespace lacuna

@@ -1,0 +1,32 @@
+// How many bits each tensor gets: the allocation behind the policies that adapt.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lacuna {
+
+/// A tensor whose bits are to be chosen.
+struct BitChoice {
+  std::int64_t elements = 0;
+  std::int64_t range_bytes = 0;  // steps and origins, whatever the bits
+  double sensitivity = 0;        // variance of the whole gradient that one bit would cause
+};
+
+struct BitPlan {
+  std::vector<int> bits;      // as the choices
+  std::int64_t bytes = 0;     // codes and ranges
+  double variance = 0;        // predicted, of the whole gradient
+  double least_variance = 0;  // no allocation within the bytes can be better (Lagrangian bound)
+};
+
+/// The least predicted variance within `bytes`, or with the fewest bits everywhere where they do not suffice. The
+/// variance of a code falls as 1 / (2^bits − 1)²; it is convex in the bits, so that taking the best bit for its bytes
+/// one after the other is optimal but for the last (Everett 1963); `least_variance` says how far from it at most.
+BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes);
+
+/// Relative variance of codes of so many bits, 1 for one bit.
+double code_variance(int bits);
+
+}  // namespace lacuna

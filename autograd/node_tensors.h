@@ -1,0 +1,31 @@
+// What runs a node's backward: private to the tape's own files.
+#pragma once
+
+#include "autograd/tape.h"
+
+namespace lacuna {
+
+/// What a node's backward sees: its slots, in the shapes it knew them by.
+class Tape::NodeTensors final : public SavedTensors {
+ public:
+  explicit NodeTensors(const Node& node) : node_(node), name_(node.op->name()) {}
+
+  Tensor whole(std::size_t row) const override { return slot(row).whole(name_).reshape(node_.shapes[row]); }
+  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end) const override {
+    return slot(row).rows(begin, end, node_.shapes[row].back(), name_);
+  }
+  std::int64_t rows_at_once(std::size_t row) const override { return slot(row).rows_at_once(node_.shapes[row].back()); }
+  Signs signs(std::size_t row) const override { return slot(row).signs(name_, node_.op->saves()[row].optional); }
+  Shape shape(std::size_t row) const override { return node_.shapes[row]; }
+
+ private:
+  Slot& slot(std::size_t row) const {
+    expect(node_.saved[row] != nullptr, "{} in {} reads a tensor that no wanted gradient needs: row {} of its saves",
+           name_.text(), node_.path.text(), row);
+    return *node_.saved[row];
+  }
+  const Node& node_;
+  Label name_;
+};
+
+}  // namespace lacuna

@@ -23,8 +23,9 @@ using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr std::string_view optimizer_file = "optimizer.safetensors";
+constexpr std::string_view memory_file = "memory.safetensors";  // what the memory policy goes on with
 constexpr std::string_view manifest_file = "checkpoint.json";
-constexpr std::string_view content_files[] = {weights_file, optimizer_file};
+constexpr std::string_view content_files[] = {weights_file, optimizer_file, memory_file};
 constexpr std::int64_t format = 1;  // of checkpoint.json; to be raised when what it says changes
 
 std::string hash_of(const fs::path& file) {
@@ -162,6 +163,24 @@ std::int64_t load_state(const SafetensorsFile& file, const Model& model, const O
   return std::ssize(anew);
 }
 
+/// Names begin with the policy's: another policy finds none.
+std::string state_prefix(const MemoryPolicy& policy) { return std::string(policy.name()) + ": "; }
+
+std::vector<NamedTensor> state_of(const MemoryPolicy& policy) {
+  std::vector<NamedTensor> state;
+  for (auto& [name, tensor] : policy.state()) state.emplace_back(state_prefix(policy) + name, tensor);
+  return state;
+}
+
+/// What the policy had learnt, if it is the same one; another begins anew.
+void load_state(const SafetensorsFile& file, MemoryPolicy& policy) {
+  const std::string prefix = state_prefix(policy);
+  std::map<std::string, Tensor> state;
+  for (const SafetensorsEntry& entry : file.entries())
+    if (entry.name.starts_with(prefix)) state.emplace(entry.name.substr(prefix.size()), file.load(entry.name));
+  policy.set_state(state);
+}
+
 }  // namespace
 
 Manifest parse_manifest(std::string_view text, std::string_view origin) {
@@ -172,11 +191,12 @@ Manifest parse_manifest(std::string_view text, std::string_view origin) {
   Manifest manifest{place_in(json, origin), texts_in(json, "files", origin)};
   if (manifest.files.size() != std::size(content_files) ||
       !std::ranges::all_of(content_files, [&](auto name) { return manifest.files.contains(std::string(name)); }))
-    reject("{}: expected `files` to name {}, and nothing else", origin, fmt::join(content_files, " and "));
+    reject("{}: expected `files` to name {}, and nothing else", origin, fmt::join(content_files, ", "));
   return manifest;
 }
 
-void write_checkpoint(const fs::path& folder, const Model& model, const Optimizer& optimizer, const Place& place) {
+void write_checkpoint(const fs::path& folder, const Model& model, const Optimizer& optimizer,
+                      const MemoryPolicy& policy, const Place& place) {
   fs::path temporary = folder;
   temporary += ".tmp";
   std::error_code failed;
@@ -188,6 +208,7 @@ void write_checkpoint(const fs::path& folder, const Model& model, const Optimize
     for (Optimizer::StateTensor& one : optimizer.state())
       state.emplace_back(std::move(one.name), std::move(one.tensor));
     write_safetensors(temporary / optimizer_file, std::move(state));
+    write_safetensors(temporary / memory_file, state_of(policy));
     Manifest manifest{place, {}};
     for (const std::string_view name : content_files) manifest.files.emplace(name, hash_of(temporary / name));
     write_manifest(temporary, manifest);
@@ -210,10 +231,11 @@ void update_place(const fs::path& folder, const Place& place) {
 
 Place read_place(const fs::path& folder) { return checked_manifest(folder).place; }
 
-LoadedCheckpoint load_checkpoint(const fs::path& folder, Model& model, Optimizer& optimizer) {
+LoadedCheckpoint load_checkpoint(const fs::path& folder, Model& model, Optimizer& optimizer, MemoryPolicy& policy) {
   LoadedCheckpoint loaded{read_place(folder)};
   load_weights(model, SafetensorsFile(folder / weights_file));
   loaded.started_anew = load_state(SafetensorsFile(folder / optimizer_file), model, optimizer);
+  load_state(SafetensorsFile(folder / memory_file), policy);
   return loaded;
 }
 

@@ -46,7 +46,7 @@ Manifest parse_manifest(std::string_view json, std::string_view origin);
 /// Writes the folder: under a temporary name, every file synced, with a hash of each; then it is renamed. Whatever
 /// stood there before is replaced.
 void write_checkpoint(const std::filesystem::path& folder, const Model& model, const Optimizer& optimizer,
-                      const Place& place);
+                      const MemoryPolicy& policy, const Place& place);
 /// Writes the place anew into a checkpoint whose weights and optimizer state are those of the same step.
 void update_place(const std::filesystem::path& folder, const Place& place);
 
@@ -59,6 +59,7 @@ struct LoadedCheckpoint {
 };
 /// The same, and sets weights and optimizer state from it. State of parameters that are frozen by now is left out; all
 /// other differences are listed and refused.
-LoadedCheckpoint load_checkpoint(const std::filesystem::path& folder, Model& model, Optimizer& optimizer);
+LoadedCheckpoint load_checkpoint(const std::filesystem::path& folder, Model& model, Optimizer& optimizer,
+                                 MemoryPolicy& policy);
 
 }  // namespace lacuna::apps

@@ -92,7 +92,7 @@ std::map<std::string, std::string> Trainer::units() const {
 
 void Trainer::resume(const RunFolder& folder) {
   const fs::path last = folder.last();
-  auto [place, started_anew] = load_checkpoint(last, training_.model(), training_.optimizer());
+  auto [place, started_anew] = load_checkpoint(last, training_.model(), training_.optimizer(), training_.policy());
   std::string differences;
   for (const auto& [key, value] : units())
     if (const auto had = place.units.find(key); had == place.units.end() || had->second != value)
@@ -256,7 +256,8 @@ void Trainer::save(bool is_best) {
           "warm-up or train.clip_norm may help",
           place_.step, parameter->path());
   const bool only_place = saved_ && saved_->first == place_.step;
-  folder_->save(training_.model(), training_.optimizer(), place_, only_place, is_best, configuration_.output.keep);
+  folder_->save(training_.model(), training_.optimizer(), training_.policy(), place_, only_place, is_best,
+                configuration_.output.keep);
   saved_ = here;
 }
 

@@ -14,7 +14,7 @@ namespace {
 nlohmann::json whole_manifest() {
   return nlohmann::json::parse(R"({"format": 1, "place": {"step": 8, "epochs_evaluated": 2, "loss_sum": 0.5,
     "correct": 3, "samples": 4, "train_loss": 1, "last": null, "best": {"loss": 1, "accuracy": 0.5, "samples": 2},
-    "units": {"train.seed": "1"}}, "files": {"model.safetensors": "a", "optimizer.safetensors": "b"}})");
+    "units": {"train.seed": "1"}}, "files": {"model.safetensors": "a", "memory.safetensors": "c", "optimizer.safetensors": "b"}})");
 }
 
 std::string refusal(const std::string& text) {

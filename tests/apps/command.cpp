@@ -131,6 +131,9 @@ TEST_CASE("train: a resumed run gives the bits of an unbroken one") {
                         {vit, {"train.threads=2"}},
                         {resnet, {"train.threads=2", "train.precision=bf16"}},
                         {vit, {"train.precision=bf16", "freeze.train=[\"head*\", \"*norm*\"]"}},
+                        {vit, {"memory.policy=mesa"}},
+                        {resnet, {"memory.policy=fixed", "memory.recompute=[\"layer*\"]"}},
+                        {vit, {"memory={policy: adaptive, bits: 2.5, measure_every: 2}", "train.threads=2"}},
                         {resnet, {"freeze.freeze=[\"*bn*\"]", "model.from=from.safetensors"}}};
   for (const Case& one : cases) {
     const TemporaryFolder folder;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <queue>
 
 namespace lacuna {
@@ -46,17 +47,14 @@ BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes) {
     plan.variance += choices[i].sensitivity;
     offer(i, 1);
   }
-  bool bounded = false;
+  const std::int64_t limit = std::max(bytes, plan.bytes);
+  double price = 0;  // of a byte, in variance: the rate of the first step that does not fit
   while (!steps.empty()) {
     const Step step = steps.top();
     steps.pop();
     const std::int64_t more = cost(step.tensor, step.width);
-    if (plan.bytes + more > bytes) {
-      // The first step that does not fit, taken in part, is the bound; smaller ones may still fit.
-      if (!bounded)
-        plan.least_variance =
-            plan.variance - step.gain * static_cast<double>(std::max<std::int64_t>(bytes - plan.bytes, 0));
-      bounded = true;
+    if (plan.bytes + more > limit) {  // smaller ones may still fit
+      price = std::max(price, step.gain);
       continue;
     }
     plan.bytes += more;
@@ -64,7 +62,16 @@ BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes) {
     width[step.tensor] = step.width;
     offer(step.tensor, step.width + 1);
   }
-  if (!bounded) plan.least_variance = plan.variance;
+  // Whoever may buy and sell bytes at the price does at least as well as whoever has the limit.
+  plan.least_variance = -price * static_cast<double>(limit);
+  for (const BitChoice& choice : choices) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const int bits : widths)
+      least = std::min(least, choice.sensitivity * code_variance(bits) +
+                                  price * static_cast<double>(choice.range_bytes + code_bytes(choice, bits)));
+    plan.least_variance += least;
+  }
+  plan.least_variance = std::min(plan.least_variance, plan.variance);
   for (const std::size_t w : width) plan.bits.push_back(widths[w]);
   return plan;
 }

@@ -45,11 +45,11 @@ Decision hold_coded(Decision otherwise, const SlotFacts& facts, const codec::Cod
 Decision CodedPolicy::settle(const SlotFacts& facts) {
   if (facts.need == Need::sign) return {.hold = Hold::mask};
   const Decision lossless = settle_exactly(facts, longest_exact_chain);
-  if (!can_be_coded(facts)) return lossless;
+  if (!can_be_coded(facts) || !codes(facts)) return lossless;
+  if (lossless.hold != Hold::keep) return hold_coded(lossless, facts, {});
   const codec::Coding coding = coding_of(facts);
-  if (coding.bits == 0) return lossless;
   Decision decision = hold_coded(lossless, facts, coding);
-  if (decision.hold == Hold::code) decision.running = running_of(facts, coding);
+  decision.running = running_of(facts, coding);
   return decision;
 }
 
@@ -96,7 +96,7 @@ class Mesa final : public CodedPolicy {
         group_size_(settings.whole_number("group_size")),
         decay_(settings.number("decay")) {
     for (const Kind& kind : kinds)
-      if (settings.flag(kind.name)) codes_.insert(codes_.end(), kind.ops.begin(), kind.ops.end());
+      if (settings.flag(kind.name)) ops_.insert(ops_.end(), kind.ops.begin(), kind.ops.end());
   }
   std::string_view name() const override { return policy_name; }
 
@@ -128,11 +128,13 @@ class Mesa final : public CodedPolicy {
   };
   static const std::vector<Kind> kinds;
 
-  codec::Coding coding_of(const SlotFacts& facts) override {
-    const bool switched_on = std::any_of(facts.users.begin(), facts.users.end(), [&](const SlotUser& user) {
-      return std::find(codes_.begin(), codes_.end(), user.op.text()) != codes_.end();
+  bool codes(const SlotFacts& facts) const override {
+    return std::any_of(facts.users.begin(), facts.users.end(), [&](const SlotUser& user) {
+      return std::find(ops_.begin(), ops_.end(), user.op.text()) != ops_.end();
     });
-    return {.bits = switched_on ? static_cast<int>(bits_) : 0, .grouping = column_groups(facts, group_size_)};
+  }
+  codec::Coding coding_of(const SlotFacts& facts) override {
+    return {.bits = static_cast<int>(bits_), .grouping = column_groups(facts, group_size_)};
   }
   RunningRanges* running_of(const SlotFacts& facts, const codec::Coding& coding) override {
     if (coding.grouping.kind != codec::Grouping::Kind::column) return nullptr;
@@ -143,7 +145,7 @@ class Mesa final : public CodedPolicy {
 
   std::int64_t bits_, group_size_;
   double decay_;
-  std::vector<std::string_view> codes_;
+  std::vector<std::string_view> ops_;  // that are switched on
   std::map<std::string, RunningRanges> running_;
 };
 

@@ -24,7 +24,9 @@ class CodedPolicy : public MemoryPolicy {
   Decision settle(const SlotFacts& facts) final;
 
  protected:
-  /// Codes for a tensor that can be coded; 0 bits: keep it as it is.
+  /// Whether the policy touches a tensor that can be coded; what it does not is held as `exact` holds it.
+  virtual bool codes(const SlotFacts&) const { return true; }
+  /// Asked for tensors that will be held in codes, no others.
   virtual codec::Coding coding_of(const SlotFacts& facts) = 0;
   /// The ranges that go on from step to step, or null.
   virtual RunningRanges* running_of(const SlotFacts&, const codec::Coding&) { return nullptr; }

@@ -44,7 +44,8 @@ Variable Tape::add_region(Label path, Variable x, std::function<Variable(Variabl
   expect(edge.node < 0 || edge.tape == id_, "{} takes a value that another tape recorded: detach it first",
          path.text());
   const SlotPtr slot = slot_of(x);
-  slot->add_user({name, path, input(0), Need::value});
+  // Of a sequence each token has its own scale, which the ops in the region see.
+  slot->add_user({name, path, input(0), Need::value}, x.shape().rank() == 3 ? Groups::token : Groups::run);
   Node node{.path = path,
             .wanted = x.wants_grad() ? InputSet{0} : InputSet{},
             .edges = {edge},

@@ -12,7 +12,11 @@ namespace {
 class Refined final : public MemoryPolicy {
  public:
   Refined(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules, std::vector<std::string> recompute)
-      : base_(std::move(base)), rules_(std::move(rules)), used_(rules_.size()) {
+      : base_(std::move(base)),
+        rules_(std::move(rules)),
+        used_(rules_.size()),
+        codes_(std::any_of(rules_.begin(), rules_.end(),
+                           [](const HoldRule& rule) { return rule.how == HoldRule::How::code; })) {
     for (std::string& pattern : recompute) regions_.push_back({std::move(pattern), false});
   }
   std::string_view name() const override { return base_->name(); }
@@ -27,10 +31,10 @@ class Refined final : public MemoryPolicy {
         case HoldRule::How::keep:
           return {.hold = Hold::keep};
         default:
-          return settle_exactly(facts, longest_exact_chain);
+          return with_signs(settle_exactly(facts, longest_exact_chain), facts);
       }
     }
-    return base_->settle(facts);
+    return with_signs(base_->settle(facts), facts);
   }
 
   bool recomputes(std::string_view path) override {
@@ -74,6 +78,10 @@ class Refined final : public MemoryPolicy {
            std::any_of(facts.users.begin(), facts.users.end(),
                        [&](const SlotUser& user) { return matches_glob(rule.user, user.op.text()); });
   }
+  /// What is derived may be derived from what a rule codes: its signs are to be exact all the same.
+  Decision with_signs(const Decision& decision, const SlotFacts& facts) const {
+    return codes_ && decision.hold == Hold::derive ? hold_coded(decision, facts, {}) : decision;
+  }
   static Decision coded(const HoldRule& rule, const SlotFacts& facts) {
     return hold_coded(
         {.hold = Hold::keep}, facts,
@@ -84,6 +92,7 @@ class Refined final : public MemoryPolicy {
   std::unique_ptr<MemoryPolicy> base_;
   std::vector<HoldRule> rules_;
   std::vector<bool> used_;  // as the rules
+  bool codes_;              // some rule does
   std::vector<Region> regions_;
 };
 

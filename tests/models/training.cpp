@@ -1,125 +1,15 @@
 // Whole models in training: policies agree to the bit, frozen parts stay as they are, meta counts what the CPU holds.
-#include "autograd/rules.h"
-#include "autograd/tape.h"
 #include "core/glob.h"
-#include "models/registry.h"
 #include "models/weights.h"
-#include "nn/freeze.h"
-#include "ops/loss.h"
+#include "tests/models/tiny_models.h"
 
 #include <doctest/doctest.h>
 
-#include <cmath>
-#include <map>
 #include <string>
 #include <vector>
 
 using namespace lacuna;
-
-namespace {
-
-struct Description {
-  std::string name;
-  std::vector<HyperParameter> hyper_parameters;
-};
-
-HyperValue whole(std::int64_t value) { return value; }
-
-Description tiny_vit(std::vector<HyperParameter> more = {}) {
-  Description vit{"vit",
-                  {{"image_size", whole(16)},
-                   {"patch_size", whole(4)},
-                   {"embed_dim", whole(24)},
-                   {"depth", whole(3)},
-                   {"num_heads", whole(3)},
-                   {"num_classes", whole(5)}}};
-  vit.hyper_parameters.insert(vit.hyper_parameters.end(), more.begin(), more.end());
-  return vit;
-}
-
-Description tiny_resnet(std::vector<HyperParameter> more = {}) {
-  Description resnet{"resnet",
-                     {{"image_size", whole(16)},
-                      {"layers", std::vector<std::int64_t>{2, 2}},
-                      {"channels", std::vector<std::int64_t>{16, 32}},
-                      {"stem_width", whole(16)},
-                      {"zero_init_last", false},
-                      {"num_classes", whole(5)}}};
-  resnet.hyper_parameters.insert(resnet.hyper_parameters.end(), more.begin(), more.end());
-  return resnet;
-}
-
-const std::vector<Description>& descriptions() {
-  static const std::vector<Description> all{
-      tiny_vit(),
-      tiny_vit({{"global_pool", "avg"}, {"drop_rate", 0.1}, {"proj_drop_rate", 0.1}, {"drop_path_rate", 0.2}}),
-      tiny_vit({{"attention", "chain"}, {"attn_drop_rate", 0.1}, {"pos_drop_rate", 0.1}}),
-      tiny_resnet(),
-      tiny_resnet({{"stem", "cifar"}, {"block", "basic"}, {"drop_path_rate", 0.3}}),
-  };
-  return all;
-}
-
-struct Step {
-  std::map<std::string, std::vector<double>> results;  // logits, gradients by path, buffers afterwards
-  std::int64_t saved = 0;                              // bytes, when backward began
-};
-
-constexpr std::int64_t batch = 3;
-
-/// One forward and backward pass of a fresh model.
-Step step(const Description& description, MemoryPolicy& policy, const FreezeRules& rules = {},
-          const ModelContext& context = {}) {
-  random_state() = {.seed = 11, .step = 4};
-  const std::unique_ptr<Model> model = build_model(description.name, description.hyper_parameters, context);
-  freeze(*model, rules);
-  const std::int64_t size = model->image_size();
-  const Tensor images = Tensor::empty({batch, size, size, 3}, DType::f32, context.device, Purpose::data);
-  const Tensor targets = Tensor::zeros({batch}, DType::i64, context.device, Purpose::data);
-  launch(context.device, [&] {
-    const RandomStream stream{5, 0, 0};
-    for (std::int64_t i = 0; i < images.count(); ++i)
-      images.data<float>()[i] = 2 * stream.uniform(static_cast<std::uint64_t>(i)) - 1;
-    for (std::int64_t i = 0; i < batch; ++i) targets.data<std::int64_t>()[i] = i;
-  });
-  Step done;
-  const bool readable = context.device != Device::meta;
-  Tape tape(policy);
-  {
-    const Recording recording(tape);
-    Variable logits = model->forward(Variable(images));
-    if (readable) done.results["logits"] = logits.tensor().to_vector();
-    const Variable loss = apply(CrossEntropy{}, std::move(logits), Variable(targets));
-    tape.backward(loss);
-  }
-  done.saved = tape.saved_bytes();
-  if (!readable) return done;
-  for (const Parameter* parameter : model->parameters())
-    if (parameter->trainable()) done.results[parameter->path()] = parameter->grad().to_vector();
-  for (const Buffer* buffer : model->buffers()) done.results[buffer->path()] = buffer->tensor().to_vector();
-  return done;
-}
-
-Step step(const Description& description, std::string_view policy, const FreezeRules& rules = {},
-          const ModelContext& context = {}) {
-  return step(description, *make_policy(policy), rules, context);
-}
-
-/// |a − b| / |b| over all parameters' gradients together.
-double gradient_error(const Step& step, const Step& exact) {
-  double difference = 0, norm = 0;
-  for (const auto& [name, values] : exact.results) {
-    if (name == "logits" || name.find("running") != std::string::npos) continue;
-    const std::vector<double>& others = step.results.at(name);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      difference += (others[i] - values[i]) * (others[i] - values[i]);
-      norm += values[i] * values[i];
-    }
-  }
-  return std::sqrt(difference / norm);
-}
-
-}  // namespace
+using namespace lacuna::test;
 
 TEST_CASE("training: recomputed blocks give the same gradients and statistics to the bit, from less") {
   for (const Description& description : descriptions()) {

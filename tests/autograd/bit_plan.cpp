@@ -1,0 +1,125 @@
+// Allocation of bits, against all that could have been chosen.
+#include "autograd/bit_plan.h"
+
+#include "core/random.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace lacuna {
+namespace {
+
+constexpr std::array widths{1, 2, 3, 4, 5, 6, 8};
+
+std::int64_t bytes_of(const BitChoice& choice, int bits) {
+  return choice.range_bytes + (choice.elements * bits + 7) / 8;
+}
+
+double variance_of(const BitChoice& choice, int bits) { return choice.sensitivity * code_variance(bits); }
+
+/// The least variance of all allocations within `bytes`; infinite where none fits.
+double least_of_all(std::span<const BitChoice> choices, std::int64_t bytes) {
+  if (choices.empty()) return 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (const int bits : widths) {
+    const std::int64_t own = bytes_of(choices.front(), bits);
+    if (own <= bytes)
+      least = std::min(least, variance_of(choices.front(), bits) + least_of_all(choices.subspan(1), bytes - own));
+  }
+  return least;
+}
+
+std::int64_t bytes_at(std::span<const BitChoice> choices, int bits) {
+  std::int64_t bytes = 0;
+  for (const BitChoice& choice : choices) bytes += bytes_of(choice, bits);
+  return bytes;
+}
+
+/// One to five tensors whose sizes and sensitivities span orders of magnitude.
+std::vector<BitChoice> random_choices(std::uint32_t site) {
+  const RandomStream draws{.seed = 3, .step = 0, .site = site};
+  std::vector<BitChoice> choices(1 + draws.below(0, 5));
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const auto magnitude = [&](std::uint64_t which) { return std::exp(7 * draws.uniform(1 + 3 * i + which)); };
+    choices[i] = {.elements = 1 + static_cast<std::int64_t>(magnitude(0)),
+                  .range_bytes = static_cast<std::int64_t>(4 * draws.below(2 + 3 * i, 5)),
+                  .sensitivity = draws.below(3 + 3 * i, 8) == 0 ? 0 : 1e-3 * magnitude(2)};
+  }
+  return choices;
+}
+
+}  // namespace
+
+TEST_CASE("a code's variance falls with the square of its levels") {
+  CHECK(code_variance(1) == 1);
+  CHECK(code_variance(2) == doctest::Approx(1.0 / 9));
+  CHECK(code_variance(8) == doctest::Approx(1.0 / (255 * 255)));
+}
+
+TEST_CASE("bits: within the bytes and near the best of all allocations") {
+  for (std::uint32_t site = 0; site < 200; ++site) {
+    const std::vector<BitChoice> choices = random_choices(site);
+    const std::int64_t fewest = bytes_at(choices, 1), most = bytes_at(choices, 8);
+    for (int part = 0; part <= 6; ++part) {
+      const std::int64_t bytes = fewest + (most - fewest) * part / 6;
+      const BitPlan plan = allocate_bits(choices, bytes);
+      CAPTURE(site);
+      CAPTURE(part);
+      REQUIRE(plan.bits.size() == choices.size());
+      std::int64_t own_bytes = 0;
+      double own_variance = 0;
+      for (std::size_t i = 0; i < choices.size(); ++i) {
+        own_bytes += bytes_of(choices[i], plan.bits[i]);
+        own_variance += variance_of(choices[i], plan.bits[i]);
+      }
+      CHECK(plan.bytes == own_bytes);
+      CHECK(plan.bytes <= bytes);
+      CHECK(plan.variance == doctest::Approx(own_variance).epsilon(1e-9));
+      const double least = least_of_all(choices, bytes), rounding = 1e-9 * own_variance;
+      CHECK(plan.least_variance <= least + rounding);
+      CHECK(least <= plan.variance + rounding);
+      // What the bound leaves open is less than one step of one tensor.
+      double largest = 0;
+      for (const BitChoice& choice : choices) largest = std::max(largest, choice.sensitivity);
+      CHECK(plan.variance - plan.least_variance <= largest);
+    }
+  }
+}
+
+TEST_CASE("bits: more bytes never make it worse") {
+  for (std::uint32_t site = 0; site < 40; ++site) {
+    std::vector<BitChoice> choices = random_choices(site);
+    for (BitChoice& choice : choices) choice.elements = (choice.elements + 7) / 8 * 8;  // no byte is shared out
+    double before = std::numeric_limits<double>::infinity();
+    const std::int64_t fewest = bytes_at(choices, 1), most = bytes_at(choices, 8);
+    for (std::int64_t bytes = fewest; bytes <= most; bytes += std::max<std::int64_t>(1, (most - fewest) / 97)) {
+      const double variance = allocate_bits(choices, bytes).variance;
+      CAPTURE(site);
+      CAPTURE(bytes);
+      CHECK(variance <= before * (1 + 1e-12));
+      before = variance;
+    }
+  }
+}
+
+TEST_CASE("bits: all of them where they fit, the fewest where nothing does") {
+  const std::vector<BitChoice> choices{{.elements = 1000, .range_bytes = 16, .sensitivity = 1},
+                                       {.elements = 64, .range_bytes = 4, .sensitivity = 100},
+                                       {.elements = 512, .range_bytes = 8, .sensitivity = 0}};
+  const BitPlan all = allocate_bits(choices, bytes_at(choices, 8));
+  CHECK(all.bits == std::vector{8, 8, 8});
+  CHECK(all.least_variance == doctest::Approx(all.variance).epsilon(1e-12));
+  const BitPlan fewest = allocate_bits(choices, 10);
+  CHECK(fewest.bits == std::vector{1, 1, 1});
+  CHECK(fewest.bytes == bytes_at(choices, 1));
+  CHECK(fewest.variance == doctest::Approx(101));
+  CHECK(allocate_bits({}, 10).bits.empty());
+  const BitPlan between = allocate_bits(choices, bytes_at(choices, 1) + 3 * 64 / 8);
+  CHECK(between.bits == std::vector{1, 4, 1});  // the small one that matters gets them all
+}
+
+}  // namespace lacuna

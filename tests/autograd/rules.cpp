@@ -1,0 +1,138 @@
+// Rules for single tensors, and regions to recompute.
+#include "autograd/rules.h"
+
+#include "ops/activation.h"
+#include "ops/linear.h"
+#include "tests/autograd/graphs.h"
+
+#include <doctest/doctest.h>
+
+using namespace lacuna;
+
+namespace {
+
+HoldRule rule(std::string_view hold, std::string_view path = "*", std::string_view op = "*",
+              std::string_view user = "*") {
+  const auto how = parse_hold(hold);
+  REQUIRE(how);
+  HoldRule made{.path = std::string(path), .op = std::string(op), .user = std::string(user), .how = how->first};
+  if (made.how == HoldRule::How::code) made.bits = how->second;
+  return made;
+}
+
+struct HowHeld {
+  Hold hold;
+  int bits;
+  bool operator==(const HowHeld&) const = default;
+};
+
+/// tanh(linear(gelu(linear(x)))) of f32 [64, 32], large enough to be coded; how each op's output is held, by
+/// `path op`; a leaf by its path.
+std::map<std::string, HowHeld> held(MemoryPolicy& policy) {
+  const Variable x = test_leaf({64, 32}, 1, DType::f32), first = test_leaf({32, 32}, 2, DType::f32);
+  const Variable second = test_parameter({32, 32}, 3, DType::f32), bias = test_leaf({32}, 4, DType::f32);
+  Tape tape(policy);
+  const Recording recording(tape);
+  const auto at = [](std::string_view path, const auto& body) {
+    const AllocationScope scope({Purpose::transient, {}, Label(path)});
+    return body();
+  };
+  Variable h = at("a", [&] { return apply(Linear{}, x, first, bias); });
+  h = at("a.curve", [&] { return apply(Gelu{}, std::move(h)); });
+  h = at("b", [&] { return apply(Linear{}, std::move(h), second, Variable()); });
+  h = at("b.curve", [&] { return apply(Tanh{}, std::move(h)); });
+  const Variable loss = total(std::move(h));
+  std::map<std::string, HowHeld> all;
+  for (const Tape::SlotReport& slot : tape.report())
+    all[slot.facts.op.text().empty() ? std::string(slot.facts.path.text())
+                                     : std::string(slot.facts.path.text()) + " " + std::string(slot.facts.op.text())] =
+        {slot.hold, slot.bits};
+  tape.backward(loss);
+  CHECK(live_bytes(Purpose::saved) == 0);
+  return all;
+}
+
+std::map<std::string, HowHeld> held(std::string_view base, std::vector<HoldRule> rules) {
+  return held(*refine(make_policy(base), std::move(rules), {}));
+}
+
+}  // namespace
+
+TEST_CASE("rules: the first that applies wins, the rest is the policy's") {
+  const auto exact = held("exact", {});
+  CHECK(exact.at("a linear") == HowHeld{Hold::keep, 0});
+  CHECK(exact.at("a.curve gelu") == HowHeld{Hold::derive, 0});
+  CHECK(exact.at("b.curve tanh") == HowHeld{Hold::keep, 0});
+
+  auto ruled = held("exact", {rule("int4", "a"), rule("int2", "*", "linear"), rule("int2")});
+  CHECK(ruled.at("a linear") == HowHeld{Hold::code, 4});
+  CHECK(ruled.at("b.curve tanh") == HowHeld{Hold::code, 2});
+  CHECK(ruled.at("leaf1") == HowHeld{Hold::code, 2});
+
+  ruled = held("fixed", {rule("keep", "b*"), rule("exact", "a")});
+  CHECK(ruled.at("a linear") == HowHeld{Hold::keep, 0});
+  CHECK(ruled.at("b.curve tanh") == HowHeld{Hold::keep, 0});
+  CHECK(ruled.at("leaf1") == HowHeld{Hold::code, 4});  // the policy's own
+
+  ruled = held("exact", {rule("keep", "*", "gelu"), rule("int8", "*", "input")});
+  CHECK(ruled.at("a.curve gelu") == HowHeld{Hold::keep, 0});  // kept beside what it could be derived from
+  CHECK(ruled.at("leaf1") == HowHeld{Hold::code, 8});
+  CHECK(ruled.at("b.curve tanh") == HowHeld{Hold::keep, 0});
+}
+
+TEST_CASE("rules: by the ops that read a tensor") {
+  const auto ruled = held("exact", {rule("int3", "*", "*", "gelu")});
+  CHECK(ruled.at("a linear") == HowHeld{Hold::code, 3});
+  CHECK(ruled.at("leaf1") == HowHeld{Hold::keep, 0});
+  CHECK(ruled.at("b.curve tanh") == HowHeld{Hold::keep, 0});
+}
+
+TEST_CASE("rules: codes pass over what cannot be coded") {
+  // Both are so small that codes would save nothing worth having.
+  const Variable x = test_leaf({16, 16}, 1, DType::f32), weight = test_leaf({16, 16}, 2, DType::f32);
+  const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {rule("int4"), rule("keep", "leaf1")}, {});
+  Tape tape(*policy);
+  const Recording recording(tape);
+  const Variable y = total(apply(Linear{}, x, weight, Variable()));
+  for (const Tape::SlotReport& slot : tape.report()) CHECK(slot.hold == Hold::keep);
+  tape.backward(y);
+  const std::vector<std::string> unmatched = policy->unmatched();
+  REQUIRE(unmatched.size() == 1);  // the second was reached
+  CHECK(unmatched[0] == "memory.rules: no tensor is held by the rule {path: *, op: *, user: *, hold: int4}");
+}
+
+TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
+  const std::unique_ptr<MemoryPolicy> policy =
+      refine(make_policy("exact"),
+             {rule("int4", "a*"), rule("int2", "a"), rule("keep", "c*"), rule("recompute", "d.*")}, {"e.*", "b"});
+  CHECK(policy->unmatched().size() == 6);
+  held(*policy);
+  CHECK(policy->recomputes("b"));
+  CHECK(!policy->recomputes("a"));
+  const std::vector<std::string> unmatched = policy->unmatched();
+  REQUIRE(unmatched.size() == 4);
+  CHECK(unmatched[0].ends_with("{path: a, op: *, user: *, hold: int2}"));  // the first rule takes it all
+  CHECK(unmatched[1].ends_with("{path: c*, op: *, user: *, hold: keep}"));
+  CHECK(unmatched[2].ends_with("{path: d.*, op: *, user: *, hold: recompute}"));
+  CHECK(unmatched[3] == "memory.recompute: no region of the model matches e.*");
+  CHECK(policy->recomputes("d.2"));
+  CHECK(policy->unmatched().size() == 3);
+}
+
+TEST_CASE("rules: texts of holds") {
+  for (const std::string text : {"keep", "exact", "recompute", "int1", "int4", "int8"})
+    CHECK(hold_text(rule(text)) == text);
+  for (const std::string text : {"", "int", "int0", "int9", "int10", "INT4", "drop", "keep "})
+    CHECK_MESSAGE(!parse_hold(text), text);
+}
+
+TEST_CASE("rules: a refined policy is the policy in name and state") {
+  const std::unique_ptr<MemoryPolicy> mesa = make_policy("mesa"),
+                                      refined = refine(make_policy("mesa"), {rule("int4", "b*")}, {});
+  CHECK(refined->name() == "mesa");
+  CHECK(refine(make_policy("adaptive"), {rule("int4")}, {})->learns());
+  held(*refined);
+  CHECK(!refined->state().empty());
+  mesa->set_state(refined->state());
+  CHECK(mesa->state().size() == refined->state().size());
+}

@@ -1,0 +1,174 @@
+// Whole models under the policies that hold tensors in few bits: what their gradients lose, what their memory is.
+#include "autograd/bit_plan.h"
+#include "autograd/coded_policies.h"
+#include "autograd/lossless_policies.h"
+#include "tests/models/tiny_models.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <tuple>
+
+using namespace lacuna;
+using namespace lacuna::test;
+
+namespace {
+
+/// Holds one tensor in few bits, everything else exactly.
+class OneCoded final : public MemoryPolicy {
+ public:
+  OneCoded(std::string key, int bits) : key_(std::move(key)), bits_(bits) {}
+  std::string_view name() const override { return "one coded"; }
+  Decision settle(const SlotFacts& facts) override {
+    const Decision exact = settle_exactly(facts, longest_exact_chain);
+    const bool coded = facts.key() == key_ && can_be_coded(facts);
+    // What is derived from it keeps its signs, as under every policy that codes.
+    if (!coded && exact.hold != Hold::derive) return exact;
+    return hold_coded(exact, facts, {.bits = bits_, .grouping = run_groups(facts, 256)});
+  }
+
+ private:
+  std::string key_;
+  int bits_;
+};
+
+/// The squared error of the whole gradient, mean over draws, when `key` alone is held in so many bits.
+double true_variance(const Description& description, const Step& exact, const std::string& key, int bits) {
+  constexpr int draws = 6;
+  double norm = 0, sum = 0;
+  for (const auto& [name, values] : exact.results)
+    if (is_gradient(name))
+      for (const double value : values) norm += value * value;
+  OneCoded policy(key, bits);
+  for (std::uint32_t draw = 0; draw < draws; ++draw) {
+    const double error = gradient_error(step(description, policy, {}, {}, draw), exact);
+    sum += error * error * norm;
+  }
+  return sum / draws;
+}
+
+/// Every kind of policy, and combinations.
+std::map<std::string, std::unique_ptr<MemoryPolicy>> all_policies() {
+  const std::vector<std::string> blocks{"blocks.*"};
+  const auto rule = [](std::string_view op, int bits) {
+    HoldRule one;
+    one.op = op;
+    one.how = HoldRule::How::code;
+    one.bits = bits;
+    return one;
+  };
+  std::map<std::string, std::unique_ptr<MemoryPolicy>> all;
+  for (const std::string& name : memory_policies().names()) all[name] = make_policy(name);
+  all["fixed, recompute"] = refine(make_policy("fixed"), {}, blocks);
+  all["mesa, recompute"] = refine(make_policy("mesa"), {}, blocks);
+  all["adaptive, recompute"] = refine(make_policy("adaptive"), {}, blocks);
+  all["exact, rules"] = refine(make_policy("exact"), {rule("linear", 2), rule("add", 4)}, {});
+  all["fixed, rules, recompute"] = refine(make_policy("fixed"), {rule("linear", 2)}, {"blocks.1"});
+  return all;
+}
+
+Description vit_of_depth(std::int64_t depth) {
+  Description vit = tiny_vit();
+  for (HyperParameter& parameter : vit.hyper_parameters)
+    if (parameter.key == "depth") parameter.value = whole(depth);
+  return vit;
+}
+
+}  // namespace
+
+TEST_CASE("coded training: most sensitivities measured in backward are the true ones within a factor of four") {
+  for (const Description& description : {tiny_vit(), tiny_resnet()}) {
+    INFO(description.name);
+    const Step exact = step(description, "exact");
+    const std::unique_ptr<MemoryPolicy> adaptive = make_policy("adaptive", {{"bits", 8.0}});
+    step(description, *adaptive);
+    int compared = 0, near = 0;
+    for (const auto& [name, values] : adaptive->state()) {
+      if (!name.starts_with("tensor ")) continue;
+      const std::string key = name.substr(7);
+      INFO(key);
+      const double measured = values.to_vector()[2] * code_variance(2);
+      const double truth = true_variance(description, exact, key, 2);
+      ++compared;
+      if (measured < 4 * truth && truth < 4 * measured) ++near;
+      CHECK(measured < 100 * truth);
+      CHECK(truth < 10 * measured);
+    }
+    CHECK(compared > 10);
+    CHECK(2 * near > compared);
+  }
+}
+
+TEST_CASE("coded training: nothing stays saved after backward, whatever the policy") {
+  for (const Description& description : {tiny_vit(), tiny_resnet()}) {
+    const Step exact = step(description, "exact");
+    for (const auto& [name, policy] : all_policies()) {
+      INFO(description.name, " under ", name);
+      for (int pass = 0; pass < 3; ++pass) {  // the first one measures, or learns ranges
+        CHECK(step(description, *policy).results.at("logits") == exact.results.at("logits"));
+        const Bytes live = ledger(Device::cpu).live();
+        for (const Purpose purpose : {Purpose::saved, Purpose::transient, Purpose::workspace, Purpose::gradients})
+          CHECK(at(live, purpose) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("coded training: what backward needs besides what is saved does not grow with the number of coded tensors") {
+  const auto highest = [](const Description& description, MemoryPolicy& policy) {
+    step(description, policy);  // measures, where the policy does
+    ledger(Device::cpu).reset_peak();
+    const Step done = step(description, policy);
+    const Bytes bytes = ledger(Device::cpu).highest();
+    return std::tuple{done.saved, at(bytes, Purpose::transient), at(bytes, Purpose::workspace)};
+  };
+  for (const auto& [name, policy] : all_policies()) {
+    if (name == "fixed, rules, recompute") continue;  // one block is recomputed, and the others are not
+    INFO(name);
+    const auto [saved, transient, workspace] = highest(vit_of_depth(3), *policy);
+    const auto [more_saved, same_transient, same_workspace] = highest(vit_of_depth(9), *policy);
+    CHECK(more_saved > saved);
+    CHECK(same_transient == transient);
+    CHECK(same_workspace == workspace);
+  }
+}
+
+TEST_CASE("coded training: recomputed regions whose inputs are coded save less than either, and err as codes do") {
+  for (const Description& description : {tiny_vit(), tiny_resnet()}) {
+    INFO(description.name);
+    const std::vector<std::string> regions{"blocks.*", "layer?.?"};
+    const Step exact = step(description, "exact");
+    const Step recomputed = step(description, *refine(make_policy("exact"), {}, regions));
+    double last = 1e9;
+    for (const double bits : {2.0, 4.0, 8.0}) {
+      INFO(bits, " bits");
+      const Step coded = step(description, *make_policy("fixed", {{"bits", bits}}));
+      const Step both = step(description, *refine(make_policy("fixed", {{"bits", bits}}), {}, regions));
+      CHECK(both.saved < coded.saved);
+      CHECK(both.saved < recomputed.saved);
+      CHECK(both.results.at("logits") == exact.results.at("logits"));
+      const double error = gradient_error(both, exact);
+      CHECK(error > 0);
+      CHECK(error < last / 2);
+      last = error;
+    }
+    // Batch norms and ReLU run again on what the codes say: some gates are others than in forward.
+    CHECK(last < (description.name == "vit" ? 0.02 : 0.2));
+  }
+}
+
+TEST_CASE("coded training: what adapts keeps to its average, and uses it") {
+  for (const Description& description : {tiny_vit(), tiny_resnet()}) {
+    for (const double bits : {2.0, 2.5, 4.0}) {
+      INFO(description.name, " at ", bits);
+      const std::unique_ptr<MemoryPolicy> adaptive = make_policy("adaptive", {{"bits", bits}});
+      for (int pass = 0; pass < 2; ++pass) {
+        const Step done = step(description, *adaptive);
+        const double average = static_cast<double>(done.coded_bits) / static_cast<double>(done.coded_elements);
+        CHECK(average < bits);
+        // Ranges take the rest: 32 bits for the 24 channels of a token, for 256 elements of a picture.
+        if (pass > 0) CHECK(average > bits - (description.name == "vit" ? 1.4 : 0.2));
+      }
+    }
+  }
+}

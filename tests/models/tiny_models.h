@@ -1,0 +1,130 @@
+// Small models and one training step of them, for the tests.
+#pragma once
+
+#include "autograd/rules.h"
+#include "autograd/tape.h"
+#include "models/registry.h"
+#include "nn/freeze.h"
+#include "ops/loss.h"
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lacuna::test {
+
+struct Description {
+  std::string name;
+  std::vector<HyperParameter> hyper_parameters;
+};
+
+inline HyperValue whole(std::int64_t value) { return value; }
+
+inline Description tiny_vit(std::vector<HyperParameter> more = {}) {
+  Description vit{"vit",
+                  {{"image_size", whole(16)},
+                   {"patch_size", whole(4)},
+                   {"embed_dim", whole(24)},
+                   {"depth", whole(3)},
+                   {"num_heads", whole(3)},
+                   {"num_classes", whole(5)}}};
+  vit.hyper_parameters.insert(vit.hyper_parameters.end(), more.begin(), more.end());
+  return vit;
+}
+
+inline Description tiny_resnet(std::vector<HyperParameter> more = {}) {
+  Description resnet{"resnet",
+                     {{"image_size", whole(16)},
+                      {"layers", std::vector<std::int64_t>{2, 2}},
+                      {"channels", std::vector<std::int64_t>{16, 32}},
+                      {"stem_width", whole(16)},
+                      {"zero_init_last", false},
+                      {"num_classes", whole(5)}}};
+  resnet.hyper_parameters.insert(resnet.hyper_parameters.end(), more.begin(), more.end());
+  return resnet;
+}
+
+inline const std::vector<Description>& descriptions() {
+  static const std::vector<Description> all{
+      tiny_vit(),
+      tiny_vit({{"global_pool", "avg"}, {"drop_rate", 0.1}, {"proj_drop_rate", 0.1}, {"drop_path_rate", 0.2}}),
+      tiny_vit({{"attention", "chain"}, {"attn_drop_rate", 0.1}, {"pos_drop_rate", 0.1}}),
+      tiny_resnet(),
+      tiny_resnet({{"stem", "cifar"}, {"block", "basic"}, {"drop_path_rate", 0.3}}),
+  };
+  return all;
+}
+
+struct Step {
+  std::map<std::string, std::vector<double>> results;  // logits, gradients by path, buffers afterwards
+  std::int64_t saved = 0;                              // bytes, when backward began
+  std::int64_t coded_elements = 0, coded_bits = 0;     // of all codes, ranges aside
+};
+
+inline constexpr std::int64_t batch = 3;
+
+/// One forward and backward pass of a fresh model; `draw`: the step that random numbers belong to.
+inline Step step(const Description& description, MemoryPolicy& policy, const FreezeRules& rules = {},
+                 const ModelContext& context = {}, std::uint32_t draw = 4) {
+  random_state() = {.seed = 11, .step = draw};
+  const std::unique_ptr<Model> model = build_model(description.name, description.hyper_parameters, context);
+  freeze(*model, rules);
+  const std::int64_t size = model->image_size();
+  const Tensor images = Tensor::empty({batch, size, size, 3}, DType::f32, context.device, Purpose::data);
+  const Tensor targets = Tensor::zeros({batch}, DType::i64, context.device, Purpose::data);
+  launch(context.device, [&] {
+    const RandomStream stream{5, 0, 0};
+    for (std::int64_t i = 0; i < images.count(); ++i)
+      images.data<float>()[i] = 2 * stream.uniform(static_cast<std::uint64_t>(i)) - 1;
+    for (std::int64_t i = 0; i < batch; ++i) targets.data<std::int64_t>()[i] = i;
+  });
+  Step done;
+  const bool readable = context.device != Device::meta;
+  Tape tape(policy);
+  {
+    const Recording recording(tape);
+    Variable logits = model->forward(Variable(images));
+    if (readable) done.results["logits"] = logits.tensor().to_vector();
+    const Variable loss = apply(CrossEntropy{}, std::move(logits), Variable(targets));
+    for (const Tape::SlotReport& slot : tape.report()) {
+      if (slot.hold != Hold::code) continue;
+      done.coded_elements += slot.facts.shape.count();
+      done.coded_bits += slot.bits * slot.facts.shape.count();
+    }
+    tape.backward(loss);
+  }
+  done.saved = tape.saved_bytes();
+  if (!readable) return done;
+  for (const Parameter* parameter : model->parameters())
+    if (parameter->trainable()) done.results[parameter->path()] = parameter->grad().to_vector();
+  for (const Buffer* buffer : model->buffers()) done.results[buffer->path()] = buffer->tensor().to_vector();
+  return done;
+}
+
+inline Step step(const Description& description, std::string_view policy, const FreezeRules& rules = {},
+                 const ModelContext& context = {}) {
+  return step(description, *make_policy(policy), rules, context);
+}
+
+/// Whether a result of a step is a parameter's gradient.
+inline bool is_gradient(std::string_view name) {
+  return name != "logits" && name.find("running") == name.npos && name.find("tracked") == name.npos;
+}
+
+/// |a − b| / |b| over all parameters' gradients together.
+inline double gradient_error(const Step& step, const Step& exact) {
+  double difference = 0, norm = 0;
+  for (const auto& [name, values] : exact.results) {
+    if (!is_gradient(name)) continue;
+    const std::vector<double>& others = step.results.at(name);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      difference += (others[i] - values[i]) * (others[i] - values[i]);
+      norm += values[i] * values[i];
+    }
+  }
+  return std::sqrt(difference / norm);
+}
+
+}  // namespace lacuna::test

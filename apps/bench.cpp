@@ -29,14 +29,14 @@ ExitCode bench(const Options& options) {
   require_fit(configuration, device);
   Profile profile;
   const Measurement m = measure(
-      configuration, device,
-      {.warm_up = 2, .steps = options.steps, .observer = options.profile ? &profile : nullptr});
+      configuration, device, {.warm_up = 2, .steps = options.steps, .observer = options.profile ? &profile : nullptr});
   nlohmann::ordered_json json = to_json(m);
   const double seconds = std::accumulate(m.step_seconds.begin(), m.step_seconds.end(), 0.0);
   std::string text = fmt::format(
-      "{}: batch {}, {}, {} threads, policy {}\n{:.2f} samples/s; a step takes {:.1f} ms (from {:.1f} to {:.1f})\n{}"
+      "{}: batch {}, {}, {} threads, policy {}\n{}{:.2f} samples/s; a step takes {:.1f} ms (from {:.1f} to {:.1f})\n{}"
       "process peak {}\n",
-      m.model, m.batch_size, m.precision, m.threads, m.policy, json["samples_per_second"].get<double>(),
+      m.model, m.batch_size, m.precision, m.threads, m.policy,
+      configuration.memory.why.empty() ? "" : configuration.memory.why + "\n", json["samples_per_second"].get<double>(),
       1e3 * json["step_seconds"]["median"].get<double>(), 1e3 * m.step_seconds.front(), 1e3 * m.step_seconds.back(),
       memory_table({m}, {m.policy}), format_bytes(m.process_peak));
   if (options.profile) {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "autograd/rules.h"
+#include "core/settings.h"
 #include "models/hyper_parameters.h"
 #include "nn/freeze.h"
-#include "core/settings.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -55,9 +55,12 @@ struct Configuration {
   };
   struct Memory {
     std::string policy = "exact";
-    SettingValues options;  // the policy knows which there are
+    SettingValues options;           // the policy knows which there are
+    std::string budget;              // of `auto`
+    std::string budget_of = "peak";  // what the budget counts
     std::vector<std::string> recompute;
     std::vector<HoldRule> rules;
+    std::string why;  // what was chosen for the budget, in words; not part of the file
   };
   struct Output {
     std::string dir;

@@ -36,8 +36,7 @@ ExitCode explain(const Options& options) {
   const Configuration configuration = options.configuration.read();
   Training training(configuration, Device::meta);
   Tape tape(training.policy());
-  const std::vector<MicroBatch> batch = 
-      made_up_batch(configuration, training.model(), options.image_gradient);
+  const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model(), options.image_gradient);
   const Variable loss = [&] {
     const Recording recording(tape);
     return training.loss(batch.front());

@@ -97,6 +97,13 @@ const Key table[] = {
 
     {"memory", "policy", [](Configuration& c) -> Field { return &c.memory.policy; },
      "how tensors wait for the backward pass", 0, 0, [] { return memory_policies().names(); }},
+    {"memory", "budget", [](Configuration& c) -> Field { return &c.memory.budget; },
+     "of the policy `auto`: what a training step may take, as `6GiB`"},
+    {"memory", "budget_of", [](Configuration& c) -> Field { return &c.memory.budget_of; },
+     "what the budget counts: all memory at its highest, or what is saved for backward", 0, 0,
+     [] {
+       return Names{"peak", "saved"};
+     }},
     {"memory", "recompute", [](Configuration& c) -> Field { return &c.memory.recompute; },
      "patterns on the paths of blocks that save their input alone and run again in backward: `blocks.*`"},
     {"memory", "rules", [](Configuration& c) -> Field { return &c.memory.rules; },

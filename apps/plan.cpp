@@ -1,4 +1,5 @@
 // lacuna plan: what a configuration will take, from one training step on `meta`.
+#include "apps/budget.h"
 #include "apps/command.h"
 #include "apps/configuration_options.h"
 #include "apps/measure.h"
@@ -20,18 +21,27 @@ struct Options {
 };
 
 ExitCode plan(const Options& options) {
-  Configuration configuration = options.configuration.read();
+  const Configuration read = options.configuration.read();
   std::vector<std::string> policies = options.policies;
-  if (policies.empty()) policies = {configuration.memory.policy};
+  if (policies.empty()) policies = {read.memory.policy};
   std::vector<Measurement> plans;
   for (const std::string& policy : policies) {
+    Configuration configuration = read;
     configuration.memory.policy = policy;
+    // Settings, and what a budget was turned into, belong to the policy that the file names.
+    if (policy != read.memory.policy) {
+      configuration.memory.options.clear();
+      if (read.memory.policy == "auto") configuration.memory.rules.clear();
+      if (read.memory.policy == "auto") configuration.memory.recompute.clear();
+    }
+    fit_budget(configuration);
     plans.push_back(measure(configuration, Device::meta, {.image_gradient = options.image_gradient}));
   }
   const Measurement& first = plans.front();
   std::string text = fmt::format("{}: batch {}, {}, {} parameters, {} of them trained\n", first.model, first.batch_size,
                                  first.precision, first.parameters, first.trainable);
   text += memory_table(plans, policies);
+  if (!read.memory.why.empty()) text += read.memory.why + "\n";
   if (plans.size() == 1) text += "largest holders at the peak:\n" + describe(first.at_peak, 8);
   nlohmann::ordered_json json;
   for (const Measurement& m : plans) json.push_back(to_json(m));

@@ -22,8 +22,8 @@ std::vector<std::pair<std::string, Profile::Entry>> Profile::slowest_first() con
 }
 
 std::string Profile::table(int steps, double seconds) const {
-  std::string text = fmt::format("{:<26}{:>7}{:>12}{:>8}{:>14}{:>10}\n", "op", "calls", "ms a step", "share",
-                                 "bytes a step", "GB/s");
+  std::string text =
+      fmt::format("{:<26}{:>7}{:>12}{:>8}{:>14}{:>10}\n", "op", "calls", "ms a step", "share", "bytes a step", "GB/s");
   double seen = 0;
   for (const auto& [name, entry] : slowest_first()) {
     seen += entry.seconds;

@@ -1,5 +1,7 @@
 #include "apps/resolve.h"
 
+#include "apps/budget.h"
+
 #include "apps/model_options.h"
 #include "core/parallel.h"
 #include "models/registry.h"
@@ -36,6 +38,7 @@ Configuration resolve(const Configuration& configuration) {
   if (const std::int64_t channels = value_in(model, "in_channels"); channels != data.channels)
     reject("model.in_channels is {}, but the images of the data set {} have {}", channels, resolved.data.name,
            data.channels);
+  fit_budget(resolved);
   return resolved;
 }
 

@@ -147,6 +147,7 @@ void Trainer::announce() {
                              configuration_.model.name, training_.model().parameter_count(),
                              training_.trainable_count(), train.precision, train.device, train.threads,
                              training_.policy().name()));
+  if (!configuration_.memory.why.empty()) display_.print(configuration_.memory.why);
   display_.print(
       fmt::format("{}: {} images to train on, {} to evaluate on; {} steps of {} images an epoch; run folder {}",
                   configuration_.data.name, training_images_->size(), validation_images_->size(), steps_per_epoch_,

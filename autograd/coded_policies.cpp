@@ -43,6 +43,7 @@ Decision hold_coded(Decision otherwise, const SlotFacts& facts, const codec::Cod
 }
 
 Decision CodedPolicy::settle(const SlotFacts& facts) {
+  if (!codes()) return settle_exactly(facts, longest_exact_chain);
   if (facts.need == Need::sign) return {.hold = Hold::mask};
   const Decision lossless = settle_exactly(facts, longest_exact_chain);
   if (!can_be_coded(facts) || !codes(facts)) return lossless;
@@ -160,6 +161,33 @@ const std::vector<Mesa::Kind> Mesa::kinds{
       "frozen_batch_norm_relu"},
      "whether inputs of norms are coded"}};
 
+/// What a budget has been turned into: so many bits for every tensor that no rule speaks of; 32 are the tensor itself.
+/// Whoever reads a configuration chooses them.
+class Auto final : public CodedPolicy {
+ public:
+  static constexpr std::string_view policy_name = "auto";
+  static std::vector<Setting> settings() {
+    return {
+        {"bits",
+         32.0,
+         {.low = 1, .high = 32, .below_high = false},
+         "of an element, chosen to fit the budget; 32: exact"},
+        {"codes", true, {}, "whether tensors may be coded; otherwise only recomputation, which is exact, is chosen"},
+        group_size_setting()};
+  }
+  explicit Auto(const Settings& settings)
+      : bits_(settings.whole_number("bits")), group_size_(settings.whole_number("group_size")) {}
+  std::string_view name() const override { return policy_name; }
+
+ private:
+  codec::Coding coding_of(const SlotFacts& facts) override {
+    return {.bits = static_cast<int>(bits_), .grouping = run_groups(facts, group_size_)};
+  }
+  bool codes() const override { return bits_ <= 8; }
+  std::int64_t bits_, group_size_;
+};
+
+const RegisterPolicy<Auto> automatic;
 const RegisterPolicy<Fixed> fixed;
 const RegisterPolicy<Mesa> mesa;
 

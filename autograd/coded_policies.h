@@ -28,6 +28,8 @@ class CodedPolicy : public MemoryPolicy {
   virtual bool codes(const SlotFacts&) const { return true; }
   /// Asked for tensors that will be held in codes, no others.
   virtual codec::Coding coding_of(const SlotFacts& facts) = 0;
+  /// Whether any tensor may be coded: otherwise nothing derived from another is approximate, and masks are not needed.
+  virtual bool codes() const { return true; }
   /// The ranges that go on from step to step, or null.
   virtual RunningRanges* running_of(const SlotFacts&, const codec::Coding&) { return nullptr; }
 };

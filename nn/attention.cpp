@@ -1,5 +1,7 @@
 #include "nn/attention.h"
 
+#include "nn/region.h"
+
 #include "ops/attention.h"
 #include "ops/heads.h"
 #include "ops/matmul.h"
@@ -40,12 +42,14 @@ Variable Attention::chain(Variable qkv, std::int64_t queries) const {
 }
 
 Variable Attention::forward(Variable x, std::int64_t queries) const {
-  const Scope scope(*this);
-  Variable qkv = qkv_.forward(std::move(x));  // [B, L, 3 · width]
-  Variable mixed = form_ == AttentionForm::chain
-                       ? chain(std::move(qkv), queries)
-                       : apply(lacuna::Attention{.heads = heads_, .queries = queries}, std::move(qkv));
-  return projection_dropout_.forward(projection_.forward(std::move(mixed)));
+  return run_region(*this, std::move(x), [this, queries](Variable in) {
+    const Scope scope(*this);
+    Variable qkv = qkv_.forward(std::move(in));  // [B, L, 3 · width]
+    Variable mixed = form_ == AttentionForm::chain
+                         ? chain(std::move(qkv), queries)
+                         : apply(lacuna::Attention{.heads = heads_, .queries = queries}, std::move(qkv));
+    return projection_dropout_.forward(projection_.forward(std::move(mixed)));
+  });
 }
 
 }  // namespace lacuna::nn

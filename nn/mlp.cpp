@@ -1,5 +1,7 @@
 #include "nn/mlp.h"
 
+#include "nn/region.h"
+
 namespace lacuna::nn {
 
 Mlp::Mlp(Module& parent, std::string_view name, std::int64_t width, std::int64_t hidden, const MlpOptions& options)
@@ -11,9 +13,11 @@ Mlp::Mlp(Module& parent, std::string_view name, std::int64_t width, std::int64_t
       dropout2_(*this, "drop2", options.dropout) {}
 
 Variable Mlp::forward(Variable x) const {
-  const Scope scope(*this);
-  Variable hidden = dropout1_.forward(apply(Gelu{.form = activation_}, fc1_.forward(std::move(x))));
-  return dropout2_.forward(fc2_.forward(std::move(hidden)));
+  return run_region(*this, std::move(x), [this](Variable in) {
+    const Scope scope(*this);
+    Variable hidden = dropout1_.forward(apply(Gelu{.form = activation_}, fc1_.forward(std::move(in))));
+    return dropout2_.forward(fc2_.forward(std::move(hidden)));
+  });
 }
 
 }  // namespace lacuna::nn

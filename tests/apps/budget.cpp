@@ -1,0 +1,95 @@
+#include "apps/budget.h"
+
+#include "apps/measure.h"
+#include "core/error.h"
+
+#include <doctest/doctest.h>
+
+namespace lacuna::apps {
+namespace {
+
+Configuration configured(const std::string& model, const std::string& memory) {
+  return parse_configuration("model: " + model + "\nmemory: " + memory + "\ntrain: {batch_size: 8}\n", "a.yaml");
+}
+
+std::int64_t saved(const Configuration& configuration) {
+  return at(measure(configuration, Device::meta).memory, Purpose::saved);
+}
+
+std::string refusal(Configuration configuration) {
+  try {
+    fit_budget(configuration);
+  } catch (const Error& error) {
+    CHECK(error.fault() == Fault::input);
+    return error.what();
+  }
+  return {};
+}
+
+constexpr const char* vit = "{name: vit_cifar, num_classes: 10, depth: 6}";
+constexpr const char* resnet = "{name: resnet20, num_classes: 10}";
+
+}  // namespace
+
+TEST_CASE("budget: bytes are read with their units") {
+  CHECK(parse_bytes("1048576") == 1 << 20);
+  CHECK(parse_bytes("1.5KiB") == 1536);
+  CHECK(parse_bytes("2 GB") == 2'000'000'000);
+  for (const char* wrong : {"", "GiB", "-1GiB", "6 gigs", "1e30GiB", "nan"})
+    CHECK_THROWS_WITH_AS(parse_bytes(wrong), doctest::Contains("memory.budget: expected bytes"), Error);
+}
+
+TEST_CASE("budget: what is chosen fits, and uses nearly all of it") {
+  for (const char* model : {vit, resnet}) {
+    for (const bool codes : {true, false}) {
+      const std::int64_t whole = saved(configured(model, "{policy: exact}"));
+      for (const double share : {1.0, 0.7, 0.5, 0.35, 0.2, 0.1}) {
+        if (!codes && share < 0.5) continue;  // the inputs of the blocks take more than that
+        const auto budget = static_cast<std::int64_t>(share * static_cast<double>(whole));
+        Configuration configuration =
+            configured(model, fmt::format("{{policy: auto, budget: {}, budget_of: saved, codes: {}}}", budget, codes));
+        fit_budget(configuration);
+        INFO(std::string(model), " ", share, " of the exact bytes: ", configuration.memory.why);
+        const std::int64_t used = saved(configuration);
+        CHECK(used <= budget);
+        // Between whole blocks of a ResNet there is nothing to choose from.
+        CHECK(static_cast<double>(used) >= (codes || model == vit ? 0.95 : 0.8) * static_cast<double>(budget));
+        if (!codes) CHECK(configuration.memory.rules.empty());
+        // The plan is part of the configuration: read again it is not made anew.
+        const Configuration planned = configuration;
+        fit_budget(configuration);
+        CHECK(to_yaml(configuration) == to_yaml(planned));
+        CHECK(parse_configuration(to_yaml(planned), "b.yaml").memory.rules == planned.memory.rules);
+      }
+    }
+  }
+}
+
+TEST_CASE("budget: the peak of a real step is the one planned") {
+  Configuration configuration = configured(vit, "{policy: auto, budget: 50MiB}");
+  fit_budget(configuration);
+  INFO(configuration.memory.why);
+  const Measurement planned = measure(configuration, Device::meta);
+  CHECK(planned.peak <= 50 << 20);
+  CHECK(static_cast<double>(planned.peak) >= 0.95 * (50 << 20));
+  const std::int64_t peak = measure(configuration, Device::cpu).peak;
+  CHECK(peak <= 50 << 20);
+  CHECK(std::abs(peak - planned.peak) < 1024);  // counters of the optimizer's steps
+}
+
+TEST_CASE("budget: what no choice fits is refused with the least that would") {
+  CHECK(refusal(configured(vit, "{policy: auto}")) ==
+        "memory.policy: auto needs memory.budget: how much memory there is, as 6GiB");
+  CHECK(refusal(configured(vit, "{policy: auto, budget: 1MiB, recompute: [\"blocks.*\"]}")).find("chooses") !=
+        std::string::npos);
+  const std::string message = refusal(configured(vit, "{policy: auto, budget: 1KiB, budget_of: saved}"));
+  const std::string_view says = "the least that one takes is ";
+  REQUIRE(message.find(says) != std::string::npos);
+  // As much as the message says is enough, but for its rounding.
+  std::string least = message.substr(message.find(says) + says.size());
+  std::erase(least, ' ');
+  const auto enough = static_cast<std::int64_t>(1.01 * static_cast<double>(parse_bytes(least)));
+  CHECK(refusal(configured(vit, fmt::format("{{policy: auto, budget: {}, budget_of: saved}}", enough))).empty());
+}
+
+}  // namespace lacuna::apps

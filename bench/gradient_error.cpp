@@ -1,0 +1,254 @@
+// What codes do to the gradient: of whole policies, of each kind of tensor alone, and through single curves.
+//
+//     bench_gradient_error CONFIG.yaml STEPS DRAWS [key=value ...]
+//
+// Trains STEPS steps under `exact`, then takes the gradient of one more batch under every policy with DRAWS different
+// draws of the rounding. The configuration must draw nothing else (no dropout). Prints Markdown.
+#include "apps/configuration.h"
+#include "apps/resolve.h"
+#include "apps/training.h"
+#include "data/loader.h"
+#include "ops/activation.h"
+
+#include <cstdlib>
+#include <map>
+
+using namespace lacuna;
+
+namespace {
+
+double square(std::span<const float> values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
+  return sum;
+}
+
+/// Approximations of a vector, against the vector itself.
+class Errors {
+ public:
+  explicit Errors(std::vector<float> exact) : exact_(std::move(exact)), sum_(exact_.size()) {}
+
+  void add(std::span<const float> values) {
+    for (std::size_t i = 0; i < exact_.size(); ++i) {
+      const double error = static_cast<double>(values[i]) - static_cast<double>(exact_[i]);
+      sum_[i] += error;
+      squares_ += error * error;
+    }
+    ++count_;
+  }
+  /// Root of the mean squared error of one draw, relative to the vector.
+  double relative() const { return std::sqrt(squares_ / count_ / square(exact_)); }
+  /// The error of the mean over infinitely many draws, estimated: what the scatter of the draws explains is taken off.
+  double bias() const {
+    double mean = 0;
+    for (const double error : sum_) mean += error * error / (count_ * count_);
+    const double scatter = (squares_ - count_ * mean) / (count_ - 1);
+    return std::sqrt(std::max(0.0, mean - scatter / count_) / square(exact_));
+  }
+
+ private:
+  std::vector<float> exact_;  // [values]
+  std::vector<double> sum_;   // [values], of errors
+  double squares_ = 0, count_ = 0;
+};
+
+/// As another policy, but the gates of activations are read off the codes.
+class GatesFromCodes final : public MemoryPolicy {
+ public:
+  explicit GatesFromCodes(std::unique_ptr<MemoryPolicy> base) : base_(std::move(base)) {}
+  std::string_view name() const override { return base_->name(); }
+  Decision settle(const SlotFacts& facts) override {
+    Decision decision = base_->settle(facts);
+    decision.signs = false;
+    return decision;
+  }
+
+ private:
+  std::unique_ptr<MemoryPolicy> base_;
+};
+
+/// A model after some training, and a batch for it.
+class Subject {
+ public:
+  Subject(const apps::Configuration& configuration, int steps)
+      : training_(configuration, apps::device_of(configuration)) {
+    Loader loader(open_dataset(configuration.data.name, apps::dataset_options(configuration, Split::train)),
+                  apps::transform_options(configuration, Split::train),
+                  {.batch_size = configuration.train.batch_size, .shuffle = true, .drop_last = true});
+    const auto next = [&] {
+      const std::optional<Batch> batch = loader.next();
+      return apps::MicroBatch{batch->images.clone(), batch->targets.clone()};
+    };
+    double loss = 0;
+    for (int i = 0; i < steps; ++i) {
+      const apps::MicroBatch batch = next();
+      loss = training_.step({&batch, 1}, i, configuration.optimizer.lr).loss;
+    }
+    batch_ = next();
+    fmt::print("{}, batch {}, after {} steps (loss {:.3f})\n", configuration.model.name, configuration.train.batch_size,
+               steps, loss);
+  }
+
+  struct Pass {
+    std::vector<float> gradient;       // of all parameters together
+    std::int64_t saved = 0;            // bytes
+    std::map<std::string, int> kinds;  // tensors that are held in codes, by what made them
+  };
+  Pass pass(MemoryPolicy& policy, std::uint32_t draw) {
+    random_state() = {.seed = 1, .step = draw};
+    Pass done;
+    Tape tape(policy);
+    Variable loss = [&] {
+      const Recording recording(tape);
+      return training_.loss(batch_);
+    }();
+    for (const Tape::SlotReport& slot : tape.report())
+      if (slot.hold == Hold::code)
+        ++done.kinds[slot.facts.op.text().empty() ? "input" : std::string(slot.facts.op.text())];
+    tape.backward(loss);
+    done.saved = tape.saved_bytes();
+    for (const Parameter* parameter : training_.model().parameters()) {
+      if (!parameter->trainable()) continue;
+      const Tensor gradient = parameter->grad();
+      done.gradient.insert(done.gradient.end(), gradient.data<float>(), gradient.data<float>() + gradient.count());
+    }
+    training_.optimizer().zero_grad();
+    return done;
+  }
+
+  /// A row of a table.
+  void report(std::string_view title, MemoryPolicy& policy, const Pass& exact, int draws) {
+    constexpr std::uint32_t learning = 2;  // passes in which ranges and sensitivities are found
+    for (std::uint32_t draw = 0; draw < learning; ++draw) pass(policy, draw);
+    Errors errors(exact.gradient);
+    std::int64_t saved = 0;
+    for (int draw = 0; draw < draws; ++draw) {
+      const Pass one = pass(policy, learning + static_cast<std::uint32_t>(draw));
+      errors.add(one.gradient);
+      saved = one.saved;
+    }
+    fmt::print("| {} | {:.2f} | {:.2f} × | {:.4f} | {:.4f} |\n", title, static_cast<double>(saved) / (1 << 20),
+               static_cast<double>(exact.saved) / static_cast<double>(saved), errors.relative(), errors.bias());
+    std::fflush(stdout);
+  }
+  /// The relative error with tensors of one kind in codes, all others exact.
+  double error_of_kind(const std::string& kind, int bits, const Pass& exact, int draws) {
+    HoldRule rule;
+    rule.op = kind;
+    rule.how = HoldRule::How::code;
+    rule.bits = bits;
+    const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {rule}, {});
+    Errors errors(exact.gradient);
+    for (int draw = 0; draw < draws; ++draw) errors.add(pass(*policy, static_cast<std::uint32_t>(draw)).gradient);
+    return errors.relative();
+  }
+
+ private:
+  apps::Training training_;
+  apps::MicroBatch batch_;
+};
+
+void whole_policies(Subject& subject, const Subject::Pass& exact, int draws) {
+  fmt::print("\n| policy | saved, MiB | less than `exact` | error | bias |\n| --- | --- | --- | --- | --- |\n");
+  const auto row = [&](std::string_view title, std::string_view name, const SettingValues& settings) {
+    subject.report(title, *make_policy(name, settings), exact, draws);
+  };
+  row("`mesa`", "mesa", {});
+  for (const double bits : {8.0, 4.0, 3.0, 2.0, 1.0})
+    row(fmt::format("`fixed`, {:g}", bits), "fixed", {{"bits", bits}});
+  for (const double bits : {4.0, 3.0, 2.5, 2.0})
+    row(fmt::format("`adaptive`, {:g}", bits), "adaptive", {{"bits", bits}});
+  for (const double bits : {8.0, 4.0}) {
+    GatesFromCodes policy(make_policy("fixed", {{"bits", bits}}));
+    subject.report(fmt::format("`fixed`, {:g}, signs read off the codes", bits), policy, exact, draws);
+    const std::unique_ptr<MemoryPolicy> regions =
+        refine(make_policy("fixed", {{"bits", bits}}), {}, {"blocks.*", "layer?.*"});
+    subject.report(fmt::format("`fixed`, {:g}, blocks recomputed", bits), *regions, exact, draws);
+  }
+}
+
+void kinds_alone(Subject& subject, const Subject::Pass& exact, int draws) {
+  const std::unique_ptr<MemoryPolicy> all = make_policy("fixed");
+  fmt::print("\n| made by | tensors | error at 8 bits | 4 bits | 2 bits |\n| --- | --- | --- | --- | --- |\n");
+  for (const auto& [kind, count] : subject.pass(*all, 0).kinds) {
+    fmt::print("| {} | {} |", kind, count);
+    for (const int bits : {8, 4, 2}) fmt::print(" {:.5f} |", subject.error_of_kind(kind, bits, exact, draws));
+    fmt::print("\n");
+  }
+}
+
+/// Values of a standard normal distribution, as activations before a curve are.
+Tensor normal_values(std::int64_t count) {
+  const RandomStream stream{.seed = 5, .step = 0, .site = random_site("values")};
+  std::vector<float> values(static_cast<std::size_t>(count));
+  constexpr double turn = 6.283185307179586;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(std::sqrt(-2 * std::log(1 - static_cast<double>(stream.uniform(2 * i)))) *
+                                   std::cos(turn * static_cast<double>(stream.uniform(2 * i + 1))));
+  return Tensor::from(std::span<const float>(values), {count});
+}
+
+/// Values and slopes of curves at decoded points, against those at the points.
+void curves(int draws) {
+  const auto values_of = [](auto op) { return [op](const Tensor& x) { return apply(op, Variable(x)).tensor(); }; };
+  const auto slopes_of = [](auto op) {
+    return [op](const Tensor& x) {
+      const std::unique_ptr<MemoryPolicy> keep = make_policy("keep");
+      const Variable leaf(x, true);
+      Tape tape(*keep);
+      const Recording recording(tape);
+      tape.backward({{apply(op, leaf), Tensor::full(x.shape(), 1, x.dtype(), x.device())}});
+      return leaf.grad();
+    };
+  };
+  const std::vector<std::pair<std::string, std::function<Tensor(const Tensor&)>>> all{
+      {"the value itself", [](const Tensor& x) { return x; }},
+      {"GELU", values_of(Gelu{})},
+      {"GELU's slope", slopes_of(Gelu{})},
+      {"ReLU", values_of(Relu{})},
+      {"ReLU's slope", slopes_of(Relu{})}};
+  const Tensor x = normal_values(1 << 16);
+  fmt::print(
+      "\n| derived from codes | 8 bits: error, bias | 4 bits | 3 bits | 2 bits |\n"
+      "| --- | --- | --- | --- | --- |\n");
+  for (const auto& [title, curve] : all) {
+    const auto vector = [&](const Tensor& at) {
+      const Tensor y = curve(at);
+      return std::vector<float>(y.data<float>(), y.data<float>() + y.count());
+    };
+    fmt::print("| {} |", title);
+    for (const int bits : {8, 4, 3, 2}) {
+      Errors errors(vector(x));
+      const Tensor decoded = Tensor::empty(x.shape(), DType::f32, Device::cpu);
+      for (int draw = 0; draw < draws; ++draw) {
+        codec::decode(codec::encode(x, {.bits = bits}, static_cast<std::uint64_t>(draw)), 0, x.count(), decoded);
+        errors.add(vector(decoded));
+      }
+      fmt::print(" {:.4f}, {:.4f} |", errors.relative(), errors.bias());
+    }
+    fmt::print("\n");
+  }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count < 4) {
+    fmt::print(stderr, "bench_gradient_error CONFIG.yaml STEPS DRAWS [key=value ...]\n");
+    return 2;
+  }
+  try {
+    const int steps = std::atoi(arguments[2]), draws = std::max(2, std::atoi(arguments[3]));
+    const std::vector<std::string> overrides(arguments + 4, arguments + count);
+    Subject subject(apps::resolve(apps::read_configuration(arguments[1], overrides)), steps);
+    const std::unique_ptr<MemoryPolicy> exact = make_policy("exact");
+    const Subject::Pass truth = subject.pass(*exact, 0);
+    fmt::print("`exact` saves {:.2f} MiB; {} draws\n", static_cast<double>(truth.saved) / (1 << 20), draws);
+    whole_policies(subject, truth, draws);
+    kinds_alone(subject, truth, std::min(draws, 4));
+    curves(4 * draws);
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}

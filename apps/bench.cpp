@@ -26,7 +26,7 @@ ExitCode bench(const Options& options) {
   const Configuration configuration = options.configuration.read();
   const Device device = device_of(configuration);
   if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");
-  require_fit(configuration, device);
+  require_fit(configuration, device, false);
   Profile profile;
   const Measurement m = measure(
       configuration, device, {.warm_up = 2, .steps = options.steps, .observer = options.profile ? &profile : nullptr});

@@ -1,5 +1,6 @@
 #include "apps/configuration.h"
 
+#include "apps/consistency.h"
 #include "apps/keys.h"
 #include "apps/memory_rules.h"
 #include "apps/model_options.h"
@@ -185,7 +186,9 @@ Configuration from_tree(const YamlNode& root, Problems& problems) {
   const YamlEntry* const model = root.find("model");
   if (model == nullptr || model->value.find("name") == nullptr)
     problems.add(model == nullptr ? root.where : model->where, "expected model.name: `lacuna models` lists the names");
+  const bool readable = problems.empty();
   check_model(configuration, root, problems);
+  if (readable) check_consistency(configuration, root, problems);
   problems.refuse_if_any();
   return configuration;
 }

@@ -4,10 +4,12 @@
 #include "core/allocator.h"
 #include "core/ledger.h"
 #include "core/parallel.h"
+#include "core/system_memory.h"
 
 #include <fmt/ranges.h>
 #include <gnu/libc-version.h>
 #include <oneapi/dnnl/dnnl.h>
+#include <xxhash.h>
 #include <CLI/CLI.hpp>
 
 #include <fstream>
@@ -75,12 +77,6 @@ std::string proc_value(const char* file, std::string_view key) {
   return "unknown";
 }
 
-std::int64_t available_memory() {
-  std::int64_t kib = 0;
-  std::istringstream(proc_value("/proc/meminfo", "MemAvailable")) >> kib;
-  return kib * 1024;
-}
-
 std::string advice(const std::vector<InstructionSet>& sets) {
   std::vector<std::string> unused, missing;
   for (const InstructionSet& set : sets) {
@@ -95,6 +91,12 @@ std::string advice(const std::vector<InstructionSet>& sets) {
                        fmt::join(unused, ", "));
   return "the build fits this processor";
 }
+
+#ifdef __clang__
+constexpr const char* compiler = "Clang " __clang_version__;
+#else
+constexpr const char* compiler = "GCC " __VERSION__;
+#endif
 
 std::string version_of_onednn() {
   const dnnl_version_t* const version = dnnl_version();
@@ -122,13 +124,15 @@ ExitCode run(const Report& report) {
         {{"name", "meta"}, {"model", "shapes only, for planning"}}}},
       {"instruction_sets", {{"compiled", compiled}, {"processor", processor}, {"advice", advice(sets)}}},
       {"threads", {{"processors", std::thread::hardware_concurrency()}, {"used", threads()}}},
-      {"build", {{"architecture", LACUNA_ARCH}, {"compiler", "GCC " __VERSION__}}},
+      {"build", {{"architecture", LACUNA_ARCH}, {"compiler", compiler}}},
       {"libraries",
        {{"oneDNN", version_of_onednn()},
         {"fmt", version_from(FMT_VERSION)},
         {"CLI11", CLI11_VERSION},
         {"nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
                                       NLOHMANN_JSON_VERSION_PATCH)},
+        {"yaml-cpp", LACUNA_YAML_CPP_VERSION},
+        {"xxHash", fmt::format("{}.{}.{}", XXH_VERSION_MAJOR, XXH_VERSION_MINOR, XXH_VERSION_RELEASE)},
         {"OpenMP", fmt::format("{}", _OPENMP)},
         {"glibc", gnu_get_libc_version()}}}};
 

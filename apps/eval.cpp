@@ -6,7 +6,7 @@
 #include "apps/resolve.h"
 #include "apps/run_folder.h"
 #include "apps/training.h"
-#include "core/allocator.h"
+#include "core/system_memory.h"
 
 #include <CLI/CLI.hpp>
 
@@ -38,14 +38,18 @@ class Eval {
       weights = folder.best();
       read_place(weights);  // refuses a checkpoint whose files have changed
       file = folder.configuration().string();
+      if (read_configuration(file, overrides).model.from != read_configuration(file, {}).model.from)
+        reject("model.from: the weights are those of the run; expected -c {} to evaluate others", file);
     }
     Configuration configuration = resolve(read_configuration(file, overrides));
+    if (configuration.train.device == "meta")
+      reject("train.device: nothing can be evaluated on meta, which holds no values");
     if (!weights.empty()) configuration.model.from = weights.string();
     if (configuration.model.from.empty()) reject("expected model.from, the weights to evaluate, or a run folder");
 
     const std::shared_ptr<const Dataset> dataset =
         open_dataset(configuration.data.name, dataset_options(configuration, Split::validation));
-    const std::unique_ptr<Model> model = make_model(configuration, Device::cpu, false);
+    const std::unique_ptr<Model> model = make_model(configuration, Device::cpu, false).model;
     ledger(Device::cpu).reset_peak();
     const auto start = std::chrono::steady_clock::now();
     const Evaluation evaluation = *evaluate(*model, dataset, configuration);

@@ -11,9 +11,9 @@
 namespace lacuna::apps {
 namespace {
 
-std::int64_t value_in(const ModelDescription& description, std::string_view key) {
-  const auto found = std::ranges::find(description.hyper_parameters, key, &HyperParameter::key);
-  expect(found != description.hyper_parameters.end(), "model {} has no {}", description.name, key);
+std::int64_t image_size_of(const ModelDescription& description) {
+  const auto found = std::ranges::find(description.hyper_parameters, "image_size", &HyperParameter::key);
+  expect(found != description.hyper_parameters.end(), "model {} has no image_size", description.name);
   return std::get<std::int64_t>(found->value);
 }
 
@@ -21,23 +21,13 @@ std::int64_t value_in(const ModelDescription& description, std::string_view key)
 
 Configuration resolve(const Configuration& configuration) {
   Configuration resolved = configuration;
-  const Configuration::Train& train = resolved.train;
-  if (train.batch_size % train.accumulate != 0)
-    reject("train.accumulate: expected a divisor of train.batch_size ({}), got {}", train.batch_size, train.accumulate);
   if (resolved.train.device == "auto") resolved.train.device = "cpu";
   set_threads(static_cast<int>(resolved.train.threads));
   resolved.train.threads = threads();
-  const DatasetInfo data = describe_dataset(resolved.data.name, dataset_options(resolved, Split::train));
-  const auto classes = static_cast<std::int64_t>(data.classes.size());
-  if (resolved.model.num_classes == 0) resolved.model.num_classes = classes;
-  if (resolved.model.num_classes < classes)
-    reject("model.num_classes is {}, but the data set {} has {} classes", resolved.model.num_classes,
-           resolved.data.name, classes);
-  const ModelDescription model = describe_model(resolved.model.name, hyper_parameters_of(resolved));
-  resolved.data.image_size = value_in(model, "image_size");
-  if (const std::int64_t channels = value_in(model, "in_channels"); channels != data.channels)
-    reject("model.in_channels is {}, but the images of the data set {} have {}", channels, resolved.data.name,
-           data.channels);
+  if (resolved.model.num_classes == 0)
+    resolved.model.num_classes = static_cast<std::int64_t>(
+        describe_dataset(resolved.data.name, dataset_options(resolved, Split::train)).classes.size());
+  resolved.data.image_size = image_size_of(describe_model(resolved.model.name, hyper_parameters_of(resolved)));
   fit_budget(resolved);
   return resolved;
 }

@@ -5,8 +5,8 @@
 #include "apps/measure.h"
 #include "apps/nonfinite.h"
 #include "apps/resolve.h"
-#include "core/allocator.h"
 #include "core/file.h"
+#include "core/system_memory.h"
 
 #include <algorithm>
 #include <chrono>
@@ -30,7 +30,7 @@ std::shared_ptr<const Dataset> open(const Configuration& configuration, Split sp
 /// Refused before anything is built where it does not fit. A run that goes on has its weights in a checkpoint.
 Training make_training(Configuration configuration, bool resumed) {
   if (resumed) configuration.model.from.clear();
-  require_fit(configuration, device_of(configuration));
+  require_fit(configuration, device_of(configuration), true);
   return Training(configuration, device_of(configuration));
 }
 
@@ -157,6 +157,14 @@ void Trainer::announce() {
     for (const FreezeMatch& match : training_.freeze_matches()) text += describe(match);
     text.pop_back();
     display_.print(text);
+  }
+  if (const LoadedWeights& loaded = training_.loaded_weights(); loaded.new_head) {
+    const Model& model = training_.model();
+    display_.print(
+        loaded.file_classes > 0
+            ? fmt::format("the classifier {} starts anew: {} classes in {}, {} now", model.head(), loaded.file_classes,
+                          configuration_.model.from, model.num_classes())
+            : fmt::format("the classifier {} starts anew: {} has none", model.head(), configuration_.model.from));
   }
   if (place_.step > 0) display_.print(fmt::format("going on after step {} of {}", place_.step, last_step_));
   if (started_anew_ > 0)

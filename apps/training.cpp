@@ -4,7 +4,6 @@
 #include "autograd/rules.h"
 #include "core/parallel.h"
 #include "models/registry.h"
-#include "models/weights.h"
 #include "ops/loss.h"
 #include "optim/clip.h"
 
@@ -13,21 +12,20 @@
 
 namespace lacuna::apps {
 
-std::unique_ptr<Model> make_model(const Configuration& configuration, Device device, bool new_head) {
+MadeModel make_model(const Configuration& configuration, Device device, bool new_head) {
   const Configuration::Train& train = configuration.train;
   std::unique_ptr<Model> model = build_model(
       configuration.model.name, hyper_parameters_of(configuration),
       {.device = device, .seed = static_cast<std::uint64_t>(train.seed), .dtype = precision_type(train.precision)});
-  if (configuration.model.from.empty()) return model;
+  if (configuration.model.from.empty()) return {std::move(model), {}};
   std::filesystem::path path = configuration.model.from;
-  if (std::filesystem::is_directory(path)) path /= "model.safetensors";
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) path /= "model.safetensors";
   const SafetensorsFile file(path);
   const LoadOptions options{.prefix = {}, .new_head = new_head};
-  if (device == Device::meta)
-    check_weights(*model, file, options);
-  else
-    load_weights(*model, file, options);
-  return model;
+  const LoadedWeights loaded =
+      device == Device::meta ? check_weights(*model, file, options) : load_weights(*model, file, options);
+  return {std::move(model), loaded};
 }
 
 DType precision_type(const std::string& precision) {
@@ -43,7 +41,9 @@ Training::Training(const Configuration& configuration, Device device)
       policy_(refine(make_policy(configuration.memory.policy, configuration.memory.options), configuration.memory.rules,
                      configuration.memory.recompute)) {
   set_threads(static_cast<int>(configuration.train.threads));
-  model_ = make_model(configuration, device, true);
+  MadeModel made = make_model(configuration, device, true);
+  model_ = std::move(made.model);
+  loaded_weights_ = made.weights;
   if (!configuration.freeze.train.empty() || !configuration.freeze.freeze.empty())
     freeze_matches_ = freeze(*model_, configuration.freeze);
   SettingValues settings = configuration.optimizer.options;

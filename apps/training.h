@@ -3,7 +3,7 @@
 
 #include "apps/configuration.h"
 #include "autograd/tape.h"
-#include "models/model.h"
+#include "models/weights.h"
 #include "optim/optimizer.h"
 
 #include <cmath>
@@ -35,9 +35,13 @@ struct StepOutcome {
   bool finite() const { return std::isfinite(loss) && std::isfinite(gradient_norm); }
 };
 
-/// The model of a resolved configuration, with the weights of `model.from` where that is set. `new_head`: a classifier
-/// for another number of classes than the file's keeps its initial values.
-std::unique_ptr<Model> make_model(const Configuration& configuration, Device device, bool new_head);
+struct MadeModel {
+  std::unique_ptr<Model> model;
+  LoadedWeights weights;  // of `model.from`
+};
+/// The model of a resolved configuration, with the weights of `model.from` where that is set. `new_head`: where the
+/// file has another classifier or none, the model's starts anew.
+MadeModel make_model(const Configuration& configuration, Device device, bool new_head);
 
 class Training {
  public:
@@ -51,6 +55,8 @@ class Training {
   const MemoryPolicy& policy() const { return *policy_; }
   /// What each pattern of `freeze:` matched.
   const std::vector<FreezeMatch>& freeze_matches() const { return freeze_matches_; }
+  /// What became of the classifier of `model.from`.
+  const LoadedWeights& loaded_weights() const { return loaded_weights_; }
   std::int64_t trainable_count() const;
 
   /// Forward, backward and update over the micro-batches of one batch: step number `number` of the run, which its
@@ -66,6 +72,7 @@ class Training {
   double clip_norm_;
   std::unique_ptr<MemoryPolicy> policy_;
   std::unique_ptr<Model> model_;
+  LoadedWeights loaded_weights_;
   std::vector<FreezeMatch> freeze_matches_;
   std::unique_ptr<Optimizer> optimizer_;
 };

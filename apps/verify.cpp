@@ -17,7 +17,8 @@ class Verify {
     app.add_option("file", file_, "reference file")->type_name("GOLDEN.safetensors")->required();
     app.add_option("--policy", policy_, "memory policy")->capture_default_str();
     app.add_option("--tolerance", tolerance_, "largest difference relative to a tensor's largest magnitude")
-        ->capture_default_str();
+        ->capture_default_str()
+        ->check(CLI::Range(reference_tolerance, 1.0));
     report_.declare(app);
   }
 
@@ -58,7 +59,7 @@ class Verify {
 
   std::string file_;
   std::string policy_ = "exact";
-  double tolerance_ = 1e-4;
+  double tolerance_ = reference_tolerance;
   Report report_;
 };
 

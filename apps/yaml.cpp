@@ -171,6 +171,13 @@ const YamlEntry* YamlNode::find(std::string_view key) const {
   return found == entries.end() ? nullptr : &*found;
 }
 
+Location place_of(const YamlNode& root, std::string_view section, std::string_view key) {
+  const YamlEntry* const found = root.find(section);
+  if (found == nullptr) return root.where;
+  const YamlEntry* const entry = found->value.find(key);
+  return entry == nullptr ? found->where : entry->where;
+}
+
 std::optional<double> number_in(const YamlNode& node) {
   if (node.kind != YamlNode::Kind::scalar || node.quoted || node.text.empty()) return {};
   const char* const begin = node.text.data() + (node.text.front() == '+' ? 1 : 0);

@@ -56,6 +56,9 @@ struct YamlEntry {
   YamlNode value;
 };
 
+/// Where `section.key` stands in a configuration, or its section, or all of it: the nearest there is.
+Location place_of(const YamlNode& root, std::string_view section, std::string_view key = {});
+
 /// The number that an unquoted scalar is: `12`, `1e-4`; nothing for any other node.
 std::optional<double> number_in(const YamlNode& node);
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# name: (the peer's model, batch, Lacuna's configuration and overrides, least speed, most saved, most peak)
+# name: (the peer's model, batch, Lacuna's configuration, least speed, most saved, most peak)
 CASES = {
     "deit_tiny": ("deit_tiny_patch16_224", 16, "deit_tiny.yaml", 1.2, 0.63, 0.7),
     "deit_small": ("deit_small_patch16_224", 8, "deit_small.yaml", 1.15, 0.63, 0.7),

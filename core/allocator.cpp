@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/ledger.h"
+#include "core/system_memory.h"
 
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -9,7 +10,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -20,13 +20,6 @@ namespace lacuna {
 namespace {
 
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
-
-std::int64_t physical_memory() {
-  auto bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  std::int64_t limit = 0;  // a control group may allow less; "max" leaves the stream failed
-  if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit) bytes = std::min(bytes, limit);
-  return bytes;
-}
 
 [[noreturn]] void report_exhausted(std::size_t bytes, std::int64_t capacity) {
   const Owner owner = AllocationScope::current();
@@ -52,6 +45,7 @@ class CpuAllocator final : public Allocator {
   }
   void release(void* memory, std::size_t) noexcept override { std::free(memory); }
   std::int64_t capacity() const override { return capacity_; }
+  std::int64_t available() const override { return std::min(capacity_, available_memory()); }
 
  private:
   std::int64_t capacity_ = physical_memory();
@@ -68,10 +62,12 @@ class CpuAllocator final : public Allocator {
     const std::size_t size = round_up(bytes, memory_alignment);
     const std::lock_guard lock(mutex_);
     if (base_ == nullptr) reserve();
+    if (static_cast<std::int64_t>(used_ + size) > capacity_) report_exhausted(bytes, capacity_);
     if (const auto fit = by_size_.lower_bound({size, 0}); fit != by_size_.end()) {
       const auto [block, offset] = *fit;
       forget(offset, block);
       if (block > size) remember(offset + size, block - size);
+      used_ += size;
       return base_ + offset;
     }
     std::size_t offset = top_;
@@ -79,10 +75,11 @@ class CpuAllocator final : public Allocator {
       const auto [last, block] = *by_offset_.rbegin();
       if (last + block == top_) offset = last;
     }
-    if (size > reserved_ - offset || static_cast<std::int64_t>(offset + size) > capacity_)
-      report_exhausted(bytes, std::min(capacity_, static_cast<std::int64_t>(reserved_)));
+    if (size > reserved_ - offset) report_exhausted(bytes, std::min(capacity_, static_cast<std::int64_t>(reserved_)));
     if (offset < top_) forget(offset, top_ - offset);
     top_ = offset + size;
+    used_ += size;
+    if (static_cast<std::int64_t>(top_) > capacity_) release_free_pages();  // free blocks and used ones are too much
     return base_ + offset;
   }
 
@@ -91,6 +88,7 @@ class CpuAllocator final : public Allocator {
     const std::lock_guard lock(mutex_);
     auto offset = static_cast<std::size_t>(static_cast<std::byte*>(memory) - base_);
     std::size_t size = round_up(bytes, memory_alignment);
+    used_ -= size;
     const auto next = by_offset_.lower_bound(offset);
     if (next != by_offset_.begin()) {
       const auto [before, block] = *std::prev(next);
@@ -109,17 +107,21 @@ class CpuAllocator final : public Allocator {
   }
 
   std::int64_t capacity() const override { return capacity_; }
+  std::int64_t available() const override { return std::min(capacity_, available_memory()); }
 
   void trim() override {
     const std::lock_guard lock(mutex_);
+    release_free_pages();
+  }
+
+ private:
+  void release_free_pages() {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     for (const auto& [offset, size] : by_offset_) {
       const std::size_t begin = round_up(offset, page), end = (offset + size) / page * page;
       if (end > begin) madvise(base_ + begin, end - begin, MADV_DONTNEED);
     }
   }
-
- private:
   void reserve() {
     std::size_t size = 2 * static_cast<std::size_t>(capacity_);  // addresses only; free blocks may lie between others
     rlimit limit{};
@@ -151,6 +153,7 @@ class CpuAllocator final : public Allocator {
   std::mutex mutex_;
   std::byte* base_ = nullptr;
   std::size_t reserved_ = 0, top_ = 0;                    // addresses in all; used or free below `top_`
+  std::size_t used_ = 0;                                  // bytes of all blocks that are not free
   std::map<std::size_t, std::size_t> by_offset_;          // free blocks: offset to size
   std::set<std::pair<std::size_t, std::size_t>> by_size_;  // the same as (size, offset)
   std::int64_t capacity_ = physical_memory();
@@ -165,15 +168,6 @@ class MetaAllocator final : public Allocator {
   std::int64_t capacity() const override { return std::numeric_limits<std::int64_t>::max(); }
 };
 
-std::int64_t status_field(const std::string& name) {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    std::int64_t kib = 0;
-    if (word == name && status >> kib) return kib * 1024;
-  }
-  return 0;
-}
-
 }  // namespace
 
 Allocator& allocator(Device device) {
@@ -182,14 +176,6 @@ Allocator& allocator(Device device) {
   static auto* const meta = new MetaAllocator;
   if (device == Device::cpu) return *cpu;
   return *meta;
-}
-
-std::int64_t process_peak() { return status_field("VmHWM:"); }
-std::int64_t process_resident() { return status_field("VmRSS:"); }
-
-bool reset_process_peak() {
-  std::ofstream clear("/proc/self/clear_refs");
-  return static_cast<bool>(clear << "5" << std::flush);
 }
 
 }  // namespace lacuna

@@ -21,17 +21,12 @@ class Allocator {
 
   /// The most bytes the device can hold.
   virtual std::int64_t capacity() const = 0;
+  /// The most bytes this process could hold now, what it holds included.
+  virtual std::int64_t available() const { return capacity(); }
   /// Gives free blocks back to the system.
   virtual void trim() {}
 };
 
 Allocator& allocator(Device device);
-
-/// Largest resident size of this process so far, in bytes, as the operating system counts it.
-std::int64_t process_peak();
-/// Resident size now.
-std::int64_t process_resident();
-/// Starts `process_peak` anew where the operating system allows it; says whether it does.
-bool reset_process_peak();
 
 }  // namespace lacuna

@@ -31,7 +31,7 @@ std::vector<std::string> setting_problems(std::string_view owner, std::span<cons
   for (const Setting& setting : known) names.emplace_back(setting.name);
   std::vector<std::string> problems;
   for (const auto& [name, value] : given) {
-    const auto setting = std::find_if(known.begin(), known.end(), [&](const Setting& s) { return s.name == name; });
+    const auto setting = std::ranges::find(known, std::string_view(name), &Setting::name);
     if (setting == known.end()) {
       const std::string near = nearest_name(name, names);
       problems.push_back(

@@ -132,7 +132,8 @@ Tensor Tensor::to(DType dtype) const {
 }
 
 void Tensor::copy_from(const Tensor& source) const {
-  expect(source.count() == count(), "cannot copy {} into {}", source.shape(), shape_);
+  expect(source.count() == count() && source.device() == device(), "cannot copy {} on {} into {} on {}", source.shape(),
+         name_of(source.device()), shape_, name_of(device()));
   launch(device(), [&] {
     if (source.dtype() == dtype_) {
       if (bytes() > 0) std::memcpy(raw(), source.raw(), static_cast<std::size_t>(bytes()));

@@ -60,10 +60,16 @@ Cifar::Cifar(const CifarFormat& format, const DatasetOptions& options)
     check_labels(file);
     size_ += file.records();
   }
+  const bool training = options.split == Split::train;
+  const std::int64_t published = training ? format.train_images : format.validation_images;
+  const char* const key = training ? "train_size" : "val_size";
   const std::int64_t wanted = options.size();
-  if (wanted > size_)
-    reject("data.{}: {} images were asked for, the files hold {}",
-           options.split == Split::train ? "train_size" : "val_size", wanted, size_);
+  if (wanted == 0 && size_ != published)
+    reject(
+        "{}: the files hold {} images, but {} has {}: they are truncated or not the published ones; fetch them again, "
+        "or say with data.{} how many to use",
+        options.path.native(), size_, format.title, published, key);
+  if (wanted > size_) reject("data.{}: {} images were asked for, the files hold {}", key, wanted, size_);
   if (wanted > 0) size_ = wanted;
 }
 
@@ -111,6 +117,8 @@ const CifarFormat& cifar10_format() {
       .train_files = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
                       "data_batch_5.bin"},
       .validation_files = {"test_batch.bin"},
+      .train_images = 50'000,
+      .validation_images = 10'000,
       .label_bytes = 1,
       .classes = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"},
       .mean = {0.4914F, 0.4822F, 0.4465F},
@@ -125,6 +133,8 @@ const CifarFormat& cifar100_format() {
       .archive_folder = "cifar-100-binary",
       .train_files = {"train.bin"},
       .validation_files = {"test.bin"},
+      .train_images = 50'000,
+      .validation_images = 10'000,
       .label_bytes = 2,  // superclass, class
       .classes = {"apple",       "aquarium_fish", "baby",      "bear",       "beaver",       "bed",
                   "bee",         "beetle",        "bicycle",   "bottle",     "bowl",         "boy",
@@ -152,7 +162,6 @@ namespace {
 
 const RegisterDataset register_cifar10({
     .name = "cifar10",
-    .summary = "CIFAR-10, binary version: data.path is its folder",
     .describe = [](const DatasetOptions&) { return info_of(cifar10_format()); },
     .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
       return std::make_unique<Cifar>(cifar10_format(), options);
@@ -161,7 +170,6 @@ const RegisterDataset register_cifar10({
 
 const RegisterDataset register_cifar100({
     .name = "cifar100",
-    .summary = "CIFAR-100, binary version: data.path is its folder",
     .describe = [](const DatasetOptions&) { return info_of(cifar100_format()); },
     .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
       return std::make_unique<Cifar>(cifar100_format(), options);

@@ -16,6 +16,7 @@ struct CifarFormat {
   std::string name, title;
   std::string archive_folder;  // what the published archive unpacks to
   std::vector<std::string> train_files, validation_files;
+  std::int64_t train_images = 0, validation_images = 0;  // as published
   std::int64_t label_bytes = 1;
   std::vector<std::string> classes;
   std::vector<float> mean, deviation;  // [channels], over the published training images
@@ -29,7 +30,8 @@ const CifarFormat& cifar100_format();
 class Cifar final : public Dataset {
  public:
   /// Opens the files of `options.split` in `options.path` (or in the archive's folder there) and checks the length of
-  /// each and every label. The images stay in the files.
+  /// each and every label. All published images have to be there unless fewer are asked for. The images stay in the
+  /// files.
   Cifar(const CifarFormat& format, const DatasetOptions& options);
 
   std::int64_t size() const override { return size_; }

@@ -12,8 +12,6 @@ namespace lacuna {
 
 enum class Split : std::uint8_t { train, validation };
 
-constexpr std::string_view name_of(Split split) { return split == Split::train ? "train" : "validation"; }
-
 /// What a configuration says about a dataset. Each dataset reads what concerns it.
 struct DatasetOptions {
   std::filesystem::path path{};  // folder of the files; drawn datasets have none
@@ -57,7 +55,6 @@ class Dataset {
 /// A kind of dataset as it stands in the registry.
 struct DatasetKind {
   std::string name;
-  std::string summary;  // one line for `lacuna` to list
   DatasetInfo (*describe)(const DatasetOptions& options);
   std::unique_ptr<const Dataset> (*open)(const DatasetOptions& options);
 };

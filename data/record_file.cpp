@@ -12,8 +12,11 @@
 
 namespace lacuna {
 
+// Not blocking: a pipe would wait for a writer before it could be refused.
 RecordFile::RecordFile(std::filesystem::path path, std::int64_t record_bytes)
-    : path_(std::move(path)), record_bytes_(record_bytes), descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+    : path_(std::move(path)),
+      record_bytes_(record_bytes),
+      descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (descriptor_ < 0) reject("{}: cannot be read: {}", path_.native(), std::strerror(errno));
   struct stat status {};
   const bool regular = fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);

@@ -285,7 +285,6 @@ DatasetInfo describe(const DatasetOptions& options) {
 
 const RegisterDataset register_shapes({
     .name = "shapes",
-    .summary = "ten shapes, drawn by the program from data.seed: needs no files",
     .describe = describe,
     .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
       return std::make_unique<Shapes>(options);

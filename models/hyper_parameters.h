@@ -51,7 +51,6 @@ class HyperParameters {
   /// Notes the keys nobody asked for. To be called when all were asked.
   void reject_unknown_keys();
 
-  bool sound() const { return problems_.empty(); }
   const std::vector<Problem>& problems() const { return problems_; }
   /// Every key that was asked for with the value it has, in the order of asking: the whole description.
   const std::vector<HyperParameter>& resolved() const { return resolved_; }

@@ -11,9 +11,11 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <set>
 
 namespace lacuna {
 namespace {
@@ -23,7 +25,11 @@ using nlohmann::json;
 json parse_metadata(const SafetensorsFile& file, const std::string& key) {
   const auto found = file.metadata().find(key);
   if (found == file.metadata().end()) return nullptr;
-  json value = json::parse(found->second, nullptr, false);
+  constexpr int deepest = 8;  // far beyond any description; copies and messages walk down by recursion
+  bool too_deep = false;
+  const auto watch = [&](int depth, json::parse_event_t, json&) { return !(too_deep = too_deep || depth > deepest); };
+  json value = json::parse(found->second, watch, false);
+  if (too_deep) reject("{}: the metadata `{}` is nested more than {} deep", file.path().string(), key, deepest);
   if (value.is_discarded()) reject("{}: the metadata `{}` is no JSON", file.path().string(), key);
   return value;
 }
@@ -199,6 +205,27 @@ class Comparison {
     tensors_.push_back({name, difference, largest_magnitude(theirs)});
   }
 
+  /// The same, of a result without which the file compares too little.
+  void add_required(const std::string& name, const Tensor& ours) {
+    if (!file_.contains(name)) reject("{}: has no `{}` to compare with", file_.path().string(), name);
+    add(name, ours);
+  }
+
+  /// Refuses a file with results that nothing was compared with: a name that is spelt wrong would pass unseen.
+  void require_all_compared() const {
+    std::set<std::string_view> compared;
+    for (const ReferenceTensor& tensor : tensors_) compared.insert(tensor.name);
+    std::string others;
+    for (const SafetensorsEntry& entry : file_.entries()) {
+      const auto begins = [&](const char* prefix) { return entry.name.starts_with(prefix); };
+      if (std::ranges::any_of(std::array{"eval/", "output/", "grad/", "after/"}, begins) &&
+          !compared.contains(entry.name))
+        others += (others.empty() ? "" : ", ") + entry.name;
+    }
+    if (!others.empty())
+      reject("{}: the model or its step has nothing to compare with {}", file_.path().string(), others);
+  }
+
   /// Gives gradients that are zero in theory the magnitude they are measured against.
   void measure_zero_gradients() {
     // What is left of a sum that cancels: far below what f32 resolves in a gradient of the largest size.
@@ -250,21 +277,27 @@ ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memor
   {
     const Recording recording(tape);
     Variable logits = model->forward(images);
-    comparison.add("output/logits", logits.tensor());
+    comparison.add_required("output/logits", logits.tensor());
     const Variable loss = apply(CrossEntropy{}, std::move(logits), targets);
-    comparison.add("output/loss", loss.tensor());
+    comparison.add_required("output/loss", loss.tensor());
     tape.backward(loss);
   }
   const std::vector<Parameter*> parameters = model->parameters();
-  for (const Parameter* parameter : parameters)
-    comparison.add("grad/" + parameter->path(), parameter->trainable() ? parameter->grad() : Tensor());
+  for (const Parameter* parameter : parameters) {
+    if (parameter->trainable())
+      comparison.add_required("grad/" + parameter->path(), parameter->grad());
+    else
+      comparison.add("grad/" + parameter->path(), {});
+  }
   comparison.measure_zero_gradients();
   for (Parameter* parameter : parameters) comparison.take_over_zeros(*parameter);
-  if (step_optimizer(file, *model))
-    for (const auto& [name, tensor] : state_of(*model)) comparison.add("after/" + name, tensor);
-  ReferenceReport report{.model = description.name, .tensors = comparison.take(), .repetition = repetition};
-  if (report.tensors.empty()) reject("{}: holds no result to compare with", file.path().string());
-  return report;
+  if (step_optimizer(file, *model)) {
+    for (const Parameter* parameter : parameters)
+      comparison.add_required("after/" + parameter->path(), parameter->tensor());
+    for (const Buffer* buffer : model->buffers()) comparison.add("after/" + buffer->path(), buffer->tensor());
+  }
+  comparison.require_all_compared();
+  return {.model = description.name, .tensors = comparison.take(), .repetition = repetition};
 }
 
 }  // namespace

@@ -242,8 +242,9 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t 
   return header;
 }
 
+// Not blocking: a pipe would wait for a writer before it could be refused.
 SafetensorsFile::SafetensorsFile(std::filesystem::path path)
-    : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+    : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (descriptor_ < 0) reject("cannot open {}: {}", path_.string(), last_error());
   try {
     struct stat status {};

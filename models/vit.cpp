@@ -85,7 +85,10 @@ VisionTransformer::VisionTransformer(const ModelContext& context, const VitOptio
       norm_(*this, options.average_pool ? "fc_norm" : "norm", options.embed_dim),
       head_dropout_(*this, "head_drop", options.drop_rate),
       head_(*this, "head", options.embed_dim, options.num_classes, {.init = linear_init()}) {
-  if (options.class_token) class_token_.emplace(*this, "cls_token", Shape{1, 1, embed_dim_}, init::normal(1e-6));
+  positions_.exclude_from_decay();
+  if (!options.class_token) return;
+  class_token_.emplace(*this, "cls_token", Shape{1, 1, embed_dim_}, init::normal(1e-6));
+  class_token_->exclude_from_decay();
 }
 
 std::vector<std::unique_ptr<VisionTransformer::Block>> VisionTransformer::make_blocks(const VitOptions& options) {

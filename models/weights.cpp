@@ -25,6 +25,7 @@ struct Differences {
   std::string missing, unexpected, different;  // a line a name
   const SafetensorsEntry* head = nullptr;      // a classifier's weight of the right width for other classes
   bool only_head = true;                       // nothing but the classifier differs
+  LoadedWeights loaded;
 
   bool none() const { return missing.empty() && unexpected.empty() && different.empty(); }
 };
@@ -37,11 +38,34 @@ bool is_head_for_other_classes(const Model& model, std::string_view name, const 
          std::equal(entry.shape.begin() + 1, entry.shape.end(), tensor.shape().begin() + 1);
 }
 
+/// The classifier is taken as a whole or not at all: a weight without its bias belongs to nobody.
+LoadedWeights judge_head(const Model& model, const SafetensorsFile& file, const LoadOptions& options) {
+  LoadedWeights judged;
+  if (!options.new_head) return judged;
+  std::set<std::string, std::less<>> known;
+  for (const auto& [name, tensor] : state_of(model)) {
+    if (!belongs_to(name, model.head())) continue;
+    known.insert(options.prefix + name);
+    const SafetensorsEntry* const entry = file.find(options.prefix + name);
+    if (entry == nullptr || !fits(*entry, tensor)) judged.new_head = true;
+  }
+  for (const SafetensorsEntry& entry : file.entries())
+    if (belongs_to(entry.name, options.prefix + model.head()) && !known.contains(entry.name)) judged.new_head = true;
+  if (const SafetensorsEntry* const weight = file.find(options.prefix + model.head() + ".weight"))
+    judged.file_classes = weight->shape.front();
+  return judged;
+}
+
 Differences compare(const Model& model, const SafetensorsFile& file, const LoadOptions& options) {
   Differences found;
+  found.loaded = judge_head(model, file, options);
+  const auto starts_anew = [&](std::string_view name) {
+    return found.loaded.new_head && belongs_to(name, model.head());
+  };
   std::set<std::string, std::less<>> known;
   for (const auto& [name, tensor] : state_of(model)) {
     known.insert(name);
+    if (starts_anew(name)) continue;
     const SafetensorsEntry* const entry = file.find(options.prefix + name);
     if (entry == nullptr) {
       if (name.ends_with(batch_counter)) continue;
@@ -49,7 +73,6 @@ Differences compare(const Model& model, const SafetensorsFile& file, const LoadO
       found.only_head = false;
     } else if (!fits(*entry, tensor)) {
       const bool is_head = is_head_for_other_classes(model, name, *entry, tensor);
-      if (is_head && options.new_head) continue;
       if (is_head && tensor.shape().rank() == 2) found.head = entry;
       found.only_head = found.only_head && is_head;
       add_line(found.different, fmt::format("{}: expected {} {}, got {} {}", name, name_of(tensor.dtype()),
@@ -59,7 +82,7 @@ Differences compare(const Model& model, const SafetensorsFile& file, const LoadO
   for (const SafetensorsEntry& entry : file.entries()) {
     if (!entry.name.starts_with(options.prefix)) continue;
     const std::string_view name = std::string_view(entry.name).substr(options.prefix.size());
-    if (known.contains(name)) continue;
+    if (known.contains(name) || starts_anew(name)) continue;
     add_line(found.unexpected, fmt::format("{} {}", name, entry.shape));
     found.only_head = false;
   }
@@ -75,9 +98,9 @@ std::vector<NamedTensor> state_of(const Module& model) {
   return state;
 }
 
-void check_weights(const Model& model, const SafetensorsFile& file, const LoadOptions& options) {
+LoadedWeights check_weights(const Model& model, const SafetensorsFile& file, const LoadOptions& options) {
   const Differences found = compare(model, file, options);
-  if (found.none()) return;
+  if (found.none()) return found.loaded;
   if (found.only_head && found.head != nullptr)
     reject(
         "{}: the classifier was trained for {} classes ({} {}), but the model has {}: set `num_classes: {}`, or let "
@@ -91,14 +114,15 @@ void check_weights(const Model& model, const SafetensorsFile& file, const LoadOp
   reject("{}", message);
 }
 
-void load_weights(Model& model, const SafetensorsFile& file, const LoadOptions& options) {
-  check_weights(model, file, options);
+LoadedWeights load_weights(Model& model, const SafetensorsFile& file, const LoadOptions& options) {
+  const LoadedWeights loaded = check_weights(model, file, options);
   for (const auto& [name, tensor] : state_of(model)) {
     const SafetensorsEntry* const entry = file.find(options.prefix + name);
-    if (entry == nullptr || !fits(*entry, tensor)) continue;
+    if (entry == nullptr || (loaded.new_head && belongs_to(name, model.head()))) continue;
     tensor.copy_from(file.load(entry->name));
     tensor.bump_version();
   }
+  return loaded;
 }
 
 void save_weights(const Module& model, const std::filesystem::path& path,

@@ -13,15 +13,21 @@ namespace lacuna {
 
 struct LoadOptions {
   std::string prefix = {};  // of the names in the file; others are somebody else's
-  bool new_head = false;    // a classifier for another number of classes keeps its initial values
+  bool new_head = false;    // a classifier that is not the model's, or none, leaves the model's own initial values
+};
+
+/// What became of the classifier.
+struct LoadedWeights {
+  bool new_head = false;          // it starts anew, weight and bias
+  std::int64_t file_classes = 0;  // of the classifier in the file; 0: it has none under this name
 };
 
 /// Refuses a file that is not this model's: every missing, unexpected and differently shaped name is listed. Counters
 /// of batches may be missing, as older files lack them.
-void check_weights(const Model& model, const SafetensorsFile& file, const LoadOptions& options = {});
+LoadedWeights check_weights(const Model& model, const SafetensorsFile& file, const LoadOptions& options = {});
 
 /// Checks, then sets every parameter and buffer from the file; values of another floating type are converted.
-void load_weights(Model& model, const SafetensorsFile& file, const LoadOptions& options = {});
+LoadedWeights load_weights(Model& model, const SafetensorsFile& file, const LoadOptions& options = {});
 
 /// Parameters and buffers by name; the tensors are the model's own.
 std::vector<NamedTensor> state_of(const Module& model);

@@ -64,9 +64,4 @@ Init torch_default(std::int64_t fan_in) { return uniform(1.0 / std::sqrt(static_
 
 Init kaiming_normal_fan_out(std::int64_t fan_out) { return normal(std::sqrt(2.0 / static_cast<double>(fan_out))); }
 
-Init lecun_normal(std::int64_t fan_in) {
-  // 0.8796 is the deviation of a standard normal number cut off at ±2.
-  return bounded_normal(std::sqrt(1.0 / static_cast<double>(fan_in)) / .87962566103423978, 2.0);
-}
-
 }  // namespace lacuna::init

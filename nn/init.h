@@ -15,7 +15,5 @@ Init uniform(double bound);
 Init torch_default(std::int64_t fan_in);
 /// Normal with variance 2 / fan_out (He et al. 2015, mode fan_out), for convolutions [O, I/groups, kh, kw].
 Init kaiming_normal_fan_out(std::int64_t fan_out);
-/// LeCun normal, truncated: variance 1 / fan_in (timm's lecun_normal_).
-Init lecun_normal(std::int64_t fan_in);
 
 }  // namespace lacuna::init

@@ -31,12 +31,15 @@ class Parameter {
   void set_trainable(bool trainable) { variable_.set_wants_grad(trainable); }
   const Tensor& grad() const { return variable_.grad(); }
   void set_grad(Tensor gradient) { variable_.set_grad(std::move(gradient)); }
-  /// Norms and biases: tensors with one axis or less, which recipes exclude from weight decay (timm's rule).
-  bool is_norm_or_bias() const { return shape().rank() <= 1; }
+  /// What recipes exclude from weight decay, by timm's rule: norms and biases, which have one axis or less, and what
+  /// the model names (timm's `no_weight_decay`).
+  bool excluded_from_decay() const { return excluded_from_decay_ || shape().rank() <= 1; }
+  void exclude_from_decay() { excluded_from_decay_ = true; }
 
  private:
   std::string path_;
   Variable variable_;
+  bool excluded_from_decay_ = false;
 };
 
 /// State that is saved with the parameters and not trained: running statistics.

@@ -9,7 +9,7 @@ std::vector<ParameterGroup> parameter_groups(const Module& model, double weight_
   ParameterGroup decayed{.parameters = {}, .weight_decay = weight_decay};
   ParameterGroup others{.parameters = {}, .weight_decay = 0};
   for (Parameter* parameter : model.parameters()) {
-    const bool decays = decay_norm_and_bias || !parameter->is_norm_or_bias();
+    const bool decays = decay_norm_and_bias || !parameter->excluded_from_decay();
     (decays ? decayed : others).parameters.push_back(parameter);
   }
   return {std::move(decayed), std::move(others)};

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "core/registry.h"
-#include "nn/module.h"
 #include "core/settings.h"
+#include "nn/module.h"
 
 #include <functional>
 #include <memory>
@@ -20,7 +20,8 @@ struct ParameterGroup {
   double weight_decay = 0;
 };
 
-/// All parameters of a model. With `decay_norm_and_bias` false, norms and biases stand in a group without decay.
+/// All parameters of a model. With `decay_norm_and_bias` false, norms, biases and what else the model
+/// excludes from decay stand in a group without it.
 std::vector<ParameterGroup> parameter_groups(const Module& model, double weight_decay, bool decay_norm_and_bias);
 
 class Optimizer {
@@ -91,7 +92,7 @@ struct RegisterOptimizer {
   RegisterOptimizer() {
     std::vector<Setting> settings{
         {"weight_decay", Concrete::weight_decay, not_negative, "pull of the parameters towards zero"},
-        {"decay_norm_and_bias", true, {}, "whether norms and biases decay too"}};
+        {"decay_norm_and_bias", true, {}, "whether norms, biases, class token and positions decay too"}};
     for (const Setting& setting : Concrete::settings()) settings.push_back(setting);
     optimizers().add(Concrete::name,
                      {std::move(settings), [](const Settings& given, std::vector<ParameterGroup> groups) {

@@ -69,7 +69,8 @@ Schedule make_schedule(std::string_view name, const SettingValues& settings, con
   const Settings checked(fmt::format("schedule {}", name), kind.settings, settings);
   const std::int64_t warmup = steps_of(checked.number("warmup_epochs"), run);
   if (warmup > run.total_steps)
-    reject("schedule {}: a warm-up of {} steps is longer than the run of {}", name, warmup, run.total_steps);
+    reject("schedule {}: a warm-up of {} epochs is longer than the run of {}", name, checked.number("warmup_epochs"),
+           static_cast<double>(run.total_steps) / static_cast<double>(run.steps_per_epoch));
   Schedule behind = kind.make(checked, run);
   if (warmup == 0) return behind;
   return [=, behind = std::move(behind), lr = run.lr, from = checked.number("warmup_lr")](std::int64_t step) {

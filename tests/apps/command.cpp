@@ -163,6 +163,15 @@ TEST_CASE("train: a resumed run gives the bits of an unbroken one") {
   }
 }
 
+TEST_CASE("train: a classifier that starts anew is announced") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=one", "train.steps=1", "model.num_classes=12"})).code == 0);
+  const CommandResult result = run_command(folder, train({"model.from=one/last", "train.steps=1"}));
+  CHECK(result.code == 0);
+  CHECK(result.out.find("the classifier head starts anew: 12 classes in one/last, 10 now") != std::string::npos);
+}
+
 TEST_CASE("train: what a run may not change when it goes on is refused, what it may is not") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
@@ -379,16 +388,44 @@ TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
   refused(train({"--json", "."}), "it is a folder");
   refused(train({"model.num_classes=3"}), "model.num_classes is 3, but the data set shapes has 10 classes");
   refused(train({"train.batch_size=1000000000", "data.train_size=1000000000"}),
-          "out of memory: a training step with batches of 1000000000 needs ");
+          "out of memory: training with batches of 1000000000 needs ");
   refused(train({"model.from=other.safetensors"}), "blocks.1");
   refused({"train"}, "expected -c CONFIG");
   refused({"train", "--resume", "nowhere"}, "nowhere holds no run");
   refused({"train", "-c", "nowhere.yaml"}, "nowhere.yaml: there is no such file");
   refused({"eval"}, "expected a run folder");
+  refused({"eval", "one", "model.from=other.safetensors"}, "the weights are those of the run");
+  refused({"eval", "one", "train.device=meta"}, "nothing can be evaluated on meta");
   refused({"verify", "c.yaml"}, "c.yaml: ");
   refused({"verify", "nowhere"}, "cannot open nowhere");
   refused({"train", "--jsn"}, "--jsn");
   refused({"trian"}, "unknown command \"trian\", did you mean \"train\"?");
+}
+
+TEST_CASE("command: plan and bench share the documented keys") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const nlohmann::json plan = run_command(folder, {"plan", "-c", "c.yaml", "--json", "-"}).json();
+  const nlohmann::json bench = run_command(folder, {"bench", "-c", "c.yaml", "--steps", "1", "--json", "-"}).json();
+  const std::set<std::string> measured{"process_peak", "samples_per_second", "step_seconds"};
+  for (const std::string key :
+       {"model", "device", "precision", "batch_size", "threads", "policy", "parameters", "trainable_parameters",
+        "memory", "saved_by_path", "process_peak", "samples_per_second", "step_seconds"}) {
+    CHECK_MESSAGE(plan.contains(key) != measured.contains(key), key);
+    CHECK_MESSAGE(bench.contains(key), key);
+  }
+  for (const std::string key :
+       {"parameters", "gradients", "optimizer", "saved", "transient", "workspace", "data", "peak"}) {
+    CHECK_MESSAGE(plan.at("memory").at(key).is_number_integer(), key);
+    CHECK_MESSAGE(bench.at("memory").at(key).is_number_integer(), key);
+  }
+  CHECK(plan.at("device") == "meta");
+  CHECK(bench.at("device") == "cpu");
+  for (const char* const key : {"min", "median", "max"}) CHECK(bench.at("step_seconds").at(key) > 0);
+  const nlohmann::json both =
+      run_command(folder, {"plan", "-c", "c.yaml", "--policies", "keep,exact", "--json", "-"}).json();
+  REQUIRE(both.size() == 2);
+  CHECK(both[0].at("memory").at("saved") > both[1].at("memory").at("saved"));
 }
 
 TEST_CASE("command: --json - gives JSON and nothing else") {

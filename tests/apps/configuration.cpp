@@ -107,6 +107,23 @@ TEST_CASE("configuration: a model is asked about its hyper-parameters") {
         "a.yaml:1:20: model.image_size is 32, but data.image_size is 64");
 }
 
+TEST_CASE("configuration: values that do not go together are listed at once, each where it stands") {
+  CHECK(refusal("model: {name: vit, image_size: 32, patch_size: 5, num_classes: 3, in_channels: 1}\n"
+                "train: {epochs: 3, batch_size: 8, accumulate: 3}\n"
+                "optimizer: {name: sgd, nesterov: true}\n"
+                "schedule: {name: cosine, warmup_epochs: 7}\n"
+                "freeze: {train: [\"head*\"], freeze: [\"norm*\"]}\n") ==
+        "a.yaml:1:36: model vit: `patch_size` 5 does not divide `image_size` 32\n"
+        "a.yaml:2:35: train.accumulate: expected a divisor of train.batch_size (8), got 3\n"
+        "a.yaml:5:1: freeze: expected `train` (only these are trained) or `freeze` (all but these are), got both\n"
+        "a.yaml:3:1: optimizer sgd: nesterov needs a momentum above 0\n"
+        "a.yaml:4:1: schedule cosine: a warm-up of 7 epochs is longer than the run of 3\n"
+        "a.yaml:1:51: model.num_classes is 3, but the data set shapes has 10 classes\n"
+        "a.yaml:1:67: model.in_channels is 1, but the images of the data set shapes have 3");
+  CHECK(refusal_after_model("schedule: {name: step}\n") ==
+        "a.yaml:2:1: schedule step: milestones expected at least one epoch");
+}
+
 TEST_CASE("configuration: what is no plain YAML is refused") {
   CHECK(refusal("model: [\n").starts_with("a.yaml:2:1: this is no YAML: "));
   CHECK(refusal("a: 1\n---\nb: 1\n") == "a.yaml:1:1: expected one document, got another after `---`");
@@ -150,7 +167,7 @@ TEST_CASE("configuration: what is written reads back the same") {
       "train: {epochs: 7, clip_norm: 0.1}\ndata: {path: \"a: \\\"b\\\" # c\", name: cifar10}\n"
       "optimizer: {name: sgd, lr: 0.3, momentum: 0.9, nesterov: true}\n"
       "schedule: {name: step, milestones: [1, 2.5], gamma: 0.2}\nfreeze: {train: [\"head*\", \"*.bias\"]}\n",
-      {"model.depth=3", "model.num_classes=7"});
+      {"model.depth=3", "model.num_classes=12"});
   const std::string text = to_yaml(configuration);
   const Configuration again = parse_configuration(text, "again.yaml");
   CHECK(to_yaml(again) == text);
@@ -159,7 +176,7 @@ TEST_CASE("configuration: what is written reads back the same") {
   CHECK(again.optimizer.options == configuration.optimizer.options);
   CHECK(again.schedule.options == configuration.schedule.options);
   CHECK(again.freeze.train == configuration.freeze.train);
-  CHECK(again.model.num_classes == 7);
+  CHECK(again.model.num_classes == 12);
 }
 
 TEST_CASE("configuration: docs/configuration.md lists every key as it is") {

@@ -33,8 +33,9 @@ void write_cifar10(const TemporaryFolder& folder) {
   write_file(folder / "test_batch.bin", records(100, 4, 10));
 }
 
-DatasetOptions options_of(const std::filesystem::path& path, Split split = Split::train) {
-  return {.path = path, .split = split};
+/// `images`: how many to use; 0: all that were published.
+DatasetOptions options_of(const std::filesystem::path& path, Split split = Split::train, std::int64_t images = 0) {
+  return {.path = path, .split = split, .train_size = images, .validation_size = images};
 }
 
 // What opening says; it must be the input's fault.
@@ -60,7 +61,7 @@ bool mentions(const std::string& message, std::string_view part) {
 TEST_CASE("CIFAR-10: every record of every file, pixels interleaved") {
   const TemporaryFolder folder;
   write_cifar10(folder);
-  const auto train = open_dataset("cifar10", options_of(folder.path()));
+  const auto train = open_dataset("cifar10", options_of(folder.path(), Split::train, 13));
   CHECK(train->size() == 13);
   CHECK(train->info().classes.size() == 10);
   CHECK(train->info().classes[9] == "truck");
@@ -74,7 +75,7 @@ TEST_CASE("CIFAR-10: every record of every file, pixels interleaved") {
     CHECK(same);
   }
   CHECK_THROWS_AS(train->read(13, image.data()), Error);
-  const auto validation = open_dataset("cifar10", options_of(folder.path(), Split::validation));
+  const auto validation = open_dataset("cifar10", options_of(folder.path(), Split::validation, 4));
   CHECK(validation->size() == 4);
   CHECK(validation->read(2, image.data()) == 2);
 }
@@ -83,7 +84,7 @@ TEST_CASE("CIFAR-100: the class is the second label") {
   const TemporaryFolder folder;
   write_file(folder / "train.bin", records(57, 30, 100, true));
   write_file(folder / "test.bin", records(0, 2, 100, true));
-  const auto train = open_dataset("cifar100", options_of(folder.path()));
+  const auto train = open_dataset("cifar100", options_of(folder.path(), Split::train, 30));
   CHECK(train->size() == 30);
   CHECK(train->info().classes.size() == 100);
   std::vector<std::uint8_t> image(static_cast<std::size_t>(train->image_bytes()));
@@ -115,7 +116,7 @@ TEST_CASE("CIFAR: what is missing is named, with what the folder should hold") {
   mentions(message, folder.path() + ": data_batch_2.bin, data_batch_5.bin missing");
   mentions(message, "data_batch_1.bin, data_batch_2.bin");
   mentions(message, "test_batch.bin");
-  CHECK(open_dataset("cifar10", options_of(folder.path(), Split::validation))->size() == 4);
+  CHECK(open_dataset("cifar10", options_of(folder.path(), Split::validation, 4))->size() == 4);
 
   mentions(refusal("cifar10", options_of("")), "data.path: CIFAR-10 needs the folder");
   mentions(refusal("cifar10", options_of(folder / "nowhere")), "nowhere is not a folder");
@@ -137,6 +138,15 @@ TEST_CASE("CIFAR: truncated, empty and foreign files are refused") {
   mentions(refusal("cifar10", options_of(folder.path())), name + ": expected a file of records");
 }
 
+TEST_CASE("CIFAR: files that end at a record are truncated too, unless fewer images are asked for") {
+  const TemporaryFolder folder;
+  write_cifar10(folder);
+  mentions(refusal("cifar10", options_of(folder.path())), "the files hold 13 images, but CIFAR-10 has 50000");
+  mentions(refusal("cifar10", options_of(folder.path(), Split::validation)), "hold 4 images, but CIFAR-10 has 10000");
+  CHECK(cifar100_format().train_images == 50'000);
+  CHECK(cifar100_format().validation_images == 10'000);
+}
+
 TEST_CASE("CIFAR: a label out of range is named with file and record") {
   const TemporaryFolder folder;
   write_cifar10(folder);
@@ -155,7 +165,7 @@ TEST_CASE("CIFAR: a label out of range is named with file and record") {
 TEST_CASE("CIFAR: a file that is cut while it is in use ends the run with its name") {
   const TemporaryFolder folder;
   write_cifar10(folder);
-  const auto train = open_dataset("cifar10", options_of(folder.path()));
+  const auto train = open_dataset("cifar10", options_of(folder.path(), Split::train, 13));
   std::filesystem::resize_file(folder / "data_batch_1.bin", 4000);
   std::vector<std::uint8_t> image(static_cast<std::size_t>(train->image_bytes()));
   CHECK(train->read(0, image.data()) == 0);

@@ -2,7 +2,9 @@
 // folder of reference files that the environment names.
 #include "models/reference.h"
 
+#include "core/error.h"
 #include "models/registry.h"
+#include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -10,6 +12,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -47,6 +51,40 @@ TEST_CASE("reference: every model agrees with timm, in gradients and after a ste
     check(path, "exact");
     check(path, "keep");
   }
+}
+
+TEST_CASE("reference: a file that compares too little, or the wrong names, is refused") {
+  const SafetensorsFile whole(LACUNA_SOURCE_DIR "/tests/models/references/vit-token.safetensors");
+  const test::TemporaryFolder folder;
+  using Change = std::function<void(std::vector<NamedTensor>&, std::map<std::string, std::string>&)>;
+  const auto refusal = [&](const Change& change) -> std::string {
+    std::vector<NamedTensor> tensors;
+    for (const SafetensorsEntry& entry : whole.entries()) tensors.emplace_back(entry.name, whole.load(entry.name));
+    std::map<std::string, std::string> metadata = whole.metadata();
+    change(tensors, metadata);
+    write_safetensors(folder / "changed.safetensors", tensors, metadata);
+    try {
+      compare_with_reference(SafetensorsFile(folder / "changed.safetensors"), "exact");
+    } catch (const Error& error) {
+      CHECK(error.fault() == Fault::input);
+      return error.what();
+    }
+    return "";
+  };
+  const auto without = [&](const std::string& name) {
+    return refusal([&](auto& tensors, auto&) {
+      std::erase_if(tensors, [&](const NamedTensor& tensor) { return tensor.first == name; });
+    });
+  };
+  for (const std::string name : {"grad/head.weight", "after/norm.bias", "output/loss", "output/logits"})
+    CHECK(without(name).ends_with("has no `" + name + "` to compare with"));
+  const std::string unseen = refusal([](auto& tensors, auto&) {
+    tensors.emplace_back("grad/head.wieght", Tensor::zeros({1}, DType::f32, Device::cpu));
+  });
+  CHECK(unseen.ends_with("has nothing to compare with grad/head.wieght"));
+  const std::string nested = R"({"family": )" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  CHECK(refusal([&](auto&, auto& metadata) { metadata["model"] = nested; }).find("nested more than") !=
+        std::string::npos);
 }
 
 TEST_CASE("reference: files of the folder LACUNA_REFERENCES, where it is set") {

@@ -125,6 +125,16 @@ TEST_CASE("models: an unknown name is answered with the nearest one") {
   CHECK(refusal("transformer", {}).find("the families resnet, vit") != std::string::npos);
 }
 
+TEST_CASE("registry: a vision transformer excludes from decay what timm does") {
+  const std::unique_ptr<Model> model = build_model("vit_tiny_patch16_224", {}, {.device = Device::meta});
+  for (const Parameter* parameter : model->parameters()) {
+    const std::string& path = parameter->path();
+    const bool excluded =
+        path == "cls_token" || path == "pos_embed" || path.ends_with(".bias") || path.find("norm") != std::string::npos;
+    CHECK_MESSAGE(parameter->excluded_from_decay() == excluded, path);
+  }
+}
+
 TEST_CASE("models: images of another shape are refused with both shapes") {
   const std::unique_ptr<Model> model = build_model("vit_cifar", {}, {.device = Device::meta});
   const auto forward = [&](const Shape& shape) {

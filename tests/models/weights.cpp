@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 using namespace lacuna;
 using lacuna::test::TemporaryFolder;
 
@@ -109,4 +111,34 @@ TEST_CASE("weights: a classifier for other classes is named as such, or starts a
   CHECK(refusal(*model, path, {.new_head = true}) == "");
   CHECK(model->parameters().back()->tensor().to_vector() == head);
   CHECK(model->parameters().front()->tensor().to_vector() == other->parameters().front()->tensor().to_vector());
+}
+
+TEST_CASE("weights: a classifier starts anew as a whole, or where the file has none") {
+  const TemporaryFolder folder;
+  const auto path = folder / "model.safetensors";
+  const std::unique_ptr<Model> other = tiny_resnet(2, 7), same = tiny_resnet(2, 5);
+  const auto load_without = [&](const Model& from, std::vector<std::string> left_out) {
+    std::vector<NamedTensor> state = state_of(from);
+    std::erase_if(state, [&](const NamedTensor& t) { return std::ranges::find(left_out, t.first) != left_out.end(); });
+    write_safetensors(path, state);
+    const std::unique_ptr<Model> model = tiny_resnet(1, 5), untouched = tiny_resnet(1, 5);
+    const LoadedWeights loaded = load_weights(*model, SafetensorsFile(path), {.new_head = true});
+    for (std::size_t i = 0; i < model->parameters().size(); ++i) {
+      const Parameter& parameter = *model->parameters()[i];
+      const bool anew = loaded.new_head && parameter.path().starts_with("fc.");
+      const Model& expected = anew ? *untouched : from;
+      CHECK(parameter.tensor().to_vector() == expected.parameters()[i]->tensor().to_vector());
+    }
+    return loaded;
+  };
+  CHECK_FALSE(load_without(*same, {}).new_head);
+  for (const std::vector<std::string>& left_out :
+       {std::vector<std::string>{"fc.bias"}, {"fc.weight"}, {"fc.weight", "fc.bias"}}) {
+    const LoadedWeights loaded = load_without(*same, left_out);
+    CHECK(loaded.new_head);
+    CHECK(loaded.file_classes == (left_out.front() == "fc.bias" ? 5 : 0));
+  }
+  const LoadedWeights loaded = load_without(*other, {});
+  CHECK(loaded.new_head);
+  CHECK(loaded.file_classes == 7);
 }

@@ -73,9 +73,9 @@ TEST_CASE("parameters are f32, trainable and accounted to their path") {
     CHECK_FALSE(parameter->grad().defined());
     CHECK(parameter->tensor().storage()->owner().path.text() == parameter->path());
   }
-  CHECK(model.stem.bias.is_norm_or_bias());
-  CHECK_FALSE(model.stem.weight.is_norm_or_bias());
-  CHECK_FALSE(model.token.is_norm_or_bias());
+  CHECK(model.stem.bias.excluded_from_decay());
+  CHECK_FALSE(model.stem.weight.excluded_from_decay());
+  CHECK_FALSE(model.token.excluded_from_decay());
 }
 
 TEST_CASE("initial values follow from the seed and the path, not from the order") {

@@ -30,7 +30,7 @@ TEST_CASE("impossible schedules are refused") {
   CHECK_THROWS_WITH_AS(make_schedule("cosine", {{"min_lr", 0.2}}, run),
                        "schedule cosine: min_lr 0.2 lies above the learning rate 0.1", Error);
   CHECK_THROWS_WITH_AS(make_schedule("cosine", {{"warmup_epochs", 3.0}}, run),
-                       "schedule cosine: a warm-up of 15 steps is longer than the run of 10", Error);
+                       "schedule cosine: a warm-up of 3 epochs is longer than the run of 2", Error);
   CHECK_THROWS_WITH_AS(make_schedule("step", {}, run), "schedule step: milestones expected at least one epoch", Error);
   CHECK_THROWS_WITH_AS(make_schedule("step", {{"milestones", std::vector<double>{3, 1}}}, run),
                        "schedule step: milestones must ascend", Error);

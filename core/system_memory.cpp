@@ -1,0 +1,63 @@
+#include "core/system_memory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <string>
+
+namespace lacuna {
+namespace {
+
+/// A line `name value kB` of a file under /proc, in bytes; 0 where there is none.
+std::int64_t bytes_in(const char* file, const std::string& name) {
+  std::ifstream lines(file);
+  for (std::string word; lines >> word;) {
+    std::int64_t kib = 0;
+    if (word == name && lines >> kib) return kib * 1024;
+  }
+  return 0;
+}
+
+/// The number in `file`; the largest one where it holds none, as "max".
+std::int64_t limit_in(const std::filesystem::path& file) {
+  std::int64_t limit = 0;
+  return std::ifstream(file) >> limit ? limit : std::numeric_limits<std::int64_t>::max();
+}
+
+}  // namespace
+
+std::int64_t control_group_limit(std::istream& groups, const std::filesystem::path& root) {
+  std::int64_t lowest = std::numeric_limits<std::int64_t>::max();
+  for (std::string line; std::getline(groups, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const bool unified = controllers.empty();  // version 2: one tree for all controllers
+    if (!unified && controllers != "memory") continue;
+    const std::filesystem::path mount = unified ? root : root / "memory";
+    const char* const file = unified ? "memory.max" : "memory.limit_in_bytes";
+    // In a container the path may be the host's, whose folders are not there: the mount itself then is the group.
+    std::filesystem::path group = std::filesystem::path(line.substr(second + 1)).relative_path();
+    for (; !group.empty(); group = group.parent_path()) lowest = std::min(lowest, limit_in(mount / group / file));
+    lowest = std::min(lowest, limit_in(mount / file));
+  }
+  return lowest;
+}
+
+std::int64_t physical_memory() {
+  std::ifstream groups("/proc/self/cgroup");
+  return std::min(static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE),
+                  control_group_limit(groups, "/sys/fs/cgroup"));
+}
+
+std::int64_t available_memory() {
+  const std::int64_t free = bytes_in("/proc/meminfo", "MemAvailable:");
+  return free == 0 ? physical_memory() : std::min(physical_memory(), free + process_resident());
+}
+
+std::int64_t process_peak() { return bytes_in("/proc/self/status", "VmHWM:"); }
+std::int64_t process_resident() { return bytes_in("/proc/self/status", "VmRSS:"); }
+
+}  // namespace lacuna

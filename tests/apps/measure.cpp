@@ -1,0 +1,28 @@
+#include "apps/measure.h"
+
+#include "apps/resolve.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+
+namespace lacuna::apps {
+
+TEST_CASE("measure: what is planned on meta is what a step takes, for every case that is compared with PyTorch") {
+  for (const char* const name : {"deit_tiny", "deit_small", "cifar10_vit", "cifar10_resnet18", "resnet50"}) {
+    const std::vector<std::string> overrides{"train.batch_size=2", "train.threads=2"};
+    const Configuration configuration =
+        resolve(read_configuration(fmt::format("{}/configs/{}.yaml", LACUNA_SOURCE_DIR, name), overrides));
+    const Measurement planned = measure(configuration, Device::meta), measured = measure(configuration, Device::cpu);
+    const auto agrees = [&](std::string_view what, std::int64_t plan, std::int64_t real, double tolerance) {
+      INFO(name, ", ", what, ": planned ", plan, ", measured ", real);
+      CHECK(static_cast<double>(std::abs(plan - real)) <= tolerance * static_cast<double>(real));
+    };
+    for (int i = 0; i < purpose_count; ++i)
+      agrees(name_of(static_cast<Purpose>(i)), planned.memory[static_cast<std::size_t>(i)],
+             measured.memory[static_cast<std::size_t>(i)], 0.01);
+    agrees("peak", planned.peak, measured.peak, 0.03);
+  }
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,45 @@
+#include "core/system_memory.h"
+
+#include "tests/temporary_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <sstream>
+
+namespace lacuna {
+namespace {
+
+std::int64_t limit(const std::string& groups, const std::filesystem::path& root) {
+  std::istringstream stream(groups);
+  return control_group_limit(stream, root);
+}
+
+}  // namespace
+
+TEST_CASE("system memory: the lowest limit of the process's control groups counts") {
+  constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
+  const test::TemporaryFolder root;
+  std::filesystem::create_directories(root / "a/b");
+  std::filesystem::create_directories(root / "memory/c");
+  CHECK(limit("0::/a/b\n", root.path()) == none);
+  test::write_file(root / "a/memory.max", "3000\n");
+  test::write_file(root / "a/b/memory.max", "max\n");
+  test::write_file(root / "memory/c/memory.limit_in_bytes", "2000\n");
+  CHECK(limit("0::/a/b\n", root.path()) == 3000);
+  CHECK(limit("0::/\n", root.path()) == none);
+  CHECK(limit("4:memory:/c\n1:cpu:/a\n0::/a\n", root.path()) == 2000);
+  CHECK(limit("4:memory:/elsewhere/c\n", root.path()) == none);
+  test::write_file(root / "memory/memory.limit_in_bytes", "1000\n");
+  CHECK(limit("4:memory:/elsewhere/c\n", root.path()) == 1000);
+  CHECK(limit("nonsense\n", root.path()) == none);
+}
+
+TEST_CASE("system memory: what is available lies between what is held and what there is") {
+  CHECK(process_resident() > 0);
+  CHECK(process_resident() <= process_peak());
+  CHECK(available_memory() > 0);
+  CHECK(available_memory() <= physical_memory());
+}
+
+}  // namespace lacuna

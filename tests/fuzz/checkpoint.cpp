@@ -1,0 +1,24 @@
+// Any bytes as checkpoint.json and as metrics.jsonl: they are refused with an Error, or what they say is possible.
+#include "apps/checkpoint.h"
+#include "apps/run_folder.h"
+#include "core/error.h"
+
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
+  using namespace lacuna;
+  using namespace lacuna::apps;
+  const std::string_view text(reinterpret_cast<const char*>(bytes), size);
+  try {
+    const Place place = parse_manifest(text, "input").place;
+    if (place.step < 0 || place.correct > place.samples) std::abort();
+  } catch (const Error& error) {
+    if (error.fault() != Fault::input) std::abort();
+  }
+  std::istringstream lines{std::string(text)};
+  if (kept_metrics(lines, {.step = 4, .epochs_evaluated = 1}, 2).size() > size + 1) std::abort();
+  return 0;
+}

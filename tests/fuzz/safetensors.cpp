@@ -11,7 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   try {
     for (const SafetensorsEntry& entry : parse_safetensors_header(json, data_bytes, "input").entries)
       if (entry.end > data_bytes || entry.begin > entry.end) std::abort();
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.fault() != Fault::input) std::abort();
   }
   return 0;
 }

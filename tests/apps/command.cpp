@@ -50,8 +50,10 @@ std::size_t lines_in(const fs::path& path) {
 }
 
 /// Trains without end and, when `steps` steps are noted, sends `signal`.
-CommandResult stop_after(const TemporaryFolder& folder, std::size_t steps, int signal) {
-  CommandRun run(folder, train({"train.epochs=1000000", "output.dir=r", "output.save_every_steps=1"}));
+CommandResult stop_after(const TemporaryFolder& folder, std::size_t steps, int signal,
+                         const std::string& schedule = "cosine") {
+  CommandRun run(folder, train({"train.epochs=1000000", "output.dir=r", "output.save_every_steps=1",
+                                "schedule.name=" + schedule}));
   while (run.running() && lines_in(folder / "r/metrics.jsonl") < steps)
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   run.signal(signal);
@@ -278,11 +280,12 @@ TEST_CASE("train: a signal during the last evaluation leaves the run to be gone 
 TEST_CASE("train: a run killed at any moment can be gone on with") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
-  // The rate depends on the steps of a whole run: both are as long.
-  REQUIRE(run_command(folder, train({"output.dir=whole", "output.save_every_steps=1"})).code == 0);
+  // A rate that does not know how long the run is; and steps enough that a late signal comes before the last one.
+  REQUIRE(run_command(folder, train({"output.dir=whole", "train.epochs=20", "schedule.name=constant"})).code == 0);
   for (const std::size_t steps : {2U, 5U, 6U}) {
-    CHECK(stop_after(folder, steps, SIGKILL).code == 128 + SIGKILL);
-    const CommandResult resumed = run_command(folder, train({"--resume", "r"}));
+    CHECK(stop_after(folder, steps, SIGKILL, "constant").code == 128 + SIGKILL);
+    const CommandResult resumed =
+        run_command(folder, train({"--resume", "r", "train.epochs=20", "schedule.name=constant"}));
     INFO(resumed.error);
     CHECK(resumed.code == 0);
     check_same_checkpoint(folder, "whole", "r");

@@ -17,4 +17,27 @@ Tensor sum(Tensor a, Tensor b) {
   return out;
 }
 
+double squared_difference(const Tensor& a, const Tensor& b) {
+  double sum = 0;
+  launch(a.device(), [&] {
+    with_float_type(a.dtype(), [&]<class T>(Type<T>) {
+      const int parts = threads();
+      std::vector<double> partial(static_cast<std::size_t>(parts));
+      parallel_tasks(parts, [&](std::int64_t index, std::int64_t) {
+        const auto range = part(a.count(), index, parts);
+        const T *const p = a.data<T>(), *const q = b.defined() ? b.data<T>() : nullptr;
+        double own = 0;
+        for (std::int64_t i = range.begin; i < range.end; ++i) {
+          const double d =
+              static_cast<double>(to_compute(p[i])) - (q == nullptr ? 0 : static_cast<double>(to_compute(q[i])));
+          own += d * d;
+        }
+        partial[static_cast<std::size_t>(index)] = own;
+      });
+      for (const double own : partial) sum += own;
+    });
+  });
+  return sum;
+}
+
 }  // namespace lacuna

@@ -1,4 +1,5 @@
 // Regions that are recomputed: forward saves their input alone, backward runs them again on a tape of their own.
+#include "autograd/accumulate.h"
 #include "autograd/lossless_policies.h"
 #include "autograd/tape.h"
 #include "core/random.h"
@@ -75,9 +76,11 @@ Variable Tape::add_region(Label path, Variable x, std::function<Variable(Variabl
 }
 
 // What the region saves now is read at once: nothing is gained by coding it.
-void Tape::replay(Node& node) {
+void Tape::replay(Node& node, SensitivityRecord* record) {
   const Label name("recompute");
   const std::unique_ptr<MemoryPolicy> exact = make_policy("exact");
+  const double arrived = record != nullptr ? squared_difference(node.gradient, {}) : 0;
+  double parameters = 0;  // squares of their gradients
   Variable x(node.saved[0]->whole(name).reshape(node.shapes[0]), node.wanted.contains(0));
   if (x.wants_grad()) x.value_->edge.leaf->purpose = Purpose::transient;
   node.saved[0]->leave();
@@ -85,6 +88,7 @@ void Tape::replay(Node& node) {
   {
     Tape tape(*exact);
     tape.replays_ = true;
+    if (record != nullptr) tape.parameter_squares_ = &parameters;
     tape.observer_ = observer_;
     Variable result = [&] {
       const Recording recording(tape);
@@ -97,11 +101,17 @@ void Tape::replay(Node& node) {
     gradients.emplace_back(from, std::exchange(node.gradient, {}));
     tape.walk_back(std::move(gradients));
   }
-  if (!x.wants_grad()) return;
-  expect(x.grad().defined(), "{} was recomputed, but its input had no part in the result", node.path.text());
-  Tensor gradient = x.grad();
+  expect(!x.wants_grad() || x.grad().defined(), "{} was recomputed, but its input had no part in the result",
+         node.path.text());
+  Tensor gradient = x.wants_grad() ? x.grad() : Tensor();
   x = {};
-  deliver(node.edges[0], std::move(gradient));
+  if (record != nullptr) {
+    std::vector<SensitivityRecord::Flow> flows;
+    if (gradient.defined() && !node.edges[0].leaf)
+      flows.push_back({node.edges[0].node, squared_difference(gradient, {})});
+    record->add_node(&node - nodes_.data(), arrived, parameters, std::move(flows));
+  }
+  if (gradient.defined()) deliver(node.edges[0], std::move(gradient));
 }
 
 }  // namespace lacuna

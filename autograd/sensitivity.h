@@ -1,8 +1,7 @@
 // What codes do to the gradient, measured while backward runs.
 #pragma once
 
-#include "core/ledger.h"
-
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -11,15 +10,23 @@ namespace lacuna {
 
 /// Gathers, node by node in the order of backward, how much coarser codes of one slot change the gradients.
 ///
-/// The error of a parameter's gradient counts as it is. That of a gradient which flows on reaches every parameter
-/// behind it: it is taken to be, relative to their gradients, what it is relative to the gradient that carries it.
+/// The error of a parameter's gradient counts as it is. That of a gradient which flows on reaches the parameters behind
+/// it. It is taken to be independent of that gradient, so that at each node it goes on as the gradient does: of the
+/// squared gradient that arrives at a node, from all sides together, such a part goes into parameters and such parts on
+/// to other nodes. What flows into a residual stream is therefore weighed against the whole stream.
 class SensitivityRecord {
  public:
-  /// Slot `key` was held in `bits` more coarsely than it is, for one node: the squared change of the gradients of
-  /// parameters, and of those that flow on relative to their squares.
-  void add(const std::string& key, int bits, double parameter_change, double relative_flow_change);
-  /// A node's own squared gradients of parameters.
-  void add_gradients(double square) { nodes_.push_back({.gradients = square}); }
+  /// A gradient that goes to another node of the tape.
+  struct Flow {
+    std::int64_t to = 0;
+    double square = 0;
+  };
+
+  /// A node that backward reaches: the squares of its output's whole gradient, of its parameters' gradients, and of
+  /// what flows on.
+  void add_node(std::int64_t node, double gradient, double parameters, std::vector<Flow> flows);
+  /// Slot `key` was held in `bits` more coarsely than it is, for the node added last: the squared changes.
+  void add_change(const std::string& key, int bits, double parameters, std::vector<Flow> flows);
 
   /// Of each slot: the variance of the whole gradient that one bit would cause.
   std::map<std::string, double> sensitivities() const;
@@ -28,10 +35,13 @@ class SensitivityRecord {
   struct Change {
     std::string key;
     int bits;
-    double parameters, flow;
+    double parameters;
+    std::vector<Flow> flows;
   };
   struct Node {
-    double gradients = 0;
+    std::int64_t node;
+    double gradient, parameters;
+    std::vector<Flow> flows;
     std::vector<Change> changes = {};
   };
   std::vector<Node> nodes_;

@@ -183,13 +183,16 @@ void Tape::deliver(const Edge& edge, Tensor gradient) {
   const Shape& shape = edge.leaf ? edge.leaf->shape : nodes_[static_cast<std::size_t>(edge.node)].shape;
   gradient = gradient.reshape(shape);
   Tensor& target = pending(edge);
+  if (parameter_squares_ != nullptr && edge.leaf && edge.leaf->purpose == Purpose::gradients)
+    *parameter_squares_ += squared_difference(gradient, {});
   target = target.defined() ? sum(std::move(target), std::move(gradient)) : std::move(gradient);
   if (edge.leaf && target.storage()->owner().purpose != edge.leaf->purpose)
     target.storage()->assign({edge.leaf->purpose, {}, edge.leaf->path});
 }
 
-void Tape::walk_back(Node& node) {
-  if (node.replay) return replay(node);
+void Tape::walk_back(Node& node, SensitivityRecord* record) {
+  if (node.replay) return replay(node, record);
+  if (record != nullptr) probe(node, *record);
   Owner owner{Purpose::transient, Label(node.op->name()), node.path};
   const AllocationScope scope(owner);
   Grads grads(node.edges.size(), node.wanted);
@@ -254,8 +257,7 @@ void Tape::walk_back(std::vector<std::pair<Edge, Tensor>> gradients) {
   SensitivityRecord* const record = replays_ ? nullptr : policy_.sensitivity_record();
   for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
     if (node->gradient.defined()) {
-      if (record != nullptr && !node->replay) probe(*node, *record);
-      walk_back(*node);
+      walk_back(*node, record);
     }
     for (const SlotPtr& slot : node->saved)
       if (slot) slot->leave();

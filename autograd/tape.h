@@ -83,8 +83,8 @@ class Tape {
                 const std::vector<Tensor>& aux);
   Variable add_region(Label path, Variable x, std::function<Variable(Variable)> body);
   void walk_back(std::vector<std::pair<Edge, Tensor>> gradients);
-  void walk_back(Node& node);
-  void replay(Node& node);
+  void walk_back(Node& node, SensitivityRecord* record);
+  void replay(Node& node, SensitivityRecord* record);
   /// Runs the node's backward as it is and with coarser codes, and notes the difference; the tape stays as it was.
   void probe(Node& node, SensitivityRecord& record);
   /// The pending gradient at the end of an edge.
@@ -99,7 +99,8 @@ class Tape {
   std::map<std::tuple<Label, Label, Source::Kind, int>, int> occurrences_;                     // of op, path and source
   std::int64_t saved_bytes_ = 0;
   bool consumed_ = false;
-  bool replays_ = false;  // a region's tape, recorded in backward
+  bool replays_ = false;                 // a region's tape, recorded in backward
+  double* parameter_squares_ = nullptr;  // where a region's tape adds up the squares of its parameters' gradients
   Observer* observer_ = nullptr;
 };
 

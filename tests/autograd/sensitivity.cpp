@@ -9,25 +9,25 @@ namespace lacuna {
 
 TEST_CASE("sensitivity: a parameter's change counts as it is, per variance of the code") {
   SensitivityRecord record;
-  record.add_gradients(5);
-  record.add("a", 2, 0.3, 0);
-  record.add("b", 1, 0.7, 0);
+  record.add_node(0, 3, 5, {});
+  record.add_change("a", 2, 0.3, {});
+  record.add_change("b", 1, 0.7, {});
   const std::map<std::string, double> found = record.sensitivities();
   CHECK(found.size() == 2);
   CHECK(found.at("a") == doctest::Approx(0.3 / code_variance(2)));
   CHECK(found.at("b") == doctest::Approx(0.7));
 }
 
-TEST_CASE("sensitivity: what flows on counts by the gradients behind it, not by the node's own or earlier ones") {
+TEST_CASE("sensitivity: in a chain, what flows on counts by all parameters behind it") {
   SensitivityRecord record;
-  record.add_gradients(1000);  // backward reaches it first: nothing of it is behind the others
-  record.add("last layer", 1, 0, 0.5);
-  record.add_gradients(8);
-  record.add("middle", 1, 1, 0.25);
-  record.add_gradients(0);  // an op without parameters
-  record.add("curve", 1, 0, 0.125);
-  record.add_gradients(2);
-  record.add("first layer", 1, 3, 0.75);
+  record.add_node(3, 1, 1000, {{.to = 2, .square = 40}});
+  record.add_change("last layer", 1, 0, {{.to = 2, .square = 20}});  // half of what flows
+  record.add_node(2, 40, 8, {{.to = 1, .square = 10}});
+  record.add_change("middle", 1, 1, {{.to = 1, .square = 2.5}});  // a quarter
+  record.add_node(1, 10, 0, {{.to = 0, .square = 16}});           // an op without parameters
+  record.add_change("curve", 1, 0, {{.to = 0, .square = 2}});
+  record.add_node(0, 16, 2, {});
+  record.add_change("first layer", 1, 3, {});
   const std::map<std::string, double> found = record.sensitivities();
   CHECK(found.at("last layer") == doctest::Approx(0.5 * (8 + 2)));
   CHECK(found.at("middle") == doctest::Approx(1 + 0.25 * 2));
@@ -35,12 +35,22 @@ TEST_CASE("sensitivity: what flows on counts by the gradients behind it, not by 
   CHECK(found.at("first layer") == doctest::Approx(3));
 }
 
+TEST_CASE("sensitivity: what flows into a stream is weighed against the whole stream") {
+  SensitivityRecord record;
+  record.add_node(2, 100, 0, {{.to = 1, .square = 100}, {.to = 0, .square = 100}});  // x + branch(x)
+  record.add_node(1, 100, 6, {{.to = 0, .square = 4}});
+  record.add_change("branch", 1, 0, {{.to = 0, .square = 4}});  // as wrong as can be
+  record.add_node(0, 104, 52, {});
+  const std::map<std::string, double> found = record.sensitivities();
+  CHECK(found.at("branch") == doctest::Approx(4 * 52.0 / 104));
+}
+
 TEST_CASE("sensitivity: a tensor that several ops read gathers all of its changes") {
   SensitivityRecord record;
-  record.add_gradients(0);
-  record.add("x", 2, 0.25, 0);
-  record.add_gradients(4);
-  record.add("x", 1, 0.5, 0);
+  record.add_node(1, 1, 0, {{.to = 0, .square = 1}});
+  record.add_change("x", 2, 0.25, {});
+  record.add_node(0, 1, 4, {});
+  record.add_change("x", 1, 0.5, {});
   CHECK(record.sensitivities().at("x") == doctest::Approx(0.25 * 9 + 0.5));
   CHECK(SensitivityRecord().sensitivities().empty());
 }

@@ -24,11 +24,12 @@ std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit
 [[noreturn]] void report_exhausted(std::size_t bytes, std::int64_t capacity) {
   const Owner owner = AllocationScope::current();
   const Ledger& account = ledger(Device::cpu);
-  reject("out of memory: {} asked for by {} {}, {} held of {}. The largest holders:\n{}"
-         "A smaller train.batch_size (with train.accumulate), train.precision: bf16, or another memory.policy needs less; "
-         "`lacuna plan` says how much.",
-         format_bytes(static_cast<std::int64_t>(bytes)), owner.op.text().empty() ? "the program" : owner.op.text(),
-         owner.path.text(), format_bytes(account.total()), format_bytes(capacity), describe(account.holders(), 8));
+  reject(
+      "out of memory: {} asked for by {} {}, {} held of {}. The largest holders:\n{}"
+      "A smaller train.batch_size (with train.accumulate), train.precision: bf16, or another memory.policy needs less; "
+      "`lacuna plan` says how much.",
+      format_bytes(static_cast<std::int64_t>(bytes)), owner.op.text().empty() ? "the program" : owner.op.text(),
+      owner.path.text(), format_bytes(account.total()), format_bytes(capacity), describe(account.holders(), 8));
 }
 
 #ifdef __SANITIZE_ADDRESS__
@@ -132,8 +133,8 @@ class CpuAllocator final : public Allocator {
       if (range == MAP_FAILED) continue;
       constexpr std::size_t huge_page = std::size_t{2} << 20;
       auto* const begin = static_cast<std::byte*>(range);
-      const std::size_t skipped = round_up(reinterpret_cast<std::uintptr_t>(begin), huge_page) -
-                                  reinterpret_cast<std::uintptr_t>(begin);
+      const std::size_t skipped =
+          round_up(reinterpret_cast<std::uintptr_t>(begin), huge_page) - reinterpret_cast<std::uintptr_t>(begin);
       base_ = begin + skipped;
       reserved_ = size - skipped;
       madvise(base_, reserved_, MADV_HUGEPAGE);
@@ -152,10 +153,10 @@ class CpuAllocator final : public Allocator {
 
   std::mutex mutex_;
   std::byte* base_ = nullptr;
-  std::size_t reserved_ = 0, top_ = 0;                    // addresses in all; used or free below `top_`
-  std::size_t used_ = 0;                                  // bytes of all blocks that are not free
-  std::map<std::size_t, std::size_t> by_offset_;          // free blocks: offset to size
-  std::set<std::pair<std::size_t, std::size_t>> by_size_;  // the same as (size, offset)
+  std::size_t reserved_ = 0, top_ = 0;                      // addresses in all; used or free below `top_`
+  std::size_t used_ = 0;                                    // bytes of all blocks that are not free
+  std::map<std::size_t, std::size_t> by_offset_;            // free blocks: offset to size
+  std::set<std::pair<std::size_t, std::size_t> > by_size_;  // the same as (size, offset)
   std::int64_t capacity_ = physical_memory();
 };
 

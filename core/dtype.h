@@ -37,7 +37,7 @@ struct f16 {
       out = 0x7e00U;
     } else if (magnitude >= 0x477ff000U) {  // rounds to 65536 or more
       out = 0x7c00U;
-    } else if (magnitude < 0x38800000U) {   // below the smallest normal half: align with 2^-24
+    } else if (magnitude < 0x38800000U) {  // below the smallest normal half: align with 2^-24
       out = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
     } else {
       out = (magnitude - 0x38000000U + 0xfffU + ((magnitude >> 13) & 1U)) >> 13;
@@ -65,11 +65,16 @@ struct Type {
 template <class F>
 decltype(auto) with_float_type(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::f32: return f(Type<float>{});
-    case DType::bf16: return f(Type<bf16>{});
-    case DType::f16: return f(Type<f16>{});
-    case DType::f64: return f(Type<double>{});
-    default: fail("expected a floating type");
+    case DType::f32:
+      return f(Type<float>{});
+    case DType::bf16:
+      return f(Type<bf16>{});
+    case DType::f16:
+      return f(Type<f16>{});
+    case DType::f64:
+      return f(Type<double>{});
+    default:
+      fail("expected a floating type");
   }
 }
 
@@ -83,10 +88,14 @@ decltype(auto) with_compute_type(DType dtype, F&& f) {
 template <class F>
 decltype(auto) with_type(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::i64: return f(Type<std::int64_t>{});
-    case DType::i32: return f(Type<std::int32_t>{});
-    case DType::u8: return f(Type<std::uint8_t>{});
-    default: return with_float_type(dtype, std::forward<F>(f));
+    case DType::i64:
+      return f(Type<std::int64_t>{});
+    case DType::i32:
+      return f(Type<std::int32_t>{});
+    case DType::u8:
+      return f(Type<std::uint8_t>{});
+    default:
+      return with_float_type(dtype, std::forward<F>(f));
   }
 }
 
@@ -104,12 +113,18 @@ Compute<T> to_compute(T value) {
 
 template <class T>
 consteval DType dtype_of() {
-  if constexpr (std::is_same_v<T, float>) return DType::f32;
-  else if constexpr (std::is_same_v<T, bf16>) return DType::bf16;
-  else if constexpr (std::is_same_v<T, f16>) return DType::f16;
-  else if constexpr (std::is_same_v<T, double>) return DType::f64;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
+  if constexpr (std::is_same_v<T, float>)
+    return DType::f32;
+  else if constexpr (std::is_same_v<T, bf16>)
+    return DType::bf16;
+  else if constexpr (std::is_same_v<T, f16>)
+    return DType::f16;
+  else if constexpr (std::is_same_v<T, double>)
+    return DType::f64;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return DType::i64;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return DType::i32;
   else {
     static_assert(std::is_same_v<T, std::uint8_t>);
     return DType::u8;
@@ -119,12 +134,16 @@ consteval DType dtype_of() {
 constexpr std::int64_t size_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
-    case DType::i64: return 8;
+    case DType::i64:
+      return 8;
     case DType::f32:
-    case DType::i32: return 4;
+    case DType::i32:
+      return 4;
     case DType::bf16:
-    case DType::f16: return 2;
-    case DType::u8: return 1;
+    case DType::f16:
+      return 2;
+    case DType::u8:
+      return 1;
   }
   return 0;
 }

@@ -27,8 +27,8 @@ template <class... Args>
   throw Error(Fault::run, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Refuses what came from outside and what the user can put right: a configuration, a file, a batch that does not fit, a
-/// full disk.
+/// Refuses what came from outside and what the user can put right: a configuration, a file, a batch that does not fit,
+/// a full disk.
 template <class... Args>
 [[noreturn]] void reject(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(Fault::input, fmt::format(format, std::forward<Args>(args)...));

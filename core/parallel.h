@@ -53,11 +53,14 @@ void parallel_tasks(std::int64_t n, F&& f) {
 /// An output may be one of the inputs.
 template <class Out, class F, class... In>
 void map(std::int64_t n, const F& f, Out* out, const In*... in) {
-  parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
-    // Not `omp simd`: that keeps GCC from making vector code of a conversion to bf16 or f16.
+  parallel_for(
+      n, 16384,
+      [&](std::int64_t begin, std::int64_t end) {
+  // Not `omp simd`: that keeps GCC from making vector code of a conversion to bf16 or f16.
 #pragma GCC ivdep
-    for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<Out>(f(to_compute(in[i])...));
-  }, 64);
+        for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<Out>(f(to_compute(in[i])...));
+      },
+      64);
 }
 
 }  // namespace lacuna

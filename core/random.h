@@ -10,7 +10,8 @@
 
 namespace lacuna {
 
-/// Four independent 32-bit draws. Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
+/// Four independent 32-bit draws. Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC
+/// 2011).
 LACUNA_HOST_DEVICE constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                                                  std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {

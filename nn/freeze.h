@@ -8,7 +8,8 @@
 
 namespace lacuna {
 
-/// Glob patterns on parameter paths. Either list may be empty, not both given. `train`: only what matches is trained. `freeze`: all else is.
+/// Glob patterns on parameter paths. Either list may be empty, not both given. `train`: only what matches is trained.
+/// `freeze`: all else is.
 struct FreezeRules {
   std::vector<std::string> train;
   std::vector<std::string> freeze;

@@ -141,8 +141,8 @@ class ChannelSums {
   Tensor run_, total_;
 };
 
-/// Sums of x − shift and its square in one reading of x. The shift is the first row: a mean far from zero costs no digits
-/// as long as that row lies within some deviations of it.
+/// Sums of x − shift and its square in one reading of x. The shift is the first row: a mean far from zero costs no
+/// digits as long as that row lies within some deviations of it.
 template <class T>
 struct StatisticsTerms {
   const T* x;               // [rows, width]

@@ -58,7 +58,8 @@ TEST_CASE("configuration: an unknown key names its place and the nearest one") {
   CHECK(refusal_after_model("optimizer: {name: adamw, momentum: 0.9}\n")
             .starts_with("a.yaml:2:26: unknown key of the optimizer adamw: \"momentum\"; known are name, lr, "));
   CHECK(refusal_after_model("memory: {zzzzzzz: 1}\n") ==
-        "a.yaml:2:10: unknown key of the memory exact: \"zzzzzzz\"; known are policy, budget, budget_of, recompute, rules");
+        "a.yaml:2:10: unknown key of the memory exact: \"zzzzzzz\"; known are policy, budget, budget_of, recompute, "
+        "rules");
   CHECK(refusal("model: {name: vit, patchsize: 4}\n").starts_with("a.yaml:1:20: model vit: unknown hyper-parameter"));
 }
 
@@ -68,7 +69,8 @@ TEST_CASE("configuration: all that is wrong is listed at once") {
         "a.yaml:2:20: the key \"epochs\" stands in line 2 already\n"
         "a.yaml:2:43: train.batch_size: expected a whole number, got `big`\n"
         "command line: train.seed: expected a whole number, got `x`\n"
-        "a.yaml:3:18: memory.policy: \"exakt\" is none of adaptive, auto, exact, fixed, keep, mesa, did you mean \"exact\"?");
+        "a.yaml:3:18: memory.policy: \"exakt\" is none of adaptive, auto, exact, fixed, keep, mesa, did you mean "
+        "\"exact\"?");
 }
 
 TEST_CASE("configuration: a wrong type says what was expected and got") {

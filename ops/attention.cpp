@@ -194,13 +194,12 @@ class Backward {
   std::int64_t workspace() const {
     const auto rounded = Arena<C>::rounded;
     return 2 * rounded(transposed()) + rounded(rows_of(g_.length)) + 2 * rounded(rows_of(blocks_.queries)) +
-           2 * rounded(sums()) + rounded(blocks_.scores()) + 2 * rounded(blocks_.queries) + rounded(left_copy());
+           2 * rounded(sums()) + 2 * rounded(blocks_.scores()) + rounded(blocks_.queries) + rounded(left_copy());
   }
 
   /// Gradients of one head's q, k and v, in their places in `dqkv`.
   /// Meanwhile the rows of `next`, the head to come, are fetched into the cache.
-  void head(const T* qkv, const T* out, const C* lse, const T* dout, T* dqkv, std::int64_t head, std::int64_t next,
-            C* memory) const {
+  void head(const T* qkv, const C* lse, const T* dout, T* dqkv, std::int64_t head, std::int64_t next, C* memory) const {
     Arena<C> arena(memory);
     C* const k_transposed = arena.take(transposed());           // scaled; panels, [d, L]
     C* const v_transposed = arena.take(transposed());           // panels, [d, L]
@@ -209,16 +208,15 @@ class Backward {
     C* const dout_rows = arena.take(rows_of(blocks_.queries));  // panels, [block, d]
     C* const dk_sums = arena.take(sums());                      // [L, d] where there are several blocks
     C* const dv_sums = arena.take(sums());
-    C* const scores = arena.take(blocks_.scores());   // [block, stride]: probabilities, then their gradients
-    C* const logs = arena.take(blocks_.queries);      // of the denominators, to base 2
-    C* const products = arena.take(blocks_.queries);  // dout_i · out_i
+    C* const scores = arena.take(blocks_.scores());    // [block, stride]: probabilities, then the scores' gradients
+    C* const weighted = arena.take(blocks_.scores());  // [block, stride]: probabilities times their gradients
+    C* const logs = arena.take(blocks_.queries);       // of the denominators, to base 2
     C* const copy = arena.take(left_copy());
 
     const std::int64_t stride = 3 * g_.width(), d = g_.head_dim, block_stride = blocks_.stride;
     const T* const q = qkv + g_.offset(head, 0);
     const T* const k = qkv + g_.offset(head, 1);
     const T* const v = qkv + g_.offset(head, 2);
-    const T* const o = out + g_.output_offset(head);
     const T* const g = dout + g_.output_offset(head);
     const T* const next_qkv = qkv + g_.offset(next, 0);
     const std::int64_t next_out = g_.output_offset(next);
@@ -234,10 +232,7 @@ class Backward {
       const T* const g_block = g + begin * g_.width();
       tile::pack(q_block, stride, count, d, q_rows);
       tile::pack(g_block, g_.width(), count, d, dout_rows);
-      for (std::int64_t i = 0; i < count; ++i) {
-        logs[i] = l[begin + i] * std::numbers::log2e_v<C>;
-        products[i] = dot(g_block + i * g_.width(), o + (begin + i) * g_.width(), d);
-      }
+      for (std::int64_t i = 0; i < count; ++i) logs[i] = l[begin + i] * std::numbers::log2e_v<C>;
       // Sums over the queries of all blocks: written out with the last.
       const auto gather = [&](T* to, C* sums, C factor) {
         return [=, this, first = begin == 0, last = begin + count == g_.queries](std::int64_t i, std::int64_t j,
@@ -256,15 +251,29 @@ class Backward {
                     [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                       tile::store(scores + i * block_stride + j, tile::exp2(sum - logs[i]));
                     });
+      // Where q and k are approximate, their softmax has another denominator than forward's.
+      for (std::int64_t i = 0; i < count; ++i) {
+        C* const p = scores + i * block_stride;  // [L]
+        const C inverse = 1 / sum(p, g_.length);
+#pragma omp simd
+        for (std::int64_t j = 0; j < g_.length; ++j) p[j] *= inverse;
+      }
       // dv = pᵀ·do
       tile::product(transposed_scores, g_.length, count, dout_rows, d,
                     gather(dqkv + g_.offset(head, 2), dv_sums, C(1)));
-      // ds = p ∘ (do·vᵀ − do·o)
+      // ds = p ∘ (dp − Σ p ∘ dp), dp = do·vᵀ
       tile::product(tile::left_rows(g_block, g_.width(), count, d, copy), count, d, v_transposed, g_.length,
                     [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
-                      C* const p = scores + i * block_stride + j;
-                      tile::store(p, tile::load(p) * (sum - products[i]));
+                      const std::int64_t place = i * block_stride + j;
+                      tile::store(weighted + place, tile::load(scores + place) * sum);
                     });
+      for (std::int64_t i = 0; i < count; ++i) {
+        C* const p = scores + i * block_stride;          // [L]
+        const C* const w = weighted + i * block_stride;  // [L]
+        const C total = sum(w, g_.length);
+#pragma omp simd
+        for (std::int64_t j = 0; j < g_.length; ++j) p[j] = w[j] - p[j] * total;
+      }
       // dq = scale · ds·k
       T* const dq = dqkv + g_.offset(head, 0) + begin * stride;
       tile::product(Left<C, false>{scores, block_stride}, count, g_.length, k_rows, d,
@@ -272,7 +281,6 @@ class Backward {
                       tile::store_as(dq + i * stride + j, sum * scale, d - j);
                       const std::int64_t token = begin + i;
                       fetch_qkv(next_qkv + token * stride + j, g_.width());
-                      __builtin_prefetch(out + next_out + token * g_.width() + j);
                       __builtin_prefetch(dout + next_out + token * g_.width() + j);
                     });
       // dk = scale · dsᵀ·q
@@ -283,11 +291,11 @@ class Backward {
   }
 
  private:
-  static C dot(const T* a, const T* b, std::int64_t n) {
-    C sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t i = 0; i < n; ++i) sum += to_compute(a[i]) * to_compute(b[i]);
-    return sum;
+  static C sum(const C* numbers, std::int64_t n) {
+    C total = 0;
+#pragma omp simd reduction(+ : total)
+    for (std::int64_t i = 0; i < n; ++i) total += numbers[i];
+    return total;
   }
   std::int64_t transposed() const { return tile::padded<C>(g_.length) * g_.head_dim; }
   std::int64_t rows_of(std::int64_t rows) const { return rows * tile::padded<C>(g_.head_dim); }
@@ -347,14 +355,13 @@ void Attention::backward(Tensor dy, const Saved<Attention>& saved, Grads& grads)
       const std::int64_t images = std::min(run, g.images - first), end = first + images;
       const std::int64_t begin_row = first * g.queries, end_row = end * g.queries;
       const Tensor in = saved.rows<input(qkv)>(first * g.length, end * g.length);
-      const Tensor out = saved.rows<output>(begin_row, end_row);
       const Tensor lse = saved.rows<aux(0)>(begin_row * g.heads, end_row * g.heads);
       const Tensor dout = dy.row_range(begin_row, end_row), d_in = dqkv.row_range(first * g.length, end * g.length);
       launch(dy.device(), [&] {
         const std::int64_t tasks = images * g.heads;
         parallel_tasks(tasks, [&](std::int64_t task, std::int64_t thread) {
-          kernel.head(in.data<T>(), out.data<T>(), lse.data<C>(), dout.data<T>(), d_in.data<T>(), task,
-                      std::min(task + 1, tasks - 1), workspace.data<C>() + thread * workspace.shape()[1]);
+          kernel.head(in.data<T>(), lse.data<C>(), dout.data<T>(), d_in.data<T>(), task, std::min(task + 1, tasks - 1),
+                      workspace.data<C>() + thread * workspace.shape()[1]);
         });
       });
     }

@@ -1,10 +1,9 @@
-// The policies that keep tensors in a few bits: `fixed` and `mesa`.
+// The policies that keep tensors in a few bits: `fixed`, `mesa` and `auto`.
 #include "autograd/coded_policies.h"
 
 #include "autograd/lossless_policies.h"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 
 namespace lacuna {
@@ -43,7 +42,7 @@ Decision hold_coded(Decision otherwise, const SlotFacts& facts, const codec::Cod
 }
 
 Decision CodedPolicy::settle(const SlotFacts& facts) {
-  if (!codes()) return settle_exactly(facts, longest_exact_chain);
+  if (!codes_anything()) return settle_exactly(facts, longest_exact_chain);
   if (facts.need == Need::sign) return {.hold = Hold::mask};
   const Decision lossless = settle_exactly(facts, longest_exact_chain);
   if (!can_be_coded(facts) || !codes(facts)) return lossless;
@@ -154,7 +153,7 @@ const std::vector<Mesa::Kind> Mesa::kinds{
     {"linear", {"linear"}, "whether inputs of linear layers are coded"},
     {"convolution", {"conv2d"}, "whether inputs of convolutions are coded"},
     {"matmul", {"matmul", "attention"}, "whether operands of attention's products are coded"},
-    {"softmax", {"softmax", "scaled_softmax"}, "whether probabilities are coded"},
+    {"softmax", {"softmax"}, "whether probabilities are coded"},
     {"activation", {"gelu", "silu", "sigmoid", "tanh"}, "whether inputs of activations are coded"},
     {"norm",
      {"layer_norm", "batch_norm", "batch_norm_relu", "batch_norm_add_relu", "frozen_batch_norm",
@@ -183,7 +182,7 @@ class Auto final : public CodedPolicy {
   codec::Coding coding_of(const SlotFacts& facts) override {
     return {.bits = static_cast<int>(bits_), .grouping = run_groups(facts, group_size_)};
   }
-  bool codes() const override { return bits_ <= 8; }
+  bool codes_anything() const override { return bits_ <= 8; }
   std::int64_t bits_, group_size_;
 };
 

@@ -29,7 +29,7 @@ class CodedPolicy : public MemoryPolicy {
   /// Asked for tensors that will be held in codes, no others.
   virtual codec::Coding coding_of(const SlotFacts& facts) = 0;
   /// Whether any tensor may be coded: otherwise nothing derived from another is approximate, and masks are not needed.
-  virtual bool codes() const { return true; }
+  virtual bool codes_anything() const { return true; }
   /// The ranges that go on from step to step, or null.
   virtual RunningRanges* running_of(const SlotFacts&, const codec::Coding&) { return nullptr; }
 };

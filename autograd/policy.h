@@ -88,7 +88,7 @@ class MemoryPolicy {
   /// What was asked for and has applied to nothing so far, a line each.
   virtual std::vector<std::string> unmatched() const { return {}; }
 
-  /// What the next step depends on, by name: f32 or i64 on the host.
+  /// What the next step depends on, by name: tensors on the host.
   virtual std::map<std::string, Tensor> state() const { return {}; }
   virtual void set_state(const std::map<std::string, Tensor>& state);
 };

@@ -132,7 +132,8 @@ int Trainer::run(const RunFolder& folder) {
     }
   }
   save(false);
-  write_file_atomically(folder_->summary(), summary().dump(2) + "\n");
+  summary_ = summarize();
+  write_file_atomically(folder_->summary(), summary_.dump(2) + "\n");
   if (const int signal = InterruptGuard::signal(); signal != 0 && !(at_end() && evaluated)) {
     display_.print(fmt::format("stopped by a signal after step {}; go on with --resume {}", place_.step,
                                folder_->path().string()));
@@ -284,7 +285,7 @@ void Trainer::report_nonfinite(std::span<const MicroBatch> batch, const StepOutc
   fail("step {}: {}. {}\n{}", place_.step + 1, what, search.describe(), advice);
 }
 
-nlohmann::ordered_json Trainer::summary() const {
+nlohmann::ordered_json Trainer::summarize() const {
   const Ledger& account = ledger(device_of(configuration_));
   Measurement measured = describe(configuration_, training_);
   measured.memory = account.highest();

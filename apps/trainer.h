@@ -7,7 +7,7 @@
 #include "data/loader.h"
 #include "optim/schedule.h"
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 
 #include <memory>
 #include <span>
@@ -25,10 +25,12 @@ class Trainer {
   void resume(const RunFolder& folder);
   /// Trains to the end. Returns 0, or the signal that stopped it once a checkpoint was written.
   int run(const RunFolder& folder);
-  /// The run so far, with the keys of summary.json.
-  nlohmann::ordered_json summary() const;
+  /// What `run` wrote to summary.json.
+  const nlohmann::ordered_json& summary() const { return summary_; }
 
  private:
+  /// The run so far, with the keys of summary.json: measured once, so that all who read it see the same.
+  nlohmann::ordered_json summarize() const;
   /// The settings that the place is counted in.
   std::map<std::string, std::string> units() const;
   void announce();
@@ -57,6 +59,7 @@ class Trainer {
   std::int64_t saved_bytes_ = 0;  // the most held for backward by any step
   BytesByPath saved_by_path_;     // the same
   std::vector<double> step_seconds_;
+  nlohmann::ordered_json summary_;
 };
 
 }  // namespace lacuna::apps

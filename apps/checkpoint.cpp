@@ -110,13 +110,6 @@ Place place_in(const ordered_json& manifest, std::string_view origin) {
   return place;
 }
 
-Manifest read_manifest(const fs::path& folder) {
-  const fs::path path = folder / manifest_file;
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) reject("{} holds no checkpoint: there is no {}", folder.string(), manifest_file);
-  return parse_manifest(std::string{std::istreambuf_iterator<char>(stream), {}}, path.string());
-}
-
 void write_manifest(const fs::path& folder, const Manifest& manifest) {
   const ordered_json json = {{"format", format}, {"place", to_json(manifest.place)}, {"files", manifest.files}};
   write_file_atomically(folder / manifest_file, json.dump(2) + "\n");
@@ -183,11 +176,21 @@ void load_state(const SafetensorsFile& file, MemoryPolicy& policy) {
 
 }  // namespace
 
+Manifest read_manifest(const fs::path& folder) {
+  const fs::path path = folder / manifest_file;
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) reject("{} holds no checkpoint: there is no {}", folder.string(), manifest_file);
+  return parse_manifest(std::string{std::istreambuf_iterator<char>(stream), {}}, path.string());
+}
+
 Manifest parse_manifest(std::string_view text, std::string_view origin) {
   const ordered_json json = ordered_json::parse(text, nullptr, false);
   if (json.is_discarded()) reject("{} is no JSON: it has changed since it was written", origin);
   if (const std::int64_t version = count_in(json, "format", origin); version != format)
-    reject("{}: expected a checkpoint of format {}, got one of format {}", origin, format, version);
+    reject(
+        "{}: expected a checkpoint of format {}, got one of format {}: another version of Lacuna wrote it. Its weights "
+        "can be trained on as a new run: model.from={}",
+        origin, format, version, fs::path(origin).parent_path().string());
   Manifest manifest{place_in(json, origin), texts_in(json, "files", origin)};
   if (manifest.files.size() != std::size(content_files) ||
       !std::ranges::all_of(content_files, [&](auto name) { return manifest.files.contains(std::string(name)); }))
@@ -212,8 +215,7 @@ void write_checkpoint(const fs::path& folder, const Model& model, const Optimize
     Manifest manifest{place, {}};
     for (const std::string_view name : content_files) manifest.files.emplace(name, hash_of(temporary / name));
     write_manifest(temporary, manifest);
-    fs::remove_all(folder, failed);
-    if (!failed) fs::rename(temporary, folder, failed);
+    fs::rename(temporary, folder, failed);
     if (failed) reject("cannot move a checkpoint to {}: {}", folder.string(), failed.message());
   } catch (...) {
     fs::remove_all(temporary, failed);
@@ -230,6 +232,15 @@ void update_place(const fs::path& folder, const Place& place) {
 }
 
 Place read_place(const fs::path& folder) { return checked_manifest(folder).place; }
+
+bool is_whole(const fs::path& folder) {
+  try {
+    checked_manifest(folder);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 LoadedCheckpoint load_checkpoint(const fs::path& folder, Model& model, Optimizer& optimizer, MemoryPolicy& policy) {
   LoadedCheckpoint loaded{read_place(folder)};

@@ -8,7 +8,13 @@ namespace {
 
 volatile std::sig_atomic_t received = 0;
 
-void note(int signal) { received = signal; }
+void note(int signal) {
+  if (received != 0) {  // whichever of the two came first
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);  // delivered when this handler returns
+  }
+  received = signal;
+}
 
 void handle_with(void (*handler)(int), int flags) {
   struct sigaction action {};
@@ -21,7 +27,7 @@ void handle_with(void (*handler)(int), int flags) {
 
 InterruptGuard::InterruptGuard() {
   received = 0;
-  handle_with(note, static_cast<int>(SA_RESETHAND) | SA_RESTART);
+  handle_with(note, SA_RESTART);
 }
 InterruptGuard::~InterruptGuard() { handle_with(SIG_DFL, 0); }
 

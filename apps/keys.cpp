@@ -116,7 +116,7 @@ const Key table[] = {
     {"output", "save_every_steps", [](Configuration& c) -> Field { return &c.output.save_every_steps; },
      "steps between further checkpoints; 0: none"},
     {"output", "keep", [](Configuration& c) -> Field { return &c.output.keep; },
-     "the latest checkpoints that are kept, beside the best", 1},
+     "the latest checkpoints that are kept, beside the best; two at least, so that a damaged one has one before it", 2},
 };
 
 template <class Registry>

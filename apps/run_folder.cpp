@@ -2,6 +2,8 @@
 
 #include "core/file.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -35,6 +37,9 @@ bool is_checkpoint_name(std::string_view name) {
   return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
+/// `RUN/` as `RUN`.
+fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
+
 void remove_whole(const fs::path& path) {
   std::error_code failed;
   fs::remove_all(path, failed);
@@ -46,6 +51,9 @@ void remove_whole(const fs::path& path) {
 RunFolder RunFolder::create(const fs::path& path, bool overwrite) {
   RunFolder folder(path);
   std::error_code failed;
+  fs::create_directories(path, failed);
+  if (failed) reject("cannot create {}: {}", path.string(), failed.message());
+  folder.lock_ = std::make_shared<const RunLock>(path);
   const bool is_run = fs::exists(folder.configuration(), failed);
   if (is_run && !overwrite)
     reject(
@@ -61,6 +69,7 @@ RunFolder RunFolder::create(const fs::path& path, bool overwrite) {
   }
   fs::create_directories(folder.checkpoints(), failed);
   if (failed) reject("cannot create {}: {}", folder.checkpoints().string(), failed.message());
+  sync_folder(path);
   return folder;
 }
 
@@ -70,6 +79,38 @@ RunFolder RunFolder::open(const fs::path& path) {
   if (!fs::is_regular_file(folder.configuration(), ignored))
     reject("{} holds no run: there is no config.yaml in it", path.string());
   return folder;
+}
+
+RunFolder RunFolder::open_to_resume(const fs::path& path) {
+  RunFolder folder = open(path);
+  folder.lock_ = std::make_shared<const RunLock>(path);
+  return folder;
+}
+
+std::optional<fs::path> RunFolder::newest() const {
+  std::error_code ignored;
+  if (fs::is_symlink(path_ / "last", ignored)) return last();
+  // A run that was killed between its first checkpoint and the link to it.
+  const std::vector<std::string> names = finished_names();
+  if (names.empty()) return {};
+  return checkpoints() / names.back();
+}
+
+fs::path RunFolder::checkpoint(const std::string& name) const {
+  const std::vector<std::string> names = finished_names();
+  if (std::ranges::find(names, name) == names.end())
+    reject("{} has no checkpoint {}; it has {}", path_.string(), name,
+           names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+  return checkpoints() / name;
+}
+
+std::optional<fs::path> RunFolder::whole_before(const fs::path& checkpoint) const {
+  const std::vector<std::string> names = finished_names();
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    const fs::path older = checkpoints() / *name;
+    if (*name < checkpoint.filename().string() && is_whole(older)) return older;
+  }
+  return {};
 }
 
 fs::path RunFolder::linked(std::string_view name) const {
@@ -94,7 +135,7 @@ void RunFolder::save(const Model& model, const Optimizer& optimizer, const Memor
   else
     write_checkpoint(path_ / target, model, optimizer, policy, place);
   move_link(path_, "last", target);
-  if (is_best) move_link(path_, "best", target);
+  if (is_best) move_link(path_, "best", target);  // a run killed before this gets the link when it goes on
   remove_old_checkpoints(keep);
 }
 
@@ -108,8 +149,37 @@ std::set<std::string> RunFolder::saved_names() const {
   return names;
 }
 
-void RunFolder::remove_leftovers() const {
-  const std::string newest = last().filename().string();
+std::vector<std::string> RunFolder::finished_names() const {
+  std::vector<std::string> names;
+  for (const std::string& name : saved_names())
+    if (!name.ends_with(unfinished)) names.push_back(name);
+  return names;
+}
+
+void RunFolder::go_back_to(const fs::path& checkpoint, const Place& place) const {
+  const std::string name = checkpoint.filename().string();
+  move_link(path_, "last", fs::path("checkpoints") / name);
+  remove_leftovers(name);
+  restore_best(place);
+}
+
+void RunFolder::restore_best(const Place& place) const {
+  // The first checkpoint that was written with the best evaluation as its last one. Those within the next epoch say the
+  // same of it, but stand among that epoch's images.
+  for (const std::string& name : finished_names()) {
+    std::optional<Place> there;
+    try {
+      there = read_manifest(checkpoints() / name).place;
+    } catch (const Error&) {  // damaged: an older one that nobody asked for
+    }
+    if (!there || there->samples > 0 || !there->last || there->last != place.best || there->best != place.best)
+      continue;
+    return move_link(path_, "best", fs::path("checkpoints") / name);
+  }
+  remove_whole(path_ / "best");
+}
+
+void RunFolder::remove_leftovers(const std::string& newest) const {
   for (const std::string& name : saved_names())
     if (name.ends_with(unfinished) || name > newest) remove_whole(checkpoints() / name);
   std::vector<fs::path> temporary;
@@ -137,24 +207,39 @@ void RunFolder::remove_old_checkpoints(std::int64_t keep) const {
   }
 }
 
-std::string kept_metrics(std::istream& lines, const Place& place, std::int64_t steps_per_epoch) {
+ResumePoint resume_point(const fs::path& path) {
+  std::error_code failed;
+  fs::path folder = without_slash(path);
+  const fs::path target = fs::read_symlink(folder, failed);
+  if (!failed && is_checkpoint_name(target.filename().string())) folder = folder.parent_path() / target;
+  if (const std::string name = folder.filename().string(); is_checkpoint_name(name))
+    return {without_slash((folder / "../..").lexically_normal()), name};
+  return {path, ""};
+}
+
+std::string kept_metrics(std::istream& lines, const Place& place) {
   std::string kept;
+  std::int64_t evaluated = 0;
   for (std::string line; std::getline(lines, line);) {
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
     const auto step = json["step"].get<std::int64_t>();
-    const bool is_evaluation = json.contains("val_loss");
     if (step < 1 || step > place.step) continue;
-    if (is_evaluation && (step % steps_per_epoch != 0 || step / steps_per_epoch > place.epochs_evaluated)) continue;
+    if (json.contains("val_loss")) {
+      // One that stands within an epoch names the epoch before it, whose own evaluation came first.
+      if (!json.contains("epoch") || !json["epoch"].is_number_integer()) continue;
+      const auto epoch = json["epoch"].get<std::int64_t>();
+      if (epoch <= evaluated || epoch > place.epochs_evaluated) continue;
+      evaluated = epoch;
+    }
     kept += line + "\n";
   }
   return kept;
 }
 
-MetricsLog::MetricsLog(const RunFolder& folder, const Place& place, std::int64_t steps_per_epoch)
-    : path_(folder.path() / "metrics.jsonl") {
+MetricsLog::MetricsLog(const RunFolder& folder, const Place& place) : path_(folder.path() / "metrics.jsonl") {
   std::ifstream before(path_);
-  write_file_atomically(path_, kept_metrics(before, place, steps_per_epoch));
+  write_file_atomically(path_, kept_metrics(before, place));
   stream_.open(path_, std::ios::app);
 }
 

@@ -5,37 +5,56 @@
 //   summary.json    written at the end
 //   checkpoints/    step-00000042/, …: the latest few and the best
 //   last, best      links to two of them, moved when a checkpoint is complete
+//   lock            held by the process that trains into the folder, whose number it tells
 #pragma once
 
 #include "apps/checkpoint.h"
+#include "apps/run_lock.h"
+
+#include "core/file.h"
 
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace lacuna::apps {
 
 class RunFolder {
  public:
-  /// Creates the folder. Refuses one that holds a run or checkpoints already, unless they may be `overwrite`n: then
-  /// they are removed.
+  /// Creates the folder, for this process alone to write to. Refuses one that holds a run or checkpoints already,
+  /// unless they may be `overwrite`n: then they are removed.
   static RunFolder create(const std::filesystem::path& path, bool overwrite);
-  /// Refuses a folder that holds no run.
+  /// Opens it to read. Refuses a folder that holds no run.
   static RunFolder open(const std::filesystem::path& path);
-  /// Removes what a run that ended within a save left behind: temporary files, and checkpoints after the latest.
-  void remove_leftovers() const;
+  /// Opens it to go on with the run: for this process alone to write to.
+  static RunFolder open_to_resume(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path configuration() const { return path_ / "config.yaml"; }
   std::filesystem::path summary() const { return path_ / "summary.json"; }
   /// The latest checkpoint; refuses a run without one.
   std::filesystem::path last() const { return linked("last"); }
+  /// The checkpoint to go on from: the latest. Nothing where the run ended before its first one.
+  std::optional<std::filesystem::path> newest() const;
+  /// The checkpoint of a step, as `step-00000042`; refuses one that is not there, and lists those that are.
+  std::filesystem::path checkpoint(const std::string& name) const;
+  /// The newest whole checkpoint of an earlier step than that of `checkpoint`.
+  std::optional<std::filesystem::path> whole_before(const std::filesystem::path& checkpoint) const;
   /// The checkpoint with the highest accuracy, or the latest where nothing was evaluated.
   std::filesystem::path best() const;
+
+  /// Makes `checkpoint`, which stands at `place`, the latest: sets the links as they were when it was written, and
+  /// removes what came after it and what a run that ended within a save left behind.
+  void go_back_to(const std::filesystem::path& checkpoint, const Place& place) const;
+  /// The same where there is no checkpoint to go back to.
+  void go_back_to_start() const { remove_leftovers(""); }
 
   void save_configuration(const std::string& yaml) const;
   /// Saves the step of `place`, moves the links, and removes all older checkpoints but `keep` and the best.
@@ -49,21 +68,37 @@ class RunFolder {
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   /// Names of the entries that a save makes, those it did not finish included, in the order of their steps.
   std::set<std::string> saved_names() const;
+  /// The same without those it did not finish.
+  std::vector<std::string> finished_names() const;
+  /// Temporary files, and checkpoints after the one named `newest`.
+  void remove_leftovers(const std::string& newest) const;
+  void restore_best(const Place& place) const;
   void remove_old_checkpoints(std::int64_t keep) const;
 
   std::filesystem::path path_;
+  std::shared_ptr<const RunLock> lock_;  // null where the folder is only read
 };
+
+/// What `--resume` names: a run, or one of its checkpoints.
+struct ResumePoint {
+  std::filesystem::path run;
+  std::string checkpoint;  // its name; empty: the latest
+};
+/// `path` is a run's folder, a folder among its checkpoints, or a link to one (`RUN/best`).
+ResumePoint resume_point(const std::filesystem::path& path);
 
 /// The lines of a metrics file that a run which goes on from `place` does not write again: its steps, and the
 /// evaluations at the ends of evaluated epochs. What is no such line is left out.
-std::string kept_metrics(std::istream& lines, const Place& place, std::int64_t steps_per_epoch);
+std::string kept_metrics(std::istream& lines, const Place& place);
 
 /// metrics.jsonl of a run.
 class MetricsLog {
  public:
   /// Goes on with the file, without what is about to happen again.
-  MetricsLog(const RunFolder& folder, const Place& place, std::int64_t steps_per_epoch);
+  MetricsLog(const RunFolder& folder, const Place& place);
   void write(const nlohmann::ordered_json& line);
+  /// Returns when all lines have reached the disk.
+  void sync() const { sync_file(path_); }
 
  private:
   std::filesystem::path path_;

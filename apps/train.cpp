@@ -1,6 +1,7 @@
 // lacuna train: trains or fine-tunes; writes a run folder.
 #include "apps/command.h"
 #include "apps/configuration_options.h"
+#include "apps/interrupt.h"
 #include "apps/report.h"
 #include "apps/resolve.h"
 #include "apps/trainer.h"
@@ -16,7 +17,9 @@ class Train {
  public:
   explicit Train(CLI::App& app) {
     configuration_.declare(app, false);
-    app.add_option("--resume", resumed_, "go on with the run in this folder, with its configuration unless -c is given")
+    app.add_option("--resume", resumed_,
+                   "go on with the run in this folder, with its configuration unless -c is given; or from one of its "
+                   "checkpoints, RUN/checkpoints/step-…: later ones go")
         ->type_name("RUN");
     app.add_flag("--overwrite", overwrite_, "replace the run that is in the run folder");
     report_.declare(app);
@@ -25,26 +28,54 @@ class Train {
   ExitCode operator()() const {
     if (!configuration_.given() && resumed_.empty()) reject("expected -c CONFIG, --resume RUN, or both");
     if (overwrite_ && !resumed_.empty()) reject("--overwrite begins anew and --resume goes on: expected one of them");
-    Configuration configuration = read();
-    if (configuration.train.device == "meta")
-      reject("train.device: nothing can be trained on meta, which holds no values; `lacuna plan` runs there");
-    if (!resumed_.empty()) configuration.output.dir = resumed_;
-
-    // Everything the configuration can have wrong is found before the folder is touched.
-    Trainer trainer(configuration, !resumed_.empty(), report_.for_people() ? stdout : nullptr);
-    const RunFolder folder =
-        resumed_.empty() ? RunFolder::create(configuration.output.dir, overwrite_) : RunFolder::open(resumed_);
-    if (!resumed_.empty()) trainer.resume(folder);
-    const int signal = trainer.run(folder);
-    report_.write("", trainer.summary());
+    const InterruptGuard guard;  // from here on: reading data and building a model may take a while
+    const int signal = resumed_.empty() ? begin() : go_on();
     return signal == 0 ? 0 : 128 + signal;
   }
 
  private:
-  Configuration read() const {
-    if (configuration_.given()) return configuration_.read();
-    return resolve(read_configuration(RunFolder::open(resumed_).configuration(), configuration_.overrides()));
+  int begin() const {
+    const Configuration configuration = checked(configuration_.read());
+    // Everything the configuration can have wrong is found before the folder is touched.
+    Trainer trainer(configuration, false, stream());
+    return run(trainer, RunFolder::create(configuration.output.dir, overwrite_));
   }
+
+  int go_on() const {
+    const ResumePoint point = resume_point(resumed_);
+    const RunFolder folder = RunFolder::open_to_resume(point.run);
+    const std::optional<std::filesystem::path> checkpoint =
+        point.checkpoint.empty() ? folder.newest() : folder.checkpoint(point.checkpoint);
+    Configuration configuration = checked(
+        configuration_.given() ? configuration_.read()
+                               : resolve(read_configuration(folder.configuration(), configuration_.overrides())));
+    configuration.output.dir = point.run.string();
+    Trainer trainer(configuration, checkpoint.has_value(), stream());
+    if (checkpoint) {
+      trainer.resume(folder, *checkpoint);
+    } else {
+      folder.go_back_to_start();
+      if (report_.for_people())
+        std::fputs(fmt::format("{} ended before its first checkpoint: it begins anew, at step 0\n", point.run.string())
+                       .c_str(),
+                   stdout);
+    }
+    return run(trainer, folder);
+  }
+
+  int run(Trainer& trainer, const RunFolder& folder) const {
+    const int signal = trainer.run(folder);
+    report_.write("", trainer.summary());
+    return signal;
+  }
+
+  static Configuration checked(Configuration configuration) {
+    if (configuration.train.device == "meta")
+      reject("train.device: nothing can be trained on meta, which holds no values; `lacuna plan` runs there");
+    return configuration;
+  }
+
+  std::FILE* stream() const { return report_.for_people() ? stdout : nullptr; }
 
   ConfigurationOptions configuration_;
   std::string resumed_;

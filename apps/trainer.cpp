@@ -72,47 +72,65 @@ Trainer::Trainer(const Configuration& resolved, bool resumed, std::FILE* stream)
       validation_images_(open(resolved, Split::validation)),
       training_(make_training(resolved, resumed)),
       steps_per_epoch_(count_steps(resolved, *training_images_)),
-      last_step_(resolved.train.epochs * steps_per_epoch_),
-      schedule_(make_schedule(
-          resolved.schedule.name, resolved.schedule.options,
-          {.lr = resolved.optimizer.lr, .total_steps = last_step_, .steps_per_epoch = steps_per_epoch_})) {
-  if (resolved.train.steps > 0) last_step_ = std::min(last_step_, resolved.train.steps);
+      schedule_(make_schedule(resolved.schedule.name, resolved.schedule.options,
+                              {.lr = resolved.optimizer.lr,
+                               .total_steps = resolved.train.epochs * steps_per_epoch_,
+                               .steps_per_epoch = steps_per_epoch_})) {
   place_.units = units();
 }
 
 std::map<std::string, std::string> Trainer::units() const {
   const Configuration& c = configuration_;
-  return {{"train.batch_size", std::to_string(c.train.batch_size)},
-          {"train.accumulate", std::to_string(c.train.accumulate)},
-          {"train.seed", std::to_string(c.train.seed)},
+  return {{"train.seed", std::to_string(c.train.seed)},
           {"data.name", c.data.name},
           {"data.seed", std::to_string(c.data.seed)},
           {"data.train_size", std::to_string(training_images_->size())}};
 }
 
-void Trainer::resume(const RunFolder& folder) {
-  const fs::path last = folder.last();
-  auto [place, started_anew] = load_checkpoint(last, training_.model(), training_.optimizer(), training_.policy());
+bool Trainer::epoch_over() const { return place_.samples + configuration_.train.batch_size > training_images_->size(); }
+
+bool Trainer::at_end() const {
+  const Configuration::Train& train = configuration_.train;
+  return whole_epochs() >= train.epochs || (train.steps > 0 && place_.step >= train.steps);
+}
+
+std::int64_t Trainer::scheduled_step() const {
+  return place_.epochs_evaluated * steps_per_epoch_ + place_.samples / configuration_.train.batch_size;
+}
+
+LoadedCheckpoint Trainer::load(const RunFolder& folder, const fs::path& checkpoint) {
+  try {
+    return load_checkpoint(checkpoint, training_.model(), training_.optimizer(), training_.policy());
+  } catch (const Error& error) {
+    if (is_whole(checkpoint)) throw;  // another model, another optimizer
+    const std::optional<fs::path> older = folder.whole_before(checkpoint);
+    reject("{}\n{}", error.what(),
+           older ? fmt::format("The checkpoint before it is whole: go on from there with --resume {}", older->string())
+                 : "No checkpoint before it is whole");
+  }
+}
+
+void Trainer::resume(const RunFolder& folder, const fs::path& checkpoint) {
+  auto [place, started_anew] = load(folder, checkpoint);
   std::string differences;
   for (const auto& [key, value] : units())
     if (const auto had = place.units.find(key); had == place.units.end() || had->second != value)
       differences += fmt::format("\n  {}: {}, now {}", key, had == place.units.end() ? "none" : had->second, value);
   if (!differences.empty())
     reject(
-        "{}: the run cannot go on with other values of these, since its steps, the order of the images and the random "
-        "numbers are counted in them:{}",
-        last.string(), differences);
-  folder.remove_leftovers();
+        "{}: the run cannot go on with other values of these, since the order of the images and the random numbers "
+        "follow from them: it would see some images twice in an epoch and others never:{}",
+        checkpoint.string(), differences);
+  folder.go_back_to(checkpoint, place);
   place_ = std::move(place);
   started_anew_ = started_anew;
   saved_ = {place_.step, place_.epochs_evaluated};
 }
 
 int Trainer::run(const RunFolder& folder) {
-  const InterruptGuard guard;
   folder_ = folder;
   folder_->save_configuration(to_yaml(configuration_));
-  metrics_ = std::make_unique<MetricsLog>(folder, place_, steps_per_epoch_);
+  metrics_ = std::make_unique<MetricsLog>(folder, place_);
   announce();
   ledger(device_of(configuration_)).reset_peak();
   bool evaluated = false;  // all that is due
@@ -122,13 +140,13 @@ int Trainer::run(const RunFolder& folder) {
                    .shuffle = true,
                    .drop_last = true,
                    .seed = static_cast<std::uint64_t>(configuration_.train.seed),
-                   .first_epoch = whole_epochs(),
-                   .first_step = place_.step % steps_per_epoch_,
+                   .first_epoch = place_.epochs_evaluated,
+                   .first_image = place_.samples,
                    .workers = static_cast<int>(configuration_.data.workers)});
     while ((evaluated = evaluate_if_due()) && !at_end() && InterruptGuard::signal() == 0) {
       take_step(loader);
       const std::int64_t every = configuration_.output.save_every_steps;
-      if (every > 0 && place_.step % every == 0 && place_.step % steps_per_epoch_ != 0) save(false);
+      if (every > 0 && place_.step % every == 0 && !epoch_over()) save(false);
     }
   }
   save(false);
@@ -167,7 +185,7 @@ void Trainer::announce() {
                           configuration_.model.from, model.num_classes())
             : fmt::format("the classifier {} starts anew: {} has none", model.head(), configuration_.model.from));
   }
-  if (place_.step > 0) display_.print(fmt::format("going on after step {} of {}", place_.step, last_step_));
+  if (place_.step > 0) display_.print(fmt::format("going on after step {}", place_.step));
   if (started_anew_ > 0)
     display_.print(fmt::format("{} parameters were frozen before: their optimizer state starts anew", started_anew_));
 }
@@ -175,7 +193,7 @@ void Trainer::announce() {
 void Trainer::take_step(Loader& loader) {
   const Clock::time_point start = Clock::now();
   const std::vector<MicroBatch> batch = cut(*loader.next(), configuration_.train.accumulate);
-  const double learning_rate = schedule_(place_.step);
+  const double learning_rate = schedule_(scheduled_step());
   const StepOutcome outcome = training_.step(batch, place_.step, learning_rate);
   if (!outcome.finite()) report_nonfinite(batch, outcome);
   ++place_.step;
@@ -191,11 +209,11 @@ void Trainer::take_step(Loader& loader) {
 
 void Trainer::note_step(const StepOutcome& outcome, double learning_rate, double seconds) {
   step_seconds_.push_back(seconds);
-  const std::int64_t epoch = (place_.step - 1) / steps_per_epoch_;
+  const std::int64_t epoch = place_.epochs_evaluated + 1;
   const Ledger& account = ledger(device_of(configuration_));
   const auto samples = static_cast<double>(outcome.samples);
   metrics_->write({{"step", place_.step},
-                   {"epoch", epoch + 1},
+                   {"epoch", epoch},
                    {"loss", outcome.loss},
                    {"accuracy", static_cast<double>(outcome.correct) / samples},
                    {"lr", learning_rate},
@@ -207,9 +225,9 @@ void Trainer::note_step(const StepOutcome& outcome, double learning_rate, double
   const auto first = step_seconds_.end() - std::min(window, std::ssize(step_seconds_));
   const double recent =
       std::accumulate(first, step_seconds_.end(), 0.0) / static_cast<double>(step_seconds_.end() - first);
-  display_.update({.epoch = epoch + 1,
+  display_.update({.epoch = epoch,
                    .epochs = configuration_.train.epochs,
-                   .step = place_.step - epoch * steps_per_epoch_,
+                   .step = place_.samples / configuration_.train.batch_size,
                    .steps = steps_per_epoch_,
                    .loss = place_.loss_sum / static_cast<double>(place_.samples),
                    .accuracy = static_cast<double>(place_.correct) / static_cast<double>(place_.samples),
@@ -220,9 +238,7 @@ void Trainer::note_step(const StepOutcome& outcome, double learning_rate, double
 }
 
 bool Trainer::evaluate_if_due() {
-  const bool epoch_over = place_.step > 0 && place_.step % steps_per_epoch_ == 0;
-  const bool due = epoch_over ? place_.epochs_evaluated < whole_epochs() : at_end();
-  if (!due) return true;
+  if (!epoch_over() && (!at_end() || place_.samples == 0)) return true;
   const Clock::time_point start = Clock::now();
   const std::optional<Evaluation> evaluation = evaluate(training_.model(), validation_images_, configuration_);
   if (!evaluation) return false;
@@ -237,9 +253,9 @@ bool Trainer::evaluate_if_due() {
                    {"seconds", seconds_since(start)}});
   display_.print(
       fmt::format("epoch {}/{}: train loss {:.4f}, accuracy {:.2f} %; validation loss {:.4f}, accuracy {:.2f} %",
-                  (place_.step + steps_per_epoch_ - 1) / steps_per_epoch_, configuration_.train.epochs, train_loss,
-                  100 * accuracy, evaluation->loss, 100 * evaluation->accuracy));
-  if (!epoch_over) {
+                  place_.epochs_evaluated + 1, configuration_.train.epochs, train_loss, 100 * accuracy,
+                  evaluation->loss, 100 * evaluation->accuracy));
+  if (!epoch_over()) {
     // The place stays that of a run which goes on from here.
     final_evaluation_ = evaluation;
     return true;
@@ -250,7 +266,7 @@ bool Trainer::evaluate_if_due() {
   place_.last = evaluation;
   if (is_best) place_.best = evaluation;
   place_.loss_sum = 0;
-  place_.correct = place_.samples = 0;
+  place_.correct = place_.samples = 0;  // the next epoch is under way
   const std::int64_t every = configuration_.output.save_every;
   if (at_end() || is_best || (every > 0 && whole_epochs() % every == 0)) save(is_best);
   return true;
@@ -265,6 +281,7 @@ void Trainer::save(bool is_best) {
           "after step {} {} holds values that are not finite; nothing was saved. A lower optimizer.lr, a longer "
           "warm-up or train.clip_norm may help",
           place_.step, parameter->path());
+  metrics_->sync();
   const bool only_place = saved_ && saved_->first == place_.step;
   folder_->save(training_.model(), training_.optimizer(), training_.policy(), place_, only_place, is_best,
                 configuration_.output.keep);

@@ -21,9 +21,11 @@ class Trainer {
   /// not read model.from again. `stream` gets the progress; null for none.
   Trainer(const Configuration& resolved, bool resumed, std::FILE* stream);
 
-  /// Goes on from the folder's latest checkpoint, to the very bits of a run that was never stopped.
-  void resume(const RunFolder& folder);
-  /// Trains to the end. Returns 0, or the signal that stopped it once a checkpoint was written.
+  /// Goes on from `checkpoint`, one of the folder's, to the very bits of a run that was never stopped. One that is
+  /// damaged is refused, and the last whole one before it offered.
+  void resume(const RunFolder& folder, const std::filesystem::path& checkpoint);
+  /// Trains to the end, or until a signal that an InterruptGuard has noted. Returns 0, or the signal once a checkpoint
+  /// was written.
   int run(const RunFolder& folder);
   /// What `run` wrote to summary.json.
   const nlohmann::ordered_json& summary() const { return summary_; }
@@ -31,15 +33,21 @@ class Trainer {
  private:
   /// The run so far, with the keys of summary.json: measured once, so that all who read it see the same.
   nlohmann::ordered_json summarize() const;
-  /// The settings that the place is counted in.
+  /// The settings that give the place its meaning.
   std::map<std::string, std::string> units() const;
+  LoadedCheckpoint load(const RunFolder& folder, const std::filesystem::path& checkpoint);
   void announce();
   void take_step(Loader& loader);
   void note_step(const StepOutcome& outcome, double learning_rate, double seconds);
   /// Evaluates where an epoch ends or the run does. False where a signal came in between.
   bool evaluate_if_due();
-  bool at_end() const { return place_.step >= last_step_; }
-  std::int64_t whole_epochs() const { return place_.step / steps_per_epoch_; }
+  /// Whether the epoch under way has no whole batch left. It counts as the next one once it is evaluated.
+  bool epoch_over() const;
+  std::int64_t whole_epochs() const { return place_.epochs_evaluated + (epoch_over() ? 1 : 0); }
+  bool at_end() const;
+  /// The step of a run that has had these batches from its start: with another batch size the schedule goes on at the
+  /// same share of the same epoch.
+  std::int64_t scheduled_step() const;
   void save(bool is_best);
   [[noreturn]] void report_nonfinite(std::span<const MicroBatch> batch, const StepOutcome& outcome);
 
@@ -49,7 +57,6 @@ class Trainer {
   std::shared_ptr<const Dataset> training_images_, validation_images_;
   Training training_;
   std::int64_t steps_per_epoch_;
-  std::int64_t last_step_;
   Schedule schedule_;
   Place place_;
   std::int64_t started_anew_ = 0;                               // parameters without optimizer state in the checkpoint

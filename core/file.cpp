@@ -17,6 +17,15 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
+void sync(std::string_view what, const std::filesystem::path& path, int flags) {
+  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC);
+  if (descriptor < 0) reject("cannot open {} {}: {}", what, path.string(), last_error());
+  const int result = ::fsync(descriptor);
+  const std::string reason = last_error();
+  ::close(descriptor);
+  if (result != 0) reject("cannot write {} {}: {}", what, path.string(), reason);
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
@@ -66,13 +75,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
   file.commit();
 }
 
-void sync_folder(const std::filesystem::path& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) reject("cannot open the folder {}: {}", folder.string(), last_error());
-  const int result = ::fsync(descriptor);
-  const std::string reason = last_error();
-  ::close(descriptor);
-  if (result != 0) reject("cannot write the folder {}: {}", folder.string(), reason);
-}
+void sync_file(const std::filesystem::path& file) { sync("the file", file, O_RDONLY); }
+
+void sync_folder(const std::filesystem::path& folder) { sync("the folder", folder, O_RDONLY | O_DIRECTORY); }
 
 }  // namespace lacuna

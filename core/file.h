@@ -30,6 +30,8 @@ class AtomicFile {
 };
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+/// Returns when the content of `file` has reached the disk.
+void sync_file(const std::filesystem::path& file);
 /// Returns when the names in `folder` have reached the disk.
 void sync_folder(const std::filesystem::path& folder);
 

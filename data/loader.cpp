@@ -28,7 +28,7 @@ class Loader::Workers {
     Tensor targets;  // i64 [batch_size]
   };
   struct Place {  // where a batch stands in the order
-    std::int64_t epoch, step;
+    std::int64_t epoch, first;
   };
   struct Slot {
     bool ready = false;
@@ -36,9 +36,10 @@ class Loader::Workers {
     std::exception_ptr error;
   };
 
+  std::int64_t steps_for(std::int64_t images) const;
   std::int64_t count_steps() const;
   Place place_of(std::int64_t ticket) const;
-  std::int64_t images_in(std::int64_t step) const;
+  std::int64_t images_from(std::int64_t first) const;
   Slot& slot_of(std::int64_t ticket) { return ring_[static_cast<std::size_t>(ticket % options_.depth)]; }
   Memory allocate();
   void take_back();
@@ -48,7 +49,8 @@ class Loader::Workers {
   const std::shared_ptr<const Dataset> dataset_;
   const Transform transform_;
   const LoaderOptions options_;
-  const std::int64_t steps_;  // an epoch
+  const std::int64_t steps_;        // of a whole epoch
+  const std::int64_t first_steps_;  // of what the first one has left
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable_any may_prepare_, is_ready_;
@@ -67,19 +69,23 @@ Loader::Workers::Workers(std::shared_ptr<const Dataset> dataset, const Transform
       transform_(dataset_->info(), transform),
       options_(options),
       steps_(count_steps()),
+      first_steps_(steps_for(dataset_->size() - options.first_image)),
       ring_(static_cast<std::size_t>(options.depth)) {
   for (int i = 0; i < options_.depth + 1; ++i) free_.push_back(allocate());
   for (int i = 0; i < options_.workers; ++i) threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
+}
+
+std::int64_t Loader::Workers::steps_for(std::int64_t images) const {
+  return (images + (options_.drop_last ? 0 : options_.batch_size - 1)) / options_.batch_size;
 }
 
 std::int64_t Loader::Workers::count_steps() const {
   const LoaderOptions& o = options_;
   if (o.batch_size < 1) reject("train.batch_size: expected 1 or more, got {}", o.batch_size);
   expect(o.workers > 0 && o.depth > 0, "a loader needs workers and a depth; got {} and {}", o.workers, o.depth);
-  expect(o.first_epoch >= 0 && o.first_step >= 0, "a loader cannot begin at epoch {}, step {}", o.first_epoch,
-         o.first_step);
-  const std::int64_t whole = dataset_->size() / o.batch_size, rest = dataset_->size() % o.batch_size;
-  const std::int64_t steps = whole + (rest > 0 && !o.drop_last ? 1 : 0);
+  expect(o.first_epoch >= 0 && o.first_image >= 0 && o.first_image <= dataset_->size(),
+         "a loader cannot begin at epoch {}, image {} of {}", o.first_epoch, o.first_image, dataset_->size());
+  const std::int64_t steps = steps_for(dataset_->size());
   if (steps == 0)
     reject("train.batch_size: {} is more than the {} images of {}", o.batch_size, dataset_->size(),
            dataset_->info().name);
@@ -87,12 +93,13 @@ std::int64_t Loader::Workers::count_steps() const {
 }
 
 Loader::Workers::Place Loader::Workers::place_of(std::int64_t ticket) const {
-  const std::int64_t step = options_.first_step + ticket;
-  return {options_.first_epoch + step / steps_, step % steps_};
+  if (ticket < first_steps_) return {options_.first_epoch, options_.first_image + ticket * options_.batch_size};
+  const std::int64_t step = ticket - first_steps_;
+  return {options_.first_epoch + 1 + step / steps_, step % steps_ * options_.batch_size};
 }
 
-std::int64_t Loader::Workers::images_in(std::int64_t step) const {
-  return std::min(options_.batch_size, dataset_->size() - step * options_.batch_size);
+std::int64_t Loader::Workers::images_from(std::int64_t first) const {
+  return std::min(options_.batch_size, dataset_->size() - first);
 }
 
 Loader::Workers::Memory Loader::Workers::allocate() {
@@ -127,9 +134,9 @@ std::optional<Batch> Loader::Workers::next() {
   }
   ++given_;
   lent_.push_back(std::exchange(slot.memory, {}));
-  const std::int64_t count = images_in(place.step);
+  const std::int64_t count = images_from(place.first);
   if (made_ - lent_.size() < ring_.size()) free_.push_back(allocate());  // the caller keeps batches
-  Batch batch{lent_.back().images.leading(0, count), lent_.back().targets.leading(0, count), place.epoch, place.step};
+  Batch batch{lent_.back().images.leading(0, count), lent_.back().targets.leading(0, count), place.epoch, place.first};
   lock.unlock();
   may_prepare_.notify_one();
   return batch;
@@ -161,12 +168,12 @@ void Loader::Workers::prepare(const Place& place, const Memory& memory, ImageBuf
   const DatasetInfo& info = dataset_->info();
   const Permutation order(dataset_->size(),
                           {options_.seed, static_cast<std::uint32_t>(place.epoch), random_site("data/order")});
-  const std::int64_t first = place.step * options_.batch_size, count = images_in(place.step);
+  const std::int64_t count = images_from(place.first);
   const std::int64_t image_count = transform_.height() * transform_.width() * transform_.channels();
   memory.images.bump_version();
   memory.targets.bump_version();
   for (std::int64_t i = 0; i < count && !stop.stop_requested(); ++i) {
-    const std::int64_t index = options_.shuffle ? order(first + i) : first + i;
+    const std::int64_t index = options_.shuffle ? order(place.first + i) : place.first + i;
     image.set_size(info.height, info.width, info.channels);
     memory.targets.data<std::int64_t>()[i] = dataset_->read(index, image.pixels.data());
     transform_(image, {options_.seed, place.epoch, index}, memory.images.data<float>() + i * image_count);

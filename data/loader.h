@@ -17,15 +17,15 @@ struct Batch {
   Tensor images;   // f32 [batch, height, width, channels]
   Tensor targets;  // i64 [batch]
   std::int64_t epoch = 0;
-  std::int64_t step = 0;  // within the epoch
+  std::int64_t first = 0;  // of its images in the epoch's order
 };
 
 struct LoaderOptions {
   std::int64_t batch_size = 128;
-  bool shuffle = false;                          // another order in every epoch
-  bool drop_last = false;                        // leave out a last batch that is not full
-  std::uint64_t seed = 1;                        // of order and augmentation
-  std::int64_t first_epoch = 0, first_step = 0;  // where to begin: a resumed run names where it stopped
+  bool shuffle = false;                           // another order in every epoch
+  bool drop_last = false;                         // leave out a last batch that is not full
+  std::uint64_t seed = 1;                         // of order and augmentation
+  std::int64_t first_epoch = 0, first_image = 0;  // where to begin: a resumed run names what it has seen of the epoch
   std::int64_t end_epoch = std::numeric_limits<std::int64_t>::max();  // the batches of this epoch no longer come
   int workers = 1;                                                    // threads
   int depth = 2;                                                      // batches prepared ahead, at most

@@ -71,10 +71,12 @@ TEST_CASE("checkpoint: a manifest with anything else is refused") {
 
 TEST_CASE("checkpoint: metrics that are about to be written again are left out, and so is what is none") {
   std::istringstream lines(
-      "{\"step\":1}\nnonsense\n{\"step\":\"1\"}\n[]\n{\"step\":2}\n{\"step\":2,\"val_loss\":1}\n{\"step\":3}\n"
-      "{\"step\":3,\"val_loss\":2}\n{\"step\":4,\"val_loss\":2}\n{\"step\":5}\n");
-  CHECK(kept_metrics(lines, {.step = 4, .epochs_evaluated = 1}, 2) ==
-        "{\"step\":1}\n{\"step\":2}\n{\"step\":2,\"val_loss\":1}\n{\"step\":3}\n");
+      "{\"step\":1}\nnonsense\n{\"step\":\"1\"}\n[]\n{\"step\":2}\n{\"step\":2,\"epoch\":1,\"val_loss\":1}\n{\"step\":"
+      "3}\n"
+      "{\"step\":3,\"epoch\":1,\"val_loss\":2}\n{\"step\":3,\"val_loss\":2}\n{\"step\":4,\"epoch\":2,\"val_loss\":2}\n"
+      "{\"step\":5}\n");
+  CHECK(kept_metrics(lines, {.step = 4, .epochs_evaluated = 1}) ==
+        "{\"step\":1}\n{\"step\":2}\n{\"step\":2,\"epoch\":1,\"val_loss\":1}\n{\"step\":3}\n");
 }
 
 }  // namespace lacuna::apps

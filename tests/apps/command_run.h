@@ -4,6 +4,7 @@
 #include "tests/temporary_folder.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,11 +21,16 @@ struct CommandResult {
   nlohmann::json json() const { return nlohmann::json::parse(out); }
 };
 
+/// What the command may not go beyond, in bytes; 0: as much as there is.
+struct Limits {
+  std::int64_t file = 0;     // of each file, as a full disk
+  std::int64_t address = 0;  // of the address space, as `ulimit -v` sets
+};
+
 class CommandRun {
  public:
-  /// Starts `lacuna` (or `program`) with `arguments` in `folder`. A `file_limit` is the most bytes a file may have, as
-  /// a full disk.
-  CommandRun(const TemporaryFolder& folder, std::vector<std::string> arguments, long file_limit = 0,
+  /// Starts `lacuna` (or `program`) with `arguments` in `folder`.
+  CommandRun(const TemporaryFolder& folder, std::vector<std::string> arguments, const Limits& limits = {},
              const std::string& program = LACUNA_BINARY_DIR "/bin/lacuna")
       : folder_(folder) {
     arguments.insert(arguments.begin(), program);
@@ -39,12 +45,14 @@ class CommandRun {
     for (std::string& argument : arguments) pointers.push_back(argument.data());
     pointers.push_back(nullptr);
     if (::chdir(folder.path().c_str()) != 0) ::_exit(99);
-    if (file_limit > 0) limit_files(file_limit);
+    limit(RLIMIT_FSIZE, limits.file);
+    limit(RLIMIT_AS, limits.address);
     ::execv(pointers[0], pointers.data());
     ::_exit(99);
   }
 
   bool running() { return !done_ && ::waitpid(process_, &status_, WNOHANG) == 0 ? true : !(done_ = true); }
+  pid_t process() const { return process_; }
   void signal(int number) const { ::kill(process_, number); }
 
   CommandResult wait() {
@@ -55,7 +63,10 @@ class CommandRun {
   }
 
  private:
-  static void limit_files(long bytes);
+  static void limit(int resource, std::int64_t bytes) {
+    const rlimit both{static_cast<rlim_t>(bytes), static_cast<rlim_t>(bytes)};
+    if (bytes > 0) ::setrlimit(static_cast<__rlimit_resource>(resource), &both);
+  }
 
   const TemporaryFolder& folder_;
   pid_t process_;
@@ -64,14 +75,14 @@ class CommandRun {
 };
 
 inline CommandResult run_command(const TemporaryFolder& folder, std::vector<std::string> arguments,
-                                 long file_limit = 0) {
-  return CommandRun(folder, std::move(arguments), file_limit).wait();
+                                 const Limits& limits = {}) {
+  return CommandRun(folder, std::move(arguments), limits).wait();
 }
 
 /// Another program: its path and its arguments.
 inline CommandResult run_program(const TemporaryFolder& folder, const std::string& program,
                                  std::vector<std::string> arguments) {
-  return CommandRun(folder, std::move(arguments), 0, program).wait();
+  return CommandRun(folder, std::move(arguments), {}, program).wait();
 }
 
 }  // namespace lacuna::test

@@ -16,7 +16,7 @@ namespace {
 
 // A batch as plain values: two streams of batches compare with ==.
 struct Seen {
-  std::int64_t epoch, step;
+  std::int64_t epoch, first;
   std::vector<double> images, targets;
   bool operator==(const Seen&) const = default;
 };
@@ -26,7 +26,7 @@ std::vector<Seen> collect(Loader& loader, std::size_t most = 1000) {
   while (seen.size() < most) {
     const std::optional<Batch> batch = loader.next();
     if (!batch) break;
-    seen.push_back({batch->epoch, batch->step, batch->images.to_vector(), batch->targets.to_vector()});
+    seen.push_back({batch->epoch, batch->first, batch->images.to_vector(), batch->targets.to_vector()});
   }
   return seen;
 }
@@ -59,7 +59,7 @@ TEST_CASE("training: whole batches, another order in every epoch, each image at 
     for (std::size_t step = 0; step < 4; ++step) {
       const Seen& batch = seen[epoch * 4 + step];
       CHECK(batch.epoch == static_cast<std::int64_t>(epoch));
-      CHECK(batch.step == static_cast<std::int64_t>(step));
+      CHECK(batch.first == 5 * static_cast<std::int64_t>(step));
       order.insert(order.end(), batch.targets.begin(), batch.targets.end());
     }
     CHECK(std::set(order.begin(), order.end()).size() == 20);
@@ -68,17 +68,38 @@ TEST_CASE("training: whole batches, another order in every epoch, each image at 
   CHECK(orders.size() == 3);
 }
 
-TEST_CASE("a loader that begins at (epoch, step) gives what an unbroken one gives from there") {
+TEST_CASE("a loader that begins at (epoch, image) gives what an unbroken one gives from there") {
   const std::vector<Seen> whole = collect(training);
   for (const std::size_t at : {0, 1, 4, 6, 11, 12}) {
     LoaderOptions resumed = training;
     resumed.first_epoch = static_cast<std::int64_t>(at) / 4;
-    resumed.first_step = static_cast<std::int64_t>(at) % 4;
+    resumed.first_image = 5 * (static_cast<std::int64_t>(at) % 4);
     CHECK(collect(resumed) == std::vector(whole.begin() + static_cast<std::ptrdiff_t>(at), whole.end()));
   }
   LoaderOptions end_of_epoch = training;
-  end_of_epoch.first_step = 4;  // as a run says that stopped after the last step of epoch 0
+  end_of_epoch.first_image = 20;  // as a run says that stopped after the last step of epoch 0
   CHECK(collect(end_of_epoch) == std::vector(whole.begin() + 4, whole.end()));
+}
+
+TEST_CASE("a loader with other batches goes on in the same order of images") {
+  const auto order = [](const LoaderOptions& options, std::int64_t epoch) {
+    std::vector<double> images;
+    for (const Seen& batch : collect(options))
+      if (batch.epoch == epoch) images.insert(images.end(), batch.targets.begin(), batch.targets.end());
+    return images;
+  };
+  const std::vector<double> whole = order(training, 1);
+  LoaderOptions other = training;
+  other.batch_size = 3;
+  other.first_epoch = 1;
+  other.first_image = 10;
+  const std::vector<double> rest = order(other, 1);
+  REQUIRE(rest.size() == 12);  // of the 13 that are left
+  CHECK(std::vector(rest.begin(), rest.begin() + 10) == std::vector(whole.begin() + 10, whole.end()));
+  CHECK(order(other, 2).size() == 21);
+  other.batch_size = 14;  // more than are left: the next epoch begins
+  CHECK(order(other, 1).empty());
+  CHECK(order(other, 2).size() == 14);
 }
 
 TEST_CASE("workers and depth do not change what comes") {
@@ -119,8 +140,8 @@ TEST_CASE("batches take their memory for data, and give it back to the loader") 
 TEST_CASE("an error of a worker reaches the caller at its batch") {
   for (const int workers : {1, 3}) {
     Loader loader(std::make_shared<SmallDataset>(20, 12), {}, {.batch_size = 5, .end_epoch = 1, .workers = workers});
-    CHECK(loader.next()->step == 0);
-    CHECK(loader.next()->step == 1);
+    CHECK(loader.next()->first == 0);
+    CHECK(loader.next()->first == 5);
     CHECK_THROWS_WITH_AS(loader.next(), "image 12 is damaged", Error);
     CHECK_THROWS_WITH_AS(loader.next(), "image 12 is damaged", Error);
   }

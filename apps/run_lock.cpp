@@ -1,0 +1,47 @@
+#include "apps/run_lock.h"
+
+#include "core/error.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace lacuna::apps {
+namespace {
+
+std::string last_error() { return std::generic_category().message(errno); }
+
+std::string holder(int descriptor) {
+  char text[32];
+  const ssize_t read = ::pread(descriptor, text, sizeof text, 0);
+  if (read <= 1) return "another process";  // in the moment before it has written who it is
+  return fmt::format("process {}", std::string_view(text, static_cast<std::size_t>(read) - 1));
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::filesystem::path& folder) {
+  const std::string path = (folder / "lock").string();
+  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) reject("cannot write into {}: {}: {}", folder.string(), path, last_error());
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    const std::string reason = errno == EWOULDBLOCK ? fmt::format("{} trains into it", holder(descriptor_))
+                                                    : fmt::format("cannot lock {}: {}", path, last_error());
+    ::close(descriptor_);
+    reject("{} cannot be written to: {}", folder.string(), reason);
+  }
+  // The file stays when the lock goes: removed, it could be locked twice, under its name and without one. What it says
+  // only names the holder: a full disk may leave it empty.
+  const std::string process = std::to_string(::getpid()) + "\n";
+  if (::ftruncate(descriptor_, 0) == 0) [[maybe_unused]]
+    const ssize_t ignored = ::pwrite(descriptor_, process.data(), process.size(), 0);
+}
+
+RunLock::~RunLock() { ::close(descriptor_); }
+
+}  // namespace lacuna::apps

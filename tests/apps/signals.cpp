@@ -1,0 +1,89 @@
+// SIGINT and SIGTERM at any moment of a run.
+#include "tests/apps/train_run.h"
+
+namespace lacuna::test {
+namespace {
+
+/// Whether `process` is the command by now, and has a handler for `signal`.
+bool handles(pid_t process, int signal) {
+  if (read_file("/proc/" + std::to_string(process) + "/comm") != "lacuna\n") return false;
+  std::istringstream status(read_file("/proc/" + std::to_string(process) + "/status"));
+  for (std::string word; status >> word;)
+    if (std::uint64_t caught = 0; word == "SigCgt:" && status >> std::hex >> caught)
+      return (caught >> (signal - 1) & 1) != 0;
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("train: a signal ends the step, saves, and is told by the exit code") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const CommandResult result = stop_after(folder, 3, signal);
+    INFO(result.error);
+    CHECK(result.code == 128 + signal);
+    REQUIRE(fs::exists(folder / "r/last/checkpoint.json"));
+    CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=1"}).code == 0);
+    fs::remove_all(folder / "r");
+  }
+}
+
+TEST_CASE("train: a signal during an evaluation ends it too") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  CHECK(stop_in_evaluation(folder, 4, {}).code == 128 + SIGTERM);
+  const nlohmann::json place = read_json(folder / "r/last/checkpoint.json").at("place");
+  CHECK(place.at("step") == 4);
+  CHECK(place.at("epochs_evaluated") == 0);
+  // The evaluation is made up for.
+  CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=4", "data.val_size=10"}).code == 0);
+  CHECK(read_json(folder / "r/summary.json").at("epochs") == 1);
+}
+
+TEST_CASE("train: a signal during the last evaluation leaves the run to be gone on with") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const auto& [steps, end] : {std::pair{4U, "train.epochs=1"}, std::pair{3U, "train.steps=3"}}) {
+    CHECK(stop_in_evaluation(folder, steps, {end, "schedule.warmup_epochs=0"}).code == 128 + SIGTERM);
+    CHECK(run_command(folder, {"train", "--resume", "r", "data.val_size=10"}).code == 0);
+    CHECK(read_json(folder / "r/summary.json").at("val_accuracy").is_number());
+    fs::remove_all(folder / "r");
+  }
+}
+
+TEST_CASE("train: a signal before the first step is noted too") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    CommandRun run(folder, train({"output.dir=r", "model.embed_dim=64", "model.depth=24"}));
+    while (run.running() && !handles(run.process(), signal)) std::this_thread::yield();
+    CHECK(!fs::exists(folder / "r/metrics.jsonl"));
+    run.signal(signal);
+    const CommandResult result = run.wait();
+    INFO(result.error);
+    CHECK(result.code == 128 + signal);
+    CHECK(result.out.find("stopped by a signal after step 0") != std::string::npos);
+    CHECK(read_json(folder / "r/last/checkpoint.json").at("place").at("step") == 0);
+    CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=1"}).code == 0);
+    fs::remove_all(folder / "r");
+  }
+}
+
+TEST_CASE("train: a second signal ends at once") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const auto& [first, second] : {std::pair{SIGTERM, SIGINT}, {SIGINT, SIGINT}}) {
+    CommandRun run(folder, train({"output.dir=r", "model.image_size=64", "model.embed_dim=64", "data.train_size=2048",
+                                  "train.batch_size=2048", "train.accumulate=1"}));
+    while (run.running() && !fs::exists(folder / "r/metrics.jsonl")) std::this_thread::yield();
+    run.signal(first);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    run.signal(second);
+    CHECK(run.wait().code == 128 + second);
+    CHECK(!fs::exists(folder / "r/last"));  // nor was the step finished
+    fs::remove_all(folder / "r");
+  }
+}
+
+}  // namespace lacuna::test

@@ -1,6 +1,7 @@
 // lacuna bench: timed training steps on made-up input, with their memory.
 #include "apps/command.h"
 #include "apps/configuration_options.h"
+#include "apps/fit.h"
 #include "apps/measure.h"
 #include "apps/profile.h"
 #include "apps/report.h"
@@ -28,8 +29,10 @@ ExitCode bench(const Options& options) {
   if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");
   require_fit(configuration, device, false);
   Profile profile;
-  const Measurement m = measure(
-      configuration, device, {.warm_up = 2, .steps = options.steps, .observer = options.profile ? &profile : nullptr});
+  const Measurement m = with_advice_when_exhausted(configuration, false, [&] {
+    return measure(configuration, device,
+                   {.warm_up = 2, .steps = options.steps, .observer = options.profile ? &profile : nullptr});
+  });
   nlohmann::ordered_json json = to_json(m);
   const double seconds = std::accumulate(m.step_seconds.begin(), m.step_seconds.end(), 0.0);
   std::string text = fmt::format(

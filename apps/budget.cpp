@@ -38,17 +38,20 @@ class Survey final : public MemoryPolicy {
   std::vector<std::string> regions_;
 };
 
+/// The forward pass of a training step, for the survey to see.
+void look_at(const Configuration& configuration, Survey& survey) {
+  Training training(configuration, Device::meta);
+  Tape tape(survey);
+  const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
+  const Recording recording(tape);
+  training.loss(batch.front());
+}
+
 class Fitting {
  public:
   Fitting(Configuration& configuration, std::int64_t budget)
       : configuration_(configuration), budget_(budget), of_saved_(configuration.memory.budget_of == "saved") {
-    Training training(configuration, Device::meta);
-    Tape tape(survey_);
-    const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
-    {
-      const Recording recording(tape);
-      training.loss(batch.front());
-    }
+    look_at(configuration, survey_);
     for (const std::string& region : survey_.regions()) {
       const bool inner = std::any_of(blocks_.begin(), blocks_.end(),
                                      [&](const std::string& block) { return region.starts_with(block + "."); });
@@ -232,6 +235,19 @@ std::int64_t parse_bytes(const std::string& text) {
     if (end > 0 && text.substr(unit_begin) == unit.name && number > 0 && number * unit.bytes < 0x1p62)
       return static_cast<std::int64_t>(number * unit.bytes);
   reject("memory.budget: expected bytes as 6GiB, 1.5GB or 800MiB, got {}", text);
+}
+
+std::vector<std::string> recomputable_blocks(const Configuration& configuration) {
+  Survey survey;
+  look_at(configuration, survey);
+  std::vector<std::string> patterns;
+  for (std::string pattern : survey.regions()) {
+    const std::size_t digits = pattern.find_last_not_of("0123456789") + 1;
+    if (digits == pattern.size()) continue;  // a part of a block: `blocks.0.mlp`
+    pattern.replace(digits, std::string::npos, "*");
+    if (std::ranges::find(patterns, pattern) == patterns.end()) patterns.push_back(std::move(pattern));
+  }
+  return patterns;
 }
 
 void fit_budget(Configuration& configuration) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace lacuna::apps {
 
@@ -19,5 +20,8 @@ std::int64_t parse_bytes(const std::string& text);
 /// blocks and their parts recomputed. Within a stage as little as possible is given up. Rejects a budget that no choice
 /// fits, and says the smallest that one would. A configuration that holds a plan already is left as it is.
 void fit_budget(Configuration& configuration);
+
+/// Patterns on the paths of all blocks that can be recomputed, as `blocks.*`.
+std::vector<std::string> recomputable_blocks(const Configuration& configuration);
 
 }  // namespace lacuna::apps

@@ -2,13 +2,16 @@
 
 #include "core/error.h"
 #include "core/registry.h"
+#include "core/system_memory.h"
 
+#include <malloc.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <limits>
 #include <new>
 #include <vector>
 
@@ -54,6 +57,8 @@ ExitCode run_command_line(int argc, const char* const* argv) {
   // A limit on file sizes and a reader that went away are errors of a write, not ends of the process.
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
+  // Each thread would take 64 MiB of addresses for small allocations of its own: too much where they are limited.
+  if (address_space_left() != std::numeric_limits<std::int64_t>::max()) ::mallopt(M_ARENA_MAX, 1);
 
   CLI::App app("Lacuna trains neural networks in a fraction of the memory.", "lacuna");
   app.require_subcommand(1);

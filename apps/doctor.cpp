@@ -120,7 +120,7 @@ ExitCode run(const Report& report) {
        {{{"name", "cpu"},
          {"model", proc_value("/proc/cpuinfo", "model name")},
          {"memory", allocator(Device::cpu).capacity()},
-         {"available", available_memory()}},
+         {"available", allocator(Device::cpu).available()}},
         {{"name", "meta"}, {"model", "shapes only, for planning"}}}},
       {"instruction_sets", {{"compiled", compiled}, {"processor", processor}, {"advice", advice(sets)}}},
       {"threads", {{"processors", std::thread::hardware_concurrency()}, {"used", threads()}}},
@@ -143,7 +143,7 @@ ExitCode run(const Report& report) {
   line("processor", json["devices"][0]["model"]);
   line("devices", "cpu, meta");
   line("memory", fmt::format("{}, {} available", format_bytes(allocator(Device::cpu).capacity()),
-                             format_bytes(available_memory())));
+                             format_bytes(allocator(Device::cpu).available())));
   line("threads", fmt::format("{} of {}", threads(), std::thread::hardware_concurrency()));
   line("instruction sets",
        fmt::format("compiled for {} (-march={}); {}", fmt::join(compiled, " "), LACUNA_ARCH, advice(sets)));

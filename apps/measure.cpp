@@ -1,9 +1,7 @@
 #include "apps/measure.h"
 
-#include "core/allocator.h"
 #include "core/parallel.h"
 #include "core/system_memory.h"
-#include "data/loader.h"
 
 #include <algorithm>
 #include <chrono>
@@ -74,27 +72,6 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
   result.at_peak = account.holders_at_peak();
   if (device != Device::meta) result.process_peak = process_peak();
   return result;
-}
-
-void require_fit(const Configuration& configuration, Device device, bool with_loader) {
-  const Measurement planned = measure(configuration, Device::meta);
-  Bytes held = planned.memory;
-  const std::int64_t batch = at(held, Purpose::data);
-  constexpr std::int64_t loaded = LoaderOptions{}.depth + 1;  // batches of a loader, the one in use included
-  const std::int64_t step = planned.peak + (with_loader ? (loaded - 1) * batch : 0);
-  // The training loader waits while the evaluation's works.
-  const std::int64_t evaluation =
-      with_loader ? at(held, Purpose::parameters) + at(held, Purpose::optimizer) + 2 * loaded * batch : 0;
-  const std::int64_t needed = std::max(step, evaluation), available = allocator(device).available();
-  if (needed <= available) return;
-  reject(
-      "out of memory: training with batches of {} needs {}, and {} has {} left. The largest holders at a step's peak:\n"
-      "{}{}A smaller train.batch_size, parts of it (train.accumulate), train.precision: bf16, or frozen parameters "
-      "(freeze.train) need less; `lacuna plan` says how much.",
-      planned.batch_size, format_bytes(needed), name_of(device), format_bytes(available),
-      lacuna::describe(planned.at_peak, 8),
-      with_loader ? fmt::format("Batches prepared ahead hold up to {} more.\n", format_bytes((2 * loaded - 1) * batch))
-                  : "");
 }
 
 nlohmann::ordered_json to_json(const Measurement& m) {

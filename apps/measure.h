@@ -44,10 +44,6 @@ struct MeasureOptions {
 /// Runs training steps on a made-up batch.
 Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options = {});
 
-/// Refuses a configuration whose training would not fit into the memory of its device, before anything is built.
-/// `with_loader`: batches are prepared ahead, for the evaluation too.
-void require_fit(const Configuration& configuration, Device device, bool with_loader);
-
 /// The documented keys.
 nlohmann::ordered_json to_json(const Measurement& measurement);
 

@@ -1,6 +1,7 @@
 // lacuna train: trains or fine-tunes; writes a run folder.
 #include "apps/command.h"
 #include "apps/configuration_options.h"
+#include "apps/fit.h"
 #include "apps/interrupt.h"
 #include "apps/report.h"
 #include "apps/resolve.h"
@@ -36,9 +37,11 @@ class Train {
  private:
   int begin() const {
     const Configuration configuration = checked(configuration_.read());
-    // Everything the configuration can have wrong is found before the folder is touched.
-    Trainer trainer(configuration, false, stream());
-    return run(trainer, RunFolder::create(configuration.output.dir, overwrite_));
+    return with_advice_when_exhausted(configuration, true, [&] {
+      // Everything the configuration can have wrong is found before the folder is touched.
+      Trainer trainer(configuration, false, stream());
+      return run(trainer, RunFolder::create(configuration.output.dir, overwrite_));
+    });
   }
 
   int go_on() const {
@@ -50,15 +53,21 @@ class Train {
         configuration_.given() ? configuration_.read()
                                : resolve(read_configuration(folder.configuration(), configuration_.overrides())));
     configuration.output.dir = point.run.string();
+    return with_advice_when_exhausted(configuration, true, [&] { return go_on(configuration, folder, checkpoint); });
+  }
+
+  int go_on(const Configuration& configuration, const RunFolder& folder,
+            const std::optional<std::filesystem::path>& checkpoint) const {
     Trainer trainer(configuration, checkpoint.has_value(), stream());
     if (checkpoint) {
       trainer.resume(folder, *checkpoint);
     } else {
       folder.go_back_to_start();
       if (report_.for_people())
-        std::fputs(fmt::format("{} ended before its first checkpoint: it begins anew, at step 0\n", point.run.string())
-                       .c_str(),
-                   stdout);
+        std::fputs(
+            fmt::format("{} ended before its first checkpoint: it begins anew, at step 0\n", folder.path().string())
+                .c_str(),
+            stdout);
     }
     return run(trainer, folder);
   }

@@ -1,6 +1,7 @@
 #include "apps/trainer.h"
 
 #include "apps/evaluation.h"
+#include "apps/fit.h"
 #include "apps/interrupt.h"
 #include "apps/measure.h"
 #include "apps/nonfinite.h"

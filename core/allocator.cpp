@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/ledger.h"
+#include "core/parallel.h"
 #include "core/system_memory.h"
 
 #include <sys/mman.h>
@@ -22,14 +23,8 @@ namespace {
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
 [[noreturn]] void report_exhausted(std::size_t bytes, std::int64_t capacity) {
-  const Owner owner = AllocationScope::current();
-  const Ledger& account = ledger(Device::cpu);
-  reject(
-      "out of memory: {} asked for by {} {}, {} held of {}. The largest holders:\n{}"
-      "A smaller train.batch_size (with train.accumulate), train.precision: bf16, or another memory.policy needs less; "
-      "`lacuna plan` says how much.",
-      format_bytes(static_cast<std::int64_t>(bytes)), owner.op.text().empty() ? "the program" : owner.op.text(),
-      owner.path.text(), format_bytes(account.total()), format_bytes(capacity), describe(account.holders(), 8));
+  throw_out_of_memory(static_cast<std::int64_t>(bytes),
+                      fmt::format("by tensors, which may take {}", format_bytes(capacity)));
 }
 
 #ifdef __SANITIZE_ADDRESS__
@@ -54,6 +49,15 @@ class CpuAllocator final : public Allocator {
 
 #else
 
+constexpr std::size_t least_reserved = std::size_t{1} << 20;
+
+/// Bytes of the address space that a thread takes for its stack.
+std::int64_t default_stack() {
+  rlimit limit{};
+  const bool limited = getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return limited ? static_cast<std::int64_t>(limit.rlim_cur) : std::int64_t{8} << 20;
+}
+
 // One range of addresses, best fit, neighbours joined: what one tensor leaves, any other can use, so that the resident
 // size stays close to the ledger's peak.
 class CpuAllocator final : public Allocator {
@@ -62,7 +66,7 @@ class CpuAllocator final : public Allocator {
     if (bytes == 0) return nullptr;
     const std::size_t size = round_up(bytes, memory_alignment);
     const std::lock_guard lock(mutex_);
-    if (base_ == nullptr) reserve();
+    if (base_ == nullptr) reserve(bytes);
     if (static_cast<std::int64_t>(used_ + size) > capacity_) report_exhausted(bytes, capacity_);
     if (const auto fit = by_size_.lower_bound({size, 0}); fit != by_size_.end()) {
       const auto [block, offset] = *fit;
@@ -108,7 +112,11 @@ class CpuAllocator final : public Allocator {
   }
 
   std::int64_t capacity() const override { return capacity_; }
-  std::int64_t available() const override { return std::min(capacity_, available_memory()); }
+  std::int64_t available() const override {
+    const std::lock_guard lock(mutex_);
+    const std::size_t addresses = base_ == nullptr ? reservable() : reserved_;
+    return std::min({capacity_, available_memory(), static_cast<std::int64_t>(addresses)});
+  }
 
   void trim() override {
     const std::lock_guard lock(mutex_);
@@ -123,12 +131,20 @@ class CpuAllocator final : public Allocator {
       if (end > begin) madvise(base_ + begin, end - begin, MADV_DONTNEED);
     }
   }
-  void reserve() {
-    std::size_t size = 2 * static_cast<std::size_t>(capacity_);  // addresses only; free blocks may lie between others
-    rlimit limit{};
-    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-      size = std::min<std::size_t>(size, limit.rlim_cur / 10 * 7);
-    for (; size >= (std::size_t{1} << 20); size = size / 10 * 9) {
+  /// Addresses to reserve: more than there is memory, since free blocks may lie between others. Where they are limited,
+  /// the threads that are still to start keep theirs for their stacks, oneDNN for the code it generates (a failure
+  /// there ends the process), and the program an eighth for all else.
+  std::size_t reservable() const {
+    const std::size_t wanted = 2 * static_cast<std::size_t>(capacity_);
+    const std::int64_t left = address_space_left();
+    if (left >= static_cast<std::int64_t>(wanted)) return wanted;
+    constexpr int loading_threads = 2;  // training and evaluation images, as many as there are by default
+    const std::int64_t stacks = (threads() + loading_threads) * default_stack();
+    constexpr std::int64_t generated_code = std::int64_t{48} << 20;
+    return static_cast<std::size_t>(std::max<std::int64_t>(left - left / 8 - stacks - generated_code, 0));
+  }
+  void reserve(std::size_t asked) {
+    for (std::size_t size = reservable(); size >= least_reserved; size = size / 10 * 9) {
       void* range = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (range == MAP_FAILED) continue;
       constexpr std::size_t huge_page = std::size_t{2} << 20;
@@ -140,7 +156,11 @@ class CpuAllocator final : public Allocator {
       madvise(base_, reserved_, MADV_HUGEPAGE);
       return;
     }
-    fail("no addresses for tensor memory: the limit on the address space (ulimit -v) is too low");
+    throw OutOfMemory(
+        static_cast<std::int64_t>(asked),
+        fmt::format("out of memory: {} of the address space are left for tensors, the stacks of {} threads "
+                    "and generated code: the limit on it (ulimit -v) is too low",
+                    format_bytes(address_space_left()), threads()));
   }
   void remember(std::size_t offset, std::size_t size) {
     by_offset_.emplace(offset, size);
@@ -151,7 +171,7 @@ class CpuAllocator final : public Allocator {
     by_size_.erase({size, offset});
   }
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::byte* base_ = nullptr;
   std::size_t reserved_ = 0, top_ = 0;                      // addresses in all; used or free below `top_`
   std::size_t used_ = 0;                                    // bytes of all blocks that are not free
@@ -170,6 +190,20 @@ class MetaAllocator final : public Allocator {
 };
 
 }  // namespace
+
+void throw_out_of_memory(std::int64_t bytes, const std::string& by) {
+  const Owner owner = AllocationScope::current();
+  const Ledger& account = ledger(Device::cpu);
+  const std::string asked = bytes > 0 ? format_bytes(bytes) : "memory";
+  throw OutOfMemory(
+      account.total() + bytes,
+      fmt::format("out of memory: {} asked for {} in {}{}{}; tensors hold {}. The largest holders:\n{}"
+                  "A smaller train.batch_size (with train.accumulate), train.precision: bf16, or another memory.policy "
+                  "needs less; `lacuna plan` says how much.",
+                  asked, by, owner.op.text().empty() ? "the program" : owner.op.text(),
+                  owner.path.text().empty() ? "" : " of ", owner.path.text(), format_bytes(account.total()),
+                  describe(account.holders(), 8)));
+}
 
 Allocator& allocator(Device device) {
   // Never destroyed: tensors in static objects may outlive it otherwise.

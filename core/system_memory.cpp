@@ -1,5 +1,6 @@
 #include "core/system_memory.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,6 +56,14 @@ std::int64_t physical_memory() {
 std::int64_t available_memory() {
   const std::int64_t free = bytes_in("/proc/meminfo", "MemAvailable:");
   return free == 0 ? physical_memory() : std::min(physical_memory(), free + process_resident());
+}
+
+std::int64_t address_space_left() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return std::numeric_limits<std::int64_t>::max();
+  return std::max<std::int64_t>(static_cast<std::int64_t>(limit.rlim_cur) - bytes_in("/proc/self/status", "VmSize:"),
+                                0);
 }
 
 std::int64_t process_peak() { return bytes_in("/proc/self/status", "VmHWM:"); }

@@ -12,6 +12,10 @@ std::int64_t physical_memory();
 /// The most bytes this process could hold now: what it holds, and what the system can give without swapping.
 std::int64_t available_memory();
 
+/// Addresses that this process may still take under a limit on them (RLIMIT_AS, `ulimit -v`), in bytes; the largest
+/// number where there is none.
+std::int64_t address_space_left();
+
 /// Largest resident size of this process so far, in bytes, as the operating system counts it.
 std::int64_t process_peak();
 /// Resident size now.

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <mutex>
 #include <stop_token>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -72,7 +73,15 @@ Loader::Workers::Workers(std::shared_ptr<const Dataset> dataset, const Transform
       first_steps_(steps_for(dataset_->size() - options.first_image)),
       ring_(static_cast<std::size_t>(options.depth)) {
   for (int i = 0; i < options_.depth + 1; ++i) free_.push_back(allocate());
-  for (int i = 0; i < options_.workers; ++i) threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
+  try {
+    for (int i = 0; i < options_.workers; ++i)
+      threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
+  } catch (const std::system_error& error) {
+    fail(
+        "cannot start {} threads that prepare batches (data.workers): {}: a limit on processes (ulimit -u) or on the "
+        "address space (ulimit -v) is too low",
+        options_.workers, error.code().message());
+  }
 }
 
 std::int64_t Loader::Workers::steps_for(std::int64_t images) const {

@@ -1,0 +1,165 @@
+#include "apps/fit.h"
+
+#include "apps/budget.h"
+#include "apps/measure.h"
+#include "core/allocator.h"
+#include "core/system_memory.h"
+#include "data/loader.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <new>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
+#include <vector>
+
+namespace lacuna::apps {
+namespace {
+
+/// What a plan says that training takes, in bytes.
+struct Need {
+  std::int64_t bytes = 0;    // at its highest
+  std::int64_t batches = 0;  // prepared ahead, for training and evaluation together
+};
+
+Need need_of(const Measurement& planned, bool with_loader) {
+  if (!with_loader) return {planned.peak, 0};
+  const Bytes& held = planned.memory;
+  const std::int64_t batch = at(held, Purpose::data);
+  constexpr std::int64_t loaded = LoaderOptions{}.depth + 1;  // batches of a loader, the one in use included
+  // The training loader waits while the evaluation's works.
+  const std::int64_t evaluation = at(held, Purpose::parameters) + at(held, Purpose::optimizer) + 2 * loaded * batch;
+  return {std::max(planned.peak + (loaded - 1) * batch, evaluation), (2 * loaded - 1) * batch};
+}
+
+/// Tries variants of a configuration on `meta`.
+class Alternatives {
+ public:
+  Alternatives(const Configuration& configuration, std::int64_t available, bool with_loader)
+      : configuration_(configuration), available_(available), with_loader_(with_loader) {}
+
+  std::string describe() const {
+    const Configuration::Train& train = configuration_.train;
+    std::string text = fmt::format("Plans for {}:", format_bytes(available_));
+    const std::int64_t batch = largest_batch();
+    text += batch > 0 ? fmt::format("\n  train.batch_size={} is the largest batch under memory.policy={}", batch,
+                                    configuration_.memory.policy)
+                      : fmt::format("\n  no batch fits under memory.policy={}", configuration_.memory.policy);
+    for (std::int64_t parts = train.accumulate + 1; parts <= train.batch_size; ++parts) {
+      if (train.batch_size % parts != 0) continue;
+      Configuration cut = configuration_;
+      cut.train.accumulate = parts;
+      if (bytes_of(cut) > available_) continue;
+      text += line(fmt::format("train.accumulate={}", parts), cut);
+      break;
+    }
+    if (configuration_.memory.policy != "mesa") text += line("memory.policy=mesa", with_codes());
+    if (const std::vector<std::string> blocks = recomputable_blocks(configuration_); !blocks.empty()) {
+      Configuration recomputing = configuration_;
+      recomputing.memory.recompute = blocks;
+      text += line(fmt::format("'memory.recompute=[\"{}\"]'", fmt::join(blocks, "\", \"")), recomputing);
+    }
+    return text;
+  }
+
+ private:
+  std::int64_t bytes_of(const Configuration& configuration) const {
+    return need_of(measure(configuration, Device::meta), with_loader_).bytes;
+  }
+
+  std::string line(const std::string& setting, const Configuration& configuration) const {
+    const std::int64_t bytes = bytes_of(configuration);
+    return fmt::format("\n  {}: {} for batches of {}{}", setting, format_bytes(bytes), configuration.train.batch_size,
+                       bytes <= available_ ? ", which fits" : ": too much");
+  }
+
+  Configuration with_codes() const {
+    Configuration coded = configuration_;
+    coded.memory.policy = "mesa";
+    coded.memory.options.clear();  // they are the other policy's
+    return coded;
+  }
+
+  /// In as many parts as the configuration says; 0 where none fits.
+  std::int64_t largest_batch() const {
+    std::int64_t low = 0, high = configuration_.train.batch_size / configuration_.train.accumulate;
+    while (low < high) {
+      const std::int64_t middle = (low + high + 1) / 2;
+      Configuration smaller = configuration_;
+      smaller.train.batch_size = middle * configuration_.train.accumulate;
+      if (bytes_of(smaller) <= available_)
+        low = middle;
+      else
+        high = middle - 1;
+    }
+    return low * configuration_.train.accumulate;
+  }
+
+  const Configuration& configuration_;
+  std::int64_t available_;
+  bool with_loader_;
+};
+
+/// Who held what when the most was held: for an allocation that no tensor asked for.
+std::string highest_holders() {
+  const Ledger& account = ledger(Device::cpu);
+  return fmt::format("tensors held up to {}. The largest holders then:\n{}", format_bytes(account.peak()),
+                     describe(account.holders_at_peak(), 8));
+}
+
+}  // namespace
+
+void require_fit(const Configuration& configuration, Device device, bool with_loader) {
+  const Measurement planned = measure(configuration, Device::meta);
+  const Need need = need_of(planned, with_loader);
+  const std::int64_t available = allocator(device).available();
+  if (need.bytes <= available) return;
+  // What no run on this machine could do is wrong input; a limit on this process is not the configuration's fault.
+  const bool limited = need.bytes <= std::min(allocator(device).capacity(), available_memory());
+  throw Error(
+      limited ? Fault::run : Fault::input,
+      fmt::format(
+          "out of memory: training with batches of {} needs {}, and {} has {} left{}. The largest holders at a "
+          "step's peak:\n{}{}{}\nFewer parameters to train (freeze.train) and train.precision: bf16 need less "
+          "too; `lacuna plan` says how much.",
+          planned.batch_size, format_bytes(need.bytes), name_of(device), format_bytes(available),
+          limited ? " under the limit on the address space (ulimit -v)" : "", lacuna::describe(planned.at_peak, 8),
+          with_loader ? fmt::format("Batches prepared ahead hold up to {} more.\n", format_bytes(need.batches)) : "",
+          what_would_fit(configuration, available, with_loader)));
+}
+
+std::string what_would_fit(const Configuration& configuration, std::int64_t available, bool with_loader) {
+  // Where addresses are limited, free blocks that lie between others are too small for some: a plan does not see those.
+  const bool limited = address_space_left() != std::numeric_limits<std::int64_t>::max();
+  return Alternatives(configuration, limited ? available - available / 8 : available, with_loader).describe();
+}
+
+void rethrow_with_advice(const Configuration& configuration, bool with_loader) {
+  const auto report = [&](const std::string& message, std::int64_t available) {
+    std::string advice;
+    try {
+      advice = what_would_fit(configuration, available, with_loader);
+    } catch (const std::exception&) {  // not even room for a plan
+      advice = "A smaller train.batch_size, train.accumulate or another memory.policy needs less.";
+    }
+    fail("{}\n{}", message, advice);
+  };
+  const std::int64_t available = allocator(Device::cpu).available();
+  try {
+    throw;
+  } catch (const OutOfMemory& error) {
+    report(error.what(), std::min(available, error.wanted() - 1));
+  } catch (const std::bad_alloc&) {
+    report("out of memory: the program asked for memory outside of tensors; " + highest_holders(),
+           std::min(available, ledger(Device::cpu).peak()));
+  } catch (const dnnl::error& error) {
+    if (error.status != dnnl_out_of_memory) throw;
+    report(fmt::format("out of memory: oneDNN: {}; {}", error.what(), highest_holders()),
+           std::min(available, ledger(Device::cpu).peak()));
+  }
+  throw;
+}
+
+}  // namespace lacuna::apps

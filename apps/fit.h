@@ -1,0 +1,33 @@
+// Whether training fits into memory, and what would where it does not.
+#pragma once
+
+#include "apps/configuration.h"
+#include "core/device.h"
+
+#include <string>
+
+namespace lacuna::apps {
+
+/// Refuses a configuration whose training would not fit into the memory of its device, before anything is built.
+/// `with_loader`: batches are prepared ahead, for the evaluation too.
+void require_fit(const Configuration& configuration, Device device, bool with_loader);
+
+/// What plans say would fit into `available` bytes: the largest batch under the configuration's policy, and what its
+/// own batch takes in more parts, under `mesa`, and with all blocks recomputed. Lines of a report, each with keys to
+/// set.
+std::string what_would_fit(const Configuration& configuration, std::int64_t available, bool with_loader);
+
+/// Throws the exception in hand on; where memory ran out, with what would have fitted.
+[[noreturn]] void rethrow_with_advice(const Configuration& configuration, bool with_loader);
+
+/// Calls `work`, which trains. Where memory runs out in it, the error says besides what would have fitted.
+template <class Work>
+auto with_advice_when_exhausted(const Configuration& configuration, bool with_loader, const Work& work) {
+  try {
+    return work();
+  } catch (...) {  // by now all tensors of `work` are gone, and planning has room
+    rethrow_with_advice(configuration, with_loader);
+  }
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,113 @@
+// Memory that runs out: what a run says of it, and that it loses nothing.
+#include "apps/fit.h"
+#include "core/allocator.h"
+#include "tests/apps/train_run.h"
+
+#include <new>
+
+namespace lacuna::test {
+namespace {
+
+#ifndef __SANITIZE_ADDRESS__  // whose own memory does not fit under a limit
+
+constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
+
+// A step takes 260 MiB.
+constexpr std::string_view large =
+    "model: {name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 6, num_heads: 2}\n"
+    "data: {name: shapes, train_size: 256, val_size: 10}\n"
+    "train: {epochs: 2, batch_size: 256, threads: 1}\n";
+
+/// What follows `begin` on its line, up to `end`.
+std::string between(const std::string& text, std::string_view begin, std::string_view end) {
+  const std::size_t found = text.find(begin);
+  if (found == std::string::npos) return {};
+  const std::size_t from = found + begin.size();
+  return text.substr(from, text.find(end, from) - from);
+}
+
+TEST_CASE("out of memory: a run under a limit on addresses says what would fit, and that fits") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", large);
+  REQUIRE(run_command(folder, train({"output.dir=r", "train.batch_size=64", "train.steps=1"})).code == 0);
+  const std::string before = read_file(folder / "r/last/model.safetensors");
+  const Limits limits{.address = 330 * mebibyte};
+  const CommandResult refused = run_command(folder, {"train", "--resume", "r", "train.batch_size=256"}, limits);
+  INFO(refused.error);
+  CHECK(refused.code == 1);
+  CHECK(refused.error.find("lacuna: out of memory: training with batches of 256 needs ") == 0);
+  CHECK(refused.error.find("under the limit on the address space (ulimit -v)") != std::string::npos);
+  CHECK(refused.error.find("saved       linear            blocks.") != std::string::npos);
+  CHECK(read_file(folder / "r/last/model.safetensors") == before);
+
+  const std::string batch = between(refused.error, "train.batch_size=", " is the largest batch");
+  const std::string parts = between(refused.error, "\n  train.accumulate=", ":");
+  const std::string blocks = between(refused.error, "'memory.recompute=", "'");
+  CHECK(refused.error.find("memory.policy=mesa: ") != std::string::npos);
+  for (const std::string& change : {"train.batch_size=" + batch, "train.accumulate=" + parts,
+                                    "memory.recompute=" + blocks, std::string("memory.policy=mesa")}) {
+    const CommandResult fits =
+        run_command(folder, train({"output.dir=fits", "train.steps=1", "--overwrite", change}), limits);
+    INFO(change, ": ", fits.error);
+    CHECK(fits.code == 0);
+  }
+  CHECK(run_command(folder, {"train", "--resume", "r", "train.batch_size=" + batch, "train.steps=2"}, limits).code ==
+        0);
+  const CommandResult timed = run_command(folder, {"bench", "-c", "c.yaml"}, limits);
+  CHECK(timed.code == 1);
+  CHECK(timed.error.find("is the largest batch under memory.policy=exact") != std::string::npos);
+}
+
+TEST_CASE("out of memory: under any limit on addresses a run ends with a message or trains") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  int trained = 0;
+  for (const std::int64_t limit : {60, 90, 110, 120, 130, 140, 150, 200, 300}) {
+    const CommandResult result =
+        run_command(folder, train({"output.dir=r", "train.steps=2", "--overwrite"}), {.address = limit * mebibyte});
+    INFO(limit, " MiB: ", result.code, " ", result.error);
+    CHECK((result.code == 0 || result.code == 1));
+    if (result.code == 1) CHECK(result.error.starts_with("lacuna: out of memory: "));
+    trained += result.code == 0 ? 1 : 0;
+  }
+  CHECK(trained > 0);
+}
+
+#endif
+
+}  // namespace
+
+TEST_CASE("out of memory: an error in the midst of a run gets plans for what there was") {
+  using namespace apps;
+  const Configuration configuration = parse_configuration(
+      "model: {name: vit, image_size: 16, patch_size: 4, embed_dim: 32, depth: 2, num_heads: 2, num_classes: 10}\n"
+      "data: {image_size: 16}\n"
+      "train: {batch_size: 64, threads: 1, device: cpu}\n",
+      "test");
+  const auto message = [&](const auto& work) -> std::string {
+    try {
+      with_advice_when_exhausted(configuration, true, work);
+    } catch (const Error& error) {
+      CHECK(error.fault() == Fault::run);
+      return error.what();
+    }
+    return {};
+  };
+  const Tensor held = Tensor::empty({1 << 20}, DType::u8, Device::cpu);
+  const std::string tensors = message([&]() -> int {
+    const AllocationScope scope({Purpose::saved, Label("linear"), Label("blocks.1.mlp.fc1")});
+    throw_out_of_memory(7 << 20, "by tensors");
+  });
+  INFO(tensors);
+  CHECK(tensors.find("7.00 MiB asked for by tensors in linear of blocks.1.mlp.fc1; tensors hold 1.00 MiB") !=
+        std::string::npos);
+  CHECK(tensors.find("\nPlans for 8.00 MiB:\n  train.batch_size=") != std::string::npos);
+  CHECK(tensors.find("\n  memory.policy=mesa: ") != std::string::npos);
+  CHECK(tensors.find("\n  'memory.recompute=[\"blocks.*\"]': ") != std::string::npos);
+  const std::string heap = message([]() -> int { throw std::bad_alloc(); });
+  CHECK(heap.find("the program asked for memory outside of tensors; tensors held up to ") != std::string::npos);
+  CHECK(heap.find("is the largest batch") != std::string::npos);
+  CHECK(message([]() -> int { fail("other"); }) == "other");
+}
+
+}  // namespace lacuna::test

@@ -181,7 +181,7 @@ void RunFolder::restore_best(const Place& place) const {
 
 void RunFolder::remove_leftovers(const std::string& newest) const {
   for (const std::string& name : saved_names())
-    if (name.ends_with(unfinished) || name > newest) remove_whole(checkpoints() / name);
+    if (name.ends_with(unfinished) || name > newest) remove_checkpoint(name);
   std::vector<fs::path> temporary;
   std::error_code failed;
   fs::directory_iterator entry(path_, failed);
@@ -193,6 +193,20 @@ void RunFolder::remove_leftovers(const std::string& newest) const {
   for (const fs::path& path : temporary) remove_whole(path);
 }
 
+void RunFolder::remove_checkpoint(const std::string& name) const {
+  // A removal that is cut short leaves nothing that bears the name of a checkpoint.
+  fs::path folder = checkpoints() / name;
+  if (!name.ends_with(unfinished)) {
+    const fs::path whole = folder;
+    folder += unfinished;
+    remove_whole(folder);
+    std::error_code failed;
+    fs::rename(whole, folder, failed);
+    if (failed) reject("cannot remove {}: {}", whole.string(), failed.message());
+  }
+  remove_whole(folder);
+}
+
 void RunFolder::remove_old_checkpoints(std::int64_t keep) const {
   const std::set<std::string> names = saved_names();
   const std::string newest = last().filename().string(), highest = best().filename().string();
@@ -201,8 +215,7 @@ void RunFolder::remove_old_checkpoints(std::int64_t keep) const {
     if (!name->ends_with(unfinished) && (*name == newest || *name == highest || kept < keep)) {
       ++kept;
     } else {
-      std::error_code ignored;
-      fs::remove_all(checkpoints() / *name, ignored);
+      remove_checkpoint(*name);
     }
   }
 }

@@ -72,6 +72,7 @@ class RunFolder {
   std::vector<std::string> finished_names() const;
   /// Temporary files, and checkpoints after the one named `newest`.
   void remove_leftovers(const std::string& newest) const;
+  void remove_checkpoint(const std::string& name) const;
   void restore_best(const Place& place) const;
   void remove_old_checkpoints(std::int64_t keep) const;
 

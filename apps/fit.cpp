@@ -34,6 +34,9 @@ Need need_of(const Measurement& planned, bool with_loader) {
   return {std::max(planned.peak + (loaded - 1) * batch, evaluation), (2 * loaded - 1) * batch};
 }
 
+/// How many times smaller codes, parts or recomputation make a step at best, about: beyond, no plan is worth its time.
+constexpr std::int64_t most_saved = 64;
+
 /// Tries variants of a configuration on `meta`.
 class Alternatives {
  public:
@@ -47,7 +50,8 @@ class Alternatives {
     text += batch > 0 ? fmt::format("\n  train.batch_size={} is the largest batch under memory.policy={}", batch,
                                     configuration_.memory.policy)
                       : fmt::format("\n  no batch fits under memory.policy={}", configuration_.memory.policy);
-    for (std::int64_t parts = train.accumulate + 1; parts <= train.batch_size; ++parts) {
+    if (batch * most_saved < train.batch_size) return text;
+    for (std::int64_t parts = train.accumulate + 1; parts <= std::min(most_saved, train.batch_size); ++parts) {
       if (train.batch_size % parts != 0) continue;
       Configuration cut = configuration_;
       cut.train.accumulate = parts;
@@ -84,17 +88,25 @@ class Alternatives {
 
   /// In as many parts as the configuration says; 0 where none fits.
   std::int64_t largest_batch() const {
-    std::int64_t low = 0, high = configuration_.train.batch_size / configuration_.train.accumulate;
-    while (low < high) {
-      const std::int64_t middle = (low + high + 1) / 2;
+    const std::int64_t parts = configuration_.train.accumulate, most = configuration_.train.batch_size / parts;
+    const auto fits = [&](std::int64_t images) {
       Configuration smaller = configuration_;
-      smaller.train.batch_size = middle * configuration_.train.accumulate;
-      if (bytes_of(smaller) <= available_)
+      smaller.train.batch_size = images * parts;
+      return bytes_of(smaller) <= available_;
+    };
+    std::int64_t low = 0, high = 1;  // from below: a plan takes longer the more images it is for
+    while (high <= most && fits(high)) {
+      low = high;
+      high *= 2;
+    }
+    for (high = std::min(high - 1, most); low < high;) {
+      const std::int64_t middle = (low + high + 1) / 2;
+      if (fits(middle))
         low = middle;
       else
         high = middle - 1;
     }
-    return low * configuration_.train.accumulate;
+    return low * parts;
   }
 
   const Configuration& configuration_;

@@ -18,7 +18,7 @@ class Survey final : public MemoryPolicy {
  public:
   std::string_view name() const override { return "survey"; }
   Decision settle(const SlotFacts& facts) override {
-    if (can_be_coded(facts) && !facts.derivable) {
+    if (worth_coding(facts) && !facts.derivable) {
       const std::pair<std::string, std::string> slot{facts.path.text(),
                                                      facts.op.text().empty() ? "input" : facts.op.text()};
       if (known_.insert(slot).second) slots_.push_back(slot);

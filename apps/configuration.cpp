@@ -1,6 +1,7 @@
 #include "apps/configuration.h"
 
 #include "apps/consistency.h"
+#include "apps/group_rules.h"
 #include "apps/keys.h"
 #include "apps/memory_rules.h"
 #include "apps/model_options.h"
@@ -49,7 +50,14 @@ class FieldReader {
     for (const YamlNode& item : node_.items) FieldReader(key_, item, problems_)(&out->emplace_back());
   }
 
+  void operator()(bool* out) const {
+    const std::optional<bool> value = flag_in(node_);
+    if (!value) return expected("true or false");
+    *out = *value;
+  }
+
   void operator()(std::vector<HoldRule>* out) const { *out = read_rules(node_, problems_); }
+  void operator()(std::vector<GroupRule>* out) const { *out = read_groups(node_, problems_); }
 
  private:
   void add(const std::string& message) const {
@@ -81,8 +89,7 @@ class SettingReader {
   explicit SettingReader(const YamlNode& node) : node_(node) {}
 
   std::optional<SettingValue> operator()(bool) const {
-    const bool plain = node_.kind == YamlNode::Kind::scalar && !node_.quoted;
-    if (plain && (node_.text == "true" || node_.text == "false")) return node_.text == "true";
+    if (const std::optional<bool> value = flag_in(node_)) return *value;
     return {};
   }
   std::optional<SettingValue> operator()(double) const {

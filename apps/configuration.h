@@ -5,6 +5,7 @@
 #include "core/settings.h"
 #include "models/hyper_parameters.h"
 #include "nn/freeze.h"
+#include "optim/optimizer.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -42,11 +43,19 @@ struct Configuration {
     std::int64_t threads = 0;
     std::int64_t seed = 1;
     double clip_norm = 0;
+    double clip_parameter_norm = 0;
+    double clip_value = 0;
+    double ema_decay = 0;
     double label_smoothing = 0;
   };
   struct Optimizer {
     std::string name = "adamw";
     double lr = 1e-3;
+    std::string state = "f32";
+    std::string gradients = "f32";
+    bool in_backward = false;
+    double layer_decay = 1;
+    std::vector<GroupRule> groups;
     SettingValues options;  // the optimizer knows which there are
   };
   struct Schedule {

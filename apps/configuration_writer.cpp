@@ -1,4 +1,5 @@
 #include "apps/configuration.h"
+#include "apps/group_rules.h"
 #include "apps/keys.h"
 #include "apps/memory_rules.h"
 #include "apps/yaml.h"
@@ -14,6 +15,7 @@ struct ValueWriter {
   std::string operator()(double value) const { return fmt::format("{}", value); }
   std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
   std::string operator()(const std::vector<HoldRule>& rules) const { return write_rules(rules); }
+  std::string operator()(const std::vector<GroupRule>& groups) const { return write_groups(groups); }
   template <class T>
   std::string operator()(const std::vector<T>& values) const {
     std::vector<std::string> written;

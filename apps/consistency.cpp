@@ -70,6 +70,14 @@ void check_consistency(const Configuration& c, const YamlNode& root, Problems& p
   if (!c.freeze.train.empty() && !c.freeze.freeze.empty())
     problems.add(place_of(root, "freeze"),
                  "freeze: expected `train` (only these are trained) or `freeze` (all but these are), got both");
+  if ((c.train.clip_norm > 0) + (c.train.clip_parameter_norm > 0) + (c.train.clip_value > 0) > 1)
+    problems.add(place_of(root, "train"),
+                 "train: expected one of clip_norm, clip_parameter_norm and clip_value, got several");
+  if (c.train.ema_decay == 1)
+    problems.add(place_of(root, "train", "ema_decay"), "train.ema_decay: expected less than 1, which never moves");
+  if (c.optimizer.layer_decay == 0)
+    problems.add(place_of(root, "optimizer", "layer_decay"),
+                 "optimizer.layer_decay: expected more than 0; `freeze` leaves layers as they are");
   check_optimizer(c, root, problems);
   check_schedule(c, root, problems);
   check_data(c, root, problems);

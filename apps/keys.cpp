@@ -79,6 +79,12 @@ const Key table[] = {
      "of initial weights, the order of images, augmentation and dropout"},
     {"train", "clip_norm", [](Configuration& c) -> Field { return &c.train.clip_norm; },
      "gradients are scaled down to this norm, all together; 0: never"},
+    {"train", "clip_parameter_norm", [](Configuration& c) -> Field { return &c.train.clip_parameter_norm; },
+     "the gradient of each parameter is scaled down to this norm by itself; 0: never"},
+    {"train", "clip_value", [](Configuration& c) -> Field { return &c.train.clip_value; },
+     "each element of a gradient is held to this magnitude; 0: never"},
+    {"train", "ema_decay", [](Configuration& c) -> Field { return &c.train.ema_decay; },
+     "decay of a running mean of the weights, which is evaluated in their place, as 0.9999; 0: none", 0, 1},
     {"train", "label_smoothing", [](Configuration& c) -> Field { return &c.train.label_smoothing; },
      "share of the target that is spread over all classes", 0, 1},
 
@@ -86,6 +92,24 @@ const Key table[] = {
      [] { return optimizers().names(); }},
     {"optimizer", "lr", [](Configuration& c) -> Field { return &c.optimizer.lr; },
      "learning rate at the schedule's highest"},
+    {"optimizer", "state", [](Configuration& c) -> Field { return &c.optimizer.state; },
+     "type of what the optimizer remembers of each parameter; int8: in blocks of 256 with a range each", 0, 0,
+     [] {
+       return Names{"f32", "bf16", "int8"};
+     }},
+    {"optimizer", "gradients", [](Configuration& c) -> Field { return &c.optimizer.gradients; },
+     "type of the parameters' gradients", 0, 0,
+     [] {
+       return Names{"f32", "bf16"};
+     }},
+    {"optimizer", "in_backward", [](Configuration& c) -> Field { return &c.optimizer.in_backward; },
+     "whether a parameter is updated as soon as its gradient is whole, and the gradient released; see "
+     "[optimizers.md](optimizers.md)"},
+    {"optimizer", "layer_decay", [](Configuration& c) -> Field { return &c.optimizer.layer_decay; },
+     "each layer's rate by that of the next one, from the classifier down; 1: all learn alike", 0, 1},
+    {"optimizer", "groups", [](Configuration& c) -> Field { return &c.optimizer.groups; },
+     "patterns on parameter names with a rate or decay of their own: `{match: \"head*\", lr_scale: 10, weight_decay: "
+     "0}`"},
 
     {"schedule", "name", [](Configuration& c) -> Field { return &c.schedule.name; }, "how the learning rate goes on", 0,
      0, [] { return schedules().names(); }},
@@ -128,8 +152,10 @@ struct TypeName {
   std::string operator()(const std::string*) const { return "text"; }
   std::string operator()(const std::int64_t*) const { return "whole number"; }
   std::string operator()(const double*) const { return "number"; }
+  std::string operator()(const bool*) const { return "true or false"; }
   std::string operator()(const std::vector<std::string>*) const { return "list of texts"; }
   std::string operator()(const std::vector<HoldRule>*) const { return "list of rules"; }
+  std::string operator()(const std::vector<GroupRule>*) const { return "list of rules"; }
   std::string operator()(bool) const { return "true or false"; }
   std::string operator()(double) const { return "number"; }
   std::string operator()(const std::vector<double>&) const { return "list of numbers"; }
@@ -139,7 +165,9 @@ struct InitialValue {
   std::string operator()(const std::string* value) const { return value->empty() ? "" : fmt::format("`{}`", *value); }
   std::string operator()(const std::vector<std::string>*) const { return ""; }
   std::string operator()(const std::vector<HoldRule>*) const { return ""; }
+  std::string operator()(const std::vector<GroupRule>*) const { return ""; }
   std::string operator()(const std::vector<double>& value) const { return fmt::format("[{}]", fmt::join(value, ", ")); }
+  std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
   std::string operator()(bool value) const { return value ? "true" : "false"; }
   std::string operator()(double value) const { return fmt::format("{}", value); }
   std::string operator()(const auto* value) const { return fmt::format("{}", *value); }

@@ -12,7 +12,8 @@
 namespace lacuna::apps {
 
 /// Where a key's value lives; says its type.
-using Field = std::variant<std::string*, std::int64_t*, double*, std::vector<std::string>*, std::vector<HoldRule>*>;
+using Field = std::variant<std::string*, std::int64_t*, double*, bool*, std::vector<std::string>*,
+                           std::vector<HoldRule>*, std::vector<GroupRule>*>;
 
 struct Key {
   std::string_view section;

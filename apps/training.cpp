@@ -5,7 +5,7 @@
 #include "core/parallel.h"
 #include "models/registry.h"
 #include "ops/loss.h"
-#include "optim/clip.h"
+#include "optim/step.h"
 
 #include <cmath>
 #include <filesystem>
@@ -37,7 +37,10 @@ DType precision_type(const std::string& precision) {
 Training::Training(const Configuration& configuration, Device device)
     : seed_(static_cast<std::uint64_t>(configuration.train.seed)),
       label_smoothing_(configuration.train.label_smoothing),
-      clip_norm_(configuration.train.clip_norm),
+      clipping_{.norm = configuration.train.clip_norm,
+                .parameter_norm = configuration.train.clip_parameter_norm,
+                .value = configuration.train.clip_value},
+      in_backward_(configuration.optimizer.in_backward),
       policy_(refine(make_policy(configuration.memory.policy, configuration.memory.options), configuration.memory.rules,
                      configuration.memory.recompute)) {
   set_threads(static_cast<int>(configuration.train.threads));
@@ -46,8 +49,14 @@ Training::Training(const Configuration& configuration, Device device)
   loaded_weights_ = made.weights;
   if (!configuration.freeze.train.empty() || !configuration.freeze.freeze.empty())
     freeze_matches_ = freeze(*model_, configuration.freeze);
-  SettingValues settings = configuration.optimizer.options;
-  optimizer_ = make_optimizer(configuration.optimizer.name, settings, *model_);
+  const Configuration::Optimizer& optimizer = configuration.optimizer;
+  optimizer_ = make_optimizer(optimizer.name, optimizer.options, *model_,
+                              {.precision = state_precision(optimizer.state),
+                               .groups = {.rules = optimizer.groups, .layer_decay = optimizer.layer_decay}});
+  if (optimizer.gradients != "f32")
+    for (Parameter* parameter : model_->parameters()) parameter->set_gradient_type(precision_type(optimizer.gradients));
+  if (configuration.train.ema_decay > 0)
+    average_ = std::make_unique<WeightAverage>(*model_, configuration.train.ema_decay);
 }
 
 std::int64_t Training::trainable_count() const {
@@ -82,6 +91,10 @@ StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t numbe
   model_->set_training(true);
   StepOutcome outcome;
   for (const MicroBatch& part : batch) outcome.samples += part.images.shape().front();
+  const std::vector<Parameter*> parameters = model_->parameters();
+  OptimizerStep update(*optimizer_, parameters, lr, clipping_);
+  // Gradients of several micro-batches exist all at once before the last: then nothing is gained by a second walk back.
+  const bool in_backward = in_backward_ && (batch.size() == 1 || !update.needs_all());
   for (std::size_t i = 0; i < batch.size(); ++i) {
     random_state() = {seed_, static_cast<std::uint32_t>(static_cast<std::size_t>(number) * batch.size() + i)};
     Tape tape(*policy_);
@@ -100,7 +113,11 @@ StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t numbe
     }
     tape.settle();
     BytesByPath by_path = saved_now(value.device());
-    tape.backward({{result, Tensor::full(value.shape(), share, value.dtype(), value.device())}});
+    const std::vector losses{std::pair{result, Tensor::full(value.shape(), share, value.dtype(), value.device())}};
+    if (in_backward && i + 1 == batch.size())
+      step_in_backward(tape, losses, update);
+    else
+      tape.backward(losses);
     if (tape.saved_bytes() > outcome.saved_bytes) {
       outcome.saved_bytes = tape.saved_bytes();
       outcome.saved_by_path = std::move(by_path);
@@ -110,8 +127,13 @@ StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t numbe
   for (const std::string& line : policy_->unmatched()) unmatched += (unmatched.empty() ? "" : "\n") + line;
   if (!unmatched.empty()) reject("{}", unmatched);
   // Finite losses may have gradients that are not, and once the parameters have them nothing can be saved any more.
-  outcome.gradient_norm = gradient_norm(model_->parameters());
-  if (outcome.finite()) optimizer_->step(lr, clip_norm_ > 0 ? clip_factor(outcome.gradient_norm, clip_norm_) : 1);
+  for (const Parameter* parameter : parameters) update.measure(*parameter);
+  outcome.gradient_norm = update.gradient_norm();
+  if (const Parameter* const parameter = update.nonfinite()) outcome.nonfinite = parameter->path();
+  if (outcome.finite()) {
+    for (Parameter* parameter : parameters) update.apply(*parameter);
+    if (average_) average_->update();
+  }
   optimizer_->zero_grad();
   return outcome;
 }

@@ -4,6 +4,8 @@
 #include "apps/configuration.h"
 #include "autograd/tape.h"
 #include "models/weights.h"
+#include "optim/clip.h"
+#include "optim/ema.h"
 #include "optim/optimizer.h"
 
 #include <cmath>
@@ -30,6 +32,7 @@ struct StepOutcome {
   std::int64_t correct = 0;  // samples whose largest logit is the target's
   std::int64_t samples = 0;
   double gradient_norm = 0;      // of all gradients together, before clipping; 0 on `meta`
+  std::string nonfinite;         // the parameter whose gradient is not finite, if one is
   std::int64_t saved_bytes = 0;  // held at the end of the forward pass, the largest of the micro-batches
   BytesByPath saved_by_path;     // the same
   bool finite() const { return std::isfinite(loss) && std::isfinite(gradient_norm); }
@@ -51,6 +54,8 @@ class Training {
   Model& model() { return *model_; }
   const Model& model() const { return *model_; }
   Optimizer& optimizer() { return *optimizer_; }
+  /// Of the weights, which is evaluated in their place; null where none is kept.
+  WeightAverage* average() { return average_.get(); }
   MemoryPolicy& policy() { return *policy_; }
   const MemoryPolicy& policy() const { return *policy_; }
   /// What each pattern of `freeze:` matched.
@@ -60,8 +65,8 @@ class Training {
   std::int64_t trainable_count() const;
 
   /// Forward, backward and update over the micro-batches of one batch: step number `number` of the run, which its
-  /// random draws depend on. A loss or a gradient that is not finite ends the step before anything is updated: the
-  /// outcome tells. `observer` may be null.
+  /// random draws depend on. A loss or a gradient that is not finite ends the step before anything is updated, or with
+  /// `optimizer.in_backward` before the parameters in front of it are: the outcome tells. `observer` may be null.
   StepOutcome step(std::span<const MicroBatch> batch, std::int64_t number, double lr, Observer* observer = nullptr);
   /// The loss [] of a micro-batch, recorded where a tape is recording; adds to `correct` where given.
   Variable loss(const MicroBatch& batch, std::int64_t* correct = nullptr);
@@ -69,12 +74,14 @@ class Training {
  private:
   std::uint64_t seed_;
   double label_smoothing_;
-  double clip_norm_;
+  Clipping clipping_;
+  bool in_backward_;
   std::unique_ptr<MemoryPolicy> policy_;
   std::unique_ptr<Model> model_;
   LoadedWeights loaded_weights_;
   std::vector<FreezeMatch> freeze_matches_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<WeightAverage> average_;
 };
 
 /// The type of activations for `train.precision`.

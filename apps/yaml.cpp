@@ -188,6 +188,11 @@ std::optional<double> number_in(const YamlNode& node) {
   return value;
 }
 
+std::optional<bool> flag_in(const YamlNode& node) {
+  if (node.kind != YamlNode::Kind::scalar || node.quoted || (node.text != "true" && node.text != "false")) return {};
+  return node.text == "true";
+}
+
 std::string to_yaml(std::string_view text) {
   return is_plain(text) && text.front() != '-' ? std::string(text) : in_quotes(text);
 }

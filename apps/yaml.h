@@ -61,6 +61,8 @@ Location place_of(const YamlNode& root, std::string_view section, std::string_vi
 
 /// The number that an unquoted scalar is: `12`, `1e-4`; nothing for any other node.
 std::optional<double> number_in(const YamlNode& node);
+/// The same for `true` and `false`.
+std::optional<bool> flag_in(const YamlNode& node);
 
 /// Text as a scalar that reads back as it was, in a list too; quoted where it has to be.
 std::string to_yaml(std::string_view text);

@@ -14,6 +14,8 @@ bool can_be_coded(const SlotFacts& facts) {
          !facts.parameter && facts.bytes >= least_bytes;
 }
 
+bool worth_coding(const SlotFacts& facts) { return can_be_coded(facts) && facts.shape.rank() > 2; }
+
 codec::Grouping run_groups(const SlotFacts& facts, std::int64_t size) {
   constexpr std::int64_t shortest = 16, longest = 1024;
   if (facts.groups == Groups::token && facts.shape.back() >= shortest) {
@@ -45,7 +47,7 @@ Decision CodedPolicy::settle(const SlotFacts& facts) {
   if (!codes_anything()) return settle_exactly(facts, longest_exact_chain);
   if (facts.need == Need::sign) return {.hold = Hold::mask};
   const Decision lossless = settle_exactly(facts, longest_exact_chain);
-  if (!can_be_coded(facts) || !codes(facts)) return lossless;
+  if (!worth_coding(facts) || !codes(facts)) return lossless;
   if (lossless.hold != Hold::keep) return hold_coded(lossless, facts, {});
   const codec::Coding coding = coding_of(facts);
   Decision decision = hold_coded(lossless, facts, coding);

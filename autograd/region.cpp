@@ -19,6 +19,19 @@ class RandomStateScope {
   RandomState outer_;
 };
 
+/// While it lives, ops run forward for a region of the tape.
+class RegionRun {
+ public:
+  RegionRun(Tape*& running, Tape* tape) : running_(running), outer_(std::exchange(running, tape)) {}
+  ~RegionRun() { running_ = outer_; }
+  RegionRun(const RegionRun&) = delete;
+  RegionRun& operator=(const RegionRun&) = delete;
+
+ private:
+  Tape*& running_;
+  Tape* outer_;
+};
+
 }  // namespace
 
 bool recomputes(std::string_view path) {
@@ -54,24 +67,27 @@ Variable Tape::add_region(Label path, Variable x, std::function<Variable(Variabl
             .saved = {slot},
             .shapes = {x.shape()}};
 
+  const std::int64_t index = std::ssize(nodes_);
+  nodes_.push_back(std::move(node));
   Variable result = [&] {
     const Recording nothing(nullptr);
+    const RegionRun run(running_region(), this);
     const Tensor values = x.tensor();
     x = {};
     return Variable(body(Variable(values)).tensor());
   }();
+  for (const std::shared_ptr<Leaf>& leaf : nodes_.back().leaves) ++readers_[leaf.get()];
   Variable::Value& value = *result.value_;
   value.is_leaf = false;
   value.path = path;
   value.slot = slot_of(value.tensor, {.op = name, .path = path});
   value.slot->hold();
-  value.edge = {.tape = id_, .node = static_cast<std::int64_t>(nodes_.size()), .leaf = nullptr};
-  node.shape = result.shape();
-  node.replay = [body = std::move(body), state = random_state()](Variable again) {
+  value.edge = {.tape = id_, .node = index, .leaf = nullptr};
+  nodes_.back().shape = result.shape();
+  nodes_.back().replay = [body = std::move(body), state = random_state()](Variable again) {
     const RandomStateScope scope(state);
     return body(std::move(again));
   };
-  nodes_.push_back(std::move(node));
   return result;
 }
 
@@ -83,11 +99,11 @@ void Tape::replay(Node& node, SensitivityRecord* record) {
   double parameters = 0;  // squares of their gradients
   Variable x(node.saved[0]->whole(name).reshape(node.shapes[0]), node.wanted.contains(0));
   if (x.wants_grad()) x.value_->edge.leaf->purpose = Purpose::transient;
-  node.saved[0]->leave();
-  node.saved.clear();
+  leave(node);
   {
     Tape tape(*exact);
     tape.replays_ = true;
+    tape.root_ = root_;
     if (record != nullptr) tape.parameter_squares_ = &parameters;
     tape.observer_ = observer_;
     Variable result = [&] {
@@ -99,7 +115,7 @@ void Tape::replay(Node& node, SensitivityRecord* record) {
     // Moved all the way: an op adds to a gradient in place only where nobody else sees it.
     std::vector<std::pair<Edge, Tensor>> gradients;
     gradients.emplace_back(from, std::exchange(node.gradient, {}));
-    tape.walk_back(std::move(gradients));
+    tape.walk_back(std::move(gradients), {});
   }
   expect(!x.wants_grad() || x.grad().defined(), "{} was recomputed, but its input had no part in the result",
          node.path.text());
@@ -112,6 +128,7 @@ void Tape::replay(Node& node, SensitivityRecord* record) {
     record->add_node(&node - nodes_.data(), arrived, parameters, std::move(flows));
   }
   if (gradient.defined()) deliver(node.edges[0], std::move(gradient));
+  if (node.edges[0].leaf) finish(node.edges[0].leaf);
 }
 
 }  // namespace lacuna

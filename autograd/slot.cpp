@@ -274,8 +274,10 @@ Tensor Slot::whole(Label reader) {
     tensor_ = std::move(values);
     version_ = tensor_.storage()->version();
     owner_ = tensor_.storage()->owner();
-    release_origin();
-    how_ = Hold::keep;
+    if (!retained_) {
+      release_origin();
+      how_ = Hold::keep;
+    }
   }
   check_version(reader);
   return tensor_;
@@ -314,7 +316,13 @@ Signs Slot::signs(Label reader, bool optional) {
 }
 
 void Slot::leave() {
-  if (++left_ == users_.size()) free();
+  if (++left_ < users_.size()) return;
+  if (!retained_) return free();
+  left_ = 0;
+  if (how_ != Hold::derive) return;
+  tensor_ = {};
+  for (const SlotPtr& source : origin_.sources)
+    if (source) source->leave();
 }
 
 void Slot::free() {

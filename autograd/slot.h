@@ -61,6 +61,8 @@ class Slot {
   /// `optional`: nothing is derived or read for it.
   Signs signs(Label reader, bool optional);
   void leave();
+  /// Whether, after the walk back that begins now, everything is to be held as before it, for another one.
+  void set_retained(bool retained) { retained_ = retained; }
 
   /// The coded slots that its values come from: itself, or what it is derived from.
   void gather_coded(std::vector<Slot*>& coded);
@@ -116,6 +118,7 @@ class Slot {
   std::size_t left_ = 0;  // users that are done
   int names_ = 0;         // holders of the undecided tensor
   bool settled_ = false;
+  bool retained_ = false;
   Hold how_ = Hold::keep;
   Need need_ = Need::sign;
   Origin origin_;

@@ -40,6 +40,11 @@ Tape*& Tape::recording() {
   return tape;
 }
 
+Tape*& Tape::running_region() {
+  thread_local Tape* tape = nullptr;
+  return tape;
+}
+
 SlotPtr Tape::slot_of(const Tensor& tensor, const SlotMaker& maker) {
   std::weak_ptr<Slot>& known = slots_[key_of(tensor)];
   SlotPtr slot = known.lock();
@@ -73,6 +78,7 @@ void Tape::add_node(std::shared_ptr<const Operation> op, Label path, const std::
     const bool wants = inputs[i].wants_grad();
     if (wants) wanted.insert(static_cast<int>(i));
     edges.push_back(wants ? inputs[i].value_->edge : Edge{});
+    if (edges.back().leaf) ++readers_[edges.back().leaf.get()];
     expect(!wants || edges.back().node < 0 || edges.back().tape == id_,
            "{} in {} takes a value that another tape recorded: detach it first", op->name(), path.text());
     input_slots.push_back(inputs[i].defined() ? slot_of(inputs[i]) : nullptr);
@@ -146,7 +152,12 @@ std::pair<Variable, std::vector<Tensor>> Tape::run(std::shared_ptr<const Operati
   Variable result(std::move(out));
   result.value_->is_leaf = false;
   result.value_->path = owner.path;
-  if (tape != nullptr) tape->add_node(std::move(op), owner.path, inputs, result, aux);
+  if (tape != nullptr) {
+    tape->add_node(std::move(op), owner.path, inputs, result, aux);
+  } else if (running_region() != nullptr) {
+    for (const Variable& input : inputs)
+      if (input.leaf() != nullptr) running_region()->nodes_.back().leaves.push_back(input.value_->edge.leaf);
+  }
   return {std::move(result), std::move(aux)};
 }
 
@@ -182,12 +193,20 @@ Tensor& Tape::pending(const Edge& edge) {
 void Tape::deliver(const Edge& edge, Tensor gradient) {
   const Shape& shape = edge.leaf ? edge.leaf->shape : nodes_[static_cast<std::size_t>(edge.node)].shape;
   gradient = gradient.reshape(shape);
+  if (edge.leaf && edge.leaf->gradient_type) gradient = gradient.to(*edge.leaf->gradient_type);
   Tensor& target = pending(edge);
   if (parameter_squares_ != nullptr && edge.leaf && edge.leaf->purpose == Purpose::gradients)
     *parameter_squares_ += squared_difference(gradient, {});
   target = target.defined() ? sum(std::move(target), std::move(gradient)) : std::move(gradient);
   if (edge.leaf && target.storage()->owner().purpose != edge.leaf->purpose)
     target.storage()->assign({edge.leaf->purpose, {}, edge.leaf->path});
+}
+
+void Tape::finish(const std::shared_ptr<Leaf>& leaf) {
+  if (root_->on_gradient_ == nullptr) return;
+  const auto readers = root_->awaited_.find(leaf.get());
+  if (readers == root_->awaited_.end() || --readers->second > 0) return;
+  if (leaf->gradient.defined()) (*root_->on_gradient_)(*leaf);
 }
 
 void Tape::walk_back(Node& node, SensitivityRecord* record) {
@@ -199,6 +218,7 @@ void Tape::walk_back(Node& node, SensitivityRecord* record) {
   for (std::size_t i = 0; i < node.edges.size(); ++i) {
     const int input = static_cast<int>(i);
     if (!node.wanted.contains(input) || !node.op->adds().contains(input)) continue;
+    if (node.edges[i].leaf && node.edges[i].leaf->gradient_type) continue;  // an op adds to its own type
     if (Tensor& there = pending(node.edges[i]); there.defined() && there.unique())
       grads[input] = std::exchange(there, {}).reshape(node.inputs[i]);
   }
@@ -216,18 +236,23 @@ void Tape::walk_back(Node& node, SensitivityRecord* record) {
   } else {
     node.op->backward(std::move(node.gradient), saved, grads);
   }
-  for (const SlotPtr& slot : node.saved)
-    if (slot) slot->leave();
-  node.saved.clear();
+  leave(node);
   for (std::size_t i = 0; i < node.edges.size(); ++i) {
     const int input = static_cast<int>(i);
     if (!node.wanted.contains(input)) continue;
     expect(grads[input].defined(), "{} gave no gradient for input {}, which wants one", node.op->name(), i);
     deliver(node.edges[i], std::move(grads[input]));
+    if (node.edges[i].leaf) finish(node.edges[i].leaf);
   }
 }
 
-void Tape::backward(const std::vector<std::pair<Variable, Tensor>>& losses) {
+void Tape::leave(Node& node) const {
+  for (const SlotPtr& slot : node.saved)
+    if (slot) slot->leave();
+  if (!retains_) node.saved.clear();
+}
+
+void Tape::backward(const std::vector<std::pair<Variable, Tensor>>& losses, const BackwardOptions& options) {
   expect(!consumed_,
          "backward was run on this tape before, and what it had saved is freed: run forward again on a new "
          "tape, or pass several losses to one call");
@@ -245,25 +270,36 @@ void Tape::backward(const std::vector<std::pair<Variable, Tensor>>& losses) {
     gradients.emplace_back(loss.value_->edge, product.defined()
                                                   ? product.clone()
                                                   : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
-  walk_back(std::move(gradients));
+  walk_back(std::move(gradients), options);
 }
 
-void Tape::walk_back(std::vector<std::pair<Edge, Tensor>> gradients) {
+void Tape::walk_back(std::vector<std::pair<Edge, Tensor>> gradients, const BackwardOptions& options) {
   settle();
-  consumed_ = true;
+  for (const std::weak_ptr<Slot>& slot : order_)
+    if (const SlotPtr alive = slot.lock()) alive->set_retained(options.retain);
+  retains_ = options.retain;
+  consumed_ = !retains_;
+  if (options.on_gradient) {
+    on_gradient_ = &options.on_gradient;
+    awaited_ = readers_;
+  }
   if (!gradients.empty()) saved_bytes_ = at(ledger(gradients.front().second.device()).live(), Purpose::saved);
   for (auto& [edge, gradient] : gradients) deliver(edge, std::move(gradient));
   gradients.clear();
-  SensitivityRecord* const record = replays_ ? nullptr : policy_.sensitivity_record();
+  SensitivityRecord* const record = replays_ || retains_ ? nullptr : policy_.sensitivity_record();
   for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
     if (node->gradient.defined()) {
       walk_back(*node, record);
+    } else {  // no loss depends on it
+      leave(*node);
+      for (const Edge& edge : node->edges)
+        if (edge.leaf) finish(edge.leaf);
+      for (const std::shared_ptr<Leaf>& leaf : node->leaves) finish(leaf);
     }
-    for (const SlotPtr& slot : node->saved)
-      if (slot) slot->leave();
-    *node = Node{};
+    if (!retains_) *node = Node{};
   }
-  if (!replays_) policy_.end_pass();
+  on_gradient_ = nullptr;
+  if (!replays_ && !retains_) policy_.end_pass();
 }
 
 }  // namespace lacuna

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,15 @@ class Observer {
                      std::span<const Tensor> results) = 0;
 };
 
+/// What a walk back does beside adding up gradients.
+struct BackwardOptions {
+  /// Called with each leaf as soon as its gradient is whole: every op of this tape that reads the leaf has been walked
+  /// back. The callee may take the gradient away, and change the leaf's tensor in place.
+  std::function<void(const Leaf&)> on_gradient{};
+  /// Frees nothing: the tape can be walked back again, to the same gradients.
+  bool retain = false;
+};
+
 class Tape {
  public:
   /// The policy must outlive the tape.
@@ -34,9 +44,9 @@ class Tape {
   /// Ends the gathering: every tensor that backward needs gets its holder. `backward` begins with it.
   void settle();
   /// Gradients of the sum of `losses` (or of the given products with them) into the leaves behind them, added to what
-  /// is there. Frees the tape: a second call is an error.
-  void backward(const Variable& loss) { backward({{loss, {}}}); }
-  void backward(const std::vector<std::pair<Variable, Tensor>>& losses);
+  /// is there. Frees the tape, unless it is to `retain`: a second call is an error.
+  void backward(const Variable& loss, const BackwardOptions& options = {}) { backward({{loss, {}}}, options); }
+  void backward(const std::vector<std::pair<Variable, Tensor>>& losses, const BackwardOptions& options = {});
 
   /// Bytes held for backward, as they stood when it began.
   std::int64_t saved_bytes() const { return saved_bytes_; }
@@ -61,8 +71,9 @@ class Tape {
   friend bool replaying();
   friend Variable recompute(Label path, Variable x, bool trains, std::function<Variable(Variable)> body);
   struct Node {
-    std::shared_ptr<const Operation> op{};       // null for a region
-    std::function<Variable(Variable)> replay{};  // of a region: its forward pass
+    std::shared_ptr<const Operation> op{};        // null for a region
+    std::function<Variable(Variable)> replay{};   // of a region: its forward pass
+    std::vector<std::shared_ptr<Leaf>> leaves{};  // of a region: those that its ops read, as often as they do
     Label path{};
     InputSet wanted{};
     std::vector<Edge> edges{};     // where each input's gradient goes
@@ -75,6 +86,8 @@ class Tape {
   class NodeTensors;
 
   static Tape*& recording();
+  /// The tape that a region runs forward for, while nothing is recorded.
+  static Tape*& running_region();
   static std::pair<Variable, std::vector<Tensor>> run(std::shared_ptr<const Operation> op,
                                                       std::vector<Variable> inputs);
   SlotPtr slot_of(const Tensor& tensor, const SlotMaker& maker);
@@ -82,14 +95,18 @@ class Tape {
   void add_node(std::shared_ptr<const Operation> op, Label path, const std::vector<Variable>& inputs, Variable& result,
                 const std::vector<Tensor>& aux);
   Variable add_region(Label path, Variable x, std::function<Variable(Variable)> body);
-  void walk_back(std::vector<std::pair<Edge, Tensor>> gradients);
+  void walk_back(std::vector<std::pair<Edge, Tensor>> gradients, const BackwardOptions& options);
   void walk_back(Node& node, SensitivityRecord* record);
+  /// Its backward has read what was saved for it.
+  void leave(Node& node) const;
   void replay(Node& node, SensitivityRecord* record);
   /// Runs the node's backward as it is and with coarser codes, and notes the difference; the tape stays as it was.
   void probe(Node& node, SensitivityRecord& record);
   /// The pending gradient at the end of an edge.
   Tensor& pending(const Edge& edge);
   void deliver(const Edge& edge, Tensor gradient);
+  /// One op that reads the leaf has been walked back.
+  void finish(const std::shared_ptr<Leaf>& leaf);
 
   MemoryPolicy& policy_;
   std::uint64_t id_;
@@ -99,7 +116,12 @@ class Tape {
   std::map<std::tuple<Label, Label, Source::Kind, int>, int> occurrences_;                     // of op, path and source
   std::int64_t saved_bytes_ = 0;
   bool consumed_ = false;
-  bool replays_ = false;                 // a region's tape, recorded in backward
+  std::unordered_map<const Leaf*, int> readers_;           // how many ops read each leaf
+  std::unordered_map<const Leaf*, int> awaited_;           // the same, of those not walked back yet
+  const std::function<void(const Leaf&)>* on_gradient_{};  // of the walk that goes on; null for none
+  Tape* root_ = this;                                      // of a region's tape: the one that the region stands on
+  bool retains_ = false;                                   // the walk that goes on frees nothing
+  bool replays_ = false;                                   // a region's tape, recorded in backward
   double* parameter_squares_ = nullptr;  // where a region's tape adds up the squares of its parameters' gradients
   Observer* observer_ = nullptr;
 };

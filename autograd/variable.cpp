@@ -31,6 +31,12 @@ void Variable::set_grad(Tensor gradient) {
   value_->edge.leaf->gradient = std::move(gradient);
 }
 
+void Variable::set_gradient_type(DType type) {
+  expect(value_->edge.leaf != nullptr, "only a leaf that wants a gradient has one");
+  expect(is_floating(type), "a gradient cannot be stored as {}", name_of(type));
+  value_->edge.leaf->gradient_type = type;
+}
+
 Variable Variable::reshape(const Shape& shape) const {
   Variable view;
   view.value_ = std::make_shared<Value>();

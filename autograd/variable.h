@@ -4,6 +4,7 @@
 #include "autograd/slot.h"
 
 #include <memory>
+#include <optional>
 
 namespace lacuna {
 
@@ -13,6 +14,7 @@ struct Leaf {
   Label path;
   Tensor gradient;                       // undefined until a backward pass reached the leaf
   Purpose purpose = Purpose::gradients;  // what the gradient counts as
+  std::optional<DType> gradient_type{};  // what it is stored as; nothing: as it comes
 };
 
 /// Where the gradient of a value goes: to a node of a tape, to a leaf, or nowhere.
@@ -44,6 +46,10 @@ class Variable {
   /// Leaves that want one only: the gathered gradient, undefined when there is none yet.
   const Tensor& grad() const;
   void set_grad(Tensor gradient);
+  /// Stores the gradient as `type` from now on.
+  void set_gradient_type(DType type);
+  /// What the tape calls this leaf; null for all but leaves that want a gradient.
+  const Leaf* leaf() const { return value_ ? value_->edge.leaf.get() : nullptr; }
 
   /// The same value under another shape: free, in both directions.
   Variable reshape(const Shape& shape) const;

@@ -31,6 +31,10 @@ class Parameter {
   void set_trainable(bool trainable) { variable_.set_wants_grad(trainable); }
   const Tensor& grad() const { return variable_.grad(); }
   void set_grad(Tensor gradient) { variable_.set_grad(std::move(gradient)); }
+  /// Stores the gradient as `type`; of a parameter that is frozen nothing.
+  void set_gradient_type(DType type) {
+    if (trainable()) variable_.set_gradient_type(type);
+  }
   /// What recipes exclude from weight decay, by timm's rule: norms and biases, which have one axis or less, and what
   /// the model names (timm's `no_weight_decay`).
   bool excluded_from_decay() const { return excluded_from_decay_ || shape().rank() <= 1; }

@@ -1,18 +1,23 @@
-// Clipping by the global norm of the gradients.
+// Norms of gradients, and how they are held down before they count.
 #pragma once
 
-#include "nn/module.h"
-
-#include <span>
+#include "core/tensor.h"
 
 namespace lacuna {
 
-/// The L2 norm of all gradients together; parameters that are frozen or have none count nothing. Summed in double over
-/// a fixed partition: the same bits every time. 0 on `meta`.
-double gradient_norm(std::span<Parameter* const> parameters);
+/// Limits on gradients; 0: none. At most one is set.
+struct Clipping {
+  double norm = 0;            // of all gradients together, as torch.nn.utils.clip_grad_norm_
+  double parameter_norm = 0;  // of each parameter's gradient by itself
+  double value = 0;           // of each element's magnitude, as torch.nn.utils.clip_grad_value_
+};
+
+/// Σ x² of an f32 or bf16 tensor, in double over a fixed partition: the same bits for any number of threads. 0 on
+/// `meta`.
+double sum_of_squares(const Tensor& x);
 
 /// The factor that brings gradients of norm `norm` down to `max_norm`: min(1, max_norm / (norm + 1e-6)), as
-/// torch.nn.utils.clip_grad_norm_; NaN for a norm that is NaN. Hand it to Optimizer::step, which applies it on the way.
+/// torch.nn.utils.clip_grad_norm_; NaN for a norm that is NaN.
 double clip_factor(double norm, double max_norm);
 
 }  // namespace lacuna

@@ -2,32 +2,55 @@
 #pragma once
 
 #include "core/parallel.h"
-#include "core/tensor.h"
+#include "optim/optimizer.h"
 
+#include <array>
 #include <cstddef>
-#include <span>
 #include <utility>
 
 namespace lacuna {
 
-/// Calls `f(parameter, gradient, state...)` for each element, parameter and states by reference, in one vectorised
-/// pass. All tensors f32, of one shape.
-template <std::size_t states, class F>
-void update_elements(const F& f, const Tensor& parameter, const Tensor& gradient, std::span<const Tensor> state) {
-  launch(parameter.device(), [&] {
-    [&]<std::size_t... k>(std::index_sequence<k...>) {
-      const auto pass = [&](float* const p, const float* const g, auto* const... s) {  // each [count]
-        parallel_for(
-            parameter.count(), 16384,
-            [=](std::int64_t begin, std::int64_t end) {
+/// Calls `f(parameter, gradient, state...)` for each element, all floats by reference, in one vectorised pass. What is
+/// not stored as f32 passes through scratch, a block at a time. `writes_gradient`: f leaves its result in the
+/// gradient's space (Dong and Lin 2024, section 3.1).
+template <std::size_t states, bool writes_gradient = false, class F>
+void update_elements(const F& f, const Update& what) {
+  constexpr std::int64_t block = OptimizerState::block;
+  launch(what.parameter.device(), [&] {
+    float* const parameter = what.parameter.data<float>();  // [count]
+    const bool half = what.gradient.dtype() == DType::bf16;
+    bool in_place = !half;
+    for (const OptimizerState& state : what.state) in_place = in_place && state.precision() == StatePrecision::f32;
+
+    const auto pass = [&]<std::size_t... k>(std::int64_t begin, std::int64_t end, std::index_sequence<k...>) {
+      std::array<std::array<float, block>, states + 1> scratch;
+      float* gradient = scratch[states].data();
+      if (half) {
+        const bf16* const stored = what.gradient.data<bf16>() + begin;
+        for (std::int64_t i = 0; i < end - begin; ++i) gradient[i] = static_cast<float>(stored[i]);
+      } else {
+        gradient = what.gradient.data<float>() + begin;
+      }
+      const std::array<float*, states> state{what.state[k].open(begin, end, scratch[k].data())...};
+      const auto loop = [&, n = end - begin](float* const p, float* const g, auto* const... s) {
 #pragma omp simd
-              for (std::int64_t i = begin; i < end; ++i) f(p[i], g[i], s[i]...);
-            },
-            64);
+        for (std::int64_t i = 0; i < n; ++i) f(p[i], g[i], s[i]...);
       };
-      pass(parameter.data<float>(), gradient.data<float>(), state[k].template data<float>()...);
-    }
-    (std::make_index_sequence<states>());
+      loop(parameter + begin, gradient, state[k]...);
+      (what.state[k].close(begin, end, state[k], what.key + k), ...);
+      if (writes_gradient && half) {
+        bf16* const stored = what.gradient.data<bf16>() + begin;
+        for (std::int64_t i = 0; i < end - begin; ++i) stored[i] = bf16(gradient[i]);
+      }
+    };
+    parallel_for(
+        what.parameter.count(), 16384,
+        [&](std::int64_t begin, std::int64_t end) {
+          const std::int64_t step = in_place ? end - begin : block;
+          for (std::int64_t i = begin; i < end; i += step)
+            pass(i, std::min(end, i + step), std::make_index_sequence<states>());
+        },
+        block);
   });
 }
 

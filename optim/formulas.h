@@ -4,14 +4,26 @@
 #include "core/host_device.h"
 
 #include <cmath>
+#include <limits>
 
 namespace lacuna::formula {
 
+/// How a stored gradient counts: the mean over micro-batches, clipping by a norm (a factor) and by value (a limit).
+struct CountedGradient {
+  float factor = 1;
+  float limit = std::numeric_limits<float>::infinity();
+  LACUNA_HOST_DEVICE float operator()(float gradient) const {
+    const float g = factor * gradient;
+    return g > limit ? limit : g < -limit ? -limit : g;
+  }
+};
+
 /// torch.optim.SGD without momentum: p ← p − lr·(g + λp).
 struct SgdStep {
-  float lr, weight_decay, gradient_factor;
+  CountedGradient counted;
+  float lr, weight_decay;
   LACUNA_HOST_DEVICE void operator()(float& parameter, float gradient) const {
-    parameter -= lr * (gradient_factor * gradient + weight_decay * parameter);
+    parameter -= lr * (counted(gradient) + weight_decay * parameter);
   }
 };
 
@@ -19,30 +31,99 @@ struct SgdStep {
 /// p ← p − lr·(d + μb) in Nesterov's form.
 template <bool nesterov>
 struct SgdMomentumStep {
-  float lr, weight_decay, gradient_factor, momentum;
+  CountedGradient counted;
+  float lr, weight_decay, momentum;
   LACUNA_HOST_DEVICE void operator()(float& parameter, float gradient, float& buffer) const {
-    const float direction = gradient_factor * gradient + weight_decay * parameter;
+    const float direction = counted(gradient) + weight_decay * parameter;
     const float moved = momentum * buffer + direction;
     buffer = moved;
     parameter -= lr * (nesterov ? direction + momentum * moved : moved);
   }
 };
 
-/// torch.optim.AdamW (Loshchilov and Hutter 2019, algorithm 2): decay apart from the gradient, ε outside the square
-/// root.
-struct AdamWStep {
-  float decay;            // 1 − lr·λ
-  float step_size;        // lr / (1 − β1^t)
+/// The running means of Adam (Kingma and Ba 2015, algorithm 1) and their bias-corrected quotient.
+struct AdamMoments {
+  float beta1, beta2, eps;
+  float correction;       // 1 / (1 − β1^t)
   float root_correction;  // 1 / √(1 − β2^t)
-  float beta1, beta2, eps, gradient_factor;
-  LACUNA_HOST_DEVICE void operator()(float& parameter, float gradient, float& average, float& square_average) const {
-    const float g = gradient_factor * gradient;
-    const float m = average + (1.0F - beta1) * (g - average);
-    const float v = beta2 * square_average + (1.0F - beta2) * g * g;
+  LACUNA_HOST_DEVICE float operator()(float gradient, float& average, float& square_average) const {
+    const float m = average + (1.0F - beta1) * (gradient - average);
+    const float v = beta2 * square_average + (1.0F - beta2) * gradient * gradient;
     average = m;
     square_average = v;
-    parameter = decay * parameter - step_size * m / (std::sqrt(v) * root_correction + eps);
+    return correction * m / (std::sqrt(v) * root_correction + eps);
   }
+};
+
+/// torch.optim.Adam with λ in the gradient, torch.optim.AdamW (Loshchilov and Hutter 2019, algorithm 2) with the decay
+/// 1 − lr·λ apart from it.
+struct AdamStep {
+  CountedGradient counted;
+  AdamMoments moments;
+  float lr;
+  float coupled_decay;  // λ of Adam, 0 of AdamW
+  float decay;          // 1 of Adam, 1 − lr·λ of AdamW
+  LACUNA_HOST_DEVICE void operator()(float& parameter, float gradient, float& average, float& square_average) const {
+    const float g = counted(gradient) + coupled_decay * parameter;
+    parameter = decay * parameter - lr * moments(g, average, square_average);
+  }
+};
+
+/// Adan (Xie et al. 2022, algorithm 1) as its authors' and timm's: β as kept shares, decay by division or, with
+/// `no_prox`, by 1 − lr·λ beforehand.
+struct AdanStep {
+  CountedGradient counted;
+  float beta1, beta2, beta3, eps;
+  float mean_size;        // lr / (1 − β1^t)
+  float difference_size;  // lr·β2 / (1 − β2^t)
+  float root_correction;  // 1 / √(1 − β3^t)
+  float decay_before, decay_after;
+  bool first;  // there is no previous gradient: it counts as the same
+  LACUNA_HOST_DEVICE void operator()(float& parameter, float gradient, float& average, float& difference_average,
+                                     float& square_average, float& previous) const {
+    const float g = counted(gradient);
+    const float difference = first ? 0.0F : g - previous;
+    const float ahead = g + beta2 * difference;
+    const float m = average + (1.0F - beta1) * (g - average);
+    const float v = beta2 * difference_average + (1.0F - beta2) * difference;
+    const float n = beta3 * square_average + (1.0F - beta3) * ahead * ahead;
+    average = m;
+    difference_average = v;
+    square_average = n;
+    previous = g;
+    const float denominator = std::sqrt(n) * root_correction + eps;
+    parameter = decay_after * (decay_before * parameter - (mean_size * m + difference_size * v) / denominator);
+  }
+};
+
+/// Lion (Chen et al. 2023, algorithm 2): p ← (1 − lr·λ)·p − lr·sign(β1·m + (1 − β1)·g), then m ← β2·m + (1 − β2)·g.
+struct LionStep {
+  CountedGradient counted;
+  float lr, decay, beta1, beta2;
+  LACUNA_HOST_DEVICE void operator()(float& parameter, float gradient, float& average) const {
+    const float g = counted(gradient);
+    const float direction = average + (1.0F - beta1) * (g - average);
+    const float sign = direction > 0 ? 1.0F : direction < 0 ? -1.0F : direction;  // NaN stays NaN
+    parameter = decay * parameter - lr * sign;
+    average += (1.0F - beta2) * (g - average);
+  }
+};
+
+/// The first half of LAMB (You et al. 2020, algorithm 2): the update m̂ / (√v̂ + ε) + λp, left in the gradient's space
+/// until its norm is known.
+struct LambUpdate {
+  CountedGradient counted;
+  AdamMoments moments;
+  float weight_decay;
+  LACUNA_HOST_DEVICE void operator()(float& parameter, float& gradient, float& average, float& square_average) const {
+    gradient = moments(counted(gradient), average, square_average) + weight_decay * parameter;
+  }
+};
+
+/// The second: p ← p − size·u.
+struct LambApply {
+  float size;  // lr times the trust ratio
+  LACUNA_HOST_DEVICE void operator()(float& parameter, float update) const { parameter -= size * update; }
 };
 
 }  // namespace lacuna::formula

@@ -4,11 +4,16 @@
 #include "core/registry.h"
 #include "core/settings.h"
 #include "nn/module.h"
+#include "optim/formulas.h"
+#include "optim/state.h"
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace lacuna {
@@ -20,9 +25,42 @@ struct ParameterGroup {
   double weight_decay = 0;
 };
 
-/// All parameters of a model. With `decay_norm_and_bias` false, norms, biases and what else the model
-/// excludes from decay stand in a group without it.
-std::vector<ParameterGroup> parameter_groups(const Module& model, double weight_decay, bool decay_norm_and_bias);
+/// Parameters whose paths match a pattern (core/glob.h), with what differs for them.
+struct GroupRule {
+  std::string pattern;
+  std::optional<double> lr_scale, weight_decay;
+};
+
+/// How a model's parameters differ in rate and decay.
+struct GroupRules {
+  double weight_decay = 0;
+  /// Whether norms, biases and what else the model excludes from decay (Parameter::excluded_from_decay) decays too.
+  bool decay_norm_and_bias = true;
+  std::vector<GroupRule> rules{};  // the first that matches a path holds, also against the two above
+  /// Each layer's rate is this times the next one's: timm's param_groups_layer_decay (Clark et al. 2020, section 3.2).
+  /// 1: all learn alike.
+  double layer_decay = 1;
+};
+/// All parameters of a model. Rejects rules that match nothing.
+std::vector<ParameterGroup> parameter_groups(const Module& model, const GroupRules& rules);
+
+/// What an optimizer is made for.
+struct Trained {
+  std::vector<ParameterGroup> groups;
+  StatePrecision precision = StatePrecision::f32;
+};
+
+/// The arguments of one pass over one parameter.
+struct Update {
+  const Tensor& parameter;                // f32
+  const Tensor& gradient;                 // f32 or bf16, in the parameter's shape
+  std::span<const OptimizerState> state;  // as the kinds
+  std::int64_t step;                      // of this parameter, from 1
+  double lr;
+  double weight_decay;
+  formula::CountedGradient counted;
+  std::uint64_t key;  // of the draws with which states are rounded; that of state k is key + k
+};
 
 class Optimizer {
  public:
@@ -30,34 +68,26 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Updates every trainable parameter that has a gradient, in place. Each gradient counts `gradient_factor` times:
-  /// the mean over accumulated micro-batches and clipping need no pass of their own.
-  void step(double lr, double gradient_factor = 1);
+  /// Updates every trainable parameter that has a gradient, in place.
+  void step(double lr, formula::CountedGradient counted = {});
+  /// The same for one parameter: nothing happens to one that is frozen or has no gradient. Nothing is allocated, but
+  /// for the state of a parameter that was thawed just now.
+  void update(const Parameter& parameter, double lr, formula::CountedGradient counted = {});
   /// Releases the gradients.
   void zero_grad();
 
   /// What a checkpoint holds beside the parameters, in the order of the parameters.
   struct StateTensor {
     std::string name;  // the parameter's path, a dot, and torch.optim's name: `head.weight.exp_avg`
-    Tensor tensor;     // f32, in the parameter's shape; or `step`: i64 [1] on the host
+    Tensor tensor;     // see OptimizerState; or `step`: i64 [1] on the host
   };
   std::vector<StateTensor> state() const;
 
  protected:
-  /// Allocates zeros for each trainable parameter and each name of a state; a parameter that is thawed later gets its
+  /// Allocates zeros for each trainable parameter and each kind of state; a parameter that is thawed later gets its
   /// state at its first update.
-  Optimizer(std::vector<ParameterGroup> groups, std::vector<std::string_view> state_names);
+  Optimizer(Trained trained, std::vector<StateKind> kinds);
 
-  /// All tensors f32, in the parameter's shape.
-  struct Update {
-    const Tensor& parameter;
-    const Tensor& gradient;
-    std::span<const Tensor> state;  // as the names
-    std::int64_t step;              // of this parameter, from 1
-    double lr;
-    double weight_decay;
-    double gradient_factor;
-  };
   /// One pass over one parameter.
   virtual void update(const Update& what) const = 0;
 
@@ -66,27 +96,37 @@ class Optimizer {
     Parameter* parameter;
     double lr_scale;
     double weight_decay;
-    std::vector<Tensor> state;  // as the names; empty while the parameter is frozen
-    Tensor step;                // i64 [1] on the host: how often the parameter was updated
+    std::vector<OptimizerState> state;  // as the kinds; empty while the parameter is frozen
+    Tensor step;                        // i64 [1] on the host: how often the parameter was updated
   };
   void allocate_state(Entry& entry) const;
+  void update(Entry& entry, std::size_t index, double lr, formula::CountedGradient counted) const;
 
-  std::vector<std::string_view> state_names_;
+  StatePrecision precision_;
+  std::vector<StateKind> kinds_;
   std::vector<Entry> entries_;
+  std::unordered_map<const Parameter*, std::size_t> index_;
 };
 
 /// An optimizer by name. `settings` includes `weight_decay` and `decay_norm_and_bias`.
 struct OptimizerKind {
   std::vector<Setting> settings;
-  std::function<std::unique_ptr<Optimizer>(const Settings&, std::vector<ParameterGroup>)> make;
+  std::function<std::unique_ptr<Optimizer>(const Settings&, Trained)> make;
 };
 Registry<OptimizerKind>& optimizers();
 
-/// The optimizer `name` for all parameters of `model`; rejects unknown names and settings.
-std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const SettingValues& settings, const Module& model);
+/// What holds for any optimizer.
+struct OptimizerOptions {
+  StatePrecision precision = StatePrecision::f32;
+  GroupRules groups{};  // the decays are set from the optimizer's settings
+};
+/// The optimizer `name` for all parameters of `model`; rejects unknown names and settings, and rules that match
+/// nothing.
+std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const SettingValues& settings, const Module& model,
+                                          const OptimizerOptions& options = {});
 
 /// Registers a class with `name`, a default `weight_decay`, a table `settings` of what else it can be told, and a
-/// constructor from (Settings, groups).
+/// constructor from (Settings, Trained).
 template <class Concrete>
 struct RegisterOptimizer {
   RegisterOptimizer() {
@@ -94,10 +134,9 @@ struct RegisterOptimizer {
         {"weight_decay", Concrete::weight_decay, not_negative, "pull of the parameters towards zero"},
         {"decay_norm_and_bias", true, {}, "whether norms, biases, class token and positions decay too"}};
     for (const Setting& setting : Concrete::settings()) settings.push_back(setting);
-    optimizers().add(Concrete::name,
-                     {std::move(settings), [](const Settings& given, std::vector<ParameterGroup> groups) {
-                        return std::make_unique<Concrete>(given, std::move(groups));
-                      }});
+    optimizers().add(Concrete::name, {std::move(settings), [](const Settings& given, Trained trained) {
+                                        return std::make_unique<Concrete>(given, std::move(trained));
+                                      }});
   }
 };
 

@@ -19,6 +19,7 @@ struct ScheduleRun {
   double lr = 0;  // the base rate
   std::int64_t total_steps = 0;
   std::int64_t steps_per_epoch = 1;
+  std::int64_t warmup_steps = 0;  // make_schedule sets it
 };
 
 /// A schedule by name. `settings` includes `warmup_epochs` and `warmup_lr`; epochs may be fractions.
@@ -29,8 +30,8 @@ struct ScheduleKind {
 Registry<ScheduleKind>& schedules();
 
 /// The schedule `name` behind a linear warm-up: step t < w has lr warmup_lr + t·(lr - warmup_lr)/w, w the steps of
-/// `warmup_epochs`; later ones have the schedule's rate at t, not at t - w (timm's schedulers, warmup_prefix=False).
-/// Rejects unknown names and settings, and a warm-up longer than the run.
+/// `warmup_epochs`; later ones have the schedule's rate at t, not at t - w (timm's schedulers, warmup_prefix=False),
+/// but for those that say otherwise. Rejects unknown names and settings, and a warm-up longer than the run.
 Schedule make_schedule(std::string_view name, const SettingValues& settings, const ScheduleRun& run);
 
 /// Registers a struct with `name`, a table `settings()`, and `static Schedule make(Settings, ScheduleRun)`.

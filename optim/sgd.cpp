@@ -1,6 +1,5 @@
 // Stochastic gradient descent as torch.optim.SGD does it.
 #include "optim/elementwise.h"
-#include "optim/formulas.h"
 #include "optim/optimizer.h"
 
 namespace lacuna {
@@ -15,10 +14,10 @@ class Sgd final : public Optimizer {
             {"nesterov", false, {}, "whether the step looks one gradient ahead"}};
   }
 
-  Sgd(const Settings& settings, std::vector<ParameterGroup> groups)
-      : Optimizer(std::move(groups), settings.number("momentum") > 0 ? std::vector<std::string_view>{"momentum_buffer"}
-                                                                     : std::vector<std::string_view>{}),
-        momentum_(settings.number("momentum")),
+  Sgd(const Settings& settings, Trained trained)
+      : Optimizer(std::move(trained), settings.number("momentum") > 0 ? std::vector<StateKind>{{"momentum_buffer"}}
+                                                                      : std::vector<StateKind>{}),
+        momentum_(static_cast<float>(settings.number("momentum"))),
         nesterov_(settings.flag("nesterov")) {
     if (nesterov_ && momentum_ == 0) reject("optimizer sgd: nesterov needs a momentum above 0");
   }
@@ -26,19 +25,15 @@ class Sgd final : public Optimizer {
  private:
   void update(const Update& what) const override {
     const auto lr = static_cast<float>(what.lr), decay = static_cast<float>(what.weight_decay);
-    const auto factor = static_cast<float>(what.gradient_factor), momentum = static_cast<float>(momentum_);
-    if (momentum_ == 0) {
-      update_elements<0>(formula::SgdStep{lr, decay, factor}, what.parameter, what.gradient, what.state);
-    } else if (nesterov_) {
-      update_elements<1>(formula::SgdMomentumStep<true>{lr, decay, factor, momentum}, what.parameter, what.gradient,
-                         what.state);
-    } else {
-      update_elements<1>(formula::SgdMomentumStep<false>{lr, decay, factor, momentum}, what.parameter, what.gradient,
-                         what.state);
-    }
+    if (momentum_ == 0)
+      update_elements<0>(formula::SgdStep{what.counted, lr, decay}, what);
+    else if (nesterov_)
+      update_elements<1>(formula::SgdMomentumStep<true>{what.counted, lr, decay, momentum_}, what);
+    else
+      update_elements<1>(formula::SgdMomentumStep<false>{what.counted, lr, decay, momentum_}, what);
   }
 
-  double momentum_;
+  float momentum_;
   bool nesterov_;
 };
 

@@ -26,10 +26,10 @@ struct HowHeld {
   bool operator==(const HowHeld&) const = default;
 };
 
-/// tanh(linear(gelu(linear(x)))) of f32 [64, 32], large enough to be coded; how each op's output is held, by
+/// tanh(linear(gelu(linear(x)))) of f32 [4, 16, 32], large enough to be coded; how each op's output is held, by
 /// `path op`; a leaf by its path.
 std::map<std::string, HowHeld> held(MemoryPolicy& policy) {
-  const Variable x = test_leaf({64, 32}, 1, DType::f32), first = test_leaf({32, 32}, 2, DType::f32);
+  const Variable x = test_leaf({4, 16, 32}, 1, DType::f32), first = test_leaf({32, 32}, 2, DType::f32);
   const Variable second = test_parameter({32, 32}, 3, DType::f32), bias = test_leaf({32}, 4, DType::f32);
   Tape tape(policy);
   const Recording recording(tape);

@@ -21,7 +21,7 @@ class OneCoded final : public MemoryPolicy {
   std::string_view name() const override { return "one coded"; }
   Decision settle(const SlotFacts& facts) override {
     const Decision exact = settle_exactly(facts, longest_exact_chain);
-    const bool coded = facts.key() == key_ && can_be_coded(facts);
+    const bool coded = facts.key() == key_ && worth_coding(facts);
     // What is derived from it keeps its signs, as under every policy that codes.
     if (!coded && exact.hold != Hold::derive) return exact;
     return hold_coded(exact, facts, {.bits = bits_, .grouping = run_groups(facts, 256)});

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Writes references.txt: trajectories of torch.optim and learning rates of torch's and timm's schedulers.
 
-    python3 make_references.py > references.txt        (needs torch and timm)
+    python3 make_references.py > references.txt        (needs torch, timm and transformers)
 
 A trajectory: a line `optimizer NAME key value ...`, then 20 lines with the 6 values of `weight` [2, 3] and the 2 of
 `bias` [2] after each step. A schedule: a line `schedule NAME key value ...`, then one line with a rate a step.
 Initial values and gradients follow from the formula `drawn`, which the test has too.
 """
+import timm.optim
 import torch
+import transformers
 from timm.scheduler import CosineLRScheduler
 
 STEPS = 20
@@ -18,26 +20,44 @@ def drawn(site, count):
     return [(((i + 1) * 7919 + (site + 1) * 104729) % 2049 - 1024) / 512 for i in range(count)]
 
 
-def trajectory(name, lr, max_norm=0.0, decay_norm_and_bias=True, **settings):
+KINDS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adan": timm.optim.Adan,
+         "lion": timm.optim.Lion, "lamb": timm.optim.Lamb}
+
+
+def trajectory(name, lr, max_norm=0.0, parameter_norm=0.0, value=0.0, bf16=False, falls=False,
+               decay_norm_and_bias=True, **settings):
+    """`bf16`: gradients of bf16 parameters, whose masters in f32 are updated. `falls`: linearly, to half at the end."""
     weight = torch.nn.Parameter(torch.tensor(drawn(100, 6)).reshape(2, 3))
     bias = torch.nn.Parameter(torch.tensor(drawn(101, 2)))
     groups = [{"params": [weight]}, {"params": [bias]}]
     if not decay_norm_and_bias:
         groups[1]["weight_decay"] = 0.0
     arguments = dict(settings)
-    if name == "adamw" and "beta1" in settings:
-        arguments["betas"] = (arguments.pop("beta1"), arguments.pop("beta2"))
-    kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[name]
-    optimizer = kind(groups, lr=lr, foreach=False, **arguments)
-    print("optimizer", name, "lr", lr, "max_norm", max_norm, "decay_norm_and_bias", int(decay_norm_and_bias),
-          *[word for key, value in settings.items() for word in (key, float(value))])
+    betas = [arguments.pop(key) for key in ("beta1", "beta2", "beta3") if key in arguments]
+    if betas:
+        arguments["betas"] = tuple(betas)
+    if name == "lamb":
+        arguments["max_grad_norm"] = None
+    optimizer = KINDS[name](groups, lr=lr, foreach=False, **arguments)
+    print("optimizer", name, "lr", lr, "max_norm", max_norm, "parameter_norm", parameter_norm, "value", value,
+          "bf16", int(bf16), "falls", int(falls), "decay_norm_and_bias", int(decay_norm_and_bias),
+          *[word for key, setting in settings.items() for word in (key, float(setting))])
     for step in range(STEPS):
         weight.grad = torch.tensor(drawn(2 * step, 6)).reshape(2, 3)
         bias.grad = torch.tensor(drawn(2 * step + 1, 2))
+        if bf16:
+            weight.grad, bias.grad = weight.grad.bfloat16().float(), bias.grad.bfloat16().float()
         if max_norm > 0:
             torch.nn.utils.clip_grad_norm_([weight, bias], max_norm)
+        if parameter_norm > 0:
+            for parameter in (weight, bias):
+                torch.nn.utils.clip_grad_norm_([parameter], parameter_norm)
+        if value > 0:
+            torch.nn.utils.clip_grad_value_([weight, bias], value)
+        for group in optimizer.param_groups:
+            group["lr"] = lr * (1 - step / (2 * STEPS)) if falls else lr
         optimizer.step()
-        print(*["%.9g" % value for value in [*weight.flatten().tolist(), *bias.tolist()]])
+        print(*["%.9g" % number for number in [*weight.flatten().tolist(), *bias.tolist()]])
 
 
 def rates(name, make, lr, total_steps, steps_per_epoch, step_of, **settings):
@@ -65,6 +85,20 @@ if __name__ == "__main__":
     trajectory("adamw", 0.01, weight_decay=0.3, decay_norm_and_bias=False)
     trajectory("adamw", 0.01, weight_decay=0.1, max_norm=1.0, eps=0.1)
 
+    trajectory("adam", 0.01, weight_decay=0.1, beta1=0.8, beta2=0.95)
+    trajectory("adam", 0.001, value=0.5, falls=True)
+    trajectory("adamw", 0.01, parameter_norm=1.0, weight_decay=0.1, eps=0.1)
+    trajectory("adamw", 0.01, bf16=True, falls=True, weight_decay=0.1)
+    trajectory("sgd", 0.05, momentum=0.9, value=0.25, bf16=True)
+    trajectory("adan", 0.01)
+    trajectory("adan", 0.01, weight_decay=0.2, beta1=0.9, beta2=0.8, beta3=0.95, eps=0.001, falls=True)
+    trajectory("adan", 0.01, weight_decay=0.2, no_prox=True, bf16=True, decay_norm_and_bias=False)
+    trajectory("lion", 0.01, weight_decay=0.1)
+    trajectory("lion", 0.01, beta1=0.7, beta2=0.8, weight_decay=0.3, falls=True, decay_norm_and_bias=False)
+    trajectory("lamb", 0.01)
+    trajectory("lamb", 0.02, weight_decay=0.2, beta1=0.8, beta2=0.9, falls=True, max_norm=1.0)
+    trajectory("lamb", 0.02, weight_decay=0.2, trust_clip=True, always_adapt=True, decay_norm_and_bias=False)
+
     rates("step", lambda o: torch.optim.lr_scheduler.MultiStepLR(o, [6, 15], 0.2), 0.1, 20, 3,
           lambda scheduler, step: scheduler.step(), milestones=[2, 5], gamma=0.2)
     rates("cosine", lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 20, 0.01), 0.1, 20, 4,
@@ -72,3 +106,20 @@ if __name__ == "__main__":
     rates("cosine", lambda o: CosineLRScheduler(o, 24, lr_min=0.001, warmup_t=6, warmup_lr_init=0.002,
                                                 t_in_epochs=False), 0.1, 24, 4,
           lambda scheduler, step: scheduler.step_update(step), min_lr=0.001, warmup_epochs=1.5, warmup_lr=0.002)
+    rates("cosine", lambda o: CosineLRScheduler(o, 8, lr_min=0.001, cycle_mul=1.5, cycle_decay=0.5, cycle_limit=99,
+                                                t_in_epochs=False), 0.1, 40, 4,
+          lambda scheduler, step: scheduler.step_update(step), min_lr=0.001, cycle_epochs=2, cycle_mul=1.5,
+          cycle_decay=0.5)
+    rates("cosine", lambda o: CosineLRScheduler(o, 10, warmup_t=5, warmup_lr_init=0.01, cycle_limit=99,
+                                                t_in_epochs=False), 0.1, 30, 5,
+          lambda scheduler, step: scheduler.step_update(step), cycle_epochs=2, warmup_epochs=1, warmup_lr=0.01)
+    rates("linear", lambda o: transformers.get_linear_schedule_with_warmup(o, 6, 24), 0.1, 24, 4,
+          lambda scheduler, step: scheduler.step(), warmup_epochs=1.5, warmup_lr=0)
+    rates("polynomial", lambda o: transformers.get_polynomial_decay_schedule_with_warmup(o, 4, 24, 0.01, 2), 0.1, 24, 4,
+          lambda scheduler, step: scheduler.step(), warmup_epochs=1, warmup_lr=0, min_lr=0.01, power=2)
+    rates("one_cycle", lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, 20, cycle_momentum=False), 0.1, 20, 4,
+          lambda scheduler, step: scheduler.step() if step < 20 else None)
+    rates("one_cycle", lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, 25, pct_start=0.5, div_factor=10,
+                                                                     final_div_factor=100, cycle_momentum=False),
+          0.1, 25, 5, lambda scheduler, step: scheduler.step() if step < 25 else None, rise=0.5, start_divisor=10,
+          end_divisor=100)

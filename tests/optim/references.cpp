@@ -1,11 +1,11 @@
 // Trajectories and learning rates as torch.optim's and timm's (references.txt, which make_references.py wrote).
-#include "optim/clip.h"
-#include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "optim/step.h"
 #include "tests/optim/two_parameters.h"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -67,19 +67,25 @@ std::vector<Reference> references(const std::string& kind) {
 
 }  // namespace
 
-TEST_CASE("trajectories of 20 steps are those of torch.optim") {
+TEST_CASE("trajectories of 20 steps are those of torch.optim and timm.optim") {
   for (Reference& reference : references("optimizer")) {
     CAPTURE(reference.name);
-    const double lr = reference.take("lr"), max_norm = reference.take("max_norm");
+    const double lr = reference.take("lr");
+    const Clipping clipping{.norm = reference.take("max_norm"),
+                            .parameter_norm = reference.take("parameter_norm"),
+                            .value = reference.take("value")};
+    const bool bf16_gradients = reference.take("bf16") != 0, falls = reference.take("falls") != 0;
     TwoParameters model;
     const auto optimizer =
         make_optimizer(reference.name, reference.settings(optimizers().get(reference.name).settings), model);
     REQUIRE(reference.rows.size() == 20);
     double largest = 0, difference = 0;
     for (int step = 0; step < 20; ++step) {
-      model.set_gradients(step);
-      const double norm = gradient_norm(model.parameters());
-      optimizer->step(lr, max_norm > 0 ? clip_factor(norm, max_norm) : 1);
+      model.set_gradients(step, bf16_gradients ? DType::bf16 : DType::f32);
+      const std::vector<Parameter*> parameters = model.parameters();
+      OptimizerStep update(*optimizer, parameters, falls ? lr * (1 - step / 40.0) : lr, clipping);
+      for (const Parameter* parameter : parameters) update.measure(*parameter);
+      for (Parameter* parameter : parameters) update.apply(*parameter);
       const std::vector<double> now = model.values();
       const std::vector<double>& expected = reference.rows[static_cast<std::size_t>(step)];
       REQUIRE(now.size() == expected.size());
@@ -92,7 +98,16 @@ TEST_CASE("trajectories of 20 steps are those of torch.optim") {
   }
 }
 
-TEST_CASE("learning rates are those of torch and timm, in any order of asking") {
+TEST_CASE("every optimizer and every schedule but the constant one has a reference") {
+  for (const auto& [kind, names] : {std::pair{"optimizer", optimizers().names()}, {"schedule", schedules().names()}}) {
+    const std::vector<Reference> known = references(kind);
+    for (const std::string& name : names)
+      CHECK_MESSAGE(
+          (name == "constant" || std::ranges::any_of(known, [&](const Reference& r) { return r.name == name; })), name);
+  }
+}
+
+TEST_CASE("learning rates are those of torch, timm and transformers, in any order of asking") {
   for (Reference& reference : references("schedule")) {
     CAPTURE(reference.name);
     const ScheduleRun run{.lr = reference.take("lr"),

@@ -24,14 +24,14 @@ struct TwoParameters : Module {
       tensor.copy_from(Tensor::from(std::span<const float>(drawn(site, tensor.count())), tensor.shape()));
     };
   }
-  void set_gradients(int step) {
+  void set_gradients(int step, DType type = DType::f32) {
     int site = 2 * step;
     for (Parameter* parameter : parameters()) {
       const Tensor gradient =
           Tensor::empty(parameter->shape(), DType::f32, parameter->tensor().device(), Purpose::gradients);
       launch(gradient.device(), [&] { filled(site)(gradient, {}); });
       ++site;
-      if (parameter->trainable()) parameter->set_grad(gradient);
+      if (parameter->trainable()) parameter->set_grad(gradient.to(type));
     }
   }
   /// All values, the weight's first.

@@ -1,0 +1,78 @@
+// How a model's parameters differ in rate and decay.
+#include "core/glob.h"
+#include "optim/optimizer.h"
+
+#include <cctype>
+#include <cmath>
+#include <map>
+
+namespace lacuna {
+namespace {
+
+/// The path's shortest beginning that ends with a number after a dot, `blocks.3` or `layer1.0`; empty where none does.
+std::string_view block_of(std::string_view path) {
+  for (std::size_t dot = path.find('.'); dot != std::string_view::npos; dot = path.find('.', dot + 1)) {
+    std::size_t end = dot + 1;
+    while (end < path.size() && std::isdigit(static_cast<unsigned char>(path[end])) != 0) ++end;
+    if (end > dot + 1 && end < path.size() && path[end] == '.') return path.substr(0, end);
+  }
+  return {};
+}
+
+/// The layer of each parameter, as timm's group_parameters counts them: 0 what lies before the blocks, then each block,
+/// the last with the norm behind it, then the classifier.
+std::vector<int> layers_of(const std::vector<Parameter*>& parameters) {
+  std::vector<int> layers;
+  std::map<std::string_view, int> blocks;
+  for (const Parameter* parameter : parameters)
+    if (const std::string_view block = block_of(parameter->path()); !block.empty())
+      blocks.emplace(block, static_cast<int>(blocks.size()) + 1);
+  const int last = static_cast<int>(blocks.size());
+  bool before = true;
+  for (const Parameter* parameter : parameters) {
+    const std::string_view block = block_of(parameter->path());
+    if (!block.empty()) before = false;
+    layers.push_back(!block.empty()                          ? blocks.at(block)
+                     : before && last > 0                    ? 0
+                     : parameter->path().starts_with("norm") ? last
+                                                             : last + 1);
+  }
+  return layers;
+}
+
+}  // namespace
+
+std::vector<ParameterGroup> parameter_groups(const Module& model, const GroupRules& rules) {
+  const std::vector<Parameter*> parameters = model.parameters();
+  const std::vector<int> layers = layers_of(parameters);
+  const int last = layers.empty() ? 0 : *std::max_element(layers.begin(), layers.end());
+  std::vector<bool> used(rules.rules.size());
+  std::map<std::pair<double, double>, ParameterGroup> groups;  // by rate and decay
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    Parameter& parameter = *parameters[i];
+    double lr_scale = std::pow(rules.layer_decay, last - layers[i]);
+    double weight_decay = rules.decay_norm_and_bias || !parameter.excluded_from_decay() ? rules.weight_decay : 0;
+    bool decided = false;
+    for (std::size_t k = 0; k < rules.rules.size(); ++k) {
+      const GroupRule& rule = rules.rules[k];
+      if (!matches_glob(rule.pattern, parameter.path())) continue;
+      used[k] = true;
+      if (std::exchange(decided, true)) continue;
+      lr_scale *= rule.lr_scale.value_or(1);
+      weight_decay = rule.weight_decay.value_or(weight_decay);
+    }
+    ParameterGroup& group = groups[{lr_scale, weight_decay}];
+    group.lr_scale = lr_scale;
+    group.weight_decay = weight_decay;
+    group.parameters.push_back(&parameter);
+  }
+  for (std::size_t k = 0; k < rules.rules.size(); ++k)
+    if (!used[k])
+      reject("optimizer.groups: the pattern `{}` matches no parameter; they are named like {}, {}",
+             rules.rules[k].pattern, parameters.front()->path(), parameters.back()->path());
+  std::vector<ParameterGroup> all;
+  for (auto& [key, group] : groups) all.push_back(std::move(group));
+  return all;
+}
+
+}  // namespace lacuna

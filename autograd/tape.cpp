@@ -282,9 +282,14 @@ void Tape::walk_back(std::vector<std::pair<Edge, Tensor>> gradients, const Backw
   if (options.on_gradient) {
     on_gradient_ = &options.on_gradient;
     awaited_ = readers_;
+    for (const auto& [edge, gradient] : gradients)
+      if (edge.leaf) ++awaited_[edge.leaf.get()];
   }
   if (!gradients.empty()) saved_bytes_ = at(ledger(gradients.front().second.device()).live(), Purpose::saved);
-  for (auto& [edge, gradient] : gradients) deliver(edge, std::move(gradient));
+  for (auto& [edge, gradient] : gradients) {
+    deliver(edge, std::move(gradient));
+    if (edge.leaf) finish(edge.leaf);
+  }
   gradients.clear();
   SensitivityRecord* const record = replays_ || retains_ ? nullptr : policy_.sensitivity_record();
   for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {

@@ -29,6 +29,7 @@ struct Setup {
   bool images;  // [2, 4, 4, 8] instead of tokens [2, 3, 8]
   std::string_view policy;
   bool holds_all = false;  // every value keeps its variable until after backward
+  bool twice = false;      // walked back once before, with everything retained and each gradient taken away
 };
 
 /// Draws a program and runs it; the same seed gives the same program.
@@ -66,8 +67,10 @@ class RandomGraph {
         losses.emplace_back(std::move(value), start);
       }
       if (choose(2) == 0) pool_.clear();
+      if (!losses.empty() && setup_.twice) walk_back_and_take(tape, losses);
       if (!losses.empty()) tape.backward(losses);
       result.saved = tape.saved_bytes();
+      for (const auto& [index, gradient] : taken_) CHECK(gradient == bytes_of(leaves_[index].grad()));
     }
     for (const Variable& leaf : leaves_)
       if (leaf.wants_grad() && leaf.grad().defined()) result.tensors.push_back(bytes_of(leaf.grad()));
@@ -76,6 +79,22 @@ class RandomGraph {
   }
 
  private:
+  void walk_back_and_take(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses) {
+    tape.settle();
+    const std::int64_t before = live_bytes(Purpose::saved);
+    tape.backward(losses, {.on_gradient =
+                               [&](const Leaf& leaf) {
+                                 for (std::size_t i = 0; i < leaves_.size(); ++i) {
+                                   if (leaves_[i].leaf() != &leaf) continue;
+                                   CHECK(taken_.emplace(i, bytes_of(leaves_[i].grad())).second);  // told once
+                                   leaves_[i].set_grad({});
+                                 }
+                               },
+                           .retain = true});
+    for (const Variable& leaf : leaves_) CHECK((!leaf.wants_grad() || !leaf.grad().defined()));
+    CHECK(live_bytes(Purpose::saved) == before);
+    CHECK(live_bytes(Purpose::workspace) == 0);
+  }
   static std::string bytes_of(const Tensor& tensor) {
     return {reinterpret_cast<const char*>(tensor.raw()), static_cast<std::size_t>(tensor.bytes())};
   }
@@ -209,6 +228,7 @@ class RandomGraph {
   std::uint64_t draws_ = 0;
   std::vector<Variable> leaves_, pool_, held_;
   std::string program_;
+  std::map<std::size_t, std::string> taken_;  // each leaf's gradient when it was told to be whole
 };
 
 }  // namespace
@@ -223,10 +243,14 @@ TEST_CASE("policies without loss give the same bits on random graphs, and leave 
         CAPTURE(name_of(dtype));
         CAPTURE(seed);
         const int ops = 4 + static_cast<int>(seed % 24);
-        const auto run = [&](std::string_view name, bool holds_all) {
-          RandomGraph::Result result =
-              RandomGraph({.seed = seed, .dtype = dtype, .images = images, .policy = name, .holds_all = holds_all})
-                  .run(ops);
+        const auto run = [&](std::string_view name, bool holds_all, bool twice = false) {
+          RandomGraph::Result result = RandomGraph({.seed = seed,
+                                                    .dtype = dtype,
+                                                    .images = images,
+                                                    .policy = name,
+                                                    .holds_all = holds_all,
+                                                    .twice = twice})
+                                           .run(ops);
           CHECK(ledger(Device::cpu).total() == before);
           CHECK(live_bytes(Purpose::saved) == 0);
           return result;
@@ -237,6 +261,8 @@ TEST_CASE("policies without loss give the same bits on random graphs, and leave 
           const RandomGraph::Result result = run("exact", holds_all);
           CHECK(result.tensors == reference.tensors);
           CHECK(result.saved <= reference.saved);
+          for (const std::string_view again : {"keep", "exact"})
+            CHECK(run(again, holds_all, true).tensors == reference.tensors);
           exact += result.saved;
           compared += static_cast<std::int64_t>(result.tensors.size());
         }

@@ -1,0 +1,41 @@
+// The running mean of the weights.
+#include "optim/ema.h"
+
+#include "tests/optim/two_parameters.h"
+
+#include <doctest/doctest.h>
+
+using namespace lacuna;
+
+namespace {
+
+struct WithBuffers : TwoParameters {
+  Buffer mean{*this, "running_mean", {2}, 1};
+  Buffer count{*this, "count", {1}, 0, DType::i64};
+};
+
+}  // namespace
+
+TEST_CASE("the average of weights is timm's, of buffers too, and takes no memory for what is frozen") {
+  const std::int64_t before = at(ledger(Device::cpu).live(), Purpose::optimizer);
+  WithBuffers model;
+  model.weight.set_trainable(false);
+  WeightAverage average(model, 0.75);
+  CHECK(at(ledger(Device::cpu).live(), Purpose::optimizer) - before == 2 * 4 + 2 * 4 + 8);
+  const std::vector<double> start = model.bias.tensor().to_vector();
+  model.bias.tensor().fill(3);
+  model.mean.tensor().fill(5);
+  model.count.tensor().fill(7);
+  average.update();
+  {
+    const WeightAverage::Exchange exchange(&average);
+    for (std::size_t i = 0; i < 2; ++i)
+      CHECK(model.bias.tensor().to_vector()[i] == doctest::Approx(0.75 * start[i] + 0.25 * 3).epsilon(1e-6));
+    CHECK(model.mean.tensor().to_vector() == std::vector<double>{2, 2});
+    CHECK(model.count.tensor().to_vector() == std::vector<double>{7});
+  }
+  CHECK(model.bias.tensor().to_vector() == std::vector<double>{3, 3});
+  CHECK(model.mean.tensor().to_vector() == std::vector<double>{5, 5});
+  const WeightAverage::Exchange nothing(nullptr);
+  CHECK(model.bias.tensor().to_vector() == std::vector<double>{3, 3});
+}

@@ -1,0 +1,84 @@
+// Rate and decay of parameters by layer and by pattern, as timm's (layer_decay.txt, which make_layer_decay.py wrote).
+#include "optim/optimizer.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <map>
+#include <sstream>
+
+using namespace lacuna;
+
+namespace {
+
+struct Line {
+  std::string path;
+  double lr_scale = 0, weight_decay = 0;
+};
+
+/// A model with timm's parameters by name and number of axes.
+struct Named : Module {
+  Named() : Module(ModelContext{.device = Device::meta}) {}
+  void add(const std::string& path, std::int64_t rank) {
+    const std::vector<std::int64_t> extents(static_cast<std::size_t>(rank), 2);
+    all.push_back(std::make_unique<Parameter>(*this, path, Shape(std::span<const std::int64_t>(extents)), Init()));
+    if (path == "cls_token" || path == "pos_embed") all.back()->exclude_from_decay();
+  }
+  std::vector<std::unique_ptr<Parameter>> all;
+};
+
+}  // namespace
+
+TEST_CASE("layer-wise decay is timm's") {
+  std::ifstream file(LACUNA_SOURCE_DIR "/tests/optim/layer_decay.txt");
+  REQUIRE(file);
+  std::map<std::string, std::vector<Line>> expected;
+  std::map<std::string, Named> models;
+  double decay = 0;
+  std::string model;
+  for (std::string text; std::getline(file, text);) {
+    std::istringstream words(text);
+    std::string first, shape;
+    words >> first;
+    if (first == "model") {
+      words >> model >> decay;
+      continue;
+    }
+    Line line{.path = first};
+    words >> shape >> line.lr_scale >> line.weight_decay;
+    models[model].add(first, 1 + std::ranges::count(shape, 'x'));
+    expected[model].push_back(line);
+  }
+  REQUIRE(models.size() == 2);
+  for (const auto& [name, lines] : expected) {
+    std::map<std::string, Line> found;
+    for (const ParameterGroup& group :
+         parameter_groups(models.at(name), {.weight_decay = 0.05, .decay_norm_and_bias = false, .layer_decay = decay}))
+      for (const Parameter* parameter : group.parameters)
+        found[parameter->path()] = {parameter->path(), group.lr_scale, group.weight_decay};
+    CHECK(found.size() == lines.size());
+    for (const Line& line : lines) {
+      INFO(name, " ", line.path);
+      CHECK(found.at(line.path).lr_scale == doctest::Approx(line.lr_scale).epsilon(1e-12));
+      CHECK(found.at(line.path).weight_decay == line.weight_decay);
+    }
+  }
+}
+
+TEST_CASE("the first rule that matches holds, on top of the layer's rate") {
+  Named model;
+  for (const char* const path : {"stem.weight", "blocks.0.weight", "blocks.0.bias", "head.weight"})
+    model.add(path, std::string_view(path).ends_with("bias") ? 1 : 2);
+  std::map<std::string, std::pair<double, double>> found;
+  const GroupRules rules{.weight_decay = 0.1,
+                         .decay_norm_and_bias = false,
+                         .rules = {{.pattern = "blocks.*", .lr_scale = 3, .weight_decay = {}},
+                                   {.pattern = "*.weight", .lr_scale = 5, .weight_decay = 0.7}},
+                         .layer_decay = 0.5};
+  for (const ParameterGroup& group : parameter_groups(model, rules))
+    for (const Parameter* parameter : group.parameters) found[parameter->path()] = {group.lr_scale, group.weight_decay};
+  CHECK(found.at("stem.weight") == std::pair{5 * 0.25, 0.7});
+  CHECK(found.at("blocks.0.weight") == std::pair{3 * 0.5, 0.1});
+  CHECK(found.at("blocks.0.bias") == std::pair{3 * 0.5, 0.0});
+  CHECK(found.at("head.weight") == std::pair{5.0, 0.7});
+}

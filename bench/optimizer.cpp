@@ -1,10 +1,11 @@
 // A step of each optimizer over 86 million parameters (ViT-B's), against the machine's copy bandwidth in the same run.
+// `bench_optimizer NAME`: only that one, and nothing but its seconds, for bench/optimizer.py.
 #include "optim/optimizer.h"
 #include "bench/bench.h"
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -22,48 +23,75 @@ struct Matrices : Module {
   std::vector<std::unique_ptr<Parameter>> weights;  // each [rows, columns]
 };
 
-/// Bytes read and written a second by a copy of memory on all threads.
-double copy_bandwidth() {
-  const Tensor from = Tensor::full({matrices * rows, columns}, 1, DType::f32, Device::cpu);
-  const Tensor to = Tensor::zeros(from.shape(), DType::f32, Device::cpu);
-  const double seconds = bench::seconds([&] {
-    parallel_for(
-        from.bytes(), 0,
-        [&](std::int64_t begin, std::int64_t end) {
-          std::memcpy(to.raw() + begin, from.raw() + begin, static_cast<std::size_t>(end - begin));
-        },
-        4096);
-  });
-  return 2 * static_cast<double>(from.bytes()) / seconds;
-}
+struct Measured {
+  double seconds;
+  std::int64_t bytes, temporaries;  // read and written; allocated within a step
+};
 
-void measure(std::string_view label, std::string_view name, const SettingValues& settings, double copy) {
+Measured measure(std::string_view name, const SettingValues& settings, StatePrecision precision) {
   Matrices model;
-  const auto optimizer = make_optimizer(name, settings, model);
-  for (Parameter* parameter : model.parameters())
+  const auto optimizer = make_optimizer(name, settings, model, {.precision = precision});
+  std::int64_t bytes = 0, states = 0;
+  for (Parameter* parameter : model.parameters()) {
     parameter->set_grad(Tensor::full(parameter->shape(), 0.001, DType::f32, Device::cpu, Purpose::gradients));
-  optimizer->step(1e-3);
+    bytes += 3 * parameter->tensor().bytes();  // parameter read and written, gradient read
+  }
+  for (const auto& [path, tensor] : optimizer->state()) states += tensor.bytes();
+  bytes += 2 * states;
+  // LAMB's update lies in the gradient's space between its passes: written, and read for its norm and to be applied; so
+  // is the parameter.
+  if (name == "lamb") bytes += 5 * matrices * rows * columns * 4;
   Ledger& account = ledger(Device::cpu);
+  optimizer->step(1e-3);
   account.reset_peak();
   const std::int64_t before = account.total();
   const double seconds = bench::seconds([&] { optimizer->step(1e-3); });
-  // Gradient read, parameter and each state read and written.
-  const auto states = static_cast<std::int64_t>(optimizer->state().size()) / matrices - 1;
-  const std::int64_t bytes_each = 4 + 8 + 8 * states;
-  const double rate = static_cast<double>(bytes_each * model.parameter_count()) / seconds;
-  fmt::print("{:<14} {:>8.1f} ms  {:>2} B/parameter  {:>6.2f} GB/s  {:>5.2f} x copy  temporaries {} B\n", label,
-             seconds * 1e3, bytes_each, rate / 1e9, rate / copy, account.peak() - before);
+  return {seconds, bytes, account.peak() - before};
+}
+
+struct Case {
+  std::string_view label, name;
+  SettingValues settings;
+  StatePrecision precision = StatePrecision::f32;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all{
+      {"sgd", "sgd", {}},
+      {"sgd momentum", "sgd", {{"momentum", 0.9}}},
+      {"adam", "adam", {}},
+      {"adamw", "adamw", {}},
+      {"adamw bf16", "adamw", {}, StatePrecision::bf16},
+      {"adamw int8", "adamw", {}, StatePrecision::int8},
+      {"adan", "adan", {}},
+      {"lion", "lion", {}},
+      {"lion int8", "lion", {}, StatePrecision::int8},
+      {"lamb", "lamb", {}},
+  };
+  return all;
 }
 
 }  // namespace
 
-int main() {
-  const double copy = copy_bandwidth();
+int main(int argc, char** argv) {
+  if (argc > 1) {
+    for (const Case& one : cases())
+      if (one.label == argv[1]) fmt::print("{}\n", measure(one.name, one.settings, one.precision).seconds);
+    return 0;
+  }
+  const auto copy = [] {
+    const Tensor from = Tensor::full({matrices * rows, columns}, 1, DType::f32, Device::cpu);
+    return bench::copy_rate(from, Tensor::zeros(from.shape(), DType::f32, Device::cpu));
+  };
+  const double rate = copy();
   fmt::print("{} threads, {} parameters; copy {:.2f} GB/s (read and written)\n", threads(), matrices * rows * columns,
-             copy / 1e9);
-  measure("sgd", "sgd", {}, copy);
-  measure("sgd momentum", "sgd", {{"momentum", 0.9}}, copy);
-  measure("sgd nesterov", "sgd", {{"momentum", 0.9}, {"nesterov", true}}, copy);
-  measure("adamw", "adamw", {}, copy);
-  fmt::print("copy again {:.2f} GB/s\n", copy_bandwidth() / 1e9);
+             rate);
+  for (const Case& one : cases()) {
+    const Measured measured = measure(one.name, one.settings, one.precision);
+    const double reached = 1e-9 * static_cast<double>(measured.bytes) / measured.seconds;
+    fmt::print("{:<14} {:>8.1f} ms  {:>5.1f} B/parameter  {:>6.2f} GB/s  {:>5.2f} x copy  temporaries {} B\n",
+               one.label, measured.seconds * 1e3, static_cast<double>(measured.bytes) / (matrices * rows * columns),
+               reached, reached / rate, measured.temporaries);
+  }
+  fmt::print("copy again {:.2f} GB/s\n", copy());
 }

@@ -45,7 +45,7 @@ class Adan final : public Optimizer {
                           .root_correction = static_cast<float>(1 / std::sqrt(1 - std::pow(beta3_, t))),
                           .decay_before = no_prox_ ? static_cast<float>(1 - decay) : 1,
                           .decay_after = no_prox_ ? 1 : static_cast<float>(1 / (1 + decay)),
-                          .first = what.step == 1},
+                          .has_previous = what.step == 1 ? 0.0F : 1.0F},
         what);
   }
 

@@ -20,12 +20,18 @@ double sum_of_squares(const Tensor& x) {
         std::array<double, runs_at_once> partial{};
         parallel_tasks(runs, [&](std::int64_t i, int) {
           const std::int64_t begin = first + i * run, end = std::min(begin + run, x.count());
-          double sum = 0;
-#pragma omp simd reduction(+ : sum)
-          for (std::int64_t k = begin; k < end; ++k) {
+          // Several sums side by side: each addition waits for the one before it.
+          std::array<double, 32> sums{};
+          const auto add = [&](std::int64_t k, std::size_t lane) {
             const auto value = static_cast<double>(to_compute(values[k]));
-            sum += value * value;
-          }
+            sums[lane] += value * value;
+          };
+          std::int64_t k = begin;
+          for (; k + 32 <= end; k += 32)
+            for (std::size_t lane = 0; lane < 32; ++lane) add(k + static_cast<std::int64_t>(lane), lane);
+          for (; k < end; ++k) add(k, 0);
+          double sum = 0;
+          for (const double one : sums) sum += one;
           partial[static_cast<std::size_t>(i)] = sum;
         });
         for (const double sum : partial) total += sum;

@@ -78,11 +78,11 @@ struct AdanStep {
   float difference_size;  // lr·β2 / (1 − β2^t)
   float root_correction;  // 1 / √(1 − β3^t)
   float decay_before, decay_after;
-  bool first;  // there is no previous gradient: it counts as the same
+  float has_previous;  // 0 in the first step: the previous gradient counts as the same
   LACUNA_HOST_DEVICE void operator()(float& parameter, float gradient, float& average, float& difference_average,
                                      float& square_average, float& previous) const {
     const float g = counted(gradient);
-    const float difference = first ? 0.0F : g - previous;
+    const float difference = has_previous * (g - previous);
     const float ahead = g + beta2 * difference;
     const float m = average + (1.0F - beta1) * (g - average);
     const float v = beta2 * difference_average + (1.0F - beta2) * difference;

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view optimizer_file = "optimizer.safetensors";
 constexpr std::string_view memory_file = "memory.safetensors";  // what the memory policy goes on with
 constexpr std::string_view manifest_file = "checkpoint.json";
-constexpr std::string_view content_files[] = {weights_file, optimizer_file, memory_file};
+constexpr std::string_view content_files[] = {weights_file, optimizer_file, memory_file};  // and perhaps average_file
 constexpr std::int64_t format = 1;  // of checkpoint.json; to be raised when what it says changes
 
 std::string hash_of(const fs::path& file) {
@@ -192,28 +192,35 @@ Manifest parse_manifest(std::string_view text, std::string_view origin) {
         "can be trained on as a new run: model.from={}",
         origin, format, version, fs::path(origin).parent_path().string());
   Manifest manifest{place_in(json, origin), texts_in(json, "files", origin)};
-  if (manifest.files.size() != std::size(content_files) ||
+  const std::size_t averages = manifest.files.count(std::string(average_file));
+  if (manifest.files.size() != std::size(content_files) + averages ||
       !std::ranges::all_of(content_files, [&](auto name) { return manifest.files.contains(std::string(name)); }))
-    reject("{}: expected `files` to name {}, and nothing else", origin, fmt::join(content_files, ", "));
+    reject("{}: expected `files` to name {}, perhaps {}, and nothing else", origin, fmt::join(content_files, ", "),
+           average_file);
   return manifest;
 }
 
-void write_checkpoint(const fs::path& folder, const Model& model, const Optimizer& optimizer,
-                      const MemoryPolicy& policy, const Place& place) {
+void write_checkpoint(const fs::path& folder, const TrainedState& state, const Place& place) {
   fs::path temporary = folder;
   temporary += ".tmp";
   std::error_code failed;
   fs::remove_all(temporary, failed);
   if (!fs::create_directories(temporary, failed)) reject("cannot create {}: {}", temporary.string(), failed.message());
   try {
-    save_weights(model, temporary / weights_file);
-    std::vector<NamedTensor> state;
-    for (Optimizer::StateTensor& one : optimizer.state())
-      state.emplace_back(std::move(one.name), std::move(one.tensor));
-    write_safetensors(temporary / optimizer_file, std::move(state));
-    write_safetensors(temporary / memory_file, state_of(policy));
     Manifest manifest{place, {}};
-    for (const std::string_view name : content_files) manifest.files.emplace(name, hash_of(temporary / name));
+    const auto note = [&](std::string_view name) { manifest.files.emplace(name, hash_of(temporary / name)); };
+    save_weights(state.model, temporary / weights_file);
+    if (state.average != nullptr) {
+      const WeightAverage::Exchange exchange(state.average);
+      save_weights(state.model, temporary / average_file);
+      note(average_file);
+    }
+    std::vector<NamedTensor> optimizer;
+    for (Optimizer::StateTensor& one : state.optimizer.state())
+      optimizer.emplace_back(std::move(one.name), std::move(one.tensor));
+    write_safetensors(temporary / optimizer_file, std::move(optimizer));
+    write_safetensors(temporary / memory_file, state_of(state.policy));
+    for (const std::string_view name : content_files) note(name);
     write_manifest(temporary, manifest);
     fs::rename(temporary, folder, failed);
     if (failed) reject("cannot move a checkpoint to {}: {}", folder.string(), failed.message());
@@ -242,11 +249,17 @@ bool is_whole(const fs::path& folder) {
   }
 }
 
-LoadedCheckpoint load_checkpoint(const fs::path& folder, Model& model, Optimizer& optimizer, MemoryPolicy& policy) {
-  LoadedCheckpoint loaded{read_place(folder)};
-  load_weights(model, SafetensorsFile(folder / weights_file));
-  loaded.started_anew = load_state(SafetensorsFile(folder / optimizer_file), model, optimizer);
-  load_state(SafetensorsFile(folder / memory_file), policy);
+LoadedCheckpoint load_checkpoint(const fs::path& folder, const TrainedState& state) {
+  const Manifest manifest = checked_manifest(folder);
+  LoadedCheckpoint loaded{manifest.place};
+  if (state.average != nullptr) {  // first: what is frozen by now has no average, and takes its weights below
+    const bool kept = manifest.files.contains(std::string(average_file));
+    const WeightAverage::Exchange exchange(state.average);
+    load_weights(state.model, SafetensorsFile(folder / (kept ? average_file : weights_file)));
+  }
+  load_weights(state.model, SafetensorsFile(folder / weights_file));
+  loaded.started_anew = load_state(SafetensorsFile(folder / optimizer_file), state.model, state.optimizer);
+  load_state(SafetensorsFile(folder / memory_file), state.policy);
   return loaded;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/model.h"
+#include "optim/ema.h"
 #include "optim/optimizer.h"
 
 #include <cstdint>
@@ -35,6 +36,16 @@ struct Place {
 };
 
 inline constexpr std::string_view weights_file = "model.safetensors";
+/// The running mean of the weights, under the same names; only where one is kept.
+inline constexpr std::string_view average_file = "average.safetensors";
+
+/// What a run changes, and a checkpoint holds beside the place.
+struct TrainedState {
+  Model& model;
+  Optimizer& optimizer;
+  MemoryPolicy& policy;
+  WeightAverage* average;  // null where none is kept
+};
 
 /// What checkpoint.json says.
 struct Manifest {
@@ -46,8 +57,7 @@ Manifest parse_manifest(std::string_view json, std::string_view origin);
 
 /// Writes the folder, which must not be there: under a temporary name, every file synced, with a hash of each; then it
 /// is renamed.
-void write_checkpoint(const std::filesystem::path& folder, const Model& model, const Optimizer& optimizer,
-                      const MemoryPolicy& policy, const Place& place);
+void write_checkpoint(const std::filesystem::path& folder, const TrainedState& state, const Place& place);
 /// Writes the place anew into a checkpoint whose weights and optimizer state are those of the same step.
 void update_place(const std::filesystem::path& folder, const Place& place);
 
@@ -61,9 +71,8 @@ struct LoadedCheckpoint {
   Place place;
   std::int64_t started_anew = 0;  // parameters that are trained now and were frozen: their optimizer state is zero
 };
-/// The same, and sets weights and optimizer state from it. State of parameters that are frozen by now is left out; all
-/// other differences are listed and refused.
-LoadedCheckpoint load_checkpoint(const std::filesystem::path& folder, Model& model, Optimizer& optimizer,
-                                 MemoryPolicy& policy);
+/// The same, and sets the state from it. State of parameters that are frozen by now is left out, an average that is not
+/// there begins with the weights; all other differences are listed and refused.
+LoadedCheckpoint load_checkpoint(const std::filesystem::path& folder, const TrainedState& state);
 
 }  // namespace lacuna::apps

@@ -44,7 +44,11 @@ class Eval {
     Configuration configuration = resolve(read_configuration(file, overrides));
     if (configuration.train.device == "meta")
       reject("train.device: nothing can be evaluated on meta, which holds no values");
-    if (!weights.empty()) configuration.model.from = weights.string();
+    if (!weights.empty()) {
+      std::error_code ignored;
+      const std::filesystem::path average = weights / average_file;  // what the run was evaluated by, where it is kept
+      configuration.model.from = (std::filesystem::exists(average, ignored) ? average : weights).string();
+    }
     if (configuration.model.from.empty()) reject("expected model.from, the weights to evaluate, or a run folder");
 
     const std::shared_ptr<const Dataset> dataset =

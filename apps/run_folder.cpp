@@ -127,13 +127,13 @@ fs::path RunFolder::best() const {
 
 void RunFolder::save_configuration(const std::string& yaml) const { write_file_atomically(configuration(), yaml); }
 
-void RunFolder::save(const Model& model, const Optimizer& optimizer, const MemoryPolicy& policy, const Place& place,
-                     bool only_place, bool is_best, std::int64_t keep) const {
+void RunFolder::save(const TrainedState& state, const Place& place, bool only_place, bool is_best,
+                     std::int64_t keep) const {
   const fs::path target = fs::path("checkpoints") / fmt::format("step-{:08}", place.step);
   if (only_place)
     update_place(path_ / target, place);
   else
-    write_checkpoint(path_ / target, model, optimizer, policy, place);
+    write_checkpoint(path_ / target, state, place);
   move_link(path_, "last", target);
   if (is_best) move_link(path_, "best", target);  // a run killed before this gets the link when it goes on
   remove_old_checkpoints(keep);

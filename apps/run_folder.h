@@ -59,8 +59,7 @@ class RunFolder {
   void save_configuration(const std::string& yaml) const;
   /// Saves the step of `place`, moves the links, and removes all older checkpoints but `keep` and the best.
   /// `only_place`: the checkpoint of that step stands there already, and only the place has changed.
-  void save(const Model& model, const Optimizer& optimizer, const MemoryPolicy& policy, const Place& place,
-            bool only_place, bool is_best, std::int64_t keep) const;
+  void save(const TrainedState& state, const Place& place, bool only_place, bool is_best, std::int64_t keep) const;
 
  private:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}

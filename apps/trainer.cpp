@@ -101,7 +101,7 @@ std::int64_t Trainer::scheduled_step() const {
 
 LoadedCheckpoint Trainer::load(const RunFolder& folder, const fs::path& checkpoint) {
   try {
-    return load_checkpoint(checkpoint, training_.model(), training_.optimizer(), training_.policy());
+    return load_checkpoint(checkpoint, state());
   } catch (const Error& error) {
     if (is_whole(checkpoint)) throw;  // another model, another optimizer
     const std::optional<fs::path> older = folder.whole_before(checkpoint);
@@ -241,7 +241,10 @@ void Trainer::note_step(const StepOutcome& outcome, double learning_rate, double
 bool Trainer::evaluate_if_due() {
   if (!epoch_over() && (!at_end() || place_.samples == 0)) return true;
   const Clock::time_point start = Clock::now();
-  const std::optional<Evaluation> evaluation = evaluate(training_.model(), validation_images_, configuration_);
+  const std::optional<Evaluation> evaluation = [&] {
+    const WeightAverage::Exchange exchange(training_.average());
+    return evaluate(training_.model(), validation_images_, configuration_);
+  }();
   if (!evaluation) return false;
   const auto samples = static_cast<double>(place_.samples);
   const double train_loss = place_.loss_sum / samples, accuracy = static_cast<double>(place_.correct) / samples;
@@ -284,16 +287,16 @@ void Trainer::save(bool is_best) {
           place_.step, parameter->path());
   metrics_->sync();
   const bool only_place = saved_ && saved_->first == place_.step;
-  folder_->save(training_.model(), training_.optimizer(), training_.policy(), place_, only_place, is_best,
-                configuration_.output.keep);
+  folder_->save(state(), place_, only_place, is_best, configuration_.output.keep);
   saved_ = here;
 }
 
 void Trainer::report_nonfinite(std::span<const MicroBatch> batch, const StepOutcome& outcome) {
   constexpr std::string_view advice = "A lower optimizer.lr, a longer warm-up or train.clip_norm may help.";
-  const std::string what = std::isfinite(outcome.loss) ? fmt::format("the loss is {}, but the gradients' norm is {}",
-                                                                     outcome.loss, outcome.gradient_norm)
-                                                       : fmt::format("the loss is {}", outcome.loss);
+  const std::string what =
+      std::isfinite(outcome.loss)
+          ? fmt::format("the loss is {}, but the gradient of {} is not finite", outcome.loss, outcome.nonfinite)
+          : fmt::format("the loss is {}", outcome.loss);
   for (const Parameter* parameter : training_.model().parameters())
     if (!is_finite(parameter->tensor()))
       fail("step {}: {}, because {} holds values that are not finite. {}", place_.step + 1, what, parameter->path(),

@@ -49,6 +49,7 @@ class Trainer {
   /// same share of the same epoch.
   std::int64_t scheduled_step() const;
   void save(bool is_best);
+  TrainedState state() { return {training_.model(), training_.optimizer(), training_.policy(), training_.average()}; }
   [[noreturn]] void report_nonfinite(std::span<const MicroBatch> batch, const StepOutcome& outcome);
 
   Configuration configuration_;

@@ -134,6 +134,7 @@ std::int64_t load_state(const SafetensorsFile& file, const Model& model, const O
   for (const Parameter* parameter : model.parameters())
     if (!parameter->trainable()) frozen.insert(parameter->path());
   std::string differences;
+  bool other_names = false;
   const std::vector<Optimizer::StateTensor> state = optimizer.state();
   for (const auto& [name, tensor] : state) {
     known.insert(name);
@@ -141,15 +142,19 @@ std::int64_t load_state(const SafetensorsFile& file, const Model& model, const O
     if (entry == nullptr && !stored.contains(parameter_of(name))) {
       anew.insert(parameter_of(name));
     } else if (entry == nullptr || entry->dtype != tensor.dtype() || !(entry->shape == tensor.shape())) {
+      other_names = other_names || entry == nullptr;
       differences += fmt::format("\n  {}: expected {} {}, got {}", name, name_of(tensor.dtype()), tensor.shape(),
                                  entry == nullptr ? "nothing" : entry->stored_dtype + " " + to_string(entry->shape));
     }
   }
   for (const SafetensorsEntry& entry : file.entries())
-    if (!known.contains(entry.name) && !frozen.contains(parameter_of(entry.name)))
+    if (!known.contains(entry.name) && !frozen.contains(parameter_of(entry.name))) {
+      other_names = true;
       differences += fmt::format("\n  {}: expected nothing, got {} {}", entry.name, entry.stored_dtype, entry.shape);
+    }
   if (!differences.empty())
-    reject("{}: this is the state of another optimizer, which this run cannot go on from:{}", file.path().string(),
+    reject("{}: {}, which this run cannot go on from:{}", file.path().string(),
+           other_names ? "this is the state of another optimizer" : "optimizer.state was another when this was written",
            differences);
   for (const auto& [name, tensor] : state)
     if (file.contains(name)) tensor.copy_from(file.load(name));
@@ -247,6 +252,14 @@ bool is_whole(const fs::path& folder) {
   } catch (const Error&) {
     return false;
   }
+}
+
+bool is_damaged(const fs::path& folder) {
+  std::ifstream stream(folder / manifest_file, std::ios::binary);
+  const ordered_json json =
+      ordered_json::parse(std::string{std::istreambuf_iterator<char>(stream), {}}, nullptr, false);
+  const bool other_version = json.is_object() && json.contains("format") && json["format"] != format;
+  return !other_version && !is_whole(folder);
 }
 
 LoadedCheckpoint load_checkpoint(const fs::path& folder, const TrainedState& state) {

@@ -66,6 +66,8 @@ Manifest read_manifest(const std::filesystem::path& folder);
 /// Refuses a folder that is incomplete or whose files have changed since they were written.
 Place read_place(const std::filesystem::path& folder);
 bool is_whole(const std::filesystem::path& folder);
+/// Whether something of the folder is missing or has changed; one that another version wrote is not damaged.
+bool is_damaged(const std::filesystem::path& folder);
 
 struct LoadedCheckpoint {
   Place place;

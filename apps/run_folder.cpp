@@ -183,13 +183,19 @@ void RunFolder::remove_leftovers(const std::string& newest) const {
   for (const std::string& name : saved_names())
     if (name.ends_with(unfinished) || name > newest) remove_checkpoint(name);
   std::vector<fs::path> temporary;
-  std::error_code failed;
-  fs::directory_iterator entry(path_, failed);
-  for (; !failed && entry != fs::directory_iterator(); entry.increment(failed)) {
-    const std::string name = entry->path().filename().string();
-    const auto begins = [&](const char* written) { return name.starts_with(written); };
-    if (name.ends_with(unfinished) && std::ranges::any_of(written_names, begins)) temporary.push_back(entry->path());
-  }
+  const auto look = [&](const fs::path& folder, const auto& is_ours) {
+    std::error_code failed;
+    fs::directory_iterator entry(folder, failed);
+    for (; !failed && entry != fs::directory_iterator(); entry.increment(failed)) {
+      const std::string name = entry->path().filename().string();
+      if (name.ends_with(unfinished) && is_ours(name)) temporary.push_back(entry->path());
+    }
+  };
+  look(path_, [](const std::string& name) {
+    return std::ranges::any_of(written_names, [&](const char* written) { return name.starts_with(written); });
+  });
+  for (const std::string& name : finished_names())  // of a place that was written anew
+    look(checkpoints() / name, [](const std::string&) { return true; });
   for (const fs::path& path : temporary) remove_whole(path);
 }
 

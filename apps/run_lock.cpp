@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -20,7 +22,12 @@ std::string holder(int descriptor) {
   char text[32];
   const ssize_t read = ::pread(descriptor, text, sizeof text, 0);
   if (read <= 1) return "another process";  // in the moment before it has written who it is
-  return fmt::format("process {}", std::string_view(text, static_cast<std::size_t>(read) - 1));
+  const std::string_view number(text, static_cast<std::size_t>(read) - 1);
+  int process = 0;
+  std::from_chars(number.data(), number.data() + number.size(), process);
+  // The one before may still stand there, in the same moment.
+  return process > 0 && (::kill(process, 0) == 0 || errno == EPERM) ? fmt::format("process {}", process)
+                                                                    : "another process";
 }
 
 }  // namespace

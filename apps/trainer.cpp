@@ -103,7 +103,7 @@ LoadedCheckpoint Trainer::load(const RunFolder& folder, const fs::path& checkpoi
   try {
     return load_checkpoint(checkpoint, state());
   } catch (const Error& error) {
-    if (is_whole(checkpoint)) throw;  // another model, another optimizer
+    if (!is_damaged(checkpoint)) throw;  // another model, another optimizer, another version
     const std::optional<fs::path> older = folder.whole_before(checkpoint);
     reject("{}\n{}", error.what(),
            older ? fmt::format("The checkpoint before it is whole: go on from there with --resume {}", older->string())
@@ -301,6 +301,11 @@ void Trainer::report_nonfinite(std::span<const MicroBatch> batch, const StepOutc
     if (!is_finite(parameter->tensor()))
       fail("step {}: {}, because {} holds values that are not finite. {}", place_.step + 1, what, parameter->path(),
            advice);
+  if (outcome.updated)  // with other weights the step would find something else
+    fail(
+        "step {}: {}. Parameters behind it in the model had been updated in backward by then; nothing of that was "
+        "saved. Without optimizer.in_backward the op is named where values first were not finite. {}",
+        place_.step + 1, what, advice);
   NonFiniteSearch search;
   training_.step(batch, place_.step, 0, &search);
   fail("step {}: {}. {}\n{}", place_.step + 1, what, search.describe(), advice);

@@ -52,9 +52,10 @@ Training::Training(const Configuration& configuration, Device device)
   const Configuration::Optimizer& optimizer = configuration.optimizer;
   optimizer_ = make_optimizer(optimizer.name, optimizer.options, *model_,
                               {.precision = state_precision(optimizer.state),
+                               .seed = seed_,
                                .groups = {.rules = optimizer.groups, .layer_decay = optimizer.layer_decay}});
-  if (optimizer.gradients != "f32")
-    for (Parameter* parameter : model_->parameters()) parameter->set_gradient_type(precision_type(optimizer.gradients));
+  if (optimizer.gradients == "bf16")
+    for (Parameter* parameter : model_->parameters()) parameter->set_gradient_type(DType::bf16);
   if (configuration.train.ema_decay > 0)
     average_ = std::make_unique<WeightAverage>(*model_, configuration.train.ema_decay);
 }
@@ -96,7 +97,9 @@ StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t numbe
   // Gradients of several micro-batches exist all at once before the last: then nothing is gained by a second walk back.
   const bool in_backward = in_backward_ && (batch.size() == 1 || !update.needs_all());
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    random_state() = {seed_, static_cast<std::uint32_t>(static_cast<std::size_t>(number) * batch.size() + i)};
+    // Each part has draws of its own, and none has those of another step, in however many parts that went.
+    constexpr std::uint64_t golden = 0x9E3779B97F4A7C15U;
+    random_state() = {seed_ + i * golden, static_cast<std::uint32_t>(number)};
     Tape tape(*policy_);
     tape.set_observer(observer);
     Variable result = [&] {
@@ -129,6 +132,7 @@ StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t numbe
   // Finite losses may have gradients that are not, and once the parameters have them nothing can be saved any more.
   for (const Parameter* parameter : parameters) update.measure(*parameter);
   outcome.gradient_norm = update.gradient_norm();
+  outcome.updated = update.applied();
   if (const Parameter* const parameter = update.nonfinite()) outcome.nonfinite = parameter->path();
   if (outcome.finite()) {
     for (Parameter* parameter : parameters) update.apply(*parameter);

@@ -33,6 +33,7 @@ struct StepOutcome {
   std::int64_t samples = 0;
   double gradient_norm = 0;      // of all gradients together, before clipping; 0 on `meta`
   std::string nonfinite;         // the parameter whose gradient is not finite, if one is
+  bool updated = false;          // some parameter was: with a gradient that is not finite, in backward alone
   std::int64_t saved_bytes = 0;  // held at the end of the forward pass, the largest of the micro-batches
   BytesByPath saved_by_path;     // the same
   bool finite() const { return std::isfinite(loss) && std::isfinite(gradient_norm); }

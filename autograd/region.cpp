@@ -55,6 +55,7 @@ Variable Tape::add_region(Label path, Variable x, std::function<Variable(Variabl
   expect(!consumed_, "this tape was walked back already: record on a new one");
   const Label name("recompute");
   const Edge edge = x.wants_grad() ? x.value_->edge : Edge{};
+  if (edge.leaf) ++readers_[edge.leaf.get()];
   expect(edge.node < 0 || edge.tape == id_, "{} takes a value that another tape recorded: detach it first",
          path.text());
   const SlotPtr slot = slot_of(x);

@@ -4,6 +4,7 @@
 #include "ops/codec/pack.h"
 
 #include <algorithm>
+#include <exception>
 
 namespace lacuna {
 
@@ -28,7 +29,7 @@ void Slot::let_go() noexcept {
   if (--names_ > 0) return;
   try {
     settle();
-  } catch (const Error&) {
+  } catch (const std::exception&) {
   }
 }
 
@@ -174,17 +175,19 @@ void Slot::encode(const Decision& decision) {
   }
   const auto groups = static_cast<std::size_t>(codec::group_count(shape_, decision.coding.grouping));
   std::vector<codec::Range> seen(groups);
-  if (running->ranges.size() != groups) {  // the first step takes the ranges of its own tensor
-    running->ranges.assign(groups, {0, 0});
-    codec::encode(tensor_, decision.coding, key, running->ranges, seen);
-    running->ranges = seen;
+  std::vector<codec::Range> ranges = running->ranges;
+  if (ranges.size() != groups) {  // the first step takes the ranges of its own tensor
+    ranges.assign(groups, {0, 0});
+    codec::encode(tensor_, decision.coding, key, ranges, seen);
+    ranges = seen;
   }
-  codes_ = codec::encode(tensor_, decision.coding, key, running->ranges, seen);
+  codes_ = codec::encode(tensor_, decision.coding, key, ranges, seen);
   const auto keep = static_cast<float>(running->decay), take = 1 - keep;
   for (std::size_t i = 0; i < groups; ++i) {
-    codec::Range& range = running->ranges[i];
+    codec::Range& range = ranges[i];
     range = {keep * range.least + take * seen[i].least, keep * range.most + take * seen[i].most};
   }
+  running->ranges = std::move(ranges);  // last: an encoding that fails is tried again
 }
 
 void Slot::settle() {

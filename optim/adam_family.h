@@ -25,8 +25,9 @@ class AdamFamily : public Optimizer {
   /// Of a parameter's step `step`, from 1.
   formula::AdamMoments moments(std::int64_t step) const {
     const auto t = static_cast<double>(step);
-    return {.beta1 = static_cast<float>(beta1_),
+    return {.take1 = static_cast<float>(1 - beta1_),
             .beta2 = static_cast<float>(beta2_),
+            .take2 = static_cast<float>(1 - beta2_),
             .eps = static_cast<float>(eps_),
             .correction = static_cast<float>(1 / (1 - std::pow(beta1_, t))),
             .root_correction = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2_, t)))};

@@ -22,8 +22,11 @@ class Adan final : public Optimizer {
   }
 
   Adan(const Settings& settings, Trained trained)
-      : Optimizer(std::move(trained),
-                  {{"exp_avg"}, {"exp_avg_diff"}, {"exp_avg_sq", StateValues::no_sign}, {"pre_grad"}}),
+      : Optimizer(std::move(trained), {{"exp_avg"},
+                                       {"exp_avg_diff"},
+                                       {"exp_avg_sq", StateValues::no_sign},
+                                       // Its error is squared, where unbiased draws no longer are.
+                                       {"pre_grad", StateValues::any_sign, StatePrecision::bf16}}),
         beta1_(settings.number("beta1")),
         beta2_(settings.number("beta2")),
         beta3_(settings.number("beta3")),
@@ -36,9 +39,11 @@ class Adan final : public Optimizer {
     const double decay = what.lr * what.weight_decay;
     update_elements<4>(
         formula::AdanStep{.counted = what.counted,
-                          .beta1 = static_cast<float>(beta1_),
+                          .take1 = static_cast<float>(1 - beta1_),
                           .beta2 = static_cast<float>(beta2_),
+                          .take2 = static_cast<float>(1 - beta2_),
                           .beta3 = static_cast<float>(beta3_),
+                          .take3 = static_cast<float>(1 - beta3_),
                           .eps = static_cast<float>(eps_),
                           .mean_size = static_cast<float>(what.lr / (1 - std::pow(beta1_, t))),
                           .difference_size = static_cast<float>(what.lr * beta2_ / (1 - std::pow(beta2_, t))),

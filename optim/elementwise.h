@@ -4,6 +4,7 @@
 #include "core/parallel.h"
 #include "optim/optimizer.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <utility>

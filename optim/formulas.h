@@ -43,12 +43,12 @@ struct SgdMomentumStep {
 
 /// The running means of Adam (Kingma and Ba 2015, algorithm 1) and their bias-corrected quotient.
 struct AdamMoments {
-  float beta1, beta2, eps;
-  float correction;       // 1 / (1 − β1^t)
-  float root_correction;  // 1 / √(1 − β2^t)
+  float take1, beta2, take2, eps;  // take: 1 − β, rounded once
+  float correction;                // 1 / (1 − β1^t)
+  float root_correction;           // 1 / √(1 − β2^t)
   LACUNA_HOST_DEVICE float operator()(float gradient, float& average, float& square_average) const {
-    const float m = average + (1.0F - beta1) * (gradient - average);
-    const float v = beta2 * square_average + (1.0F - beta2) * gradient * gradient;
+    const float m = average + take1 * (gradient - average);
+    const float v = beta2 * square_average + take2 * gradient * gradient;
     average = m;
     square_average = v;
     return correction * m / (std::sqrt(v) * root_correction + eps);
@@ -73,10 +73,10 @@ struct AdamStep {
 /// `no_prox`, by 1 − lr·λ beforehand.
 struct AdanStep {
   CountedGradient counted;
-  float beta1, beta2, beta3, eps;
-  float mean_size;        // lr / (1 − β1^t)
-  float difference_size;  // lr·β2 / (1 − β2^t)
-  float root_correction;  // 1 / √(1 − β3^t)
+  float take1, beta2, take2, beta3, take3, eps;  // take: 1 − β
+  float mean_size;                               // lr / (1 − β1^t)
+  float difference_size;                         // lr·β2 / (1 − β2^t)
+  float root_correction;                         // 1 / √(1 − β3^t)
   float decay_before, decay_after;
   float has_previous;  // 0 in the first step: the previous gradient counts as the same
   LACUNA_HOST_DEVICE void operator()(float& parameter, float gradient, float& average, float& difference_average,
@@ -84,9 +84,9 @@ struct AdanStep {
     const float g = counted(gradient);
     const float difference = has_previous * (g - previous);
     const float ahead = g + beta2 * difference;
-    const float m = average + (1.0F - beta1) * (g - average);
-    const float v = beta2 * difference_average + (1.0F - beta2) * difference;
-    const float n = beta3 * square_average + (1.0F - beta3) * ahead * ahead;
+    const float m = average + take1 * (g - average);
+    const float v = beta2 * difference_average + take2 * difference;
+    const float n = beta3 * square_average + take3 * ahead * ahead;
     average = m;
     difference_average = v;
     square_average = n;
@@ -99,13 +99,13 @@ struct AdanStep {
 /// Lion (Chen et al. 2023, algorithm 2): p ← (1 − lr·λ)·p − lr·sign(β1·m + (1 − β1)·g), then m ← β2·m + (1 − β2)·g.
 struct LionStep {
   CountedGradient counted;
-  float lr, decay, beta1, beta2;
+  float lr, decay, take1, take2;  // take: 1 − β
   LACUNA_HOST_DEVICE void operator()(float& parameter, float gradient, float& average) const {
     const float g = counted(gradient);
-    const float direction = average + (1.0F - beta1) * (g - average);
+    const float direction = average + take1 * (g - average);
     const float sign = direction > 0 ? 1.0F : direction < 0 ? -1.0F : direction;  // NaN stays NaN
     parameter = decay * parameter - lr * sign;
-    average += (1.0F - beta2) * (g - average);
+    average += take2 * (g - average);
   }
 };
 

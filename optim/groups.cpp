@@ -2,9 +2,11 @@
 #include "core/glob.h"
 #include "optim/optimizer.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <map>
+#include <utility>
 
 namespace lacuna {
 namespace {

@@ -17,20 +17,20 @@ class Lion final : public Optimizer {
 
   Lion(const Settings& settings, Trained trained)
       : Optimizer(std::move(trained), {{"exp_avg"}}),
-        beta1_(static_cast<float>(settings.number("beta1"))),
-        beta2_(static_cast<float>(settings.number("beta2"))) {}
+        take1_(static_cast<float>(1 - settings.number("beta1"))),
+        take2_(static_cast<float>(1 - settings.number("beta2"))) {}
 
  private:
   void update(const Update& what) const override {
     update_elements<1>(formula::LionStep{.counted = what.counted,
                                          .lr = static_cast<float>(what.lr),
                                          .decay = static_cast<float>(1 - what.lr * what.weight_decay),
-                                         .beta1 = beta1_,
-                                         .beta2 = beta2_},
+                                         .take1 = take1_,
+                                         .take2 = take2_},
                        what);
   }
 
-  float beta1_, beta2_;
+  float take1_, take2_;
 };
 
 const RegisterOptimizer<Lion> lion;

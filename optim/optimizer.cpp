@@ -1,11 +1,12 @@
 #include "optim/optimizer.h"
 
+#include <array>
 #include <cmath>
 
 namespace lacuna {
 
 Optimizer::Optimizer(Trained trained, std::vector<StateKind> kinds)
-    : precision_(trained.precision), kinds_(std::move(kinds)) {
+    : precision_(trained.precision), seed_(trained.seed), kinds_(std::move(kinds)) {
   for (const ParameterGroup& group : trained.groups) {
     for (Parameter* parameter : group.parameters) {
       expect(index_.emplace(parameter, entries_.size()).second, "{} stands in two parameter groups", parameter->path());
@@ -23,16 +24,16 @@ void Optimizer::allocate_state(Entry& entry) const {
 }
 
 void Optimizer::step(double lr, formula::CountedGradient counted) {
-  for (std::size_t i = 0; i < entries_.size(); ++i) update(entries_[i], i, lr, counted);
+  for (Entry& entry : entries_) update(entry, lr, counted);
 }
 
 void Optimizer::update(const Parameter& parameter, double lr, formula::CountedGradient counted) {
   const auto found = index_.find(&parameter);
   expect(found != index_.end(), "{} is to be updated, but stands in no parameter group", parameter.path());
-  update(entries_[found->second], found->second, lr, counted);
+  update(entries_[found->second], lr, counted);
 }
 
-void Optimizer::update(Entry& entry, std::size_t index, double lr, formula::CountedGradient counted) const {
+void Optimizer::update(Entry& entry, double lr, formula::CountedGradient counted) const {
   expect(std::isfinite(lr) && lr >= 0, "learning rate: expected a finite number, 0 or more, got {}", lr);
   if (!entry.parameter->trainable() || !entry.parameter->grad().defined()) return;
   const Tensor& parameter = entry.parameter->tensor();
@@ -42,6 +43,8 @@ void Optimizer::update(Entry& entry, std::size_t index, double lr, formula::Coun
          gradient.shape(), name_of(gradient.dtype()));
   if (!entry.step.defined()) allocate_state(entry);
   const std::int64_t step = ++*entry.step.data<std::int64_t>();
+  const RandomStream stream{seed_, static_cast<std::uint32_t>(step), random_site(entry.parameter->path())};
+  const std::array<std::uint32_t, 4> drawn = stream.draw(0);
   update({.parameter = parameter,
           .gradient = gradient,
           .state = entry.state,
@@ -49,7 +52,7 @@ void Optimizer::update(Entry& entry, std::size_t index, double lr, formula::Coun
           .lr = lr * entry.lr_scale,
           .weight_decay = entry.weight_decay,
           .counted = counted,
-          .key = static_cast<std::uint64_t>(step) << 32 | static_cast<std::uint64_t>(index) << 8});
+          .key = std::uint64_t{drawn[0]} << 32 | drawn[1]});
   parameter.bump_version();
 }
 
@@ -82,7 +85,7 @@ std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const SettingVa
   GroupRules rules = options.groups;
   rules.weight_decay = checked.number("weight_decay");
   rules.decay_norm_and_bias = checked.flag("decay_norm_and_bias");
-  return kind.make(checked, {parameter_groups(model, rules), options.precision});
+  return kind.make(checked, {parameter_groups(model, rules), options.precision, options.seed});
 }
 
 }  // namespace lacuna

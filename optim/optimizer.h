@@ -48,6 +48,7 @@ std::vector<ParameterGroup> parameter_groups(const Module& model, const GroupRul
 struct Trained {
   std::vector<ParameterGroup> groups;
   StatePrecision precision = StatePrecision::f32;
+  std::uint64_t seed = 1;  // of the draws with which states are rounded
 };
 
 /// The arguments of one pass over one parameter.
@@ -76,7 +77,7 @@ class Optimizer {
   /// Releases the gradients.
   void zero_grad();
 
-  /// What a checkpoint holds beside the parameters, in the order of the parameters.
+  /// What a checkpoint holds beside the parameters, group by group.
   struct StateTensor {
     std::string name;  // the parameter's path, a dot, and torch.optim's name: `head.weight.exp_avg`
     Tensor tensor;     // see OptimizerState; or `step`: i64 [1] on the host
@@ -100,9 +101,10 @@ class Optimizer {
     Tensor step;                        // i64 [1] on the host: how often the parameter was updated
   };
   void allocate_state(Entry& entry) const;
-  void update(Entry& entry, std::size_t index, double lr, formula::CountedGradient counted) const;
+  void update(Entry& entry, double lr, formula::CountedGradient counted) const;
 
   StatePrecision precision_;
+  std::uint64_t seed_;
   std::vector<StateKind> kinds_;
   std::vector<Entry> entries_;
   std::unordered_map<const Parameter*, std::size_t> index_;
@@ -118,6 +120,7 @@ Registry<OptimizerKind>& optimizers();
 /// What holds for any optimizer.
 struct OptimizerOptions {
   StatePrecision precision = StatePrecision::f32;
+  std::uint64_t seed = 1;
   GroupRules groups{};  // the decays are set from the optimizer's settings
 };
 /// The optimizer `name` for all parameters of `model`; rejects unknown names and settings, and rules that match

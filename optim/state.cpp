@@ -2,6 +2,13 @@
 
 #include "ops/codec/affine_kernels.h"
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
 namespace lacuna {
 namespace {
 
@@ -50,7 +57,12 @@ void encode(Curve curve, const float* values, std::int64_t begin, std::int64_t c
   std::array<float, block> compressed;
   for (std::int64_t i = 0; i < count; ++i) compressed[static_cast<std::size_t>(i)] = curve.compress(values[i]);
   const codec::Found found = codec::range_of(compressed.data(), count);
-  stored = found.finite ? codec::Fitting(bits).fit(curve.held(found.range)) : codec::not_finite();
+  codec::Range range = curve.held(found.range);
+  if (range.least == range.most) {  // a constant too lies between two codes, or it could never move down
+    const float margin = std::abs(range.least) * 0x1p-10F;
+    range = {range.least - margin, range.most + margin};
+  }
+  stored = found.finite ? codec::Fitting(bits).fit(range) : codec::not_finite();
   const codec::Scale scale = codec::scale_of(stored, bits);
   if (!(scale.step > 0)) {
     std::fill_n(codes, count, std::uint8_t{0});
@@ -112,7 +124,9 @@ StatePrecision state_precision(std::string_view name) {
 
 OptimizerState::OptimizerState(const Shape& shape, Device device, const StateKind& kind, StatePrecision precision)
     : kind_(kind),
-      precision_(precision == StatePrecision::int8 && shape.count() < least_coded ? StatePrecision::f32 : precision),
+      precision_(std::min(kind.coarsest, precision == StatePrecision::int8 && shape.count() < least_coded
+                                             ? StatePrecision::f32
+                                             : precision)),
       count_(shape.count()) {
   const std::int64_t coded = count_ + (count_ + block - 1) / block * codec::stored_bytes;
   tensor_ = precision_ == StatePrecision::int8

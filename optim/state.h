@@ -8,7 +8,7 @@
 
 namespace lacuna {
 
-enum class StatePrecision : std::uint8_t { f32, bf16, int8 };
+enum class StatePrecision : std::uint8_t { f32, bf16, int8 };  // from fine to coarse
 /// Rejects what is no name of a precision; `f32`, `bf16`, `int8`.
 StatePrecision state_precision(std::string_view name);
 
@@ -21,6 +21,7 @@ enum class StateValues : std::uint8_t {
 struct StateKind {
   std::string_view name;  // torch.optim's
   StateValues values = StateValues::any_sign;
+  StatePrecision coarsest = StatePrecision::int8;  // whatever is asked for
 };
 
 /// One state of one parameter. Below f32 what is stored is rounded stochastically: a running mean that moves by less
@@ -28,7 +29,8 @@ struct StateKind {
 class OptimizerState {
  public:
   /// Elements that share a range in 8 bits (2 + 2 bytes a block, as in ops/codec), and the least number that is stored
-  /// so: smaller parameters stay f32, as in bitsandbytes (Dettmers et al. 2022, section 2.1).
+  /// so: smaller parameters stay f32, as in bitsandbytes (Dettmers et al. 2022, "8-bit optimizers via block-wise
+  /// quantization").
   static constexpr std::int64_t block = 256, least_coded = 4096;
 
   /// Zeros, of the parameter's shape, with purpose `optimizer`.

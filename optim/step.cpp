@@ -8,6 +8,8 @@ namespace lacuna {
 OptimizerStep::OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> parameters, double lr,
                              const Clipping& clipping)
     : optimizer_(optimizer), parameters_(parameters), lr_(lr), clipping_(clipping), squares_(parameters.size()) {
+  expect((clipping.norm > 0) + (clipping.parameter_norm > 0) + (clipping.value > 0) <= 1,
+         "gradients are held down by one limit, not by several");
   for (std::size_t i = 0; i < parameters.size(); ++i) index_.emplace(parameters[i], i);
 }
 
@@ -24,6 +26,7 @@ void OptimizerStep::apply(Parameter& parameter) {
     counted.factor =
         static_cast<float>(clip_factor(std::sqrt(squares_[index_.at(&parameter)]), clipping_.parameter_norm));
   if (clipping_.value > 0) counted.limit = static_cast<float>(clipping_.value);
+  applied_ = applied_ || parameter.grad().defined();
   optimizer_.update(parameter, lr_, counted);
   parameter.set_grad({});
 }
@@ -53,6 +56,10 @@ void step_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>
                              parameter.set_grad({});
                            }),
                            .retain = true});
+    for (const Parameter* parameter : step.parameters())
+      expect(!parameter->trainable() || !parameter->grad().defined(),
+             "{} has a gradient that came from elsewhere: the norm of all gradients would be wrong", parameter->path());
+    if (step.nonfinite() != nullptr) return;
   }
   tape.backward(losses, {.on_gradient = on_gradient([&](Parameter& parameter) {
                            if (!step.needs_all()) step.measure(parameter);

@@ -14,7 +14,8 @@ namespace lacuna {
 
 class OptimizerStep {
  public:
-  /// Of all `parameters` of a model, which outlive it; those that have no gradient take no part.
+  /// Of all `parameters` of a model, which outlive it; those that have no gradient take no part. An error where more
+  /// than one limit is set.
   OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> parameters, double lr, const Clipping& clipping);
 
   /// Notes the norm of the parameter's gradient as it is now.
@@ -24,6 +25,8 @@ class OptimizerStep {
   void apply(Parameter& parameter);
   /// Of all gradients measured so far, before clipping. The same bits in whatever order they were measured.
   double gradient_norm() const;
+  /// Whether any was.
+  bool applied() const { return applied_; }
   std::span<Parameter* const> parameters() const { return parameters_; }
   /// Whether gradients cannot be applied before all are known.
   bool needs_all() const { return clipping_.norm > 0; }
@@ -37,6 +40,7 @@ class OptimizerStep {
   Clipping clipping_;
   std::unordered_map<const Parameter*, std::size_t> index_;
   std::vector<double> squares_;  // of each parameter's gradient
+  bool applied_ = false;
 };
 
 /// Walks the tape back and applies each gradient as soon as it is whole: then its memory goes, and gradients never

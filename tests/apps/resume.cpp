@@ -67,6 +67,9 @@ TEST_CASE("train: what a run may not change when it goes on is refused, what it 
   CHECK(other.code == 2);
   CHECK(other.error.find("head.weight.momentum_buffer: expected f32 [10, 8], got nothing") != std::string::npos);
   CHECK(other.error.find("head.weight.exp_avg: expected nothing, got F32 [10, 8]") != std::string::npos);
+  const CommandResult other_type = resume({"optimizer.state=bf16"});
+  CHECK(other_type.code == 2);
+  CHECK(other_type.error.find("optimizer.state was another when this was written") != std::string::npos);
   const CommandResult overwrite = resume({"--overwrite"});
   CHECK(overwrite.code == 2);
   CHECK(overwrite.error.find("expected one of them") != std::string::npos);
@@ -125,18 +128,27 @@ TEST_CASE("train: a run killed at any moment can be gone on with") {
 TEST_CASE("train: 40 steps broken at every fourth give the bits of 40 unbroken ones") {
   struct Case {
     std::string optimizer, policy;
+    std::vector<std::string> more{};
   };
-  std::vector<Case> cases{{"adamw", "{policy: mesa}"}, {"adamw", "{policy: adaptive, bits: 3, measure_every: 3}"}};
+  // Wide enough that 8 bits are used: parameters below 4096 elements stay f32.
+  const std::vector<std::string> wide{"model.embed_dim=40", "optimizer.state=int8", "optimizer.gradients=bf16"};
+  std::vector<Case> cases{{"adamw", "{policy: mesa}"},
+                          {"adamw", "{policy: adaptive, bits: 3, measure_every: 3}"},
+                          {"adamw", "{policy: exact}", {"train.ema_decay=0.9", "freeze.freeze=[\"cls_token\"]"}},
+                          {"adamw", "{policy: exact}", wide},
+                          {"adan", "{policy: mesa}", {"optimizer.state=bf16", "optimizer.in_backward=true"}}};
   for (const std::string& name : optimizers().names()) cases.push_back({name, "{policy: exact}"});
-  for (const auto& [optimizer, policy] : cases) {
+  for (const auto& [optimizer, policy, more] : cases) {
     CAPTURE(optimizer);
     CAPTURE(policy);
+    CAPTURE(more.size());
     const TemporaryFolder folder;
     write_file(folder / "c.yaml", vit);
     const auto run = [&](std::vector<std::string> rest) {
       // Five steps an epoch: the breaks fall everywhere within one.
       rest.insert(rest.end(), {"train.epochs=8", "train.batch_size=7", "train.accumulate=1", "optimizer.lr=1e-2",
                                "optimizer.name=" + optimizer, "memory=" + policy});
+      rest.insert(rest.end(), more.begin(), more.end());
       const CommandResult result = run_command(folder, train(std::move(rest)));
       INFO(result.error);
       REQUIRE(result.code == 0);
@@ -148,6 +160,37 @@ TEST_CASE("train: 40 steps broken at every fourth give the bits of 40 unbroken o
     check_same_checkpoint(folder, "whole", "parts");
     CHECK(noted(folder / "whole") == noted(folder / "parts"));
   }
+}
+
+TEST_CASE("train: the average of weights is saved, evaluated, and may come and go on resume") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const std::string average = "average.safetensors";
+  const auto run = [&](std::vector<std::string> rest) {
+    const CommandResult result = run_command(folder, rest);
+    INFO(result.error);
+    REQUIRE(result.code == 0);
+    return result;
+  };
+  run(train({"output.dir=r", "train.ema_decay=0.5", "train.epochs=1"}));
+  CHECK(read_file(folder / "r/last" / average) != read_file(folder / "r/last/model.safetensors"));
+  const nlohmann::json summary = read_json(folder / "r/summary.json");
+  const nlohmann::json evaluated = run({"eval", "r", "--json", "-"}).json();
+  CHECK(evaluated.at("val_loss") == summary.at("val_loss"));
+  CHECK(evaluated.at("weights").get<std::string>().ends_with(average));
+  fs::copy_file(folder / "r/last/model.safetensors", folder / "weights.safetensors");
+  const nlohmann::json weights = run({"eval", "-c", "c.yaml", "model.from=weights.safetensors", "--json", "-"}).json();
+  CHECK(weights.at("val_loss") != summary.at("val_loss"));
+
+  run(train({"output.dir=plain", "train.epochs=1"}));
+  CHECK(read_file(folder / "plain/last/model.safetensors") == read_file(folder / "r/last/model.safetensors"));
+
+  run({"train", "--resume", "r", "train.ema_decay=0", "train.epochs=3", "train.steps=5"});
+  CHECK(!fs::exists(folder / "r/last" / average));
+  // Begun again, it begins with the weights as they are.
+  run({"train", "--resume", "r", "train.ema_decay=0.5", "train.epochs=3", "train.steps=5"});
+  run({"train", "--resume", "r", "train.ema_decay=0.5", "train.epochs=3", "train.steps=6"});
+  CHECK(fs::exists(folder / "r/last" / average));
 }
 
 TEST_CASE("train: with another batch size a run goes on in the same epoch, and so does its schedule") {

@@ -69,6 +69,7 @@ TEST_CASE("train: a checkpoint of another model or another version is refused") 
   const CommandResult older = run_command(folder, {"train", "--resume", "r"});
   CHECK(older.code == 2);
   CHECK(older.error.find("expected a checkpoint of format 1, got one of format 0") != std::string::npos);
+  CHECK(older.error.find("before it") == std::string::npos);  // nothing is damaged
   CHECK(older.error.find("model.from=r/checkpoints/step-00000002") != std::string::npos);
 }
 

@@ -80,6 +80,21 @@ TEST_CASE("rules: the first that applies wins, the rest is the policy's") {
   CHECK(ruled.at("b.curve tanh") == HowHeld{Hold::keep, 0});
 }
 
+TEST_CASE("rules: one vector a sample is coded by a rule alone, not by a policy") {
+  const Variable x = test_leaf({64, 32}, 1, DType::f32), weight = test_parameter({8, 32}, 2, DType::f32);
+  const auto hold = [&](std::string_view base, std::vector<HoldRule> rules) {
+    const std::unique_ptr<MemoryPolicy> policy = refine(make_policy(base), std::move(rules), {});
+    Tape tape(*policy);
+    const Recording recording(tape);
+    const Variable y = total(apply(Linear{}, x, weight, Variable()));
+    for (const Tape::SlotReport& slot : tape.report())
+      if (slot.facts.path.text() == "leaf1") return slot.hold;
+    return Hold::drop;
+  };
+  for (const std::string_view policy : {"fixed", "mesa", "adaptive"}) CHECK(hold(policy, {}) == Hold::keep);
+  CHECK(hold("fixed", {rule("int4", "leaf1")}) == Hold::code);
+}
+
 TEST_CASE("rules: by the ops that read a tensor") {
   const auto ruled = held("exact", {rule("int3", "*", "*", "gelu")});
   CHECK(ruled.at("a linear") == HowHeld{Hold::code, 3});

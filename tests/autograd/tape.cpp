@@ -358,3 +358,26 @@ TEST_CASE("a leaf is told whether it wants a gradient; a computed value is not")
   CHECK_THROWS_WITH_AS(Variable(Tensor::from(std::span<const std::int64_t>(labels), {2}), true),
                        "a tensor of i64 has no gradient", Error);
 }
+
+TEST_CASE("a leaf is told whole once all that read it are walked back, in regions too, and once only") {
+  for (const bool reaches_loss : {true, false}) {
+    const Variable x = test_leaf({2, 3, 4}, 1), w = test_leaf({2, 3, 4}, 2);
+    Tape tape(policy("exact"));
+    const Recording recording(tape);
+    const auto region = [&](const Variable& in) {
+      return recompute(Label("region"), in, true, [&w](Variable inner) { return apply(Mul{}, std::move(inner), w); });
+    };
+    Variable unused = region(x);
+    Variable y = apply(Add{}, region(x), apply(Scale{0.5}, x));
+    if (reaches_loss) y = apply(Add{}, std::move(y), std::move(unused));
+    unused = {};
+    std::vector<std::vector<double>> told_x, told_w;
+    tape.backward(total(apply(Mul{}, std::move(y), w)), {.on_gradient = [&](const Leaf& leaf) {
+                    (&leaf == x.leaf() ? told_x : told_w).push_back(leaf.gradient.to_vector());
+                  }});
+    REQUIRE(told_x.size() == 1);
+    REQUIRE(told_w.size() == 1);
+    CHECK(told_x[0] == x.grad().to_vector());
+    CHECK(told_w[0] == w.grad().to_vector());
+  }
+}

@@ -152,6 +152,26 @@ TEST_CASE("what is stored is the value itself in the mean, also of a slowly movi
   }
 }
 
+TEST_CASE("a block of equal values decays too, and so does one with a single element") {
+  for (const StateValues kind : {StateValues::any_sign, StateValues::no_sign}) {
+    for (const std::int64_t n : {std::int64_t{4096}, std::int64_t{4097}}) {
+      const OptimizerState state({n}, Device::cpu, {"state", kind}, StatePrecision::int8);
+      const std::int64_t last = (n - 1) / block * block;
+      std::vector<float> values(block, 1e-6F);
+      state.close(last, n, values.data(), 0);
+      for (std::uint64_t step = 1; step <= 2000; ++step) {
+        std::array<float, block> scratch;
+        const float* const read_back = state.open(last, n, scratch.data());
+        for (std::int64_t i = 0; i < n - last; ++i) values[static_cast<std::size_t>(i)] = 0.999F * read_back[i];
+        state.close(last, n, values.data(), step << 32);
+      }
+      double mean = 0;
+      for (std::int64_t i = 0; i < n - last; ++i) mean += static_cast<double>(values[static_cast<std::size_t>(i)]);
+      CHECK(mean / static_cast<double>(n - last) == doctest::Approx(1e-6 * std::pow(0.999, 2000)).epsilon(0.1));
+    }
+  }
+}
+
 TEST_CASE("a value that is not finite survives as not finite") {
   for (const StatePrecision precision : {StatePrecision::bf16, StatePrecision::int8}) {
     for (const StateValues kind : {StateValues::any_sign, StateValues::no_sign}) {
@@ -167,7 +187,9 @@ TEST_CASE("a value that is not finite survives as not finite") {
   }
 }
 
+// Gradients over many powers of two, unlike those of the model of these tests.
 TEST_CASE("every optimizer follows its own path in f32 when its state has 16 or 8 bits") {
+  const std::vector<float> scales = spread(StateValues::any_sign);
   for (const std::string& name : optimizers().names()) {
     CAPTURE(name);
     const auto walk = [&](StatePrecision precision) {
@@ -176,6 +198,9 @@ TEST_CASE("every optimizer follows its own path in f32 when its state has 16 or 
       const std::vector<double> start = model.values();
       for (int step = 0; step < 100; ++step) {
         model.set_gradients(step % 7);
+        for (const Parameter* parameter : model.parameters())
+          for (std::int64_t i = 0; i < parameter->grad().count(); ++i)
+            parameter->grad().data<float>()[i] *= scales[static_cast<std::size_t>(i) % scales.size()];
         optimizer->step(1e-3);
       }
       std::vector<double> way = model.values();
@@ -193,6 +218,7 @@ TEST_CASE("every optimizer follows its own path in f32 when its state has 16 or 
       return std::sqrt(difference / length);
     };
     CHECK(error(StatePrecision::bf16) < 0.02);
-    CHECK(error(StatePrecision::int8) < 0.1);
+    // Lion takes signs alone, and Adan differences: what is small beside its block is drawn for them.
+    CHECK(error(StatePrecision::int8) < (name == "lion" || name == "adan" ? 0.25 : 0.1));
   }
 }

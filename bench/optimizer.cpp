@@ -1,10 +1,11 @@
 // A step of each optimizer over 86 million parameters (ViT-B's), against the machine's copy bandwidth in the same run.
-// `bench_optimizer NAME`: only that one, and nothing but its seconds, for bench/optimizer.py.
+// `bench_optimizer [NAME [THREADS]]`: only that one.
 #include "optim/optimizer.h"
 #include "bench/bench.h"
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <string_view>
 #include <vector>
 
@@ -71,27 +72,33 @@ const std::vector<Case>& cases() {
   return all;
 }
 
+/// Bytes read and written a second by a copy of as many floats, in GB/s.
+double copy() {
+  const Tensor from = Tensor::full({matrices * rows, columns}, 1, DType::f32, Device::cpu);
+  return bench::copy_rate(from, Tensor::zeros(from.shape(), DType::f32, Device::cpu));
+}
+
+void print(const Case& one, double copy_rate) {
+  const Measured measured = measure(one.name, one.settings, one.precision);
+  const double reached = 1e-9 * static_cast<double>(measured.bytes) / measured.seconds;
+  fmt::print("{:<14} {:>8.1f} ms  {:>5.1f} B/parameter  {:>6.2f} GB/s  {:>5.2f} x copy  temporaries {} B\n", one.label,
+             measured.seconds * 1e3, static_cast<double>(measured.bytes) / (matrices * rows * columns), reached,
+             reached / copy_rate, measured.temporaries);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1) {
-    for (const Case& one : cases())
-      if (one.label == argv[1]) fmt::print("{}\n", measure(one.name, one.settings, one.precision).seconds);
-    return 0;
+  if (argc > 2) set_threads(std::atoi(argv[2]));
+  std::vector<Case> chosen = cases();
+  if (argc > 1) std::erase_if(chosen, [&](const Case& one) { return one.label != argv[1]; });
+  if (chosen.empty()) {
+    fmt::print(stderr, "{}: none of the optimizers here\n", argv[1]);
+    return 2;
   }
-  const auto copy = [] {
-    const Tensor from = Tensor::full({matrices * rows, columns}, 1, DType::f32, Device::cpu);
-    return bench::copy_rate(from, Tensor::zeros(from.shape(), DType::f32, Device::cpu));
-  };
   const double rate = copy();
   fmt::print("{} threads, {} parameters; copy {:.2f} GB/s (read and written)\n", threads(), matrices * rows * columns,
              rate);
-  for (const Case& one : cases()) {
-    const Measured measured = measure(one.name, one.settings, one.precision);
-    const double reached = 1e-9 * static_cast<double>(measured.bytes) / measured.seconds;
-    fmt::print("{:<14} {:>8.1f} ms  {:>5.1f} B/parameter  {:>6.2f} GB/s  {:>5.2f} x copy  temporaries {} B\n",
-               one.label, measured.seconds * 1e3, static_cast<double>(measured.bytes) / (matrices * rows * columns),
-               reached, reached / rate, measured.temporaries);
-  }
+  for (const Case& one : chosen) print(one, rate);
   fmt::print("copy again {:.2f} GB/s\n", copy());
 }

@@ -8,6 +8,7 @@ step of each process, medians over the rounds. `bench_optimizer` by itself print
 """
 import argparse
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -15,11 +16,14 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
+LINE = re.compile(r"adamw +([\d.]+) ms .* ([\d.]+) x copy  temporaries (\d+) B")
+
+
 def run(*command):
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(map(str, command))}\nended with {done.returncode}:\n{done.stderr[-2000:]}")
-    return done.stdout.split()
+    return done.stdout
 
 
 def main():
@@ -27,20 +31,25 @@ def main():
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--bench", default=ROOT / "build/release/bin/bench_optimizer")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
     a = parser.parse_args()
-    seconds, temporaries = {}, {"lacuna": [0]}
+    seconds, temporaries, copies = {}, {}, []
     for _ in range(a.rounds):
-        seconds.setdefault("lacuna", []).append(float(run(a.bench, "adamw")[0]))
+        time, copy, bytes_ = LINE.search(run(a.bench, "adamw", a.threads)).groups()
+        seconds.setdefault("Lacuna", []).append(float(time) / 1e3)
+        temporaries.setdefault("Lacuna", []).append(int(bytes_))
+        copies.append(float(copy))
         for form in ("fused", "foreach", "single"):
-            _, time, _, bytes_ = run(a.python, ROOT / "bench/peers/optimizer_step.py", form)
-            seconds.setdefault(form, []).append(float(time))
-            temporaries.setdefault(form, []).append(int(bytes_))
-    own = statistics.median(seconds["lacuna"])
-    print("| AdamW, 86,016,000 parameters | a step, ms | Lacuna is faster by | temporaries, MiB |")
+            words = run(a.python, ROOT / "bench/peers/optimizer_step.py", form, "--threads", a.threads).split()
+            seconds.setdefault(f"PyTorch {form}", []).append(float(words[1]))
+            temporaries.setdefault(f"PyTorch {form}", []).append(int(words[3]))
+    own = statistics.median(seconds["Lacuna"])
+    print("| AdamW, 86,016,000 parameters | a step, ms | Lacuna's speed, by this | temporaries, MiB |")
     print("| --- | --- | --- | --- |")
     for name, times in seconds.items():
         time = statistics.median(times)
         print(f"| {name} | {1e3 * time:.1f} | {time / own:.2f} x | {statistics.median(temporaries[name]) / 2**20:.1f} |")
+    print(f"\nLacuna's bytes a second, by a copy of the same run: {statistics.median(copies):.2f} x")
 
 
 if __name__ == "__main__":

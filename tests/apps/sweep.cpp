@@ -152,7 +152,8 @@ TEST_CASE("sweep: saved bytes by path add up to what is saved") {
   const TemporaryFolder folder;
   write_inputs(folder, plans);
   REQUIRE(sweep(folder).code == 0);
-  for (const nlohmann::json& one : read_json(folder / "out/sweep.json").at("cases")) {
+  const nlohmann::json read = read_json(folder / "out/sweep.json");
+  for (const nlohmann::json& one : read.at("cases")) {
     const nlohmann::json& result = one.at("result");
     std::int64_t sum = 0;
     for (const auto& [path, bytes] : result.at("saved_by_path").items()) sum += bytes.get<std::int64_t>();

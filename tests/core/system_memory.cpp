@@ -37,7 +37,9 @@ TEST_CASE("system memory: the lowest limit of the process's control groups count
 
 TEST_CASE("system memory: what is available lies between what is held and what there is") {
   CHECK(process_resident() > 0);
-  CHECK(process_resident() <= process_peak());
+  // Linux counts pages in a batch for each processor: two readings may differ by some of them.
+  constexpr std::int64_t batches = 1 << 20;
+  CHECK(process_resident() <= process_peak() + batches);
   CHECK(available_memory() > 0);
   CHECK(available_memory() <= physical_memory());
 }

@@ -1,5 +1,7 @@
 #include "apps/budget.h"
 
+#include "apps/fit.h"
+
 #include "apps/measure.h"
 #include "autograd/coded_policies.h"
 
@@ -107,7 +109,7 @@ class Fitting {
     Configuration candidate = configuration_;
     write(plan, candidate);
     const Measurement measured = measure(candidate, Device::meta);
-    return of_saved_ ? at(measured.memory, Purpose::saved) : measured.peak;
+    return of_saved_ ? at(measured.memory, Purpose::saved) : highest_need(measured);
   }
   bool fits(const Plan& plan) const { return bytes_of(plan) <= budget_; }
 

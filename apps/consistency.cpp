@@ -78,6 +78,9 @@ void check_consistency(const Configuration& c, const YamlNode& root, Problems& p
   if (c.optimizer.layer_decay == 0)
     problems.add(place_of(root, "optimizer", "layer_decay"),
                  "optimizer.layer_decay: expected more than 0; `freeze` leaves layers as they are");
+  if (!c.memory.budget.empty() && c.memory.policy != "auto")
+    problems.add(place_of(root, "memory", "budget"),
+                 fmt::format("memory.budget: only the policy auto keeps to one, the policy is {}", c.memory.policy));
   check_optimizer(c, root, problems);
   check_schedule(c, root, problems);
   check_data(c, root, problems);

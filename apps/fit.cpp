@@ -142,6 +142,8 @@ void require_fit(const Configuration& configuration, Device device, bool with_lo
           what_would_fit(configuration, available, with_loader)));
 }
 
+std::int64_t highest_need(const Measurement& planned) { return need_of(planned, true).bytes; }
+
 std::string what_would_fit(const Configuration& configuration, std::int64_t available, bool with_loader) {
   // Where addresses are limited, free blocks that lie between others are too small for some: a plan does not see those.
   const bool limited = address_space_left() != std::numeric_limits<std::int64_t>::max();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/configuration.h"
+#include "apps/measure.h"
 #include "core/device.h"
 
 #include <string>
@@ -11,6 +12,9 @@ namespace lacuna::apps {
 /// Refuses a configuration whose training would not fit into the memory of its device, before anything is built.
 /// `with_loader`: batches are prepared ahead, for the evaluation too.
 void require_fit(const Configuration& configuration, Device device, bool with_loader);
+
+/// What training takes at its highest by a plan, in bytes: batches that are prepared ahead included.
+std::int64_t highest_need(const Measurement& planned);
 
 /// What plans say would fit into `available` bytes: the largest batch under the configuration's policy, and what its
 /// own batch takes in more parts, under `mesa`, and with all blocks recomputed. Lines of a report, each with keys to

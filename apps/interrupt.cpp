@@ -1,35 +1,67 @@
 #include "apps/interrupt.h"
 
-#include <csignal>
-#include <initializer_list>
+#include "core/error.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <system_error>
 
 namespace lacuna::apps {
 namespace {
 
-volatile std::sig_atomic_t received = 0;
+std::atomic<int> received = 0;
 
-void note(int signal) {
-  if (received != 0) {  // whichever of the two came first
-    ::signal(signal, SIG_DFL);
-    ::raise(signal);  // delivered when this handler returns
-  }
-  received = signal;
+sigset_t asking_to_stop() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int signal : {SIGINT, SIGTERM}) ::sigaddset(&set, signal);
+  return set;
 }
 
-void handle_with(void (*handler)(int), int flags) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  action.sa_flags = flags;
-  for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
+int opened(int descriptor, const char* what) {
+  if (descriptor < 0) fail("cannot open {}: {}", what, std::generic_category().message(errno));
+  return descriptor;
+}
+
+void wait_for_signals(int signals, int wake) {
+  std::array<pollfd, 2> ready{pollfd{.fd = signals, .events = POLLIN, .revents = 0},
+                              pollfd{.fd = wake, .events = POLLIN, .revents = 0}};
+  while (ready[1].revents == 0) {
+    if (::poll(ready.data(), ready.size(), -1) < 0 || ready[0].revents == 0) continue;
+    signalfd_siginfo information{};
+    if (::read(signals, &information, sizeof information) != sizeof information) continue;
+    const int signal = static_cast<int>(information.ssi_signo);
+    if (received.exchange(signal) == 0) continue;
+    ::signal(signal, SIG_DFL);  // the second, whichever of the two came first
+    const sigset_t set = asking_to_stop();
+    ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+    ::raise(signal);
+  }
+  ::close(signals);
 }
 
 }  // namespace
 
-InterruptGuard::InterruptGuard() {
+InterruptGuard::InterruptGuard() : wake_(opened(::eventfd(0, EFD_CLOEXEC), "an event")) {
   received = 0;
-  handle_with(note, SA_RESTART);
+  const sigset_t set = asking_to_stop();
+  const int signals = opened(::signalfd(-1, &set, SFD_CLOEXEC), "a descriptor for signals");
+  ::pthread_sigmask(SIG_BLOCK, &set, &blocked_before_);
+  waiting_ = std::thread(wait_for_signals, signals, wake_);
 }
-InterruptGuard::~InterruptGuard() { handle_with(SIG_DFL, 0); }
+
+InterruptGuard::~InterruptGuard() {
+  ::eventfd_write(wake_, 1);
+  waiting_.join();
+  ::close(wake_);
+  ::pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
+}
 
 int InterruptGuard::signal() { return received; }
 

@@ -1,9 +1,16 @@
 // Signals that ask a run to stop: it finishes the step it is in, saves, and ends.
 #pragma once
 
+#include <csignal>
+#include <thread>
+
 namespace lacuna::apps {
 
 /// While it lives, SIGINT and SIGTERM are noted instead of ending the process. A second one ends it at once.
+///
+/// A thread of its own takes them; they are blocked in the one that makes the guard and in all that come after it. No
+/// handler may run on a thread that computes: oneDNN's generated matrix kernels use the stack pointer as an ordinary
+/// register, and the kernel would write the signal's frame where it points. Make it before any thread computes.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -13,6 +20,11 @@ class InterruptGuard {
 
   /// The signal that came, or 0.
   static int signal();
+
+ private:
+  sigset_t blocked_before_;
+  int wake_;  // an event that ends the waiting
+  std::thread waiting_;
 };
 
 }  // namespace lacuna::apps

@@ -46,6 +46,9 @@ class Train {
 
   int go_on() const {
     const ResumePoint point = resume_point(resumed_);
+    for (const std::string& change : configuration_.overrides())
+      if (change.starts_with("output.dir="))
+        reject("{}: a run that goes on stays in its folder, {}", change, point.run.string());
     const RunFolder folder = RunFolder::open_to_resume(point.run);
     const std::optional<std::filesystem::path> checkpoint =
         point.checkpoint.empty() ? folder.newest() : folder.checkpoint(point.checkpoint);

@@ -255,10 +255,10 @@ bool Trainer::evaluate_if_due() {
                    {"val_loss", evaluation->loss},
                    {"val_accuracy", evaluation->accuracy},
                    {"seconds", seconds_since(start)}});
-  display_.print(
-      fmt::format("epoch {}/{}: train loss {:.4f}, accuracy {:.2f} %; validation loss {:.4f}, accuracy {:.2f} %",
-                  place_.epochs_evaluated + 1, configuration_.train.epochs, train_loss, 100 * accuracy,
-                  evaluation->loss, 100 * evaluation->accuracy));
+  display_.print(fmt::format(
+      "epoch {}/{}: train loss {:.4f}, accuracy {:.2f} %; validation loss {:.4f}, accuracy {:.2f} %{}",
+      place_.epochs_evaluated + 1, configuration_.train.epochs, train_loss, 100 * accuracy, evaluation->loss,
+      100 * evaluation->accuracy, training_.average() != nullptr ? " (average of the weights)" : ""));
   if (!epoch_over()) {
     // The place stays that of a run which goes on from here.
     final_evaluation_ = evaluation;

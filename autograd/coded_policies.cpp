@@ -14,7 +14,9 @@ bool can_be_coded(const SlotFacts& facts) {
          !facts.parameter && facts.bytes >= least_bytes;
 }
 
-bool worth_coding(const SlotFacts& facts) { return can_be_coded(facts) && facts.shape.rank() > 2; }
+bool worth_coding(const SlotFacts& facts) {
+  return can_be_coded(facts) && facts.shape.count() > facts.shape.front() * facts.shape.back();
+}
 
 codec::Grouping run_groups(const SlotFacts& facts, std::int64_t size) {
   constexpr std::int64_t shortest = 16, longest = 1024;

@@ -8,8 +8,8 @@ namespace lacuna {
 /// Whether codes may hold the tensor: a floating-point value that backward may read approximately, large enough that
 /// its bytes matter. Parameters, integers, statistics and masks never are coded.
 bool can_be_coded(const SlotFacts& facts);
-/// The same, but for one vector a sample, as the classifier reads it: those are few bytes, and the whole gradient passes
-/// through them. Only a rule codes them.
+/// The same, but for one vector a sample, as the class token's alone or what the classifier reads: those are few bytes,
+/// and the whole gradient passes through them. Only a rule codes them.
 bool worth_coding(const SlotFacts& facts);
 
 /// Runs of `size` elements; tokens, or equal parts of them, where the op hints that their scales differ.

@@ -6,6 +6,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -22,14 +24,37 @@ struct Options {
 std::string name_of_source(const SlotFacts& facts) {
   if (facts.op.text().empty()) return facts.parameter ? "parameter" : "input";
   std::string name(facts.op.text());
-  if (facts.source.kind == Source::Kind::aux) name += fmt::format(" (statistic {})", facts.source.index);
+  if (facts.source.kind == Source::Kind::aux) name += fmt::format(", statistic {}", facts.source.index);
   return name;
 }
 
 /// As `linear blocks.0.mlp.fc2 (value)`.
 std::string describe_user(const SlotUser& user) {
   if (user.derives) return fmt::format("to derive {} {}", user.op.text(), user.path.text());
-  return fmt::format("{} {} ({})", user.op.text(), user.path.text(), lacuna::name_of(user.need));
+  const std::string_view path = user.path.text();
+  return fmt::format("{}{}{} ({})", user.op.text(), path.empty() ? "" : " ", path, lacuna::name_of(user.need));
+}
+
+/// As `derive`, or `code, 4 bit`.
+std::string describe_hold(const Tape::SlotReport& slot) {
+  std::string text(lacuna::name_of(slot.hold));
+  if (slot.bits > 0) text += fmt::format(", {} bit", slot.bits);
+  return text;
+}
+
+/// Columns as wide as what stands in them, the bytes to the right.
+std::string to_text(const std::vector<std::array<std::string, 6>>& rows) {
+  constexpr std::size_t bytes = 3;
+  std::array<std::size_t, 6> widths{};
+  for (const auto& row : rows)
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::string text;
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i + 1 < row.size(); ++i)
+      text += i == bytes ? fmt::format("{:>{}}  ", row[i], widths[i]) : fmt::format("{:<{}}  ", row[i], widths[i]);
+    text += row.back() + "\n";
+  }
+  return text;
 }
 
 ExitCode explain(const Options& options) {
@@ -43,8 +68,7 @@ ExitCode explain(const Options& options) {
   }();
   if (!loss.wants_grad()) reject("freeze: nothing is trained, so backward needs nothing");
 
-  std::string text =
-      fmt::format("{:<26} {:<22} {:<20} {:>11}  {:<7} why\n", "path", "tensor of", "shape", "bytes", "held");
+  std::vector<std::array<std::string, 6>> rows{{"path", "tensor of", "shape", "bytes", "held", "why"}};
   nlohmann::ordered_json slots = nlohmann::ordered_json::array();
   std::int64_t total = 0;
   for (const Tape::SlotReport& slot : tape.report()) {
@@ -66,11 +90,14 @@ ExitCode explain(const Options& options) {
                      {"bytes", slot.bytes},
                      {"need", lacuna::name_of(facts.need)},
                      {"held", facts.parameter ? "parameter" : lacuna::name_of(slot.hold)},
+                     {"bits", slot.bits > 0 ? nlohmann::ordered_json(slot.bits) : nullptr},
                      {"users", users}});
     if (facts.parameter && !options.all) continue;
-    text += fmt::format("{:<26} {:<22} {:<20} {:>11}  {:<7} {}\n", facts.path.text(), name_of_source(facts),
-                        to_string(facts.shape), format_bytes(slot.bytes), lacuna::name_of(slot.hold), why);
+    rows.push_back({std::string(facts.path.text()), name_of_source(facts), to_string(facts.shape),
+                    format_bytes(slot.bytes), describe_hold(slot), why});
   }
+  refuse_unmatched(training.policy());
+  std::string text = to_text(rows);
   text += fmt::format("{} saved for backward in all, batch {}, policy {}\n", format_bytes(total),
                       batch.front().images.shape().front(), training.policy().name());
   options.report.write(text, {{"model", configuration.model.name},

@@ -18,7 +18,22 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-/// A run that still goes on has no summary yet, but it has curves.
+/// What its metrics say of a run that has no summary: it goes on, or was killed.
+ordered_json figures_so_far(const fs::path& metrics) {
+  ordered_json figures = ordered_json::object();
+  std::ifstream stream(metrics);
+  for (std::string line; std::getline(stream, line);) {
+    const ordered_json noted = ordered_json::parse(line, nullptr, false);
+    if (!noted.is_object() || !noted.contains("step")) continue;
+    figures["steps"] = noted["step"];
+    if (noted.contains("peak")) figures["memory"] = {{"peak", noted["peak"]}};
+    if (!noted.contains("val_loss")) continue;
+    figures["epochs"] = noted["epoch"];
+    for (const char* const key : {"train_loss", "val_loss", "val_accuracy"}) figures[key] = noted[key];
+  }
+  return figures;
+}
+
 Result read_run(const std::string& path) {
   const RunFolder folder = RunFolder::open(path);
   Result result;
@@ -26,7 +41,10 @@ Result read_run(const std::string& path) {
   result.id = folder.path().lexically_normal().string();
   result.label = result.id;
   result.settings.emplace_back("run", result.id);
-  if (!fs::exists(folder.summary())) return result;
+  if (!fs::exists(folder.summary())) {
+    result.figures = figures_so_far(folder.path() / "metrics.jsonl");
+    return result;
+  }
   std::ifstream stream(folder.summary());
   result.figures = ordered_json::parse(stream, nullptr, false);
   if (!result.figures.is_object()) reject("{} is no summary of a run", folder.summary().string());

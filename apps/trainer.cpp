@@ -107,7 +107,7 @@ LoadedCheckpoint Trainer::load(const RunFolder& folder, const fs::path& checkpoi
     const std::optional<fs::path> older = folder.whole_before(checkpoint);
     reject("{}\n{}", error.what(),
            older ? fmt::format("The checkpoint before it is whole: go on from there with --resume {}", older->string())
-                 : "No checkpoint before it is whole");
+                 : "No checkpoint before it is whole: begin anew with -c CONFIG --overwrite");
   }
 }
 

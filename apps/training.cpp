@@ -7,6 +7,8 @@
 #include "ops/loss.h"
 #include "optim/step.h"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
 #include <filesystem>
 
@@ -20,7 +22,11 @@ MadeModel make_model(const Configuration& configuration, Device device, bool new
   if (configuration.model.from.empty()) return {std::move(model), {}};
   std::filesystem::path path = configuration.model.from;
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) path /= "model.safetensors";
+  if (std::filesystem::is_directory(path, ignored)) {
+    if (std::filesystem::is_symlink(path / "last", ignored))
+      reject("model.from: {0} is a run; its weights are those of {0}/last or {0}/best", path.string());
+    path /= "model.safetensors";
+  }
   const SafetensorsFile file(path);
   const LoadOptions options{.prefix = {}, .new_head = new_head};
   const LoadedWeights loaded =
@@ -32,6 +38,10 @@ DType precision_type(const std::string& precision) {
   if (precision == "f32") return DType::f32;
   if (precision == "bf16") return DType::bf16;
   reject("train.precision: expected f32 or bf16, got {}", precision);
+}
+
+void refuse_unmatched(const MemoryPolicy& policy) {
+  if (const std::vector<std::string> lines = policy.unmatched(); !lines.empty()) reject("{}", fmt::join(lines, "\n"));
 }
 
 Training::Training(const Configuration& configuration, Device device)
@@ -126,9 +136,7 @@ StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t numbe
       outcome.saved_by_path = std::move(by_path);
     }
   }
-  std::string unmatched;
-  for (const std::string& line : policy_->unmatched()) unmatched += (unmatched.empty() ? "" : "\n") + line;
-  if (!unmatched.empty()) reject("{}", unmatched);
+  refuse_unmatched(*policy_);
   // Finite losses may have gradients that are not, and once the parameters have them nothing can be saved any more.
   for (const Parameter* parameter : parameters) update.measure(*parameter);
   outcome.gradient_norm = update.gradient_norm();

@@ -85,6 +85,9 @@ class Training {
   std::unique_ptr<WeightAverage> average_;
 };
 
+/// Refuses a policy with rules or regions that applied to nothing, after a forward pass of the whole model.
+void refuse_unmatched(const MemoryPolicy& policy);
+
 /// The type of activations for `train.precision`.
 DType precision_type(const std::string& precision);
 

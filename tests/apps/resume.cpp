@@ -65,8 +65,8 @@ TEST_CASE("train: what a run may not change when it goes on is refused, what it 
   }
   const CommandResult other = resume({"optimizer={name: sgd, momentum: 0.9}"});
   CHECK(other.code == 2);
-  CHECK(other.error.find("head.weight.momentum_buffer: expected f32 [10, 8], got nothing") != std::string::npos);
-  CHECK(other.error.find("head.weight.exp_avg: expected nothing, got F32 [10, 8]") != std::string::npos);
+  CHECK(other.error.find(".momentum_buffer: expected f32 [") != std::string::npos);
+  CHECK(std::ranges::count(other.error, '\n') < 12);  // the first few, and how many more
   const CommandResult other_type = resume({"optimizer.state=bf16"});
   CHECK(other_type.code == 2);
   CHECK(other_type.error.find("optimizer.state was another when this was written") != std::string::npos);

@@ -7,9 +7,9 @@ namespace lacuna {
 
 /// softmax(scale · q·kᵀ)·v head by head. qkv [B, L, 3·D] holds q | k | v, each D = heads · head_dim wide (timm's
 /// order); output [B, n, D] with n = `queries`. The forward pass keeps the logarithm of each softmax's denominator,
-/// from which backward has the probabilities again (Dao et al. 2022, "FlashAttention", algorithms 1 and 4). It makes each
-/// row of them sum to one, and finds Σ_j p_ij dp_ij from them instead of from the output: what is read approximately
-/// stays a softmax, and the output is not needed.
+/// from which backward has the probabilities again (Dao et al. 2022, "FlashAttention", algorithms 1 and 4). It makes
+/// each row of them sum to one, and finds Σ_j p_ij dp_ij from them instead of from the output: what is read
+/// approximately stays a softmax, and the output is not needed.
 struct Attention {
   enum Input { qkv };
   std::int64_t heads = 1;

@@ -67,7 +67,7 @@ SlotPtr Tape::slot_of(const Variable& variable) {
   return value.slot;
 }
 
-void Tape::add_node(std::shared_ptr<const Operation> op, Label path, const std::vector<Variable>& inputs,
+void Tape::add_node(const std::shared_ptr<const Operation>& op, Label path, const std::vector<Variable>& inputs,
                     Variable& result, const std::vector<Tensor>& aux) {
   expect(!consumed_, "this tape was walked back already: record on a new one");
   const Label name(op->name());
@@ -132,7 +132,8 @@ void Tape::add_node(std::shared_ptr<const Operation> op, Label path, const std::
   for (const SlotPtr& slot : aux_slots) slot->let_go();
 }
 
-std::pair<Variable, std::vector<Tensor>> Tape::run(std::shared_ptr<const Operation> op, std::vector<Variable> inputs) {
+std::pair<Variable, std::vector<Tensor>> Tape::run(std::shared_ptr<const Operation> op,
+                                                   const std::vector<Variable>& inputs) {
   Owner owner = AllocationScope::current();
   owner.op = Label(op->name());
   const AllocationScope scope(owner);
@@ -153,7 +154,7 @@ std::pair<Variable, std::vector<Tensor>> Tape::run(std::shared_ptr<const Operati
   result.value_->is_leaf = false;
   result.value_->path = owner.path;
   if (tape != nullptr) {
-    tape->add_node(std::move(op), owner.path, inputs, result, aux);
+    tape->add_node(op, owner.path, inputs, result, aux);
   } else if (running_region() != nullptr) {
     for (const Variable& input : inputs)
       if (input.leaf() != nullptr) running_region()->nodes_.back().leaves.push_back(input.value_->edge.leaf);

@@ -89,11 +89,11 @@ class Tape {
   /// The tape that a region runs forward for, while nothing is recorded.
   static Tape*& running_region();
   static std::pair<Variable, std::vector<Tensor>> run(std::shared_ptr<const Operation> op,
-                                                      std::vector<Variable> inputs);
+                                                      const std::vector<Variable>& inputs);
   SlotPtr slot_of(const Tensor& tensor, const SlotMaker& maker);
   SlotPtr slot_of(const Variable& variable);
-  void add_node(std::shared_ptr<const Operation> op, Label path, const std::vector<Variable>& inputs, Variable& result,
-                const std::vector<Tensor>& aux);
+  void add_node(const std::shared_ptr<const Operation>& op, Label path, const std::vector<Variable>& inputs,
+                Variable& result, const std::vector<Tensor>& aux);
   Variable add_region(Label path, Variable x, std::function<Variable(Variable)> body);
   void walk_back(std::vector<std::pair<Edge, Tensor>> gradients, const BackwardOptions& options);
   void walk_back(Node& node, SensitivityRecord* record);

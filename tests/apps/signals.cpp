@@ -96,9 +96,10 @@ TEST_CASE("train: a second signal ends at once") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
   for (const auto& [first, second] : {std::pair{SIGTERM, SIGINT}, {SIGINT, SIGINT}}) {
-    CommandRun run(folder, train({"output.dir=r", "model.image_size=64", "model.embed_dim=64", "data.train_size=2048",
+    CommandRun run(folder, train({"output.dir=r", "model.image_size=64", "model.embed_dim=64", "data.train_size=8192",
                                   "train.batch_size=2048", "train.accumulate=1"}));
-    while (run.running() && !fs::exists(folder / "r/metrics.jsonl")) std::this_thread::yield();
+    while (run.running() && lines_in(folder / "r/metrics.jsonl") < 1) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // into the second of an epoch's four steps
     run.signal(first);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     run.signal(second);

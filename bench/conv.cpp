@@ -57,15 +57,19 @@ const std::vector<Case> cases{
     {"resnext50 128-128 3x3 56 in 32 groups", {16, 56, 56, 128, 128, 3, 3, 1, 1, 32}},
 };
 
+/// Results have tensors of their own: operands that grew from run to run would end as infinities, which are slow.
 struct Operands {
-  Tensor x, weight, y;
+  Tensor x, weight, dy;
+  Tensor y, dx, dweight;
 };
 
 Operands operands(const ConvShape& s) {
-  return {
-      Tensor::full({s.images, s.height, s.width, s.channels}, 0.5, DType::f32, Device::cpu),
-      Tensor::full({s.outputs, s.channels / s.groups, s.kernel_height, s.kernel_width}, 0.25, DType::f32, Device::cpu),
-      Tensor::full({s.images, s.out_height(), s.out_width(), s.outputs}, 0.5, DType::f32, Device::cpu)};
+  const auto filled = [](const Shape& shape, double value) {
+    return Tensor::full(shape, value, DType::f32, Device::cpu);
+  };
+  const Shape in{s.images, s.height, s.width, s.channels}, out{s.images, s.out_height(), s.out_width(), s.outputs};
+  const Shape weight{s.outputs, s.channels / s.groups, s.kernel_height, s.kernel_width};
+  return {filled(in, 0.5), filled(weight, 0.25), filled(out, 0.5), filled(out, 0), filled(in, 0), filled(weight, 0)};
 }
 
 template <class Forward, class GradientOfInput, class GradientOfWeight>
@@ -74,8 +78,8 @@ void print_rates(std::string_view kernels, const ConvShape& s, const Operands& t
   const double work = 2e-9 * static_cast<double>(t.y.count() * t.weight.count()) / static_cast<double>(s.outputs);
   fmt::print("  {:<10} {:6.1f} {:6.1f} {:6.1f}\n", kernels,
              work / bench::seconds([&] { forward(s, t.x, t.weight, Tensor(), t.y); }),
-             work / bench::seconds([&] { gradient_of_input(s, t.y, t.weight, t.x, false); }),
-             work / bench::seconds([&] { gradient_of_weight(s, t.x, t.y, t.weight, false); }));
+             work / bench::seconds([&] { gradient_of_input(s, t.dy, t.weight, t.dx, false); }),
+             work / bench::seconds([&] { gradient_of_weight(s, t.x, t.dy, t.dweight, false); }));
 }
 
 /// The op itself, with the kernels of its choice.
@@ -90,7 +94,7 @@ void print_rates_of_op(const ConvShape& s, const Operands& t) {
   const bench::KeptTensors kept(Conv2d::saves, std::vector<Tensor>{t.x, t.weight}, t.y, {});
   const auto gradient = [&](Conv2d::Input input) {
     Grads grads(3, {input});
-    op.backward(t.y, Saved<Conv2d>(kept), grads);
+    op.backward(t.dy, Saved<Conv2d>(kept), grads);
   };
   print_rates(
       "conv2d", s, t,

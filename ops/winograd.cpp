@@ -21,28 +21,76 @@ using panel::load;
 using panel::store;
 using panel::Vector;
 
+/// Rows of a transform's result that are computed together: so few that what they are computed from stays in registers,
+/// and such as share their sums (winograd_filter.h). Kept in memory instead, it would lie at the same place of a page
+/// as some of the results, and loads would wait for stores that they have nothing to do with.
+template <class F>
+struct Rows {
+  static constexpr int groups = F::to >= 4 ? 2 : 1, count = F::to / groups;
+  static constexpr int of(int group, int i) { return F::to == 6 ? group * count + i : i * groups + group; }
+};
+
 /// Applies a transform along both axes of a square: `column(j, numbers)` reads one of its columns, `row(i, numbers)`
-/// takes one row of the result. The loops over columns and rows stay loops: unrolled, they would compute, keep and
-/// spill the address of every element.
+/// takes one row of the result. Columns are read in order, by a copy of `column` for each group of rows.
 template <class F, class Column, class Row>
 [[gnu::always_inline]] inline void both_axes(const Column& column, const Row& row) {
   constexpr F transform;
-  Vector half[F::to][F::from];  // transformed along columns
-#pragma GCC unroll 1
-  for (int j = 0; j < F::from; ++j) {
-    Vector in[F::from], out[F::to];
-    column(j, in);
-    transform(in, out);
+  using Group = Rows<F>;
+#pragma GCC unroll 2
+  for (int group = 0; group < Group::groups; ++group) {
+    Vector half[Group::count][F::from];  // transformed along columns
+    Column read = column;
 #pragma GCC unroll 6
-    for (int i = 0; i < F::to; ++i) half[i][j] = out[i];
-  }
-#pragma GCC unroll 1
-  for (int i = 0; i < F::to; ++i) {
-    Vector out[F::to];
-    transform(half[i], out);
-    row(i, out);
+    for (int j = 0; j < F::from; ++j) {
+      Vector in[F::from], out[F::to];
+      read(j, in);
+      transform(in, out);
+#pragma GCC unroll 6
+      for (int i = 0; i < Group::count; ++i) half[i][j] = out[Group::of(group, i)];
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < Group::count; ++i) {
+      Vector out[F::to];
+      transform(half[i], out);
+      row(Group::of(group, i), out);
+    }
   }
 }
+
+/// Reads the columns of a square that lies in memory, one after the other.
+struct Columns {
+  const float* next;
+  std::int64_t row_step, column_step;
+
+  template <int count>
+  [[gnu::always_inline]] void operator()(int, Vector (&numbers)[count]) {
+    const float* from = next;
+#pragma GCC unroll 6
+    for (int i = 0; i < count; ++i, from += row_step) numbers[i] = load(from);
+    next += column_step;
+#ifdef __x86_64__
+    __asm__("" : "+r"(next));  // or the compiler would compute all addresses beforehand, and spill them
+#endif
+  }
+};
+
+/// Fetches a range of memory a few lines at a time, in the course of `calls` pieces of other work.
+class Prefetch {
+ public:
+  Prefetch(const float* begin, const float* end, std::int64_t calls)
+      : next_(begin), end_(end), at_once_(((end - begin + line - 1) / line + calls - 1) / calls * line) {}
+  void operator()() {
+    const float* const stop = next_ + std::min(at_once_, end_ - next_);
+    for (; next_ < stop; next_ += line) __builtin_prefetch(next_, 0, second_level);
+    next_ = stop;
+  }
+
+ private:
+  static constexpr std::int64_t line = 16;  // floats of a line of the cache
+  static constexpr int second_level = 2;    // a degree of locality: there is no room in the first
+  const float *next_, *end_;
+  std::int64_t at_once_;
+};
 
 template <int m>
 constexpr int places_of = Filter<m>::tile* Filter<m>::tile;  // of a transformed tile
@@ -73,6 +121,12 @@ struct Tiles {
       row = 0;
       ++image;
     }
+  }
+  /// The pixel where the row of tiles begins that `tile` belongs to. Tiles [begin, end) lie in pixels
+  /// [pixel(begin), pixel(end)), but for those of a row that is not whole.
+  std::int64_t pixel(std::int64_t tile) const {
+    const std::int64_t row = tile / across;
+    return (row / down * height + row % down * m) * width;
   }
 };
 
@@ -132,13 +186,7 @@ void transform_tiles(const Tiles<m>& tiles, const float* images, std::int64_t ch
         for (int j = 0; j < F::to; ++j, next += stride) store(next, numbers[j]);
       };
       if (whole)
-        both_axes<F>(
-            [=](int j, auto& numbers) {
-              const float* next = from + j * channels;
-#pragma GCC unroll 6
-              for (int i = 0; i < F::from; ++i, next += line) numbers[i] = load(next);
-            },
-            write);
+        both_axes<F>(Columns{from, line, channels}, write);
       else
         both_axes<F>(
             [=](int j, auto& numbers) {
@@ -173,11 +221,7 @@ void write_results(const Tiles<m>& tiles, const Stack& products, std::int64_t ou
       for (int i = 0; i < m; ++i, ahead += line)
 #pragma GCC unroll 4
         for (int j = 0; j < m; ++j) __builtin_prefetch(ahead + j * outputs, 1);
-      const auto read = [=, stride = products.stride](int j, auto& numbers) {
-        const float* from = next + j * stride;
-#pragma GCC unroll 6
-        for (int i = 0; i < F::from; ++i, from += F::from * stride) numbers[i] = load(from);
-      };
+      const Columns read{next, F::from * products.stride, products.stride};
       if (rows == m && columns == m && !add)
         both_axes<F>(read, [=](int i, const auto& numbers) {
           float* result = to + i * line;
@@ -223,28 +267,38 @@ void transform_weights(const ConvShape& s, const float* weight, bool turned, flo
 
 constexpr std::int64_t depth_at_once = 256;  // of a panel: 16 KiB, half the first-level cache
 
+/// The calls of panel::multiply in `multiply`.
+std::int64_t calls_for(std::int64_t rows, std::int64_t channels, std::int64_t outputs) {
+  return (channels + depth_at_once - 1) / depth_at_once * (outputs / panel::width) *
+         ((rows + panel::max_rows - 1) / panel::max_rows);
+}
+
 /// products [rows, outputs] = inputs [rows, channels] · panels [outputs / 16, channels, 16] for one place.
 void multiply(std::int64_t rows, std::int64_t channels, std::int64_t outputs, const float* inputs, const float* panels,
-              float* products) {
+              float* products, Prefetch& read_next, Prefetch& written_next) {
   for (std::int64_t k = 0; k < channels; k += depth_at_once) {
     const std::int64_t depth = std::min(depth_at_once, channels - k);
     for (std::int64_t o = 0; o < outputs; o += panel::width)
-      for (std::int64_t row = 0; row < rows; row += panel::max_rows)
+      for (std::int64_t row = 0; row < rows; row += panel::max_rows) {
+        read_next();
+        written_next();
         panel::multiply(std::min<std::int64_t>(panel::max_rows, rows - row), depth, inputs + row * channels + k,
                         channels, 1, panels + o * channels + k * panel::width, products + row * outputs + o, outputs,
                         k > 0);
+      }
   }
 }
 
 constexpr std::int64_t unit = 12;  // tiles: a multiple of every kernel's rows
 
-/// Tiles a thread takes at once: enough to make use of the weights while they are in cache, few enough for their
-/// transforms to stay near.
-std::int64_t tiles_at_once(std::int64_t places, std::int64_t channels, std::int64_t outputs, std::int64_t tiles) {
-  constexpr std::int64_t bytes = 512 << 10;
+/// Tiles a thread takes at once: `fewest`, enough to make use of the matrix of a place while it is in cache, or as many
+/// more as leave their transforms near.
+std::int64_t tiles_at_once(std::int64_t fewest, std::int64_t places, std::int64_t channels, std::int64_t outputs,
+                           std::int64_t tiles) {
+  constexpr std::int64_t bytes = 384 << 10;
   const std::int64_t fitting = bytes / (places * (channels + outputs) * static_cast<std::int64_t>(sizeof(float)));
   const std::int64_t share = (tiles + threads() - 1) / threads();
-  return std::min(std::clamp<std::int64_t>(fitting, 48, 192), share + unit - 1) / unit * unit;
+  return std::min(std::clamp<std::int64_t>(fitting, fewest, 192), share + unit - 1) / unit * unit;
 }
 
 Tensor scratch(const Tensor& like, const Shape& shape) {
@@ -258,7 +312,7 @@ void convolve(const ConvShape& s, const Tensor& in, const Tensor& weight, const 
   constexpr int places = places_of<m>;
   const std::int64_t channels = turned ? s.outputs : s.channels, outputs = turned ? s.channels : s.outputs;
   const Tiles<m> tiles(s);
-  const std::int64_t block = tiles_at_once(places, channels, outputs, tiles.count);
+  const std::int64_t block = tiles_at_once(24, places, channels, outputs, tiles.count);
   const std::int64_t in_stride = stack_stride(block * channels), out_stride = stack_stride(block * outputs);
   const Tensor weights = scratch(out, {places, outputs, channels});
   const Tensor inputs = scratch(out, {threads(), places, in_stride});
@@ -271,9 +325,15 @@ void convolve(const ConvShape& s, const Tensor& in, const Tensor& weight, const 
       const Stack p{products.data<float>() + thread * places * out_stride, out_stride};
       const std::int64_t begin = task * block, end = std::min(tiles.count, begin + block);
       transform_tiles<typename Filter<m>::Input>(tiles, in.data<float>(), channels, begin, end, v, RowMajor{channels});
+      // The products wait for no memory: meanwhile comes what the transforms before and after them touch.
+      const std::int64_t calls = places * calls_for(end - begin, channels, outputs);
+      const std::int64_t next = tiles.pixel(std::min(tiles.count, end + block));
+      Prefetch inputs_next(in.data<float>() + tiles.pixel(end) * channels, in.data<float>() + next * channels, calls);
+      Prefetch results(out.data<float>() + tiles.pixel(begin) * outputs, out.data<float>() + tiles.pixel(end) * outputs,
+                       calls);
       for (int place = 0; place < places; ++place)
         multiply(end - begin, channels, outputs, v.data + place * in_stride,
-                 weights.data<float>() + place * outputs * channels, p.data + place * out_stride);
+                 weights.data<float>() + place * outputs * channels, p.data + place * out_stride, inputs_next, results);
       write_results(tiles, p, outputs, shift, begin, end, add, out.data<float>());
     });
   });
@@ -320,13 +380,17 @@ struct WeightGradient {
     transform_tiles<typename Filter<m>::Input>(tiles, x.data<float>(), s.channels, begin, end, v, RowMajor{s.channels});
     transform_tiles<typename Filter<m>::OutputBack>(tiles, dy.data<float>(), s.outputs, begin, end, g, Panels{block});
   }
-  /// The columns of panel `o` of one place.
+  /// The calls of panel::multiply for one panel of one place.
+  std::int64_t parts() const { return (s.channels + panel::max_rows - 1) / panel::max_rows; }
+
+  /// The columns of panel `o` of one place. `between` is called before each part.
+  template <class F>
   void multiply(std::int64_t rows, std::int64_t place, std::int64_t o, const float* inputs, const float* outputs,
-                float* sums, bool add) const {
+                float* sums, bool add, const F& between) const {
     float* const sum = sums + place * s.channels * s.outputs + o * panel::width;  // [C, O]
-    const std::int64_t parts = (s.channels + panel::max_rows - 1) / panel::max_rows;
-    for (std::int64_t i = 0; i < parts; ++i) {  // even: a few rows alone would wait for each other's sums
-      const Range c = part(s.channels, i, parts);
+    for (std::int64_t i = 0; i < parts(); ++i) {  // even: a few rows alone would wait for each other's sums
+      between();
+      const Range c = part(s.channels, i, parts());
       panel::multiply(c.end - c.begin, rows, inputs + place * in_stride + c.begin, 1, s.channels,
                       outputs + place * out_stride + o * block * panel::width, sum + c.begin * s.outputs, s.outputs,
                       add);
@@ -338,7 +402,8 @@ struct WeightGradient {
 template <int m>
 void sum_apart(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add) {
   const Tiles<m> tiles(s);
-  const WeightGradient<m> work{s, tiles, tiles_at_once(WeightGradient<m>::places, s.channels, s.outputs, tiles.count)};
+  const WeightGradient<m> work{s, tiles,
+                               tiles_at_once(48, WeightGradient<m>::places, s.channels, s.outputs, tiles.count)};
   const std::int64_t size = work.places * s.channels * s.outputs;
   const Tensor inputs = scratch(dweight, {threads(), work.places, work.in_stride});
   const Tensor outputs = scratch(dweight, {threads(), work.places, work.out_stride});
@@ -352,9 +417,16 @@ void sum_apart(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tens
       for (std::int64_t begin = own.begin; begin < own.end; begin += work.block) {
         const std::int64_t end = std::min(own.end, begin + work.block);
         work.transform(x, dy, 0, begin, end, v, g);
+        const std::int64_t from = tiles.pixel(end), to = tiles.pixel(std::min(own.end, end + work.block));
+        const std::int64_t panels = s.outputs / panel::width, calls = work.places * panels * work.parts();
+        Prefetch x_next(x.data<float>() + from * s.channels, x.data<float>() + to * s.channels, calls);
+        Prefetch dy_next(dy.data<float>() + from * s.outputs, dy.data<float>() + to * s.outputs, calls);
         for (std::int64_t place = 0; place < work.places; ++place)
-          for (std::int64_t o = 0; o < s.outputs / panel::width; ++o)
-            work.multiply(end - begin, place, o, v, g, sums.data<float>() + index * size, begin > own.begin);
+          for (std::int64_t o = 0; o < panels; ++o)
+            work.multiply(end - begin, place, o, v, g, sums.data<float>() + index * size, begin > own.begin, [&] {
+              x_next();
+              dy_next();
+            });
       }
     });
     write_weight<m>(s, sums.data<float>(), static_cast<int>(parts), add, dweight.data<float>());
@@ -378,7 +450,7 @@ void sum_together(const ConvShape& s, const Tensor& x, const Tensor& dy, const T
       const std::int64_t panels = s.outputs / panel::width;
       parallel_tasks(work.places * panels, [&](std::int64_t task, int) {
         work.multiply(rows, task / panels, task % panels, inputs.data<float>(), outputs.data<float>(),
-                      sums.data<float>(), begin > 0);
+                      sums.data<float>(), begin > 0, [] {});
       });
     }
     write_weight<m>(s, sums.data<float>(), 1, add, dweight.data<float>());

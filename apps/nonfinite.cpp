@@ -31,7 +31,7 @@ Range range_of(const Tensor& tensor) {
 
 bool is_finite(const Tensor& tensor) { return range_of(tensor).finite; }
 
-void NonFiniteSearch::after(Phase phase, const Operation& op, Label path, std::int64_t,
+void NonFiniteSearch::after(Phase phase, const Operation& op, Label path, const Work&,
                             std::span<const Tensor> results) {
   if (first_) return;
   constexpr std::size_t shown = 5;

@@ -16,8 +16,7 @@ bool is_finite(const Tensor& tensor);
 class NonFiniteSearch final : public Observer {
  public:
   void before(Phase, const Operation&, Label) override {}
-  void after(Phase phase, const Operation& op, Label path, std::int64_t bytes,
-             std::span<const Tensor> results) override;
+  void after(Phase phase, const Operation& op, Label path, const Work& work, std::span<const Tensor> results) override;
 
   /// The op and module where the first such value came up, and the largest values until then.
   std::string describe() const;

@@ -7,11 +7,12 @@ namespace lacuna::apps {
 
 void Profile::before(Phase, const Operation&, Label) { begin_ = std::chrono::steady_clock::now(); }
 
-void Profile::after(Phase phase, const Operation& op, Label, std::int64_t bytes, std::span<const Tensor>) {
+void Profile::after(Phase phase, const Operation& op, Label, const Work& work, std::span<const Tensor>) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin_;
   Entry& entry = entries_[std::string(op.name()) + (phase == Phase::forward ? "" : " backward")];
   ++entry.calls;
-  entry.bytes += bytes;
+  entry.work.bytes += work.bytes;
+  entry.work.multiply_adds += work.multiply_adds;
   entry.seconds += seconds.count();
 }
 
@@ -22,16 +23,20 @@ std::vector<std::pair<std::string, Profile::Entry>> Profile::slowest_first() con
 }
 
 std::string Profile::table(int steps, double seconds) const {
-  std::string text =
-      fmt::format("{:<26}{:>7}{:>12}{:>8}{:>14}{:>10}\n", "op", "calls", "ms a step", "share", "bytes a step", "GB/s");
+  std::string text = fmt::format("{:<28}{:>7}{:>12}{:>8}{:>14}{:>8}{:>10}\n", "op", "calls", "ms a step", "share",
+                                 "bytes a step", "GB/s", "GFLOP/s");
   double seen = 0;
   for (const auto& [name, entry] : slowest_first()) {
     seen += entry.seconds;
-    text += fmt::format("{:<26}{:>7}{:>12.3f}{:>7.1f}%{:>14}{:>10.1f}\n", name, entry.calls / steps,
-                        1e3 * entry.seconds / steps, 100 * entry.seconds / seconds, format_bytes(entry.bytes / steps),
-                        1e-9 * static_cast<double>(entry.bytes) / entry.seconds);
+    const double giga = 1e-9 / entry.seconds;
+    text += fmt::format("{:<28}{:>7}{:>12.3f}{:>7.1f}%{:>14}{:>8.1f}{:>10}\n", name, entry.calls / steps,
+                        1e3 * entry.seconds / steps, 100 * entry.seconds / seconds,
+                        format_bytes(entry.work.bytes / steps), giga * static_cast<double>(entry.work.bytes),
+                        entry.work.multiply_adds == 0
+                            ? ""
+                            : fmt::format("{:.0f}", giga * 2 * static_cast<double>(entry.work.multiply_adds)));
   }
-  return text + fmt::format("{:<26}{:>7}{:>12.3f}{:>7.1f}%\n", "between ops, update", "",
+  return text + fmt::format("{:<28}{:>7}{:>12.3f}{:>7.1f}%\n", "between ops, update", "",
                             1e3 * (seconds - seen) / steps, 100 * (seconds - seen) / seconds);
 }
 
@@ -41,7 +46,8 @@ nlohmann::ordered_json Profile::json(int steps) const {
     rows.push_back({{"op", name},
                     {"calls", entry.calls / steps},
                     {"seconds", entry.seconds / steps},
-                    {"bytes", entry.bytes / steps}});
+                    {"bytes", entry.work.bytes / steps},
+                    {"flops", 2 * entry.work.multiply_adds / steps}});
   return rows;
 }
 

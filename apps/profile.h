@@ -14,17 +14,16 @@ namespace lacuna::apps {
 class Profile final : public Observer {
  public:
   void before(Phase phase, const Operation& op, Label path) override;
-  void after(Phase phase, const Operation& op, Label path, std::int64_t bytes,
-             std::span<const Tensor> results) override;
+  void after(Phase phase, const Operation& op, Label path, const Work& work, std::span<const Tensor> results) override;
 
-  /// Time, calls, bytes and rate by op and direction, the largest first. `steps` and `seconds`: what was observed.
+  /// Time, calls, bytes and rates by op and direction, the largest first. `steps` and `seconds`: what was observed.
   std::string table(int steps, double seconds) const;
   nlohmann::ordered_json json(int steps) const;
 
  private:
   struct Entry {
     std::int64_t calls = 0;
-    std::int64_t bytes = 0;
+    Work work;
     double seconds = 0;
   };
   std::vector<std::pair<std::string, Entry>> slowest_first() const;

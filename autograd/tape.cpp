@@ -25,6 +25,18 @@ std::int64_t bytes_of(std::span<const Tensor> tensors) {
   return bytes;
 }
 
+std::vector<Shape> shapes_of(const std::vector<Tensor>& tensors) {
+  std::vector<Shape> shapes;
+  for (const Tensor& tensor : tensors) shapes.push_back(tensor.defined() ? tensor.shape() : Shape());
+  return shapes;
+}
+
+std::int64_t multiply_adds_of_gradients(const Operation& op, std::span<const Shape> inputs, const Shape& y,
+                                        InputSet wanted) {
+  const InputSet factors = op.factors();
+  return factors.empty() ? 0 : 2 * op.multiply_adds(inputs, y) * (factors & wanted).size() / factors.size();
+}
+
 }  // namespace
 
 Tape::Tape(MemoryPolicy& policy) : policy_(policy), id_(next_tape_id()) {}
@@ -146,8 +158,11 @@ std::pair<Variable, std::vector<Tensor>> Tape::run(std::shared_ptr<const Operati
   std::vector<Tensor> aux;
   if (observer != nullptr) observer->before(Phase::forward, *op, owner.path);
   Tensor out = op->forward(tensors, aux);
-  if (observer != nullptr)
-    observer->after(Phase::forward, *op, owner.path, bytes_of(tensors) + bytes_of(aux) + out.bytes(), {&out, 1});
+  if (observer != nullptr) {
+    const Work work{bytes_of(tensors) + bytes_of(aux) + out.bytes(),
+                    op->multiply_adds(shapes_of(tensors), out.shape())};
+    observer->after(Phase::forward, *op, owner.path, work, {&out, 1});
+  }
   tensors.clear();
 
   Variable result(std::move(out));
@@ -233,7 +248,9 @@ void Tape::walk_back(Node& node, SensitivityRecord* record) {
     std::vector<Tensor> given;
     for (std::size_t i = 0; i < grads.size(); ++i)
       if (grads[static_cast<int>(i)].defined()) given.push_back(grads[static_cast<int>(i)]);
-    observer_->after(Phase::backward, *node.op, node.path, bytes + bytes_of(given), given);
+    observer_->after(
+        Phase::backward, *node.op, node.path,
+        {bytes + bytes_of(given), multiply_adds_of_gradients(*node.op, node.inputs, node.shape, node.wanted)}, given);
   } else {
     node.op->backward(std::move(node.gradient), saved, grads);
   }

@@ -14,13 +14,19 @@ namespace lacuna {
 
 enum class Phase : std::uint8_t { forward, backward };
 
+/// What one op did in one direction.
+struct Work {
+  std::int64_t bytes = 0;          // read and written, each tensor once
+  std::int64_t multiply_adds = 0;  // by definition (Operation::multiply_adds)
+};
+
 /// Watches ops run: a profiler, a search for the first NaN.
 class Observer {
  public:
   virtual ~Observer() = default;
   virtual void before(Phase phase, const Operation& op, Label path) = 0;
-  /// `bytes`: what the op read and wrote, each tensor once. `results`: its output, or the gradients it gave.
-  virtual void after(Phase phase, const Operation& op, Label path, std::int64_t bytes,
+  /// `results`: the op's output, or the gradients it gave.
+  virtual void after(Phase phase, const Operation& op, Label path, const Work& work,
                      std::span<const Tensor> results) = 0;
 };
 

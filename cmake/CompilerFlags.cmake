@@ -17,3 +17,7 @@ if(LACUNA_SANITIZE)
                                                 -fno-omit-frame-pointer)
   target_link_options(lacuna_flags INTERFACE -fsanitize=address,undefined)
 endif()
+if(LACUNA_FUZZ)
+  # All code counts which of its branches a run takes; the targets alone link the driver.
+  target_compile_options(lacuna_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()

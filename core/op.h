@@ -9,6 +9,7 @@
 #include "core/tensor.h"
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -51,6 +52,11 @@ class InputSet {
   constexpr bool contains(int i) const { return (bits_ >> static_cast<unsigned>(i) & 1U) != 0; }
   constexpr bool intersects(InputSet other) const { return (bits_ & other.bits_) != 0; }
   constexpr bool empty() const { return bits_ == 0; }
+  constexpr InputSet operator&(InputSet other) const {
+    other.bits_ &= bits_;
+    return other;
+  }
+  constexpr int size() const { return std::popcount(bits_); }
 
  private:
   std::uint32_t bits_ = 0;
@@ -194,6 +200,11 @@ class Operation {
   virtual InputSet adds() const = 0;
   /// Heads of an attention op, 1 elsewhere: the meaning of Groups::head.
   virtual std::int64_t heads() const = 0;
+  /// Products that the definition of the forward pass sums up, whatever a kernel saves of them; 0 for passes over
+  /// memory.
+  virtual std::int64_t multiply_adds(std::span<const Shape> inputs, const Shape& y) const = 0;
+  /// The inputs that hold the factors of these products: the gradients of all of them together take twice as many.
+  virtual InputSet factors() const = 0;
   virtual Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const = 0;
   virtual void backward(Tensor dy, const SavedTensors& saved, Grads& grads) const = 0;
   /// Writes rows of the output into `out` [rows, C]; `tensors` are laid out as `derives()`.
@@ -206,6 +217,8 @@ class Operation {
 ///   static constexpr std::array saves{Save{...}, ...};              (or std::array<Save, 0>{})
 ///   static constexpr std::array derives{rows_of(...), ...};         optional
 ///   static constexpr InputSet adds{...};                            optional
+///   static constexpr InputSet factors{...};                         of an op that multiplies matrices, with
+///   std::int64_t multiply_adds(std::span<const Shape> inputs, const Shape& y) const;
 ///   Tensor forward(std::span<const Tensor> inputs[, std::vector<Tensor>& aux]) const;
 ///   void backward(Tensor dy, const Saved<Op>&, Grads&) const;
 ///   void derive(const Derivation<Op>&, const Tensor& out) const;    where `derives` is given
@@ -233,6 +246,18 @@ class Bound final : public Operation {
       return op_.heads;
     else
       return 1;
+  }
+  std::int64_t multiply_adds(std::span<const Shape> inputs, const Shape& y) const override {
+    if constexpr (requires { Op::factors; })
+      return op_.multiply_adds(inputs, y);
+    else
+      return 0;
+  }
+  InputSet factors() const override {
+    if constexpr (requires { Op::factors; })
+      return Op::factors;
+    else
+      return {};
   }
   Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const override {
     if constexpr (requires { op_.forward(inputs, aux); })

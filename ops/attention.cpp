@@ -315,6 +315,11 @@ Tensor workspace_for(std::int64_t count, Device device) {
 
 }  // namespace
 
+std::int64_t Attention::multiply_adds(std::span<const Shape> inputs, const Shape& y) const {
+  // q·k and the sums over v, each over all tokens.
+  return 2 * y.count() * inputs[qkv][1];
+}
+
 Tensor Attention::forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const {
   const Tensor& in = inputs[qkv];
   const Shape& shape = in.shape();

@@ -20,6 +20,8 @@ struct Attention {
   static constexpr std::array saves{
       Save{.from = input(qkv), .need = Need::value, .for_grad_of = {qkv}, .groups = Groups::head},
       Save{.from = aux(0), .need = Need::exact, .for_grad_of = {qkv}}};
+  static constexpr InputSet factors{qkv};
+  std::int64_t multiply_adds(std::span<const Shape> inputs, const Shape& y) const;
   Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const;
   void backward(Tensor dy, const Saved<Attention>& saved, Grads& grads) const;
 };

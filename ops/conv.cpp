@@ -191,6 +191,10 @@ void add_sums_of_rows(const Tensor& dy, const Tensor& bias) {
 
 }  // namespace
 
+std::int64_t Conv2d::multiply_adds(std::span<const Shape> inputs, const Shape& y) const {
+  return y.count() * (inputs[weight].count() / inputs[weight].front());
+}
+
 Tensor Conv2d::forward(std::span<const Tensor> inputs) const {
   const Tensor &in = inputs[x], &w = inputs[weight], &b = inputs[bias];
   const ConvShape s = checked_shape(*this, in, w, b);

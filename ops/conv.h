@@ -20,6 +20,8 @@ struct Conv2d {
       Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}, .groups = Groups::channel},
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}}};
   static constexpr InputSet adds{x, weight, bias};
+  static constexpr InputSet factors{x, weight};
+  std::int64_t multiply_adds(std::span<const Shape> inputs, const Shape& y) const;
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<Conv2d>& saved, Grads& grads) const;
 };

@@ -63,6 +63,10 @@ DType parameter_type(DType activations) { return activations == DType::f64 ? DTy
 
 }  // namespace
 
+std::int64_t Linear::multiply_adds(std::span<const Shape> inputs, const Shape& y) const {
+  return y.count() * inputs[weight].back();
+}
+
 Tensor Linear::forward(std::span<const Tensor> inputs) const {
   const Tensor& in = inputs[x];
   const Tensor& w = inputs[weight];

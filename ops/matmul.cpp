@@ -26,6 +26,10 @@ bool same_leading(const Shape& a, const Shape& b) {
 
 }  // namespace
 
+std::int64_t MatMul::multiply_adds(std::span<const Shape> inputs, const Shape& y) const {
+  return y.count() * inputs[a].back();
+}
+
 Tensor MatMul::forward(std::span<const Tensor> inputs) const {
   const Shape& left = inputs[a].shape();
   const Shape& right = inputs[b].shape();

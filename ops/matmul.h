@@ -15,6 +15,8 @@ struct MatMul {
   static constexpr std::array saves{Save{.from = input(a), .need = Need::value, .for_grad_of = {b}},
                                     Save{.from = input(b), .need = Need::value, .for_grad_of = {a}}};
   static constexpr InputSet adds{a, b};
+  static constexpr InputSet factors{a, b};
+  std::int64_t multiply_adds(std::span<const Shape> inputs, const Shape& y) const;
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<MatMul>& saved, Grads& grads) const;
 };

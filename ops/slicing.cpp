@@ -100,7 +100,7 @@ Tensor Concat::forward(std::span<const Tensor> inputs) const {
     fill_band(y, band_of(y.shape(), axis, begin, extents[i]), inputs[i]);
   return y;
 }
-void Concat::backward(Tensor dy, const Saved<Concat>&, Grads& grads) const {
+void Concat::backward(const Tensor& dy, const Saved<Concat>&, Grads& grads) const {
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < extents.size(); begin += extents[i++]) {
     const int k = static_cast<int>(i);
@@ -118,7 +118,7 @@ Tensor Slice::forward(std::span<const Tensor> inputs) const {
   take_band(y, inputs[x], band_of(shape, axis, begin, end - begin));
   return y;
 }
-void Slice::backward(Tensor dy, const Saved<Slice>&, Grads& grads) const {
+void Slice::backward(const Tensor& dy, const Saved<Slice>&, Grads& grads) const {
   const Shape shape = with_extent(dy.shape(), axis, extent);
   const Band band = band_of(shape, axis, begin, end - begin);
   if (grads[x].defined()) {
@@ -140,7 +140,7 @@ Tensor Expand::forward(std::span<const Tensor> inputs) const {
   });
   return y;
 }
-void Expand::backward(Tensor dy, const Saved<Expand>&, Grads& grads) const {
+void Expand::backward(const Tensor& dy, const Saved<Expand>&, Grads& grads) const {
   grads[x] = sum_over_leading(dy, with_extent(dy.shape(), 0, 1));
 }
 

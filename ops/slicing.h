@@ -12,7 +12,7 @@ struct Concat {
   static constexpr std::string_view name = "concat";
   static constexpr std::array<Save, 0> saves{};
   Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(Tensor dy, const Saved<Concat>& saved, Grads& grads) const;
+  void backward(const Tensor& dy, const Saved<Concat>& saved, Grads& grads) const;
 };
 
 /// Entries [begin, end) of `axis`. Where x has a gradient already, backward adds to those entries alone.
@@ -25,7 +25,7 @@ struct Slice {
   static constexpr std::array<Save, 0> saves{};
   static constexpr InputSet adds{x};
   Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(Tensor dy, const Saved<Slice>& saved, Grads& grads) const;
+  void backward(const Tensor& dy, const Saved<Slice>& saved, Grads& grads) const;
 };
 
 /// x [1, ...] repeated to [count, ...]: a class token, a parameter, becomes one of a batch's tokens. x and its gradient
@@ -37,7 +37,7 @@ struct Expand {
   static constexpr std::string_view name = "expand";
   static constexpr std::array<Save, 0> saves{};
   Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(Tensor dy, const Saved<Expand>& saved, Grads& grads) const;
+  void backward(const Tensor& dy, const Saved<Expand>& saved, Grads& grads) const;
 };
 
 }  // namespace lacuna

@@ -18,7 +18,8 @@ WeightAverage::WeightAverage(const Module& model, double decay) : decay_(decay) 
 
 void WeightAverage::update() {
   const auto keep = static_cast<float>(decay_), take = static_cast<float>(1 - decay_);
-  for (const auto& [value, average] : pairs_) {
+  for (const Pair& pair : pairs_) {
+    const Tensor &value = pair.value, &average = pair.average;
     if (value.dtype() != DType::f32) {
       average.copy_from(value);
       continue;
@@ -33,7 +34,8 @@ void WeightAverage::update() {
 
 void WeightAverage::Exchange::exchange() const {
   if (average_ == nullptr) return;
-  for (const auto& [value, average] : average_->pairs_) {
+  for (const Pair& pair : average_->pairs_) {
+    const Tensor &value = pair.value, &average = pair.average;
     launch(value.device(), [&] { std::swap_ranges(value.raw(), value.raw() + value.bytes(), average.raw()); });
     value.bump_version();
   }

@@ -5,7 +5,7 @@
 
 namespace lacuna {
 
-Optimizer::Optimizer(Trained trained, std::vector<StateKind> kinds)
+Optimizer::Optimizer(const Trained& trained, std::vector<StateKind> kinds)
     : precision_(trained.precision), seed_(trained.seed), kinds_(std::move(kinds)) {
   for (const ParameterGroup& group : trained.groups) {
     for (Parameter* parameter : group.parameters) {

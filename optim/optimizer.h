@@ -87,7 +87,7 @@ class Optimizer {
  protected:
   /// Allocates zeros for each trainable parameter and each kind of state; a parameter that is thawed later gets its
   /// state at its first update.
-  Optimizer(Trained trained, std::vector<StateKind> kinds);
+  Optimizer(const Trained& trained, std::vector<StateKind> kinds);
 
   /// One pass over one parameter.
   virtual void update(const Update& what) const = 0;

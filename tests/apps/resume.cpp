@@ -42,7 +42,7 @@ TEST_CASE("train: a resumed run gives the bits of an unbroken one") {
     REQUIRE(run_command(folder, {"train", "--resume", "parts"}).code == 0);
     const nlohmann::json whole = read_json(folder / "whole/summary.json"),
                          again = read_json(folder / "parts/summary.json");
-    for (const auto& [key, value] : whole.items()) CHECK_MESSAGE(again.contains(key), key);
+    for (const auto& item : whole.items()) CHECK_MESSAGE(again.contains(item.key()), item.key());
     CHECK(again.at("val_accuracy") == whole.at("val_accuracy"));
     CHECK(again.at("step_seconds").is_null());
   }
@@ -104,7 +104,7 @@ TEST_CASE("train: what stands beside the checkpoints is never taken for one, nor
   CHECK(orphans.code == 2);
   CHECK(orphans.error.find("holds checkpoints without a config.yaml") != std::string::npos);
   std::vector<std::string> replacing = begin;
-  replacing.push_back("--overwrite");
+  replacing.emplace_back("--overwrite");
   CHECK(run_command(folder, replacing).code == 0);
   CHECK(names_in(folder / "r/checkpoints") == std::set<std::string>{"step-00000002"});
 }
@@ -138,17 +138,17 @@ TEST_CASE("train: 40 steps broken at every fourth give the bits of 40 unbroken o
                           {"adamw", "{policy: exact}", wide},
                           {"adan", "{policy: mesa}", {"optimizer.state=bf16", "optimizer.in_backward=true"}}};
   for (const std::string& name : optimizers().names()) cases.push_back({name, "{policy: exact}"});
-  for (const auto& [optimizer, policy, more] : cases) {
-    CAPTURE(optimizer);
-    CAPTURE(policy);
-    CAPTURE(more.size());
+  for (const Case& c : cases) {
+    CAPTURE(c.optimizer);
+    CAPTURE(c.policy);
+    CAPTURE(c.more.size());
     const TemporaryFolder folder;
     write_file(folder / "c.yaml", vit);
     const auto run = [&](std::vector<std::string> rest) {
       // Five steps an epoch: the breaks fall everywhere within one.
       rest.insert(rest.end(), {"train.epochs=8", "train.batch_size=7", "train.accumulate=1", "optimizer.lr=1e-2",
-                               "optimizer.name=" + optimizer, "memory=" + policy});
-      rest.insert(rest.end(), more.begin(), more.end());
+                               "optimizer.name=" + c.optimizer, "memory=" + c.policy});
+      rest.insert(rest.end(), c.more.begin(), c.more.end());
       const CommandResult result = run_command(folder, train(std::move(rest)));
       INFO(result.error);
       REQUIRE(result.code == 0);
@@ -166,7 +166,7 @@ TEST_CASE("train: the average of weights is saved, evaluated, and may come and g
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
   const std::string average = "average.safetensors";
-  const auto run = [&](std::vector<std::string> rest) {
+  const auto run = [&](const std::vector<std::string>& rest) {
     const CommandResult result = run_command(folder, rest);
     INFO(result.error);
     REQUIRE(result.code == 0);

@@ -91,7 +91,9 @@ void check_bars(const std::string& dom, const nlohmann::json& sweep) {
     if (bar.contains("data-purpose")) bars[{bar["data-case"], bar["data-purpose"]}] = bar;
   std::map<double, double> widths;  // by bytes
   for (const nlohmann::json& one : sweep.at("cases")) {
-    for (const auto& [purpose, bytes] : one.at("result").at("memory").items()) {
+    for (const auto& item : one.at("result").at("memory").items()) {
+      const std::string& purpose = item.key();
+      const nlohmann::json& bytes = item.value();
       if (purpose == "peak" || bytes == 0) continue;
       Attributes& bar = bars[{one.at("id"), purpose}];
       INFO(one.at("id").get<std::string>(), " ", purpose);
@@ -100,10 +102,10 @@ void check_bars(const std::string& dom, const nlohmann::json& sweep) {
       widths[bytes.get<double>()] = std::stod(bar["width"]);
     }
   }
-  const auto [most, widest] = *widths.rbegin();
+  const double most = widths.rbegin()->first, widest = widths.rbegin()->second;
   constexpr double gap = 0.6, narrowest = 0.4;  // pixels between neighbours, and of what would not be seen
-  for (const auto& [bytes, width] : widths)
-    CHECK(width == doctest::Approx(std::max(bytes / most * (widest + gap) - gap, narrowest)).epsilon(1e-3));
+  for (const auto& bar : widths)
+    CHECK(bar.second == doctest::Approx(std::max(bar.first / most * (widest + gap) - gap, narrowest)).epsilon(1e-3));
 }
 
 }  // namespace

@@ -18,10 +18,10 @@ class Witness final : public Observer {
     inside_ = true;
     lines.push_back(fmt::format("{} {} {}", phase == Phase::forward ? ">" : "<", op.name(), path.text()));
   }
-  void after(Phase, const Operation&, Label, std::int64_t bytes, std::span<const Tensor> results) override {
+  void after(Phase, const Operation&, Label, const Work& work, std::span<const Tensor> results) override {
     CHECK(inside_);
     inside_ = false;
-    lines.back() += fmt::format(" {}", bytes);
+    lines.back() += fmt::format(" {} {}", work.bytes, work.multiply_adds);
     for (const Tensor& result : results) lines.back() += fmt::format(" {}", result.shape());
   }
   std::vector<std::string> lines;
@@ -32,7 +32,7 @@ class Witness final : public Observer {
 
 }  // namespace
 
-TEST_CASE("an observer sees each op once a pass, in order, with its bytes and results") {
+TEST_CASE("an observer sees each op once a pass, in order, with its bytes, products and results") {
   const Variable x = test_leaf({2, 4}, 1), weight = test_leaf({3, 4}, 2);
   Witness witness;
   Tape tape(policy("exact"));
@@ -45,15 +45,15 @@ TEST_CASE("an observer sees each op once a pass, in order, with its bytes and re
   }
   apply(Gelu{}, x);                                   // not on the tape
   constexpr int in = 8 * 8, w = 12 * 8, out = 6 * 8;  // bytes
-  const auto line = [](std::string_view what, int bytes, std::string_view results) {
-    return fmt::format("{} {} {}", what, bytes, results);
+  const auto line = [](std::string_view what, int bytes, int multiply_adds, std::string_view results) {
+    return fmt::format("{} {} {} {}", what, bytes, multiply_adds, results);
   };
   CHECK(witness.lines == std::vector<std::string>{
-                             line("> linear head", in + w + out, "[2, 3]"),
-                             line("> relu head", out + out, "[2, 3]"),
-                             line("> sum head", out + 8, "[]"),
-                             line("< sum head", 8 + out, "[2, 3]"),
-                             line("< relu head", out + 1 + out, "[2, 3]"),  // 6 signs are a byte
-                             line("< linear head", out + in + w + in + w, "[2, 4] [3, 4]"),
+                             line("> linear head", in + w + out, 2 * 4 * 3, "[2, 3]"),
+                             line("> relu head", out + out, 0, "[2, 3]"),
+                             line("> sum head", out + 8, 0, "[]"),
+                             line("< sum head", 8 + out, 0, "[2, 3]"),
+                             line("< relu head", out + 1 + out, 0, "[2, 3]"),  // 6 signs are a byte
+                             line("< linear head", out + in + w + in + w, 2 * 2 * 4 * 3, "[2, 4] [3, 4]"),
                          });
 }

@@ -50,7 +50,9 @@ TEST_CASE("layer-wise decay is timm's") {
     expected[model].push_back(line);
   }
   REQUIRE(expected.size() == 2);
-  for (const auto& [name, lines] : expected) {
+  for (const auto& entry : expected) {
+    const std::string& name = entry.first;
+    const std::vector<Line>& lines = entry.second;
     std::vector<HyperParameter> hyper_parameters;
     if (name.starts_with("vit")) hyper_parameters.push_back({"depth", std::int64_t{3}});
     const std::unique_ptr<Model> built = build_model(name, hyper_parameters, {.device = Device::meta});

@@ -35,7 +35,9 @@ TEST_CASE("every optimizer has a case here") {
 }
 
 TEST_CASE("a step allocates nothing") {
-  for (const auto& [name, settings] : kinds) {
+  for (const auto& kind : kinds) {
+    const std::string& name = kind.first;
+    const SettingValues& settings = kind.second;
     CAPTURE(name);
     for (const Device device : {Device::cpu, Device::meta}) {
       for (const StatePrecision precision : precisions) {
@@ -109,7 +111,9 @@ TEST_CASE("a parameter without a gradient is left alone, and gradients are relea
 }
 
 TEST_CASE("state that is copied into a new optimizer continues to the same bits") {
-  for (const auto& [name, settings] : kinds) {
+  for (const auto& kind : kinds) {
+    const std::string& name = kind.first;
+    const SettingValues& settings = kind.second;
     for (const StatePrecision precision : precisions) {
       CAPTURE(name);
       TwoParameters unbroken(Device::cpu, 70, 90), broken(Device::cpu, 70, 90);
@@ -138,7 +142,9 @@ TEST_CASE("state that is copied into a new optimizer continues to the same bits"
 }
 
 TEST_CASE("the gradient's factor is the same as a gradient so scaled") {
-  for (const auto& [name, settings] : kinds) {
+  for (const auto& kind : kinds) {
+    const std::string& name = kind.first;
+    const SettingValues& settings = kind.second;
     CAPTURE(name);
     TwoParameters model, other;
     const auto optimizer = make_optimizer(name, settings, model), reference = make_optimizer(name, settings, other);

@@ -40,7 +40,8 @@ DatasetOptions dataset_options(const Configuration& configuration, Split split) 
           .split = split,
           .seed = static_cast<std::uint64_t>(data.seed),
           .train_size = data.train_size,
-          .validation_size = data.val_size};
+          .validation_size = data.val_size,
+          .image_size = data.image_size};
 }
 
 TransformOptions transform_options(const Configuration& resolved, Split split) {

@@ -71,7 +71,6 @@ class Slot {
   void set_probe(int bits) { probe_bits_ = bits; }
 
   /// Undefined `tensor`s of dropped slots and the like have no holder any more.
-  bool settled() const { return settled_; }
   Hold how() const { return how_; }
   SlotFacts facts() const;
   /// Bytes held because of this slot: none for a parameter or a tensor that will be derived.

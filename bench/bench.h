@@ -46,6 +46,22 @@ inline double copy_rate(const Tensor& from, const Tensor& to) {
   return 2e-9 * static_cast<double>(from.bytes()) / time;
 }
 
+/// What a reading on all threads reaches, in GB/s.
+inline double read_rate(const Tensor& from) {
+  const Tensor sums = Tensor::zeros({threads()}, DType::f32, Device::cpu);
+  const double time = seconds([&] {
+    parallel_tasks(threads(), [&](std::int64_t task, std::int64_t) {
+      const Range range = part(from.count(), task, threads());
+      const float* const in = from.data<float>();
+      float sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t i = range.begin; i < range.end; ++i) sum += in[i];
+      sums.data<float>()[task] = sum;  // used: the reading is not left out
+    });
+  });
+  return 1e-9 * static_cast<double>(from.bytes()) / time;
+}
+
 /// Single-precision multiply-adds a second on all threads, out of registers, times two.
 inline double peak_flops() {
   constexpr int chains = 12;

@@ -26,28 +26,32 @@ struct Matrices : Module {
 
 struct Measured {
   double seconds;
-  std::int64_t bytes, temporaries;  // read and written; allocated within a step
+  std::int64_t bytes, read, temporaries;  // read and written; of these, read; allocated within a step
 };
 
 Measured measure(std::string_view name, const SettingValues& settings, StatePrecision precision) {
   Matrices model;
   const auto optimizer = make_optimizer(name, settings, model, {.precision = precision});
-  std::int64_t bytes = 0, states = 0;
+  std::int64_t bytes = 0, read = 0, states = 0;
   for (Parameter* parameter : model.parameters()) {
     parameter->set_grad(Tensor::full(parameter->shape(), 0.001, DType::f32, Device::cpu, Purpose::gradients));
-    bytes += 3 * parameter->tensor().bytes();  // parameter read and written, gradient read
+    read += 2 * parameter->tensor().bytes();  // and the gradient
+    bytes += 3 * parameter->tensor().bytes();
   }
   for (const auto& [path, tensor] : optimizer->state()) states += tensor.bytes();
+  read += states;
   bytes += 2 * states;
   // LAMB's update lies in the gradient's space between its passes: written, and read for its norm and to be applied; so
   // is the parameter.
-  if (name == "lamb") bytes += 5 * matrices * rows * columns * 4;
+  constexpr std::int64_t all = matrices * rows * columns * 4;
+  if (name == "lamb") bytes += 5 * all;
+  if (name == "lamb") read += 3 * all;
   Ledger& account = ledger(Device::cpu);
   optimizer->step(1e-3);
   account.reset_peak();
   const std::int64_t before = account.total();
   const double seconds = bench::seconds([&] { optimizer->step(1e-3); });
-  return {seconds, bytes, account.peak() - before};
+  return {seconds, bytes, read, account.peak() - before};
 }
 
 struct Case {
@@ -72,18 +76,24 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-/// Bytes read and written a second by a copy of as many floats, in GB/s.
-double copy() {
+/// Of as many floats, in GB/s: bytes read and written by a copy, and bytes of a mere reading.
+struct MemoryRates {
+  double copy, reading;
+};
+MemoryRates memory_rates() {
   const Tensor from = Tensor::full({matrices * rows, columns}, 1, DType::f32, Device::cpu);
-  return bench::copy_rate(from, Tensor::zeros(from.shape(), DType::f32, Device::cpu));
+  return {bench::copy_rate(from, Tensor::zeros(from.shape(), DType::f32, Device::cpu)), bench::read_rate(from)};
 }
 
-void print(const Case& one, double copy_rate) {
+void print(const Case& one, const MemoryRates& rates) {
   const Measured measured = measure(one.name, one.settings, one.precision);
   const double reached = 1e-9 * static_cast<double>(measured.bytes) / measured.seconds;
-  fmt::print("{:<14} {:>8.1f} ms  {:>5.1f} B/parameter  {:>6.2f} GB/s  {:>5.2f} x copy  temporaries {} B\n", one.label,
-             measured.seconds * 1e3, static_cast<double>(measured.bytes) / (matrices * rows * columns), reached,
-             reached / copy_rate, measured.temporaries);
+  fmt::print(
+      "{:<14} {:>8.1f} ms  {:>5.1f} B/parameter  {:>6.2f} GB/s  {:>5.2f} x copy  {:>5.2f} x reading  "
+      "temporaries {} B\n",
+      one.label, measured.seconds * 1e3, static_cast<double>(measured.bytes) / (matrices * rows * columns), reached,
+      reached / rates.copy, measured.seconds * rates.reading / (1e-9 * static_cast<double>(measured.read)),
+      measured.temporaries);
 }
 
 }  // namespace
@@ -96,9 +106,12 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "{}: none of the optimizers here\n", argv[1]);
     return 2;
   }
-  const double rate = copy();
-  fmt::print("{} threads, {} parameters; copy {:.2f} GB/s (read and written)\n", threads(), matrices * rows * columns,
-             rate);
-  for (const Case& one : chosen) print(one, rate);
-  fmt::print("copy again {:.2f} GB/s\n", copy());
+  // The times of a step by a mere reading of what it reads are to be compared within one process: memory is not equally
+  // fast in all.
+  const MemoryRates rates = memory_rates();
+  fmt::print("{} threads, {} parameters; copy {:.2f} GB/s (read and written), reading {:.2f} GB/s\n", threads(),
+             matrices * rows * columns, rates.copy, rates.reading);
+  for (const Case& one : chosen) print(one, rates);
+  const MemoryRates again = memory_rates();
+  fmt::print("again: copy {:.2f}, reading {:.2f} GB/s\n", again.copy, again.reading);
 }

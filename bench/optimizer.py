@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """A step of AdamW over 86 million parameters, Lacuna against PyTorch's three forms.
 
-    optimizer.py [--python PYTHON] [--bench BINARY] [--rounds 3]
+    optimizer.py [--python PYTHON] [--build FOLDER] [--rounds 6]
 
-PYTHON is an interpreter with torch. All run alternately, one process a measurement, nothing else running; the shortest
-step of each process, medians over the rounds. `bench_optimizer` by itself prints all optimizers and the copy bandwidth.
+PYTHON is an interpreter with torch; FOLDER has the targets bench_optimizer and bench_adamw. Nothing else is to run.
+
+The fused form and Lacuna step by turns within one process, on the same arrays (peers/optimizer_pair.py), since memory is
+faster in some processes than in others by more than the two differ: the ratio is the median over all pairs of steps of
+all rounds. The other forms have a process a round; the shortest step of each, medians over the rounds.
 """
 import argparse
+import json
 import pathlib
 import re
 import statistics
@@ -15,8 +19,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-
-LINE = re.compile(r"adamw +([\d.]+) ms .* ([\d.]+) x copy  temporaries (\d+) B")
+OWN = re.compile(r"adamw +([\d.]+) ms .* ([\d.]+) x copy +([\d.]+) x reading +temporaries (\d+) B")
 
 
 def run(*command):
@@ -29,27 +32,39 @@ def run(*command):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--bench", default=ROOT / "build/release/bin/bench_optimizer")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--build", default=ROOT / "build/release", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--threads", type=int, default=2)
     a = parser.parse_args()
-    seconds, temporaries, copies = {}, {}, []
+
+    own, fused, processes = [], [], []
+    copies, readings, temporaries, seconds = [], [], {}, {}
     for _ in range(a.rounds):
-        time, copy, bytes_ = LINE.search(run(a.bench, "adamw", a.threads)).groups()
-        seconds.setdefault("Lacuna", []).append(float(time) / 1e3)
-        temporaries.setdefault("Lacuna", []).append(int(bytes_))
+        pair = json.loads(run(a.python, ROOT / "bench/peers/optimizer_pair.py", a.build / "lib/libbench_adamw.so",
+                              "--threads", a.threads))
+        own += pair["lacuna"]
+        fused += pair["pytorch"]
+        processes.append(statistics.median(b / a for a, b in zip(pair["lacuna"], pair["pytorch"])))
+        _, copy, reading, bytes_ = OWN.search(run(a.build / "bin/bench_optimizer", "adamw", a.threads)).groups()
         copies.append(float(copy))
+        readings.append(float(reading))
+        temporaries.setdefault("Lacuna", []).append(int(bytes_))
         for form in ("fused", "foreach", "single"):
             words = run(a.python, ROOT / "bench/peers/optimizer_step.py", form, "--threads", a.threads).split()
             seconds.setdefault(f"PyTorch {form}", []).append(float(words[1]))
             temporaries.setdefault(f"PyTorch {form}", []).append(int(words[3]))
-    own = statistics.median(seconds["Lacuna"])
+    median = statistics.median(own)
+    rows = {"Lacuna": (median, 1.0), "PyTorch fused": (statistics.median(fused),
+                                                       statistics.median(b / a for a, b in zip(own, fused)))}
+    for name in ("PyTorch foreach", "PyTorch single"):
+        rows[name] = (statistics.median(seconds[name]), statistics.median(seconds[name]) / median)
     print("| AdamW, 86,016,000 parameters | a step, ms | Lacuna's speed, by this | temporaries, MiB |")
     print("| --- | --- | --- | --- |")
-    for name, times in seconds.items():
-        time = statistics.median(times)
-        print(f"| {name} | {1e3 * time:.1f} | {time / own:.2f} x | {statistics.median(temporaries[name]) / 2**20:.1f} |")
-    print(f"\nLacuna's bytes a second, by a copy of the same run: {statistics.median(copies):.2f} x")
+    for name, (time, ratio) in rows.items():
+        print(f"| {name} | {1e3 * time:.1f} | {ratio:.2f} x | {statistics.median(temporaries[name]) / 2**20:.1f} |")
+    print(f"\n{len(own)} pairs of steps in {a.rounds} processes; by process {min(processes):.3f} to {max(processes):.3f} x."
+          f" Lacuna's bytes a second: {statistics.median(copies):.2f} x a copy's; its step takes"
+          f" {statistics.median(readings):.2f} x as long as a mere reading of what it has to read.")
 
 
 if __name__ == "__main__":

@@ -7,11 +7,6 @@ std::string_view name_of(Need need) {
   return names[static_cast<std::size_t>(need)];
 }
 
-std::string_view name_of(Groups groups) {
-  constexpr std::string_view names[] = {"run", "head", "channel", "token"};
-  return names[static_cast<std::size_t>(groups)];
-}
-
 std::vector<std::string_view>& op_names() {
   static std::vector<std::string_view> names;
   return names;

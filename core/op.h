@@ -39,7 +39,6 @@ std::string_view name_of(Need need);
 /// token: rows whose scales differ, as those of a layer norm's input.
 enum class Groups : std::uint8_t { run, head, channel, token };
 
-std::string_view name_of(Groups groups);
 
 /// Some of an op's inputs, by number.
 class InputSet {

@@ -1,6 +1,7 @@
 #include "data/shapes.h"
 
 #include "core/error.h"
+#include "core/parallel.h"
 #include "core/random.h"
 
 #include <algorithm>
@@ -160,15 +161,14 @@ class Canvas {
   void paint(const Pose& pose, const Colour& colour, const Distance& distance) {
     const float pixels_a_unit = 0.5F * static_cast<float>(side_);
     const float reach = farthest * pose.radius + 1.0F / pixels_a_unit;
-    const auto [first_row, last_row] = covered(pose.centre.y, reach);
-    const auto [first_column, last_column] = covered(pose.centre.x, reach);
-    for (std::int64_t row = first_row; row < last_row; ++row) {
+    const Range rows = covered(pose.centre.y, reach), columns = covered(pose.centre.x, reach);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       const float dy = coordinate(row) - pose.centre.y;
       float* const red = line_of(0, row);
       float* const green = line_of(1, row);
       float* const blue = line_of(2, row);
 #pragma omp simd
-      for (std::int64_t column = first_column; column < last_column; ++column) {
+      for (std::int64_t column = columns.begin; column < columns.end; ++column) {
         const float dx = coordinate(column) - pose.centre.x;
         const float x = (pose.turn.x * dx + pose.turn.y * dy) / pose.radius;
         const float y = (pose.turn.x * dy - pose.turn.y * dx) / pose.radius;
@@ -189,7 +189,7 @@ class Canvas {
     return static_cast<float>(2 * static_cast<std::int32_t>(position) + 1) / static_cast<float>(side_) - 1.0F;
   }
   // The pixels within `reach` of `centre`.
-  std::pair<std::int64_t, std::int64_t> covered(float centre, float reach) const {
+  Range covered(float centre, float reach) const {
     const float half = 0.5F * static_cast<float>(side_);
     const auto begin = static_cast<std::int64_t>((centre - reach + 1.0F) * half);
     const auto end = static_cast<std::int64_t>((centre + reach + 1.0F) * half) + 1;

@@ -10,7 +10,6 @@
 namespace lacuna {
 namespace {
 
-DType type_of_parameters(const Tensor& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
 
 const RegisterOp<BatchNorm> batch_norm;
 const RegisterOp<BatchNormRelu> batch_norm_relu;
@@ -323,7 +322,7 @@ struct Backward {
   void run() {
     const auto prepare = [&](Tensor* grad) {
       if (grad != nullptr && !grad->defined())
-        *grad = Tensor::zeros({dy.shape().back()}, type_of_parameters(dy), dy.device());
+        *grad = Tensor::zeros({dy.shape().back()}, compute_type(dy.dtype()), dy.device());
     };
     prepare(dweight);
     prepare(dbias);
@@ -388,7 +387,7 @@ struct Backward {
       });
       for_blocks<T>(rows, [&](std::int64_t begin, std::int64_t end, const T* in, std::int64_t first) {
         const auto gate = gate_of(in, first);
-        sums.add<S>(begin, end, GradientTerms{dy.data<T>(), in, first, vector(3), gate, rows.width});
+        sums.add<S>(begin, end, GradientTerms<T, decltype(gate)>{dy.data<T>(), in, first, vector(3), gate, rows.width});
       });
       launch(dy.device(), [&] {
         sums.finish();
@@ -469,7 +468,7 @@ struct Backward {
 };
 
 void expect_channels(std::string_view op, std::string_view what, const Tensor& vector, const Tensor& x) {
-  const DType type = type_of_parameters(x);
+  const DType type = compute_type(x.dtype());
   expect(vector.defined() && vector.shape() == Shape{x.shape().back()} && vector.dtype() == type,
          "{}: {} for an input of {} must be {} of [{}], got {}", op, what, x.shape(), name_of(type), x.shape().back(),
          vector.defined() ? fmt::format("{} of {}", name_of(vector.dtype()), vector.shape()) : "none");

@@ -16,8 +16,6 @@ ConvShape shape_of(const Conv2d& op, std::int64_t images, std::int64_t channels,
           op.kernel_height, op.kernel_width, op.stride, op.padding, op.groups};
 }
 
-DType type_of_parameters(DType activations) { return activations == DType::f64 ? DType::f64 : DType::f32; }
-
 ConvShape checked_shape(const Conv2d& op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   expect(op.stride > 0 && op.padding >= 0 && op.groups > 0,
          "conv2d: expected stride > 0, padding >= 0 and groups > 0, got {}, {} and {}", op.stride, op.padding,
@@ -30,7 +28,7 @@ ConvShape checked_shape(const Conv2d& op, const Tensor& x, const Tensor& weight,
          "conv2d: weight {} does not fit {} channels in {} groups: expected [O, C / groups, {}, {}], O and C multiples "
          "of groups",
          weight.shape(), channels, op.groups, op.kernel_height, op.kernel_width);
-  const DType type = type_of_parameters(x.dtype());
+  const DType type = compute_type(x.dtype());
   expect(weight.dtype() == type, "conv2d: an input of {} goes with weights of {}, got {}", name_of(x.dtype()),
          name_of(type), name_of(weight.dtype()));
   expect(!bias.defined() || (bias.shape() == Shape{outputs} && bias.dtype() == type), "conv2d: bias must be {} of [{}]",
@@ -209,7 +207,7 @@ Tensor Conv2d::forward(std::span<const Tensor> inputs) const {
 }
 
 void Conv2d::backward(Tensor dy, const Saved<Conv2d>& saved, Grads& grads) const {
-  const DType parameters = type_of_parameters(dy.dtype());
+  const DType parameters = compute_type(dy.dtype());
   const std::int64_t images = dy.shape().front(), outputs = dy.shape().back();
   if (grads.wanted(bias)) {
     if (!grads[bias].defined()) grads[bias] = Tensor::zeros({outputs}, parameters, dy.device());

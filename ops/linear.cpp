@@ -58,9 +58,6 @@ void add_bias_gradient(const Tensor& dy, const Tensor& partial, const Tensor& gr
   });
 }
 
-/// Type of the parameters' gradients: that of their masters.
-DType parameter_type(DType activations) { return activations == DType::f64 ? DType::f64 : DType::f32; }
-
 }  // namespace
 
 std::int64_t Linear::multiply_adds(std::span<const Shape> inputs, const Shape& y) const {
@@ -86,8 +83,8 @@ void Linear::backward(Tensor dy, const Saved<Linear>& saved, Grads& grads) const
     bool add_weight = grads[weight].defined(), add_bias = grads[bias].defined();
     Tensor partial;  // [threads, features]
     if (grads.wanted(bias)) {
-      partial = Tensor::empty({threads(), features}, parameter_type(dy.dtype()), dy.device(), Purpose::workspace);
-      if (!add_bias) grads[bias] = Tensor::empty({features}, parameter_type(dy.dtype()), dy.device());
+      partial = Tensor::empty({threads(), features}, compute_type(dy.dtype()), dy.device(), Purpose::workspace);
+      if (!add_bias) grads[bias] = Tensor::empty({features}, compute_type(dy.dtype()), dy.device());
     }
     const std::int64_t runs = run_count(rows);
     for (std::int64_t run = 0; run < runs; ++run) {
@@ -100,7 +97,7 @@ void Linear::backward(Tensor dy, const Saved<Linear>& saved, Grads& grads) const
       if (grads.wanted(weight)) {
         const Tensor x_run = saved.rows<input(x)>(range.begin, range.end);
         if (!add_weight)
-          grads[weight] = Tensor::empty({features, x_run.shape().back()}, parameter_type(dy.dtype()), dy.device());
+          grads[weight] = Tensor::empty({features, x_run.shape().back()}, compute_type(dy.dtype()), dy.device());
         gemm(Matrix(dy_run).t(), Matrix(x_run), Matrix(grads[weight]), {.add = add_weight});
         add_weight = true;
       }

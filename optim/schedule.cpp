@@ -162,9 +162,9 @@ Schedule make_schedule(std::string_view name, const SettingValues& settings, con
   behind_warmup.warmup_steps = warmup;
   Schedule behind = kind.make(checked, behind_warmup);
   if (warmup == 0) return behind;
-  return [=, behind = std::move(behind), lr = run.lr, from = checked.number("warmup_lr")](std::int64_t step) {
-    if (step >= warmup) return behind(step);
-    return from + static_cast<double>(step) * (lr - from) / static_cast<double>(warmup);
+  return [=, behind = std::move(behind), lr = run.lr, from = checked.number("warmup_lr")](std::int64_t number) {
+    if (number >= warmup) return behind(number);
+    return from + static_cast<double>(number) * (lr - from) / static_cast<double>(warmup);
   };
 }
 

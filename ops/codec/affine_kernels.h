@@ -307,10 +307,10 @@ inline std::int64_t packed_bytes(std::int64_t count, int bits) {
 constexpr std::uint64_t field(int width, int shift) {
   return (((std::uint64_t{1} << width) - 1) << shift) * 0x0101010101010101U;
 }
-/// Every byte's bits moved up by `by`, or down by -by; what crosses to other bytes is to be masked.
+/// Moves every byte's bits up by `by`, or down by -by; what crosses to other bytes is to be masked.
 template <class Plane>
-inline Plane moved(const Plane& bytes, int by) {
-  return by >= 0 ? bytes << by : bytes >> -by;
+inline void move_bits(Plane& bytes, int by) {
+  bytes = by >= 0 ? bytes << by : bytes >> -by;
 }
 
 // A plane of a block: byte j of `bytes` takes `width` bits, from `shift` on, of the codes j, j + bytes, j + 2·bytes...
@@ -350,7 +350,8 @@ inline void pack_plane(const std::uint8_t* codes, std::int64_t bytes, std::uint8
   for (int part = 0; part < 8 / width; ++part) {
     Plane from;
     std::memcpy(&from, codes + part * bytes, sizeof from);
-    packed |= moved(from, part * width - shift) & field(width, part * width);
+    move_bits(from, part * width - shift);
+    packed |= from & field(width, part * width);
   }
   std::memcpy(out, &packed, sizeof packed);
 }
@@ -365,9 +366,10 @@ inline void unpack_plane(const std::uint8_t* in, std::int64_t bytes, std::uint8_
   Plane packed;
   std::memcpy(&packed, in, sizeof packed);
   for (int part = 0; part < 8 / width; ++part) {
-    Plane to{};
+    Plane to{}, bits = packed;
     if (shift > 0) std::memcpy(&to, codes + part * bytes, sizeof to);
-    to |= moved(packed, shift - part * width) & field(width, shift);
+    move_bits(bits, shift - part * width);
+    to |= bits & field(width, shift);
     std::memcpy(codes + part * bytes, &to, sizeof to);
   }
 }

@@ -25,4 +25,14 @@ TEST_CASE("measure: what is planned on meta is what a step takes, for every case
   }
 }
 
+TEST_CASE("a drawn dataset is drawn at the size that the model takes") {
+  const Configuration configuration =
+      resolve(parse_configuration("model: {name: vit, image_size: 48, patch_size: 8, embed_dim: 24, depth: 1, "
+                                  "num_heads: 3}\ndata: {name: shapes}\n",
+                                  "test", {}));
+  const DatasetInfo info = describe_dataset(configuration.data.name, dataset_options(configuration, Split::validation));
+  CHECK(info.height == 48);
+  CHECK(info.width == 48);
+}
+
 }  // namespace lacuna::apps

@@ -4,14 +4,12 @@
 namespace lacuna {
 namespace {
 
-DType parameter_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
-
 OpSample linear_sample(std::string name, const Shape& x, std::int64_t features, bool with_bias) {
   return {.name = std::move(name),
           .op = bound(Linear{}),
           .inputs =
               [=](DType dtype) {
-                const DType parameters = parameter_type(dtype);
+                const DType parameters = compute_type(dtype);
                 return std::vector{sample_values(x, dtype, 1),
                                    sample_values({features, x.back()}, parameters, 2, -0.5, 0.5),
                                    with_bias ? sample_values({features}, parameters, 3) : Tensor()};

@@ -28,13 +28,13 @@ std::string Profile::table(int steps, double seconds) const {
   double seen = 0;
   for (const auto& [name, entry] : slowest_first()) {
     seen += entry.seconds;
-    const double giga = 1e-9 / entry.seconds;
+    const double giga_a_second = 1e-9 / entry.seconds;
     text += fmt::format("{:<28}{:>7}{:>12.3f}{:>7.1f}%{:>14}{:>8.1f}{:>10}\n", name, entry.calls / steps,
                         1e3 * entry.seconds / steps, 100 * entry.seconds / seconds,
-                        format_bytes(entry.work.bytes / steps), giga * static_cast<double>(entry.work.bytes),
+                        format_bytes(entry.work.bytes / steps), giga_a_second * static_cast<double>(entry.work.bytes),
                         entry.work.multiply_adds == 0
                             ? ""
-                            : fmt::format("{:.0f}", giga * 2 * static_cast<double>(entry.work.multiply_adds)));
+                            : fmt::format("{:.0f}", giga_a_second * 2 * static_cast<double>(entry.work.multiply_adds)));
   }
   return text + fmt::format("{:<28}{:>7}{:>12.3f}{:>7.1f}%\n", "between ops, update", "",
                             1e3 * (seconds - seen) / steps, 100 * (seconds - seen) / seconds);

@@ -70,7 +70,6 @@ class Slot {
   /// From now on decoded as if it were held in so few bits; 0: as it is.
   void set_probe(int bits) { probe_bits_ = bits; }
 
-  /// Undefined `tensor`s of dropped slots and the like have no holder any more.
   Hold how() const { return how_; }
   SlotFacts facts() const;
   /// Bytes held because of this slot: none for a parameter or a tensor that will be derived.

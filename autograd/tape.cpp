@@ -31,6 +31,8 @@ std::vector<Shape> shapes_of(const std::vector<Tensor>& tensors) {
   return shapes;
 }
 
+/// A gradient of one factor is a product of the other with that of the result: as many multiply-adds as forward each,
+/// whether one input holds one factor or both.
 std::int64_t multiply_adds_of_gradients(const Operation& op, std::span<const Shape> inputs, const Shape& y,
                                         InputSet wanted) {
   const InputSet factors = op.factors();
@@ -150,7 +152,8 @@ std::pair<Variable, std::vector<Tensor>> Tape::run(std::shared_ptr<const Operati
   owner.op = Label(op->name());
   const AllocationScope scope(owner);
   Tape* const tape = recording();
-  Observer* const observer = tape == nullptr ? nullptr : tape->observer_;
+  const Tape* const watched = tape != nullptr ? tape : running_region();  // a region runs forward off the tape
+  Observer* const observer = watched == nullptr ? nullptr : watched->observer_;
 
   std::vector<Tensor> tensors;
   tensors.reserve(inputs.size());

@@ -1,7 +1,8 @@
-// A step of each optimizer over 86 million parameters (ViT-B's), against the machine's copy bandwidth in the same run.
+// A step of each optimizer over 86 million parameters (ViT-B's), against a copy and a reading of the same run.
 // `bench_optimizer [NAME [THREADS]]`: only that one.
 #include "optim/optimizer.h"
 #include "bench/bench.h"
+#include "bench/matrices.h"
 
 #include <fmt/format.h>
 
@@ -15,26 +16,16 @@ using namespace lacuna;
 
 constexpr std::int64_t matrices = 21, rows = 2000, columns = 2048;  // 86,016,000 parameters
 
-struct Matrices : Module {
-  Matrices() : Module(ModelContext{}) {
-    for (std::int64_t i = 0; i < matrices; ++i)
-      weights.push_back(std::make_unique<Parameter>(*this, fmt::format("weight{}", i), Shape{rows, columns},
-                                                    [](const Tensor& tensor, RandomStream) { tensor.fill(0.02); }));
-  }
-  std::vector<std::unique_ptr<Parameter>> weights;  // each [rows, columns]
-};
-
 struct Measured {
   double seconds;
   std::int64_t bytes, read, temporaries;  // read and written; of these, read; allocated within a step
 };
 
 Measured measure(std::string_view name, const SettingValues& settings, StatePrecision precision) {
-  Matrices model;
+  bench::Matrices model(matrices, {rows, columns});
   const auto optimizer = make_optimizer(name, settings, model, {.precision = precision});
   std::int64_t bytes = 0, read = 0, states = 0;
   for (Parameter* parameter : model.parameters()) {
-    parameter->set_grad(Tensor::full(parameter->shape(), 0.001, DType::f32, Device::cpu, Purpose::gradients));
     read += 2 * parameter->tensor().bytes();  // and the gradient
     bytes += 3 * parameter->tensor().bytes();
   }
@@ -44,8 +35,10 @@ Measured measure(std::string_view name, const SettingValues& settings, StatePrec
   // LAMB's update lies in the gradient's space between its passes: written, and read for its norm and to be applied; so
   // is the parameter.
   constexpr std::int64_t all = matrices * rows * columns * 4;
-  if (name == "lamb") bytes += 5 * all;
-  if (name == "lamb") read += 3 * all;
+  if (name == "lamb") {
+    read += 4 * all;
+    bytes += 5 * all;
+  }
   Ledger& account = ledger(Device::cpu);
   optimizer->step(1e-3);
   account.reset_peak();
@@ -92,8 +85,8 @@ void print(const Case& one, const MemoryRates& rates) {
       "{:<14} {:>8.1f} ms  {:>5.1f} B/parameter  {:>6.2f} GB/s  {:>5.2f} x copy  {:>5.2f} x reading  "
       "temporaries {} B\n",
       one.label, measured.seconds * 1e3, static_cast<double>(measured.bytes) / (matrices * rows * columns), reached,
-      reached / rates.copy, measured.seconds * rates.reading / (1e-9 * static_cast<double>(measured.read)),
-      measured.temporaries);
+      reached / rates.copy, rates.copy, 1e-9 * static_cast<double>(measured.read) / measured.seconds / rates.reading,
+      rates.reading, measured.temporaries);
 }
 
 }  // namespace
@@ -106,12 +99,9 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "{}: none of the optimizers here\n", argv[1]);
     return 2;
   }
-  // The times of a step by a mere reading of what it reads are to be compared within one process: memory is not equally
-  // fast in all.
-  const MemoryRates rates = memory_rates();
-  fmt::print("{} threads, {} parameters; copy {:.2f} GB/s (read and written), reading {:.2f} GB/s\n", threads(),
-             matrices * rows * columns, rates.copy, rates.reading);
-  for (const Case& one : chosen) print(one, rates);
-  const MemoryRates again = memory_rates();
-  fmt::print("again: copy {:.2f}, reading {:.2f} GB/s\n", again.copy, again.reading);
+  fmt::print(
+      "{} threads, {} parameters; read and written a second against a copy, read a second against a reading, both\n"
+      "of as many floats and just before\n",
+      threads(), matrices * rows * columns);
+  for (const Case& one : chosen) print(one, memory_rates());  // anew for each: memory is not equally fast at all times
 }

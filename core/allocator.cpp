@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/ledger.h"
 #include "core/parallel.h"
+#include "core/sanitizer.h"
 #include "core/system_memory.h"
 
 #include <sys/mman.h>
@@ -27,7 +28,7 @@ std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit
                       fmt::format("by tensors, which may take {}", format_bytes(capacity)));
 }
 
-#ifdef __SANITIZE_ADDRESS__
+#ifdef LACUNA_ADDRESS_SANITIZER
 
 // The address sanitizer sees the bounds of single blocks only if each comes from the system's allocator.
 class CpuAllocator final : public Allocator {

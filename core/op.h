@@ -8,6 +8,7 @@
 
 #include "core/tensor.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -38,7 +39,6 @@ std::string_view name_of(Need need);
 /// Which elements of a saved tensor are alike, for codecs that keep a range per group.
 /// token: rows whose scales differ, as those of a layer norm's input.
 enum class Groups : std::uint8_t { run, head, channel, token };
-
 
 /// Some of an op's inputs, by number.
 class InputSet {
@@ -125,6 +125,15 @@ class Saved {
   template <Source from>
   std::int64_t rows_at_once() const {
     return tensors_.rows_at_once(row<from>());
+  }
+  /// Calls `f(begin, end, rows [end - begin, C])` for such runs of the first `count` rows, in order.
+  template <Source from, class F>
+  void for_runs(std::int64_t count, const F& f) const {
+    const std::int64_t step = rows_at_once<from>();
+    for (std::int64_t begin = 0; begin < count; begin += step) {
+      const std::int64_t end = std::min(count, begin + step);
+      f(begin, end, rows<from>(begin, end));
+    }
   }
   template <Source from>
   Signs signs() const {
@@ -247,7 +256,9 @@ class Bound final : public Operation {
       return 1;
   }
   std::int64_t multiply_adds(std::span<const Shape> inputs, const Shape& y) const override {
-    if constexpr (requires { Op::factors; })
+    constexpr bool counts = requires { op_.multiply_adds(inputs, y); };
+    static_assert(counts == requires { Op::factors; }, "an op has both, `factors` and `multiply_adds`, or neither");
+    if constexpr (counts)
       return op_.multiply_adds(inputs, y);
     else
       return 0;

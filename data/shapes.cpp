@@ -268,10 +268,10 @@ void develop(const Canvas& canvas, std::int64_t side, const Draws& draws, std::u
 }
 
 DatasetInfo describe(const DatasetOptions& options) {
+  // Beyond these it is drawn at the nearest of them, and resized as any other image.
   constexpr std::int64_t smallest_side = 8, largest_side = 1024;
-  const std::int64_t side = options.image_size == 0 ? default_side : options.image_size;
-  if (side < smallest_side || side > largest_side)
-    reject("data.image_size: shapes can be drawn at {} to {} pixels, got {}", smallest_side, largest_side, side);
+  const std::int64_t side =
+      options.image_size == 0 ? default_side : std::clamp(options.image_size, smallest_side, largest_side);
   DatasetInfo info{.name = "shapes",
                    .classes = {},
                    .height = side,

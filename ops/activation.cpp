@@ -30,17 +30,14 @@ Tensor applied(const Formula& formula, const Tensor& x) {
 template <Source from, class Op, class Formula>
 Tensor backward_of(const Formula& formula, const Tensor& dy, const Saved<Op>& saved) {
   Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
-  const std::int64_t rows = dy.rows(), step = saved.template rows_at_once<from>();
-  for (std::int64_t first = 0; first < rows; first += step) {
-    const std::int64_t last = std::min(rows, first + step);
-    const Tensor values = saved.template rows<from>(first, last), in = dy.row_range(first, last);
-    const Tensor out = dx.row_range(first, last);
+  saved.template for_runs<from>(dy.rows(), [&](std::int64_t first, std::int64_t last, const Tensor& values) {
+    const Tensor in = dy.row_range(first, last), out = dx.row_range(first, last);
     launch(dy.device(), [&] {
       with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
         map(in.count(), formula, out.data<T>(), in.data<T>(), values.data<T>());
       });
     });
-  }
+  });
   return dx;
 }
 

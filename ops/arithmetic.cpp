@@ -107,13 +107,20 @@ Tensor Mul::forward(std::span<const Tensor> inputs) const {
   return y;
 }
 void Mul::backward(Tensor dy, const Saved<Mul>& saved, Grads& grads) const {
+  const auto write = [&](const Tensor& to, std::int64_t begin, std::int64_t end, const Tensor& other) {
+    apply(formula::Mul{}, to.row_range(begin, end), dy.row_range(begin, end), other);
+  };
   if (grads.wanted(a)) {
     grads[a] = grads.wanted(b) ? empty_like(dy) : reuse_or_empty(dy, dy.shape(), dy.dtype());
-    apply(formula::Mul{}, grads[a], dy, saved.get<input(b)>());
+    saved.for_runs<input(b)>(dy.rows(), [&](std::int64_t begin, std::int64_t end, const Tensor& other) {
+      write(grads[a], begin, end, other);
+    });
   }
   if (grads.wanted(b)) {
     grads[b] = reuse_or_empty(dy, dy.shape(), dy.dtype());
-    apply(formula::Mul{}, grads[b], dy, saved.get<input(a)>());
+    saved.for_runs<input(a)>(dy.rows(), [&](std::int64_t begin, std::int64_t end, const Tensor& other) {
+      write(grads[b], begin, end, other);
+    });
   }
 }
 void Mul::derive(const Derivation<Mul>& from, const Tensor& out) const {

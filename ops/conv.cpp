@@ -22,6 +22,7 @@ ConvShape checked_shape(const Conv2d& op, const Tensor& x, const Tensor& weight,
          op.groups);
   expect(x.shape().rank() == 4 && x.shape()[1] == op.height && x.shape()[2] == op.width,
          "conv2d: expected images [N, {}, {}, C], got {}", op.height, op.width, x.shape());
+  expect(x.shape()[0] > 0, "conv2d: expected one image or more, got {}", x.shape());
   const std::int64_t channels = x.shape()[3], outputs = weight.shape().front();
   expect(outputs % op.groups == 0 && channels % op.groups == 0 &&
              weight.shape() == Shape{outputs, channels / op.groups, op.kernel_height, op.kernel_width},

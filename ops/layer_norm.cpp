@@ -131,10 +131,7 @@ void LayerNorm::backward(Tensor dy, const Saved<LayerNorm>& saved, Grads& grads)
   const Tensor sums = Tensor::zeros({parts, 2, n}, compute, dy.device(), Purpose::workspace);  // [parts, 2, C]
   if (grads.wanted(x) && !add) grads[x] = reuse_or_empty(dy, dy.shape(), dy.dtype());
 
-  const std::int64_t step = saved.rows_at_once<input(x)>();
-  for (std::int64_t first = 0; first < rows; first += step) {
-    const std::int64_t last = std::min(rows, first + step);
-    const Tensor values = saved.rows<input(x)>(first, last);  // [last - first, C]
+  saved.for_runs<input(x)>(rows, [&](std::int64_t first, std::int64_t last, const Tensor& values) {
     launch(dy.device(), [&] {
       with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
         using C = Compute<T>;
@@ -156,7 +153,7 @@ void LayerNorm::backward(Tensor dy, const Saved<LayerNorm>& saved, Grads& grads)
         });
       });
     });
-  }
+  });
 
   for (const Input parameter : {weight, bias}) {
     if (!grads.wanted(parameter)) continue;

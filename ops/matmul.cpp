@@ -45,27 +45,45 @@ Tensor MatMul::forward(std::span<const Tensor> inputs) const {
 }
 
 void MatMul::backward(Tensor dy, const Saved<MatMul>& saved, Grads& grads) const {
-  const std::int64_t batch = batch_of(dy.shape());
-  const Matrix d(dy);
-  const auto write = [&](Input to, const Shape& shape, const Matrix& left, const Matrix& right) {
+  const int last = dy.shape().rank() - 1;
+  // The gradient of one factor: `product` writes it for matrices [begin, end). How many at a time follows from the shape
+  // of the other factor alone: what is decoded for them stays small, and the bits are the same however it is held.
+  const auto write = [&](Input to, const Shape& shape, const Shape& other, const auto& product) {
+    constexpr std::int64_t elements_at_once = 1 << 20;
+    const std::int64_t batch = batch_of(dy.shape()), matrix = std::max<std::int64_t>(1, other.count() / batch);
+    const std::int64_t step = std::clamp<std::int64_t>(elements_at_once / matrix, 1, batch);
     const bool add = grads[to].defined();
     if (!add) grads[to] = Tensor::empty(shape, dy.dtype(), dy.device());
-    gemm_batched(batch, left, right, Matrix(grads[to]), {.alpha = scale, .add = add});
+    for (std::int64_t begin = 0; begin < batch; begin += step) {
+      const std::int64_t end = std::min(batch, begin + step);
+      const auto part_of = [&](const Tensor& all) {
+        const std::int64_t rows = all.shape()[last - 1];
+        return Matrix(all.row_range(begin * rows, end * rows));
+      };
+      product(begin, end, part_of(dy), part_of(grads[to]), GemmOptions{.alpha = scale, .add = add});
+    }
   };
-  const int last = dy.shape().rank() - 1;
   if (grads.wanted(a)) {  // dy·bᵀ
-    const Tensor right = saved.get<input(b)>();
-    const Matrix factor(right);
-    const std::int64_t summands = right.shape()[transpose_b ? last : last - 1];
-    write(a, dy.shape().with_back(summands), d, transpose_b ? factor : factor.t());
+    const Shape shape = saved.shape<input(b)>();
+    const std::int64_t rows = shape[last - 1], summands = shape[transpose_b ? last : last - 1];
+    write(a, dy.shape().with_back(summands), shape,
+          [&](std::int64_t begin, std::int64_t end, const Matrix& d, const Matrix& to, const GemmOptions& options) {
+            const Tensor right = saved.rows<input(b)>(begin * rows, end * rows);
+            gemm_batched(end - begin, d, transpose_b ? Matrix(right) : Matrix(right).t(), to, options);
+          });
   }
   if (grads.wanted(b)) {  // aᵀ·dy, or its transpose
-    const Tensor left = saved.get<input(a)>();
-    const std::int64_t summands = left.shape().back(), columns = dy.shape().back();
-    if (transpose_b)
-      write(b, with_last_two(dy.shape(), columns, summands), d.t(), Matrix(left));
-    else
-      write(b, with_last_two(dy.shape(), summands, columns), Matrix(left).t(), d);
+    const Shape shape = saved.shape<input(a)>();
+    const std::int64_t rows = shape[last - 1], summands = shape.back(), columns = dy.shape().back();
+    write(b, transpose_b ? with_last_two(dy.shape(), columns, summands) : with_last_two(dy.shape(), summands, columns),
+          shape,
+          [&](std::int64_t begin, std::int64_t end, const Matrix& d, const Matrix& to, const GemmOptions& options) {
+            const Tensor left = saved.rows<input(a)>(begin * rows, end * rows);
+            if (transpose_b)
+              gemm_batched(end - begin, d.t(), Matrix(left), to, options);
+            else
+              gemm_batched(end - begin, Matrix(left).t(), d, to, options);
+          });
   }
 }
 

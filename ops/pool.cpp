@@ -1,8 +1,9 @@
 #include "ops/pool.h"
 
 #include "core/parallel.h"
+#include "ops/codec/planes.h"
 
-#include <limits>
+#include <bit>
 
 namespace lacuna {
 namespace {
@@ -110,18 +111,38 @@ void gather_row(const Windows& w, std::int64_t row, T* dx, const Term& term) {
   }
 }
 
+/// Bits that name a place of a window.
+int place_bits(const Windows& w) {
+  return std::max(1, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(w.kernel * w.kernel - 1))));
+}
+/// Bytes of the packed places of one row of windows.
+std::int64_t winner_bytes(const Windows& w) {
+  return codec::packed_row_bytes(w.out_width() * w.channels, place_bits(w));
+}
+/// Rows of windows that cover one row of the image, at most.
+std::int64_t rows_covering(const Windows& w) { return (w.kernel - 1) / w.stride + 1; }
+
+/// `unpacked`: [threads, rows_covering, OW, C].
 template <class T>
-void gather_maxima(const Windows& w, const T* dy, const std::uint8_t* winner, T* dx) {
-  const std::int64_t out_image = w.out_height() * w.out_width() * w.channels;
-  for_image_rows(w.images, w.height, [&](std::int64_t image, std::int64_t row) {
-    gather_row(w, row, dx + (image * w.height + row) * w.width * w.channels,
+void gather_maxima(const Windows& w, const T* dy, const std::uint8_t* winner, std::uint8_t* unpacked, T* dx) {
+  const std::int64_t out_row = w.out_width() * w.channels, bytes = winner_bytes(w);
+  parallel_tasks(w.images * w.height, [&](std::int64_t task, int thread) {
+    const std::int64_t image = task / w.height, row = task % w.height, out_image = image * w.out_height();
+    const Range vertical = w.covering(row, w.height);
+    std::uint8_t* const places = unpacked + thread * rows_covering(w) * out_row;  // of rows `vertical`
+    for (std::int64_t i = vertical.begin; i < vertical.end; ++i)
+      codec::unpack_row(winner + (out_image + i) * bytes, out_row, place_bits(w),
+                        places + (i - vertical.begin) * out_row);
+    gather_row(w, row, dx + task * w.width * w.channels,
                [&](std::int64_t i, std::int64_t j, std::int64_t place, std::int64_t begin, std::int64_t count,
                    Compute<T>* sum) {
-                 const std::int64_t offset = image * out_image + (i * w.out_width() + j) * w.channels + begin;
+                 const std::int64_t offset = j * w.channels + begin;
+                 const T* const gradient = dy + (out_image + i) * out_row + offset;
+                 const std::uint8_t* const at = places + (i - vertical.begin) * out_row + offset;
                  const auto wanted = static_cast<std::uint8_t>(place);
 #pragma omp simd
                  for (std::int64_t c = 0; c < count; ++c)
-                   sum[c] += winner[offset + c] == wanted ? to_compute(dy[offset + c]) : Compute<T>{};
+                   sum[c] += at[c] == wanted ? to_compute(gradient[c]) : Compute<T>{};
                });
   });
 }
@@ -140,13 +161,17 @@ Tensor MaxPool2d::forward(std::span<const Tensor> inputs, std::vector<Tensor>& a
   const Tensor& in = inputs[x];
   const Windows w = checked_windows(*this, in);
   Tensor y = Tensor::empty(w.out_shape(), in.dtype(), in.device());
-  const Tensor winner = Tensor::empty(w.out_shape(), DType::u8, in.device());
+  const std::int64_t out_row = w.out_width() * w.channels, bytes = winner_bytes(w);
+  const Tensor winner = Tensor::empty({w.images, w.out_height(), bytes}, DType::u8, in.device());
+  const Tensor unpacked = Tensor::empty({threads(), out_row}, DType::u8, in.device(), Purpose::workspace);
   launch(in.device(), [&] {
     with_float_type(in.dtype(), [&]<class T>(Type<T>) {
-      for_image_rows(w.images, w.out_height(), [&](std::int64_t image, std::int64_t row) {
-        const std::int64_t at = (image * w.out_height() + row) * w.out_width() * w.channels;
-        max_pool_row(w, in.data<T>() + image * w.height * w.width * w.channels, row, y.data<T>() + at,
-                     winner.data<std::uint8_t>() + at);
+      parallel_tasks(w.images * w.out_height(), [&](std::int64_t task, int thread) {
+        const std::int64_t image = task / w.out_height();
+        std::uint8_t* const places = unpacked.data<std::uint8_t>() + thread * out_row;
+        max_pool_row(w, in.data<T>() + image * w.height * w.width * w.channels, task % w.out_height(),
+                     y.data<T>() + task * out_row, places);
+        codec::pack_row(places, out_row, place_bits(w), winner.data<std::uint8_t>() + task * bytes);
       });
     });
   });
@@ -157,9 +182,11 @@ void MaxPool2d::backward(Tensor dy, const Saved<MaxPool2d>& saved, Grads& grads)
   const Windows w = windows_of(*this, dy.shape().front(), dy.shape().back());
   const Tensor winner = saved.get<aux(0)>();
   const Tensor dx = Tensor::empty(w.in_shape(), dy.dtype(), dy.device());
+  const Tensor unpacked = Tensor::empty({threads(), rows_covering(w), w.out_width() * w.channels}, DType::u8,
+                                        dy.device(), Purpose::workspace);
   launch(dy.device(), [&] {
     with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
-      gather_maxima(w, dy.data<T>(), winner.data<std::uint8_t>(), dx.data<T>());
+      gather_maxima(w, dy.data<T>(), winner.data<std::uint8_t>(), unpacked.data<std::uint8_t>(), dx.data<T>());
     });
   });
   grads[x] = dx;

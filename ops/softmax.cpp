@@ -57,11 +57,8 @@ void log_softmax_rows(const Tensor& in, const Tensor& out) {
 template <class Op, class Kernel>
 Tensor backward_by_rows(const Tensor& dy, const Saved<Op>& saved, const Kernel& row_kernel) {
   const Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
-  const std::int64_t rows = dy.rows(), step = saved.template rows_at_once<output>();
-  for (std::int64_t first = 0; first < rows; first += step) {
-    const std::int64_t last = std::min(rows, first + step);
-    const Tensor y = saved.template rows<output>(first, last), out = dx.row_range(first, last);
-    const Tensor in = dy.row_range(first, last);
+  saved.template for_runs<output>(dy.rows(), [&](std::int64_t first, std::int64_t last, const Tensor& y) {
+    const Tensor in = dy.row_range(first, last), out = dx.row_range(first, last);
     launch(dy.device(), [&] {
       with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
         const std::int64_t n = dy.shape().back();
@@ -73,7 +70,7 @@ Tensor backward_by_rows(const Tensor& dy, const Saved<Op>& saved, const Kernel& 
         });
       });
     });
-  }
+  });
   return dx;
 }
 

@@ -21,13 +21,14 @@ using panel::load;
 using panel::store;
 using panel::Vector;
 
-/// Rows of a transform's result that are computed together: so few that what they are computed from stays in registers,
-/// and such as share their sums (winograd_filter.h). Kept in memory instead, it would lie at the same place of a page
-/// as some of the results, and loads would wait for stores that they have nothing to do with.
+/// Rows of a transform's result that are computed together: so few that what they are computed from stays in the
+/// registers of AVX-512, and such as share sums in F(4x4) (winograd_filter.h). Kept in memory it would lie, by chance
+/// of the stack's address, at the same place of a page as some of the results, and loads would wait for stores that
+/// they have nothing to do with.
 template <class F>
-struct Rows {
-  static constexpr int groups = F::to >= 4 ? 2 : 1, count = F::to / groups;
-  static constexpr int of(int group, int i) { return F::to == 6 ? group * count + i : i * groups + group; }
+struct RowGroups {
+  static constexpr int count = F::to >= 4 ? 2 : 1, rows = F::to / count;
+  static constexpr int row(int group, int i) { return F::to == 6 ? group * rows + i : i * count + group; }
 };
 
 /// Applies a transform along both axes of a square: `column(j, numbers)` reads one of its columns, `row(i, numbers)`
@@ -35,10 +36,10 @@ struct Rows {
 template <class F, class Column, class Row>
 [[gnu::always_inline]] inline void both_axes(const Column& column, const Row& row) {
   constexpr F transform;
-  using Group = Rows<F>;
+  using Groups = RowGroups<F>;
 #pragma GCC unroll 2
-  for (int group = 0; group < Group::groups; ++group) {
-    Vector half[Group::count][F::from];  // transformed along columns
+  for (int group = 0; group < Groups::count; ++group) {
+    Vector half[Groups::rows][F::from];  // transformed along columns
     Column read = column;
 #pragma GCC unroll 6
     for (int j = 0; j < F::from; ++j) {
@@ -46,13 +47,13 @@ template <class F, class Column, class Row>
       read(j, in);
       transform(in, out);
 #pragma GCC unroll 6
-      for (int i = 0; i < Group::count; ++i) half[i][j] = out[Group::of(group, i)];
+      for (int i = 0; i < Groups::rows; ++i) half[i][j] = out[Groups::row(group, i)];
     }
 #pragma GCC unroll 6
-    for (int i = 0; i < Group::count; ++i) {
+    for (int i = 0; i < Groups::rows; ++i) {
       Vector out[F::to];
       transform(half[i], out);
-      row(Group::of(group, i), out);
+      row(Groups::row(group, i), out);
     }
   }
 }
@@ -72,24 +73,6 @@ struct Columns {
     __asm__("" : "+r"(next));  // or the compiler would compute all addresses beforehand, and spill them
 #endif
   }
-};
-
-/// Fetches a range of memory a few lines at a time, in the course of `calls` pieces of other work.
-class Prefetch {
- public:
-  Prefetch(const float* begin, const float* end, std::int64_t calls)
-      : next_(begin), end_(end), at_once_(((end - begin + line - 1) / line + calls - 1) / calls * line) {}
-  void operator()() {
-    const float* const stop = next_ + std::min(at_once_, end_ - next_);
-    for (; next_ < stop; next_ += line) __builtin_prefetch(next_, 0, second_level);
-    next_ = stop;
-  }
-
- private:
-  static constexpr std::int64_t line = 16;  // floats of a line of the cache
-  static constexpr int second_level = 2;    // a degree of locality: there is no room in the first
-  const float *next_, *end_;
-  std::int64_t at_once_;
 };
 
 template <int m>
@@ -112,7 +95,7 @@ struct Tiles {
   /// Calls `f(image, row, column)` with the first result of each tile in [begin, end).
   template <class F>
   void each(std::int64_t begin, std::int64_t end, const F& f) const {
-    std::int64_t image = begin / (down * across), row = begin / across % down * m, column = begin % across * m;
+    auto [image, row, column] = place(begin);
     for (std::int64_t tile = begin; tile < end; ++tile) {
       f(image, row, column);
       if ((column += m) < width) continue;
@@ -122,12 +105,57 @@ struct Tiles {
       ++image;
     }
   }
-  /// The pixel where the row of tiles begins that `tile` belongs to. Tiles [begin, end) lie in pixels
-  /// [pixel(begin), pixel(end)), but for those of a row that is not whole.
-  std::int64_t pixel(std::int64_t tile) const {
-    const std::int64_t row = tile / across;
-    return (row / down * height + row % down * m) * width;
+  /// The image and the first result of one tile, as `each` gives them.
+  struct Place {
+    std::int64_t image, row, column;
+  };
+  Place place(std::int64_t tile) const { return {tile / (down * across), tile / across % down * m, tile % across * m}; }
+};
+
+/// Fetches the pixels of tiles [begin, end), a few lines of the cache at a time, in the course of `calls` pieces of
+/// other work; of the first tiles only, where all would fill the cache.
+template <int m>
+class Prefetch {
+ public:
+  Prefetch(const Tiles<m>& tiles, const float* images, std::int64_t channels, std::int64_t begin, std::int64_t end,
+           std::int64_t calls)
+      : tiles_(tiles), images_(images), channels_(channels), tile_(begin) {
+    constexpr std::int64_t most_lines = (256 << 10) / (line * static_cast<std::int64_t>(sizeof(float)));
+    const std::int64_t lines = m * m * channels / line;  // of a tile
+    end_ = std::min(end, begin + std::max<std::int64_t>(1, most_lines / lines));
+    at_once_ = ((end_ - begin) * lines + calls - 1) / calls;
+    if (tile_ < end_) find_row();
   }
+  void operator()() {
+    for (std::int64_t i = 0; i < at_once_ && tile_ < end_; ++i) {
+      __builtin_prefetch(next_, 0, second_level);
+      if ((next_ += line) < row_end_) continue;
+      if (++row_ == m) {
+        row_ = 0;
+        if (++tile_ == end_) return;
+      }
+      find_row();
+    }
+  }
+
+ private:
+  static constexpr std::int64_t line = 16;  // floats
+  static constexpr int second_level = 2;    // a degree of locality: there is no room in the first
+
+  /// Of a tile that crosses the border, the pixels inside.
+  void find_row() {
+    const typename Tiles<m>::Place place = tiles_.place(tile_);
+    const std::int64_t row = std::min(place.row + row_, tiles_.height - 1);
+    const float* const begin = images_ + (place.image * tiles_.height + row) * tiles_.width * channels_;
+    next_ = begin + place.column * channels_;
+    row_end_ = begin + std::min<std::int64_t>(place.column + m, tiles_.width) * channels_;
+  }
+
+  const Tiles<m>& tiles_;
+  const float* images_;
+  std::int64_t channels_, tile_, end_, at_once_;
+  int row_ = 0;                                       // of the tile
+  const float *next_ = nullptr, *row_end_ = nullptr;  // within that row
 };
 
 /// One matrix a place, `stride` elements apart: off the powers of two, which would all fall into one set of the cache.
@@ -249,11 +277,13 @@ void transform_weights(const ConvShape& s, const float* weight, bool turned, flo
     const std::int64_t o = group * lanes;
     for (std::int64_t c = 0; c < channels; ++c) {
       const float* const from = weight + o * output_step + c * channel_step;
+      Vector taps[3][3];  // a lane an output
+      for (int tap = 0; tap < 9; ++tap)
+        for (int lane = 0; lane < lanes; ++lane)
+          taps[tap / 3][tap % 3][lane] = from[lane * output_step + (turned ? 8 - tap : tap)];
       both_axes<typename Filter<m>::Weight>(
           [&](int j, auto& numbers) {
-            for (int i = 0; i < 3; ++i)
-              for (int lane = 0; lane < lanes; ++lane)
-                numbers[i][lane] = from[lane * output_step + (turned ? 8 - (3 * i + j) : 3 * i + j)];
+            for (int i = 0; i < 3; ++i) numbers[i] = taps[i][j];
           },
           [&](int i, const auto& numbers) {
             for (int j = 0; j < tile; ++j)
@@ -267,21 +297,21 @@ void transform_weights(const ConvShape& s, const float* weight, bool turned, flo
 
 constexpr std::int64_t depth_at_once = 256;  // of a panel: 16 KiB, half the first-level cache
 
-/// The calls of panel::multiply in `multiply`.
-std::int64_t calls_for(std::int64_t rows, std::int64_t channels, std::int64_t outputs) {
+/// How often `multiply` calls `between`.
+std::int64_t calls_of_multiply(std::int64_t rows, std::int64_t channels, std::int64_t outputs) {
   return (channels + depth_at_once - 1) / depth_at_once * (outputs / panel::width) *
          ((rows + panel::max_rows - 1) / panel::max_rows);
 }
 
 /// products [rows, outputs] = inputs [rows, channels] · panels [outputs / 16, channels, 16] for one place.
+template <class F>
 void multiply(std::int64_t rows, std::int64_t channels, std::int64_t outputs, const float* inputs, const float* panels,
-              float* products, Prefetch& read_next, Prefetch& written_next) {
+              float* products, const F& between) {
   for (std::int64_t k = 0; k < channels; k += depth_at_once) {
     const std::int64_t depth = std::min(depth_at_once, channels - k);
     for (std::int64_t o = 0; o < outputs; o += panel::width)
       for (std::int64_t row = 0; row < rows; row += panel::max_rows) {
-        read_next();
-        written_next();
+        between();
         panel::multiply(std::min<std::int64_t>(panel::max_rows, rows - row), depth, inputs + row * channels + k,
                         channels, 1, panels + o * channels + k * panel::width, products + row * outputs + o, outputs,
                         k > 0);
@@ -326,14 +356,15 @@ void convolve(const ConvShape& s, const Tensor& in, const Tensor& weight, const 
       const std::int64_t begin = task * block, end = std::min(tiles.count, begin + block);
       transform_tiles<typename Filter<m>::Input>(tiles, in.data<float>(), channels, begin, end, v, RowMajor{channels});
       // The products wait for no memory: meanwhile comes what the transforms before and after them touch.
-      const std::int64_t calls = places * calls_for(end - begin, channels, outputs);
-      const std::int64_t next = tiles.pixel(std::min(tiles.count, end + block));
-      Prefetch inputs_next(in.data<float>() + tiles.pixel(end) * channels, in.data<float>() + next * channels, calls);
-      Prefetch results(out.data<float>() + tiles.pixel(begin) * outputs, out.data<float>() + tiles.pixel(end) * outputs,
-                       calls);
+      const std::int64_t calls = places * calls_of_multiply(end - begin, channels, outputs);
+      Prefetch<m> next(tiles, in.data<float>(), channels, end, std::min(tiles.count, end + block), calls);
+      Prefetch<m> results(tiles, out.data<float>(), outputs, begin, end, calls);
       for (int place = 0; place < places; ++place)
         multiply(end - begin, channels, outputs, v.data + place * in_stride,
-                 weights.data<float>() + place * outputs * channels, p.data + place * out_stride, inputs_next, results);
+                 weights.data<float>() + place * outputs * channels, p.data + place * out_stride, [&] {
+                   next();
+                   results();
+                 });
       write_results(tiles, p, outputs, shift, begin, end, add, out.data<float>());
     });
   });
@@ -380,17 +411,17 @@ struct WeightGradient {
     transform_tiles<typename Filter<m>::Input>(tiles, x.data<float>(), s.channels, begin, end, v, RowMajor{s.channels});
     transform_tiles<typename Filter<m>::OutputBack>(tiles, dy.data<float>(), s.outputs, begin, end, g, Panels{block});
   }
-  /// The calls of panel::multiply for one panel of one place.
-  std::int64_t parts() const { return (s.channels + panel::max_rows - 1) / panel::max_rows; }
+  /// Strips of channels that are multiplied at a time.
+  std::int64_t strips() const { return (s.channels + panel::max_rows - 1) / panel::max_rows; }
 
-  /// The columns of panel `o` of one place. `between` is called before each part.
+  /// The columns of panel `o` of one place. `between` is called before each strip.
   template <class F>
   void multiply(std::int64_t rows, std::int64_t place, std::int64_t o, const float* inputs, const float* outputs,
                 float* sums, bool add, const F& between) const {
     float* const sum = sums + place * s.channels * s.outputs + o * panel::width;  // [C, O]
-    for (std::int64_t i = 0; i < parts(); ++i) {  // even: a few rows alone would wait for each other's sums
+    for (std::int64_t i = 0; i < strips(); ++i) {  // even: a few rows alone would wait for each other's sums
       between();
-      const Range c = part(s.channels, i, parts());
+      const Range c = part(s.channels, i, strips());
       panel::multiply(c.end - c.begin, rows, inputs + place * in_stride + c.begin, 1, s.channels,
                       outputs + place * out_stride + o * block * panel::width, sum + c.begin * s.outputs, s.outputs,
                       add);
@@ -417,10 +448,10 @@ void sum_apart(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tens
       for (std::int64_t begin = own.begin; begin < own.end; begin += work.block) {
         const std::int64_t end = std::min(own.end, begin + work.block);
         work.transform(x, dy, 0, begin, end, v, g);
-        const std::int64_t from = tiles.pixel(end), to = tiles.pixel(std::min(own.end, end + work.block));
-        const std::int64_t panels = s.outputs / panel::width, calls = work.places * panels * work.parts();
-        Prefetch x_next(x.data<float>() + from * s.channels, x.data<float>() + to * s.channels, calls);
-        Prefetch dy_next(dy.data<float>() + from * s.outputs, dy.data<float>() + to * s.outputs, calls);
+        const std::int64_t next = std::min(own.end, end + work.block);
+        const std::int64_t panels = s.outputs / panel::width, calls = work.places * panels * work.strips();
+        Prefetch<m> x_next(tiles, x.data<float>(), s.channels, end, next, calls);
+        Prefetch<m> dy_next(tiles, dy.data<float>(), s.outputs, end, next, calls);
         for (std::int64_t place = 0; place < work.places; ++place)
           for (std::int64_t o = 0; o < panels; ++o)
             work.multiply(end - begin, place, o, v, g, sums.data<float>() + index * size, begin > own.begin, [&] {

@@ -3,13 +3,17 @@
 
     optimizer_pair.py LIBRARY [--threads 2] [--steps 20]
 
-LIBRARY is libbench_adamw.so. Prints one JSON line: the seconds of each step, "lacuna" and "pytorch". How fast memory
-is differs from process to process by more than the two differ from each other; here both have the same.
+LIBRARY is libbench_adamw.so, whose arrays (in huge pages, where the machine gives them) PyTorch steps on too. Prints one
+JSON line: the seconds of each step, "lacuna" and "pytorch". How fast memory is differs from process to process by more
+than the two differ from each other; here both have the same. Each goes first in every second pair.
 """
 import argparse
 import ctypes
 import json
+import os
 import time
+
+os.environ["OMP_WAIT_POLICY"] = "passive"  # there are two pools of threads: none is to spin while the other works
 
 import torch
 
@@ -58,8 +62,8 @@ for i, parameter in enumerate(parameters):
 steps = {"lacuna": lambda: library.adamw_step(run, 1e-3), "pytorch": optimizer.step}
 times = {name: [] for name in steps}
 for number in range(a.steps + 2):  # two warm up
-    for name, step in steps.items():
-        time.sleep(0.01)  # the other's threads have ceased to wait for work
+    for name in sorted(steps, reverse=number % 2 == 1):
+        step = steps[name]
         before = [parameters[0].data_ptr(), parameters[0][0, 0].item()]
         start = time.perf_counter()
         step()

@@ -75,6 +75,8 @@ TEST_CASE("train: a loss that is not finite names step, layer and the largest va
   CHECK(forward.find("the loss is ") != std::string::npos);
   CHECK(forward.find("(forward)") != std::string::npos);
   CHECK(forward.find(" in blocks.") != std::string::npos);
+  const std::string recomputed = diverge("1e30", {"train.clip_norm=0", "memory.recompute=[\"blocks.*\"]"});
+  CHECK(recomputed.find(" in blocks.") != std::string::npos);
 
   // Zeros times large weights: what comes out is finite, its gradient is not.
   REQUIRE(run_command(folder, train({"train.steps=1", "output.dir=one"})).code == 0);

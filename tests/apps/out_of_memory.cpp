@@ -1,6 +1,7 @@
 // Memory that runs out: what a run says of it, and that it loses nothing.
 #include "apps/fit.h"
 #include "core/allocator.h"
+#include "core/sanitizer.h"
 #include "tests/apps/train_run.h"
 
 #include <new>
@@ -8,7 +9,7 @@
 namespace lacuna::test {
 namespace {
 
-#ifndef __SANITIZE_ADDRESS__  // whose own memory does not fit under a limit
+#ifndef LACUNA_ADDRESS_SANITIZER  // whose own memory does not fit under a limit
 
 constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
 

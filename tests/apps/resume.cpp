@@ -132,12 +132,16 @@ TEST_CASE("train: 40 steps broken at every fourth give the bits of 40 unbroken o
   };
   // Wide enough that 8 bits are used: parameters below 4096 elements stay f32.
   const std::vector<std::string> wide{"model.embed_dim=40", "optimizer.state=int8", "optimizer.gradients=bf16"};
-  std::vector<Case> cases{{"adamw", "{policy: mesa}"},
-                          {"adamw", "{policy: adaptive, bits: 3, measure_every: 3}"},
+  const std::string batch_norm =
+      "{name: resnet, image_size: 8, block: basic, layers: [1], channels: [16], stem: cifar, stem_width: 16}";
+  std::vector<Case> cases{{"sgd", "{policy: mesa}", {"model=" + batch_norm}},
                           {"adamw", "{policy: exact}", {"train.ema_decay=0.9", "freeze.freeze=[\"cls_token\"]"}},
                           {"adamw", "{policy: exact}", wide},
                           {"adan", "{policy: mesa}", {"optimizer.state=bf16", "optimizer.in_backward=true"}}};
-  for (const std::string& name : optimizers().names()) cases.push_back({name, "{policy: exact}"});
+  const std::vector<std::string> policies{"{policy: exact}", "{policy: mesa}",
+                                          "{policy: adaptive, bits: 3, measure_every: 3}"};
+  for (const std::string& name : optimizers().names())
+    for (const std::string& policy : policies) cases.push_back({name, policy});
   for (const Case& c : cases) {
     CAPTURE(c.optimizer);
     CAPTURE(c.policy);

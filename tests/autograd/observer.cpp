@@ -57,3 +57,19 @@ TEST_CASE("an observer sees each op once a pass, in order, with its bytes, produ
                              line("< linear head", out + in + w + in + w, 2 * 2 * 4 * 3, "[2, 4] [3, 4]"),
                          });
 }
+
+TEST_CASE("an observer sees a region's ops in forward, and again where they run once more") {
+  const Variable x = test_leaf({2, 4}, 1), weight = test_leaf({3, 4}, 2);
+  Witness witness;
+  Tape tape(policy("exact"));
+  tape.set_observer(&witness);
+  {
+    const Recording recording(tape);
+    tape.backward(total(recompute(Label("region"), x, true, [&weight](Variable in) {
+      return apply(Linear{}, std::move(in), weight, Variable());
+    })));
+  }
+  std::vector<std::string> ops;
+  for (const std::string& line : witness.lines) ops.push_back(line.substr(0, line.find(' ', 2)));
+  CHECK(ops == std::vector<std::string>{"> linear", "> sum", "< sum", "> linear", "< linear"});
+}

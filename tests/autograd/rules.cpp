@@ -69,10 +69,11 @@ TEST_CASE("rules: the first that applies wins, the rest is the policy's") {
   CHECK(ruled.at("b.curve tanh") == HowHeld{Hold::code, 2});
   CHECK(ruled.at("leaf1") == HowHeld{Hold::code, 2});
 
-  ruled = held("fixed", {rule("keep", "b*"), rule("exact", "a")});
-  CHECK(ruled.at("a linear") == HowHeld{Hold::keep, 0});
+  ruled = held("fixed", {rule("keep", "b*")});
+  CHECK(ruled.at("a linear") == HowHeld{Hold::code, 4});  // the policy's own
   CHECK(ruled.at("b.curve tanh") == HowHeld{Hold::keep, 0});
-  CHECK(ruled.at("leaf1") == HowHeld{Hold::code, 4});  // the policy's own
+  CHECK(ruled.at("leaf1") == HowHeld{Hold::keep, 0});  // the caller holds it anyway: no policy codes it
+  CHECK(held("fixed", {rule("exact", "a")}).at("a linear") == HowHeld{Hold::keep, 0});
 
   ruled = held("exact", {rule("keep", "*", "gelu"), rule("int8", "*", "input")});
   CHECK(ruled.at("a.curve gelu") == HowHeld{Hold::keep, 0});  // kept beside what it could be derived from
@@ -81,18 +82,19 @@ TEST_CASE("rules: the first that applies wins, the rest is the policy's") {
 }
 
 TEST_CASE("rules: one vector a sample is coded by a rule alone, not by a policy") {
-  const Variable x = test_leaf({64, 32}, 1, DType::f32), weight = test_parameter({8, 32}, 2, DType::f32);
+  const Variable x = test_leaf({64, 32}, 1, DType::f32), square = test_parameter({32, 32}, 2, DType::f32);
   const auto hold = [&](std::string_view base, std::vector<HoldRule> rules) {
     const std::unique_ptr<MemoryPolicy> policy = refine(make_policy(base), std::move(rules), {});
     Tape tape(*policy);
     const Recording recording(tape);
-    const Variable y = total(apply(Linear{}, x, weight, Variable()));
+    Variable vectors = apply(Linear{}, x, square, Variable());  // [64, 32]
+    const Variable y = total(apply(Linear{}, std::move(vectors), square, Variable()));
     for (const Tape::SlotReport& slot : tape.report())
-      if (slot.facts.path.text() == "leaf1") return slot.hold;
+      if (slot.facts.op.text() == "linear") return slot.hold;
     return Hold::drop;
   };
   for (const std::string_view policy : {"fixed", "mesa", "adaptive"}) CHECK(hold(policy, {}) == Hold::keep);
-  CHECK(hold("fixed", {rule("int4", "leaf1")}) == Hold::code);
+  CHECK(hold("fixed", {rule("int4", "*", "linear")}) == Hold::code);
 }
 
 TEST_CASE("rules: by the ops that read a tensor") {

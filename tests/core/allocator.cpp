@@ -1,6 +1,7 @@
 #include "core/allocator.h"
 
 #include "core/error.h"
+#include "core/sanitizer.h"
 #include "core/system_memory.h"
 #include "core/tensor.h"
 
@@ -58,7 +59,7 @@ TEST_CASE("what cannot fit is refused with who holds what") {
   }
 }
 
-#ifndef __SANITIZE_ADDRESS__  // the sanitizer's allocator hands out fresh blocks
+#ifndef LACUNA_ADDRESS_SANITIZER  // the sanitizer's allocator hands out fresh blocks
 
 TEST_CASE("a free block serves the request that it fits best, and neighbours join") {
   // Large enough that no block left by another test fits.

@@ -34,7 +34,7 @@ Count count_step(Model& model, std::int64_t images) {
 }  // namespace
 
 TEST_CASE("multiply-adds: those of convolutions and linear layers as published for ResNets") {
-  // He et al. 2016, table 1, and counted by fvcore (FlopCountAnalysis): 1,814,073,344 and 4,089,184,256 an image.
+  // Their known counts, an image of 224x224 (torchvision gives 1.81 and 4.09 GFLOPS for its weights of these models).
   const std::pair<const char*, std::int64_t> published[]{{"resnet18", 1'814'073'344}, {"resnet50", 4'089'184'256}};
   for (const auto& entry : published) {
     CAPTURE(entry.first);
@@ -45,6 +45,18 @@ TEST_CASE("multiply-adds: those of convolutions and linear layers as published f
     const std::int64_t stem = std::int64_t{112} * 112 * 64 * 7 * 7 * 3;
     CHECK(count.backward == 2 * (2 * entry.second - stem));
   }
+}
+
+TEST_CASE("multiply-adds: backward counts the gradients that are wanted") {
+  const std::unique_ptr<Model> model = build_model("resnet18", {}, {.device = Device::meta});
+  for (Parameter* parameter : model->parameters()) parameter->set_trainable(parameter->path() == "fc.weight");
+  CHECK(count_step(*model, 2).backward == 2 * 512 * 1000);
+}
+
+TEST_CASE("multiply-adds: a convolution in groups sums over those of its group") {
+  // 4.23 GFLOPS of torchvision's weights of the model.
+  const std::unique_ptr<Model> model = build_model("resnext50_32x4d", {}, {.device = Device::meta});
+  CHECK(count_step(*model, 1).forward == 4'230'479'872);
 }
 
 TEST_CASE("multiply-adds: those of a vision transformer, by hand") {

@@ -16,6 +16,9 @@ const RegisterSample max_pool(pool("max_pool2d", MaxPool2d{.height = 7, .width =
 const RegisterSample max_pool_overlapping(
     pool("max_pool2d, overlapping windows", MaxPool2d{.kernel = 3, .stride = 2, .padding = 1, .height = 7, .width = 6},
          {2, 7, 6, 67}));
+const RegisterSample max_pool_large(pool("max_pool2d, a window of five bits",
+                                         MaxPool2d{.kernel = 5, .stride = 1, .padding = 2, .height = 5, .width = 6},
+                                         {2, 5, 6, 3}));
 const RegisterSample avg_pool(pool("avg_pool2d", AvgPool2d{.height = 5, .width = 6}, {2, 5, 6, 67}));
 const RegisterSample avg_pool_padded(pool("avg_pool2d, padding counted",
                                           AvgPool2d{.kernel = 3, .stride = 2, .padding = 1, .height = 6, .width = 5},

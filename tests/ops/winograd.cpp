@@ -1,3 +1,4 @@
+#include "core/parallel.h"
 #include "ops/conv_kernels.h"
 #include "ops/winograd_filter.h"
 
@@ -76,25 +77,27 @@ struct Errors {
   double forward, gradient_of_input, gradient_of_weight;
 };
 
-/// Of normally distributed operands, against plain sums in double.
-Errors errors_of(std::int64_t channels, std::int64_t outputs, std::int64_t height, std::int64_t width) {
+/// Of normally distributed operands, against plain sums in double. `add`: to gradients that are there.
+Errors errors_of(std::int64_t channels, std::int64_t outputs, std::int64_t height, std::int64_t width,
+                 bool add = false) {
   const ConvShape s{2, height, width, channels, outputs, 3, 3, 1, 1, 1};
   const Shape in{s.images, height, width, channels}, out{s.images, height, width, outputs},
       taps{outputs, channels, 3, 3};
   const Tensor x = normal(in, 1), weight = normal(taps, 2), dy = normal(out, 3);
   const Tensor x64 = x.to(DType::f64), weight64 = weight.to(DType::f64), dy64 = dy.to(DType::f64);
   const auto both = [](const Shape& shape) {
-    return std::pair{Tensor::empty(shape, DType::f32, Device::cpu), Tensor::empty(shape, DType::f64, Device::cpu)};
+    const Tensor there = normal(shape, 4);
+    return std::pair{there, there.to(DType::f64)};
   };
   const auto [y, y64] = both(out);
   const auto [dx, dx64] = both(in);
   const auto [dweight, dweight64] = both(taps);
   winograd::forward(s, x, weight, {}, y);
   direct::forward(s, x64, weight64, {}, y64);
-  winograd::gradient_of_input(s, dy, weight, dx, false);
-  direct::gradient_of_input(s, dy64, weight64, dx64, false);
-  winograd::gradient_of_weight(s, x, dy, dweight, false);
-  direct::gradient_of_weight(s, x64, dy64, dweight64, false);
+  winograd::gradient_of_input(s, dy, weight, dx, add);
+  direct::gradient_of_input(s, dy64, weight64, dx64, add);
+  winograd::gradient_of_weight(s, x, dy, dweight, add);
+  direct::gradient_of_weight(s, x64, dy64, dweight64, add);
   return {error_of(y, y64), error_of(dx, dx64), error_of(dweight, dweight64)};
 }
 
@@ -131,6 +134,20 @@ TEST_CASE("tiles that reach over the border, unequal channels") {
   check_errors(errors_of(32, 16, 7, 13), large_tiles);
   check_errors(errors_of(16, 48, 14, 5), large_tiles);
   check_errors(errors_of(16, 32, 1, 3), small_tiles);
+}
+
+TEST_CASE("many blocks of tiles for a thread, and gradients that are added to") {
+  const int before = threads();
+  for (const int count : {1, 2, 3}) {
+    CAPTURE(count);
+    set_threads(count);
+    for (const bool add : {false, true}) {
+      CAPTURE(add);
+      check_errors(errors_of(16, 16, 62, 64, add), large_tiles);    // 512 tiles, 24 at once or more
+      check_errors(errors_of(160, 112, 40, 39, add), large_tiles);  // 200 tiles, 192 at once for all threads together
+    }
+  }
+  set_threads(before);
 }
 
 }  // namespace

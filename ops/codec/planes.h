@@ -1,0 +1,164 @@
+// Small whole numbers in as few bits as they need: a block's codes as planes of 8, 4, 2 and 1 bit.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+namespace lacuna::codec {
+
+inline constexpr std::int64_t block = 128;  // elements packed together
+
+/// Bytes of a plane of `width` bits for `count` elements of a block.
+inline std::int64_t plane_bytes(std::int64_t count, int width) { return (count * width + 7) / 8; }
+
+/// Bytes of `count` elements of a block.
+inline std::int64_t packed_bytes(std::int64_t count, int bits) {
+  std::int64_t bytes = 0;
+  for (const int width : {8, 4, 2, 1})
+    if ((bits & width) != 0) bytes += plane_bytes(count, width);
+  return bytes;
+}
+
+/// `width` bits, from `shift` on, of every byte.
+constexpr std::uint64_t field(int width, int shift) {
+  return (((std::uint64_t{1} << width) - 1) << shift) * 0x0101010101010101U;
+}
+/// Moves every byte's bits up by `by`, or down by -by; what crosses to other bytes is to be masked.
+template <class Plane>
+inline void move_bits(Plane& bytes, int by) {
+  bytes = by >= 0 ? bytes << by : bytes >> -by;
+}
+
+// A plane of a block: byte j of `bytes` takes `width` bits, from `shift` on, of the codes j, j + bytes, j + 2·bytes...
+
+/// Any block, byte by byte: the last one of a tensor.
+[[gnu::noinline]] inline void pack_short_plane(const std::uint8_t* codes, int width, int shift, std::int64_t bytes,
+                                               std::uint8_t* out) {
+  std::fill_n(out, bytes, std::uint8_t{0});
+  for (std::int64_t i = 0; i < bytes * (8 / width); ++i) {
+    const int bits = (codes[i] >> shift) & ((1 << width) - 1);
+    out[i % bytes] = static_cast<std::uint8_t>(out[i % bytes] | bits << (i / bytes * width));
+  }
+}
+[[gnu::noinline]] inline void unpack_short_plane(const std::uint8_t* in, int width, int shift, std::int64_t bytes,
+                                                 std::uint8_t* codes) {
+  for (std::int64_t i = 0; i < bytes * (8 / width); ++i) {
+    const int bits = (in[i % bytes] >> (i / bytes * width)) & ((1 << width) - 1);
+    codes[i] = static_cast<std::uint8_t>((shift > 0 ? codes[i] : 0) | bits << shift);
+  }
+}
+
+/// The bytes of a whole block's plane, eight in a lane.
+template <int width>
+struct PlaneOf {
+  typedef std::uint64_t type __attribute__((vector_size(block * width / 8)));
+};
+
+template <int width, int shift>
+inline void pack_plane(const std::uint8_t* codes, std::int64_t bytes, std::uint8_t* out) {
+  if constexpr (width == 8) {
+    std::memcpy(out, codes, static_cast<std::size_t>(bytes));
+    return;
+  }
+  using Plane = typename PlaneOf<width>::type;
+  if (bytes != sizeof(Plane)) return pack_short_plane(codes, width, shift, bytes, out);
+  Plane packed{};
+  for (int part = 0; part < 8 / width; ++part) {
+    Plane from;
+    std::memcpy(&from, codes + part * bytes, sizeof from);
+    move_bits(from, part * width - shift);
+    packed |= from & field(width, part * width);
+  }
+  std::memcpy(out, &packed, sizeof packed);
+}
+template <int width, int shift>
+inline void unpack_plane(const std::uint8_t* in, std::int64_t bytes, std::uint8_t* codes) {
+  if constexpr (width == 8) {
+    std::memcpy(codes, in, static_cast<std::size_t>(bytes));
+    return;
+  }
+  using Plane = typename PlaneOf<width>::type;
+  if (bytes != sizeof(Plane)) return unpack_short_plane(in, width, shift, bytes, codes);
+  Plane packed;
+  std::memcpy(&packed, in, sizeof packed);
+  for (int part = 0; part < 8 / width; ++part) {
+    Plane to{}, bits = packed;
+    if (shift > 0) std::memcpy(&to, codes + part * bytes, sizeof to);
+    move_bits(bits, shift - part * width);
+    to |= bits & field(width, shift);
+    std::memcpy(codes + part * bytes, &to, sizeof to);
+  }
+}
+
+/// Calls `f(width, shift, bytes, offset)` for each plane of a block: its bits and the place of its lowest bit in a
+/// code, as integral constants; its length and place among the block's bytes.
+template <int bits, class F>
+inline void for_planes(std::int64_t count, const F& f) {
+  std::int64_t offset = 0;
+  const auto plane = [&]<int width>(std::integral_constant<int, width> constant) {
+    if constexpr ((bits & width) != 0) {
+      const std::int64_t bytes = plane_bytes(count, width);
+      f(constant, std::integral_constant<int, bits / (2 * width) * (2 * width)>{}, bytes, offset);
+      offset += bytes;
+    }
+  };
+  plane(std::integral_constant<int, 8>{});
+  plane(std::integral_constant<int, 4>{});
+  plane(std::integral_constant<int, 2>{});
+  plane(std::integral_constant<int, 1>{});
+}
+
+/// Calls `f` with `bits`, 1 to 8, as a constant.
+template <int most = 8, class F>
+inline void with_bits(int bits, const F& f) {
+  if (bits == most)
+    f(std::integral_constant<int, most>{});
+  else if constexpr (most > 1)
+    with_bits<most - 1>(bits, f);
+}
+
+/// Packs a block of `count` codes. `codes` [block]: 0 behind `count`.
+inline void pack(const std::uint8_t* codes, std::int64_t count, int bits, std::uint8_t* out) {
+  with_bits(bits, [&]<int constant>(std::integral_constant<int, constant>) {
+    for_planes<constant>(
+        count, [&]<int width, int shift>(std::integral_constant<int, width>, std::integral_constant<int, shift>,
+                                         std::int64_t bytes, std::int64_t offset) {
+          pack_plane<width, shift>(codes, bytes, out + offset);
+        });
+  });
+}
+/// Unpacks a block of `count` codes into `codes` [block]; what lies behind `count` is not meant.
+inline void unpack(const std::uint8_t* in, std::int64_t count, int bits, std::uint8_t* codes) {
+  with_bits(bits, [&]<int constant>(std::integral_constant<int, constant>) {
+    for_planes<constant>(
+        count, [&]<int width, int shift>(std::integral_constant<int, width>, std::integral_constant<int, shift>,
+                                         std::int64_t bytes, std::int64_t offset) {
+          unpack_plane<width, shift>(in + offset, bytes, codes);
+        });
+  });
+}
+
+/// Bytes of `count` codes in blocks.
+inline std::int64_t packed_row_bytes(std::int64_t count, int bits) {
+  return count / block * packed_bytes(block, bits) + packed_bytes(count % block, bits);
+}
+/// Packs `count` codes, block by block.
+inline void pack_row(const std::uint8_t* codes, std::int64_t count, int bits, std::uint8_t* out) {
+  for (; count >= block; count -= block, codes += block, out += packed_bytes(block, bits))
+    pack(codes, block, bits, out);
+  std::uint8_t last[block] = {};
+  std::copy_n(codes, count, last);
+  pack(last, count, bits, out);
+}
+/// Unpacks them.
+inline void unpack_row(const std::uint8_t* in, std::int64_t count, int bits, std::uint8_t* codes) {
+  for (; count >= block; count -= block, codes += block, in += packed_bytes(block, bits))
+    unpack(in, block, bits, codes);
+  std::uint8_t last[block];
+  unpack(in, count, bits, last);
+  std::copy_n(last, count, codes);
+}
+
+}  // namespace lacuna::codec

@@ -18,9 +18,8 @@ std::string to_string(const ProgressLine& line) {
   return fmt::format(
       "epoch {}/{}  step {:>{}}/{}  loss {:.4f}  acc {:5.2f} %  lr {:.3e}  {:.1f} samples/s  memory {} "
       "(peak {})",
-      line.epoch, line.epochs, line.step, std::to_string(line.steps).size(), line.steps, line.loss,
-      100 * line.accuracy, line.learning_rate, line.samples_per_second, format_bytes(line.memory),
-      format_bytes(line.peak));
+      line.epoch, line.epochs, line.step, std::to_string(line.steps).size(), line.steps, line.loss, 100 * line.accuracy,
+      line.learning_rate, line.samples_per_second, format_bytes(line.memory), format_bytes(line.peak));
 }
 
 ProgressDisplay::ProgressDisplay(std::FILE* stream)

@@ -95,7 +95,7 @@ struct Tiles {
   /// Calls `f(image, row, column)` with the first result of each tile in [begin, end).
   template <class F>
   void each(std::int64_t begin, std::int64_t end, const F& f) const {
-    auto [image, row, column] = place(begin);
+    std::int64_t image = begin / (down * across), row = begin / across % down * m, column = begin % across * m;
     for (std::int64_t tile = begin; tile < end; ++tile) {
       f(image, row, column);
       if ((column += m) < width) continue;
@@ -105,57 +105,36 @@ struct Tiles {
       ++image;
     }
   }
-  /// The image and the first result of one tile, as `each` gives them.
-  struct Place {
-    std::int64_t image, row, column;
-  };
-  Place place(std::int64_t tile) const { return {tile / (down * across), tile / across % down * m, tile % across * m}; }
+  /// The first pixel of the first row of tiles that begins with `tile` or behind it.
+  std::int64_t first_row(std::int64_t tile) const {
+    const std::int64_t row = (tile + across - 1) / across;
+    return (row / down * height + row % down * m) * width;
+  }
 };
 
-/// Fetches the pixels of tiles [begin, end), a few lines of the cache at a time, in the course of `calls` pieces of
-/// other work; of the first tiles only, where all would fill the cache.
-template <int m>
+/// Fetches what tiles [begin, end) cover, a few lines of the cache at a time, in the course of `calls` pieces of other
+/// work: whole rows of tiles, those that begin among them; the first part only, where all would fill the cache.
 class Prefetch {
  public:
+  template <int m>
   Prefetch(const Tiles<m>& tiles, const float* images, std::int64_t channels, std::int64_t begin, std::int64_t end,
            std::int64_t calls)
-      : tiles_(tiles), images_(images), channels_(channels), tile_(begin) {
-    constexpr std::int64_t most_lines = (256 << 10) / (line * static_cast<std::int64_t>(sizeof(float)));
-    const std::int64_t lines = m * m * channels / line;  // of a tile
-    end_ = std::min(end, begin + std::max<std::int64_t>(1, most_lines / lines));
-    at_once_ = ((end_ - begin) * lines + calls - 1) / calls;
-    if (tile_ < end_) find_row();
+      : next_(images + tiles.first_row(begin) * channels) {
+    const std::int64_t count = std::min<std::int64_t>((tiles.first_row(end) - tiles.first_row(begin)) * channels, most);
+    end_ = next_ + count;
+    at_once_ = ((count + line - 1) / line + calls - 1) / calls * line;
   }
   void operator()() {
-    for (std::int64_t i = 0; i < at_once_ && tile_ < end_; ++i) {
-      __builtin_prefetch(next_, 0, second_level);
-      if ((next_ += line) < row_end_) continue;
-      if (++row_ == m) {
-        row_ = 0;
-        if (++tile_ == end_) return;
-      }
-      find_row();
-    }
+    const float* const stop = next_ + std::min(at_once_, end_ - next_);
+    for (; next_ < stop; next_ += line) __builtin_prefetch(next_, 0, second_level);
+    next_ = stop;
   }
 
  private:
-  static constexpr std::int64_t line = 16;  // floats
-  static constexpr int second_level = 2;    // a degree of locality: there is no room in the first
-
-  /// Of a tile that crosses the border, the pixels inside.
-  void find_row() {
-    const typename Tiles<m>::Place place = tiles_.place(tile_);
-    const std::int64_t row = std::min(place.row + row_, tiles_.height - 1);
-    const float* const begin = images_ + (place.image * tiles_.height + row) * tiles_.width * channels_;
-    next_ = begin + place.column * channels_;
-    row_end_ = begin + std::min<std::int64_t>(place.column + m, tiles_.width) * channels_;
-  }
-
-  const Tiles<m>& tiles_;
-  const float* images_;
-  std::int64_t channels_, tile_, end_, at_once_;
-  int row_ = 0;                                       // of the tile
-  const float *next_ = nullptr, *row_end_ = nullptr;  // within that row
+  static constexpr std::int64_t line = 16, most = (512 << 10) / sizeof(float);  // floats
+  static constexpr int second_level = 2;  // a degree of locality: there is no room in the first
+  const float *next_, *end_;
+  std::int64_t at_once_;
 };
 
 /// One matrix a place, `stride` elements apart: off the powers of two, which would all fall into one set of the cache.
@@ -303,10 +282,11 @@ std::int64_t calls_of_multiply(std::int64_t rows, std::int64_t channels, std::in
          ((rows + panel::max_rows - 1) / panel::max_rows);
 }
 
-/// products [rows, outputs] = inputs [rows, channels] · panels [outputs / 16, channels, 16] for one place.
+/// products [rows, outputs] = inputs [rows, channels] · panels [outputs / 16, channels, 16] for one place. `between` is
+/// called before each piece. Not inlined: among the code around it the compiler finds too few registers for the sums.
 template <class F>
-void multiply(std::int64_t rows, std::int64_t channels, std::int64_t outputs, const float* inputs, const float* panels,
-              float* products, const F& between) {
+[[gnu::noinline]] void multiply(std::int64_t rows, std::int64_t channels, std::int64_t outputs, const float* inputs,
+                                const float* panels, float* products, const F& between) {
   for (std::int64_t k = 0; k < channels; k += depth_at_once) {
     const std::int64_t depth = std::min(depth_at_once, channels - k);
     for (std::int64_t o = 0; o < outputs; o += panel::width)
@@ -357,8 +337,8 @@ void convolve(const ConvShape& s, const Tensor& in, const Tensor& weight, const 
       transform_tiles<typename Filter<m>::Input>(tiles, in.data<float>(), channels, begin, end, v, RowMajor{channels});
       // The products wait for no memory: meanwhile comes what the transforms before and after them touch.
       const std::int64_t calls = places * calls_of_multiply(end - begin, channels, outputs);
-      Prefetch<m> next(tiles, in.data<float>(), channels, end, std::min(tiles.count, end + block), calls);
-      Prefetch<m> results(tiles, out.data<float>(), outputs, begin, end, calls);
+      Prefetch next(tiles, in.data<float>(), channels, end, std::min(tiles.count, end + block), calls);
+      Prefetch results(tiles, out.data<float>(), outputs, begin, end, calls);
       for (int place = 0; place < places; ++place)
         multiply(end - begin, channels, outputs, v.data + place * in_stride,
                  weights.data<float>() + place * outputs * channels, p.data + place * out_stride, [&] {
@@ -450,8 +430,8 @@ void sum_apart(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tens
         work.transform(x, dy, 0, begin, end, v, g);
         const std::int64_t next = std::min(own.end, end + work.block);
         const std::int64_t panels = s.outputs / panel::width, calls = work.places * panels * work.strips();
-        Prefetch<m> x_next(tiles, x.data<float>(), s.channels, end, next, calls);
-        Prefetch<m> dy_next(tiles, dy.data<float>(), s.outputs, end, next, calls);
+        Prefetch x_next(tiles, x.data<float>(), s.channels, end, next, calls);
+        Prefetch dy_next(tiles, dy.data<float>(), s.outputs, end, next, calls);
         for (std::int64_t place = 0; place < work.places; ++place)
           for (std::int64_t o = 0; o < panels; ++o)
             work.multiply(end - begin, place, o, v, g, sums.data<float>() + index * size, begin > own.begin, [&] {

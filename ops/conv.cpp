@@ -3,6 +3,7 @@
 #include "core/parallel.h"
 #include "ops/conv_kernels.h"
 #include "ops/gemm.h"
+#include "ops/panel_kernel.h"
 
 #include <limits>
 
@@ -52,15 +53,17 @@ Kernels kernels_for(const ConvShape& s, Product product, DType type) {
   if (type == DType::f64) return Kernels::direct;
   if (winograd::takes(s)) return Kernels::winograd;
   const bool forward = product == Product::forward, of_weight = product == Product::gradient_of_weight;
+  const bool wide = panel::lanes == panel::width;  // AVX-512, for which oneDNN's kernels gain more than ours
   const bool pointwise = s.kernel_height == 1 && s.kernel_width == 1 && s.padding == 0 && s.groups == 1;
   if (pointwise && s.stride == 1) {
     const std::int64_t pixels = s.images * s.height * s.width;
     if (forward && !is_half_type(type)) return Kernels::onednn;
     // A weight gradient sums over the pixels: between few, which are in cache, and many, which every split serves, the
     // matrix product splits them badly.
-    return of_weight && pixels >= 1024 && pixels < 32768 ? Kernels::gather : Kernels::gemm;
+    return of_weight && pixels >= 1024 && pixels < 32768 ? (wide ? Kernels::onednn : Kernels::gather) : Kernels::gemm;
   }
-  if (pointwise) return of_weight && s.channels >= 256 ? Kernels::gather : Kernels::onednn;
+  if (pointwise) return of_weight && s.channels >= (wide ? 1024 : 256) ? Kernels::gather : Kernels::onednn;
+  if (wide) return s.groups > 1 && of_weight ? Kernels::gather : Kernels::onednn;
   return s.groups > 1 || (s.channels >= 64 && s.outputs >= 64) ? Kernels::gather : Kernels::onednn;
 }
 
@@ -132,7 +135,7 @@ std::int64_t converted_at_once(Kernels kernels, DType type) {
 
 /// Elements of x that a weight gradient reads at once: what is decoded or derived for it stays small, and the sum over
 /// the blocks has the same bits however x is held.
-constexpr std::int64_t summed_at_once = 1 << 20;
+constexpr std::int64_t summed_at_once = 1 << 21;
 
 void convert(const Tensor& from, const Tensor& to) {
   launch(to.device(), [&] {

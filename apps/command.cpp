@@ -64,7 +64,7 @@ ExitCode run_command_line(int argc, const char* const* argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", LACUNA_VERSION);
   app.footer(
-      "Exit codes: 0 done, 1 the run failed, 2 the input is wrong, 130 or 143 stopped by a signal with a "
+      "Exit codes: 0 done, 1 the run failed, 2 the input is wrong, 130, 143 or 129 stopped by a signal with a "
       "checkpoint written.");
   std::ranges::sort(commands(), {}, &Command::order);
   std::function<ExitCode()> chosen;

@@ -21,6 +21,9 @@ sigset_t asking_to_stop() {
   sigset_t set;
   ::sigemptyset(&set);
   for (const int signal : {SIGINT, SIGTERM}) ::sigaddset(&set, signal);
+  struct sigaction hangup {};
+  ::sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) ::sigaddset(&set, SIGHUP);  // as nohup has it, to outlive the terminal
   return set;
 }
 
@@ -38,7 +41,7 @@ void wait_for_signals(int signals, int wake) {
     if (::read(signals, &information, sizeof information) != sizeof information) continue;
     const int signal = static_cast<int>(information.ssi_signo);
     if (received.exchange(signal) == 0) continue;
-    ::signal(signal, SIG_DFL);  // the second, whichever of the two came first
+    ::signal(signal, SIG_DFL);  // the second, whichever came first
     const sigset_t set = asking_to_stop();
     ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
     ::raise(signal);

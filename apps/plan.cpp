@@ -2,6 +2,7 @@
 #include "apps/budget.h"
 #include "apps/command.h"
 #include "apps/configuration_options.h"
+#include "apps/fit.h"
 #include "apps/measure.h"
 #include "apps/report.h"
 
@@ -42,6 +43,8 @@ ExitCode plan(const Options& options) {
                                  first.precision, first.parameters, first.trainable);
   text += memory_table(plans, policies);
   if (!read.memory.why.empty()) text += read.memory.why + "\n";
+  if (plans.size() == 1)
+    text += fmt::format("`train` prepares batches ahead: {} at most with them\n", format_bytes(highest_need(first)));
   if (plans.size() == 1) text += "largest holders at the peak:\n" + describe(first.at_peak, 8);
   nlohmann::ordered_json json;
   for (const Measurement& m : plans) json.push_back(to_json(m));
@@ -52,7 +55,9 @@ ExitCode plan(const Options& options) {
 const RegisterCommand command(40, "plan", "Predict memory by purpose, without running anything", [](CLI::App& app) {
   const auto options = std::make_shared<Options>();
   options->configuration.declare(app, true);
-  app.add_option("--policies", options->policies, "compare these memory policies, side by side")->delimiter(',');
+  app.add_option("--policies", options->policies, "compare these memory policies, side by side")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_flag("--image-gradient", options->image_gradient, "the images want a gradient, as for adversarial examples");
   options->report.declare(app);
   return std::function<ExitCode()>([options] { return plan(*options); });

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -128,7 +129,33 @@ void Trainer::resume(const RunFolder& folder, const fs::path& checkpoint) {
   saved_ = {place_.step, place_.epochs_evaluated};
 }
 
+std::optional<nlohmann::ordered_json> Trainer::finished(const RunFolder& folder) const {
+  using nlohmann::ordered_json;
+  if (place_.step == 0 || epoch_over() || !at_end()) return std::nullopt;
+  std::ifstream metrics(folder.path() / "metrics.jsonl");
+  std::string last;
+  for (std::string line; std::getline(metrics, line);) last = std::move(line);
+  const ordered_json noted = ordered_json::parse(last, nullptr, false);
+  // A signal may have come before the last evaluation.
+  if (!noted.is_object() || !noted.contains("val_loss") || noted.value("step", ordered_json()) != place_.step)
+    return std::nullopt;
+  std::ifstream stream(folder.summary());
+  ordered_json summary = ordered_json::parse(stream, nullptr, false);
+  if (!summary.is_object() || summary.value("steps", ordered_json()) != place_.step) return std::nullopt;
+  return summary;
+}
+
 int Trainer::run(const RunFolder& folder) {
+  if (auto before = finished(folder)) {
+    summary_ = std::move(*before);
+    const Configuration::Train& train = configuration_.train;
+    display_.print(fmt::format(
+        "nothing is left to do: {} steps are done, of {} epochs of {} steps{}; a larger train.epochs{} goes on",
+        place_.step, train.epochs, steps_per_epoch_,
+        train.steps > 0 ? fmt::format(", {} steps at most (train.steps)", train.steps) : "",
+        train.steps > 0 ? " or train.steps" : ""));
+    return 0;
+  }
   folder_ = folder;
   folder_->save_configuration(to_yaml(configuration_));
   metrics_ = std::make_unique<MetricsLog>(folder, place_);

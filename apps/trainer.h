@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -44,6 +45,8 @@ class Trainer {
   /// Whether the epoch under way has no whole batch left. It counts as the next one once it is evaluated.
   bool epoch_over() const;
   std::int64_t whole_epochs() const { return place_.epochs_evaluated + (epoch_over() ? 1 : 0); }
+  /// The summary of a run that had reached its end before, its last evaluation done; nothing of any other.
+  std::optional<nlohmann::ordered_json> finished(const RunFolder& folder) const;
   bool at_end() const;
   /// The step of a run that has had these batches from its start: with another batch size the schedule goes on at the
   /// same share of the same epoch.

@@ -39,6 +39,9 @@ class Verify {
       text +=
           fmt::format("repetition {}, from images moved within rounding: a ReLU of the file's own lies at its kink\n",
                       result.repetition);
+    if (result.stepped_alike > 0)
+      text += fmt::format("{} elements of gradients are zero within the tolerance: the step is from the file's there\n",
+                          result.stepped_alike);
     text += fmt::format("{}: {} tensors, the worst is {}: {:.4g} relative to its magnitude, allowed {:g}: {}\n",
                         result.model, result.tensors.size(), worst.name, worst.relative(), tolerance_,
                         agrees(worst) ? "passed" : "FAILED");
@@ -47,6 +50,7 @@ class Verify {
                          {"tolerance", tolerance_},
                          {"passed", agrees(worst)},
                          {"repetition", result.repetition},
+                         {"stepped_alike", result.stepped_alike},
                          {"worst", {{"name", worst.name}, {"relative", worst.relative()}}},
                          {"tensors", tensors}});
     expect(agrees(worst), "{}: {} differs by {:.4g} relative to its largest magnitude, more than {:g}", file_,

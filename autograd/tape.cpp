@@ -146,7 +146,7 @@ void Tape::add_node(const std::shared_ptr<const Operation>& op, Label path, cons
   for (const SlotPtr& slot : aux_slots) slot->let_go();
 }
 
-std::pair<Variable, std::vector<Tensor>> Tape::run(std::shared_ptr<const Operation> op,
+std::pair<Variable, std::vector<Tensor>> Tape::run(const std::shared_ptr<const Operation>& op,
                                                    const std::vector<Variable>& inputs) {
   Owner owner = AllocationScope::current();
   owner.op = Label(op->name());
@@ -180,8 +180,9 @@ std::pair<Variable, std::vector<Tensor>> Tape::run(std::shared_ptr<const Operati
   return {std::move(result), std::move(aux)};
 }
 
-std::pair<Variable, std::vector<Tensor>> record(std::shared_ptr<const Operation> op, std::vector<Variable> inputs) {
-  return Tape::run(std::move(op), std::move(inputs));
+std::pair<Variable, std::vector<Tensor>> record(const std::shared_ptr<const Operation>& op,
+                                                const std::vector<Variable>& inputs) {
+  return Tape::run(op, inputs);
 }
 
 void Tape::settle() {

@@ -71,8 +71,8 @@ class Tape {
 
  private:
   friend class Recording;
-  friend std::pair<Variable, std::vector<Tensor>> record(std::shared_ptr<const Operation> op,
-                                                         std::vector<Variable> inputs);
+  friend std::pair<Variable, std::vector<Tensor>> record(const std::shared_ptr<const Operation>& op,
+                                                         const std::vector<Variable>& inputs);
   friend bool recomputes(std::string_view path);
   friend bool replaying();
   friend Variable recompute(Label path, Variable x, bool trains, std::function<Variable(Variable)> body);
@@ -94,7 +94,7 @@ class Tape {
   static Tape*& recording();
   /// The tape that a region runs forward for, while nothing is recorded.
   static Tape*& running_region();
-  static std::pair<Variable, std::vector<Tensor>> run(std::shared_ptr<const Operation> op,
+  static std::pair<Variable, std::vector<Tensor>> run(const std::shared_ptr<const Operation>& op,
                                                       const std::vector<Variable>& inputs);
   SlotPtr slot_of(const Tensor& tensor, const SlotMaker& maker);
   SlotPtr slot_of(const Variable& variable);
@@ -147,7 +147,8 @@ class Recording {
 };
 
 /// Runs an op, and records it where a tape is recording. Returns its output and its auxiliary results.
-std::pair<Variable, std::vector<Tensor>> record(std::shared_ptr<const Operation> op, std::vector<Variable> inputs);
+std::pair<Variable, std::vector<Tensor>> record(const std::shared_ptr<const Operation>& op,
+                                                const std::vector<Variable>& inputs);
 
 /// Runs `op` on `inputs`. Pass an absent optional input as `Variable()`; move what is not used again.
 template <class Op, class... Inputs>

@@ -211,12 +211,13 @@ void curves(int draws) {
   fmt::print(
       "\n| derived from codes | 8 bits: error, bias | 4 bits | 3 bits | 2 bits |\n"
       "| --- | --- | --- | --- | --- |\n");
-  for (const auto& [title, curve] : all) {
+  for (const auto& one : all) {
+    const auto& curve = one.second;
     const auto vector = [&](const Tensor& at) {
       const Tensor y = curve(at);
       return std::vector<float>(y.data<float>(), y.data<float>() + y.count());
     };
-    fmt::print("| {} |", title);
+    fmt::print("| {} |", one.first);
     for (const int bits : {8, 4, 3, 2}) {
       Errors errors(vector(x));
       const Tensor decoded = Tensor::empty(x.shape(), DType::f32, Device::cpu);

@@ -8,6 +8,9 @@ namespace {
 
 constexpr int fraction_bits = 22;  // Pillow's: 8 bits of pixel, 2 of head room
 
+/// As Pillow rounds: what is negative goes towards zero.
+std::int64_t rounded(double x) { return static_cast<std::int64_t>(std::trunc(x + 0.5)); }
+
 }  // namespace
 
 BilinearAxis::BilinearAxis(std::int64_t source, std::int64_t target) : source_(source) {
@@ -20,8 +23,8 @@ BilinearAxis::BilinearAxis(std::int64_t source, std::int64_t target) : source_(s
   std::vector<double> exact(static_cast<std::size_t>(taps_));  // [taps]
   for (std::size_t i = 0; i < first_.size(); ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
-    const auto begin = std::max<std::int64_t>(0, static_cast<std::int64_t>(centre - support + 0.5));
-    const auto end = std::min(source, static_cast<std::int64_t>(centre + support + 0.5));
+    const auto begin = std::max<std::int64_t>(0, rounded(centre - support));
+    const auto end = std::min(source, rounded(centre + support));
     double sum = 0;
     for (std::int64_t k = begin; k < end; ++k) {
       const double distance = std::abs(static_cast<double>(k) - centre + 0.5) / support;
@@ -32,7 +35,7 @@ BilinearAxis::BilinearAxis(std::int64_t source, std::int64_t target) : source_(s
     count_[i] = end - begin;
     for (std::int64_t k = 0; k < end - begin; ++k)
       weights_[i * static_cast<std::size_t>(taps_) + static_cast<std::size_t>(k)] =
-          static_cast<std::int32_t>(exact[static_cast<std::size_t>(k)] / sum * (1 << fraction_bits) + 0.5);
+          static_cast<std::int32_t>(rounded(exact[static_cast<std::size_t>(k)] / sum * (1 << fraction_bits)));
   }
 }
 

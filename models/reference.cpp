@@ -238,18 +238,25 @@ class Comparison {
       if (is_gradient(tensor) && tensor.magnitude <= noise * largest) tensor.magnitude = stand_in * largest;
   }
 
-  /// Replaces the elements of a compared gradient that the tolerance cannot tell from zero by the file's.
-  void take_over_zeros(Parameter& parameter) const {
+  /// Replaces the elements of a compared gradient that the tolerance cannot tell from zero by the file's;
+  /// returns how many.
+  std::int64_t take_over_zeros(Parameter& parameter) const {
     const std::string name = "grad/" + parameter.path();
     const auto compared = std::find_if(tensors_.begin(), tensors_.end(),
                                        [&](const ReferenceTensor& tensor) { return tensor.name == name; });
-    if (compared == tensors_.end() || !parameter.trainable() || !parameter.grad().defined()) return;
+    if (compared == tensors_.end() || !parameter.trainable() || !parameter.grad().defined()) return 0;
     const double zero = reference_tolerance * compared->magnitude;
     const Tensor theirs = file_.load(name).to(DType::f32);
     const float* const from = theirs.data<float>();
     float* const to = parameter.grad().data<float>();
-    for (std::int64_t i = 0; i < theirs.count(); ++i)
-      if (std::abs(from[i]) <= zero && std::abs(to[i]) <= 2 * zero) to[i] = from[i];
+    std::int64_t taken = 0;
+    for (std::int64_t i = 0; i < theirs.count(); ++i) {
+      const bool both_zero = std::abs(from[i]) <= zero && std::abs(to[i]) <= 2 * zero;
+      if (!both_zero || from[i] == to[i]) continue;
+      to[i] = from[i];
+      ++taken;
+    }
+    return taken;
   }
 
   std::vector<ReferenceTensor> take() { return std::move(tensors_); }
@@ -290,14 +297,18 @@ ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memor
       comparison.add("grad/" + parameter->path(), {});
   }
   comparison.measure_zero_gradients();
-  for (Parameter* parameter : parameters) comparison.take_over_zeros(*parameter);
+  std::int64_t stepped_alike = 0;
+  for (Parameter* parameter : parameters) stepped_alike += comparison.take_over_zeros(*parameter);
   if (step_optimizer(file, *model)) {
     for (const Parameter* parameter : parameters)
       comparison.add_required("after/" + parameter->path(), parameter->tensor());
     for (const Buffer* buffer : model->buffers()) comparison.add("after/" + buffer->path(), buffer->tensor());
   }
   comparison.require_all_compared();
-  return {.model = description.name, .tensors = comparison.take(), .repetition = repetition};
+  return {.model = description.name,
+          .tensors = comparison.take(),
+          .repetition = repetition,
+          .stepped_alike = stepped_alike};
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ struct ReferenceReport {
   std::string model;                     // name or family, as the file has it
   std::vector<ReferenceTensor> tensors;  // in the order of the computation
   int repetition = 0;                    // 0: from the file's very images
+  std::int64_t stepped_alike = 0;        // elements that are zero within the tolerance and took the file's gradient
   const ReferenceTensor& worst() const;
   /// Whether evaluation and the forward pass agree.
   bool forward_agrees() const;

@@ -64,7 +64,7 @@ Tensor Gelu::forward(std::span<const Tensor> inputs) const {
   if (form == Form::erf) return applied(formula::GeluErf{}, inputs[x]);
   return applied(formula::GeluTanh{}, inputs[x]);
 }
-void Gelu::backward(Tensor dy, const Saved<Gelu>& saved, Grads& grads) const {
+void Gelu::backward(const Tensor& dy, const Saved<Gelu>& saved, Grads& grads) const {
   grads[x] = form == Form::erf ? backward_of<input(x)>(formula::GeluErfBackward{}, dy, saved)
                                : backward_of<input(x)>(formula::GeluTanhBackward{}, dy, saved);
 }
@@ -94,7 +94,7 @@ void Relu::derive(const Derivation<Relu>& from, const Tensor& out) const {
 }
 
 Tensor Silu::forward(std::span<const Tensor> inputs) const { return applied(formula::Silu{}, inputs[x]); }
-void Silu::backward(Tensor dy, const Saved<Silu>& saved, Grads& grads) const {
+void Silu::backward(const Tensor& dy, const Saved<Silu>& saved, Grads& grads) const {
   grads[x] = backward_of<input(x)>(formula::SiluBackward{}, dy, saved);
 }
 void Silu::derive(const Derivation<Silu>& from, const Tensor& out) const {
@@ -102,7 +102,7 @@ void Silu::derive(const Derivation<Silu>& from, const Tensor& out) const {
 }
 
 Tensor Sigmoid::forward(std::span<const Tensor> inputs) const { return applied(formula::Sigmoid{}, inputs[x]); }
-void Sigmoid::backward(Tensor dy, const Saved<Sigmoid>& saved, Grads& grads) const {
+void Sigmoid::backward(const Tensor& dy, const Saved<Sigmoid>& saved, Grads& grads) const {
   grads[x] = backward_of<output>(formula::SigmoidBackward{}, dy, saved);
 }
 void Sigmoid::derive(const Derivation<Sigmoid>& from, const Tensor& out) const {
@@ -110,7 +110,7 @@ void Sigmoid::derive(const Derivation<Sigmoid>& from, const Tensor& out) const {
 }
 
 Tensor Tanh::forward(std::span<const Tensor> inputs) const { return applied(formula::Tanh{}, inputs[x]); }
-void Tanh::backward(Tensor dy, const Saved<Tanh>& saved, Grads& grads) const {
+void Tanh::backward(const Tensor& dy, const Saved<Tanh>& saved, Grads& grads) const {
   grads[x] = backward_of<output>(formula::TanhBackward{}, dy, saved);
 }
 void Tanh::derive(const Derivation<Tanh>& from, const Tensor& out) const {

@@ -13,7 +13,7 @@ struct Gelu {
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x}}};
   static constexpr std::array derives{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(Tensor dy, const Saved<Gelu>& saved, Grads& grads) const;
+  void backward(const Tensor& dy, const Saved<Gelu>& saved, Grads& grads) const;
   void derive(const Derivation<Gelu>& from, const Tensor& out) const;
 };
 
@@ -35,7 +35,7 @@ struct Silu {
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x}}};
   static constexpr std::array derives{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(Tensor dy, const Saved<Silu>& saved, Grads& grads) const;
+  void backward(const Tensor& dy, const Saved<Silu>& saved, Grads& grads) const;
   void derive(const Derivation<Silu>& from, const Tensor& out) const;
 };
 
@@ -46,7 +46,7 @@ struct Sigmoid {
   static constexpr std::array saves{Save{.from = output, .need = Need::value, .for_grad_of = {x}}};
   static constexpr std::array derives{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(Tensor dy, const Saved<Sigmoid>& saved, Grads& grads) const;
+  void backward(const Tensor& dy, const Saved<Sigmoid>& saved, Grads& grads) const;
   void derive(const Derivation<Sigmoid>& from, const Tensor& out) const;
 };
 
@@ -57,7 +57,7 @@ struct Tanh {
   static constexpr std::array saves{Save{.from = output, .need = Need::value, .for_grad_of = {x}}};
   static constexpr std::array derives{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(Tensor dy, const Saved<Tanh>& saved, Grads& grads) const;
+  void backward(const Tensor& dy, const Saved<Tanh>& saved, Grads& grads) const;
   void derive(const Derivation<Tanh>& from, const Tensor& out) const;
 };
 

@@ -73,7 +73,7 @@ Tensor Add::forward(std::span<const Tensor> inputs) const {
   apply(formula::Add{}, y, inputs[a], inputs[b]);
   return y;
 }
-void Add::backward(Tensor dy, const Saved<Add>&, Grads& grads) const {
+void Add::backward(const Tensor& dy, const Saved<Add>&, Grads& grads) const {
   for (const Input side : {a, b})
     if (grads.wanted(side)) pass_on(dy, grads[side]);
 }
@@ -92,7 +92,7 @@ Tensor AddBroadcast::forward(std::span<const Tensor> inputs) const {
   add_rows(in, repeated, 0, y);
   return y;
 }
-void AddBroadcast::backward(Tensor dy, const Saved<AddBroadcast>&, Grads& grads) const {
+void AddBroadcast::backward(const Tensor& dy, const Saved<AddBroadcast>&, Grads& grads) const {
   if (grads.wanted(b)) grads[b] = sum_over_leading(dy, shape);
   if (grads.wanted(x)) pass_on(dy, grads[x]);
 }
@@ -132,7 +132,7 @@ Tensor Scale::forward(std::span<const Tensor> inputs) const {
   apply(formula::Scale{factor}, y, inputs[x]);
   return y;
 }
-void Scale::backward(Tensor dy, const Saved<Scale>&, Grads& grads) const {
+void Scale::backward(const Tensor& dy, const Saved<Scale>&, Grads& grads) const {
   grads[x] = reuse_or_empty(dy, dy.shape(), dy.dtype());
   apply(formula::Scale{factor}, grads[x], dy);
 }

@@ -13,7 +13,7 @@ struct Add {
   static constexpr std::array derives{rows_of(input(a)), rows_of(input(b))};
   static constexpr InputSet adds{a, b};
   Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(Tensor dy, const Saved<Add>& saved, Grads& grads) const;
+  void backward(const Tensor& dy, const Saved<Add>& saved, Grads& grads) const;
   void derive(const Derivation<Add>& from, const Tensor& out) const;
 };
 
@@ -27,7 +27,7 @@ struct AddBroadcast {
   static constexpr std::array derives{rows_of(input(x)), all_of(input(b))};
   static constexpr InputSet adds{x};
   Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(Tensor dy, const Saved<AddBroadcast>& saved, Grads& grads) const;
+  void backward(const Tensor& dy, const Saved<AddBroadcast>& saved, Grads& grads) const;
   void derive(const Derivation<AddBroadcast>& from, const Tensor& out) const;
 };
 
@@ -51,7 +51,7 @@ struct Scale {
   static constexpr std::array<Save, 0> saves{};
   static constexpr std::array derives{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(Tensor dy, const Saved<Scale>& saved, Grads& grads) const;
+  void backward(const Tensor& dy, const Saved<Scale>& saved, Grads& grads) const;
   void derive(const Derivation<Scale>& from, const Tensor& out) const;
 };
 

@@ -21,7 +21,7 @@ extern "C" {
 /// `count` parameters [rows, columns] with gradients and state, filled.
 void* adamw_create(std::int64_t count, std::int64_t rows, std::int64_t columns, int threads) noexcept {
   set_threads(threads);
-  return new Run(count, {rows, columns});
+  return std::make_unique<Run>(count, Shape{rows, columns}).release();
 }
 
 float* adamw_values(void* run, std::int64_t parameter) noexcept {

@@ -171,6 +171,9 @@ TEST_CASE("command: plan and bench share the documented keys") {
   for (const char* const key : {"min", "median", "max"}) CHECK(bench.at("step_seconds").at(key) > 0);
   const nlohmann::json both =
       run_command(folder, {"plan", "-c", "c.yaml", "--policies", "keep,exact", "--json", "-"}).json();
+  // What stands behind the list is an override, no policy.
+  CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", "keep,exact", "train.batch_size=4", "--json", "-"})
+            .json()[1]["batch_size"] == 4);
   REQUIRE(both.size() == 2);
   CHECK(both[0].at("memory").at("saved") > both[1].at("memory").at("saved"));
 }

@@ -109,6 +109,27 @@ TEST_CASE("train: what stands beside the checkpoints is never taken for one, nor
   CHECK(names_in(folder / "r/checkpoints") == std::set<std::string>{"step-00000002"});
 }
 
+TEST_CASE("train: a run that reached its end is left as it is, and says so") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const std::string end : {"train.epochs=2", "train.steps=3"}) {
+    CAPTURE(end);
+    REQUIRE(run_command(folder, train({"output.dir=r", end, "--overwrite"})).code == 0);
+    const std::string summary = read_file(folder / "r/summary.json"), metrics = read_file(folder / "r/metrics.jsonl"),
+                      configuration = read_file(folder / "r/config.yaml");
+    const CommandResult again = run_command(folder, {"train", "--resume", "r", "optimizer.lr=0.5"});
+    CHECK(again.code == 0);
+    CHECK(again.out.find("nothing is left to do: ") != std::string::npos);
+    CHECK(again.out.find("epoch") == again.out.find("epochs of 4 steps"));
+    CHECK(read_file(folder / "r/summary.json") == summary);
+    CHECK(read_file(folder / "r/metrics.jsonl") == metrics);
+    CHECK(read_file(folder / "r/config.yaml") == configuration);
+    const CommandResult longer = run_command(folder, {"train", "--resume", "r", "train.steps=0", "train.epochs=3"});
+    CHECK(longer.code == 0);
+    CHECK(longer.out.find("epoch 3/3: ") != std::string::npos);
+  }
+}
+
 TEST_CASE("train: a run killed at any moment can be gone on with") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);

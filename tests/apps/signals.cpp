@@ -41,7 +41,7 @@ TEST_CASE("signals: at any moment of a matrix product, and again and again") {
 TEST_CASE("train: a signal ends the step, saves, and is told by the exit code") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const CommandResult result = stop_after(folder, 3, signal);
     INFO(result.error);
     CHECK(result.code == 128 + signal);

@@ -38,13 +38,13 @@ TEST_CASE("train: a resumed run gives the bits of an unbroken one") {
     REQUIRE(run_command(folder, {"train", "--resume", "parts", "train.steps=0"}).code == 0);
     check_same_checkpoint(folder, "whole", "parts");
     CHECK(lines_in(folder / "parts/metrics.jsonl") == lines_in(folder / "whole/metrics.jsonl"));
-    // Nothing is left to do, and the summary says all it did before.
+    // Nothing is left to do, and the summary stays.
     REQUIRE(run_command(folder, {"train", "--resume", "parts"}).code == 0);
     const nlohmann::json whole = read_json(folder / "whole/summary.json"),
                          again = read_json(folder / "parts/summary.json");
     for (const auto& item : whole.items()) CHECK_MESSAGE(again.contains(item.key()), item.key());
     CHECK(again.at("val_accuracy") == whole.at("val_accuracy"));
-    CHECK(again.at("step_seconds").is_null());
+    CHECK(again.at("step_seconds").at("median") > 0);
   }
 }
 

@@ -82,7 +82,7 @@ void print(const Case& one, const MemoryRates& rates) {
   const Measured measured = measure(one.name, one.settings, one.precision);
   const double reached = 1e-9 * static_cast<double>(measured.bytes) / measured.seconds;
   fmt::print(
-      "{:<14} {:>8.1f} ms  {:>5.1f} B/parameter  {:>6.2f} GB/s  {:>5.2f} x copy  {:>5.2f} x reading  "
+      "{:<14} {:>8.1f} ms  {:>5.1f} B/parameter  {:>6.2f} GB/s  {:>5.2f} x copy ({:.1f})  {:>5.2f} x reading ({:.1f})  "
       "temporaries {} B\n",
       one.label, measured.seconds * 1e3, static_cast<double>(measured.bytes) / (matrices * rows * columns), reached,
       reached / rates.copy, rates.copy, 1e-9 * static_cast<double>(measured.read) / measured.seconds / rates.reading,

@@ -92,7 +92,7 @@ Tensor SplitHeads::forward(std::span<const Tensor> inputs) const {
   return y;
 }
 
-void SplitHeads::backward(Tensor dy, const Saved<SplitHeads>&, Grads& grads) const {
+void SplitHeads::backward(const Tensor& dy, const Saved<SplitHeads>&, Grads& grads) const {
   const Shape& shape = dy.shape();
   const bool add = grads[x].defined();
   if (!add)  // the other parts' share comes from their own ops
@@ -113,7 +113,7 @@ Tensor MergeHeads::forward(std::span<const Tensor> inputs) const {
   return y;
 }
 
-void MergeHeads::backward(Tensor dy, const Saved<MergeHeads>&, Grads& grads) const {
+void MergeHeads::backward(const Tensor& dy, const Saved<MergeHeads>&, Grads& grads) const {
   const Shape& shape = dy.shape();
   const std::int64_t head_dim = shape.back() / heads;
   const bool add = grads[x].defined();

@@ -17,7 +17,7 @@ struct SplitHeads {
   static constexpr std::array derives{all_of(input(x))};
   static constexpr InputSet adds{x};
   Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(Tensor dy, const Saved<SplitHeads>& saved, Grads& grads) const;
+  void backward(const Tensor& dy, const Saved<SplitHeads>& saved, Grads& grads) const;
   void derive(const Derivation<SplitHeads>& from, const Tensor& out) const;
 };
 
@@ -30,7 +30,7 @@ struct MergeHeads {
   static constexpr std::array derives{all_of(input(x))};
   static constexpr InputSet adds{x};
   Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(Tensor dy, const Saved<MergeHeads>& saved, Grads& grads) const;
+  void backward(const Tensor& dy, const Saved<MergeHeads>& saved, Grads& grads) const;
   void derive(const Derivation<MergeHeads>& from, const Tensor& out) const;
 };
 

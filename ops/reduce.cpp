@@ -53,13 +53,13 @@ Tensor Sum::forward(std::span<const Tensor> inputs) const {
   expect(inputs[x].shape() == shape, "sum was made for {}, got {}", shape, inputs[x].shape());
   return scaled_sum(inputs[x], 1);
 }
-void Sum::backward(Tensor dy, const Saved<Sum>&, Grads& grads) const { grads[x] = spread(dy, 1, shape); }
+void Sum::backward(const Tensor& dy, const Saved<Sum>&, Grads& grads) const { grads[x] = spread(dy, 1, shape); }
 
 Tensor Mean::forward(std::span<const Tensor> inputs) const {
   expect(inputs[x].shape() == shape, "mean was made for {}, got {}", shape, inputs[x].shape());
   return scaled_sum(inputs[x], reciprocal(shape.count()));
 }
-void Mean::backward(Tensor dy, const Saved<Mean>&, Grads& grads) const {
+void Mean::backward(const Tensor& dy, const Saved<Mean>&, Grads& grads) const {
   grads[x] = spread(dy, reciprocal(shape.count()), shape);
 }
 

@@ -257,7 +257,8 @@ class Bound final : public Operation {
   }
   std::int64_t multiply_adds(std::span<const Shape> inputs, const Shape& y) const override {
     constexpr bool counts = requires { op_.multiply_adds(inputs, y); };
-    static_assert(counts == requires { Op::factors; }, "an op has both, `factors` and `multiply_adds`, or neither");
+    static_assert(
+        counts == requires { Op::factors; }, "an op has both, `factors` and `multiply_adds`, or neither");
     if constexpr (counts)
       return op_.multiply_adds(inputs, y);
     else

@@ -10,7 +10,6 @@
 namespace lacuna {
 namespace {
 
-
 const RegisterOp<BatchNorm> batch_norm;
 const RegisterOp<BatchNormRelu> batch_norm_relu;
 const RegisterOp<BatchNormAddRelu> batch_norm_add_relu;

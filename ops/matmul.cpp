@@ -46,8 +46,9 @@ Tensor MatMul::forward(std::span<const Tensor> inputs) const {
 
 void MatMul::backward(Tensor dy, const Saved<MatMul>& saved, Grads& grads) const {
   const int last = dy.shape().rank() - 1;
-  // The gradient of one factor: `product` writes it for matrices [begin, end). How many at a time follows from the shape
-  // of the other factor alone: what is decoded for them stays small, and the bits are the same however it is held.
+  // The gradient of one factor: `product` writes it for matrices [begin, end). How many at a time follows from the
+  // shape of the other factor alone: what is decoded for them stays small, and the bits are the same however it is
+  // held.
   const auto write = [&](Input to, const Shape& shape, const Shape& other, const auto& product) {
     constexpr std::int64_t elements_at_once = 1 << 20;
     const std::int64_t batch = batch_of(dy.shape()), matrix = std::max<std::int64_t>(1, other.count() / batch);

@@ -1,6 +1,6 @@
 // LAMB (You et al. 2020) as timm.optim.Lamb does it; its own clipping of all gradients is train.clip_norm here. How far
-// a step goes follows from the norms of the whole update and of the parameter: four sweeps, for which the update lies in
-// the gradient's space (with bf16 gradients, rounded to it).
+// a step goes follows from the norms of the whole update and of the parameter: four sweeps, for which the update lies
+// in the gradient's space (with bf16 gradients, rounded to it).
 #include "optim/adam_family.h"
 #include "optim/clip.h"
 #include "optim/elementwise.h"

@@ -15,7 +15,19 @@ namespace {
 
 constexpr int exact_bits = 32;
 
-/// Notes which tensors could be coded and which regions there are.
+/// Blocks of a sequence that are recomputed as one: `blocks.4-7`.
+struct Segment {
+  std::string sequence;
+  std::int64_t first, count;
+
+  std::string block(std::int64_t i) const { return fmt::format("{}.{}", sequence, first + i); }
+  std::string path() const {
+    return count == 1 ? block(0) : fmt::format("{}.{}-{}", sequence, first, first + count - 1);
+  }
+  Segment part(std::int64_t from, std::int64_t size) const { return {sequence, first + from, size}; }
+};
+
+/// Notes which tensors could be coded, which regions there are, and which of them stand in a row.
 class Survey final : public MemoryPolicy {
  public:
   std::string_view name() const override { return "survey"; }
@@ -27,17 +39,24 @@ class Survey final : public MemoryPolicy {
     }
     return {.hold = Hold::keep};
   }
-  bool recomputes(std::string_view path) override {
+  bool recomputes(std::string_view path, std::string_view) override {
     if (std::find(regions_.begin(), regions_.end(), path) == regions_.end()) regions_.emplace_back(path);
     return false;
   }
+  std::int64_t recomputes_together(std::string_view sequence, std::int64_t first, std::int64_t count,
+                                   std::string_view) override {
+    if (first == 0) sequences_.push_back({std::string(sequence), 0, count});
+    return 0;
+  }
   const std::vector<std::pair<std::string, std::string>>& slots() const { return slots_; }  // path, op
   const std::vector<std::string>& regions() const { return regions_; }
+  const std::vector<Segment>& sequences() const { return sequences_; }
 
  private:
   std::set<std::pair<std::string, std::string>> known_;
   std::vector<std::pair<std::string, std::string>> slots_;
   std::vector<std::string> regions_;
+  std::vector<Segment> sequences_;
 };
 
 /// The forward pass of a training step, for the survey to see.
@@ -66,7 +85,9 @@ class Fitting {
     if (fits(exact)) return choose(exact);
     if (codes ? with_codes() : without_codes()) return;
     const int fewest = codes ? 2 : exact_bits;
-    const std::int64_t least = std::min(bytes_of({.bits = fewest}), bytes_of({.bits = fewest, .recompute = blocks_}));
+    std::int64_t least = bytes_of({.bits = fewest});
+    for (std::int64_t length = 1; length <= longest_sequence(); ++length)
+      least = std::min(least, bytes_of({.bits = fewest, .recompute = paths_of(segments(length))}));
     reject("memory.budget: {} do not suffice for a training step with batches of {}: the least that one takes is {}",
            format_bytes(budget_), configuration_.train.batch_size, format_bytes(least));
   }
@@ -80,7 +101,12 @@ class Fitting {
   };
 
   static bool lies_in(const std::string& path, const std::string& region) {
-    return path == region || path.starts_with(region + ".");
+    if (path == region || path.starts_with(region + ".")) return true;
+    const std::optional<BlockRun> run = parse_block_run(region);
+    if (!run) return false;
+    for (std::int64_t i = run->first; i <= run->last; ++i)
+      if (lies_in(path, fmt::format("{}.{}", run->sequence, i))) return true;
+    return false;
   }
   std::vector<std::string> first_blocks(std::int64_t count) const { return {blocks_.begin(), blocks_.begin() + count}; }
 
@@ -164,28 +190,65 @@ class Fitting {
     return false;
   }
 
-  bool without_codes() {
-    Plan plan{.recompute = blocks_};
-    if (!fits(plan)) return false;
-    // From the last block on, give back what fits: the whole block, or all but one of its parts, or all but the parts.
-    for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
-      std::vector<std::vector<std::string>> choices{{}};
-      std::vector<std::string> parts;
-      for (const std::string& part : parts_)
-        if (lies_in(part, *block)) parts.push_back(part);
-      for (const std::string& part : parts) choices.push_back({part});
-      if (parts.size() > 1) choices.push_back(parts);
-      for (const std::vector<std::string>& choice : choices) {
-        Plan less = plan;
-        std::erase(less.recompute, *block);
-        less.recompute.insert(less.recompute.end(), choice.begin(), choice.end());
-        if (!fits(less)) continue;
-        plan = std::move(less);
-        break;
+  std::int64_t longest_sequence() const {
+    std::int64_t longest = 1;
+    for (const Segment& sequence : survey_.sequences()) longest = std::max(longest, sequence.count);
+    return longest;
+  }
+
+  /// Every sequence in pieces of at most `length` blocks, as equal as can be.
+  std::vector<Segment> segments(std::int64_t length) const {
+    std::vector<Segment> all;
+    for (const Segment& sequence : survey_.sequences()) {
+      const std::int64_t pieces = (sequence.count + length - 1) / length;
+      for (std::int64_t i = 0; i < pieces; ++i) {
+        const std::int64_t begin = sequence.count * i / pieces;
+        all.push_back(sequence.part(begin, sequence.count * (i + 1) / pieces - begin));
       }
     }
-    choose(plan);
-    return true;
+    return all;
+  }
+  static std::vector<std::string> paths_of(const std::vector<Segment>& segments) {
+    std::vector<std::string> paths;
+    for (const Segment& segment : segments) paths.push_back(segment.path());
+    return paths;
+  }
+
+  /// What may be recomputed in place of a whole segment, the least work first.
+  std::vector<std::vector<std::string>> less_than(const Segment& segment) const {
+    std::vector<std::vector<std::string>> choices{{}};
+    for (std::int64_t count = 1; count < segment.count; ++count) choices.push_back({segment.part(0, count).path()});
+    if (const std::int64_t half = segment.count / 2; half > 0) {  // no less work, but less at once
+      choices.push_back({segment.part(0, half).path(), segment.part(half, segment.count - half).path()});
+      return choices;
+    }
+    std::vector<std::string> parts;
+    for (const std::string& part : parts_)
+      if (lies_in(part, segment.path())) parts.push_back(part);
+    for (const std::string& part : parts) choices.push_back({part});
+    if (parts.size() > 1) choices.push_back(parts);
+    return choices;
+  }
+
+  bool without_codes() {
+    for (std::int64_t length = 1; length <= longest_sequence(); ++length) {
+      const std::vector<Segment> all = segments(length);
+      Plan plan{.recompute = paths_of(all)};
+      if (!fits(plan)) continue;
+      for (auto segment = all.rbegin(); segment != all.rend(); ++segment) {  // give back what fits
+        for (const std::vector<std::string>& choice : less_than(*segment)) {
+          Plan less = plan;
+          std::erase(less.recompute, segment->path());
+          less.recompute.insert(less.recompute.end(), choice.begin(), choice.end());
+          if (!fits(less)) continue;
+          plan = std::move(less);
+          break;
+        }
+      }
+      choose(plan);
+      return true;
+    }
+    return false;
   }
 
   void choose(const Plan& plan) {
@@ -197,12 +260,14 @@ class Fitting {
     std::string how = fmt::format("{} tensors {}", slots - std::ssize(plan.better), width(plan.bits));
     if (!plan.better.empty()) how = fmt::format("{} tensors {}, {}", plan.better.size(), width(plan.more_bits), how);
     if (!plan.recompute.empty()) {
-      const auto whole = std::ranges::count_if(plan.recompute, [&](const std::string& region) {
-        return std::ranges::find(blocks_, region) != blocks_.end();
+      const auto whole = std::ranges::count_if(blocks_, [&](const std::string& block) {
+        return std::ranges::any_of(plan.recompute, [&](const std::string& region) { return lies_in(block, region); });
       });
+      const auto parts = std::ranges::count_if(
+          plan.recompute, [&](const std::string& region) { return std::ranges::find(parts_, region) != parts_.end(); });
       how += fmt::format("; recomputed: {} of {} blocks", whole, blocks_.size());
-      if (const auto parts = std::ssize(plan.recompute) - whole; parts > 0)
-        how += fmt::format(" and {} parts of others", parts);
+      if (parts > 0) how += fmt::format(" and {} parts of others", parts);
+      if (whole > 0) how += fmt::format(", in {} regions", std::ssize(plan.recompute) - parts);
     }
     configuration_.memory.why =
         fmt::format("budget of {} {}: {}; {} used ({:.0f} %){}", format_bytes(budget_), of_saved_ ? "saved" : "in all",

@@ -77,8 +77,13 @@ class MemoryPolicy {
   /// Asked once a tensor that somebody needs, parameters apart. `derive` is for derivable ones, `mask` for needs of a
   /// sign, `code` for needs of a value.
   virtual Decision settle(const SlotFacts& facts) = 0;
-  /// Whether the module at `path` runs again in backward and saves nothing but its input.
-  virtual bool recomputes(std::string_view path);
+  /// Whether the module at `path` runs again in backward and saves nothing but its input. `within`: the region that
+  /// runs again at the moment and has the module in it; empty in forward.
+  virtual bool recomputes(std::string_view path, std::string_view within);
+  /// How many of the modules of a sequence, from number `first` of `count` on, run again in backward as one, so that
+  /// only the first one's input is saved; below 2: none do.
+  virtual std::int64_t recomputes_together(std::string_view sequence, std::int64_t first, std::int64_t count,
+                                           std::string_view within);
   /// Where backward is to note how sensitive the gradient is to the codes, or null. Asked once a pass.
   virtual SensitivityRecord* sensitivity_record() { return nullptr; }
   /// Whether the first pass teaches it how to hold the next.

@@ -35,12 +35,17 @@ class RegionRun {
 }  // namespace
 
 bool recomputes(std::string_view path) {
-  Tape* const tape = Tape::recording();
-  return tape != nullptr && tape->policy_.recomputes(path);
+  const Tape* const tape = Tape::recording();
+  return tape != nullptr && tape->root_->policy_.recomputes(path, tape->region_.text());
+}
+
+std::int64_t recomputes_together(std::string_view sequence, std::int64_t first, std::int64_t count) {
+  const Tape* const tape = Tape::recording();
+  return tape == nullptr ? 0 : tape->root_->policy_.recomputes_together(sequence, first, count, tape->region_.text());
 }
 
 bool replaying() {
-  const Tape* const tape = Tape::recording();
+  const Tape* const tape = Tape::recording() != nullptr ? Tape::recording() : Tape::running_region();
   return tape != nullptr && tape->replays_;
 }
 
@@ -104,8 +109,9 @@ void Tape::replay(Node& node, SensitivityRecord* record) {
   {
     Tape tape(*exact);
     tape.replays_ = true;
+    tape.region_ = node.path;
     tape.root_ = root_;
-    if (record != nullptr) tape.parameter_squares_ = &parameters;
+    tape.parameter_squares_ = record != nullptr ? &parameters : parameter_squares_;
     tape.observer_ = observer_;
     Variable result = [&] {
       const Recording recording(tape);

@@ -5,6 +5,7 @@
 #include "core/glob.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace lacuna {
 namespace {
@@ -17,7 +18,9 @@ class Refined final : public MemoryPolicy {
         used_(rules_.size()),
         codes_(std::any_of(rules_.begin(), rules_.end(),
                            [](const HoldRule& rule) { return rule.how == HoldRule::How::code; })) {
-    for (std::string& pattern : recompute) regions_.push_back({std::move(pattern), false});
+    for (std::string& pattern : recompute) regions_.push_back({.pattern = std::move(pattern)});
+    for (const HoldRule& rule : rules_)
+      if (rule.how == HoldRule::How::recompute) regions_.push_back({.pattern = rule.path, .rule = &rule});
   }
   std::string_view name() const override { return base_->name(); }
 
@@ -37,23 +40,41 @@ class Refined final : public MemoryPolicy {
     return with_signs(base_->settle(facts), facts);
   }
 
-  bool recomputes(std::string_view path) override {
+  bool recomputes(std::string_view path, std::string_view within) override {
     for (Region& region : regions_)
-      if (matches_glob(region.pattern, path)) return region.used = true;
-    for (std::size_t i = 0; i < rules_.size(); ++i)
-      if (rules_[i].how == HoldRule::How::recompute && matches_glob(rules_[i].path, path)) return used_[i] = true;
-    return base_->recomputes(path);
+      if (outermost_match(region.pattern, path, within)) return region.used = true;
+    return base_->recomputes(path, within);
+  }
+
+  std::int64_t recomputes_together(std::string_view sequence, std::int64_t first, std::int64_t count,
+                                   std::string_view within) override {
+    for (Region& region : regions_) {
+      if (first == 0 && outermost_match(region.pattern, sequence, within)) {
+        region.used = true;
+        return count;
+      }
+      const std::optional<BlockRun> run = parse_block_run(region.pattern);
+      if (!run || run->sequence != sequence || run->first != first || run->last >= count) continue;
+      const std::int64_t together = run->last - run->first + 1;
+      if (within == (together == count ? sequence : region.pattern)) continue;
+      region.used = true;
+      return together;
+    }
+    return base_->recomputes_together(sequence, first, count, within);
   }
 
   std::vector<std::string> unmatched() const override {
     std::vector<std::string> all = base_->unmatched();
+    std::vector<bool> used = used_;
+    for (const Region& region : regions_)
+      if (region.rule != nullptr) used[static_cast<std::size_t>(region.rule - rules_.data())] = region.used;
     for (std::size_t i = 0; i < rules_.size(); ++i)
-      if (!used_[i])
+      if (!used[i])
         all.push_back(
             fmt::format("memory.rules: no tensor is held by the rule {{path: {}, op: {}, user: {}, hold: {}}}",
                         rules_[i].path, rules_[i].op, rules_[i].user, hold_text(rules_[i])));
     for (const Region& region : regions_)
-      if (!region.used)
+      if (region.rule == nullptr && !region.used)
         all.push_back(fmt::format("memory.recompute: no region of the model matches {}", region.pattern));
     return all;
   }
@@ -67,8 +88,14 @@ class Refined final : public MemoryPolicy {
  private:
   struct Region {
     std::string pattern;
-    bool used;
+    const HoldRule* rule = nullptr;  // of rules_, that names it
+    bool used = false;
   };
+  /// A region that a pattern matches ends where the pattern's next one begins: `blocks.*` does not open `blocks.0.attn`
+  /// in `blocks.0`.
+  static bool outermost_match(std::string_view pattern, std::string_view path, std::string_view within) {
+    return matches_glob(pattern, path) && (within.empty() || !matches_glob(pattern, within));
+  }
 
   static bool matches(const HoldRule& rule, const SlotFacts& facts) {
     if (rule.how == HoldRule::How::recompute) return false;
@@ -118,6 +145,18 @@ std::string hold_text(const HoldRule& rule) {
     default:
       return fmt::format("int{}", rule.bits);
   }
+}
+
+std::optional<BlockRun> parse_block_run(std::string_view pattern) {
+  const std::size_t dot = pattern.rfind('.');
+  if (dot == std::string_view::npos) return {};
+  BlockRun run{.sequence = pattern.substr(0, dot), .first = 0, .last = 0};
+  const char* const end = pattern.data() + pattern.size();
+  const auto [dash, first_error] = std::from_chars(pattern.data() + dot + 1, end, run.first);
+  if (first_error != std::errc() || dash == end || *dash != '-') return {};
+  const auto [rest, last_error] = std::from_chars(dash + 1, end, run.last);
+  if (last_error != std::errc() || rest != end || run.first < 0 || run.last <= run.first) return {};
+  return run;
 }
 
 std::unique_ptr<MemoryPolicy> refine(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules,

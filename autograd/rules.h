@@ -27,7 +27,15 @@ struct HoldRule {
 std::optional<std::pair<HoldRule::How, int>> parse_hold(std::string_view text);
 std::string hold_text(const HoldRule& rule);
 
-/// Asks the rules first, then `base`. `recompute`: patterns on module paths.
+/// Blocks in a row of a sequence of modules, recomputed as one region: `blocks.4-7`.
+struct BlockRun {
+  std::string_view sequence;  // of the pattern that was read
+  std::int64_t first, last;
+};
+std::optional<BlockRun> parse_block_run(std::string_view pattern);
+
+/// Asks the rules first, then `base`. `recompute`: patterns on paths of modules and of sequences of them, and runs of
+/// blocks.
 std::unique_ptr<MemoryPolicy> refine(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules,
                                      std::vector<std::string> recompute);
 

@@ -74,6 +74,7 @@ class Tape {
   friend std::pair<Variable, std::vector<Tensor>> record(const std::shared_ptr<const Operation>& op,
                                                          const std::vector<Variable>& inputs);
   friend bool recomputes(std::string_view path);
+  friend std::int64_t recomputes_together(std::string_view sequence, std::int64_t first, std::int64_t count);
   friend bool replaying();
   friend Variable recompute(Label path, Variable x, bool trains, std::function<Variable(Variable)> body);
   struct Node {
@@ -128,6 +129,7 @@ class Tape {
   Tape* root_ = this;                                      // of a region's tape: the one that the region stands on
   bool retains_ = false;                                   // the walk that goes on frees nothing
   bool replays_ = false;                                   // a region's tape, recorded in backward
+  Label region_{};                                         // the path of that region
   double* parameter_squares_ = nullptr;  // where a region's tape adds up the squares of its parameters' gradients
   Observer* observer_ = nullptr;
 };
@@ -161,6 +163,8 @@ Variable apply(Op op, Inputs&&... inputs) {
 
 /// Whether the policy of the tape that records, if any, recomputes the module at `path`.
 bool recomputes(std::string_view path);
+/// The same for modules in a row, as MemoryPolicy answers.
+std::int64_t recomputes_together(std::string_view sequence, std::int64_t first, std::int64_t count);
 /// Whether forward code runs for the second time, in backward.
 bool replaying();
 /// Runs `body(x)` saving nothing but x: backward runs it again, with the same random state, on a tape of its own.

@@ -112,27 +112,27 @@ ResNet::ResNet(const ModelContext& context, const ResNetOptions& options)
       stem_(*this, "conv1", options.in_channels, options.stem_width,
             convolution(options.stem_width, stem_window(options))),
       stem_norm_(*this, "bn1", options.stem_width),
-      blocks_(make_blocks(options)),
+      stages_(make_stages(options)),
       classifier_dropout_(*this, "drop", options.drop_rate),
       classifier_(*this, "fc", options.channels.back() * expansion(options), options.num_classes) {}
 
-std::vector<std::unique_ptr<ResNet::Block>> ResNet::make_blocks(const ResNetOptions& options) {
-  std::vector<std::unique_ptr<Block>> blocks;
+std::vector<std::vector<std::unique_ptr<ResNet::Block>>> ResNet::make_stages(const ResNetOptions& options) {
+  std::vector<std::vector<std::unique_ptr<Block>>> stages(options.layers.size());
   const std::int64_t total = std::accumulate(options.layers.begin(), options.layers.end(), std::int64_t{0});
-  std::int64_t in = options.stem_width;
+  std::int64_t in = options.stem_width, index = 0;  // of the block among all
   for (std::size_t stage = 0; stage < options.layers.size(); ++stage) {
     for (std::int64_t i = 0; i < options.layers[stage]; ++i) {
-      const auto index = static_cast<double>(blocks.size());
       const Block::Place place{
           .in = in,
           .planes = options.channels[stage],
           .stride = stage > 0 && i == 0 ? 2 : 1,
-          .drop_path = total == 1 ? 0 : options.drop_path_rate * index / static_cast<double>(total - 1)};
-      blocks.push_back(std::make_unique<Block>(*this, fmt::format("layer{}.{}", stage + 1, i), options, place));
+          .drop_path =
+              total == 1 ? 0 : options.drop_path_rate * static_cast<double>(index++) / static_cast<double>(total - 1)};
+      stages[stage].push_back(std::make_unique<Block>(*this, fmt::format("layer{}.{}", stage + 1, i), options, place));
       in = place.planes * expansion(options);
     }
   }
-  return blocks;
+  return stages;
 }
 
 Variable ResNet::classify(Variable images) {
@@ -142,7 +142,8 @@ Variable ResNet::classify(Variable images) {
     const MaxPool2d pool{.kernel = 3, .stride = 2, .padding = 1, .height = x.shape()[1], .width = x.shape()[2]};
     x = apply(pool, std::move(x));
   }
-  for (const std::unique_ptr<Block>& block : blocks_) x = block->forward(std::move(x));
+  for (const std::vector<std::unique_ptr<Block>>& stage : stages_)
+    x = run_sequence(stage, std::move(x), [](Block& block, Variable in) { return block.forward(std::move(in)); });
   const Shape shape = x.shape();
   x = apply(GlobalAvgPool{.shape = shape}, std::move(x));  // [N, channels]
   return classifier_.forward(classifier_dropout_.forward(std::move(x)));

@@ -38,14 +38,14 @@ class ResNet final : public Model {
  private:
   class Block;
 
-  std::vector<std::unique_ptr<Block>> make_blocks(const ResNetOptions& options);
+  std::vector<std::vector<std::unique_ptr<Block>>> make_stages(const ResNetOptions& options);
   Variable classify(Variable images) override;
   bool takes(std::int64_t, std::int64_t) const override { return true; }
 
   bool max_pool_;
   nn::Conv2d stem_;
   nn::BatchNorm2d stem_norm_;
-  std::vector<std::unique_ptr<Block>> blocks_;
+  std::vector<std::vector<std::unique_ptr<Block>>> stages_;
   nn::Dropout classifier_dropout_;
   nn::Linear classifier_;
 };

@@ -113,10 +113,10 @@ Variable VisionTransformer::classify(Variable images) {
   const Scope scope(*this);
   Variable x = embed(std::move(images));  // [B, L, embed_dim]
   const std::int64_t batch = x.shape()[0];
-  for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    const bool last = i + 1 == blocks_.size();
-    x = blocks_[i]->forward(std::move(x), last && !average_pool_ ? 1 : 0);
-  }
+  const Block* const last = blocks_.empty() ? nullptr : blocks_.back().get();
+  x = run_sequence(blocks_, std::move(x), [this, last](const Block& block, Variable in) {
+    return block.forward(std::move(in), &block == last && !average_pool_ ? 1 : 0);
+  });
   if (average_pool_) {
     if (class_token_)
       x = apply(Slice{.axis = 1, .begin = 1, .end = patches_ + 1, .extent = patches_ + 1}, std::move(x));

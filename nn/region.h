@@ -3,19 +3,58 @@
 
 #include "nn/module.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
 
 namespace lacuna {
+
+inline bool trains(const Module& module) {
+  const std::vector<Parameter*> parameters = module.parameters();
+  return std::any_of(parameters.begin(), parameters.end(), [](const Parameter* one) { return one->trainable(); });
+}
 
 /// Runs `body(x)`, the forward pass of `module`. Where the memory policy recomputes this module, only x is saved and
 /// backward runs the body again: it must be a function of x, of the module and of the random state alone.
 template <class Body>
 Variable run_region(const Module& module, Variable x, const Body& body) {
   if (!recomputes(module.path())) return body(std::move(x));
-  const std::vector<Parameter*> parameters = module.parameters();
-  const bool trains =
-      std::any_of(parameters.begin(), parameters.end(), [](const Parameter* one) { return one->trainable(); });
-  return recompute(Label(module.path()), std::move(x), trains, body);
+  return recompute(Label(module.path()), std::move(x), trains(module), body);
+}
+
+/// Runs modules `first` to `end` of a sequence one after another, each by `forward(block, x)`; their paths are
+/// `blocks.0`, `blocks.1` and so on. The memory policy may have some in a row run again as one region, `blocks.4-7` or
+/// all of them, `blocks`: `forward` must be a function as the body of `run_region` is.
+template <class Block, class Forward>
+Variable run_sequence(const std::vector<std::unique_ptr<Block>>& blocks, std::size_t first, std::size_t end, Variable x,
+                      const Forward& forward) {
+  const std::string& path = blocks.front()->path();
+  const std::string sequence = path.substr(0, path.rfind('.'));
+  while (first < end) {
+    const auto together =
+        static_cast<std::size_t>(recomputes_together(sequence, static_cast<std::int64_t>(first), std::ssize(blocks)));
+    if (together < 2 || first + together > end) {
+      x = forward(*blocks[first++], std::move(x));
+      continue;
+    }
+    const std::size_t next = first + together;
+    const bool any = std::any_of(blocks.begin() + first, blocks.begin() + next,
+                                 [](const std::unique_ptr<Block>& block) { return trains(*block); });
+    const Label region(together == blocks.size() ? sequence : fmt::format("{}.{}-{}", sequence, first, next - 1));
+    x = recompute(region, std::move(x), any, [&blocks, first, next, forward](Variable in) {
+      return run_sequence(blocks, first, next, std::move(in), forward);
+    });
+    first = next;
+  }
+  return x;
+}
+
+template <class Block, class Forward>
+Variable run_sequence(const std::vector<std::unique_ptr<Block>>& blocks, Variable x, const Forward& forward) {
+  return blocks.empty() ? x : run_sequence(blocks, 0, blocks.size(), std::move(x), forward);
 }
 
 }  // namespace lacuna

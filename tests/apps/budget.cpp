@@ -44,7 +44,7 @@ TEST_CASE("budget: what is chosen fits, and uses nearly all of it") {
     for (const bool codes : {true, false}) {
       const std::int64_t whole = saved(configured(model, "{policy: exact}"));
       for (const double share : {1.0, 0.7, 0.5, 0.35, 0.2, 0.1}) {
-        if (!codes && share < 0.5) continue;  // the inputs of the blocks take more than that
+        if (!codes && share < (model == vit ? 0.1 : 0.2)) continue;  // the input and few blocks take more than that
         const auto budget = static_cast<std::int64_t>(share * static_cast<double>(whole));
         Configuration configuration =
             configured(model, fmt::format("{{policy: auto, budget: {}, budget_of: saved, codes: {}}}", budget, codes));

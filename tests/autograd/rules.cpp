@@ -124,15 +124,15 @@ TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
              {rule("int4", "a*"), rule("int2", "a"), rule("keep", "c*"), rule("recompute", "d.*")}, {"e.*", "b"});
   CHECK(policy->unmatched().size() == 6);
   held(*policy);
-  CHECK(policy->recomputes("b"));
-  CHECK(!policy->recomputes("a"));
+  CHECK(policy->recomputes("b", ""));
+  CHECK(!policy->recomputes("a", ""));
   const std::vector<std::string> unmatched = policy->unmatched();
   REQUIRE(unmatched.size() == 4);
   CHECK(unmatched[0].ends_with("{path: a, op: *, user: *, hold: int2}"));  // the first rule takes it all
   CHECK(unmatched[1].ends_with("{path: c*, op: *, user: *, hold: keep}"));
   CHECK(unmatched[2].ends_with("{path: d.*, op: *, user: *, hold: recompute}"));
   CHECK(unmatched[3] == "memory.recompute: no region of the model matches e.*");
-  CHECK(policy->recomputes("d.2"));
+  CHECK(policy->recomputes("d.2", ""));
   CHECK(policy->unmatched().size() == 3);
 }
 

@@ -4,6 +4,7 @@
 #include "tests/models/tiny_models.h"
 
 #include <doctest/doctest.h>
+#include <fmt/ranges.h>
 
 #include <string>
 #include <vector>
@@ -22,6 +23,31 @@ TEST_CASE("training: recomputed blocks give the same gradients and statistics to
       CHECK(recomputed.saved < exact.saved);
       CHECK(policy->unmatched().size() == 1);  // a model has blocks or layers
     }
+  }
+}
+
+TEST_CASE("training: regions of several blocks, and regions within regions, save less and change no bit") {
+  const std::vector<std::vector<std::string>> regions{
+      {"blocks.*", "layer?.?"},                               // each block by itself
+      {"blocks.0-1", "blocks.2", "layer1.0-1", "layer2.*"},   // two as one
+      {"blocks", "layer?"},                                   // all as one
+      {"blocks", "blocks.*", "*.mlp", "layer?", "layer?.?"},  // one in the other
+      {"*"}};                                                 // the outermost
+  for (const Description& description : descriptions()) {
+    INFO(description.name);
+    const Step exact = step(description, "exact");
+    std::vector<std::int64_t> saved;
+    for (const std::vector<std::string>& patterns : regions) {
+      INFO("recomputed: ", fmt::format("{}", fmt::join(patterns, " ")));
+      const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {}, patterns);
+      const Step recomputed = step(description, *policy);
+      CHECK(recomputed.results == exact.results);
+      saved.push_back(recomputed.saved);
+    }
+    CHECK(saved[1] < saved[0]);
+    CHECK(saved[2] < saved[1]);
+    CHECK(saved[3] == saved[2]);
+    CHECK(saved[4] == saved[2]);
   }
 }
 

@@ -1,205 +1,112 @@
 #include "apps/budget.h"
 
 #include "apps/fit.h"
-
 #include "apps/measure.h"
-#include "autograd/coded_policies.h"
+#include "apps/survey.h"
+#include "autograd/bit_plan.h"
+#include "core/system_memory.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <set>
+#include <optional>
 
 namespace lacuna::apps {
 namespace {
 
-constexpr int exact_bits = 32;
-
-/// Blocks of a sequence that are recomputed as one: `blocks.4-7`.
-struct Segment {
-  std::string sequence;
-  std::int64_t first, count;
-
-  std::string block(std::int64_t i) const { return fmt::format("{}.{}", sequence, first + i); }
-  std::string path() const {
-    return count == 1 ? block(0) : fmt::format("{}.{}-{}", sequence, first, first + count - 1);
-  }
-  Segment part(std::int64_t from, std::int64_t size) const { return {sequence, first + from, size}; }
-};
-
-/// Notes which tensors could be coded, which regions there are, and which of them stand in a row.
-class Survey final : public MemoryPolicy {
- public:
-  std::string_view name() const override { return "survey"; }
-  Decision settle(const SlotFacts& facts) override {
-    if (worth_coding(facts) && !facts.derivable) {
-      const std::pair<std::string, std::string> slot{facts.path.text(),
-                                                     facts.op.text().empty() ? "input" : facts.op.text()};
-      if (known_.insert(slot).second) slots_.push_back(slot);
-    }
-    return {.hold = Hold::keep};
-  }
-  bool recomputes(std::string_view path, std::string_view) override {
-    if (std::find(regions_.begin(), regions_.end(), path) == regions_.end()) regions_.emplace_back(path);
-    return false;
-  }
-  std::int64_t recomputes_together(std::string_view sequence, std::int64_t first, std::int64_t count,
-                                   std::string_view) override {
-    if (first == 0) sequences_.push_back({std::string(sequence), 0, count});
-    return 0;
-  }
-  const std::vector<std::pair<std::string, std::string>>& slots() const { return slots_; }  // path, op
-  const std::vector<std::string>& regions() const { return regions_; }
-  const std::vector<Segment>& sequences() const { return sequences_; }
-
- private:
-  std::set<std::pair<std::string, std::string>> known_;
-  std::vector<std::pair<std::string, std::string>> slots_;
-  std::vector<std::string> regions_;
-  std::vector<Segment> sequences_;
-};
-
-/// The forward pass of a training step, for the survey to see.
-void look_at(const Configuration& configuration, Survey& survey) {
-  Training training(configuration, Device::meta);
-  Tape tape(survey);
-  const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
-  const Recording recording(tape);
-  training.loss(batch.front());
+bool lies_in(const std::string& path, const std::string& region) {
+  if (path == region || path.starts_with(region + ".")) return true;
+  const std::optional<BlockRun> run = parse_block_run(region);
+  if (!run) return false;
+  for (std::int64_t i = run->first; i <= run->last; ++i)
+    if (lies_in(path, fmt::format("{}.{}", run->sequence, i))) return true;
+  return false;
 }
+
+std::vector<std::string> paths_of(const std::vector<Segment>& segments) {
+  std::vector<std::string> paths;
+  for (const Segment& segment : segments) paths.push_back(segment.path());
+  return paths;
+}
+
+/// How tensors are held, and what runs again.
+struct Plan {
+  int bits = exact_bits;             // of tensors that can be coded
+  std::map<SlotName, int> others{};  // of those that have another number
+  std::vector<std::string> recompute{};
+};
+
+/// A plan, and what it is expected to cost.
+struct Prediction {
+  Plan plan;
+  double seconds = 0;   // of a step
+  double variance = 0;  // of the gradient, by codes, relative to its square
+  /// A gradient with so much more variance takes a step as much less far: the time for the same way.
+  double cost() const { return seconds * (1 + variance); }
+};
 
 class Fitting {
  public:
   Fitting(Configuration& configuration, std::int64_t budget)
-      : configuration_(configuration), budget_(budget), of_saved_(configuration.memory.budget_of == "saved") {
-    look_at(configuration, survey_);
-    for (const std::string& region : survey_.regions()) {
-      const bool inner = std::any_of(blocks_.begin(), blocks_.end(),
-                                     [&](const std::string& block) { return region.starts_with(block + "."); });
+      : configuration_(configuration),
+        budget_(budget),
+        of_saved_(configuration.memory.budget_of == "saved"),
+        survey_(survey(configuration, {})) {
+    for (const std::string& region : survey_.regions) {
+      const bool inner =
+          std::ranges::any_of(blocks_, [&](const std::string& block) { return region.starts_with(block + "."); });
       (inner ? parts_ : blocks_).push_back(region);
     }
+    for (const Segment& sequence : survey_.sequences) longest_ = std::max(longest_, sequence.count);
   }
 
   void run(bool codes) {
-    const Plan exact{.bits = exact_bits};
-    if (fits(exact)) return choose(exact);
+    const Plan exact;
+    if (fits(exact)) return choose({.plan = exact});
     if (codes ? with_codes() : without_codes()) return;
-    const int fewest = codes ? 2 : exact_bits;
+    const int fewest = codes ? fewest_bits : exact_bits;
     std::int64_t least = bytes_of({.bits = fewest});
-    for (std::int64_t length = 1; length <= longest_sequence(); ++length)
+    for (std::int64_t length = 1; length <= longest_; ++length)
       least = std::min(least, bytes_of({.bits = fewest, .recompute = paths_of(segments(length))}));
     reject("memory.budget: {} do not suffice for a training step with batches of {}: the least that one takes is {}",
            format_bytes(budget_), configuration_.train.batch_size, format_bytes(least));
   }
 
  private:
-  struct Plan {
-    int bits = exact_bits;                                      // of tensors that can be coded
-    int more_bits = 0;                                          // of `better` ones
-    std::vector<std::pair<std::string, std::string>> better{};  // path and op
-    std::vector<std::string> recompute{};
-  };
-
-  static bool lies_in(const std::string& path, const std::string& region) {
-    if (path == region || path.starts_with(region + ".")) return true;
-    const std::optional<BlockRun> run = parse_block_run(region);
-    if (!run) return false;
-    for (std::int64_t i = run->first; i <= run->last; ++i)
-      if (lies_in(path, fmt::format("{}.{}", run->sequence, i))) return true;
-    return false;
-  }
-  std::vector<std::string> first_blocks(std::int64_t count) const { return {blocks_.begin(), blocks_.begin() + count}; }
-
-  /// Path and op of the tensors that the plan leaves to be held.
-  std::vector<std::pair<std::string, std::string>> held(const Plan& plan) const {
-    std::vector<std::pair<std::string, std::string>> slots;
-    for (const auto& slot : survey_.slots())
-      if (std::ranges::none_of(plan.recompute, [&](const std::string& region) { return lies_in(slot.first, region); }))
-        slots.push_back(slot);
-    return slots;
-  }
+  /// On average: with fewer the error is larger than the gradient.
+  static constexpr int fewest_bits = 2;
 
   void write(const Plan& plan, Configuration& configuration) const {
     Configuration::Memory& memory = configuration.memory;
     memory.options.insert_or_assign("bits", static_cast<double>(plan.bits));
     memory.recompute = plan.recompute;
     memory.rules.clear();
-    for (const auto& [path, op] : plan.better) {
-      HoldRule& rule = memory.rules.emplace_back(HoldRule{.path = path, .op = op});
-      rule.how = plan.more_bits == exact_bits ? HoldRule::How::exact : HoldRule::How::code;
-      if (plan.more_bits != exact_bits) rule.bits = plan.more_bits;
+    const auto group_size = memory.options.find("group_size");
+    for (const auto& [name, bits] : plan.others) {
+      HoldRule& rule = memory.rules.emplace_back(HoldRule{.path = name.first, .op = name.second});
+      rule.how = bits == exact_bits ? HoldRule::How::exact : HoldRule::How::code;
+      if (bits != exact_bits) rule.bits = bits;
+      if (group_size != memory.options.end())
+        rule.group_size = static_cast<std::int64_t>(std::get<double>(group_size->second));
     }
+  }
+  Configuration with(const Plan& plan) const {
+    Configuration candidate = configuration_;
+    write(plan, candidate);
+    return candidate;
   }
 
   std::int64_t bytes_of(const Plan& plan) const {
-    Configuration candidate = configuration_;
-    write(plan, candidate);
-    const Measurement measured = measure(candidate, Device::meta);
+    const Measurement measured = measure(with(plan), Device::meta);
     return of_saved_ ? at(measured.memory, Purpose::saved) : highest_need(measured);
   }
   bool fits(const Plan& plan) const { return bytes_of(plan) <= budget_; }
 
-  /// The largest value in [0, high] for which the plan fits, given that it does for 0.
-  template <class MakePlan>
-  std::int64_t most(std::int64_t high, const MakePlan& make) const {
-    std::int64_t low = 0;
-    while (low < high) {
-      const std::int64_t middle = (low + high + 1) / 2;
-      if (fits(make(middle)))
-        low = middle;
-      else
-        high = middle - 1;
-    }
-    return low;
-  }
-
-  /// With more bits for as many tensors as fit: first ones first, then whichever still does.
-  Plan filled(Plan plan) const {
-    const auto slots = held(plan);
-    const auto with_first = [&](std::int64_t n) {
-      Plan more = plan;
-      more.better.assign(slots.begin(), slots.begin() + n);
-      return more;
-    };
-    const std::int64_t first = most(std::ssize(slots), with_first);
-    plan = with_first(first);
-    for (auto slot = slots.begin() + first; slot != slots.end(); ++slot) {
-      plan.better.push_back(*slot);
-      if (!fits(plan)) plan.better.pop_back();
-    }
-    return plan;
-  }
-
-  bool with_codes() {
-    const std::int64_t blocks = std::ssize(blocks_);
-    struct Stage {
-      int bits, more_bits;
-      bool recomputes;
-    };
-    constexpr std::array stages{Stage{8, exact_bits, false}, Stage{4, 8, false}, Stage{4, 8, true}, Stage{3, 4, false},
-                                Stage{3, 4, true},           Stage{2, 3, false}, Stage{2, 3, true}};
-    for (const Stage& stage : stages) {
-      const auto plan = [&](std::int64_t recomputed) {
-        return Plan{.bits = stage.bits, .more_bits = stage.more_bits, .recompute = first_blocks(recomputed)};
-      };
-      const std::int64_t all = stage.recomputes ? blocks : 0;
-      if (!fits(plan(all))) continue;
-      choose(filled(plan(all - most(all, [&](std::int64_t n) { return plan(all - n); }))));
-      return true;
-    }
-    return false;
-  }
-
-  std::int64_t longest_sequence() const {
-    std::int64_t longest = 1;
-    for (const Segment& sequence : survey_.sequences()) longest = std::max(longest, sequence.count);
-    return longest;
-  }
-
   /// Every sequence in pieces of at most `length` blocks, as equal as can be.
   std::vector<Segment> segments(std::int64_t length) const {
     std::vector<Segment> all;
-    for (const Segment& sequence : survey_.sequences()) {
+    for (const Segment& sequence : survey_.sequences) {
       const std::int64_t pieces = (sequence.count + length - 1) / length;
       for (std::int64_t i = 0; i < pieces; ++i) {
         const std::int64_t begin = sequence.count * i / pieces;
@@ -208,10 +115,98 @@ class Fitting {
     }
     return all;
   }
-  static std::vector<std::string> paths_of(const std::vector<Segment>& segments) {
-    std::vector<std::string> paths;
-    for (const Segment& segment : segments) paths.push_back(segment.path());
-    return paths;
+
+  /// What one bit for a tensor would do to the gradient. Of a region's input it is that of the tensor which the region
+  /// before gives when it saves all it needs; what was not measured counts by its size, at a usual rate.
+  double sensitivity_of(const Codable& tensor) const {
+    const auto measured = [&](const SlotName& name) -> std::optional<double> {
+      const auto found = sensitivities_.find(name);
+      return found == sensitivities_.end() ? std::nullopt : std::optional(found->second);
+    };
+    if (const auto own = measured(tensor.name)) return *own;
+    std::optional<double> last;
+    for (const Codable& other : survey_.tensors)
+      if (lies_in(other.name.first, tensor.name.first))
+        if (const auto value = measured(other.name)) last = value;
+    if (last) return *last;
+    // Of all tensors together, as measured for a ViT: an error of 0.11 with 4 bits (docs/compression.md).
+    constexpr double usual = 0.0125 * 225;
+    double elements = 0;
+    for (const Codable& other : survey_.tensors) elements += static_cast<double>(other.elements);
+    return usual * static_cast<double>(tensor.elements) / elements;
+  }
+
+  /// The least variance that fits while the regions run again; nothing where not even the fewest bits do.
+  std::optional<Prediction> divided(const std::vector<std::string>& recompute) const {
+    const StepSurvey found = survey(configuration_, recompute);
+    std::vector<BitChoice> choices;
+    std::int64_t fewest = 0, most = 0;
+    for (const Codable& tensor : found.tensors) {
+      choices.push_back({.elements = tensor.elements,
+                         .range_bytes = tensor.range_bytes,
+                         .sensitivity = sensitivity_of(tensor),
+                         .exact_bytes = tensor.bytes});
+      fewest += tensor.range_bytes + (tensor.elements * fewest_bits + 7) / 8;
+      most += tensor.bytes;
+    }
+    const auto plan_within = [&](std::int64_t bytes) {
+      const BitPlan bits = allocate_bits(choices, bytes);
+      std::map<int, std::int64_t> tensors;  // by their bits
+      for (const int each : bits.bits) ++tensors[each];
+      Plan plan{.recompute = recompute};
+      if (!tensors.empty())
+        plan.bits = std::ranges::max_element(tensors, {}, [](const auto& of) { return of.second; })->first;
+      for (std::size_t i = 0; i < choices.size(); ++i)
+        if (bits.bits[i] != plan.bits) plan.others[found.tensors[i].name] = bits.bits[i];
+      return std::pair(plan, bits.variance);
+    };
+    const std::int64_t at_fewest = bytes_of({.bits = fewest_bits, .recompute = recompute});
+    if (at_fewest > budget_) return {};
+    // Saved bytes add up; a peak need not lie where all of them are held.
+    std::int64_t low = fewest, high = of_saved_ ? std::min(most, fewest + budget_ - at_fewest) : most;
+    if (fits(plan_within(high).first)) low = high;
+    for (int i = 0; i < 14 && low < high; ++i) {
+      const std::int64_t middle = (low + high + 1) / 2;
+      (fits(plan_within(middle).first) ? low : high) = middle;
+    }
+    auto [plan, variance] = plan_within(low);
+    if (!fits(plan)) plan = {.bits = fewest_bits, .recompute = recompute};
+    Prediction prediction{.plan = std::move(plan), .variance = variance};
+    Configuration exact = configuration_;
+    exact.memory = {};
+    exact.memory.recompute = recompute;
+    prediction.seconds = predicted_seconds(exact);
+    for (const Codable& tensor : found.tensors) {
+      const auto own = prediction.plan.others.find(tensor.name);
+      const int bits = own == prediction.plan.others.end() ? prediction.plan.bits : own->second;
+      if (bits != exact_bits) prediction.seconds += code_seconds(tensor.bytes);
+    }
+    return prediction;
+  }
+
+  bool with_codes() {
+    sensitivities_ =
+        measure_sensitivities(configuration_, of_saved_ ? available_memory() : std::min(budget_, available_memory()));
+    // The blocks that hold most first: they take about the same time.
+    std::map<std::string, std::int64_t> held;
+    for (const Codable& tensor : survey_.tensors)
+      for (const std::string& block : blocks_)
+        if (lies_in(tensor.name.first, block)) held[block] += tensor.bytes;
+    std::vector<std::string> order = blocks_;
+    std::ranges::stable_sort(order, std::greater(), [&](const std::string& block) { return held[block]; });
+    std::optional<Prediction> best;
+    const auto consider = [&](const std::vector<std::string>& recompute) {
+      std::optional<Prediction> found = divided(recompute);
+      if (found && (!best || found->cost() < best->cost())) best = std::move(found);
+    };
+    constexpr std::int64_t steps = 4;
+    for (std::int64_t i = 0; i <= steps; ++i) {
+      const std::int64_t count = std::ssize(blocks_) * i / steps;
+      if (i == 0 || count > std::ssize(blocks_) * (i - 1) / steps) consider({order.begin(), order.begin() + count});
+    }
+    for (std::int64_t length = 2; length <= longest_ && !best; ++length) consider(paths_of(segments(length)));
+    if (best) choose(*best);
+    return best.has_value();
   }
 
   /// What may be recomputed in place of a whole segment, the least work first.
@@ -231,7 +226,7 @@ class Fitting {
   }
 
   bool without_codes() {
-    for (std::int64_t length = 1; length <= longest_sequence(); ++length) {
+    for (std::int64_t length = 1; length <= longest_; ++length) {
       const std::vector<Segment> all = segments(length);
       Plan plan{.recompute = paths_of(all)};
       if (!fits(plan)) continue;
@@ -245,41 +240,56 @@ class Fitting {
           break;
         }
       }
-      choose(plan);
+      choose({.plan = plan});
       return true;
     }
     return false;
   }
 
-  void choose(const Plan& plan) {
-    const std::int64_t bytes = bytes_of(plan), slots = std::ssize(held(plan));
+  void choose(const Prediction& prediction) {
+    const Plan& plan = prediction.plan;
+    const std::int64_t bytes = bytes_of(plan);
     write(plan, configuration_);
-    const auto width = [](int bits) {
-      return bits == exact_bits ? std::string("exact") : fmt::format("in {} bits", bits);
-    };
-    std::string how = fmt::format("{} tensors {}", slots - std::ssize(plan.better), width(plan.bits));
-    if (!plan.better.empty()) how = fmt::format("{} tensors {}, {}", plan.better.size(), width(plan.more_bits), how);
+    std::vector<std::string> how;
+    std::map<int, std::int64_t, std::greater<>> tensors;  // by their bits
+    for (const Codable& tensor : survey(configuration_, plan.recompute).tensors) {
+      const auto own = plan.others.find(tensor.name);
+      ++tensors[own == plan.others.end() ? plan.bits : own->second];
+    }
+    for (const auto& [bits, count] : tensors)
+      how.push_back(
+          fmt::format("{} tensors {}", count, bits == exact_bits ? "exact" : fmt::format("in {} bits", bits)));
     if (!plan.recompute.empty()) {
       const auto whole = std::ranges::count_if(blocks_, [&](const std::string& block) {
         return std::ranges::any_of(plan.recompute, [&](const std::string& region) { return lies_in(block, region); });
       });
       const auto parts = std::ranges::count_if(
           plan.recompute, [&](const std::string& region) { return std::ranges::find(parts_, region) != parts_.end(); });
-      how += fmt::format("; recomputed: {} of {} blocks", whole, blocks_.size());
-      if (parts > 0) how += fmt::format(" and {} parts of others", parts);
-      if (whole > 0) how += fmt::format(", in {} regions", std::ssize(plan.recompute) - parts);
+      std::string again = fmt::format("recomputed {} of {} blocks", whole, blocks_.size());
+      if (parts > 0) again += fmt::format(" and {} parts of others", parts);
+      if (whole > std::ssize(plan.recompute) - parts)
+        again += fmt::format(", in {} regions", std::ssize(plan.recompute) - parts);
+      how.push_back(std::move(again));
     }
-    configuration_.memory.why =
-        fmt::format("budget of {} {}: {}; {} used ({:.0f} %){}", format_bytes(budget_), of_saved_ ? "saved" : "in all",
-                    how, format_bytes(bytes), 100.0 * static_cast<double>(bytes) / static_cast<double>(budget_),
-                    plan.bits == exact_bits && plan.recompute.empty() ? ": everything fits as it is" : "");
+    if (prediction.variance > 0)
+      how.push_back(
+          fmt::format("expected: a step of {:.2f} x the time of an exact one, {:.2g} % more variance of the "
+                      "gradient{}",
+                      prediction.seconds / predicted_seconds(with({})), 100 * prediction.variance,
+                      sensitivities_.empty() ? " (by size, not measured)" : ""));
+    configuration_.memory.why = fmt::format(
+        "budget of {} {}: {}; {} used ({:.0f} %){}", format_bytes(budget_), of_saved_ ? "saved" : "in all",
+        fmt::join(how, "; "), format_bytes(bytes), 100.0 * static_cast<double>(bytes) / static_cast<double>(budget_),
+        plan.bits == exact_bits && plan.others.empty() && plan.recompute.empty() ? ": everything fits as it is" : "");
   }
 
   Configuration& configuration_;
   std::int64_t budget_;
   bool of_saved_;
-  Survey survey_;
+  StepSurvey survey_;  // with nothing recomputed
+  Sensitivities sensitivities_;
   std::vector<std::string> blocks_, parts_;  // regions, and regions within them
+  std::int64_t longest_ = 1;                 // sequence, in blocks
 };
 
 }  // namespace
@@ -305,15 +315,8 @@ std::int64_t parse_bytes(const std::string& text) {
 }
 
 std::vector<std::string> recomputable_blocks(const Configuration& configuration) {
-  Survey survey;
-  look_at(configuration, survey);
   std::vector<std::string> patterns;
-  for (std::string pattern : survey.regions()) {
-    const std::size_t digits = pattern.find_last_not_of("0123456789") + 1;
-    if (digits == pattern.size()) continue;  // a part of a block: `blocks.0.mlp`
-    pattern.replace(digits, std::string::npos, "*");
-    if (std::ranges::find(patterns, pattern) == patterns.end()) patterns.push_back(std::move(pattern));
-  }
+  for (const Segment& sequence : survey(configuration, {}).sequences) patterns.push_back(sequence.sequence + ".*");
   return patterns;
 }
 

@@ -14,11 +14,13 @@ std::int64_t parse_bytes(const std::string& text);
 
 /// Chooses, for a configuration whose policy is `auto`, how many bits tensors are held in and which blocks are
 /// recomputed, so that a training step fits the budget, and writes it into `memory`: `bits`, `rules`, `recompute`, and
-/// in words. Candidates are tried on `meta`, so that the plan is exact to the byte and takes no run. In this order,
-/// each only when the one before does not suffice: everything exact; 8 bits for as many tensors as needed; down to 4
-/// bits; blocks recomputed, from the first on; 3 bits, and 2, without and with blocks recomputed. Without `codes`:
-/// blocks and their parts recomputed. Within a stage as little as possible is given up. Rejects a budget that no choice
-/// fits, and says the smallest that one would. A configuration that holds a plan already is left as it is.
+/// in words. Candidates are tried on `meta`, so that a plan is exact to the byte. If everything exact does not fit:
+/// none, some or all of the blocks are recomputed, and the bytes left are divided among the tensors by what one short
+/// step says that their bits are worth to the gradient, some tensors exact where bytes suffice. Of these plans that one
+/// is taken whose predicted time for a step, times one plus the variance that its codes add to the gradient relative to
+/// its square, is least. Where none fits, several blocks are recomputed as one. Without `codes`: blocks, their parts, or
+/// several as one, as little work as fits. Rejects a budget that no choice fits, and says the smallest that one would.
+/// A configuration that holds a plan already is left as it is.
 void fit_budget(Configuration& configuration);
 
 /// Patterns on the paths of all blocks that can be recomputed, as `blocks.*`.

@@ -1,6 +1,7 @@
 #include "apps/training.h"
 
 #include "apps/model_options.h"
+#include "autograd/accumulate.h"
 #include "autograd/rules.h"
 #include "core/parallel.h"
 #include "models/registry.h"
@@ -98,6 +99,38 @@ Variable Training::loss(const MicroBatch& batch, std::int64_t* correct) {
   return apply(CrossEntropy{.label_smoothing = label_smoothing_}, std::move(logits), Variable(batch.targets));
 }
 
+void study_draws(Training& training, const MicroBatch& batch, MemoryPolicy& policy) {
+  DrawStudy* const study = policy.draw_study();
+  if (study == nullptr || batch.images.device() == Device::meta) return;
+  const std::vector<Parameter*> parameters = training.model().parameters();
+  const auto gradients = [&] {
+    Tape tape(policy);
+    tape.set_trial();
+    Variable result = [&] {
+      const Recording recording(tape);
+      return training.loss(batch);
+    }();
+    tape.backward(result);
+    std::vector<Tensor> all;  // as the parameters
+    for (Parameter* parameter : parameters) {
+      all.push_back(parameter->grad());
+      parameter->set_grad({});
+    }
+    return all;
+  };
+  const std::vector<Tensor> usual = gradients();
+  const std::set<std::string> keys = study->coded;
+  for (const std::string& key : keys) {
+    study->redrawn = key;
+    const std::vector<Tensor> redrawn = gradients();
+    double square = 0;
+    for (std::size_t i = 0; i < usual.size(); ++i)
+      if (usual[i].defined()) square += squared_difference(redrawn[i], usual[i]);
+    study->variances[key] = square / 2;
+  }
+  policy.end_study();
+}
+
 StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t number, double lr, Observer* observer) {
   model_->set_training(true);
   StepOutcome outcome;
@@ -110,6 +143,7 @@ StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t numbe
     // Each part has draws of its own, and none has those of another step, in however many parts that went.
     constexpr std::uint64_t golden = 0x9E3779B97F4A7C15U;
     random_state() = {seed_ + i * golden, static_cast<std::uint32_t>(number)};
+    study_draws(*this, batch[i], *policy_);
     Tape tape(*policy_);
     tape.set_observer(observer);
     Variable result = [&] {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 namespace lacuna {
 namespace {
@@ -13,7 +12,8 @@ namespace {
 /// Codes of `bits` an element on average, ranges included, divided among the tensors so that the variance of the
 /// gradient is least (GACT, equation 7, solved by `allocate_bits`). What a tensor's bits are worth is measured every so
 /// many steps: while backward runs, each op's backward runs once more with coarser codes, and the change of its
-/// gradients is noted. Before the first measurement every tensor gets as many whole bits as the average allows.
+/// gradients is noted. Or, as GACT itself does, by a pass over the batch for each tensor (DrawStudy). Before the first
+/// measurement every tensor gets as many whole bits as the average allows.
 class Adaptive final : public CodedPolicy {
  public:
   static constexpr std::string_view policy_name = "adaptive";
@@ -21,31 +21,36 @@ class Adaptive final : public CodedPolicy {
     return {{"bits", 4.0, {.low = 1.25, .high = 8, .below_high = false}, "average of an element, ranges included"},
             {"group_size", 256.0, {.low = 64, .high = 1024, .below_high = false}, "elements that share a range"},
             {"measure_every", 200.0, {.low = 1}, "steps from one measurement of the sensitivities to the next"},
+            {"by_draws", false, {}, "whether they are measured by a pass more for each tensor, as GACT does"},
             {"smoothing", 0.5, below_one, "how much of the sensitivities stays when they are measured again"}};
   }
   explicit Adaptive(const Settings& settings)
       : bits_(settings.number("bits")),
         group_size_(settings.whole_number("group_size")),
         measure_every_(settings.whole_number("measure_every")),
+        by_draws_(settings.flag("by_draws")),
         smoothing_(settings.number("smoothing")) {}
   std::string_view name() const override { return policy_name; }
 
   bool learns() const override { return true; }
   SensitivityRecord* sensitivity_record() override {
     record_ = {};
-    return passes_ % measure_every_ == 0 ? &record_ : nullptr;
+    return measures() && !by_draws_ ? &record_ : nullptr;
+  }
+  DrawStudy* draw_study() override { return measures() && by_draws_ ? &study_ : nullptr; }
+  void end_study() override {
+    std::map<std::string, double> sensitivities;
+    for (const auto& [key, variance] : study_.variances)
+      sensitivities[key] = variance / code_variance(tensors_[key].bits);
+    learn(sensitivities);
+    study_ = {};
   }
 
   void end_pass() override {
-    if (passes_++ % measure_every_ == 0) {
-      for (const auto& [key, value] : record_.sensitivities()) {
-        Planned& tensor = tensors_[key];
-        tensor.sensitivity = tensor.measured ? smoothing_ * tensor.sensitivity + (1 - smoothing_) * value : value;
-        tensor.measured = true;
-      }
-      plan();
-    }
-    seen_.clear();
+    // On `meta` nobody studies draws: the tensors count by their size.
+    if (measures()) learn(record_.sensitivities());
+    ++passes_;
+    study_ = {};
   }
 
   std::map<std::string, Tensor> state() const override {
@@ -84,6 +89,19 @@ class Adaptive final : public CodedPolicy {
     int bits = 0;
   };
 
+  bool measures() const { return passes_ % measure_every_ == 0; }
+
+  void learn(const std::map<std::string, double>& sensitivities) {
+    for (const auto& [key, value] : sensitivities) {
+      Planned& tensor = tensors_[key];
+      tensor.sensitivity = tensor.measured ? smoothing_ * tensor.sensitivity + (1 - smoothing_) * value : value;
+      tensor.measured = true;
+    }
+    plan();
+  }
+
+  std::uint64_t draw_of(const SlotFacts& facts) const override { return facts.key() == study_.redrawn ? 1 : 0; }
+
   codec::Coding coding_of(const SlotFacts& facts) override {
     const codec::Grouping grouping = run_groups(facts, group_size_);
     Planned& tensor = tensors_[facts.key()];
@@ -94,7 +112,7 @@ class Adaptive final : public CodedPolicy {
       tensor.bits = std::clamp(static_cast<int>(std::floor(own)), 1, 8);
     }
     tensor.choice = {.elements = facts.shape.count(), .range_bytes = ranges, .sensitivity = 0};
-    seen_.insert(facts.key());
+    study_.coded.insert(facts.key());
     return {.bits = tensor.bits, .grouping = grouping};
   }
 
@@ -103,7 +121,7 @@ class Adaptive final : public CodedPolicy {
     std::vector<BitChoice> choices;
     std::vector<Planned*> tensors;
     double elements = 0, sensitivity = 0, known = 0;
-    for (const std::string& key : seen_) {
+    for (const std::string& key : study_.coded) {
       Planned& tensor = tensors_[key];
       elements += static_cast<double>(tensor.choice.elements);
       if (tensor.measured) {
@@ -126,11 +144,12 @@ class Adaptive final : public CodedPolicy {
 
   double bits_;
   std::int64_t group_size_, measure_every_;
+  bool by_draws_;
   double smoothing_;
   std::int64_t passes_ = 0;
   std::map<std::string, Planned> tensors_;
-  std::set<std::string> seen_;  // in this pass
   SensitivityRecord record_;
+  DrawStudy study_;  // knows the tensors of this pass
 };
 
 const RegisterPolicy<Adaptive> adaptive;

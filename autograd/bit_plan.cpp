@@ -10,9 +10,13 @@ namespace lacuna {
 namespace {
 
 // Seven bits cost a plane more than eight and gain nothing.
-constexpr std::array widths{1, 2, 3, 4, 5, 6, 8};
+constexpr std::array widths{1, 2, 3, 4, 5, 6, 8, exact_bits};
 
-std::int64_t code_bytes(const BitChoice& choice, int bits) { return (choice.elements * bits + 7) / 8; }
+std::int64_t bytes_of(const BitChoice& choice, int bits) {
+  return bits == exact_bits ? choice.exact_bytes : choice.range_bytes + (choice.elements * bits + 7) / 8;
+}
+
+bool may_have(const BitChoice& choice, int bits) { return bits != exact_bits || choice.exact_bytes > 0; }
 
 /// A step of one tensor to the next width.
 struct Step {
@@ -24,6 +28,7 @@ struct Step {
 }  // namespace
 
 double code_variance(int bits) {
+  if (bits == exact_bits) return 0;
   const double levels = static_cast<double>((1 << bits) - 1);
   return 1 / (levels * levels);
 }
@@ -32,19 +37,18 @@ BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes) {
   std::vector<std::size_t> width(choices.size(), 0);
   std::priority_queue<Step> steps;
   const auto cost = [&](std::size_t i, std::size_t to) {
-    return code_bytes(choices[i], widths[to]) - code_bytes(choices[i], widths[to - 1]);
+    return bytes_of(choices[i], widths[to]) - bytes_of(choices[i], widths[to - 1]);
   };
   const auto gain = [&](std::size_t i, std::size_t to) {
     return choices[i].sensitivity * (code_variance(widths[to - 1]) - code_variance(widths[to]));
   };
   const auto offer = [&](std::size_t i, std::size_t to) {
-    if (to < widths.size())
+    if (to < widths.size() && may_have(choices[i], widths[to]))
       steps.push({gain(i, to) / static_cast<double>(std::max<std::int64_t>(cost(i, to), 1)), i, to});
   };
   BitPlan plan;
   for (std::size_t i = 0; i < choices.size(); ++i) {
-    plan.bytes += choices[i].range_bytes + code_bytes(choices[i], widths[0]);
-    plan.variance += choices[i].sensitivity;
+    plan.bytes += bytes_of(choices[i], widths[0]);
     offer(i, 1);
   }
   const std::int64_t limit = std::max(bytes, plan.bytes);
@@ -58,17 +62,19 @@ BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes) {
       continue;
     }
     plan.bytes += more;
-    plan.variance -= gain(step.tensor, step.width);
     width[step.tensor] = step.width;
     offer(step.tensor, step.width + 1);
   }
+  for (std::size_t i = 0; i < choices.size(); ++i)
+    plan.variance += choices[i].sensitivity * code_variance(widths[width[i]]);
   // Whoever may buy and sell bytes at the price does at least as well as whoever has the limit.
   plan.least_variance = -price * static_cast<double>(limit);
   for (const BitChoice& choice : choices) {
     double least = std::numeric_limits<double>::infinity();
     for (const int bits : widths)
-      least = std::min(least, choice.sensitivity * code_variance(bits) +
-                                  price * static_cast<double>(choice.range_bytes + code_bytes(choice, bits)));
+      if (may_have(choice, bits))
+        least = std::min(
+            least, choice.sensitivity * code_variance(bits) + price * static_cast<double>(bytes_of(choice, bits)));
     plan.least_variance += least;
   }
   plan.least_variance = std::min(plan.least_variance, plan.variance);

@@ -12,7 +12,11 @@ struct BitChoice {
   std::int64_t elements = 0;
   std::int64_t range_bytes = 0;  // steps and origins, whatever the bits
   double sensitivity = 0;        // variance of the whole gradient that one bit would cause
+  std::int64_t exact_bytes = 0;  // what the tensor itself takes, if that is a choice; 0: codes only
 };
+
+/// In place of a number of bits: the tensor itself is kept.
+inline constexpr int exact_bits = 32;
 
 struct BitPlan {
   std::vector<int> bits;      // as the choices
@@ -26,7 +30,7 @@ struct BitPlan {
 /// one after the other is optimal but for the last (Everett 1963); `least_variance` says how far from it at most.
 BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes);
 
-/// Relative variance of codes of so many bits, 1 for one bit.
+/// Relative variance of codes of so many bits: 1 for one bit, 0 for `exact_bits`.
 double code_variance(int bits);
 
 }  // namespace lacuna

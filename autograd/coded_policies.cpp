@@ -1,6 +1,7 @@
 // The policies that keep tensors in a few bits: `fixed`, `mesa` and `auto`.
 #include "autograd/coded_policies.h"
 
+#include "autograd/bit_plan.h"
 #include "autograd/lossless_policies.h"
 
 #include <algorithm>
@@ -55,6 +56,7 @@ Decision CodedPolicy::settle(const SlotFacts& facts) {
   const codec::Coding coding = coding_of(facts);
   Decision decision = hold_coded(lossless, facts, coding);
   decision.running = running_of(facts, coding);
+  decision.draw = draw_of(facts);
   return decision;
 }
 
@@ -65,21 +67,29 @@ Setting group_size_setting() {
 }
 
 /// The same number of bits for every tensor; ranges are each group's own.
-class Fixed final : public CodedPolicy {
+class SameBits : public CodedPolicy {
+ protected:
+  explicit SameBits(const Settings& settings)
+      : bits_(static_cast<int>(settings.whole_number("bits"))), group_size_(settings.whole_number("group_size")) {}
+
+ private:
+  codec::Coding coding_of(const SlotFacts& facts) override {
+    return {.bits = bits_, .grouping = run_groups(facts, group_size_)};
+  }
+  bool codes_anything() const override { return bits_ != exact_bits; }
+
+  int bits_;
+  std::int64_t group_size_;
+};
+
+class Fixed final : public SameBits {
  public:
   static constexpr std::string_view policy_name = "fixed";
   static std::vector<Setting> settings() {
     return {{"bits", 4.0, {.low = 1, .high = 8, .below_high = false}, "of an element"}, group_size_setting()};
   }
-  explicit Fixed(const Settings& settings)
-      : bits_(settings.whole_number("bits")), group_size_(settings.whole_number("group_size")) {}
+  explicit Fixed(const Settings& settings) : SameBits(settings) {}
   std::string_view name() const override { return policy_name; }
-
- private:
-  codec::Coding coding_of(const SlotFacts& facts) override {
-    return {.bits = static_cast<int>(bits_), .grouping = run_groups(facts, group_size_)};
-  }
-  std::int64_t bits_, group_size_;
 };
 
 /// Mesa (Pan et al. 2021): 8 bits, ranges by head and by runs of channels, carried from step to step with a decay.
@@ -165,30 +175,22 @@ const std::vector<Mesa::Kind> Mesa::kinds{
       "frozen_batch_norm_relu"},
      "whether inputs of norms are coded"}};
 
-/// What a budget has been turned into: so many bits for every tensor that no rule speaks of; 32 are the tensor itself.
-/// Whoever reads a configuration chooses them.
-class Auto final : public CodedPolicy {
+/// What a budget has been turned into: so many bits for every tensor that no rule speaks of, `exact_bits` for the
+/// tensor itself. Whoever reads a configuration chooses them.
+class Auto final : public SameBits {
  public:
   static constexpr std::string_view policy_name = "auto";
   static std::vector<Setting> settings() {
     return {
         {"bits",
-         32.0,
-         {.low = 1, .high = 32, .below_high = false},
+         static_cast<double>(exact_bits),
+         {.low = 1, .high = exact_bits, .below_high = false},
          "of an element, chosen to fit the budget; 32: exact"},
         {"codes", true, {}, "whether tensors may be coded; otherwise only recomputation, which is exact, is chosen"},
         group_size_setting()};
   }
-  explicit Auto(const Settings& settings)
-      : bits_(settings.whole_number("bits")), group_size_(settings.whole_number("group_size")) {}
+  explicit Auto(const Settings& settings) : SameBits(settings) {}
   std::string_view name() const override { return policy_name; }
-
- private:
-  codec::Coding coding_of(const SlotFacts& facts) override {
-    return {.bits = static_cast<int>(bits_), .grouping = run_groups(facts, group_size_)};
-  }
-  bool codes_anything() const override { return bits_ <= 8; }
-  std::int64_t bits_, group_size_;
 };
 
 const RegisterPolicy<Auto> automatic;

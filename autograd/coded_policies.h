@@ -36,6 +36,8 @@ class CodedPolicy : public MemoryPolicy {
   virtual bool codes_anything() const { return true; }
   /// The ranges that go on from step to step, or null.
   virtual RunningRanges* running_of(const SlotFacts&, const codec::Coding&) { return nullptr; }
+  /// Which of the step's draws rounds it.
+  virtual std::uint64_t draw_of(const SlotFacts&) const { return 0; }
 };
 
 }  // namespace lacuna

@@ -67,6 +67,7 @@ struct Decision {
   codec::Coding coding{};            // of `code`
   bool signs = false;                // of `code` and `derive`: the exact signs are kept besides, one bit an element
   RunningRanges* running = nullptr;  // of `code` by columns: where the ranges come from; null: from the tensor
+  std::uint64_t draw = 0;            // of `code`: which of the step's draws rounds it
 };
 
 /// A function from facts to holders. What it carries from step to step is its state, which a checkpoint holds.
@@ -86,6 +87,10 @@ class MemoryPolicy {
                                            std::string_view within);
   /// Where backward is to note how sensitive the gradient is to the codes, or null. Asked once a pass.
   virtual SensitivityRecord* sensitivity_record() { return nullptr; }
+  /// What is to be measured by further passes over the batch before the next one, or null.
+  virtual DrawStudy* draw_study() { return nullptr; }
+  /// The study has its variances.
+  virtual void end_study() {}
   /// Whether the first pass teaches it how to hold the next.
   virtual bool learns() const { return false; }
   /// A backward pass is over.

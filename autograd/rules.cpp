@@ -80,6 +80,8 @@ class Refined final : public MemoryPolicy {
   }
 
   SensitivityRecord* sensitivity_record() override { return base_->sensitivity_record(); }
+  DrawStudy* draw_study() override { return base_->draw_study(); }
+  void end_study() override { base_->end_study(); }
   bool learns() const override { return base_->learns(); }
   void end_pass() override { base_->end_pass(); }
   std::map<std::string, Tensor> state() const override { return base_->state(); }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,15 @@ class SensitivityRecord {
     std::vector<Change> changes = {};
   };
   std::vector<Node> nodes_;
+};
+
+/// GACT's own measurement (Liu et al. 2022, section 4.2): the same batch goes through again and again with the same
+/// draws but for one tensor's, whose codes are drawn anew; half the squared change of the gradient is the variance that
+/// this tensor's codes cause. Whoever can run a pass again does so and fills in the variances.
+struct DrawStudy {
+  std::string redrawn{};                      // the slot whose codes are drawn anew in the next pass; empty: none
+  std::set<std::string> coded{};              // the slots that the last pass held in codes
+  std::map<std::string, double> variances{};  // of the whole gradient, by slot
 };
 
 }  // namespace lacuna

@@ -166,7 +166,7 @@ Decision Slot::decide() const {
 
 void Slot::encode(const Decision& decision) {
   // One stream of draws a slot and step, whatever else the step draws.
-  const std::array<std::uint32_t, 4> draw = random_stream(facts().key()).draw(0);
+  const std::array<std::uint32_t, 4> draw = random_stream(facts().key()).draw(decision.draw);
   const std::uint64_t key = std::uint64_t{draw[0]} << 32 | draw[1];
   RunningRanges* const running = decision.running;
   if (running == nullptr || device_ == Device::meta) {

@@ -66,6 +66,9 @@ class Tape {
   };
   std::vector<SlotReport> report();
 
+  /// The pass is a trial: running statistics stay as they are, and the policy is not told that it is over.
+  void set_trial() { replays_ = true; }
+
   std::size_t size() const { return nodes_.size(); }
   void set_observer(Observer* observer) { observer_ = observer; }
 
@@ -128,7 +131,7 @@ class Tape {
   const std::function<void(const Leaf&)>* on_gradient_{};  // of the walk that goes on; null for none
   Tape* root_ = this;                                      // of a region's tape: the one that the region stands on
   bool retains_ = false;                                   // the walk that goes on frees nothing
-  bool replays_ = false;                                   // a region's tape, recorded in backward
+  bool replays_ = false;                                   // a region's tape, recorded in backward, or a trial
   Label region_{};                                         // the path of that region
   double* parameter_squares_ = nullptr;  // where a region's tape adds up the squares of its parameters' gradients
   Observer* observer_ = nullptr;
@@ -165,7 +168,7 @@ Variable apply(Op op, Inputs&&... inputs) {
 bool recomputes(std::string_view path);
 /// The same for modules in a row, as MemoryPolicy answers.
 std::int64_t recomputes_together(std::string_view sequence, std::int64_t first, std::int64_t count);
-/// Whether forward code runs for the second time, in backward.
+/// Whether forward code runs for another time over the same batch: in backward, or for a trial.
 bool replaying();
 /// Runs `body(x)` saving nothing but x: backward runs it again, with the same random state, on a tape of its own.
 /// `trains`: some parameter in it wants a gradient.

@@ -119,7 +119,11 @@ class Subject {
   /// A row of a table.
   void report(std::string_view title, MemoryPolicy& policy, const Pass& exact, int draws) {
     constexpr std::uint32_t learning = 2;  // passes in which ranges and sensitivities are found
-    for (std::uint32_t draw = 0; draw < learning; ++draw) pass(policy, draw);
+    for (std::uint32_t draw = 0; draw < learning; ++draw) {
+      random_state() = {.seed = 1, .step = draw};
+      apps::study_draws(training_, batch_, policy);
+      pass(policy, draw);
+    }
     Errors errors(exact.gradient);
     std::int64_t saved = 0;
     for (int draw = 0; draw < draws; ++draw) {
@@ -157,7 +161,9 @@ void whole_policies(Subject& subject, const Subject::Pass& exact, int draws) {
   for (const double bits : {8.0, 4.0, 3.0, 2.0, 1.0})
     row(fmt::format("`fixed`, {:g}", bits), "fixed", {{"bits", bits}});
   for (const double bits : {4.0, 3.0, 2.5, 2.0})
-    row(fmt::format("`adaptive`, {:g}", bits), "adaptive", {{"bits", bits}});
+    for (const bool by_draws : {false, true})
+      row(fmt::format("`adaptive`, {:g}{}", bits, by_draws ? ", measured by draws" : ""), "adaptive",
+          {{"bits", bits}, {"by_draws", by_draws}});
   for (const double bits : {8.0, 4.0}) {
     GatesFromCodes policy(make_policy("fixed", {{"bits", bits}}));
     subject.report(fmt::format("`fixed`, {:g}, signs read off the codes", bits), policy, exact, draws);

@@ -84,7 +84,7 @@ Tensor Softmax::forward(std::span<const Tensor> inputs) const {
 void Softmax::derive(const Derivation<Softmax>& from, const Tensor& out) const {
   softmax_rows(from.get<input(x)>(), out);
 }
-void Softmax::backward(Tensor dy, const Saved<Softmax>& saved, Grads& grads) const {
+void Softmax::backward(const Tensor& dy, const Saved<Softmax>& saved, Grads& grads) const {
   grads[x] = backward_by_rows(dy, saved, []<class C, class T>(std::int64_t n, const C* g, const C* y, T* dx) {
     const C dot = sum_of(
         n, [](const auto& a, const auto& b) { return a * b; }, g, y);
@@ -101,7 +101,7 @@ Tensor LogSoftmax::forward(std::span<const Tensor> inputs) const {
 void LogSoftmax::derive(const Derivation<LogSoftmax>& from, const Tensor& out) const {
   log_softmax_rows(from.get<input(x)>(), out);
 }
-void LogSoftmax::backward(Tensor dy, const Saved<LogSoftmax>& saved, Grads& grads) const {
+void LogSoftmax::backward(const Tensor& dy, const Saved<LogSoftmax>& saved, Grads& grads) const {
   grads[x] = backward_by_rows(dy, saved, []<class C, class T>(std::int64_t n, const C* g, const C* y, T* dx) {
     const C sum = sum_of(
         n, [](const auto& v) { return v; }, g);

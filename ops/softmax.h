@@ -14,7 +14,7 @@ struct Softmax {
       Save{.from = output, .need = Need::value, .for_grad_of = {x}, .groups = Groups::head}};
   static constexpr std::array derives{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(Tensor dy, const Saved<Softmax>& saved, Grads& grads) const;
+  void backward(const Tensor& dy, const Saved<Softmax>& saved, Grads& grads) const;
   void derive(const Derivation<Softmax>& from, const Tensor& out) const;
 };
 
@@ -25,7 +25,7 @@ struct LogSoftmax {
   static constexpr std::array saves{Save{.from = output, .need = Need::value, .for_grad_of = {x}}};
   static constexpr std::array derives{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(Tensor dy, const Saved<LogSoftmax>& saved, Grads& grads) const;
+  void backward(const Tensor& dy, const Saved<LogSoftmax>& saved, Grads& grads) const;
   void derive(const Derivation<LogSoftmax>& from, const Tensor& out) const;
 };
 

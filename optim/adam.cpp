@@ -12,7 +12,7 @@ class AdamLike final : public AdamFamily {
   static constexpr std::string_view name = decoupled ? "adamw" : "adam";
   static constexpr double weight_decay = decoupled ? 0.01 : 0;
   static std::vector<Setting> settings() { return AdamFamily::settings(1e-8); }
-  AdamLike(const Settings& settings, Trained trained) : AdamFamily(settings, std::move(trained)) {}
+  AdamLike(const Settings& settings, const Trained& trained) : AdamFamily(settings, trained) {}
 
  private:
   void update(const Update& what) const override {

@@ -16,8 +16,8 @@ class AdamFamily : public Optimizer {
   }
 
  protected:
-  AdamFamily(const Settings& settings, Trained trained)
-      : Optimizer(std::move(trained), {{"exp_avg"}, {"exp_avg_sq", StateValues::no_sign}}),
+  AdamFamily(const Settings& settings, const Trained& trained)
+      : Optimizer(trained, {{"exp_avg"}, {"exp_avg_sq", StateValues::no_sign}}),
         beta1_(settings.number("beta1")),
         beta2_(settings.number("beta2")),
         eps_(settings.number("eps")) {}

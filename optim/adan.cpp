@@ -21,8 +21,8 @@ class Adan final : public Optimizer {
         {"no_prox", false, {}, "whether weights decay before the update, as AdamW's, and not by division after it"}};
   }
 
-  Adan(const Settings& settings, Trained trained)
-      : Optimizer(std::move(trained), {{"exp_avg"},
+  Adan(const Settings& settings, const Trained& trained)
+      : Optimizer(trained, {{"exp_avg"},
                                        {"exp_avg_diff"},
                                        {"exp_avg_sq", StateValues::no_sign},
                                        // Its error is squared, where unbiased draws no longer are.

@@ -19,8 +19,8 @@ class Lamb final : public AdamFamily {
     return all;
   }
 
-  Lamb(const Settings& settings, Trained trained)
-      : AdamFamily(settings, std::move(trained)),
+  Lamb(const Settings& settings, const Trained& trained)
+      : AdamFamily(settings, trained),
         trust_clip_(settings.flag("trust_clip")),
         always_adapt_(settings.flag("always_adapt")) {}
 

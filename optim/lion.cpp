@@ -15,8 +15,8 @@ class Lion final : public Optimizer {
             {"beta2", 0.99, below_one, "decay of the gradients' running mean"}};
   }
 
-  Lion(const Settings& settings, Trained trained)
-      : Optimizer(std::move(trained), {{"exp_avg"}}),
+  Lion(const Settings& settings, const Trained& trained)
+      : Optimizer(trained, {{"exp_avg"}}),
         take1_(static_cast<float>(1 - settings.number("beta1"))),
         take2_(static_cast<float>(1 - settings.number("beta2"))) {}
 

@@ -113,7 +113,7 @@ class Optimizer {
 /// An optimizer by name. `settings` includes `weight_decay` and `decay_norm_and_bias`.
 struct OptimizerKind {
   std::vector<Setting> settings;
-  std::function<std::unique_ptr<Optimizer>(const Settings&, Trained)> make;
+  std::function<std::unique_ptr<Optimizer>(const Settings&, const Trained&)> make;
 };
 Registry<OptimizerKind>& optimizers();
 
@@ -137,8 +137,8 @@ struct RegisterOptimizer {
         {"weight_decay", Concrete::weight_decay, not_negative, "pull of the parameters towards zero"},
         {"decay_norm_and_bias", true, {}, "whether norms, biases, class token and positions decay too"}};
     for (const Setting& setting : Concrete::settings()) settings.push_back(setting);
-    optimizers().add(Concrete::name, {std::move(settings), [](const Settings& given, Trained trained) {
-                                        return std::make_unique<Concrete>(given, std::move(trained));
+    optimizers().add(Concrete::name, {std::move(settings), [](const Settings& given, const Trained& trained) {
+                                        return std::make_unique<Concrete>(given, trained);
                                       }});
   }
 };

@@ -14,8 +14,8 @@ class Sgd final : public Optimizer {
             {"nesterov", false, {}, "whether the step looks one gradient ahead"}};
   }
 
-  Sgd(const Settings& settings, Trained trained)
-      : Optimizer(std::move(trained), settings.number("momentum") > 0 ? std::vector<StateKind>{{"momentum_buffer"}}
+  Sgd(const Settings& settings, const Trained& trained)
+      : Optimizer(trained, settings.number("momentum") > 0 ? std::vector<StateKind>{{"momentum_buffer"}}
                                                                       : std::vector<StateKind>{}),
         momentum_(static_cast<float>(settings.number("momentum"))),
         nesterov_(settings.flag("nesterov")) {

@@ -34,7 +34,7 @@ TEST_CASE("progress: no terminal gets plain lines, and not too many") {
   std::fclose(file);
   const std::string text = test::read_file(folder / "out");
   CHECK(text.find('\r') == std::string::npos);
-  CHECK(text.find("\x1b") == std::string::npos);
+  CHECK(text.find('\x1b') == std::string::npos);
   CHECK(text.starts_with("epoch 1/1  step   0/100"));
   CHECK(text.ends_with("\ndone\n"));
   CHECK(std::count(text.begin(), text.end(), '\n') == 2);

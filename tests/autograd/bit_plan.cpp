@@ -13,10 +13,10 @@
 namespace lacuna {
 namespace {
 
-constexpr std::array widths{1, 2, 3, 4, 5, 6, 8};
+constexpr std::array widths{1, 2, 3, 4, 5, 6, 8, exact_bits};
 
 std::int64_t bytes_of(const BitChoice& choice, int bits) {
-  return choice.range_bytes + (choice.elements * bits + 7) / 8;
+  return bits == exact_bits ? choice.exact_bytes : choice.range_bytes + (choice.elements * bits + 7) / 8;
 }
 
 double variance_of(const BitChoice& choice, int bits) { return choice.sensitivity * code_variance(bits); }
@@ -26,6 +26,7 @@ double least_of_all(std::span<const BitChoice> choices, std::int64_t bytes) {
   if (choices.empty()) return 0;
   double least = std::numeric_limits<double>::infinity();
   for (const int bits : widths) {
+    if (bits == exact_bits && choices.front().exact_bytes == 0) continue;
     const std::int64_t own = bytes_of(choices.front(), bits);
     if (own <= bytes)
       least = std::min(least, variance_of(choices.front(), bits) + least_of_all(choices.subspan(1), bytes - own));
@@ -48,6 +49,8 @@ std::vector<BitChoice> random_choices(std::uint32_t site) {
     choices[i] = {.elements = 1 + static_cast<std::int64_t>(magnitude(0)),
                   .range_bytes = static_cast<std::int64_t>(4 * draws.below(2 + 3 * i, 5)),
                   .sensitivity = draws.below(3 + 3 * i, 8) == 0 ? 0 : 1e-3 * magnitude(2)};
+    // A tensor takes more than its codes and their ranges.
+    if (site % 2 == 0) choices[i].exact_bytes = 4 * choices[i].elements + choices[i].range_bytes;
   }
   return choices;
 }
@@ -63,7 +66,7 @@ TEST_CASE("a code's variance falls with the square of its levels") {
 TEST_CASE("bits: within the bytes and near the best of all allocations") {
   for (std::uint32_t site = 0; site < 200; ++site) {
     const std::vector<BitChoice> choices = random_choices(site);
-    const std::int64_t fewest = bytes_at(choices, 1), most = bytes_at(choices, 8);
+    const std::int64_t fewest = bytes_at(choices, 1), most = bytes_at(choices, site % 2 == 0 ? exact_bits : 8);
     for (int part = 0; part <= 6; ++part) {
       const std::int64_t bytes = fewest + (most - fewest) * part / 6;
       const BitPlan plan = allocate_bits(choices, bytes);

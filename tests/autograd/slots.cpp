@@ -249,7 +249,7 @@ TEST_CASE("what is derived reads its sources in the shapes the op saw") {
   check_gradients(
       [](const std::vector<Variable>& leaf) {
         // [6, 12] is first seen by gelu, and read whole by split_heads as [2, 3, 12].
-        const Variable x = leaf[0];
+        const Variable& x = leaf[0];
         const Variable curved = apply(Gelu{}, x);
         const Variable heads = apply(SplitHeads{.heads = 2, .part = 1, .parts = 3}, x.reshape({2, 3, 12}));
         const Variable product = linear(heads, leaf[1]);  // keeps heads [2, 2, 3, 2], which x yields

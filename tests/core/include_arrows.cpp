@@ -1,5 +1,6 @@
 // Includes flow one way: core <- ops <- autograd <- nn <- models <- apps; optim beside nn, data beside ops.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <filesystem>
 #include <fstream>
@@ -33,7 +34,7 @@ std::vector<std::string> offences(const std::filesystem::path& file, const std::
     if (!std::regex_search(line, match, include_line)) continue;
     ++includes;
     if (!may_see.at(layer).contains(match[1]))
-      found.push_back(file.string() + ":" + std::to_string(number) + ": " + layer + " may not see: " + line);
+      found.push_back(fmt::format("{}:{}: {} may not see: {}", file.string(), number, layer, line));
   }
   return found;
 }
@@ -41,7 +42,8 @@ std::vector<std::string> offences(const std::filesystem::path& file, const std::
 }  // namespace
 
 TEST_CASE("includes flow one way") {
-  for (const auto& [layer, seen] : may_see) {
+  for (const auto& one : may_see) {
+    const std::string& layer = one.first;
     int includes = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(LACUNA_SOURCE_DIR "/" + layer)) {
       const std::string extension = entry.path().extension().string();

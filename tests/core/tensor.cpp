@@ -48,7 +48,7 @@ TEST_CASE("only memory that nobody else sees is reused") {
   CHECK(reuse_or_empty(tensor, {3, 2}, DType::bf16).storage() != tensor.storage());
   CHECK(reuse_or_empty(tensor, {4, 2}, DType::f32).storage() != tensor.storage());
   {
-    const Tensor other = tensor;
+    const std::vector<Tensor> others{tensor};
     CHECK_FALSE(tensor.unique());
     CHECK(reuse_or_empty(tensor, {2, 3}, DType::f32).storage() != tensor.storage());
   }

@@ -79,7 +79,7 @@ TEST_CASE("shapes: mean and deviation are those of the data set's description, w
       const double value = pixels[k] / 255.0;
       sum[k % 3] += value;
       squares[k % 3] += value * value;
-      brightness[static_cast<std::size_t>(i % 10)] += value / static_cast<double>(pixels.size() * images / 10);
+      brightness[static_cast<std::size_t>(i % 10)] += 10 * value / static_cast<double>(pixels.size() * images);
     }
   }
   const double count = images * 1024.0;

@@ -141,7 +141,7 @@ TEST_CASE("an unknown augmentation and impossible sizes are the input's fault") 
        {TransformOptions{.augment = "crop"}, TransformOptions{.image_size = -1},
         TransformOptions{.image_size = 1 << 20}, TransformOptions{.crop_padding = -1}}) {
     try {
-      Transform(info_of(4), options);
+      const Transform refused(info_of(4), options);
       FAIL("accepted");
     } catch (const Error& error) {
       CHECK(error.fault() == Fault::input);

@@ -40,7 +40,7 @@ struct Statistics {
 Statistics statistics_of(const Tensor& x) {
   const auto channels = static_cast<std::size_t>(x.shape().back());
   const std::vector<double> all = x.to_vector();
-  const double rows = static_cast<double>(all.size() / channels);
+  const double rows = static_cast<double>(all.size()) / static_cast<double>(channels);
   Statistics found{std::vector<double>(channels), std::vector<double>(channels)};
   for (std::size_t i = 0; i < all.size(); ++i) found.mean[i % channels] += all[i] / rows;
   for (std::size_t i = 0; i < all.size(); ++i)

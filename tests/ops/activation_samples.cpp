@@ -5,8 +5,8 @@ namespace lacuna {
 namespace {
 
 template <class Op>
-OpSample unary(std::string name, Op op) {
-  return {.name = std::move(name),
+OpSample unary(const std::string& name, Op op) {
+  return {.name = name,
           .op = bound(op),
           .inputs =
               [](DType dtype) {

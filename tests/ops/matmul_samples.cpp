@@ -5,8 +5,8 @@
 namespace lacuna {
 namespace {
 
-OpSample matmul_sample(std::string name, MatMul op, const Shape& a, const Shape& b) {
-  return {.name = std::move(name),
+OpSample matmul_sample(const std::string& name, MatMul op, const Shape& a, const Shape& b) {
+  return {.name = name,
           .op = bound(op),
           .inputs =
               [=](DType dtype) {
@@ -16,8 +16,8 @@ OpSample matmul_sample(std::string name, MatMul op, const Shape& a, const Shape&
 }
 
 template <class Op>
-OpSample heads_sample(std::string name, Op op, const Shape& x) {
-  return {.name = std::move(name),
+OpSample heads_sample(const std::string& name, Op op, const Shape& x) {
+  return {.name = name,
           .op = bound(op),
           .inputs = [=](DType dtype) { return std::vector{sample_values(x, dtype, 1)}; },
           .differentiable = {0}};

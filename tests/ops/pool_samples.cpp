@@ -5,8 +5,8 @@ namespace lacuna {
 namespace {
 
 template <class Op>
-OpSample pool(std::string name, Op op, const Shape& shape) {
-  return {.name = std::move(name),
+OpSample pool(const std::string& name, Op op, const Shape& shape) {
+  return {.name = name,
           .op = bound(op),
           .inputs = [=](DType dtype) { return std::vector{sample_values(shape, dtype, 1)}; },
           .differentiable = {0}};

@@ -5,8 +5,8 @@ namespace lacuna {
 namespace {
 
 template <class Op>
-OpSample over_all(std::string name, Shape shape) {
-  return {.name = std::move(name),
+OpSample over_all(const std::string& name, Shape shape) {
+  return {.name = name,
           .op = bound(Op{.shape = shape}),
           .inputs = [shape](DType dtype) { return std::vector{sample_values(shape, dtype, 1, -1, 3)}; },
           .differentiable = {0}};

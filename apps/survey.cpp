@@ -1,0 +1,135 @@
+#include "apps/survey.h"
+
+#include "apps/measure.h"
+#include "apps/resolve.h"
+#include "autograd/accumulate.h"
+#include "autograd/coded_policies.h"
+#include "autograd/rules.h"
+
+#include <algorithm>
+
+namespace lacuna::apps {
+namespace {
+
+/// Holds in 8 bits what can be coded, and notes it.
+class Surveyor final : public CodedPolicy {
+ public:
+  Surveyor(StepSurvey& found, std::int64_t group_size) : found_(found), group_size_(group_size) {}
+  std::string_view name() const override { return "survey"; }
+  bool recomputes(std::string_view path, std::string_view) override {
+    if (std::ranges::find(found_.regions, path) == found_.regions.end()) found_.regions.emplace_back(path);
+    return false;
+  }
+  std::int64_t recomputes_together(std::string_view sequence, std::int64_t first, std::int64_t count,
+                                   std::string_view) override {
+    if (first == 0) found_.sequences.push_back({std::string(sequence), 0, count});
+    return 0;
+  }
+  SensitivityRecord* sensitivity_record() override { return &record_; }
+
+  const SensitivityRecord& record() const { return record_; }
+  const std::map<std::string, SlotName>& names() const { return names_; }
+
+ private:
+  codec::Coding coding_of(const SlotFacts& facts) override {
+    const codec::Coding coding{.bits = 8, .grouping = run_groups(facts, group_size_)};
+    const SlotName name{facts.path.text(), facts.op.text()};
+    names_[facts.key()] = name;
+    auto known = std::ranges::find(found_.tensors, name, &Codable::name);
+    if (known == found_.tensors.end()) known = found_.tensors.insert(known, Codable{.name = name});
+    known->elements += facts.shape.count();
+    known->bytes += facts.bytes;
+    known->range_bytes += 4 * codec::group_count(facts.shape, coding.grouping);
+    return coding;
+  }
+
+  StepSurvey& found_;
+  std::int64_t group_size_;
+  SensitivityRecord record_;
+  std::map<std::string, SlotName> names_;  // by the slot's key
+};
+
+std::int64_t group_size(const Configuration& configuration) {
+  const auto given = configuration.memory.options.find("group_size");
+  return given == configuration.memory.options.end() ? HoldRule{}.group_size
+                                                     : static_cast<std::int64_t>(std::get<double>(given->second));
+}
+
+/// Without the policy: whoever surveys brings another.
+Configuration without_policy(Configuration configuration) {
+  configuration.memory = {};
+  return configuration;
+}
+
+constexpr double multiply_adds_a_second = 1.5e11, bytes_a_second = 4e10;
+
+/// Adds up what ops would take.
+class Clock final : public Observer {
+ public:
+  void before(Phase, const Operation&, Label) override {}
+  void after(Phase, const Operation&, Label, const Work& work, std::span<const Tensor>) override {
+    seconds_ += std::max(static_cast<double>(work.multiply_adds) / multiply_adds_a_second,
+                         static_cast<double>(work.bytes) / bytes_a_second);
+  }
+  double seconds() const { return seconds_; }
+
+ private:
+  double seconds_ = 0;
+};
+
+}  // namespace
+
+StepSurvey survey(const Configuration& configuration, const std::vector<std::string>& recompute) {
+  StepSurvey found;
+  Training training(without_policy(configuration), Device::meta);
+  const std::unique_ptr<MemoryPolicy> policy =
+      refine(std::make_unique<Surveyor>(found, group_size(configuration)), {}, recompute);
+  Tape tape(*policy);
+  const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
+  {
+    const Recording recording(tape);
+    training.loss(batch.front());
+  }
+  tape.settle();
+  return found;
+}
+
+Sensitivities measure_sensitivities(const Configuration& configuration, std::int64_t bytes) {
+  if (device_of(configuration) == Device::meta) return {};
+  Configuration small = without_policy(configuration);
+  small.train.accumulate = 1;
+  small.train.batch_size = std::min<std::int64_t>(2, small.train.batch_size);
+  // While it is measured, an op's backward runs again on gradients of its own.
+  if (measure(small, Device::meta).peak * 5 / 4 > bytes) return {};
+  StepSurvey found;
+  Surveyor surveyor(found, group_size(configuration));
+  Training training(small, device_of(small));
+  const std::vector<MicroBatch> batch = made_up_batch(small, training.model());
+  random_state() = {.seed = static_cast<std::uint64_t>(small.train.seed), .step = 0};
+  Tape tape(surveyor);
+  const Variable loss = [&] {
+    const Recording recording(tape);
+    return training.loss(batch.front());
+  }();
+  tape.backward(loss);
+  double gradient = 0;  // squared
+  for (const Parameter* parameter : training.model().parameters())
+    if (parameter->grad().defined()) gradient += squared_difference(parameter->grad(), {});
+  Sensitivities sensitivities;
+  for (const auto& [key, variance] : surveyor.record().sensitivities())
+    sensitivities[surveyor.names().at(key)] += variance / gradient;
+  return sensitivities;
+}
+
+double predicted_seconds(const Configuration& configuration) {
+  Clock clock;
+  measure(configuration, Device::meta, {.observer = &clock});
+  return clock.seconds();
+}
+
+double code_seconds(std::int64_t bytes) {
+  constexpr double passes = 3;  // one to code, and about two to read
+  return passes * static_cast<double>(bytes) / bytes_a_second;
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,60 @@
+// What a configuration's step consists of, as a memory planner sees it.
+#pragma once
+
+#include "apps/configuration.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lacuna::apps {
+
+/// Names tensors as a rule does: the path and the op that made them.
+using SlotName = std::pair<std::string, std::string>;
+
+/// Tensors of one name that policies would hold in codes.
+struct Codable {
+  SlotName name;
+  std::int64_t elements = 0;
+  std::int64_t bytes = 0;        // as they are
+  std::int64_t range_bytes = 0;  // of their codes, whatever the bits
+};
+
+/// Blocks of a sequence of modules, from number `first` on.
+struct Segment {
+  std::string sequence;
+  std::int64_t first, count;
+
+  std::string block(std::int64_t i) const { return fmt::format("{}.{}", sequence, first + i); }
+  /// The region of all of them: `blocks.4-7`.
+  std::string path() const {
+    return count == 1 ? block(0) : fmt::format("{}.{}-{}", sequence, first, first + count - 1);
+  }
+  Segment part(std::int64_t from, std::int64_t size) const { return {sequence, first + from, size}; }
+};
+
+struct StepSurvey {
+  std::vector<Codable> tensors;      // in the order of forward
+  std::vector<std::string> regions;  // that can be recomputed, outer ones before those in them
+  std::vector<Segment> sequences;    // whole
+};
+
+/// The step of `configuration` as it is when the regions `recompute` run again, on `meta`.
+StepSurvey survey(const Configuration& configuration, const std::vector<std::string>& recompute);
+
+/// What one bit in place of the exact tensor would do to the gradient: the variance, relative to the squared gradient.
+using Sensitivities = std::map<SlotName, double>;
+
+/// Measures them in one step with at most two made-up samples: the same in every run. Empty where not even that fits
+/// into `bytes`.
+Sensitivities measure_sensitivities(const Configuration& configuration, std::int64_t bytes);
+
+/// How long a step would take, seconds: multiply-adds and bytes of every op by nominal rates of two cores with AVX-512,
+/// of which only the ratio matters. Not timed, so that the same configuration gets the same plan in every run.
+double predicted_seconds(const Configuration& configuration);
+/// What coding a tensor of so many bytes and reading it in backward adds to that.
+double code_seconds(std::int64_t bytes);
+
+}  // namespace lacuna::apps

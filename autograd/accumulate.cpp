@@ -2,6 +2,8 @@
 
 #include "core/parallel.h"
 
+#include <algorithm>
+
 namespace lacuna {
 
 Tensor sum(Tensor a, Tensor b) {
@@ -12,6 +14,17 @@ Tensor sum(Tensor a, Tensor b) {
     with_float_type(a.dtype(), [&]<class T>(Type<T>) {
       map(
           a.count(), [](auto x, auto y) { return x + y; }, out.data<T>(), a.data<T>(), b.data<T>());
+    });
+  });
+  return out;
+}
+
+Tensor difference(Tensor a, const Tensor& b) {
+  const Tensor out = reuse_or_empty(a, a.shape(), a.dtype());
+  launch(a.device(), [&] {
+    with_float_type(a.dtype(), [&]<class T>(Type<T>) {
+      map(
+          a.count(), [](auto x, auto y) { return x - y; }, out.data<T>(), a.data<T>(), b.data<T>());
     });
   });
   return out;
@@ -38,6 +51,27 @@ double squared_difference(const Tensor& a, const Tensor& b) {
     });
   });
   return sum;
+}
+
+Tensor with_random_signs(const Tensor& a, const RandomStream& stream) {
+  const Tensor out = Tensor::empty(a.shape(), a.dtype(), a.device());
+  launch(a.device(), [&] {
+    with_float_type(a.dtype(), [&]<class T>(Type<T>) {
+      constexpr std::int64_t at_once = 128;  // signs in one draw
+      const std::int64_t blocks = (a.count() + at_once - 1) / at_once;
+      const T* const p = a.data<T>();
+      T* const q = out.data<T>();
+      parallel_tasks(blocks, [&](std::int64_t block, std::int64_t) {
+        const std::array<std::uint32_t, 4> bits = stream.draw(static_cast<std::uint64_t>(block));
+        const std::int64_t begin = block * at_once, end = std::min(begin + at_once, a.count());
+        for (std::int64_t i = begin; i < end; ++i)
+          q[i] = (bits[static_cast<std::size_t>(i - begin) / 32] >> (i - begin) % 32 & 1) != 0
+                     ? static_cast<T>(-to_compute(p[i]))
+                     : p[i];
+      });
+    });
+  });
+  return out;
 }
 
 }  // namespace lacuna

@@ -41,7 +41,7 @@ class Adaptive final : public CodedPolicy {
   void end_study() override {
     std::map<std::string, double> sensitivities;
     for (const auto& [key, variance] : study_.variances)
-      sensitivities[key] = variance / code_variance(tensors_[key].bits);
+      sensitivities[key] = variance / code_variance(held_bits(tensors_[key]));
     learn(sensitivities);
     study_ = {};
   }
@@ -100,6 +100,9 @@ class Adaptive final : public CodedPolicy {
     plan();
   }
 
+  /// What is measured is what coarser codes would do, and there are none coarser than one bit.
+  int held_bits(const Planned& tensor) const { return measures() ? std::max(tensor.bits, 2) : tensor.bits; }
+
   std::uint64_t draw_of(const SlotFacts& facts) const override { return facts.key() == study_.redrawn ? 1 : 0; }
 
   codec::Coding coding_of(const SlotFacts& facts) override {
@@ -113,7 +116,7 @@ class Adaptive final : public CodedPolicy {
     }
     tensor.choice = {.elements = facts.shape.count(), .range_bytes = ranges, .sensitivity = 0};
     study_.coded.insert(facts.key());
-    return {.bits = tensor.bits, .grouping = grouping};
+    return {.bits = held_bits(tensor), .grouping = grouping};
   }
 
   /// Divides the bytes among the tensors of this pass.

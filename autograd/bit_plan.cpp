@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdlib>
 #include <limits>
 #include <queue>
 
@@ -34,7 +35,11 @@ double code_variance(int bits) {
 }
 
 BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes) {
-  std::vector<std::size_t> width(choices.size(), 0);
+  std::int64_t at_two = 0;
+  for (const BitChoice& choice : choices) at_two += bytes_of(choice, 2);
+  // With one bit the error of a value is larger than the value, and no longer passes on in proportion.
+  const std::size_t fewest = at_two <= bytes ? 1 : 0;
+  std::vector<std::size_t> width(choices.size(), fewest);
   std::priority_queue<Step> steps;
   const auto cost = [&](std::size_t i, std::size_t to) {
     return bytes_of(choices[i], widths[to]) - bytes_of(choices[i], widths[to - 1]);
@@ -48,8 +53,8 @@ BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes) {
   };
   BitPlan plan;
   for (std::size_t i = 0; i < choices.size(); ++i) {
-    plan.bytes += bytes_of(choices[i], widths[0]);
-    offer(i, 1);
+    plan.bytes += bytes_of(choices[i], widths[width[i]]);
+    offer(i, width[i] + 1);
   }
   const std::int64_t limit = std::max(bytes, plan.bytes);
   double price = 0;  // of a byte, in variance: the rate of the first step that does not fit
@@ -71,7 +76,7 @@ BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes) {
   plan.least_variance = -price * static_cast<double>(limit);
   for (const BitChoice& choice : choices) {
     double least = std::numeric_limits<double>::infinity();
-    for (const int bits : widths)
+    for (const int bits : std::span(widths).subspan(fewest))
       if (may_have(choice, bits))
         least = std::min(
             least, choice.sensitivity * code_variance(bits) + price * static_cast<double>(bytes_of(choice, bits)));

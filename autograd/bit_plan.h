@@ -25,9 +25,10 @@ struct BitPlan {
   double least_variance = 0;  // no allocation within the bytes can be better (Lagrangian bound)
 };
 
-/// The least predicted variance within `bytes`, or with the fewest bits everywhere where they do not suffice. The
-/// variance of a code falls as 1 / (2^bits − 1)²; it is convex in the bits, so that taking the best bit for its bytes
-/// one after the other is optimal but for the last (Everett 1963); `least_variance` says how far from it at most.
+/// The least predicted variance within `bytes` with at least two bits for each tensor; with at least one where two do
+/// not fit, and with one for each where not even that does. The variance of a code falls as 1 / (2^bits − 1)²; it is
+/// convex in the bits, so that taking the best bit for its bytes one after the other is optimal but for the last
+/// (Everett 1963); `least_variance` says how far from it at most.
 BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes);
 
 /// Relative variance of codes of so many bits: 1 for one bit, 0 for `exact_bits`.

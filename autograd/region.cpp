@@ -98,42 +98,36 @@ Variable Tape::add_region(Label path, Variable x, std::function<Variable(Variabl
 }
 
 // What the region saves now is read at once: nothing is gained by coding it.
-void Tape::replay(Node& node, SensitivityRecord* record) {
-  const Label name("recompute");
+Tensor Tape::run_again(const Node& node, Tensor input, Tensor gradient, LeafGradients* taken) {
   const std::unique_ptr<MemoryPolicy> exact = make_policy("exact");
-  const double arrived = record != nullptr ? squared_difference(node.gradient, {}) : 0;
-  double parameters = 0;  // squares of their gradients
-  Variable x(node.saved[0]->whole(name).reshape(node.shapes[0]), node.wanted.contains(0));
+  Variable x(std::move(input), node.wanted.contains(0));
   if (x.wants_grad()) x.value_->edge.leaf->purpose = Purpose::transient;
-  leave(node);
-  {
-    Tape tape(*exact);
-    tape.replays_ = true;
-    tape.region_ = node.path;
-    tape.root_ = root_;
-    tape.parameter_squares_ = record != nullptr ? &parameters : parameter_squares_;
-    tape.observer_ = observer_;
-    Variable result = [&] {
-      const Recording recording(tape);
-      return node.replay(x);
-    }();
-    const Edge from = result.value_->edge;
-    result = {};
-    // Moved all the way: an op adds to a gradient in place only where nobody else sees it.
-    std::vector<std::pair<Edge, Tensor>> gradients;
-    gradients.emplace_back(from, std::exchange(node.gradient, {}));
-    tape.walk_back(std::move(gradients), {});
-  }
+  Tape tape(*exact);
+  tape.replays_ = true;
+  tape.region_ = node.path;
+  tape.root_ = root_;
+  tape.taken_ = taken != nullptr ? taken : taken_;
+  tape.observer_ = tape.taken_ != nullptr ? nullptr : observer_;
+  Variable result = [&] {
+    const Recording recording(tape);
+    return node.replay(x);
+  }();
+  const Edge from = result.value_->edge;
+  result = {};
+  // Moved all the way: an op adds to a gradient in place only where nobody else sees it.
+  std::vector<std::pair<Edge, Tensor>> gradients;
+  gradients.emplace_back(from, std::move(gradient));
+  tape.walk_back(std::move(gradients), {});
   expect(!x.wants_grad() || x.grad().defined(), "{} was recomputed, but its input had no part in the result",
          node.path.text());
-  Tensor gradient = x.wants_grad() ? x.grad() : Tensor();
-  x = {};
-  if (record != nullptr) {
-    std::vector<SensitivityRecord::Flow> flows;
-    if (gradient.defined() && !node.edges[0].leaf)
-      flows.push_back({node.edges[0].node, squared_difference(gradient, {})});
-    record->add_node(&node - nodes_.data(), arrived, parameters, std::move(flows));
-  }
+  return x.wants_grad() ? x.grad() : Tensor();
+}
+
+void Tape::replay(Node& node, SensitivityRecord* record) {
+  if (record != nullptr) probe_region(node, *record);
+  Tensor input = node.saved[0]->whole(Label("recompute")).reshape(node.shapes[0]);
+  leave(node);
+  Tensor gradient = run_again(node, std::move(input), std::exchange(node.gradient, {}), nullptr);
   if (gradient.defined()) deliver(node.edges[0], std::move(gradient));
   if (node.edges[0].leaf) finish(node.edges[0].leaf);
 }

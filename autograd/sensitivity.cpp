@@ -1,7 +1,9 @@
 #include "autograd/sensitivity.h"
 
 #include "autograd/bit_plan.h"
+#include "core/error.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lacuna {
@@ -10,23 +12,34 @@ void SensitivityRecord::add_node(std::int64_t node, double gradient, double para
   nodes_.push_back({.node = node, .gradient = gradient, .parameters = parameters, .flows = std::move(flows)});
 }
 
-void SensitivityRecord::add_change(const std::string& key, int bits, double parameters, std::vector<Flow> flows) {
-  nodes_.back().changes.push_back({key, bits, parameters, std::move(flows)});
+std::size_t SensitivityRecord::add_change(const std::string& key, int bits, double parameters,
+                                          std::vector<Flow> flows) {
+  changes_.push_back({key, bits, parameters, std::move(flows)});
+  return changes_.size() - 1;
+}
+
+void SensitivityRecord::follow(std::size_t change, std::int64_t through, double parameters,
+                               const std::vector<Flow>& flows) {
+  Change& followed = changes_[change];
+  const auto flow = std::ranges::find(followed.flows, through, &Flow::to);
+  expect(flow != followed.flows.end(), "no flow of change {} goes to node {}", change, through);
+  followed.flows.erase(flow);
+  followed.parameters += parameters;
+  followed.flows.insert(followed.flows.end(), flows.begin(), flows.end());
 }
 
 std::map<std::string, double> SensitivityRecord::sensitivities() const {
-  std::map<std::string, double> sum;
   std::map<std::int64_t, double> gain;  // by node: squared change behind it for each of its squared gradient
   const auto behind = [&](double parameters, const std::vector<Flow>& flows) {
     for (const Flow& flow : flows)
       if (const auto found = gain.find(flow.to); found != gain.end()) parameters += flow.square * found->second;
     return parameters;
   };
-  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
-    for (const Change& change : node->changes)
-      sum[change.key] += behind(change.parameters, change.flows) / code_variance(change.bits);
+  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node)
     if (node->gradient > 0) gain[node->node] = behind(node->parameters, node->flows) / node->gradient;
-  }
+  std::map<std::string, double> sum;
+  for (const Change& change : changes_)
+    sum[change.key] += behind(change.parameters, change.flows) / code_variance(change.bits);
   return sum;
 }
 

@@ -11,10 +11,11 @@ namespace lacuna {
 
 /// Gathers, node by node in the order of backward, how much coarser codes of one slot change the gradients.
 ///
-/// The error of a parameter's gradient counts as it is. That of a gradient which flows on reaches the parameters behind
-/// it. It is taken to be independent of that gradient, so that at each node it goes on as the gradient does: of the
-/// squared gradient that arrives at a node, from all sides together, such a part goes into parameters and such parts on
-/// to other nodes. What flows into a residual stream is therefore weighed against the whole stream.
+/// The error of a parameter's gradient counts as it is. That of a gradient which flows on is followed through the next
+/// node as it is, too: where that node has errors of one sum in all its elements, as of a norm's mean, they add up
+/// there. From then on it is taken to be as large as the gradient is, element by element, and independent from element
+/// to element: of its square such a part goes at each node into parameters, and such parts on to other nodes, as those
+/// of the gradient with signs drawn at random.
 class SensitivityRecord {
  public:
   /// A gradient that goes to another node of the tape.
@@ -23,11 +24,14 @@ class SensitivityRecord {
     double square = 0;
   };
 
-  /// A node that backward reaches: the squares of its output's whole gradient, of its parameters' gradients, and of
-  /// what flows on.
+  /// A node that backward reaches: the squares of its output's whole gradient, and, when the signs of that are drawn,
+  /// of its parameters' gradients and of what flows on.
   void add_node(std::int64_t node, double gradient, double parameters, std::vector<Flow> flows);
-  /// Slot `key` was held in `bits` more coarsely than it is, for the node added last: the squared changes.
-  void add_change(const std::string& key, int bits, double parameters, std::vector<Flow> flows);
+  /// Slot `key` was held in `bits` more coarsely than it is, for the node added last: the squared changes. Returns the
+  /// change's number.
+  std::size_t add_change(const std::string& key, int bits, double parameters, std::vector<Flow> flows);
+  /// What flows of a change to a node has been followed through it: the squares behind.
+  void follow(std::size_t change, std::int64_t through, double parameters, const std::vector<Flow>& flows);
 
   /// Of each slot: the variance of the whole gradient that one bit would cause.
   std::map<std::string, double> sensitivities() const;
@@ -43,9 +47,9 @@ class SensitivityRecord {
     std::int64_t node;
     double gradient, parameters;
     std::vector<Flow> flows;
-    std::vector<Change> changes = {};
   };
   std::vector<Node> nodes_;
+  std::vector<Change> changes_;
 };
 
 /// GACT's own measurement (Liu et al. 2022, section 4.2): the same batch goes through again and again with the same

@@ -207,7 +207,9 @@ std::vector<Tape::SlotReport> Tape::report() {
 }
 
 Tensor& Tape::pending(const Edge& edge) {
-  return edge.leaf ? edge.leaf->gradient : nodes_[static_cast<std::size_t>(edge.node)].gradient;
+  if (!edge.leaf) return nodes_[static_cast<std::size_t>(edge.node)].gradient;
+  const bool taken = taken_ != nullptr && edge.leaf->purpose == Purpose::gradients;
+  return taken ? (*taken_)[edge.leaf.get()] : edge.leaf->gradient;
 }
 
 void Tape::deliver(const Edge& edge, Tensor gradient) {
@@ -215,15 +217,13 @@ void Tape::deliver(const Edge& edge, Tensor gradient) {
   gradient = gradient.reshape(shape);
   if (edge.leaf && edge.leaf->gradient_type) gradient = gradient.to(*edge.leaf->gradient_type);
   Tensor& target = pending(edge);
-  if (parameter_squares_ != nullptr && edge.leaf && edge.leaf->purpose == Purpose::gradients)
-    *parameter_squares_ += squared_difference(gradient, {});
   target = target.defined() ? sum(std::move(target), std::move(gradient)) : std::move(gradient);
   if (edge.leaf && target.storage()->owner().purpose != edge.leaf->purpose)
     target.storage()->assign({edge.leaf->purpose, {}, edge.leaf->path});
 }
 
 void Tape::finish(const std::shared_ptr<Leaf>& leaf) {
-  if (root_->on_gradient_ == nullptr) return;
+  if (root_->on_gradient_ == nullptr || taken_ != nullptr) return;
   const auto readers = root_->awaited_.find(leaf.get());
   if (readers == root_->awaited_.end() || --readers->second > 0) return;
   if (leaf->gradient.defined()) (*root_->on_gradient_)(*leaf);

@@ -110,10 +110,25 @@ class Tape {
   /// Its backward has read what was saved for it.
   void leave(Node& node) const;
   void replay(Node& node, SensitivityRecord* record);
+  using LeafGradients = std::unordered_map<const Leaf*, Tensor>;
+  /// Runs a region forward and back on a tape of its own; returns the gradient of its input. Those of its parameters go
+  /// where they belong, or into `taken`.
+  Tensor run_again(const Node& node, Tensor input, Tensor gradient, LeafGradients* taken);
   /// Runs the node's backward as it is and with coarser codes, and notes the difference; the tape stays as it was.
   void probe(Node& node, SensitivityRecord& record);
+  /// The same of a region: it runs again for it.
+  void probe_region(Node& node, SensitivityRecord& record);
+  /// Has the changes that wait for a node followed through it: `run` takes a gradient of its output and returns the
+  /// squares of its parameters' gradients and of what flows on.
+  template <class Run>
+  void follow_changes(const Node& node, SensitivityRecord& record, const Run& run);
   /// The pending gradient at the end of an edge.
   Tensor& pending(const Edge& edge);
+  /// A change of a node's gradient that waits to be followed through the node.
+  struct Followed {
+    std::size_t change;  // its number in the record
+    Tensor gradient;     // as the node's output
+  };
   void deliver(const Edge& edge, Tensor gradient);
   /// One op that reads the leaf has been walked back.
   void finish(const std::shared_ptr<Leaf>& leaf);
@@ -133,7 +148,8 @@ class Tape {
   bool retains_ = false;                                   // the walk that goes on frees nothing
   bool replays_ = false;                                   // a region's tape, recorded in backward, or a trial
   Label region_{};                                         // the path of that region
-  double* parameter_squares_ = nullptr;  // where a region's tape adds up the squares of its parameters' gradients
+  std::unordered_map<std::int64_t, std::vector<Followed>> followed_;  // by node, while backward is measured
+  LeafGradients* taken_ = nullptr;  // where gradients of parameters go in their place, while a region is measured
   Observer* observer_ = nullptr;
 };
 

@@ -21,15 +21,16 @@ std::int64_t bytes_of(const BitChoice& choice, int bits) {
 
 double variance_of(const BitChoice& choice, int bits) { return choice.sensitivity * code_variance(bits); }
 
-/// The least variance of all allocations within `bytes`; infinite where none fits.
-double least_of_all(std::span<const BitChoice> choices, std::int64_t bytes) {
+/// The least variance of all allocations within `bytes` of at least `fewest` bits; infinite where none fits.
+double least_of_all(std::span<const BitChoice> choices, std::int64_t bytes, int fewest) {
   if (choices.empty()) return 0;
   double least = std::numeric_limits<double>::infinity();
   for (const int bits : widths) {
-    if (bits == exact_bits && choices.front().exact_bytes == 0) continue;
+    if (bits < fewest || (bits == exact_bits && choices.front().exact_bytes == 0)) continue;
     const std::int64_t own = bytes_of(choices.front(), bits);
     if (own <= bytes)
-      least = std::min(least, variance_of(choices.front(), bits) + least_of_all(choices.subspan(1), bytes - own));
+      least =
+          std::min(least, variance_of(choices.front(), bits) + least_of_all(choices.subspan(1), bytes - own, fewest));
   }
   return least;
 }
@@ -82,7 +83,8 @@ TEST_CASE("bits: within the bytes and near the best of all allocations") {
       CHECK(plan.bytes == own_bytes);
       CHECK(plan.bytes <= bytes);
       CHECK(plan.variance == doctest::Approx(own_variance).epsilon(1e-9));
-      const double least = least_of_all(choices, bytes), rounding = 1e-9 * own_variance;
+      const double least = least_of_all(choices, bytes, bytes_at(choices, 2) <= bytes ? 2 : 1),
+                   rounding = 1e-9 * own_variance;
       CHECK(plan.least_variance <= least + rounding);
       CHECK(least <= plan.variance + rounding);
       // What the bound leaves open is less than one step of one tensor.
@@ -98,9 +100,13 @@ TEST_CASE("bits: more bytes never make it worse") {
     std::vector<BitChoice> choices = random_choices(site);
     for (BitChoice& choice : choices) choice.elements = (choice.elements + 7) / 8 * 8;  // no byte is shared out
     double before = std::numeric_limits<double>::infinity();
+    bool two_before = false;
     const std::int64_t fewest = bytes_at(choices, 1), most = bytes_at(choices, 8);
     for (std::int64_t bytes = fewest; bytes <= most; bytes += std::max<std::int64_t>(1, (most - fewest) / 97)) {
       const double variance = allocate_bits(choices, bytes).variance;
+      const bool two = bytes_at(choices, 2) <= bytes;
+      if (two != two_before) before = std::numeric_limits<double>::infinity();  // one bit is no choice any more
+      two_before = two;
       CAPTURE(site);
       CAPTURE(bytes);
       CHECK(variance <= before * (1 + 1e-12));
@@ -123,6 +129,8 @@ TEST_CASE("bits: all of them where they fit, the fewest where nothing does") {
   CHECK(allocate_bits({}, 10).bits.empty());
   const BitPlan between = allocate_bits(choices, bytes_at(choices, 1) + 3 * 64 / 8);
   CHECK(between.bits == std::vector{1, 4, 1});  // the small one that matters gets them all
+  // With so many more everybody gets two before anybody gets three.
+  CHECK(allocate_bits(choices, bytes_at(choices, 2) + 64 / 8).bits == std::vector{2, 3, 2});
 }
 
 }  // namespace lacuna

@@ -91,8 +91,8 @@ TEST_CASE("coded training: most sensitivities measured in backward are the true 
       const double truth = true_variance(description, exact, key, 2);
       ++compared;
       if (measured < 4 * truth && truth < 4 * measured) ++near;
-      CHECK(measured < 10 * truth);
-      CHECK(truth < 10 * measured);
+      CHECK(measured < 8 * truth);
+      CHECK(truth < 8 * measured);
     }
     CHECK(compared >= 10);
     CHECK(4 * near > 3 * compared);
@@ -168,7 +168,7 @@ TEST_CASE("coded training: what adapts keeps to its average, and uses it") {
       for (int pass = 0; pass < 2; ++pass) {
         const Step done = step(description, *adaptive);
         const double average = static_cast<double>(done.coded_bits) / static_cast<double>(done.coded_elements);
-        CHECK(average < bits);
+        if (pass > 0) CHECK(average < bits);  // the first measures, for which it takes two bits at least
         // Ranges take the rest: 32 bits for the 24 channels of a token, for 256 elements of a picture.
         if (pass > 0) CHECK(average > bits - (description.name == "vit" ? 1.4 : 0.2));
       }

@@ -88,7 +88,9 @@ class Fitting {
   double steps_a_range_, steps_an_offset_;
 };
 
-/// Draws of stochastic rounding: element e gets half e % 2 of a 32-bit hash of the key and e / 2.
+/// Draws of stochastic rounding. Of a block's elements an eighth of their number is hashed to 32-bit words, of which each
+/// serves two; the other draws are sums without carry of two such words, each pair of words taken once. Any two draws are
+/// independent, which is all that means and variances of sums depend on.
 class Draws {
  public:
   Draws(std::uint64_t key, Rounding rounding)
@@ -98,7 +100,7 @@ class Draws {
 
   /// The draws of a block's elements, in 2^-16 steps: what to add before cutting off.
   const std::array<std::uint16_t, block>& of_block(std::int64_t index) {
-    if (stochastic_) draw(static_cast<std::uint64_t>(index) * (block / 2));
+    if (stochastic_) draw(static_cast<std::uint64_t>(index) * hashed);
     return draws_;
   }
 
@@ -112,26 +114,39 @@ class Draws {
     return x ^ (x >> 31);
   }
 
+  static constexpr std::size_t sets = 4, hashed = block / 2 / sets;
+  static_assert(hashed > 2 * (sets - 1), "pairs as far apart as half of them come twice");
+  typedef std::uint32_t Words __attribute__((vector_size(4 * hashed)));
+
+  template <std::size_t by, std::size_t... i>
+  static Words turned_by(Words words, std::index_sequence<i...>) {
+    return __builtin_shufflevector(words, words, ((i + by) % hashed)...);
+  }
+  template <std::size_t... i>
+  static constexpr Words counted(std::index_sequence<i...>) {
+    return Words{static_cast<std::uint32_t>(i)...};
+  }
+
   /// Wellons' lowbias32 with half the key before and half of it amid.
   void draw(std::uint64_t first) {
     if (first >> 32 != high_) {
       high_ = first >> 32;
       mixed_ = mix(key_ + high_);
     }
+    constexpr auto each = std::make_index_sequence<hashed>();
     const auto before = static_cast<std::uint32_t>(mixed_), amid = static_cast<std::uint32_t>(mixed_ >> 32);
-    std::array<std::uint32_t, block / 2> words;
-    for (std::uint32_t i = 0; i < block / 2; ++i) {
-      std::uint32_t x = (static_cast<std::uint32_t>(first) + i) ^ before;
-      x = (x ^ (x >> 16)) * 0x7feb352dU;
-      x = (x ^ (x >> 15) ^ amid) * 0x846ca68bU;
-      words[i] = x ^ (x >> 16);
-    }
-    draws_ = std::bit_cast<std::array<std::uint16_t, block>>(words);
+    Words x = (counted(each) + static_cast<std::uint32_t>(first)) ^ before;
+    x = (x ^ (x >> 16)) * 0x7feb352dU;
+    x = (x ^ (x >> 15) ^ amid) * 0x846ca68bU;
+    x ^= x >> 16;
+    const std::array<Words, sets> all{x, x ^ turned_by<1>(x, each), x ^ turned_by<2>(x, each),
+                                      x ^ turned_by<3>(x, each)};
+    draws_ = std::bit_cast<std::array<std::uint16_t, block>>(all);
   }
 
   std::uint64_t key_, high_ = 0, mixed_;  // the key, and what it is mixed to for pairs with these upper 32 bits
   bool stochastic_;
-  std::array<std::uint16_t, block> draws_{};
+  alignas(64) std::array<std::uint16_t, block> draws_{};  // no vector of it across two cache lines
 };
 
 /// A value as the codec sees it: f32, f64 beyond its range held to its ends.

@@ -146,16 +146,22 @@ TEST_CASE("coded training: recomputed regions whose inputs are coded save less t
     for (const double bits : {2.0, 4.0, 8.0}) {
       INFO(bits, " bits");
       const Step coded = step(description, *make_policy("fixed", {{"bits", bits}}));
-      const Step both = step(description, *refine(make_policy("fixed", {{"bits", bits}}), {}, regions));
-      CHECK(both.saved < coded.saved);
-      CHECK(both.saved < recomputed.saved);
-      CHECK(both.results.at("logits") == exact.results.at("logits"));
-      const double error = gradient_error(both, exact);
+      constexpr std::uint32_t draws = 8;
+      double square = 0;
+      for (std::uint32_t draw = 0; draw < draws; ++draw) {
+        const Step both = step(description, *refine(make_policy("fixed", {{"bits", bits}}), {}, regions), {}, {}, draw);
+        CHECK(both.saved < coded.saved);
+        CHECK(both.saved < recomputed.saved);
+        CHECK(both.results.at("logits") == exact.results.at("logits"));
+        square += std::pow(gradient_error(both, exact), 2) / draws;
+      }
+      const double error = std::sqrt(square);
       CHECK(error > 0);
-      CHECK(error < last / 2);
+      // Batch norms and ReLU run again on what the codes say, and some gates are others than in forward: as many as
+      // values lie within a step of zero, so that the error falls with the root of the step.
+      CHECK(error < last / (description.name == "vit" ? 2 : 1.4));
       last = error;
     }
-    // Batch norms and ReLU run again on what the codes say: some gates are others than in forward.
     CHECK(last < (description.name == "vit" ? 0.02 : 0.2));
   }
 }

@@ -7,6 +7,12 @@
 #include <exception>
 
 namespace lacuna {
+namespace {
+
+/// A batch: whoever runs the step holds it, saved or not.
+bool is_data(const Tensor& tensor) { return tensor.storage()->owner().purpose == Purpose::data; }
+
+}  // namespace
 
 Slot::Slot(const Tensor& tensor, MemoryPolicy& policy, std::uint64_t tape, const SlotMaker& maker)
     : tensor_(tensor),
@@ -141,7 +147,7 @@ std::int64_t Slot::held_bytes() const {
   if (!settled_ || parameter_) return 0;
   const std::int64_t mask = mask_.defined() ? mask_.bytes() : 0;
   if (how_ == Hold::code) return mask + codes_.bytes.bytes();
-  if (how_ == Hold::mask || !tensor_.defined()) return mask;
+  if (how_ == Hold::mask || !tensor_.defined() || is_data(tensor_)) return mask;
   return mask + static_cast<std::int64_t>(tensor_.storage()->bytes());
 }
 
@@ -208,7 +214,7 @@ void Slot::settle() {
     const AllocationScope scope(saved);
     encode(decision);
     codes_.bytes.set_purpose(Purpose::saved);
-  } else if (hold == Hold::keep && !parameter_) {
+  } else if (hold == Hold::keep && !parameter_ && !is_data(tensor_)) {
     tensor_.storage()->assign(saved);
   }
   if (hold == Hold::mask || decision.signs) {

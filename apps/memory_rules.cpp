@@ -33,7 +33,7 @@ void read_entry(const YamlEntry& entry, HoldRule& rule, Problems& problems) {
     expected("text");
   } else if (entry.key == "hold") {
     const auto hold = parse_hold(entry.value.text);
-    if (!hold) return expected("keep, exact, recompute, or int1 to int8");
+    if (!hold) return expected("keep, exact, recompute, int1 to int8, or slope2");
     rule.how = hold->first;
     if (hold->first == HoldRule::How::code) rule.bits = hold->second;
   } else if (entry.key == "groups") {
@@ -61,7 +61,7 @@ std::vector<HoldRule> read_rules(const YamlNode& node, Problems& problems) {
       continue;
     }
     if (item.find("hold") == nullptr)
-      problems.add(item.where, "memory.rules: expected `hold`: keep, exact, recompute, or int1 to int8");
+      problems.add(item.where, "memory.rules: expected `hold`: keep, exact, recompute, int1 to int8, or slope2");
     for (const YamlEntry& entry : item.entries) read_entry(entry, rule, problems);
   }
   return rules;

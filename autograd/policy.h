@@ -6,6 +6,7 @@
 #include "core/registry.h"
 #include "core/settings.h"
 #include "ops/codec/affine.h"
+#include "ops/codec/slope.h"
 
 #include <functional>
 #include <memory>
@@ -64,8 +65,9 @@ struct RunningRanges {
 /// A policy's answer.
 struct Decision {
   Hold hold = Hold::keep;
-  codec::Coding coding{};            // of `code`
-  bool signs = false;                // of `code` and `derive`: the exact signs are kept besides, one bit an element
+  codec::Coding coding{};  // of `code`
+  bool signs = false;      // of `code` and `derive`: the exact signs are kept besides, one bit an element
+  const codec::SlopeLevels* slopes = nullptr;  // of `code`: the slope there is all that is kept, in 2 bits
   RunningRanges* running = nullptr;  // of `code` by columns: where the ranges come from; null: from the tensor
   std::uint64_t draw = 0;            // of `code`: which of the step's draws rounds it
 };

@@ -16,8 +16,9 @@ class Refined final : public MemoryPolicy {
       : base_(std::move(base)),
         rules_(std::move(rules)),
         used_(rules_.size()),
-        codes_(std::any_of(rules_.begin(), rules_.end(),
-                           [](const HoldRule& rule) { return rule.how == HoldRule::How::code; })) {
+        codes_(std::any_of(rules_.begin(), rules_.end(), [](const HoldRule& rule) {
+          return rule.how == HoldRule::How::code || rule.how == HoldRule::How::slope;
+        })) {
     for (std::string& pattern : recompute) regions_.push_back({.pattern = std::move(pattern)});
     for (const HoldRule& rule : rules_)
       if (rule.how == HoldRule::How::recompute) regions_.push_back({.pattern = rule.path, .rule = &rule});
@@ -31,6 +32,8 @@ class Refined final : public MemoryPolicy {
       switch (rules_[i].how) {
         case HoldRule::How::code:
           return coded(rules_[i], facts);
+        case HoldRule::How::slope:
+          return {.hold = Hold::code, .slopes = slopes_of(facts)};
         case HoldRule::How::keep:
           return {.hold = Hold::keep};
         default:
@@ -102,10 +105,16 @@ class Refined final : public MemoryPolicy {
   static bool matches(const HoldRule& rule, const SlotFacts& facts) {
     if (rule.how == HoldRule::How::recompute) return false;
     if (rule.how == HoldRule::How::code && !can_be_coded(facts)) return false;
+    if (rule.how == HoldRule::How::slope && slopes_of(facts) == nullptr) return false;
     const std::string_view op = facts.op.text().empty() ? "input" : facts.op.text();
     return matches_glob(rule.path, facts.path.text()) && matches_glob(rule.op, op) &&
            std::any_of(facts.users.begin(), facts.users.end(),
                        [&](const SlotUser& user) { return matches_glob(rule.user, user.op.text()); });
+  }
+  /// Of the curve whose slope is all that backward needs of the tensor; null where it needs more.
+  static const codec::SlopeLevels* slopes_of(const SlotFacts& facts) {
+    if (!can_be_coded(facts) || facts.users.size() != 1 || facts.users.front().derives) return nullptr;
+    return codec::slope_levels(facts.users.front().op.text());
   }
   /// What is derived may be derived from what a rule codes: its signs are to be exact all the same.
   Decision with_signs(const Decision& decision, const SlotFacts& facts) const {
@@ -130,6 +139,7 @@ class Refined final : public MemoryPolicy {
 std::optional<std::pair<HoldRule::How, int>> parse_hold(std::string_view text) {
   if (text == "keep") return {{HoldRule::How::keep, 0}};
   if (text == "exact") return {{HoldRule::How::exact, 0}};
+  if (text == "slope2") return {{HoldRule::How::slope, 0}};
   if (text == "recompute") return {{HoldRule::How::recompute, 0}};
   if (text.size() == 4 && text.starts_with("int") && text[3] >= '1' && text[3] <= '8')
     return {{HoldRule::How::code, text[3] - '0'}};
@@ -142,6 +152,8 @@ std::string hold_text(const HoldRule& rule) {
       return "keep";
     case HoldRule::How::exact:
       return "exact";
+    case HoldRule::How::slope:
+      return "slope2";
     case HoldRule::How::recompute:
       return "recompute";
     default:

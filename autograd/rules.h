@@ -11,7 +11,7 @@ namespace lacuna {
 
 /// What to do with the tensors that match; of several rules the first that applies wins.
 struct HoldRule {
-  enum class How : std::uint8_t { keep, exact, code, recompute };
+  enum class How : std::uint8_t { keep, exact, code, slope, recompute };
   std::string path = "*";   // glob on the path of the module that made the tensor; of `recompute`: of the region
   std::string op = "*";     // glob on the op that made it
   std::string user = "*";   // glob on the ops that read it: one of them must match
@@ -23,7 +23,8 @@ struct HoldRule {
   bool operator==(const HoldRule&) const = default;
 };
 
-/// `hold` as a configuration writes it: `keep`, `exact`, `int1` to `int8`, `recompute`; nothing where it is none.
+/// `hold` as a configuration writes it: `keep`, `exact`, `int1` to `int8`, `slope2`, `recompute`; nothing where it is
+/// none.
 std::optional<std::pair<HoldRule::How, int>> parse_hold(std::string_view text);
 std::string hold_text(const HoldRule& rule);
 

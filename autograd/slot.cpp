@@ -79,6 +79,7 @@ void Slot::check_version(Label reader) const {
 }
 
 bool Slot::usable_as_source(Need need) const {
+  if (slopes_ != nullptr) return false;  // its values are not there
   if (stale() || given_up()) return false;
   if (settled_) return need < Need::exact || !is_coded();
   return parameter_ || is_aux() || (!users_.empty() && need_ >= Need::value);
@@ -171,6 +172,12 @@ Decision Slot::decide() const {
 }
 
 void Slot::encode(const Decision& decision) {
+  slopes_ = decision.slopes;
+  if (slopes_ != nullptr) {
+    codes_ = {
+        .coding = {.bits = 2}, .shape = shape_, .dtype = dtype_, .bytes = codec::encode_slopes(tensor_, *slopes_)};
+    return;
+  }
   // One stream of draws a slot and step, whatever else the step draws.
   const std::array<std::uint32_t, 4> draw = random_stream(facts().key()).draw(decision.draw);
   const std::uint64_t key = std::uint64_t{draw[0]} << 32 | draw[1];
@@ -253,6 +260,7 @@ std::vector<Tensor> Slot::source_rows(std::int64_t begin, std::int64_t end, Labe
 }
 
 void Slot::decode(std::int64_t begin, std::int64_t end, const Tensor& out) const {
+  if (slopes_ != nullptr) return codec::decode_slopes(codes_.bytes, *slopes_, begin, end, out);
   codec::decode(codes_, begin, end, out);
   if (probe_bits_ == 0) return;
   codec::Coding coarser = codes_.coding;

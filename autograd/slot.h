@@ -101,6 +101,7 @@ class Slot {
   Tensor tensor_;
   Tensor mask_;  // u8 [ceil(count / 8)]
   codec::Codes codes_;
+  const codec::SlopeLevels* slopes_ = nullptr;  // the codes are of slopes
   int probe_bits_ = 0;
   MemoryPolicy& policy_;
   std::uint64_t tape_;

@@ -50,9 +50,9 @@ TEST_CASE("memory.rules: what is wrong is told with its place, all at once") {
   CHECK(refusal("int4") == "a.yaml:3:10: memory.rules: expected a list of rules, got `int4`");
   CHECK(refusal("[int4]") == "a.yaml:3:11: memory.rules: expected keys with values, got `int4`");
   CHECK(refusal("[{path: a}]") ==
-        "a.yaml:3:11: memory.rules: expected `hold`: keep, exact, recompute, or int1 to int8");
+        "a.yaml:3:11: memory.rules: expected `hold`: keep, exact, recompute, int1 to int8, or slope2");
   CHECK(refusal("[{hold: int9}]") ==
-        "a.yaml:3:18: memory.rules: hold: expected keep, exact, recompute, or int1 to int8, got `int9`");
+        "a.yaml:3:18: memory.rules: hold: expected keep, exact, recompute, int1 to int8, or slope2, got `int9`");
   CHECK(refusal("[{hold: [int4]}]") == "a.yaml:3:18: memory.rules: hold: expected text, got a list");
   CHECK(refusal("[{hold: int4, groups: head}]") ==
         "a.yaml:3:32: memory.rules: groups: expected run, heads or channels, got `head`");
@@ -64,8 +64,8 @@ TEST_CASE("memory.rules: what is wrong is told with its place, all at once") {
   CHECK(refusal("[{hold: int4, zzzzzz: a}]") ==
         "a.yaml:3:24: memory.rules: unknown key \"zzzzzz\"; known are path, op, user, hold, groups, group_size");
   CHECK(refusal("[{hold: int0},\n    {path: b}]") ==
-        "a.yaml:3:18: memory.rules: hold: expected keep, exact, recompute, or int1 to int8, got `int0`\n"
-        "a.yaml:4:5: memory.rules: expected `hold`: keep, exact, recompute, or int1 to int8");
+        "a.yaml:3:18: memory.rules: hold: expected keep, exact, recompute, int1 to int8, or slope2, got `int0`\n"
+        "a.yaml:4:5: memory.rules: expected `hold`: keep, exact, recompute, int1 to int8, or slope2");
 }
 
 }  // namespace lacuna::apps

@@ -2,10 +2,13 @@
 #include "autograd/rules.h"
 
 #include "ops/activation.h"
+#include "ops/arithmetic.h"
 #include "ops/linear.h"
 #include "tests/autograd/graphs.h"
 
 #include <doctest/doctest.h>
+
+#include <set>
 
 using namespace lacuna;
 
@@ -118,6 +121,31 @@ TEST_CASE("rules: codes pass over what cannot be coded") {
   CHECK(unmatched[0] == "memory.rules: no tensor is held by the rule {path: *, op: *, user: *, hold: int4}");
 }
 
+TEST_CASE("rules: of what only a curve's slope needs two bits are kept") {
+  const HoldRule output = rule("int4", "*", "gelu"), slope = rule("slope2", "*", "*", "gelu");
+  // The curve's value cannot be derived from the slope's two bits.
+  const auto alone = held("exact", {slope}), both = held("exact", {output, slope});
+  CHECK(alone.at("a linear") == HowHeld{Hold::code, 2});
+  CHECK(alone.at("a.curve gelu").hold == Hold::keep);
+  CHECK(both.at("a linear") == HowHeld{Hold::code, 2});
+  CHECK(both.at("a.curve gelu") == HowHeld{Hold::code, 4});
+  // Of what a linear layer reads the values are needed.
+  const std::unique_ptr<MemoryPolicy> nothing = refine(make_policy("exact"), {rule("slope2", "*", "*", "linear")}, {});
+  held(*nothing);
+  CHECK(nothing->unmatched().size() == 1);
+
+  // The gradient is that at one of four places.
+  const Variable x = test_leaf({64, 64}, 1, DType::f32);
+  const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {slope}, {});
+  Tape tape(*policy);
+  const Recording recording(tape);
+  const Variable y = apply(Gelu{}, apply(Scale{.factor = 1}, x));
+  tape.backward(total(y));
+  std::set<double> slopes;
+  for (const double value : x.grad().to_vector()) slopes.insert(value);
+  CHECK(slopes.size() == 4);
+}
+
 TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
   const std::unique_ptr<MemoryPolicy> policy =
       refine(make_policy("exact"),
@@ -137,7 +165,7 @@ TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
 }
 
 TEST_CASE("rules: texts of holds") {
-  for (const std::string text : {"keep", "exact", "recompute", "int1", "int4", "int8"})
+  for (const std::string text : {"keep", "exact", "recompute", "slope2", "int1", "int4", "int8"})
     CHECK(hold_text(rule(text)) == text);
   for (const std::string text : {"", "int", "int0", "int9", "int10", "INT4", "drop", "keep "})
     CHECK_MESSAGE(!parse_hold(text), text);

@@ -96,6 +96,7 @@ ExitCode explain(const Options& options) {
     rows.push_back({std::string(facts.path.text()), name_of_source(facts), to_string(facts.shape),
                     format_bytes(slot.bytes), describe_hold(slot), why});
   }
+  tape.backward(loss);  // regions within regions open while it runs
   refuse_unmatched(training.policy());
   std::string text = to_text(rows);
   text += fmt::format("{} saved for backward in all, batch {}, policy {}\n", format_bytes(total),

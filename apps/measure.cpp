@@ -53,16 +53,23 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
         "not");
   const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model(), options.image_gradient);
   Measurement result = describe(configuration, training);
-  const int warm_up = std::max(options.warm_up, training.policy().learns() ? 1 : 0);
-  for (int i = 0; i < warm_up; ++i) training.step(batch, i, configuration.optimizer.lr);
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto since = [&](auto begin) { return std::chrono::duration<double>(now() - begin).count(); };
+  const bool measures = training.policy().measures_every() > 0;
+  const int warm_up = std::max(options.warm_up, measures ? 1 : 0);
   Ledger& account = ledger(device);
   account.reset_peak();
+  for (int i = 0; i < warm_up; ++i) {
+    const auto begin = now();
+    training.step(batch, i, configuration.optimizer.lr);
+    if (i == 0 && measures) result.measuring_seconds = since(begin);
+  }
+  if (!measures) account.reset_peak();  // a step that measures holds more, and is the run's as the others are
   StepOutcome outcome;
   for (int i = 0; i < options.steps; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = now();
     outcome = training.step(batch, warm_up + i, configuration.optimizer.lr, options.observer);
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    if (device != Device::meta) result.step_seconds.push_back(seconds.count());
+    if (device != Device::meta) result.step_seconds.push_back(since(begin));
   }
   std::ranges::sort(result.step_seconds);
   result.memory = account.highest();
@@ -70,7 +77,13 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
   result.saved_by_path = std::move(outcome.saved_by_path);
   result.peak = account.peak();
   result.at_peak = account.holders_at_peak();
-  if (device != Device::meta) result.process_peak = process_peak();
+  if (device == Device::meta) return result;
+  result.process_peak = process_peak();
+  if (measures) {
+    const double usual = result.step_seconds[result.step_seconds.size() / 2];
+    result.measuring_share =
+        std::max(0.0, result.measuring_seconds - usual) / static_cast<double>(training.policy().measures_every());
+  }
   return result;
 }
 
@@ -91,8 +104,9 @@ nlohmann::ordered_json to_json(const Measurement& m) {
   if (!m.step_seconds.empty()) {
     const double median = m.step_seconds[m.step_seconds.size() / 2];
     json["process_peak"] = m.process_peak;
-    json["samples_per_second"] = static_cast<double>(m.batch_size) / median;
+    json["samples_per_second"] = static_cast<double>(m.batch_size) / (median + m.measuring_share);
     json["step_seconds"] = {{"min", m.step_seconds.front()}, {"median", median}, {"max", m.step_seconds.back()}};
+    if (m.measuring_seconds > 0) json["step_seconds"]["measuring"] = m.measuring_seconds;
   }
   for (const auto& [path, bytes] : m.saved_by_path) json["saved_by_path"][std::string(path.text())] = bytes;
   return json;

@@ -25,6 +25,8 @@ struct Measurement {
   std::vector<Held> at_peak;         // who held what then
   std::int64_t process_peak = 0;     // 0 on `meta`
   std::vector<double> step_seconds;  // sorted; empty on `meta`
+  double measuring_seconds = 0;      // of the first step, where the policy measures in it; else 0
+  double measuring_share = 0;        // what such steps add to each step between two of them
 };
 
 /// What is known before anything is measured.

@@ -7,6 +7,7 @@
 #include "autograd/rules.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace lacuna::apps {
 namespace {
@@ -20,9 +21,8 @@ class Surveyor final : public CodedPolicy {
     if (std::ranges::find(found_.regions, path) == found_.regions.end()) found_.regions.emplace_back(path);
     return false;
   }
-  std::int64_t recomputes_together(std::string_view sequence, std::int64_t first, std::int64_t count,
-                                   std::string_view) override {
-    if (first == 0) found_.sequences.push_back({std::string(sequence), 0, count});
+  std::int64_t recomputes_together(const SequencePart& part, std::string_view) override {
+    if (part.whole()) found_.sequences.push_back({std::string(part.path), 0, part.count});
     return 0;
   }
   SensitivityRecord* sensitivity_record() override { return &record_; }
@@ -64,7 +64,7 @@ Configuration without_policy(Configuration configuration) {
 constexpr double multiply_adds_a_second = 1.5e11, bytes_a_second = 4e10;
 
 /// Adds up what ops would take.
-class Clock final : public Observer {
+class PredictedTime final : public Observer {
  public:
   void before(Phase, const Operation&, Label) override {}
   void after(Phase, const Operation&, Label, const Work& work, std::span<const Tensor>) override {
@@ -94,16 +94,13 @@ StepSurvey survey(const Configuration& configuration, const std::vector<std::str
   return found;
 }
 
-Sensitivities measure_sensitivities(const Configuration& configuration, std::int64_t bytes) {
-  if (device_of(configuration) == Device::meta) return {};
-  Configuration small = without_policy(configuration);
-  small.train.accumulate = 1;
-  small.train.batch_size = std::min<std::int64_t>(2, small.train.batch_size);
-  // While it is measured, an op's backward runs again on gradients of its own.
-  if (measure(small, Device::meta).peak * 5 / 4 > bytes) return {};
+namespace {
+
+/// One forward and backward pass that probes every tensor; empty on `meta`, where it shows what it takes.
+Sensitivities probe_step(const Configuration& small, std::int64_t group_size, Device device) {
   StepSurvey found;
-  Surveyor surveyor(found, group_size(configuration));
-  Training training(small, device_of(small));
+  Surveyor surveyor(found, group_size);
+  Training training(small, device);
   const std::vector<MicroBatch> batch = made_up_batch(small, training.model());
   random_state() = {.seed = static_cast<std::uint64_t>(small.train.seed), .step = 0};
   Tape tape(surveyor);
@@ -111,20 +108,37 @@ Sensitivities measure_sensitivities(const Configuration& configuration, std::int
     const Recording recording(tape);
     return training.loss(batch.front());
   }();
+  if (!loss.wants_grad()) return {};
   tape.backward(loss);
   double gradient = 0;  // squared
   for (const Parameter* parameter : training.model().parameters())
     if (parameter->grad().defined()) gradient += squared_difference(parameter->grad(), {});
   Sensitivities sensitivities;
+  if (!std::isfinite(gradient) || gradient == 0) return sensitivities;
   for (const auto& [key, variance] : surveyor.record().sensitivities())
     sensitivities[surveyor.names().at(key)] += variance / gradient;
   return sensitivities;
 }
 
+}  // namespace
+
+Sensitivities measure_sensitivities(const Configuration& configuration, std::int64_t bytes) {
+  if (device_of(configuration) == Device::meta) return {};
+  Configuration small = without_policy(configuration);
+  small.train.accumulate = 1;
+  small.train.batch_size = std::min<std::int64_t>(2, small.train.batch_size);
+  const std::int64_t size = group_size(configuration);
+  Ledger& account = ledger(Device::meta);
+  account.reset_peak();
+  probe_step(small, size, Device::meta);
+  if (account.peak() > bytes) return {};
+  return probe_step(small, size, device_of(small));
+}
+
 double predicted_seconds(const Configuration& configuration) {
-  Clock clock;
-  measure(configuration, Device::meta, {.observer = &clock});
-  return clock.seconds();
+  PredictedTime time;
+  measure(configuration, Device::meta, {.observer = &time});
+  return time.seconds();
 }
 
 double code_seconds(std::int64_t bytes) {

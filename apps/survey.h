@@ -3,6 +3,8 @@
 
 #include "apps/configuration.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -47,8 +49,8 @@ StepSurvey survey(const Configuration& configuration, const std::vector<std::str
 /// What one bit in place of the exact tensor would do to the gradient: the variance, relative to the squared gradient.
 using Sensitivities = std::map<SlotName, double>;
 
-/// Measures them in one step with at most two made-up samples: the same in every run. Empty where not even that fits
-/// into `bytes`.
+/// Measures them in one step with at most two made-up samples: the same in every run with as many threads. Empty where
+/// not even that fits into `bytes`.
 Sensitivities measure_sensitivities(const Configuration& configuration, std::int64_t bytes);
 
 /// How long a step would take, seconds: multiply-adds and bytes of every op by nominal rates of two cores with AVX-512,

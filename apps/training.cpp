@@ -101,8 +101,16 @@ Variable Training::loss(const MicroBatch& batch, std::int64_t* correct) {
 
 void study_draws(Training& training, const MicroBatch& batch, MemoryPolicy& policy) {
   DrawStudy* const study = policy.draw_study();
-  if (study == nullptr || batch.images.device() == Device::meta) return;
+  if (study == nullptr) return;
   const std::vector<Parameter*> parameters = training.model().parameters();
+  const auto taken_gradients = [&] {
+    std::vector<Tensor> all;  // as the parameters
+    for (Parameter* parameter : parameters) {
+      all.push_back(parameter->grad());
+      parameter->set_grad({});
+    }
+    return all;
+  };
   const auto gradients = [&] {
     Tape tape(policy);
     tape.set_trial();
@@ -111,13 +119,9 @@ void study_draws(Training& training, const MicroBatch& batch, MemoryPolicy& poli
       return training.loss(batch);
     }();
     tape.backward(result);
-    std::vector<Tensor> all;  // as the parameters
-    for (Parameter* parameter : parameters) {
-      all.push_back(parameter->grad());
-      parameter->set_grad({});
-    }
-    return all;
+    return taken_gradients();
   };
+  std::vector<Tensor> earlier = taken_gradients();  // of other micro-batches
   const std::vector<Tensor> usual = gradients();
   const std::set<std::string> keys = study->coded;
   for (const std::string& key : keys) {
@@ -127,7 +131,9 @@ void study_draws(Training& training, const MicroBatch& batch, MemoryPolicy& poli
     for (std::size_t i = 0; i < usual.size(); ++i)
       if (usual[i].defined()) square += squared_difference(redrawn[i], usual[i]);
     study->variances[key] = square / 2;
+    if (batch.images.device() == Device::meta) break;  // one tells how much memory a pass takes, and none more
   }
+  for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i]->set_grad(std::move(earlier[i]));
   policy.end_study();
 }
 

@@ -85,8 +85,8 @@ class Training {
   std::unique_ptr<WeightAverage> average_;
 };
 
-/// Runs the passes over the batch that the policy's study of draws asks for, if it asks (DrawStudy): the parameters have no
-/// gradients before or after, running statistics stay.
+/// Runs the passes over the batch that the policy's study of draws asks for, if it asks (DrawStudy). Gradients that
+/// the parameters have and running statistics stay as they are.
 void study_draws(Training& training, const MicroBatch& batch, MemoryPolicy& policy);
 
 /// Refuses a policy with rules or regions that applied to nothing, after a forward pass of the whole model.

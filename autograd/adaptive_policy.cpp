@@ -18,11 +18,12 @@ class Adaptive final : public CodedPolicy {
  public:
   static constexpr std::string_view policy_name = "adaptive";
   static std::vector<Setting> settings() {
-    return {{"bits", 4.0, {.low = 1.25, .high = 8, .below_high = false}, "average of an element, ranges included"},
-            {"group_size", 256.0, {.low = 64, .high = 1024, .below_high = false}, "elements that share a range"},
-            {"measure_every", 200.0, {.low = 1}, "steps from one measurement of the sensitivities to the next"},
-            {"by_draws", false, {}, "whether they are measured by a pass more for each tensor, as GACT does"},
-            {"smoothing", 0.5, below_one, "how much of the sensitivities stays when they are measured again"}};
+    return {
+        {"bits", 4.0, {.low = 1.25, .high = 8, .below_high = false}, "average of an element, ranges included"},
+        {"group_size", 256.0, {.low = 64, .high = 1024, .below_high = false}, "elements that share a range"},
+        {"measure_every", 200.0, {.low = 1}, "backward passes from one measurement of the sensitivities to the next"},
+        {"by_draws", false, {}, "whether they are measured by a pass more for each tensor, as GACT does"},
+        {"smoothing", 0.5, below_one, "how much of the sensitivities stays when they are measured again"}};
   }
   explicit Adaptive(const Settings& settings)
       : bits_(settings.number("bits")),
@@ -32,7 +33,7 @@ class Adaptive final : public CodedPolicy {
         smoothing_(settings.number("smoothing")) {}
   std::string_view name() const override { return policy_name; }
 
-  bool learns() const override { return true; }
+  std::int64_t measures_every() const override { return measure_every_; }
   SensitivityRecord* sensitivity_record() override {
     record_ = {};
     return measures() && !by_draws_ ? &record_ : nullptr;
@@ -93,6 +94,7 @@ class Adaptive final : public CodedPolicy {
 
   void learn(const std::map<std::string, double>& sensitivities) {
     for (const auto& [key, value] : sensitivities) {
+      if (!study_.coded.contains(key)) continue;  // a rule's
       Planned& tensor = tensors_[key];
       tensor.sensitivity = tensor.measured ? smoothing_ * tensor.sensitivity + (1 - smoothing_) * value : value;
       tensor.measured = true;
@@ -137,9 +139,9 @@ class Adaptive final : public CodedPolicy {
     const double usual = known > 0 && sensitivity > 0 ? sensitivity / known : 1;
     for (const Planned* tensor : tensors) {
       choices.push_back(tensor->choice);
-      choices.back().sensitivity = tensor->measured && sensitivity > 0
-                                       ? tensor->sensitivity
-                                       : usual * static_cast<double>(tensor->choice.elements);
+      const double by_size = usual * static_cast<double>(tensor->choice.elements);
+      choices.back().sensitivity =
+          tensor->measured && sensitivity > 0 ? std::max(tensor->sensitivity, least_share_of_usual * by_size) : by_size;
     }
     const BitPlan plan = allocate_bits(choices, static_cast<std::int64_t>(elements * bits_ / 8));
     for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i]->bits = plan.bits[i];

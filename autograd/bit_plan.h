@@ -25,6 +25,10 @@ struct BitPlan {
   double least_variance = 0;  // no allocation within the bytes can be better (Lagrangian bound)
 };
 
+/// The least that a sensitivity counts for, of what the tensor's size alone would give it: a branch whose last norm
+/// begins at zero has none yet, and will have.
+inline constexpr double least_share_of_usual = 0.01;
+
 /// The least predicted variance within `bytes` with at least two bits for each tensor; with at least one where two do
 /// not fit, and with one for each where not even that does. The variance of a code falls as 1 / (2^bits − 1)²; it is
 /// convex in the bits, so that taking the best bit for its bytes one after the other is optimal but for the last

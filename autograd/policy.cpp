@@ -16,9 +16,7 @@ std::string SlotFacts::key() const {
 
 bool MemoryPolicy::recomputes(std::string_view, std::string_view) { return false; }
 
-std::int64_t MemoryPolicy::recomputes_together(std::string_view, std::int64_t, std::int64_t, std::string_view) {
-  return 0;
-}
+std::int64_t MemoryPolicy::recomputes_together(const SequencePart&, std::string_view) { return 0; }
 
 void MemoryPolicy::set_state(const std::map<std::string, Tensor>& state) {
   if (!state.empty())

@@ -72,6 +72,13 @@ struct Decision {
   std::uint64_t draw = 0;            // of `code`: which of the step's draws rounds it
 };
 
+/// Modules `first` to before `end` of a sequence of `count`: `blocks.0`, `blocks.1` and so on of `blocks`.
+struct SequencePart {
+  std::string_view path;
+  std::int64_t first, end, count;
+  bool whole() const { return first == 0 && end == count; }
+};
+
 /// A function from facts to holders. What it carries from step to step is its state, which a checkpoint holds.
 class MemoryPolicy {
  public:
@@ -83,18 +90,17 @@ class MemoryPolicy {
   /// Whether the module at `path` runs again in backward and saves nothing but its input. `within`: the region that
   /// runs again at the moment and has the module in it; empty in forward.
   virtual bool recomputes(std::string_view path, std::string_view within);
-  /// How many of the modules of a sequence, from number `first` of `count` on, run again in backward as one, so that
-  /// only the first one's input is saved; below 2: none do.
-  virtual std::int64_t recomputes_together(std::string_view sequence, std::int64_t first, std::int64_t count,
-                                           std::string_view within);
+  /// How many of the modules of `part` of a sequence, from its first on, run again in backward as one region, so that
+  /// only the first one's input is saved; 0: none do.
+  virtual std::int64_t recomputes_together(const SequencePart& part, std::string_view within);
   /// Where backward is to note how sensitive the gradient is to the codes, or null. Asked once a pass.
   virtual SensitivityRecord* sensitivity_record() { return nullptr; }
   /// What is to be measured by further passes over the batch before the next one, or null.
   virtual DrawStudy* draw_study() { return nullptr; }
   /// The study has its variances.
   virtual void end_study() {}
-  /// Whether the first pass teaches it how to hold the next.
-  virtual bool learns() const { return false; }
+  /// After how many passes it measures again how to hold the next, the first being one that measures; 0: never.
+  virtual std::int64_t measures_every() const { return 0; }
   /// A backward pass is over.
   virtual void end_pass() {}
   /// What was asked for and has applied to nothing so far, a line each.

@@ -39,9 +39,9 @@ bool recomputes(std::string_view path) {
   return tape != nullptr && tape->root_->policy_.recomputes(path, tape->region_.text());
 }
 
-std::int64_t recomputes_together(std::string_view sequence, std::int64_t first, std::int64_t count) {
+std::int64_t recomputes_together(const SequencePart& part) {
   const Tape* const tape = Tape::recording();
-  return tape == nullptr ? 0 : tape->root_->policy_.recomputes_together(sequence, first, count, tape->region_.text());
+  return tape == nullptr ? 0 : tape->root_->policy_.recomputes_together(part, tape->region_.text());
 }
 
 bool replaying() {
@@ -78,9 +78,9 @@ Variable Tape::add_region(Label path, Variable x, std::function<Variable(Variabl
   Variable result = [&] {
     const Recording nothing(nullptr);
     const RegionRun run(running_region(), this);
-    const Tensor values = x.tensor();
+    Tensor values = x.tensor();
     x = {};
-    return Variable(body(Variable(values)).tensor());
+    return Variable(body(Variable(std::move(values))).tensor());
   }();
   for (const std::shared_ptr<Leaf>& leaf : nodes_.back().leaves) ++readers_[leaf.get()];
   Variable::Value& value = *result.value_;
@@ -113,6 +113,8 @@ Tensor Tape::run_again(const Node& node, Tensor input, Tensor gradient, LeafGrad
     return node.replay(x);
   }();
   const Edge from = result.value_->edge;
+  expect(from.leaf || from.node >= 0, "{} was recomputed, but its result depends on nothing that wants a gradient",
+         node.path.text());
   result = {};
   // Moved all the way: an op adds to a gradient in place only where nobody else sees it.
   std::vector<std::pair<Edge, Tensor>> gradients;
@@ -124,7 +126,7 @@ Tensor Tape::run_again(const Node& node, Tensor input, Tensor gradient, LeafGrad
 }
 
 void Tape::replay(Node& node, SensitivityRecord* record) {
-  if (record != nullptr) probe_region(node, *record);
+  if (record != nullptr) probe(node, *record);
   Tensor input = node.saved[0]->whole(Label("recompute")).reshape(node.shapes[0]);
   leave(node);
   Tensor gradient = run_again(node, std::move(input), std::exchange(node.gradient, {}), nullptr);

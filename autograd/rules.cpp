@@ -49,21 +49,20 @@ class Refined final : public MemoryPolicy {
     return base_->recomputes(path, within);
   }
 
-  std::int64_t recomputes_together(std::string_view sequence, std::int64_t first, std::int64_t count,
-                                   std::string_view within) override {
+  std::int64_t recomputes_together(const SequencePart& part, std::string_view within) override {
     for (Region& region : regions_) {
-      if (first == 0 && outermost_match(region.pattern, sequence, within)) {
+      if (part.whole() && outermost_match(region.pattern, part.path, within)) {
         region.used = true;
-        return count;
+        return part.count;
       }
       const std::optional<BlockRun> run = parse_block_run(region.pattern);
-      if (!run || run->sequence != sequence || run->first != first || run->last >= count) continue;
+      if (!run || run->sequence != part.path || run->first != part.first || run->last >= part.end) continue;
       const std::int64_t together = run->last - run->first + 1;
-      if (within == (together == count ? sequence : region.pattern)) continue;
+      if (within == (together == part.count ? part.path : region.pattern)) continue;
       region.used = true;
       return together;
     }
-    return base_->recomputes_together(sequence, first, count, within);
+    return base_->recomputes_together(part, within);
   }
 
   std::vector<std::string> unmatched() const override {
@@ -85,7 +84,7 @@ class Refined final : public MemoryPolicy {
   SensitivityRecord* sensitivity_record() override { return base_->sensitivity_record(); }
   DrawStudy* draw_study() override { return base_->draw_study(); }
   void end_study() override { base_->end_study(); }
-  bool learns() const override { return base_->learns(); }
+  std::int64_t measures_every() const override { return base_->measures_every(); }
   void end_pass() override { base_->end_pass(); }
   std::map<std::string, Tensor> state() const override { return base_->state(); }
   void set_state(const std::map<std::string, Tensor>& state) override { base_->set_state(state); }
@@ -97,9 +96,10 @@ class Refined final : public MemoryPolicy {
     bool used = false;
   };
   /// A region that a pattern matches ends where the pattern's next one begins: `blocks.*` does not open `blocks.0.attn`
-  /// in `blocks.0`.
+  /// in `blocks.0`. A run of blocks is matched by its own name alone, not by what matches blocks.
   static bool outermost_match(std::string_view pattern, std::string_view path, std::string_view within) {
-    return matches_glob(pattern, path) && (within.empty() || !matches_glob(pattern, within));
+    const bool opened_within = parse_block_run(within) ? pattern == within : matches_glob(pattern, within);
+    return matches_glob(pattern, path) && (within.empty() || !opened_within);
   }
 
   static bool matches(const HoldRule& rule, const SlotFacts& facts) {
@@ -170,6 +170,8 @@ std::optional<BlockRun> parse_block_run(std::string_view pattern) {
   if (first_error != std::errc() || dash == end || *dash != '-') return {};
   const auto [rest, last_error] = std::from_chars(dash + 1, end, run.last);
   if (last_error != std::errc() || rest != end || run.first < 0 || run.last <= run.first) return {};
+  // As it names the region: without zeros in front.
+  if (pattern.substr(dot + 1) != fmt::format("{}-{}", run.first, run.last)) return {};
   return run;
 }
 

@@ -270,7 +270,8 @@ void Slot::decode(std::int64_t begin, std::int64_t end, const Tensor& out) const
 
 void Slot::gather_coded(std::vector<Slot*>& coded) {
   if (!settled_ || tensor_.defined()) return;
-  if (how_ == Hold::code && std::find(coded.begin(), coded.end(), this) == coded.end()) coded.push_back(this);
+  if (how_ == Hold::code && slopes_ == nullptr && std::find(coded.begin(), coded.end(), this) == coded.end())
+    coded.push_back(this);
   if (how_ != Hold::derive) return;
   for (const SlotPtr& source : origin_.sources)
     if (source) source->gather_coded(coded);

@@ -218,7 +218,8 @@ void Tape::deliver(const Edge& edge, Tensor gradient) {
   if (edge.leaf && edge.leaf->gradient_type) gradient = gradient.to(*edge.leaf->gradient_type);
   Tensor& target = pending(edge);
   target = target.defined() ? sum(std::move(target), std::move(gradient)) : std::move(gradient);
-  if (edge.leaf && target.storage()->owner().purpose != edge.leaf->purpose)
+  const bool theirs = edge.leaf && &target == &edge.leaf->gradient;
+  if (theirs && target.storage()->owner().purpose != edge.leaf->purpose)
     target.storage()->assign({edge.leaf->purpose, {}, edge.leaf->path});
 }
 

@@ -77,7 +77,7 @@ class Tape {
   friend std::pair<Variable, std::vector<Tensor>> record(const std::shared_ptr<const Operation>& op,
                                                          const std::vector<Variable>& inputs);
   friend bool recomputes(std::string_view path);
-  friend std::int64_t recomputes_together(std::string_view sequence, std::int64_t first, std::int64_t count);
+  friend std::int64_t recomputes_together(const SequencePart& part);
   friend bool replaying();
   friend Variable recompute(Label path, Variable x, bool trains, std::function<Variable(Variable)> body);
   struct Node {
@@ -116,12 +116,9 @@ class Tape {
   Tensor run_again(const Node& node, Tensor input, Tensor gradient, LeafGradients* taken);
   /// Runs the node's backward as it is and with coarser codes, and notes the difference; the tape stays as it was.
   void probe(Node& node, SensitivityRecord& record);
-  /// The same of a region: it runs again for it.
-  void probe_region(Node& node, SensitivityRecord& record);
-  /// Has the changes that wait for a node followed through it: `run` takes a gradient of its output and returns the
-  /// squares of its parameters' gradients and of what flows on.
+  struct Given;
   template <class Run>
-  void follow_changes(const Node& node, SensitivityRecord& record, const Run& run);
+  void measure_node(Node& node, SensitivityRecord& record, const Run& run);
   /// The pending gradient at the end of an edge.
   Tensor& pending(const Edge& edge);
   /// A change of a node's gradient that waits to be followed through the node.
@@ -183,7 +180,7 @@ Variable apply(Op op, Inputs&&... inputs) {
 /// Whether the policy of the tape that records, if any, recomputes the module at `path`.
 bool recomputes(std::string_view path);
 /// The same for modules in a row, as MemoryPolicy answers.
-std::int64_t recomputes_together(std::string_view sequence, std::int64_t first, std::int64_t count);
+std::int64_t recomputes_together(const SequencePart& part);
 /// Whether forward code runs for another time over the same batch: in backward, or for a trial.
 bool replaying();
 /// Runs `body(x)` saving nothing but x: backward runs it again, with the same random state, on a tape of its own.

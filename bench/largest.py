@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The largest batch, depth, width and resolution that a budget allows, by policy: GACT, table 4 (Liu et al. 2022).
 
-    largest.py [--budget 16] [--batch 64] [MODEL ...]     MODEL: resnet50, resnet152, vit_base_patch16_224
+    largest.py [--budget 16] [--batch 64] [--precision f32] [--optimizer sgd] [MODEL ...]
+    largest.py --budget 7.79 --batch 128 --precision bf16 --optimizer adamw deit_base_patch16_224     Mesa, table 9
 
-By `lacuna plan`: the peak of a whole training step, parameters, gradients and the optimizer's state included, f32. One number
-is raised while all others stay. Depth of a ResNet: layers, by blocks of the third stage; width: of the bottleneck
+By `lacuna plan`: the peak of a whole training step, parameters, gradients and the optimizer's state included. MODEL: resnet50,
+resnet152, or a ViT. One number is raised while all others stay. Depth of a ResNet: layers, by blocks of the third stage; width: of the bottleneck
 (`base_width`, 64 as published). Width of a ViT: in heads of 64.
 """
 import argparse
@@ -15,7 +16,7 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 POLICIES = {"`keep`": "{policy: keep}", "`exact`": "{policy: exact}", "`mesa`": "{policy: mesa}",
             "4 bits": "{policy: fixed, bits: 4}", "`adaptive`, 2.5": "{policy: adaptive, bits: 2.5}",
-            "2.5, blocks recomputed": "{policy: adaptive, bits: 2.5, recompute: [\"blocks.*\", \"layer?.*\"]}"}
+            "4 bits, blocks recomputed": "{policy: fixed, bits: 4, recompute: [\"REGIONS\"]}"}
 STAGES = {"resnet50": [3, 4, 6, 3], "resnet152": [3, 8, 36, 3]}
 
 
@@ -28,17 +29,18 @@ def dimensions(model, batch):
                 "depth": (lambda n: usual + [f"model.layers=[{first}, {second}, {n}, {last}]"], 1,
                           lambda n: 3 * (first + second + n + last) + 2),
                 "width": (lambda n: usual + [f"model.base_width={n}"], 4, lambda n: n),
-                "resolution": (lambda n: usual + [f"model.image_size={n}"], 4, lambda n: n)}
+                "resolution": (lambda n: usual + [f"model.image_size={n}", f"data.image_size={n}"], 4, lambda n: n)}
     return {"batch": (lambda n: [f"train.batch_size={n}"], 1, lambda n: n),
             "depth": (lambda n: usual + [f"model.depth={n}"], 1, lambda n: n),
             "width": (lambda n: usual + [f"model.embed_dim={n}", f"model.num_heads={n // 64}"], 64, lambda n: n),
-            "resolution": (lambda n: usual + [f"model.image_size={n}"], 16, lambda n: n)}
+            "resolution": (lambda n: usual + [f"model.image_size={n}", f"data.image_size={n}"], 16, lambda n: n)}
 
 
 def fits(a, model, memory, overrides):
     done = subprocess.run([a.lacuna, "plan", "-c", ROOT / "configs/resnet50.yaml", f"model={{name: {model}, num_classes: 1000}}",
-                           "data.name=shapes", "optimizer={name: sgd, momentum: 0.9, lr: 0.1}", "train.precision=f32",
-                           f"memory={memory}", *overrides, "--json", "-"],
+                           "data.name=shapes", f"optimizer={{name: {a.optimizer}, lr: 1e-3}}",
+                           f"train.precision={a.precision}",
+                           "memory=" + memory.replace("REGIONS", "layer?.*" if model in STAGES else "blocks.*"), *overrides, "--json", "-"],
                           capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(done.stderr[-2000:])
@@ -64,6 +66,8 @@ def main():
     parser.add_argument("models", nargs="*", default=["resnet50", "resnet152", "vit_base_patch16_224"])
     parser.add_argument("--budget", type=float, default=16, help="GiB")
     parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--precision", default="f32")
+    parser.add_argument("--optimizer", default="sgd")
     parser.add_argument("--lacuna", default=ROOT / "build/release/bin/lacuna")
     a = parser.parse_args()
     a.bytes = a.budget * 2**30

@@ -34,9 +34,9 @@ Variable run_sequence(const std::vector<std::unique_ptr<Block>>& blocks, std::si
   const std::string& path = blocks.front()->path();
   const std::string sequence = path.substr(0, path.rfind('.'));
   while (first < end) {
-    const auto together =
-        static_cast<std::size_t>(recomputes_together(sequence, static_cast<std::int64_t>(first), std::ssize(blocks)));
-    if (together < 2 || first + together > end) {
+    const auto together = static_cast<std::size_t>(recomputes_together(
+        {sequence, static_cast<std::int64_t>(first), static_cast<std::int64_t>(end), std::ssize(blocks)}));
+    if (together == 0) {
       x = forward(*blocks[first++], std::move(x));
       continue;
     }

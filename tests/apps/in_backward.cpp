@@ -59,6 +59,7 @@ TEST_CASE("in backward: the same bits as all at once, whatever else is asked for
       {"memory.policy=mesa"},
       {"memory.policy=adaptive", "memory.measure_every=2"},
       {"memory.policy=fixed", "memory.recompute=[\"*\"]"},
+      {"memory.policy=adaptive", "memory.measure_every=2", "memory.recompute=[\"*\", \"*.[0-9]\"]"},
   };
   const std::vector<std::vector<std::string>> options{
       {},

@@ -19,6 +19,7 @@ TEST_CASE("train: a resumed run gives the bits of an unbroken one") {
                         {vit, {"memory.policy=mesa"}},
                         {resnet, {"memory.policy=fixed", "memory.recompute=[\"layer*\"]"}},
                         {vit, {"memory={policy: adaptive, bits: 2.5, measure_every: 2}", "train.threads=2"}},
+                        {resnet, {"memory={policy: adaptive, measure_every: 3, by_draws: true}", "train.accumulate=2"}},
                         {resnet, {"freeze.freeze=[\"*bn*\"]", "model.from=from.safetensors"}}};
   for (const Case& one : cases) {
     const TemporaryFolder folder;

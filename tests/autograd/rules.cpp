@@ -175,9 +175,23 @@ TEST_CASE("rules: a refined policy is the policy in name and state") {
   const std::unique_ptr<MemoryPolicy> mesa = make_policy("mesa"),
                                       refined = refine(make_policy("mesa"), {rule("int4", "b*")}, {});
   CHECK(refined->name() == "mesa");
-  CHECK(refine(make_policy("adaptive"), {rule("int4")}, {})->learns());
+  CHECK(refine(make_policy("adaptive"), {rule("int4")}, {})->measures_every() == 200);
   held(*refined);
   CHECK(!refined->state().empty());
   mesa->set_state(refined->state());
   CHECK(mesa->state().size() == refined->state().size());
+}
+
+TEST_CASE("rules: runs of blocks have one name") {
+  CHECK(parse_block_run("blocks.4-7")->first == 4);
+  CHECK(parse_block_run("blocks.4-7")->last == 7);
+  CHECK(parse_block_run("a.b.0-10")->sequence == "a.b");
+  for (const char* other : {"blocks", "blocks.4", "blocks.4-4", "blocks.7-4", "blocks.04-7", "blocks.4-07",
+                            "blocks.-0-3", "blocks.4-7 ", "blocks.4-", "blocks.[4-7]", "4-7", ""})
+    CHECK(!parse_block_run(other));
+  // Of a sequence of one block the whole is a region, too.
+  const std::unique_ptr<MemoryPolicy> whole = refine(make_policy("exact"), {}, {"layer1"});
+  CHECK(whole->recomputes_together({"layer1", 0, 1, 1}, "") == 1);
+  CHECK(whole->recomputes_together({"layer1", 0, 1, 1}, "layer1") == 0);
+  CHECK(whole->unmatched().empty());
 }

@@ -2,11 +2,13 @@
 #include "core/parallel.h"
 #include "core/random.h"
 #include "ops/codec/affine.h"
+#include "ops/codec/affine_kernels.h"
 
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -379,6 +381,34 @@ TEST_CASE("codes: what cannot be is refused") {
   CHECK_THROWS_AS(codec::decode(codes, 0, 4, Tensor::empty({4}, DType::f32, Device::cpu)), Error);
   CHECK_THROWS_AS(codec::decode(codes, 0, 3, Tensor::empty({2}, DType::f32, Device::cpu)), Error);
   CHECK_THROWS_AS(codec::decode(codes, 0, 3, Tensor::empty({3}, DType::bf16, Device::cpu)), Error);
+}
+
+TEST_CASE("codes: the draws of a block are uniform and independent two by two") {
+  constexpr std::uint64_t keys = 4096;
+  std::vector<std::array<double, codec::block>> drawn(keys);
+  std::array<double, codec::block> mean{};
+  for (std::uint64_t key = 0; key < keys; ++key) {
+    codec::Draws source(key, codec::Rounding::stochastic);
+    const std::array<std::uint16_t, codec::block>& draws = source.of_block(3);
+    for (std::size_t i = 0; i < draws.size(); ++i) {
+      drawn[key][i] = draws[i] / 65536.0 - 0.5;
+      mean[i] += drawn[key][i] / keys;
+    }
+  }
+  const double error = 1 / std::sqrt(12.0 * keys);  // of a mean
+  double worst = 0;
+  for (std::size_t i = 0; i < codec::block; ++i) {
+    CHECK(std::abs(mean[i]) < 5 * error);
+    for (std::size_t j = 0; j <= i; ++j) {
+      double product = 0;
+      for (const auto& draws : drawn) product += draws[i] * draws[j] / keys;
+      if (i == j)
+        CHECK(product == doctest::Approx(1 / 12.0).epsilon(0.08));
+      else
+        worst = std::max(worst, std::abs(product));
+    }
+  }
+  CHECK(worst < 5.5 / 12 / std::sqrt(static_cast<double>(keys)));  // of 8128 pairs
 }
 
 TEST_CASE("codes: properties of any tensor") {

@@ -68,10 +68,27 @@ class Fitting {
     if (codes ? with_codes() : without_codes()) return;
     const int fewest = codes ? fewest_bits : exact_bits;
     std::int64_t least = bytes_of({.bits = fewest});
-    for (std::int64_t length = 1; length <= longest_; ++length)
-      least = std::min(least, bytes_of({.bits = fewest, .recompute = paths_of(segments(length))}));
-    reject("memory.budget: {} do not suffice for a training step with batches of {}: the least that one takes is {}",
-           format_bytes(budget_), configuration_.train.batch_size, format_bytes(least));
+    for (const Regions& regions : all_regions())
+      least = std::min(least, bytes_of({.bits = fewest, .recompute = regions.paths}));
+    reject(
+        "memory.budget: {} do not suffice for a training step with batches of {}: the least that one takes is {} "
+        "({} bytes)",
+        format_bytes(budget_), configuration_.train.batch_size, format_bytes(least), least);
+  }
+
+  /// Whether the plan that the configuration holds already is within the budget and its means; says so.
+  bool holds() {
+    const Configuration::Memory& memory = configuration_.memory;
+    const auto codes = memory.options.find("codes");
+    const bool may_code = codes == memory.options.end() || std::get<bool>(codes->second);
+    const bool does_code =
+        std::get<double>(memory.options.at("bits")) != exact_bits ||
+        std::ranges::any_of(memory.rules, [](const HoldRule& rule) { return rule.how == HoldRule::How::code; });
+    if (does_code && !may_code) return false;
+    const std::int64_t bytes = used(configuration_);
+    if (bytes > budget_) return false;
+    configuration_.memory.why = fmt::format("{}: as planned before; {}", budget_text(), used_text(bytes));
+    return true;
   }
 
  private:
@@ -98,9 +115,17 @@ class Fitting {
     return candidate;
   }
 
-  std::int64_t bytes_of(const Plan& plan) const {
-    const Measurement measured = measure(with(plan), Device::meta);
+  std::int64_t used(const Configuration& configuration) const {
+    const Measurement measured = measure(configuration, Device::meta);
     return of_saved_ ? at(measured.memory, Purpose::saved) : highest_need(measured);
+  }
+  std::int64_t bytes_of(const Plan& plan) const { return used(with(plan)); }
+  std::string budget_text() const {
+    return fmt::format("budget of {} {}", format_bytes(budget_), of_saved_ ? "saved" : "in all");
+  }
+  std::string used_text(std::int64_t bytes) const {
+    return fmt::format("{} used ({:.0f} %)", format_bytes(bytes),
+                       100.0 * static_cast<double>(bytes) / static_cast<double>(budget_));
   }
   bool fits(const Plan& plan) const { return bytes_of(plan) <= budget_; }
 
@@ -114,6 +139,27 @@ class Fitting {
         all.push_back(sequence.part(begin, sequence.count * (i + 1) / pieces - begin));
       }
     }
+    return all;
+  }
+
+  struct Regions {
+    std::vector<std::string> paths;
+    std::vector<Segment> segments{};  // that they are, if they are
+  };
+  /// What can be recomputed, the least work first: all blocks, or all parts of blocks; several blocks as one; blocks
+  /// with their parts within them, which run again once more; and several blocks, the blocks and their parts.
+  std::vector<Regions> all_regions() const {
+    std::vector<Regions> all;
+    const auto with_all = [](std::vector<std::string> paths, const std::vector<std::string>& more) {
+      paths.insert(paths.end(), more.begin(), more.end());
+      return paths;
+    };
+    for (std::int64_t length = 1; length <= longest_; ++length) {
+      all.push_back({paths_of(segments(length)), segments(length)});
+      if (length == 1 && !parts_.empty()) all.push_back({parts_});
+    }
+    for (std::int64_t length = 1; length <= longest_; ++length)
+      all.push_back({with_all(paths_of(segments(length)), length == 1 ? parts_ : with_all(blocks_, parts_))});
     return all;
   }
 
@@ -204,7 +250,8 @@ class Fitting {
       const std::int64_t count = std::ssize(blocks_) * i / steps;
       if (i == 0 || count > std::ssize(blocks_) * (i - 1) / steps) consider({order.begin(), order.begin() + count});
     }
-    for (std::int64_t length = 2; length <= longest_ && !best; ++length) consider(paths_of(segments(length)));
+    for (const Regions& regions : all_regions())
+      if (!best) consider(regions.paths);
     if (best) choose(*best);
     return best.has_value();
   }
@@ -226,12 +273,11 @@ class Fitting {
   }
 
   bool without_codes() {
-    for (std::int64_t length = 1; length <= longest_; ++length) {
-      const std::vector<Segment> all = segments(length);
-      Plan plan{.recompute = paths_of(all)};
+    for (const Regions& regions : all_regions()) {
+      Plan plan{.recompute = regions.paths};
       if (!fits(plan)) continue;
-      for (auto segment = all.rbegin(); segment != all.rend(); ++segment) {  // give back what fits
-        for (const std::vector<std::string>& choice : less_than(*segment)) {
+      for (auto segment = regions.segments.rbegin(); segment != regions.segments.rend(); ++segment) {
+        for (const std::vector<std::string>& choice : less_than(*segment)) {  // give back what fits
           Plan less = plan;
           std::erase(less.recompute, segment->path());
           less.recompute.insert(less.recompute.end(), choice.begin(), choice.end());
@@ -278,8 +324,7 @@ class Fitting {
                       prediction.seconds / predicted_seconds(with({})), 100 * prediction.variance,
                       sensitivities_.empty() ? " (by size, not measured)" : ""));
     configuration_.memory.why = fmt::format(
-        "budget of {} {}: {}; {} used ({:.0f} %){}", format_bytes(budget_), of_saved_ ? "saved" : "in all",
-        fmt::join(how, "; "), format_bytes(bytes), 100.0 * static_cast<double>(bytes) / static_cast<double>(budget_),
+        "{}: {}; {}{}", budget_text(), fmt::join(how, "; "), used_text(bytes),
         plan.bits == exact_bits && plan.others.empty() && plan.recompute.empty() ? ": everything fits as it is" : "");
   }
 
@@ -322,8 +367,14 @@ std::vector<std::string> recomputable_blocks(const Configuration& configuration)
 
 void fit_budget(Configuration& configuration) {
   Configuration::Memory& memory = configuration.memory;
-  if (memory.policy != "auto" || memory.options.contains("bits")) return;
+  if (memory.policy != "auto") return;
   if (memory.budget.empty()) reject("memory.policy: auto needs memory.budget: how much memory there is, as 6GiB");
+  if (memory.options.contains("bits")) {  // a run that goes on
+    if (Fitting(configuration, parse_bytes(memory.budget)).holds()) return;
+    memory.options.erase("bits");
+    memory.rules.clear();
+    memory.recompute.clear();
+  }
   if (!memory.rules.empty() || !memory.recompute.empty())
     reject("memory.policy: auto chooses `rules` and `recompute` itself: expected none");
   const auto codes = memory.options.find("codes");

@@ -20,7 +20,7 @@ std::int64_t parse_bytes(const std::string& text);
 /// is taken whose predicted time for a step, times one plus the variance that its codes add to the gradient relative to
 /// its square, is least. Where none fits, several blocks are recomputed as one. Without `codes`: blocks, their parts,
 /// or several as one, as little work as fits. Rejects a budget that no choice fits, and says the smallest that one
-/// would. A configuration that holds a plan already is left as it is.
+/// would. A configuration that holds a plan already keeps it while it fits.
 void fit_budget(Configuration& configuration);
 
 /// Patterns on the paths of all blocks that can be recomputed, as `blocks.*`.

@@ -99,6 +99,7 @@ ExitCode explain(const Options& options) {
   tape.backward(loss);  // regions within regions open while it runs
   refuse_unmatched(training.policy());
   std::string text = to_text(rows);
+  if (!configuration.memory.why.empty()) text += configuration.memory.why + "\n";
   text += fmt::format("{} saved for backward in all, batch {}, policy {}\n", format_bytes(total),
                       batch.front().images.shape().front(), training.policy().name());
   options.report.write(text, {{"model", configuration.model.name},

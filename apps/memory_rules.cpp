@@ -63,6 +63,8 @@ std::vector<HoldRule> read_rules(const YamlNode& node, Problems& problems) {
     if (item.find("hold") == nullptr)
       problems.add(item.where, "memory.rules: expected `hold`: keep, exact, recompute, int1 to int8, or slope2");
     for (const YamlEntry& entry : item.entries) read_entry(entry, rule, problems);
+    if (rule.how == HoldRule::How::recompute && (rule.op != "*" || rule.user != "*"))
+      problems.add(item.where, "memory.rules: `hold: recompute` takes a `path` alone, of a region");
   }
   return rules;
 }

@@ -77,7 +77,9 @@ class Refined final : public MemoryPolicy {
                         rules_[i].path, rules_[i].op, rules_[i].user, hold_text(rules_[i])));
     for (const Region& region : regions_)
       if (region.rule == nullptr && !region.used)
-        all.push_back(fmt::format("memory.recompute: no region of the model matches {}", region.pattern));
+        all.push_back(
+            fmt::format("memory.recompute: {} recomputes nothing: no region of the model matches, or others come first",
+                        region.pattern));
     return all;
   }
 

@@ -87,14 +87,40 @@ TEST_CASE("budget: what no choice fits is refused with the least that would") {
         "memory.policy: auto needs memory.budget: how much memory there is, as 6GiB");
   CHECK(refusal(configured(vit, "{policy: auto, budget: 1MiB, recompute: [\"blocks.*\"]}")).find("chooses") !=
         std::string::npos);
-  const std::string message = refusal(configured(vit, "{policy: auto, budget: 1KiB, budget_of: saved}"));
-  const std::string_view says = "the least that one takes is ";
-  REQUIRE(message.find(says) != std::string::npos);
-  // As much as the message says is enough, but for its rounding.
-  std::string least = message.substr(message.find(says) + says.size());
-  std::erase(least, ' ');
-  const auto enough = static_cast<std::int64_t>(1.01 * static_cast<double>(parse_bytes(least)));
-  CHECK(refusal(configured(vit, fmt::format("{{policy: auto, budget: {}, budget_of: saved}}", enough))).empty());
+  // As much as the message says is enough.
+  const auto least_of = [&](const std::string& refused) {
+    const std::size_t begin = refused.rfind('('), end = refused.rfind(" bytes)");
+    REQUIRE(begin < end);
+    return refused.substr(begin + 1, end - begin - 1);
+  };
+  for (const std::string rest : {"budget_of: saved", "budget_of: saved, codes: false", "codes: false", "codes: true"}) {
+    INFO(rest);
+    const std::string least =
+        least_of(refusal(configured(vit, fmt::format("{{policy: auto, budget: 1KiB, {}}}", rest))));
+    CHECK(refusal(configured(vit, fmt::format("{{policy: auto, budget: {}, {}}}", least, rest))).empty());
+  }
+}
+
+TEST_CASE("budget: a plan is kept while it fits, and made anew when it does not") {
+  Configuration planned = configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}");
+  fit_budget(planned);
+  Configuration again = planned;
+  again.memory.budget = "5MiB";
+  fit_budget(again);
+  CHECK(again.memory.rules == planned.memory.rules);
+  CHECK(again.memory.why.find("as planned before") != std::string::npos);
+  again.train.batch_size = 16;
+  fit_budget(again);
+  CHECK(again.memory.rules != planned.memory.rules);
+  CHECK(saved(again) <= 5 << 20);
+  // Codes that are no longer wanted go.
+  again.memory.options.insert_or_assign("codes", false);
+  fit_budget(again);
+  CHECK(again.memory.rules.empty());
+  CHECK(!again.memory.recompute.empty());
+  CHECK(saved(again) <= 5 << 20);
+  again.memory.budget = "1KiB";
+  CHECK(refusal(again).find("do not suffice") != std::string::npos);
 }
 
 }  // namespace lacuna::apps

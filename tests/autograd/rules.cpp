@@ -159,7 +159,8 @@ TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
   CHECK(unmatched[0].ends_with("{path: a, op: *, user: *, hold: int2}"));  // the first rule takes it all
   CHECK(unmatched[1].ends_with("{path: c*, op: *, user: *, hold: keep}"));
   CHECK(unmatched[2].ends_with("{path: d.*, op: *, user: *, hold: recompute}"));
-  CHECK(unmatched[3] == "memory.recompute: no region of the model matches e.*");
+  CHECK(unmatched[3] ==
+        "memory.recompute: e.* recomputes nothing: no region of the model matches, or others come first");
   CHECK(policy->recomputes("d.2", ""));
   CHECK(policy->unmatched().size() == 3);
 }

@@ -28,7 +28,7 @@ Tensor encode_slopes(const Tensor& values, const SlopeLevels& levels) {
     with_float_type(values.dtype(), [&]<class T>(Type<T>) {
       const T* const x = values.data<T>();
       auto* const out = bytes.data<std::uint8_t>();
-      const auto [low, middle, high] = levels.thresholds;
+      const float low = levels.thresholds[0], middle = levels.thresholds[1], high = levels.thresholds[2];
       parallel_for(
           count, serial_below,
           [=](std::int64_t begin, std::int64_t end) {

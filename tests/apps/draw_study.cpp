@@ -37,7 +37,9 @@ TEST_CASE("draw study: agrees with the measurement in backward, which takes one 
       found[by_draws ? 1 : 0] = state_of(training);
     }
     int tensors = 0, near = 0;
-    for (const auto& [name, drawn] : found[1]) {
+    for (const auto& one : found[1]) {
+      const std::string& name = one.first;
+      const std::vector<double>& drawn = one.second;
       if (!name.starts_with("tensor ")) continue;
       const double backward = found[0].at(name)[sensitivity];
       ++tensors;

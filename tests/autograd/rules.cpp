@@ -122,9 +122,9 @@ TEST_CASE("rules: codes pass over what cannot be coded") {
 }
 
 TEST_CASE("rules: of what only a curve's slope needs two bits are kept") {
-  const HoldRule output = rule("int4", "*", "gelu"), slope = rule("slope2", "*", "*", "gelu");
+  const HoldRule output = rule("int4", "*", "gelu"), two_bits = rule("slope2", "*", "*", "gelu");
   // The curve's value cannot be derived from the slope's two bits.
-  const auto alone = held("exact", {slope}), both = held("exact", {output, slope});
+  const auto alone = held("exact", {two_bits}), both = held("exact", {output, two_bits});
   CHECK(alone.at("a linear") == HowHeld{Hold::code, 2});
   CHECK(alone.at("a.curve gelu").hold == Hold::keep);
   CHECK(both.at("a linear") == HowHeld{Hold::code, 2});
@@ -136,7 +136,7 @@ TEST_CASE("rules: of what only a curve's slope needs two bits are kept") {
 
   // The gradient is that at one of four places.
   const Variable x = test_leaf({64, 64}, 1, DType::f32);
-  const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {slope}, {});
+  const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {two_bits}, {});
   Tape tape(*policy);
   const Recording recording(tape);
   const Variable y = apply(Gelu{}, apply(Scale{.factor = 1}, x));

@@ -31,8 +31,8 @@ Tensor encode_slopes(const Tensor& values, const SlopeLevels& levels) {
       const float low = levels.thresholds[0], middle = levels.thresholds[1], high = levels.thresholds[2];
       parallel_for(
           count, serial_below,
-          [=](std::int64_t begin, std::int64_t end) {
-            const auto level = [=](std::int64_t i) {
+          [&](std::int64_t begin, std::int64_t end) {
+            const auto level = [&](std::int64_t i) {
               const auto v = static_cast<float>(to_compute(x[i]));
               return (v >= low ? 1 : 0) + (v >= middle ? 1 : 0) + (v >= high ? 1 : 0);
             };
@@ -60,7 +60,7 @@ void decode_slopes(const Tensor& bytes, const SlopeLevels& levels, std::int64_t 
       T* const y = out.data<T>();
       std::array<T, 4> places;
       std::ranges::transform(levels.places, places.begin(), [](float place) { return static_cast<T>(place); });
-      parallel_for(end - begin, serial_below, [=](std::int64_t from, std::int64_t to) {
+      parallel_for(end - begin, serial_below, [&](std::int64_t from, std::int64_t to) {
         for (std::int64_t i = from; i < to; ++i) {
           const std::int64_t element = begin + i;
           y[i] = places[static_cast<std::size_t>(in[element / in_byte] >> (2 * (element % in_byte)) & 3)];

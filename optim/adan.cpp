@@ -23,10 +23,10 @@ class Adan final : public Optimizer {
 
   Adan(const Settings& settings, const Trained& trained)
       : Optimizer(trained, {{"exp_avg"},
-                                       {"exp_avg_diff"},
-                                       {"exp_avg_sq", StateValues::no_sign},
-                                       // Its error is squared, where unbiased draws no longer are.
-                                       {"pre_grad", StateValues::any_sign, StatePrecision::bf16}}),
+                            {"exp_avg_diff"},
+                            {"exp_avg_sq", StateValues::no_sign},
+                            // Its error is squared, where unbiased draws no longer are.
+                            {"pre_grad", StateValues::any_sign, StatePrecision::bf16}}),
         beta1_(settings.number("beta1")),
         beta2_(settings.number("beta2")),
         beta3_(settings.number("beta3")),

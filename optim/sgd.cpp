@@ -16,7 +16,7 @@ class Sgd final : public Optimizer {
 
   Sgd(const Settings& settings, const Trained& trained)
       : Optimizer(trained, settings.number("momentum") > 0 ? std::vector<StateKind>{{"momentum_buffer"}}
-                                                                      : std::vector<StateKind>{}),
+                                                           : std::vector<StateKind>{}),
         momentum_(static_cast<float>(settings.number("momentum"))),
         nesterov_(settings.flag("nesterov")) {
     if (nesterov_ && momentum_ == 0) reject("optimizer sgd: nesterov needs a momentum above 0");

@@ -88,9 +88,9 @@ class Fitting {
   double steps_a_range_, steps_an_offset_;
 };
 
-/// Draws of stochastic rounding. Of a block's elements an eighth of their number is hashed to 32-bit words, of which each
-/// serves two; the other draws are sums without carry of two such words, each pair of words taken once. Any two draws are
-/// independent, which is all that means and variances of sums depend on.
+/// Draws of stochastic rounding. Of a block's elements an eighth of their number is hashed to 32-bit words, of which
+/// each serves two; the other draws are sums without carry of two such words, each pair of words taken once. Any two
+/// draws are independent, which is all that means and variances of sums depend on.
 class Draws {
  public:
   Draws(std::uint64_t key, Rounding rounding)

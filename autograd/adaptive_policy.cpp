@@ -48,8 +48,7 @@ class Adaptive final : public CodedPolicy {
   }
 
   void end_pass() override {
-    // On `meta` nobody studies draws: the tensors count by their size.
-    if (measures()) learn(record_.sensitivities());
+    if (measures()) learn(record_.sensitivities());  // none where draws were studied: then for what the pass has coded
     ++passes_;
     study_ = {};
   }

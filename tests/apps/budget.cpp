@@ -52,13 +52,13 @@ TEST_CASE("budget: what is chosen fits, and uses nearly all of it") {
         INFO(std::string(model), " ", share, " of the exact bytes: ", configuration.memory.why);
         const std::int64_t used = saved(configuration);
         CHECK(used <= budget);
-        // Codes fill it; by exact means alone what is left is less than the input of a block, of a ResNet than all
-        // inner tensors of one.
+        // By exact means alone there is less to choose from: between whole blocks of a ResNet nothing, and of few bytes
+        // what is left over may be less than the input of one block.
         constexpr std::int64_t block_input = 8 * 65 * 192 * 4;
-        if (!codes && model == vit)
+        if (!codes && model == vit && share <= 0.2)
           CHECK(budget - used < block_input);
         else
-          CHECK(static_cast<double>(used) >= (codes ? 0.95 : 0.8) * static_cast<double>(budget));
+          CHECK(static_cast<double>(used) >= (codes || model == vit ? 0.95 : 0.8) * static_cast<double>(budget));
         if (!codes) CHECK(configuration.memory.rules.empty());
         // The plan is part of the configuration: read again it is not made anew.
         const Configuration planned = configuration;

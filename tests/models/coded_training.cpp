@@ -157,9 +157,9 @@ TEST_CASE("coded training: recomputed regions whose inputs are coded save less t
       }
       const double error = std::sqrt(square);
       CHECK(error > 0);
-      // Batch norms and ReLU run again on what the codes say, and some gates are others than in forward: as many as
-      // values lie within a step of zero, so that the error falls with the root of the step.
-      CHECK(error < last / (description.name == "vit" ? 2 : 1.4));
+      // Batch norms and ReLU run again on what the codes say, and some gates are others than in forward: with 2 bits
+      // the error is as large as the gradient, from where it falls less than in proportion at first.
+      CHECK(error < last / (description.name == "resnet" && bits == 4 ? 1.4 : 2));
       last = error;
     }
     CHECK(last < (description.name == "vit" ? 0.02 : 0.2));
@@ -174,7 +174,7 @@ TEST_CASE("coded training: what adapts keeps to its average, and uses it") {
       for (int pass = 0; pass < 2; ++pass) {
         const Step done = step(description, *adaptive);
         const double average = static_cast<double>(done.coded_bits) / static_cast<double>(done.coded_elements);
-        if (pass > 0) CHECK(average < bits);  // the first measures, for which it takes two bits at least
+        if (pass > 0 || bits > 2) CHECK(average < bits);  // the first measures, and takes two bits at least for it
         // Ranges take the rest: 32 bits for the 24 channels of a token, for 256 elements of a picture.
         if (pass > 0) CHECK(average > bits - (description.name == "vit" ? 1.4 : 0.2));
       }

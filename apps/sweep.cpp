@@ -120,15 +120,14 @@ class CaseRun {
     std::vector<std::string> all{sweep_.command, "-c", case_.configuration.string(), "--json",
                                  file(".result").string()};
     all.insert(all.end(), sweep_.arguments.begin(), sweep_.arguments.end());
+    for (const SweepOverride& override : case_.overrides) all.push_back(override.key + "=" + override.value);
     if (trains()) {
       // What an interrupted call left is gone on with, or replaced where it came to no checkpoint.
       if (fs::is_symlink(run_folder() / "last"))
         all.insert(all.end(), {"--resume", run_folder().string()});
       else
-        all.emplace_back("--overwrite");
+        all.insert(all.end(), {"--overwrite", "output.dir=" + to_yaml(std::string_view(run_folder().string()))});
     }
-    for (const SweepOverride& override : case_.overrides) all.push_back(override.key + "=" + override.value);
-    if (trains()) all.push_back("output.dir=" + to_yaml(std::string_view(run_folder().string())));
     return all;
   }
 

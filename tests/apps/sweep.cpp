@@ -202,23 +202,45 @@ TEST_CASE("sweep: a case that fails is written down, and the others run on") {
 TEST_CASE("sweep: an interrupted one goes on where it stopped") {
   const TemporaryFolder folder;
   write_inputs(folder, "command: train\nconfig: c.yaml\ngrid: {train.epochs: [1, 100000]}\noutput: {dir: out}\n");
-  CommandRun run(folder, {"sweep", "-c", "s.yaml"});
-  const auto running_case = [&] {
-    if (!fs::exists(folder / "out/runs")) return false;
-    return std::ranges::any_of(fs::directory_iterator(folder / "out/runs"), [](const fs::directory_entry& entry) {
-      return !fs::exists(entry.path() / "summary.json") && fs::is_symlink(entry.path() / "last");
-    });
+  // The folder of the long case, once it has a checkpoint.
+  const auto long_case = [&]() -> fs::path {
+    if (!fs::exists(folder / "out/runs")) return {};
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder / "out/runs"))
+      if (fs::is_symlink(entry.path() / "last") &&
+          read_file(entry.path() / "config.yaml").find("epochs: 100000") != std::string::npos)
+        return entry.path();
+    return {};
   };
-  while (run.running() &&
-         !(fs::exists(folder / "out/cases") && running_case() && lines_of(read_file(folder / "stdout")).size() >= 2))
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  run.signal(SIGINT);
-  const CommandResult result = run.wait();
-  CHECK(result.code == 130);
-  CHECK(result.error.find("1 of 2 cases finished") != std::string::npos);
-  CHECK(read_json(folder / "out/sweep.json").at("cases").size() == 1);
-  const auto left = std::distance(fs::directory_iterator(folder / "out/cases"), {});
-  CHECK(left == 1);
+  // Steps written down so far: a case that began anew would start over at 1.
+  const auto steps = [&]() -> std::vector<std::int64_t> {
+    const fs::path run = long_case();
+    if (run.empty() || !fs::exists(run / "metrics.jsonl")) return {};
+    std::vector<std::int64_t> found;
+    for (const std::string& line : lines_of(read_file(run / "metrics.jsonl")))
+      if (const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+          json.is_object() && !json.contains("val_loss"))
+        found.push_back(json.at("step"));
+    return found;
+  };
+  std::size_t before = 0;
+  for (int call = 0; call < 2; ++call) {
+    CommandRun run(folder, {"sweep", "-c", "s.yaml"});
+    while (run.running() &&
+           !(lines_of(read_file(folder / "stdout")).size() >= (call == 0 ? 2 : 1) && steps().size() > before))
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    run.signal(SIGINT);
+    const CommandResult result = run.wait();
+    INFO(result.out, result.error);
+    CHECK(result.code == 130);
+    CHECK(result.error.find("1 of 2 cases finished") != std::string::npos);
+    CHECK(read_json(folder / "out/sweep.json").at("cases").size() == 1);
+    const auto left = std::distance(fs::directory_iterator(folder / "out/cases"), {});
+    CHECK(left == 1);
+    const std::vector<std::int64_t> all = steps();
+    REQUIRE(all.size() > before);
+    for (std::size_t i = 0; i < all.size(); ++i) REQUIRE(all[i] == static_cast<std::int64_t>(i) + 1);
+    before = all.size();
+  }
 }
 
 TEST_CASE("sweep: a wrong file is refused with all that is wrong in it") {

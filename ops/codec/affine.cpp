@@ -23,7 +23,8 @@ std::int64_t code_bytes(std::int64_t count, int bits) {
 /// Where the parts of a coded tensor lie.
 struct Layout {
   Layout(const Shape& shape, const Coding& coding, std::byte* bytes)
-      : bits(coding.bits),
+      : kind(coding.grouping.kind),
+        bits(coding.bits),
         count(shape.count()),
         columns(shape.back()),
         size(coding.grouping.size),
@@ -40,16 +41,21 @@ struct Layout {
   void set_group(std::int64_t index, Stored group) const {
     std::memcpy(stored + index * stored_bytes, &group, sizeof group);
   }
-  /// Calls `f(group, first, last)` for the pieces of [begin, end) that belong to one group each, groups being runs.
+  /// Calls `f(group, first, last)` for the pieces of [begin, end) that belong to one group each.
   template <class F>
-  void for_runs(std::int64_t begin, std::int64_t end, F&& f) const {
+  void for_pieces(std::int64_t begin, std::int64_t end, F&& f) const {
+    const std::int64_t row = kind == Grouping::Kind::run ? count : columns;  // after which groups begin anew
+    std::int64_t group = begin % row / size, left = std::min((group + 1) * size, row) - begin % row;
     for (std::int64_t i = begin; i < end;) {
-      const std::int64_t last = std::min(end, (i / size + 1) * size);
-      f(i / size, i, last);
+      const std::int64_t last = std::min(end, i + left);
+      f(group, i, last);
       i = last;
+      group = (group + 1) * size < row ? group + 1 : 0;
+      left = std::min(size, row - group * size);
     }
   }
 
+  Grouping::Kind kind;
   int bits;
   std::int64_t count, columns, size;  // elements, of a row, of a group
   std::uint8_t* codes;                // [code_bytes]
@@ -82,9 +88,9 @@ class FiniteRange {
 template <class T>
 void code_slice(const T* values, std::int64_t count, const Slope& slope, int bits, const std::uint16_t* draws,
                 std::uint8_t* codes) {
-  const Uniform<float> floats{static_cast<float>(slope.origin), static_cast<float>(slope.scale)};
+  const Line<float> floats{static_cast<float>(slope.origin), static_cast<float>(slope.scale)};
   if (slope.wide)
-    to_codes<double>(values, count, Uniform<double>{slope.origin, slope.scale}, bits, draws, codes);
+    to_codes<double>(values, count, Line<double>{slope.origin, slope.scale}, bits, draws, codes);
   else
     with_count(count, [&](std::int64_t number) { to_codes<float>(values, number, floats, bits, draws, codes); });
 }
@@ -108,18 +114,24 @@ void encode_runs(const T* x, const Layout& to, const Coding& coding, std::uint64
     Draws draws(key, coding.rounding);
     const std::uint16_t* drawn = nullptr;
     alignas(64) std::uint8_t codes[block] = {};
-    std::array<Found, most_together> found;
+    std::array<Key<T>, most_together> least, most;  // two arrays: written apart and read together, a pair would stall
     std::array<Slope, most_together> slopes;
     for (std::int64_t from = begin / to.size; from * to.size < end; from += together) {
       const std::int64_t groups = std::min(together, (end - 1) / to.size + 1 - from);
       for (std::int64_t g = 0; g < groups; ++g) {
         const std::int64_t first = (from + g) * to.size;
-        found[static_cast<std::size_t>(g)] = range_of(x + first, std::min(to.size, to.count - first));
+        Extremes<T> extremes;
+        extremes.add(x + first, std::min(to.size, to.count - first));
+        least[static_cast<std::size_t>(g)] = extremes.least();
+        most[static_cast<std::size_t>(g)] = extremes.most();
       }
       for (std::int64_t g = 0; g < groups; ++g) {
-        const Found& here = found[static_cast<std::size_t>(g)];
+        const Found here = found_between<T>(least[static_cast<std::size_t>(g)], most[static_cast<std::size_t>(g)]);
         const std::int64_t group = from + g, first = group * to.size;
-        const Range range = known == nullptr ? here.range : known->ranges[static_cast<std::size_t>(group)];
+        const Range* const given = known == nullptr ? nullptr : &known->ranges[static_cast<std::size_t>(group)];
+        // Each number by itself: a pair put together in memory would be waited for.
+        const Range range{given == nullptr ? here.range.least : given->least,
+                          given == nullptr ? here.range.most : given->most};
         const Stored stored = here.finite ? fitting.fit(range) : not_finite();
         slopes[static_cast<std::size_t>(g)] = slope_of(stored, range, to.bits);
         if (first < begin) continue;
@@ -151,92 +163,6 @@ void encode_runs(const T* x, const Layout& to, const Coding& coding, std::uint64
   parallel_for(to.count, serial_below, encode_part, block);
 }
 
-/// Tables by column for groups that are columns: the beginning is repeated behind the end, so that the columns of a
-/// block lie one after the other wherever it begins.
-std::int64_t table_length(const Shape& shape) { return shape.back() + block; }
-
-/// Two values a column, as floats.
-Each each_column(const Tensor& table, std::int64_t column) {
-  const float* const first = table.data<float>() + column;
-  return {first, first + table.shape().back()};
-}
-
-/// What a group codes or decodes with, looked up for every element: where floats do not do.
-template <class Parameters>
-struct LookedUp {
-  std::span<const Parameters> groups;
-  std::int64_t columns, size, first;
-  const Parameters& at(std::int64_t i) const { return groups[static_cast<std::size_t>((first + i) % columns / size)]; }
-  double origin(std::int64_t i) const { return at(i).origin; }
-  double factor(std::int64_t i) const {
-    if constexpr (std::is_same_v<Parameters, Slope>)
-      return at(i).scale;
-    else
-      return at(i).step;
-  }
-};
-
-/// The origins and factors of all groups, spread into a table [2, C + block].
-template <class Parameters>
-void spread(const Layout& layout, std::span<const Parameters> groups, const Tensor& table) {
-  const LookedUp<Parameters> looked_up{groups, layout.columns, layout.size, 0};
-  const std::int64_t length = table.shape().back();
-  auto* const origins = table.data<float>();
-  for (std::int64_t i = 0; i < length; ++i) {
-    origins[i] = static_cast<float>(looked_up.origin(i));
-    origins[length + i] = static_cast<float>(looked_up.factor(i));
-  }
-}
-
-/// What each column was seen to hold.
-class ColumnExtremes {
- public:
-  ColumnExtremes(const Shape& shape, std::int64_t parts, Device device)
-      : table_(Tensor::empty({parts, 2, table_length(shape)}, DType::i32, device, Purpose::workspace)) {}
-
-  void reset() const {
-    const std::int64_t length = table_.shape().back();
-    for (std::int64_t part = 0; part < table_.shape().front(); ++part) {
-      std::fill_n(of(part), length, std::numeric_limits<std::int32_t>::max());
-      std::fill_n(of(part) + length, length, std::numeric_limits<std::int32_t>::min());
-    }
-  }
-  template <class T>
-  void add(std::int64_t part, const T* values, std::int64_t column, std::int64_t count) const {
-    std::int32_t* const least = of(part) + column;
-    std::int32_t* const most = least + table_.shape().back();
-    with_count(count, [&](std::int64_t number) {
-#pragma GCC ivdep
-      for (std::int64_t i = 0; i < number; ++i) {
-        const std::int32_t key = key_of(to_coded(values[i]));
-        least[i] = std::min(least[i], key);
-        most[i] = std::max(most[i], key);
-      }
-    });
-  }
-  std::vector<Found> by_group(const Layout& layout) const {
-    const auto groups = static_cast<std::size_t>((layout.columns + layout.size - 1) / layout.size);
-    std::vector<std::int32_t> least(groups, std::numeric_limits<std::int32_t>::max());
-    std::vector<std::int32_t> most(groups, std::numeric_limits<std::int32_t>::min());
-    const std::int64_t length = table_.shape().back();
-    for (std::int64_t part = 0; part < table_.shape().front(); ++part)
-      for (std::int64_t i = 0; i < length; ++i) {
-        const auto group = static_cast<std::size_t>(i % layout.columns / layout.size);
-        least[group] = std::min(least[group], of(part)[i]);
-        most[group] = std::max(most[group], of(part)[length + i]);
-      }
-    std::vector<Found> found;
-    for (std::size_t group = 0; group < groups; ++group)
-      found.push_back(found_between<float>(least[group], most[group]));
-    return found;
-  }
-
- private:
-  std::int32_t* of(std::int64_t part) const { return table_.data<std::int32_t>() + part * 2 * table_.shape().back(); }
-
-  Tensor table_;  // [parts, 2, C + block]: keys of the least and the greatest
-};
-
 /// Calls `f(part, first, count)` for all blocks, shared among `parts` threads.
 template <class F>
 void for_blocks(const Layout& layout, std::int64_t parts, F&& f) {
@@ -246,58 +172,64 @@ void for_blocks(const Layout& layout, std::int64_t parts, F&& f) {
   });
 }
 
-/// Groups that are columns. `table`: [2, C + block].
+/// Groups that are columns.
 template <class T>
 void encode_columns(const T* x, const Layout& to, const Coding& coding, std::uint64_t key, const Known* known,
-                    const ColumnExtremes& extremes, std::int64_t parts, const Tensor& table) {
-  extremes.reset();
+                    std::size_t groups) {
+  const std::int64_t parts = to.count < serial_below ? 1 : threads();
+  std::vector<Extremes<T>> extremes(static_cast<std::size_t>(parts) * groups);  // [parts, groups]
+  const auto measure = [&](std::int64_t part, std::int64_t first, std::int64_t count) {
+    Extremes<T>* const here = extremes.data() + static_cast<std::size_t>(part) * groups;
+    to.for_pieces(first, first + count, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
+      with_count(next - i, [&](std::int64_t number) { here[group].add(x + i, number); });
+    });
+  };
+  const auto measured = [&] {
+    for (std::size_t i = groups; i < extremes.size(); ++i) extremes[i % groups].add(extremes[i]);
+    std::vector<Found> all;
+    for (std::size_t group = 0; group < groups; ++group) all.push_back(extremes[group].found());
+    return all;
+  };
   std::vector<Found> found;
   if (known == nullptr) {
-    for_blocks(to, parts, [&](std::int64_t part, std::int64_t first, std::int64_t count) {
-      extremes.add(part, x + first, first % to.columns, count);
-    });
-    found = extremes.by_group(to);
+    for_blocks(to, parts, measure);
+    found = measured();
   } else {
     for (const Range& range : known->ranges) found.push_back({range, true});
   }
   const Fitting fitting(to.bits);
   std::vector<Slope> slopes;
-  bool wide = false;
-  for (std::size_t group = 0; group < found.size(); ++group) {
+  for (std::size_t group = 0; group < groups; ++group) {
     const Stored stored = found[group].finite ? fitting.fit(found[group].range) : not_finite();
     to.set_group(static_cast<std::int64_t>(group), stored);
     slopes.push_back(slope_of(stored, found[group].range, to.bits));
-    wide = wide || slopes.back().wide;
   }
-  spread<Slope>(to, slopes, table);
+  std::vector<Draws> draws(static_cast<std::size_t>(parts), Draws(key, coding.rounding));
   for_blocks(to, parts, [&](std::int64_t part, std::int64_t first, std::int64_t count) {
-    const std::int64_t column = first % to.columns;
-    if (known != nullptr) extremes.add(part, x + first, column, count);
-    Draws draws(key, coding.rounding);
-    const std::uint16_t* const drawn = draws.of_block(first / block).data();
+    if (known != nullptr) measure(part, first, count);
+    const std::uint16_t* const drawn = draws[static_cast<std::size_t>(part)].of_block(first / block).data();
     alignas(64) std::uint8_t codes[block] = {};
-    if (wide)
-      to_codes<double>(x + first, count, LookedUp<Slope>{slopes, to.columns, to.size, column}, to.bits, drawn, codes);
-    else
-      with_count(count, [&](std::int64_t number) {
-        to_codes<float>(x + first, number, each_column(table, column), to.bits, drawn, codes);
-      });
+    to.for_pieces(first, first + count, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
+      const std::int64_t place = i - first;
+      code_slice(x + i, next - i, slopes[static_cast<std::size_t>(group)], to.bits, drawn + place, codes + place);
+    });
     pack(codes, count, to.bits, to.block_at(first));
   });
   if (known == nullptr) return;
-  found = extremes.by_group(to);
-  for (std::int64_t group = 0; group < static_cast<std::int64_t>(found.size()); ++group) {
-    const Found& here = found[static_cast<std::size_t>(group)];
-    if (!here.finite) to.set_group(group, not_finite());
+  found = measured();
+  for (std::size_t group = 0; group < groups; ++group) {
+    if (!found[group].finite) to.set_group(static_cast<std::int64_t>(group), not_finite());
     if (known->seen.empty()) continue;
-    Range& seen = known->seen[static_cast<std::size_t>(group)];
-    if (here.finite) {
-      seen = here.range;
+    Range& seen = known->seen[group];
+    if (found[group].finite) {
+      seen = found[group].range;
       continue;
     }
     FiniteRange<T> finite;
-    for (std::int64_t i = 0; i < to.count; ++i)
-      if (i % to.columns / to.size == group) finite.add(x[i]);
+    to.for_pieces(0, to.count, [&](std::int64_t at, std::int64_t i, std::int64_t next) {
+      if (at == static_cast<std::int64_t>(group))
+        for (; i < next; ++i) finite.add(x[i]);
+    });
     finite.write(seen);
   }
 }
@@ -309,20 +241,14 @@ Codes encode_with(const Tensor& x, const Coding& coding, std::uint64_t key, cons
       coding, x.shape(), x.dtype(),
       Tensor::empty({coded_bytes(x.shape(), coding)}, DType::u8, x.device(), AllocationScope::current().purpose)};
   if (x.count() == 0) return codes;
-  if (coding.grouping.kind == Grouping::Kind::run) {
-    launch(x.device(), [&] {
-      const Layout layout(x.shape(), coding, codes.bytes.raw());
-      with_float_type(x.dtype(), [&]<class T>(Type<T>) { encode_runs(x.data<T>(), layout, coding, key, known); });
-    });
-    return codes;
-  }
-  const std::int64_t parts = x.count() < serial_below ? 1 : threads();
-  const ColumnExtremes extremes(x.shape(), parts, x.device());
-  const Tensor table = Tensor::empty({2, table_length(x.shape())}, DType::f32, x.device(), Purpose::workspace);
+  const auto groups = static_cast<std::size_t>(group_count(x.shape(), coding.grouping));
   launch(x.device(), [&] {
     const Layout layout(x.shape(), coding, codes.bytes.raw());
     with_float_type(x.dtype(), [&]<class T>(Type<T>) {
-      encode_columns(x.data<T>(), layout, coding, key, known, extremes, parts, table);
+      if (coding.grouping.kind == Grouping::Kind::run)
+        encode_runs(x.data<T>(), layout, coding, key, known);
+      else
+        encode_columns(x.data<T>(), layout, coding, key, known, groups);
     });
   });
   return codes;
@@ -346,39 +272,17 @@ void for_unpacked(const Layout& from, std::int64_t begin, std::int64_t end, F&& 
 }
 
 template <class T>
-void decode_runs(const Layout& from, std::int64_t begin, std::int64_t end, T* out) {
+void decode_groups(const Layout& from, std::int64_t begin, std::int64_t end, T* out) {
   for_unpacked(from, begin, end, [&](const std::uint8_t* codes, std::int64_t first, std::int64_t last) {
-    from.for_runs(first, last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
+    from.for_pieces(first, last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
       const Scale scale = scale_of(from.group(group), from.bits);
-      const Uniform<float> floats{static_cast<float>(scale.origin), static_cast<float>(scale.step)};
+      const Line<float> floats{static_cast<float>(scale.origin), static_cast<float>(scale.step)};
       if (beyond<T>(scale, from.bits))
-        to_values_held(codes + (i - first), next - i, Uniform<double>{scale.origin, scale.step}, out + (i - begin));
+        to_values_held(codes + (i - first), next - i, Line<double>{scale.origin, scale.step}, out + (i - begin));
       else
         with_count(next - i,
                    [&](std::int64_t number) { to_values(codes + (i - first), number, floats, out + (i - begin)); });
     });
-  });
-}
-
-/// `table`: [2, C + block].
-template <class T>
-void decode_columns(const Layout& from, std::int64_t begin, std::int64_t end, const Tensor& table, T* out) {
-  std::vector<Scale> scales;
-  bool held = false;
-  for (std::int64_t group = 0; group * from.size < from.columns; ++group) {
-    scales.push_back(scale_of(from.group(group), from.bits));
-    held = held || beyond<T>(scales.back(), from.bits);
-  }
-  spread<Scale>(from, scales, table);
-  for_unpacked(from, begin, end, [&](const std::uint8_t* codes, std::int64_t first, std::int64_t last) {
-    const std::int64_t column = first % from.columns;
-    if (held)
-      to_values_held(codes, last - first, LookedUp<Scale>{scales, from.columns, from.size, column},
-                     out + (first - begin));
-    else
-      with_count(last - first, [&](std::int64_t number) {
-        to_values(codes, number, each_column(table, column), out + (first - begin));
-      });
   });
 }
 
@@ -419,17 +323,9 @@ void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tens
   expect(out.dtype() == codes.dtype, "codes of {} are to be decoded into a tensor of {}; decode into their own type",
          name_of(codes.dtype), name_of(out.dtype()));
   if (begin == end) return;
-  Tensor table;
-  if (codes.coding.grouping.kind == Grouping::Kind::column)
-    table = Tensor::empty({2, table_length(codes.shape)}, DType::f32, out.device(), Purpose::workspace);
   launch(out.device(), [&] {
     const Layout layout(codes.shape, codes.coding, codes.bytes.raw());
-    with_float_type(out.dtype(), [&]<class T>(Type<T>) {
-      if (table.defined())
-        decode_columns(layout, begin, end, table, out.data<T>());
-      else
-        decode_runs(layout, begin, end, out.data<T>());
-    });
+    with_float_type(out.dtype(), [&]<class T>(Type<T>) { decode_groups(layout, begin, end, out.data<T>()); });
   });
 }
 

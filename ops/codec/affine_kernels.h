@@ -88,6 +88,16 @@ class Fitting {
   double steps_a_range_, steps_an_offset_;
 };
 
+template <std::size_t by, class Lanes, std::size_t... i>
+inline Lanes rotated(Lanes lanes, std::index_sequence<i...>) {
+  return __builtin_shufflevector(lanes, lanes, ((i + by) % sizeof...(i))...);
+}
+/// The lanes of a vector, each taking the place `by` before its own.
+template <std::size_t by, class Lanes>
+inline Lanes rotated(Lanes lanes) {
+  return rotated<by>(lanes, std::make_index_sequence<sizeof(Lanes) / sizeof(lanes[0])>());
+}
+
 /// Draws of stochastic rounding. Of a block's elements an eighth of their number is hashed to 32-bit words, of which
 /// each serves two; the other draws are sums without carry of two such words, each pair of words taken once. Any two
 /// draws are independent, which is all that means and variances of sums depend on.
@@ -118,10 +128,6 @@ class Draws {
   static_assert(hashed > 2 * (sets - 1), "pairs as far apart as half of them come twice");
   typedef std::uint32_t Words __attribute__((vector_size(4 * hashed)));
 
-  template <std::size_t by, std::size_t... i>
-  static Words turned_by(Words words, std::index_sequence<i...>) {
-    return __builtin_shufflevector(words, words, ((i + by) % hashed)...);
-  }
   template <std::size_t... i>
   static constexpr Words counted(std::index_sequence<i...>) {
     return Words{static_cast<std::uint32_t>(i)...};
@@ -139,9 +145,15 @@ class Draws {
     x = (x ^ (x >> 16)) * 0x7feb352dU;
     x = (x ^ (x >> 15) ^ amid) * 0x846ca68bU;
     x ^= x >> 16;
-    const std::array<Words, sets> all{x, x ^ turned_by<1>(x, each), x ^ turned_by<2>(x, each),
-                                      x ^ turned_by<3>(x, each)};
-    draws_ = std::bit_cast<std::array<std::uint16_t, block>>(all);
+    write<0>(x);
+    write<1>(x ^ rotated<1>(x));
+    write<2>(x ^ rotated<2>(x));
+    write<3>(x ^ rotated<3>(x));
+  }
+  template <std::size_t set>
+  void write(Words words) {
+    static_assert(set < sets);
+    std::memcpy(draws_.data() + set * 2 * hashed, &words, sizeof words);
   }
 
   std::uint64_t key_, high_ = 0, mixed_;  // the key, and what it is mixed to for pairs with these upper 32 bits
@@ -190,16 +202,62 @@ inline Found found_between(Key<T> least, Key<T> most) {
   return {{low, high}, std::isfinite(low) && std::isfinite(high)};
 }
 
+/// The least and the greatest of values that come in pieces, by lanes of a vector until they are asked for.
+template <class T>
+class Extremes {
+ public:
+  void add(const T* values, std::int64_t count) {
+    std::int64_t i = 0;
+    for (; i + lanes <= count; i += lanes) {
+      Lanes keys;
+      std::memcpy(&keys, values + i, sizeof keys);
+      keys ^= (keys >> limits::digits) & limits::max();
+      least_ = keys < least_ ? keys : least_;
+      most_ = keys > most_ ? keys : most_;
+    }
+    for (; i < count; ++i) {
+      const Key<T> key = key_of(values[i]);
+      rest_least_ = key < rest_least_ ? key : rest_least_;
+      rest_most_ = key > rest_most_ ? key : rest_most_;
+    }
+  }
+  void add(const Extremes& other) {
+    rest_least_ = std::min(least(), other.least());
+    rest_most_ = std::max(most(), other.most());
+  }
+  Key<T> least() const {
+    const Lanes all = folded<lanes / 2>(least_, [](Lanes a, Lanes b) { return a < b ? a : b; });
+    return std::min<Key<T>>(all[0], rest_least_);
+  }
+  Key<T> most() const {
+    const Lanes all = folded<lanes / 2>(most_, [](Lanes a, Lanes b) { return a > b ? a : b; });
+    return std::max<Key<T>>(all[0], rest_most_);
+  }
+  Found found() const { return found_between<T>(least(), most()); }
+
+ private:
+  using limits = std::numeric_limits<Key<T>>;
+  static constexpr int lanes = 64 / sizeof(T);
+  typedef Key<T> Lanes __attribute__((vector_size(64)));
+
+  /// Every lane: what `choose` makes of all.
+  template <std::size_t half, class F>
+  static Lanes folded(Lanes of, const F& choose) {
+    of = choose(of, rotated<half>(of));
+    if constexpr (half > 1) return folded<half / 2>(of, choose);
+    return of;
+  }
+
+  Lanes least_ = Lanes{} + limits::max(), most_ = Lanes{} + limits::min();
+  Key<T> rest_least_ = limits::max(), rest_most_ = limits::min();
+};
+
 /// Of one value or more.
 template <class T>
 inline Found range_of(const T* values, std::int64_t count) {
-  Key<T> least = std::numeric_limits<Key<T>>::max(), most = std::numeric_limits<Key<T>>::min();
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Key<T> key = key_of(values[i]);
-    least = key < least ? key : least;
-    most = key > most ? key : most;
-  }
-  return found_between<T>(least, most);
+  Extremes<T> extremes;
+  extremes.add(values, count);
+  return extremes.found();
 }
 
 /// How a group's values become codes: ((value - origin) · scale) / 2^16, with scale = 2^16 / step.
@@ -217,18 +275,10 @@ inline Slope slope_of(Stored stored, Range range, int bits) {
           std::max(std::abs(range.least), std::abs(range.most)) > 0x1p125F || scale.step < 0x1p-110};
 }
 
-/// One origin and one factor for all elements.
+/// What codes become values with, or values codes.
 template <class C>
-struct Uniform {
-  C first, second;
-  C origin(std::int64_t) const { return first; }
-  C factor(std::int64_t) const { return second; }
-};
-/// An origin and a factor an element.
-struct Each {
-  const float *first, *second;
-  float origin(std::int64_t i) const { return first[i]; }
-  float factor(std::int64_t i) const { return second[i]; }
+struct Line {
+  C origin, factor;
 };
 
 /// A constant that the compiler does not see: holding values to a known one takes a comparison and a choice, to an
@@ -243,13 +293,13 @@ inline C unseen(C constant) {
 
 /// codes[i] = (value - origin) · factor in 2^-16 steps plus the draw, cut off; saturating. The sum is one of whole
 /// numbers, so that no rounding of it favours a side. C: float, or double where floats do not do.
-template <class C, class T, class Parameters>
-inline void to_codes(const T* values, std::int64_t count, const Parameters& by, int bits, const std::uint16_t* draws,
+template <class C, class T>
+inline void to_codes(const T* values, std::int64_t count, Line<C> by, int bits, const std::uint16_t* draws,
                      std::uint8_t* codes) {
   const C bottom = unseen(C(0.5)), top = static_cast<C>(((1 << bits) - 1) << 16);
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
-    C v = (static_cast<C>(to_coded(values[i])) - by.origin(i)) * by.factor(i) + C(0.5);
+    C v = (static_cast<C>(to_coded(values[i])) - by.origin) * by.factor + C(0.5);
     v = v > bottom ? v : bottom;  // NaN too
     v = v < top ? v : top;
     codes[i] = static_cast<std::uint8_t>((static_cast<std::int32_t>(v) + draws[i]) >> 16);
@@ -257,11 +307,11 @@ inline void to_codes(const T* values, std::int64_t count, const Parameters& by, 
 }
 
 /// values[i] = code · step + origin: numbers all.
-template <class T, class Parameters>
-inline void to_values(const std::uint8_t* codes, std::int64_t count, const Parameters& by, T* values) {
+template <class T>
+inline void to_values(const std::uint8_t* codes, std::int64_t count, Line<float> by, T* values) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
-    const float value = static_cast<float>(codes[i]) * by.factor(i) + by.origin(i);
+    const float value = static_cast<float>(codes[i]) * by.factor + by.origin;
     if constexpr (std::is_same_v<T, bf16>) {  // the rounding of bf16(float), without its question about NaN
       const auto bits = std::bit_cast<std::uint32_t>(value);
       values[i].bits = static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
@@ -271,11 +321,13 @@ inline void to_values(const std::uint8_t* codes, std::int64_t count, const Param
   }
 }
 
-/// Calls `f` with `count`: as a constant where it is a whole block, which makes a better loop.
+/// Calls `f` with `count`: as a constant where it is a whole block or half of one, which makes a better loop.
 template <class F>
 inline void with_count(std::int64_t count, const F& f) {
   if (count == block)
     f(block);
+  else if (count == block / 2)
+    f(block / 2);
   else
     f(count);
 }
@@ -294,11 +346,10 @@ inline bool beyond(const Scale& scale, int bits) {
            std::min(most_finite<T>, static_cast<double>(std::numeric_limits<float>::max())));
 }
 /// The same values, held to what is finite: a code rounded up at the end of the range stays a number.
-template <class T, class Parameters>
-inline void to_values_held(const std::uint8_t* codes, std::int64_t count, const Parameters& by, T* values) {
+template <class T>
+inline void to_values_held(const std::uint8_t* codes, std::int64_t count, Line<double> by, T* values) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const double value =
-        std::clamp(codes[i] * by.factor(i) + by.origin(i), -most_finite<T>, most_finite<T>);  // NaN passes
+    const double value = std::clamp(codes[i] * by.factor + by.origin, -most_finite<T>, most_finite<T>);  // NaN passes
     if constexpr (std::is_same_v<T, double>)
       values[i] = value;
     else

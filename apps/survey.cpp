@@ -104,15 +104,18 @@ Sensitivities probe_step(const Configuration& small, std::int64_t group_size, De
   const std::vector<MicroBatch> batch = made_up_batch(small, training.model());
   random_state() = {.seed = static_cast<std::uint64_t>(small.train.seed), .step = 0};
   Tape tape(surveyor);
+  const ErrorMeasure measure = training.error_measure();
+  tape.set_error_measure(measure);
   const Variable loss = [&] {
     const Recording recording(tape);
     return training.loss(batch.front());
   }();
   if (!loss.wants_grad()) return {};
   tape.backward(loss);
-  double gradient = 0;  // squared
+  double gradient = 0;  // squared, in the measure of the errors
   for (const Parameter* parameter : training.model().parameters())
-    if (parameter->grad().defined()) gradient += squared_difference(parameter->grad(), {});
+    if (const Tensor& own = parameter->grad(); own.defined())
+      gradient += error_weight(own, measure) * squared_difference(own, {});
   Sensitivities sensitivities;
   if (!std::isfinite(gradient) || gradient == 0) return sensitivities;
   for (const auto& [key, variance] : surveyor.record().sensitivities())

@@ -99,6 +99,10 @@ Variable Training::loss(const MicroBatch& batch, std::int64_t* correct) {
   return apply(CrossEntropy{.label_smoothing = label_smoothing_}, std::move(logits), Variable(batch.targets));
 }
 
+ErrorMeasure Training::error_measure() const {
+  return optimizer_->divides_by_gradients() ? ErrorMeasure::relative : ErrorMeasure::absolute;
+}
+
 void study_draws(Training& training, const MicroBatch& batch, MemoryPolicy& policy) {
   DrawStudy* const study = policy.draw_study();
   if (study == nullptr) return;
@@ -123,13 +127,14 @@ void study_draws(Training& training, const MicroBatch& batch, MemoryPolicy& poli
   };
   std::vector<Tensor> earlier = taken_gradients();  // of other micro-batches
   const std::vector<Tensor> usual = gradients();
+  const ErrorMeasure measure = training.error_measure();
   const std::set<std::string> keys = study->coded;
   for (const std::string& key : keys) {
     study->redrawn = key;
     const std::vector<Tensor> redrawn = gradients();
     double square = 0;
     for (std::size_t i = 0; i < usual.size(); ++i)
-      if (usual[i].defined()) square += squared_difference(redrawn[i], usual[i]);
+      if (usual[i].defined()) square += error_weight(usual[i], measure) * squared_difference(redrawn[i], usual[i]);
     study->variances[key] = square / 2;
     if (batch.images.device() == Device::meta) break;  // one tells how much memory a pass takes, and none more
   }
@@ -152,6 +157,7 @@ StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t numbe
     study_draws(*this, batch[i], *policy_);
     Tape tape(*policy_);
     tape.set_observer(observer);
+    tape.set_error_measure(error_measure());
     Variable result = [&] {
       const Recording recording(tape);
       return loss(batch[i], &outcome.correct);

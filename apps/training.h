@@ -71,6 +71,8 @@ class Training {
   StepOutcome step(std::span<const MicroBatch> batch, std::int64_t number, double lr, Observer* observer = nullptr);
   /// The loss [] of a micro-batch, recorded where a tape is recording; adds to `correct` where given.
   Variable loss(const MicroBatch& batch, std::int64_t* correct = nullptr);
+  /// How errors of the gradient count for the optimizer.
+  ErrorMeasure error_measure() const;
 
  private:
   std::uint64_t seed_;

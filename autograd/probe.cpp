@@ -31,6 +31,10 @@ struct Tape::Given {
 template <class Run>
 void Tape::measure_node(Node& node, SensitivityRecord& record, const Run& run) {
   const AllocationScope scope({Purpose::workspace, Label(node.op ? node.op->name() : "recompute"), node.path});
+  std::vector<Slot*> coded;
+  for (const SlotPtr& slot : node.saved)
+    if (slot) slot->gather_coded(coded);
+  const Given exact = run(node.gradient.clone());
   struct Squares {
     double parameters = 0;
     std::vector<SensitivityRecord::Flow> flows{};
@@ -42,12 +46,13 @@ void Tape::measure_node(Node& node, SensitivityRecord& record, const Run& run) {
       if (!given.inputs[i].defined()) continue;
       const double square = squared_difference(given.inputs[i], other == nullptr ? Tensor() : other->inputs[i]);
       if (node.edges[i].leaf)
-        sums.parameters += square;
+        sums.parameters += square * error_weight(exact.inputs[i], error_measure_);
       else
         sums.flows.push_back({node.edges[i].node, square});
     }
     for (const auto& [leaf, gradient] : given.leaves)
-      sums.parameters += squared_difference(gradient, other == nullptr ? Tensor() : other->leaves.at(leaf));
+      sums.parameters += squared_difference(gradient, other == nullptr ? Tensor() : other->leaves.at(leaf)) *
+                         error_weight(exact.leaves.at(leaf), error_measure_);
     return sums;
   };
   const std::int64_t number = &node - nodes_.data();
@@ -61,11 +66,6 @@ void Tape::measure_node(Node& node, SensitivityRecord& record, const Run& run) {
   const Squares scattered = squares(run(with_random_signs(node.gradient, signs)), nullptr);
   record.add_node(number, squared_difference(node.gradient, {}), scattered.parameters, scattered.flows);
 
-  std::vector<Slot*> coded;
-  for (const SlotPtr& slot : node.saved)
-    if (slot) slot->gather_coded(coded);
-  if (coded.empty()) return;
-  const Given exact = run(node.gradient.clone());
   for (Slot* const slot : coded) {
     const int bits = std::min(2, slot->bits() - 1);
     if (bits < 1) continue;

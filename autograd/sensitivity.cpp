@@ -1,5 +1,6 @@
 #include "autograd/sensitivity.h"
 
+#include "autograd/accumulate.h"
 #include "autograd/bit_plan.h"
 #include "core/error.h"
 
@@ -7,6 +8,12 @@
 #include <utility>
 
 namespace lacuna {
+
+double error_weight(const Tensor& gradient, ErrorMeasure measure) {
+  if (measure == ErrorMeasure::absolute) return 1;
+  const double square = squared_difference(gradient, {});
+  return square > 0 ? static_cast<double>(gradient.count()) / square : 0;
+}
 
 void SensitivityRecord::add_node(std::int64_t node, double gradient, double parameters, std::vector<Flow> flows) {
   nodes_.push_back({.node = node, .gradient = gradient, .parameters = parameters, .flows = std::move(flows)});

@@ -1,6 +1,8 @@
 // What codes do to the gradient, measured while backward runs.
 #pragma once
 
+#include "core/tensor.h"
+
 #include <cstdint>
 #include <map>
 #include <set>
@@ -8,6 +10,16 @@
 #include <vector>
 
 namespace lacuna {
+
+/// How errors of parameters' gradients add up.
+enum class ErrorMeasure : std::uint8_t {
+  absolute,  // squares: for an optimizer whose update is as large as the gradient, as GACT does
+  relative,  // squares over the mean square of the parameter's gradient: for one that divides by the gradient's size,
+             // or takes its signs, so that a parameter with a small gradient moves as far as others
+};
+
+/// What the square of an error counts in a parameter's gradient, which without errors is `gradient`.
+double error_weight(const Tensor& gradient, ErrorMeasure measure);
 
 /// Gathers, node by node in the order of backward, how much coarser codes of one slot change the gradients.
 ///
@@ -33,7 +45,7 @@ class SensitivityRecord {
   /// What flows of a change to a node has been followed through it: the squares behind.
   void follow(std::size_t change, std::int64_t through, double parameters, const std::vector<Flow>& flows);
 
-  /// Of each slot: the variance of the whole gradient that one bit would cause.
+  /// Of each slot: the variance of the whole gradient that one bit would cause, in the measure of what was added.
   std::map<std::string, double> sensitivities() const;
 
  private:
@@ -58,7 +70,7 @@ class SensitivityRecord {
 struct DrawStudy {
   std::string redrawn{};                      // the slot whose codes are drawn anew in the next pass; empty: none
   std::set<std::string> coded{};              // the slots that the last pass held in codes
-  std::map<std::string, double> variances{};  // of the whole gradient, by slot
+  std::map<std::string, double> variances{};  // of the whole gradient, in its ErrorMeasure, by slot
 };
 
 }  // namespace lacuna

@@ -68,6 +68,8 @@ class Tape {
 
   /// The pass is a trial: running statistics stay as they are, and the policy is not told that it is over.
   void set_trial() { replays_ = true; }
+  /// How the sensitivities that backward notes count errors.
+  void set_error_measure(ErrorMeasure measure) { error_measure_ = measure; }
 
   std::size_t size() const { return nodes_.size(); }
   void set_observer(Observer* observer) { observer_ = observer; }
@@ -143,8 +145,9 @@ class Tape {
   const std::function<void(const Leaf&)>* on_gradient_{};  // of the walk that goes on; null for none
   Tape* root_ = this;                                      // of a region's tape: the one that the region stands on
   bool retains_ = false;                                   // the walk that goes on frees nothing
-  bool replays_ = false;                                   // a region's tape, recorded in backward, or a trial
-  Label region_{};                                         // the path of that region
+  ErrorMeasure error_measure_ = ErrorMeasure::absolute;
+  bool replays_ = false;  // a region's tape, recorded in backward, or a trial
+  Label region_{};        // the path of that region
   std::unordered_map<std::int64_t, std::vector<Followed>> followed_;  // by node, while backward is measured
   LeafGradients* taken_ = nullptr;  // where gradients of parameters go in their place, while a region is measured
   Observer* observer_ = nullptr;

@@ -15,6 +15,8 @@ class AdamFamily : public Optimizer {
             {"eps", eps, not_negative, "added to the root of that mean"}};
   }
 
+  bool divides_by_gradients() const override { return true; }
+
  protected:
   AdamFamily(const Settings& settings, const Trained& trained)
       : Optimizer(trained, {{"exp_avg"}, {"exp_avg_sq", StateValues::no_sign}}),

@@ -33,6 +33,8 @@ class Adan final : public Optimizer {
         eps_(settings.number("eps")),
         no_prox_(settings.flag("no_prox")) {}
 
+  bool divides_by_gradients() const override { return true; }
+
  private:
   void update(const Update& what) const override {
     const auto t = static_cast<double>(what.step);

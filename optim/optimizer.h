@@ -69,6 +69,9 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
+  /// Whether a parameter's update is as large however large its gradients are, as Adam's, which divides by them.
+  virtual bool divides_by_gradients() const = 0;
+
   /// Updates every trainable parameter that has a gradient, in place.
   void step(double lr, formula::CountedGradient counted = {});
   /// The same for one parameter: nothing happens to one that is frozen or has no gradient. Nothing is allocated, but

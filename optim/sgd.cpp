@@ -22,6 +22,8 @@ class Sgd final : public Optimizer {
     if (nesterov_ && momentum_ == 0) reject("optimizer sgd: nesterov needs a momentum above 0");
   }
 
+  bool divides_by_gradients() const override { return false; }
+
  private:
   void update(const Update& what) const override {
     const auto lr = static_cast<float>(what.lr), decay = static_cast<float>(what.weight_decay);

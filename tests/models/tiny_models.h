@@ -67,7 +67,8 @@ inline constexpr std::int64_t batch = 3;
 
 /// One forward and backward pass of a fresh model; `draw`: the step that random numbers belong to.
 inline Step step(const Description& description, MemoryPolicy& policy, const FreezeRules& rules = {},
-                 const ModelContext& context = {}, std::uint32_t draw = 4) {
+                 const ModelContext& context = {}, std::uint32_t draw = 4,
+                 ErrorMeasure measure = ErrorMeasure::absolute) {
   random_state() = {.seed = 11, .step = draw};
   const std::unique_ptr<Model> model = build_model(description.name, description.hyper_parameters, context);
   freeze(*model, rules);
@@ -83,6 +84,7 @@ inline Step step(const Description& description, MemoryPolicy& policy, const Fre
   Step done;
   const bool readable = context.device != Device::meta;
   Tape tape(policy);
+  tape.set_error_measure(measure);
   {
     const Recording recording(tape);
     Variable logits = model->forward(Variable(images));

@@ -26,7 +26,9 @@ double square(std::span<const float> values) {
 /// Approximations of a vector, against the vector itself.
 class Errors {
  public:
-  explicit Errors(std::vector<float> exact) : exact_(std::move(exact)), sum_(exact_.size()) {}
+  /// `ends`: of the parts that the vector has, in its order.
+  explicit Errors(std::vector<float> exact, std::vector<std::size_t> ends = {})
+      : exact_(std::move(exact)), sum_(exact_.size()), ends_(std::move(ends)) {}
 
   void add(std::span<const float> values) {
     for (std::size_t i = 0; i < exact_.size(); ++i) {
@@ -34,8 +36,17 @@ class Errors {
       sum_[i] += error;
       squares_ += error * error;
     }
+    for (std::size_t i = 0; const std::size_t end : ends_) {
+      const std::size_t begin = i;
+      double part = 0;
+      for (; i < end; ++i) part += std::pow(static_cast<double>(values[i]) - static_cast<double>(exact_[i]), 2);
+      if (const double whole = square(std::span(exact_).subspan(begin, end - begin)); whole > 0)
+        by_parts_ += part / whole * static_cast<double>(end - begin) / static_cast<double>(exact_.size());
+    }
     ++count_;
   }
+  /// The same with each part relative to itself, parts weighted by their sizes.
+  double relative_by_parts() const { return std::sqrt(by_parts_ / count_); }
   /// Root of the mean squared error of one draw, relative to the vector.
   double relative() const { return std::sqrt(squares_ / count_ / square(exact_)); }
   /// The error of the mean over infinitely many draws, estimated: what the scatter of the draws explains is taken off.
@@ -49,7 +60,8 @@ class Errors {
  private:
   std::vector<float> exact_;  // [values]
   std::vector<double> sum_;   // [values], of errors
-  double squares_ = 0, count_ = 0;
+  std::vector<std::size_t> ends_;
+  double squares_ = 0, by_parts_ = 0, count_ = 0;
 };
 
 /// As another policy, but the gates of activations are read off the codes.
@@ -91,6 +103,7 @@ class Subject {
 
   struct Pass {
     std::vector<float> gradient;       // of all parameters together
+    std::vector<std::size_t> ends{};   // of each parameter in it
     std::int64_t saved = 0;            // bytes
     std::map<std::string, int> kinds;  // tensors that are held in codes, by what made them
   };
@@ -98,6 +111,7 @@ class Subject {
     random_state() = {.seed = 1, .step = draw};
     Pass done;
     Tape tape(policy);
+    tape.set_error_measure(training_.error_measure());
     Variable loss = [&] {
       const Recording recording(tape);
       return training_.loss(batch_);
@@ -111,6 +125,7 @@ class Subject {
       if (!parameter->trainable()) continue;
       const Tensor gradient = parameter->grad();
       done.gradient.insert(done.gradient.end(), gradient.data<float>(), gradient.data<float>() + gradient.count());
+      done.ends.push_back(done.gradient.size());
     }
     training_.optimizer().zero_grad();
     return done;
@@ -124,15 +139,16 @@ class Subject {
       apps::study_draws(training_, batch_, policy);
       pass(policy, draw);
     }
-    Errors errors(exact.gradient);
+    Errors errors(exact.gradient, exact.ends);
     std::int64_t saved = 0;
     for (int draw = 0; draw < draws; ++draw) {
       const Pass one = pass(policy, learning + static_cast<std::uint32_t>(draw));
       errors.add(one.gradient);
       saved = one.saved;
     }
-    fmt::print("| {} | {:.2f} | {:.2f} × | {:.4f} | {:.4f} |\n", title, static_cast<double>(saved) / (1 << 20),
-               static_cast<double>(exact.saved) / static_cast<double>(saved), errors.relative(), errors.bias());
+    fmt::print("| {} | {:.2f} | {:.2f} × | {:.4f} | {:.4f} | {:.4f} |\n", title, static_cast<double>(saved) / (1 << 20),
+               static_cast<double>(exact.saved) / static_cast<double>(saved), errors.relative(), errors.bias(),
+               errors.relative_by_parts());
     std::fflush(stdout);
   }
   /// The relative error with tensors of one kind in codes, all others exact.
@@ -153,7 +169,9 @@ class Subject {
 };
 
 void whole_policies(Subject& subject, const Subject::Pass& exact, int draws) {
-  fmt::print("\n| policy | saved, MiB | less than `exact` | error | bias |\n| --- | --- | --- | --- | --- |\n");
+  fmt::print(
+      "\n| policy | saved, MiB | less than `exact` | error | bias | by parameter |\n| --- | --- | --- | --- | --- | "
+      "--- |\n");
   const auto row = [&](std::string_view title, std::string_view name, const SettingValues& settings) {
     subject.report(title, *make_policy(name, settings), exact, draws);
   };

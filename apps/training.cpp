@@ -103,42 +103,84 @@ ErrorMeasure Training::error_measure() const {
   return optimizer_->divides_by_gradients() ? ErrorMeasure::relative : ErrorMeasure::absolute;
 }
 
-void study_draws(Training& training, const MicroBatch& batch, MemoryPolicy& policy) {
-  DrawStudy* const study = policy.draw_study();
-  if (study == nullptr) return;
-  const std::vector<Parameter*> parameters = training.model().parameters();
-  const auto taken_gradients = [&] {
-    std::vector<Tensor> all;  // as the parameters
-    for (Parameter* parameter : parameters) {
+namespace {
+
+/// Puts the gradients that parameters have aside for as long as it lives.
+class GradientsAside {
+ public:
+  explicit GradientsAside(const Training& training) : parameters_(training.model().parameters()), aside_(take()) {}
+  ~GradientsAside() {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->set_grad(std::move(aside_[i]));
+  }
+  GradientsAside(const GradientsAside&) = delete;
+  GradientsAside& operator=(const GradientsAside&) = delete;
+
+  /// Those of now, as the parameters; none are left.
+  std::vector<Tensor> take() const {
+    std::vector<Tensor> all;
+    for (Parameter* parameter : parameters_) {
       all.push_back(parameter->grad());
       parameter->set_grad({});
     }
     return all;
-  };
+  }
+
+ private:
+  std::vector<Parameter*> parameters_;
+  std::vector<Tensor> aside_;
+};
+
+void run_trial(Training& training, const MicroBatch& batch, MemoryPolicy& policy) {
+  Tape tape(policy);
+  tape.set_trial();
+  tape.set_error_measure(training.error_measure());
+  const Variable loss = [&] {
+    const Recording recording(tape);
+    return training.loss(batch);
+  }();
+  tape.backward(loss);
+}
+
+void study_draws(Training& training, const MicroBatch& batch, MemoryPolicy& policy, DrawStudy& study) {
+  const GradientsAside aside(training);
   const auto gradients = [&] {
-    Tape tape(policy);
-    tape.set_trial();
-    Variable result = [&] {
-      const Recording recording(tape);
-      return training.loss(batch);
-    }();
-    tape.backward(result);
-    return taken_gradients();
+    run_trial(training, batch, policy);
+    return aside.take();
   };
-  std::vector<Tensor> earlier = taken_gradients();  // of other micro-batches
   const std::vector<Tensor> usual = gradients();
   const ErrorMeasure measure = training.error_measure();
-  const std::set<std::string> keys = study->coded;
+  const std::set<std::string> keys = study.coded;
   for (const std::string& key : keys) {
-    study->redrawn = key;
+    study.redrawn = key;
     const std::vector<Tensor> redrawn = gradients();
     double square = 0;
     for (std::size_t i = 0; i < usual.size(); ++i)
       if (usual[i].defined()) square += error_weight(usual[i], measure) * squared_difference(redrawn[i], usual[i]);
-    study->variances[key] = square / 2;
+    study.variances[key] = square / 2;
     if (batch.images.device() == Device::meta) break;  // one tells how much memory a pass takes, and none more
   }
-  for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i]->set_grad(std::move(earlier[i]));
+}
+
+/// An eighth of a batch tells as much as all of it about what tensors are worth beside each other.
+MicroBatch part_to_study(const MicroBatch& batch) {
+  constexpr std::int64_t share = 8, least = 8;
+  const std::int64_t samples = batch.targets.count(),
+                     part = std::clamp(samples / share, std::min(least, samples), samples);
+  return {batch.images.leading(0, part), batch.targets.leading(0, part), batch.image_gradient};
+}
+
+}  // namespace
+
+void study(Training& training, const MicroBatch& batch, MemoryPolicy& policy) {
+  if (DrawStudy* const draws = policy.draw_study()) {
+    study_draws(training, batch, policy, *draws);
+  } else if (policy.begin_study()) {
+    const GradientsAside aside(training);
+    run_trial(training, part_to_study(batch), policy);
+    aside.take();
+  } else {
+    return;
+  }
   policy.end_study();
 }
 
@@ -154,7 +196,7 @@ StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t numbe
     // Each part has draws of its own, and none has those of another step, in however many parts that went.
     constexpr std::uint64_t golden = 0x9E3779B97F4A7C15U;
     random_state() = {seed_ + i * golden, static_cast<std::uint32_t>(number)};
-    study_draws(*this, batch[i], *policy_);
+    study(*this, batch[i], *policy_);
     Tape tape(*policy_);
     tape.set_observer(observer);
     tape.set_error_measure(error_measure());

@@ -87,9 +87,10 @@ class Training {
   std::unique_ptr<WeightAverage> average_;
 };
 
-/// Runs the passes over the batch that the policy's study of draws asks for, if it asks (DrawStudy). Gradients that
-/// the parameters have and running statistics stay as they are.
-void study_draws(Training& training, const MicroBatch& batch, MemoryPolicy& policy);
+/// Measures what the policy asks for before the next pass, if it asks: by a pass over an eighth of the batch, or by
+/// passes over all of it for a study of draws (DrawStudy). Gradients that the parameters have and running statistics
+/// stay as they are.
+void study(Training& training, const MicroBatch& batch, MemoryPolicy& policy);
 
 /// Refuses a policy with rules or regions that applied to nothing, after a forward pass of the whole model.
 void refuse_unmatched(const MemoryPolicy& policy);

@@ -12,8 +12,9 @@ namespace {
 /// Codes of `bits` an element on average, ranges included, divided among the tensors so that the variance of the
 /// gradient is least (GACT, equation 7, solved by `allocate_bits`). What a tensor's bits are worth is measured every so
 /// many steps: while backward runs, each op's backward runs once more with coarser codes, and the change of its
-/// gradients is noted. Or, as GACT itself does, by a pass over the batch for each tensor (DrawStudy). Before the first
-/// measurement every tensor gets as many whole bits as the average allows.
+/// gradients is noted; in a trial pass over part of the batch if there is one, else in the pass itself. Or, as GACT
+/// does, by a pass over the batch for each tensor (DrawStudy). Before the first measurement every tensor gets as many
+/// whole bits as the average allows.
 class Adaptive final : public CodedPolicy {
  public:
   static constexpr std::string_view policy_name = "adaptive";
@@ -34,23 +35,30 @@ class Adaptive final : public CodedPolicy {
   std::string_view name() const override { return policy_name; }
 
   std::int64_t measures_every() const override { return measure_every_; }
+  bool begin_study() override { return in_trial_ = measures() && !by_draws_; }
   SensitivityRecord* sensitivity_record() override {
     record_ = {};
     return measures() && !by_draws_ ? &record_ : nullptr;
   }
   DrawStudy* draw_study() override { return measures() && by_draws_ ? &study_ : nullptr; }
   void end_study() override {
-    std::map<std::string, double> sensitivities;
+    std::map<std::string, double> sensitivities = record_.sensitivities();
     for (const auto& [key, variance] : study_.variances)
       sensitivities[key] = variance / code_variance(held_bits(tensors_[key]));
     learn(sensitivities);
     study_ = {};
+    record_ = {};
+    in_trial_ = false;
+    studied_ = true;
   }
 
   void end_pass() override {
-    if (measures()) learn(record_.sensitivities());  // none where draws were studied: then for what the pass has coded
+    if (measures()) learn(record_.sensitivities());
+    if (studied_) plan();  // for what the whole pass has coded
     ++passes_;
+    studied_ = false;
     study_ = {};
+    record_ = {};
   }
 
   std::map<std::string, Tensor> state() const override {
@@ -89,7 +97,7 @@ class Adaptive final : public CodedPolicy {
     int bits = 0;
   };
 
-  bool measures() const { return passes_ % measure_every_ == 0; }
+  bool measures() const { return passes_ % measure_every_ == 0 && !studied_; }
 
   void learn(const std::map<std::string, double>& sensitivities) {
     for (const auto& [key, value] : sensitivities) {
@@ -110,14 +118,13 @@ class Adaptive final : public CodedPolicy {
     const codec::Grouping grouping = run_groups(facts, group_size_);
     Planned& tensor = tensors_[facts.key()];
     const std::int64_t ranges = 4 * codec::group_count(facts.shape, grouping);
-    if (tensor.bits == 0 || tensor.choice.elements != facts.shape.count()) {
-      // Not planned yet: whole bits that keep within the average.
+    if (tensor.bits == 0) {  // not planned yet: whole bits that keep within the average
       const double own = bits_ - 8.0 * static_cast<double>(ranges) / static_cast<double>(facts.shape.count());
       tensor.bits = std::clamp(static_cast<int>(std::floor(own)), 1, 8);
     }
     tensor.choice = {.elements = facts.shape.count(), .range_bytes = ranges, .sensitivity = 0};
     study_.coded.insert(facts.key());
-    return {.bits = held_bits(tensor), .grouping = grouping};
+    return {.bits = in_trial_ ? 8 : held_bits(tensor), .grouping = grouping};
   }
 
   /// Divides the bytes among the tensors of this pass.
@@ -151,6 +158,8 @@ class Adaptive final : public CodedPolicy {
   bool by_draws_;
   double smoothing_;
   std::int64_t passes_ = 0;
+  bool in_trial_ = false;  // a trial pass runs, which measures
+  bool studied_ = false;   // what the pass was to measure has been measured before it
   std::map<std::string, Planned> tensors_;
   SensitivityRecord record_;
   DrawStudy study_;  // knows the tensors of this pass

@@ -93,11 +93,15 @@ class MemoryPolicy {
   /// How many of the modules of `part` of a sequence, from its first on, run again in backward as one region, so that
   /// only the first one's input is saved; 0: none do.
   virtual std::int64_t recomputes_together(const SequencePart& part, std::string_view within);
+  /// Whether the next pass is one that measures. If so, a pass over part of the batch may go before it (a trial, see
+  /// `Tape::set_trial`, then `end_study`): what is to be measured is measured there, with less memory than in a whole
+  /// pass, which then is one like the others.
+  virtual bool begin_study() { return false; }
   /// Where backward is to note how sensitive the gradient is to the codes, or null. Asked once a pass.
   virtual SensitivityRecord* sensitivity_record() { return nullptr; }
   /// What is to be measured by further passes over the batch before the next one, or null.
   virtual DrawStudy* draw_study() { return nullptr; }
-  /// The study has its variances.
+  /// What was to be measured has been.
   virtual void end_study() {}
   /// After how many passes it measures again how to hold the next, the first being one that measures; 0: never.
   virtual std::int64_t measures_every() const { return 0; }

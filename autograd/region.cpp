@@ -46,7 +46,7 @@ std::int64_t recomputes_together(const SequencePart& part) {
 
 bool replaying() {
   const Tape* const tape = Tape::recording() != nullptr ? Tape::recording() : Tape::running_region();
-  return tape != nullptr && tape->replays_;
+  return tape != nullptr && (tape->replays_ || tape->trial_);
 }
 
 Variable recompute(Label path, Variable x, bool trains, std::function<Variable(Variable)> body) {

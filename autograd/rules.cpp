@@ -83,6 +83,7 @@ class Refined final : public MemoryPolicy {
     return all;
   }
 
+  bool begin_study() override { return base_->begin_study(); }
   SensitivityRecord* sensitivity_record() override { return base_->sensitivity_record(); }
   DrawStudy* draw_study() override { return base_->draw_study(); }
   void end_study() override { base_->end_study(); }

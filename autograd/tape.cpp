@@ -327,7 +327,7 @@ void Tape::walk_back(std::vector<std::pair<Edge, Tensor>> gradients, const Backw
     if (!retains_) *node = Node{};
   }
   on_gradient_ = nullptr;
-  if (!replays_ && !retains_) policy_.end_pass();
+  if (!replays_ && !trial_ && !retains_) policy_.end_pass();
 }
 
 }  // namespace lacuna

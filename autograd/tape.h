@@ -67,7 +67,7 @@ class Tape {
   std::vector<SlotReport> report();
 
   /// The pass is a trial: running statistics stay as they are, and the policy is not told that it is over.
-  void set_trial() { replays_ = true; }
+  void set_trial() { trial_ = true; }
   /// How the sensitivities that backward notes count errors.
   void set_error_measure(ErrorMeasure measure) { error_measure_ = measure; }
 
@@ -146,8 +146,9 @@ class Tape {
   Tape* root_ = this;                                      // of a region's tape: the one that the region stands on
   bool retains_ = false;                                   // the walk that goes on frees nothing
   ErrorMeasure error_measure_ = ErrorMeasure::absolute;
-  bool replays_ = false;  // a region's tape, recorded in backward, or a trial
-  Label region_{};        // the path of that region
+  bool replays_ = false;  // a region's tape, recorded in backward
+  bool trial_ = false;
+  Label region_{};                                                    // the path of that region
   std::unordered_map<std::int64_t, std::vector<Followed>> followed_;  // by node, while backward is measured
   LeafGradients* taken_ = nullptr;  // where gradients of parameters go in their place, while a region is measured
   Observer* observer_ = nullptr;

@@ -65,7 +65,7 @@ TEST_CASE("draw study: leaves no trace but the bits") {
   const auto before = buffers();
   training.model().set_training(true);
   random_state() = {.seed = 1, .step = 0};
-  study_draws(training, batch.front(), training.policy());
+  study(training, batch.front(), training.policy());
   CHECK(buffers() == before);
   for (const Parameter* parameter : training.model().parameters()) CHECK(!parameter->grad().defined());
   CHECK(at(ledger(Device::cpu).live(), Purpose::saved) == 0);

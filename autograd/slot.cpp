@@ -287,7 +287,7 @@ Tensor Slot::whole(Label reader) {
     if (how_ == Hold::code)
       decode(0, values.count(), values);
     else if (values.count() > 0)
-      origin_.op->derive(source_rows(0, shape_.rows(), reader), shape_, 0, values.row_range(0, values.rows()));
+      origin_.op->derive(source_rows(0, shape_.rows(), reader), shape_, 0, mask_, values.row_range(0, values.rows()));
     if (is_coded()) return values;
     tensor_ = std::move(values);
     version_ = tensor_.storage()->version();
@@ -316,7 +316,7 @@ Tensor Slot::rows(std::int64_t begin, std::int64_t end, std::int64_t width, Labe
   const std::int64_t first = begin * width / own_width, last = end * width / own_width;
   const AllocationScope scope({Purpose::workspace, maker_.op, maker_.path});
   const Tensor derived = Tensor::empty({last - first, own_width}, dtype_, device_, Purpose::workspace);
-  origin_.op->derive(source_rows(first, last, reader), shape_, first, derived);
+  origin_.op->derive(source_rows(first, last, reader), shape_, first, mask_, derived);
   return derived.reshape({end - begin, width});
 }
 

@@ -159,8 +159,8 @@ class Saved {
 template <class Op>
 class Derivation {
  public:
-  Derivation(std::span<const Tensor> tensors, const Shape& shape, std::int64_t first_row)
-      : tensors_(tensors), shape_(shape), first_row_(first_row) {}
+  Derivation(std::span<const Tensor> tensors, const Shape& shape, std::int64_t first_row, const Tensor& signs)
+      : tensors_(tensors), shape_(shape), first_row_(first_row), signs_(signs) {}
 
   /// Rows of the tensor that belong to the wanted rows of the output, [rows, C]; or all of it, as the table says.
   template <Source from>
@@ -172,11 +172,16 @@ class Derivation {
   /// The whole output's shape, and which of its rows comes first here.
   const Shape& shape() const { return shape_; }
   std::int64_t first_row() const { return first_row_; }
+  std::int64_t first_element() const { return first_row_ * shape_.back(); }
+  /// The exact signs of the whole output, u8 [ceil(count / 8)] as codec::pack_signs makes them, where they were kept:
+  /// the other tensors may be approximate. Undefined: they are exact, or nobody knows.
+  const Tensor& signs() const { return signs_; }
 
  private:
   std::span<const Tensor> tensors_;
   const Shape& shape_;
   std::int64_t first_row_;
+  const Tensor& signs_;
 };
 
 /// The gradients a backward pass has to yield.
@@ -215,8 +220,8 @@ class Operation {
   virtual InputSet factors() const = 0;
   virtual Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const = 0;
   virtual void backward(Tensor dy, const SavedTensors& saved, Grads& grads) const = 0;
-  /// Writes rows of the output into `out` [rows, C]; `tensors` are laid out as `derives()`.
-  virtual void derive(std::span<const Tensor> tensors, const Shape& shape, std::int64_t first_row,
+  /// Writes rows of the output into `out` [rows, C]; `tensors` are laid out as `derives()`, `signs` as a Derivation's.
+  virtual void derive(std::span<const Tensor> tensors, const Shape& shape, std::int64_t first_row, const Tensor& signs,
                       const Tensor& out) const = 0;
 };
 
@@ -279,10 +284,10 @@ class Bound final : public Operation {
   void backward(Tensor dy, const SavedTensors& saved, Grads& grads) const override {
     op_.backward(std::move(dy), Saved<Op>(saved), grads);
   }
-  void derive(std::span<const Tensor> tensors, const Shape& shape, std::int64_t first_row,
+  void derive(std::span<const Tensor> tensors, const Shape& shape, std::int64_t first_row, const Tensor& signs,
               const Tensor& out) const override {
     if constexpr (requires { Op::derives; })
-      op_.derive(Derivation<Op>(tensors, shape, first_row), out);
+      op_.derive(Derivation<Op>(tensors, shape, first_row, signs), out);
     else
       fail("{} cannot be derived", Op::name);
   }

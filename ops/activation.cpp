@@ -1,6 +1,7 @@
 #include "ops/activation.h"
 
 #include "core/parallel.h"
+#include "ops/codec/pack.h"
 #include "ops/formulas.h"
 
 namespace lacuna {
@@ -41,23 +42,6 @@ Tensor backward_of(const Formula& formula, const Tensor& dy, const Saved<Op>& sa
   return dx;
 }
 
-/// out[i] = in[i] where bit i is set, 0 elsewhere. bits: [ceil(n / 8)].
-template <class T>
-void pass_where_set(std::int64_t n, T* out, const T* in, const std::uint8_t* bits) {
-  parallel_for(
-      n, 16384,
-      [&](std::int64_t begin, std::int64_t end) {
-        const std::int64_t whole = begin + (end - begin) / 8 * 8;
-        for (std::int64_t i = begin; i < whole; i += 8) {
-          const int byte = bits[i / 8];
-#pragma GCC ivdep
-          for (int bit = 0; bit < 8; ++bit) out[i + bit] = (byte >> bit & 1) != 0 ? in[i + bit] : T{};
-        }
-        for (std::int64_t i = whole; i < end; ++i) out[i] = (bits[i / 8] >> (i % 8) & 1) != 0 ? in[i] : T{};
-      },
-      8);
-}
-
 }  // namespace
 
 Tensor Gelu::forward(std::span<const Tensor> inputs) const {
@@ -79,18 +63,18 @@ Tensor Relu::forward(std::span<const Tensor> inputs) const { return applied(form
 void Relu::backward(Tensor dy, const Saved<Relu>& saved, Grads& grads) const {
   const Signs signs = saved.signs<output>();
   const Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
+  grads[x] = dx;
+  if (signs.bits.defined()) return codec::pass_where_set(dy, signs.bits, 0, dx);
   launch(dy.device(), [&] {
     with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
-      if (signs.bits.defined())
-        pass_where_set(dy.count(), dx.data<T>(), dy.data<T>(), signs.bits.data<std::uint8_t>());
-      else
-        map(dy.count(), formula::ReluBackward{}, dx.data<T>(), dy.data<T>(), signs.values.data<T>());
+      map(dy.count(), formula::ReluBackward{}, dx.data<T>(), dy.data<T>(), signs.values.data<T>());
     });
   });
-  grads[x] = dx;
 }
 void Relu::derive(const Derivation<Relu>& from, const Tensor& out) const {
-  apply(formula::Relu{}, out, from.get<input(x)>());
+  if (!from.signs().defined()) return apply(formula::Relu{}, out, from.get<input(x)>());
+  out.copy_from(from.get<input(x)>());
+  codec::rectify(out, from.signs(), from.first_element());
 }
 
 Tensor Silu::forward(std::span<const Tensor> inputs) const { return applied(formula::Silu{}, inputs[x]); }

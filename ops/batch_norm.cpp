@@ -1,6 +1,7 @@
 #include "ops/batch_norm.h"
 
 #include "core/parallel.h"
+#include "ops/codec/pack.h"
 #include "ops/formulas.h"
 
 #include <cmath>
@@ -236,6 +237,15 @@ void apply(const Affine& affine, const Tensor& x, const Tensor& residual, const 
         run([](std::int64_t) { return S{}; });
     });
   });
+}
+
+/// Rows of max(normalized(x) + residual, 0) from x and residual, which may be approximate where signs were kept.
+template <class Op>
+void derive_rectified(const Derivation<Op>& from, const Affine& affine, const Tensor& x, const Tensor& residual,
+                      const Tensor& out) {
+  if (!from.signs().defined()) return apply<true>(affine, x, residual, out);
+  apply<false>(affine, x, residual, out);
+  codec::rectify(out, from.signs(), from.first_element());
 }
 
 // Gates: which elements of dy pass the activation. `at(first row, rows, thread)` prepares a run of rows and yields a
@@ -554,8 +564,8 @@ void BatchNormRelu::backward(Tensor dy, const Saved<BatchNormRelu>& saved, Grads
   pass.run();
 }
 void BatchNormRelu::derive(const Derivation<BatchNormRelu>& from, const Tensor& out) const {
-  apply<true>(
-      {from.get<input(weight)>(), from.get<input(bias)>(), from.get<aux(mean)>(), from.get<aux(variance)>(), eps},
+  derive_rectified(
+      from, {from.get<input(weight)>(), from.get<input(bias)>(), from.get<aux(mean)>(), from.get<aux(variance)>(), eps},
       from.get<input(x)>(), {}, out);
 }
 
@@ -570,8 +580,8 @@ void BatchNormAddRelu::backward(Tensor dy, const Saved<BatchNormAddRelu>& saved,
   pass.run();
 }
 void BatchNormAddRelu::derive(const Derivation<BatchNormAddRelu>& from, const Tensor& out) const {
-  apply<true>(
-      {from.get<input(weight)>(), from.get<input(bias)>(), from.get<aux(mean)>(), from.get<aux(variance)>(), eps},
+  derive_rectified(
+      from, {from.get<input(weight)>(), from.get<input(bias)>(), from.get<aux(mean)>(), from.get<aux(variance)>(), eps},
       from.get<input(x)>(), from.get<input(residual)>(), out);
 }
 
@@ -598,7 +608,8 @@ void FrozenBatchNormRelu::backward(Tensor dy, const Saved<FrozenBatchNormRelu>& 
   pass.run();
 }
 void FrozenBatchNormRelu::derive(const Derivation<FrozenBatchNormRelu>& from, const Tensor& out) const {
-  apply<true>(
+  derive_rectified(
+      from,
       {from.get<input(weight)>(), from.get<input(bias)>(), from.get<input(mean)>(), from.get<input(variance)>(), eps},
       from.get<input(x)>(), from.get<input(residual)>(), out);
 }

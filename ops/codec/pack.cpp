@@ -15,7 +15,43 @@ std::uint64_t signs_of(const T* values, std::int64_t count) {
   return bits;
 }
 
+/// out[i] = f(in[i], bit `first` + i).
+template <class F>
+void map_with_bits(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out, const F& f) {
+  launch(in.device(), [&] {
+    with_float_type(in.dtype(), [&]<class T>(Type<T>) {
+      const T* const from = in.data<T>();
+      T* const to = out.data<T>();
+      const auto* const words = bits.data<std::uint8_t>();
+      const auto one = [&](std::int64_t i) {
+        to[i] = f(from[i], (words[(first + i) / 8] >> ((first + i) % 8) & 1) != 0);
+      };
+      parallel_for(in.count(), 16384, [&](std::int64_t begin, std::int64_t end) {
+        std::int64_t i = begin;
+        for (; i < end && (first + i) % 8 != 0; ++i) one(i);
+        for (; i + 8 <= end; i += 8) {
+          const int byte = words[(first + i) / 8];
+#pragma GCC ivdep
+          for (int bit = 0; bit < 8; ++bit) to[i + bit] = f(from[i + bit], (byte >> bit & 1) != 0);
+        }
+        for (; i < end; ++i) one(i);
+      });
+    });
+  });
+}
+
 }  // namespace
+
+void pass_where_set(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out) {
+  map_with_bits(in, bits, first, out, []<class T>(T value, bool set) { return set ? value : T{}; });
+}
+
+void rectify(const Tensor& values, const Tensor& bits, std::int64_t first) {
+  map_with_bits(values, bits, first, values, []<class T>(T value, bool set) {
+    const auto number = to_compute(value);
+    return set || number != number ? value : T{};
+  });
+}
 
 Tensor pack_signs(const Tensor& values) {
   const std::int64_t n = values.count();

@@ -380,10 +380,29 @@ TEST_CASE("rows derived again have the bits of forward") {
         tensors.push_back(tensor);
       }
       const Tensor expected = result.y.row_range(range.begin, range.end), out = empty_like(expected);
-      op.derive(tensors, result.y.shape(), range.begin, out);
-      CHECK(same_bits(out, expected));
+      for (const Tensor& signs : {Tensor(), codec::pack_signs(result.y)}) {
+        op.derive(tensors, result.y.shape(), range.begin, signs, out);
+        CHECK(same_bits(out, expected));
+      }
     }
   });
+}
+
+TEST_CASE("a ReLU derived from approximate values opens where the exact ones did, and cuts nothing off there") {
+  const Tensor exact = Tensor::from(std::vector<float>{1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6}, {4, 3});
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor near = Tensor::from(std::vector<float>{1, 1, -2, -2, -3, 3, 4, nan, 5, -5, -6, 6}, {4, 3});
+  const Tensor signs = codec::pack_signs(exact);
+  const Bound<Relu> relu{Relu{}};
+  const std::vector<float> expected{1, 0, -2, 0, -3, 0, 4, nan, 5, 0, -6, 0};
+  for (std::int64_t first = 0; first < 4; ++first) {
+    const std::vector<Tensor> rows{near.leading(first, 4).clone()};
+    const Tensor out = empty_like(rows[0]);
+    relu.derive(rows, exact.shape(), first, signs, out);
+    const Tensor wanted =
+        Tensor::from(std::span(expected).subspan(static_cast<std::size_t>(3 * first)), rows[0].shape());
+    CHECK(same_bits(out, wanted));
+  }
 }
 
 TEST_CASE("policies give equal gradients to the bit") {

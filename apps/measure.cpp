@@ -81,8 +81,9 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
   result.process_peak = process_peak();
   if (measures) {
     const double usual = result.step_seconds[result.step_seconds.size() / 2];
-    result.measuring_share =
-        std::max(0.0, result.measuring_seconds - usual) / static_cast<double>(training.policy().measures_every());
+    result.measuring_share = std::max(0.0, result.measuring_seconds - usual) /
+                             static_cast<double>(training.policy().measures_every()) *
+                             static_cast<double>(batch.size());  // which counts the parts of a step
   }
   return result;
 }

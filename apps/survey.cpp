@@ -32,7 +32,8 @@ class Surveyor final : public CodedPolicy {
 
  private:
   codec::Coding coding_of(const SlotFacts& facts) override {
-    const codec::Coding coding{.bits = 8, .grouping = run_groups(facts, group_size_)};
+    const codec::Coding coding{
+        .bits = 8, .grouping = run_groups(facts, group_size_), .rounding = codec::Rounding::dithered};
     const SlotName name{facts.path.text(), facts.op.text()};
     names_[facts.key()] = name;
     auto known = std::ranges::find(found_.tensors, name, &Codable::name);
@@ -114,8 +115,8 @@ Sensitivities probe_step(const Configuration& small, std::int64_t group_size, De
   tape.backward(loss);
   double gradient = 0;  // squared, in the measure of the errors
   for (const Parameter* parameter : training.model().parameters())
-    if (const Tensor& own = parameter->grad(); own.defined())
-      gradient += error_weight(own, measure) * squared_difference(own, {});
+    if (parameter->trainable() && parameter->grad().defined())
+      gradient += counted_error(squared_difference(parameter->grad(), {}), parameter->grad(), measure);
   Sensitivities sensitivities;
   if (!std::isfinite(gradient) || gradient == 0) return sensitivities;
   for (const auto& [key, variance] : surveyor.record().sensitivities())

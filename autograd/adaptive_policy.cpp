@@ -56,7 +56,7 @@ class Adaptive final : public CodedPolicy {
     if (measures()) learn(record_.sensitivities());
     if (studied_) plan();  // for what the whole pass has coded
     ++passes_;
-    studied_ = false;
+    in_trial_ = studied_ = false;  // also where a study ended in an error
     study_ = {};
     record_ = {};
   }
@@ -101,7 +101,7 @@ class Adaptive final : public CodedPolicy {
 
   void learn(const std::map<std::string, double>& sensitivities) {
     for (const auto& [key, value] : sensitivities) {
-      if (!study_.coded.contains(key)) continue;  // a rule's
+      if (!study_.coded.contains(key) || !std::isfinite(value)) continue;  // a rule's; a pass that diverged
       Planned& tensor = tensors_[key];
       tensor.sensitivity = tensor.measured ? smoothing_ * tensor.sensitivity + (1 - smoothing_) * value : value;
       tensor.measured = true;
@@ -124,7 +124,7 @@ class Adaptive final : public CodedPolicy {
     }
     tensor.choice = {.elements = facts.shape.count(), .range_bytes = ranges, .sensitivity = 0};
     study_.coded.insert(facts.key());
-    return {.bits = in_trial_ ? 8 : held_bits(tensor), .grouping = grouping};
+    return {.bits = in_trial_ ? 8 : held_bits(tensor), .grouping = grouping, .rounding = codec::Rounding::dithered};
   }
 
   /// Divides the bytes among the tensors of this pass.

@@ -74,7 +74,7 @@ class SameBits : public CodedPolicy {
 
  private:
   codec::Coding coding_of(const SlotFacts& facts) override {
-    return {.bits = bits_, .grouping = run_groups(facts, group_size_)};
+    return {.bits = bits_, .grouping = run_groups(facts, group_size_), .rounding = codec::Rounding::dithered};
   }
   bool codes_anything() const override { return bits_ != exact_bits; }
 

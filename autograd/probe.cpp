@@ -46,13 +46,14 @@ void Tape::measure_node(Node& node, SensitivityRecord& record, const Run& run) {
       if (!given.inputs[i].defined()) continue;
       const double square = squared_difference(given.inputs[i], other == nullptr ? Tensor() : other->inputs[i]);
       if (node.edges[i].leaf)
-        sums.parameters += square * error_weight(exact.inputs[i], error_measure_);
+        sums.parameters += counted_error(square, exact.inputs[i], error_measure_);
       else
         sums.flows.push_back({node.edges[i].node, square});
     }
-    for (const auto& [leaf, gradient] : given.leaves)
-      sums.parameters += squared_difference(gradient, other == nullptr ? Tensor() : other->leaves.at(leaf)) *
-                         error_weight(exact.leaves.at(leaf), error_measure_);
+    for (const auto& [leaf, gradient] : given.leaves) {
+      const double square = squared_difference(gradient, other == nullptr ? Tensor() : other->leaves.at(leaf));
+      sums.parameters += counted_error(square, exact.leaves.at(leaf), error_measure_);
+    }
     return sums;
   };
   const std::int64_t number = &node - nodes_.data();

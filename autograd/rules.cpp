@@ -127,7 +127,8 @@ class Refined final : public MemoryPolicy {
     return hold_coded(
         {.hold = Hold::keep}, facts,
         {.bits = rule.bits,
-         .grouping = rule.by_columns ? column_groups(facts, rule.group_size) : run_groups(facts, rule.group_size)});
+         .grouping = rule.by_columns ? column_groups(facts, rule.group_size) : run_groups(facts, rule.group_size),
+         .rounding = codec::Rounding::dithered});
   }
 
   std::unique_ptr<MemoryPolicy> base_;

@@ -9,10 +9,10 @@
 
 namespace lacuna {
 
-double error_weight(const Tensor& gradient, ErrorMeasure measure) {
-  if (measure == ErrorMeasure::absolute) return 1;
-  const double square = squared_difference(gradient, {});
-  return square > 0 ? static_cast<double>(gradient.count()) / square : 0;
+double counted_error(double square, const Tensor& gradient, ErrorMeasure measure) {
+  if (measure == ErrorMeasure::absolute || square == 0) return square;
+  constexpr double most = 4;
+  return static_cast<double>(gradient.count()) * std::min(square / squared_difference(gradient, {}), most);
 }
 
 void SensitivityRecord::add_node(std::int64_t node, double gradient, double parameters, std::vector<Flow> flows) {

@@ -18,8 +18,9 @@ enum class ErrorMeasure : std::uint8_t {
              // or takes its signs, so that a parameter with a small gradient moves as far as others
 };
 
-/// What the square of an error counts in a parameter's gradient, which without errors is `gradient`.
-double error_weight(const Tensor& gradient, ErrorMeasure measure);
+/// What a squared change of a parameter's `gradient` counts. Where the gradient is nearly zero, as of a bias before a
+/// norm, no change is more than twice as large as it.
+double counted_error(double square, const Tensor& gradient, ErrorMeasure measure);
 
 /// Gathers, node by node in the order of backward, how much coarser codes of one slot change the gradients.
 ///

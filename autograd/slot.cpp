@@ -262,10 +262,12 @@ std::vector<Tensor> Slot::source_rows(std::int64_t begin, std::int64_t end, Labe
 void Slot::decode(std::int64_t begin, std::int64_t end, const Tensor& out) const {
   if (slopes_ != nullptr) return codec::decode_slopes(codes_.bytes, *slopes_, begin, end, out);
   codec::decode(codes_, begin, end, out);
-  if (probe_bits_ == 0) return;
-  codec::Coding coarser = codes_.coding;
-  coarser.bits = probe_bits_;
-  codec::decode(codec::encode(out, coarser, static_cast<std::uint64_t>(begin)), 0, end - begin, out);
+  if (probe_bits_ > 0) {
+    codec::Coding coarser = codes_.coding;
+    coarser.bits = probe_bits_;
+    codec::decode(codec::encode(out, coarser, static_cast<std::uint64_t>(begin)), 0, end - begin, out);
+  }
+  if (mask_.defined()) codec::rectify(out, mask_, begin, out);  // who is needed by its sign is zero or positive
 }
 
 void Slot::gather_coded(std::vector<Slot*>& coded) {

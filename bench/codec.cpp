@@ -44,14 +44,16 @@ void measure(std::int64_t bytes, DType dtype) {
         4096);
   };
   const codec::Grouping runs{}, columns{codec::Grouping::Kind::column, 64};
+  constexpr auto dithered = codec::Rounding::dithered;
   struct Case {
     std::string_view name;
     codec::Coding coding;
     bool known;
   };
-  const Case cases[] = {{"8 bit", {8, runs}, false},
-                        {"4 bit", {4, runs}, false},
-                        {"2 bit", {2, runs}, false},
+  const Case cases[] = {{"8 bit", {8, runs, dithered}, false},
+                        {"4 bit", {4, runs, dithered}, false},
+                        {"2 bit", {2, runs, dithered}, false},
+                        {"4 bit, stochastic", {4, runs}, false},
                         {"8 bit, nearest", {8, runs, codec::Rounding::nearest}, false},
                         {"8 bit, columns, known", {8, columns}, true},
                         {"4 bit, columns, known", {4, columns}, true}};

@@ -73,8 +73,7 @@ void Relu::backward(Tensor dy, const Saved<Relu>& saved, Grads& grads) const {
 }
 void Relu::derive(const Derivation<Relu>& from, const Tensor& out) const {
   if (!from.signs().defined()) return apply(formula::Relu{}, out, from.get<input(x)>());
-  out.copy_from(from.get<input(x)>());
-  codec::rectify(out, from.signs(), from.first_element());
+  codec::rectify(from.get<input(x)>(), from.signs(), from.first_element(), out);
 }
 
 Tensor Silu::forward(std::span<const Tensor> inputs) const { return applied(formula::Silu{}, inputs[x]); }

@@ -245,7 +245,7 @@ void derive_rectified(const Derivation<Op>& from, const Affine& affine, const Te
                       const Tensor& out) {
   if (!from.signs().defined()) return apply<true>(affine, x, residual, out);
   apply<false>(affine, x, residual, out);
-  codec::rectify(out, from.signs(), from.first_element());
+  codec::rectify(out, from.signs(), from.first_element(), out);
 }
 
 // Gates: which elements of dy pass the activation. `at(first row, rows, thread)` prepares a run of rows and yields a

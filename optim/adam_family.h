@@ -15,7 +15,7 @@ class AdamFamily : public Optimizer {
             {"eps", eps, not_negative, "added to the root of that mean"}};
   }
 
-  bool divides_by_gradients() const override { return true; }
+  bool is_scale_invariant() const override { return true; }
 
  protected:
   AdamFamily(const Settings& settings, const Trained& trained)

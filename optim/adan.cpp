@@ -33,7 +33,7 @@ class Adan final : public Optimizer {
         eps_(settings.number("eps")),
         no_prox_(settings.flag("no_prox")) {}
 
-  bool divides_by_gradients() const override { return true; }
+  bool is_scale_invariant() const override { return true; }
 
  private:
   void update(const Update& what) const override {

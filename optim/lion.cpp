@@ -20,7 +20,7 @@ class Lion final : public Optimizer {
         take1_(static_cast<float>(1 - settings.number("beta1"))),
         take2_(static_cast<float>(1 - settings.number("beta2"))) {}
 
-  bool divides_by_gradients() const override { return true; }
+  bool is_scale_invariant() const override { return true; }
 
  private:
   void update(const Update& what) const override {

@@ -69,8 +69,8 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Whether a parameter's update is as large however large its gradients are, as Adam's, which divides by them.
-  virtual bool divides_by_gradients() const = 0;
+  /// Whether a parameter's update is as large however large its gradients are: Adam divides by them, Lion takes signs.
+  virtual bool is_scale_invariant() const = 0;
 
   /// Updates every trainable parameter that has a gradient, in place.
   void step(double lr, formula::CountedGradient counted = {});

@@ -22,7 +22,7 @@ class Sgd final : public Optimizer {
     if (nesterov_ && momentum_ == 0) reject("optimizer sgd: nesterov needs a momentum above 0");
   }
 
-  bool divides_by_gradients() const override { return false; }
+  bool is_scale_invariant() const override { return false; }
 
  private:
   void update(const Update& what) const override {

@@ -239,7 +239,7 @@ Codes encode_with(const Tensor& x, const Coding& coding, std::uint64_t key, cons
   expect(is_floating(x.dtype()), "a tensor of {} was given to the codec; it codes floating types", name_of(x.dtype()));
   Codes codes{
       coding, x.shape(), x.dtype(),
-      Tensor::empty({coded_bytes(x.shape(), coding)}, DType::u8, x.device(), AllocationScope::current().purpose)};
+      Tensor::empty({coded_bytes(x.shape(), coding)}, DType::u8, x.device(), AllocationScope::current().purpose), key};
   if (x.count() == 0) return codes;
   const auto groups = static_cast<std::size_t>(group_count(x.shape(), coding.grouping));
   launch(x.device(), [&] {
@@ -254,36 +254,46 @@ Codes encode_with(const Tensor& x, const Coding& coding, std::uint64_t key, cons
   return codes;
 }
 
-/// Unpacks the blocks of [begin, end) and calls `f(codes, first, last)` for what of each lies inside.
+/// Unpacks the blocks of [begin, end) and calls `f(codes, first, last, draws)` for what of each lies inside; the draws
+/// are a thread's own.
 template <class F>
-void for_unpacked(const Layout& from, std::int64_t begin, std::int64_t end, F&& f) {
+void for_unpacked(const Layout& from, const Codes& coded, std::int64_t begin, std::int64_t end, F&& f) {
   const std::int64_t start = begin / block * block;
   parallel_for(
       end - start, serial_below,
       [&](std::int64_t share_begin, std::int64_t share_end) {
+        Draws draws(coded.key, coded.coding.rounding);
         alignas(64) std::uint8_t codes[block];
         for (std::int64_t i = start + share_begin; i < start + share_end; i += block) {
           unpack(from.block_at(i), from.in_block(i), from.bits, codes);
           const std::int64_t first = std::max(begin, i);
-          f(codes + (first - i), first, std::min(end, i + block));
+          f(codes + (first - i), first, std::min(end, i + block), draws);
         }
       },
       block);
 }
 
 template <class T>
-void decode_groups(const Layout& from, std::int64_t begin, std::int64_t end, T* out) {
-  for_unpacked(from, begin, end, [&](const std::uint8_t* codes, std::int64_t first, std::int64_t last) {
-    from.for_pieces(first, last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
-      const Scale scale = scale_of(from.group(group), from.bits);
-      const Line<float> floats{static_cast<float>(scale.origin), static_cast<float>(scale.step)};
-      if (beyond<T>(scale, from.bits))
-        to_values_held(codes + (i - first), next - i, Line<double>{scale.origin, scale.step}, out + (i - begin));
-      else
-        with_count(next - i,
-                   [&](std::int64_t number) { to_values(codes + (i - first), number, floats, out + (i - begin)); });
-    });
-  });
+void decode_groups(const Layout& from, const Codes& codes, std::int64_t begin, std::int64_t end, T* out) {
+  const bool dither = codes.coding.rounding == Rounding::dithered;
+  for_unpacked(
+      from, codes, begin, end, [&](const std::uint8_t* unpacked, std::int64_t first, std::int64_t last, Draws& draws) {
+        const std::uint16_t* const drawn = dither ? draws.of_block(first / block).data() + first % block : nullptr;
+        from.for_pieces(first, last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
+          const Scale scale = scale_of(from.group(group), from.bits);
+          const Line<double> line{scale.origin, scale.step}, exact = dither ? dithered<double>(line) : line;
+          const Line<float> by{static_cast<float>(exact.origin), static_cast<float>(exact.factor)};
+          const std::uint8_t* const piece = unpacked + (i - first);
+          const std::uint16_t* const piece_drawn = dither ? drawn + (i - first) : nullptr;
+          T* const to = out + (i - begin);
+          if (beyond<T>(scale, from.bits))
+            to_values_held(piece, next - i, exact, piece_drawn, to);
+          else if (dither)
+            with_count(next - i, [&](std::int64_t number) { to_values_dithered(piece, number, by, piece_drawn, to); });
+          else
+            with_count(next - i, [&](std::int64_t number) { to_values(piece, number, by, to); });
+        });
+      });
 }
 
 }  // namespace
@@ -325,7 +335,7 @@ void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tens
   if (begin == end) return;
   launch(out.device(), [&] {
     const Layout layout(codes.shape, codes.coding, codes.bytes.raw());
-    with_float_type(out.dtype(), [&]<class T>(Type<T>) { decode_groups(layout, begin, end, out.data<T>()); });
+    with_float_type(out.dtype(), [&]<class T>(Type<T>) { decode_groups(layout, codes, begin, end, out.data<T>()); });
   });
 }
 

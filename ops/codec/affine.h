@@ -11,6 +11,8 @@ namespace lacuna::codec {
 enum class Rounding : std::uint8_t {
   nearest,
   stochastic,  // up with the probability of what is left over: the mean over many keys is the value itself
+  dithered,    // the same, and what was drawn is taken off again when decoding: an error of the same size wherever the
+               // value lies between two codes, of half the variance on average (subtractive dither, Schuchman 1964)
 };
 
 /// Which elements share a range. `run`: `size` consecutive elements; the last group may be shorter. `column`: columns
@@ -39,16 +41,17 @@ struct Codes {
   Coding coding;
   Shape shape;  // of the original
   DType dtype = DType::f32;
-  Tensor bytes;  // u8 [coded_bytes]: the codes, then 4 bytes a group
+  Tensor bytes;           // u8 [coded_bytes]: the codes, then 4 bytes a group
+  std::uint64_t key = 0;  // of the draws, which dithered codes decode with
 };
 
 std::int64_t group_count(const Shape& shape, const Grouping& grouping);
 /// Everything that a coded tensor keeps: codes, steps and origins.
 std::int64_t coded_bytes(const Shape& shape, const Coding& coding);
 
-/// Codes x, of any floating type and shape. Stochastic rounding draws from `key` and the element's number, nothing
-/// else: the caller hashes seed, step and slot into it. Each element decodes to within a step of its value, half a step
-/// with `nearest`; a step is the group's range divided by 2^bits - 1, and at most 1.4 % more (1.6 % at 1 bit), as long
+/// Codes x, of any floating type and shape. Draws come from `key` and the element's number, nothing else: the caller
+/// hashes seed, step and slot into it. Each element decodes to within half a step of its value, a whole one with
+/// `stochastic`; a step is the group's range divided by 2^bits - 1, and at most 1.4 % more (1.6 % at 1 bit), as long
 /// as the least value is within 128 ranges of zero. A group that holds a NaN or an infinity decodes wholly to NaN. The
 /// bytes are on x's device, their purpose the current AllocationScope's. An error where `bits` or the group's size is
 /// out of bounds or x is not floating.

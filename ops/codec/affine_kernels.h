@@ -17,7 +17,8 @@
 
 namespace lacuna::codec {
 
-/// What is kept of a group: value = step · (code + origin · 2^(bits - 8)).
+/// What is kept of a group: value = step · (code + origin · 2^(bits - 8)). Below zero the step is that of the origin
+/// alone, which all values of the group are.
 struct Stored {
   bf16 step;
   std::int16_t origin = 0;
@@ -32,7 +33,8 @@ struct Scale {
 
 inline Scale scale_of(Stored stored, int bits) {
   const double step = static_cast<double>(static_cast<float>(stored.step));
-  return {step, step * stored.origin / (1 << (8 - bits))};
+  const double origin = std::abs(step) * stored.origin / (1 << (8 - bits));
+  return {step < 0 ? 0 : step, origin};
 }
 
 /// The step of a group that holds a NaN or an infinity.
@@ -80,7 +82,7 @@ class Fitting {
       ++exponent;
       units /= 2;
     }
-    return {bf16(std::ldexp(1.0F, exponent)), static_cast<std::int16_t>(units)};
+    return {bf16(-std::ldexp(1.0F, exponent)), static_cast<std::int16_t>(units)};
   }
 
   int bits_;
@@ -104,7 +106,7 @@ inline Lanes rotated(Lanes lanes) {
 class Draws {
  public:
   Draws(std::uint64_t key, Rounding rounding)
-      : key_(mix(key)), mixed_(mix(key_)), stochastic_(rounding == Rounding::stochastic) {
+      : key_(mix(key)), mixed_(mix(key_)), stochastic_(rounding != Rounding::nearest) {
     if (!stochastic_) draws_.fill(0x8000);
   }
 
@@ -157,7 +159,7 @@ class Draws {
   }
 
   std::uint64_t key_, high_ = 0, mixed_;  // the key, and what it is mixed to for pairs with these upper 32 bits
-  bool stochastic_;
+  bool stochastic_;                       // otherwise all are half a step
   alignas(64) std::array<std::uint16_t, block> draws_{};  // no vector of it across two cache lines
 };
 
@@ -306,18 +308,42 @@ inline void to_codes(const T* values, std::int64_t count, Line<C> by, int bits, 
   }
 }
 
+template <class T>
+inline T to_number(float value) {
+  if constexpr (std::is_same_v<T, bf16>) {  // the rounding of bf16(float), without its question about NaN
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    T rounded;
+    rounded.bits = static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
+    return rounded;
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
 /// values[i] = code · step + origin: numbers all.
 template <class T>
 inline void to_values(const std::uint8_t* codes, std::int64_t count, Line<float> by, T* values) {
 #pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i)
+    values[i] = to_number<T>(static_cast<float>(codes[i]) * by.factor + by.origin);
+}
+
+/// A line by 2^-16 steps for codes less what was drawn: of a draw with its mean added, which is half a step less half
+/// of its own unit.
+template <class C>
+inline Line<C> dithered(Line<double> by) {
+  const double factor = by.factor / 65536;
+  return {static_cast<C>(by.origin + 32767.5 * factor), static_cast<C>(factor)};
+}
+
+/// values[i] = (2^16 code - draw) · factor + origin: numbers all. `by`: as `dithered` makes it.
+template <class T>
+inline void to_values_dithered(const std::uint8_t* codes, std::int64_t count, Line<float> by,
+                               const std::uint16_t* draws, T* values) {
+#pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
-    const float value = static_cast<float>(codes[i]) * by.factor + by.origin;
-    if constexpr (std::is_same_v<T, bf16>) {  // the rounding of bf16(float), without its question about NaN
-      const auto bits = std::bit_cast<std::uint32_t>(value);
-      values[i].bits = static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
-    } else {
-      values[i] = static_cast<T>(value);
-    }
+    const std::int32_t code = (static_cast<std::int32_t>(codes[i]) << 16) - draws[i];
+    values[i] = to_number<T>(static_cast<float>(code) * by.factor + by.origin);
   }
 }
 
@@ -345,11 +371,14 @@ inline bool beyond(const Scale& scale, int bits) {
   return !(std::abs(scale.origin) + scale.step * (1 << bits) <=
            std::min(most_finite<T>, static_cast<double>(std::numeric_limits<float>::max())));
 }
-/// The same values, held to what is finite: a code rounded up at the end of the range stays a number.
+/// The same values, held to what is finite: a code rounded up at the end of the range stays a number. `draws`: null
+/// where codes stand for themselves.
 template <class T>
-inline void to_values_held(const std::uint8_t* codes, std::int64_t count, Line<double> by, T* values) {
+inline void to_values_held(const std::uint8_t* codes, std::int64_t count, Line<double> by, const std::uint16_t* draws,
+                           T* values) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const double value = std::clamp(codes[i] * by.factor + by.origin, -most_finite<T>, most_finite<T>);  // NaN passes
+    const double code = draws == nullptr ? codes[i] : codes[i] * 65536.0 - draws[i];
+    const double value = std::clamp(code * by.factor + by.origin, -most_finite<T>, most_finite<T>);  // NaN passes
     if constexpr (std::is_same_v<T, double>)
       values[i] = value;
     else

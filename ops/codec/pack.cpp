@@ -18,6 +18,9 @@ std::uint64_t signs_of(const T* values, std::int64_t count) {
 /// out[i] = f(in[i], bit `first` + i).
 template <class F>
 void map_with_bits(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out, const F& f) {
+  expect(out.count() == in.count() && out.dtype() == in.dtype() && 8 * bits.count() >= first + in.count(),
+         "{} values of {} were given {} bits from bit {} on, and {} of {} to write", in.count(), name_of(in.dtype()),
+         8 * bits.count(), first, out.count(), name_of(out.dtype()));
   launch(in.device(), [&] {
     with_float_type(in.dtype(), [&]<class T>(Type<T>) {
       const T* const from = in.data<T>();
@@ -46,8 +49,8 @@ void pass_where_set(const Tensor& in, const Tensor& bits, std::int64_t first, co
   map_with_bits(in, bits, first, out, []<class T>(T value, bool set) { return set ? value : T{}; });
 }
 
-void rectify(const Tensor& values, const Tensor& bits, std::int64_t first) {
-  map_with_bits(values, bits, first, values, []<class T>(T value, bool set) {
+void rectify(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out) {
+  map_with_bits(in, bits, first, out, []<class T>(T value, bool set) {
     const auto number = to_compute(value);
     return set || number != number ? value : T{};
   });

@@ -13,8 +13,8 @@ Tensor pack_signs(const Tensor& values);
 /// out[i] = in[i] where bit `first` + i is set, 0 elsewhere. `out` may be `in`.
 void pass_where_set(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out);
 
-/// ReLU by signs that are known exactly, of values that are not: bit `first` + i tells whether values[i] stays. NaN
-/// stays NaN. Errors without bias stay without: nothing is cut off where the exact value is positive.
-void rectify(const Tensor& values, const Tensor& bits, std::int64_t first);
+/// ReLU by signs that are known exactly, of values that are not: bit `first` + i tells whether in[i] stays. NaN stays
+/// NaN. Errors without bias stay without: nothing is cut off where the exact value is positive.
+void rectify(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out);
 
 }  // namespace lacuna::codec

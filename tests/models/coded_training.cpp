@@ -20,11 +20,13 @@ class OneCoded final : public MemoryPolicy {
   OneCoded(std::string key, int bits) : key_(std::move(key)), bits_(bits) {}
   std::string_view name() const override { return "one coded"; }
   Decision settle(const SlotFacts& facts) override {
+    if (facts.need == Need::sign) return {.hold = Hold::mask};
     const Decision exact = settle_exactly(facts, longest_exact_chain);
     const bool coded = facts.key() == key_ && worth_coding(facts);
     // What is derived from it keeps its signs, as under every policy that codes.
     if (!coded && exact.hold != Hold::derive) return exact;
-    return hold_coded(exact, facts, {.bits = bits_, .grouping = run_groups(facts, 256)});
+    return hold_coded(exact, facts,
+                      {.bits = bits_, .grouping = run_groups(facts, 256), .rounding = codec::Rounding::dithered});
   }
 
  private:
@@ -107,7 +109,7 @@ TEST_CASE("coded training: most sensitivities measured in backward are the true 
         const double truth = true_variance(one.model, exact, *alone, measure);
         ++compared;
         if (measured < 4 * truth && truth < 4 * measured) ++near;
-        if (key.ends_with(" recompute")) {  // nothing of a region has to be followed from op to op
+        if (key.ends_with(" recompute")) {  // followed from region to region alone
           CHECK(measured < 1.5 * truth);
           CHECK(truth < 1.5 * measured);
         }
@@ -183,7 +185,9 @@ TEST_CASE("coded training: recomputed regions whose inputs are coded save less t
       CHECK(error < last / (description.name == "resnet" && bits == 4 ? 1.4 : 2));
       last = error;
     }
-    CHECK(last < (description.name == "vit" ? 0.02 : 0.2));
+    // At 8 bits what is left in the ResNet are gates of ReLU near zero: a fifth of the gradient, whichever way codes
+    // round.
+    CHECK(last < (description.name == "vit" ? 0.02 : 0.25));
   }
 }
 

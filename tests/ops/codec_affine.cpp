@@ -67,7 +67,7 @@ StoredGroup stored(const Codes& codes, std::int64_t group) {
   std::int16_t origin;
   std::memcpy(&step, at, 2);
   std::memcpy(&origin, at + 2, 2);
-  const auto value = static_cast<double>(std::bit_cast<float>(std::uint32_t{step} << 16));
+  const double value = std::abs(static_cast<double>(std::bit_cast<float>(std::uint32_t{step} << 16)));
   return {value, value * origin * std::pow(2.0, codes.coding.bits - 8)};
 }
 
@@ -75,7 +75,7 @@ StoredGroup stored(const Codes& codes, std::int64_t group) {
 void check_error(const Tensor& x, const Codes& codes) {
   const std::vector<double> before = x.to_vector(), after = decoded(codes);
   const double rounding = x.dtype() == DType::bf16 ? 0x1p-8 : x.dtype() == DType::f16 ? 0x1p-11 : 0x1p-24;
-  const double allowed = codes.coding.rounding == Rounding::nearest ? 0.5001 : 1.0001;
+  const double allowed = codes.coding.rounding == Rounding::stochastic ? 1.0001 : 0.5001;
   for (std::size_t i = 0; i < before.size(); ++i) {
     const double step = stored(codes, group_of(codes, static_cast<std::int64_t>(i))).step;
     const double error = std::abs(after[i] - before[i]);
@@ -92,7 +92,7 @@ rc::Gen<Coding> codings() {
                    rc::gen::build<Grouping>(
                        rc::gen::set(&Grouping::kind, rc::gen::element(Grouping::Kind::run, Grouping::Kind::column)),
                        rc::gen::set(&Grouping::size, rc::gen::inRange<std::int64_t>(1, 600)))),
-      rc::gen::set(&Coding::rounding, rc::gen::element(Rounding::nearest, Rounding::stochastic)));
+      rc::gen::set(&Coding::rounding, rc::gen::element(Rounding::nearest, Rounding::stochastic, Rounding::dithered)));
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ TEST_CASE("codes: every length and every number of bits makes the round trip") {
   for (int bits = 1; bits <= 8; ++bits)
     for (std::int64_t count = 1; count <= 1030; ++count) {
       const Tensor x = tensor(drawn(count, -1, 3, static_cast<std::uint64_t>(count)));
-      for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+      for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dithered}) {
         const Coding coding{bits, {Grouping::Kind::run, count % 3 == 0 ? 256 : count % 3 == 1 ? 64 : 77}, rounding};
         const Codes codes = codec::encode(x, coding, 7);
         REQUIRE(codes.bytes.bytes() == codec::coded_bytes(x.shape(), coding));
@@ -129,23 +129,32 @@ TEST_CASE("codes: any part decodes to what the whole decodes to") {
   const std::vector<float> values = drawn(1000);
   for (const int bits : {8, 5, 3, 1})
     for (const Grouping grouping : {Grouping{Grouping::Kind::run, 100}, Grouping{Grouping::Kind::column, 3}}) {
-      const Codes codes = codec::encode(tensor(values).reshape({40, 25}), {bits, grouping}, 3);
-      const std::vector<double> whole = decoded(codes);
-      for (std::int64_t begin = 0; begin < 1000; begin += 37)
-        for (std::int64_t end = begin; end <= 1000; end += 41)
-          REQUIRE(decoded(codes, begin, end) == std::vector<double>(whole.begin() + begin, whole.begin() + end));
+      for (const Rounding rounding : {Rounding::stochastic, Rounding::dithered}) {
+        const Codes codes = codec::encode(tensor(values).reshape({40, 25}), {bits, grouping, rounding}, 3);
+        const std::vector<double> whole = decoded(codes);
+        for (std::int64_t begin = 0; begin < 1000; begin += 37)
+          for (std::int64_t end = begin; end <= 1000; end += 41)
+            REQUIRE(decoded(codes, begin, end) == std::vector<double>(whole.begin() + begin, whole.begin() + end));
+      }
     }
 }
 
-TEST_CASE("codes: stochastic rounding is unbiased and its variance is step² · f · (1 - f)") {
+TEST_CASE("codes: draws leave no bias; the variance is step² · f · (1 - f) stochastic, step² / 12 dithered") {
   const std::vector<float> values = drawn(256, 0.3F, 1.7F);
   const Tensor x = tensor(values);
   constexpr int keys = 20000;
-  for (const int bits : {8, 4, 2, 1}) {
+  for (const auto& [rounding, bits] : std::vector<std::pair<Rounding, int>>{{Rounding::stochastic, 8},
+                                                                            {Rounding::stochastic, 4},
+                                                                            {Rounding::stochastic, 2},
+                                                                            {Rounding::stochastic, 1},
+                                                                            {Rounding::dithered, 8},
+                                                                            {Rounding::dithered, 4},
+                                                                            {Rounding::dithered, 2},
+                                                                            {Rounding::dithered, 1}}) {
     std::vector<double> sums(256), squares(256);
     StoredGroup group;
     for (std::uint64_t key = 0; key < keys; ++key) {
-      const Codes codes = codec::encode(x, {.bits = bits}, key);
+      const Codes codes = codec::encode(x, {.bits = bits, .rounding = rounding}, key);
       group = stored(codes, 0);
       const std::vector<double> after = decoded(codes);
       for (std::size_t i = 0; i < 256; ++i) {
@@ -158,10 +167,11 @@ TEST_CASE("codes: stochastic rounding is unbiased and its variance is step² · 
     for (std::size_t i = 0; i < 256; ++i) {
       const double place = (static_cast<double>(values[i]) - group.origin) / group.step;
       const double f = place - std::floor(place);
-      const double variance = group.step * group.step * f * (1 - f);
+      const bool dithered = rounding == Rounding::dithered;
+      const double variance = group.step * group.step * (dithered ? 1.0 / 12 : f * (1 - f));
       // 5.5 standard deviations for each of 1024 elements; 2^-16 steps are the resolution of the draws.
       CHECK(std::abs(sums[i] / keys) < 5.5 * std::sqrt(variance / keys) + 0x1p-16 * group.step);
-      const double fourth = std::pow(group.step, 4) * f * (1 - f) * (1 - 3 * f * (1 - f));
+      const double fourth = std::pow(group.step, 4) * (dithered ? 1.0 / 80 : f * (1 - f) * (1 - 3 * f * (1 - f)));
       CHECK(std::abs(squares[i] / keys - variance) <
             5.5 * std::sqrt((fourth - variance * variance) / keys) + 0x1p-15 * group.step * group.step);
       total += sums[i];
@@ -201,7 +211,7 @@ TEST_CASE("codes: what was decoded codes to itself again") {
 
 TEST_CASE("codes: values outside given ranges saturate, and what was seen is told") {
   for (const Grouping grouping : {Grouping{Grouping::Kind::run, 64}, Grouping{Grouping::Kind::column, 8}})
-    for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+    for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dithered}) {
       std::vector<float> values = drawn(512, 0, 1);
       values[3] = -1e30F;
       values[5] = 3e38F;
@@ -210,8 +220,9 @@ TEST_CASE("codes: values outside given ranges saturate, and what was seen is tol
       std::vector<codec::Range> seen(8, {7, 7});
       const Codes codes = codec::encode(x, {4, grouping, rounding}, 1, ranges, seen);
       const std::vector<double> after = decoded(codes);
-      CHECK(after[3] == 0.0);
-      CHECK(after[5] == doctest::Approx(1.0).epsilon(0.02));
+      const double dither = rounding == Rounding::dithered ? stored(codes, 0).step / 2 : 0;
+      CHECK(std::abs(after[3]) <= dither);
+      CHECK(std::abs(after[5] - 1.0) <= 0.02 + dither);
       CHECK(seen[0].least == -1e30F);
       CHECK(seen[0].most == 3e38F);
       for (std::int64_t group = 1; group < 8; ++group) {
@@ -259,8 +270,9 @@ TEST_CASE("codes: constant groups") {
     for (const float value : {0.0F, 1.0F, -1.0F, 0.1F, -0.999999F, 123456.0F, 1e-30F, -3e38F, 3.4028234e38F})
       for (const Grouping grouping : {Grouping{}, Grouping{Grouping::Kind::column, 5}}) {
         const Tensor x = tensor(std::vector<float>(300, value)).reshape({30, 10});
-        for (const double after : decoded(codec::encode(x, {.bits = bits, .grouping = grouping}, 9)))
-          CHECK(std::abs(after - static_cast<double>(value)) <= 0x1p-15 * std::abs(static_cast<double>(value)));
+        for (const Rounding rounding : {Rounding::stochastic, Rounding::dithered})
+          for (const double after : decoded(codec::encode(x, {bits, grouping, rounding}, 9)))
+            CHECK(std::abs(after - static_cast<double>(value)) <= 0x1p-15 * std::abs(static_cast<double>(value)));
       }
   // Below 2^-118 the steps of a bf16 end before 15 bits are reached.
   for (const float value : {1e-38F, 1e-40F, -1e-44F})
@@ -295,8 +307,9 @@ TEST_CASE("codes: no finite half becomes an infinity") {
   for (int bits = 1; bits <= 8; ++bits)
     for (std::uint64_t key = 0; key < 20; ++key) {
       const Tensor x = tensor(values, DType::f16);
-      const Codes codes = codec::encode(x, {.bits = bits}, key);
-      for (const double after : decoded(codes)) REQUIRE(std::isfinite(after));
+      for (const Rounding rounding : {Rounding::stochastic, Rounding::dithered})
+        for (const double after : decoded(codec::encode(x, {.bits = bits, .rounding = rounding}, key)))
+          REQUIRE(std::isfinite(after));
     }
 }
 
@@ -305,7 +318,7 @@ TEST_CASE("codes: every element type") {
     for (const Grouping grouping : {Grouping{Grouping::Kind::run, 256}, Grouping{Grouping::Kind::run, 100},
                                     Grouping{Grouping::Kind::column, 7}, Grouping{Grouping::Kind::column, 64}})
       for (int bits = 1; bits <= 8; ++bits)
-        for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+        for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dithered}) {
           const Tensor x = tensor(drawn(37 * 53, -2, 5), dtype).reshape({37, 53});
           const Codes codes = codec::encode(x, {bits, grouping, rounding}, 11);
           CHECK(codes.dtype == dtype);
@@ -327,7 +340,8 @@ TEST_CASE("codes: far from zero the step grows until the origin fits") {
 TEST_CASE("codes: the same bits with one thread and with two") {
   const int before = threads();
   for (const Grouping grouping : {Grouping{}, Grouping{Grouping::Kind::run, 1000},
-                                  Grouping{Grouping::Kind::run, 100000}, Grouping{Grouping::Kind::column, 3}}) {
+                                  Grouping{Grouping::Kind::run, 100000}, Grouping{Grouping::Kind::column, 3},
+                                  Grouping{Grouping::Kind::column, 16}, Grouping{Grouping::Kind::column, 64}}) {
     const Tensor x = tensor(drawn(197 * 211)).reshape({197, 211});
     const std::vector<codec::Range> ranges(static_cast<std::size_t>(codec::group_count(x.shape(), grouping)),
                                            codec::Range{-0.5F, 0.5F});
@@ -442,7 +456,7 @@ TEST_CASE("codes: properties of any tensor") {
       }
       const double step = stored(codes, group).step;
       const double allowed =
-          (coding.rounding == Rounding::nearest ? 0.5001 : 1.0001) * step + 0x1p-23 * std::abs(before);
+          (coding.rounding == Rounding::stochastic ? 1.0001 : 0.5001) * step + 0x1p-23 * std::abs(before);
       // One bit does not reach from one end of what floats hold to the other.
       RC_ASSERT((std::abs(now - before) <= allowed || (coding.bits == 1 && step > 3e38)));
     }

@@ -71,9 +71,10 @@ class Fitting {
     for (const Regions& regions : all_regions())
       least = std::min(least, bytes_of({.bits = fewest, .recompute = regions.paths}));
     reject(
-        "memory.budget: {} do not suffice for a training step with batches of {}: the least that one takes is {} "
-        "({} bytes)",
-        format_bytes(budget_), configuration_.train.batch_size, format_bytes(least), least);
+        "memory.budget: {} do not suffice for a training step with batches of {}: the least that auto comes to is {} "
+        "({} bytes), with blocks recomputed{}. A larger train.accumulate or a smaller train.batch_size takes less",
+        format_bytes(budget_), configuration_.train.batch_size, format_bytes(least), least,
+        codes ? fmt::format(" and {} bits an element", fewest_bits) : "");
   }
 
   /// Whether the plan that the configuration holds already is within the budget and its means; says so.
@@ -303,8 +304,8 @@ class Fitting {
       ++tensors[own == plan.others.end() ? plan.bits : own->second];
     }
     for (const auto& [bits, count] : tensors)
-      how.push_back(
-          fmt::format("{} tensors {}", count, bits == exact_bits ? "exact" : fmt::format("in {} bits", bits)));
+      how.push_back(fmt::format("{} tensor{} {}", count, count == 1 ? "" : "s",
+                                bits == exact_bits ? "exact" : fmt::format("in {} bits", bits)));
     if (!plan.recompute.empty()) {
       const auto whole = std::ranges::count_if(blocks_, [&](const std::string& block) {
         return std::ranges::any_of(plan.recompute, [&](const std::string& region) { return lies_in(block, region); });
@@ -312,7 +313,7 @@ class Fitting {
       const auto parts = std::ranges::count_if(
           plan.recompute, [&](const std::string& region) { return std::ranges::find(parts_, region) != parts_.end(); });
       std::string again = fmt::format("recomputed {} of {} blocks", whole, blocks_.size());
-      if (parts > 0) again += fmt::format(" and {} parts of others", parts);
+      if (parts > 0) again += fmt::format(" and {} parts of blocks by themselves", parts);
       if (whole > std::ssize(plan.recompute) - parts)
         again += fmt::format(", in {} regions", std::ssize(plan.recompute) - parts);
       how.push_back(std::move(again));

@@ -60,8 +60,10 @@ std::string to_text(const std::vector<std::array<std::string, 6>>& rows) {
 ExitCode explain(const Options& options) {
   const Configuration configuration = options.configuration.read();
   Training training(configuration, Device::meta);
-  Tape tape(training.policy());
   const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model(), options.image_gradient);
+  // What adapts has its plan after a step.
+  if (training.policy().measures_every() > 0) training.step(batch, 0, configuration.optimizer.lr);
+  Tape tape(training.policy());
   const Variable loss = [&] {
     const Recording recording(tape);
     return training.loss(batch.front());

@@ -189,7 +189,10 @@ class Auto final : public SameBits {
         {"codes", true, {}, "whether tensors may be coded; otherwise only recomputation, which is exact, is chosen"},
         group_size_setting()};
   }
-  explicit Auto(const Settings& settings) : SameBits(settings) {}
+  explicit Auto(const Settings& settings) : SameBits(settings) {
+    if (const double bits = settings.number("bits"); bits > 8 && bits != exact_bits)
+      reject("memory auto: bits expected 1 to 8, or {} for the tensors themselves, got {}", exact_bits, bits);
+  }
   std::string_view name() const override { return policy_name; }
 };
 

@@ -52,7 +52,10 @@ bool replaying() {
 Variable recompute(Label path, Variable x, bool trains, std::function<Variable(Variable)> body) {
   Tape* const tape = Tape::recording();
   expect(tape != nullptr, "{} is to be recomputed, but no tape is recording", path.text());
-  if (!trains && !x.wants_grad()) return body(std::move(x));
+  if (!trains && !x.wants_grad()) {
+    const Recording nothing(nullptr);  // nothing of it is saved; and a sequence would ask again whether it is a region
+    return body(std::move(x));
+  }
   return tape->add_region(path, std::move(x), std::move(body));
 }
 

@@ -198,4 +198,19 @@ TEST_CASE("command: --json - gives JSON and nothing else") {
   }
 }
 
+TEST_CASE("explain: tells the bytes that plan tells, also where bits are divided by a measurement") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml",
+             "model: {name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 3, num_heads: 4}\n"
+             "data: {name: shapes}\ntrain: {batch_size: 32, threads: 1}\n");
+  for (const char* const memory : {"{policy: adaptive, bits: 2.5}", "{policy: adaptive, bits: 4}", "{policy: fixed}"}) {
+    const std::string how = fmt::format("memory={}", memory);
+    const CommandResult explained = run_command(folder, {"explain", "-c", "c.yaml", how, "--json", "-"});
+    const CommandResult planned = run_command(folder, {"plan", "-c", "c.yaml", how, "--json", "-"});
+    INFO(explained.error, planned.error);
+    REQUIRE(explained.code == 0);
+    CHECK(explained.json().at("saved") == planned.json().at("memory").at("saved"));
+  }
+}
+
 }  // namespace lacuna::test

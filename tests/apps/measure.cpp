@@ -35,4 +35,15 @@ TEST_CASE("a drawn dataset is drawn at the size that the model takes") {
   CHECK(info.width == 48);
 }
 
+TEST_CASE("recompute: a frozen sequence that nothing trained stands before saves nothing, and runs once") {
+  const Configuration with = resolve(
+      parse_configuration("model: {name: vit_cifar, num_classes: 10, depth: 3, embed_dim: 48, num_heads: 3}\n"
+                          "memory: {recompute: [blocks]}\ntrain: {batch_size: 8}\nfreeze: {train: [\"head*\"]}\n",
+                          "a.yaml"));
+  Training training(with, Device::cpu);
+  const StepOutcome outcome = training.step(made_up_batch(with, training.model()), 0, 0.01);
+  CHECK(outcome.gradient_norm > 0);
+  CHECK(outcome.saved_bytes < 8 * 48 * 4 * 4);  // the classifier's input, and little else
+}
+
 }  // namespace lacuna::apps

@@ -56,7 +56,8 @@ void measure(std::int64_t bytes, DType dtype) {
                         {"4 bit, stochastic", {4, runs}, false},
                         {"8 bit, nearest", {8, runs, codec::Rounding::nearest}, false},
                         {"8 bit, columns, known", {8, columns}, true},
-                        {"4 bit, columns, known", {4, columns}, true}};
+                        {"4 bit, columns, known", {4, columns}, true},
+                        {"8 bit, 32 columns, known", {8, {codec::Grouping::Kind::column, 32}}, true}};
   for (const Case& c : cases) {
     const std::vector<codec::Range> ranges(static_cast<std::size_t>(codec::group_count(x.shape(), c.coding.grouping)),
                                            {-1.5F, 1.5F});
@@ -75,7 +76,7 @@ void measure(std::int64_t bytes, DType dtype) {
       encode_ratios.push_back(copies.back() / encodes.back());
       decode_ratios.push_back(copies.back() / decodes.back());
     }
-    fmt::print("  {:<22} copy {:8.1f} us   encode {:8.1f} us, {:4.2f} x   decode {:8.1f} us, {:4.2f} x\n", c.name,
+    fmt::print("  {:<24} copy {:8.1f} us   encode {:8.1f} us, {:4.2f} x   decode {:8.1f} us, {:4.2f} x\n", c.name,
                1e6 * median(copies), 1e6 * median(encodes), median(encode_ratios), 1e6 * median(decodes),
                median(decode_ratios));
   }

@@ -9,6 +9,7 @@
 #include "apps/training.h"
 #include "data/loader.h"
 #include "ops/activation.h"
+#include "ops/codec/pack.h"
 
 #include <cstdlib>
 #include <map>
@@ -214,24 +215,30 @@ Tensor normal_values(std::int64_t count) {
 
 /// Values and slopes of curves at decoded points, against those at the points.
 void curves(int draws) {
-  const auto values_of = [](auto op) { return [op](const Tensor& x) { return apply(op, Variable(x)).tensor(); }; };
+  const auto values_of = [](auto op) { return [op](const Tensor& at) { return apply(op, Variable(at)).tensor(); }; };
   const auto slopes_of = [](auto op) {
-    return [op](const Tensor& x) {
+    return [op](const Tensor& at) {
       const std::unique_ptr<MemoryPolicy> keep = make_policy("keep");
-      const Variable leaf(x, true);
+      const Variable leaf(at, true);
       Tape tape(*keep);
       const Recording recording(tape);
-      tape.backward({{apply(op, leaf), Tensor::full(x.shape(), 1, x.dtype(), x.device())}});
+      tape.backward({{apply(op, leaf), Tensor::full(at.shape(), 1, at.dtype(), at.device())}});
       return leaf.grad();
     };
   };
+  const Tensor x = normal_values(1 << 16), signs = codec::pack_signs(x);
   const std::vector<std::pair<std::string, std::function<Tensor(const Tensor&)>>> all{
-      {"the value itself", [](const Tensor& x) { return x; }},
+      {"the value itself", [](const Tensor& at) { return at; }},
       {"GELU", values_of(Gelu{})},
       {"GELU's slope", slopes_of(Gelu{})},
-      {"ReLU", values_of(Relu{})},
-      {"ReLU's slope", slopes_of(Relu{})}};
-  const Tensor x = normal_values(1 << 16);
+      {"ReLU, by exact signs",
+       [&](const Tensor& at) {
+         const Tensor y = empty_like(at);
+         codec::rectify(at, signs, 0, y);
+         return y;
+       }},
+      {"ReLU, by the codes' signs", values_of(Relu{})},
+      {"ReLU's slope, by the codes' signs", slopes_of(Relu{})}};
   fmt::print(
       "\n| derived from codes | 8 bits: error, bias | 4 bits | 3 bits | 2 bits |\n"
       "| --- | --- | --- | --- | --- |\n");
@@ -246,7 +253,9 @@ void curves(int draws) {
       Errors errors(vector(x));
       const Tensor decoded = Tensor::empty(x.shape(), DType::f32, Device::cpu);
       for (int draw = 0; draw < draws; ++draw) {
-        codec::decode(codec::encode(x, {.bits = bits}, static_cast<std::uint64_t>(draw)), 0, x.count(), decoded);
+        codec::decode(
+            codec::encode(x, {.bits = bits, .rounding = codec::Rounding::dithered}, static_cast<std::uint64_t>(draw)),
+            0, x.count(), decoded);
         errors.add(vector(decoded));
       }
       fmt::print(" {:.4f}, {:.4f} |", errors.relative(), errors.bias());

@@ -23,11 +23,12 @@ std::int64_t code_bytes(std::int64_t count, int bits) {
 /// Where the parts of a coded tensor lie.
 struct Layout {
   Layout(const Shape& shape, const Coding& coding, std::byte* bytes)
-      : kind(coding.grouping.kind),
+      : one_group(coding.grouping.kind == Grouping::Kind::column && coding.grouping.size >= shape.back()),
+        kind(one_group ? Grouping::Kind::run : coding.grouping.kind),
         bits(coding.bits),
         count(shape.count()),
         columns(shape.back()),
-        size(coding.grouping.size),
+        size(one_group ? std::max<std::int64_t>(count, 1) : coding.grouping.size),
         codes(reinterpret_cast<std::uint8_t*>(bytes)),
         stored(codes + code_bytes(count, bits)) {}
 
@@ -55,6 +56,7 @@ struct Layout {
     }
   }
 
+  bool one_group;  // of all columns: a run of everything
   Grouping::Kind kind;
   int bits;
   std::int64_t count, columns, size;  // elements, of a row, of a group

@@ -347,13 +347,15 @@ inline void to_values_dithered(const std::uint8_t* codes, std::int64_t count, Li
   }
 }
 
-/// Calls `f` with `count`: as a constant where it is a whole block or half of one, which makes a better loop.
+/// Calls `f` with `count`: as a constant where it is a usual one, which makes a better loop.
 template <class F>
 inline void with_count(std::int64_t count, const F& f) {
   if (count == block)
     f(block);
   else if (count == block / 2)
     f(block / 2);
+  else if (count == block / 4)
+    f(block / 4);
   else
     f(count);
 }

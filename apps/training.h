@@ -87,11 +87,6 @@ class Training {
   std::unique_ptr<WeightAverage> average_;
 };
 
-/// Measures what the policy asks for before the next pass, if it asks: by a pass over a quarter of the batch, or by
-/// passes over all of it for a study of draws (DrawStudy). Gradients that the parameters have and running statistics
-/// stay as they are.
-void study(Training& training, const MicroBatch& batch, MemoryPolicy& policy);
-
 /// Refuses a policy with rules or regions that applied to nothing, after a forward pass of the whole model.
 void refuse_unmatched(const MemoryPolicy& policy);
 

@@ -6,7 +6,7 @@
 // draws of the rounding. The configuration must draw nothing else (no dropout). Prints Markdown.
 #include "apps/configuration.h"
 #include "apps/resolve.h"
-#include "apps/training.h"
+#include "apps/study.h"
 #include "data/loader.h"
 #include "ops/activation.h"
 #include "ops/codec/pack.h"

@@ -5,8 +5,14 @@
 namespace lacuna {
 namespace {
 
+/// What OMP_NUM_THREADS says, or else the processors.
+int usual() {
+  static const int count = omp_get_max_threads();
+  return count;
+}
+
 int& chosen() {
-  static int count = omp_get_max_threads();
+  static int count = usual();
   return count;
 }
 
@@ -14,7 +20,7 @@ int& chosen() {
 
 void set_threads(int count) {
   expect(count >= 0, "threads: expected 0 (all) or more, got {}", count);
-  chosen() = count == 0 ? omp_get_num_procs() : count;
+  chosen() = count == 0 ? usual() : count;
   omp_set_num_threads(chosen());
 }
 

@@ -1,4 +1,5 @@
 // What a tensor's bits are worth, measured before a step: in a pass over part of the batch, or by drawing codes anew.
+#include "apps/study.h"
 #include "apps/measure.h"
 #include "apps/resolve.h"
 

@@ -2,6 +2,10 @@
 
 #include "core/parallel.h"
 
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
 namespace lacuna::codec {
 namespace {
 
@@ -15,27 +19,45 @@ std::uint64_t signs_of(const T* values, std::int64_t count) {
   return bits;
 }
 
-/// out[i] = f(in[i], bit `first` + i).
-template <class F>
-void map_with_bits(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out, const F& f) {
+/// A type's numbers as whole ones, and the greatest that is no NaN without its sign.
+template <class T>
+using Bits = std::conditional_t<is_half<T>, std::uint16_t,
+                                std::conditional_t<std::is_same_v<T, float>, std::uint32_t, std::uint64_t>>;
+template <class T>
+inline constexpr Bits<T> infinity = std::is_same_v<T, bf16>    ? 0x7f80U
+                                    : std::is_same_v<T, f16>   ? 0x7c00U
+                                    : std::is_same_v<T, float> ? 0x7f800000U
+                                                               : static_cast<Bits<T>>(0x7ff0000000000000U);
+
+/// out[i] = in[i] where bit `first` + i is set, or where it is NaN and `nan_stays`; 0 elsewhere.
+template <bool nan_stays>
+void mask_by_bits(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out) {
   expect(out.count() == in.count() && out.dtype() == in.dtype() && 8 * bits.count() >= first + in.count(),
          "{} values of {} were given {} bits from bit {} on, and {} of {} to write", in.count(), name_of(in.dtype()),
          8 * bits.count(), first, out.count(), name_of(out.dtype()));
   launch(in.device(), [&] {
     with_float_type(in.dtype(), [&]<class T>(Type<T>) {
-      const T* const from = in.data<T>();
-      T* const to = out.data<T>();
-      const auto* const words = bits.data<std::uint8_t>();
+      using B = Bits<T>;
+      constexpr B all = std::numeric_limits<B>::max();
+      const auto* const from = reinterpret_cast<const B*>(in.raw());
+      auto* const to = reinterpret_cast<B*>(out.raw());
+      const auto* const bytes = bits.data<std::uint8_t>();
+      const auto masked = [](B value, std::uint32_t set) {
+        B mask = B{0} - static_cast<B>(set & 1U);
+        if (nan_stays) mask |= (value & (all >> 1)) > infinity<T> ? all : B{0};
+        return static_cast<B>(value & mask);
+      };
       const auto one = [&](std::int64_t i) {
-        to[i] = f(from[i], (words[(first + i) / 8] >> ((first + i) % 8) & 1) != 0);
+        to[i] = masked(from[i], static_cast<std::uint32_t>(bytes[(first + i) / 8]) >> ((first + i) % 8));
       };
       parallel_for(in.count(), 16384, [&](std::int64_t begin, std::int64_t end) {
         std::int64_t i = begin;
         for (; i < end && (first + i) % 8 != 0; ++i) one(i);
-        for (; i + 8 <= end; i += 8) {
-          const int byte = words[(first + i) / 8];
+        for (; i + 32 <= end; i += 32) {
+          std::uint32_t word;
+          std::memcpy(&word, bytes + (first + i) / 8, sizeof word);
 #pragma GCC ivdep
-          for (int bit = 0; bit < 8; ++bit) to[i + bit] = f(from[i + bit], (byte >> bit & 1) != 0);
+          for (std::uint32_t bit = 0; bit < 32; ++bit) to[i + bit] = masked(from[i + bit], word >> bit);
         }
         for (; i < end; ++i) one(i);
       });
@@ -46,14 +68,11 @@ void map_with_bits(const Tensor& in, const Tensor& bits, std::int64_t first, con
 }  // namespace
 
 void pass_where_set(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out) {
-  map_with_bits(in, bits, first, out, []<class T>(T value, bool set) { return set ? value : T{}; });
+  mask_by_bits<false>(in, bits, first, out);
 }
 
 void rectify(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out) {
-  map_with_bits(in, bits, first, out, []<class T>(T value, bool set) {
-    const auto number = to_compute(value);
-    return set || number != number ? value : T{};
-  });
+  mask_by_bits<true>(in, bits, first, out);
 }
 
 Tensor pack_signs(const Tensor& values) {

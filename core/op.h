@@ -31,7 +31,8 @@ constexpr Source aux(int index) { return {Source::Kind::aux, static_cast<std::ui
 inline constexpr Source output{Source::Kind::output, 0};
 
 /// How much of a tensor backward needs; each includes the ones before it.
-/// sign: whether an element is positive, of a tensor that is zero elsewhere. value: a number that a lossy policy may approximate. exact: the very bits.
+/// sign: whether an element is positive, of a tensor that is zero elsewhere. value: a number that a lossy policy may
+/// approximate. exact: the very bits.
 enum class Need : std::uint8_t { sign, value, exact };
 
 std::string_view name_of(Need need);

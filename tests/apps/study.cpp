@@ -46,8 +46,9 @@ TEST_CASE("study: one pass over part of the batch tells what passes over all of 
         }
       }
       int tensors = 0, near = 0;
-      for (const auto& [name, value] : found[1]) {
-        const double drawn = value / all[1], backward = found[0].at(name) / all[0];  // shares: bits follow from these
+      for (const auto& one : found[1]) {
+        const std::string& name = one.first;
+        const double drawn = one.second / all[1], backward = found[0].at(name) / all[0];  // shares: bits follow from these
         ++tensors;
         INFO(name, ": ", backward, " in backward, ", drawn, " by draws");
         CHECK(drawn < 16 * backward);

@@ -61,8 +61,9 @@ ExitCode explain(const Options& options) {
   const Configuration configuration = options.configuration.read();
   Training training(configuration, Device::meta);
   const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model(), options.image_gradient);
-  // What adapts has its plan after a step.
-  if (training.policy().measures_every() > 0) training.step(batch, 0, configuration.optimizer.lr);
+  // What adapts has its plan after a step; where nothing is trained there is none.
+  const bool trains = training.trainable_count() > 0 || options.image_gradient;
+  if (trains && training.policy().measures_every() > 0) training.step(batch, 0, configuration.optimizer.lr);
   Tape tape(training.policy());
   const Variable loss = [&] {
     const Recording recording(tape);

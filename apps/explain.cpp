@@ -60,14 +60,15 @@ std::string to_text(const std::vector<std::array<std::string, 6>>& rows) {
 ExitCode explain(const Options& options) {
   const Configuration configuration = options.configuration.read();
   Training training(configuration, Device::meta);
-  const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model(), options.image_gradient);
+  const auto batch = [&] { return made_up_batch(configuration, training.model(), options.image_gradient); };
+  const std::int64_t samples = configuration.train.batch_size / configuration.train.accumulate;
   // What adapts has its plan after a step; where nothing is trained there is none.
   const bool trains = training.trainable_count() > 0 || options.image_gradient;
-  if (trains && training.policy().measures_every() > 0) training.step(batch, 0, configuration.optimizer.lr);
+  if (trains && training.policy().measures_every() > 0) training.step(batch(), 0, configuration.optimizer.lr);
   Tape tape(training.policy());
   const Variable loss = [&] {
     const Recording recording(tape);
-    return training.loss(batch.front());
+    return training.loss(std::move(batch().front()));
   }();
   if (!loss.wants_grad()) reject("freeze: nothing is trained, so backward needs nothing");
 
@@ -103,10 +104,10 @@ ExitCode explain(const Options& options) {
   refuse_unmatched(training.policy());
   std::string text = to_text(rows);
   if (!configuration.memory.why.empty()) text += configuration.memory.why + "\n";
-  text += fmt::format("{} saved for backward in all, batch {}, policy {}\n", format_bytes(total),
-                      batch.front().images.shape().front(), training.policy().name());
+  text += fmt::format("{} saved for backward in all, batch {}, policy {}\n", format_bytes(total), samples,
+                      training.policy().name());
   options.report.write(text, {{"model", configuration.model.name},
-                              {"batch_size", batch.front().images.shape().front()},
+                              {"batch_size", samples},
                               {"policy", training.policy().name()},
                               {"saved", total},
                               {"slots", slots}});

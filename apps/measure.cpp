@@ -51,7 +51,7 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
     reject(
         "freeze: no parameter is left to train; `freeze.train` names those that are, `freeze.freeze` those that are "
         "not");
-  const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model(), options.image_gradient);
+  const auto batch = [&] { return made_up_batch(configuration, training.model(), options.image_gradient); };
   Measurement result = describe(configuration, training);
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto since = [&](auto begin) { return std::chrono::duration<double>(now() - begin).count(); };
@@ -60,15 +60,17 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
   Ledger& account = ledger(device);
   account.reset_peak();
   for (int i = 0; i < warm_up; ++i) {
+    std::vector<MicroBatch> images = batch();
     const auto begin = now();
-    training.step(batch, i, configuration.optimizer.lr);
+    training.step(std::move(images), i, configuration.optimizer.lr);
     if (i == 0 && measures) result.measuring_seconds = since(begin);
   }
   if (!measures) account.reset_peak();  // a step that measures holds more, and is the run's as the others are
   StepOutcome outcome;
   for (int i = 0; i < options.steps; ++i) {
+    std::vector<MicroBatch> images = batch();
     const auto begin = now();
-    outcome = training.step(batch, warm_up + i, configuration.optimizer.lr, options.observer);
+    outcome = training.step(std::move(images), warm_up + i, configuration.optimizer.lr, options.observer);
     if (device != Device::meta) result.step_seconds.push_back(since(begin));
   }
   std::ranges::sort(result.step_seconds);
@@ -83,7 +85,7 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
     const double usual = result.step_seconds[result.step_seconds.size() / 2];
     result.measuring_share = std::max(0.0, result.measuring_seconds - usual) /
                              static_cast<double>(training.policy().measures_every()) *
-                             static_cast<double>(batch.size());  // which counts the parts of a step
+                             static_cast<double>(configuration.train.accumulate);  // which counts the parts of a step
   }
   return result;
 }

@@ -39,21 +39,28 @@ class GradientsAside {
   std::vector<Tensor> aside_;
 };
 
-void run_trial(Training& training, const MicroBatch& batch, MemoryPolicy& policy, const BackwardOptions& options = {}) {
+/// Gives the batch up, as the step that follows does with its own: what is held of it has bits to be measured.
+void run_trial(Training& training, MicroBatch batch, MemoryPolicy& policy, const BackwardOptions& options = {}) {
   Tape tape(policy);
   tape.set_trial();
   tape.set_error_measure(training.error_measure());
   const Variable loss = [&] {
     const Recording recording(tape);
-    return training.loss(batch);
+    return training.loss(std::move(batch));
   }();
   tape.backward({{loss, Tensor::full(loss.shape(), 1, loss.dtype(), loss.tensor().device())}}, options);
+}
+
+/// In memory of their own.
+MicroBatch first_samples(const MicroBatch& batch, std::int64_t count) {
+  return {batch.images.leading(0, count).clone(Purpose::data), batch.targets.leading(0, count).clone(Purpose::data),
+          batch.image_gradient};
 }
 
 void study_draws(Training& training, const MicroBatch& batch, MemoryPolicy& policy, DrawStudy& study) {
   const GradientsAside aside(trainable_parameters(training));
   const auto gradients = [&] {
-    run_trial(training, batch, policy);
+    run_trial(training, first_samples(batch, batch.targets.count()), policy);
     return aside.take();
   };
   const std::vector<Tensor> usual = gradients();
@@ -70,12 +77,12 @@ void study_draws(Training& training, const MicroBatch& batch, MemoryPolicy& poli
   }
 }
 
-/// A quarter of a batch at 8 bits takes no more than all of it at two, and tells as much about what tensors are worth
-/// beside each other. Norms over the batch need two samples.
-MicroBatch part_to_study(const MicroBatch& batch) {
-  constexpr std::int64_t share = 4, least = 2;
-  const std::int64_t samples = batch.targets.count(), part = std::min(samples, std::max(samples / share, least));
-  return {batch.images.leading(0, part), batch.targets.leading(0, part), batch.image_gradient};
+/// A sixth of a batch at 8 bits takes less than all of it at two, though the batch is held besides, and tells as much
+/// about what tensors are worth beside each other. Norms over the batch need two samples.
+std::int64_t samples_to_study(const MicroBatch& batch) {
+  constexpr std::int64_t share = 6, least = 2;
+  const std::int64_t samples = batch.targets.count();
+  return std::min(samples, std::max(samples / share, least));
 }
 
 /// One pass over part of the batch, in which backward measures. Its own gradients go as soon as they are there.
@@ -84,7 +91,7 @@ void study_part(Training& training, const MicroBatch& batch, MemoryPolicy& polic
   const GradientsAside aside(trainable);
   std::unordered_map<const Leaf*, Parameter*> of_leaf;
   for (Parameter* parameter : trainable) of_leaf.emplace(parameter->variable().leaf(), parameter);
-  run_trial(training, part_to_study(batch), policy, {.on_gradient = [&](const Leaf& leaf) {
+  run_trial(training, first_samples(batch, samples_to_study(batch)), policy, {.on_gradient = [&](const Leaf& leaf) {
               if (const auto found = of_leaf.find(&leaf); found != of_leaf.end()) found->second->set_grad({});
             }});
 }

@@ -34,7 +34,7 @@ class Surveyor final : public CodedPolicy {
   codec::Coding coding_of(const SlotFacts& facts) override {
     const codec::Coding coding{
         .bits = 8, .grouping = run_groups(facts, group_size_), .rounding = codec::Rounding::dithered};
-    const SlotName name{facts.path.text(), facts.op.text()};
+    const SlotName name{facts.path.text(), facts.maker()};
     names_[facts.key()] = name;
     auto known = std::ranges::find(found_.tensors, name, &Codable::name);
     if (known == found_.tensors.end()) known = found_.tensors.insert(known, Codable{.name = name});
@@ -86,10 +86,9 @@ StepSurvey survey(const Configuration& configuration, const std::vector<std::str
   const std::unique_ptr<MemoryPolicy> policy =
       refine(std::make_unique<Surveyor>(found, group_size(configuration)), {}, recompute);
   Tape tape(*policy);
-  const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
   {
     const Recording recording(tape);
-    training.loss(batch.front());
+    training.loss(made_up_batch(configuration, training.model()).front());
   }
   tape.settle();
   return found;
@@ -102,14 +101,13 @@ Sensitivities probe_step(const Configuration& small, std::int64_t group_size, De
   StepSurvey found;
   Surveyor surveyor(found, group_size);
   Training training(small, device);
-  const std::vector<MicroBatch> batch = made_up_batch(small, training.model());
   random_state() = {.seed = static_cast<std::uint64_t>(small.train.seed), .step = 0};
   Tape tape(surveyor);
   const ErrorMeasure measure = training.error_measure();
   tape.set_error_measure(measure);
   const Variable loss = [&] {
     const Recording recording(tape);
-    return training.loss(batch.front());
+    return training.loss(std::move(made_up_batch(small, training.model()).front()));
   }();
   if (!loss.wants_grad()) return {};
   tape.backward(loss);

@@ -163,14 +163,7 @@ int Trainer::run(const RunFolder& folder) {
   ledger(device_of(configuration_)).reset_peak();
   bool evaluated = false;  // all that is due
   {
-    Loader loader(training_images_, transform_options(configuration_, Split::train),
-                  {.batch_size = configuration_.train.batch_size,
-                   .shuffle = true,
-                   .drop_last = true,
-                   .seed = static_cast<std::uint64_t>(configuration_.train.seed),
-                   .first_epoch = place_.epochs_evaluated,
-                   .first_image = place_.samples,
-                   .workers = static_cast<int>(configuration_.data.workers)});
+    Loader loader(training_images_, transform_options(configuration_, Split::train), loader_options());
     while ((evaluated = evaluate_if_due()) && !at_end() && InterruptGuard::signal() == 0) {
       take_step(loader);
       const std::int64_t every = configuration_.output.save_every_steps;
@@ -218,12 +211,22 @@ void Trainer::announce() {
     display_.print(fmt::format("{} parameters were frozen before: their optimizer state starts anew", started_anew_));
 }
 
+LoaderOptions Trainer::loader_options() const {
+  return {.batch_size = configuration_.train.batch_size,
+          .shuffle = true,
+          .drop_last = true,
+          .seed = static_cast<std::uint64_t>(configuration_.train.seed),
+          .first_epoch = place_.epochs_evaluated,
+          .first_image = place_.samples,
+          .workers = static_cast<int>(configuration_.data.workers)};
+}
+
 void Trainer::take_step(Loader& loader) {
   const Clock::time_point start = Clock::now();
-  const std::vector<MicroBatch> batch = cut(*loader.next(), configuration_.train.accumulate);
   const double learning_rate = schedule_(scheduled_step());
-  const StepOutcome outcome = training_.step(batch, place_.step, learning_rate);
-  if (!outcome.finite()) report_nonfinite(batch, outcome);
+  const StepOutcome outcome =
+      training_.step(cut(*loader.next(), configuration_.train.accumulate), place_.step, learning_rate);
+  if (!outcome.finite()) report_nonfinite(outcome);
   ++place_.step;
   place_.loss_sum += outcome.loss * static_cast<double>(outcome.samples);
   place_.correct += outcome.correct;
@@ -318,7 +321,7 @@ void Trainer::save(bool is_best) {
   saved_ = here;
 }
 
-void Trainer::report_nonfinite(std::span<const MicroBatch> batch, const StepOutcome& outcome) {
+void Trainer::report_nonfinite(const StepOutcome& outcome) {
   constexpr std::string_view advice = "A lower optimizer.lr, a longer warm-up or train.clip_norm may help.";
   const std::string what =
       std::isfinite(outcome.loss)
@@ -334,7 +337,8 @@ void Trainer::report_nonfinite(std::span<const MicroBatch> batch, const StepOutc
         "saved. Without optimizer.in_backward the op is named where values first were not finite. {}",
         place_.step + 1, what, advice);
   NonFiniteSearch search;
-  training_.step(batch, place_.step, 0, &search);
+  Loader loader(training_images_, transform_options(configuration_, Split::train), loader_options());
+  training_.step(cut(*loader.next(), configuration_.train.accumulate), place_.step, 0, &search);
   fail("step {}: {}. {}\n{}", place_.step + 1, what, search.describe(), advice);
 }
 

@@ -53,7 +53,9 @@ class Trainer {
   std::int64_t scheduled_step() const;
   void save(bool is_best);
   TrainedState state() { return {training_.model(), training_.optimizer(), training_.policy(), training_.average()}; }
-  [[noreturn]] void report_nonfinite(std::span<const MicroBatch> batch, const StepOutcome& outcome);
+  /// Images from the place on.
+  LoaderOptions loader_options() const;
+  [[noreturn]] void report_nonfinite(const StepOutcome& outcome);
 
   Configuration configuration_;
   std::optional<RunFolder> folder_;

@@ -93,20 +93,21 @@ BytesByPath saved_now(Device device) {
 
 }  // namespace
 
-Variable Training::loss(const MicroBatch& batch, std::int64_t* correct) {
-  Variable logits = model_->forward(Variable(batch.images, batch.image_gradient, "images"));
+Variable Training::loss(MicroBatch batch, std::int64_t* correct) {
+  Variable logits = model_->forward(Variable(std::move(batch.images), batch.image_gradient, "images"));
   if (correct != nullptr) *correct += count_correct(logits.tensor(), batch.targets);
-  return apply(CrossEntropy{.label_smoothing = label_smoothing_}, std::move(logits), Variable(batch.targets));
+  return apply(CrossEntropy{.label_smoothing = label_smoothing_}, std::move(logits),
+               Variable(std::move(batch.targets), false, "targets"));
 }
 
 ErrorMeasure Training::error_measure() const {
   return optimizer_->is_scale_invariant() ? ErrorMeasure::relative : ErrorMeasure::absolute;
 }
 
-StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t number, double lr, Observer* observer) {
+StepOutcome Training::step(std::vector<MicroBatch> batch, std::int64_t number, double lr, Observer* observer) {
   model_->set_training(true);
   StepOutcome outcome;
-  for (const MicroBatch& part : batch) outcome.samples += part.images.shape().front();
+  for (const MicroBatch& part : batch) outcome.samples += part.targets.count();
   const std::vector<Parameter*> parameters = model_->parameters();
   OptimizerStep update(*optimizer_, parameters, lr, clipping_);
   // Gradients of several micro-batches exist all at once before the last: then nothing is gained by a second walk back.
@@ -119,12 +120,13 @@ StepOutcome Training::step(std::span<const MicroBatch> batch, std::int64_t numbe
     Tape tape(*policy_);
     tape.set_observer(observer);
     tape.set_error_measure(error_measure());
+    // The batch's loss is the mean over all its samples, whatever the sizes of its parts.
+    const double share = static_cast<double>(batch[i].targets.count()) / static_cast<double>(outcome.samples);
     Variable result = [&] {
       const Recording recording(tape);
-      return loss(batch[i], &outcome.correct);
+      // Parts are views of one batch, which lasts to the last one.
+      return loss(batch.size() == 1 ? std::move(batch[i]) : batch[i], &outcome.correct);
     }();
-    // The batch's loss is the mean over all its samples, whatever the sizes of its parts.
-    const double share = static_cast<double>(batch[i].images.shape().front()) / static_cast<double>(outcome.samples);
     const Tensor& value = result.tensor();
     outcome.loss += value.device() == Device::meta ? 0 : value.item() * share;
     if (!std::isfinite(outcome.loss)) {

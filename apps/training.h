@@ -11,7 +11,6 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <span>
 #include <vector>
 
 namespace lacuna::apps {
@@ -67,10 +66,11 @@ class Training {
 
   /// Forward, backward and update over the micro-batches of one batch: step number `number` of the run, which its
   /// random draws depend on. A loss or a gradient that is not finite ends the step before anything is updated, or with
-  /// `optimizer.in_backward` before the parameters in front of it are: the outcome tells. `observer` may be null.
-  StepOutcome step(std::span<const MicroBatch> batch, std::int64_t number, double lr, Observer* observer = nullptr);
+  /// `optimizer.in_backward` before the parameters in front of it are: the outcome tells. `observer` may be null. A
+  /// batch of one part that the caller moves here is given up: forward needs it but for what the policy then holds.
+  StepOutcome step(std::vector<MicroBatch> batch, std::int64_t number, double lr, Observer* observer = nullptr);
   /// The loss [] of a micro-batch, recorded where a tape is recording; adds to `correct` where given.
-  Variable loss(const MicroBatch& batch, std::int64_t* correct = nullptr);
+  Variable loss(MicroBatch batch, std::int64_t* correct = nullptr);
   /// How errors of the gradient count for the optimizer.
   ErrorMeasure error_measure() const;
 

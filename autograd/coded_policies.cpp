@@ -16,8 +16,7 @@ bool can_be_coded(const SlotFacts& facts) {
 }
 
 bool worth_coding(const SlotFacts& facts) {
-  return can_be_coded(facts) && !facts.op.text().empty() &&
-         facts.shape.count() > facts.shape.front() * facts.shape.back();
+  return can_be_coded(facts) && !facts.borrowed && facts.shape.count() > facts.shape.front() * facts.shape.back();
 }
 
 codec::Grouping run_groups(const SlotFacts& facts, std::int64_t size) {

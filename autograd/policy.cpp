@@ -8,7 +8,7 @@ std::string_view name_of(Hold hold) {
 }
 
 std::string SlotFacts::key() const {
-  std::string key = fmt::format("{} {}", path.text(), op.text().empty() ? "input" : op.text());
+  std::string key = fmt::format("{} {}", path.text(), maker());
   if (source.kind == Source::Kind::aux) key += fmt::format(" statistic {}", source.index);
   if (occurrence > 0) key += fmt::format(" #{}", occurrence + 1);
   return key;

@@ -41,10 +41,13 @@ struct SlotFacts {
   std::int64_t heads = 1;
   bool optional = false;   // every user can do without it: it may be dropped
   bool parameter = false;  // lives on anyway: keeping it costs nothing
+  bool borrowed = false;   // an input of the program that its caller holds anyway: codes would come besides
   bool derivable = false;  // one cheap pass over tensors that are kept anyway yields it
   int chain = 0;           // passes such a derivation would take at most, itself included
   std::span<const SlotUser> users;
 
+  /// The op that made it, or `input`.
+  std::string_view maker() const { return op.text().empty() ? "input" : op.text(); }
   /// Names the slot in every step of the same program: `blocks.0.mlp.fc1 linear`, with a number where a module is used
   /// more than once.
   std::string key() const;

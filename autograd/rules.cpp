@@ -109,8 +109,7 @@ class Refined final : public MemoryPolicy {
     if (rule.how == HoldRule::How::recompute) return false;
     if (rule.how == HoldRule::How::code && !can_be_coded(facts)) return false;
     if (rule.how == HoldRule::How::slope && slopes_of(facts) == nullptr) return false;
-    const std::string_view op = facts.op.text().empty() ? "input" : facts.op.text();
-    return matches_glob(rule.path, facts.path.text()) && matches_glob(rule.op, op) &&
+    return matches_glob(rule.path, facts.path.text()) && matches_glob(rule.op, facts.maker()) &&
            std::any_of(facts.users.begin(), facts.users.end(),
                        [&](const SlotUser& user) { return matches_glob(rule.user, user.op.text()); });
   }

@@ -7,12 +7,6 @@
 #include <exception>
 
 namespace lacuna {
-namespace {
-
-/// A batch: whoever runs the step holds it, saved or not.
-bool is_data(const Tensor& tensor) { return tensor.storage()->owner().purpose == Purpose::data; }
-
-}  // namespace
 
 Slot::Slot(const Tensor& tensor, MemoryPolicy& policy, std::uint64_t tape, const SlotMaker& maker)
     : tensor_(tensor),
@@ -134,6 +128,7 @@ SlotFacts Slot::facts() const {
           .heads = maker_.heads,
           .optional = is_optional(),
           .parameter = parameter_,
+          .borrowed = borrowed(),
           .derivable = derivable(),
           .chain = below + 1 + chain_above_,
           .users = users_};
@@ -144,11 +139,16 @@ std::int64_t Slot::read_bytes() const {
   return how_ == Hold::mask ? mask_.bytes() : shape_.count() * size_of(dtype_);
 }
 
+// What its caller gave up is this slot's alone.
+bool Slot::borrowed() const { return maker_.op.text().empty() && tensor_.defined() && !tensor_.unique(); }
+
+bool Slot::costs_nothing() const { return parameter_ || (borrowed() && owner_.purpose == Purpose::data); }
+
 std::int64_t Slot::held_bytes() const {
-  if (!settled_ || parameter_) return 0;
+  if (!settled_) return 0;
   const std::int64_t mask = mask_.defined() ? mask_.bytes() : 0;
   if (how_ == Hold::code) return mask + codes_.bytes.bytes();
-  if (how_ == Hold::mask || !tensor_.defined() || is_data(tensor_)) return mask;
+  if (how_ == Hold::mask || !tensor_.defined() || costs_nothing()) return mask;
   return mask + static_cast<std::int64_t>(tensor_.storage()->bytes());
 }
 
@@ -221,7 +221,7 @@ void Slot::settle() {
     const AllocationScope scope(saved);
     encode(decision);
     codes_.bytes.set_purpose(Purpose::saved);
-  } else if (hold == Hold::keep && !parameter_ && !is_data(tensor_)) {
+  } else if (hold == Hold::keep && !costs_nothing()) {
     tensor_.storage()->assign(saved);
   }
   if (hold == Hold::mask || decision.signs) {

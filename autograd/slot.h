@@ -81,6 +81,10 @@ class Slot {
 
  private:
   bool is_aux() const { return maker_.source.kind == Source::Kind::aux; }
+  /// An input of the program that somebody holds besides.
+  bool borrowed() const;
+  /// Held anyway, and on another's account: a parameter, or a batch.
+  bool costs_nothing() const;
   bool usable_as_source(Need need) const;
   bool derivable() const;
   Decision decide() const;

@@ -89,14 +89,11 @@ class Subject {
                   apps::transform_options(configuration, Split::train),
                   {.batch_size = configuration.train.batch_size, .shuffle = true, .drop_last = true});
     const auto next = [&] {
-      const std::optional<Batch> batch = loader.next();
-      return apps::MicroBatch{batch->images.clone(), batch->targets.clone()};
+      std::optional<Batch> batch = loader.next();
+      return apps::MicroBatch{std::move(batch->images), std::move(batch->targets)};
     };
     double loss = 0;
-    for (int i = 0; i < steps; ++i) {
-      const apps::MicroBatch batch = next();
-      loss = training_.step({&batch, 1}, i, configuration.optimizer.lr).loss;
-    }
+    for (int i = 0; i < steps; ++i) loss = training_.step({next()}, i, configuration.optimizer.lr).loss;
     batch_ = next();
     fmt::print("{}, batch {}, after {} steps (loss {:.3f})\n", configuration.model.name, configuration.train.batch_size,
                steps, loss);
@@ -115,7 +112,7 @@ class Subject {
     tape.set_error_measure(training_.error_measure());
     Variable loss = [&] {
       const Recording recording(tape);
-      return training_.loss(batch_);
+      return training_.loss({batch_.images.clone(Purpose::data), batch_.targets.clone(Purpose::data)});  // given up
     }();
     for (const Tape::SlotReport& slot : tape.report())
       if (slot.hold == Hold::code)

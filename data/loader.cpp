@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <exception>
-#include <iterator>
 #include <mutex>
 #include <stop_token>
 #include <system_error>
@@ -43,7 +42,6 @@ class Loader::Workers {
   std::int64_t images_from(std::int64_t first) const;
   Slot& slot_of(std::int64_t ticket) { return ring_[static_cast<std::size_t>(ticket % options_.depth)]; }
   Memory allocate();
-  void take_back();
   void run(const std::stop_token& stop);
   void prepare(const Place& place, const Memory& memory, ImageBuffer& image, const std::stop_token& stop) const;
 
@@ -56,8 +54,7 @@ class Loader::Workers {
   std::mutex mutex_;  // guards what follows
   std::condition_variable_any may_prepare_, is_ready_;
   std::vector<Slot> ring_;              // [depth]: batch `ticket` waits at ticket mod depth
-  std::vector<Memory> free_, lent_;     // lent: to the caller
-  std::size_t made_ = 0;                // free, lent, and in the ring
+  std::vector<Memory> free_;            // with those in the ring and in workers' hands [depth]
   std::int64_t taken_ = 0, given_ = 0;  // tickets: batches begun by workers, and handed out
   std::exception_ptr error_;
 
@@ -72,7 +69,7 @@ Loader::Workers::Workers(std::shared_ptr<const Dataset> dataset, const Transform
       steps_(count_steps()),
       first_steps_(steps_for(dataset_->size() - options.first_image)),
       ring_(static_cast<std::size_t>(options.depth)) {
-  for (int i = 0; i < options_.depth + 1; ++i) free_.push_back(allocate());
+  for (int i = 0; i < options_.depth; ++i) free_.push_back(allocate());
   try {
     for (int i = 0; i < options_.workers; ++i)
       threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
@@ -112,7 +109,6 @@ std::int64_t Loader::Workers::images_from(std::int64_t first) const {
 }
 
 Loader::Workers::Memory Loader::Workers::allocate() {
-  ++made_;
   const AllocationScope scope({Purpose::data, Label("loader"), {}});
   const std::int64_t n = options_.batch_size;
   return {Tensor::empty({n, transform_.height(), transform_.width(), transform_.channels()}, DType::f32, Device::cpu,
@@ -120,17 +116,8 @@ Loader::Workers::Memory Loader::Workers::allocate() {
           Tensor::empty({n}, DType::i64, Device::cpu, Purpose::data)};
 }
 
-void Loader::Workers::take_back() {
-  const auto returned = std::partition(lent_.begin(), lent_.end(), [](const Memory& memory) {
-    return !memory.images.unique() || !memory.targets.unique();
-  });
-  std::move(returned, lent_.end(), std::back_inserter(free_));
-  lent_.erase(returned, lent_.end());
-}
-
 std::optional<Batch> Loader::Workers::next() {
   std::unique_lock lock(mutex_);
-  take_back();
   if (error_) std::rethrow_exception(error_);
   const Place place = place_of(given_);
   if (place.epoch >= options_.end_epoch) return std::nullopt;
@@ -142,10 +129,10 @@ std::optional<Batch> Loader::Workers::next() {
     std::rethrow_exception(error_);
   }
   ++given_;
-  lent_.push_back(std::exchange(slot.memory, {}));
+  const Memory memory = std::exchange(slot.memory, {});
   const std::int64_t count = images_from(place.first);
-  if (made_ - lent_.size() < ring_.size()) free_.push_back(allocate());  // the caller keeps batches
-  Batch batch{lent_.back().images.leading(0, count), lent_.back().targets.leading(0, count), place.epoch, place.first};
+  Batch batch{memory.images.leading(0, count), memory.targets.leading(0, count), place.epoch, place.first};
+  free_.push_back(allocate());
   lock.unlock();
   may_prepare_.notify_one();
   return batch;

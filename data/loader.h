@@ -42,8 +42,8 @@ class Loader {
 
   std::int64_t steps_per_epoch() const;
 
-  /// The next batch; nothing after the last epoch. An error met while preparing it is thrown here. A batch's memory is
-  /// used again once nobody but the loader holds it. For one thread.
+  /// The next batch; nothing after the last epoch. An error met while preparing it is thrown here. The batch is the
+  /// caller's alone. For one thread.
   std::optional<Batch> next();
 
  private:

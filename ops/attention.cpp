@@ -74,10 +74,10 @@ class Arena {
 };
 
 /// Softmax over `length` of the scores in each row, which are logarithms to base 2, in place and but for the division:
-/// row i is left to be multiplied by inverse[i]; lse[i] = ln of its denominator, greatest score included. As many rows
-/// at a time as a vector has lanes: what is one number a row is computed for all of them at once.
+/// row i is left to be multiplied by inverse[i]. As many rows at a time as a vector has lanes: what is one number a row
+/// is computed for all of them at once.
 template <class C>
-void softmax_rows(C* scores, std::int64_t stride, std::int64_t rows, std::int64_t length, C* inverse, C* lse) {
+void softmax_rows(C* scores, std::int64_t stride, std::int64_t rows, std::int64_t length, C* inverse) {
   const std::int64_t whole = length / lanes<C> * lanes<C>;
   for (std::int64_t first = 0; first < rows; first += lanes<C>) {
     const std::int64_t count = std::min(lanes<C>, rows - first);
@@ -116,10 +116,7 @@ void softmax_rows(C* scores, std::int64_t stride, std::int64_t rows, std::int64_
     Vector<C> totals{};
     for (const Vector<C>& v : sums) totals += v;
     const Vector<C> inverses = C(1) / totals;
-    for (std::int64_t r = 0; r < count; ++r) {
-      inverse[first + r] = inverses[r];
-      lse[first + r] = (tops[r] + std::log2(totals[r])) * std::numbers::ln2_v<C>;
-    }
+    for (std::int64_t r = 0; r < count; ++r) inverse[first + r] = inverses[r];
   }
 }
 
@@ -145,7 +142,7 @@ class Forward {
   }
 
   /// One head's output. Meanwhile the rows of `next`, the head to come, are fetched into the cache.
-  void head(const T* qkv, T* out, C* lse, std::int64_t head, std::int64_t next, C* memory) const {
+  void head(const T* qkv, T* out, std::int64_t head, std::int64_t next, C* memory) const {
     Arena<C> arena(memory);
     C* const k = arena.take(keys());                 // kᵀ in panels, [d, L]
     C* const v = arena.take(values());               // panels, [L, d]
@@ -159,14 +156,13 @@ class Forward {
     const T* const q = qkv + g_.offset(head, 0);
     const T* const next_qkv = qkv + g_.offset(next, 0);
     T* const o = out + g_.output_offset(head);
-    C* const l = lse + head * g_.queries;
     for (std::int64_t begin = 0; begin < g_.queries; begin += blocks_.queries) {
       const std::int64_t count = std::min(blocks_.queries, g_.queries - begin);
       tile::product(tile::left_rows(q + begin * stride, stride, count, g_.head_dim, q_copy), count, g_.head_dim, k,
                     g_.length, [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                       tile::store(scores + i * blocks_.stride + j, sum);
                     });
-      softmax_rows(scores, blocks_.stride, count, g_.length, inverse, l + begin);
+      softmax_rows(scores, blocks_.stride, count, g_.length, inverse);
       tile::product(Left<C, false>{scores, blocks_.stride}, count, g_.length, v, g_.head_dim,
                     [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                       tile::store_as(o + (begin + i) * g_.width() + j, sum * inverse[i], g_.head_dim - j);
@@ -199,7 +195,7 @@ class Backward {
 
   /// Gradients of one head's q, k and v, in their places in `dqkv`.
   /// Meanwhile the rows of `next`, the head to come, are fetched into the cache.
-  void head(const T* qkv, const C* lse, const T* dout, T* dqkv, std::int64_t head, std::int64_t next, C* memory) const {
+  void head(const T* qkv, const T* dout, T* dqkv, std::int64_t head, std::int64_t next, C* memory) const {
     Arena<C> arena(memory);
     C* const k_transposed = arena.take(transposed());           // scaled; panels, [d, L]
     C* const v_transposed = arena.take(transposed());           // panels, [d, L]
@@ -210,7 +206,7 @@ class Backward {
     C* const dv_sums = arena.take(sums());
     C* const scores = arena.take(blocks_.scores());    // [block, stride]: probabilities, then the scores' gradients
     C* const weighted = arena.take(blocks_.scores());  // [block, stride]: probabilities times their gradients
-    C* const logs = arena.take(blocks_.queries);       // of the denominators, to base 2
+    C* const inverse = arena.take(blocks_.queries);    // of the denominators
     C* const copy = arena.take(left_copy());
 
     const std::int64_t stride = 3 * g_.width(), d = g_.head_dim, block_stride = blocks_.stride;
@@ -220,7 +216,6 @@ class Backward {
     const T* const g = dout + g_.output_offset(head);
     const T* const next_qkv = qkv + g_.offset(next, 0);
     const std::int64_t next_out = g_.output_offset(next);
-    const C* const l = lse + head * g_.queries;
     const auto scale = static_cast<C>(g_.scale);
     tile::pack_transposed(k, stride, d, g_.length, static_cast<C>(g_.scale * std::numbers::log2e), k_transposed);
     tile::pack_transposed(v, stride, d, g_.length, C(1), v_transposed);
@@ -232,7 +227,6 @@ class Backward {
       const T* const g_block = g + begin * g_.width();
       tile::pack(q_block, stride, count, d, q_rows);
       tile::pack(g_block, g_.width(), count, d, dout_rows);
-      for (std::int64_t i = 0; i < count; ++i) logs[i] = l[begin + i] * std::numbers::log2e_v<C>;
       // Sums over the queries of all blocks: written out with the last.
       const auto gather = [&](T* to, C* sums, C factor) {
         return [=, this, first = begin == 0, last = begin + count == g_.queries](std::int64_t i, std::int64_t j,
@@ -246,27 +240,23 @@ class Backward {
         };
       };
       const Left<C, true> transposed_scores{scores, block_stride};
-      // p = exp(scale · q·kᵀ − lse)
+      // p = softmax(scale · q·kᵀ), from its own sums: also where q and k are approximate each row sums to one
       tile::product(tile::left_rows(q_block, stride, count, d, copy), count, d, k_transposed, g_.length,
                     [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
-                      tile::store(scores + i * block_stride + j, tile::exp2(sum - logs[i]));
+                      tile::store(scores + i * block_stride + j, sum);
                     });
-      // Where q and k are approximate, their softmax has another denominator than forward's.
-      for (std::int64_t i = 0; i < count; ++i) {
-        C* const p = scores + i * block_stride;  // [L]
-        const C inverse = 1 / sum(p, g_.length);
-#pragma omp simd
-        for (std::int64_t j = 0; j < g_.length; ++j) p[j] *= inverse;
-      }
-      // dv = pᵀ·do
-      tile::product(transposed_scores, g_.length, count, dout_rows, d,
-                    gather(dqkv + g_.offset(head, 2), dv_sums, C(1)));
+      softmax_rows(scores, block_stride, count, g_.length, inverse);
       // ds = p ∘ (dp − Σ p ∘ dp), dp = do·vᵀ
       tile::product(tile::left_rows(g_block, g_.width(), count, d, copy), count, d, v_transposed, g_.length,
                     [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                       const std::int64_t place = i * block_stride + j;
-                      tile::store(weighted + place, tile::load(scores + place) * sum);
+                      const Vector<C> p = tile::load(scores + place) * inverse[i];
+                      tile::store(scores + place, p);
+                      tile::store(weighted + place, p * sum);
                     });
+      // dv = pᵀ·do
+      tile::product(transposed_scores, g_.length, count, dout_rows, d,
+                    gather(dqkv + g_.offset(head, 2), dv_sums, C(1)));
       for (std::int64_t i = 0; i < count; ++i) {
         C* const p = scores + i * block_stride;          // [L]
         const C* const w = weighted + i * block_stride;  // [L]
@@ -320,7 +310,7 @@ std::int64_t Attention::multiply_adds(std::span<const Shape> inputs, const Shape
   return 2 * y.count() * inputs[qkv][1];
 }
 
-Tensor Attention::forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const {
+Tensor Attention::forward(std::span<const Tensor> inputs, std::vector<Tensor>&) const {
   const Tensor& in = inputs[qkv];
   const Shape& shape = in.shape();
   expect(shape.rank() == 3 && heads > 0 && shape[2] % (3 * heads) == 0 && 0 <= queries && queries <= shape[1],
@@ -331,16 +321,14 @@ Tensor Attention::forward(std::span<const Tensor> inputs, std::vector<Tensor>& a
   with_float_type(in.dtype(), [&]<class T>(Type<T>) {
     using C = Compute<T>;
     const Forward<T> kernel(g);
-    const Tensor lse = Tensor::empty({g.images * g.heads * g.queries, 1}, dtype_of<C>(), in.device());
     const Tensor workspace = workspace_for<T>(kernel.workspace(), in.device());
     launch(in.device(), [&] {
       const std::int64_t tasks = g.images * g.heads;
       parallel_tasks(tasks, [&](std::int64_t task, std::int64_t thread) {
-        kernel.head(in.data<T>(), out.data<T>(), lse.data<C>(), task, std::min(task + 1, tasks - 1),
+        kernel.head(in.data<T>(), out.data<T>(), task, std::min(task + 1, tasks - 1),
                     workspace.data<C>() + thread * workspace.shape()[1]);
       });
     });
-    aux.push_back(lse);
   });
   return out;
 }
@@ -360,12 +348,11 @@ void Attention::backward(Tensor dy, const Saved<Attention>& saved, Grads& grads)
       const std::int64_t images = std::min(run, g.images - first), end = first + images;
       const std::int64_t begin_row = first * g.queries, end_row = end * g.queries;
       const Tensor in = saved.rows<input(qkv)>(first * g.length, end * g.length);
-      const Tensor lse = saved.rows<aux(0)>(begin_row * g.heads, end_row * g.heads);
       const Tensor dout = dy.row_range(begin_row, end_row), d_in = dqkv.row_range(first * g.length, end * g.length);
       launch(dy.device(), [&] {
         const std::int64_t tasks = images * g.heads;
         parallel_tasks(tasks, [&](std::int64_t task, std::int64_t thread) {
-          kernel.head(in.data<T>(), lse.data<C>(), dout.data<T>(), d_in.data<T>(), task, std::min(task + 1, tasks - 1),
+          kernel.head(in.data<T>(), dout.data<T>(), d_in.data<T>(), task, std::min(task + 1, tasks - 1),
                       workspace.data<C>() + thread * workspace.shape()[1]);
         });
       });

@@ -71,9 +71,9 @@ TEST_CASE("study: the step that measures takes no more memory than the others, h
     Ledger& account = ledger(Device::meta);
     std::int64_t peaks[2];
     for (std::int64_t step = 0; step < 2; ++step) {
-      const std::vector<MicroBatch> images = made_up_batch(with, training.model());
+      std::vector<MicroBatch> images = made_up_batch(with, training.model());
       account.reset_peak();
-      training.step(images, step, 0.01);
+      training.step(std::move(images), step, 0.01);
       peaks[step] = account.peak();
     }
     CHECK(peaks[0] <= peaks[1]);

@@ -11,8 +11,8 @@ class Tape::NodeTensors final : public SavedTensors {
   explicit NodeTensors(const Node& node) : node_(node), name_(node.op->name()) {}
 
   Tensor whole(std::size_t row) const override { return slot(row).whole(name_).reshape(node_.shapes[row]); }
-  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end) const override {
-    return slot(row).rows(begin, end, node_.shapes[row].back(), name_);
+  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor* variance) const override {
+    return slot(row).rows(begin, end, node_.shapes[row].back(), name_, variance);
   }
   std::int64_t rows_at_once(std::size_t row) const override { return slot(row).rows_at_once(node_.shapes[row].back()); }
   Signs signs(std::size_t row) const override { return slot(row).signs(name_, node_.op->saves()[row].optional); }

@@ -246,26 +246,35 @@ void Slot::abandon() {
   how_ = Hold::drop;
 }
 
-std::vector<Tensor> Slot::source_rows(std::int64_t begin, std::int64_t end, Label reader) {
+void Slot::derive_rows(std::int64_t begin, std::int64_t end, Label reader, const Tensor& out) {
   const std::span<const Derive> table = origin_.op->derives();
-  std::vector<Tensor> tensors(table.size());
+  std::vector<Tensor> tensors(table.size()), variances(table.size());
   for (std::size_t i = 0; i < table.size(); ++i) {
     const SlotPtr& source = origin_.sources[i];
     if (!source) continue;
     const Shape& shape = origin_.shapes[i];
-    tensors[i] =
-        table[i].by_rows ? source->rows(begin, end, shape.back(), reader) : source->whole(reader).reshape(shape);
+    tensors[i] = table[i].by_rows ? source->rows(begin, end, shape.back(), reader, &variances[i])
+                                  : source->whole(reader).reshape(shape);
   }
-  return tensors;
+  origin_.op->derive(tensors, variances, shape_, begin, mask_, out);
 }
 
-void Slot::decode(std::int64_t begin, std::int64_t end, const Tensor& out) const {
+void Slot::decode(std::int64_t begin, std::int64_t end, const Tensor& out, Tensor* variance) const {
   if (slopes_ != nullptr) return codec::decode_slopes(codes_.bytes, *slopes_, begin, end, out);
   codec::decode(codes_, begin, end, out);
+  // With eight bits it is a hundredth of what it is with four, and a pass over so many numbers.
+  const bool tells = variance != nullptr && codes_.coding.rounding == codec::Rounding::dithered &&
+                     (codes_.coding.bits < 8 || probe_bits_ > 0);
+  if (tells) {
+    *variance = Tensor::zeros(out.shape(), DType::f32, device_, Purpose::workspace);
+    codec::add_variance(codes_, begin, end, *variance);
+  }
   if (probe_bits_ > 0) {
     codec::Coding coarser = codes_.coding;
     coarser.bits = probe_bits_;
-    codec::decode(codec::encode(out, coarser, static_cast<std::uint64_t>(begin)), 0, end - begin, out);
+    const codec::Codes again = codec::encode(out, coarser, static_cast<std::uint64_t>(begin));
+    codec::decode(again, 0, end - begin, out);
+    if (tells) codec::add_variance(again, 0, end - begin, *variance);
   }
   if (mask_.defined()) codec::rectify(out, mask_, begin, out);  // who is needed by its sign is zero or positive
 }
@@ -289,7 +298,7 @@ Tensor Slot::whole(Label reader) {
     if (how_ == Hold::code)
       decode(0, values.count(), values);
     else if (values.count() > 0)
-      origin_.op->derive(source_rows(0, shape_.rows(), reader), shape_, 0, mask_, values.row_range(0, values.rows()));
+      derive_rows(0, shape_.rows(), reader, values.row_range(0, values.rows()));
     if (is_coded()) return values;
     tensor_ = std::move(values);
     version_ = tensor_.storage()->version();
@@ -303,12 +312,12 @@ Tensor Slot::whole(Label reader) {
   return tensor_;
 }
 
-Tensor Slot::rows(std::int64_t begin, std::int64_t end, std::int64_t width, Label reader) {
+Tensor Slot::rows(std::int64_t begin, std::int64_t end, std::int64_t width, Label reader, Tensor* variance) {
   const std::int64_t own_width = shape_.back();
   if (!tensor_.defined() && how_ == Hold::code) {
     const AllocationScope scope({Purpose::workspace, maker_.op, maker_.path});
     const Tensor decoded = Tensor::empty({end - begin, width}, dtype_, device_, Purpose::workspace);
-    decode(begin * width, end * width, decoded);
+    decode(begin * width, end * width, decoded, variance);
     return decoded;
   }
   const bool shared = users_.size() - left_ > 1 && !is_coded();  // others will want it too: derive it once
@@ -318,7 +327,7 @@ Tensor Slot::rows(std::int64_t begin, std::int64_t end, std::int64_t width, Labe
   const std::int64_t first = begin * width / own_width, last = end * width / own_width;
   const AllocationScope scope({Purpose::workspace, maker_.op, maker_.path});
   const Tensor derived = Tensor::empty({last - first, own_width}, dtype_, device_, Purpose::workspace);
-  origin_.op->derive(source_rows(first, last, reader), shape_, first, mask_, derived);
+  derive_rows(first, last, reader, derived);
   return derived.reshape({end - begin, width});
 }
 

@@ -56,7 +56,7 @@ class Slot {
 
   /// For users in backward; `reader` is named in errors. `width` is the last extent of the user's view.
   Tensor whole(Label reader);
-  Tensor rows(std::int64_t begin, std::int64_t end, std::int64_t width, Label reader);
+  Tensor rows(std::int64_t begin, std::int64_t end, std::int64_t width, Label reader, Tensor* variance);
   std::int64_t rows_at_once(std::int64_t width) const;
   /// `optional`: nothing is derived or read for it.
   Signs signs(Label reader, bool optional);
@@ -89,7 +89,7 @@ class Slot {
   bool derivable() const;
   Decision decide() const;
   void encode(const Decision& decision);
-  void decode(std::int64_t begin, std::int64_t end, const Tensor& out) const;
+  void decode(std::int64_t begin, std::int64_t end, const Tensor& out, Tensor* variance = nullptr) const;
   /// Decoding or deriving it yields approximate values: again by blocks for each reader, never as a whole to share.
   bool is_coded() const;
   /// Every user can do without it.
@@ -98,7 +98,8 @@ class Slot {
   void raise_chain_above(int above);
   bool stale() const { return tensor_.defined() && tensor_.storage()->version() != version_; }
   void check_version(Label reader) const;
-  std::vector<Tensor> source_rows(std::int64_t begin, std::int64_t end, Label reader);
+  /// Rows of the output, or all of them, into `out`.
+  void derive_rows(std::int64_t begin, std::int64_t end, Label reader, const Tensor& out);
   void release_origin();
   void free();
 

@@ -99,7 +99,7 @@ class KeptTensors final : public SavedTensors {
     }
   }
   Tensor whole(std::size_t row) const override { return tensors_[row]; }
-  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end) const override {
+  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor*) const override {
     return tensors_[row].row_range(begin, end);
   }
   std::int64_t rows_at_once(std::size_t row) const override { return tensors_[row].rows(); }

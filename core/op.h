@@ -91,7 +91,8 @@ class SavedTensors {
  public:
   virtual ~SavedTensors() = default;
   virtual Tensor whole(std::size_t row) const = 0;
-  virtual Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end) const = 0;
+  /// `variance`: null, or what gets it as Saved::rows gives it.
+  virtual Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor* variance) const = 0;
   virtual std::int64_t rows_at_once(std::size_t row) const = 0;
   virtual Signs signs(std::size_t row) const = 0;
   virtual Shape shape(std::size_t row) const { return whole(row).shape(); }
@@ -120,20 +121,34 @@ class Saved {
   /// Rows [begin, end) as [end - begin, C]: a view of a kept tensor; otherwise decoded or derived for this call.
   template <Source from>
   Tensor rows(std::int64_t begin, std::int64_t end) const {
-    return tensors_.rows(row<from>(), begin, end);
+    return tensors_.rows(row<from>(), begin, end, nullptr);
+  }
+  /// The same. Where the values are off by random errors that do not depend on them, `variance` gets that of each one's
+  /// error, f32 [end - begin, C]; elsewhere it stays undefined. A curve f has the mean f + variance / 2 · f'' over such
+  /// errors, to second order: an op that is one takes the difference off.
+  template <Source from>
+  Tensor rows(std::int64_t begin, std::int64_t end, Tensor& variance) const {
+    return tensors_.rows(row<from>(), begin, end, &variance);
   }
   /// How many rows to ask for at a time: all of a tensor that lies there whole, a cache-sized run of any other.
   template <Source from>
   std::int64_t rows_at_once() const {
     return tensors_.rows_at_once(row<from>());
   }
-  /// Calls `f(begin, end, rows [end - begin, C])` for such runs of the first `count` rows, in order.
+  /// Calls `f(begin, end, rows [end - begin, C])`, or with the variance of `rows` besides, for such runs of the first
+  /// `count` rows, in order.
   template <Source from, class F>
   void for_runs(std::int64_t count, const F& f) const {
     const std::int64_t step = rows_at_once<from>();
     for (std::int64_t begin = 0; begin < count; begin += step) {
       const std::int64_t end = std::min(count, begin + step);
-      f(begin, end, rows<from>(begin, end));
+      if constexpr (std::is_invocable_v<F, std::int64_t, std::int64_t, Tensor, Tensor>) {
+        Tensor variance;
+        const Tensor values = rows<from>(begin, end, variance);
+        f(begin, end, values, variance);
+      } else {
+        f(begin, end, rows<from>(begin, end));
+      }
     }
   }
   template <Source from>
@@ -160,8 +175,9 @@ class Saved {
 template <class Op>
 class Derivation {
  public:
-  Derivation(std::span<const Tensor> tensors, const Shape& shape, std::int64_t first_row, const Tensor& signs)
-      : tensors_(tensors), shape_(shape), first_row_(first_row), signs_(signs) {}
+  Derivation(std::span<const Tensor> tensors, std::span<const Tensor> variances, const Shape& shape,
+             std::int64_t first_row, const Tensor& signs)
+      : tensors_(tensors), variances_(variances), shape_(shape), first_row_(first_row), signs_(signs) {}
 
   /// Rows of the tensor that belong to the wanted rows of the output, [rows, C]; or all of it, as the table says.
   template <Source from>
@@ -169,6 +185,11 @@ class Derivation {
     constexpr std::size_t found = detail::find_row(Op::derives, from);
     static_assert(found < Op::derives.size(), "derive reads a tensor that the op's `derives` table does not list");
     return tensors_[found];
+  }
+  /// Of the errors of a tensor that is given by rows, as Saved::rows gives it.
+  template <Source from>
+  Tensor variance() const {
+    return variances_.empty() ? Tensor() : variances_[detail::find_row(Op::derives, from)];
   }
   /// The whole output's shape, and which of its rows comes first here.
   const Shape& shape() const { return shape_; }
@@ -179,7 +200,7 @@ class Derivation {
   const Tensor& signs() const { return signs_; }
 
  private:
-  std::span<const Tensor> tensors_;
+  std::span<const Tensor> tensors_, variances_;
   const Shape& shape_;
   std::int64_t first_row_;
   const Tensor& signs_;
@@ -221,9 +242,10 @@ class Operation {
   virtual InputSet factors() const = 0;
   virtual Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const = 0;
   virtual void backward(Tensor dy, const SavedTensors& saved, Grads& grads) const = 0;
-  /// Writes rows of the output into `out` [rows, C]; `tensors` are laid out as `derives()`, `signs` as a Derivation's.
-  virtual void derive(std::span<const Tensor> tensors, const Shape& shape, std::int64_t first_row, const Tensor& signs,
-                      const Tensor& out) const = 0;
+  /// Writes rows of the output into `out` [rows, C]; `tensors` and their `variances`, if there are any, are laid out as
+  /// `derives()`, `signs` as a Derivation's.
+  virtual void derive(std::span<const Tensor> tensors, std::span<const Tensor> variances, const Shape& shape,
+                      std::int64_t first_row, const Tensor& signs, const Tensor& out) const = 0;
 };
 
 /// Binds a concrete op struct to `Operation`. An op provides
@@ -285,10 +307,10 @@ class Bound final : public Operation {
   void backward(Tensor dy, const SavedTensors& saved, Grads& grads) const override {
     op_.backward(std::move(dy), Saved<Op>(saved), grads);
   }
-  void derive(std::span<const Tensor> tensors, const Shape& shape, std::int64_t first_row, const Tensor& signs,
-              const Tensor& out) const override {
+  void derive(std::span<const Tensor> tensors, std::span<const Tensor> variances, const Shape& shape,
+              std::int64_t first_row, const Tensor& signs, const Tensor& out) const override {
     if constexpr (requires { Op::derives; })
-      op_.derive(Derivation<Op>(tensors, shape, first_row, signs), out);
+      op_.derive(Derivation<Op>(tensors, variances, shape, first_row, signs), out);
     else
       fail("{} cannot be derived", Op::name);
   }

@@ -5,11 +5,24 @@
 
 namespace lacuna::formula {
 
-/// x·Φ(x) with Φ the normal distribution function.
+/// What the mean of a curve over errors of some variance, spread evenly, is more than the curve by, to second order,
+/// per second derivative. Errors as wide as the curve's bend are beyond that: what is taken off for them is held.
+template <class T, class V>
+LACUNA_HOST_DEVICE T half_variance(V variance) {
+  return T(0.5) * (variance < V(0.5) ? static_cast<T>(variance) : T(0.5));
+}
+
+/// x·Φ(x) with Φ the normal distribution function. With a variance: x is off by so much, and what is wanted is the
+/// value at the point itself, but for effects of fourth order.
 struct GeluErf {
   template <class T>
   LACUNA_HOST_DEVICE T operator()(T x) const {
     return x * math::normal(x).distribution;
+  }
+  template <class T, class V>
+  LACUNA_HOST_DEVICE T operator()(T x, V variance) const {
+    const math::Normal<T> normal = math::normal(x);
+    return x * normal.distribution - half_variance<T>(variance) * normal.density * (T(2) - x * x);
   }
 };
 /// dy·(Φ(x) + x·φ(x)).
@@ -19,12 +32,21 @@ struct GeluErfBackward {
     const math::Normal<T> normal = math::normal(x);
     return dy * (normal.distribution + x * normal.density);
   }
+  template <class T, class V>
+  LACUNA_HOST_DEVICE T operator()(T dy, T x, V variance) const {
+    const math::Normal<T> normal = math::normal(x);
+    return dy * (normal.distribution + x * normal.density * (T(1) - half_variance<T>(variance) * (x * x - T(4))));
+  }
 };
-/// x/2·(1 + tanh z) = x·σ(2z) with z = √(2/π)·(x + 0.044715·x³).
+/// x/2·(1 + tanh z) = x·σ(2z) with z = √(2/π)·(x + 0.044715·x³). It bends as the form with Φ does.
 struct GeluTanh {
   template <class T>
   LACUNA_HOST_DEVICE T operator()(T x) const {
     return x * math::sigmoid(x * (T(1.5957691216057308) + T(0.071354816272600250) * (x * x)));
+  }
+  template <class T, class V>
+  LACUNA_HOST_DEVICE T operator()(T x, V variance) const {
+    return (*this)(x)-half_variance<T>(variance) * math::normal(x).density * (T(2) - x * x);
   }
 };
 struct GeluTanhBackward {
@@ -33,6 +55,10 @@ struct GeluTanhBackward {
     const T s = math::sigmoid(x * (T(1.5957691216057308) + T(0.071354816272600250) * (x * x)));
     const T slope = T(1.5957691216057308) + T(0.21406444881780075) * (x * x);  // of 2z
     return dy * (s + x * (s * (T(1) - s)) * slope);
+  }
+  template <class T, class V>
+  LACUNA_HOST_DEVICE T operator()(T dy, T x, V variance) const {
+    return (*this)(dy, x) - dy * half_variance<T>(variance) * math::normal(x).density * x * (x * x - T(4));
   }
 };
 struct Relu {
@@ -53,12 +79,23 @@ struct Silu {
   LACUNA_HOST_DEVICE T operator()(T x) const {
     return x * math::sigmoid(x);
   }
+  template <class T, class V>
+  LACUNA_HOST_DEVICE T operator()(T x, V variance) const {
+    const T s = math::sigmoid(x), slope = s * (T(1) - s);  // of σ
+    return x * s - half_variance<T>(variance) * slope * (T(2) + x * (T(1) - T(2) * s));
+  }
 };
 struct SiluBackward {
   template <class T>
   LACUNA_HOST_DEVICE T operator()(T dy, T x) const {
     const T s = math::sigmoid(x);
     return dy * s * (T(1) + x * (T(1) - s));
+  }
+  template <class T, class V>
+  LACUNA_HOST_DEVICE T operator()(T dy, T x, V variance) const {
+    const T s = math::sigmoid(x), slope = s * (T(1) - s);  // of σ
+    const T bend = slope * (T(3) * (T(1) - T(2) * s) + x * (T(1) - T(6) * slope));
+    return dy * (s + x * slope - half_variance<T>(variance) * bend);
   }
 };
 struct Sigmoid {

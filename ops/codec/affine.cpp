@@ -327,6 +327,24 @@ Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key, std::span
   return encode_with(x, coding, key, &known);
 }
 
+void add_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out) {
+  expect(0 <= begin && begin <= end && end <= codes.shape.count() && out.count() == end - begin,
+         "the variance of elements {} to {} of {} codes was asked for, into {}", begin, end, codes.shape.count(),
+         out.shape());
+  expect(codes.coding.rounding == Rounding::dithered, "only errors of dithered codes have a variance of their own");
+  if (begin == end) return;
+  launch(out.device(), [&] {
+    const Layout layout(codes.shape, codes.coding, codes.bytes.raw());
+    float* const variance = out.data<float>();
+    layout.for_pieces(begin, end, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
+      const double step = scale_of(layout.group(group), layout.bits).step;
+      if (!std::isfinite(step)) return;
+      const auto own = static_cast<float>(step * step / 12);
+      for (; i < next; ++i) variance[i - begin] += own;
+    });
+  });
+}
+
 void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out) {
   expect(0 <= begin && begin <= end && end <= codes.shape.count(), "elements {} to {} of {} codes were asked for",
          begin, end, codes.shape.count());

@@ -65,5 +65,8 @@ Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key, std::span
 /// Elements [begin, end) of the original, in memory order, into `out`: of any shape with end - begin elements, the
 /// original's type, the codes' device.
 void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
+/// Adds the variance of each one's error, step² / 12, to `out`, f32: of dithered codes, whose errors are spread evenly
+/// over a step wherever the value lies. Nothing where the group is constant or not finite.
+void add_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
 
 }  // namespace lacuna::codec

@@ -16,7 +16,7 @@ class SavedByRuns final : public SavedTensors {
  public:
   SavedByRuns(std::vector<Tensor> tensors, std::int64_t rows) : tensors_(std::move(tensors)), rows_(rows) {}
   Tensor whole(std::size_t row) const override { return tensors_[row]; }
-  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end) const override {
+  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor*) const override {
     return tensors_[row].row_range(begin, end);
   }
   std::int64_t rows_at_once(std::size_t) const override { return rows_; }

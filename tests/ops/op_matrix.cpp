@@ -86,7 +86,7 @@ class DeclaredTensors final : public SavedTensors {
       : op_(op), result_(result), wanted_(wanted), form_(form) {}
 
   Tensor whole(std::size_t row) const override { return values(row); }
-  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end) const override {
+  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor*) const override {
     return values(row).row_range(begin, end).clone();
   }
   std::int64_t rows_at_once(std::size_t row) const override {
@@ -382,7 +382,7 @@ TEST_CASE("rows derived again have the bits of forward") {
       const Tensor expected = result.y.row_range(range.begin, range.end), out = empty_like(expected);
       const Tensor signs = codec::pack_signs(result.y);
       for (const Tensor& known : {Tensor(), signs}) {
-        op.derive(tensors, result.y.shape(), range.begin, known, out);
+        op.derive(tensors, {}, result.y.shape(), range.begin, known, out);
         CHECK(same_bits(out, expected));
       }
       const bool rectifies = std::any_of(op.saves().begin(), op.saves().end(), [](const Save& save) {
@@ -394,8 +394,8 @@ TEST_CASE("rows derived again have the bits of forward") {
       for (const double value : tensors[0].to_vector()) off.push_back(static_cast<float>(0.1 - 0.7 * value));
       tensors[0] = Tensor::from(std::span<const float>(off), tensors[0].shape(), tensors[0].dtype());
       const Tensor cut = empty_like(expected);
-      op.derive(tensors, result.y.shape(), range.begin, {}, cut);
-      op.derive(tensors, result.y.shape(), range.begin, signs, out);
+      op.derive(tensors, {}, result.y.shape(), range.begin, {}, cut);
+      op.derive(tensors, {}, result.y.shape(), range.begin, signs, out);
       const std::vector<double> exact = expected.to_vector(), with = out.to_vector(), without = cut.to_vector();
       for (std::size_t i = 0; i < exact.size(); ++i) {
         CAPTURE(i);
@@ -418,7 +418,7 @@ TEST_CASE("a ReLU derived from approximate values opens where the exact ones did
   for (std::int64_t first = 0; first < 4; ++first) {
     const std::vector<Tensor> rows{near.leading(first, 4).clone()};
     const Tensor out = empty_like(rows[0]);
-    relu.derive(rows, exact.shape(), first, signs, out);
+    relu.derive(rows, {}, exact.shape(), first, signs, out);
     const Tensor wanted =
         Tensor::from(std::span(expected).subspan(static_cast<std::size_t>(3 * first)), rows[0].shape());
     CHECK(same_bits(out, wanted));

@@ -52,8 +52,7 @@ def lacuna(a, config, batch, policy):
     result = json.loads(out)
     return {"samples_per_second": batch / result["step_seconds"]["median"],
             "best": batch / result["step_seconds"]["min"],
-            # the batch too, which PyTorch's count has in it
-            "saved": result["memory"]["saved"] + result["memory"]["data"], "ledger_peak": result["memory"]["peak"],
+            "saved": result["memory"]["saved"], "ledger_peak": result["memory"]["peak"],
             "process_peak": result["process_peak"]}
 
 

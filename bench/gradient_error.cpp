@@ -3,7 +3,8 @@
 //     bench_gradient_error CONFIG.yaml STEPS DRAWS [key=value ...]
 //
 // Trains STEPS steps under `exact`, then takes the gradient of one more batch under every policy with DRAWS different
-// draws of the rounding. The configuration must draw nothing else (no dropout). Prints Markdown.
+// draws of the rounding; first under the configuration's own `memory`, if that is not `exact`. The configuration must
+// draw nothing else (no dropout). Prints Markdown.
 #include "apps/configuration.h"
 #include "apps/resolve.h"
 #include "apps/study.h"
@@ -179,13 +180,16 @@ class Subject {
   apps::MicroBatch batch_;
 };
 
-void whole_policies(Subject& subject, const Subject::Pass& exact, int draws) {
+void whole_policies(Subject& subject, const apps::Configuration::Memory& own, const Subject::Pass& exact, int draws) {
   fmt::print(
       "\n| policy | saved, MiB | less than `exact` | error | bias | by parameter: error | bias |\n| --- | --- | --- | "
       "--- | --- | --- | --- |\n");
   const auto row = [&](std::string_view title, std::string_view name, const SettingValues& settings) {
     subject.report(title, *make_policy(name, settings), exact, draws);
   };
+  if (own.policy != "exact" || !own.recompute.empty() || !own.rules.empty())
+    subject.report("as configured", *refine(make_policy(own.policy, own.options), own.rules, own.recompute), exact,
+                   draws);
   row("`mesa`", "mesa", {});
   for (const double bits : {8.0, 4.0, 3.0, 2.0, 1.0})
     row(fmt::format("`fixed`, {:g}", bits), "fixed", {{"bits", bits}});
@@ -313,11 +317,13 @@ int main(int count, char** arguments) {
   try {
     const int steps = std::atoi(arguments[2]), draws = std::max(2, std::atoi(arguments[3]));
     const std::vector<std::string> overrides(arguments + 4, arguments + count);
-    Subject subject(apps::resolve(apps::read_configuration(arguments[1], overrides)), steps);
+    apps::Configuration configuration = apps::resolve(apps::read_configuration(arguments[1], overrides));
+    const apps::Configuration::Memory own = std::exchange(configuration.memory, {});
+    Subject subject(configuration, steps);
     const std::unique_ptr<MemoryPolicy> exact = make_policy("exact");
     const Subject::Pass truth = subject.pass(*exact, 0);
     fmt::print("`exact` saves {:.2f} MiB; {} draws\n", static_cast<double>(truth.saved) / (1 << 20), draws);
-    whole_policies(subject, truth, draws);
+    whole_policies(subject, own, truth, draws);
     kinds_alone(subject, truth, std::min(draws, 4));
     curves(4 * draws);
   } catch (const Error& error) {

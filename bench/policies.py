@@ -6,9 +6,8 @@
 Each round runs every policy once, one process a measurement, nothing else running; times are medians over the rounds of
 each run's median step. A policy that measures sensitivities does so every so many steps: what such a step takes is
 found by a run in which every step measures, and is shared out. Bytes are compared with what PyTorch keeps in f32,
-which stands below; `PEER.py MODEL BATCH` (a line with `saved X MiB`) finds it anew for models of timm. PyTorch's count
-has the batch in it, which the training loop holds anyway: the bytes are compared with the batch on both sides, and
-without it.
+which stands below; `PEER.py MODEL BATCH` (a line with `saved X MiB`) finds it anew for models of timm. Both counts have
+the batch in them, or what codes hold of it.
 """
 import argparse
 import json
@@ -53,7 +52,7 @@ def measure(a, config, batch, memory):
     """Saved bytes, the ledger's peak, and the seconds of a step, measuring included."""
     result = bench(a, config, batch, memory)
     seconds = result["step_seconds"]["median"]
-    found = {"saved": result["memory"]["saved"], "batch": result["memory"]["data"], "peak": result["memory"]["peak"], "plain_seconds": seconds}
+    found = {"saved": result["memory"]["saved"], "peak": result["memory"]["peak"], "plain_seconds": seconds}
     if "adaptive" in memory:
         found["measured_seconds"] = bench(a, config, batch, memory + ", measure_every: 1")["step_seconds"]["median"]
         seconds += (found["measured_seconds"] - seconds) / MEASURE_EVERY
@@ -95,12 +94,11 @@ def main():
         found = {title: {key: statistics.median(one[key] for one in all_of) for key in all_of[0]}
                  for title, all_of in runs.items()}
         print(f"\n{case}, batch {batch}: PyTorch keeps {kept / 2**20:.1f} MiB\n\n"
-              "| policy | saved, MiB | of PyTorch's, with the batch | without | peak, MiB | ms a step | of `exact` | "
-              "ms where it measures |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
+              "| policy | saved, MiB | of PyTorch's | peak, MiB | ms a step | of `exact` | ms where it measures |\n"
+              "| --- | --- | --- | --- | --- | --- | --- |")
         for title, one in found.items():
             measured = f"{1e3 * one['measured_seconds']:.0f}" if "measured_seconds" in one else ""
-            print(f"| {title} | {one['saved'] / 2**20:.2f} | 1/{kept / (one['saved'] + one['batch']):.2f} | "
-                  f"1/{(kept - one['batch']) / one['saved']:.2f} | {one['peak'] / 2**20:.1f} | "
+            print(f"| {title} | {one['saved'] / 2**20:.2f} | 1/{kept / one['saved']:.2f} | {one['peak'] / 2**20:.1f} | "
                   f"{1e3 * one['seconds']:.0f} | {one['seconds'] / found['exact']['seconds']:.3f} × | {measured} |",
                   flush=True)
         results[case] = {"batch_size": batch, "kept_by_pytorch": kept, "policies": found, "runs": runs}

@@ -35,6 +35,7 @@ TEST_CASE("budget: bytes are read with their units") {
   CHECK(parse_bytes("1048576") == 1 << 20);
   CHECK(parse_bytes("1.5KiB") == 1536);
   CHECK(parse_bytes("2 GB") == 2'000'000'000);
+  CHECK(parse_bytes("6G") == parse_bytes("6GiB"));
   for (const char* wrong : {"", "GiB", "-1GiB", "6 gigs", "1e30GiB", "nan"})
     CHECK_THROWS_WITH_AS(parse_bytes(wrong), doctest::Contains("memory.budget: expected bytes"), Error);
 }

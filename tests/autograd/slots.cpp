@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <map>
 
 using namespace lacuna;
@@ -363,6 +364,60 @@ TEST_CASE("data stays data: keeping a batch costs nothing") {
   CHECK(x.tensor().storage()->owner().purpose == Purpose::data);
   tape.backward(total(y));
   CHECK(x.tensor().storage()->owner().purpose == Purpose::data);
+}
+
+TEST_CASE("data that its caller gave up is the tape's: kept it is counted, and policies code it") {
+  const auto step = [](std::string_view name) {
+    Variable x(Tensor::zeros({4, 8, 64}, DType::f32, Device::cpu, Purpose::data), false, "images");
+    const Variable weight = test_leaf({4, 64}, 2, DType::f32);
+    const std::int64_t bytes = x.tensor().bytes();
+    Tape tape(policy(name));
+    const Recording recording(tape);
+    const Variable y = linear(std::move(x), weight);
+    CHECK(live_bytes(Purpose::data) == 0);
+    const Reports reports = tape.report();
+    CHECK(held(reports) == live_bytes(Purpose::saved));
+    CHECK(reports.front().facts.key() == "images input");
+    tape.backward(total(y));
+    CHECK(live_bytes(Purpose::saved) == 0);
+    return std::pair(reports.front().hold, static_cast<double>(held(reports)) / static_cast<double>(bytes));
+  };
+  CHECK(step("exact") == std::pair(Hold::keep, 1.0));
+  CHECK(step("fixed") == std::pair(Hold::code, 4.0 / 32 + 4.0 / (4 * 256)));
+}
+
+TEST_CASE("what is derived from codes through a curve has no bias that draws would show") {
+  constexpr int draws = 400;
+  const std::unique_ptr<MemoryPolicy> four_bits = make_policy("fixed", {{"bits", 4.0}});
+  const Variable first = test_leaf({32, 8}, 2, DType::f32), second = test_leaf({8, 32}, 3, DType::f32);
+  const auto gradients = [&](MemoryPolicy& memory, std::uint32_t draw) {
+    random_state() = {.seed = 3, .step = draw};
+    Tape tape(memory);
+    const Recording recording(tape);
+    Variable h = linear(Variable(test_values({4, 32, 8}, 1, DType::f32)), first);
+    tape.backward(total(linear(apply(Gelu{}, std::move(h)), second)));
+    std::vector<double> all = first.grad().to_vector();
+    const std::vector<double> more = second.grad().to_vector();
+    all.insert(all.end(), more.begin(), more.end());
+    for (Variable leaf : {first, second}) leaf.set_grad({});
+    return all;
+  };
+  const std::vector<double> exact = gradients(policy("exact"), 0);
+  std::vector<double> sums(exact.size()), squares(exact.size());
+  for (std::uint32_t draw = 0; draw < draws; ++draw) {
+    const std::vector<double> one = gradients(*four_bits, draw);
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      sums[i] += one[i] - exact[i];
+      squares[i] += std::pow(one[i] - exact[i], 2);
+    }
+  }
+  double of_mean = 0, scatter = 0;  // squares, and what the draws' scatter makes them
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    of_mean += std::pow(sums[i] / draws, 2);
+    scatter += squares[i] / draws / draws;
+  }
+  CHECK(scatter > 0);
+  CHECK(of_mean < 1.5 * scatter);
 }
 
 TEST_CASE("a report in the midst of forward changes nothing but the time of the decision") {

@@ -345,9 +345,8 @@ std::int64_t parse_bytes(const std::string& text) {
     std::string_view name;
     double bytes;
   };
-  constexpr Unit units[] = {{"", 1},         {"B", 1},      {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
-                            {"TiB", 0x1p40}, {"KB", 1e3},   {"MB", 1e6},     {"GB", 1e9},     {"K", 0x1p10},
-                            {"M", 0x1p20},   {"G", 0x1p30}, {"T", 0x1p40}};
+  constexpr Unit units[] = {{"", 1},         {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+                            {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9}};
   std::size_t end = 0;
   double number = 0;
   try {

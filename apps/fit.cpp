@@ -27,11 +27,11 @@ struct Need {
 Need need_of(const Measurement& planned, bool with_loader) {
   if (!with_loader) return {planned.peak, 0};
   const Bytes& held = planned.memory;
-  const std::int64_t batch = at(held, Purpose::data);
-  constexpr std::int64_t loaded = LoaderOptions{}.depth + 1;  // batches of a loader, the one in use included
+  constexpr std::int64_t depth = LoaderOptions{}.depth;  // batches that a loader holds besides the one in use
   // The training loader waits while the evaluation's works.
-  const std::int64_t evaluation = at(held, Purpose::parameters) + at(held, Purpose::optimizer) + 2 * loaded * batch;
-  return {std::max(planned.peak + (loaded - 1) * batch, evaluation), (2 * loaded - 1) * batch};
+  const std::int64_t ahead = 2 * depth * planned.batch;
+  const std::int64_t evaluation = at(held, Purpose::parameters) + at(held, Purpose::optimizer) + ahead + planned.batch;
+  return {std::max(planned.peak + depth * planned.batch, evaluation), ahead};
 }
 
 /// How many times smaller codes, parts or recomputation make a step at best, about: beyond, no plan is worth its time.

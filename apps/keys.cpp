@@ -194,17 +194,35 @@ std::vector<Setting> section_settings(std::string_view section, std::string_view
   return {};
 }
 
+namespace {
+
+/// Calls `f(owner, setting)` for the settings of every optimizer, schedule or policy.
+template <class F>
+void for_each_setting(std::string_view section, const F& f) {
+  const auto over = [&](const auto& registry) {
+    for (const std::string& owner : registry.names())
+      for (const Setting& setting : registry.get(owner).settings) f(owner, setting);
+  };
+  if (section == "optimizer") over(optimizers());
+  if (section == "schedule") over(schedules());
+  if (section == "memory") over(memory_policies());
+}
+
+}  // namespace
+
+std::vector<std::string> owners_of_setting(std::string_view section, std::string_view name) {
+  std::vector<std::string> owners;
+  for_each_setting(section, [&](const std::string& owner, const Setting& setting) {
+    if (setting.name == name) owners.push_back(owner);
+  });
+  return owners;
+}
+
 std::vector<std::string> known_keys(std::string_view section) {
   std::vector<std::string> names;
   for (const Key& key : keys())
     if (key.section == section) names.emplace_back(key.name);
-  const auto add = [&](const auto& registry) {
-    for (const std::string& owner : registry.names())
-      for (const Setting& setting : registry.get(owner).settings) names.emplace_back(setting.name);
-  };
-  if (section == "optimizer") add(optimizers());
-  if (section == "schedule") add(schedules());
-  if (section == "memory") add(memory_policies());
+  for_each_setting(section, [&](const std::string&, const Setting& setting) { names.emplace_back(setting.name); });
   return names;
 }
 

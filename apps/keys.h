@@ -34,6 +34,8 @@ std::span<const std::string_view> sections();
 
 /// What an optimizer or a schedule can be told beside its name; empty where the section or the name is another.
 std::vector<Setting> section_settings(std::string_view section, std::string_view name);
+/// The optimizers, schedules or policies that have a setting `name`.
+std::vector<std::string> owners_of_setting(std::string_view section, std::string_view name);
 
 /// The names of all keys of a section, with those of any optimizer or schedule; but not those of a model's family.
 std::vector<std::string> known_keys(std::string_view section);

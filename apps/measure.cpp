@@ -20,8 +20,10 @@ std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const 
                           Tensor::empty({samples / parts}, DType::i64, device, Purpose::data), image_gradient};
     launch(device, [&] {
       const RandomStream pixels{1, static_cast<std::uint32_t>(part), random_site("pixels")};
-      for (std::int64_t i = 0; i < made.images.count(); ++i)
-        made.images.data<float>()[i] = 4 * pixels.uniform(static_cast<std::uint64_t>(i)) - 2;
+      float* const values = made.images.data<float>();
+      parallel_for(made.images.count(), 4096, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) values[i] = 4 * pixels.uniform(static_cast<std::uint64_t>(i)) - 2;
+      });
       const RandomStream classes{1, static_cast<std::uint32_t>(part), random_site("classes")};
       for (std::int64_t i = 0; i < made.targets.count(); ++i)
         made.targets.data<std::int64_t>()[i] =
@@ -57,6 +59,7 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
   const auto since = [&](auto begin) { return std::chrono::duration<double>(now() - begin).count(); };
   const bool measures = training.policy().measures_every() > 0;
   const int warm_up = std::max(options.warm_up, measures ? 1 : 0);
+  for (const MicroBatch& part : batch()) result.batch += part.images.bytes() + part.targets.bytes();
   Ledger& account = ledger(device);
   account.reset_peak();
   for (int i = 0; i < warm_up; ++i) {

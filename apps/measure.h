@@ -21,6 +21,7 @@ struct Measurement {
   std::int64_t trainable = 0;
   Bytes memory{};                    // each purpose at its own highest; saved: at the end of the forward pass
   BytesByPath saved_by_path;         // what makes up `memory`'s saved
+  std::int64_t batch = 0;            // bytes of images and targets
   std::int64_t peak = 0;             // the ledger's
   std::vector<Held> at_peak;         // who held what then
   std::int64_t process_peak = 0;     // 0 on `meta`

@@ -39,7 +39,6 @@ class GradientsAside {
   std::vector<Tensor> aside_;
 };
 
-/// Gives the batch up, as the step that follows does with its own: what is held of it has bits to be measured.
 void run_trial(Training& training, MicroBatch batch, MemoryPolicy& policy, const BackwardOptions& options = {}) {
   Tape tape(policy);
   tape.set_trial();
@@ -57,10 +56,10 @@ MicroBatch first_samples(const MicroBatch& batch, std::int64_t count) {
           batch.image_gradient};
 }
 
-void study_draws(Training& training, const MicroBatch& batch, MemoryPolicy& policy, DrawStudy& study) {
+void study_draws(Training& training, const MicroBatch& batch, bool given_up, MemoryPolicy& policy, DrawStudy& study) {
   const GradientsAside aside(trainable_parameters(training));
   const auto gradients = [&] {
-    run_trial(training, first_samples(batch, batch.targets.count()), policy);
+    run_trial(training, given_up ? first_samples(batch, batch.targets.count()) : batch, policy);
     return aside.take();
   };
   const std::vector<Tensor> usual = gradients();
@@ -86,23 +85,25 @@ std::int64_t samples_to_study(const MicroBatch& batch) {
 }
 
 /// One pass over part of the batch, in which backward measures. Its own gradients go as soon as they are there.
-void study_part(Training& training, const MicroBatch& batch, MemoryPolicy& policy) {
+void study_part(Training& training, const MicroBatch& batch, bool given_up, MemoryPolicy& policy) {
   const std::vector<Parameter*> trainable = trainable_parameters(training);
   const GradientsAside aside(trainable);
   std::unordered_map<const Leaf*, Parameter*> of_leaf;
   for (Parameter* parameter : trainable) of_leaf.emplace(parameter->variable().leaf(), parameter);
-  run_trial(training, first_samples(batch, samples_to_study(batch)), policy, {.on_gradient = [&](const Leaf& leaf) {
+  MicroBatch part = first_samples(batch, samples_to_study(batch));
+  const MicroBatch held = given_up ? MicroBatch{} : part;
+  run_trial(training, std::move(part), policy, {.on_gradient = [&](const Leaf& leaf) {
               if (const auto found = of_leaf.find(&leaf); found != of_leaf.end()) found->second->set_grad({});
             }});
 }
 
 }  // namespace
 
-void study(Training& training, const MicroBatch& batch, MemoryPolicy& policy) {
+void study(Training& training, const MicroBatch& batch, bool given_up, MemoryPolicy& policy) {
   if (DrawStudy* const draws = policy.draw_study())
-    study_draws(training, batch, policy, *draws);
+    study_draws(training, batch, given_up, policy, *draws);
   else if (policy.begin_study())
-    study_part(training, batch, policy);
+    study_part(training, batch, given_up, policy);
   else
     return;
   policy.end_study();

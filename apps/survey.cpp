@@ -88,7 +88,7 @@ StepSurvey survey(const Configuration& configuration, const std::vector<std::str
   Tape tape(*policy);
   {
     const Recording recording(tape);
-    training.loss(made_up_batch(configuration, training.model()).front());
+    training.loss(std::move(made_up_batch(configuration, training.model()).front()));
   }
   tape.settle();
   return found;

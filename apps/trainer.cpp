@@ -224,8 +224,8 @@ LoaderOptions Trainer::loader_options() const {
 void Trainer::take_step(Loader& loader) {
   const Clock::time_point start = Clock::now();
   const double learning_rate = schedule_(scheduled_step());
-  const StepOutcome outcome =
-      training_.step(cut(*loader.next(), configuration_.train.accumulate), place_.step, learning_rate);
+  std::vector<MicroBatch> batch = cut(*loader.next(), configuration_.train.accumulate);
+  const StepOutcome outcome = training_.step(std::move(batch), place_.step, learning_rate);
   if (!outcome.finite()) report_nonfinite(outcome);
   ++place_.step;
   place_.loss_sum += outcome.loss * static_cast<double>(outcome.samples);
@@ -337,8 +337,11 @@ void Trainer::report_nonfinite(const StepOutcome& outcome) {
         "saved. Without optimizer.in_backward the op is named where values first were not finite. {}",
         place_.step + 1, what, advice);
   NonFiniteSearch search;
-  Loader loader(training_images_, transform_options(configuration_, Split::train), loader_options());
-  training_.step(cut(*loader.next(), configuration_.train.accumulate), place_.step, 0, &search);
+  LoaderOptions one_batch = loader_options();
+  one_batch.depth = 1;
+  Loader loader(training_images_, transform_options(configuration_, Split::train), one_batch);
+  std::vector<MicroBatch> batch = cut(*loader.next(), configuration_.train.accumulate);
+  training_.step(std::move(batch), place_.step, 0, &search);
   fail("step {}: {}. {}\n{}", place_.step + 1, what, search.describe(), advice);
 }
 

@@ -53,7 +53,7 @@ class Trainer {
   std::int64_t scheduled_step() const;
   void save(bool is_best);
   TrainedState state() { return {training_.model(), training_.optimizer(), training_.policy(), training_.average()}; }
-  /// Images from the place on.
+  /// Of a loader that goes on where the run stands: with the batch of the step under way, the last one once it is done.
   LoaderOptions loader_options() const;
   [[noreturn]] void report_nonfinite(const StepOutcome& outcome);
 

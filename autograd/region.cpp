@@ -82,8 +82,13 @@ Variable Tape::add_region(Label path, Variable x, std::function<Variable(Variabl
     const Recording nothing(nullptr);
     const RegionRun run(running_region(), this);
     Tensor values = x.tensor();
+    // Of an input of the program it matters whether its caller gave it up: the slot waits until the body has.
+    const bool waits = slot->facts().op.text().empty();
+    if (waits) slot->hold();
     x = {};
-    return Variable(body(Variable(std::move(values))).tensor());
+    Variable y(body(Variable(std::move(values))).tensor());
+    if (waits) slot->let_go();
+    return y;
   }();
   for (const std::shared_ptr<Leaf>& leaf : nodes_.back().leaves) ++readers_[leaf.get()];
   Variable::Value& value = *result.value_;

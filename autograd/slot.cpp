@@ -142,13 +142,11 @@ std::int64_t Slot::read_bytes() const {
 // What its caller gave up is this slot's alone.
 bool Slot::borrowed() const { return maker_.op.text().empty() && tensor_.defined() && !tensor_.unique(); }
 
-bool Slot::costs_nothing() const { return parameter_ || (borrowed() && owner_.purpose == Purpose::data); }
-
 std::int64_t Slot::held_bytes() const {
   if (!settled_) return 0;
   const std::int64_t mask = mask_.defined() ? mask_.bytes() : 0;
   if (how_ == Hold::code) return mask + codes_.bytes.bytes();
-  if (how_ == Hold::mask || !tensor_.defined() || costs_nothing()) return mask;
+  if (how_ == Hold::mask || !tensor_.defined() || costs_nothing_) return mask;
   return mask + static_cast<std::int64_t>(tensor_.storage()->bytes());
 }
 
@@ -208,6 +206,7 @@ void Slot::settle() {
   const Decision decision = decide();
   const Hold hold = decision.hold;
   const Owner saved{Purpose::saved, maker_.op, maker_.path};
+  costs_nothing_ = parameter_ || (borrowed() && owner_.purpose == Purpose::data);
   if (hold == Hold::derive) {
     const std::span<const Derive> table = origin_.op->derives();
     for (std::size_t i = 0; i < origin_.sources.size(); ++i) {
@@ -221,7 +220,7 @@ void Slot::settle() {
     const AllocationScope scope(saved);
     encode(decision);
     codes_.bytes.set_purpose(Purpose::saved);
-  } else if (hold == Hold::keep && !costs_nothing()) {
+  } else if (hold == Hold::keep && !costs_nothing_) {
     tensor_.storage()->assign(saved);
   }
   if (hold == Hold::mask || decision.signs) {
@@ -253,17 +252,30 @@ void Slot::derive_rows(std::int64_t begin, std::int64_t end, Label reader, const
     const SlotPtr& source = origin_.sources[i];
     if (!source) continue;
     const Shape& shape = origin_.shapes[i];
-    tensors[i] = table[i].by_rows ? source->rows(begin, end, shape.back(), reader, &variances[i])
-                                  : source->whole(reader).reshape(shape);
+    tensors[i] = table[i].by_rows
+                     ? source->rows(begin, end, shape.back(), reader, table[i].with_variance ? &variances[i] : nullptr)
+                     : source->whole(reader).reshape(shape);
   }
   origin_.op->derive(tensors, variances, shape_, begin, mask_, out);
+}
+
+// By runs where sources come with variances: those of all rows would be as many numbers again.
+void Slot::derive_all(Label reader, const Tensor& out) {
+  const std::span<const Derive> table = origin_.op->derives();
+  const bool by_runs = std::any_of(table.begin(), table.end(), [](const Derive& row) { return row.with_variance; });
+  const std::int64_t all = shape_.rows(), step = by_runs ? rows_at_once(shape_.back()) : all;
+  for (std::int64_t begin = 0; begin < all; begin += step) {
+    const std::int64_t end = std::min(all, begin + step);
+    derive_rows(begin, end, reader, out.row_range(begin, end));
+  }
 }
 
 void Slot::decode(std::int64_t begin, std::int64_t end, const Tensor& out, Tensor* variance) const {
   if (slopes_ != nullptr) return codec::decode_slopes(codes_.bytes, *slopes_, begin, end, out);
   codec::decode(codes_, begin, end, out);
-  // With eight bits it is a hundredth of what it is with four, and a pass over so many numbers.
-  const bool tells = variance != nullptr && codes_.coding.rounding == codec::Rounding::dithered &&
+  // With eight bits it is a hundredth of what it is with four, and a pass over so many numbers. Who is held by its sign
+  // has none where it is zero.
+  const bool tells = variance != nullptr && codes_.coding.rounding == codec::Rounding::dithered && !mask_.defined() &&
                      (codes_.coding.bits < 8 || probe_bits_ > 0);
   if (tells) {
     *variance = Tensor::zeros(out.shape(), DType::f32, device_, Purpose::workspace);
@@ -298,7 +310,7 @@ Tensor Slot::whole(Label reader) {
     if (how_ == Hold::code)
       decode(0, values.count(), values);
     else if (values.count() > 0)
-      derive_rows(0, shape_.rows(), reader, values.row_range(0, values.rows()));
+      derive_all(reader, values);
     if (is_coded()) return values;
     tensor_ = std::move(values);
     version_ = tensor_.storage()->version();

@@ -83,8 +83,6 @@ class Slot {
   bool is_aux() const { return maker_.source.kind == Source::Kind::aux; }
   /// An input of the program that somebody holds besides.
   bool borrowed() const;
-  /// Held anyway, and on another's account: a parameter, or a batch.
-  bool costs_nothing() const;
   bool usable_as_source(Need need) const;
   bool derivable() const;
   Decision decide() const;
@@ -98,7 +96,8 @@ class Slot {
   void raise_chain_above(int above);
   bool stale() const { return tensor_.defined() && tensor_.storage()->version() != version_; }
   void check_version(Label reader) const;
-  /// Rows of the output, or all of them, into `out`.
+  void derive_all(Label reader, const Tensor& out);
+  /// Rows of the output into `out`.
   void derive_rows(std::int64_t begin, std::int64_t end, Label reader, const Tensor& out);
   void release_origin();
   void free();
@@ -123,6 +122,7 @@ class Slot {
   int names_ = 0;         // holders of the undecided tensor
   bool settled_ = false;
   bool retained_ = false;
+  bool costs_nothing_ = false;  // when it settled: held anyway and on another's account, a parameter or a batch
   Hold how_ = Hold::keep;
   Need need_ = Need::sign;
   Origin origin_;

@@ -3,7 +3,7 @@
 //     bench_gradient_error CONFIG.yaml STEPS DRAWS [key=value ...]
 //
 // Trains STEPS steps under `exact`, then takes the gradient of one more batch under every policy with DRAWS different
-// draws of the rounding; first under the configuration's own `memory`, if that is not `exact`. The configuration must
+// draws of the rounding; under the configuration's own `memory` alone, if that is not `exact`. The configuration must
 // draw nothing else (no dropout). Prints Markdown.
 #include "apps/configuration.h"
 #include "apps/resolve.h"
@@ -148,7 +148,7 @@ class Subject {
     constexpr std::uint32_t learning = 2;  // passes in which ranges and sensitivities are found
     for (std::uint32_t draw = 0; draw < learning; ++draw) {
       random_state() = {.seed = 1, .step = draw};
-      apps::study(training_, batch_, policy);
+      apps::study(training_, batch_, true, policy);
       pass(policy, draw);
     }
     Errors errors(exact.gradient, exact.ends);
@@ -180,16 +180,17 @@ class Subject {
   apps::MicroBatch batch_;
 };
 
-void whole_policies(Subject& subject, const apps::Configuration::Memory& own, const Subject::Pass& exact, int draws) {
+void head() {
   fmt::print(
       "\n| policy | saved, MiB | less than `exact` | error | bias | by parameter: error | bias |\n| --- | --- | --- | "
       "--- | --- | --- | --- |\n");
+}
+
+void whole_policies(Subject& subject, const Subject::Pass& exact, int draws) {
+  head();
   const auto row = [&](std::string_view title, std::string_view name, const SettingValues& settings) {
     subject.report(title, *make_policy(name, settings), exact, draws);
   };
-  if (own.policy != "exact" || !own.recompute.empty() || !own.rules.empty())
-    subject.report("as configured", *refine(make_policy(own.policy, own.options), own.rules, own.recompute), exact,
-                   draws);
   row("`mesa`", "mesa", {});
   for (const double bits : {8.0, 4.0, 3.0, 2.0, 1.0})
     row(fmt::format("`fixed`, {:g}", bits), "fixed", {{"bits", bits}});
@@ -323,7 +324,13 @@ int main(int count, char** arguments) {
     const std::unique_ptr<MemoryPolicy> exact = make_policy("exact");
     const Subject::Pass truth = subject.pass(*exact, 0);
     fmt::print("`exact` saves {:.2f} MiB; {} draws\n", static_cast<double>(truth.saved) / (1 << 20), draws);
-    whole_policies(subject, own, truth, draws);
+    if (own.policy != "exact" || !own.recompute.empty() || !own.rules.empty()) {
+      head();
+      subject.report("as configured", *refine(make_policy(own.policy, own.options), own.rules, own.recompute), truth,
+                     draws);
+      return 0;
+    }
+    whole_policies(subject, truth, draws);
     kinds_alone(subject, truth, std::min(draws, 4));
     curves(4 * draws);
   } catch (const Error& error) {

@@ -71,13 +71,16 @@ struct Save {
   bool optional = false;  // of a sign: backward finds it from its other rows where it is not kept
 };
 
-/// One row of the table of derivation: the output's rows [b, e) need this tensor's rows [b, e), or all of it.
+/// One row of the table of derivation: the output's rows [b, e) need this tensor's rows [b, e), or all of it; and where
+/// the output is a curve of it, the variance of its errors.
 struct Derive {
   Source from;
   bool by_rows;
+  bool with_variance = false;
 };
 constexpr Derive rows_of(Source from) { return {from, true}; }
 constexpr Derive all_of(Source from) { return {from, false}; }
+constexpr Derive curve_of(Source from) { return {from, true, true}; }
 
 /// Signs of a saved tensor: from its values, or from a bit mask where only that was kept. Neither where the row is
 /// optional and nothing was kept.
@@ -123,9 +126,10 @@ class Saved {
   Tensor rows(std::int64_t begin, std::int64_t end) const {
     return tensors_.rows(row<from>(), begin, end, nullptr);
   }
-  /// The same. Where the values are off by random errors that do not depend on them, `variance` gets that of each one's
-  /// error, f32 [end - begin, C]; elsewhere it stays undefined. A curve f has the mean f + variance / 2 · f'' over such
-  /// errors, to second order: an op that is one takes the difference off.
+  /// The same. Of values that come from dithered codes of fewer than 8 bits `variance` gets that of each one's error,
+  /// f32 [end - begin, C]: errors spread evenly about zero, whatever the value. It stays undefined where values are
+  /// exact, derived, or approximate in another way. A curve f has the mean f + variance / 2 · f'' over such errors, to
+  /// second order: an op that is one takes the difference off.
   template <Source from>
   Tensor rows(std::int64_t begin, std::int64_t end, Tensor& variance) const {
     return tensors_.rows(row<from>(), begin, end, &variance);
@@ -186,10 +190,12 @@ class Derivation {
     static_assert(found < Op::derives.size(), "derive reads a tensor that the op's `derives` table does not list");
     return tensors_[found];
   }
-  /// Of the errors of a tensor that is given by rows, as Saved::rows gives it.
+  /// Of the errors of a tensor that the table has as `curve_of`, as Saved::rows gives it.
   template <Source from>
   Tensor variance() const {
-    return variances_.empty() ? Tensor() : variances_[detail::find_row(Op::derives, from)];
+    constexpr std::size_t found = detail::find_row(Op::derives, from);
+    static_assert(Op::derives[found].with_variance, "derive asks for a variance that the op's table does not");
+    return variances_.empty() ? Tensor() : variances_[found];
   }
   /// The whole output's shape, and which of its rows comes first here.
   const Shape& shape() const { return shape_; }

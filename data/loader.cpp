@@ -121,6 +121,7 @@ std::optional<Batch> Loader::Workers::next() {
   if (error_) std::rethrow_exception(error_);
   const Place place = place_of(given_);
   if (place.epoch >= options_.end_epoch) return std::nullopt;
+  Memory fresh = allocate();  // an error here leaves everything as it is
   Slot& slot = slot_of(given_);
   is_ready_.wait(lock, [&] { return slot.ready; });
   slot.ready = false;
@@ -132,7 +133,7 @@ std::optional<Batch> Loader::Workers::next() {
   const Memory memory = std::exchange(slot.memory, {});
   const std::int64_t count = images_from(place.first);
   Batch batch{memory.images.leading(0, count), memory.targets.leading(0, count), place.epoch, place.first};
-  free_.push_back(allocate());
+  free_.push_back(std::move(fresh));
   lock.unlock();
   may_prepare_.notify_one();
   return batch;
@@ -166,8 +167,6 @@ void Loader::Workers::prepare(const Place& place, const Memory& memory, ImageBuf
                           {options_.seed, static_cast<std::uint32_t>(place.epoch), random_site("data/order")});
   const std::int64_t count = images_from(place.first);
   const std::int64_t image_count = transform_.height() * transform_.width() * transform_.channels();
-  memory.images.bump_version();
-  memory.targets.bump_version();
   for (std::int64_t i = 0; i < count && !stop.stop_requested(); ++i) {
     const std::int64_t index = options_.shuffle ? order(place.first + i) : place.first + i;
     image.set_size(info.height, info.width, info.channels);

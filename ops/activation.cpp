@@ -20,9 +20,9 @@ void apply(const Formula& formula, const Tensor& out, const Tensor& in) {
   });
 }
 
-/// Of values that are off by errors of a variance, if that is defined: `formula` knows what to take off.
+/// Of values that are off by errors of a variance, where that is defined: `formula` knows what to take off.
 template <class Formula>
-void apply(const Formula& formula, const Tensor& out, const Tensor& in, const Tensor& variance) {
+void apply_curve(const Formula& formula, const Tensor& out, const Tensor& in, const Tensor& variance) {
   if (!variance.defined()) return apply(formula, out, in);
   launch(out.device(), [&] {
     with_float_type(out.dtype(), [&]<class T>(Type<T>) {
@@ -38,24 +38,10 @@ Tensor applied(const Formula& formula, const Tensor& x) {
   return y;
 }
 
-/// dx = formula(dy, saved), run by run, written over dy where nobody else sees it.
+/// dx = formula(dy, saved), run by run, written over dy where nobody else sees it. Where what was saved is off by
+/// errors of a variance, `formula` gets it too.
 template <Source from, class Op, class Formula>
 Tensor backward_of(const Formula& formula, const Tensor& dy, const Saved<Op>& saved) {
-  Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
-  saved.template for_runs<from>(dy.rows(), [&](std::int64_t first, std::int64_t last, const Tensor& values) {
-    const Tensor in = dy.row_range(first, last), out = dx.row_range(first, last);
-    launch(dy.device(), [&] {
-      with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
-        map(in.count(), formula, out.data<T>(), in.data<T>(), values.data<T>());
-      });
-    });
-  });
-  return dx;
-}
-
-/// The same of an input that a curve bends: where the values are off by errors of a variance, `formula` gets it too.
-template <Source from, class Op, class Formula>
-Tensor backward_of_curve(const Formula& formula, const Tensor& dy, const Saved<Op>& saved) {
   Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
   saved.template for_runs<from>(
       dy.rows(), [&](std::int64_t first, std::int64_t last, const Tensor& values, const Tensor& variance) {
@@ -79,14 +65,14 @@ Tensor Gelu::forward(std::span<const Tensor> inputs) const {
   return applied(formula::GeluTanh{}, inputs[x]);
 }
 void Gelu::backward(const Tensor& dy, const Saved<Gelu>& saved, Grads& grads) const {
-  grads[x] = form == Form::erf ? backward_of_curve<input(x)>(formula::GeluErfBackward{}, dy, saved)
-                               : backward_of_curve<input(x)>(formula::GeluTanhBackward{}, dy, saved);
+  grads[x] = form == Form::erf ? backward_of<input(x)>(formula::GeluErfBackward{}, dy, saved)
+                               : backward_of<input(x)>(formula::GeluTanhBackward{}, dy, saved);
 }
 void Gelu::derive(const Derivation<Gelu>& from, const Tensor& out) const {
   if (form == Form::erf)
-    apply(formula::GeluErf{}, out, from.get<input(x)>(), from.variance<input(x)>());
+    apply_curve(formula::GeluErf{}, out, from.get<input(x)>(), from.variance<input(x)>());
   else
-    apply(formula::GeluTanh{}, out, from.get<input(x)>(), from.variance<input(x)>());
+    apply_curve(formula::GeluTanh{}, out, from.get<input(x)>(), from.variance<input(x)>());
 }
 
 Tensor Relu::forward(std::span<const Tensor> inputs) const { return applied(formula::Relu{}, inputs[x]); }
@@ -108,10 +94,10 @@ void Relu::derive(const Derivation<Relu>& from, const Tensor& out) const {
 
 Tensor Silu::forward(std::span<const Tensor> inputs) const { return applied(formula::Silu{}, inputs[x]); }
 void Silu::backward(const Tensor& dy, const Saved<Silu>& saved, Grads& grads) const {
-  grads[x] = backward_of_curve<input(x)>(formula::SiluBackward{}, dy, saved);
+  grads[x] = backward_of<input(x)>(formula::SiluBackward{}, dy, saved);
 }
 void Silu::derive(const Derivation<Silu>& from, const Tensor& out) const {
-  apply(formula::Silu{}, out, from.get<input(x)>(), from.variance<input(x)>());
+  apply_curve(formula::Silu{}, out, from.get<input(x)>(), from.variance<input(x)>());
 }
 
 Tensor Sigmoid::forward(std::span<const Tensor> inputs) const { return applied(formula::Sigmoid{}, inputs[x]); }

@@ -6,10 +6,20 @@
 namespace lacuna::formula {
 
 /// What the mean of a curve over errors of some variance, spread evenly, is more than the curve by, to second order,
-/// per second derivative. Errors as wide as the curve's bend are beyond that: what is taken off for them is held.
+/// for each unit of its second derivative. Errors as wide as the curve's bend are beyond that: what is taken off for
+/// them is held.
 template <class T, class V>
 LACUNA_HOST_DEVICE T half_variance(V variance) {
   return T(0.5) * (variance < V(0.5) ? static_cast<T>(variance) : T(0.5));
+}
+/// The second derivative of x·Φ(x), φ(x)·(2 − x²), and the third; zero far out, where x² is beyond what floats hold.
+template <class T>
+LACUNA_HOST_DEVICE T gelu_second(T x, T density) {
+  return T(2) * density - x * density * x;
+}
+template <class T>
+LACUNA_HOST_DEVICE T gelu_third(T x, T density) {
+  return x * density * x * x - T(4) * x * density;
 }
 
 /// x·Φ(x) with Φ the normal distribution function. With a variance: x is off by so much, and what is wanted is the
@@ -22,7 +32,7 @@ struct GeluErf {
   template <class T, class V>
   LACUNA_HOST_DEVICE T operator()(T x, V variance) const {
     const math::Normal<T> normal = math::normal(x);
-    return x * normal.distribution - half_variance<T>(variance) * normal.density * (T(2) - x * x);
+    return x * normal.distribution - half_variance<T>(variance) * gelu_second(x, normal.density);
   }
 };
 /// dy·(Φ(x) + x·φ(x)).
@@ -35,7 +45,8 @@ struct GeluErfBackward {
   template <class T, class V>
   LACUNA_HOST_DEVICE T operator()(T dy, T x, V variance) const {
     const math::Normal<T> normal = math::normal(x);
-    return dy * (normal.distribution + x * normal.density * (T(1) - half_variance<T>(variance) * (x * x - T(4))));
+    const T slope = normal.distribution + x * normal.density;
+    return dy * (slope - half_variance<T>(variance) * gelu_third(x, normal.density));
   }
 };
 /// x/2·(1 + tanh z) = x·σ(2z) with z = √(2/π)·(x + 0.044715·x³). It bends as the form with Φ does.
@@ -46,7 +57,8 @@ struct GeluTanh {
   }
   template <class T, class V>
   LACUNA_HOST_DEVICE T operator()(T x, V variance) const {
-    return (*this)(x)-half_variance<T>(variance) * math::normal(x).density * (T(2) - x * x);
+    const T y = (*this)(x);
+    return y - half_variance<T>(variance) * gelu_second(x, math::normal(x).density);
   }
 };
 struct GeluTanhBackward {
@@ -58,7 +70,8 @@ struct GeluTanhBackward {
   }
   template <class T, class V>
   LACUNA_HOST_DEVICE T operator()(T dy, T x, V variance) const {
-    return (*this)(dy, x) - dy * half_variance<T>(variance) * math::normal(x).density * x * (x * x - T(4));
+    const T dx = (*this)(dy, x);
+    return dx - dy * half_variance<T>(variance) * gelu_third(x, math::normal(x).density);
   }
 };
 struct Relu {
@@ -110,6 +123,10 @@ struct SigmoidBackward {
   LACUNA_HOST_DEVICE T operator()(T dy, T y) const {
     return dy * y * (T(1) - y);
   }
+  template <class T, class V>
+  LACUNA_HOST_DEVICE T operator()(T dy, T y, V variance) const {
+    return dy * (y * (T(1) - y) + static_cast<T>(variance));
+  }
 };
 struct Tanh {
   template <class T>
@@ -122,6 +139,10 @@ struct TanhBackward {
   template <class T>
   LACUNA_HOST_DEVICE T operator()(T dy, T y) const {
     return dy * (T(1) - y * y);
+  }
+  template <class T, class V>
+  LACUNA_HOST_DEVICE T operator()(T dy, T y, V variance) const {
+    return dy * (T(1) - y * y + static_cast<T>(variance));
   }
 };
 /// A running statistic moves towards what one batch shows.

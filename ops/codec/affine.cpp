@@ -336,11 +336,13 @@ void add_variance(const Codes& codes, std::int64_t begin, std::int64_t end, cons
   launch(out.device(), [&] {
     const Layout layout(codes.shape, codes.coding, codes.bytes.raw());
     float* const variance = out.data<float>();
-    layout.for_pieces(begin, end, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
-      const double step = scale_of(layout.group(group), layout.bits).step;
-      if (!std::isfinite(step)) return;
-      const auto own = static_cast<float>(step * step / 12);
-      for (; i < next; ++i) variance[i - begin] += own;
+    parallel_for(end - begin, serial_below, [&](std::int64_t first, std::int64_t last) {
+      layout.for_pieces(begin + first, begin + last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
+        const double step = scale_of(layout.group(group), layout.bits).step;
+        if (!std::isfinite(step)) return;
+        const double own = std::min(step * step / 12, static_cast<double>(std::numeric_limits<float>::max()));
+        for (; i < next; ++i) variance[i - begin] += static_cast<float>(own);
+      });
     });
   });
 }

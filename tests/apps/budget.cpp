@@ -1,6 +1,7 @@
 #include "apps/budget.h"
 
 #include "apps/measure.h"
+#include "apps/survey.h"
 #include "core/error.h"
 
 #include <doctest/doctest.h>
@@ -35,7 +36,6 @@ TEST_CASE("budget: bytes are read with their units") {
   CHECK(parse_bytes("1048576") == 1 << 20);
   CHECK(parse_bytes("1.5KiB") == 1536);
   CHECK(parse_bytes("2 GB") == 2'000'000'000);
-  CHECK(parse_bytes("6G") == parse_bytes("6GiB"));
   for (const char* wrong : {"", "GiB", "-1GiB", "6 gigs", "1e30GiB", "nan"})
     CHECK_THROWS_WITH_AS(parse_bytes(wrong), doctest::Contains("memory.budget: expected bytes"), Error);
 }
@@ -69,6 +69,11 @@ TEST_CASE("budget: what is chosen fits, and uses nearly all of it") {
       }
     }
   }
+}
+
+TEST_CASE("budget: the batch is weighed as any other tensor") {
+  const StepSurvey found = survey(configured(vit, "{policy: exact}"), {});
+  CHECK(std::ranges::count(found.tensors, SlotName{"images", "input"}, &Codable::name) == 1);
 }
 
 TEST_CASE("budget: the peak of a real step is the one planned") {

@@ -198,6 +198,25 @@ TEST_CASE("command: --json - gives JSON and nothing else") {
   }
 }
 
+TEST_CASE("train: saves to the byte what plan says, its batch included") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml",
+             "model: {name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 2, num_heads: 4}\n"
+             "data: {name: shapes, train_size: 64, val_size: 8}\ntrain: {batch_size: 16, steps: 2, threads: 1}\n");
+  for (const char* const memory : {"{policy: exact}", "{policy: fixed, bits: 3}", "{policy: mesa}",
+                                   "{policy: auto, budget: 300KiB, budget_of: saved}"})
+    for (const char* const parts : {"train.accumulate=1", "train.accumulate=2"}) {
+      const std::string how = fmt::format("memory={}", memory);
+      const CommandResult trained =
+          run_command(folder, {"train", "-c", "c.yaml", how, parts, "--overwrite", "--json", "-"});
+      const CommandResult planned = run_command(folder, {"plan", "-c", "c.yaml", how, parts, "--json", "-"});
+      INFO(how, " ", std::string(parts), "\n", trained.error, planned.error);
+      REQUIRE(trained.code == 0);
+      CHECK(trained.json().at("memory").at("saved") == planned.json().at("memory").at("saved"));
+      CHECK(trained.json().at("saved_by_path").contains("images") == (std::string_view(parts).back() == '1'));
+    }
+}
+
 TEST_CASE("explain: tells the bytes that plan tells, also where bits are divided by a measurement") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml",

@@ -55,8 +55,10 @@ TEST_CASE("configuration: an unknown key names its place and the nearest one") {
   CHECK(refusal_after_model("trian: {}\n") == "a.yaml:2:1: unknown section \"trian\", did you mean \"train\"?");
   CHECK(refusal_after_model("optimizer: {name: sgd, momentun: 0.9}\n") ==
         "a.yaml:2:24: unknown key of the optimizer sgd: \"momentun\", did you mean \"momentum\"?");
+  CHECK(refusal_after_model("optimizer: {name: adamw, zzzzzzz: 0.9}\n")
+            .starts_with("a.yaml:2:26: unknown key of the optimizer adamw: \"zzzzzzz\"; known are name, lr, "));
   CHECK(refusal_after_model("optimizer: {name: adamw, momentum: 0.9}\n")
-            .starts_with("a.yaml:2:26: unknown key of the optimizer adamw: \"momentum\"; known are name, lr, "));
+            .starts_with("a.yaml:2:26: optimizer.momentum is a setting of sgd, and adamw has none of that name; "));
   CHECK(refusal_after_model("memory: {zzzzzzz: 1}\n") ==
         "a.yaml:2:10: unknown key of the memory exact: \"zzzzzzz\"; known are policy, budget, budget_of, recompute, "
         "rules");

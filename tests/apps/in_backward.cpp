@@ -32,11 +32,10 @@ struct Outcome {
 Outcome train(std::string_view text, std::vector<std::string> overrides) {
   const Configuration configuration = resolve(parse_configuration(std::string(text), "test", overrides));
   Training training(configuration, Device::cpu);
-  const std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
   ledger(Device::cpu).reset_peak();
   Outcome outcome;
   for (int step = 0; step < 3; ++step) {
-    const StepOutcome done = training.step(batch, step, 1e-2);
+    const StepOutcome done = training.step(made_up_batch(configuration, training.model()), step, 1e-2);
     outcome.losses.push_back(done.loss);
     outcome.norms.push_back(done.gradient_norm);
     for (const Parameter* parameter : training.model().parameters()) {

@@ -48,7 +48,8 @@ TEST_CASE("study: one pass over part of the batch tells what passes over all of 
       int tensors = 0, near = 0;
       for (const auto& one : found[1]) {
         const std::string& name = one.first;
-        const double drawn = one.second / all[1], backward = found[0].at(name) / all[0];  // shares: bits follow from these
+        const double drawn = one.second / all[1],
+                     backward = found[0].at(name) / all[0];  // shares: bits follow from these
         ++tensors;
         INFO(name, ": ", backward, " in backward, ", drawn, " by draws");
         CHECK(drawn < 16 * backward);
@@ -107,7 +108,7 @@ TEST_CASE("study: leaves no trace but the bits") {
     const auto before = buffers();
     training.model().set_training(true);
     random_state() = {.seed = 1, .step = 0};
-    study(training, batch.front(), training.policy());
+    study(training, batch.front(), false, training.policy());
     CHECK(buffers() == before);
     for (const Parameter* parameter : training.model().parameters()) CHECK(!parameter->grad().defined());
     CHECK(at(ledger(Device::cpu).live(), Purpose::saved) == 0);

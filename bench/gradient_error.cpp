@@ -11,6 +11,7 @@
 #include "data/loader.h"
 #include "ops/activation.h"
 #include "ops/codec/pack.h"
+#include "tests/ops/one_tensor.h"
 
 #include <cstdlib>
 #include <map>
@@ -228,22 +229,6 @@ Tensor normal_values(std::int64_t count) {
   return Tensor::from(std::span<const float>(values), {count});
 }
 
-/// What backward reads of a curve's input: values that are off, by errors of a known variance or of one nobody tells.
-class Approximate final : public SavedTensors {
- public:
-  Approximate(Tensor values, Tensor variance) : values_(std::move(values)), variance_(std::move(variance)) {}
-  Tensor whole(std::size_t) const override { return values_; }
-  Tensor rows(std::size_t, std::int64_t begin, std::int64_t end, Tensor* variance) const override {
-    if (variance != nullptr && variance_.defined()) *variance = variance_.row_range(begin, end);
-    return values_.row_range(begin, end);
-  }
-  std::int64_t rows_at_once(std::size_t) const override { return values_.rows(); }
-  Signs signs(std::size_t) const override { return {.values = values_, .bits = {}}; }
-
- private:
-  Tensor values_, variance_;
-};
-
 /// Values and slopes of curves at decoded points, against those at the points.
 void curves(int draws) {
   using Curve = std::function<Tensor(const Tensor& at, const Tensor& variance)>;
@@ -257,7 +242,7 @@ void curves(int draws) {
   const auto slope_of = [](auto op) -> Curve {
     return [op](const Tensor& at, const Tensor& variance) {
       Grads grads(1, {0});
-      Bound(op).backward(Tensor::full(at.shape(), 1, at.dtype(), at.device()), Approximate(at, variance), grads);
+      Bound(op).backward(Tensor::full(at.shape(), 1, at.dtype(), at.device()), OneTensor(at, variance), grads);
       return grads[0];
     };
   };

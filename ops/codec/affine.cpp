@@ -33,6 +33,8 @@ struct Layout {
         stored(codes + code_bytes(count, bits)) {}
 
   std::uint8_t* block_at(std::int64_t element) const { return codes + element / block * packed_bytes(block, bits); }
+  /// Codes of 8 bits lie as they are.
+  bool packs() const { return bits < 8; }
   std::int64_t in_block(std::int64_t element) const { return std::min(block, count - element / block * block); }
   Stored group(std::int64_t index) const {
     Stored group;
@@ -151,8 +153,9 @@ void encode_runs(const T* x, const Layout& to, const Coding& coding, std::uint64
         for (std::int64_t i = std::max(begin, (from + g) * to.size); i < last;) {
           const std::int64_t place = i % block, next = std::min(last, i - place + block);
           if (place == 0) drawn = draws.of_block(i / block).data();
-          code_slice(x + i, next - i, slope, to.bits, drawn + place, codes + place);
-          if (next % block == 0 || next == to.count) {
+          std::uint8_t* const slice = (to.packs() ? codes : to.block_at(i)) + place;
+          code_slice(x + i, next - i, slope, to.bits, drawn + place, slice);
+          if (to.packs() && (next % block == 0 || next == to.count)) {
             const std::int64_t filled = next - (i - place);
             std::fill(codes + filled, codes + block, std::uint8_t{0});
             pack(codes, filled, to.bits, to.block_at(i));
@@ -210,11 +213,14 @@ void encode_columns(const T* x, const Layout& to, const Coding& coding, std::uin
   for_blocks(to, parts, [&](std::int64_t part, std::int64_t first, std::int64_t count) {
     if (known != nullptr) measure(part, first, count);
     const std::uint16_t* const drawn = draws[static_cast<std::size_t>(part)].of_block(first / block).data();
-    alignas(64) std::uint8_t codes[block] = {};
+    alignas(64) std::uint8_t unpacked[block];
+    std::uint8_t* const codes = to.packs() ? unpacked : to.block_at(first);
     to.for_pieces(first, first + count, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
       const std::int64_t place = i - first;
       code_slice(x + i, next - i, slopes[static_cast<std::size_t>(group)], to.bits, drawn + place, codes + place);
     });
+    if (!to.packs()) return;
+    std::fill(codes + count, codes + block, std::uint8_t{0});
     pack(codes, count, to.bits, to.block_at(first));
   });
   if (known == nullptr) return;
@@ -265,9 +271,10 @@ void for_unpacked(const Layout& from, const Codes& coded, std::int64_t begin, st
       end - start, serial_below,
       [&](std::int64_t share_begin, std::int64_t share_end) {
         Draws draws(coded.key, coded.coding.rounding);
-        alignas(64) std::uint8_t codes[block];
+        alignas(64) std::uint8_t unpacked[block];
         for (std::int64_t i = start + share_begin; i < start + share_end; i += block) {
-          unpack(from.block_at(i), from.in_block(i), from.bits, codes);
+          const std::uint8_t* const codes = from.packs() ? unpacked : from.block_at(i);
+          if (from.packs()) unpack(from.block_at(i), from.in_block(i), from.bits, unpacked);
           const std::int64_t first = std::max(begin, i);
           f(codes + (first - i), first, std::min(end, i + block), draws);
         }

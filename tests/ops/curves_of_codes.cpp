@@ -1,5 +1,6 @@
 // What curves yield at points that are off by errors of a known variance.
 #include "ops/activation.h"
+#include "tests/ops/one_tensor.h"
 
 #include <doctest/doctest.h>
 
@@ -8,22 +9,6 @@
 
 namespace lacuna {
 namespace {
-
-/// One saved tensor, and the variance of its errors where that is told.
-class OneTensor final : public SavedTensors {
- public:
-  OneTensor(Tensor values, Tensor variance) : values_(std::move(values)), variance_(std::move(variance)) {}
-  Tensor whole(std::size_t) const override { return values_; }
-  Tensor rows(std::size_t, std::int64_t begin, std::int64_t end, Tensor* variance) const override {
-    if (variance != nullptr && variance_.defined()) *variance = variance_.row_range(begin, end);
-    return values_.row_range(begin, end);
-  }
-  std::int64_t rows_at_once(std::size_t) const override { return 7; }
-  Signs signs(std::size_t) const override { return {.values = values_, .bits = {}}; }
-
- private:
-  Tensor values_, variance_;
-};
 
 /// Values of the curve at `x` [rows, C] as a slot derives them, or its slopes as backward reads them.
 std::vector<double> curve(const Operation& op, bool slope, const Tensor& x, const Tensor& variance) {

@@ -77,7 +77,8 @@ class Fitting {
         codes ? fmt::format(" and {} bits an element", fewest_bits) : "");
   }
 
-  /// Whether the plan that the configuration holds already is within the budget and its means; says so.
+  /// Whether the plan that the configuration holds already is within the budget and its means, and there is not room
+  /// for everything exact by now; says so.
   bool holds() {
     const Configuration::Memory& memory = configuration_.memory;
     const auto codes = memory.options.find("codes");
@@ -87,7 +88,7 @@ class Fitting {
         std::ranges::any_of(memory.rules, [](const HoldRule& rule) { return rule.how == HoldRule::How::code; });
     if (does_code && !may_code) return false;
     const std::int64_t bytes = used(configuration_);
-    if (bytes > budget_) return false;
+    if (bytes > budget_ || ((does_code || !memory.recompute.empty()) && fits({}))) return false;
     configuration_.memory.why = fmt::format("{}: as planned before; {}", budget_text(), used_text(bytes));
     return true;
   }
@@ -152,7 +153,8 @@ class Fitting {
   std::vector<Regions> all_regions() const {
     std::vector<Regions> all;
     const auto with_all = [](std::vector<std::string> paths, const std::vector<std::string>& more) {
-      paths.insert(paths.end(), more.begin(), more.end());
+      for (const std::string& path : more)  // a piece may be one block
+        if (std::ranges::find(paths, path) == paths.end()) paths.push_back(path);
       return paths;
     };
     for (std::int64_t length = 1; length <= longest_; ++length) {

@@ -26,14 +26,16 @@ class EvaluationMode {
 std::optional<Evaluation> evaluate(Model& model, const std::shared_ptr<const Dataset>& dataset,
                                    const Configuration& resolved) {
   const EvaluationMode mode(model);
-  Loader loader(
-      dataset, transform_options(resolved, Split::validation),
-      {.batch_size = resolved.train.batch_size, .end_epoch = 1, .workers = static_cast<int>(resolved.data.workers)});
+  // As many images at once as training has: what it is cut for does not grow here.
+  Loader loader(dataset, transform_options(resolved, Split::validation),
+                {.batch_size = resolved.train.batch_size / resolved.train.accumulate,
+                 .end_epoch = 1,
+                 .workers = static_cast<int>(resolved.data.workers)});
   double loss_sum = 0;
   std::int64_t correct = 0, samples = 0;
-  while (const std::optional<Batch> batch = loader.next()) {
+  while (std::optional<Batch> batch = loader.next()) {
     if (InterruptGuard::signal() != 0) return {};
-    const Variable logits = model.forward(Variable(batch->images));
+    const Variable logits = model.forward(Variable(std::move(batch->images)));
     const Variable loss = apply(CrossEntropy{}, logits, Variable(batch->targets));
     const std::int64_t count = batch->targets.count();
     loss_sum += loss.tensor().item() * static_cast<double>(count);

@@ -39,6 +39,7 @@ std::string describe_user(const SlotUser& user) {
 std::string describe_hold(const Tape::SlotReport& slot) {
   std::string text(lacuna::name_of(slot.hold));
   if (slot.bits > 0) text += fmt::format(", {} bit", slot.bits);
+  if (slot.signs && slot.hold != Hold::mask) text += " + signs";
   return text;
 }
 
@@ -60,15 +61,16 @@ std::string to_text(const std::vector<std::array<std::string, 6>>& rows) {
 ExitCode explain(const Options& options) {
   const Configuration configuration = options.configuration.read();
   Training training(configuration, Device::meta);
-  const auto batch = [&] { return made_up_batch(configuration, training.model(), options.image_gradient); };
+  const auto made_up = [&] { return made_up_batch(configuration, training.model(), options.image_gradient); };
   const std::int64_t samples = configuration.train.batch_size / configuration.train.accumulate;
   // What adapts has its plan after a step; where nothing is trained there is none.
   const bool trains = training.trainable_count() > 0 || options.image_gradient;
-  if (trains && training.policy().measures_every() > 0) training.step(batch(), 0, configuration.optimizer.lr);
+  if (trains && training.policy().measures_every() > 0) training.step(made_up(), 0, configuration.optimizer.lr);
+  std::vector<MicroBatch> batch = made_up();
   Tape tape(training.policy());
   const Variable loss = [&] {
     const Recording recording(tape);
-    return training.loss(std::move(batch().front()));
+    return training.loss_of_part(batch, 0);
   }();
   if (!loss.wants_grad()) reject("freeze: nothing is trained, so backward needs nothing");
 
@@ -95,6 +97,7 @@ ExitCode explain(const Options& options) {
                      {"need", lacuna::name_of(facts.need)},
                      {"held", facts.parameter ? "parameter" : lacuna::name_of(slot.hold)},
                      {"bits", slot.bits > 0 ? nlohmann::ordered_json(slot.bits) : nullptr},
+                     {"signs", slot.signs},
                      {"users", users}});
     if (facts.parameter && !options.all) continue;
     rows.push_back({std::string(facts.path.text()), name_of_source(facts), to_string(facts.shape),

@@ -26,12 +26,10 @@ struct Need {
 
 Need need_of(const Measurement& planned, bool with_loader) {
   if (!with_loader) return {planned.peak, 0};
-  const Bytes& held = planned.memory;
   constexpr std::int64_t depth = LoaderOptions{}.depth;  // batches that a loader holds besides the one in use
-  // The training loader waits while the evaluation's works.
-  const std::int64_t ahead = 2 * depth * planned.batch;
-  const std::int64_t evaluation = at(held, Purpose::parameters) + at(held, Purpose::optimizer) + ahead + planned.batch;
-  return {std::max(planned.peak + depth * planned.batch, evaluation), ahead};
+  // The training loader waits while the evaluation's works, whose batches are as large as the parts of a step's.
+  const std::int64_t training = depth * planned.batch, evaluation = training + depth * planned.part;
+  return {std::max(planned.peak + training, planned.evaluation_peak + evaluation), evaluation};
 }
 
 /// How many times smaller codes, parts or recomputation make a step at best, about: beyond, no plan is worth its time.
@@ -75,6 +73,7 @@ class Alternatives {
 
   std::string line(const std::string& setting, const Configuration& configuration) const {
     const std::int64_t bytes = bytes_of(configuration);
+    if (bytes >= bytes_of(configuration_)) return {};
     return fmt::format("\n  {}: {} for batches of {}{}", setting, format_bytes(bytes), configuration.train.batch_size,
                        bytes <= available_ ? ", which fits" : ": too much");
   }

@@ -60,6 +60,7 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
   const bool measures = training.policy().measures_every() > 0;
   const int warm_up = std::max(options.warm_up, measures ? 1 : 0);
   for (const MicroBatch& part : batch()) result.batch += part.images.bytes() + part.targets.bytes();
+  result.part = result.batch / configuration.train.accumulate;
   Ledger& account = ledger(device);
   account.reset_peak();
   for (int i = 0; i < warm_up; ++i) {
@@ -82,7 +83,15 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
   result.saved_by_path = std::move(outcome.saved_by_path);
   result.peak = account.peak();
   result.at_peak = account.holders_at_peak();
-  if (device == Device::meta) return result;
+  if (device == Device::meta) {
+    training.model().set_training(false);
+    account.reset_peak();
+    std::vector<MicroBatch> images = batch();
+    images.resize(1);
+    training.loss(std::move(images.front()));
+    result.evaluation_peak = account.peak();
+    return result;
+  }
   result.process_peak = process_peak();
   if (measures) {
     const double usual = result.step_seconds[result.step_seconds.size() / 2];

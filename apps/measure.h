@@ -21,10 +21,12 @@ struct Measurement {
   std::int64_t trainable = 0;
   Bytes memory{};                    // each purpose at its own highest; saved: at the end of the forward pass
   BytesByPath saved_by_path;         // what makes up `memory`'s saved
-  std::int64_t batch = 0;            // bytes of images and targets
-  std::int64_t peak = 0;             // the ledger's
-  std::vector<Held> at_peak;         // who held what then
-  std::int64_t process_peak = 0;     // 0 on `meta`
+  std::int64_t batch = 0, part = 0;  // bytes of the images and targets of a step, and of one of its parts
+  std::int64_t evaluation_peak =
+      0;                          // the ledger's in a forward pass of as many images as a step has at once; on `meta`
+  std::int64_t peak = 0;          // the ledger's
+  std::vector<Held> at_peak;      // who held what then
+  std::int64_t process_peak = 0;  // 0 on `meta`
   std::vector<double> step_seconds;  // sorted; empty on `meta`
   double measuring_seconds = 0;      // of the first step, where the policy measures in it; else 0
   double measuring_share = 0;        // what such steps add to each step between two of them

@@ -50,16 +50,10 @@ void run_trial(Training& training, MicroBatch batch, MemoryPolicy& policy, const
   tape.backward({{loss, Tensor::full(loss.shape(), 1, loss.dtype(), loss.tensor().device())}}, options);
 }
 
-/// In memory of their own.
-MicroBatch first_samples(const MicroBatch& batch, std::int64_t count) {
-  return {batch.images.leading(0, count).clone(Purpose::data), batch.targets.leading(0, count).clone(Purpose::data),
-          batch.image_gradient};
-}
-
-void study_draws(Training& training, const MicroBatch& batch, bool given_up, MemoryPolicy& policy, DrawStudy& study) {
+void study_draws(Training& training, const MicroBatch& batch, MemoryPolicy& policy, DrawStudy& study) {
   const GradientsAside aside(trainable_parameters(training));
   const auto gradients = [&] {
-    run_trial(training, given_up ? first_samples(batch, batch.targets.count()) : batch, policy);
+    run_trial(training, batch, policy);
     return aside.take();
   };
   const std::vector<Tensor> usual = gradients();
@@ -78,32 +72,30 @@ void study_draws(Training& training, const MicroBatch& batch, bool given_up, Mem
 
 /// A sixth of a batch at 8 bits takes less than all of it at two, though the batch is held besides, and tells as much
 /// about what tensors are worth beside each other. Norms over the batch need two samples.
-std::int64_t samples_to_study(const MicroBatch& batch) {
+MicroBatch part_to_study(const MicroBatch& batch) {
   constexpr std::int64_t share = 6, least = 2;
-  const std::int64_t samples = batch.targets.count();
-  return std::min(samples, std::max(samples / share, least));
+  const std::int64_t samples = batch.targets.count(), part = std::min(samples, std::max(samples / share, least));
+  return {batch.images.leading(0, part), batch.targets.leading(0, part), batch.image_gradient};
 }
 
 /// One pass over part of the batch, in which backward measures. Its own gradients go as soon as they are there.
-void study_part(Training& training, const MicroBatch& batch, bool given_up, MemoryPolicy& policy) {
+void study_part(Training& training, const MicroBatch& batch, MemoryPolicy& policy) {
   const std::vector<Parameter*> trainable = trainable_parameters(training);
   const GradientsAside aside(trainable);
   std::unordered_map<const Leaf*, Parameter*> of_leaf;
   for (Parameter* parameter : trainable) of_leaf.emplace(parameter->variable().leaf(), parameter);
-  MicroBatch part = first_samples(batch, samples_to_study(batch));
-  const MicroBatch held = given_up ? MicroBatch{} : part;
-  run_trial(training, std::move(part), policy, {.on_gradient = [&](const Leaf& leaf) {
+  run_trial(training, part_to_study(batch), policy, {.on_gradient = [&](const Leaf& leaf) {
               if (const auto found = of_leaf.find(&leaf); found != of_leaf.end()) found->second->set_grad({});
             }});
 }
 
 }  // namespace
 
-void study(Training& training, const MicroBatch& batch, bool given_up, MemoryPolicy& policy) {
+void study(Training& training, const MicroBatch& batch, MemoryPolicy& policy) {
   if (DrawStudy* const draws = policy.draw_study())
-    study_draws(training, batch, given_up, policy, *draws);
+    study_draws(training, batch, policy, *draws);
   else if (policy.begin_study())
-    study_part(training, batch, given_up, policy);
+    study_part(training, batch, policy);
   else
     return;
   policy.end_study();

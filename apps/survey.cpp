@@ -88,7 +88,8 @@ StepSurvey survey(const Configuration& configuration, const std::vector<std::str
   Tape tape(*policy);
   {
     const Recording recording(tape);
-    training.loss(std::move(made_up_batch(configuration, training.model()).front()));
+    std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
+    training.loss_of_part(batch, 0);
   }
   tape.settle();
   return found;
@@ -107,7 +108,8 @@ Sensitivities probe_step(const Configuration& small, std::int64_t group_size, De
   tape.set_error_measure(measure);
   const Variable loss = [&] {
     const Recording recording(tape);
-    return training.loss(std::move(made_up_batch(small, training.model()).front()));
+    std::vector<MicroBatch> batch = made_up_batch(small, training.model());
+    return training.loss_of_part(batch, 0);
   }();
   if (!loss.wants_grad()) return {};
   tape.backward(loss);
@@ -117,8 +119,10 @@ Sensitivities probe_step(const Configuration& small, std::int64_t group_size, De
       gradient += counted_error(squared_difference(parameter->grad(), {}), parameter->grad(), measure);
   Sensitivities sensitivities;
   if (!std::isfinite(gradient) || gradient == 0) return sensitivities;
-  for (const auto& [key, variance] : surveyor.record().sensitivities())
-    sensitivities[surveyor.names().at(key)] += variance / gradient;
+  const std::map<std::string, double> measured_variances = surveyor.record().sensitivities();
+  for (const auto& [key, name] : surveyor.names())
+    if (const auto measured = measured_variances.find(key); measured != measured_variances.end())
+      sensitivities[name] += measured->second / gradient;
   return sensitivities;
 }
 

@@ -100,6 +100,10 @@ Variable Training::loss(MicroBatch batch, std::int64_t* correct) {
                Variable(std::move(batch.targets), false, "targets"));
 }
 
+Variable Training::loss_of_part(std::vector<MicroBatch>& batch, std::size_t i, std::int64_t* correct) {
+  return loss(batch.size() == 1 ? std::move(batch[i]) : batch[i], correct);
+}
+
 ErrorMeasure Training::error_measure() const {
   return optimizer_->is_scale_invariant() ? ErrorMeasure::relative : ErrorMeasure::absolute;
 }
@@ -116,8 +120,7 @@ StepOutcome Training::step(std::vector<MicroBatch> batch, std::int64_t number, d
     // Each part has draws of its own, and none has those of another step, in however many parts that went.
     constexpr std::uint64_t golden = 0x9E3779B97F4A7C15U;
     random_state() = {seed_ + i * golden, static_cast<std::uint32_t>(number)};
-    const bool gives_up = batch.size() == 1 && batch[i].images.unique();  // parts last as long as their batch
-    study(*this, batch[i], gives_up, *policy_);
+    study(*this, batch[i], *policy_);
     Tape tape(*policy_);
     tape.set_observer(observer);
     tape.set_error_measure(error_measure());
@@ -125,7 +128,7 @@ StepOutcome Training::step(std::vector<MicroBatch> batch, std::int64_t number, d
     const double share = static_cast<double>(batch[i].targets.count()) / static_cast<double>(outcome.samples);
     Variable result = [&] {
       const Recording recording(tape);
-      return loss(gives_up ? std::move(batch[i]) : batch[i], &outcome.correct);
+      return loss_of_part(batch, i, &outcome.correct);
     }();
     const Tensor& value = result.tensor();
     outcome.loss += value.device() == Device::meta ? 0 : value.item() * share;

@@ -71,6 +71,8 @@ class Training {
   StepOutcome step(std::vector<MicroBatch> batch, std::int64_t number, double lr, Observer* observer = nullptr);
   /// The loss [] of a micro-batch, recorded where a tape is recording; adds to `correct` where given.
   Variable loss(MicroBatch batch, std::int64_t* correct = nullptr);
+  /// The same of part `i` of a batch, which is given up where it is the only one: several are views of one memory.
+  Variable loss_of_part(std::vector<MicroBatch>& batch, std::size_t i, std::int64_t* correct = nullptr);
   /// How errors of the gradient count for the optimizer.
   ErrorMeasure error_measure() const;
 

@@ -12,11 +12,11 @@ namespace lacuna {
 bool can_be_coded(const SlotFacts& facts) {
   constexpr std::int64_t least_bytes = 4096;
   return facts.need == Need::value && is_floating(facts.dtype) && facts.source.kind != Source::Kind::aux &&
-         !facts.parameter && facts.bytes >= least_bytes;
+         !facts.parameter && !facts.borrowed && facts.bytes >= least_bytes;
 }
 
 bool worth_coding(const SlotFacts& facts) {
-  return can_be_coded(facts) && !facts.borrowed && facts.shape.count() > facts.shape.front() * facts.shape.back();
+  return can_be_coded(facts) && facts.shape.count() > facts.shape.front() * facts.shape.back();
 }
 
 codec::Grouping run_groups(const SlotFacts& facts, std::int64_t size) {
@@ -52,6 +52,8 @@ Decision CodedPolicy::settle(const SlotFacts& facts) {
   const Decision lossless = settle_exactly(facts, longest_exact_chain);
   if (!worth_coding(facts) || !codes(facts)) return lossless;
   if (lossless.hold != Hold::keep) return hold_coded(lossless, facts, {});
+  // Pixels had 8 bits to begin with; with fewer the first layer learns from other images.
+  if (facts.is_input()) return hold_coded(lossless, facts, {.bits = 8, .rounding = codec::Rounding::dithered});
   const codec::Coding coding = coding_of(facts);
   Decision decision = hold_coded(lossless, facts, coding);
   decision.running = running_of(facts, coding);

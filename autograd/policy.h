@@ -46,8 +46,10 @@ struct SlotFacts {
   int chain = 0;           // passes such a derivation would take at most, itself included
   std::span<const SlotUser> users;
 
+  /// An input of the program: no op made it.
+  bool is_input() const { return op.text().empty(); }
   /// The op that made it, or `input`.
-  std::string_view maker() const { return op.text().empty() ? "input" : op.text(); }
+  std::string_view maker() const { return is_input() ? "input" : op.text(); }
   /// Names the slot in every step of the same program: `blocks.0.mlp.fc1 linear`, with a number where a module is used
   /// more than once.
   std::string key() const;

@@ -61,7 +61,8 @@ class Tape {
     SlotFacts facts;
     Hold hold;
     std::int64_t bytes;
-    int bits;  // of codes
+    int bits;    // of codes
+    bool signs;  // one bit an element, alone or besides
     std::vector<SlotUser> users;
   };
   std::vector<SlotReport> report();

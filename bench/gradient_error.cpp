@@ -149,7 +149,7 @@ class Subject {
     constexpr std::uint32_t learning = 2;  // passes in which ranges and sensitivities are found
     for (std::uint32_t draw = 0; draw < learning; ++draw) {
       random_state() = {.seed = 1, .step = draw};
-      apps::study(training_, batch_, true, policy);
+      apps::study(training_, batch_, policy);
       pass(policy, draw);
     }
     Errors errors(exact.gradient, exact.ends);

@@ -71,9 +71,30 @@ TEST_CASE("budget: what is chosen fits, and uses nearly all of it") {
   }
 }
 
-TEST_CASE("budget: the batch is weighed as any other tensor") {
+TEST_CASE("budget: the batch keeps 8 bits, and has no part in the division") {
   const StepSurvey found = survey(configured(vit, "{policy: exact}"), {});
-  CHECK(std::ranges::count(found.tensors, SlotName{"images", "input"}, &Codable::name) == 1);
+  CHECK(std::ranges::count(found.tensors, SlotName{"images", "input"}, &Codable::name) == 0);
+  for (const char* memory : {"{policy: fixed, bits: 2}", "{policy: adaptive, bits: 2.5}", "{policy: mesa, bits: 4}",
+                             "{policy: auto, bits: 3, budget: 1TiB}"}) {
+    const Measurement planned = measure(configured(vit, memory), Device::meta);
+    constexpr std::int64_t elements = 8 * 32 * 32 * 3;
+    CHECK(planned.saved_by_path.at(Label("images")) == elements + 4 * elements / 256);
+  }
+}
+
+TEST_CASE("budget: a ResNet whose stages fall into uneven pieces is planned, or refused with what would do") {
+  for (const char* budget : {"9MiB", "7MiB", "5MiB", "3MiB", "1MiB"})
+    for (const char* codes : {"true", "false"}) {
+      Configuration configuration =
+          configured(resnet, fmt::format("{{policy: auto, budget: {}, budget_of: saved, codes: {}}}", budget, codes));
+      INFO(std::string(budget), " ", std::string(codes));
+      try {
+        fit_budget(configuration);
+        CHECK(saved(configuration) <= parse_bytes(budget));
+      } catch (const Error& error) {
+        CHECK(std::string(error.what()).find("do not suffice") != std::string::npos);
+      }
+    }
 }
 
 TEST_CASE("budget: the peak of a real step is the one planned") {

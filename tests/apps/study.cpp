@@ -108,7 +108,7 @@ TEST_CASE("study: leaves no trace but the bits") {
     const auto before = buffers();
     training.model().set_training(true);
     random_state() = {.seed = 1, .step = 0};
-    study(training, batch.front(), false, training.policy());
+    study(training, batch.front(), training.policy());
     CHECK(buffers() == before);
     for (const Parameter* parameter : training.model().parameters()) CHECK(!parameter->grad().defined());
     CHECK(at(ledger(Device::cpu).live(), Purpose::saved) == 0);

@@ -383,7 +383,7 @@ TEST_CASE("data that its caller gave up is the tape's: kept it is counted, and p
     return std::pair(reports.front().hold, static_cast<double>(held(reports)) / static_cast<double>(bytes));
   };
   CHECK(step("exact") == std::pair(Hold::keep, 1.0));
-  CHECK(step("fixed") == std::pair(Hold::code, 4.0 / 32 + 4.0 / (4 * 256)));
+  CHECK(step("fixed") == std::pair(Hold::code, 8.0 / 32 + 4.0 / (4 * 256)));  // always 8 bits
 }
 
 TEST_CASE("what is derived from codes through a curve has no bias that draws would show") {

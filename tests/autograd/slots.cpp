@@ -402,9 +402,11 @@ TEST_CASE("what is derived from codes through a curve has no bias that draws wou
    private:
     MemoryPolicy& base_;
   };
-  const std::unique_ptr<MemoryPolicy> four_bits = make_policy("fixed", {{"bits", 4.0}});
-  Stochastic stochastic(*four_bits);
+  const std::unique_ptr<MemoryPolicy> three_bits = make_policy("fixed", {{"bits", 3.0}});
+  Stochastic stochastic(*three_bits);
   const Variable first = test_leaf({32, 8}, 2, DType::f32), second = test_leaf({8, 32}, 3, DType::f32);
+  // Steps of codes are to be shorter than GELU's bend, so that what is of fourth order does not show.
+  for (std::int64_t i = 0; i < first.tensor().count(); ++i) first.tensor().data<float>()[i] *= 0.5F;
   const auto gradients = [&](MemoryPolicy& memory, std::uint32_t draw) {
     random_state() = {.seed = 3, .step = draw};
     Tape tape(memory);
@@ -435,8 +437,8 @@ TEST_CASE("what is derived from codes through a curve has no bias that draws wou
     }
     return of_mean / scatter;
   };
-  CHECK(squared_bias(*four_bits) < 1.5);
-  CHECK(squared_bias(stochastic) > 4);  // so many draws would show it
+  CHECK(squared_bias(*three_bits) < 1.5);
+  CHECK(squared_bias(stochastic) > 20);  // so many draws would show it
 }
 
 TEST_CASE("a report in the midst of forward changes nothing but the time of the decision") {

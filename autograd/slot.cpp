@@ -274,13 +274,17 @@ void Slot::decode(std::int64_t begin, std::int64_t end, const Tensor& out, Tenso
   if (slopes_ != nullptr) return codec::decode_slopes(codes_.bytes, *slopes_, begin, end, out);
   codec::decode(codes_, begin, end, out);
   // With four bits what a curve adds in the mean is a twentieth of the error already, and to take it off costs a pass
-  // over as many numbers. Who is held by its sign has no error where it is zero.
+  // over as many numbers. Who is held by its sign has no error where it is zero. Room is taken for any number of bits:
+  // what a step takes is not to depend on what was measured.
   constexpr int most_bits_told = 3;
-  const bool tells = variance != nullptr && codes_.coding.rounding == codec::Rounding::dithered && !mask_.defined() &&
-                     (codes_.coding.bits <= most_bits_told || (0 < probe_bits_ && probe_bits_ <= most_bits_told));
+  const bool dithered = variance != nullptr && codes_.coding.rounding == codec::Rounding::dithered && !mask_.defined();
+  const Tensor room = dithered ? Tensor::empty(out.shape(), DType::f32, device_, Purpose::workspace) : Tensor();
+  const bool tells =
+      dithered && (codes_.coding.bits <= most_bits_told || (0 < probe_bits_ && probe_bits_ <= most_bits_told));
   if (tells) {
-    *variance = Tensor::zeros(out.shape(), DType::f32, device_, Purpose::workspace);
-    codec::add_variance(codes_, begin, end, *variance);
+    room.fill(0);
+    codec::add_variance(codes_, begin, end, room);
+    *variance = room;
   }
   if (probe_bits_ > 0) {
     codec::Coding coarser = codes_.coding;

@@ -194,9 +194,10 @@ class Fitting {
     for (const Codable& tensor : found.tensors) {
       choices.push_back({.elements = tensor.elements,
                          .range_bytes = tensor.range_bytes,
+                         .rotated_bytes = tensor.rotated_bytes,
                          .sensitivity = sensitivity_of(tensor),
                          .exact_bytes = tensor.bytes});
-      fewest += tensor.range_bytes + (tensor.elements * fewest_bits + 7) / 8;
+      fewest += tensor.rotated_bytes + (tensor.elements * fewest_bits + 7) / 8;
       most += tensor.bytes;
     }
     const auto plan_within = [&](std::int64_t bytes) {

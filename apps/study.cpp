@@ -64,7 +64,7 @@ void study_draws(Training& training, const MicroBatch& batch, MemoryPolicy& poli
     const std::vector<Tensor> redrawn = gradients();
     double square = 0;
     for (std::size_t i = 0; i < usual.size(); ++i)
-      if (usual[i].defined()) square += counted_error(squared_difference(redrawn[i], usual[i]), usual[i], measure);
+      if (usual[i].defined()) square += counted_error(redrawn[i], usual[i], usual[i], measure);
     study.variances[key] = square / 2;
     if (batch.images.device() == Device::meta) break;  // one tells how much memory a pass takes, and none more
   }

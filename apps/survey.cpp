@@ -3,6 +3,7 @@
 #include "apps/measure.h"
 #include "apps/resolve.h"
 #include "autograd/accumulate.h"
+#include "autograd/bit_plan.h"
 #include "autograd/coded_policies.h"
 #include "autograd/rules.h"
 
@@ -32,16 +33,16 @@ class Surveyor final : public CodedPolicy {
 
  private:
   codec::Coding coding_of(const SlotFacts& facts) override {
-    const codec::Coding coding{
-        .bits = 8, .grouping = run_groups(facts, group_size_), .rounding = codec::Rounding::dithered};
     const SlotName name{facts.path.text(), facts.maker()};
     names_[facts.key()] = name;
     auto known = std::ranges::find(found_.tensors, name, &Codable::name);
     if (known == found_.tensors.end()) known = found_.tensors.insert(known, Codable{.name = name});
     known->elements += facts.shape.count();
     known->bytes += facts.bytes;
-    known->range_bytes += 4 * codec::group_count(facts.shape, coding.grouping);
-    return coding;
+    const BitChoice choice = bit_choice(facts, group_size_);
+    known->range_bytes += choice.range_bytes;
+    known->rotated_bytes += choice.rotated_bytes;
+    return run_coding(facts, 8, group_size_);
   }
 
   StepSurvey& found_;
@@ -116,7 +117,7 @@ Sensitivities probe_step(const Configuration& small, std::int64_t group_size, De
   double gradient = 0;  // squared, in the measure of the errors
   for (const Parameter* parameter : training.model().parameters())
     if (parameter->trainable() && parameter->grad().defined())
-      gradient += counted_error(squared_difference(parameter->grad(), {}), parameter->grad(), measure);
+      gradient += counted_error(parameter->grad(), {}, parameter->grad(), measure);
   Sensitivities sensitivities;
   if (!std::isfinite(gradient) || gradient == 0) return sensitivities;
   const std::map<std::string, double> measured_variances = surveyor.record().sensitivities();

@@ -21,7 +21,8 @@ struct Codable {
   SlotName name;
   std::int64_t elements = 0;
   std::int64_t bytes = 0;        // as they are
-  std::int64_t range_bytes = 0;  // of their codes, whatever the bits
+  std::int64_t range_bytes = 0;  // of their codes, as BitChoice has them
+  std::int64_t rotated_bytes = 0;
 };
 
 /// Blocks of a sequence of modules, from number `first` on.

@@ -3,6 +3,7 @@
 #include "core/parallel.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace lacuna {
 
@@ -30,27 +31,46 @@ Tensor difference(Tensor a, const Tensor& b) {
   return out;
 }
 
-double squared_difference(const Tensor& a, const Tensor& b) {
+namespace {
+
+/// Of `q`, which may be null, from `p`, both from `begin` to `end`.
+template <class T>
+double squared_difference(const T* p, const T* q, std::int64_t begin, std::int64_t end) {
   double sum = 0;
+  for (std::int64_t i = begin; i < end; ++i) {
+    const double d = static_cast<double>(to_compute(p[i])) - (q == nullptr ? 0 : static_cast<double>(to_compute(q[i])));
+    sum += d * d;
+  }
+  return sum;
+}
+
+/// The tensors' squared difference from begin(i) to begin(i + 1), for each i below `parts`; zeros on `meta`.
+template <class F>
+std::vector<double> squared_differences_of_parts(const Tensor& a, const Tensor& b, std::int64_t parts, const F& begin) {
+  std::vector<double> sums(static_cast<std::size_t>(parts));
   launch(a.device(), [&] {
     with_float_type(a.dtype(), [&]<class T>(Type<T>) {
-      const int parts = threads();
-      std::vector<double> partial(static_cast<std::size_t>(parts));
+      const T *const p = a.data<T>(), *const q = b.defined() ? b.data<T>() : nullptr;
       parallel_tasks(parts, [&](std::int64_t index, std::int64_t) {
-        const auto range = part(a.count(), index, parts);
-        const T *const p = a.data<T>(), *const q = b.defined() ? b.data<T>() : nullptr;
-        double own = 0;
-        for (std::int64_t i = range.begin; i < range.end; ++i) {
-          const double d =
-              static_cast<double>(to_compute(p[i])) - (q == nullptr ? 0 : static_cast<double>(to_compute(q[i])));
-          own += d * d;
-        }
-        partial[static_cast<std::size_t>(index)] = own;
+        sums[static_cast<std::size_t>(index)] = squared_difference(p, q, begin(index), begin(index + 1));
       });
-      for (const double own : partial) sum += own;
     });
   });
-  return sum;
+  return sums;
+}
+
+}  // namespace
+
+double squared_difference(const Tensor& a, const Tensor& b) {
+  const std::int64_t parts = threads();
+  const std::vector<double> sums =
+      squared_differences_of_parts(a, b, parts, [&](std::int64_t index) { return index * a.count() / parts; });
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+std::vector<double> squared_differences(const Tensor& a, const Tensor& b, std::int64_t rows) {
+  const std::int64_t width = a.count() / rows;
+  return squared_differences_of_parts(a, b, rows, [&](std::int64_t index) { return index * width; });
 }
 
 Tensor with_random_signs(const Tensor& a, const RandomStream& stream) {

@@ -67,9 +67,12 @@ class Adaptive final : public CodedPolicy {
     state.emplace("passes", Tensor::from(passes, {1}));
     for (const auto& [key, tensor] : tensors_) {
       const std::vector<double> numbers{static_cast<double>(tensor.choice.elements),
-                                        static_cast<double>(tensor.choice.range_bytes), tensor.sensitivity,
-                                        tensor.measured ? 1.0 : 0.0, static_cast<double>(tensor.bits)};
-      state.emplace("tensor " + key, Tensor::from(numbers, {5}));
+                                        static_cast<double>(tensor.choice.range_bytes),
+                                        tensor.sensitivity,
+                                        tensor.measured ? 1.0 : 0.0,
+                                        static_cast<double>(tensor.bits),
+                                        static_cast<double>(tensor.choice.rotated_bytes)};
+      state.emplace("tensor " + key, Tensor::from(numbers, {6}));
     }
     return state;
   }
@@ -82,7 +85,8 @@ class Adaptive final : public CodedPolicy {
       }
       const double* const numbers = values.data<double>();
       tensors_[name.substr(7)] = {.choice = {.elements = static_cast<std::int64_t>(numbers[0]),
-                                             .range_bytes = static_cast<std::int64_t>(numbers[1])},
+                                             .range_bytes = static_cast<std::int64_t>(numbers[1]),
+                                             .rotated_bytes = static_cast<std::int64_t>(numbers[5])},
                                   .sensitivity = numbers[2],
                                   .measured = numbers[3] != 0,
                                   .bits = static_cast<int>(numbers[4])};
@@ -92,7 +96,7 @@ class Adaptive final : public CodedPolicy {
  private:
   struct Planned {
     BitChoice choice{};
-    double sensitivity = 0;  // of one bit
+    double sensitivity = 0;  // as BitChoice has it
     bool measured = false;
     int bits = 0;
   };
@@ -115,16 +119,15 @@ class Adaptive final : public CodedPolicy {
   std::uint64_t draw_of(const SlotFacts& facts) const override { return facts.key() == study_.redrawn ? 1 : 0; }
 
   codec::Coding coding_of(const SlotFacts& facts) override {
-    const codec::Grouping grouping = run_groups(facts, group_size_);
     Planned& tensor = tensors_[facts.key()];
-    const std::int64_t ranges = 4 * codec::group_count(facts.shape, grouping);
+    tensor.choice = bit_choice(facts, group_size_);
     if (tensor.bits == 0) {  // not planned yet: whole bits that keep within the average
-      const double own = bits_ - 8.0 * static_cast<double>(ranges) / static_cast<double>(facts.shape.count());
+      const std::int64_t ranges = std::max(tensor.choice.range_bytes, tensor.choice.rotated_bytes);
+      const double own = bits_ - 8.0 * static_cast<double>(ranges) / static_cast<double>(tensor.choice.elements);
       tensor.bits = std::clamp(static_cast<int>(std::floor(own)), 1, 8);
     }
-    tensor.choice = {.elements = facts.shape.count(), .range_bytes = ranges, .sensitivity = 0};
     study_.coded.insert(facts.key());
-    return {.bits = in_trial_ ? 8 : held_bits(tensor), .grouping = grouping, .rounding = codec::Rounding::dithered};
+    return run_coding(facts, in_trial_ ? 8 : held_bits(tensor), group_size_);
   }
 
   /// Divides the bytes among the tensors of this pass.

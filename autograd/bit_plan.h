@@ -10,9 +10,10 @@ namespace lacuna {
 /// A tensor whose bits are to be chosen.
 struct BitChoice {
   std::int64_t elements = 0;
-  std::int64_t range_bytes = 0;  // steps and origins, whatever the bits
-  double sensitivity = 0;        // variance of the whole gradient that one bit would cause
-  std::int64_t exact_bytes = 0;  // what the tensor itself takes, if that is a choice; 0: codes only
+  std::int64_t range_bytes = 0;    // steps and origins
+  std::int64_t rotated_bytes = 0;  // in their place, of codes of few bits (codec::rotates): steps and means
+  double sensitivity = 0;          // variance of the whole gradient that an error as large as the tensor would cause
+  std::int64_t exact_bytes = 0;    // what the tensor itself takes, if that is a choice; 0: codes only
 };
 
 /// In place of a number of bits: the tensor itself is kept.
@@ -29,13 +30,13 @@ struct BitPlan {
 /// begins at zero has none yet, and will have.
 inline constexpr double least_share_of_usual = 0.01;
 
-/// The least predicted variance within `bytes` with at least two bits for each tensor; with at least one where two do
-/// not fit, and with one for each where not even that does. The variance of a code falls as 1 / (2^bits − 1)²; it is
-/// convex in the bits, so that taking the best bit for its bytes one after the other is optimal but for the last
-/// (Everett 1963); `least_variance` says how far from it at most.
+/// The least predicted variance within `bytes`; with one bit for each tensor where not even that fits. The variance of
+/// a code is convex in the bits, so that taking the best bit for its bytes one after the other is optimal but for the
+/// last (Everett 1963); `least_variance` says how far from it at most.
 BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes);
 
-/// Relative variance of codes of so many bits: 1 for one bit, 0 for `exact_bits`.
+/// Variance of the codes that err least with so many bits (codec::least_error), relative to that of what they stand
+/// for, which is taken to be normally distributed; 0 for `exact_bits`.
 double code_variance(int bits);
 
 }  // namespace lacuna

@@ -19,13 +19,34 @@ bool worth_coding(const SlotFacts& facts) {
   return can_be_coded(facts) && facts.shape.count() > facts.shape.front() * facts.shape.back();
 }
 
+namespace {
+
+constexpr std::int64_t longest_group = 1024;
+
+/// The part of a token's channels that shares a range, where the op hints that tokens' scales differ; 0 otherwise.
+std::int64_t token_group(const SlotFacts& facts) {
+  constexpr std::int64_t shortest = 16;
+  const std::int64_t channels = facts.shape.back(), parts = (channels + longest_group - 1) / longest_group;
+  return facts.groups == Groups::token && channels >= shortest && channels % parts == 0 ? channels / parts : 0;
+}
+
+}  // namespace
+
 codec::Grouping run_groups(const SlotFacts& facts, std::int64_t size) {
-  constexpr std::int64_t shortest = 16, longest = 1024;
-  if (facts.groups == Groups::token && facts.shape.back() >= shortest) {
-    const std::int64_t channels = facts.shape.back(), parts = (channels + longest - 1) / longest;
-    if (channels % parts == 0) size = channels / parts;
-  }
-  return {.kind = codec::Grouping::Kind::run, .size = size};
+  const std::int64_t own = token_group(facts);
+  return {.kind = codec::Grouping::Kind::run, .size = own > 0 ? own : size};
+}
+
+codec::Coding run_coding(const SlotFacts& facts, int bits, std::int64_t size) {
+  constexpr std::int64_t together = 4;
+  if (codec::rotates(bits)) size = std::min(together * size, longest_group);
+  return codec::least_error(bits, run_groups(facts, size));
+}
+
+BitChoice bit_choice(const SlotFacts& facts, std::int64_t size) {
+  return {.elements = facts.shape.count(),
+          .range_bytes = codec::range_bytes(facts.shape, run_coding(facts, 8, size)),
+          .rotated_bytes = codec::range_bytes(facts.shape, run_coding(facts, 1, size))};
 }
 
 codec::Grouping column_groups(const SlotFacts& facts, std::int64_t size) {
@@ -74,9 +95,7 @@ class SameBits : public CodedPolicy {
       : bits_(static_cast<int>(settings.whole_number("bits"))), group_size_(settings.whole_number("group_size")) {}
 
  private:
-  codec::Coding coding_of(const SlotFacts& facts) override {
-    return {.bits = bits_, .grouping = run_groups(facts, group_size_), .rounding = codec::Rounding::dithered};
-  }
+  codec::Coding coding_of(const SlotFacts& facts) override { return run_coding(facts, bits_, group_size_); }
   bool codes_anything() const override { return bits_ != exact_bits; }
 
   int bits_;

@@ -44,15 +44,15 @@ void Tape::measure_node(Node& node, SensitivityRecord& record, const Run& run) {
     Squares sums;
     for (std::size_t i = 0; i < given.inputs.size(); ++i) {
       if (!given.inputs[i].defined()) continue;
-      const double square = squared_difference(given.inputs[i], other == nullptr ? Tensor() : other->inputs[i]);
+      const Tensor from = other == nullptr ? Tensor() : other->inputs[i];
       if (node.edges[i].leaf)
-        sums.parameters += counted_error(square, exact.inputs[i], error_measure_);
+        sums.parameters += counted_error(given.inputs[i], from, exact.inputs[i], error_measure_);
       else
-        sums.flows.push_back({node.edges[i].node, square});
+        sums.flows.push_back({node.edges[i].node, squared_difference(given.inputs[i], from)});
     }
     for (const auto& [leaf, gradient] : given.leaves) {
-      const double square = squared_difference(gradient, other == nullptr ? Tensor() : other->leaves.at(leaf));
-      sums.parameters += counted_error(square, exact.leaves.at(leaf), error_measure_);
+      const Tensor from = other == nullptr ? Tensor() : other->leaves.at(leaf);
+      sums.parameters += counted_error(gradient, from, exact.leaves.at(leaf), error_measure_);
     }
     return sums;
   };

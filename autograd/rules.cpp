@@ -123,11 +123,9 @@ class Refined final : public MemoryPolicy {
     return codes_ && decision.hold == Hold::derive ? hold_coded(decision, facts, {}) : decision;
   }
   static Decision coded(const HoldRule& rule, const SlotFacts& facts) {
-    return hold_coded(
-        {.hold = Hold::keep}, facts,
-        {.bits = rule.bits,
-         .grouping = rule.by_columns ? column_groups(facts, rule.group_size) : run_groups(facts, rule.group_size),
-         .rounding = codec::Rounding::dithered});
+    const codec::Coding coding = rule.by_columns ? codec::least_error(rule.bits, column_groups(facts, rule.group_size))
+                                                 : run_coding(facts, rule.bits, rule.group_size);
+    return hold_coded({.hold = Hold::keep}, facts, coding);
   }
 
   std::unique_ptr<MemoryPolicy> base_;

@@ -9,10 +9,18 @@
 
 namespace lacuna {
 
-double counted_error(double square, const Tensor& gradient, ErrorMeasure measure) {
-  if (measure == ErrorMeasure::absolute || square == 0) return square;
+std::int64_t rows_alike(const Shape& parameter) { return parameter.rank() > 1 ? parameter.front() : 1; }
+
+double counted_error(const Tensor& changed, const Tensor& other, const Tensor& gradient, ErrorMeasure measure) {
+  if (measure == ErrorMeasure::absolute) return squared_difference(changed, other);
+  const std::int64_t rows = rows_alike(gradient.shape());
+  const std::vector<double> changes = squared_differences(changed, other, rows),
+                            own = squared_differences(gradient, {}, rows);
   constexpr double most = 4;
-  return static_cast<double>(gradient.count()) * std::min(square / squared_difference(gradient, {}), most);
+  double sum = 0;
+  for (std::size_t row = 0; row < own.size(); ++row)
+    if (changes[row] != 0) sum += std::min(changes[row] / own[row], most);
+  return sum * static_cast<double>(gradient.count() / rows);
 }
 
 void SensitivityRecord::add_node(std::int64_t node, double gradient, double parameters, std::vector<Flow> flows) {

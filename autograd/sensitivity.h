@@ -14,13 +14,18 @@ namespace lacuna {
 /// How errors of parameters' gradients add up.
 enum class ErrorMeasure : std::uint8_t {
   absolute,  // squares: for an optimizer whose update is as large as the gradient, as GACT does
-  relative,  // squares over the mean square of the parameter's gradient: for one that divides by the gradient's size,
-             // or takes its signs, so that a parameter with a small gradient moves as far as others
+  relative,  // squares over the mean square of the gradient, row by row: for an optimizer that divides by the
+             // gradient's size, or takes its signs, so that what has a small gradient moves as far as others
 };
 
-/// What a squared change of a parameter's `gradient` counts. Where the gradient is nearly zero, as of a bias before a
-/// norm, no change is more than twice as large as it.
-double counted_error(double square, const Tensor& gradient, ErrorMeasure measure);
+/// The rows of a parameter whose gradients are as large as each other, more or less: one an output of a linear layer or
+/// a convolution; a vector is one row. In a packed projection queries and keys have gradients of a tenth of those of
+/// values.
+std::int64_t rows_alike(const Shape& parameter);
+
+/// What a change of a parameter's `gradient` counts: `changed` less `other`, or all of it without. Where the gradient
+/// is nearly zero, as of a bias before a norm, no change is more than twice as large as it.
+double counted_error(const Tensor& changed, const Tensor& other, const Tensor& gradient, ErrorMeasure measure);
 
 /// Gathers, node by node in the order of backward, how much coarser codes of one slot change the gradients.
 ///
@@ -46,7 +51,8 @@ class SensitivityRecord {
   /// What flows of a change to a node has been followed through it: the squares behind.
   void follow(std::size_t change, std::int64_t through, double parameters, const std::vector<Flow>& flows);
 
-  /// Of each slot: the variance of the whole gradient that one bit would cause, in the measure of what was added.
+  /// Of each slot: the variance of the whole gradient that an error as large as its values would
+  /// cause, in the measure of what was added.
   std::map<std::string, double> sensitivities() const;
 
  private:

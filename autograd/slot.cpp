@@ -1,5 +1,7 @@
 #include "autograd/slot.h"
 
+#include "autograd/coded_policies.h"
+
 #include "core/random.h"
 #include "ops/codec/pack.h"
 
@@ -277,23 +279,45 @@ void Slot::decode(std::int64_t begin, std::int64_t end, const Tensor& out, Tenso
   // over as many numbers. Who is held by its sign has no error where it is zero. Room is taken for any number of bits:
   // what a step takes is not to depend on what was measured.
   constexpr int most_bits_told = 3;
-  const bool dithered = variance != nullptr && codes_.coding.rounding == codec::Rounding::dithered && !mask_.defined();
-  const Tensor room = dithered ? Tensor::empty(out.shape(), DType::f32, device_, Purpose::workspace) : Tensor();
+  const bool could_tell = variance != nullptr && codec::tells_variance(codes_.coding) && !mask_.defined();
+  const Tensor room = could_tell ? Tensor::empty(out.shape(), DType::f32, device_, Purpose::workspace) : Tensor();
   const bool tells =
-      dithered && (codes_.coding.bits <= most_bits_told || (0 < probe_bits_ && probe_bits_ <= most_bits_told));
+      could_tell && (codes_.coding.bits <= most_bits_told || (0 < probe_bits_ && probe_bits_ <= most_bits_told));
   if (tells) {
     room.fill(0);
     codec::add_variance(codes_, begin, end, room);
     *variance = room;
   }
-  if (probe_bits_ > 0) {
-    codec::Coding coarser = codes_.coding;
-    coarser.bits = probe_bits_;
-    const codec::Codes again = codec::encode(out, coarser, static_cast<std::uint64_t>(begin));
-    codec::decode(again, 0, end - begin, out);
-    if (tells) codec::add_variance(again, 0, end - begin, *variance);
-  }
+  if (probe_bits_ > 0) code_again(begin, end, out, tells ? *variance : Tensor());
   if (mask_.defined()) codec::rectify(out, mask_, begin, out);  // who is needed by its sign is zero or positive
+}
+
+/// Elements [begin, end), into their place, as if they were held in `probe_bits_`: whole samples, and what of others
+/// lies before and behind, as samples of their own.
+void Slot::code_again(std::int64_t begin, std::int64_t end, const Tensor& values, const Tensor& variance) const {
+  const codec::Grouping& grouping = codes_.coding.grouping;
+  const codec::Coding coarser = grouping.kind == codec::Grouping::Kind::run
+                                    ? run_coding(facts(), probe_bits_, grouping.size)
+                                    : codec::least_error(probe_bits_, grouping);
+  const std::int64_t sample = shape_.count() / shape_.front(), width = shape_.back(),
+                     first = std::min(end, (begin + sample - 1) / sample * sample),
+                     last = std::max(first, end / sample * sample);
+  const auto part = [&](const Tensor& of, std::int64_t from, std::int64_t to) {
+    return of.reshape({of.count(), 1}).leading(from - begin, to - begin);
+  };
+  const auto code = [&](std::int64_t from, std::int64_t to, std::int64_t samples) {
+    if (from == to) return;
+    const bool rows = (to - from) % (samples * width) == 0;
+    const Tensor own = part(values, from, to);
+    const codec::Codes again =
+        codec::encode(rows ? own.reshape({samples, (to - from) / (samples * width), width}) : own, coarser,
+                      static_cast<std::uint64_t>(from));
+    codec::decode(again, 0, to - from, own);
+    if (variance.defined()) codec::add_variance(again, 0, to - from, part(variance, from, to));
+  };
+  code(begin, first, 1);
+  code(first, last, (last - first) / sample);
+  code(last, end, 1);
 }
 
 void Slot::gather_coded(std::vector<Slot*>& coded) {

@@ -89,6 +89,7 @@ class Slot {
   Decision decide() const;
   void encode(const Decision& decision);
   void decode(std::int64_t begin, std::int64_t end, const Tensor& out, Tensor* variance = nullptr) const;
+  void code_again(std::int64_t begin, std::int64_t end, const Tensor& values, const Tensor& variance) const;
   /// Decoding or deriving it yields approximate values: again by blocks for each reader, never as a whole to share.
   bool is_coded() const;
   /// Every user can do without it.

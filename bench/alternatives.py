@@ -45,7 +45,7 @@ def lacuna(a, command, memory, *options):
 
 
 def error(a, memory):
-    """Of the gradient as a whole, and by parameter; relative."""
+    """Of the gradient as a whole, and by row; relative."""
     out = run(a.errors, ROOT / "configs/deit_small.yaml", 5, a.draws, f"train.batch_size={BATCH}", "train.precision=f32",
               "train.threads=2", "data={name: shapes}", f"memory={memory}")
     cells = re.search(r"^\| as configured \|(.*)\|$", out, re.MULTILINE)[1].split("|")
@@ -71,15 +71,15 @@ def main():
     for _ in range(a.rounds):
         for name, memory in plans.items():
             seconds[name].append(lacuna(a, "bench", memory, "--steps", a.steps)["step_seconds"]["median"])
-    print(f"budget {budget / 2**20:.1f} MiB\n\n| plan | saved, MiB | samples/s | error of the gradient | by parameter |\n"
+    print(f"budget {budget / 2**20:.1f} MiB\n\n| plan | saved, MiB | samples/s | error of the gradient | by row |\n"
           "| --- | --- | --- | --- | --- |")
     rows = {}
     for name, memory in plans.items():
-        whole, by_parameter = error(a, memory)
+        whole, by_row = error(a, memory)
         rows[name] = {"saved": saved[name], "samples_per_second": BATCH / statistics.median(seconds[name]),
-                      "error": whole, "error_by_parameter": by_parameter, "seconds": seconds[name]}
+                      "error": whole, "error_by_row": by_row, "seconds": seconds[name]}
         print(f"| {name} | {saved[name] / 2**20:.1f} | {rows[name]['samples_per_second']:.2f} | {whole:.4f} | "
-              f"{by_parameter:.4f} |", flush=True)
+              f"{by_row:.4f} |", flush=True)
     if a.json:
         pathlib.Path(a.json).write_text(json.dumps({"budget": budget, "plans": rows}, indent=2) + "\n")
 

@@ -53,6 +53,7 @@ void measure(std::int64_t bytes, DType dtype) {
   const Case cases[] = {{"8 bit", {8, runs, dithered}, false},
                         {"4 bit", {4, runs, dithered}, false},
                         {"2 bit", {2, runs, dithered}, false},
+                        {"2 bit, rotated", {2, runs, codec::Rounding::rotated}, false},
                         {"4 bit, stochastic", {4, runs}, false},
                         {"8 bit, nearest", {8, runs, codec::Rounding::nearest}, false},
                         {"8 bit, columns, known", {8, columns}, true},

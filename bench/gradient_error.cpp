@@ -116,7 +116,7 @@ class Subject {
 
   struct Pass {
     std::vector<float> gradient;       // of all parameters together
-    std::vector<std::size_t> ends{};   // of each parameter in it
+    std::vector<std::size_t> ends{};   // of each row of a parameter in it
     std::int64_t saved = 0;            // bytes
     std::map<std::string, int> kinds;  // tensors that are held in codes, by what made them
   };
@@ -138,7 +138,9 @@ class Subject {
       if (!parameter->trainable()) continue;
       const Tensor gradient = parameter->grad();
       done.gradient.insert(done.gradient.end(), gradient.data<float>(), gradient.data<float>() + gradient.count());
-      done.ends.push_back(done.gradient.size());
+      const std::int64_t rows = rows_alike(gradient.shape());
+      for (std::int64_t row = rows; row > 0; --row)
+        done.ends.push_back(done.gradient.size() - static_cast<std::size_t>((row - 1) * gradient.count() / rows));
     }
     training_.optimizer().zero_grad();
     return done;
@@ -183,7 +185,7 @@ class Subject {
 
 void head() {
   fmt::print(
-      "\n| policy | saved, MiB | less than `exact` | error | bias | by parameter: error | bias |\n| --- | --- | --- | "
+      "\n| policy | saved, MiB | less than `exact` | error | bias | by row: error | bias |\n| --- | --- | --- | "
       "--- | --- | --- | --- |\n");
 }
 
@@ -267,8 +269,8 @@ void curves(int draws) {
       {"ReLU, by the codes' signs", value_of(Relu{})},
       {"ReLU's slope, by the codes' signs", slope_of(Relu{})}};
   fmt::print(
-      "\n| derived from codes | 8 bits: error, bias | 4 bits | 3 bits | 2 bits |\n"
-      "| --- | --- | --- | --- | --- |\n");
+      "\n| derived from codes | 8 bits: error, bias | 4 bits | 3 bits | 2 bits | 1 bit |\n"
+      "| --- | --- | --- | --- | --- | --- |\n");
   for (const auto& one : all) {
     const auto& curve = one.second;
     const auto vector = [&](const Tensor& at, const Tensor& variance) {
@@ -276,12 +278,11 @@ void curves(int draws) {
       return std::vector<float>(y.data<float>(), y.data<float>() + y.count());
     };
     fmt::print("| {} |", one.first);
-    for (const int bits : {8, 4, 3, 2}) {
+    for (const int bits : {8, 4, 3, 2, 1}) {
       Errors errors(vector(x, {}));
       const Tensor decoded = empty_like(x);
       for (int draw = 0; draw < draws; ++draw) {
-        const codec::Codes codes =
-            codec::encode(x, {.bits = bits, .rounding = codec::Rounding::dithered}, static_cast<std::uint64_t>(draw));
+        const codec::Codes codes = codec::encode(x, codec::least_error(bits, {}), static_cast<std::uint64_t>(draw));
         codec::decode(codes, 0, x.count(), decoded);
         const Tensor variance = Tensor::zeros(x.shape(), DType::f32, Device::cpu);
         codec::add_variance(codes, 0, x.count(), variance);

@@ -126,10 +126,10 @@ class Saved {
   Tensor rows(std::int64_t begin, std::int64_t end) const {
     return tensors_.rows(row<from>(), begin, end, nullptr);
   }
-  /// The same. Of values that come from dithered codes of at most 3 bits `variance` gets that of each one's error,
-  /// f32 [end - begin, C]: errors spread evenly about zero, whatever the value. It stays undefined where values are
-  /// exact, derived, or approximate in another way. A curve f has the mean f + variance / 2 · f'' over such errors, to
-  /// second order: an op that is one takes the difference off.
+  /// The same. Of values that come from codes of at most 3 bits `variance` gets that of each one's error, f32
+  /// [end - begin, C], where it is the same about zero whatever the value (codec::tells_variance). It stays undefined
+  /// where values are exact, derived, or approximate in another way. A curve f has the mean f + variance / 2 · f'' over
+  /// such errors, to second order: an op that is one takes the difference off.
   template <Source from>
   Tensor rows(std::int64_t begin, std::int64_t end, Tensor& variance) const {
     return tensors_.rows(row<from>(), begin, end, &variance);

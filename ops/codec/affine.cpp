@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "ops/codec/affine_kernels.h"
+#include "ops/codec/rotated.h"
 
 #include <optional>
 #include <vector>
@@ -14,10 +15,12 @@ constexpr std::int64_t serial_below = 16384;  // elements
 void expect_valid(const Coding& coding) {
   expect(coding.bits >= 1 && coding.bits <= 8, "codes of {} bits were asked for; 1 to 8 are possible", coding.bits);
   expect(coding.grouping.size >= 1, "a group has one element or more, not {}", coding.grouping.size);
-}
-
-std::int64_t code_bytes(std::int64_t count, int bits) {
-  return count / block * packed_bytes(block, bits) + packed_bytes(count % block, bits);
+  if (coding.rounding != Rounding::rotated) return;
+  expect(coding.bits <= most_rotated_bits && coding.grouping.kind == Grouping::Kind::run &&
+             coding.grouping.size <= longest_rotated_group,
+         "rotated codes of {} bits in {} of {} were asked for; 1 to {} bits are possible, in runs of up to {}",
+         coding.bits, coding.grouping.kind == Grouping::Kind::run ? "runs" : "columns", coding.grouping.size,
+         most_rotated_bits, longest_rotated_group);
 }
 
 /// Where the parts of a coded tensor lie.
@@ -30,7 +33,7 @@ struct Layout {
         columns(shape.back()),
         size(one_group ? std::max<std::int64_t>(count, 1) : coding.grouping.size),
         codes(reinterpret_cast<std::uint8_t*>(bytes)),
-        stored(codes + code_bytes(count, bits)) {}
+        stored(codes + packed_row_bytes(count, bits)) {}
 
   std::uint8_t* block_at(std::int64_t element) const { return codes + element / block * packed_bytes(block, bits); }
   /// Codes of 8 bits lie as they are.
@@ -242,6 +245,41 @@ void encode_columns(const T* x, const Layout& to, const Coding& coding, std::uin
   }
 }
 
+/// The means of a rotated tensor's channels lie behind all else; in 8 bits, dithered by a key of their own.
+Codes codes_of_means(const Codes& codes) {
+  const Shape shape = means_shape(codes.shape, codes.coding);
+  const Coding coding = least_error(8, {});
+  const std::int64_t own = coded_bytes(shape, coding), all = codes.bytes.count();
+  return {coding, shape, DType::f32, codes.bytes.reshape({all, 1}).leading(all - own, all).reshape({own}), ~codes.key};
+}
+
+/// Takes the means of x, codes them behind where its codes will be, and returns them as they will be decoded.
+Tensor coded_means(const Tensor& x, const Codes& codes) {
+  const Codes coded = codes_of_means(codes);
+  const AllocationScope scope({Purpose::workspace, {}, {}});
+  const Tensor means = Tensor::empty(coded.shape, DType::f32, x.device(), Purpose::workspace);
+  if (means.count() == 0) return means;
+  launch(x.device(), [&] { find_means(x, means); });
+  const Codes again = encode(means, coded.coding, coded.key);
+  launch(x.device(),
+         [&] { std::memcpy(coded.bytes.raw(), again.bytes.raw(), static_cast<std::size_t>(again.bytes.bytes())); });
+  decode(coded, 0, means.count(), means);
+  return means;
+}
+
+/// Those of the samples to which the groups of elements [begin, end) belong.
+Tensor decoded_means(const Codes& codes, std::int64_t begin, std::int64_t end) {
+  const Codes coded = codes_of_means(codes);
+  const std::int64_t samples = coded.shape.front(), columns = coded.shape.back(), size = codes.coding.grouping.size;
+  if (samples == 0) return Tensor::empty({0, columns}, DType::f32, codes.bytes.device(), Purpose::workspace);
+  const std::int64_t sample = codes.shape.count() / samples,
+                     last = std::min(codes.shape.count(), (end + size - 1) / size * size),
+                     from = begin / size * size / sample, to = (last + sample - 1) / sample;
+  const Tensor means = Tensor::empty({to - from, columns}, DType::f32, codes.bytes.device(), Purpose::workspace);
+  decode(coded, from * columns, to * columns, means);
+  return means;
+}
+
 Codes encode_with(const Tensor& x, const Coding& coding, std::uint64_t key, const Known* known) {
   expect_valid(coding);
   expect(is_floating(x.dtype()), "a tensor of {} was given to the codec; it codes floating types", name_of(x.dtype()));
@@ -249,6 +287,11 @@ Codes encode_with(const Tensor& x, const Coding& coding, std::uint64_t key, cons
       coding, x.shape(), x.dtype(),
       Tensor::empty({coded_bytes(x.shape(), coding)}, DType::u8, x.device(), AllocationScope::current().purpose), key};
   if (x.count() == 0) return codes;
+  if (coding.rounding == Rounding::rotated) {
+    const Tensor means = coded_means(x, codes);
+    launch(x.device(), [&] { encode_rotated(x, codes, means); });
+    return codes;
+  }
   const auto groups = static_cast<std::size_t>(group_count(x.shape(), coding.grouping));
   launch(x.device(), [&] {
     const Layout layout(x.shape(), coding, codes.bytes.raw());
@@ -314,7 +357,23 @@ std::int64_t group_count(const Shape& shape, const Grouping& grouping) {
 }
 
 std::int64_t coded_bytes(const Shape& shape, const Coding& coding) {
-  return code_bytes(shape.count(), coding.bits) + stored_bytes * group_count(shape, coding.grouping);
+  return packed_row_bytes(shape.count(), coding.bits) + range_bytes(shape, coding);
+}
+
+std::int64_t range_bytes(const Shape& shape, const Coding& coding) {
+  const Shape means = means_shape(shape, coding);
+  return stored_bytes * group_count(shape, coding.grouping) +
+         (means.count() == 0 ? 0 : coded_bytes(means, least_error(8, {})));
+}
+
+bool rotates(int bits) {
+  constexpr int most_bits = 3;  // above, the extremes of a normal distribution cost no more than what lies beyond them
+  return bits <= most_bits;
+}
+
+Coding least_error(int bits, const Grouping& grouping) {
+  const bool turned = rotates(bits) && grouping.kind == Grouping::Kind::run;
+  return {.bits = bits, .grouping = grouping, .rounding = turned ? Rounding::rotated : Rounding::dithered};
 }
 
 Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key) { return encode_with(x, coding, key, nullptr); }
@@ -322,6 +381,7 @@ Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key) { return 
 Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key, std::span<const Range> ranges,
              std::span<Range> seen) {
   expect_valid(coding);
+  expect(coding.rounding != Rounding::rotated, "rotated codes have no ranges; {} were given", ranges.size());
   const auto groups = static_cast<std::size_t>(group_count(x.shape(), coding.grouping));
   expect(ranges.size() == groups, "{} ranges were given for the {} groups of {}", ranges.size(), groups, x.shape());
   expect(seen.empty() || seen.size() == groups, "room for {} ranges was given for the {} groups of {}", seen.size(),
@@ -334,13 +394,18 @@ Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key, std::span
   return encode_with(x, coding, key, &known);
 }
 
+bool tells_variance(const Coding& coding) {
+  return coding.rounding == Rounding::dithered || coding.rounding == Rounding::rotated;
+}
+
 void add_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out) {
   expect(0 <= begin && begin <= end && end <= codes.shape.count() && out.count() == end - begin,
          "the variance of elements {} to {} of {} codes was asked for, into {}", begin, end, codes.shape.count(),
          out.shape());
-  expect(codes.coding.rounding == Rounding::dithered, "only errors of dithered codes have a variance of their own");
+  expect(tells_variance(codes.coding), "only errors of dithered and rotated codes have a variance of their own");
   if (begin == end) return;
   launch(out.device(), [&] {
+    if (codes.coding.rounding == Rounding::rotated) return add_rotated_variance(codes, begin, end, out);
     const Layout layout(codes.shape, codes.coding, codes.bytes.raw());
     float* const variance = out.data<float>();
     parallel_for(end - begin, serial_below, [&](std::int64_t first, std::int64_t last) {
@@ -362,6 +427,11 @@ void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tens
   expect(out.dtype() == codes.dtype, "codes of {} are to be decoded into a tensor of {}; decode into their own type",
          name_of(codes.dtype), name_of(out.dtype()));
   if (begin == end) return;
+  if (codes.coding.rounding == Rounding::rotated) {
+    const Tensor means = decoded_means(codes, begin, end);
+    launch(out.device(), [&] { decode_rotated(codes, begin, end, out, means); });
+    return;
+  }
   launch(out.device(), [&] {
     const Layout layout(codes.shape, codes.coding, codes.bytes.raw());
     with_float_type(out.dtype(), [&]<class T>(Type<T>) { decode_groups(layout, codes, begin, end, out.data<T>()); });

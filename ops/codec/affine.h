@@ -13,6 +13,8 @@ enum class Rounding : std::uint8_t {
   stochastic,  // up with the probability of what is left over: the mean over many keys is the value itself
   dithered,    // the same, and what was drawn is taken off again when decoding: an error of the same size wherever the
                // value lies between two codes, of half the variance on average (subtractive dither, Schuchman 1964)
+  rotated,     // the group is turned at random, coded to nearest by the steps that err least for a normal distribution,
+               // and scaled so that no mean error is left (Vargaftik et al. 2022): ops/codec/rotated.h
 };
 
 /// Which elements share a range. `run`: `size` consecutive elements; the last group may be shorter. `column`: columns
@@ -41,13 +43,20 @@ struct Codes {
   Coding coding;
   Shape shape;  // of the original
   DType dtype = DType::f32;
-  Tensor bytes;           // u8 [coded_bytes]: the codes, then 4 bytes a group
+  Tensor bytes;           // u8 [coded_bytes]: the codes, 4 bytes a group, the coded means of rotated ones
   std::uint64_t key = 0;  // of the draws, which dithered codes decode with
 };
 
 std::int64_t group_count(const Shape& shape, const Grouping& grouping);
-/// Everything that a coded tensor keeps: codes, steps and origins.
+/// Everything that a coded tensor keeps: codes, steps and origins, means.
 std::int64_t coded_bytes(const Shape& shape, const Coding& coding);
+/// The same without the codes of its elements.
+std::int64_t range_bytes(const Shape& shape, const Coding& coding);
+
+/// Whether, of the ways to code runs that leave no bias, it is rotated codes that err least with so many bits.
+bool rotates(int bits);
+/// The way that errs least: rotated where that `rotates` and groups are runs, dithered otherwise.
+Coding least_error(int bits, const Grouping& grouping);
 
 /// Codes x, of any floating type and shape. Draws come from `key` and the element's number, nothing else: the caller
 /// hashes seed, step and slot into it. Each element decodes to within half a step of its value, a whole one with
@@ -65,8 +74,10 @@ Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key, std::span
 /// Elements [begin, end) of the original, in memory order, into `out`: of any shape with end - begin elements, the
 /// original's type, the codes' device.
 void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
-/// Adds the variance of each one's error, step² / 12, to `out`, f32: of dithered codes, whose errors are spread evenly
-/// over a step wherever the value lies. Nothing where the group is constant or not finite.
+/// Whether the codes' errors have a variance that does not depend on where a value lies: dithered and rotated ones.
+bool tells_variance(const Coding& coding);
+/// Adds the variance of each one's error to `out`, f32: step² / 12 of dithered codes. Nothing where the group is
+/// constant or not finite.
 void add_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
 
 }  // namespace lacuna::codec

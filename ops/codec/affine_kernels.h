@@ -100,13 +100,31 @@ inline Lanes rotated(Lanes lanes) {
   return rotated<by>(lanes, std::make_index_sequence<sizeof(Lanes) / sizeof(lanes[0])>());
 }
 
+/// Steele et al., "Fast splittable pseudorandom number generators" (OOPSLA 2014), the finaliser: neighbouring keys
+/// become unlike ones.
+inline std::uint64_t scrambled(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15U;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
+  return x ^ (x >> 31);
+}
+/// A vector of 32-bit counters, each hashed with the key: Wellons' lowbias32 with half the key before and half of it
+/// amid.
+template <class Words>
+inline Words scrambled(Words x, std::uint64_t key) {
+  x ^= static_cast<std::uint32_t>(key);
+  x = (x ^ (x >> 16)) * 0x7feb352dU;
+  x = (x ^ (x >> 15) ^ static_cast<std::uint32_t>(key >> 32)) * 0x846ca68bU;
+  return x ^ (x >> 16);
+}
+
 /// Draws of stochastic rounding. Of a block's elements an eighth of their number is hashed to 32-bit words, of which
 /// each serves two; the other draws are sums without carry of two such words, each pair of words taken once. Any two
 /// draws are independent, which is all that means and variances of sums depend on.
 class Draws {
  public:
   Draws(std::uint64_t key, Rounding rounding)
-      : key_(mix(key)), mixed_(mix(key_)), stochastic_(rounding != Rounding::nearest) {
+      : key_(scrambled(key)), mixed_(scrambled(key_)), stochastic_(rounding != Rounding::nearest) {
     if (!stochastic_) draws_.fill(0x8000);
   }
 
@@ -117,15 +135,6 @@ class Draws {
   }
 
  private:
-  /// Steele et al., "Fast splittable pseudorandom number generators" (OOPSLA 2014), the finaliser: neighbouring keys
-  /// become unlike ones.
-  static std::uint64_t mix(std::uint64_t x) {
-    x += 0x9E3779B97F4A7C15U;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
-    return x ^ (x >> 31);
-  }
-
   static constexpr std::size_t sets = 4, hashed = block / 2 / sets;
   static_assert(hashed > 2 * (sets - 1), "pairs as far apart as half of them come twice");
   typedef std::uint32_t Words __attribute__((vector_size(4 * hashed)));
@@ -135,18 +144,13 @@ class Draws {
     return Words{static_cast<std::uint32_t>(i)...};
   }
 
-  /// Wellons' lowbias32 with half the key before and half of it amid.
   void draw(std::uint64_t first) {
     if (first >> 32 != high_) {
       high_ = first >> 32;
-      mixed_ = mix(key_ + high_);
+      mixed_ = scrambled(key_ + high_);
     }
     constexpr auto each = std::make_index_sequence<hashed>();
-    const auto before = static_cast<std::uint32_t>(mixed_), amid = static_cast<std::uint32_t>(mixed_ >> 32);
-    Words x = (counted(each) + static_cast<std::uint32_t>(first)) ^ before;
-    x = (x ^ (x >> 16)) * 0x7feb352dU;
-    x = (x ^ (x >> 15) ^ amid) * 0x846ca68bU;
-    x ^= x >> 16;
+    const Words x = scrambled(counted(each) + static_cast<std::uint32_t>(first), mixed_);
     write<0>(x);
     write<1>(x ^ rotated<1>(x));
     write<2>(x ^ rotated<2>(x));
@@ -373,6 +377,15 @@ inline bool beyond(const Scale& scale, int bits) {
   return !(std::abs(scale.origin) + scale.step * (1 << bits) <=
            std::min(most_finite<T>, static_cast<double>(std::numeric_limits<float>::max())));
 }
+/// A value of T that is finite, or NaN.
+template <class T>
+inline T held(double value) {
+  value = std::clamp(value, -most_finite<T>, most_finite<T>);  // NaN passes
+  if constexpr (std::is_same_v<T, double>)
+    return value;
+  else
+    return static_cast<T>(static_cast<float>(value));
+}
 /// The same values, held to what is finite: a code rounded up at the end of the range stays a number. `draws`: null
 /// where codes stand for themselves.
 template <class T>
@@ -380,11 +393,7 @@ inline void to_values_held(const std::uint8_t* codes, std::int64_t count, Line<d
                            T* values) {
   for (std::int64_t i = 0; i < count; ++i) {
     const double code = draws == nullptr ? codes[i] : codes[i] * 65536.0 - draws[i];
-    const double value = std::clamp(code * by.factor + by.origin, -most_finite<T>, most_finite<T>);  // NaN passes
-    if constexpr (std::is_same_v<T, double>)
-      values[i] = value;
-    else
-      values[i] = static_cast<T>(static_cast<float>(value));
+    values[i] = held<T>(code * by.factor + by.origin);
   }
 }
 

@@ -57,7 +57,7 @@ TEST_CASE("study: one pass over part of the batch tells what passes over all of 
         if (drawn < 2 * backward && backward < 2 * drawn) ++near;
       }
       CHECK(tensors > 8);
-      CHECK(4 * near > 3 * tensors);
+      CHECK(4 * near >= 3 * tensors);
     }
 }
 

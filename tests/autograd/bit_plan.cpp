@@ -2,6 +2,7 @@
 #include "autograd/bit_plan.h"
 
 #include "core/random.h"
+#include "tests/ops/codes_of_values.h"
 
 #include <doctest/doctest.h>
 
@@ -16,21 +17,21 @@ namespace {
 constexpr std::array widths{1, 2, 3, 4, 5, 6, 8, exact_bits};
 
 std::int64_t bytes_of(const BitChoice& choice, int bits) {
-  return bits == exact_bits ? choice.exact_bytes : choice.range_bytes + (choice.elements * bits + 7) / 8;
+  if (bits == exact_bits) return choice.exact_bytes;
+  return (bits <= 3 ? choice.rotated_bytes : choice.range_bytes) + (choice.elements * bits + 7) / 8;
 }
 
 double variance_of(const BitChoice& choice, int bits) { return choice.sensitivity * code_variance(bits); }
 
-/// The least variance of all allocations within `bytes` of at least `fewest` bits; infinite where none fits.
-double least_of_all(std::span<const BitChoice> choices, std::int64_t bytes, int fewest) {
+/// The least variance of all allocations within `bytes`; infinite where none fits.
+double least_of_all(std::span<const BitChoice> choices, std::int64_t bytes) {
   if (choices.empty()) return 0;
   double least = std::numeric_limits<double>::infinity();
   for (const int bits : widths) {
-    if (bits < fewest || (bits == exact_bits && choices.front().exact_bytes == 0)) continue;
+    if (bits == exact_bits && choices.front().exact_bytes == 0) continue;
     const std::int64_t own = bytes_of(choices.front(), bits);
     if (own <= bytes)
-      least =
-          std::min(least, variance_of(choices.front(), bits) + least_of_all(choices.subspan(1), bytes - own, fewest));
+      least = std::min(least, variance_of(choices.front(), bits) + least_of_all(choices.subspan(1), bytes - own));
   }
   return least;
 }
@@ -47,21 +48,33 @@ std::vector<BitChoice> random_choices(std::uint32_t site) {
   std::vector<BitChoice> choices(1 + draws.below(0, 5));
   for (std::size_t i = 0; i < choices.size(); ++i) {
     const auto magnitude = [&](std::uint64_t which) { return std::exp(7 * draws.uniform(1 + 3 * i + which)); };
-    choices[i] = {.elements = 1 + static_cast<std::int64_t>(magnitude(0)),
+    const std::int64_t elements = 1 + static_cast<std::int64_t>(magnitude(0));
+    choices[i] = {.elements = elements,
                   .range_bytes = static_cast<std::int64_t>(4 * draws.below(2 + 3 * i, 5)),
+                  .rotated_bytes = std::min(elements / 8, static_cast<std::int64_t>(draws.below(40 + i, 12))),
                   .sensitivity = draws.below(3 + 3 * i, 8) == 0 ? 0 : 1e-3 * magnitude(2)};
     // A tensor takes more than its codes and their ranges.
-    if (site % 2 == 0) choices[i].exact_bytes = 4 * choices[i].elements + choices[i].range_bytes;
+    if (site % 2 == 0)
+      choices[i].exact_bytes = 4 * choices[i].elements + std::max(choices[i].range_bytes, choices[i].rotated_bytes);
   }
   return choices;
 }
 
 }  // namespace
 
-TEST_CASE("a code's variance falls with the square of its levels") {
-  CHECK(code_variance(1) == 1);
-  CHECK(code_variance(2) == doctest::Approx(1.0 / 9));
-  CHECK(code_variance(8) == doctest::Approx(1.0 / (255 * 255)));
+TEST_CASE("a code's variance is what the codec does to normal values, and convex in the bytes") {
+  const std::vector<float> values = test::normal_values(256 * 400, 5);
+  const Tensor x = test::tensor_of(values);
+  for (const int bits : {1, 2, 3, 4, 5, 6, 8}) {
+    const std::vector<double> after = test::decoded(codec::encode(x, codec::least_error(bits, {}), 1));
+    double error = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) error += std::pow(after[i] - static_cast<double>(values[i]), 2);
+    CHECK(code_variance(bits) == doctest::Approx(error / static_cast<double>(values.size())).epsilon(0.04));
+  }
+  CHECK(code_variance(exact_bits) == 0);
+  for (std::size_t i = 2; i < widths.size(); ++i)
+    CHECK((code_variance(widths[i - 2]) - code_variance(widths[i - 1])) / (widths[i - 1] - widths[i - 2]) >
+          (code_variance(widths[i - 1]) - code_variance(widths[i])) / (widths[i] - widths[i - 1]));
 }
 
 TEST_CASE("bits: within the bytes and near the best of all allocations") {
@@ -83,8 +96,7 @@ TEST_CASE("bits: within the bytes and near the best of all allocations") {
       CHECK(plan.bytes == own_bytes);
       CHECK(plan.bytes <= bytes);
       CHECK(plan.variance == doctest::Approx(own_variance).epsilon(1e-9));
-      const double least = least_of_all(choices, bytes, bytes_at(choices, 2) <= bytes ? 2 : 1),
-                   rounding = 1e-9 * own_variance;
+      const double least = least_of_all(choices, bytes), rounding = 1e-9 * own_variance;
       CHECK(plan.least_variance <= least + rounding);
       CHECK(least <= plan.variance + rounding);
       // What the bound leaves open is less than one step of one tensor.
@@ -100,13 +112,9 @@ TEST_CASE("bits: more bytes never make it worse") {
     std::vector<BitChoice> choices = random_choices(site);
     for (BitChoice& choice : choices) choice.elements = (choice.elements + 7) / 8 * 8;  // no byte is shared out
     double before = std::numeric_limits<double>::infinity();
-    bool two_before = false;
     const std::int64_t fewest = bytes_at(choices, 1), most = bytes_at(choices, 8);
     for (std::int64_t bytes = fewest; bytes <= most; bytes += std::max<std::int64_t>(1, (most - fewest) / 97)) {
       const double variance = allocate_bits(choices, bytes).variance;
-      const bool two = bytes_at(choices, 2) <= bytes;
-      if (two != two_before) before = std::numeric_limits<double>::infinity();  // one bit is no choice any more
-      two_before = two;
       CAPTURE(site);
       CAPTURE(bytes);
       CHECK(variance <= before * (1 + 1e-12));
@@ -116,21 +124,19 @@ TEST_CASE("bits: more bytes never make it worse") {
 }
 
 TEST_CASE("bits: all of them where they fit, the fewest where nothing does") {
-  const std::vector<BitChoice> choices{{.elements = 1000, .range_bytes = 16, .sensitivity = 1},
-                                       {.elements = 64, .range_bytes = 4, .sensitivity = 100},
-                                       {.elements = 512, .range_bytes = 8, .sensitivity = 0}};
+  const std::vector<BitChoice> choices{{.elements = 1000, .range_bytes = 16, .rotated_bytes = 16, .sensitivity = 1},
+                                       {.elements = 64, .range_bytes = 4, .rotated_bytes = 4, .sensitivity = 100},
+                                       {.elements = 512, .range_bytes = 8, .rotated_bytes = 8, .sensitivity = 0}};
   const BitPlan all = allocate_bits(choices, bytes_at(choices, 8));
   CHECK(all.bits == std::vector{8, 8, 8});
   CHECK(all.least_variance == doctest::Approx(all.variance).epsilon(1e-12));
   const BitPlan fewest = allocate_bits(choices, 10);
   CHECK(fewest.bits == std::vector{1, 1, 1});
   CHECK(fewest.bytes == bytes_at(choices, 1));
-  CHECK(fewest.variance == doctest::Approx(101));
+  CHECK(fewest.variance == doctest::Approx(101 * code_variance(1)));
   CHECK(allocate_bits({}, 10).bits.empty());
   const BitPlan between = allocate_bits(choices, bytes_at(choices, 1) + 3 * 64 / 8);
   CHECK(between.bits == std::vector{1, 4, 1});  // the small one that matters gets them all
-  // With so many more everybody gets two before anybody gets three.
-  CHECK(allocate_bits(choices, bytes_at(choices, 2) + 64 / 8).bits == std::vector{2, 3, 2});
 }
 
 }  // namespace lacuna

@@ -2,6 +2,7 @@
 #include "autograd/sensitivity.h"
 
 #include "autograd/bit_plan.h"
+#include "core/tensor.h"
 
 #include <doctest/doctest.h>
 
@@ -15,7 +16,22 @@ TEST_CASE("sensitivity: a parameter's change counts as it is, per variance of th
   const std::map<std::string, double> found = record.sensitivities();
   CHECK(found.size() == 2);
   CHECK(found.at("a") == doctest::Approx(0.3 / code_variance(2)));
-  CHECK(found.at("b") == doctest::Approx(0.7));
+  CHECK(found.at("b") == doctest::Approx(0.7 / code_variance(1)));
+}
+
+TEST_CASE("sensitivity: errors count as they are, or row by row against the gradient") {
+  const Tensor gradient = Tensor::from(std::vector<float>{3, 4, 0.3F, 0.4F, 0, 0}, {3, 2});
+  const Tensor changed = Tensor::from(std::vector<float>{3, 5, 0.3F, 0.5F, 0, 1}, {3, 2});
+  CHECK(counted_error(changed, gradient, gradient, ErrorMeasure::absolute) == doctest::Approx(1 + 0.01 + 1));
+  // A twenty-fifth of each row's square, for two elements; and no more than twice a row of nothing.
+  CHECK(counted_error(changed, gradient, gradient, ErrorMeasure::relative) ==
+        doctest::Approx(2 * (1.0 / 25 + 1.0 / 25 + 4)));
+  CHECK(counted_error(gradient, {}, gradient, ErrorMeasure::relative) == doctest::Approx(4));
+  CHECK(counted_error(gradient, gradient, gradient, ErrorMeasure::relative) == 0);
+  // A vector is one row.
+  const Tensor bias = Tensor::from(std::vector<float>{3, 4}, {2}), other = Tensor::from(std::vector<float>{3, 5}, {2});
+  CHECK(counted_error(other, bias, bias, ErrorMeasure::relative) == doctest::Approx(2.0 / 25));
+  CHECK(rows_alike({64, 3, 3, 16}) == 64);
 }
 
 TEST_CASE("sensitivity: in a chain, what flows on counts by all parameters behind it") {
@@ -29,10 +45,10 @@ TEST_CASE("sensitivity: in a chain, what flows on counts by all parameters behin
   record.add_node(0, 16, 2, {});
   record.add_change("first layer", 1, 3, {});
   const std::map<std::string, double> found = record.sensitivities();
-  CHECK(found.at("last layer") == doctest::Approx(0.5 * (8 + 2)));
-  CHECK(found.at("middle") == doctest::Approx(1 + 0.25 * 2));
-  CHECK(found.at("curve") == doctest::Approx(0.125 * 2));
-  CHECK(found.at("first layer") == doctest::Approx(3));
+  CHECK(found.at("last layer") == doctest::Approx(0.5 * (8 + 2) / code_variance(1)));
+  CHECK(found.at("middle") == doctest::Approx((1 + 0.25 * 2) / code_variance(1)));
+  CHECK(found.at("curve") == doctest::Approx(0.125 * 2 / code_variance(1)));
+  CHECK(found.at("first layer") == doctest::Approx(3 / code_variance(1)));
 }
 
 TEST_CASE("sensitivity: what flows into a stream is weighed against the whole stream") {
@@ -42,7 +58,7 @@ TEST_CASE("sensitivity: what flows into a stream is weighed against the whole st
   record.add_change("branch", 1, 0, {{.to = 0, .square = 4}});  // as wrong as can be
   record.add_node(0, 104, 52, {});
   const std::map<std::string, double> found = record.sensitivities();
-  CHECK(found.at("branch") == doctest::Approx(4 * 52.0 / 104));
+  CHECK(found.at("branch") == doctest::Approx(4 * 52.0 / 104 / code_variance(1)));
 }
 
 TEST_CASE("sensitivity: a tensor that several ops read gathers all of its changes") {
@@ -51,7 +67,7 @@ TEST_CASE("sensitivity: a tensor that several ops read gathers all of its change
   record.add_change("x", 2, 0.25, {});
   record.add_node(0, 1, 4, {});
   record.add_change("x", 1, 0.5, {});
-  CHECK(record.sensitivities().at("x") == doctest::Approx(0.25 * 9 + 0.5));
+  CHECK(record.sensitivities().at("x") == doctest::Approx(0.25 / code_variance(2) + 0.5 / code_variance(1)));
   CHECK(SensitivityRecord().sensitivities().empty());
 }
 

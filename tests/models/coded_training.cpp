@@ -25,8 +25,7 @@ class OneCoded final : public MemoryPolicy {
     const bool coded = facts.key() == key_ && worth_coding(facts);
     // What is derived from it keeps its signs, as under every policy that codes.
     if (!coded && exact.hold != Hold::derive) return exact;
-    return hold_coded(exact, facts,
-                      {.bits = bits_, .grouping = run_groups(facts, 256), .rounding = codec::Rounding::dithered});
+    return hold_coded(exact, facts, run_coding(facts, bits_, 256));
   }
 
  private:
@@ -43,13 +42,17 @@ double true_variance(const Description& description, const Step& exact, MemoryPo
     for (const auto& [name, values] : exact.results) {
       if (!is_gradient(name)) continue;
       const std::vector<double>& others = one.results.at(name);
-      double square = 0, change = 0;
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        square += values[i] * values[i];
-        change += (others[i] - values[i]) * (others[i] - values[i]);
+      const bool relative = measure == ErrorMeasure::relative;
+      const std::size_t width = values.size() / static_cast<std::size_t>(relative ? exact.rows.at(name) : 1);
+      for (std::size_t i = 0; i < values.size();) {
+        double square = 0, change = 0;
+        for (const std::size_t end = i + width; i < end; ++i) {
+          square += values[i] * values[i];
+          change += (others[i] - values[i]) * (others[i] - values[i]);
+        }
+        if (relative && change > 0) change = std::min(change / square, 4.0) * static_cast<double>(width);
+        sum += change;  // as counted_error
       }
-      if (measure == ErrorMeasure::relative) change *= square > 0 ? static_cast<double>(values.size()) / square : 0;
-      sum += change;
     }
   }
   return sum / draws;

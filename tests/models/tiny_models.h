@@ -59,6 +59,7 @@ inline const std::vector<Description>& descriptions() {
 
 struct Step {
   std::map<std::string, std::vector<double>> results;  // logits, gradients by path, buffers afterwards
+  std::map<std::string, std::int64_t> rows;            // of the gradients, that are alike (rows_alike)
   std::int64_t saved = 0;                              // bytes, when backward began
   std::int64_t coded_elements = 0, coded_bits = 0;     // of all codes, ranges aside
 };
@@ -99,8 +100,11 @@ inline Step step(const Description& description, MemoryPolicy& policy, const Fre
   }
   done.saved = tape.saved_bytes();
   if (!readable) return done;
-  for (const Parameter* parameter : model->parameters())
-    if (parameter->trainable()) done.results[parameter->path()] = parameter->grad().to_vector();
+  for (const Parameter* parameter : model->parameters()) {
+    if (!parameter->trainable()) continue;
+    done.results[parameter->path()] = parameter->grad().to_vector();
+    done.rows[parameter->path()] = rows_alike(parameter->grad().shape());
+  }
   for (const Buffer* buffer : model->buffers()) done.results[buffer->path()] = buffer->tensor().to_vector();
   return done;
 }

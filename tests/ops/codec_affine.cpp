@@ -3,6 +3,7 @@
 #include "core/random.h"
 #include "ops/codec/affine.h"
 #include "ops/codec/affine_kernels.h"
+#include "tests/ops/codes_of_values.h"
 
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
@@ -18,6 +19,7 @@
 namespace lacuna {
 namespace {
 
+using namespace test;
 using codec::Codes;
 using codec::Coding;
 using codec::Grouping;
@@ -32,22 +34,6 @@ std::vector<float> drawn(std::int64_t count, float least = -1, float range = 2, 
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = least + range * stream.uniform(i);
   return values;
-}
-
-Tensor tensor(const std::vector<float>& values, DType dtype = DType::f32) {
-  return Tensor::from(std::span<const float>(values), {static_cast<std::int64_t>(values.size())}, dtype);
-}
-
-std::vector<double> decoded(const Codes& codes, std::int64_t begin, std::int64_t end) {
-  const Tensor out = Tensor::empty({end - begin}, codes.dtype, Device::cpu);
-  codec::decode(codes, begin, end, out);
-  return out.to_vector();
-}
-std::vector<double> decoded(const Codes& codes) { return decoded(codes, 0, codes.shape.count()); }
-
-std::vector<std::uint8_t> bytes_of(const Codes& codes) {
-  const auto* const data = codes.bytes.data<std::uint8_t>();
-  return {data, data + codes.bytes.count()};
 }
 
 /// Group of element i.
@@ -100,7 +86,7 @@ rc::Gen<Coding> codings() {
 TEST_CASE("codes: every length and every number of bits makes the round trip") {
   for (int bits = 1; bits <= 8; ++bits)
     for (std::int64_t count = 1; count <= 1030; ++count) {
-      const Tensor x = tensor(drawn(count, -1, 3, static_cast<std::uint64_t>(count)));
+      const Tensor x = tensor_of(drawn(count, -1, 3, static_cast<std::uint64_t>(count)));
       for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dithered}) {
         const Coding coding{bits, {Grouping::Kind::run, count % 3 == 0 ? 256 : count % 3 == 1 ? 64 : 77}, rounding};
         const Codes codes = codec::encode(x, coding, 7);
@@ -113,7 +99,7 @@ TEST_CASE("codes: every length and every number of bits makes the round trip") {
 TEST_CASE("codes: a step is hardly more than the range over the levels") {
   for (int bits = 1; bits <= 8; ++bits) {
     const std::vector<float> values = drawn(256 * 40, -1, 2);
-    const Codes codes = codec::encode(tensor(values), {.bits = bits}, 1);
+    const Codes codes = codec::encode(tensor_of(values), {.bits = bits}, 1);
     for (std::int64_t group = 0; group < 40; ++group) {
       const auto [least, most] = std::minmax_element(values.begin() + group * 256, values.begin() + (group + 1) * 256);
       const double ideal = static_cast<double>(*most - *least) / ((1 << bits) - 1);
@@ -130,7 +116,7 @@ TEST_CASE("codes: any part decodes to what the whole decodes to") {
   for (const int bits : {8, 5, 3, 1})
     for (const Grouping grouping : {Grouping{Grouping::Kind::run, 100}, Grouping{Grouping::Kind::column, 3}}) {
       for (const Rounding rounding : {Rounding::stochastic, Rounding::dithered}) {
-        const Codes codes = codec::encode(tensor(values).reshape({40, 25}), {bits, grouping, rounding}, 3);
+        const Codes codes = codec::encode(tensor_of(values).reshape({40, 25}), {bits, grouping, rounding}, 3);
         const std::vector<double> whole = decoded(codes);
         for (std::int64_t begin = 0; begin < 1000; begin += 37)
           for (std::int64_t end = begin; end <= 1000; end += 41)
@@ -141,7 +127,7 @@ TEST_CASE("codes: any part decodes to what the whole decodes to") {
 
 TEST_CASE("codes: draws leave no bias; the variance is step² · f · (1 - f) stochastic, step² / 12 dithered") {
   const std::vector<float> values = drawn(256, 0.3F, 1.7F);
-  const Tensor x = tensor(values);
+  const Tensor x = tensor_of(values);
   constexpr int keys = 20000;
   for (const auto& [rounding, bits] : std::vector<std::pair<Rounding, int>>{{Rounding::stochastic, 8},
                                                                             {Rounding::stochastic, 4},
@@ -186,7 +172,7 @@ TEST_CASE("codes: dithered ones tell the variance of their errors") {
   std::fill(values.begin() + 64, values.begin() + 128, 0.7F);
   values[130] = not_a_number;
   const Codes codes =
-      codec::encode(tensor(values), {.bits = 3, .grouping = {.size = 64}, .rounding = Rounding::dithered}, 1);
+      codec::encode(tensor_of(values), {.bits = 3, .grouping = {.size = 64}, .rounding = Rounding::dithered}, 1);
   const Tensor variance = Tensor::full({290}, 1, DType::f32, Device::cpu);
   codec::add_variance(codes, 5, 295, variance);
   const std::vector<double> told = variance.to_vector();
@@ -197,14 +183,14 @@ TEST_CASE("codes: dithered ones tell the variance of their errors") {
   }
   CHECK_THROWS_AS(codec::add_variance(codes, 0, 301, variance), Error);
   CHECK_THROWS_AS(codec::add_variance(codes, 0, 10, variance), Error);
-  CHECK_THROWS_AS(codec::add_variance(codec::encode(tensor(values), {}, 1), 5, 295, variance), Error);
+  CHECK_THROWS_AS(codec::add_variance(codec::encode(tensor_of(values), {}, 1), 5, 295, variance), Error);
 }
 
 TEST_CASE("codes: draws depend on the key and the element alone") {
   const std::vector<float> values(4096, 0.5F);
   const std::vector<codec::Range> ranges(16, {0, 1});
   const auto code = [&](std::uint64_t key) {
-    return bytes_of(codec::encode(tensor(values), {.bits = 1}, key, ranges, {}));
+    return bytes_of(codec::encode(tensor_of(values), {.bits = 1}, key, ranges, {}));
   };
   CHECK(code(5) == code(5));
   for (const std::uint64_t other : {std::uint64_t{6}, std::uint64_t{5} << 32, std::uint64_t{4}}) {
@@ -218,7 +204,7 @@ TEST_CASE("codes: draws depend on the key and the element alone") {
 TEST_CASE("codes: what was decoded codes to itself again") {
   for (int bits = 1; bits <= 8; ++bits)
     for (const float least : {0.0F, -1.0F, 5.0F, -100.0F}) {
-      const Tensor x = tensor(drawn(1000, least, 2));
+      const Tensor x = tensor_of(drawn(1000, least, 2));
       const std::vector<codec::Range> ranges(4, {least, least + 2});
       const Coding coding{.bits = bits, .grouping = {}, .rounding = Rounding::nearest};
       const Codes once = codec::encode(x, coding, 0, ranges, {});
@@ -234,7 +220,7 @@ TEST_CASE("codes: values outside given ranges saturate, and what was seen is tol
       std::vector<float> values = drawn(512, 0, 1);
       values[3] = -1e30F;
       values[5] = 3e38F;
-      const Tensor x = tensor(values).reshape({8, 64});
+      const Tensor x = tensor_of(values).reshape({8, 64});
       const std::vector<codec::Range> ranges(8, {0, 1});
       std::vector<codec::Range> seen(8, {7, 7});
       const Codes codes = codec::encode(x, {4, grouping, rounding}, 1, ranges, seen);
@@ -264,7 +250,7 @@ TEST_CASE("codes: a group that is not finite decodes to NaN, its neighbours do n
         for (const bool given : {false, true}) {
           std::vector<float> values = drawn(256, 0.5F, 1);
           values[70] = bad;
-          const Tensor x = tensor(values, dtype).reshape({8, 32});
+          const Tensor x = tensor_of(values, dtype).reshape({8, 32});
           const std::vector<codec::Range> ranges(8, {0, 2});
           std::vector<codec::Range> seen(8, {7, 7});
           const Coding coding{8, grouping, Rounding::nearest};
@@ -279,7 +265,7 @@ TEST_CASE("codes: a group that is not finite decodes to NaN, its neighbours do n
         }
   std::vector<codec::Range> seen{{7, 8}};
   const std::vector<codec::Range> ranges{{0, 1}};
-  codec::encode(tensor({infinity, not_a_number}), {}, 1, ranges, seen);
+  codec::encode(tensor_of({infinity, not_a_number}), {}, 1, ranges, seen);
   CHECK(seen[0].least == 7);
   CHECK(seen[0].most == 8);
 }
@@ -288,14 +274,14 @@ TEST_CASE("codes: constant groups") {
   for (int bits = 1; bits <= 8; ++bits)
     for (const float value : {0.0F, 1.0F, -1.0F, 0.1F, -0.999999F, 123456.0F, 1e-30F, -3e38F, 3.4028234e38F})
       for (const Grouping grouping : {Grouping{}, Grouping{Grouping::Kind::column, 5}}) {
-        const Tensor x = tensor(std::vector<float>(300, value)).reshape({30, 10});
+        const Tensor x = tensor_of(std::vector<float>(300, value)).reshape({30, 10});
         for (const Rounding rounding : {Rounding::stochastic, Rounding::dithered})
           for (const double after : decoded(codec::encode(x, {bits, grouping, rounding}, 9)))
             CHECK(std::abs(after - static_cast<double>(value)) <= 0x1p-15 * std::abs(static_cast<double>(value)));
       }
   // Below 2^-118 the steps of a bf16 end before 15 bits are reached.
   for (const float value : {1e-38F, 1e-40F, -1e-44F})
-    for (const double after : decoded(codec::encode(tensor({value, value}), {}, 9)))
+    for (const double after : decoded(codec::encode(tensor_of({value, value}), {}, 9)))
       CHECK(std::abs(after - static_cast<double>(value)) <= 0x1p-134);
 }
 
@@ -306,7 +292,7 @@ TEST_CASE("codes: ranges at the ends of what floats hold") {
         for (int bits = 1; bits <= 8; ++bits) {
           std::vector<float> values = drawn(300, two_sided ? -1.0F : 0.0F, 1);
           for (std::size_t i = 0; i < values.size(); ++i) values[i] *= (two_sided && i % 2 == 1 ? -scale : scale);
-          const Tensor x = tensor(values).reshape({3, 100});
+          const Tensor x = tensor_of(values).reshape({3, 100});
           const Codes codes = codec::encode(x, {.bits = bits, .grouping = grouping}, 2);
           const std::vector<double> after = decoded(codes);
           const double range = static_cast<double>(scale) * (two_sided ? 2 : 1);
@@ -325,7 +311,7 @@ TEST_CASE("codes: no finite half becomes an infinity") {
   values[1] = -65504;
   for (int bits = 1; bits <= 8; ++bits)
     for (std::uint64_t key = 0; key < 20; ++key) {
-      const Tensor x = tensor(values, DType::f16);
+      const Tensor x = tensor_of(values, DType::f16);
       for (const Rounding rounding : {Rounding::stochastic, Rounding::dithered})
         for (const double after : decoded(codec::encode(x, {.bits = bits, .rounding = rounding}, key)))
           REQUIRE(std::isfinite(after));
@@ -338,7 +324,7 @@ TEST_CASE("codes: every element type") {
                                     Grouping{Grouping::Kind::column, 7}, Grouping{Grouping::Kind::column, 64}})
       for (int bits = 1; bits <= 8; ++bits)
         for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dithered}) {
-          const Tensor x = tensor(drawn(37 * 53, -2, 5), dtype).reshape({37, 53});
+          const Tensor x = tensor_of(drawn(37 * 53, -2, 5), dtype).reshape({37, 53});
           const Codes codes = codec::encode(x, {bits, grouping, rounding}, 11);
           CHECK(codes.dtype == dtype);
           check_error(x, codes);
@@ -348,7 +334,7 @@ TEST_CASE("codes: every element type") {
 TEST_CASE("codes: far from zero the step grows until the origin fits") {
   for (const float offset : {1e3F, -1e3F, 1e6F, -1e6F})
     for (int bits = 1; bits <= 8; ++bits) {
-      const Tensor x = tensor(drawn(256, offset, 1));
+      const Tensor x = tensor_of(drawn(256, offset, 1));
       const Codes codes = codec::encode(x, {.bits = bits}, 4);
       const double range = std::max(1.0, std::abs(static_cast<double>(offset)) / 127);
       CHECK(stored(codes, 0).step <= range / ((1 << bits) - 1) * 1.02);
@@ -361,7 +347,7 @@ TEST_CASE("codes: the same bits with one thread and with two") {
   for (const Grouping grouping : {Grouping{}, Grouping{Grouping::Kind::run, 1000},
                                   Grouping{Grouping::Kind::run, 100000}, Grouping{Grouping::Kind::column, 3},
                                   Grouping{Grouping::Kind::column, 16}, Grouping{Grouping::Kind::column, 64}}) {
-    const Tensor x = tensor(drawn(197 * 211)).reshape({197, 211});
+    const Tensor x = tensor_of(drawn(197 * 211)).reshape({197, 211});
     const std::vector<codec::Range> ranges(static_cast<std::size_t>(codec::group_count(x.shape(), grouping)),
                                            codec::Range{-0.5F, 0.5F});
     std::vector<codec::Range> seen_by_one = ranges, seen_by_two = ranges;
@@ -401,7 +387,7 @@ TEST_CASE("codes: bytes are the ones announced, on meta too, and have the purpos
 }
 
 TEST_CASE("codes: what cannot be is refused") {
-  const Tensor x = tensor({1, 2, 3});
+  const Tensor x = tensor_of({1, 2, 3});
   CHECK_THROWS_AS(codec::encode(x, {.bits = 0}, 1), Error);
   CHECK_THROWS_AS(codec::encode(x, {.bits = 9}, 1), Error);
   CHECK_THROWS_AS(codec::encode(x, {.bits = 8, .grouping = {Grouping::Kind::run, 0}}, 1), Error);
@@ -457,7 +443,7 @@ TEST_CASE("codes: properties of any tensor") {
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = kind == 0 ? std::bit_cast<float>(stream.bits(i)) : scale * (stream.uniform(i) + shift);
     if (kind == 1) values[stream.below(1, static_cast<std::uint32_t>(values.size()))] = infinity;
-    const Codes codes = codec::encode(tensor(values).reshape({rows, columns}), coding, key);
+    const Codes codes = codec::encode(tensor_of(values).reshape({rows, columns}), coding, key);
     RC_ASSERT(codes.bytes.bytes() == codec::coded_bytes(codes.shape, coding));
     const std::vector<double> after = decoded(codes);
 
@@ -491,7 +477,7 @@ TEST_CASE("codes: properties of any tensor") {
     const auto rows = *rc::gen::inRange<std::int64_t>(1, 8), columns = *rc::gen::inRange<std::int64_t>(1, 300);
     const Coding coding = *codings();
     const Tensor x =
-        tensor(drawn(rows * columns, -1, 3, *rc::gen::arbitrary<std::uint64_t>())).reshape({rows, columns});
+        tensor_of(drawn(rows * columns, -1, 3, *rc::gen::arbitrary<std::uint64_t>())).reshape({rows, columns});
     const std::vector<codec::Range> wide(static_cast<std::size_t>(codec::group_count(x.shape(), coding.grouping)),
                                          {-5, 5});
     std::vector<codec::Range> seen(wide.size());

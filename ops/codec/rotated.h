@@ -1,0 +1,31 @@
+// Codes of few bits of values turned at random: what `encode` and `decode` do for Rounding::rotated.
+#pragma once
+
+#include "ops/codec/affine.h"
+
+#include <span>
+
+namespace lacuna::codec {
+
+inline constexpr int most_rotated_bits = 4;
+inline constexpr std::int64_t longest_rotated_group = 1024;
+
+/// Turns `values`, of any number, by an orthogonal matrix that is its own inverse: Walsh and Hadamard's over parts of
+/// 2^k or 3 · 2^k values, as long as fit, one after the other.
+void turn(std::span<float> values);
+
+/// The shape [samples, C] of the means that are kept besides, of a tensor [samples, ..., C]: each channel's over a
+/// sample's positions. Tokens of one image are alike, and so are places of a map: half of what codes would stand for is
+/// often their mean, and after attention nearly all. Empty ([0, C]) where so few positions share a mean that it is not
+/// worth its bits, or other codes are asked for.
+Shape means_shape(const Shape& shape, const Coding& coding);
+/// Of x, into `means` of that shape, f32; 0 where it is not finite.
+void find_means(const Tensor& x, const Tensor& means);
+
+/// Writes `codes.bytes` and reads them; everything about `codes` and the range has been checked. `means`: what is taken
+/// off each value, f32 [samples, C] as means_shape has it; in decoding of the samples that the range's groups touch.
+void encode_rotated(const Tensor& x, const Codes& codes, const Tensor& means);
+void decode_rotated(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out, const Tensor& means);
+void add_rotated_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
+
+}  // namespace lacuna::codec

@@ -1,0 +1,296 @@
+// Codes of groups that are turned at random: what they lose, and that it has no mean.
+#include "core/parallel.h"
+#include "ops/codec/affine.h"
+#include "ops/codec/rotated.h"
+#include "tests/ops/codes_of_values.h"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+namespace lacuna {
+namespace {
+
+using namespace test;
+using codec::Codes;
+using codec::Coding;
+using codec::Rounding;
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+/// Squared error relative to the variance, of standard normal values in 1 to 4 bits: d / (1 - d) of Max's d (1960).
+constexpr std::array theory{0.0, 0.5708, 0.1348, 0.0389, 0.01167};
+
+Coding rotated(int bits, std::int64_t size = 256) {
+  return {.bits = bits, .grouping = {.size = size}, .rounding = Rounding::rotated};
+}
+
+/// Squares of a group's values less their mean, and of what its codes miss, and the product of both.
+struct Sums {
+  double square = 0, error = 0, product = 0;
+};
+Sums sums(const std::vector<float>& values, const std::vector<double>& after, std::size_t begin, std::size_t end) {
+  double mean = 0;
+  for (std::size_t i = begin; i < end; ++i) mean += static_cast<double>(values[i]) / static_cast<double>(end - begin);
+  Sums sums;
+  for (std::size_t i = begin; i < end; ++i) {
+    const double value = static_cast<double>(values[i]), error = after[i] - value;
+    sums.square += (value - mean) * (value - mean);
+    sums.error += error * error;
+    sums.product += error * (value - mean);
+  }
+  return sums;
+}
+
+}  // namespace
+
+TEST_CASE("rotated codes: the turn keeps lengths, and is its own inverse, for any number of values") {
+  for (std::int64_t count = 1; count <= 1030; ++count) {
+    const std::vector<float> values = normal_values(count, static_cast<std::uint64_t>(count));
+    std::vector<float> turned = values;
+    codec::turn(turned);
+    const double length = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
+    CHECK(std::inner_product(turned.begin(), turned.end(), turned.begin(), 0.0) ==
+          doctest::Approx(length).epsilon(1e-5));
+    codec::turn(turned);
+    for (std::size_t i = 0; i < values.size(); ++i) REQUIRE(std::abs(turned[i] - values[i]) < 1e-5F);
+  }
+  // One value is spread over all: none counts for more than two thirds of what all have of one another.
+  for (const std::int64_t count : {64, 192, 256, 384, 768, 1024}) {
+    std::vector<float> one(static_cast<std::size_t>(count));
+    one[static_cast<std::size_t>(count / 3)] = 1;
+    codec::turn(one);
+    const bool thirds = count % 3 == 0;
+    for (const float value : one)
+      CHECK(std::abs(value) <= (thirds ? 2 / std::sqrt(3.0F) : 1.0F) / std::sqrt(static_cast<float>(count)) + 1e-6F);
+  }
+}
+
+TEST_CASE("rotated codes: every length and number of bits; the error is at right angles to the group") {
+  for (int bits = 1; bits <= 4; ++bits)
+    for (std::int64_t count = 1; count <= 1030; ++count) {
+      const std::int64_t size = count % 3 == 0 ? 256 : count % 3 == 1 ? 64 : 192;
+      const std::vector<float> values = normal_values(count, static_cast<std::uint64_t>(count));
+      const Codes codes = codec::encode(tensor_of(values), rotated(bits, size), 7);
+      REQUIRE(codes.bytes.bytes() == codec::coded_bytes(codes.shape, codes.coding));
+      const std::vector<double> after = decoded(codes);
+      for (std::int64_t begin = 0; begin < count; begin += size) {
+        const std::int64_t end = std::min(count, begin + size);
+        const Sums group = sums(values, after, static_cast<std::size_t>(begin), static_cast<std::size_t>(end));
+        // The step's own rounding, and that of the mean, are parts in 2^9.
+        CHECK(std::abs(group.product) <= 0x1p-7 * (group.square + 0x1p-9));
+        // What falls beyond the last step of one group may be several times what it is on average.
+        if (end - begin >= 64) CHECK(group.error < 5 * theory[static_cast<std::size_t>(bits)] * group.square);
+      }
+    }
+}
+
+TEST_CASE("rotated codes: the error is that of theory, whatever the values, and is told") {
+  // Normal values; ReLU's of them; exponential ones of either sign; with one in a hundred ten times as large.
+  std::vector<std::vector<float>> kinds(4, normal_values(256 * 100, 3));
+  const RandomStream stream{.seed = 9, .step = 0, .site = 1};
+  for (std::size_t i = 0; i < kinds[0].size(); ++i) {
+    kinds[1][i] = std::max(kinds[1][i], 0.0F);
+    kinds[2][i] = std::copysign(std::log(1 - stream.uniform(i)), kinds[2][i]);
+    if (i % 100 == 17) kinds[3][i] *= 10;
+  }
+  for (int bits = 1; bits <= 4; ++bits)
+    for (const std::vector<float>& values : kinds)
+      for (const std::int64_t size : {64, 192, 256, 1024}) {
+        const Codes codes = codec::encode(tensor_of(values), rotated(bits, size), 5);
+        const std::vector<double> after = decoded(codes);
+        Sums all;
+        for (std::size_t begin = 0; begin < values.size(); begin += static_cast<std::size_t>(size)) {
+          const Sums group =
+              sums(values, after, begin, std::min(values.size(), begin + static_cast<std::size_t>(size)));
+          all.square += group.square;
+          all.error += group.error;
+        }
+        const double expected = theory[static_cast<std::size_t>(bits)];
+        // Few large ones leave a turned group with two heights rather than a bell, which is coded better than that.
+        CHECK(all.error / all.square > 0.65 * expected);
+        CHECK(all.error / all.square < 1.04 * expected);
+        const Tensor variance = Tensor::zeros(codes.shape, DType::f32, Device::cpu);
+        codec::add_variance(codes, 0, codes.shape.count(), variance);
+        const std::vector<double> told = variance.to_vector();
+        const double sum = std::accumulate(told.begin(), told.end(), 0.0);
+        CHECK(sum > 0.95 * all.error);
+        CHECK(sum < (&values == &kinds[3] ? 1.35 : 1.12) * all.error);
+      }
+}
+
+TEST_CASE("rotated codes: over many keys no mean error is left of ordinary values, and little of few large ones") {
+  constexpr int keys = 4000;
+  std::vector<std::vector<float>> kinds(3, normal_values(256, 3));
+  for (std::size_t i = 0; i < 256; ++i) kinds[1][i] = std::max(kinds[1][i], 0.0F);
+  kinds[2][40] = kinds[2][41] = 15;
+  for (const int bits : {1, 2, 3})
+    for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+      const std::vector<float>& values = kinds[kind];
+      std::vector<double> mean(256);
+      double error = 0;
+      for (std::uint64_t key = 0; key < keys; ++key) {
+        const std::vector<double> after = decoded(codec::encode(tensor_of(values), rotated(bits), key));
+        for (std::size_t i = 0; i < 256; ++i) {
+          const double off = after[i] - static_cast<double>(values[i]);
+          mean[i] += off / keys;
+          error += off * off / keys;
+        }
+      }
+      const double squares = std::inner_product(mean.begin(), mean.end(), mean.begin(), 0.0);
+      CAPTURE(bits);
+      CAPTURE(kind);
+      // Means of independent errors have a square of error / keys.
+      const double bias = std::sqrt(std::max(squares - error / keys, 0.0) / error);
+      CHECK(bias < (kind < 2 ? 0.02 : bits == 1 ? 0.4 : 0.1));
+    }
+}
+
+TEST_CASE("rotated codes: what the positions of a sample share is held once, and only where it helps") {
+  // [samples, positions, C]: tokens that differ from their mean by a tenth of it, behind a class token that is small.
+  const std::int64_t samples = 3, positions = 65, channels = 48;
+  const std::vector<float> noise = normal_values(samples * positions * channels, 6);
+  const std::vector<float> common = normal_values(samples * channels, 7);
+  std::vector<float> values = noise;
+  for (std::int64_t i = 0; i < samples * positions * channels; ++i) {
+    const std::int64_t sample = i / (positions * channels), position = i / channels % positions;
+    float& value = values[static_cast<std::size_t>(i)];
+    value *= position == 0 ? 0.01F : 0.1F;
+    if (position > 0) value += common[static_cast<std::size_t>(sample * channels + i % channels)];
+  }
+  const Tensor x = tensor_of(values).reshape({samples, positions, channels});
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    for (int bits = 1; bits <= 3; ++bits) {
+      const Codes codes = codec::encode(x.to(dtype), rotated(bits, channels), 4);
+      const Coding of_means = codec::least_error(8, {});
+      CHECK(codes.bytes.bytes() == codec::coded_bytes(x.shape(), codes.coding));
+      CHECK(codes.bytes.bytes() ==
+            codec::coded_bytes({x.count()}, codes.coding) + codec::coded_bytes({samples, channels}, of_means));
+      const std::vector<double> after = decoded(codes);
+      double tokens = 0, classes = 0;
+      for (std::size_t i = 0; i < after.size(); ++i) {
+        const double error = after[i] - static_cast<double>(values[i]);
+        (static_cast<std::int64_t>(i) / channels % positions == 0 ? classes : tokens) += error * error;
+      }
+      // A tenth, of each element; the means' own rounding and that of the halves come on top.
+      const double expected = theory[static_cast<std::size_t>(bits)], rounding = dtype == DType::bf16 ? 1.5e-5 : 1e-6;
+      tokens /= static_cast<double>(samples * (positions - 1) * channels);
+      classes /= static_cast<double>(samples * channels);
+      CHECK(tokens < 1.2 * 0.01 * expected + 1e-5 + rounding);
+      CHECK(tokens > 0.8 * 0.01 * expected);
+      CHECK(classes < 1.6 * 1e-4 * expected + 1e-6);
+      for (std::int64_t begin = 0; begin < x.count(); begin += 617)
+        for (const std::int64_t end : {begin + 1, std::min(begin + 5000, x.count()), x.count()})
+          REQUIRE(decoded(codes, begin, end) == std::vector<double>(after.begin() + begin, after.begin() + end));
+    }
+  // Few positions share no means, nor do those of one sample's vector.
+  CHECK(codec::range_bytes({4, 31, 256}, rotated(2)) == 4 * 4 * 31);
+  CHECK(codec::range_bytes({4, 32, 256}, rotated(2)) > 4 * 4 * 32 + 4 * 256);
+  CHECK(codec::range_bytes({4, 8, 4, 256}, rotated(2)) == codec::range_bytes({4, 32, 256}, rotated(2)));
+  CHECK(codec::range_bytes({4 * 32, 256}, rotated(2)) == 4 * 4 * 32);
+  CHECK(codec::range_bytes({4, 32, 256}, codec::least_error(4, {})) == 4 * 4 * 32);
+}
+
+TEST_CASE("rotated codes: with means too, what is not finite stays in its group, and large halves stay finite") {
+  std::vector<float> values = normal_values(2 * 64 * 64, 6);
+  for (float& value : values) value += 10;
+  values[100] = infinity;
+  values[2 * 64 * 64 - 1] = not_a_number;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    const std::vector<double> after =
+        decoded(codec::encode(tensor_of(values, dtype).reshape({2, 64, 64}), rotated(2, 64), 1));
+    for (std::size_t i = 0; i < after.size(); ++i) CHECK(std::isnan(after[i]) == (i / 64 == 1 || i / 64 == 127));
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = i % 3 == 0 ? 60000.0F : 65504.0F;
+  for (const double after : decoded(codec::encode(tensor_of(values, DType::f16).reshape({2, 64, 64}), rotated(1), 1)))
+    REQUIRE(std::isfinite(after));
+}
+
+TEST_CASE("rotated codes: any part decodes to what the whole decodes to, of every type") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    for (const int bits : {3, 1})
+      for (const std::int64_t size : {192, 256, 100, 7}) {
+        const Codes codes = codec::encode(tensor_of(normal_values(1000, 1), dtype), rotated(bits, size), 3);
+        const std::vector<double> whole = decoded(codes);
+        for (std::int64_t begin = 0; begin < 1000; begin += 37)
+          for (std::int64_t end = begin; end <= 1000; end += 41)
+            REQUIRE(decoded(codes, begin, end) == std::vector<double>(whole.begin() + begin, whole.begin() + end));
+      }
+}
+
+TEST_CASE("rotated codes: constants, and what is not finite") {
+  for (int bits = 1; bits <= 4; ++bits) {
+    for (const float value : {0.0F, 1.0F, 0.1F, -3e38F, 1e-38F})
+      for (const double after : decoded(codec::encode(tensor_of(std::vector<float>(300, value)), rotated(bits), 9)))
+        CHECK(std::abs(after - static_cast<double>(value)) <= 0x1p-7 * std::abs(static_cast<double>(value)));
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+      for (const float bad : {not_a_number, infinity, -infinity}) {
+        std::vector<float> values = normal_values(256, 2);
+        values[70] = bad;
+        const std::vector<double> after = decoded(codec::encode(tensor_of(values, dtype), rotated(bits, 64), 1));
+        for (std::size_t i = 0; i < 256; ++i) CHECK(std::isnan(after[i]) == (i / 64 == 1));
+      }
+  }
+}
+
+TEST_CASE("rotated codes: widths at the ends of what floats hold, and no finite half becomes an infinity") {
+  for (const float scale : {1e-36F, 1e-30F, 1e-18F, 1e18F, 1e30F, 1e37F})
+    for (int bits = 1; bits <= 4; ++bits) {
+      std::vector<float> values = normal_values(256, 4);
+      for (float& value : values) value *= scale;
+      const std::vector<double> after = decoded(codec::encode(tensor_of(values), rotated(bits), 2));
+      double square = 0, error = 0;
+      for (std::size_t i = 0; i < 256; ++i) {
+        const double value = static_cast<double>(values[i]) / static_cast<double>(scale);
+        square += value * value;
+        error += std::pow(after[i] / static_cast<double>(scale) - value, 2);
+      }
+      CHECK(error < 1.3 * theory[static_cast<std::size_t>(bits)] * square);
+    }
+  for (const DType dtype : {DType::f16, DType::f32, DType::bf16, DType::f64}) {
+    const float most = dtype == DType::f16 ? 65504 : 3.38e38F;
+    std::vector<float> values(256, most);
+    for (std::size_t i = 0; i < 256; i += 2) values[i] = -most;
+    for (int bits = 1; bits <= 4; ++bits)
+      for (const double after : decoded(codec::encode(tensor_of(values, dtype), rotated(bits), 2)))
+        REQUIRE(std::isfinite(after));
+  }
+}
+
+TEST_CASE("rotated codes: the same bits with one thread and with two, and others with another key") {
+  const int before = threads();
+  const Tensor x = tensor_of(normal_values(197 * 211, 1));
+  for (const std::int64_t size : {256, 192, 100}) {
+    set_threads(1);
+    const Codes one = codec::encode(x, rotated(2, size), 8);
+    const std::vector<double> decoded_by_one = decoded(one);
+    set_threads(2);
+    const Codes two = codec::encode(x, rotated(2, size), 8);
+    CHECK(bytes_of(one) == bytes_of(two));
+    CHECK(decoded_by_one == decoded(two));
+    CHECK(bytes_of(one) != bytes_of(codec::encode(x, rotated(2, size), 9)));
+  }
+  set_threads(before);
+}
+
+TEST_CASE("rotated codes: in runs of up to 1024 and 4 bits, without ranges") {
+  const Tensor x = tensor_of(normal_values(2048, 1));
+  CHECK_THROWS_AS(codec::encode(x, rotated(5), 1), Error);
+  CHECK_THROWS_AS(codec::encode(x, rotated(2, 1025), 1), Error);
+  Coding columns = rotated(2);
+  columns.grouping.kind = codec::Grouping::Kind::column;
+  CHECK_THROWS_AS(codec::encode(x, columns, 1), Error);
+  const std::vector<codec::Range> ranges(8, codec::Range{-1, 1});
+  CHECK_THROWS_AS(codec::encode(x, rotated(2), 1, ranges, {}), Error);
+  for (int bits = 1; bits <= 8; ++bits) {
+    CHECK(codec::least_error(bits, {}).rounding == (bits <= 3 ? Rounding::rotated : Rounding::dithered));
+    CHECK(codec::least_error(bits, columns.grouping).rounding == Rounding::dithered);
+  }
+}
+
+}  // namespace lacuna

@@ -1,0 +1,41 @@
+// Values to codes and back, for the tests of the codecs.
+#pragma once
+
+#include "core/random.h"
+#include "ops/codec/affine.h"
+
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <span>
+#include <vector>
+
+namespace lacuna::test {
+
+inline Tensor tensor_of(const std::vector<float>& values, DType dtype = DType::f32) {
+  return Tensor::from(std::span<const float>(values), {static_cast<std::int64_t>(values.size())}, dtype);
+}
+
+/// Standard normal values (Box and Muller).
+inline std::vector<float> normal_values(std::int64_t count, std::uint64_t seed) {
+  const RandomStream stream{.seed = seed, .step = 0, .site = 0};
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = std::sqrt(-2 * std::log(1 - stream.uniform(2 * i))) *
+                std::cos(2 * std::numbers::pi_v<float> * stream.uniform(2 * i + 1));
+  return values;
+}
+
+inline std::vector<double> decoded(const codec::Codes& codes, std::int64_t begin, std::int64_t end) {
+  const Tensor out = Tensor::empty({end - begin}, codes.dtype, Device::cpu);
+  codec::decode(codes, begin, end, out);
+  return out.to_vector();
+}
+inline std::vector<double> decoded(const codec::Codes& codes) { return decoded(codes, 0, codes.shape.count()); }
+
+inline std::vector<std::uint8_t> bytes_of(const codec::Codes& codes) {
+  const auto* const data = codes.bytes.data<std::uint8_t>();
+  return {data, data + codes.bytes.count()};
+}
+
+}  // namespace lacuna::test

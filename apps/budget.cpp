@@ -94,7 +94,7 @@ class Fitting {
   }
 
  private:
-  /// On average: with fewer the error is larger than the gradient.
+  /// On average: with one for all, the gradient errs by as much as it is long.
   static constexpr int fewest_bits = 2;
 
   void write(const Plan& plan, Configuration& configuration) const {

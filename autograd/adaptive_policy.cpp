@@ -20,8 +20,11 @@ class Adaptive final : public CodedPolicy {
   static constexpr std::string_view policy_name = "adaptive";
   static std::vector<Setting> settings() {
     return {
-        {"bits", 4.0, {.low = 1.25, .high = 8, .below_high = false}, "average of an element, ranges included"},
-        {"group_size", 256.0, {.low = 64, .high = 1024, .below_high = false}, "elements that share a range"},
+        {"bits", 4.0, {.low = 1.5, .high = 8, .below_high = false}, "average of an element, ranges and means included"},
+        {"group_size",
+         256.0,
+         {.low = 64, .high = 1024, .below_high = false},
+         "elements that share a range; with 3 bits and fewer four times as many"},
         {"measure_every", 200.0, {.low = 1}, "backward passes from one measurement of the sensitivities to the next"},
         {"by_draws", false, {}, "whether they are measured by a pass more for each tensor, as GACT does"},
         {"smoothing", 0.5, below_one, "how much of the sensitivities stays when they are measured again"}};
@@ -72,7 +75,7 @@ class Adaptive final : public CodedPolicy {
                                         tensor.measured ? 1.0 : 0.0,
                                         static_cast<double>(tensor.bits),
                                         static_cast<double>(tensor.choice.rotated_bytes)};
-      state.emplace("tensor " + key, Tensor::from(numbers, {6}));
+      state.emplace("tensor " + key, Tensor::from(numbers, {numbers_a_tensor}));
     }
     return state;
   }
@@ -83,6 +86,11 @@ class Adaptive final : public CodedPolicy {
         passes_ = values.data<std::int64_t>()[0];
         continue;
       }
+      expect(
+          values.dtype() == DType::f64 && values.count() == numbers_a_tensor,
+          "the state of `adaptive` holds {} numbers of {} for {}; {} of f64 were expected. It was written by another "
+          "version: resume with that one, or without the policy's state",
+          values.count(), name_of(values.dtype()), name.substr(7), numbers_a_tensor);
       const double* const numbers = values.data<double>();
       tensors_[name.substr(7)] = {.choice = {.elements = static_cast<std::int64_t>(numbers[0]),
                                              .range_bytes = static_cast<std::int64_t>(numbers[1]),
@@ -94,6 +102,8 @@ class Adaptive final : public CodedPolicy {
   }
 
  private:
+  static constexpr std::int64_t numbers_a_tensor = 6;  // in a checkpoint
+
   struct Planned {
     BitChoice choice{};
     double sensitivity = 0;  // as BitChoice has it

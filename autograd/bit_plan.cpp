@@ -30,15 +30,7 @@ struct Step {
 
 }  // namespace
 
-double code_variance(int bits) {
-  if (bits == exact_bits) return 0;
-  // Rotated, of a normal distribution (ops/codec/rotated.cpp); dithered, of 256 values of one, which reach to 2.85
-  // standard deviations on either side.
-  constexpr std::array rotated{0.571, 0.1348, 0.0389};
-  if (bits <= static_cast<int>(rotated.size())) return rotated[static_cast<std::size_t>(bits - 1)];
-  const double levels = static_cast<double>((1 << bits) - 1);
-  return 2.72 / (levels * levels);
-}
+double code_variance(int bits) { return bits == exact_bits ? 0 : codec::relative_error(bits); }
 
 BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes) {
   std::vector<std::size_t> width(choices.size(), 0);

@@ -1,8 +1,7 @@
 // Which tensors codes may stand for, and with which ranges: what the lossy policies share.
 #pragma once
 
-#include "autograd/bit_plan.h"
-#include "autograd/policy.h"
+#include "autograd/slot_groups.h"
 
 namespace lacuna {
 
@@ -13,16 +12,6 @@ bool can_be_coded(const SlotFacts& facts);
 /// and the whole gradient passes through them; and but for what no op made, as images, which the caller holds anyway.
 /// Only a rule codes them.
 bool worth_coding(const SlotFacts& facts);
-
-/// Runs of `size` elements; tokens, or equal parts of them, where the op hints that their scales differ.
-codec::Grouping run_groups(const SlotFacts& facts, std::int64_t size);
-/// Codes of `bits` in run_groups of `size`, those that err least: what is rotated, in four of them at once where that
-/// is possible. A turned group has no extremes that more of it would move apart.
-codec::Coding run_coding(const SlotFacts& facts, int bits, std::int64_t size);
-/// What they take, without a sensitivity.
-BitChoice bit_choice(const SlotFacts& facts, std::int64_t size);
-/// Groups of columns that do not cross a head; runs of `size` where the columns are too narrow for it.
-codec::Grouping column_groups(const SlotFacts& facts, std::int64_t size);
 
 /// Codes where `otherwise` keeps; derives and masks as it does. An error in the sign of an activation is an error of
 /// the whole gradient that passes there: the exact signs are kept besides, where somebody asks for them.

@@ -1,6 +1,6 @@
 #include "autograd/slot.h"
 
-#include "autograd/coded_policies.h"
+#include "autograd/slot_groups.h"
 
 #include "core/random.h"
 #include "ops/codec/pack.h"
@@ -278,11 +278,10 @@ void Slot::decode(std::int64_t begin, std::int64_t end, const Tensor& out, Tenso
   // With four bits what a curve adds in the mean is a twentieth of the error already, and to take it off costs a pass
   // over as many numbers. Who is held by its sign has no error where it is zero. Room is taken for any number of bits:
   // what a step takes is not to depend on what was measured.
-  constexpr int most_bits_told = 3;
   const bool could_tell = variance != nullptr && codec::tells_variance(codes_.coding) && !mask_.defined();
   const Tensor room = could_tell ? Tensor::empty(out.shape(), DType::f32, device_, Purpose::workspace) : Tensor();
   const bool tells =
-      could_tell && (codes_.coding.bits <= most_bits_told || (0 < probe_bits_ && probe_bits_ <= most_bits_told));
+      could_tell && (codec::rotates(codes_.coding.bits) || (0 < probe_bits_ && codec::rotates(probe_bits_)));
   if (tells) {
     room.fill(0);
     codec::add_variance(codes_, begin, end, room);
@@ -295,10 +294,11 @@ void Slot::decode(std::int64_t begin, std::int64_t end, const Tensor& out, Tenso
 /// Elements [begin, end), into their place, as if they were held in `probe_bits_`: whole samples, and what of others
 /// lies before and behind, as samples of their own.
 void Slot::code_again(std::int64_t begin, std::int64_t end, const Tensor& values, const Tensor& variance) const {
+  if (begin == end) return;
   const codec::Grouping& grouping = codes_.coding.grouping;
-  const codec::Coding coarser = grouping.kind == codec::Grouping::Kind::run
-                                    ? run_coding(facts(), probe_bits_, grouping.size)
-                                    : codec::least_error(probe_bits_, grouping);
+  const bool as_long = grouping.kind != codec::Grouping::Kind::run || codec::rotates(codes_.coding.bits);
+  const codec::Coding coarser =
+      as_long ? codec::least_error(probe_bits_, grouping) : run_coding(facts(), probe_bits_, grouping.size);
   const std::int64_t sample = shape_.count() / shape_.front(), width = shape_.back(),
                      first = std::min(end, (begin + sample - 1) / sample * sample),
                      last = std::max(first, end / sample * sample);

@@ -366,9 +366,12 @@ std::int64_t range_bytes(const Shape& shape, const Coding& coding) {
          (means.count() == 0 ? 0 : coded_bytes(means, least_error(8, {})));
 }
 
-bool rotates(int bits) {
-  constexpr int most_bits = 3;  // above, the extremes of a normal distribution cost no more than what lies beyond them
-  return bits <= most_bits;
+// With more, the extremes of a normal distribution cost no more than what lies beyond the last step.
+bool rotates(int bits) { return bits <= most_rotated_bits; }
+
+double relative_error(int bits) {
+  const double levels = static_cast<double>((1 << bits) - 1);
+  return rotates(bits) ? rotated_error(bits) : 2.72 / (levels * levels);
 }
 
 Coding least_error(int bits, const Grouping& grouping) {

@@ -22,7 +22,7 @@ enum class Rounding : std::uint8_t {
 struct Grouping {
   enum class Kind : std::uint8_t { run, column };
   Kind kind = Kind::run;
-  std::int64_t size = 256;  // 1 or more
+  std::int64_t size = 256;  // 1 or more; rotated: at most 1024
   bool operator==(const Grouping&) const = default;
 };
 
@@ -55,15 +55,19 @@ std::int64_t range_bytes(const Shape& shape, const Coding& coding);
 
 /// Whether, of the ways to code runs that leave no bias, it is rotated codes that err least with so many bits.
 bool rotates(int bits);
+/// The variance of those codes' errors, relative to that of what they stand for, where that is normally distributed: of
+/// dithered codes of 256 values, which reach to 2.85 standard deviations on either side.
+double relative_error(int bits);
 /// The way that errs least: rotated where that `rotates` and groups are runs, dithered otherwise.
 Coding least_error(int bits, const Grouping& grouping);
 
 /// Codes x, of any floating type and shape. Draws come from `key` and the element's number, nothing else: the caller
 /// hashes seed, step and slot into it. Each element decodes to within half a step of its value, a whole one with
 /// `stochastic`; a step is the group's range divided by 2^bits - 1, and at most 1.4 % more (1.6 % at 1 bit), as long
-/// as the least value is within 128 ranges of zero. A group that holds a NaN or an infinity decodes wholly to NaN. The
-/// bytes are on x's device, their purpose the current AllocationScope's. An error where `bits` or the group's size is
-/// out of bounds or x is not floating.
+/// as the least value is within 128 ranges of zero. `rotated` bounds the whole group's error instead, on average by
+/// relative_error(bits) of its variance about its mean or its channels' means. A group that holds a NaN or an infinity
+/// decodes wholly to NaN. The bytes are on x's device, their purpose the current AllocationScope's. An error where
+/// `bits` or the group's size is out of bounds (`rotated`: 1 to 3 bits, runs of at most 1024) or x is not floating.
 Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key);
 /// The same with ranges known beforehand, [groups], finite: column groups take one pass instead of two. Values outside
 /// saturate. `seen` [groups], or empty, gets the ranges that x really has, over its finite values; the entry of a group
@@ -76,7 +80,8 @@ Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key, std::span
 void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
 /// Whether the codes' errors have a variance that does not depend on where a value lies: dithered and rotated ones.
 bool tells_variance(const Coding& coding);
-/// Adds the variance of each one's error to `out`, f32: step² / 12 of dithered codes. Nothing where the group is
+/// Adds the variance of each one's error to `out`, f32: step² / 12 of dithered codes, relative_error(bits) of their
+/// group's variance, as it is held, of rotated ones. Nothing where the group is
 /// constant or not finite.
 void add_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
 

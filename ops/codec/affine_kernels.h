@@ -91,13 +91,13 @@ class Fitting {
 };
 
 template <std::size_t by, class Lanes, std::size_t... i>
-inline Lanes rotated(Lanes lanes, std::index_sequence<i...>) {
+inline Lanes shifted(Lanes lanes, std::index_sequence<i...>) {
   return __builtin_shufflevector(lanes, lanes, ((i + by) % sizeof...(i))...);
 }
 /// The lanes of a vector, each taking the place `by` before its own.
 template <std::size_t by, class Lanes>
-inline Lanes rotated(Lanes lanes) {
-  return rotated<by>(lanes, std::make_index_sequence<sizeof(Lanes) / sizeof(lanes[0])>());
+inline Lanes shifted(Lanes lanes) {
+  return shifted<by>(lanes, std::make_index_sequence<sizeof(Lanes) / sizeof(lanes[0])>());
 }
 
 /// Steele et al., "Fast splittable pseudorandom number generators" (OOPSLA 2014), the finaliser: neighbouring keys
@@ -152,9 +152,9 @@ class Draws {
     constexpr auto each = std::make_index_sequence<hashed>();
     const Words x = scrambled(counted(each) + static_cast<std::uint32_t>(first), mixed_);
     write<0>(x);
-    write<1>(x ^ rotated<1>(x));
-    write<2>(x ^ rotated<2>(x));
-    write<3>(x ^ rotated<3>(x));
+    write<1>(x ^ shifted<1>(x));
+    write<2>(x ^ shifted<2>(x));
+    write<3>(x ^ shifted<3>(x));
   }
   template <std::size_t set>
   void write(Words words) {
@@ -249,7 +249,7 @@ class Extremes {
   /// Every lane: what `choose` makes of all.
   template <std::size_t half, class F>
   static Lanes folded(Lanes of, const F& choose) {
-    of = choose(of, rotated<half>(of));
+    of = choose(of, shifted<half>(of));
     if constexpr (half > 1) return folded<half / 2>(of, choose);
     return of;
   }

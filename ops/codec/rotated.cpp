@@ -39,27 +39,27 @@ void store(const Lanes<C>& all, C* to) {
 }
 
 template <std::size_t by, class C, std::size_t... i>
-Lanes<C> with_partner(const Lanes<C>& all, std::index_sequence<i...>) {
+Lanes<C> butterfly(const Lanes<C>& all, std::index_sequence<i...>) {
   const Lanes<C> signs = {((i & by) != 0 ? C{-1} : C{1})...};
   return __builtin_shufflevector(all, all, (i ^ by)...) + all * signs;
 }
 /// Sums and differences of lanes `by` apart.
 template <std::size_t by, class C>
-Lanes<C> with_partner(const Lanes<C>& all) {
-  return with_partner<by, C>(all, std::make_index_sequence<lanes>());
+Lanes<C> butterfly(const Lanes<C>& all) {
+  return butterfly<by, C>(all, std::make_index_sequence<lanes>());
 }
 
 /// Sums and differences of all, by `factor`: `count` vectors, in registers.
 template <int count, class C>
-void mix(C* values, C factor) {
+void walsh_hadamard(C* values, C factor) {
   Lanes<C> all[count];
 #pragma GCC unroll 16
   for (int i = 0; i < count; ++i) {
     Lanes<C> one = load(values + i * lanes) * factor;
-    one = with_partner<1, C>(one);
-    one = with_partner<2, C>(one);
-    one = with_partner<4, C>(one);
-    all[i] = with_partner<8, C>(one);
+    one = butterfly<1, C>(one);
+    one = butterfly<2, C>(one);
+    one = butterfly<4, C>(one);
+    all[i] = butterfly<8, C>(one);
   }
 #pragma GCC unroll 4
   for (int by = 1; by < count; by *= 2) {
@@ -77,18 +77,18 @@ void mix(C* values, C factor) {
 
 /// Of 2^k values.
 template <class C>
-void mix(C* values, std::int64_t count, C factor) {
+void walsh_hadamard(C* values, std::int64_t count, C factor) {
   switch (count) {
     case lanes:
-      return mix<1>(values, factor);
+      return walsh_hadamard<1>(values, factor);
     case 2 * lanes:
-      return mix<2>(values, factor);
+      return walsh_hadamard<2>(values, factor);
     case 4 * lanes:
-      return mix<4>(values, factor);
+      return walsh_hadamard<4>(values, factor);
     case 8 * lanes:
-      return mix<8>(values, factor);
+      return walsh_hadamard<8>(values, factor);
     case 16 * lanes:
-      return mix<16>(values, factor);
+      return walsh_hadamard<16>(values, factor);
     default:
       break;
   }
@@ -97,8 +97,8 @@ void mix(C* values, std::int64_t count, C factor) {
     return;
   }
   const std::int64_t half = count / 2;
-  mix(values, half, factor);
-  mix(values + half, half, factor);
+  walsh_hadamard(values, half, factor);
+  walsh_hadamard(values + half, half, factor);
   for (std::int64_t i = 0; i < half; ++i) {
     const C other = values[half + i];
     values[half + i] = values[i] - other;
@@ -108,7 +108,7 @@ void mix(C* values, std::int64_t count, C factor) {
 
 /// Of three parts of `part` values: less two thirds of their sum, which is an orthogonal matrix (a reflection).
 template <class C>
-void mix_three(C* values, std::int64_t part) {
+void reflect_three(C* values, std::int64_t part) {
   C* const second = values + part;
   C* const third = second + part;
 #pragma GCC ivdep
@@ -121,14 +121,14 @@ void mix_three(C* values, std::int64_t part) {
 }
 
 template <class C>
-void turn(C* values, std::int64_t count) {
+void hadamard_transform(C* values, std::int64_t count) {
   while (count > 0) {
     const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(count)));
-    const bool three = power / 2 * 3 <= count;
+    const bool three = power > 1 && power / 2 * 3 <= count;
     const std::int64_t part = three ? power / 2 : power, length = three ? 3 * part : part;
     const C factor = static_cast<C>(1 / std::sqrt(static_cast<double>(part)));
-    for (std::int64_t at = 0; at < length; at += part) mix(values + at, part, factor);
-    if (three) mix_three(values, part);
+    for (std::int64_t at = 0; at < length; at += part) walsh_hadamard(values + at, part, factor);
+    if (three) reflect_three(values, part);
     values += length;
     count -= length;
   }
@@ -183,22 +183,22 @@ std::pair<C, C> sums_of(std::int64_t count, const F& f) {
   for (; i < count; i += lanes) add(0, i);
   const auto folded = [](const Lanes<C>* sums) {
     Lanes<C> sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    sum += rotated<8>(sum);
-    sum += rotated<4>(sum);
-    sum += rotated<2>(sum);
-    sum += rotated<1>(sum);
+    sum += shifted<8>(sum);
+    sum += shifted<4>(sum);
+    sum += shifted<2>(sum);
+    sum += shifted<1>(sum);
     return sum[0];
   };
   return {folded(left), folded(right)};
 }
 
-/// Of codes of a standard normal distribution: the step of the even ones that err least, and that error squared (Max,
+/// Of a standard normal distribution: the step of the uniform quantizer that errs least, and that error squared (Max,
 /// "Quantizing for minimum distortion", 1960, table II).
-struct Even {
+struct MaxQuantizer {
   double step, distortion;
 };
-constexpr std::array<Even, most_rotated_bits + 1> even{
-    {{}, {1.5958, 0.3634}, {0.9957, 0.1188}, {0.5860, 0.03744}, {0.3352, 0.01154}}};
+constexpr std::array<MaxQuantizer, most_rotated_bits + 1> max_quantizers{
+    {{}, {1.5958, 0.3634}, {0.9957, 0.1188}, {0.5860, 0.03744}}};
 
 /// What is kept of a group: it decodes to the turn of (code - (2^bits - 1) / 2) · step, plus the mean, plus those of
 /// the channels where the step has no minus sign.
@@ -241,7 +241,8 @@ struct Means {
       : columns(codes.shape.back()),
         sample(codes.shape.count() / codes.shape.front()),
         first(begin / sample),
-        values(of.count() == 0 ? nullptr : of.data<float>()) {}
+        values(of.count() == 0 ? nullptr : of.data<float>()),
+        most(values == nullptr ? 0 : largest(of)) {}
 
   bool any() const { return values != nullptr; }
   /// Calls `f(offset, means, length)` for the pieces of `count` elements from `at` on that lie in one row each.
@@ -254,19 +255,19 @@ struct Means {
     }
   }
 
-  /// The largest of those of `count` elements from `at` on.
-  double most(std::int64_t at, std::int64_t count) const {
-    float largest = 0;
-    if (!any()) return 0;
-    for_pieces(at, count, [&](std::int64_t, const float* mean, std::int64_t length) {
-      for (std::int64_t i = 0; i < length; ++i) largest = std::max(largest, std::abs(mean[i]));
-    });
-    return static_cast<double>(largest);
-  }
-
   std::int64_t columns, sample;  // elements of a row, of a sample
   std::int64_t first;            // sample
   const float* values;           // [samples from there on, columns], or null
+  double most;                   // of their magnitudes
+
+ private:
+  static double largest(const Tensor& of) {
+    const float* const all = of.data<float>();
+    float most = 0;
+#pragma omp simd reduction(max : most)
+    for (std::int64_t i = 0; i < of.count(); ++i) most = std::max(most, std::abs(all[i]));
+    return static_cast<double>(most);
+  }
 };
 
 /// A group's values, and what fills the last vector.
@@ -276,24 +277,23 @@ typedef std::uint8_t Bytes __attribute__((vector_size(lanes)));
 
 constexpr std::int64_t whole_vectors(std::int64_t count) { return (count + lanes - 1) / lanes * lanes; }
 
-/// Mean and variance of a group's values.
 template <class C>
-struct Spread {
-  /// `values` [count, and what fills the last vector, which is overwritten].
-  Spread(C* values, std::int64_t count) {
-    const C some = values[0], size = static_cast<C>(count);  // about which squares lose no digits
-    const std::int64_t whole = whole_vectors(count);
-    std::fill(values + count, values + whole, some);
-    const auto [sum, squares] = sums_of<C>(whole, [&](std::int64_t i) {
-      const Lanes<C> value = load(values + i) - some;
-      return std::pair(value, value * value);
-    });
-    mean = some + sum / size;
-    variance = std::max(squares / size - (sum / size) * (sum / size), C{0});
-  }
-
+struct Moments {
   C mean, variance;
 };
+/// Of a group's `values` [count, and what fills the last vector, which is overwritten].
+template <class C>
+Moments<C> moments_of(C* values, std::int64_t count) {
+  const C some = values[0], size = static_cast<C>(count);  // about which squares lose no digits
+  const std::int64_t whole = whole_vectors(count);
+  std::fill(values + count, values + whole, some);
+  const auto [sum, squares] = sums_of<C>(whole, [&](std::int64_t i) {
+    const Lanes<C> value = load(values + i) - some;
+    return std::pair(value, value * value);
+  });
+  const C mean = sum / size;
+  return {some + mean, std::max(squares / size - mean * mean, C{0})};
+}
 
 /// Codes a group of `count` values, from `at` on, that floats can square, or with doubles any finite ones; false if
 /// they cannot. `codes` [count, and up to `lanes` - 1 more].
@@ -307,23 +307,23 @@ bool code_group(const T* x, std::int64_t at, std::int64_t count, int bits, const
     for (std::int64_t i = 0; i < count; ++i) values[i] = static_cast<C>(to_coded(x[at + i]));
   };
   take();
-  Spread<C> spread(values, count);
+  Moments<C> moments = moments_of(values, count);
   bool centred = false;
   if (means.any()) {
     means.for_pieces(at, count, [&](std::int64_t offset, const float* mean, std::int64_t length) {
       for (std::int64_t i = 0; i < length; ++i) values[offset + i] -= static_cast<C>(mean[i]);
     });
     // A class token is unlike the tokens whose mean it would be held by.
-    const Spread<C> less(values, count);
-    centred = less.variance < spread.variance;
+    const Moments<C> less = moments_of(values, count);
+    centred = less.variance < moments.variance;
     if (centred)
-      spread = less;
+      moments = less;
     else
       take();
   }
-  kept.mean = nearest(static_cast<double>(spread.mean));
-  const C mean = static_cast<C>(static_cast<float>(kept.mean)), off = spread.mean - mean;
-  const C width = std::sqrt(spread.variance + off * off);
+  kept.mean = nearest(static_cast<double>(moments.mean));
+  const C mean = static_cast<C>(static_cast<float>(kept.mean)), off = moments.mean - mean;
+  const C width = std::sqrt(moments.variance + off * off);
   if (std::is_same_v<C, float> && !(width > C(0x1p-50) && width < C(0x1p60))) return false;
   if (width == 0) {
     std::fill_n(codes, count, std::uint8_t{0});
@@ -332,8 +332,8 @@ bool code_group(const T* x, std::int64_t at, std::int64_t count, int bits, const
   }
   std::fill(values + count, values + whole, mean);
   for (std::int64_t i = 0; i < whole; i += lanes) store<C>(signs.applied<C>(load(values + i) - mean, i), values + i);
-  turn(values, count);
-  const C factor = static_cast<C>(1 / even[static_cast<std::size_t>(bits)].step) / width;
+  hadamard_transform(values, count);
+  const C factor = static_cast<C>(1 / max_quantizers[static_cast<std::size_t>(bits)].step) / width;
   const C half = static_cast<C>(1 << (bits - 1)), top = static_cast<C>((1 << bits) - 1);
   const auto [square, product] = sums_of<C>(whole, [&](std::int64_t i) {
     const Lanes<C> value = load(values + i);
@@ -390,9 +390,10 @@ void decode_group(const std::uint8_t* codes, std::int64_t at, std::int64_t count
           mean = static_cast<C>(static_cast<float>(kept.mean));
   const bool centred = means.any() && !std::signbit(static_cast<float>(kept.step));
   const C middle = static_cast<C>((1 << bits) - 1) / 2;
+  std::fill(values + count, values + whole_vectors(count), C{0});
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) values[i] = (static_cast<C>(codes[i]) - middle) * step;
-  turn(values, count);
+  hadamard_transform(values, count);
   if (!centred) {
     for (std::int64_t i = 0; i < count; i += lanes) write(signs.applied<C>(load(values + i), i) + mean, i);
     return;
@@ -421,7 +422,7 @@ void decode_groups(const Codes& coded, std::int64_t begin, std::int64_t end, con
       const std::int64_t low = std::max(begin, at), high = std::min(end, at + count);
       T* const to = low == at && high == at + whole_vectors(count) ? out + (at - begin) : room.data();
       // No decoded value is further from the mean than the norm of the levels.
-      const double reach = means.most(at, count) + std::abs(static_cast<double>(static_cast<float>(kept.mean))) +
+      const double reach = means.most + std::abs(static_cast<double>(static_cast<float>(kept.mean))) +
                            std::abs(static_cast<double>(static_cast<float>(kept.step))) * (1 << from.bits) *
                                std::sqrt(static_cast<double>(count));
       if (reach <= std::min(most_finite<T>, 0x1p126))
@@ -443,7 +444,14 @@ void decode_groups(const Codes& coded, std::int64_t begin, std::int64_t end, con
 
 }  // namespace
 
-void turn(std::span<float> values) { turn(values.data(), static_cast<std::int64_t>(values.size())); }
+double rotated_error(int bits) {
+  const double distortion = max_quantizers[static_cast<std::size_t>(bits)].distortion;
+  return distortion / (1 - distortion);
+}
+
+void hadamard_transform(std::span<float> values) {
+  hadamard_transform(values.data(), static_cast<std::int64_t>(values.size()));
+}
 
 Shape means_shape(const Shape& shape, const Coding& coding) {
   constexpr std::int64_t fewest_positions = 32;  // a quarter of a bit an element
@@ -459,16 +467,20 @@ void find_means(const Tensor& x, const Tensor& means) {
   float* const out = means.data<float>();
   with_float_type(x.dtype(), [&]<class T>(Type<T>) {
     const T* const in = x.data<T>();
-    parallel_tasks(samples, [&](std::int64_t sample, std::int64_t) {
-      float* const sums = out + sample * columns;
-      std::fill_n(sums, columns, 0.0F);
-      const T* row = in + sample * positions * columns;
+    constexpr std::int64_t together = 256;  // columns whose sums stay in the first cache
+    const std::int64_t parts = (columns + together - 1) / together;
+    parallel_tasks(samples * parts, [&](std::int64_t task, std::int64_t) {
+      const std::int64_t sample = task / parts, begin = task % parts * together,
+                         count = std::min(together, columns - begin);
+      float* const sums = out + sample * columns + begin;  // [count]
+      std::fill_n(sums, count, 0.0F);
+      const T* row = in + sample * positions * columns + begin;
       for (std::int64_t i = 0; i < positions; ++i, row += columns) {
 #pragma GCC ivdep
-        for (std::int64_t column = 0; column < columns; ++column) sums[column] += to_coded(row[column]);
+        for (std::int64_t column = 0; column < count; ++column) sums[column] += to_coded(row[column]);
       }
       const float part = 1 / static_cast<float>(positions);
-      for (std::int64_t column = 0; column < columns; ++column)
+      for (std::int64_t column = 0; column < count; ++column)
         sums[column] = std::isfinite(sums[column]) ? sums[column] * part : 0;
     });
   });
@@ -487,7 +499,7 @@ void decode_rotated(const Codes& codes, std::int64_t begin, std::int64_t end, co
 
 void add_rotated_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out) {
   const Places from(codes);
-  const auto [step, distortion] = even[static_cast<std::size_t>(from.bits)];
+  const auto [step, distortion] = max_quantizers[static_cast<std::size_t>(from.bits)];
   // A width of 1 is held with a step of `step` / (1 - distortion) and has an error of distortion / (1 - distortion).
   const double of_a_step = distortion * (1 - distortion) / (step * step);
   float* const variance = out.data<float>();

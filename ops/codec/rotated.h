@@ -1,4 +1,4 @@
-// Codes of few bits of values turned at random: what `encode` and `decode` do for Rounding::rotated.
+// Codes of few bits after a randomized Hadamard transform: what `encode` and `decode` do for Rounding::rotated.
 #pragma once
 
 #include "ops/codec/affine.h"
@@ -7,12 +7,12 @@
 
 namespace lacuna::codec {
 
-inline constexpr int most_rotated_bits = 4;
+inline constexpr int most_rotated_bits = 3;
 inline constexpr std::int64_t longest_rotated_group = 1024;
 
-/// Turns `values`, of any number, by an orthogonal matrix that is its own inverse: Walsh and Hadamard's over parts of
-/// 2^k or 3 · 2^k values, as long as fit, one after the other.
-void turn(std::span<float> values);
+/// Transforms `values`, of any number, by an orthogonal matrix that is its own inverse: Walsh and Hadamard's over parts
+/// of 2^k or 3 · 2^k values, as long as fit, one after the other.
+void hadamard_transform(std::span<float> values);
 
 /// The shape [samples, C] of the means that are kept besides, of a tensor [samples, ..., C]: each channel's over a
 /// sample's positions. Tokens of one image are alike, and so are places of a map: half of what codes would stand for is
@@ -21,6 +21,10 @@ void turn(std::span<float> values);
 Shape means_shape(const Shape& shape, const Coding& coding);
 /// Of x, into `means` of that shape, f32; 0 where it is not finite.
 void find_means(const Tensor& x, const Tensor& means);
+
+/// Max's quantizer of so many bits errs by that part of a normal distribution's variance, once it is scaled to leave no
+/// mean: d / (1 - d).
+double rotated_error(int bits);
 
 /// Writes `codes.bytes` and reads them; everything about `codes` and the range has been checked. `means`: what is taken
 /// off each value, f32 [samples, C] as means_shape has it; in decoding of the samples that the range's groups touch.

@@ -23,8 +23,8 @@ using codec::Rounding;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
-/// Squared error relative to the variance, of standard normal values in 1 to 4 bits: d / (1 - d) of Max's d (1960).
-constexpr std::array theory{0.0, 0.5708, 0.1348, 0.0389, 0.01167};
+/// Squared error relative to the variance, of standard normal values in 1 to 3 bits: d / (1 - d) of Max's d (1960).
+constexpr std::array theory{0.0, 0.5708, 0.1348, 0.0389};
 
 Coding rotated(int bits, std::int64_t size = 256) {
   return {.bits = bits, .grouping = {.size = size}, .rounding = Rounding::rotated};
@@ -49,22 +49,22 @@ Sums sums(const std::vector<float>& values, const std::vector<double>& after, st
 
 }  // namespace
 
-TEST_CASE("rotated codes: the turn keeps lengths, and is its own inverse, for any number of values") {
+TEST_CASE("rotated codes: the transform keeps lengths, and is its own inverse, for any number of values") {
   for (std::int64_t count = 1; count <= 1030; ++count) {
     const std::vector<float> values = normal_values(count, static_cast<std::uint64_t>(count));
     std::vector<float> turned = values;
-    codec::turn(turned);
+    codec::hadamard_transform(turned);
     const double length = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
     CHECK(std::inner_product(turned.begin(), turned.end(), turned.begin(), 0.0) ==
           doctest::Approx(length).epsilon(1e-5));
-    codec::turn(turned);
+    codec::hadamard_transform(turned);
     for (std::size_t i = 0; i < values.size(); ++i) REQUIRE(std::abs(turned[i] - values[i]) < 1e-5F);
   }
   // One value is spread over all: none counts for more than two thirds of what all have of one another.
   for (const std::int64_t count : {64, 192, 256, 384, 768, 1024}) {
     std::vector<float> one(static_cast<std::size_t>(count));
     one[static_cast<std::size_t>(count / 3)] = 1;
-    codec::turn(one);
+    codec::hadamard_transform(one);
     const bool thirds = count % 3 == 0;
     for (const float value : one)
       CHECK(std::abs(value) <= (thirds ? 2 / std::sqrt(3.0F) : 1.0F) / std::sqrt(static_cast<float>(count)) + 1e-6F);
@@ -72,7 +72,8 @@ TEST_CASE("rotated codes: the turn keeps lengths, and is its own inverse, for an
 }
 
 TEST_CASE("rotated codes: every length and number of bits; the error is at right angles to the group") {
-  for (int bits = 1; bits <= 4; ++bits)
+  for (int bits = 1; bits <= 3; ++bits) {
+    double worst = 0;
     for (std::int64_t count = 1; count <= 1030; ++count) {
       const std::int64_t size = count % 3 == 0 ? 256 : count % 3 == 1 ? 64 : 192;
       const std::vector<float> values = normal_values(count, static_cast<std::uint64_t>(count));
@@ -84,10 +85,13 @@ TEST_CASE("rotated codes: every length and number of bits; the error is at right
         const Sums group = sums(values, after, static_cast<std::size_t>(begin), static_cast<std::size_t>(end));
         // The step's own rounding, and that of the mean, are parts in 2^9.
         CHECK(std::abs(group.product) <= 0x1p-7 * (group.square + 0x1p-9));
-        // What falls beyond the last step of one group may be several times what it is on average.
-        if (end - begin >= 64) CHECK(group.error < 5 * theory[static_cast<std::size_t>(bits)] * group.square);
+        const double ratio = group.error / (theory[static_cast<std::size_t>(bits)] * group.square);
+        if (end - begin >= 64) worst = std::max(worst, ratio);
       }
     }
+    // Of a group, which is one of 1800 here: what falls beyond the last step may be more than usual.
+    CHECK(worst < (bits == 1 ? 1.9 : bits == 2 ? 2.2 : 3.2));
+  }
 }
 
 TEST_CASE("rotated codes: the error is that of theory, whatever the values, and is told") {
@@ -99,7 +103,7 @@ TEST_CASE("rotated codes: the error is that of theory, whatever the values, and 
     kinds[2][i] = std::copysign(std::log(1 - stream.uniform(i)), kinds[2][i]);
     if (i % 100 == 17) kinds[3][i] *= 10;
   }
-  for (int bits = 1; bits <= 4; ++bits)
+  for (int bits = 1; bits <= 3; ++bits)
     for (const std::vector<float>& values : kinds)
       for (const std::int64_t size : {64, 192, 256, 1024}) {
         const Codes codes = codec::encode(tensor_of(values), rotated(bits, size), 5);
@@ -149,6 +153,28 @@ TEST_CASE("rotated codes: over many keys no mean error is left of ordinary value
       const double bias = std::sqrt(std::max(squares - error / keys, 0.0) / error);
       CHECK(bias < (kind < 2 ? 0.02 : bits == 1 ? 0.4 : 0.1));
     }
+}
+
+TEST_CASE(
+    "rotated codes: of lengths that are transformed in parts, a part with more than its share is scaled as the "
+    "others") {
+  constexpr int keys = 4000;
+  for (const std::int64_t count : {192, 320, 257, 100}) {
+    std::vector<float> values = normal_values(count, 3);
+    for (std::int64_t i = count / 2; i < count; ++i) values[static_cast<std::size_t>(i)] *= 1.5F;
+    std::vector<double> mean(values.size());
+    double error = 0, square = 0;
+    for (std::uint64_t key = 0; key < keys; ++key) {
+      const std::vector<double> after = decoded(codec::encode(tensor_of(values), rotated(2, count), key));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const double off = after[i] - static_cast<double>(values[i]);
+        mean[i] += off / keys;
+        error += off * off / keys;
+      }
+    }
+    for (const double off : mean) square += off * off;
+    CHECK(std::sqrt(std::max(square - error / keys, 0.0) / error) < (count == 192 ? 0.04 : 0.15));
+  }
 }
 
 TEST_CASE("rotated codes: what the positions of a sample share is held once, and only where it helps") {
@@ -224,7 +250,7 @@ TEST_CASE("rotated codes: any part decodes to what the whole decodes to, of ever
 }
 
 TEST_CASE("rotated codes: constants, and what is not finite") {
-  for (int bits = 1; bits <= 4; ++bits) {
+  for (int bits = 1; bits <= 3; ++bits) {
     for (const float value : {0.0F, 1.0F, 0.1F, -3e38F, 1e-38F})
       for (const double after : decoded(codec::encode(tensor_of(std::vector<float>(300, value)), rotated(bits), 9)))
         CHECK(std::abs(after - static_cast<double>(value)) <= 0x1p-7 * std::abs(static_cast<double>(value)));
@@ -240,7 +266,7 @@ TEST_CASE("rotated codes: constants, and what is not finite") {
 
 TEST_CASE("rotated codes: widths at the ends of what floats hold, and no finite half becomes an infinity") {
   for (const float scale : {1e-36F, 1e-30F, 1e-18F, 1e18F, 1e30F, 1e37F})
-    for (int bits = 1; bits <= 4; ++bits) {
+    for (int bits = 1; bits <= 3; ++bits) {
       std::vector<float> values = normal_values(256, 4);
       for (float& value : values) value *= scale;
       const std::vector<double> after = decoded(codec::encode(tensor_of(values), rotated(bits), 2));
@@ -256,7 +282,7 @@ TEST_CASE("rotated codes: widths at the ends of what floats hold, and no finite 
     const float most = dtype == DType::f16 ? 65504 : 3.38e38F;
     std::vector<float> values(256, most);
     for (std::size_t i = 0; i < 256; i += 2) values[i] = -most;
-    for (int bits = 1; bits <= 4; ++bits)
+    for (int bits = 1; bits <= 3; ++bits)
       for (const double after : decoded(codec::encode(tensor_of(values, dtype), rotated(bits), 2)))
         REQUIRE(std::isfinite(after));
   }
@@ -278,9 +304,9 @@ TEST_CASE("rotated codes: the same bits with one thread and with two, and others
   set_threads(before);
 }
 
-TEST_CASE("rotated codes: in runs of up to 1024 and 4 bits, without ranges") {
+TEST_CASE("rotated codes: in runs of up to 1024 and 3 bits, without ranges") {
   const Tensor x = tensor_of(normal_values(2048, 1));
-  CHECK_THROWS_AS(codec::encode(x, rotated(5), 1), Error);
+  CHECK_THROWS_AS(codec::encode(x, rotated(4), 1), Error);
   CHECK_THROWS_AS(codec::encode(x, rotated(2, 1025), 1), Error);
   Coding columns = rotated(2);
   columns.grouping.kind = codec::Grouping::Kind::column;

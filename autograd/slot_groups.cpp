@@ -1,0 +1,45 @@
+#include "autograd/slot_groups.h"
+
+#include <algorithm>
+
+namespace lacuna {
+namespace {
+
+constexpr std::int64_t longest_group = 1024;
+
+/// The part of a token's channels that shares a range, where the op hints that tokens' scales differ; 0 otherwise.
+std::int64_t token_group(const SlotFacts& facts) {
+  constexpr std::int64_t shortest = 16;
+  const std::int64_t channels = facts.shape.back(), parts = (channels + longest_group - 1) / longest_group;
+  return facts.groups == Groups::token && channels >= shortest && channels % parts == 0 ? channels / parts : 0;
+}
+
+}  // namespace
+
+codec::Grouping run_groups(const SlotFacts& facts, std::int64_t size) {
+  const std::int64_t own = token_group(facts);
+  return {.kind = codec::Grouping::Kind::run, .size = own > 0 ? own : size};
+}
+
+codec::Coding run_coding(const SlotFacts& facts, int bits, std::int64_t size) {
+  constexpr std::int64_t together = 4;
+  if (codec::rotates(bits)) size = std::min(together * size, longest_group);
+  return codec::least_error(bits, run_groups(facts, size));
+}
+
+BitChoice bit_choice(const SlotFacts& facts, std::int64_t size) {
+  return {.elements = facts.shape.count(),
+          .range_bytes = codec::range_bytes(facts.shape, run_coding(facts, 8, size)),
+          .rotated_bytes = codec::range_bytes(facts.shape, run_coding(facts, 1, size))};
+}
+
+codec::Grouping column_groups(const SlotFacts& facts, std::int64_t size) {
+  // The largest power of two that divides the width of one head (a packed projection holds three a head).
+  const std::int64_t width = facts.shape.back() / (facts.shape.back() % facts.heads == 0 ? facts.heads : 1);
+  const std::int64_t columns = std::min<std::int64_t>(width & -width, 64);
+  constexpr std::int64_t narrowest = 8;
+  if (columns < narrowest) return run_groups(facts, size);
+  return {.kind = codec::Grouping::Kind::column, .size = columns};
+}
+
+}  // namespace lacuna

@@ -1,0 +1,19 @@
+// Which elements of a saved tensor share a range when it is coded.
+#pragma once
+
+#include "autograd/bit_plan.h"
+#include "autograd/policy.h"
+
+namespace lacuna {
+
+/// Runs of `size` elements; tokens, or equal parts of them, where the op hints that their scales differ.
+codec::Grouping run_groups(const SlotFacts& facts, std::int64_t size);
+/// Codes of `bits` in run_groups of `size`, those that err least: what is rotated, in four of them at once where that
+/// is possible. A turned group has no extremes that more of it would move apart.
+codec::Coding run_coding(const SlotFacts& facts, int bits, std::int64_t size);
+/// What they take, without a sensitivity.
+BitChoice bit_choice(const SlotFacts& facts, std::int64_t size);
+/// Groups of columns that do not cross a head; runs of `size` where the columns are too narrow for it.
+codec::Grouping column_groups(const SlotFacts& facts, std::int64_t size);
+
+}  // namespace lacuna

@@ -59,6 +59,11 @@ class Fitting {
           std::ranges::any_of(blocks_, [&](const std::string& block) { return region.starts_with(block + "."); });
       (inner ? parts_ : blocks_).push_back(region);
     }
+    // Frozen blocks before the first that trains are no regions.
+    for (Segment& sequence : survey_.sequences)
+      while (sequence.count > 0 && std::ranges::find(blocks_, sequence.block(0)) == blocks_.end())
+        sequence = sequence.part(1, sequence.count - 1);
+    std::erase_if(survey_.sequences, [](const Segment& sequence) { return sequence.count == 0; });
     for (const Segment& sequence : survey_.sequences) longest_ = std::max(longest_, sequence.count);
   }
 
@@ -166,15 +171,15 @@ class Fitting {
     return all;
   }
 
-  /// What one bit for a tensor would do to the gradient. Of a region's input it is that of the tensor which the region
-  /// before gives when it saves all it needs; what was not measured counts by its size, at a usual rate.
+  /// What an error as large as the tensor would do to the gradient. Of a region's input it is that of the tensor which
+  /// the region before gives when it saves all it needs; what was not measured counts by its size, at a usual rate.
   double sensitivity_of(const Codable& tensor) const {
     const auto measured = [&](const SlotName& name) -> std::optional<double> {
       const auto found = sensitivities_.find(name);
       return found == sensitivities_.end() ? std::nullopt : std::optional(found->second);
     };
     // Of all tensors together, as measured for a ViT: an error of 0.11 with 4 bits (docs/compression.md).
-    constexpr double usual = 0.0125 * 225;
+    const double usual = 0.0125 / code_variance(4);
     double elements = 0;
     for (const Codable& other : survey_.tensors) elements += static_cast<double>(other.elements);
     const double by_size = usual * static_cast<double>(tensor.elements) / elements;
@@ -221,6 +226,8 @@ class Fitting {
       (fits(plan_within(middle).first) ? low : high) = middle;
     }
     auto [plan, variance] = plan_within(low);
+    if (!fits(plan))
+      plan = {.bits = fewest_bits, .recompute = recompute};  // what none of the tensors stands for counts
     Prediction prediction{.plan = std::move(plan), .variance = variance};
     Configuration exact = configuration_;
     exact.memory = {};
@@ -308,7 +315,7 @@ class Fitting {
     }
     for (const auto& [bits, count] : tensors)
       how.push_back(fmt::format("{} tensor{} {}", count, count == 1 ? "" : "s",
-                                bits == exact_bits ? "exact" : fmt::format("in {} bits", bits)));
+                                bits == exact_bits ? "exact" : fmt::format("in {} bit{}", bits, bits == 1 ? "" : "s")));
     if (!plan.recompute.empty()) {
       const auto whole = std::ranges::count_if(blocks_, [&](const std::string& block) {
         return std::ranges::any_of(plan.recompute, [&](const std::string& region) { return lies_in(block, region); });
@@ -327,6 +334,7 @@ class Fitting {
                       "gradient{}",
                       prediction.seconds / predicted_seconds(with({})), 100 * prediction.variance,
                       sensitivities_.empty() ? " (by size, not measured)" : ""));
+    if (how.empty()) how.emplace_back("nothing to choose");
     configuration_.memory.why = fmt::format(
         "{}: {}; {}{}", budget_text(), fmt::join(how, "; "), used_text(bytes),
         plan.bits == exact_bits && plan.others.empty() && plan.recompute.empty() ? ": everything fits as it is" : "");

@@ -47,7 +47,7 @@ struct StepSurvey {
 /// The step of `configuration` as it is when the regions `recompute` run again, on `meta`.
 StepSurvey survey(const Configuration& configuration, const std::vector<std::string>& recompute);
 
-/// What one bit in place of the exact tensor would do to the gradient: the variance, relative to the squared gradient.
+/// What an error as large as the tensor would do to the gradient: the variance, relative to the squared gradient.
 using Sensitivities = std::map<SlotName, double>;
 
 /// Measures them in one step with at most two made-up samples: the same in every run with as many threads. Empty where

@@ -18,11 +18,13 @@ inline bool trains(const Module& module) {
 }
 
 /// Runs `body(x)`, the forward pass of `module`. Where the memory policy recomputes this module, only x is saved and
-/// backward runs the body again: it must be a function of x, of the module and of the random state alone.
+/// backward runs the body again: it must be a function of x, of the module and of the random state alone. A frozen
+/// module that no gradient passes saves nothing, and the policy is not asked.
 template <class Body>
 Variable run_region(const Module& module, Variable x, const Body& body) {
-  if (!recomputes(module.path())) return body(std::move(x));
-  return recompute(Label(module.path()), std::move(x), trains(module), body);
+  const bool any = trains(module);
+  if ((!any && !x.wants_grad()) || !recomputes(module.path())) return body(std::move(x));
+  return recompute(Label(module.path()), std::move(x), any, body);
 }
 
 /// Runs modules `first` to `end` of a sequence one after another, each by `forward(block, x)`; their paths are

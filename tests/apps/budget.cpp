@@ -71,6 +71,39 @@ TEST_CASE("budget: what is chosen fits, and uses nearly all of it") {
   }
 }
 
+TEST_CASE("budget: frozen layers are no regions, and what is chosen fits or is refused with the least") {
+  for (const auto& [model, train] : std::vector<std::pair<const char*, const char*>>{
+           {"{name: vit_cifar, num_classes: 10, depth: 3}", R"(["head*", "blocks.2*"])"},
+           {"{name: vit_cifar, num_classes: 10, depth: 2}", R"(["head*", "blocks.1*"])"},
+           {resnet, R"(["fc*", "layer3*"])"},
+           {resnet, R"(["fc*"])"}}) {
+    const auto frozen = [&, on = model, what = train](const std::string& memory) {
+      return parse_configuration(
+          fmt::format("model: {}\nmemory: {}\ntrain: {{batch_size: 8}}\nfreeze: {{train: {}}}\n", on, memory, what),
+          "a.yaml");
+    };
+    const std::int64_t whole = saved(frozen("{policy: exact}"));
+    int refused = 0, chosen = 0;
+    for (const double share : {0.9, 0.5, 0.25, 0.1, 0.04, 0.005})
+      for (const bool codes : {true, false}) {
+        const auto budget = static_cast<std::int64_t>(share * static_cast<double>(whole));
+        Configuration configuration =
+            frozen(fmt::format("{{policy: auto, budget: {}, budget_of: saved, codes: {}}}", budget, codes));
+        INFO(std::string(model), " ", std::string(train), " ", share, codes ? " codes" : " exact");
+        try {
+          fit_budget(configuration);
+          ++chosen;
+          CHECK(saved(configuration) <= budget);
+        } catch (const Error& error) {
+          ++refused;
+          CHECK(std::string(error.what()).find("the least that auto comes to") != std::string::npos);
+        }
+      }
+    CHECK(refused > 0);
+    CHECK(refused + chosen == 12);
+  }
+}
+
 TEST_CASE("budget: the batch keeps 8 bits, and has no part in the division") {
   const StepSurvey found = survey(configured(vit, "{policy: exact}"), {});
   CHECK(std::ranges::count(found.tensors, SlotName{"images", "input"}, &Codable::name) == 0);

@@ -91,12 +91,12 @@ class Fitting {
 };
 
 template <std::size_t by, class Lanes, std::size_t... i>
-inline Lanes shifted(Lanes lanes, std::index_sequence<i...>) {
+inline Lanes shifted(const Lanes& lanes, std::index_sequence<i...>) {
   return __builtin_shufflevector(lanes, lanes, ((i + by) % sizeof...(i))...);
 }
 /// The lanes of a vector, each taking the place `by` before its own.
 template <std::size_t by, class Lanes>
-inline Lanes shifted(Lanes lanes) {
+inline Lanes shifted(const Lanes& lanes) {
   return shifted<by>(lanes, std::make_index_sequence<sizeof(Lanes) / sizeof(lanes[0])>());
 }
 

@@ -1,11 +1,13 @@
 #include "autograd/slot_groups.h"
 
+#include "ops/codec/rotated.h"
+
 #include <algorithm>
 
 namespace lacuna {
 namespace {
 
-constexpr std::int64_t longest_group = 1024;
+constexpr std::int64_t longest_group = codec::longest_rotated_group;
 
 /// The part of a token's channels that shares a range, where the op hints that tokens' scales differ; 0 otherwise.
 std::int64_t token_group(const SlotFacts& facts) {

@@ -19,7 +19,8 @@ void hadamard_transform(std::span<float> values);
 /// often their mean, and after attention nearly all. Empty ([0, C]) where so few positions share a mean that it is not
 /// worth its bits, or other codes are asked for.
 Shape means_shape(const Shape& shape, const Coding& coding);
-/// Of x, into `means` of that shape, f32; 0 where it is not finite.
+/// Estimates them from one of every so many positions of x, at least 32, into `means` of that shape, f32; 0 where that
+/// is not finite.
 void find_means(const Tensor& x, const Tensor& means);
 
 /// Max's quantizer of so many bits errs by that part of a normal distribution's variance, once it is scaled to leave no

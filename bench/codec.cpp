@@ -44,29 +44,34 @@ void measure(std::int64_t bytes, DType dtype) {
         4096);
   };
   const codec::Grouping runs{}, columns{codec::Grouping::Kind::column, 64};
-  constexpr auto dithered = codec::Rounding::dithered;
+  constexpr auto dithered = codec::Rounding::dithered, rotated = codec::Rounding::rotated;
   struct Case {
     std::string_view name;
     codec::Coding coding;
     bool known;
+    std::int64_t positions = 1;  // that share a mean
   };
   const Case cases[] = {{"8 bit", {8, runs, dithered}, false},
                         {"4 bit", {4, runs, dithered}, false},
                         {"2 bit", {2, runs, dithered}, false},
-                        {"2 bit, rotated", {2, runs, codec::Rounding::rotated}, false},
+                        {"2 bit, rotated", {2, runs, rotated}, false},
+                        {"2 bit, rotated in 1024", {2, {.size = 1024}, rotated}, false},
+                        {"2 bit, rotated in 768", {2, {.size = 768}, rotated}, false},
+                        {"2 bit, with means", {2, {.size = 1024}, rotated}, false, 64},
                         {"4 bit, stochastic", {4, runs}, false},
                         {"8 bit, nearest", {8, runs, codec::Rounding::nearest}, false},
                         {"8 bit, columns, known", {8, columns}, true},
                         {"4 bit, columns, known", {4, columns}, true},
                         {"8 bit, 32 columns, known", {8, {codec::Grouping::Kind::column, 32}}, true}};
   for (const Case& c : cases) {
+    const Tensor shaped = c.positions == 1 ? x : x.reshape({x.count() / c.positions / 1024, c.positions, 1024});
     const std::vector<codec::Range> ranges(static_cast<std::size_t>(codec::group_count(x.shape(), c.coding.grouping)),
                                            {-1.5F, 1.5F});
     std::vector<codec::Range> seen = ranges;
     codec::Codes codes;
     const auto encode = [&] {
       codes = {};  // the memory of the codes before is taken again, as in training
-      codes = c.known ? codec::encode(x, c.coding, 1, ranges, seen) : codec::encode(x, c.coding, 1);
+      codes = c.known ? codec::encode(shaped, c.coding, 1, ranges, seen) : codec::encode(shaped, c.coding, 1);
     };
     encode();
     std::vector<double> copies, encodes, decodes, encode_ratios, decode_ratios;

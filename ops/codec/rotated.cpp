@@ -9,7 +9,7 @@
 #include "ops/codec/rotated.h"
 
 #include "core/parallel.h"
-#include "ops/codec/affine_kernels.h"
+#include "ops/codec/hadamard.h"
 
 #include <numeric>
 #include <vector>
@@ -18,125 +18,9 @@ namespace lacuna::codec {
 namespace {
 
 constexpr std::int64_t serial_below = 16384;  // elements
-constexpr std::int64_t lanes = 16;
 /// Of a sample, that one mean may stand for: it then takes a quarter of a bit an element. So many are also enough to
 /// find it: what is left varies by a 32nd more than about the mean of all.
 constexpr std::int64_t fewest_positions = 32;
-
-template <class C>
-struct LanesOf {
-  typedef C type __attribute__((vector_size(lanes * sizeof(C))));
-};
-template <class C>
-using Lanes = typename LanesOf<C>::type;
-
-template <class C>
-Lanes<C> load(const C* from) {
-  Lanes<C> all;
-  std::memcpy(&all, from, sizeof all);
-  return all;
-}
-template <class C>
-void store(const Lanes<C>& all, C* to) {
-  std::memcpy(to, &all, sizeof all);
-}
-
-template <std::size_t by, class C, std::size_t... i>
-Lanes<C> butterfly(const Lanes<C>& all, std::index_sequence<i...>) {
-  const Lanes<C> signs = {((i & by) != 0 ? C{-1} : C{1})...};
-  return __builtin_shufflevector(all, all, (i ^ by)...) + all * signs;
-}
-/// Sums and differences of lanes `by` apart.
-template <std::size_t by, class C>
-Lanes<C> butterfly(const Lanes<C>& all) {
-  return butterfly<by, C>(all, std::make_index_sequence<lanes>());
-}
-
-/// Sums and differences of all, by `factor`: `count` vectors, in registers.
-template <int count, class C>
-void walsh_hadamard(C* values, C factor) {
-  Lanes<C> all[count];
-#pragma GCC unroll 16
-  for (int i = 0; i < count; ++i) {
-    Lanes<C> one = load(values + i * lanes) * factor;
-    one = butterfly<1, C>(one);
-    one = butterfly<2, C>(one);
-    one = butterfly<4, C>(one);
-    all[i] = butterfly<8, C>(one);
-  }
-#pragma GCC unroll 4
-  for (int by = 1; by < count; by *= 2) {
-#pragma GCC unroll 16
-    for (int i = 0; i < count; ++i) {
-      if ((i & by) != 0) continue;
-      const Lanes<C> sum = all[i] + all[i + by];
-      all[i + by] = all[i] - all[i + by];
-      all[i] = sum;
-    }
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < count; ++i) store(all[i], values + i * lanes);
-}
-
-/// Of 2^k values.
-template <class C>
-void walsh_hadamard(C* values, std::int64_t count, C factor) {
-  switch (count) {
-    case lanes:
-      return walsh_hadamard<1>(values, factor);
-    case 2 * lanes:
-      return walsh_hadamard<2>(values, factor);
-    case 4 * lanes:
-      return walsh_hadamard<4>(values, factor);
-    case 8 * lanes:
-      return walsh_hadamard<8>(values, factor);
-    case 16 * lanes:
-      return walsh_hadamard<16>(values, factor);
-    default:
-      break;
-  }
-  if (count == 1) {
-    values[0] *= factor;
-    return;
-  }
-  const std::int64_t half = count / 2;
-  walsh_hadamard(values, half, factor);
-  walsh_hadamard(values + half, half, factor);
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < half; ++i) {
-    const C other = values[half + i];
-    values[half + i] = values[i] - other;
-    values[i] += other;
-  }
-}
-
-/// Of three parts of `part` values: less two thirds of their sum, which is an orthogonal matrix (a reflection).
-template <class C>
-void reflect_three(C* values, std::int64_t part) {
-  C* const second = values + part;
-  C* const third = second + part;
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < part; ++i) {
-    const C most = (values[i] + second[i] + third[i]) * static_cast<C>(2.0 / 3);
-    values[i] = most - values[i];
-    second[i] = most - second[i];
-    third[i] = most - third[i];
-  }
-}
-
-template <class C>
-void hadamard_transform(C* values, std::int64_t count) {
-  while (count > 0) {
-    const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(count)));
-    const bool three = power > 1 && power / 2 * 3 <= count;
-    const std::int64_t part = three ? power / 2 : power, length = three ? 3 * part : part;
-    const C factor = static_cast<C>(1 / std::sqrt(static_cast<double>(part)));
-    for (std::int64_t at = 0; at < length; at += part) walsh_hadamard(values + at, part, factor);
-    if (three) reflect_three(values, part);
-    values += length;
-    count -= length;
-  }
-}
 
 /// The signs of a group, one bit an element.
 class Signs {
@@ -158,7 +42,9 @@ class Signs {
     constexpr int top = 8 * sizeof(C) - 1;
     constexpr Lanes<Whole> up = {top,     top - 1, top - 2,  top - 3,  top - 4,  top - 5,  top - 6,  top - 7,
                                  top - 8, top - 9, top - 10, top - 11, top - 12, top - 13, top - 14, top - 15};
-    const Whole word = words_[static_cast<std::size_t>(i / 32)] >> (i % 32);
+    std::uint16_t own;
+    std::memcpy(&own, reinterpret_cast<const std::byte*>(words_.data()) + i / 8, sizeof own);
+    const Whole word = own;
     return std::bit_cast<Lanes<C>>(std::bit_cast<Lanes<Whole>>(values) ^
                                    (((Lanes<Whole>{} + word) << up) & (Whole{1} << top)));
   }
@@ -169,31 +55,15 @@ class Signs {
   std::array<std::uint32_t, words> words_;
 };
 
-/// Two sums, of all lanes of the pairs f(0), f(lanes), ..., below `count`: four at a time, which do not wait for each
-/// other.
-template <class C, class F>
-std::pair<C, C> sums_of(std::int64_t count, const F& f) {
-  Lanes<C> left[4] = {}, right[4] = {};
-  const auto add = [&](int part, std::int64_t i) {
-    const auto [first, second] = f(i);
-    left[part] += first;
-    right[part] += second;
-  };
-  std::int64_t i = 0;
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
-#pragma GCC unroll 4
-    for (int part = 0; part < 4; ++part) add(part, i + part * lanes);
-  }
-  for (; i < count; i += lanes) add(0, i);
-  const auto folded = [](const Lanes<C>* sums) {
-    Lanes<C> sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    sum += shifted<8>(sum);
-    sum += shifted<4>(sum);
-    sum += shifted<2>(sum);
-    sum += shifted<1>(sum);
-    return sum[0];
-  };
-  return {folded(left), folded(right)};
+/// The sum of all lanes of four vectors.
+template <class C>
+C folded(const Lanes<C>* sums) {
+  Lanes<C> sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  sum += shifted<8>(sum);
+  sum += shifted<4>(sum);
+  sum += shifted<2>(sum);
+  sum += shifted<1>(sum);
+  return sum[0];
 }
 
 /// Of a standard normal distribution: the step of the uniform quantizer that errs least, and that error squared (Max,
@@ -238,6 +108,9 @@ struct Places {
   std::uint8_t* kept;        // [groups, 4], at any address
 };
 
+template <class C>
+using Room = std::array<C, longest_rotated_group>;
+
 /// What is taken off the values, if anything is.
 struct Means {
   /// `of`: of the samples from the one on that holds element `begin`.
@@ -247,17 +120,6 @@ struct Means {
         first(begin / sample),
         values(of.count() == 0 ? nullptr : of.data<float>()),
         most(values == nullptr ? 0 : largest(of)) {}
-
-  bool any() const { return values != nullptr; }
-  /// Calls `f(offset, means, length)` for the pieces of `count` elements from `at` on that lie in one row each.
-  template <class F>
-  void for_pieces(std::int64_t at, std::int64_t count, const F& f) const {
-    for (std::int64_t i = at; i < at + count;) {
-      const std::int64_t column = i % columns, length = std::min(columns - column, at + count - i);
-      f(i - at, values + (i / sample - first) * columns + column, length);
-      i += length;
-    }
-  }
 
   std::int64_t columns, sample;  // elements of a row, of a sample
   std::int64_t first;            // sample
@@ -274,127 +136,204 @@ struct Means {
   }
 };
 
-/// A group's values, and what fills the last vector.
-template <class C>
-using Room = std::array<C, longest_rotated_group>;
-typedef std::uint8_t Bytes __attribute__((vector_size(lanes)));
+/// The means of one group after the other, element by element.
+class GroupMeans {
+ public:
+  explicit GroupMeans(const Means& means) : means_(means) {}
 
-constexpr std::int64_t whole_vectors(std::int64_t count) { return (count + lanes - 1) / lanes * lanes; }
+  /// Those of `count` elements from `at` on, and more where they fill the last vector [whole_vectors(count)]; null
+  /// where there are none. They are valid until the next call.
+  const float* of(std::int64_t at, std::int64_t count) {
+    if (means_.values == nullptr) return nullptr;
+    const std::int64_t begin = row_of(at), column = at % means_.columns, whole = whole_vectors(count);
+    if (count == whole && column + count <= means_.columns) return means_.values + begin + column;
+    // Groups of whole rows see the same means as long as they lie in one sample.
+    const bool in_one = row_of(at + count - 1) == begin;
+    if (in_one && begin == begin_ && column == column_ && count <= filled_) return room_.data();
+    for (std::int64_t i = 0; i < count;) {
+      const std::int64_t from = (at + i) % means_.columns, length = std::min(means_.columns - from, count - i);
+      std::copy_n(means_.values + row_of(at + i) + from, length, room_.data() + i);
+      i += length;
+    }
+    std::fill(room_.data() + count, room_.data() + whole, room_[0]);
+    begin_ = in_one ? begin : -1;
+    column_ = column;
+    filled_ = count;
+    return room_.data();
+  }
+
+ private:
+  std::int64_t row_of(std::int64_t element) const { return (element / means_.sample - means_.first) * means_.columns; }
+
+  const Means& means_;
+  alignas(64) Room<float> room_;
+  std::int64_t begin_ = -1, column_ = 0, filled_ = 0;  // what it holds, if that is of one sample
+};
+
+template <class C>
+Lanes<C> load_as(const float* from) {
+  return __builtin_convertvector(load(from), Lanes<C>);
+}
+
+/// A group's values, in whole vectors: as they lie, or copied with the first behind them.
+template <class C, class T>
+const C* in_vectors(const T* x, std::int64_t count, Room<C>& room) {
+  if constexpr (std::is_same_v<C, float> && std::is_same_v<T, float>)
+    if (count % lanes == 0) return x;
+  for (std::int64_t i = 0; i < count; ++i) room[static_cast<std::size_t>(i)] = static_cast<C>(to_coded(x[i]));
+  std::fill(room.data() + count, room.data() + whole_vectors(count), room[0]);
+  return room.data();
+}
 
 template <class C>
 struct Moments {
   C mean, variance;
 };
-/// Of a group's `values` [count, and what fills the last vector, which is overwritten].
-template <class C>
-Moments<C> moments_of(C* values, std::int64_t count) {
-  const C some = values[0], size = static_cast<C>(count);  // about which squares lose no digits
-  const std::int64_t whole = whole_vectors(count);
-  std::fill(values + count, values + whole, some);
-  const auto [sum, squares] = sums_of<C>(whole, [&](std::int64_t i) {
-    const Lanes<C> value = load(values + i) - some;
-    return std::pair(value, value * value);
-  });
-  const C mean = sum / size;
-  return {some + mean, std::max(squares / size - mean * mean, C{0})};
-}
-
-/// The variance of every fourth run of 16 of `x` [count], about the first value.
-template <class C, class T>
-C sampled_variance(const T* x, std::int64_t count) {
-  const C some = static_cast<C>(to_coded(x[0]));
-  C sum = 0, squares = 0, number = 0;
-  for (std::int64_t i = 0; i < count; i += 4 * lanes) {
-    const std::int64_t end = std::min(count, i + lanes);
-    number += static_cast<C>(end - i);
-#pragma omp simd reduction(+ : sum, squares)
-    for (std::int64_t j = i; j < end; ++j) {
-      const C value = static_cast<C>(to_coded(x[j])) - some;
-      sum += value;
-      squares += value * value;
-    }
-  }
-  return squares / number - (sum / number) * (sum / number);
-}
-
-/// Codes a group of `count` values, from `at` on, that floats can square, or with doubles any finite ones; false if
-/// they cannot. `codes` [count, and up to `lanes` - 1 more].
-template <class C, class T>
-bool code_group(const T* x, std::int64_t at, std::int64_t count, int bits, const Means& means, const Signs& signs,
-                std::uint8_t* codes, Kept& kept) {
-  alignas(64) Room<C> room;
-  C* const values = room.data();
-  const std::int64_t whole = whole_vectors(count);
-  const auto take = [&] {
-    for (std::int64_t i = 0; i < count; ++i) values[i] = static_cast<C>(to_coded(x[at + i]));
+/// Of `count` values that come in whole vectors, `value(0)`, `value(lanes)` and so on, what fills the last being as the
+/// first value; about that squares lose no digits. `apart`: between vectors that are looked at.
+template <class C, std::int64_t apart = lanes, class F>
+Moments<C> moments_of(std::int64_t count, const F& value) {
+  const C first = value(0)[0], size = static_cast<C>(apart == lanes ? count : (count + apart - 1) / apart * lanes);
+  Lanes<C> sums[4] = {}, squares[4] = {};
+  const auto add = [&](int stream, std::int64_t i) {
+    const Lanes<C> off = value(i) - first;
+    sums[stream] += off;
+    squares[stream] += off * off;
   };
-  bool centred = means.any();
-  if (centred)
-    means.for_pieces(at, count, [&](std::int64_t offset, const float* mean, std::int64_t length) {
-      const T* const from = x + at + offset;
-#pragma GCC ivdep
-      for (std::int64_t i = 0; i < length; ++i)
-        values[offset + i] = static_cast<C>(to_coded(from[i])) - static_cast<C>(mean[i]);
-    });
-  else
-    take();
-  Moments<C> moments = moments_of(values, count);
-  // A class token is unlike the tokens whose mean it would be held by: a quarter of the values tells.
-  if (centred && !(moments.variance < sampled_variance<C>(x + at, count))) {
-    centred = false;
-    take();
-    moments = moments_of(values, count);
+  std::int64_t i = 0;
+  for (; i + 4 * apart <= count; i += 4 * apart) {
+#pragma GCC unroll 4
+    for (int stream = 0; stream < 4; ++stream) add(stream, i + stream * apart);
   }
-  kept.mean = nearest(static_cast<double>(moments.mean));
-  const C mean = static_cast<C>(static_cast<float>(kept.mean)), off = moments.mean - mean;
-  const C width = std::sqrt(moments.variance + off * off);
-  if (std::is_same_v<C, float> && !(width > C(0x1p-50) && width < C(0x1p60))) return false;
-  if (width == 0) {
-    std::fill_n(codes, count, std::uint8_t{0});
-    kept.step = bf16(centred ? 0.0F : -0.0F);
-    return true;
-  }
-  std::fill(values + count, values + whole, mean);
-  for (std::int64_t i = 0; i < whole; i += lanes) store<C>(signs.applied<C>(load(values + i) - mean, i), values + i);
-  hadamard_transform(values, count);
-  const C factor = static_cast<C>(1 / max_quantizers[static_cast<std::size_t>(bits)].step) / width;
-  const C half = static_cast<C>(1 << (bits - 1)), top = static_cast<C>((1 << bits) - 1);
-  const auto [square, product] = sums_of<C>(whole, [&](std::int64_t i) {
-    const Lanes<C> value = load(values + i);
-    Lanes<C> place = value * factor + half;
-    place = place > 0 ? place : Lanes<C>{};
-    place = place < top ? place : Lanes<C>{} + top;
-    const auto code = __builtin_convertvector(place, Lanes<std::int32_t>);
+  for (; i < count; i += apart) add(0, i);
+  const C sum = folded<C>(sums), mean = sum / size;
+  return {first + mean, std::max(folded<C>(squares) / size - mean * mean, C{0})};
+}
+
+/// Writes the codes of turned values, and sums their product with what the codes stand for, in steps.
+template <class C>
+class Quantizer {
+ public:
+  Quantizer(int bits, C width, std::uint8_t* codes)
+      : in_steps_(static_cast<C>(1 / max_quantizers[static_cast<std::size_t>(bits)].step) / width),
+        half_(static_cast<C>(1 << (bits - 1))),
+        top_(Codes{} + ((1 << bits) - 1)),
+        codes_(codes) {}
+
+  void operator()(int stream, std::int64_t i, const Lanes<C>& turned) {
+    auto code = __builtin_convertvector(turned * in_steps_ + half_, Codes);
+    code = code > 0 ? code : Codes{};
+    code = code < top_ ? code : top_;
     const Bytes bytes = __builtin_convertvector(code, Bytes);
-    std::memcpy(codes + i, &bytes, sizeof bytes);
-    return std::pair(value * value, value * (__builtin_convertvector(code, Lanes<C>) - (half - C(0.5))));
-  });
-  const double step = static_cast<double>(square) / static_cast<double>(product);
-  kept.step = nearest(centred ? step : -step);
-  return std::isfinite(square);
+    std::memcpy(codes_ + i, &bytes, sizeof bytes);
+    products_[stream] += turned * (__builtin_convertvector(code, Lanes<C>) - (half_ - C(0.5)));
+  }
+  double product() const { return static_cast<double>(folded<C>(products_)); }
+
+ private:
+  typedef std::int32_t Codes __attribute__((vector_size(4 * lanes)));
+  typedef std::uint8_t Bytes __attribute__((vector_size(lanes)));
+
+  C in_steps_, half_;
+  Codes top_;
+  std::uint8_t* codes_;
+  Lanes<C> products_[4] = {};
+};
+
+/// A group and what its codes lie about.
+template <class C>
+struct Outline {
+  const C* values;     // [whole_vectors(count)]
+  const float* means;  // [whole_vectors(count)], or null where it is coded without
+  bf16 mean;           // of what they leave
+  C variance;          // about that
+};
+
+/// `means` [whole_vectors(count)], or null.
+template <class C, class T>
+Outline<C> outline(const T* x, std::int64_t count, const float* means, Room<C>& room) {
+  const C* const values = in_vectors<C>(x, count, room);
+  const auto value = [values](std::int64_t i) { return load(values + i); };
+  Moments<C> moments;
+  if (means != nullptr) {
+    moments = moments_of<C>(count, [=](std::int64_t i) { return load(values + i) - load_as<C>(means + i); });
+    // A class token is unlike the tokens whose mean it would be held by: a quarter of the values tells.
+    if (!(moments.variance < moments_of<C, 4 * lanes>(count, value).variance)) means = nullptr;
+  }
+  if (means == nullptr) moments = moments_of<C>(count, value);
+  const bf16 mean = nearest(static_cast<double>(moments.mean));
+  const C off = moments.mean - static_cast<C>(static_cast<float>(mean));
+  return {values, means, mean, moments.variance + off * off};
+}
+
+/// Floats can square the values and sum the squares.
+bool fits_floats(const Outline<float>& group) { return group.variance > 0x1p-100F && group.variance < 0x1p120F; }
+
+/// Codes a group of `count` values that C can square. `codes` [whole_vectors(count)].
+template <class C>
+Kept code_group(const Outline<C>& group, std::int64_t count, int bits, const Signs& signs, std::uint8_t* codes) {
+  if (!std::isfinite(group.variance) || group.variance == 0) {
+    std::fill_n(codes, count, std::uint8_t{0});
+    if (group.variance == 0) return {bf16(group.means == nullptr ? -0.0F : 0.0F), group.mean};
+    const bf16 none(std::numeric_limits<float>::quiet_NaN());
+    return {none, none};
+  }
+  alignas(64) Room<C> room;
+  const C mean = static_cast<C>(static_cast<float>(group.mean));
+  const Quantizer<C> quantizer(bits, std::sqrt(group.variance), codes);
+  const auto turned = [&](const auto& value) {
+    const auto take = [=, turns = &signs](std::int64_t i, C factor) {
+      return turns->applied<C>(value(i) * factor - mean * factor, i);
+    };
+    return hadamard_transform(count, room.data(), take, quantizer).product();
+  };
+  const auto raw = [values = group.values](std::int64_t i) { return load(values + i); };
+  const auto centred = [raw, means = group.means](std::int64_t i) { return raw(i) - load_as<C>(means + i); };
+  const double product = group.means == nullptr ? turned(raw) : turned(centred);
+  const double step = static_cast<double>(group.variance) * static_cast<double>(count) / product;
+  return {nearest(group.means == nullptr ? -step : step), group.mean};
 }
 
 template <class T>
 void encode_groups(const T* x, const Codes& coded, const Means& means) {
   const Places to(coded);
-  // Whole groups and whole blocks.
-  const std::int64_t unit = std::lcm(to.size, block);
+  // Whole groups and whole blocks: several together, whose roots and quotients are not waited for.
+  constexpr std::int64_t most_together = 8;
+  const std::int64_t together = std::clamp<std::int64_t>(4096 / to.size, 1, most_together);
+  const std::int64_t least = std::lcm(to.size, block),
+                     unit = least * std::max<std::int64_t>(together * to.size / least, 1);
   const std::int64_t units = (to.count + unit - 1) / unit;
+  struct Workplace {
+    explicit Workplace(const Means& of) : means(of) {}
+    GroupMeans means;
+    alignas(64) Room<float> room;
+  };
   parallel_for(units, std::max<std::int64_t>(serial_below / unit, 1), [&](std::int64_t first, std::int64_t last) {
+    std::vector<Workplace> places(together, Workplace(means));
+    std::array<Outline<float>, most_together> outlines;
     std::vector<std::uint8_t> codes(static_cast<std::size_t>(unit + lanes));
     for (std::int64_t i = first * unit; i < std::min(last * unit, to.count); i += unit) {
       const std::int64_t end = std::min(i + unit, to.count);
-      for (std::int64_t at = i; at < end; at += to.size) {
-        const std::int64_t group = at / to.size, count = to.length(group);
-        const Signs signs(coded.key, group, count);
-        std::uint8_t* const here = codes.data() + (at - i);
-        Kept kept;
-        if (!code_group<float>(x, at, count, to.bits, means, signs, here, kept) &&
-            !code_group<double>(x, at, count, to.bits, means, signs, here, kept)) {
-          std::fill_n(here, count, std::uint8_t{0});
-          kept.step = kept.mean = bf16(std::numeric_limits<float>::quiet_NaN());
+      for (std::int64_t from = i; from < end; from += together * to.size) {
+        const std::int64_t some = std::min(end, from + together * to.size);
+        for (std::int64_t at = from; at < some; at += to.size) {
+          const auto place = static_cast<std::size_t>((at - from) / to.size);
+          const std::int64_t count = to.length(at / to.size);
+          outlines[place] = outline<float>(x + at, count, places[place].means.of(at, count), places[place].room);
         }
-        std::memcpy(to.kept + group * stored_bytes, &kept, sizeof kept);
+        for (std::int64_t at = from; at < some; at += to.size) {
+          const auto place = static_cast<std::size_t>((at - from) / to.size);
+          const std::int64_t group = at / to.size, count = to.length(group);
+          const Signs signs(coded.key, group, count);
+          std::uint8_t* const here = codes.data() + (at - i);
+          alignas(64) Room<double> room;
+          const Kept kept =
+              fits_floats(outlines[place])
+                  ? code_group<float>(outlines[place], count, to.bits, signs, here)
+                  : code_group<double>(outline<double>(x + at, count, places[place].means.of(at, count), room), count,
+                                       to.bits, signs, here);
+          std::memcpy(to.kept + group * stored_bytes, &kept, sizeof kept);
+        }
       }
       std::fill(codes.begin() + (end - i), codes.end(), std::uint8_t{0});
       for (std::int64_t at = i; at < end; at += block)
@@ -403,30 +342,28 @@ void encode_groups(const T* x, const Codes& coded, const Means& means) {
   });
 }
 
-/// A group from its codes, `count` from `at` on, in the precision of C: `write(values, i)` gets those from i on, a
-/// vector at a time, of which the last may go beyond `count`.
+/// A group from its codes [whole_vectors(count)], in the precision of C: `write(values, i)` gets those from i on, a
+/// vector at a time, of which the last may go beyond `count`. `means` [whole_vectors(count)], or null.
 template <class C, class F>
-void decode_group(const std::uint8_t* codes, std::int64_t at, std::int64_t count, int bits, const Means& means,
-                  const Signs& signs, Kept kept, const F& write) {
+void decode_group(const std::uint8_t* codes, std::int64_t count, int bits, const float* means, const Signs& signs,
+                  Kept kept, const F& write) {
   alignas(64) Room<C> room;
-  C* const values = room.data();
   const C step = static_cast<C>(std::abs(static_cast<float>(kept.step))),
-          mean = static_cast<C>(static_cast<float>(kept.mean));
-  const bool centred = means.any() && !std::signbit(static_cast<float>(kept.step));
-  const C middle = static_cast<C>((1 << bits) - 1) / 2;
-  std::fill(values + count, values + whole_vectors(count), C{0});
+          mean = static_cast<C>(static_cast<float>(kept.mean)), middle = static_cast<C>((1 << bits) - 1) / 2;
+  C* const values = room.data();
+  const std::int64_t whole = whole_vectors(count);
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) values[i] = (static_cast<C>(codes[i]) - middle) * step;
-  hadamard_transform(values, count);
-  if (!centred) {
-    for (std::int64_t i = 0; i < count; i += lanes) write(signs.applied<C>(load(values + i), i) + mean, i);
-    return;
-  }
-  for (std::int64_t i = 0; i < count; i += lanes) store<C>(signs.applied<C>(load(values + i), i) + mean, values + i);
-  means.for_pieces(at, count, [&](std::int64_t offset, const float* off, std::int64_t length) {
-    for (std::int64_t i = 0; i < length; ++i) values[offset + i] += static_cast<C>(off[i]);
-  });
-  for (std::int64_t i = 0; i < count; i += lanes) write(load(values + i), i);
+  for (std::int64_t i = 0; i < whole; ++i) values[i] = static_cast<C>(codes[i]) - middle;
+  const auto take = [values, step](std::int64_t i, C factor) { return load(values + i) * (step * factor); };
+  const Signs* const turns = &signs;
+  if (means != nullptr && !std::signbit(static_cast<float>(kept.step)))
+    hadamard_transform(count, values, take, [=](int, std::int64_t i, const Lanes<C>& turned) {
+      write(turns->applied<C>(turned, i) + (load_as<C>(means + i) + mean), i);
+    });
+  else
+    hadamard_transform(count, values, take, [=](int, std::int64_t i, const Lanes<C>& turned) {
+      write(turns->applied<C>(turned, i) + mean, i);
+    });
 }
 
 template <class T>
@@ -436,6 +373,7 @@ void decode_groups(const Codes& coded, std::int64_t begin, std::int64_t end, con
   const auto decode_share = [&](std::int64_t share_begin, std::int64_t share_end) {
     alignas(64) std::array<std::uint8_t, longest_rotated_group + 2 * block> codes;
     std::array<T, longest_rotated_group> room;
+    GroupMeans group_means(means);
     for (std::int64_t group = first_group + share_begin; group < first_group + share_end; ++group) {
       const std::int64_t at = group * from.size, count = from.length(group), start = at / block * block;
       for (std::int64_t i = start; i < at + count; i += block)
@@ -443,6 +381,7 @@ void decode_groups(const Codes& coded, std::int64_t begin, std::int64_t end, con
       const std::uint8_t* const own = codes.data() + (at - start);
       const Kept kept = from.group(group);
       const Signs signs(coded.key, group, count);
+      const float* const off = group_means.of(at, count);
       const std::int64_t low = std::max(begin, at), high = std::min(end, at + count);
       T* const to = low == at && high == at + whole_vectors(count) ? out + (at - begin) : room.data();
       // No decoded value is further from the mean than the norm of the levels.
@@ -450,14 +389,12 @@ void decode_groups(const Codes& coded, std::int64_t begin, std::int64_t end, con
                            std::abs(static_cast<double>(static_cast<float>(kept.step))) * (1 << from.bits) *
                                std::sqrt(static_cast<double>(count));
       if (reach <= std::min(most_finite<T>, 0x1p126))
-        decode_group<float>(own, at, count, from.bits, means, signs, kept,
-                            [&](const Lanes<float>& values, std::int64_t i) {
-                              for (std::int64_t lane = 0; lane < lanes; ++lane)
-                                to[i + lane] = to_number<T>(values[lane]);
-                            });
+        decode_group<float>(own, count, from.bits, off, signs, kept, [to](const Lanes<float>& values, std::int64_t i) {
+          for (std::int64_t lane = 0; lane < lanes; ++lane) to[i + lane] = to_number<T>(values[lane]);
+        });
       else
-        decode_group<double>(own, at, count, from.bits, means, signs, kept,
-                             [&](const Lanes<double>& values, std::int64_t i) {
+        decode_group<double>(own, count, from.bits, off, signs, kept,
+                             [to](const Lanes<double>& values, std::int64_t i) {
                                for (std::int64_t lane = 0; lane < lanes; ++lane) to[i + lane] = held<T>(values[lane]);
                              });
       if (to == room.data()) std::copy(to + (low - at), to + (high - at), out + (low - begin));
@@ -474,7 +411,14 @@ double rotated_error(int bits) {
 }
 
 void hadamard_transform(std::span<float> values) {
-  hadamard_transform(values.data(), static_cast<std::int64_t>(values.size()));
+  const auto count = static_cast<std::int64_t>(values.size());
+  std::vector<float> room(static_cast<std::size_t>(2 * whole_vectors(count)));
+  float* const all = room.data() + whole_vectors(count);
+  std::ranges::copy(values, all);
+  hadamard_transform(
+      count, room.data(), [all](std::int64_t i, float factor) { return load(all + i) * factor; },
+      [all](int, std::int64_t i, const Lanes<float>& turned) { store<float>(turned, all + i); });
+  std::copy_n(all, count, values.begin());
 }
 
 Shape means_shape(const Shape& shape, const Coding& coding) {

@@ -1,0 +1,178 @@
+// Walsh and Hadamard's transform in two passes, with what comes before and after it done in the same passes.
+#pragma once
+
+#include "ops/codec/affine_kernels.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+namespace lacuna::codec {
+
+inline constexpr std::int64_t lanes = 16;
+
+template <class C>
+struct LanesOf {
+  typedef C type __attribute__((vector_size(lanes * sizeof(C))));
+};
+template <class C>
+using Lanes = typename LanesOf<C>::type;
+
+template <class C>
+inline Lanes<C> load(const C* from) {
+  Lanes<C> all;
+  std::memcpy(&all, from, sizeof all);
+  return all;
+}
+template <class C>
+inline void store(const Lanes<C>& all, C* to) {
+  std::memcpy(to, &all, sizeof all);
+}
+constexpr std::int64_t whole_vectors(std::int64_t count) { return (count + lanes - 1) / lanes * lanes; }
+
+template <std::size_t by, class C, std::size_t... i>
+inline Lanes<C> butterfly(const Lanes<C>& all, std::index_sequence<i...>) {
+  const Lanes<C> signs = {((i & by) != 0 ? C{-1} : C{1})...};
+  return __builtin_shufflevector(all, all, (i ^ by)...) + all * signs;
+}
+/// Sums and differences of lanes `by` apart.
+template <std::size_t by, class C>
+inline Lanes<C> butterfly(const Lanes<C>& all) {
+  return butterfly<by, C>(all, std::make_index_sequence<lanes>());
+}
+
+/// What is transformed at once: `parts` of 2^k values each. Two or four parts are summed and subtracted, three are
+/// reflected: less two thirds of their sum.
+struct HadamardRun {
+  std::int64_t part;
+  int parts;
+};
+/// The longest that `count` values begin with.
+inline HadamardRun hadamard_run(std::int64_t count) {
+  constexpr std::int64_t most_in_registers = 16 * lanes;
+  const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(count)));
+  if (power / 2 * 3 <= count && 1 < power && power / 2 <= most_in_registers) return {power / 2, 3};
+  if (power <= most_in_registers) return {power, 1};
+  return {most_in_registers, power > 2 * most_in_registers ? 4 : 2};
+}
+
+/// Of one part of `vectors` vectors, in registers. `take(i, factor)`: the values from i on, times the factor;
+/// `give(stream, i, values)`.
+template <int vectors, class C, class Take, class Give>
+[[gnu::always_inline]] inline void transform_part(std::int64_t at, C factor, const Take& take, Give& give) {
+  Lanes<C> all[vectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < vectors; ++i) {
+    Lanes<C> one = take(at + i * lanes, factor);
+    one = butterfly<1, C>(one);
+    one = butterfly<2, C>(one);
+    one = butterfly<4, C>(one);
+    all[i] = butterfly<8, C>(one);
+  }
+#pragma GCC unroll 4
+  for (int by = 1; by < vectors; by *= 2) {
+#pragma GCC unroll 16
+    for (int i = 0; i < vectors; ++i) {
+      if ((i & by) != 0) continue;
+      const Lanes<C> sum = all[i] + all[i + by];
+      all[i + by] = all[i] - all[i + by];
+      all[i] = sum;
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < vectors; ++i) give(i % 4, at + i * lanes, all[i]);
+}
+
+/// Calls `f` with a number of vectors, 2^k up to 16, as a constant.
+template <int most = 16, class F>
+[[gnu::always_inline]] inline void with_vectors(std::int64_t vectors, const F& f) {
+  if (vectors == most)
+    f(std::integral_constant<int, most>{});
+  else if constexpr (most > 1)
+    with_vectors<most / 2>(vectors, f);
+}
+
+/// Of fewer than two vectors' values, in place.
+template <class C>
+inline void transform_few(C* values, std::int64_t count) {
+  while (count > 0) {
+    const auto [part, parts] = hadamard_run(count);
+    const C factor = static_cast<C>(1 / std::sqrt(static_cast<double>(part)));
+    for (C* own = values; own < values + parts * part; own += part) {
+      for (std::int64_t by = 1; by < part; by *= 2)
+        for (std::int64_t i = 0; i < part; ++i) {
+          if ((i & by) != 0) continue;
+          const C sum = own[i] + own[i + by];
+          own[i + by] = own[i] - own[i + by];
+          own[i] = sum;
+        }
+      for (std::int64_t i = 0; i < part; ++i) own[i] *= factor;
+    }
+    if (parts == 3)
+      for (std::int64_t i = 0; i < part; ++i) {
+        const C most = (values[i] + values[i + part] + values[i + 2 * part]) * static_cast<C>(2.0 / 3);
+        for (C* own = values; own < values + 3 * part; own += part) own[i] = most - own[i];
+      }
+    values += parts * part;
+    count -= parts * part;
+  }
+}
+
+/// Transforms `count` values by an orthogonal matrix that is its own inverse: Walsh and Hadamard's over parts of 2^k or
+/// 3 · 2^k values, up to 1024, as long as fit, one after the other. `take(i, factor)` returns those from i on, times
+/// the factor; `give(stream, i, values)` gets what becomes of them, the stream being one of four that follow each other
+/// (for sums that do not wait). i comes in whole vectors; lanes beyond `count` are not looked at and come out as 0.
+/// `room` [whole_vectors(count)] is overwritten. Both functions come by value, so that what they hold stays in
+/// registers; returns `give`.
+template <class C, class Take, class Give>
+inline Give hadamard_transform(std::int64_t count, C* room, const Take take, Give give) {
+  std::int64_t at = 0;
+  while (count - at >= lanes) {
+    const auto [part, parts] = hadamard_run(count - at);
+    if (part < lanes) break;
+    const C factor = static_cast<C>(1 / std::sqrt(static_cast<double>(part * (parts == 3 ? 1 : parts))));
+    with_vectors(
+        part / lanes, [&]<int vectors>(std::integral_constant<int, vectors>) __attribute__((always_inline)) {
+          if (parts == 1) transform_part<vectors, C>(at, factor, take, give);
+          constexpr std::int64_t length = vectors * lanes;
+          C* const first = room + at;
+          const auto keep = [room](int, std::int64_t i, const Lanes<C>& values) { store<C>(values, room + i); };
+          for (int i = 0; i < parts && parts > 1; ++i) transform_part<vectors, C>(at + i * length, factor, take, keep);
+          const auto kept = [first](int index, std::int64_t i) { return load(first + index * length + i); };
+          if (parts == 3)
+            for (std::int64_t i = 0; i < length; i += lanes) {
+              const Lanes<C> a = kept(0, i), b = kept(1, i), c = kept(2, i);
+              const Lanes<C> most = (a + b + c) * static_cast<C>(2.0 / 3);
+              give(0, at + i, most - a);
+              give(1, at + length + i, most - b);
+              give(2, at + 2 * length + i, most - c);
+            }
+          else if (parts == 2)
+            for (std::int64_t i = 0; i < length; i += lanes) {
+              const Lanes<C> a = kept(0, i), b = kept(1, i);
+              give(0, at + i, a + b);
+              give(1, at + length + i, a - b);
+            }
+          else if (parts == 4)
+            for (std::int64_t i = 0; i < length; i += lanes) {
+              const Lanes<C> a = kept(0, i), b = kept(1, i), c = kept(2, i), d = kept(3, i);
+              give(0, at + i, (a + b) + (c + d));
+              give(1, at + length + i, (a - b) + (c - d));
+              give(2, at + 2 * length + i, (a + b) - (c + d));
+              give(3, at + 3 * length + i, (a - b) - (c - d));
+            }
+        });
+    at += parts * part;
+  }
+  if (at < count) {
+    for (std::int64_t i = at; i < count; i += lanes) store<C>(take(i, C{1}), room + i);
+    transform_few(room + at, count - at);
+    std::fill(room + count, room + whole_vectors(count), C{0});
+    for (std::int64_t i = at; i < count; i += lanes) give(0, i, load(room + i));
+  }
+  return give;
+}
+
+}  // namespace lacuna::codec

@@ -36,6 +36,7 @@ struct Plan {
   int bits = exact_bits;             // of tensors that can be coded
   std::map<SlotName, int> others{};  // of those that have another number
   std::vector<std::string> recompute{};
+  std::vector<SlotName> kept{};  // though they could be derived
 };
 
 /// A plan, and what it is expected to cost.
@@ -115,6 +116,8 @@ class Fitting {
       if (group_size != memory.options.end())
         rule.group_size = static_cast<std::int64_t>(std::get<double>(group_size->second));
     }
+    for (const SlotName& name : plan.kept)
+      memory.rules.push_back({.path = name.first, .op = name.second, .how = HoldRule::How::keep});
   }
   Configuration with(const Plan& plan) const {
     Configuration candidate = configuration_;
@@ -297,10 +300,26 @@ class Fitting {
           break;
         }
       }
+      keep_what_fits(plan);
       choose({.plan = plan});
       return true;
     }
     return false;
+  }
+
+  /// What is left of the budget goes to tensors that need not be derived then, the largest first.
+  void keep_what_fits(Plan& plan) const {
+    std::vector<Derivable> derived = derived_tensors(configuration_, plan.recompute);
+    std::ranges::stable_sort(derived, std::greater(), &Derivable::bytes);
+    std::int64_t left = budget_ - bytes_of(plan);
+    for (const Derivable& tensor : derived) {
+      if (of_saved_ && tensor.bytes > left) continue;
+      plan.kept.push_back(tensor.name);
+      if (const std::int64_t bytes = bytes_of(plan); bytes <= budget_)
+        left = budget_ - bytes;
+      else
+        plan.kept.pop_back();
+    }
   }
 
   void choose(const Prediction& prediction) {
@@ -316,6 +335,7 @@ class Fitting {
     for (const auto& [bits, count] : tensors)
       how.push_back(fmt::format("{} tensor{} {}", count, count == 1 ? "" : "s",
                                 bits == exact_bits ? "exact" : fmt::format("in {} bit{}", bits, bits == 1 ? "" : "s")));
+    if (!plan.kept.empty()) how.push_back(fmt::format("{} kept that could be derived", plan.kept.size()));
     if (!plan.recompute.empty()) {
       const auto whole = std::ranges::count_if(blocks_, [&](const std::string& block) {
         return std::ranges::any_of(plan.recompute, [&](const std::string& region) { return lies_in(block, region); });

@@ -19,8 +19,9 @@ std::int64_t parse_bytes(const std::string& text);
 /// step says that their bits are worth to the gradient, some tensors exact where bytes suffice. Of these plans that one
 /// is taken whose predicted time for a step, times one plus the variance that its codes add to the gradient relative to
 /// its square, is least. Where none fits, several blocks are recomputed as one. Without `codes`: blocks, their parts,
-/// or several as one, as little work as fits. Rejects a budget that no choice fits, and says the smallest that one
-/// would. A configuration that holds a plan already keeps it while it fits.
+/// or several as one, as little work as fits, and what is left keeps tensors that would be derived. Rejects a budget
+/// that no choice fits, and says the smallest that one would. A configuration that holds a plan already keeps it while
+/// it fits.
 void fit_budget(Configuration& configuration);
 
 /// Patterns on the paths of all blocks that can be recomputed, as `blocks.*`.

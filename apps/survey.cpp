@@ -5,6 +5,7 @@
 #include "autograd/accumulate.h"
 #include "autograd/bit_plan.h"
 #include "autograd/coded_policies.h"
+#include "autograd/lossless_policies.h"
 #include "autograd/rules.h"
 
 #include <algorithm>
@@ -51,6 +52,25 @@ class Surveyor final : public CodedPolicy {
   std::map<std::string, SlotName> names_;  // by the slot's key
 };
 
+/// Holds as `exact` does, and notes what is derived.
+class Deriving final : public MemoryPolicy {
+ public:
+  explicit Deriving(std::vector<Derivable>& found) : found_(found) {}
+  std::string_view name() const override { return "survey"; }
+  Decision settle(const SlotFacts& facts) override {
+    const Decision decision = settle_exactly(facts, longest_exact_chain);
+    if (decision.hold != Hold::derive) return decision;
+    const SlotName name{facts.path.text(), facts.maker()};
+    auto known = std::ranges::find(found_, name, &Derivable::name);
+    if (known == found_.end()) known = found_.insert(known, Derivable{.name = name});
+    known->bytes += facts.bytes;
+    return decision;
+  }
+
+ private:
+  std::vector<Derivable>& found_;
+};
+
 std::int64_t group_size(const Configuration& configuration) {
   const auto given = configuration.memory.options.find("group_size");
   return given == configuration.memory.options.end() ? HoldRule{}.group_size
@@ -61,6 +81,18 @@ std::int64_t group_size(const Configuration& configuration) {
 Configuration without_policy(Configuration configuration) {
   configuration.memory = {};
   return configuration;
+}
+
+/// Has `policy` decide on every tensor of the step, on `meta`.
+void settle_forward(const Configuration& configuration, std::unique_ptr<MemoryPolicy> policy) {
+  Training training(without_policy(configuration), Device::meta);
+  Tape tape(*policy);
+  {
+    const Recording recording(tape);
+    std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
+    training.loss_of_part(batch, 0);
+  }
+  tape.settle();
 }
 
 constexpr double multiply_adds_a_second = 1.5e11, bytes_a_second = 4e10;
@@ -83,16 +115,13 @@ class PredictedTime final : public Observer {
 
 StepSurvey survey(const Configuration& configuration, const std::vector<std::string>& recompute) {
   StepSurvey found;
-  Training training(without_policy(configuration), Device::meta);
-  const std::unique_ptr<MemoryPolicy> policy =
-      refine(std::make_unique<Surveyor>(found, group_size(configuration)), {}, recompute);
-  Tape tape(*policy);
-  {
-    const Recording recording(tape);
-    std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
-    training.loss_of_part(batch, 0);
-  }
-  tape.settle();
+  settle_forward(configuration, refine(std::make_unique<Surveyor>(found, group_size(configuration)), {}, recompute));
+  return found;
+}
+
+std::vector<Derivable> derived_tensors(const Configuration& configuration, const std::vector<std::string>& recompute) {
+  std::vector<Derivable> found;
+  settle_forward(configuration, refine(std::make_unique<Deriving>(found), {}, recompute));
   return found;
 }
 

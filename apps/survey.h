@@ -47,6 +47,14 @@ struct StepSurvey {
 /// The step of `configuration` as it is when the regions `recompute` run again, on `meta`.
 StepSurvey survey(const Configuration& configuration, const std::vector<std::string>& recompute);
 
+/// Tensors of one name that `exact` derives anew in backward, and the bytes that keeping them would take.
+struct Derivable {
+  SlotName name;
+  std::int64_t bytes = 0;
+};
+/// Those of the step when the regions `recompute` run again, in the order of forward; none that lie in a region.
+std::vector<Derivable> derived_tensors(const Configuration& configuration, const std::vector<std::string>& recompute);
+
 /// What an error as large as the tensor would do to the gradient: the variance, relative to the squared gradient.
 using Sensitivities = std::map<SlotName, double>;
 

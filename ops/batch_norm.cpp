@@ -1,6 +1,6 @@
 #include "ops/batch_norm.h"
 
-#include "core/parallel.h"
+#include "ops/channel_sums.h"
 #include "ops/codec/pack.h"
 #include "ops/formulas.h"
 
@@ -17,129 +17,6 @@ const RegisterOp<BatchNormAddRelu> batch_norm_add_relu;
 const RegisterOp<FrozenBatchNorm> frozen_batch_norm;
 const RegisterOp<FrozenBatchNormRelu> frozen_batch_norm_relu;
 
-/// Rows along the channels; where they are short, several are taken as one long row and the vectors of channels are
-/// repeated alike, so that inner loops have a length worth their while.
-struct Rows {
-  std::int64_t channels, repeats = 1;
-  std::int64_t width, count;  // of the long rows
-
-  Rows(std::int64_t rows, std::int64_t channels_) : channels(channels_) {
-    while (channels * repeats < 64 && rows % (2 * repeats) == 0) repeats *= 2;
-    width = channels * repeats;
-    count = rows / repeats;
-  }
-  explicit Rows(const Tensor& x) : Rows(x.rows(), x.shape().back()) {}
-
-  /// Rows handled together: their single-precision sums stay accurate, their operands in the first-level cache.
-  std::int64_t together() const { return std::max<std::int64_t>(16, 4096 / width / 4 * 4); }
-
-  /// Calls `f(first row, rows, thread)` for runs of `together` rows among [begin, end), a consecutive share of them on
-  /// each thread.
-  template <class F>
-  void for_runs(std::int64_t begin, std::int64_t end, F&& f) const {
-    const std::int64_t run = together();
-    parallel_tasks((end - begin + run - 1) / run, [&](std::int64_t task, int thread) {
-      const std::int64_t first = begin + task * run;
-      f(first, std::min(run, end - first), thread);
-    });
-  }
-  template <class F>
-  void for_runs(F&& f) const {
-    for_runs(0, count, f);
-  }
-
-  /// Calls `f(begin, end)` for blocks of rows: as many as backward reads of x at once. A rule of the shape alone, so
-  /// that sums have the same bits however x is held.
-  template <class F>
-  void for_blocks(F&& f) const {
-    constexpr std::int64_t elements = 1 << 19;  // in cache while two threads read them
-    const std::int64_t block = std::max<std::int64_t>(1, elements / width / together()) * together();
-    for (std::int64_t begin = 0; begin < count; begin += block) f(begin, std::min(begin + block, count));
-  }
-
-  /// Repeats a vector's first `channels` numbers to the width, in place.
-  template <class S>
-  S* repeated(S* vector) const {
-    for (std::int64_t i = channels; i < width; ++i) vector[i] = vector[i - channels];
-    return vector;
-  }
-  template <class S>
-  S* repeated(const S* from, S* to) const {
-    std::copy_n(from, channels, to);
-    return repeated(to);
-  }
-  /// Scratch for `vectors` of them.
-  template <class S>
-  Tensor scratch(std::int64_t vectors, Device device) const {
-    return Tensor::empty({vectors, width}, dtype_of<S>(), device, Purpose::workspace);
-  }
-};
-
-template <class S>
-struct Terms {
-  S first, second;
-};
-
-/// Sums over rows of two terms a channel, in double: `add` for each block of rows, then `finish`.
-/// `terms.at(first row, rows, thread)` prepares a run and yields f(i, c) -> {first, second} for element i of the run,
-/// which lies in place c of its row. Bits depend on shape, blocks and threads alone.
-class ChannelSums {
- public:
-  ChannelSums(const Rows& rows, Device device)
-      : rows_(rows),
-        run_(Tensor::empty({threads(), 2, rows.width}, DType::f64, device, Purpose::workspace)),
-        total_(Tensor::zeros({threads(), 2, rows.width}, DType::f64, device, Purpose::workspace)) {}
-
-  template <class S, class AllTerms>
-  void add(std::int64_t begin, std::int64_t end, const AllTerms& terms) const {
-    const std::int64_t n = rows_.width;
-    rows_.for_runs(begin, end, [&](std::int64_t first, std::int64_t count, int thread) {
-      S* const sums = reinterpret_cast<S*>(run_.data<double>() + thread * 2 * n);  // [2, width], room for double
-      const auto term = terms.at(first, count, thread);
-      std::fill_n(sums, 2 * n, S{});
-      std::int64_t row = 0;
-      for (; row + 4 <= count; row += 4) add_rows<4>(sums, row, term);
-      for (; row < count; ++row) add_rows<1>(sums, row, term);
-      double* const total = total_.data<double>() + thread * 2 * n;  // [2, width]
-#pragma omp simd
-      for (std::int64_t i = 0; i < 2 * n; ++i) total[i] += static_cast<double>(sums[i]);
-    });
-  }
-
-  void finish() const {
-    const std::int64_t n = rows_.width;
-    double* const total = total_.data<double>();  // [threads, 2, width]
-    for (int thread = 1; thread < threads(); ++thread)
-      for (std::int64_t i = 0; i < 2 * n; ++i) total[i] += total[thread * 2 * n + i];
-    for (std::int64_t half = 0; half < 2 * n; half += n)
-      for (std::int64_t i = rows_.channels; i < n; ++i) total[half + i % rows_.channels] += total[half + i];
-  }
-
-  double first(std::int64_t channel) const { return total_.data<double>()[channel]; }
-  double second(std::int64_t channel) const { return total_.data<double>()[rows_.width + channel]; }
-
- private:
-  template <int rows, class S, class Term>
-  void add_rows(S* sums, std::int64_t row, const Term& term) const {
-    const std::int64_t n = rows_.width;
-    S *const first = sums, *const second = sums + n;
-#pragma omp simd
-    for (std::int64_t c = 0; c < n; ++c) {
-      S a = first[c], b = second[c];
-      for (int r = 0; r < rows; ++r) {
-        const Terms<S> t = term((row + r) * n + c, c);
-        a += t.first;
-        b += t.second;
-      }
-      first[c] = a;
-      second[c] = b;
-    }
-  }
-
-  Rows rows_;
-  Tensor run_, total_;
-};
-
 /// Sums of x − shift and its square in one reading of x. The shift is the first row: a mean far from zero costs no
 /// digits as long as that row lies within some deviations of it.
 template <class T>
@@ -150,13 +27,13 @@ struct StatisticsTerms {
   auto at(std::int64_t first, std::int64_t, int) const {
     return [in = x + first * width, s = shift](std::int64_t i, std::int64_t c) {
       const auto d = to_compute(in[i]) - s[c];
-      return Terms<Compute<T>>{d, d * d};
+      return ChannelTerms<Compute<T>>{d, d * d};
     };
   }
 };
 
 void batch_statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) {
-  const Rows rows(x);
+  const ChannelRows rows(x);
   const ChannelSums sums(rows, x.device());
   with_float_type(x.dtype(), [&]<class T>(Type<T>) {
     using S = Compute<T>;
@@ -196,10 +73,10 @@ template <class S>
 struct Normalized {
   S *mean, *scale, *bias;  // [width]
 
-  Normalized(const Rows& rows, const Tensor& scratch)  // [3, width]
+  Normalized(const ChannelRows& rows, const Tensor& scratch)  // [3, width]
       : mean(scratch.data<S>()), scale(mean + rows.width), bias(scale + rows.width) {}
 
-  void fill(const Rows& rows, const Affine& affine) const {
+  void fill(const ChannelRows& rows, const Affine& affine) const {
     rows.repeated(affine.mean.data<S>(), mean);
     for (std::int64_t c = 0; c < rows.channels; ++c) scale[c] = static_cast<S>(affine.scale<S>(c));
     rows.repeated(scale);
@@ -211,7 +88,7 @@ struct Normalized {
 /// Writes `out` = activation(normalized(x) + residual) for the rows at hand; residual may be undefined.
 template <bool relu>
 void apply(const Affine& affine, const Tensor& x, const Tensor& residual, const Tensor& out) {
-  const Rows rows(x.count() / affine.weight.count(), affine.weight.count());
+  const ChannelRows rows(x.count() / affine.weight.count(), affine.weight.count());
   with_float_type(x.dtype(), [&]<class T>(Type<T>) {
     using S = Compute<T>;
     const Tensor scratch = rows.scratch<S>(3, x.device());
@@ -239,7 +116,7 @@ void apply(const Affine& affine, const Tensor& x, const Tensor& residual, const 
   });
 }
 
-/// Rows of max(normalized(x) + residual, 0) from x and residual, which may be approximate where signs were kept.
+/// ChannelRows of max(normalized(x) + residual, 0) from x and residual, which may be approximate where signs were kept.
 template <class Op>
 void derive_rectified(const Derivation<Op>& from, const Affine& affine, const Tensor& x, const Tensor& residual,
                       const Tensor& out) {
@@ -283,7 +160,7 @@ struct PositiveValues {
 struct PositiveBits {
   const std::uint8_t* bits;  // [ceil(rows · width / 8)]
   std::int32_t* spread;      // [threads, together, width]
-  Rows rows;
+  ChannelRows rows;
   auto at(std::int64_t first, std::int64_t count, int thread) const {
     std::int32_t* const out = spread + thread * rows.together() * rows.width;
     const std::int64_t begin = first * rows.width, end = begin + count * rows.width;
@@ -314,7 +191,7 @@ struct GradientTerms {
     return [g = dy + begin, in = x + (first - x_first) * width, m = mean, passes = gate.at(first, rows, thread)](
                std::int64_t i, std::int64_t c) {
       const Compute<T> all = to_compute(g[i]), value = passes(i, c) ? all : Compute<T>{};
-      return Terms<Compute<T>>{value, value * (to_compute(in[i]) - m[c])};
+      return ChannelTerms<Compute<T>>{value, value * (to_compute(in[i]) - m[c])};
     };
   }
 };
@@ -335,14 +212,14 @@ struct Backward {
     };
     prepare(dweight);
     prepare(dbias);
-    with_float_type(dy.dtype(), [&]<class T>(Type<T>) { with_gate<T>(Rows(dy)); });
+    with_float_type(dy.dtype(), [&]<class T>(Type<T>) { with_gate<T>(ChannelRows(dy)); });
   }
 
  private:
   Affine affine() const { return {weight, bias, mean, variance, eps}; }
 
   template <class T>
-  void with_gate(const Rows& rows) {
+  void with_gate(const ChannelRows& rows) {
     using S = Compute<T>;
     if (signs && signs->bits.defined()) {
       const Tensor spread =
@@ -367,7 +244,7 @@ struct Backward {
   /// Calls `f(begin, end, x, first row of x)` for blocks of rows with what x holds there; without x, dy stands in for
   /// it: it is being read anyway.
   template <class T, class F>
-  void for_blocks(const Rows& rows, F&& f) const {
+  void for_blocks(const ChannelRows& rows, F&& f) const {
     if (!x) {
       launch(dy.device(), [&] { f(0, rows.count, dy.data<T>(), 0); });
       return;
@@ -380,7 +257,7 @@ struct Backward {
 
   /// `gate_of(x, first row of x)`: the gate for a block of rows.
   template <class T, class GateOf>
-  void run(const Rows& rows, const GateOf& gate_of) {
+  void run(const ChannelRows& rows, const GateOf& gate_of) {
     using S = Compute<T>;
     const bool dx_needs_sums = dx != nullptr && own_statistics;
     // dx = g · slope + (x − mean) · tilt + level
@@ -444,7 +321,8 @@ struct Backward {
 
   /// Writes the wanted ones of dx = formula(g, element, place in its row) and dresidual = g, for rows [begin, end).
   template <class T, class Gate, class Formula>
-  void write(const Rows& rows, std::int64_t begin, std::int64_t end, const Gate& gate, const Formula& formula) const {
+  void write(const ChannelRows& rows, std::int64_t begin, std::int64_t end, const Gate& gate,
+             const Formula& formula) const {
     using S = Compute<T>;
     const std::int64_t n = rows.width;
     const auto write_with = [&](auto&& store) {

@@ -111,25 +111,43 @@ class SweepReader {
     }
   }
 
-  /// Whether `entry` names something that a case can set.
+  /// Whether `entry` names something that a case can set: a key of a section, or a section with keys and values, of
+  /// which a grid has a list.
   bool check_key(const YamlEntry& entry) {
     if (entry.key == "config") return true;
     const std::size_t dot = entry.key.find('.');
     const std::string section = entry.key.substr(0, dot);
     const std::size_t before = problems_.count();
-    if (std::ranges::find(sections(), section) == sections().end()) {
+    if (std::ranges::find(sections(), section) == sections().end())
       problems_.add_unknown(entry.where, "section", section, {sections().begin(), sections().end()});
-    } else if (dot == std::string::npos) {
-      problems_.add(entry.where, fmt::format("expected a section and a key, as {}.NAME, got \"{}\"", section, section));
-    } else if (entry.key == "output.dir" && sweep_.command == "train") {
-      problems_.add(entry.where, "output.dir: each case has a run folder of its own inside the sweep's output.dir");
+    else if (dot != std::string::npos)
+      check_name(section, entry.key.substr(dot + 1), entry.where);
+    else if (entry.value.kind == YamlNode::Kind::list)
+      for (const YamlNode& item : entry.value.items) check_section(section, item);
+    else
+      check_section(section, entry.value);
+    return problems_.count() == before;
+  }
+
+  void check_section(const std::string& section, const YamlNode& values) {
+    if (values.kind != YamlNode::Kind::map) {
+      problems_.add(values.where,
+                    fmt::format("expected keys and values of the section {0}, as {{NAME: ...}}, or one key "
+                                "as {0}.NAME, got {1}",
+                                section, describe(values)));
+      return;
+    }
+    for (const YamlEntry& entry : values.entries) check_name(section, entry.key, entry.where);
+  }
+
+  void check_name(const std::string& section, const std::string& name, const Location& where) {
+    if (section == "output" && name == "dir" && sweep_.command == "train") {
+      problems_.add(where, "output.dir: each case has a run folder of its own inside the sweep's output.dir");
     } else if (section != "model") {  // its keys depend on the family
       const std::vector<std::string> known = known_keys(section);
-      const std::string name = entry.key.substr(dot + 1);
       if (std::ranges::find(known, name.substr(0, name.find('.'))) == known.end())
-        problems_.add_unknown(entry.where, fmt::format("key in section {}:", section), name, known);
+        problems_.add_unknown(where, fmt::format("key in section {}:", section), name, known);
     }
-    return problems_.count() == before;
   }
 
   void check_configuration(const YamlNode& node) {

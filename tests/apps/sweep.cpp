@@ -164,6 +164,21 @@ TEST_CASE("sweep: saved bytes by path add up to what is saved") {
   }
 }
 
+TEST_CASE("sweep: a case may set a whole section at once") {
+  const TemporaryFolder folder;
+  write_inputs(folder,
+               "command: plan\nconfig: c.yaml\noutput: {dir: out}\n"
+               "cases: [{memory: {policy: fixed, bits: 4}}, {memory.policy: fixed, memory.bits: 4}]\n");
+  REQUIRE(sweep(folder).code == 0);
+  const auto cases = read_json(folder / "out/sweep.json").at("cases");
+  REQUIRE(cases.size() == 2);
+  CHECK(cases[0].at("result").at("memory").at("saved") == cases[1].at("result").at("memory").at("saved"));
+  write_file(folder / "s.yaml", "command: plan\nconfig: c.yaml\ngrid: {memory: [{policy: keep}, {bitts: 4}]}\n");
+  const CommandResult wrong = sweep(folder);
+  CHECK(wrong.code == 2);
+  CHECK(wrong.error.find("unknown key in section memory: \"bitts\", did you mean \"bits\"?") != std::string::npos);
+}
+
 TEST_CASE("sweep: a case that fails is written down, and the others run on") {
   const TemporaryFolder folder;
   write_inputs(folder,
@@ -257,7 +272,7 @@ TEST_CASE("sweep: a wrong file is refused with all that is wrong in it") {
         "s.yaml:3:9: config: there is no file nowhere.yaml", "arguments: --json cannot be given here",
         "unknown section \"trian\", did you mean \"train\"?",
         "unknown key in section train: \"batchsize\", did you mean \"batch_size\"?",
-        "expected a section and a key, as train.NAME, got \"train\"",
+        "expected keys and values of the section train, as {NAME: ...}, or one key as train.NAME, got `3`",
         "grid.memory.policy: expected a list of values, got `keep`",
         "unknown key in section optimizer: \"momentun\", did you mean \"momentum\"?",
         "the key \"memory.policy\" stands in the grid already, in line 6",

@@ -42,6 +42,7 @@ Measurement describe(const Configuration& configuration, const Training& trainin
   result.batch_size = configuration.train.batch_size;
   result.threads = threads();
   result.policy = training.policy().name();
+  if (result.policy == "auto") result.chosen = configuration.memory;
   result.parameters = training.model().parameter_count();
   result.trainable = training.trainable_count();
   return result;
@@ -116,6 +117,15 @@ nlohmann::ordered_json to_json(const Measurement& m) {
                               {"parameters", m.parameters},
                               {"trainable_parameters", m.trainable},
                               {"memory", memory}};
+  if (m.chosen) {
+    nlohmann::ordered_json rules = nlohmann::ordered_json::array();
+    for (const HoldRule& rule : m.chosen->rules)
+      rules.push_back({{"path", rule.path}, {"op", rule.op}, {"hold", hold_text(rule)}});
+    json["chosen"] = {{"why", m.chosen->why},
+                      {"bits", std::get<double>(m.chosen->options.at("bits"))},
+                      {"recompute", m.chosen->recompute},
+                      {"rules", rules}};
+  }
   if (!m.step_seconds.empty()) {
     const double median = m.step_seconds[m.step_seconds.size() / 2];
     json["process_peak"] = m.process_peak;

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct Measurement {
   std::int64_t batch_size = 0;
   int threads = 0;
   std::string policy;
+  std::optional<Configuration::Memory> chosen;  // what `auto` made of its budget
   std::int64_t parameters = 0;
   std::int64_t trainable = 0;
   Bytes memory{};                    // each purpose at its own highest; saved: at the end of the forward pass

@@ -34,8 +34,8 @@ ExitCode plan(const Options& options) {
       configuration.memory.options.clear();
       if (read.memory.policy == "auto") configuration.memory.rules.clear();
       if (read.memory.policy == "auto") configuration.memory.recompute.clear();
+      fit_budget(configuration);
     }
-    fit_budget(configuration);
     plans.push_back(measure(configuration, Device::meta, {.image_gradient = options.image_gradient}));
   }
   const Measurement& first = plans.front();

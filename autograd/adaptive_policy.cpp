@@ -23,9 +23,12 @@ class Adaptive final : public CodedPolicy {
         {"bits", 4.0, {.low = 1.5, .high = 8, .below_high = false}, "average of an element, ranges and means included"},
         {"group_size",
          256.0,
-         {.low = 64, .high = 1024, .below_high = false},
+         {.low = 64, .high = 1024, .below_high = false, .whole = true},
          "elements that share a range; with 3 bits and fewer four times as many"},
-        {"measure_every", 200.0, {.low = 1}, "backward passes from one measurement of the sensitivities to the next"},
+        {"measure_every",
+         200.0,
+         {.low = 1, .whole = true},
+         "backward passes from one measurement of the sensitivities to the next"},
         {"by_draws", false, {}, "whether they are measured by a pass more for each tensor, as GACT does"},
         {"smoothing", 0.5, below_one, "how much of the sensitivities stays when they are measured again"}};
   }

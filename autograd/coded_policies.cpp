@@ -48,7 +48,7 @@ namespace {
 Setting group_size_setting() {
   return {"group_size",
           256.0,
-          {.low = 64, .high = 1024, .below_high = false},
+          {.low = 64, .high = 1024, .below_high = false, .whole = true},
           "elements that share a range; with 3 bits and fewer four times as many"};
 }
 
@@ -70,7 +70,8 @@ class Fixed final : public SameBits {
  public:
   static constexpr std::string_view policy_name = "fixed";
   static std::vector<Setting> settings() {
-    return {{"bits", 4.0, {.low = 1, .high = 8, .below_high = false}, "of an element"}, group_size_setting()};
+    return {{"bits", 4.0, {.low = 1, .high = 8, .below_high = false, .whole = true}, "of an element"},
+            group_size_setting()};
   }
   explicit Fixed(const Settings& settings) : SameBits(settings) {}
   std::string_view name() const override { return policy_name; }
@@ -84,11 +85,11 @@ class Mesa final : public CodedPolicy {
   static constexpr std::string_view policy_name = "mesa";
   static std::vector<Setting> settings() {
     std::vector<Setting> all{
-        {"bits", 8.0, {.low = 1, .high = 8, .below_high = false}, "of an element"},
+        {"bits", 8.0, {.low = 1, .high = 8, .below_high = false, .whole = true}, "of an element"},
         {"decay", 0.9, below_one, "how much of a range's estimate stays when the next step is seen"},
         {"group_size",
          256.0,
-         {.low = 64, .high = 1024, .below_high = false},
+         {.low = 64, .high = 1024, .below_high = false, .whole = true},
          "elements that share a range where columns are too narrow"}};
     for (const Kind& kind : kinds) all.push_back({kind.name, true, {}, kind.meaning});
     return all;
@@ -171,7 +172,7 @@ class Auto final : public SameBits {
     return {
         {"bits",
          static_cast<double>(exact_bits),
-         {.low = 1, .high = exact_bits, .below_high = false},
+         {.low = 1, .high = exact_bits, .below_high = false, .whole = true},
          "of an element, chosen to fit the budget; 32: exact"},
         {"codes", true, {}, "whether tensors may be coded; otherwise only recomputation, which is exact, is chosen"},
         group_size_setting()};

@@ -4,6 +4,8 @@
 #include "autograd/lossless_policies.h"
 #include "core/glob.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -44,6 +46,7 @@ class Refined final : public MemoryPolicy {
   }
 
   bool recomputes(std::string_view path, std::string_view within) override {
+    if (std::ranges::find(offered_, path) == offered_.end()) offered_.emplace_back(path);
     for (Region& region : regions_)
       if (outermost_match(region.pattern, path, within)) return region.used = true;
     return base_->recomputes(path, within);
@@ -73,13 +76,15 @@ class Refined final : public MemoryPolicy {
     for (std::size_t i = 0; i < rules_.size(); ++i)
       if (!used[i])
         all.push_back(
-            fmt::format("memory.rules: no tensor is held by the rule {{path: {}, op: {}, user: {}, hold: {}}}",
+            fmt::format("memory.rules: no tensor is held by the rule {{path: {}, op: {}, user: {}, hold: {}}}; `lacuna "
+                        "explain` lists the tensors by path, op and reader",
                         rules_[i].path, rules_[i].op, rules_[i].user, hold_text(rules_[i])));
     for (const Region& region : regions_)
       if (region.rule == nullptr && !region.used)
         all.push_back(
-            fmt::format("memory.recompute: {} recomputes nothing: no region of the model matches, or others come first",
-                        region.pattern));
+            fmt::format("memory.recompute: {} recomputes nothing: no region of the model matches, or others come "
+                        "first{}",
+                        region.pattern, offered_text()));
     return all;
   }
 
@@ -103,6 +108,13 @@ class Refined final : public MemoryPolicy {
   static bool outermost_match(std::string_view pattern, std::string_view path, std::string_view within) {
     const bool opened_within = parse_block_run(within) ? pattern == within : matches_glob(pattern, within);
     return matches_glob(pattern, path) && (within.empty() || !opened_within);
+  }
+
+  std::string offered_text() const {
+    constexpr std::size_t most = 6;
+    if (offered_.empty()) return {};
+    const std::vector<std::string> some(offered_.begin(), offered_.begin() + std::min(most, offered_.size()));
+    return fmt::format("; there are {}{}", fmt::join(some, ", "), offered_.size() > most ? " and others" : "");
   }
 
   static bool matches(const HoldRule& rule, const SlotFacts& facts) {
@@ -133,6 +145,7 @@ class Refined final : public MemoryPolicy {
   std::vector<bool> used_;  // as the rules
   bool codes_;              // some rule does
   std::vector<Region> regions_;
+  std::vector<std::string> offered_;  // what could have been recomputed
 };
 
 }  // namespace

@@ -20,6 +20,7 @@ std::span<const double> numbers_of(const SettingValue& value) {
 }
 
 bool contains(const SettingRange& range, double number) {
+  if (range.whole && number != std::floor(number)) return false;
   return range.low <= number && (range.below_high ? number < range.high : number <= range.high);
 }
 
@@ -46,14 +47,15 @@ std::vector<std::string> setting_problems(std::string_view owner, std::span<cons
     const SettingRange& range = setting->range;
     for (const double number : numbers_of(value)) {
       if (contains(range, number)) continue;
-      problems.push_back(fmt::format("{}: {} expected a number in [{}, {}{}, got {}", owner, name, range.low,
-                                     range.high, range.below_high ? ")" : "]", number));
+      problems.push_back(fmt::format("{}: {} expected a {}number in [{}, {}{}, got {}", owner, name,
+                                     range.whole ? "whole " : "", range.low, range.high, range.below_high ? ")" : "]",
+                                     number));
     }
   }
   return problems;
 }
 
-Settings::Settings(std::string_view owner, std::span<const Setting> known, const SettingValues& given) : owner_(owner) {
+Settings::Settings(std::string_view owner, std::span<const Setting> known, const SettingValues& given) {
   std::string message;
   for (const std::string& problem : setting_problems(owner, known, given))
     message += (message.empty() ? "" : "\n") + problem;
@@ -62,12 +64,6 @@ Settings::Settings(std::string_view owner, std::span<const Setting> known, const
     const auto value = given.find(setting.name);
     values_.emplace(setting.name, value == given.end() ? setting.initial : value->second);
   }
-}
-
-std::int64_t Settings::whole_number(std::string_view name) const {
-  const double value = number(name);
-  if (value != std::floor(value)) reject("{}: {} expected a whole number, got {}", owner_, name, value);
-  return static_cast<std::int64_t>(value);
 }
 
 }  // namespace lacuna

@@ -17,11 +17,12 @@ namespace lacuna {
 using SettingValue = std::variant<bool, double, std::vector<double>>;
 using SettingValues = std::map<std::string, SettingValue, std::less<>>;
 
-/// Numbers from `low` to `high`; `below_high`: less than `high`.
+/// Numbers from `low` to `high`; `below_high`: less than `high`; `whole`: without a fraction.
 struct SettingRange {
   double low = 0;
   double high = std::numeric_limits<double>::infinity();
   bool below_high = true;
+  bool whole = false;
 };
 inline constexpr SettingRange not_negative{};
 inline constexpr SettingRange below_one{.low = 0, .high = 1, .below_high = true};
@@ -46,8 +47,8 @@ class Settings {
   Settings(std::string_view owner, std::span<const Setting> known, const SettingValues& given);
 
   double number(std::string_view name) const { return get<double>(name); }
-  /// Rejects a number that is not whole.
-  std::int64_t whole_number(std::string_view name) const;
+  /// Of a setting whose range is of whole numbers.
+  std::int64_t whole_number(std::string_view name) const { return static_cast<std::int64_t>(number(name)); }
   bool flag(std::string_view name) const { return get<bool>(name); }
   const std::vector<double>& numbers(std::string_view name) const { return get<std::vector<double>>(name); }
 
@@ -56,7 +57,6 @@ class Settings {
   const T& get(std::string_view name) const {
     return std::get<T>(values_.find(name)->second);
   }
-  std::string owner_;
   SettingValues values_;
 };
 

@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include <nlohmann/json.hpp>
+
 namespace lacuna::apps {
 namespace {
 
@@ -136,6 +138,19 @@ TEST_CASE("budget: a ResNet whose stages fall into uneven pieces is planned, or 
         CHECK(std::string(error.what()).find("do not suffice") != std::string::npos);
       }
     }
+}
+
+TEST_CASE("budget: what is chosen is among the figures") {
+  Configuration configuration = configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}");
+  fit_budget(configuration);
+  const auto chosen = to_json(measure(configuration, Device::meta)).at("chosen");
+  CHECK(chosen.at("why").get<std::string>() == configuration.memory.why);
+  CHECK(chosen.at("bits").get<double>() == std::get<double>(configuration.memory.options.at("bits")));
+  CHECK(chosen.at("recompute").size() == configuration.memory.recompute.size());
+  REQUIRE(chosen.at("rules").size() == configuration.memory.rules.size());
+  REQUIRE(!configuration.memory.rules.empty());
+  CHECK(chosen.at("rules")[0].at("hold").get<std::string>() == hold_text(configuration.memory.rules[0]));
+  CHECK(!to_json(measure(configured(vit, "{policy: exact}"), Device::meta)).contains("chosen"));
 }
 
 TEST_CASE("budget: the peak of a real step is the one planned") {

@@ -77,6 +77,8 @@ TEST_CASE("configuration: all that is wrong is listed at once") {
 
 TEST_CASE("configuration: a wrong type says what was expected and got") {
   const auto train = [](const std::string& value) { return refusal_after_model("train: {" + value + "}\n"); };
+  CHECK(refusal_after_model("memory: {policy: fixed, bits: 2.5}\n") ==
+        "a.yaml:2:31: memory fixed: bits expected a whole number in [1, 8], got 2.5");
   CHECK(train("epochs: 1.5") == "a.yaml:2:17: train.epochs: expected a whole number, got `1.5`");
   CHECK(train("epochs: \"3\"") == "a.yaml:2:17: train.epochs: expected a whole number, got the text `3`");
   CHECK(train("epochs: ") == "a.yaml:2:17: train.epochs: expected a whole number, got nothing");

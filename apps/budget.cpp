@@ -229,8 +229,11 @@ class Fitting {
       (fits(plan_within(middle).first) ? low : high) = middle;
     }
     auto [plan, variance] = plan_within(low);
-    if (!fits(plan))
-      plan = {.bits = fewest_bits, .recompute = recompute};  // what none of the tensors stands for counts
+    if (!fits(plan)) {  // what none of the tensors stands for counts
+      plan = {.bits = fewest_bits, .recompute = recompute};
+      variance = 0;
+      for (const BitChoice& choice : choices) variance += choice.sensitivity * code_variance(fewest_bits);
+    }
     Prediction prediction{.plan = std::move(plan), .variance = variance};
     Configuration exact = configuration_;
     exact.memory = {};
@@ -301,13 +304,14 @@ class Fitting {
         }
       }
       keep_what_fits(plan);
-      choose({.plan = plan});
+      choose({.plan = plan, .seconds = predicted_seconds(with(plan))});
       return true;
     }
     return false;
   }
 
-  /// What is left of the budget goes to tensors that need not be derived then, the largest first.
+  /// What is left of the budget goes to tensors that need not be derived then, the largest first: deriving one takes a
+  /// pass over as many bytes.
   void keep_what_fits(Plan& plan) const {
     std::vector<Derivable> derived = derived_tensors(configuration_, plan.recompute);
     std::ranges::stable_sort(derived, std::greater(), &Derivable::bytes);
@@ -348,12 +352,14 @@ class Fitting {
         again += fmt::format(", in {} regions", std::ssize(plan.recompute) - parts);
       how.push_back(std::move(again));
     }
-    if (prediction.variance > 0)
-      how.push_back(
-          fmt::format("expected: a step of {:.2f} x the time of an exact one, {:.2g} % more variance of the "
-                      "gradient{}",
-                      prediction.seconds / predicted_seconds(with({})), 100 * prediction.variance,
-                      sensitivities_.empty() ? " (by size, not measured)" : ""));
+    if (prediction.seconds > 0) {
+      std::string expected = fmt::format("expected: a step of {:.2f} x the time of an exact one",
+                                         prediction.seconds / predicted_seconds(with({})));
+      if (prediction.variance > 0)
+        expected += fmt::format(", {:.2g} % more variance of the gradient{}", 100 * prediction.variance,
+                                sensitivities_.empty() ? " (by size, not measured)" : "");
+      how.push_back(std::move(expected));
+    }
     if (how.empty()) how.emplace_back("nothing to choose");
     configuration_.memory.why = fmt::format(
         "{}: {}; {}{}", budget_text(), fmt::join(how, "; "), used_text(bytes),

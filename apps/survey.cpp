@@ -58,7 +58,7 @@ class Deriving final : public MemoryPolicy {
   explicit Deriving(std::vector<Derivable>& found) : found_(found) {}
   std::string_view name() const override { return "survey"; }
   Decision settle(const SlotFacts& facts) override {
-    const Decision decision = settle_exactly(facts, longest_exact_chain);
+    const Decision decision = settle_exactly(facts);
     if (decision.hold != Hold::derive) return decision;
     const SlotName name{facts.path.text(), facts.maker()};
     auto known = std::ranges::find(found_, name, &Derivable::name);

@@ -21,10 +21,7 @@ class Adaptive final : public CodedPolicy {
   static std::vector<Setting> settings() {
     return {
         {"bits", 4.0, {.low = 1.5, .high = 8, .below_high = false}, "average of an element, ranges and means included"},
-        {"group_size",
-         256.0,
-         {.low = 64, .high = 1024, .below_high = false, .whole = true},
-         "elements that share a range; with 3 bits and fewer four times as many"},
+        group_size_setting(),
         {"measure_every",
          200.0,
          {.low = 1, .whole = true},

@@ -28,10 +28,14 @@ Decision hold_coded(Decision otherwise, const SlotFacts& facts, const codec::Cod
   return otherwise;
 }
 
+Setting group_size_setting(std::string_view meaning) {
+  return {"group_size", 256.0, {.low = 64, .high = 1024, .below_high = false, .whole = true}, meaning};
+}
+
 Decision CodedPolicy::settle(const SlotFacts& facts) {
-  if (!codes_anything()) return settle_exactly(facts, longest_exact_chain);
+  if (!codes_anything()) return settle_exactly(facts);
   if (facts.need == Need::sign) return {.hold = Hold::mask};
-  const Decision lossless = settle_exactly(facts, longest_exact_chain);
+  const Decision lossless = settle_exactly(facts);
   if (!worth_coding(facts) || !codes(facts)) return lossless;
   if (lossless.hold != Hold::keep) return hold_coded(lossless, facts, {});
   // Pixels had 8 bits to begin with; with fewer the first layer learns from other images.
@@ -44,13 +48,6 @@ Decision CodedPolicy::settle(const SlotFacts& facts) {
 }
 
 namespace {
-
-Setting group_size_setting() {
-  return {"group_size",
-          256.0,
-          {.low = 64, .high = 1024, .below_high = false, .whole = true},
-          "elements that share a range; with 3 bits and fewer four times as many"};
-}
 
 /// The same number of bits for every tensor; ranges are each group's own.
 class SameBits : public CodedPolicy {
@@ -87,10 +84,7 @@ class Mesa final : public CodedPolicy {
     std::vector<Setting> all{
         {"bits", 8.0, {.low = 1, .high = 8, .below_high = false, .whole = true}, "of an element"},
         {"decay", 0.9, below_one, "how much of a range's estimate stays when the next step is seen"},
-        {"group_size",
-         256.0,
-         {.low = 64, .high = 1024, .below_high = false, .whole = true},
-         "elements that share a range where columns are too narrow"}};
+        group_size_setting("elements that share a range where columns are too narrow")};
     for (const Kind& kind : kinds) all.push_back({kind.name, true, {}, kind.meaning});
     return all;
   }

@@ -17,6 +17,10 @@ bool worth_coding(const SlotFacts& facts);
 /// the whole gradient that passes there: the exact signs are kept besides, where somebody asks for them.
 Decision hold_coded(Decision otherwise, const SlotFacts& facts, const codec::Coding& coding);
 
+/// The setting `group_size` of every policy that codes.
+Setting group_size_setting(
+    std::string_view meaning = "elements that share a range; with 3 bits and fewer four times as many");
+
 /// Holds by code what `exact` would keep: `bits` and `groups` are asked of the concrete policy.
 class CodedPolicy : public MemoryPolicy {
  public:

@@ -3,7 +3,8 @@
 
 namespace lacuna {
 
-Decision settle_exactly(const SlotFacts& facts, int longest_chain) {
+Decision settle_exactly(const SlotFacts& facts) {
+  constexpr int longest_chain = 3;  // a longer one saves little more and makes backward hold all its links at once
   if (facts.optional) return {.hold = Hold::drop};
   if (facts.derivable && facts.chain <= longest_chain) return {.hold = Hold::derive};
   return {.hold = facts.need == Need::sign ? Hold::mask : Hold::keep};
@@ -28,7 +29,7 @@ class Exact final : public MemoryPolicy {
   static std::vector<Setting> settings() { return {}; }
   explicit Exact(const Settings&) {}
   std::string_view name() const override { return policy_name; }
-  Decision settle(const SlotFacts& facts) override { return settle_exactly(facts, longest_exact_chain); }
+  Decision settle(const SlotFacts& facts) override { return settle_exactly(facts); }
 };
 
 const RegisterPolicy<Keep> keep;

@@ -39,7 +39,7 @@ class Refined final : public MemoryPolicy {
         case HoldRule::How::keep:
           return {.hold = Hold::keep};
         default:
-          return with_signs(settle_exactly(facts, longest_exact_chain), facts);
+          return with_signs(settle_exactly(facts), facts);
       }
     }
     return with_signs(base_->settle(facts), facts);

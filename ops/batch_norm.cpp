@@ -116,7 +116,7 @@ void apply(const Affine& affine, const Tensor& x, const Tensor& residual, const 
   });
 }
 
-/// ChannelRows of max(normalized(x) + residual, 0) from x and residual, which may be approximate where signs were kept.
+/// Rows of max(normalized(x) + residual, 0) from x and residual, which may be approximate where signs were kept.
 template <class Op>
 void derive_rectified(const Derivation<Op>& from, const Affine& affine, const Tensor& x, const Tensor& residual,
                       const Tensor& out) {

@@ -9,7 +9,7 @@
 
 namespace lacuna {
 
-/// ChannelRows along the channels; where they are short, several are taken as one long row and the vectors of channels
+/// Rows along the channels; where they are short, several are taken as one long row and the vectors of channels
 /// are repeated alike, so that inner loops have a length worth their while.
 struct ChannelRows {
   std::int64_t channels, repeats = 1;
@@ -22,7 +22,7 @@ struct ChannelRows {
   }
   explicit ChannelRows(const Tensor& x) : ChannelRows(x.rows(), x.shape().back()) {}
 
-  /// ChannelRows handled together: their single-precision sums stay accurate, their operands in the first-level cache.
+  /// Rows handled together: their single-precision sums stay accurate, their operands in the first-level cache.
   std::int64_t together() const { return std::max<std::int64_t>(16, 4096 / width / 4 * 4); }
 
   /// Calls `f(first row, rows, thread)` for runs of `together` rows among [begin, end), a consecutive share of them on

@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "ops/codec/affine_kernels.h"
+#include "ops/codec/layout.h"
 #include "ops/codec/rotated.h"
 
 #include <optional>
@@ -9,8 +10,6 @@
 
 namespace lacuna::codec {
 namespace {
-
-constexpr std::int64_t serial_below = 16384;  // elements
 
 void expect_valid(const Coding& coding) {
   expect(coding.bits >= 1 && coding.bits <= 8, "codes of {} bits were asked for; 1 to 8 are possible", coding.bits);
@@ -22,52 +21,6 @@ void expect_valid(const Coding& coding) {
          coding.bits, coding.grouping.kind == Grouping::Kind::run ? "runs" : "columns", coding.grouping.size,
          most_rotated_bits, longest_rotated_group);
 }
-
-/// Where the parts of a coded tensor lie.
-struct Layout {
-  Layout(const Shape& shape, const Coding& coding, std::byte* bytes)
-      : one_group(coding.grouping.kind == Grouping::Kind::column && coding.grouping.size >= shape.back()),
-        kind(one_group ? Grouping::Kind::run : coding.grouping.kind),
-        bits(coding.bits),
-        count(shape.count()),
-        columns(shape.back()),
-        size(one_group ? std::max<std::int64_t>(count, 1) : coding.grouping.size),
-        codes(reinterpret_cast<std::uint8_t*>(bytes)),
-        stored(codes + packed_row_bytes(count, bits)) {}
-
-  std::uint8_t* block_at(std::int64_t element) const { return codes + element / block * packed_bytes(block, bits); }
-  /// Codes of 8 bits lie as they are.
-  bool packs() const { return bits < 8; }
-  std::int64_t in_block(std::int64_t element) const { return std::min(block, count - element / block * block); }
-  Stored group(std::int64_t index) const {
-    Stored group;
-    std::memcpy(&group, stored + index * stored_bytes, sizeof group);
-    return group;
-  }
-  void set_group(std::int64_t index, Stored group) const {
-    std::memcpy(stored + index * stored_bytes, &group, sizeof group);
-  }
-  /// Calls `f(group, first, last)` for the pieces of [begin, end) that belong to one group each.
-  template <class F>
-  void for_pieces(std::int64_t begin, std::int64_t end, F&& f) const {
-    const std::int64_t row = kind == Grouping::Kind::run ? count : columns;  // after which groups begin anew
-    std::int64_t group = begin % row / size, left = std::min((group + 1) * size, row) - begin % row;
-    for (std::int64_t i = begin; i < end;) {
-      const std::int64_t last = std::min(end, i + left);
-      f(group, i, last);
-      i = last;
-      group = (group + 1) * size < row ? group + 1 : 0;
-      left = std::min(size, row - group * size);
-    }
-  }
-
-  bool one_group;  // of all columns: a run of everything
-  Grouping::Kind kind;
-  int bits;
-  std::int64_t count, columns, size;  // elements, of a row, of a group
-  std::uint8_t* codes;                // [code_bytes]
-  std::uint8_t* stored;               // [groups, 4], at any address
-};
 
 /// Ranges known beforehand, and where those go that were found.
 struct Known {

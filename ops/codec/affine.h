@@ -65,7 +65,8 @@ Coding least_error(int bits, const Grouping& grouping);
 /// hashes seed, step and slot into it. Each element decodes to within half a step of its value, a whole one with
 /// `stochastic`; a step is the group's range divided by 2^bits - 1, and at most 1.4 % more (1.6 % at 1 bit), as long
 /// as the least value is within 128 ranges of zero. `rotated` bounds the whole group's error instead, on average by
-/// relative_error(bits) of its variance about its mean or its channels' means. A group that holds a NaN or an infinity
+/// relative_error(bits) of its variance about its mean or its channels' means, as long as the group's mean is within 64
+/// standard deviations of zero: it is held in bf16. A group that holds a NaN or an infinity
 /// decodes wholly to NaN. The bytes are on x's device, their purpose the current AllocationScope's. An error where
 /// `bits` or the group's size is out of bounds (`rotated`: 1 to 3 bits, runs of at most 1024) or x is not floating.
 Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key);
@@ -81,8 +82,7 @@ void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tens
 /// Whether the codes' errors have a variance that does not depend on where a value lies: dithered and rotated ones.
 bool tells_variance(const Coding& coding);
 /// Adds the variance of each one's error to `out`, f32: step² / 12 of dithered codes, relative_error(bits) of their
-/// group's variance, as it is held, of rotated ones. Nothing where the group is
-/// constant or not finite.
+/// group's variance, as it is held, of rotated ones. Nothing where the group is not finite or has no variance.
 void add_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
 
 }  // namespace lacuna::codec

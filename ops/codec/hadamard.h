@@ -3,6 +3,7 @@
 
 #include "ops/codec/affine_kernels.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>

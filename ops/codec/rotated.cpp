@@ -10,6 +10,7 @@
 
 #include "core/parallel.h"
 #include "ops/codec/hadamard.h"
+#include "ops/codec/layout.h"
 
 #include <numeric>
 #include <vector>
@@ -17,7 +18,6 @@
 namespace lacuna::codec {
 namespace {
 
-constexpr std::int64_t serial_below = 16384;  // elements
 /// Of a sample, that one mean may stand for: it then takes a quarter of a bit an element. So many are also enough to
 /// find it: what is left varies by a 32nd more than about the mean of all.
 constexpr std::int64_t fewest_positions = 32;
@@ -85,29 +85,6 @@ bf16 nearest(double value) {
   return bf16(static_cast<float>(std::clamp(value, -most_finite<bf16>, most_finite<bf16>)));
 }
 
-/// Where the parts lie: blocks of codes as they come, whatever the groups, then 4 bytes a group.
-struct Places {
-  explicit Places(const Codes& coded)
-      : bits(coded.coding.bits),
-        count(coded.shape.count()),
-        size(coded.coding.grouping.size),
-        codes(reinterpret_cast<std::uint8_t*>(coded.bytes.raw())),
-        kept(codes + packed_row_bytes(count, bits)) {}
-  std::int64_t length(std::int64_t group) const { return std::min(size, count - group * size); }
-  std::uint8_t* block_at(std::int64_t element) const { return codes + element / block * packed_bytes(block, bits); }
-  std::int64_t in_block(std::int64_t element) const { return std::min(block, count - element / block * block); }
-  Kept group(std::int64_t index) const {
-    Kept group;
-    std::memcpy(&group, kept + index * stored_bytes, sizeof group);
-    return group;
-  }
-
-  int bits;
-  std::int64_t count, size;  // elements, of a group
-  std::uint8_t* codes;       // [packed_row_bytes]
-  std::uint8_t* kept;        // [groups, 4], at any address
-};
-
 template <class C>
 using Room = std::array<C, longest_rotated_group>;
 
@@ -119,21 +96,20 @@ struct Means {
         sample(codes.shape.count() / codes.shape.front()),
         first(begin / sample),
         values(of.count() == 0 ? nullptr : of.data<float>()),
-        most(values == nullptr ? 0 : largest(of)) {}
+        count(of.count()) {}
+
+  /// Of their magnitudes.
+  double largest() const {
+    float most = 0;
+#pragma omp simd reduction(max : most)
+    for (std::int64_t i = 0; i < count; ++i) most = std::max(most, std::abs(values[i]));
+    return static_cast<double>(most);
+  }
 
   std::int64_t columns, sample;  // elements of a row, of a sample
   std::int64_t first;            // sample
   const float* values;           // [samples from there on, columns], or null
-  double most;                   // of their magnitudes
-
- private:
-  static double largest(const Tensor& of) {
-    const float* const all = of.data<float>();
-    float most = 0;
-#pragma omp simd reduction(max : most)
-    for (std::int64_t i = 0; i < of.count(); ++i) most = std::max(most, std::abs(all[i]));
-    return static_cast<double>(most);
-  }
+  std::int64_t count;            // of the values
 };
 
 /// The means of one group after the other, element by element.
@@ -145,14 +121,14 @@ class GroupMeans {
   /// where there are none. They are valid until the next call.
   const float* of(std::int64_t at, std::int64_t count) {
     if (means_.values == nullptr) return nullptr;
-    const std::int64_t begin = row_of(at), column = at % means_.columns, whole = whole_vectors(count);
+    const std::int64_t begin = offset_of(at), column = at % means_.columns, whole = whole_vectors(count);
     if (count == whole && column + count <= means_.columns) return means_.values + begin + column;
-    // Groups of whole rows see the same means as long as they lie in one sample.
-    const bool in_one = row_of(at + count - 1) == begin;
-    if (in_one && begin == begin_ && column == column_ && count <= filled_) return room_.data();
+    // Groups of whole rows see the same means as long as they lie in one sample; a shorter one has other lanes to fill.
+    const bool in_one = offset_of(at + count - 1) == begin;
+    if (in_one && begin == begin_ && column == column_ && count == filled_) return room_.data();
     for (std::int64_t i = 0; i < count;) {
       const std::int64_t from = (at + i) % means_.columns, length = std::min(means_.columns - from, count - i);
-      std::copy_n(means_.values + row_of(at + i) + from, length, room_.data() + i);
+      std::copy_n(means_.values + offset_of(at + i) + from, length, room_.data() + i);
       i += length;
     }
     std::fill(room_.data() + count, room_.data() + whole, room_[0]);
@@ -163,7 +139,9 @@ class GroupMeans {
   }
 
  private:
-  std::int64_t row_of(std::int64_t element) const { return (element / means_.sample - means_.first) * means_.columns; }
+  std::int64_t offset_of(std::int64_t element) const {
+    return (element / means_.sample - means_.first) * means_.columns;
+  }
 
   const Means& means_;
   alignas(64) Room<float> room_;
@@ -190,10 +168,10 @@ struct Moments {
   C mean, variance;
 };
 /// Of `count` values that come in whole vectors, `value(0)`, `value(lanes)` and so on, what fills the last being as the
-/// first value; about that squares lose no digits. `apart`: between vectors that are looked at.
-template <class C, std::int64_t apart = lanes, class F>
+/// first value; about that squares lose no digits.
+template <class C, class F>
 Moments<C> moments_of(std::int64_t count, const F& value) {
-  const C first = value(0)[0], size = static_cast<C>(apart == lanes ? count : (count + apart - 1) / apart * lanes);
+  const C first = value(0)[0], size = static_cast<C>(count);
   Lanes<C> sums[4] = {}, squares[4] = {};
   const auto add = [&](int stream, std::int64_t i) {
     const Lanes<C> off = value(i) - first;
@@ -201,11 +179,11 @@ Moments<C> moments_of(std::int64_t count, const F& value) {
     squares[stream] += off * off;
   };
   std::int64_t i = 0;
-  for (; i + 4 * apart <= count; i += 4 * apart) {
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
 #pragma GCC unroll 4
-    for (int stream = 0; stream < 4; ++stream) add(stream, i + stream * apart);
+    for (int stream = 0; stream < 4; ++stream) add(stream, i + stream * lanes);
   }
-  for (; i < count; i += apart) add(0, i);
+  for (; i < count; i += lanes) add(0, i);
   const C sum = folded<C>(sums), mean = sum / size;
   return {first + mean, std::max(folded<C>(squares) / size - mean * mean, C{0})};
 }
@@ -217,12 +195,12 @@ class Quantizer {
   Quantizer(int bits, C width, std::uint8_t* codes)
       : in_steps_(static_cast<C>(1 / max_quantizers[static_cast<std::size_t>(bits)].step) / width),
         half_(static_cast<C>(1 << (bits - 1))),
-        top_(Codes{} + ((1 << bits) - 1)),
+        top_(Whole{} + ((1 << bits) - 1)),
         codes_(codes) {}
 
   void operator()(int stream, std::int64_t i, const Lanes<C>& turned) {
-    auto code = __builtin_convertvector(turned * in_steps_ + half_, Codes);
-    code = code > 0 ? code : Codes{};
+    auto code = __builtin_convertvector(turned * in_steps_ + half_, Whole);
+    code = code > 0 ? code : Whole{};
     code = code < top_ ? code : top_;
     const Bytes bytes = __builtin_convertvector(code, Bytes);
     std::memcpy(codes_ + i, &bytes, sizeof bytes);
@@ -231,14 +209,24 @@ class Quantizer {
   double product() const { return static_cast<double>(folded<C>(products_)); }
 
  private:
-  typedef std::int32_t Codes __attribute__((vector_size(4 * lanes)));
+  typedef std::int32_t Whole __attribute__((vector_size(4 * lanes)));
   typedef std::uint8_t Bytes __attribute__((vector_size(lanes)));
 
   C in_steps_, half_;
-  Codes top_;
+  Whole top_;
   std::uint8_t* codes_;
   Lanes<C> products_[4] = {};
 };
+
+/// The variance by a quarter of the values where there are many: of each four vectors the one behind the last four's,
+/// since others so far apart would be of the same channels in every group.
+template <class C, class F>
+C sampled_variance(std::int64_t count, const F& value) {
+  constexpr std::int64_t fewest = 256;
+  if (count < fewest) return moments_of<C>(count, value).variance;
+  return moments_of<C>(count / (4 * lanes) * lanes, [&](std::int64_t i) { return value(4 * i + i % (4 * lanes)); })
+      .variance;
+}
 
 /// A group and what its codes lie about.
 template <class C>
@@ -257,8 +245,10 @@ Outline<C> outline(const T* x, std::int64_t count, const float* means, Room<C>& 
   Moments<C> moments;
   if (means != nullptr) {
     moments = moments_of<C>(count, [=](std::int64_t i) { return load(values + i) - load_as<C>(means + i); });
-    // A class token is unlike the tokens whose mean it would be held by: a quarter of the values tells.
-    if (!(moments.variance < moments_of<C, 4 * lanes>(count, value).variance)) means = nullptr;
+    // A class token is unlike the tokens whose mean it would be held by: a quarter of the values tells. It may miss a
+    // channel that lies far off, and then finds about the variance that the means leave.
+    constexpr C clearly = C(1.25);
+    if (!(moments.variance < clearly * sampled_variance<C>(count, value))) means = nullptr;
   }
   if (means == nullptr) moments = moments_of<C>(count, value);
   const bf16 mean = nearest(static_cast<double>(moments.mean));
@@ -296,20 +286,22 @@ Kept code_group(const Outline<C>& group, std::int64_t count, int bits, const Sig
 
 template <class T>
 void encode_groups(const T* x, const Codes& coded, const Means& means) {
-  const Places to(coded);
+  const Layout to(coded.shape, coded.coding, coded.bytes.raw());
   // Whole groups and whole blocks: several together, whose roots and quotients are not waited for.
   constexpr std::int64_t most_together = 8;
   const std::int64_t together = std::clamp<std::int64_t>(4096 / to.size, 1, most_together);
   const std::int64_t least = std::lcm(to.size, block),
                      unit = least * std::max<std::int64_t>(together * to.size / least, 1);
   const std::int64_t units = (to.count + unit - 1) / unit;
-  struct Workplace {
-    explicit Workplace(const Means& of) : means(of) {}
+  struct Scratch {
+    explicit Scratch(const Means& of) : means(of) {}
     GroupMeans means;
     alignas(64) Room<float> room;
   };
   parallel_for(units, std::max<std::int64_t>(serial_below / unit, 1), [&](std::int64_t first, std::int64_t last) {
-    std::vector<Workplace> places(together, Workplace(means));
+    std::vector<Scratch> scratch;  // of each group at once
+    scratch.reserve(static_cast<std::size_t>(together));
+    for (std::int64_t i = 0; i < together; ++i) scratch.emplace_back(means);
     std::array<Outline<float>, most_together> outlines;
     std::vector<std::uint8_t> codes(static_cast<std::size_t>(unit + lanes));
     for (std::int64_t i = first * unit; i < std::min(last * unit, to.count); i += unit) {
@@ -319,7 +311,7 @@ void encode_groups(const T* x, const Codes& coded, const Means& means) {
         for (std::int64_t at = from; at < some; at += to.size) {
           const auto place = static_cast<std::size_t>((at - from) / to.size);
           const std::int64_t count = to.length(at / to.size);
-          outlines[place] = outline<float>(x + at, count, places[place].means.of(at, count), places[place].room);
+          outlines[place] = outline<float>(x + at, count, scratch[place].means.of(at, count), scratch[place].room);
         }
         for (std::int64_t at = from; at < some; at += to.size) {
           const auto place = static_cast<std::size_t>((at - from) / to.size);
@@ -330,9 +322,9 @@ void encode_groups(const T* x, const Codes& coded, const Means& means) {
           const Kept kept =
               fits_floats(outlines[place])
                   ? code_group<float>(outlines[place], count, to.bits, signs, here)
-                  : code_group<double>(outline<double>(x + at, count, places[place].means.of(at, count), room), count,
+                  : code_group<double>(outline<double>(x + at, count, scratch[place].means.of(at, count), room), count,
                                        to.bits, signs, here);
-          std::memcpy(to.kept + group * stored_bytes, &kept, sizeof kept);
+          to.set_group(group, kept);
         }
       }
       std::fill(codes.begin() + (end - i), codes.end(), std::uint8_t{0});
@@ -368,10 +360,11 @@ void decode_group(const std::uint8_t* codes, std::int64_t count, int bits, const
 
 template <class T>
 void decode_groups(const Codes& coded, std::int64_t begin, std::int64_t end, const Means& means, T* out) {
-  const Places from(coded);
+  const Layout from(coded.shape, coded.coding, coded.bytes.raw());
   const std::int64_t first_group = begin / from.size, groups = (end - 1) / from.size + 1 - first_group;
+  const double largest_mean = means.largest();
   const auto decode_share = [&](std::int64_t share_begin, std::int64_t share_end) {
-    alignas(64) std::array<std::uint8_t, longest_rotated_group + 2 * block> codes;
+    alignas(64) std::array<std::uint8_t, longest_rotated_group + 2 * block> codes{};
     std::array<T, longest_rotated_group> room;
     GroupMeans group_means(means);
     for (std::int64_t group = first_group + share_begin; group < first_group + share_end; ++group) {
@@ -379,13 +372,13 @@ void decode_groups(const Codes& coded, std::int64_t begin, std::int64_t end, con
       for (std::int64_t i = start; i < at + count; i += block)
         unpack(from.block_at(i), from.in_block(i), from.bits, codes.data() + (i - start));
       const std::uint8_t* const own = codes.data() + (at - start);
-      const Kept kept = from.group(group);
+      const Kept kept = from.group<Kept>(group);
       const Signs signs(coded.key, group, count);
       const float* const off = group_means.of(at, count);
       const std::int64_t low = std::max(begin, at), high = std::min(end, at + count);
       T* const to = low == at && high == at + whole_vectors(count) ? out + (at - begin) : room.data();
       // No decoded value is further from the mean than the norm of the levels.
-      const double reach = means.most + std::abs(static_cast<double>(static_cast<float>(kept.mean))) +
+      const double reach = largest_mean + std::abs(static_cast<double>(static_cast<float>(kept.mean))) +
                            std::abs(static_cast<double>(static_cast<float>(kept.step))) * (1 << from.bits) *
                                std::sqrt(static_cast<double>(count));
       if (reach <= std::min(most_finite<T>, 0x1p126))
@@ -408,17 +401,6 @@ void decode_groups(const Codes& coded, std::int64_t begin, std::int64_t end, con
 double rotated_error(int bits) {
   const double distortion = max_quantizers[static_cast<std::size_t>(bits)].distortion;
   return distortion / (1 - distortion);
-}
-
-void hadamard_transform(std::span<float> values) {
-  const auto count = static_cast<std::int64_t>(values.size());
-  std::vector<float> room(static_cast<std::size_t>(2 * whole_vectors(count)));
-  float* const all = room.data() + whole_vectors(count);
-  std::ranges::copy(values, all);
-  hadamard_transform(
-      count, room.data(), [all](std::int64_t i, float factor) { return load(all + i) * factor; },
-      [all](int, std::int64_t i, const Lanes<float>& turned) { store<float>(turned, all + i); });
-  std::copy_n(all, count, values.begin());
 }
 
 Shape means_shape(const Shape& shape, const Coding& coding) {
@@ -472,7 +454,7 @@ void decode_rotated(const Codes& codes, std::int64_t begin, std::int64_t end, co
 }
 
 void add_rotated_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out) {
-  const Places from(codes);
+  const Layout from(codes.shape, codes.coding, codes.bytes.raw());
   const auto [step, distortion] = max_quantizers[static_cast<std::size_t>(from.bits)];
   // A width of 1 is held with a step of `step` / (1 - distortion) and has an error of distortion / (1 - distortion).
   const double of_a_step = distortion * (1 - distortion) / (step * step);
@@ -480,9 +462,10 @@ void add_rotated_variance(const Codes& codes, std::int64_t begin, std::int64_t e
   parallel_for(end - begin, serial_below, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = begin + first; i < begin + last;) {
       const std::int64_t group = i / from.size, next = std::min(begin + last, (group + 1) * from.size);
-      const auto width = static_cast<double>(static_cast<float>(from.group(group).step));
-      const double own = std::min(width * width * of_a_step, static_cast<double>(std::numeric_limits<float>::max()));
-      if (std::isfinite(width))
+      const auto kept_step = static_cast<double>(static_cast<float>(from.group<Kept>(group).step));
+      const double own =
+          std::min(kept_step * kept_step * of_a_step, static_cast<double>(std::numeric_limits<float>::max()));
+      if (std::isfinite(kept_step))
         for (std::int64_t j = i; j < next; ++j) variance[j - begin] += static_cast<float>(own);
       i = next;
     }

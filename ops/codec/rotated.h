@@ -3,16 +3,10 @@
 
 #include "ops/codec/affine.h"
 
-#include <span>
-
 namespace lacuna::codec {
 
 inline constexpr int most_rotated_bits = 3;
 inline constexpr std::int64_t longest_rotated_group = 1024;
-
-/// Transforms `values`, of any number, by an orthogonal matrix that is its own inverse: Walsh and Hadamard's over parts
-/// of 2^k or 3 · 2^k values, as long as fit, one after the other.
-void hadamard_transform(std::span<float> values);
 
 /// The shape [samples, C] of the means that are kept besides, of a tensor [samples, ..., C]: each channel's over a
 /// sample's positions. Tokens of one image are alike, and so are places of a map: half of what codes would stand for is

@@ -43,6 +43,7 @@ TEST_CASE("budget: bytes are read with their units") {
 }
 
 TEST_CASE("budget: what is chosen fits, and uses nearly all of it") {
+  std::size_t kept = 0;
   for (const char* model : {vit, resnet}) {
     for (const bool codes : {true, false}) {
       const std::int64_t whole = saved(configured(model, "{policy: exact}"));
@@ -57,12 +58,12 @@ TEST_CASE("budget: what is chosen fits, and uses nearly all of it") {
         CHECK(used <= budget);
         // By exact means alone what is left over is less than one tensor more.
         const std::int64_t block_input = model == vit ? 8 * 65 * 192 * 4 : 8 * 16 * 32 * 32 * 4;
-        if (!codes && share <= 0.35)
-          CHECK(budget - used < block_input);
-        else
-          CHECK(static_cast<double>(used) >= 0.95 * static_cast<double>(budget));
+        const bool few = !codes && share <= 0.35;
+        if (few) CHECK(budget - used < block_input);
+        CHECK(static_cast<double>(used) >= (few ? 0.93 : 0.95) * static_cast<double>(budget));
         if (!codes) {
           for (const HoldRule& rule : configuration.memory.rules) CHECK(rule.how == HoldRule::How::keep);
+          kept += configuration.memory.rules.size();
           for (const Derivable& tensor : derived_tensors(configuration, configuration.memory.recompute)) {
             Configuration more = configuration;
             const HoldRule keep{.path = tensor.name.first, .op = tensor.name.second, .how = HoldRule::How::keep};
@@ -79,6 +80,7 @@ TEST_CASE("budget: what is chosen fits, and uses nearly all of it") {
       }
     }
   }
+  CHECK(kept > 10);
 }
 
 TEST_CASE("budget: frozen layers are no regions, and what is chosen fits or is refused with the least") {

@@ -21,7 +21,7 @@ class OneCoded final : public MemoryPolicy {
   std::string_view name() const override { return "one coded"; }
   Decision settle(const SlotFacts& facts) override {
     if (facts.need == Need::sign) return {.hold = Hold::mask};
-    const Decision exact = settle_exactly(facts, longest_exact_chain);
+    const Decision exact = settle_exactly(facts);
     const bool coded = facts.key() == key_ && worth_coding(facts);
     // What is derived from it keeps its signs, as under every policy that codes.
     if (!coded && exact.hold != Hold::derive) return exact;

@@ -1,11 +1,14 @@
 // Codes of groups that are turned at random: what they lose, and that it has no mean.
 #include "core/parallel.h"
 #include "ops/codec/affine.h"
+#include "ops/codec/hadamard.h"
 #include "ops/codec/rotated.h"
 #include "tests/ops/codes_of_values.h"
 
 #include <doctest/doctest.h>
+#include <rapidcheck.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -49,25 +52,35 @@ Sums sums(const std::vector<float>& values, const std::vector<double>& after, st
 
 }  // namespace
 
-TEST_CASE("rotated codes: the transform keeps lengths, and is its own inverse, for any number of values") {
+TEST_CASE_TEMPLATE("rotated codes: the transform keeps lengths, and is its own inverse, for any number of values", C,
+                   float, double) {
+  const auto transformed = [](const std::vector<C>& values) {
+    const auto count = static_cast<std::int64_t>(values.size());
+    std::vector<C> from(static_cast<std::size_t>(codec::whole_vectors(count))), to = from, room = from;
+    std::ranges::copy(values, from.begin());
+    codec::hadamard_transform(
+        count, room.data(), [all = from.data()](std::int64_t i, C factor) { return codec::load(all + i) * factor; },
+        [all = to.data()](int, std::int64_t i, const codec::Lanes<C>& some) { codec::store<C>(some, all + i); });
+    to.resize(values.size());
+    return to;
+  };
+  const C rounding = std::is_same_v<C, float> ? C(1e-5) : C(1e-14);
   for (std::int64_t count = 1; count <= 1030; ++count) {
-    const std::vector<float> values = normal_values(count, static_cast<std::uint64_t>(count));
-    std::vector<float> turned = values;
-    codec::hadamard_transform(turned);
+    const std::vector<float> normal = normal_values(count, static_cast<std::uint64_t>(count));
+    const std::vector<C> values(normal.begin(), normal.end()), turned = transformed(values);
     const double length = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
     CHECK(std::inner_product(turned.begin(), turned.end(), turned.begin(), 0.0) ==
           doctest::Approx(length).epsilon(1e-5));
-    codec::hadamard_transform(turned);
-    for (std::size_t i = 0; i < values.size(); ++i) REQUIRE(std::abs(turned[i] - values[i]) < 1e-5F);
+    const std::vector<C> again = transformed(turned);
+    for (std::size_t i = 0; i < values.size(); ++i) REQUIRE(std::abs(again[i] - values[i]) < rounding);
   }
   // One value is spread over all: none counts for more than two thirds of what all have of one another.
   for (const std::int64_t count : {64, 192, 256, 384, 768, 1024}) {
-    std::vector<float> one(static_cast<std::size_t>(count));
+    std::vector<C> one(static_cast<std::size_t>(count));
     one[static_cast<std::size_t>(count / 3)] = 1;
-    codec::hadamard_transform(one);
     const bool thirds = count % 3 == 0;
-    for (const float value : one)
-      CHECK(std::abs(value) <= (thirds ? 2 / std::sqrt(3.0F) : 1.0F) / std::sqrt(static_cast<float>(count)) + 1e-6F);
+    for (const C value : transformed(one))
+      CHECK(std::abs(value) <= (thirds ? 2 / std::sqrt(C(3)) : C(1)) / std::sqrt(static_cast<C>(count)) + C(1e-6));
   }
 }
 
@@ -247,6 +260,64 @@ TEST_CASE("rotated codes: any part decodes to what the whole decodes to, of ever
           for (std::int64_t end = begin; end <= 1000; end += 41)
             REQUIRE(decoded(codes, begin, end) == std::vector<double>(whole.begin() + begin, whole.begin() + end));
       }
+}
+
+TEST_CASE("rotated codes: of any samples, positions, channels and groups; whatever the threads and the part") {
+  const int before = threads();
+  CHECK(rc::check("each group errs by its part of what its means leave", [] {
+    const auto between = [](std::int64_t low, std::int64_t high) { return *rc::gen::inRange<std::int64_t>(low, high); };
+    const std::int64_t samples = between(1, 4), positions = between(20, 130), channels = between(1, 140),
+                       size = between(64, 1025), count = samples * positions * channels;
+    const int bits = static_cast<int>(between(1, 4));
+    const DType dtype = *rc::gen::element(DType::f32, DType::bf16, DType::f16, DType::f64);
+    const float spread = *rc::gen::element(0.0F, 1.0F, 10.0F), noise = *rc::gen::element(0.1F, 1.0F);
+    const auto seed = static_cast<std::uint64_t>(between(0, 1000));
+    std::vector<float> values = normal_values(count, seed);
+    const std::vector<float> common = normal_values(samples * channels, seed + 1);
+    for (std::int64_t i = 0; i < count; ++i) {
+      float& value = values[static_cast<std::size_t>(i)];
+      value = noise * value +
+              spread * common[static_cast<std::size_t>(i / (positions * channels) * channels + i % channels)];
+    }
+    const Tensor x = tensor_of(values, dtype).reshape({samples, positions, channels});
+    set_threads(1);
+    const Codes codes = codec::encode(x, rotated(bits, size), seed);
+    set_threads(4);
+    RC_ASSERT(bytes_of(codes) == bytes_of(codec::encode(x, rotated(bits, size), seed)));
+    const std::vector<double> whole = decoded(codes);
+    const std::int64_t begin = between(0, count), end = between(begin, count + 1);
+    RC_ASSERT(decoded(codes, begin, end) == std::vector<double>(whole.begin() + begin, whole.begin() + end));
+    const bool centred = positions >= 32;
+    for (std::int64_t first = 0; first < count; first += size) {
+      const std::int64_t last = std::min(first + size, count);
+      if (last - first < 64) continue;
+      const Sums group = sums(values, whole, static_cast<std::size_t>(first), static_cast<std::size_t>(last));
+      const double elements = static_cast<double>(last - first),
+                   residual = centred ? std::min(group.square, elements * static_cast<double>(noise * noise) * 1.3)
+                                      : group.square,
+                   largest = 4 * static_cast<double>(spread + noise);
+      // What is beyond the last step of few values; that the means have 8 bits, and a group's 8 digits; what 16 bits
+      // round a value to.
+      const double digits = std::pow(largest * 0x1p-8, 2) * (centred || dtype != DType::f64 ? 1 : 0.1);
+      RC_ASSERT(group.error <= 2.5 * theory[static_cast<std::size_t>(bits)] * residual + elements * digits);
+    }
+  }));
+  set_threads(before);
+}
+
+TEST_CASE("rotated codes: a channel far from the others is taken off, whichever it is") {
+  constexpr std::int64_t samples = 2, positions = 197, channels = 384;
+  for (const std::int64_t far : {3, 20, 40, 63, 200, 383}) {
+    std::vector<float> values = normal_values(samples * positions * channels, 5);
+    for (std::size_t i = static_cast<std::size_t>(far); i < values.size(); i += channels) values[i] += 30;
+    const std::vector<double> after =
+        decoded(codec::encode(tensor_of(values).reshape({samples, positions, channels}), rotated(2, 768), 1));
+    double error = 0;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      error += std::pow(after[i] - static_cast<double>(values[i]), 2) / static_cast<double>(values.size());
+    CAPTURE(far);
+    CHECK(error < 1.1 * theory[2]);
+  }
 }
 
 TEST_CASE("rotated codes: constants, and what is not finite") {

@@ -3,6 +3,7 @@
 #include "apps/page.h"
 #include "apps/report.h"
 #include "apps/run_folder.h"
+#include "apps/yaml.h"
 #include "core/error.h"
 #include "core/file.h"
 
@@ -34,14 +35,33 @@ ordered_json figures_so_far(const fs::path& metrics) {
   return figures;
 }
 
+/// The configuration of a run, key by key, but for the folder that it is.
+std::vector<std::pair<std::string, ordered_json>> settings_of(const fs::path& configuration) {
+  Problems problems;
+  const YamlNode root = parse_yaml(read_text(configuration), {configuration.string(), 1, 1}, problems);
+  problems.refuse_if_any();
+  std::vector<std::pair<std::string, ordered_json>> settings;
+  for (const YamlEntry& section : root.entries)
+    for (const YamlEntry& entry : section.value.entries) {
+      const bool scalar = entry.value.kind == YamlNode::Kind::scalar;
+      if (section.key == "output" && entry.key == "dir") continue;
+      ordered_json value = scalar ? entry.value.text : to_yaml(entry.value);
+      if (number_in(entry.value)) value = ordered_json::parse(entry.value.text, nullptr, false);
+      if (value.is_discarded()) value = entry.value.text;  // a number as YAML writes it, and JSON does not
+      settings.emplace_back(section.key + "." + entry.key, std::move(value));
+    }
+  return settings;
+}
+
 Result read_run(const std::string& path) {
   const RunFolder folder = RunFolder::open(path);
   Result result;
   result.run = folder.path();
   result.id = folder.path().lexically_normal().string();
-  result.label = result.id;
-  result.settings.emplace_back("run", result.id);
-  if (!fs::exists(folder.summary())) {
+  result.settings = settings_of(folder.configuration());
+  const bool finished = fs::exists(folder.summary());
+  result.settings.emplace_back("state", finished ? "finished" : "unfinished");
+  if (!finished) {
     result.figures = figures_so_far(folder.path() / "metrics.jsonl");
     return result;
   }
@@ -66,6 +86,12 @@ class ReportRuns {
     for (const std::string& run : runs_) {
       results.push_back(read_run(run));
       json.push_back({{"run", results.back().id}, {"result", results.back().figures}});
+    }
+    keep_varying_settings(results);
+    set_labels(results);
+    for (Result& result : results) {
+      result.label = result.label.empty() ? result.id : fmt::format("{}: {}", result.id, result.label);
+      result.settings.emplace(result.settings.begin(), "run", result.id);
     }
     const fs::path page = !output_.empty()      ? fs::path(output_)
                           : results.size() == 1 ? results.front().run / "report.html"

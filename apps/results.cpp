@@ -106,6 +106,14 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows, std::size
 
 }  // namespace
 
+void keep_varying_settings(std::vector<Result>& results) {
+  if (results.empty()) return;
+  const std::vector<std::string> keys = varying_keys(results);
+  for (Result& result : results)
+    std::erase_if(result.settings,
+                  [&](const auto& setting) { return std::ranges::find(keys, setting.first) == keys.end(); });
+}
+
 void set_labels(std::vector<Result>& results) {
   if (results.empty()) return;
   const std::vector<std::string> keys = varying_keys(results);

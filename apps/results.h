@@ -22,6 +22,8 @@ struct Result {
   std::filesystem::path run;  // its run folder; empty where it has none
 };
 
+/// Leaves of the settings those that are not the same in all results.
+void keep_varying_settings(std::vector<Result>& results);
 /// Sets each label to the settings that are not the same in all results.
 void set_labels(std::vector<Result>& results);
 

@@ -312,13 +312,21 @@ TEST_CASE("report: training runs on one page") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
   for (const char* const name : {"one", "two"})
-    REQUIRE(run_command(folder, {"train", "-c", "c.yaml", fmt::format("output.dir={}", name)}).code == 0);
+    REQUIRE(run_command(folder, {"train", "-c", "c.yaml", fmt::format("output.dir={}", name),
+                                 fmt::format("memory.policy={}", name == std::string("one") ? "exact" : "mesa")})
+                .code == 0);
   CHECK(run_command(folder, {"report", "one"}).code == 0);
   CHECK(read_file(folder / "one/report.html").find("\"label\":\"one\"") != std::string::npos);
   fs::remove(folder / "two/summary.json");  // a run that still goes on
   const CommandResult result = run_command(folder, {"report", "one", "two", "-o", "both.html"});
   INFO(result.error);
   REQUIRE(result.code == 0);
+  // What tells them apart stands beside their folders.
+  CHECK(result.out.find("memory.policy") != std::string::npos);
+  const std::string page = read_file(folder / "both.html");
+  CHECK(page.find("\"label\":\"one: exact · finished\"") != std::string::npos);
+  CHECK(page.find("mesa · ") != std::string::npos);
+  CHECK(page.find("unfinished\"") != std::string::npos);
   CHECK(run_command(folder, {"report", "nowhere"}).error.find("nowhere holds no run") != std::string::npos);
   const std::string dom = browse(folder, "both.html");
   if (dom.empty()) return;

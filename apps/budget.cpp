@@ -74,17 +74,21 @@ class Fitting {
     if (codes ? with_codes() : without_codes()) return;
     const int fewest = codes ? fewest_bits : exact_bits;
     std::int64_t least = bytes_of({.bits = fewest});
-    for (const Regions& regions : all_regions())
-      least = std::min(least, bytes_of({.bits = fewest, .recompute = regions.paths}));
+    std::size_t regions_of_least = 0;
+    for (const Regions& regions : all_regions()) {
+      const std::int64_t bytes = bytes_of({.bits = fewest, .recompute = regions.paths});
+      if (bytes < least) regions_of_least = regions.paths.size();
+      least = std::min(least, bytes);
+    }
     reject(
         "memory.budget: {} do not suffice for a training step with batches of {}: the least that auto comes to is {} "
-        "({} bytes), with blocks recomputed{}. A larger train.accumulate or a smaller train.batch_size takes less",
-        format_bytes(budget_), configuration_.train.batch_size, format_bytes(least), least,
-        codes ? fmt::format(" and {} bits an element", fewest_bits) : "");
+        "({} bytes), with {} regions recomputed{}. A larger train.accumulate or a smaller train.batch_size takes less",
+        format_bytes(budget_), configuration_.train.batch_size, format_bytes(least), least, regions_of_least,
+        codes ? " and one bit an element" : "");
   }
 
-  /// Whether the plan that the configuration holds already is within the budget and its means, and there is not room
-  /// for everything exact by now; says so.
+  /// Whether the plan that the configuration holds already is within the budget and its means, and the budget is not a
+  /// larger one by now, of which a plan would make more; says so.
   bool holds() {
     const Configuration::Memory& memory = configuration_.memory;
     const auto codes = memory.options.find("codes");
@@ -94,14 +98,14 @@ class Fitting {
         std::ranges::any_of(memory.rules, [](const HoldRule& rule) { return rule.how == HoldRule::How::code; });
     if (does_code && !may_code) return false;
     const std::int64_t bytes = used(configuration_);
-    if (bytes > budget_ || ((does_code || !memory.recompute.empty()) && fits({}))) return false;
+    const bool gives_up = does_code || !memory.recompute.empty();
+    if (bytes > budget_ || (gives_up && (fits({}) || bytes < budget_ / 10 * 9))) return false;
     configuration_.memory.why = fmt::format("{}: as planned before; {}", budget_text(), used_text(bytes));
     return true;
   }
 
  private:
-  /// On average: with one for all, the gradient errs by as much as it is long.
-  static constexpr int fewest_bits = 2;
+  static constexpr int fewest_bits = 1;
 
   void write(const Plan& plan, Configuration& configuration) const {
     Configuration::Memory& memory = configuration.memory;

@@ -188,7 +188,11 @@ class SweepReader {
     for (const YamlEntry& entry : node->entries) {
       if (!check_key(entry)) continue;
       if (entry.value.kind != YamlNode::Kind::list || entry.value.items.empty()) {
-        expected(entry.value, "grid." + entry.key, "a list of values");
+        if (entry.value.kind == YamlNode::Kind::list)
+          problems_.add(entry.value.where,
+                        fmt::format("grid.{}: expected a list of values, got an empty one", entry.key));
+        else
+          expected(entry.value, "grid." + entry.key, "a list of values");
         continue;
       }
       std::vector<Row> values;

@@ -261,14 +261,19 @@ void Slot::derive_rows(std::int64_t begin, std::int64_t end, Label reader, const
   origin_.op->derive(tensors, variances, shape_, begin, mask_, out);
 }
 
-// By runs where sources come with variances: those of all rows would be as many numbers again.
-void Slot::derive_all(Label reader, const Tensor& out) {
+// By runs where sources have to be decoded or derived themselves, or come with variances: as many of their rows would
+// be held again for each link of a chain.
+void Slot::derive_runs(std::int64_t begin, std::int64_t end, Label reader, const Tensor& out) {
   const std::span<const Derive> table = origin_.op->derives();
-  const bool by_runs = std::any_of(table.begin(), table.end(), [](const Derive& row) { return row.with_variance; });
-  const std::int64_t all = shape_.rows(), step = by_runs ? rows_at_once(shape_.back()) : all;
-  for (std::int64_t begin = 0; begin < all; begin += step) {
-    const std::int64_t end = std::min(all, begin + step);
-    derive_rows(begin, end, reader, out.row_range(begin, end));
+  bool by_runs = false;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const SlotPtr& source = origin_.sources[i];
+    by_runs |= source && table[i].by_rows && (table[i].with_variance || !source->tensor_.defined());
+  }
+  const std::int64_t step = by_runs ? rows_at_once(shape_.back()) : end - begin;
+  for (std::int64_t first = begin; first < end; first += step) {
+    const std::int64_t last = std::min(end, first + step);
+    derive_rows(first, last, reader, out.row_range(first - begin, last - begin));
   }
 }
 
@@ -339,7 +344,7 @@ Tensor Slot::whole(Label reader) {
     if (how_ == Hold::code)
       decode(0, values.count(), values);
     else if (values.count() > 0)
-      derive_all(reader, values);
+      derive_runs(0, shape_.rows(), reader, values);
     if (is_coded()) return values;
     tensor_ = std::move(values);
     version_ = tensor_.storage()->version();
@@ -368,7 +373,7 @@ Tensor Slot::rows(std::int64_t begin, std::int64_t end, std::int64_t width, Labe
   const std::int64_t first = begin * width / own_width, last = end * width / own_width;
   const AllocationScope scope({Purpose::workspace, maker_.op, maker_.path});
   const Tensor derived = Tensor::empty({last - first, own_width}, dtype_, device_, Purpose::workspace);
-  derive_rows(first, last, reader, derived);
+  derive_runs(first, last, reader, derived);
   return derived.reshape({end - begin, width});
 }
 

@@ -98,8 +98,8 @@ class Slot {
   void raise_chain_above(int above);
   bool stale() const { return tensor_.defined() && tensor_.storage()->version() != version_; }
   void check_version(Label reader) const;
-  void derive_all(Label reader, const Tensor& out);
-  /// Rows of the output into `out`.
+  /// Rows of the output into `out`, a run at a time where the sources are not at hand.
+  void derive_runs(std::int64_t begin, std::int64_t end, Label reader, const Tensor& out);
   void derive_rows(std::int64_t begin, std::int64_t end, Label reader, const Tensor& out);
   void release_origin();
   void free();

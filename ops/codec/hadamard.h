@@ -131,18 +131,19 @@ template <class C, class Take, class Give>
 inline Give hadamard_transform(std::int64_t count, C* room, const Take take, Give give) {
   std::int64_t at = 0;
   while (count - at >= lanes) {
-    const auto [part, parts] = hadamard_run(count - at);
-    if (part < lanes) break;
-    const C factor = static_cast<C>(1 / std::sqrt(static_cast<double>(part * (parts == 3 ? 1 : parts))));
+    const HadamardRun run = hadamard_run(count - at);
+    if (run.part < lanes) break;
+    const C factor = static_cast<C>(1 / std::sqrt(static_cast<double>(run.part * (run.parts == 3 ? 1 : run.parts))));
     with_vectors(
-        part / lanes, [&]<int vectors>(std::integral_constant<int, vectors>) __attribute__((always_inline)) {
-          if (parts == 1) transform_part<vectors, C>(at, factor, take, give);
+        run.part / lanes, [&]<int vectors>(std::integral_constant<int, vectors>) __attribute__((always_inline)) {
+          if (run.parts == 1) transform_part<vectors, C>(at, factor, take, give);
           constexpr std::int64_t length = vectors * lanes;
           C* const first = room + at;
           const auto keep = [room](int, std::int64_t i, const Lanes<C>& values) { store<C>(values, room + i); };
-          for (int i = 0; i < parts && parts > 1; ++i) transform_part<vectors, C>(at + i * length, factor, take, keep);
+          for (int i = 0; i < run.parts && run.parts > 1; ++i)
+            transform_part<vectors, C>(at + i * length, factor, take, keep);
           const auto kept = [first](int index, std::int64_t i) { return load(first + index * length + i); };
-          if (parts == 3)
+          if (run.parts == 3)
             for (std::int64_t i = 0; i < length; i += lanes) {
               const Lanes<C> a = kept(0, i), b = kept(1, i), c = kept(2, i);
               const Lanes<C> most = (a + b + c) * static_cast<C>(2.0 / 3);
@@ -150,13 +151,13 @@ inline Give hadamard_transform(std::int64_t count, C* room, const Take take, Giv
               give(1, at + length + i, most - b);
               give(2, at + 2 * length + i, most - c);
             }
-          else if (parts == 2)
+          else if (run.parts == 2)
             for (std::int64_t i = 0; i < length; i += lanes) {
               const Lanes<C> a = kept(0, i), b = kept(1, i);
               give(0, at + i, a + b);
               give(1, at + length + i, a - b);
             }
-          else if (parts == 4)
+          else if (run.parts == 4)
             for (std::int64_t i = 0; i < length; i += lanes) {
               const Lanes<C> a = kept(0, i), b = kept(1, i), c = kept(2, i), d = kept(3, i);
               give(0, at + i, (a + b) + (c + d));
@@ -165,7 +166,7 @@ inline Give hadamard_transform(std::int64_t count, C* room, const Take take, Giv
               give(3, at + 3 * length + i, (a - b) - (c - d));
             }
         });
-    at += parts * part;
+    at += run.parts * run.part;
   }
   if (at < count) {
     for (std::int64_t i = at; i < count; i += lanes) store<C>(take(i, C{1}), room + i);

@@ -190,10 +190,14 @@ TEST_CASE("budget: a plan is kept while it fits, and made anew when it does not"
   Configuration planned = configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}");
   fit_budget(planned);
   Configuration again = planned;
-  again.memory.budget = "5MiB";
+  again.memory.budget = "4.2MiB";
   fit_budget(again);
   CHECK(again.memory.rules == planned.memory.rules);
   CHECK(again.memory.why.find("as planned before") != std::string::npos);
+  again.memory.budget = "5MiB";  // of which the plan would leave a fifth
+  fit_budget(again);
+  CHECK(again.memory.rules != planned.memory.rules);
+  CHECK(saved(again) >= 5 * 1024 * 1024 / 20 * 19);
   again.train.batch_size = 16;
   fit_budget(again);
   CHECK(again.memory.rules != planned.memory.rules);

@@ -25,6 +25,14 @@ TEST_CASE("measure: what is planned on meta is what a step takes, for every case
   }
 }
 
+TEST_CASE("measure: a chain that is derived from codes takes room for runs, not for a tensor a link") {
+  const Configuration with = parse_configuration(
+      "model: {name: resnet20, num_classes: 10}\nmemory: {policy: fixed, bits: 4}\ntrain: {batch_size: 128}\n",
+      "a.yaml");
+  constexpr std::int64_t largest = 128 * 32 * 32 * 16 * 4;  // tensor, bytes
+  CHECK(at(measure(with, Device::meta).memory, Purpose::workspace) < 2 * largest);
+}
+
 TEST_CASE("a drawn dataset is drawn at the size that the model takes") {
   const Configuration configuration =
       resolve(parse_configuration("model: {name: vit, image_size: 48, patch_size: 8, embed_dim: 24, depth: 1, "

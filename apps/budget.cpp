@@ -82,8 +82,9 @@ class Fitting {
     }
     reject(
         "memory.budget: {} do not suffice for a training step with batches of {}: the least that auto comes to is {} "
-        "({} bytes), with {} regions recomputed{}. A larger train.accumulate or a smaller train.batch_size takes less",
-        format_bytes(budget_), configuration_.train.batch_size, format_bytes(least), least, regions_of_least,
+        "({} bytes), with {} recomputed{}. A larger train.accumulate or a smaller train.batch_size takes less",
+        format_bytes(budget_), configuration_.train.batch_size, format_bytes(least), least,
+        regions_of_least == 0 ? "nothing" : fmt::format("{} regions", regions_of_least),
         codes ? " and one bit an element" : "");
   }
 

@@ -59,15 +59,11 @@ Result read_run(const std::string& path) {
   result.run = folder.path();
   result.id = folder.path().lexically_normal().string();
   result.settings = settings_of(folder.configuration());
-  const bool finished = fs::exists(folder.summary());
-  result.settings.emplace_back("state", finished ? "finished" : "unfinished");
-  if (!finished) {
-    result.figures = figures_so_far(folder.path() / "metrics.jsonl");
-    return result;
-  }
   std::ifstream stream(folder.summary());
   result.figures = ordered_json::parse(stream, nullptr, false);
-  if (!result.figures.is_object()) reject("{} is no summary of a run", folder.summary().string());
+  const bool finished = result.figures.is_object();  // a summary that is damaged is none
+  result.settings.emplace_back("state", finished ? "finished" : "unfinished");
+  if (!finished) result.figures = figures_so_far(folder.path() / "metrics.jsonl");
   return result;
 }
 

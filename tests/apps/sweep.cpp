@@ -327,6 +327,8 @@ TEST_CASE("report: training runs on one page") {
   CHECK(page.find("\"label\":\"one: exact · finished\"") != std::string::npos);
   CHECK(page.find("mesa · ") != std::string::npos);
   CHECK(page.find("unfinished\"") != std::string::npos);
+  write_file(folder / "two/summary.json", "{\"a\":");
+  CHECK(run_command(folder, {"report", "one", "two"}).out.find("unfinished") != std::string::npos);
   CHECK(run_command(folder, {"report", "nowhere"}).error.find("nowhere holds no run") != std::string::npos);
   const std::string dom = browse(folder, "both.html");
   if (dom.empty()) return;

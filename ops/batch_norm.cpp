@@ -399,7 +399,8 @@ Tensor forward_with_given_statistics(const Op& op, std::span<const Tensor> input
 /// Fills in what every form reads alike: what is wanted, and the saved tensors that those gradients need.
 template <class Op, Source mean, Source variance>
 Backward backward_of(const Op& op, Tensor dy, const Saved<Op>& saved, Grads& grads, bool own_statistics) {
-  Backward pass{.dy = std::move(dy), .own_statistics = own_statistics, .eps = op.eps};
+  Backward pass{.own_statistics = own_statistics, .eps = op.eps};
+  pass.dy = std::move(dy);
   if (grads.wanted(Op::x)) pass.dx = &grads[Op::x];
   if (grads.wanted(Op::weight)) pass.dweight = &grads[Op::weight];
   if (grads.wanted(Op::bias)) pass.dbias = &grads[Op::bias];

@@ -101,6 +101,7 @@ struct Means {
   /// Of their magnitudes.
   double largest() const {
     float most = 0;
+    if (values == nullptr) return 0;
 #pragma omp simd reduction(max : most)
     for (std::int64_t i = 0; i < count; ++i) most = std::max(most, std::abs(values[i]));
     return static_cast<double>(most);
@@ -143,8 +144,8 @@ class GroupMeans {
     return (element / means_.sample - means_.first) * means_.columns;
   }
 
-  const Means& means_;
   alignas(64) Room<float> room_;
+  const Means& means_;
   std::int64_t begin_ = -1, column_ = 0, filled_ = 0;  // what it holds, if that is of one sample
 };
 
@@ -193,10 +194,10 @@ template <class C>
 class Quantizer {
  public:
   Quantizer(int bits, C width, std::uint8_t* codes)
-      : in_steps_(static_cast<C>(1 / max_quantizers[static_cast<std::size_t>(bits)].step) / width),
-        half_(static_cast<C>(1 << (bits - 1))),
-        top_(Whole{} + ((1 << bits) - 1)),
-        codes_(codes) {}
+      : top_(Whole{} + ((1 << bits) - 1)),
+        codes_(codes),
+        in_steps_(static_cast<C>(1 / max_quantizers[static_cast<std::size_t>(bits)].step) / width),
+        half_(static_cast<C>(1 << (bits - 1))) {}
 
   void operator()(int stream, std::int64_t i, const Lanes<C>& turned) {
     auto code = __builtin_convertvector(turned * in_steps_ + half_, Whole);
@@ -212,10 +213,10 @@ class Quantizer {
   typedef std::int32_t Whole __attribute__((vector_size(4 * lanes)));
   typedef std::uint8_t Bytes __attribute__((vector_size(lanes)));
 
-  C in_steps_, half_;
+  Lanes<C> products_[4] = {};
   Whole top_;
   std::uint8_t* codes_;
-  Lanes<C> products_[4] = {};
+  C in_steps_, half_;
 };
 
 /// The variance by a quarter of the values where there are many: of each four vectors the one behind the last four's,
@@ -289,7 +290,7 @@ void encode_groups(const T* x, const Codes& coded, const Means& means) {
   const Layout to(coded.shape, coded.coding, coded.bytes.raw());
   // Whole groups and whole blocks: several together, whose roots and quotients are not waited for.
   constexpr std::int64_t most_together = 8;
-  const std::int64_t together = std::clamp<std::int64_t>(4096 / to.size, 1, most_together);
+  const std::int64_t together = std::clamp<std::int64_t>(4096 / std::max<std::int64_t>(to.size, 1), 1, most_together);
   const std::int64_t least = std::lcm(to.size, block),
                      unit = least * std::max<std::int64_t>(together * to.size / least, 1);
   const std::int64_t units = (to.count + unit - 1) / unit;

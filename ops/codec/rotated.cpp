@@ -359,6 +359,22 @@ void decode_group(const std::uint8_t* codes, std::int64_t count, int bits, const
     });
 }
 
+/// Numbers all.
+template <class T>
+void store_as(const Lanes<float>& values, T* to) {
+  if constexpr (std::is_same_v<T, float>) {
+    store<float>(values, to);
+  } else if constexpr (std::is_same_v<T, bf16>) {  // as to_number does, all at once
+    using Whole = Lanes<std::uint32_t>;
+    typedef std::uint16_t Halves __attribute__((vector_size(2 * lanes)));
+    const auto bits = std::bit_cast<Whole>(values);
+    const Halves rounded = __builtin_convertvector((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16, Halves);
+    std::memcpy(static_cast<void*>(to), &rounded, sizeof rounded);
+  } else {
+    for (std::int64_t lane = 0; lane < lanes; ++lane) to[lane] = to_number<T>(values[lane]);
+  }
+}
+
 template <class T>
 void decode_groups(const Codes& coded, std::int64_t begin, std::int64_t end, const Means& means, T* out) {
   const Layout from(coded.shape, coded.coding, coded.bytes.raw());
@@ -383,9 +399,8 @@ void decode_groups(const Codes& coded, std::int64_t begin, std::int64_t end, con
                            std::abs(static_cast<double>(static_cast<float>(kept.step))) * (1 << from.bits) *
                                std::sqrt(static_cast<double>(count));
       if (reach <= std::min(most_finite<T>, 0x1p126))
-        decode_group<float>(own, count, from.bits, off, signs, kept, [to](const Lanes<float>& values, std::int64_t i) {
-          for (std::int64_t lane = 0; lane < lanes; ++lane) to[i + lane] = to_number<T>(values[lane]);
-        });
+        decode_group<float>(own, count, from.bits, off, signs, kept,
+                            [to](const Lanes<float>& values, std::int64_t i) { store_as(values, to + i); });
       else
         decode_group<double>(own, count, from.bits, off, signs, kept,
                              [to](const Lanes<double>& values, std::int64_t i) {

@@ -290,9 +290,10 @@ void encode_groups(const T* x, const Codes& coded, const Means& means) {
   const Layout to(coded.shape, coded.coding, coded.bytes.raw());
   // Whole groups and whole blocks: several together, whose roots and quotients are not waited for.
   constexpr std::int64_t most_together = 8;
-  const std::int64_t together = std::clamp<std::int64_t>(4096 / std::max<std::int64_t>(to.size, 1), 1, most_together);
-  const std::int64_t least = std::lcm(to.size, block),
-                     unit = least * std::max<std::int64_t>(together * to.size / least, 1);
+  const std::int64_t together = std::clamp<std::int64_t>(4096 / to.size, 1, most_together);
+  const std::int64_t least = std::lcm(to.size, block);
+  std::int64_t unit = least;
+  while (unit + least <= together * to.size) unit += least;
   const std::int64_t units = (to.count + unit - 1) / unit;
   struct Scratch {
     explicit Scratch(const Means& of) : means(of) {}

@@ -28,16 +28,16 @@ constexpr int sensitivity = 2, bits = 4;  // places in the state of a tensor
 }  // namespace
 
 TEST_CASE("study: one pass over part of the batch tells what passes over all of it for each tensor do") {
-  for (const char* optimizer : {"adamw", "sgd"})
+  for (const auto& [optimizer, batch_size] :
+       std::vector<std::pair<const char*, int>>{{"adamw", 16}, {"adamw", 48}, {"sgd", 16}, {"sgd", 48}})
     for (const char* model : {"{name: vit_cifar, num_classes: 10, depth: 3, embed_dim: 48, num_heads: 3}",
                               "{name: resnet20, num_classes: 10, zero_init_last: false}"}) {
-      INFO(std::string(model), " ", std::string(optimizer));
+      INFO(std::string(model), " ", std::string(optimizer), " ", batch_size);
       std::map<std::string, double> found[2];
       double all[2] = {};
       for (const bool by_draws : {false, true}) {
-        // The part has eight samples: norms over a batch of two have gradients of their own.
         const Configuration with =
-            configured(model, by_draws, fmt::format("optimizer: {{name: {}, lr: 0.01}}\n", optimizer), 48);
+            configured(model, by_draws, fmt::format("optimizer: {{name: {}, lr: 0.01}}\n", optimizer), batch_size);
         Training training(with, Device::cpu);
         training.step(made_up_batch(with, training.model()), 0, 0.01);
         for (const auto& [name, values] : state_of(training)) {
@@ -58,7 +58,9 @@ TEST_CASE("study: one pass over part of the batch tells what passes over all of 
         if (drawn < 2 * backward && backward < 2 * drawn) ++near;
       }
       CHECK(tensors > 8);
-      CHECK(8 * near >= 7 * tensors);
+      // From a part of two samples norms over the batch have gradients of their own; of 48 it has eight.
+      CHECK(4 * near > 3 * tensors);
+      if (batch_size == 48) CHECK(8 * near >= 7 * tensors);
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include "autograd/slot_groups.h"
 
+#include "core/parallel.h"
 #include "core/random.h"
 #include "ops/codec/pack.h"
 
@@ -270,10 +271,11 @@ void Slot::derive_runs(std::int64_t begin, std::int64_t end, Label reader, const
     const SlotPtr& source = origin_.sources[i];
     by_runs |= source && table[i].by_rows && (table[i].with_variance || !source->tensor_.defined());
   }
-  const std::int64_t step = by_runs ? rows_at_once(shape_.back()) : end - begin;
-  for (std::int64_t first = begin; first < end; first += step) {
-    const std::int64_t last = std::min(end, first + step);
-    derive_rows(first, last, reader, out.row_range(first - begin, last - begin));
+  const std::int64_t all = end - begin, usual = rows_at_once(shape_.back());
+  const std::int64_t runs = by_runs ? std::max<std::int64_t>(1, (all + usual / 2) / usual) : 1;
+  for (std::int64_t run = 0; run < runs; ++run) {
+    const Range range = part(all, run, runs);
+    derive_rows(begin + range.begin, begin + range.end, reader, out.row_range(range.begin, range.end));
   }
 }
 
@@ -288,8 +290,7 @@ void Slot::decode(std::int64_t begin, std::int64_t end, const Tensor& out, Tenso
   const bool tells =
       could_tell && (codec::rotates(codes_.coding.bits) || (0 < probe_bits_ && codec::rotates(probe_bits_)));
   if (tells) {
-    room.fill(0);
-    codec::add_variance(codes_, begin, end, room);
+    codec::find_variance(codes_, begin, end, room);
     *variance = room;
   }
   if (probe_bits_ > 0) code_again(begin, end, out, tells ? *variance : Tensor());
@@ -318,7 +319,7 @@ void Slot::code_again(std::int64_t begin, std::int64_t end, const Tensor& values
         codec::encode(rows ? own.reshape({samples, (to - from) / (samples * width), width}) : own, coarser,
                       static_cast<std::uint64_t>(from));
     codec::decode(again, 0, to - from, own);
-    if (variance.defined()) codec::add_variance(again, 0, to - from, part(variance, from, to));
+    if (variance.defined()) codec::find_variance(again, 0, to - from, part(variance, from, to), true);
   };
   code(begin, first, 1);
   code(first, last, (last - first) / sample);

@@ -284,8 +284,8 @@ void curves(int draws) {
       for (int draw = 0; draw < draws; ++draw) {
         const codec::Codes codes = codec::encode(x, codec::least_error(bits, {}), static_cast<std::uint64_t>(draw));
         codec::decode(codes, 0, x.count(), decoded);
-        const Tensor variance = Tensor::zeros(x.shape(), DType::f32, Device::cpu);
-        codec::add_variance(codes, 0, x.count(), variance);
+        const Tensor variance = Tensor::empty(x.shape(), DType::f32, Device::cpu);
+        codec::find_variance(codes, 0, x.count(), variance);
         errors.add(vector(decoded, variance));
       }
       fmt::print(" {:.4f}, {:.4f} |", errors.relative(), errors.bias());

@@ -55,7 +55,8 @@ template <class Out, class F, class... In>
 void map(std::int64_t n, const F& f, Out* out, const In*... in) {
   parallel_for(
       n, 16384,
-      [&](std::int64_t begin, std::int64_t end) {
+      // One body for one thread and many: where it is put in line twice, what f calls is not, and stays scalar.
+      [&](std::int64_t begin, std::int64_t end) __attribute__((noinline)) {
   // Not `omp simd`: that keeps GCC from making vector code of a conversion to bf16 or f16.
 #pragma GCC ivdep
         for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<Out>(f(to_compute(in[i])...));

@@ -5,6 +5,7 @@
 #include "ops/codec/layout.h"
 #include "ops/codec/rotated.h"
 
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -63,9 +64,11 @@ void write_finite(const T* values, std::int64_t count, Range& seen) {
   finite.write(seen);
 }
 
-/// Groups that are runs. A group that two threads share is measured by both.
+/// Of groups that are runs, elements [begin, end): whole units, or to the last. A group that two threads share is
+/// measured by both.
 template <class T>
-void encode_runs(const T* x, const Layout& to, const Coding& coding, std::uint64_t key, const Known* known) {
+void encode_runs(const T* x, const Layout& to, std::int64_t all_begin, std::int64_t all_end, const Coding& coding,
+                 std::uint64_t key, const Known* known) {
   // Several groups at once, as many as stay in the first cache: their divisions overlap.
   constexpr std::int64_t most_together = 16;
   const std::int64_t together = std::clamp<std::int64_t>(4096 / to.size, 1, most_together);
@@ -121,7 +124,9 @@ void encode_runs(const T* x, const Layout& to, const Coding& coding, std::uint64
       }
     }
   };
-  parallel_for(to.count, serial_below, encode_part, block);
+  parallel_for(
+      all_end - all_begin, serial_below,
+      [&](std::int64_t begin, std::int64_t end) { encode_part(all_begin + begin, all_begin + end); }, block);
 }
 
 /// Calls `f(part, first, count)` for all blocks, shared among `parts` threads.
@@ -206,18 +211,32 @@ Codes codes_of_means(const Codes& codes) {
   return {coding, shape, DType::f32, codes.bytes.reshape({all, 1}).leading(all - own, all).reshape({own}), ~codes.key};
 }
 
-/// Takes the means of x, codes them behind where its codes will be, and returns them as they will be decoded.
-Tensor coded_means(const Tensor& x, const Codes& codes) {
+/// Rotated codes. Some samples at a time, so that what their means were taken from is still in cache when it is coded:
+/// the means are found, coded behind where the codes of x are, and taken off as they will be decoded.
+void encode_turned(const Tensor& x, const Codes& codes) {
   const Codes coded = codes_of_means(codes);
+  const std::int64_t samples = coded.shape.front(), columns = coded.shape.back(), count = x.count();
   const AllocationScope scope({Purpose::workspace, {}, {}});
   const Tensor means = Tensor::empty(coded.shape, DType::f32, x.device(), Purpose::workspace);
-  if (means.count() == 0) return means;
-  launch(x.device(), [&] { find_means(x, means); });
-  const Codes again = encode(means, coded.coding, coded.key);
-  launch(x.device(),
-         [&] { std::memcpy(coded.bytes.raw(), again.bytes.raw(), static_cast<std::size_t>(again.bytes.bytes())); });
-  decode(coded, 0, means.count(), means);
-  return means;
+  if (samples == 0) return launch(x.device(), [&] { encode_rotated(x, codes, 0, count, means); });
+  const Layout of_means(coded.shape, coded.coding, coded.bytes.raw());
+  const std::int64_t unit = Layout(codes.shape, codes.coding, codes.bytes.raw()).unit();
+  constexpr std::int64_t cached = 1 << 19;  // bytes a thread
+  const std::int64_t sample = count / samples, least = of_means.unit() / std::gcd(of_means.unit(), columns);
+  std::int64_t done = 0;  // elements
+  const std::int64_t together =
+      std::max<std::int64_t>(1, threads() * cached / (least * sample * size_of(x.dtype()))) * least;
+  for (std::int64_t first = 0; first < samples; first += together) {
+    const std::int64_t last = std::min(samples, first + together), begin = first * columns, end = last * columns,
+                       next = last == samples ? count : last * sample / unit * unit;
+    launch(x.device(), [&] {
+      find_means(x, means, first, last);
+      encode_runs(means.data<float>(), of_means, begin, end, coded.coding, coded.key, nullptr);
+    });
+    decode(coded, begin, end, means.row_range(first, last));
+    launch(x.device(), [&] { encode_rotated(x, codes, done, next, means); });
+    done = next;
+  }
 }
 
 /// Those of the samples to which the groups of elements [begin, end) belong.
@@ -241,8 +260,7 @@ Codes encode_with(const Tensor& x, const Coding& coding, std::uint64_t key, cons
       Tensor::empty({coded_bytes(x.shape(), coding)}, DType::u8, x.device(), AllocationScope::current().purpose), key};
   if (x.count() == 0) return codes;
   if (coding.rounding == Rounding::rotated) {
-    const Tensor means = coded_means(x, codes);
-    launch(x.device(), [&] { encode_rotated(x, codes, means); });
+    encode_turned(x, codes);
     return codes;
   }
   const auto groups = static_cast<std::size_t>(group_count(x.shape(), coding.grouping));
@@ -250,7 +268,7 @@ Codes encode_with(const Tensor& x, const Coding& coding, std::uint64_t key, cons
     const Layout layout(x.shape(), coding, codes.bytes.raw());
     with_float_type(x.dtype(), [&]<class T>(Type<T>) {
       if (coding.grouping.kind == Grouping::Kind::run)
-        encode_runs(x.data<T>(), layout, coding, key, known);
+        encode_runs(x.data<T>(), layout, 0, x.count(), coding, key, known);
       else
         encode_columns(x.data<T>(), layout, coding, key, known, groups);
     });
@@ -354,22 +372,30 @@ bool tells_variance(const Coding& coding) {
   return coding.rounding == Rounding::dithered || coding.rounding == Rounding::rotated;
 }
 
-void add_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out) {
+void find_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out, bool add) {
   expect(0 <= begin && begin <= end && end <= codes.shape.count() && out.count() == end - begin,
          "the variance of elements {} to {} of {} codes was asked for, into {}", begin, end, codes.shape.count(),
          out.shape());
   expect(tells_variance(codes.coding), "only errors of dithered and rotated codes have a variance of their own");
   if (begin == end) return;
   launch(out.device(), [&] {
-    if (codes.coding.rounding == Rounding::rotated) return add_rotated_variance(codes, begin, end, out);
     const Layout layout(codes.shape, codes.coding, codes.bytes.raw());
+    const bool turned = codes.coding.rounding == Rounding::rotated;
     float* const variance = out.data<float>();
     parallel_for(end - begin, serial_below, [&](std::int64_t first, std::int64_t last) {
       layout.for_pieces(begin + first, begin + last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
-        const double step = scale_of(layout.group(group), layout.bits).step;
-        if (!std::isfinite(step)) return;
-        const double own = std::min(step * step / 12, static_cast<double>(std::numeric_limits<float>::max()));
-        for (; i < next; ++i) variance[i - begin] += static_cast<float>(own);
+        const auto dithered_variance = [&] {
+          return std::pow(scale_of(layout.group(group), layout.bits).step, 2) / 12;
+        };
+        const double found = turned ? rotated_variance(layout, group) : dithered_variance();
+        // A group that is not finite decodes to NaN, whatever is taken off.
+        const auto own = static_cast<float>(
+            std::isfinite(found) ? std::min(found, static_cast<double>(std::numeric_limits<float>::max())) : 0);
+        float* const to = variance + (i - begin);
+        if (add)
+          for (std::int64_t j = 0; j < next - i; ++j) to[j] += own;
+        else
+          std::fill_n(to, next - i, own);
       });
     });
   });

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 
 namespace lacuna::codec {
 
@@ -27,6 +28,8 @@ struct Layout {
   /// Codes of 8 bits lie as they are.
   bool packs() const { return bits < 8; }
   std::int64_t in_block(std::int64_t element) const { return std::min(block, count - element / block * block); }
+  /// Of groups that are runs, how many elements can be coded apart from others: whole groups and whole blocks.
+  std::int64_t unit() const { return std::lcm(size, block); }
   /// Of groups that are runs: elements.
   std::int64_t length(std::int64_t group) const { return std::min(size, count - group * size); }
   /// What is kept of a group: `Stored`, or as many bytes that mean something else.

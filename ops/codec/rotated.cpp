@@ -12,6 +12,7 @@
 #include "ops/codec/hadamard.h"
 #include "ops/codec/layout.h"
 
+#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -124,18 +125,16 @@ class GroupMeans {
     if (means_.values == nullptr) return nullptr;
     const std::int64_t begin = offset_of(at), column = at % means_.columns, whole = whole_vectors(count);
     if (count == whole && column + count <= means_.columns) return means_.values + begin + column;
-    // Groups of whole rows see the same means as long as they lie in one sample; a shorter one has other lanes to fill.
-    const bool in_one = offset_of(at + count - 1) == begin;
-    if (in_one && begin == begin_ && column == column_ && count == filled_) return room_.data();
+    if (count == whole && offset_of(at + count - 1) == begin) {
+      if (begin != begin_) repeat(begin);
+      return repeated_ + column;
+    }
     for (std::int64_t i = 0; i < count;) {
       const std::int64_t from = (at + i) % means_.columns, length = std::min(means_.columns - from, count - i);
       std::copy_n(means_.values + offset_of(at + i) + from, length, room_.data() + i);
       i += length;
     }
     std::fill(room_.data() + count, room_.data() + whole, room_[0]);
-    begin_ = in_one ? begin : -1;
-    column_ = column;
-    filled_ = count;
     return room_.data();
   }
 
@@ -143,10 +142,23 @@ class GroupMeans {
   std::int64_t offset_of(std::int64_t element) const {
     return (element / means_.sample - means_.first) * means_.columns;
   }
+  void repeat(std::int64_t begin) {
+    const auto columns = static_cast<std::size_t>(means_.columns);
+    const std::size_t all = columns + longest_rotated_group;
+    room_of_repeated_.resize(all + lanes);
+    void* first = room_of_repeated_.data();
+    std::size_t space = room_of_repeated_.size() * sizeof(float);
+    repeated_ = static_cast<float*>(std::align(sizeof(Lanes<float>), all * sizeof(float), first, space));
+    for (std::size_t i = 0; i < all; i += columns)
+      std::copy_n(means_.values + begin, std::min(columns, all - i), repeated_ + i);
+    begin_ = begin;
+  }
 
   alignas(64) Room<float> room_;
   const Means& means_;
-  std::int64_t begin_ = -1, column_ = 0, filled_ = 0;  // what it holds, if that is of one sample
+  std::vector<float> room_of_repeated_;
+  float* repeated_ = nullptr;  // [columns + longest_rotated_group], in whole vectors: a sample's, over and over
+  std::int64_t begin_ = -1;    // where that sample's lie
 };
 
 template <class C>
@@ -203,7 +215,7 @@ class Quantizer {
     auto code = __builtin_convertvector(turned * in_steps_ + half_, Whole);
     code = code > 0 ? code : Whole{};
     code = code < top_ ? code : top_;
-    const Bytes bytes = __builtin_convertvector(code, Bytes);
+    const auto bytes = __builtin_convertvector(code, Bytes);
     std::memcpy(codes_ + i, &bytes, sizeof bytes);
     products_[stream] += turned * (__builtin_convertvector(code, Lanes<C>) - (half_ - C(0.5)));
   }
@@ -286,15 +298,13 @@ Kept code_group(const Outline<C>& group, std::int64_t count, int bits, const Sig
 }
 
 template <class T>
-void encode_groups(const T* x, const Codes& coded, const Means& means) {
+void encode_groups(const T* x, const Codes& coded, std::int64_t begin, std::int64_t all_end, const Means& means) {
   const Layout to(coded.shape, coded.coding, coded.bytes.raw());
   // Whole groups and whole blocks: several together, whose roots and quotients are not waited for.
   constexpr std::int64_t most_together = 8;
   const std::int64_t together = std::clamp<std::int64_t>(4096 / to.size, 1, most_together);
-  const std::int64_t least = std::lcm(to.size, block);
-  std::int64_t unit = least;
-  while (unit + least <= together * to.size) unit += least;
-  const std::int64_t units = (to.count + unit - 1) / unit;
+  const std::int64_t least = to.unit(), unit = std::max<std::int64_t>(1, together * to.size / least) * least;
+  const std::int64_t units = (all_end - begin + unit - 1) / unit;
   struct Scratch {
     explicit Scratch(const Means& of) : means(of) {}
     GroupMeans means;
@@ -306,8 +316,8 @@ void encode_groups(const T* x, const Codes& coded, const Means& means) {
     for (std::int64_t i = 0; i < together; ++i) scratch.emplace_back(means);
     std::array<Outline<float>, most_together> outlines;
     std::vector<std::uint8_t> codes(static_cast<std::size_t>(unit + lanes));
-    for (std::int64_t i = first * unit; i < std::min(last * unit, to.count); i += unit) {
-      const std::int64_t end = std::min(i + unit, to.count);
+    for (std::int64_t i = begin + first * unit; i < std::min(begin + last * unit, all_end); i += unit) {
+      const std::int64_t end = std::min(i + unit, all_end);
       for (std::int64_t from = i; from < end; from += together * to.size) {
         const std::int64_t some = std::min(end, from + together * to.size);
         for (std::int64_t at = from; at < some; at += to.size) {
@@ -427,7 +437,7 @@ Shape means_shape(const Shape& shape, const Coding& coding) {
   return {shape.front(), shape.back()};
 }
 
-void find_means(const Tensor& x, const Tensor& means) {
+void find_means(const Tensor& x, const Tensor& means, std::int64_t first_sample, std::int64_t last_sample) {
   const std::int64_t samples = means.shape().front(), columns = means.shape().back(),
                      positions = x.count() / samples / columns, stretch = positions / fewest_positions,
                      stretches = positions / stretch;
@@ -442,15 +452,24 @@ void find_means(const Tensor& x, const Tensor& means) {
     const T* const in = x.data<T>();
     constexpr std::int64_t together = 256;  // columns whose sums stay in the first cache
     const std::int64_t parts = (columns + together - 1) / together;
-    parallel_tasks(samples * parts, [&](std::int64_t task, std::int64_t) {
-      const std::int64_t sample = task / parts, begin = task % parts * together,
+    parallel_tasks((last_sample - first_sample) * parts, [&](std::int64_t task, std::int64_t) {
+      const std::int64_t sample = first_sample + task / parts, begin = task % parts * together,
                          count = std::min(together, columns - begin);
       float* const sums = out + sample * columns + begin;  // [count]
       std::fill_n(sums, count, 0.0F);
-      for (const std::int64_t offset : offsets) {
-        const T* const row = in + sample * positions * columns + begin + offset;
+      const T* const rows = in + sample * positions * columns + begin;
+      std::size_t row = 0;
+      for (; row + 4 <= offsets.size(); row += 4) {
+        const T *const a = rows + offsets[row], *const b = rows + offsets[row + 1], *const c = rows + offsets[row + 2],
+                       *const d = rows + offsets[row + 3];
 #pragma GCC ivdep
-        for (std::int64_t column = 0; column < count; ++column) sums[column] += to_coded(row[column]);
+        for (std::int64_t column = 0; column < count; ++column)
+          sums[column] += (to_coded(a[column]) + to_coded(b[column])) + (to_coded(c[column]) + to_coded(d[column]));
+      }
+      for (; row < offsets.size(); ++row) {
+        const T* const a = rows + offsets[row];
+#pragma GCC ivdep
+        for (std::int64_t column = 0; column < count; ++column) sums[column] += to_coded(a[column]);
       }
       const float part = 1 / static_cast<float>(stretches);
       for (std::int64_t column = 0; column < count; ++column)
@@ -459,8 +478,9 @@ void find_means(const Tensor& x, const Tensor& means) {
   });
 }
 
-void encode_rotated(const Tensor& x, const Codes& codes, const Tensor& means) {
-  with_float_type(x.dtype(), [&]<class T>(Type<T>) { encode_groups(x.data<T>(), codes, Means(codes, means, 0)); });
+void encode_rotated(const Tensor& x, const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& means) {
+  with_float_type(x.dtype(),
+                  [&]<class T>(Type<T>) { encode_groups(x.data<T>(), codes, begin, end, Means(codes, means, 0)); });
 }
 
 void decode_rotated(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out, const Tensor& means) {
@@ -470,23 +490,11 @@ void decode_rotated(const Codes& codes, std::int64_t begin, std::int64_t end, co
   });
 }
 
-void add_rotated_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out) {
-  const Layout from(codes.shape, codes.coding, codes.bytes.raw());
+double rotated_variance(const Layout& from, std::int64_t group) {
   const auto [step, distortion] = max_quantizers[static_cast<std::size_t>(from.bits)];
+  const auto kept = static_cast<double>(static_cast<float>(from.group<Kept>(group).step));
   // A width of 1 is held with a step of `step` / (1 - distortion) and has an error of distortion / (1 - distortion).
-  const double of_a_step = distortion * (1 - distortion) / (step * step);
-  float* const variance = out.data<float>();
-  parallel_for(end - begin, serial_below, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = begin + first; i < begin + last;) {
-      const std::int64_t group = i / from.size, next = std::min(begin + last, (group + 1) * from.size);
-      const auto kept_step = static_cast<double>(static_cast<float>(from.group<Kept>(group).step));
-      const double own =
-          std::min(kept_step * kept_step * of_a_step, static_cast<double>(std::numeric_limits<float>::max()));
-      if (std::isfinite(kept_step))
-        for (std::int64_t j = i; j < next; ++j) variance[j - begin] += static_cast<float>(own);
-      i = next;
-    }
-  });
+  return kept * kept * (distortion * (1 - distortion) / (step * step));
 }
 
 }  // namespace lacuna::codec

@@ -1,7 +1,7 @@
 // Codes of few bits after a randomized Hadamard transform: what `encode` and `decode` do for Rounding::rotated.
 #pragma once
 
-#include "ops/codec/affine.h"
+#include "ops/codec/layout.h"
 
 namespace lacuna::codec {
 
@@ -13,9 +13,9 @@ inline constexpr std::int64_t longest_rotated_group = 1024;
 /// often their mean, and after attention nearly all. Empty ([0, C]) where so few positions share a mean that it is not
 /// worth its bits, or other codes are asked for.
 Shape means_shape(const Shape& shape, const Coding& coding);
-/// Estimates them from one of every so many positions of x, at least 32, into `means` of that shape, f32; 0 where that
-/// is not finite.
-void find_means(const Tensor& x, const Tensor& means);
+/// Estimates those of samples [begin, end) from one of every so many positions of x, at least 32, into their rows of
+/// `means`, of that shape, f32; 0 where that is not finite.
+void find_means(const Tensor& x, const Tensor& means, std::int64_t begin, std::int64_t end);
 
 /// Max's quantizer of so many bits errs by that part of a normal distribution's variance, once it is scaled to leave no
 /// mean: d / (1 - d).
@@ -23,8 +23,10 @@ double rotated_error(int bits);
 
 /// Writes `codes.bytes` and reads them; everything about `codes` and the range has been checked. `means`: what is taken
 /// off each value, f32 [samples, C] as means_shape has it; in decoding of the samples that the range's groups touch.
-void encode_rotated(const Tensor& x, const Codes& codes, const Tensor& means);
+/// Elements [begin, end) are whole units or end with the last.
+void encode_rotated(const Tensor& x, const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& means);
 void decode_rotated(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out, const Tensor& means);
-void add_rotated_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
+/// What find_variance finds of one group; NaN where it is not finite.
+double rotated_variance(const Layout& from, std::int64_t group);
 
 }  // namespace lacuna::codec

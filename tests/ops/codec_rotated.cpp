@@ -132,8 +132,8 @@ TEST_CASE("rotated codes: the error is that of theory, whatever the values, and 
         // Few large ones leave a turned group with two heights rather than a bell, which is coded better than that.
         CHECK(all.error / all.square > 0.65 * expected);
         CHECK(all.error / all.square < 1.04 * expected);
-        const Tensor variance = Tensor::zeros(codes.shape, DType::f32, Device::cpu);
-        codec::add_variance(codes, 0, codes.shape.count(), variance);
+        const Tensor variance = Tensor::empty(codes.shape, DType::f32, Device::cpu);
+        codec::find_variance(codes, 0, codes.shape.count(), variance);
         const std::vector<double> told = variance.to_vector();
         const double sum = std::accumulate(told.begin(), told.end(), 0.0);
         CHECK(sum > 0.95 * all.error);
@@ -361,17 +361,24 @@ TEST_CASE("rotated codes: widths at the ends of what floats hold, and no finite 
 
 TEST_CASE("rotated codes: the same bits with one thread and with two, and others with another key") {
   const int before = threads();
-  const Tensor x = tensor_of(normal_values(197 * 211, 1));
-  for (const std::int64_t size : {256, 192, 100}) {
+  const auto check = [](const Tensor& x, std::int64_t size) {
     set_threads(1);
     const Codes one = codec::encode(x, rotated(2, size), 8);
     const std::vector<double> decoded_by_one = decoded(one);
-    set_threads(2);
-    const Codes two = codec::encode(x, rotated(2, size), 8);
-    CHECK(bytes_of(one) == bytes_of(two));
-    CHECK(decoded_by_one == decoded(two));
-    CHECK(bytes_of(one) != bytes_of(codec::encode(x, rotated(2, size), 9)));
-  }
+    for (const int more : {2, 3}) {
+      set_threads(more);
+      const Codes others = codec::encode(x, rotated(2, size), 8);
+      CHECK(bytes_of(one) == bytes_of(others));
+      CHECK(decoded_by_one == decoded(others));
+      CHECK(bytes_of(one) != bytes_of(codec::encode(x, rotated(2, size), 9)));
+    }
+  };
+  for (const std::int64_t size : {256, 192, 100}) check(tensor_of(normal_values(197 * 211, 1)), size);
+  // With means, of more samples than are coded at once: those of one lie across two groups of means.
+  std::vector<float> values = normal_values(170 * 37 * 60, 2);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] += 5 * std::sin(static_cast<float>(i / (37 * 60) * 60 + i % 60));
+  for (const std::int64_t size : {1024, 256, 100}) check(tensor_of(values).reshape({170, 37, 60}), size);
   set_threads(before);
 }
 

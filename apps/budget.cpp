@@ -31,6 +31,16 @@ std::vector<std::string> paths_of(const std::vector<Segment>& segments) {
   return paths;
 }
 
+/// As `1 region` and `2 regions`.
+std::string counted(std::ptrdiff_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+/// Two digits, but all of those before the point.
+std::string percent(double share) {
+  return share < 0.1 ? fmt::format("{:.2g} %", 100 * share) : fmt::format("{:.0f} %", 100 * share);
+}
+
 /// How tensors are held, and what runs again.
 struct Plan {
   int bits = exact_bits;             // of tensors that can be coded
@@ -74,17 +84,17 @@ class Fitting {
     if (codes ? with_codes() : without_codes()) return;
     const int fewest = codes ? fewest_bits : exact_bits;
     std::int64_t least = bytes_of({.bits = fewest});
-    std::size_t regions_of_least = 0;
+    std::ptrdiff_t regions_of_least = 0;
     for (const Regions& regions : all_regions()) {
       const std::int64_t bytes = bytes_of({.bits = fewest, .recompute = regions.paths});
-      if (bytes < least) regions_of_least = regions.paths.size();
+      if (bytes < least) regions_of_least = std::ssize(regions.paths);
       least = std::min(least, bytes);
     }
     reject(
         "memory.budget: {} do not suffice for a training step with batches of {}: the least that auto comes to is {} "
         "({} bytes), with {} recomputed{}. A larger train.accumulate or a smaller train.batch_size takes less",
         format_bytes(budget_), configuration_.train.batch_size, format_bytes(least), least,
-        regions_of_least == 0 ? "nothing" : fmt::format("{} regions", regions_of_least),
+        regions_of_least == 0 ? "nothing" : counted(regions_of_least, "region"),
         codes ? " and one bit an element" : "");
   }
 
@@ -342,8 +352,8 @@ class Fitting {
       ++tensors[own == plan.others.end() ? plan.bits : own->second];
     }
     for (const auto& [bits, count] : tensors)
-      how.push_back(fmt::format("{} tensor{} {}", count, count == 1 ? "" : "s",
-                                bits == exact_bits ? "exact" : fmt::format("in {} bit{}", bits, bits == 1 ? "" : "s")));
+      how.push_back(
+          fmt::format("{} {}", counted(count, "tensor"), bits == exact_bits ? "exact" : "in " + counted(bits, "bit")));
     if (!plan.kept.empty()) how.push_back(fmt::format("{} kept that could be derived", plan.kept.size()));
     if (!plan.recompute.empty()) {
       const auto whole = std::ranges::count_if(blocks_, [&](const std::string& block) {
@@ -352,16 +362,17 @@ class Fitting {
       const auto parts = std::ranges::count_if(
           plan.recompute, [&](const std::string& region) { return std::ranges::find(parts_, region) != parts_.end(); });
       std::string again = fmt::format("recomputed {} of {} blocks", whole, blocks_.size());
-      if (parts > 0) again += fmt::format(" and {} parts of blocks by themselves", parts);
+      if (parts > 0)
+        again += fmt::format(" and {} of blocks by {}", counted(parts, "part"), parts == 1 ? "itself" : "themselves");
       if (whole > std::ssize(plan.recompute) - parts)
-        again += fmt::format(", in {} regions", std::ssize(plan.recompute) - parts);
+        again += ", in " + counted(std::ssize(plan.recompute) - parts, "region");
       how.push_back(std::move(again));
     }
     if (prediction.seconds > 0) {
       std::string expected = fmt::format("expected: a step of {:.2f} x the time of an exact one",
                                          prediction.seconds / predicted_seconds(with({})));
       if (prediction.variance > 0)
-        expected += fmt::format(", {:.2g} % more variance of the gradient{}", 100 * prediction.variance,
+        expected += fmt::format(", {} more variance of the gradient{}", percent(prediction.variance),
                                 sensitivities_.empty() ? " (by size, not measured)" : "");
       how.push_back(std::move(expected));
     }

@@ -86,6 +86,8 @@ struct Configuration {
   FreezeRules freeze;
   Memory memory;
   Output output;
+  /// Whether the images of the step that is made up want a gradient: said on the command line, not part of the file.
+  bool image_gradient = false;
 };
 
 /// Reads a file and then `key=value` overrides. Refuses with all problems at once, each with its place in the file.

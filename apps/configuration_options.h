@@ -16,6 +16,8 @@ class ConfigurationOptions {
  public:
   /// `required`: whether the command needs a configuration file.
   void declare(CLI::App& app, bool required);
+  /// Besides `--image-gradient`, for commands whose step is made up.
+  void declare_image_gradient(CLI::App& app);
   bool given() const { return !file_.empty(); }
   const std::vector<std::string>& overrides() const { return overrides_; }
   /// Reads the file with the overrides and resolves it.
@@ -24,6 +26,7 @@ class ConfigurationOptions {
  private:
   std::string file_;
   std::vector<std::string> overrides_;
+  bool image_gradient_ = false;
 };
 
 }  // namespace lacuna::apps

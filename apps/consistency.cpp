@@ -60,6 +60,21 @@ void check_data(const Configuration& c, const YamlNode& root, Problems& problems
                                lacuna::to_string(parameter.value), c.data.name, data.channels));
 }
 
+/// A plan that `auto` wrote has `bits`, `rules` and `recompute`, all in one place; a user's wish has not.
+void check_chosen(const Configuration& c, const YamlNode& root, Problems& problems) {
+  const YamlEntry* const memory = root.find("memory");
+  const YamlEntry* const bits = memory == nullptr ? nullptr : memory->value.find("bits");
+  if (c.memory.policy != "auto" || bits == nullptr) return;
+  for (const char* const key : {"rules", "recompute"})
+    if (const YamlEntry* const other = memory->value.find(key);
+        other == nullptr || other->where.source != bits->where.source)
+      return problems.add(bits->where,
+                          fmt::format("memory.bits: the policy auto chooses `bits`, `rules` and `recompute` itself: "
+                                      "expected none of them, or all three as auto wrote them into a run's "
+                                      "config.yaml; here `{}` {}",
+                                      key, other == nullptr ? "is missing" : "is from another place"));
+}
+
 }  // namespace
 
 void check_consistency(const Configuration& c, const YamlNode& root, Problems& problems) {
@@ -81,6 +96,7 @@ void check_consistency(const Configuration& c, const YamlNode& root, Problems& p
   if (!c.memory.budget.empty() && c.memory.policy != "auto")
     problems.add(place_of(root, "memory", "budget"),
                  fmt::format("memory.budget: only the policy auto keeps to one, the policy is {}", c.memory.policy));
+  check_chosen(c, root, problems);
   check_optimizer(c, root, problems);
   check_schedule(c, root, problems);
   check_data(c, root, problems);

@@ -17,7 +17,6 @@ namespace {
 struct Options {
   ConfigurationOptions configuration;
   bool all = false;
-  bool image_gradient = false;
   Report report;
 };
 
@@ -61,10 +60,10 @@ std::string to_text(const std::vector<std::array<std::string, 6>>& rows) {
 ExitCode explain(const Options& options) {
   const Configuration configuration = options.configuration.read();
   Training training(configuration, Device::meta);
-  const auto made_up = [&] { return made_up_batch(configuration, training.model(), options.image_gradient); };
+  const auto made_up = [&] { return made_up_batch(configuration, training.model()); };
   const std::int64_t samples = configuration.train.batch_size / configuration.train.accumulate;
   // What adapts has its plan after a step; where nothing is trained there is none.
-  const bool trains = training.trainable_count() > 0 || options.image_gradient;
+  const bool trains = training.trainable_count() > 0 || configuration.image_gradient;
   if (trains && training.policy().measures_every() > 0) training.step(made_up(), 0, configuration.optimizer.lr);
   std::vector<MicroBatch> batch = made_up();
   Tape tape(training.policy());
@@ -121,7 +120,7 @@ const RegisterCommand command(50, "explain", "List every tensor saved for backwa
   const auto options = std::make_shared<Options>();
   options->configuration.declare(app, true);
   app.add_flag("--all", options->all, "list parameters too, which cost nothing");
-  app.add_flag("--image-gradient", options->image_gradient, "the images want a gradient, as for adversarial examples");
+  options->configuration.declare_image_gradient(app);
   options->report.declare(app);
   return std::function<ExitCode()>([options] { return explain(*options); });
 });

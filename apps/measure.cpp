@@ -9,7 +9,7 @@
 
 namespace lacuna::apps {
 
-std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const Model& model, bool image_gradient) {
+std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const Model& model) {
   const std::int64_t samples = configuration.train.batch_size, parts = configuration.train.accumulate;
   const Device device = model.context().device;
   const AllocationScope scope({Purpose::data, Label("batch"), {}});
@@ -17,7 +17,8 @@ std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const 
   for (std::int64_t part = 0; part < parts; ++part) {
     const MicroBatch made{Tensor::empty({samples / parts, model.image_size(), model.image_size(), model.in_channels()},
                                         DType::f32, device, Purpose::data),
-                          Tensor::empty({samples / parts}, DType::i64, device, Purpose::data), image_gradient};
+                          Tensor::empty({samples / parts}, DType::i64, device, Purpose::data),
+                          configuration.image_gradient};
     launch(device, [&] {
       const RandomStream pixels{1, static_cast<std::uint32_t>(part), random_site("pixels")};
       float* const values = made.images.data<float>();
@@ -50,11 +51,11 @@ Measurement describe(const Configuration& configuration, const Training& trainin
 
 Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options) {
   Training training(configuration, device);
-  if (training.trainable_count() == 0 && !options.image_gradient)
+  if (training.trainable_count() == 0 && !configuration.image_gradient)
     reject(
         "freeze: no parameter is left to train; `freeze.train` names those that are, `freeze.freeze` those that are "
         "not");
-  const auto batch = [&] { return made_up_batch(configuration, training.model(), options.image_gradient); };
+  const auto batch = [&] { return made_up_batch(configuration, training.model()); };
   Measurement result = describe(configuration, training);
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto since = [&](auto begin) { return std::chrono::duration<double>(now() - begin).count(); };

@@ -38,13 +38,11 @@ struct Measurement {
 Measurement describe(const Configuration& configuration, const Training& training);
 
 /// A batch of `configuration.train.batch_size` made-up images and targets, cut into `accumulate` micro-batches.
-std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const Model& model,
-                                      bool image_gradient = false);
+std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const Model& model);
 
 struct MeasureOptions {
   int warm_up = 0;
   int steps = 1;  // on `meta` one tells everything
-  bool image_gradient = false;
   Observer* observer = nullptr;
 };
 

@@ -17,7 +17,6 @@ namespace {
 struct Options {
   ConfigurationOptions configuration;
   std::vector<std::string> policies;
-  bool image_gradient = false;
   Report report;
 };
 
@@ -36,7 +35,7 @@ ExitCode plan(const Options& options) {
       if (read.memory.policy == "auto") configuration.memory.recompute.clear();
       fit_budget(configuration);
     }
-    plans.push_back(measure(configuration, Device::meta, {.image_gradient = options.image_gradient}));
+    plans.push_back(measure(configuration, Device::meta));
   }
   const Measurement& first = plans.front();
   std::string text = fmt::format("{}: batch {}, {}, {} parameters, {} of them trained\n", first.model, first.batch_size,
@@ -58,7 +57,7 @@ const RegisterCommand command(40, "plan", "Predict memory by purpose, without ru
   app.add_option("--policies", options->policies, "compare these memory policies, side by side")
       ->delimiter(',')
       ->allow_extra_args(false);
-  app.add_flag("--image-gradient", options->image_gradient, "the images want a gradient, as for adversarial examples");
+  options->configuration.declare_image_gradient(app);
   options->report.declare(app);
   return std::function<ExitCode()>([options] { return plan(*options); });
 });

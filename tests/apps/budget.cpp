@@ -120,7 +120,7 @@ TEST_CASE("budget: the batch keeps 8 bits, and has no part in the division") {
   const StepSurvey found = survey(configured(vit, "{policy: exact}"), {});
   CHECK(std::ranges::count(found.tensors, SlotName{"images", "input"}, &Codable::name) == 0);
   for (const char* memory : {"{policy: fixed, bits: 2}", "{policy: adaptive, bits: 2.5}", "{policy: mesa, bits: 4}",
-                             "{policy: auto, bits: 3, budget: 1TiB}"}) {
+                             "{policy: auto, bits: 3, rules: [], recompute: [], budget: 1TiB}"}) {
     const Measurement planned = measure(configured(vit, memory), Device::meta);
     constexpr std::int64_t elements = 8 * 32 * 32 * 3;
     CHECK(planned.saved_by_path.at(Label("images")) == elements + 4 * elements / 256);
@@ -210,6 +210,34 @@ TEST_CASE("budget: a plan is kept while it fits, and made anew when it does not"
   CHECK(saved(again) <= 5 << 20);
   again.memory.budget = "1KiB";
   CHECK(refusal(again).find("do not suffice") != std::string::npos);
+}
+
+TEST_CASE("budget: where images want a gradient, the step that has it is the one that fits") {
+  for (const char* freeze : {R"({train: ["head*"]})", R"({freeze: ["*"]})"})
+    for (const char* codes : {"true", "false"}) {
+      Configuration configuration =
+          parse_configuration(fmt::format("model: {}\ntrain: {{batch_size: 8}}\nfreeze: {}\n"
+                                          "memory: {{policy: auto, budget: 4MiB, budget_of: saved, codes: {}}}\n",
+                                          vit, freeze, codes),
+                              "a.yaml");
+      configuration.image_gradient = true;
+      fit_budget(configuration);
+      INFO(std::string(freeze), " ", configuration.memory.why);
+      CHECK(saved(configuration) <= 4 << 20);
+      CHECK(configuration.memory.why.find("everything fits as it is") == std::string::npos);
+    }
+}
+
+TEST_CASE("budget: bits that a user asks for are refused, those of a plan are not") {
+  Configuration planned = configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}");
+  fit_budget(planned);
+  const std::string plan = to_yaml(planned);
+  CHECK(parse_configuration(plan, "b.yaml").memory.options.contains("bits"));
+  CHECK(parse_configuration(plan, "b.yaml", std::vector<std::string>{"memory.budget=5MiB"}).memory.budget == "5MiB");
+  CHECK_THROWS_WITH_AS(configured(vit, "{policy: auto, budget: 4MiB, bits: 4}"),
+                       doctest::Contains("memory.bits: the policy auto chooses"), Error);
+  CHECK_THROWS_WITH_AS(parse_configuration(plan, "b.yaml", std::vector<std::string>{"memory.bits=4"}),
+                       doctest::Contains("command line: memory.bits: the policy auto chooses"), Error);
 }
 
 }  // namespace lacuna::apps

@@ -74,6 +74,13 @@ std::string for_script(const ordered_json& json) {
   return text;
 }
 
+ordered_json phrases_of(const Result& result) {
+  ordered_json phrases = ordered_json::object();
+  for (const auto& [key, value] : result.settings)
+    if (std::string phrase = phrase_of(key, value); !phrase.empty()) phrases[key] = std::move(phrase);
+  return phrases;
+}
+
 ordered_json to_object(const std::vector<std::pair<std::string, ordered_json>>& fields) {
   ordered_json object = ordered_json::object();
   for (const auto& [key, value] : fields) object[key] = value;
@@ -83,12 +90,14 @@ ordered_json to_object(const std::vector<std::pair<std::string, ordered_json>>& 
 }  // namespace
 
 std::string to_html(const PageTitle& title, const std::vector<Result>& results) {
-  ordered_json data{{"title", title.title}, {"subtitle", title.subtitle}, {"cases", ordered_json::array()}};
+  ordered_json data{
+      {"title", title.title}, {"subtitle", title.subtitle}, {"csv", title.csv}, {"cases", ordered_json::array()}};
   for (const Result& result : results) {
     ordered_json one{{"id", result.id},
                      {"label", result.label},
                      {"status", result.failed ? "failed" : "done"},
                      {"settings", to_object(result.settings)},
+                     {"phrases", phrases_of(result)},
                      {"figures", to_object(flat_figures(result.figures))}};
     if (result.figures.is_object() && result.figures.contains("saved_by_path"))
       one["saved_by_path"] = result.figures["saved_by_path"];

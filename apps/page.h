@@ -11,6 +11,7 @@ namespace lacuna::apps {
 struct PageTitle {
   std::string title;
   std::string subtitle;
+  std::string csv;  // the file beside the page with all figures as they are; empty where there is none
 };
 
 /// Charts and a table of `results`. Those that have a run folder show its loss curves.

@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -35,6 +36,15 @@ ordered_json figures_so_far(const fs::path& metrics) {
   return figures;
 }
 
+/// What the user had of the keys that `auto` fills in: nothing.
+void forget_chosen(std::vector<std::pair<std::string, ordered_json>>& settings) {
+  const std::pair<std::string, ordered_json> by_auto("memory.policy", "auto");
+  if (std::ranges::find(settings, by_auto) == settings.end()) return;
+  std::erase_if(settings, [](const auto& setting) { return setting.first == "memory.bits"; });
+  for (auto& [key, value] : settings)
+    if (key == "memory.rules" || key == "memory.recompute") value = "[]";
+}
+
 /// The configuration of a run, key by key, but for the folder that it is.
 std::vector<std::pair<std::string, ordered_json>> settings_of(const fs::path& configuration) {
   Problems problems;
@@ -50,6 +60,7 @@ std::vector<std::pair<std::string, ordered_json>> settings_of(const fs::path& co
       if (value.is_discarded()) value = entry.value.text;  // a number as YAML writes it, and JSON does not
       settings.emplace_back(section.key + "." + entry.key, std::move(value));
     }
+  forget_chosen(settings);
   return settings;
 }
 
@@ -93,7 +104,7 @@ class ReportRuns {
                           : results.size() == 1 ? results.front().run / "report.html"
                                                 : fs::path("report.html");
     const std::string title = results.size() == 1 ? results.front().id : fmt::format("{} runs", results.size());
-    write_file_atomically(page, to_html({title, "lacuna train"}, results));
+    write_file_atomically(page, to_html({.title = title, .subtitle = "lacuna train", .csv = {}}, results));
     report_.write(fmt::format("{}\n{}\n", to_table(results), page.string()), json);
     return 0;
   }

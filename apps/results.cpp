@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 
 namespace lacuna::apps {
 namespace {
@@ -114,6 +115,14 @@ void keep_varying_settings(std::vector<Result>& results) {
                   [&](const auto& setting) { return std::ranges::find(keys, setting.first) == keys.end(); });
 }
 
+std::string phrase_of(const std::string& key, const ordered_json& value) {
+  const std::string text = text_of(&value);
+  if (text.empty() || text == "[]" || text == "{}") return {};
+  // A name says what it is, and so does a section with its keys.
+  const bool is_name = std::isalpha(static_cast<unsigned char>(text.front())) != 0 && text != "true" && text != "false";
+  return is_name || text.front() == '{' ? text : key.substr(key.rfind('.') + 1) + " " + text;
+}
+
 void set_labels(std::vector<Result>& results) {
   if (results.empty()) return;
   const std::vector<std::string> keys = varying_keys(results);
@@ -122,10 +131,8 @@ void set_labels(std::vector<Result>& results) {
     for (const std::string& key : keys) {
       const ordered_json* const value = find(result.settings, key);
       if (value == nullptr) continue;
-      // A name says what it is; a number does not.
-      const std::string text =
-          value->is_string() ? text_of(value) : key.substr(key.rfind('.') + 1) + " " + text_of(value);
-      result.label += (result.label.empty() ? "" : " · ") + text;
+      const std::string phrase = phrase_of(key, *value);
+      if (!phrase.empty()) result.label += (result.label.empty() ? "" : " · ") + phrase;
     }
     if (result.label.empty()) result.label = text_of(find(result.settings, "config"));
   }

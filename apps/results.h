@@ -24,6 +24,9 @@ struct Result {
 
 /// Leaves of the settings those that are not the same in all results.
 void keep_varying_settings(std::vector<Result>& results);
+/// A setting among others on one line, as `adaptive` or `bits 2.5`: with the last part of its key where the value does
+/// not show what it is. Empty where there is no value.
+std::string phrase_of(const std::string& key, const nlohmann::ordered_json& value);
 /// Sets each label to the settings that are not the same in all results.
 void set_labels(std::vector<Result>& results);
 

@@ -252,7 +252,7 @@ class SweepCommand {
     write_file_atomically(sweep.folder / "sweep.json",
                           all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
     write_file_atomically(sweep.folder / "sweep.csv", to_csv(results));
-    write_file_atomically(sweep.folder / "sweep.html", to_html({name, subtitle}, results));
+    write_file_atomically(sweep.folder / "sweep.html", to_html({name, subtitle, "sweep.csv"}, results));
     report_.write(fmt::format("\n{}\n{} holds sweep.html, sweep.csv, sweep.json and cases/\n", to_table(results),
                               sweep.folder.string()),
                   all);

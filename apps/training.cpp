@@ -12,6 +12,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 namespace lacuna::apps {
 
@@ -80,15 +81,19 @@ std::int64_t Training::trainable_count() const {
 
 namespace {
 
-BytesByPath saved_now(Device device) {
-  const Label input("input");
-  BytesByPath bytes;
-  for (const Held& held : ledger(device).holders()) {
-    const Owner& owner = held.owner;
-    if (owner.purpose != Purpose::saved) continue;
-    bytes[!owner.path.text().empty() ? owner.path : !owner.op.text().empty() ? owner.op : input] += held.bytes;
-  }
-  return bytes;
+BytesByPath saved_now(Tape& tape, Device device) {
+  const auto place_of = [](Label op, Label path) {
+    return !path.text().empty() ? path : !op.text().empty() ? op : Label("input");
+  };
+  std::map<Label, std::int64_t> held;
+  for (const Held& each : ledger(device).holders())
+    if (each.owner.purpose == Purpose::saved) held[place_of(each.owner.op, each.owner.path)] += each.bytes;
+  BytesByPath in_order;
+  for (const Tape::SlotReport& slot : tape.report())
+    if (const auto found = held.extract(place_of(slot.facts.op, slot.facts.path)))
+      in_order.emplace_back(found.key(), found.mapped());
+  in_order.insert(in_order.end(), held.begin(), held.end());  // what has no slot of its own
+  return in_order;
 }
 
 }  // namespace
@@ -137,7 +142,7 @@ StepOutcome Training::step(std::vector<MicroBatch> batch, std::int64_t number, d
       return outcome;
     }
     tape.settle();
-    BytesByPath by_path = saved_now(value.device());
+    BytesByPath by_path = saved_now(tape, value.device());
     const std::vector losses{std::pair{result, Tensor::full(value.shape(), share, value.dtype(), value.device())}};
     if (in_backward && i + 1 == batch.size())
       step_in_backward(tape, losses, update);

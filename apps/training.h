@@ -9,8 +9,8 @@
 #include "optim/optimizer.h"
 
 #include <cmath>
-#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace lacuna::apps {
@@ -22,8 +22,8 @@ struct MicroBatch {
   bool image_gradient = false;  // whether the images want a gradient themselves, as for adversarial examples
 };
 
-/// Bytes by the module whose op made the tensors, or by that op where there is no module; in the order of the model.
-using BytesByPath = std::map<Label, std::int64_t>;
+/// Bytes by the module whose op made the tensors, or by that op where there is no module; in the order of forward.
+using BytesByPath = std::vector<std::pair<Label, std::int64_t>>;
 
 /// What a training step tells.
 struct StepOutcome {

@@ -308,6 +308,32 @@ TEST_CASE("sweep: the page shows bars with the right values in a browser") {
   CHECK(elements(dom, "tr", "").size() >= 1 + 4);
 }
 
+TEST_CASE("report: what auto chose is no setting of the run") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const char* const budget : {"12KiB", "14KiB"})
+    REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "train.steps=1", fmt::format("output.dir={}", budget),
+                                 fmt::format("memory={{policy: auto, budget: {}, budget_of: saved}}", budget)})
+                .code == 0);
+  CHECK(read_file(folder / "12KiB/config.yaml").find("recompute: [blocks.") != std::string::npos);
+  const CommandResult result = run_command(folder, {"report", "12KiB", "14KiB"});
+  INFO(result.out, result.error);
+  REQUIRE(result.code == 0);
+  CHECK(result.out.find("memory.budget") != std::string::npos);
+  CHECK(result.out.find("memory.recompute") == std::string::npos);
+  const std::string page = read_file(folder / "report.html");
+  CHECK(page.find("\"label\":\"12KiB: budget 12KiB\"") != std::string::npos);
+  const std::string dom = browse(folder, "report.html");
+  if (dom.empty()) return;
+  // A run has one colour, in the bars of its layers and in its curves.
+  const auto curves = elements(dom, "polyline", "curve");
+  REQUIRE(curves.size() == 2 * 2);
+  CHECK(curves[0].at("stroke") != curves[1].at("stroke"));
+  for (const auto& bar : elements(dom, "rect", "bar"))
+    if (bar.contains("data-path") && bar.at("data-case") == curves[0].at("data-case"))
+      CHECK(bar.at("fill") == curves[0].at("stroke"));
+}
+
 TEST_CASE("report: training runs on one page") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
@@ -326,6 +352,7 @@ TEST_CASE("report: training runs on one page") {
   const std::string page = read_file(folder / "both.html");
   CHECK(page.find("\"label\":\"one: exact · finished\"") != std::string::npos);
   CHECK(page.find("mesa · ") != std::string::npos);
+  CHECK(page.find("\"csv\":\"\"") != std::string::npos);  // it names no file that is not there
   CHECK(page.find("unfinished\"") != std::string::npos);
   write_file(folder / "two/summary.json", "{\"a\":");
   CHECK(run_command(folder, {"report", "one", "two"}).out.find("unfinished") != std::string::npos);

@@ -47,7 +47,63 @@ ExitCode report(const std::string& message, ExitCode code) {
   return code;
 }
 
+/// The whole command line: its options, and what they say to do.
+class CommandLine {
+ public:
+  CommandLine() : app_("Lacuna trains neural networks in a fraction of the memory.", "lacuna") {
+    app_.require_subcommand(1);
+    app_.set_version_flag("--version", LACUNA_VERSION);
+    app_.footer(
+        "Exit codes: 0 done, 1 the run failed, 2 the input is wrong, 130, 143 or 129 stopped by a signal with a "
+        "checkpoint written.");
+    std::ranges::sort(commands(), {}, &Command::order);
+    for (const Command& command : commands()) {
+      CLI::App* const sub = app_.add_subcommand(std::string(command.name), std::string(command.summary));
+      sub->callback([this, action = command.subcommand(*sub)] { chosen_ = action; });
+    }
+  }
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+
+  CLI::App& app() { return app_; }
+  const std::function<ExitCode()>& chosen() const { return chosen_; }
+
+  /// What is wrong with words that were not understood.
+  std::string explain(const CLI::ParseError& error) const {
+    const std::vector<CLI::App*> used = app_.get_subcommands();
+    const std::string name = used.empty() ? "" : used.front()->get_name();
+    const std::string help = fmt::format("; `lacuna {}{}--help` lists the options", name, name.empty() ? "" : " ");
+    const std::vector<std::string> unknown = app_.remaining(true);
+    if (unknown.empty() || dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr)
+      return fmt::format("{}{}{}{}", name, name.empty() ? "" : ": ", error.what(), help);
+    std::vector<std::string> options;
+    for (const CLI::Option* const option : (used.empty() ? &app_ : used.front())->get_options())
+      if (!option->get_lnames().empty()) options.push_back("--" + option->get_lnames().front());
+    const std::string word = unknown.front().substr(0, unknown.front().find('='));
+    const std::string near = word.starts_with('-') ? nearest_name(word, options) : "";
+    return fmt::format("{}: {} is not expected{}", name, unknown.front(),
+                       near.empty() ? help : fmt::format(", did you mean {}?", near));
+  }
+
+ private:
+  CLI::App app_;
+  std::function<ExitCode()> chosen_;
+};
+
 }  // namespace
+
+std::string command_line_problem(std::vector<std::string> words) {
+  CommandLine line;
+  std::ranges::reverse(words);  // as CLI11 takes them
+  try {
+    line.app().parse(std::move(words));
+  } catch (const CLI::Success&) {
+    return "expected no option that prints something in place of running";
+  } catch (const CLI::ParseError& error) {
+    return line.explain(error);
+  }
+  return {};
+}
 
 RegisterCommand::RegisterCommand(int order, std::string_view name, std::string_view summary, Subcommand subcommand) {
   commands().push_back({order, name, summary, subcommand});
@@ -60,24 +116,15 @@ ExitCode run_command_line(int argc, const char* const* argv) {
   // Each thread would take 64 MiB of addresses for small allocations of its own: too much where they are limited.
   if (address_space_left() != std::numeric_limits<std::int64_t>::max()) ::mallopt(M_ARENA_MAX, 1);
 
-  CLI::App app("Lacuna trains neural networks in a fraction of the memory.", "lacuna");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", LACUNA_VERSION);
-  app.footer(
-      "Exit codes: 0 done, 1 the run failed, 2 the input is wrong, 130, 143 or 129 stopped by a signal with a "
-      "checkpoint written.");
-  std::ranges::sort(commands(), {}, &Command::order);
-  std::function<ExitCode()> chosen;
-  for (const Command& command : commands()) {
-    CLI::App* const sub = app.add_subcommand(std::string(command.name), std::string(command.summary));
-    sub->callback([&chosen, action = command.subcommand(*sub)] { chosen = action; });
-  }
+  CommandLine line;
   try {
     if (argc > 1) check_known(argv[1]);
-    app.parse(argc, argv);
-    return chosen();
+    line.app().parse(argc, argv);
+    return line.chosen()();
+  } catch (const CLI::Success& asked) {  // for help, or the version
+    return line.app().exit(asked);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : wrong_input;
+    return report(line.explain(error), wrong_input);
   } catch (const Error& error) {
     return report(error.what(), error.fault() == Fault::input ? wrong_input : run_failed);
   } catch (const std::bad_alloc&) {

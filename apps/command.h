@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -28,6 +29,9 @@ template <class Command>
 std::function<ExitCode()> declare(CLI::App& app) {
   return [command = std::make_shared<Command>(app)] { return (*command)(); };
 }
+
+/// What is wrong with `words`, a command and its options; empty where nothing is. Runs nothing.
+std::string command_line_problem(std::vector<std::string> words);
 
 /// The whole command: returns the exit code, 0 for done, 1 for a failed run, 2 for wrong input.
 ExitCode run_command_line(int argc, const char* const* argv);

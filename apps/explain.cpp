@@ -3,6 +3,7 @@
 #include "apps/configuration_options.h"
 #include "apps/measure.h"
 #include "apps/report.h"
+#include "autograd/rules.h"
 
 #include <CLI/CLI.hpp>
 
@@ -34,10 +35,13 @@ std::string describe_user(const SlotUser& user) {
   return fmt::format("{}{}{} ({})", user.op.text(), path.empty() ? "" : " ", path, lacuna::name_of(user.need));
 }
 
-/// As `derive`, or `code, 4 bit`.
-std::string describe_hold(const Tape::SlotReport& slot) {
+/// As `derive`, `code, 4 bit`, or `code, slope2`.
+std::string describe_hold(const Tape::SlotReport& slot, bool slope) {
   std::string text(lacuna::name_of(slot.hold));
-  if (slot.bits > 0) text += fmt::format(", {} bit", slot.bits);
+  if (slope)
+    text += ", " + hold_text({.how = HoldRule::How::slope});
+  else if (slot.bits > 0)
+    text += fmt::format(", {} bit", slot.bits);
   if (slot.signs && slot.hold != Hold::mask) text += " + signs";
   return text;
 }
@@ -73,11 +77,15 @@ ExitCode explain(const Options& options) {
   }();
   if (!loss.wants_grad()) reject("freeze: nothing is trained, so backward needs nothing");
 
+  // Of rules alone some hold a slope, which the tape reports as codes.
+  const std::unique_ptr<MemoryPolicy> by_rules = refine(make_policy("keep"), configuration.memory.rules, {});
   std::vector<std::array<std::string, 6>> rows{{"path", "tensor of", "shape", "bytes", "held", "why"}};
   nlohmann::ordered_json slots = nlohmann::ordered_json::array();
   std::int64_t total = 0;
   for (const Tape::SlotReport& slot : tape.report()) {
-    const SlotFacts& facts = slot.facts;
+    SlotFacts facts = slot.facts;
+    facts.users = slot.users;
+    const bool slope = slot.hold == Hold::code && by_rules->settle(facts).slopes != nullptr;
     total += slot.bytes;
     nlohmann::ordered_json users = nlohmann::ordered_json::array();
     std::string why;
@@ -96,11 +104,12 @@ ExitCode explain(const Options& options) {
                      {"need", lacuna::name_of(facts.need)},
                      {"held", facts.parameter ? "parameter" : lacuna::name_of(slot.hold)},
                      {"bits", slot.bits > 0 ? nlohmann::ordered_json(slot.bits) : nullptr},
+                     {"slope", slope},
                      {"signs", slot.signs},
                      {"users", users}});
     if (facts.parameter && !options.all) continue;
     rows.push_back({std::string(facts.path.text()), name_of_source(facts), to_string(facts.shape),
-                    format_bytes(slot.bytes), describe_hold(slot), why});
+                    format_bytes(slot.bytes), describe_hold(slot, slope), why});
   }
   tape.backward(loss);  // regions within regions open while it runs
   refuse_unmatched(training.policy());

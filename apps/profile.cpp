@@ -1,9 +1,17 @@
 #include "apps/profile.h"
 
+#include "core/parallel.h"
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace lacuna::apps {
+namespace {
+
+/// Bytes that a core can move: a cache line a cycle, at 4 GHz.
+constexpr double most_giga_a_core = 256;
+
+}  // namespace
 
 void Profile::before(Phase, const Operation&, Label) { begin_ = std::chrono::steady_clock::now(); }
 
@@ -29,12 +37,15 @@ std::string Profile::table(int steps, double seconds) const {
   for (const auto& [name, entry] : slowest_first()) {
     seen += entry.seconds;
     const double giga_a_second = 1e-9 / entry.seconds;
-    text += fmt::format("{:<28}{:>7}{:>12.3f}{:>7.1f}%{:>14}{:>8.1f}{:>10}\n", name, entry.calls / steps,
-                        1e3 * entry.seconds / steps, 100 * entry.seconds / seconds,
-                        format_bytes(entry.work.bytes / steps), giga_a_second * static_cast<double>(entry.work.bytes),
-                        entry.work.multiply_adds == 0
-                            ? ""
-                            : fmt::format("{:.0f}", giga_a_second * 2 * static_cast<double>(entry.work.multiply_adds)));
+    // An op that hands a tensor on, or a view of it, moves nothing: its bytes over its time are no rate.
+    const double bytes_rate = giga_a_second * static_cast<double>(entry.work.bytes);
+    text +=
+        fmt::format("{:<28}{:>7}{:>12.3f}{:>7.1f}%{:>14}{:>8}{:>10}\n", name, entry.calls / steps,
+                    1e3 * entry.seconds / steps, 100 * entry.seconds / seconds, format_bytes(entry.work.bytes / steps),
+                    bytes_rate > most_giga_a_core * threads() ? "" : fmt::format("{:.1f}", bytes_rate),
+                    entry.work.multiply_adds == 0
+                        ? ""
+                        : fmt::format("{:.0f}", giga_a_second * 2 * static_cast<double>(entry.work.multiply_adds)));
   }
   return text + fmt::format("{:<28}{:>7}{:>12.3f}{:>7.1f}%\n", "between ops, update", "",
                             1e3 * (seconds - seen) / steps, 100 * (seconds - seen) / seconds);

@@ -19,8 +19,9 @@ namespace {
 
 void print(const std::string& text) {
   if (text.empty()) return;
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    reject("cannot write to standard output");
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
+  if (errno == EPIPE) return;  // a reader that has enough, as `head`
+  reject("cannot write to standard output: {}", std::generic_category().message(errno));
 }
 
 /// Why a file cannot be written, so that it is said before the work rather than after; empty where it can.

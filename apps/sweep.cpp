@@ -262,7 +262,8 @@ class SweepCommand {
   template <class... Args>
   void say(fmt::format_string<Args...> format, Args&&... args) const {
     if (!report_.for_people()) return;
-    fmt::print(format, std::forward<Args>(args)...);
+    // Not fmt::print, which throws if nobody reads: the results are in files.
+    std::fputs(fmt::format(format, std::forward<Args>(args)...).c_str(), stdout);
     std::fflush(stdout);
   }
 

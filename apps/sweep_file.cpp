@@ -1,5 +1,6 @@
 #include "apps/sweep_file.h"
 
+#include "apps/command.h"
 #include "apps/keys.h"
 #include "apps/yaml.h"
 #include "core/error.h"
@@ -93,6 +94,11 @@ class SweepReader {
                                                 own));
       sweep_.arguments.push_back(item.text);
     }
+    if (sweep_.command.empty()) return;
+    std::vector<std::string> words{sweep_.command, "-c", "CONFIG"};
+    words.insert(words.end(), sweep_.arguments.begin(), sweep_.arguments.end());
+    if (const std::string problem = command_line_problem(std::move(words)); !problem.empty())
+      problems_.add(node->where, fmt::format("arguments: {}", problem));
   }
 
   void read_output() {

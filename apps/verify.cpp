@@ -1,6 +1,8 @@
 // lacuna verify: compares a model with a public implementation's results.
 #include "apps/command.h"
 #include "apps/report.h"
+#include "autograd/coded_policies.h"
+#include "core/error.h"
 #include "models/reference.h"
 
 #include <CLI/CLI.hpp>
@@ -15,7 +17,7 @@ class Verify {
  public:
   explicit Verify(CLI::App& app) {
     app.add_option("file", file_, "reference file")->type_name("GOLDEN.safetensors")->required();
-    app.add_option("--policy", policy_, "memory policy")->capture_default_str();
+    app.add_option("--policy", policy_, "memory policy, one that is exact")->capture_default_str();
     app.add_option("--tolerance", tolerance_, "largest difference relative to a tensor's largest magnitude")
         ->capture_default_str()
         ->check(CLI::Range(reference_tolerance, 1.0));
@@ -23,6 +25,12 @@ class Verify {
   }
 
   ExitCode operator()() const {
+    if (dynamic_cast<const CodedPolicy*>(make_policy(policy_).get()) != nullptr)
+      reject(
+          "--policy: {} holds tensors in codes, so that its gradients differ by design, by more than any rounding, or "
+          "not at all where the file's tensors are too small to be coded: expected a policy that is exact, as exact or "
+          "keep. docs/compression.md tells how far codes change a gradient",
+          policy_);
     const ReferenceReport result = compare_with_reference(SafetensorsFile(file_), policy_);
     nlohmann::ordered_json tensors = nlohmann::json::array();
     std::string text = fmt::format("{:>12} {:>12} {:>12}  {}\n", "difference", "magnitude", "relative", "tensor");

@@ -248,6 +248,7 @@ YamlNode parse_yaml(const std::string& text, const Location& start, Problems& pr
 
 std::string read_text(const std::filesystem::path& path) {
   std::error_code failed;
+  if (std::filesystem::is_directory(path, failed)) reject("{}: expected a file, got a folder", path.string());
   if (!std::filesystem::is_regular_file(path, failed)) reject("{}: there is no such file", path.string());
   const std::uintmax_t bytes = std::filesystem::file_size(path, failed);
   if (failed || bytes > max_file_bytes)

@@ -140,12 +140,16 @@ TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
   refused({"train"}, "expected -c CONFIG");
   refused({"train", "--resume", "nowhere"}, "nowhere holds no run");
   refused({"train", "-c", "nowhere.yaml"}, "nowhere.yaml: there is no such file");
+  refused({"train", "-c", "."}, ".: expected a file, got a folder");
   refused({"eval"}, "expected a run folder");
   refused({"eval", "one", "model.from=other.safetensors"}, "the weights are those of the run");
   refused({"eval", "one", "train.device=meta"}, "nothing can be evaluated on meta");
   refused({"verify", "c.yaml"}, "c.yaml: ");
   refused({"verify", "nowhere"}, "cannot open nowhere");
-  refused({"train", "--jsn"}, "--jsn");
+  for (const std::string policy : {"fixed", "mesa", "adaptive", "auto"})
+    refused({"verify", "nowhere", "--policy", policy}, policy + " holds tensors in codes");
+  refused({"train", "--jsn"}, "lacuna: train: --jsn is not expected, did you mean --json?");
+  refused({"train", "-c"}, "lacuna: train: ");
   refused({"trian"}, "unknown command \"trian\", did you mean \"train\"?");
 }
 
@@ -230,6 +234,35 @@ TEST_CASE("explain: tells the bytes that plan tells, also where bits are divided
     REQUIRE(explained.code == 0);
     CHECK(explained.json().at("saved") == planned.json().at("memory").at("saved"));
   }
+}
+
+TEST_CASE("command: a reader that has enough ends it silently, a full disk does not") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const std::string rest : {"", " --json -"}) {
+    const std::string lacuna = LACUNA_BINARY_DIR "/bin/lacuna explain -c c.yaml" + rest;
+    const CommandResult closed =
+        run_program(folder, "/bin/bash", {"-c", lacuna + " | head -c 0; echo ${PIPESTATUS[0]}"});
+    CHECK(closed.out == "0\n");
+    CHECK(closed.error.empty());
+    const CommandResult full = run_program(folder, "/bin/bash", {"-c", lacuna + " > /dev/full"});
+    CHECK(full.code == 2);
+    CHECK(full.error == "lacuna: cannot write to standard output: No space left on device\n");
+  }
+}
+
+TEST_CASE("explain: a slope is not told as a code of values") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml",
+             "model: {name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 2, num_heads: 4}\n"
+             "data: {name: shapes}\ntrain: {batch_size: 16, threads: 1}\n"
+             "memory: {policy: exact, rules: [{op: gelu, hold: int4}, {user: gelu, hold: slope2}]}\n");
+  const CommandResult told = run_command(folder, {"explain", "-c", "c.yaml"});
+  CHECK(told.out.find("code, 4 bit") != std::string::npos);
+  CHECK(told.out.find("code, slope2") != std::string::npos);
+  CHECK(told.out.find("code, 2 bit") == std::string::npos);
+  const nlohmann::json json = run_command(folder, {"explain", "-c", "c.yaml", "--json", "-"}).json();
+  CHECK(std::ranges::count_if(json.at("slots"), [](const auto& slot) { return slot.at("slope") == true; }) == 2);
 }
 
 }  // namespace lacuna::test

@@ -291,6 +291,11 @@ TEST_CASE("sweep: a wrong file is refused with all that is wrong in it") {
   refused("command: plan\n", "expected the key \"config\"");
   refused("command: train\nconfig: c.yaml\noverrides: {output.dir: x}\n", "a run folder of its own");
   refused("command: plan\nconfig: c.yaml\ngrid: {train.batch_size: [4, 4]}\n", "is there twice");
+  refused("command: bench\nconfig: c.yaml\narguments: [--step, 2]\n",
+          "s.yaml:3:12: arguments: bench: --step is not "
+          "expected, did you mean --steps?");
+  refused("command: bench\nconfig: c.yaml\narguments: [--steps, x]\n", "arguments: bench: --steps: ");
+  refused("command: plan\nconfig: c.yaml\narguments: [--help]\n", "arguments: expected no option that prints");
   refused("[1]\n", "expected the keys of a sweep, got a list");
 }
 

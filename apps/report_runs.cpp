@@ -36,13 +36,17 @@ ordered_json figures_so_far(const fs::path& metrics) {
   return figures;
 }
 
-/// What the user had of the keys that `auto` fills in: nothing.
-void forget_chosen(std::vector<std::pair<std::string, ordered_json>>& settings) {
-  const std::pair<std::string, ordered_json> by_auto("memory.policy", "auto");
-  if (std::ranges::find(settings, by_auto) == settings.end()) return;
-  std::erase_if(settings, [](const auto& setting) { return setting.first == "memory.bits"; });
+/// Leaves of the section memory what a user can have said: not what `auto` chose, nor what a budget that is not there
+/// would count.
+void leave_wishes(std::vector<std::pair<std::string, ordered_json>>& settings) {
+  using Setting = std::pair<std::string, ordered_json>;
+  const auto has = [&](const Setting& setting) { return std::ranges::find(settings, setting) != settings.end(); };
+  const bool chosen = has({"memory.policy", "auto"}), no_budget = has({"memory.budget", ""});
+  std::erase_if(settings, [&](const Setting& setting) {
+    return (chosen && setting.first == "memory.bits") || (no_budget && setting.first == "memory.budget_of");
+  });
   for (auto& [key, value] : settings)
-    if (key == "memory.rules" || key == "memory.recompute") value = "[]";
+    if (chosen && (key == "memory.rules" || key == "memory.recompute")) value = "[]";
 }
 
 /// The configuration of a run, key by key, but for the folder that it is.
@@ -60,7 +64,7 @@ std::vector<std::pair<std::string, ordered_json>> settings_of(const fs::path& co
       if (value.is_discarded()) value = entry.value.text;  // a number as YAML writes it, and JSON does not
       settings.emplace_back(section.key + "." + entry.key, std::move(value));
     }
-  forget_chosen(settings);
+  leave_wishes(settings);
   return settings;
 }
 

@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cctype>
 
 namespace lacuna::apps {
 namespace {
@@ -118,9 +117,11 @@ void keep_varying_settings(std::vector<Result>& results) {
 std::string phrase_of(const std::string& key, const ordered_json& value) {
   const std::string text = text_of(&value);
   if (text.empty() || text == "[]" || text == "{}") return {};
-  // A name says what it is, and so does a section with its keys.
-  const bool is_name = std::isalpha(static_cast<unsigned char>(text.front())) != 0 && text != "true" && text != "false";
-  return is_name || text.front() == '{' ? text : key.substr(key.rfind('.') + 1) + " " + text;
+  const std::string last = key.substr(key.rfind('.') + 1);
+  // Names say what they are, and so does a section with its keys.
+  const bool is_section = text.front() == '{';
+  const bool is_name = last == "name" || key == "memory.policy" || key == "config" || key == "state";
+  return is_name || is_section ? text : last + " " + text;
 }
 
 void set_labels(std::vector<Result>& results) {

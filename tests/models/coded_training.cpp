@@ -1,7 +1,6 @@
 // Whole models under the policies that hold tensors in few bits: what their gradients lose, what their memory is.
 #include "autograd/bit_plan.h"
-#include "autograd/coded_policies.h"
-#include "autograd/lossless_policies.h"
+#include "tests/models/one_coded.h"
 #include "tests/models/tiny_models.h"
 
 #include <doctest/doctest.h>
@@ -13,25 +12,6 @@ using namespace lacuna;
 using namespace lacuna::test;
 
 namespace {
-
-/// Holds one tensor in few bits, everything else exactly.
-class OneCoded final : public MemoryPolicy {
- public:
-  OneCoded(std::string key, int bits) : key_(std::move(key)), bits_(bits) {}
-  std::string_view name() const override { return "one coded"; }
-  Decision settle(const SlotFacts& facts) override {
-    if (facts.need == Need::sign) return {.hold = Hold::mask};
-    const Decision exact = settle_exactly(facts);
-    const bool coded = facts.key() == key_ && worth_coding(facts);
-    // What is derived from it keeps its signs, as under every policy that codes.
-    if (!coded && exact.hold != Hold::derive) return exact;
-    return hold_coded(exact, facts, run_coding(facts, bits_, 256));
-  }
-
- private:
-  std::string key_;
-  int bits_;
-};
 
 /// The squared error of the whole gradient in a measure, mean over draws, under a policy.
 double true_variance(const Description& description, const Step& exact, MemoryPolicy& policy, ErrorMeasure measure) {
@@ -60,7 +40,7 @@ double true_variance(const Description& description, const Step& exact, MemoryPo
 
 /// Every kind of policy, and combinations.
 std::map<std::string, std::unique_ptr<MemoryPolicy>> all_policies() {
-  const std::vector<std::string> blocks{"blocks.*"};
+  const std::vector<std::string> blocks{"blocks.*", "layer?.*"};
   const auto rule = [](std::string_view op, int bits) {
     HoldRule one;
     one.op = op;
@@ -74,7 +54,7 @@ std::map<std::string, std::unique_ptr<MemoryPolicy>> all_policies() {
   all["mesa, recompute"] = refine(make_policy("mesa"), {}, blocks);
   all["adaptive, recompute"] = refine(make_policy("adaptive"), {}, blocks);
   all["exact, rules"] = refine(make_policy("exact"), {rule("linear", 2), rule("add", 4)}, {});
-  all["fixed, rules, recompute"] = refine(make_policy("fixed"), {rule("linear", 2)}, {"blocks.1"});
+  all["fixed, rules, recompute"] = refine(make_policy("fixed"), {rule("linear", 2)}, {"blocks.1", "layer1.1"});
   return all;
 }
 
@@ -83,6 +63,14 @@ Description vit_of_depth(std::int64_t depth) {
   for (HyperParameter& parameter : vit.hyper_parameters)
     if (parameter.key == "depth") parameter.value = whole(depth);
   return vit;
+}
+
+/// Its blocks end in ReLU, so that what is derived from codes is derived through chains.
+Description resnet_of_depth(std::int64_t depth) {
+  Description resnet = tiny_resnet();
+  for (HyperParameter& parameter : resnet.hyper_parameters)
+    if (parameter.key == "layers") parameter.value = std::vector<std::int64_t>{depth, 2};
+  return resnet;
 }
 
 }  // namespace
@@ -155,11 +143,15 @@ TEST_CASE("coded training: what backward needs besides what is saved does not gr
   for (const auto& entry : all_policies()) {
     const std::string& name = entry.first;
     if (name == "fixed, rules, recompute") continue;  // one block is recomputed, and the others are not
-    INFO(name);
-    const Highest few = highest(vit_of_depth(3), *entry.second), many = highest(vit_of_depth(9), *entry.second);
-    CHECK(many.saved > few.saved);
-    CHECK(many.transient == few.transient);
-    CHECK(many.workspace == few.workspace);
+    // Where nothing is coded, every fourth block output of a ResNet is kept and what lies between is derived from it:
+    // depths that are a multiple of four apart end in the same place of such a chain.
+    for (Description (*const of_depth)(std::int64_t) : {vit_of_depth, resnet_of_depth}) {
+      INFO(of_depth(3).name, " under ", name);
+      const Highest few = highest(of_depth(3), *entry.second), many = highest(of_depth(11), *entry.second);
+      CHECK(many.saved > few.saved);
+      CHECK(many.transient == few.transient);
+      CHECK(many.workspace == few.workspace);
+    }
   }
 }
 

@@ -1,0 +1,30 @@
+// A policy that tells what the codes of one tensor do.
+#pragma once
+
+#include "autograd/coded_policies.h"
+#include "autograd/lossless_policies.h"
+
+#include <string>
+
+namespace lacuna::test {
+
+/// Holds one tensor in few bits, everything else exactly.
+class OneCoded final : public MemoryPolicy {
+ public:
+  OneCoded(std::string key, int bits) : key_(std::move(key)), bits_(bits) {}
+  std::string_view name() const override { return "one coded"; }
+  Decision settle(const SlotFacts& facts) override {
+    if (facts.need == Need::sign) return {.hold = Hold::mask};
+    const Decision exact = settle_exactly(facts);
+    const bool coded = facts.key() == key_ && worth_coding(facts);
+    // What is derived from it keeps its signs, as under every policy that codes.
+    if (!coded && exact.hold != Hold::derive) return exact;
+    return hold_coded(exact, facts, run_coding(facts, bits_, 256));
+  }
+
+ private:
+  std::string key_;
+  int bits_;
+};
+
+}  // namespace lacuna::test

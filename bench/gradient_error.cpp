@@ -1,4 +1,5 @@
-// What codes do to the gradient: of whole policies, of each kind of tensor alone, and through single curves.
+// What codes do to the gradient: of whole policies, of each kind of tensor and each tensor alone, and through single
+// curves; and what bits two measurements of that lead to.
 //
 //     bench_gradient_error CONFIG.yaml STEPS DRAWS [key=value ...]
 //
@@ -11,8 +12,10 @@
 #include "data/loader.h"
 #include "ops/activation.h"
 #include "ops/codec/pack.h"
+#include "tests/models/one_coded.h"
 #include "tests/ops/one_tensor.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 
@@ -114,11 +117,17 @@ class Subject {
                steps, loss);
   }
 
+  /// A tensor that is held in codes.
+  struct Coded {
+    std::string key, path, maker;
+    std::int64_t values;
+    int bits;
+  };
   struct Pass {
-    std::vector<float> gradient;       // of all parameters together
-    std::vector<std::size_t> ends{};   // of each row of a parameter in it
-    std::int64_t saved = 0;            // bytes
-    std::map<std::string, int> kinds;  // tensors that are held in codes, by what made them
+    std::vector<float> gradient;      // of all parameters together
+    std::vector<std::size_t> ends{};  // of each row of a parameter in it
+    std::int64_t saved = 0;           // bytes
+    std::vector<Coded> coded{};       // in the order of forward
   };
   Pass pass(MemoryPolicy& policy, std::uint32_t draw) {
     random_state() = {.seed = 1, .step = draw};
@@ -131,7 +140,8 @@ class Subject {
     }();
     for (const Tape::SlotReport& slot : tape.report())
       if (slot.hold == Hold::code)
-        ++done.kinds[slot.facts.op.text().empty() ? "input" : std::string(slot.facts.op.text())];
+        done.coded.push_back({slot.facts.key(), std::string(slot.facts.path.text()), std::string(slot.facts.maker()),
+                              slot.facts.shape.count(), slot.bits});
     tape.backward(loss);
     done.saved = tape.saved_bytes();
     for (const Parameter* parameter : training_.model().parameters()) {
@@ -146,14 +156,17 @@ class Subject {
     return done;
   }
 
-  /// A row of a table.
-  void report(std::string_view title, MemoryPolicy& policy, const Pass& exact, int draws) {
-    constexpr std::uint32_t learning = 2;  // passes in which ranges and sensitivities are found
+  /// Passes in which ranges and sensitivities are found.
+  void learn(MemoryPolicy& policy) {
     for (std::uint32_t draw = 0; draw < learning; ++draw) {
       random_state() = {.seed = 1, .step = draw};
       apps::study(training_, batch_, policy);
       pass(policy, draw);
     }
+  }
+  /// A row of a table.
+  void report(std::string_view title, MemoryPolicy& policy, const Pass& exact, int draws) {
+    learn(policy);
     Errors errors(exact.gradient, exact.ends);
     std::int64_t saved = 0;
     for (int draw = 0; draw < draws; ++draw) {
@@ -166,19 +179,15 @@ class Subject {
                errors.relative(), errors.bias(), errors.relative_by_parts(), errors.bias_by_parts());
     std::fflush(stdout);
   }
-  /// The relative error with tensors of one kind in codes, all others exact.
-  double error_of_kind(const std::string& kind, int bits, const Pass& exact, int draws) {
-    HoldRule rule;
-    rule.op = kind;
-    rule.how = HoldRule::How::code;
-    rule.bits = bits;
-    const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {rule}, {});
-    Errors errors(exact.gradient);
-    for (int draw = 0; draw < draws; ++draw) errors.add(pass(*policy, static_cast<std::uint32_t>(draw)).gradient);
-    return errors.relative();
+  /// With a policy that learns nothing.
+  Errors errors_of(MemoryPolicy& policy, const Pass& exact, int draws) {
+    Errors errors(exact.gradient, exact.ends);
+    for (int draw = 0; draw < draws; ++draw) errors.add(pass(policy, static_cast<std::uint32_t>(draw)).gradient);
+    return errors;
   }
 
  private:
+  static constexpr std::uint32_t learning = 2;
   apps::Training training_;
   apps::MicroBatch batch_;
 };
@@ -210,14 +219,57 @@ void whole_policies(Subject& subject, const Subject::Pass& exact, int draws) {
   }
 }
 
-void kinds_alone(Subject& subject, const Subject::Pass& exact, int draws) {
-  const std::unique_ptr<MemoryPolicy> all = make_policy("fixed");
+/// Tensors of one kind in codes, all others exact.
+void kinds_alone(Subject& subject, const Subject::Pass& exact, const Subject::Pass& fixed, int draws) {
+  std::map<std::string, int> kinds;
+  for (const Subject::Coded& tensor : fixed.coded) ++kinds[tensor.maker];
   fmt::print("\n| made by | tensors | error at 8 bits | 4 bits | 2 bits |\n| --- | --- | --- | --- | --- |\n");
-  for (const auto& [kind, count] : subject.pass(*all, 0).kinds) {
+  for (const auto& [kind, count] : kinds) {
     fmt::print("| {} | {} |", kind, count);
-    for (const int bits : {8, 4, 2}) fmt::print(" {:.5f} |", subject.error_of_kind(kind, bits, exact, draws));
+    for (const int bits : {8, 4, 2}) {
+      HoldRule rule;
+      rule.op = kind;
+      rule.how = HoldRule::How::code;
+      rule.bits = bits;
+      const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {rule}, {});
+      fmt::print(" {:.5f} |", subject.errors_of(*policy, exact, draws).relative());
+    }
     fmt::print("\n");
   }
+}
+
+/// One tensor in codes, all others exact; and what `adaptive` gives it by each measurement, at 2.5 bits on average.
+void tensors_alone(Subject& subject, const Subject::Pass& exact, const Subject::Pass& fixed, int draws) {
+  std::map<std::string, int> given[2];  // bits by tensor: measured in backward, by draws
+  for (const bool by_draws : {false, true}) {
+    const std::unique_ptr<MemoryPolicy> policy = make_policy("adaptive", {{"bits", 2.5}, {"by_draws", by_draws}});
+    subject.learn(*policy);
+    for (const Subject::Coded& tensor : subject.pass(*policy, 2).coded)
+      given[by_draws ? 1 : 0][tensor.key] = tensor.bits;
+  }
+  fmt::print(
+      "\n| tensor | made by | values, thousands | error at 4 bits | 2 bits | by row: 4 bits | 2 bits | bits, measured "
+      "in "
+      "backward | by draws |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+  int same = 0, next = 0;
+  for (const Subject::Coded& tensor : fixed.coded) {
+    std::string by_size, by_row;
+    for (const int bits : {4, 2}) {
+      test::OneCoded policy(tensor.key, bits);
+      const Errors errors = subject.errors_of(policy, exact, draws);
+      by_size += fmt::format(" {:.5f} |", errors.relative());
+      by_row += fmt::format(" {:.4f} |", errors.relative_by_parts());
+    }
+    const int in_backward = given[0].at(tensor.key), by_draws = given[1].at(tensor.key);
+    same += in_backward == by_draws;
+    next += std::abs(in_backward - by_draws) == 1;
+    fmt::print("| {} | {} | {:.1f} |{}{} {} | {} |\n", tensor.path,
+               std::string_view(tensor.key).substr(tensor.path.size() + 1), static_cast<double>(tensor.values) / 1e3,
+               by_size, by_row, in_backward, by_draws);
+    std::fflush(stdout);
+  }
+  fmt::print("\nOf {} tensors {} get the same bits by both measurements, {} one bit more or less, {} differ by more.\n",
+             fixed.coded.size(), same, next, fixed.coded.size() - static_cast<std::size_t>(same + next));
 }
 
 /// Values of a standard normal distribution, as activations before a curve are.
@@ -317,7 +369,9 @@ int main(int count, char** arguments) {
       return 0;
     }
     whole_policies(subject, truth, draws);
-    kinds_alone(subject, truth, std::min(draws, 4));
+    const Subject::Pass fixed = subject.pass(*make_policy("fixed"), 0);
+    kinds_alone(subject, truth, fixed, std::min(draws, 4));
+    tensors_alone(subject, truth, fixed, std::min(draws, 4));
     curves(4 * draws);
   } catch (const Error& error) {
     fmt::print(stderr, "{}\n", error.what());

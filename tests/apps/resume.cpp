@@ -20,6 +20,10 @@ TEST_CASE("train: a resumed run gives the bits of an unbroken one") {
                         {resnet, {"memory.policy=fixed", "memory.recompute=[\"layer*\"]"}},
                         {vit, {"memory={policy: adaptive, bits: 2.5, measure_every: 2}", "train.threads=2"}},
                         {resnet, {"memory={policy: adaptive, measure_every: 3, by_draws: true}", "train.accumulate=2"}},
+                        // Chosen are six bits; several numbers of bits; one block recomputed, and eight bits.
+                        {resnet, {"memory={policy: auto, budget: 14KiB, budget_of: saved}"}},
+                        {vit, {"memory={policy: auto, budget: 30KiB, budget_of: saved}", "model.embed_dim=48"}},
+                        {vit, {"memory={policy: auto, budget: 20KiB, budget_of: saved}", "model.embed_dim=48"}},
                         {resnet, {"freeze.freeze=[\"*bn*\"]", "model.from=from.safetensors"}}};
   for (const Case& one : cases) {
     const TemporaryFolder folder;

@@ -272,7 +272,7 @@ void Slot::derive_runs(std::int64_t begin, std::int64_t end, Label reader, const
     by_runs |= source && table[i].by_rows && (table[i].with_variance || !source->tensor_.defined());
   }
   const std::int64_t all = end - begin, usual = rows_at_once(shape_.back());
-  const std::int64_t runs = by_runs ? std::max<std::int64_t>(1, (all + usual / 2) / usual) : 1;
+  const std::int64_t runs = by_runs ? (all + usual - 1) / usual : 1;
   for (std::int64_t run = 0; run < runs; ++run) {
     const Range range = part(all, run, runs);
     derive_rows(begin + range.begin, begin + range.end, reader, out.row_range(range.begin, range.end));
@@ -319,7 +319,7 @@ void Slot::code_again(std::int64_t begin, std::int64_t end, const Tensor& values
         codec::encode(rows ? own.reshape({samples, (to - from) / (samples * width), width}) : own, coarser,
                       static_cast<std::uint64_t>(from));
     codec::decode(again, 0, to - from, own);
-    if (variance.defined()) codec::find_variance(again, 0, to - from, part(variance, from, to), true);
+    if (variance.defined()) codec::add_variance(again, 0, to - from, part(variance, from, to));
   };
   code(begin, first, 1);
   code(first, last, (last - first) / sample);

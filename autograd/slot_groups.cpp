@@ -1,7 +1,5 @@
 #include "autograd/slot_groups.h"
 
-#include "ops/codec/rotated.h"
-
 #include <algorithm>
 
 namespace lacuna {

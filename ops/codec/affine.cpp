@@ -5,7 +5,6 @@
 #include "ops/codec/layout.h"
 #include "ops/codec/rotated.h"
 
-#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -56,6 +55,26 @@ void code_slice(const T* values, std::int64_t count, const Slope& slope, int bit
     with_count(count, [&](std::int64_t number) { to_codes<float>(values, number, floats, bits, draws, codes); });
 }
 
+/// Codes elements [begin, end) of one group, and packs the blocks that they fill. The first call of a thread begins
+/// with a block, each other where the last one ended; `drawn` and `codes` [block] are for the next one.
+template <class T>
+[[gnu::always_inline]] inline void code_piece(const T* x, const Layout& to, std::int64_t begin, std::int64_t end,
+                                              const Slope& slope, Draws& draws, const std::uint16_t*& drawn,
+                                              std::uint8_t* codes) {
+  for (std::int64_t i = begin; i < end;) {
+    const std::int64_t place = i % block, next = std::min(end, i - place + block);
+    if (place == 0) drawn = draws.of_block(i / block).data();
+    std::uint8_t* const slice = (to.packs() ? codes : to.block_at(i)) + place;
+    code_slice(x + i, next - i, slope, to.bits, drawn + place, slice);
+    if (to.packs() && (next % block == 0 || next == to.count)) {
+      const std::int64_t filled = next - (i - place);
+      std::fill(codes + filled, codes + block, std::uint8_t{0});
+      pack(codes, filled, to.bits, to.block_at(i));
+    }
+    i = next;
+  }
+}
+
 /// What a group with values that are not finite has seen.
 template <class T>
 void write_finite(const T* values, std::int64_t count, Range& seen) {
@@ -64,11 +83,9 @@ void write_finite(const T* values, std::int64_t count, Range& seen) {
   finite.write(seen);
 }
 
-/// Of groups that are runs, elements [begin, end): whole units, or to the last. A group that two threads share is
-/// measured by both.
+/// Groups that are runs. A group that two threads share is measured by both.
 template <class T>
-void encode_runs(const T* x, const Layout& to, std::int64_t all_begin, std::int64_t all_end, const Coding& coding,
-                 std::uint64_t key, const Known* known) {
+void encode_runs(const T* x, const Layout& to, const Coding& coding, std::uint64_t key, const Known* known) {
   // Several groups at once, as many as stay in the first cache: their divisions overlap.
   constexpr std::int64_t most_together = 16;
   const std::int64_t together = std::clamp<std::int64_t>(4096 / to.size, 1, most_together);
@@ -106,36 +123,22 @@ void encode_runs(const T* x, const Layout& to, std::int64_t all_begin, std::int6
         else
           write_finite(x + first, std::min(to.size, to.count - first), seen);
       }
-      for (std::int64_t g = 0; g < groups; ++g) {
-        const Slope slope = slopes[static_cast<std::size_t>(g)];
-        const std::int64_t last = std::min(end, (from + g + 1) * to.size);
-        for (std::int64_t i = std::max(begin, (from + g) * to.size); i < last;) {
-          const std::int64_t place = i % block, next = std::min(last, i - place + block);
-          if (place == 0) drawn = draws.of_block(i / block).data();
-          std::uint8_t* const slice = (to.packs() ? codes : to.block_at(i)) + place;
-          code_slice(x + i, next - i, slope, to.bits, drawn + place, slice);
-          if (to.packs() && (next % block == 0 || next == to.count)) {
-            const std::int64_t filled = next - (i - place);
-            std::fill(codes + filled, codes + block, std::uint8_t{0});
-            pack(codes, filled, to.bits, to.block_at(i));
-          }
-          i = next;
-        }
-      }
+      for (std::int64_t g = 0; g < groups; ++g)
+        code_piece(x, to, std::max(begin, (from + g) * to.size), std::min(end, (from + g + 1) * to.size),
+                   slopes[static_cast<std::size_t>(g)], draws, drawn, codes);
     }
   };
-  parallel_for(
-      all_end - all_begin, serial_below,
-      [&](std::int64_t begin, std::int64_t end) { encode_part(all_begin + begin, all_begin + end); }, block);
+  parallel_for(to.count, serial_below, encode_part, block);
 }
 
-/// Calls `f(part, first, count)` for all blocks, shared among `parts` threads.
+/// Elements whose groups are looked up together: whole blocks that stay in the first cache.
+constexpr std::int64_t stretch = 16 * block;
+
+/// Calls `f(begin, end)` for all stretches of part `index` of `parts`.
 template <class F>
-void for_blocks(const Layout& layout, std::int64_t parts, F&& f) {
-  parallel_tasks(parts, [&](std::int64_t index, std::int64_t) {
-    const lacuna::Range share = part(layout.count, index, parts, block);
-    for (std::int64_t i = share.begin; i < share.end; i += block) f(index, i, layout.in_block(i));
-  });
+void for_stretches(const Layout& layout, std::int64_t index, std::int64_t parts, F&& f) {
+  const lacuna::Range share = part(layout.count, index, parts, block);
+  for (std::int64_t i = share.begin; i < share.end; i += stretch) f(i, std::min(i + stretch, share.end));
 }
 
 /// Groups that are columns.
@@ -144,9 +147,9 @@ void encode_columns(const T* x, const Layout& to, const Coding& coding, std::uin
                     std::size_t groups) {
   const std::int64_t parts = to.count < serial_below ? 1 : threads();
   std::vector<Extremes<T>> extremes(static_cast<std::size_t>(parts) * groups);  // [parts, groups]
-  const auto measure = [&](std::int64_t part, std::int64_t first, std::int64_t count) {
+  const auto measure = [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
     Extremes<T>* const here = extremes.data() + static_cast<std::size_t>(part) * groups;
-    to.for_pieces(first, first + count, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
+    to.for_pieces(begin, end, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
       with_count(next - i, [&](std::int64_t number) { here[group].add(x + i, number); });
     });
   };
@@ -158,7 +161,9 @@ void encode_columns(const T* x, const Layout& to, const Coding& coding, std::uin
   };
   std::vector<Found> found;
   if (known == nullptr) {
-    for_blocks(to, parts, measure);
+    parallel_tasks(parts, [&](std::int64_t index, std::int64_t) {
+      for_stretches(to, index, parts, [&](std::int64_t begin, std::int64_t end) { measure(index, begin, end); });
+    });
     found = measured();
   } else {
     for (const Range& range : known->ranges) found.push_back({range, true});
@@ -170,19 +175,16 @@ void encode_columns(const T* x, const Layout& to, const Coding& coding, std::uin
     to.set_group(static_cast<std::int64_t>(group), stored);
     slopes.push_back(slope_of(stored, found[group].range, to.bits));
   }
-  std::vector<Draws> draws(static_cast<std::size_t>(parts), Draws(key, coding.rounding));
-  for_blocks(to, parts, [&](std::int64_t part, std::int64_t first, std::int64_t count) {
-    if (known != nullptr) measure(part, first, count);
-    const std::uint16_t* const drawn = draws[static_cast<std::size_t>(part)].of_block(first / block).data();
-    alignas(64) std::uint8_t unpacked[block];
-    std::uint8_t* const codes = to.packs() ? unpacked : to.block_at(first);
-    to.for_pieces(first, first + count, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
-      const std::int64_t place = i - first;
-      code_slice(x + i, next - i, slopes[static_cast<std::size_t>(group)], to.bits, drawn + place, codes + place);
+  parallel_tasks(parts, [&](std::int64_t index, std::int64_t) {
+    Draws draws(key, coding.rounding);
+    const std::uint16_t* drawn = nullptr;
+    alignas(64) std::uint8_t codes[block] = {};
+    for_stretches(to, index, parts, [&](std::int64_t begin, std::int64_t end) {
+      if (known != nullptr) measure(index, begin, end);
+      to.for_pieces(begin, end, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
+        code_piece(x, to, i, next, slopes[static_cast<std::size_t>(group)], draws, drawn, codes);
+      });
     });
-    if (!to.packs()) return;
-    std::fill(codes + count, codes + block, std::uint8_t{0});
-    pack(codes, count, to.bits, to.block_at(first));
   });
   if (known == nullptr) return;
   found = measured();
@@ -211,32 +213,21 @@ Codes codes_of_means(const Codes& codes) {
   return {coding, shape, DType::f32, codes.bytes.reshape({all, 1}).leading(all - own, all).reshape({own}), ~codes.key};
 }
 
-/// Rotated codes. Some samples at a time, so that what their means were taken from is still in cache when it is coded:
-/// the means are found, coded behind where the codes of x are, and taken off as they will be decoded.
-void encode_turned(const Tensor& x, const Codes& codes) {
+/// Rotated codes. The means are found, coded behind where the codes of x will be, and taken off as they will be
+/// decoded.
+void encode_with_means(const Tensor& x, const Codes& codes) {
   const Codes coded = codes_of_means(codes);
-  const std::int64_t samples = coded.shape.front(), columns = coded.shape.back(), count = x.count();
   const AllocationScope scope({Purpose::workspace, {}, {}});
   const Tensor means = Tensor::empty(coded.shape, DType::f32, x.device(), Purpose::workspace);
-  if (samples == 0) return launch(x.device(), [&] { encode_rotated(x, codes, 0, count, means); });
-  const Layout of_means(coded.shape, coded.coding, coded.bytes.raw());
-  const std::int64_t unit = Layout(codes.shape, codes.coding, codes.bytes.raw()).unit();
-  constexpr std::int64_t cached = 1 << 19;  // bytes a thread
-  const std::int64_t sample = count / samples, least = of_means.unit() / std::gcd(of_means.unit(), columns);
-  std::int64_t done = 0;  // elements
-  const std::int64_t together =
-      std::max<std::int64_t>(1, threads() * cached / (least * sample * size_of(x.dtype()))) * least;
-  for (std::int64_t first = 0; first < samples; first += together) {
-    const std::int64_t last = std::min(samples, first + together), begin = first * columns, end = last * columns,
-                       next = last == samples ? count : last * sample / unit * unit;
+  if (means.count() > 0) {
     launch(x.device(), [&] {
-      find_means(x, means, first, last);
-      encode_runs(means.data<float>(), of_means, begin, end, coded.coding, coded.key, nullptr);
+      find_means(x, means);
+      const Layout layout(coded.shape, coded.coding, coded.bytes.raw());
+      encode_runs(means.data<float>(), layout, coded.coding, coded.key, nullptr);
     });
-    decode(coded, begin, end, means.row_range(first, last));
-    launch(x.device(), [&] { encode_rotated(x, codes, done, next, means); });
-    done = next;
+    decode(coded, 0, means.count(), means);
   }
+  launch(x.device(), [&] { encode_rotated(x, codes, means); });
 }
 
 /// Those of the samples to which the groups of elements [begin, end) belong.
@@ -260,7 +251,7 @@ Codes encode_with(const Tensor& x, const Coding& coding, std::uint64_t key, cons
       Tensor::empty({coded_bytes(x.shape(), coding)}, DType::u8, x.device(), AllocationScope::current().purpose), key};
   if (x.count() == 0) return codes;
   if (coding.rounding == Rounding::rotated) {
-    encode_turned(x, codes);
+    encode_with_means(x, codes);
     return codes;
   }
   const auto groups = static_cast<std::size_t>(group_count(x.shape(), coding.grouping));
@@ -268,7 +259,7 @@ Codes encode_with(const Tensor& x, const Coding& coding, std::uint64_t key, cons
     const Layout layout(x.shape(), coding, codes.bytes.raw());
     with_float_type(x.dtype(), [&]<class T>(Type<T>) {
       if (coding.grouping.kind == Grouping::Kind::run)
-        encode_runs(x.data<T>(), layout, 0, x.count(), coding, key, known);
+        encode_runs(x.data<T>(), layout, coding, key, known);
       else
         encode_columns(x.data<T>(), layout, coding, key, known, groups);
     });
@@ -276,47 +267,92 @@ Codes encode_with(const Tensor& x, const Coding& coding, std::uint64_t key, cons
   return codes;
 }
 
-/// Unpacks the blocks of [begin, end) and calls `f(codes, first, last, draws)` for what of each lies inside; the draws
-/// are a thread's own.
-template <class F>
-void for_unpacked(const Layout& from, const Codes& coded, std::int64_t begin, std::int64_t end, F&& f) {
-  const std::int64_t start = begin / block * block;
-  parallel_for(
-      end - start, serial_below,
-      [&](std::int64_t share_begin, std::int64_t share_end) {
-        Draws draws(coded.key, coded.coding.rounding);
-        alignas(64) std::uint8_t unpacked[block];
-        for (std::int64_t i = start + share_begin; i < start + share_end; i += block) {
-          const std::uint8_t* const codes = from.packs() ? unpacked : from.block_at(i);
-          if (from.packs()) unpack(from.block_at(i), from.in_block(i), from.bits, unpacked);
-          const std::int64_t first = std::max(begin, i);
-          f(codes + (first - i), first, std::min(end, i + block), draws);
-        }
-      },
-      block);
+/// What the codes of a group become values with.
+struct Reading {
+  Line<double> exact;
+  Line<float> by;
+  bool held;  // some could be beyond what is finite
+};
+
+template <class T>
+Reading reading_of(const Layout& from, std::int64_t group, bool dither) {
+  const Scale scale = scale_of(from.group(group), from.bits);
+  const Line<double> line{scale.origin, scale.step}, exact = dither ? dithered<double>(line) : line;
+  return {exact, {static_cast<float>(exact.origin), static_cast<float>(exact.factor)}, beyond<T>(scale, from.bits)};
 }
 
 template <class T>
 void decode_groups(const Layout& from, const Codes& codes, std::int64_t begin, std::int64_t end, T* out) {
   const bool dither = codes.coding.rounding == Rounding::dithered;
-  for_unpacked(
-      from, codes, begin, end, [&](const std::uint8_t* unpacked, std::int64_t first, std::int64_t last, Draws& draws) {
-        const std::uint16_t* const drawn = dither ? draws.of_block(first / block).data() + first % block : nullptr;
-        from.for_pieces(first, last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
-          const Scale scale = scale_of(from.group(group), from.bits);
-          const Line<double> line{scale.origin, scale.step}, exact = dither ? dithered<double>(line) : line;
-          const Line<float> by{static_cast<float>(exact.origin), static_cast<float>(exact.factor)};
-          const std::uint8_t* const piece = unpacked + (i - first);
-          const std::uint16_t* const piece_drawn = dither ? drawn + (i - first) : nullptr;
-          T* const to = out + (i - begin);
-          if (beyond<T>(scale, from.bits))
-            to_values_held(piece, next - i, exact, piece_drawn, to);
-          else if (dither)
-            with_count(next - i, [&](std::int64_t number) { to_values_dithered(piece, number, by, piece_drawn, to); });
-          else
-            with_count(next - i, [&](std::int64_t number) { to_values(piece, number, by, to); });
-        });
+  std::vector<Reading> columns;  // [groups], which every row asks for again
+  if (from.kind == Grouping::Kind::column)
+    for (std::int64_t group = 0; group * from.size < from.columns; ++group)
+      columns.push_back(reading_of<T>(from, group, dither));
+  const auto decode_stretch = [&](std::int64_t first, std::int64_t last, Draws& draws, std::uint8_t* room) {
+    const std::int64_t start = first / block * block;
+    const std::uint8_t* const unpacked = from.packs() ? room : from.block_at(start);
+    for (std::int64_t i = start; i < last && from.packs(); i += block)
+      unpack(from.block_at(i), from.in_block(i), from.bits, room + (i - start));
+    const std::uint16_t* drawn = nullptr;
+    std::int64_t drawn_block = -1;
+    from.for_pieces(first, last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
+      const Reading reading =
+          columns.empty() ? reading_of<T>(from, group, dither) : columns[static_cast<std::size_t>(group)];
+      for (std::int64_t stop; i < next; i = stop) {
+        stop = dither ? std::min(next, (i / block + 1) * block) : next;
+        if (dither && drawn_block != i / block) {
+          drawn_block = i / block;
+          drawn = draws.of_block(drawn_block).data();
+        }
+        const std::uint8_t* const piece = unpacked + (i - start);
+        const std::uint16_t* const piece_drawn = dither ? drawn + i % block : nullptr;
+        T* const to = out + (i - begin);
+        if (reading.held)
+          to_values_held(piece, stop - i, reading.exact, piece_drawn, to);
+        else if (dither)
+          with_count(stop - i,
+                     [&](std::int64_t number) { to_values_dithered(piece, number, reading.by, piece_drawn, to); });
+        else
+          with_count(stop - i, [&](std::int64_t number) { to_values(piece, number, reading.by, to); });
+      }
+    });
+  };
+  const std::int64_t start = begin / block * block;
+  parallel_for(
+      end - start, serial_below,
+      [&](std::int64_t share_begin, std::int64_t share_end) {
+        Draws draws(codes.key, codes.coding.rounding);
+        alignas(64) std::uint8_t room[stretch];
+        for (std::int64_t i = start + share_begin; i < start + share_end; i += stretch)
+          decode_stretch(std::max(begin, i), std::min(start + share_end, i + stretch), draws, room);
+      },
+      block);
+}
+
+/// Calls `f(variance, count, to)` for the runs of `out` whose errors have one variance.
+template <class F>
+void for_variances(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out, const F& f) {
+  expect(0 <= begin && begin <= end && end <= codes.shape.count() && out.count() == end - begin,
+         "the variance of elements {} to {} of {} codes was asked for, into {}", begin, end, codes.shape.count(),
+         out.shape());
+  expect(tells_variance(codes.coding), "only errors of dithered and rotated codes have a variance of their own");
+  if (begin == end) return;
+  launch(out.device(), [&] {
+    const Layout layout(codes.shape, codes.coding, codes.bytes.raw());
+    const bool rotated = codes.coding.rounding == Rounding::rotated;
+    parallel_for(end - begin, serial_below, [&](std::int64_t first, std::int64_t last) {
+      layout.for_pieces(begin + first, begin + last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
+        const auto dithered_variance = [&] {
+          return std::pow(scale_of(layout.group(group), layout.bits).step, 2) / 12;
+        };
+        const double found = rotated ? rotated_variance(layout, group) : dithered_variance();
+        // A group that is not finite decodes to NaN, whatever is taken off.
+        const double own =
+            std::isfinite(found) ? std::min(found, static_cast<double>(std::numeric_limits<float>::max())) : 0;
+        f(static_cast<float>(own), next - i, out.data<float>() + (i - begin));
       });
+    });
+  });
 }
 
 }  // namespace
@@ -372,32 +408,13 @@ bool tells_variance(const Coding& coding) {
   return coding.rounding == Rounding::dithered || coding.rounding == Rounding::rotated;
 }
 
-void find_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out, bool add) {
-  expect(0 <= begin && begin <= end && end <= codes.shape.count() && out.count() == end - begin,
-         "the variance of elements {} to {} of {} codes was asked for, into {}", begin, end, codes.shape.count(),
-         out.shape());
-  expect(tells_variance(codes.coding), "only errors of dithered and rotated codes have a variance of their own");
-  if (begin == end) return;
-  launch(out.device(), [&] {
-    const Layout layout(codes.shape, codes.coding, codes.bytes.raw());
-    const bool turned = codes.coding.rounding == Rounding::rotated;
-    float* const variance = out.data<float>();
-    parallel_for(end - begin, serial_below, [&](std::int64_t first, std::int64_t last) {
-      layout.for_pieces(begin + first, begin + last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
-        const auto dithered_variance = [&] {
-          return std::pow(scale_of(layout.group(group), layout.bits).step, 2) / 12;
-        };
-        const double found = turned ? rotated_variance(layout, group) : dithered_variance();
-        // A group that is not finite decodes to NaN, whatever is taken off.
-        const auto own = static_cast<float>(
-            std::isfinite(found) ? std::min(found, static_cast<double>(std::numeric_limits<float>::max())) : 0);
-        float* const to = variance + (i - begin);
-        if (add)
-          for (std::int64_t j = 0; j < next - i; ++j) to[j] += own;
-        else
-          std::fill_n(to, next - i, own);
-      });
-    });
+void find_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out) {
+  for_variances(codes, begin, end, out, [](float own, std::int64_t count, float* to) { std::fill_n(to, count, own); });
+}
+
+void add_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out) {
+  for_variances(codes, begin, end, out, [](float own, std::int64_t count, float* to) {
+    for (std::int64_t i = 0; i < count; ++i) to[i] += own;
   });
 }
 

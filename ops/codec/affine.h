@@ -17,12 +17,14 @@ enum class Rounding : std::uint8_t {
                // and scaled so that no mean error is left (Vargaftik et al. 2022): ops/codec/rotated.h
 };
 
+inline constexpr std::int64_t longest_rotated_group = 1024;
+
 /// Which elements share a range. `run`: `size` consecutive elements; the last group may be shorter. `column`: columns
 /// [k·size, (k+1)·size) of every row, a row being the last extent; the last group may be narrower.
 struct Grouping {
   enum class Kind : std::uint8_t { run, column };
   Kind kind = Kind::run;
-  std::int64_t size = 256;  // 1 or more; rotated: at most 1024
+  std::int64_t size = 256;  // 1 or more; rotated: at most longest_rotated_group
   bool operator==(const Grouping&) const = default;
 };
 
@@ -81,8 +83,10 @@ Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key, std::span
 void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
 /// Whether the codes' errors have a variance that does not depend on where a value lies: dithered and rotated ones.
 bool tells_variance(const Coding& coding);
-/// The variance of each one's error, into `out`, f32, or added to what is there: step² / 12 of dithered codes,
+/// The variance of each one's error, into `out`, f32: step² / 12 of dithered codes,
 /// relative_error(bits) of their group's variance, as it is held, of rotated ones. 0 where the group is not finite.
-void find_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out, bool add = false);
+void find_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
+/// The same, added to what is there.
+void add_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
 
 }  // namespace lacuna::codec

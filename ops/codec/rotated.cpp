@@ -13,7 +13,6 @@
 #include "ops/codec/layout.h"
 
 #include <memory>
-#include <numeric>
 #include <vector>
 
 namespace lacuna::codec {
@@ -125,7 +124,7 @@ class GroupMeans {
     if (means_.values == nullptr) return nullptr;
     const std::int64_t begin = offset_of(at), column = at % means_.columns, whole = whole_vectors(count);
     if (count == whole && column + count <= means_.columns) return means_.values + begin + column;
-    if (count == whole && offset_of(at + count - 1) == begin) {
+    if (count == whole && means_.columns <= most_repeated && offset_of(at + count - 1) == begin) {
       if (begin != begin_) repeat(begin);
       return repeated_ + column;
     }
@@ -139,6 +138,9 @@ class GroupMeans {
   }
 
  private:
+  // Of longer rows a group needs less than it takes to repeat one.
+  static constexpr std::int64_t most_repeated = longest_rotated_group;
+
   std::int64_t offset_of(std::int64_t element) const {
     return (element / means_.sample - means_.first) * means_.columns;
   }
@@ -157,7 +159,7 @@ class GroupMeans {
   alignas(64) Room<float> room_;
   const Means& means_;
   std::vector<float> room_of_repeated_;
-  float* repeated_ = nullptr;  // [columns + longest_rotated_group], in whole vectors: a sample's, over and over
+  float* repeated_ = nullptr;  // [columns + longest_rotated_group]: a sample's, over and over
   std::int64_t begin_ = -1;    // where that sample's lie
 };
 
@@ -298,13 +300,13 @@ Kept code_group(const Outline<C>& group, std::int64_t count, int bits, const Sig
 }
 
 template <class T>
-void encode_groups(const T* x, const Codes& coded, std::int64_t begin, std::int64_t all_end, const Means& means) {
+void encode_groups(const T* x, const Codes& coded, const Means& means) {
   const Layout to(coded.shape, coded.coding, coded.bytes.raw());
   // Whole groups and whole blocks: several together, whose roots and quotients are not waited for.
   constexpr std::int64_t most_together = 8;
   const std::int64_t together = std::clamp<std::int64_t>(4096 / to.size, 1, most_together);
   const std::int64_t least = to.unit(), unit = std::max<std::int64_t>(1, together * to.size / least) * least;
-  const std::int64_t units = (all_end - begin + unit - 1) / unit;
+  const std::int64_t units = (to.count + unit - 1) / unit;
   struct Scratch {
     explicit Scratch(const Means& of) : means(of) {}
     GroupMeans means;
@@ -316,8 +318,8 @@ void encode_groups(const T* x, const Codes& coded, std::int64_t begin, std::int6
     for (std::int64_t i = 0; i < together; ++i) scratch.emplace_back(means);
     std::array<Outline<float>, most_together> outlines;
     std::vector<std::uint8_t> codes(static_cast<std::size_t>(unit + lanes));
-    for (std::int64_t i = begin + first * unit; i < std::min(begin + last * unit, all_end); i += unit) {
-      const std::int64_t end = std::min(i + unit, all_end);
+    for (std::int64_t i = first * unit; i < std::min(last * unit, to.count); i += unit) {
+      const std::int64_t end = std::min(i + unit, to.count);
       for (std::int64_t from = i; from < end; from += together * to.size) {
         const std::int64_t some = std::min(end, from + together * to.size);
         for (std::int64_t at = from; at < some; at += to.size) {
@@ -437,7 +439,7 @@ Shape means_shape(const Shape& shape, const Coding& coding) {
   return {shape.front(), shape.back()};
 }
 
-void find_means(const Tensor& x, const Tensor& means, std::int64_t first_sample, std::int64_t last_sample) {
+void find_means(const Tensor& x, const Tensor& means) {
   const std::int64_t samples = means.shape().front(), columns = means.shape().back(),
                      positions = x.count() / samples / columns, stretch = positions / fewest_positions,
                      stretches = positions / stretch;
@@ -452,8 +454,8 @@ void find_means(const Tensor& x, const Tensor& means, std::int64_t first_sample,
     const T* const in = x.data<T>();
     constexpr std::int64_t together = 256;  // columns whose sums stay in the first cache
     const std::int64_t parts = (columns + together - 1) / together;
-    parallel_tasks((last_sample - first_sample) * parts, [&](std::int64_t task, std::int64_t) {
-      const std::int64_t sample = first_sample + task / parts, begin = task % parts * together,
+    parallel_tasks(samples * parts, [&](std::int64_t task, std::int64_t) {
+      const std::int64_t sample = task / parts, begin = task % parts * together,
                          count = std::min(together, columns - begin);
       float* const sums = out + sample * columns + begin;  // [count]
       std::fill_n(sums, count, 0.0F);
@@ -478,9 +480,8 @@ void find_means(const Tensor& x, const Tensor& means, std::int64_t first_sample,
   });
 }
 
-void encode_rotated(const Tensor& x, const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& means) {
-  with_float_type(x.dtype(),
-                  [&]<class T>(Type<T>) { encode_groups(x.data<T>(), codes, begin, end, Means(codes, means, 0)); });
+void encode_rotated(const Tensor& x, const Codes& codes, const Tensor& means) {
+  with_float_type(x.dtype(), [&]<class T>(Type<T>) { encode_groups(x.data<T>(), codes, Means(codes, means, 0)); });
 }
 
 void decode_rotated(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out, const Tensor& means) {

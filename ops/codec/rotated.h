@@ -6,16 +6,15 @@
 namespace lacuna::codec {
 
 inline constexpr int most_rotated_bits = 3;
-inline constexpr std::int64_t longest_rotated_group = 1024;
 
 /// The shape [samples, C] of the means that are kept besides, of a tensor [samples, ..., C]: each channel's over a
 /// sample's positions. Tokens of one image are alike, and so are places of a map: half of what codes would stand for is
 /// often their mean, and after attention nearly all. Empty ([0, C]) where so few positions share a mean that it is not
 /// worth its bits, or other codes are asked for.
 Shape means_shape(const Shape& shape, const Coding& coding);
-/// Estimates those of samples [begin, end) from one of every so many positions of x, at least 32, into their rows of
-/// `means`, of that shape, f32; 0 where that is not finite.
-void find_means(const Tensor& x, const Tensor& means, std::int64_t begin, std::int64_t end);
+/// Estimates them from one of every so many positions of x, at least 32, into `means` of that shape, f32; 0 where that
+/// is not finite.
+void find_means(const Tensor& x, const Tensor& means);
 
 /// Max's quantizer of so many bits errs by that part of a normal distribution's variance, once it is scaled to leave no
 /// mean: d / (1 - d).
@@ -23,8 +22,7 @@ double rotated_error(int bits);
 
 /// Writes `codes.bytes` and reads them; everything about `codes` and the range has been checked. `means`: what is taken
 /// off each value, f32 [samples, C] as means_shape has it; in decoding of the samples that the range's groups touch.
-/// Elements [begin, end) are whole units or end with the last.
-void encode_rotated(const Tensor& x, const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& means);
+void encode_rotated(const Tensor& x, const Codes& codes, const Tensor& means);
 void decode_rotated(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out, const Tensor& means);
 /// What find_variance finds of one group; NaN where it is not finite.
 double rotated_variance(const Layout& from, std::int64_t group);

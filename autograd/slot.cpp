@@ -317,7 +317,7 @@ void Slot::code_again(std::int64_t begin, std::int64_t end, const Tensor& values
     const Tensor own = part(values, from, to);
     const codec::Codes again =
         codec::encode(rows ? own.reshape({samples, (to - from) / (samples * width), width}) : own, coarser,
-                      static_cast<std::uint64_t>(from));
+                      codes_.key + 1 + static_cast<std::uint64_t>(from));
     codec::decode(again, 0, to - from, own);
     if (variance.defined()) codec::add_variance(again, 0, to - from, part(variance, from, to));
   };

@@ -38,6 +38,8 @@ class Variable {
   const Shape& shape() const { return value_->tensor.shape(); }
   DType dtype() const { return value_->tensor.dtype(); }
   Device device() const { return value_->tensor.device(); }
+  /// A leaf's name, or a constant's.
+  std::string_view path() const { return value_->path.text(); }
 
   /// Whether some leaf behind this value wants a gradient.
   bool wants_grad() const { return value_ && value_->edge.leads_somewhere(); }

@@ -9,7 +9,7 @@ Variable Model::forward(Variable images) {
   if (images.dtype() != context().dtype) {
     expect(!images.wants_grad(), "images that want a gradient must have the model's type: expected {}, got {}",
            name_of(context().dtype), name_of(images.dtype()));
-    images = Variable(images.tensor().to(context().dtype));
+    images = Variable(images.tensor().to(context().dtype), false, images.path());
   }
   return classify(std::move(images));
 }

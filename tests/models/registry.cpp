@@ -1,9 +1,11 @@
 #include "models/registry.h"
 
+#include "autograd/tape.h"
 #include "core/error.h"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 
@@ -148,4 +150,17 @@ TEST_CASE("models: images of another shape are refused with both shapes") {
   const Variable logits =
       resnet->forward(Variable(Tensor::empty({2, 40, 24, 3}, DType::f32, Device::meta, Purpose::data)));
   CHECK(logits.shape() == Shape{2, 10});
+}
+
+TEST_CASE("models: images keep their name in whatever type the model computes") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const std::unique_ptr<Model> model = build_model("resnet20", {}, {.device = Device::meta, .dtype = dtype});
+    const std::unique_ptr<MemoryPolicy> exact = make_policy("exact");
+    Tape tape(*exact);
+    const Recording recording(tape);
+    const Tensor images = Tensor::empty({2, 32, 32, 3}, DType::f32, Device::meta, Purpose::data);
+    const Variable logits = model->forward(Variable(images, false, "images"));
+    const std::vector<Tape::SlotReport> slots = tape.report();
+    CHECK(std::ranges::any_of(slots, [](const auto& slot) { return slot.facts.path.text() == "images"; }));
+  }
 }

@@ -172,7 +172,8 @@ class Fitting {
     std::vector<Segment> segments{};  // that they are, if they are
   };
   /// What can be recomputed, the least work first: all blocks, or all parts of blocks; several blocks as one; blocks
-  /// with their parts within them, which run again once more; and several blocks, the blocks and their parts.
+  /// with their parts within them, which run again once more; and several blocks, the blocks and their parts. Last,
+  /// where what a block holds while it runs again is the peak: the parts of one name alone.
   std::vector<Regions> all_regions() const {
     std::vector<Regions> all;
     const auto with_all = [](std::vector<std::string> paths, const std::vector<std::string>& more) {
@@ -186,6 +187,9 @@ class Fitting {
     }
     for (std::int64_t length = 1; length <= longest_; ++length)
       all.push_back({with_all(paths_of(segments(length)), length == 1 ? parts_ : with_all(blocks_, parts_))});
+    std::map<std::string, std::vector<std::string>> by_name;
+    for (const std::string& part : parts_) by_name[part.substr(part.rfind('.') + 1)].push_back(part);
+    for (auto& [name, paths] : by_name) all.push_back({std::move(paths)});
     return all;
   }
 

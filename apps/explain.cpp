@@ -3,7 +3,6 @@
 #include "apps/configuration_options.h"
 #include "apps/measure.h"
 #include "apps/report.h"
-#include "autograd/rules.h"
 
 #include <CLI/CLI.hpp>
 
@@ -36,9 +35,9 @@ std::string describe_user(const SlotUser& user) {
 }
 
 /// As `derive`, `code, 4 bit`, or `code, slope2`.
-std::string describe_hold(const Tape::SlotReport& slot, bool slope) {
+std::string describe_hold(const Tape::SlotReport& slot) {
   std::string text(lacuna::name_of(slot.hold));
-  if (slope)
+  if (slot.slope)
     text += ", " + hold_text({.how = HoldRule::How::slope});
   else if (slot.bits > 0)
     text += fmt::format(", {} bit", slot.bits);
@@ -77,15 +76,11 @@ ExitCode explain(const Options& options) {
   }();
   if (!loss.wants_grad()) reject("freeze: nothing is trained, so backward needs nothing");
 
-  // Of rules alone some hold a slope, which the tape reports as codes.
-  const std::unique_ptr<MemoryPolicy> by_rules = refine(make_policy("keep"), configuration.memory.rules, {});
   std::vector<std::array<std::string, 6>> rows{{"path", "tensor of", "shape", "bytes", "held", "why"}};
   nlohmann::ordered_json slots = nlohmann::ordered_json::array();
   std::int64_t total = 0;
   for (const Tape::SlotReport& slot : tape.report()) {
-    SlotFacts facts = slot.facts;
-    facts.users = slot.users;
-    const bool slope = slot.hold == Hold::code && by_rules->settle(facts).slopes != nullptr;
+    const SlotFacts& facts = slot.facts;
     total += slot.bytes;
     nlohmann::ordered_json users = nlohmann::ordered_json::array();
     std::string why;
@@ -104,12 +99,12 @@ ExitCode explain(const Options& options) {
                      {"need", lacuna::name_of(facts.need)},
                      {"held", facts.parameter ? "parameter" : lacuna::name_of(slot.hold)},
                      {"bits", slot.bits > 0 ? nlohmann::ordered_json(slot.bits) : nullptr},
-                     {"slope", slope},
+                     {"slope", slot.slope},
                      {"signs", slot.signs},
                      {"users", users}});
     if (facts.parameter && !options.all) continue;
     rows.push_back({std::string(facts.path.text()), name_of_source(facts), to_string(facts.shape),
-                    format_bytes(slot.bytes), describe_hold(slot, slope), why});
+                    format_bytes(slot.bytes), describe_hold(slot), why});
   }
   tape.backward(loss);  // regions within regions open while it runs
   refuse_unmatched(training.policy());

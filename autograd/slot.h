@@ -76,6 +76,7 @@ class Slot {
   std::int64_t held_bytes() const;
   /// Of codes: bits of an element, ranges and masks aside; 0 otherwise.
   int bits() const { return how_ == Hold::code ? codes_.coding.bits : 0; }
+  bool keeps_slope() const { return slopes_ != nullptr; }
   bool keeps_signs() const { return mask_.defined(); }
   /// Bytes that a reader sees.
   std::int64_t read_bytes() const;

@@ -197,7 +197,13 @@ std::vector<Tape::SlotReport> Tape::report() {
   for (const std::weak_ptr<Slot>& slot : order_) {
     const SlotPtr alive = slot.lock();
     if (!alive) continue;
-    SlotReport report{alive->facts(), alive->how(), alive->held_bytes(), alive->bits(), alive->keeps_signs(), {}};
+    SlotReport report{alive->facts(),
+                      alive->how(),
+                      alive->held_bytes(),
+                      alive->bits(),
+                      alive->keeps_slope(),
+                      alive->keeps_signs(),
+                      {}};
     if (report.facts.users.empty() || report.hold == Hold::drop) continue;
     report.users.assign(report.facts.users.begin(), report.facts.users.end());
     report.facts.users = {};

@@ -62,6 +62,7 @@ class Tape {
     Hold hold;
     std::int64_t bytes;
     int bits;    // of codes
+    bool slope;  // the codes are of the curve's slope there
     bool signs;  // one bit an element, alone or besides
     std::vector<SlotUser> users;
   };

@@ -83,8 +83,8 @@ Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key, std::span
 void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
 /// Whether the codes' errors have a variance that does not depend on where a value lies: dithered and rotated ones.
 bool tells_variance(const Coding& coding);
-/// The variance of each one's error, into `out`, f32: step² / 12 of dithered codes,
-/// relative_error(bits) of their group's variance, as it is held, of rotated ones. 0 where the group is not finite.
+/// The variance of each one's error, into `out`, f32: step² / 12 of dithered codes, relative_error(bits) of their
+/// group's variance, as it is held, of rotated ones. 0 where the group is not finite.
 void find_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
 /// The same, added to what is there.
 void add_variance(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);

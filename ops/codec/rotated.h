@@ -1,9 +1,11 @@
 // Codes of few bits after a randomized Hadamard transform: what `encode` and `decode` do for Rounding::rotated.
 #pragma once
 
-#include "ops/codec/layout.h"
+#include "ops/codec/affine.h"
 
 namespace lacuna::codec {
+
+struct Layout;
 
 inline constexpr int most_rotated_bits = 3;
 

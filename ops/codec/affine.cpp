@@ -46,34 +46,49 @@ class FiniteRange {
 };
 
 template <class T>
-void code_slice(const T* values, std::int64_t count, const Slope& slope, int bits, const std::uint16_t* draws,
-                std::uint8_t* codes) {
-  const Line<float> floats{static_cast<float>(slope.origin), static_cast<float>(slope.scale)};
+[[gnu::always_inline]] inline void code_slice(const T* values, std::int64_t count, const Slope& slope, int bits,
+                                              const std::uint16_t* draws, std::uint8_t* codes) {
   if (slope.wide)
-    to_codes<double>(values, count, Line<double>{slope.origin, slope.scale}, bits, draws, codes);
+    Coder<double>(slope.exact, bits)(values, count, draws, codes);
   else
-    with_count(count, [&](std::int64_t number) { to_codes<float>(values, number, floats, bits, draws, codes); });
+    with_count(count, [&](std::int64_t number) { Coder<float>(slope.floats, bits)(values, number, draws, codes); });
 }
 
-/// Codes elements [begin, end) of one group, and packs the blocks that they fill. The first call of a thread begins
-/// with a block, each other where the last one ended; `drawn` and `codes` [block] are for the next one.
-template <class T>
-[[gnu::always_inline]] inline void code_piece(const T* x, const Layout& to, std::int64_t begin, std::int64_t end,
-                                              const Slope& slope, Draws& draws, const std::uint16_t*& drawn,
-                                              std::uint8_t* codes) {
-  for (std::int64_t i = begin; i < end;) {
-    const std::int64_t place = i % block, next = std::min(end, i - place + block);
-    if (place == 0) drawn = draws.of_block(i / block).data();
-    std::uint8_t* const slice = (to.packs() ? codes : to.block_at(i)) + place;
-    code_slice(x + i, next - i, slope, to.bits, drawn + place, slice);
-    if (to.packs() && (next % block == 0 || next == to.count)) {
-      const std::int64_t filled = next - (i - place);
-      std::fill(codes + filled, codes + block, std::uint8_t{0});
-      pack(codes, filled, to.bits, to.block_at(i));
+/// Elements whose groups are looked up and whose codes are packed together: whole blocks that stay in the first cache.
+constexpr std::int64_t stretch = 16 * block;
+
+/// Where the codes of consecutive elements go, from a block's first on.
+class Writer {
+ public:
+  Writer(const Layout& to, const Coding& coding, std::uint64_t key, std::int64_t begin)
+      : to_(to), draws_(key, coding.rounding), first_(begin) {}
+
+  /// Codes elements [begin, end), of one group.
+  template <class T>
+  [[gnu::always_inline]] inline void write(const T* x, std::int64_t begin, std::int64_t end, const Slope& slope) {
+    for (std::int64_t i = begin; i < end;) {
+      const std::int64_t place = i % block, next = std::min(end, i - place + block);
+      if (place == 0) {
+        if (i - first_ == stretch) pack(i);
+        drawn_ = draws_.of_block(i / block).data();
+      }
+      code_slice(x + i, next - i, slope, to_.bits, drawn_ + place, to_.packs() ? codes_ + (i - first_) : to_.codes + i);
+      i = next;
     }
-    i = next;
   }
-}
+  /// Packs what is not packed yet of the elements before `end`.
+  void pack(std::int64_t end) {
+    if (to_.packs()) pack_row(codes_, end - first_, to_.bits, to_.block_at(first_));
+    first_ = end;
+  }
+
+ private:
+  const Layout& to_;
+  Draws draws_;
+  std::int64_t first_;                    // the element of the first code that is not packed
+  const std::uint16_t* drawn_ = nullptr;  // [block]
+  alignas(64) std::uint8_t codes_[stretch];
+};
 
 /// What a group with values that are not finite has seen.
 template <class T>
@@ -86,59 +101,47 @@ void write_finite(const T* values, std::int64_t count, Range& seen) {
 /// Groups that are runs. A group that two threads share is measured by both.
 template <class T>
 void encode_runs(const T* x, const Layout& to, const Coding& coding, std::uint64_t key, const Known* known) {
-  // Several groups at once, as many as stay in the first cache: their divisions overlap.
-  constexpr std::int64_t most_together = 16;
-  const std::int64_t together = std::clamp<std::int64_t>(4096 / to.size, 1, most_together);
+  // Several groups at once, as many as stay in the first cache.
+  const std::int64_t together = std::clamp<std::int64_t>(4096 / to.size, 1, Fits::most_groups);
   const Fitting fitting(to.bits);
   const auto encode_part = [&](std::int64_t begin, std::int64_t end) {
-    Draws draws(key, coding.rounding);
-    const std::uint16_t* drawn = nullptr;
-    alignas(64) std::uint8_t codes[block] = {};
-    std::array<Key<T>, most_together> least, most;  // two arrays: written apart and read together, a pair would stall
-    std::array<Slope, most_together> slopes;
+    Writer writer(to, coding, key, begin);
+    std::array<Key<T>, Fits::most_groups> least, most;
+    std::array<bool, Fits::most_groups> finite;
+    Fits fits;
     for (std::int64_t from = begin / to.size; from * to.size < end; from += together) {
-      const std::int64_t groups = std::min(together, (end - 1) / to.size + 1 - from);
-      for (std::int64_t g = 0; g < groups; ++g) {
-        const std::int64_t first = (from + g) * to.size;
+      const auto groups = static_cast<std::size_t>(std::min(together, (end - 1) / to.size + 1 - from));
+      const auto first = [&](std::size_t g) { return (from + static_cast<std::int64_t>(g)) * to.size; };
+      const auto count = [&](std::size_t g) { return std::min(to.size, to.count - first(g)); };
+      for (std::size_t g = 0; g < groups; ++g) {
         Extremes<T> extremes;
-        extremes.add(x + first, std::min(to.size, to.count - first));
-        least[static_cast<std::size_t>(g)] = extremes.least();
-        most[static_cast<std::size_t>(g)] = extremes.most();
+        extremes.add(x + first(g), count(g));
+        least[g] = extremes.least();
+        most[g] = extremes.most();
       }
-      for (std::int64_t g = 0; g < groups; ++g) {
-        const Found here = found_between<T>(least[static_cast<std::size_t>(g)], most[static_cast<std::size_t>(g)]);
-        const std::int64_t group = from + g, first = group * to.size;
-        const Range* const given = known == nullptr ? nullptr : &known->ranges[static_cast<std::size_t>(group)];
-        // Each number by itself: a pair put together in memory would be waited for.
-        const Range range{given == nullptr ? here.range.least : given->least,
-                          given == nullptr ? here.range.most : given->most};
-        const Stored stored = here.finite ? fitting.fit(range) : not_finite();
-        slopes[static_cast<std::size_t>(g)] = slope_of(stored, range, to.bits);
-        if (first < begin) continue;
-        to.set_group(group, stored);
-        if (known == nullptr || known->seen.empty()) continue;
-        Range& seen = known->seen[static_cast<std::size_t>(group)];
+      for (std::size_t g = 0; g < groups; ++g) {
+        const auto group = static_cast<std::size_t>(from) + g;
+        const Found here = found_between<T>(least[g], most[g]);
+        finite[g] = here.finite;
+        fits.set(g, !here.finite ? Range{} : known == nullptr ? here.range : known->ranges[group]);
+        if (known == nullptr || known->seen.empty() || first(g) < begin) continue;
         if (here.finite)
-          seen = here.range;
+          known->seen[group] = here.range;
         else
-          write_finite(x + first, std::min(to.size, to.count - first), seen);
+          write_finite(x + first(g), count(g), known->seen[group]);
       }
-      for (std::int64_t g = 0; g < groups; ++g)
-        code_piece(x, to, std::max(begin, (from + g) * to.size), std::min(end, (from + g + 1) * to.size),
-                   slopes[static_cast<std::size_t>(g)], draws, drawn, codes);
+      fitting.fit(fits);
+      for (std::size_t g = 0; g < groups; ++g)
+        if (first(g) >= begin)
+          to.set_group(from + static_cast<std::int64_t>(g), finite[g] ? fits.stored(g) : not_finite());
+      for (std::size_t g = 0; g < groups; ++g) {
+        writer.write(x, std::max(begin, first(g)), std::min(end, first(g) + to.size), fits.slope(g));
+        prefetch(x, first(g) + together * to.size, std::min(end, first(g) + (together + 1) * to.size));
+      }
     }
+    writer.pack(end);
   };
   parallel_for(to.count, serial_below, encode_part, block);
-}
-
-/// Elements whose groups are looked up together: whole blocks that stay in the first cache.
-constexpr std::int64_t stretch = 16 * block;
-
-/// Calls `f(begin, end)` for all stretches of part `index` of `parts`.
-template <class F>
-void for_stretches(const Layout& layout, std::int64_t index, std::int64_t parts, F&& f) {
-  const lacuna::Range share = part(layout.count, index, parts, block);
-  for (std::int64_t i = share.begin; i < share.end; i += stretch) f(i, std::min(i + stretch, share.end));
 }
 
 /// Groups that are columns.
@@ -147,11 +150,9 @@ void encode_columns(const T* x, const Layout& to, const Coding& coding, std::uin
                     std::size_t groups) {
   const std::int64_t parts = to.count < serial_below ? 1 : threads();
   std::vector<Extremes<T>> extremes(static_cast<std::size_t>(parts) * groups);  // [parts, groups]
-  const auto measure = [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
-    Extremes<T>* const here = extremes.data() + static_cast<std::size_t>(part) * groups;
-    to.for_pieces(begin, end, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
-      with_count(next - i, [&](std::int64_t number) { here[group].add(x + i, number); });
-    });
+  const auto measure = [&](std::int64_t part, std::int64_t group, std::int64_t begin, std::int64_t end) {
+    Extremes<T>& here = extremes[static_cast<std::size_t>(part) * groups + static_cast<std::size_t>(group)];
+    with_count(end - begin, [&](std::int64_t number) { here.add(x + begin, number); });
   };
   const auto measured = [&] {
     for (std::size_t i = groups; i < extremes.size(); ++i) extremes[i % groups].add(extremes[i]);
@@ -162,29 +163,32 @@ void encode_columns(const T* x, const Layout& to, const Coding& coding, std::uin
   std::vector<Found> found;
   if (known == nullptr) {
     parallel_tasks(parts, [&](std::int64_t index, std::int64_t) {
-      for_stretches(to, index, parts, [&](std::int64_t begin, std::int64_t end) { measure(index, begin, end); });
+      const lacuna::Range share = part(to.count, index, parts, block);
+      to.for_pieces(share.begin, share.end, [&](std::int64_t group, std::int64_t begin, std::int64_t end) {
+        measure(index, group, begin, end);
+      });
     });
     found = measured();
   } else {
     for (const Range& range : known->ranges) found.push_back({range, true});
   }
   const Fitting fitting(to.bits);
-  std::vector<Slope> slopes;
+  std::vector<Slope> slopes;  // [groups]
   for (std::size_t group = 0; group < groups; ++group) {
-    const Stored stored = found[group].finite ? fitting.fit(found[group].range) : not_finite();
-    to.set_group(static_cast<std::int64_t>(group), stored);
-    slopes.push_back(slope_of(stored, found[group].range, to.bits));
+    Fits fits;
+    fits.set(0, found[group].finite ? found[group].range : Range{});
+    fitting.fit(fits);
+    to.set_group(static_cast<std::int64_t>(group), found[group].finite ? fits.stored(0) : not_finite());
+    slopes.push_back(fits.slope(0));
   }
   parallel_tasks(parts, [&](std::int64_t index, std::int64_t) {
-    Draws draws(key, coding.rounding);
-    const std::uint16_t* drawn = nullptr;
-    alignas(64) std::uint8_t codes[block] = {};
-    for_stretches(to, index, parts, [&](std::int64_t begin, std::int64_t end) {
-      if (known != nullptr) measure(index, begin, end);
-      to.for_pieces(begin, end, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
-        code_piece(x, to, i, next, slopes[static_cast<std::size_t>(group)], draws, drawn, codes);
-      });
+    const lacuna::Range share = part(to.count, index, parts, block);
+    Writer writer(to, coding, key, share.begin);
+    to.for_pieces(share.begin, share.end, [&](std::int64_t group, std::int64_t begin, std::int64_t end) {
+      if (known != nullptr) measure(index, group, begin, end);
+      writer.write(x, begin, end, slopes[static_cast<std::size_t>(group)]);
     });
+    writer.pack(share.end);
   });
   if (known == nullptr) return;
   found = measured();
@@ -291,8 +295,7 @@ void decode_groups(const Layout& from, const Codes& codes, std::int64_t begin, s
   const auto decode_stretch = [&](std::int64_t first, std::int64_t last, Draws& draws, std::uint8_t* room) {
     const std::int64_t start = first / block * block;
     const std::uint8_t* const unpacked = from.packs() ? room : from.block_at(start);
-    for (std::int64_t i = start; i < last && from.packs(); i += block)
-      unpack(from.block_at(i), from.in_block(i), from.bits, room + (i - start));
+    if (from.packs()) unpack_blocks(from.block_at(start), from.to_block_end(last) - start, from.bits, room);
     const std::uint16_t* drawn = nullptr;
     std::int64_t drawn_block = -1;
     from.for_pieces(first, last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
@@ -310,10 +313,9 @@ void decode_groups(const Layout& from, const Codes& codes, std::int64_t begin, s
         if (reading.held)
           to_values_held(piece, stop - i, reading.exact, piece_drawn, to);
         else if (dither)
-          with_count(stop - i,
-                     [&](std::int64_t number) { to_values_dithered(piece, number, reading.by, piece_drawn, to); });
+          with_count(stop - i, [&](std::int64_t number) { Decoder<true>(reading.by)(piece, number, piece_drawn, to); });
         else
-          with_count(stop - i, [&](std::int64_t number) { to_values(piece, number, reading.by, to); });
+          with_count(stop - i, [&](std::int64_t number) { Decoder<false>(reading.by)(piece, number, nullptr, to); });
       }
     });
   };

@@ -1,9 +1,10 @@
-// The parts of the affine codec: a group's step and origin, the draws of stochastic rounding, and the loops from values
-// to codes and back.
+// The loops of the affine codec: the range of values, the draws of stochastic rounding, codes of values and values of
+// codes.
 #pragma once
 
 #include "core/dtype.h"
-#include "ops/codec/affine.h"
+#include "ops/codec/fitting.h"
+#include "ops/codec/lanes.h"
 #include "ops/codec/planes.h"
 
 #include <algorithm>
@@ -16,89 +17,6 @@
 #include <utility>
 
 namespace lacuna::codec {
-
-/// What is kept of a group: value = step · (code + origin · 2^(bits - 8)). Below zero the step is that of the origin
-/// alone, which all values of the group are.
-struct Stored {
-  bf16 step;
-  std::int16_t origin = 0;
-};
-inline constexpr std::int64_t stored_bytes = 4;
-static_assert(sizeof(Stored) == stored_bytes);
-
-/// What a group decodes with: value = step · code + origin. The origin is exact: 8 bits times 16.
-struct Scale {
-  double step = 0, origin = 0;
-};
-
-inline Scale scale_of(Stored stored, int bits) {
-  const double step = static_cast<double>(static_cast<float>(stored.step));
-  const double origin = std::abs(step) * stored.origin / (1 << (8 - bits));
-  return {step < 0 ? 0 : step, origin};
-}
-
-/// The step of a group that holds a NaN or an infinity.
-inline Stored not_finite() { return {bf16(std::numeric_limits<float>::quiet_NaN()), 0}; }
-
-/// Least bf16 not below a positive value; the greatest finite one for what is beyond it.
-inline bf16 round_up(double value) {
-  const auto nearest = static_cast<float>(std::min(value, static_cast<double>(std::numeric_limits<float>::max())));
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest) + (static_cast<double>(nearest) < value ? 1 : 0);
-  bf16 up;
-  up.bits = static_cast<std::uint16_t>(std::min((bits + 0xffffU) >> 16, 0x7f7fU));
-  return up;
-}
-
-/// Chooses steps and origins for codes of one width.
-class Fitting {
- public:
-  explicit Fitting(int bits)
-      : bits_(bits),
-        unit_(std::ldexp(1, bits - 8)),
-        steps_a_range_(1 / ((1 << bits) - 1 - unit_)),  // the origin may lie a unit below the least value
-        steps_an_offset_(1 / (greatest_origin * unit_)) {}
-
-  /// For a finite range.
-  Stored fit(Range range) const {
-    const double least = static_cast<double>(range.least), most = static_cast<double>(range.most);
-    if (least == most) return fit_constant(least);
-    const bf16 step = round_up(std::max((most - least) * steps_a_range_, std::abs(least) * steps_an_offset_));
-    return {step,
-            static_cast<std::int16_t>(std::floor(least / (static_cast<double>(static_cast<float>(step)) * unit_)))};
-  }
-
- private:
-  static constexpr int greatest_origin = 32767;
-  static constexpr int least_exponent = -133;  // of a bf16
-
-  /// Every code will be 0: the origin holds the leading 15 bits of the value, the step a power of two.
-  Stored fit_constant(double value) const {
-    if (value == 0) return {};
-    int exponent = 0;
-    std::frexp(value, &exponent);  // |value| < 2^exponent
-    exponent = std::max(exponent - 15 + 8 - bits_, least_exponent);
-    double units = std::nearbyint(std::ldexp(value, 8 - bits_ - exponent));
-    if (units > greatest_origin) {
-      ++exponent;
-      units /= 2;
-    }
-    return {bf16(-std::ldexp(1.0F, exponent)), static_cast<std::int16_t>(units)};
-  }
-
-  int bits_;
-  double unit_;  // of the origin, in steps
-  double steps_a_range_, steps_an_offset_;
-};
-
-template <std::size_t by, class Lanes, std::size_t... i>
-inline Lanes shifted(const Lanes& lanes, std::index_sequence<i...>) {
-  return __builtin_shufflevector(lanes, lanes, ((i + by) % sizeof...(i))...);
-}
-/// The lanes of a vector, each taking the place `by` before its own.
-template <std::size_t by, class Lanes>
-inline Lanes shifted(const Lanes& lanes) {
-  return shifted<by>(lanes, std::make_index_sequence<sizeof(Lanes) / sizeof(lanes[0])>());
-}
 
 /// Steele et al., "Fast splittable pseudorandom number generators" (OOPSLA 2014), the finaliser: neighbouring keys
 /// become unlike ones.
@@ -129,7 +47,7 @@ class Draws {
   }
 
   /// The draws of a block's elements, in 2^-16 steps: what to add before cutting off.
-  const std::array<std::uint16_t, block>& of_block(std::int64_t index) {
+  [[gnu::always_inline]] inline const std::array<std::uint16_t, block>& of_block(std::int64_t index) {
     if (stochastic_) draw(static_cast<std::uint64_t>(index) * hashed);
     return draws_;
   }
@@ -144,11 +62,12 @@ class Draws {
     return Words{static_cast<std::uint32_t>(i)...};
   }
 
-  void draw(std::uint64_t first) {
-    if (first >> 32 != high_) {
-      high_ = first >> 32;
-      mixed_ = scrambled(key_ + high_);
-    }
+  [[gnu::noinline]] void mix(std::uint64_t high) {
+    high_ = high;
+    mixed_ = scrambled(key_ + high);
+  }
+  [[gnu::always_inline]] inline void draw(std::uint64_t first) {
+    if (first >> 32 != high_) mix(first >> 32);
     constexpr auto each = std::make_index_sequence<hashed>();
     const Words x = scrambled(counted(each) + static_cast<std::uint32_t>(first), mixed_);
     write<0>(x);
@@ -213,15 +132,16 @@ template <class T>
 class Extremes {
  public:
   void add(const T* values, std::int64_t count) {
-    std::int64_t i = 0;
-    for (; i + lanes <= count; i += lanes) {
+    const std::int64_t whole = count / lanes;
+#pragma GCC unroll 4
+    for (std::int64_t i = 0; i < whole; ++i) {
       Lanes keys;
-      std::memcpy(&keys, values + i, sizeof keys);
+      std::memcpy(&keys, values + i * lanes, sizeof keys);
       keys ^= (keys >> limits::digits) & limits::max();
       least_ = keys < least_ ? keys : least_;
       most_ = keys > most_ ? keys : most_;
     }
-    for (; i < count; ++i) {
+    for (std::int64_t i = whole * lanes; i < count; ++i) {
       const Key<T> key = key_of(values[i]);
       rest_least_ = key < rest_least_ ? key : rest_least_;
       rest_most_ = key > rest_most_ ? key : rest_most_;
@@ -266,27 +186,6 @@ inline Found range_of(const T* values, std::int64_t count) {
   return extremes.found();
 }
 
-/// How a group's values become codes: ((value - origin) · scale) / 2^16, with scale = 2^16 / step.
-struct Slope {
-  double origin = 0, scale = 0;
-  /// Differences or the scale do not fit floats.
-  bool wide = false;
-};
-
-inline Slope slope_of(Stored stored, Range range, int bits) {
-  const Scale scale = scale_of(stored, bits);
-  // Constant groups have the codes 0; so have those that are not finite.
-  if (!(range.least < range.most) || !(scale.step > 0)) return {};
-  return {scale.origin, 65536 / scale.step,
-          std::max(std::abs(range.least), std::abs(range.most)) > 0x1p125F || scale.step < 0x1p-110};
-}
-
-/// What codes become values with, or values codes.
-template <class C>
-struct Line {
-  C origin, factor;
-};
-
 /// A constant that the compiler does not see: holding values to a known one takes a comparison and a choice, to an
 /// unknown one a single instruction (GCC 12).
 template <class C>
@@ -297,40 +196,59 @@ inline C unseen(C constant) {
   return constant;
 }
 
-/// codes[i] = (value - origin) · factor in 2^-16 steps plus the draw, cut off; saturating. The sum is one of whole
-/// numbers, so that no rounding of it favours a side. C: float, or double where floats do not do.
 template <class C, class T>
-inline void to_codes(const T* values, std::int64_t count, Line<C> by, int bits, const std::uint16_t* draws,
-                     std::uint8_t* codes) {
-  const C bottom = unseen(C(0.5)), top = static_cast<C>(((1 << bits) - 1) << 16);
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) {
-    C v = (static_cast<C>(to_coded(values[i])) - by.origin) * by.factor + C(0.5);
+inline Lanes<C> load_coded(const T* values) {
+  if constexpr (std::is_same_v<T, double>) {
+    float coded[lanes];
+    for (std::int64_t i = 0; i < lanes; ++i) coded[i] = to_coded(values[i]);
+    return load_as<C>(coded);
+  } else {
+    return load_as<C>(values);
+  }
+}
+
+/// code = (value - origin) · factor in 2^-16 steps plus the draw, cut off; saturating. The sum is one of whole numbers,
+/// so that no rounding of it favours a side. C: float, or double where floats do not do.
+template <class C>
+class Coder {
+ public:
+  Coder(Line<C> by, int bits)
+      : by_(by), bottom_(unseen(C(0.5))), top_(unseen(static_cast<C>(((1 << bits) - 1) << 16))) {}
+
+  template <class T>
+  [[gnu::always_inline]] inline void operator()(const T* values, std::int64_t count, const std::uint16_t* draws,
+                                                std::uint8_t* codes) const {
+    std::int64_t i = 0;
+    for (; i + lanes <= count; i += lanes) code(values + i, draws + i, codes + i);
+    if (i < count) code_some(values + i, count - i, draws + i, codes + i);
+  }
+
+ private:
+  template <class T>
+  [[gnu::always_inline]] inline void code(const T* values, const std::uint16_t* draws, std::uint8_t* codes) const {
+    const Lanes<C> bottom = Lanes<C>{} + bottom_, top = Lanes<C>{} + top_;
+    Lanes<C> v = (load_coded<C>(values) - by_.origin) * by_.factor + C(0.5);
     v = v > bottom ? v : bottom;  // NaN too
     v = v < top ? v : top;
-    codes[i] = static_cast<std::uint8_t>((static_cast<std::int32_t>(v) + draws[i]) >> 16);
+    const auto sum = converted<std::int32_t>(v) + load_as<std::int32_t>(draws);
+    store<std::uint8_t>(converted<std::uint8_t>(sum >> 16), codes);
   }
-}
-
-template <class T>
-inline T to_number(float value) {
-  if constexpr (std::is_same_v<T, bf16>) {  // the rounding of bf16(float), without its question about NaN
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    T rounded;
-    rounded.bits = static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
-    return rounded;
-  } else {
-    return static_cast<T>(value);
+  /// Fewer than a vector.
+  template <class T>
+  [[gnu::noinline]] void code_some(const T* values, std::int64_t count, const std::uint16_t* draws,
+                                   std::uint8_t* codes) const {
+    T some[lanes] = {};
+    std::uint16_t drawn[lanes] = {};
+    std::uint8_t coded[lanes];
+    std::copy_n(values, count, some);
+    std::copy_n(draws, count, drawn);
+    code(some, drawn, coded);
+    std::copy_n(coded, count, codes);
   }
-}
 
-/// values[i] = code · step + origin: numbers all.
-template <class T>
-inline void to_values(const std::uint8_t* codes, std::int64_t count, Line<float> by, T* values) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i)
-    values[i] = to_number<T>(static_cast<float>(codes[i]) * by.factor + by.origin);
-}
+  Line<C> by_;
+  C bottom_, top_;
+};
 
 /// A line by 2^-16 steps for codes less what was drawn: of a draw with its mean added, which is half a step less half
 /// of its own unit.
@@ -340,16 +258,45 @@ inline Line<C> dithered(Line<double> by) {
   return {static_cast<C>(by.origin + 32767.5 * factor), static_cast<C>(factor)};
 }
 
-/// values[i] = (2^16 code - draw) · factor + origin: numbers all. `by`: as `dithered` makes it.
-template <class T>
-inline void to_values_dithered(const std::uint8_t* codes, std::int64_t count, Line<float> by,
-                               const std::uint16_t* draws, T* values) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int32_t code = (static_cast<std::int32_t>(codes[i]) << 16) - draws[i];
-    values[i] = to_number<T>(static_cast<float>(code) * by.factor + by.origin);
+/// value = code · step + origin: numbers all. With draws (2^16 code - draw) · factor + origin, the line being as
+/// `dithered` makes it.
+template <bool drawn>
+class Decoder {
+ public:
+  explicit Decoder(Line<float> by) : by_(by) {}
+
+  /// `draws`: null without.
+  template <class T>
+  [[gnu::always_inline]] inline void operator()(const std::uint8_t* codes, std::int64_t count,
+                                                const std::uint16_t* draws, T* values) const {
+    std::int64_t i = 0;
+#pragma GCC unroll 4
+    for (; i + lanes <= count; i += lanes) decode(codes + i, drawn ? draws + i : nullptr, values + i);
+    if (i < count) decode_some(codes + i, count - i, drawn ? draws + i : nullptr, values + i);
   }
-}
+
+ private:
+  template <class T>
+  [[gnu::always_inline]] inline void decode(const std::uint8_t* codes, const std::uint16_t* draws, T* values) const {
+    auto code = load_as<std::int32_t>(codes);
+    if constexpr (drawn) code = (code << 16) - load_as<std::int32_t>(draws);
+    store_as(__builtin_convertvector(code, Lanes<float>) * by_.factor + by_.origin, values);
+  }
+  /// Fewer than a vector.
+  template <class T>
+  [[gnu::noinline]] void decode_some(const std::uint8_t* codes, std::int64_t count, const std::uint16_t* draws,
+                                     T* values) const {
+    std::uint8_t some[lanes] = {};
+    std::uint16_t draw[lanes] = {};
+    T decoded[lanes];
+    std::copy_n(codes, count, some);
+    if constexpr (drawn) std::copy_n(draws, count, draw);
+    decode(some, draw, decoded);
+    std::copy_n(decoded, count, values);
+  }
+
+  Line<float> by_;
+};
 
 /// Calls `f` with `count`: as a constant where it is a usual one, which makes a better loop.
 template <class F>

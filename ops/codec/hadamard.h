@@ -1,7 +1,7 @@
 // Walsh and Hadamard's transform in two passes, with what comes before and after it done in the same passes.
 #pragma once
 
-#include "ops/codec/affine_kernels.h"
+#include "ops/codec/lanes.h"
 
 #include <algorithm>
 #include <bit>
@@ -11,27 +11,6 @@
 #include <utility>
 
 namespace lacuna::codec {
-
-inline constexpr std::int64_t lanes = 16;
-
-template <class C>
-struct LanesOf {
-  typedef C type __attribute__((vector_size(lanes * sizeof(C))));
-};
-template <class C>
-using Lanes = typename LanesOf<C>::type;
-
-template <class C>
-inline Lanes<C> load(const C* from) {
-  Lanes<C> all;
-  std::memcpy(&all, from, sizeof all);
-  return all;
-}
-template <class C>
-inline void store(const Lanes<C>& all, C* to) {
-  std::memcpy(to, &all, sizeof all);
-}
-constexpr std::int64_t whole_vectors(std::int64_t count) { return (count + lanes - 1) / lanes * lanes; }
 
 template <std::size_t by, class C, std::size_t... i>
 inline Lanes<C> butterfly(const Lanes<C>& all, std::index_sequence<i...>) {

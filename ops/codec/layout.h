@@ -21,13 +21,15 @@ struct Layout {
         count(shape.count()),
         columns(shape.back()),
         size(one_group ? std::max<std::int64_t>(count, 1) : coding.grouping.size),
+        block_bytes(packed_bytes(block, bits)),
         codes(reinterpret_cast<std::uint8_t*>(bytes)),
         stored(codes + packed_row_bytes(count, bits)) {}
 
-  std::uint8_t* block_at(std::int64_t element) const { return codes + element / block * packed_bytes(block, bits); }
+  std::uint8_t* block_at(std::int64_t element) const { return codes + element / block * block_bytes; }
   /// Codes of 8 bits lie as they are.
   bool packs() const { return bits < 8; }
-  std::int64_t in_block(std::int64_t element) const { return std::min(block, count - element / block * block); }
+  /// Where the block ends that holds the element before `end`.
+  std::int64_t to_block_end(std::int64_t end) const { return std::min((end + block - 1) / block * block, count); }
   /// Of groups that are runs, how many elements can be coded apart from others: whole groups and whole blocks.
   std::int64_t unit() const { return std::lcm(size, block); }
   /// Of groups that are runs: elements.
@@ -63,6 +65,7 @@ struct Layout {
   Grouping::Kind kind;
   int bits;
   std::int64_t count, columns, size;  // elements, of a row, of a group
+  std::int64_t block_bytes;           // of a block's codes
   std::uint8_t* codes;                // [code_bytes]
   std::uint8_t* stored;               // [groups, 4], at any address
 };

@@ -120,24 +120,20 @@ inline void with_bits(int bits, const F& f) {
 }
 
 /// Packs a block of `count` codes. `codes` [block]: 0 behind `count`.
-inline void pack(const std::uint8_t* codes, std::int64_t count, int bits, std::uint8_t* out) {
-  with_bits(bits, [&]<int constant>(std::integral_constant<int, constant>) {
-    for_planes<constant>(
-        count, [&]<int width, int shift>(std::integral_constant<int, width>, std::integral_constant<int, shift>,
-                                         std::int64_t bytes, std::int64_t offset) {
-          pack_plane<width, shift>(codes, bytes, out + offset);
-        });
-  });
+template <int bits>
+inline void pack_block(const std::uint8_t* codes, std::int64_t count, std::uint8_t* out) {
+  for_planes<bits>(
+      count, [&]<int width, int shift>(std::integral_constant<int, width>, std::integral_constant<int, shift>,
+                                       std::int64_t bytes,
+                                       std::int64_t offset) { pack_plane<width, shift>(codes, bytes, out + offset); });
 }
 /// Unpacks a block of `count` codes into `codes` [block]; what lies behind `count` is not meant.
-inline void unpack(const std::uint8_t* in, std::int64_t count, int bits, std::uint8_t* codes) {
-  with_bits(bits, [&]<int constant>(std::integral_constant<int, constant>) {
-    for_planes<constant>(
-        count, [&]<int width, int shift>(std::integral_constant<int, width>, std::integral_constant<int, shift>,
-                                         std::int64_t bytes, std::int64_t offset) {
-          unpack_plane<width, shift>(in + offset, bytes, codes);
-        });
-  });
+template <int bits>
+inline void unpack_block(const std::uint8_t* in, std::int64_t count, std::uint8_t* codes) {
+  for_planes<bits>(
+      count, [&]<int width, int shift>(std::integral_constant<int, width>, std::integral_constant<int, shift>,
+                                       std::int64_t bytes,
+                                       std::int64_t offset) { unpack_plane<width, shift>(in + offset, bytes, codes); });
 }
 
 /// Bytes of `count` codes in blocks.
@@ -146,19 +142,30 @@ inline std::int64_t packed_row_bytes(std::int64_t count, int bits) {
 }
 /// Packs `count` codes, block by block.
 inline void pack_row(const std::uint8_t* codes, std::int64_t count, int bits, std::uint8_t* out) {
-  for (; count >= block; count -= block, codes += block, out += packed_bytes(block, bits))
-    pack(codes, block, bits, out);
-  std::uint8_t last[block] = {};
-  std::copy_n(codes, count, last);
-  pack(last, count, bits, out);
+  with_bits(bits, [&]<int constant>(std::integral_constant<int, constant>) {
+    const std::int64_t bytes = packed_bytes(block, constant);
+    for (; count >= block; count -= block, codes += block, out += bytes) pack_block<constant>(codes, block, out);
+    if (count == 0) return;
+    std::uint8_t last[block] = {};
+    std::copy_n(codes, count, last);
+    pack_block<constant>(last, count, out);
+  });
 }
-/// Unpacks them.
+/// Unpacks `count` codes, block by block. `codes` has room for whole blocks; what lies behind `count` is not meant.
+inline void unpack_blocks(const std::uint8_t* in, std::int64_t count, int bits, std::uint8_t* codes) {
+  with_bits(bits, [&]<int constant>(std::integral_constant<int, constant>) {
+    const std::int64_t bytes = packed_bytes(block, constant);
+    for (; count >= block; count -= block, codes += block, in += bytes) unpack_block<constant>(in, block, codes);
+    if (count > 0) unpack_block<constant>(in, count, codes);
+  });
+}
+/// Unpacks `count` codes into room for no more.
 inline void unpack_row(const std::uint8_t* in, std::int64_t count, int bits, std::uint8_t* codes) {
-  for (; count >= block; count -= block, codes += block, in += packed_bytes(block, bits))
-    unpack(in, block, bits, codes);
+  const std::int64_t whole = count / block * block;
+  unpack_blocks(in, whole, bits, codes);
   std::uint8_t last[block];
-  unpack(in, count, bits, last);
-  std::copy_n(last, count, codes);
+  unpack_blocks(in + packed_row_bytes(whole, bits), count - whole, bits, last);
+  std::copy_n(last, count - whole, codes + whole);
 }
 
 }  // namespace lacuna::codec

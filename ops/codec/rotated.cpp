@@ -163,11 +163,6 @@ class GroupMeans {
   std::int64_t begin_ = -1;    // where that sample's lie
 };
 
-template <class C>
-Lanes<C> load_as(const float* from) {
-  return __builtin_convertvector(load(from), Lanes<C>);
-}
-
 /// A group's values, in whole vectors: as they lie, or copied with the first behind them.
 template <class C, class T>
 const C* in_vectors(const T* x, std::int64_t count, Room<C>& room) {
@@ -318,8 +313,9 @@ void encode_groups(const T* x, const Codes& coded, const Means& means) {
     for (std::int64_t i = 0; i < together; ++i) scratch.emplace_back(means);
     std::array<Outline<float>, most_together> outlines;
     std::vector<std::uint8_t> codes(static_cast<std::size_t>(unit + lanes));
-    for (std::int64_t i = first * unit; i < std::min(last * unit, to.count); i += unit) {
-      const std::int64_t end = std::min(i + unit, to.count);
+    const std::int64_t share_end = std::min(last * unit, to.count);
+    for (std::int64_t i = first * unit; i < share_end; i += unit) {
+      const std::int64_t end = std::min(i + unit, share_end);
       for (std::int64_t from = i; from < end; from += together * to.size) {
         const std::int64_t some = std::min(end, from + together * to.size);
         for (std::int64_t at = from; at < some; at += to.size) {
@@ -339,11 +335,11 @@ void encode_groups(const T* x, const Codes& coded, const Means& means) {
                   : code_group<double>(outline<double>(x + at, count, scratch[place].means.of(at, count), room), count,
                                        to.bits, signs, here);
           to.set_group(group, kept);
+          const std::int64_t next = at + together * to.size;
+          prefetch(x, next, std::min(share_end, next + to.size));
         }
       }
-      std::fill(codes.begin() + (end - i), codes.end(), std::uint8_t{0});
-      for (std::int64_t at = i; at < end; at += block)
-        pack(codes.data() + (at - i), to.in_block(at), to.bits, to.block_at(at));
+      pack_row(codes.data(), end - i, to.bits, to.block_at(i));
     }
   });
 }
@@ -353,39 +349,21 @@ void encode_groups(const T* x, const Codes& coded, const Means& means) {
 template <class C, class F>
 void decode_group(const std::uint8_t* codes, std::int64_t count, int bits, const float* means, const Signs& signs,
                   Kept kept, const F& write) {
-  alignas(64) Room<C> room;
+  alignas(64) Room<C> values;
   const C step = static_cast<C>(std::abs(static_cast<float>(kept.step))),
           mean = static_cast<C>(static_cast<float>(kept.mean)), middle = static_cast<C>((1 << bits) - 1) / 2;
-  C* const values = room.data();
-  const std::int64_t whole = whole_vectors(count);
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < whole; ++i) values[i] = static_cast<C>(codes[i]) - middle;
-  const auto take = [values, step](std::int64_t i, C factor) { return load(values + i) * (step * factor); };
+  const auto take = [=](std::int64_t i, C factor) {
+    return (__builtin_convertvector(load_as<std::int32_t>(codes + i), Lanes<C>) - middle) * (step * factor);
+  };
   const Signs* const turns = &signs;
   if (means != nullptr && !std::signbit(static_cast<float>(kept.step)))
-    hadamard_transform(count, values, take, [=](int, std::int64_t i, const Lanes<C>& turned) {
+    hadamard_transform(count, values.data(), take, [=](int, std::int64_t i, const Lanes<C>& turned) {
       write(turns->applied<C>(turned, i) + (load_as<C>(means + i) + mean), i);
     });
   else
-    hadamard_transform(count, values, take, [=](int, std::int64_t i, const Lanes<C>& turned) {
+    hadamard_transform(count, values.data(), take, [=](int, std::int64_t i, const Lanes<C>& turned) {
       write(turns->applied<C>(turned, i) + mean, i);
     });
-}
-
-/// Numbers all.
-template <class T>
-void store_as(const Lanes<float>& values, T* to) {
-  if constexpr (std::is_same_v<T, float>) {
-    store<float>(values, to);
-  } else if constexpr (std::is_same_v<T, bf16>) {  // as to_number does, all at once
-    using Whole = Lanes<std::uint32_t>;
-    typedef std::uint16_t Halves __attribute__((vector_size(2 * lanes)));
-    const auto bits = std::bit_cast<Whole>(values);
-    const Halves rounded = __builtin_convertvector((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16, Halves);
-    std::memcpy(static_cast<void*>(to), &rounded, sizeof rounded);
-  } else {
-    for (std::int64_t lane = 0; lane < lanes; ++lane) to[lane] = to_number<T>(values[lane]);
-  }
 }
 
 template <class T>
@@ -399,8 +377,7 @@ void decode_groups(const Codes& coded, std::int64_t begin, std::int64_t end, con
     GroupMeans group_means(means);
     for (std::int64_t group = first_group + share_begin; group < first_group + share_end; ++group) {
       const std::int64_t at = group * from.size, count = from.length(group), start = at / block * block;
-      for (std::int64_t i = start; i < at + count; i += block)
-        unpack(from.block_at(i), from.in_block(i), from.bits, codes.data() + (i - start));
+      unpack_blocks(from.block_at(start), from.to_block_end(at + count) - start, from.bits, codes.data());
       const std::uint8_t* const own = codes.data() + (at - start);
       const Kept kept = from.group<Kept>(group);
       const Signs signs(coded.key, group, count);

@@ -1,0 +1,156 @@
+// What is kept of a group of affine codes, how it is chosen, and the lines that lead from values to codes and back.
+#pragma once
+
+#include "core/dtype.h"
+#include "ops/codec/affine.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace lacuna::codec {
+
+/// What is kept of a group: value = step · (code + origin · 2^(bits - 8)). Below zero the step is that of the origin
+/// alone, which all values of the group are.
+struct Stored {
+  bf16 step;
+  std::int16_t origin = 0;
+};
+inline constexpr std::int64_t stored_bytes = 4;
+static_assert(sizeof(Stored) == stored_bytes);
+
+/// What a group decodes with: value = step · code + origin. The origin is exact: 8 bits times 16.
+struct Scale {
+  double step = 0, origin = 0;
+};
+
+/// What an origin is counted in, of steps.
+inline double unit_of(int bits) { return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + bits - 8) << 52); }
+
+inline Scale scale_of(Stored stored, int bits) {
+  const double step = static_cast<double>(static_cast<float>(stored.step));
+  const double origin = std::abs(step) * (stored.origin * unit_of(bits));
+  return {step < 0 ? 0 : step, origin};
+}
+
+/// The step of a group that holds a NaN or an infinity.
+inline Stored not_finite() { return {bf16(std::numeric_limits<float>::quiet_NaN()), 0}; }
+
+/// What codes become values with, or values codes.
+template <class C>
+struct Line {
+  C origin, factor;
+};
+
+/// How a group's values become codes: ((value - origin) · factor) / 2^16, with factor = 2^16 / step. Groups that are
+/// constant or not finite have a factor of 0, and so the codes 0.
+struct Slope {
+  Line<double> exact{};
+  Line<float> floats{};
+  /// Differences or the factor do not fit floats.
+  bool wide = false;
+};
+
+/// Groups that are fitted at once. Each number has an array of its own: the loop over them is one of vectors, and pairs
+/// that are written apart and read together would be waited for.
+struct Fits {
+  static constexpr std::size_t most_groups = 16;
+
+  void set(std::size_t group, Range range) {
+    least[group] = range.least;
+    most[group] = range.most;
+  }
+  Stored stored(std::size_t group) const {
+    Stored own;
+    own.step.bits = steps[group];
+    own.origin = origins[group];
+    return own;
+  }
+  Slope slope(std::size_t group) const {
+    return {{starts[group], factors[group]},
+            {static_cast<float>(starts[group]), static_cast<float>(factors[group])},
+            wide[group]};
+  }
+
+  // All: [most_groups].
+  std::array<float, most_groups> least{}, most{};  // finite
+  std::array<std::uint16_t, most_groups> steps{};  // bits of a bf16
+  std::array<std::int16_t, most_groups> origins{};
+  std::array<double, most_groups> starts{}, factors{};  // of the slopes
+  std::array<bool, most_groups> wide{};
+};
+
+/// Chooses steps and origins for codes of one width.
+class Fitting {
+ public:
+  explicit Fitting(int bits)
+      : bits_(bits),
+        unit_(unit_of(bits)),
+        steps_a_range_(1 / ((1 << bits) - 1 - unit_)),  // the origin may lie a unit below the least value
+        steps_an_offset_(1 / (greatest_origin * unit_)) {}
+
+  /// For the ranges in `fits`.
+  void fit(Fits& fits) const {
+    for (std::size_t i = 0; i < Fits::most_groups; ++i) {
+      const double least = static_cast<double>(fits.least[i]), most = static_cast<double>(fits.most[i]);
+      const std::uint32_t bits =
+          rounded_up(std::max((most - least) * steps_a_range_, std::abs(least) * steps_an_offset_));
+      const auto step = static_cast<double>(std::bit_cast<float>(bits << 16));
+      const double origin = std::floor(least / (step > 0 ? step * unit_ : 1.0));
+      fits.steps[i] = static_cast<std::uint16_t>(bits);
+      fits.origins[i] = static_cast<std::int16_t>(origin);
+      const bool constant = !(least < most);
+      fits.starts[i] = constant ? 0.0 : step * (origin * unit_);
+      fits.factors[i] = constant ? 0.0 : 65536 / step;
+      fits.wide[i] = std::max(std::abs(least), std::abs(most)) > 0x1p125 || step < 0x1p-110;
+    }
+    for (std::size_t i = 0; i < Fits::most_groups; ++i) {
+      if (fits.least[i] != fits.most[i]) continue;
+      const Stored constant = fit_constant(static_cast<double>(fits.least[i]));
+      fits.steps[i] = constant.step.bits;
+      fits.origins[i] = constant.origin;
+    }
+  }
+
+  /// For one finite range.
+  Stored fit(Range range) const {
+    Fits fits;
+    fits.set(0, range);
+    fit(fits);
+    return fits.stored(0);
+  }
+
+ private:
+  static constexpr int greatest_origin = 32767;
+  static constexpr int least_exponent = -133;  // of a bf16
+
+  /// The bits of the least bf16 not below a positive value; of the greatest finite one for what is beyond it.
+  static std::uint32_t rounded_up(double value) {
+    const auto nearest = static_cast<float>(std::min(value, static_cast<double>(std::numeric_limits<float>::max())));
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest) + (static_cast<double>(nearest) < value ? 1 : 0);
+    return std::min((bits + 0xffffU) >> 16, 0x7f7fU);
+  }
+
+  /// Every code will be 0: the origin holds the leading 15 bits of the value, the step a power of two.
+  Stored fit_constant(double value) const {
+    if (value == 0) return {};
+    int exponent = 0;
+    std::frexp(value, &exponent);  // |value| < 2^exponent
+    exponent = std::max(exponent - 15 + 8 - bits_, least_exponent);
+    double units = std::nearbyint(std::ldexp(value, 8 - bits_ - exponent));
+    if (units > greatest_origin) {
+      ++exponent;
+      units /= 2;
+    }
+    return {bf16(-std::ldexp(1.0F, exponent)), static_cast<std::int16_t>(units)};
+  }
+
+  int bits_;
+  double unit_;  // of the origin, in steps
+  double steps_a_range_, steps_an_offset_;
+};
+
+}  // namespace lacuna::codec

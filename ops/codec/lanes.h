@@ -1,0 +1,95 @@
+// Sixteen values at a time, in vectors of the compiler.
+#pragma once
+
+#include "core/dtype.h"
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+namespace lacuna::codec {
+
+inline constexpr std::int64_t lanes = 16;
+
+template <class C>
+struct LanesOf {
+  typedef C type __attribute__((vector_size(lanes * sizeof(C))));
+};
+template <class C>
+using Lanes = typename LanesOf<C>::type;
+
+constexpr std::int64_t whole_vectors(std::int64_t count) { return (count + lanes - 1) / lanes * lanes; }
+
+template <class C>
+inline Lanes<C> load(const C* from) {
+  Lanes<C> all;
+  std::memcpy(&all, from, sizeof all);
+  return all;
+}
+template <class C>
+inline void store(const Lanes<C>& all, C* to) {
+  std::memcpy(to, &all, sizeof all);
+}
+
+// Conversions lane by lane become one instruction; those of whole vectors take dozens where the widths differ by more
+// than twice (GCC 12).
+template <class C, class T, std::size_t... i>
+inline Lanes<C> converted(const T& from, std::index_sequence<i...>) {
+  return Lanes<C>{static_cast<C>(from[i])...};
+}
+/// Lanes of another type. `from`: an array or a vector.
+template <class C, class T>
+inline Lanes<C> converted(const T& from) {
+  return converted<C>(from, std::make_index_sequence<lanes>());
+}
+template <class C, class T>
+inline Lanes<C> load_as(const T* from) {
+  if constexpr (std::is_same_v<C, T>) {
+    return load(from);
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    std::uint16_t halves[lanes];
+    std::memcpy(halves, from, sizeof halves);
+    return converted<C>(std::bit_cast<Lanes<float>>(converted<std::uint32_t>(halves) << 16));
+  } else if constexpr (std::is_same_v<T, f16>) {
+    float floats[lanes];
+    for (std::int64_t lane = 0; lane < lanes; ++lane) floats[lane] = static_cast<float>(from[lane]);
+    return load_as<C>(floats);
+  } else {
+    return converted<C>(from);
+  }
+}
+
+/// Asks for elements [begin, end), so that memory need not wait while what lies in the cache is coded.
+template <class T>
+inline void prefetch(const T* x, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t line = 64 / sizeof(T);  // of a cache, in elements
+  for (std::int64_t i = begin; i < end; i += line) __builtin_prefetch(x + i);
+}
+
+template <std::size_t by, class Vector, std::size_t... i>
+inline Vector shifted(const Vector& all, std::index_sequence<i...>) {
+  return __builtin_shufflevector(all, all, ((i + by) % sizeof...(i))...);
+}
+/// The lanes of a vector of any length, each taking the place `by` before its own.
+template <std::size_t by, class Vector>
+inline Vector shifted(const Vector& all) {
+  return shifted<by>(all, std::make_index_sequence<sizeof(Vector) / sizeof(all[0])>());
+}
+
+/// Numbers all, to the nearest.
+template <class T>
+inline void store_as(const Lanes<float>& values, T* to) {
+  if constexpr (std::is_same_v<T, float>) {
+    store<float>(values, to);
+  } else if constexpr (std::is_same_v<T, bf16>) {  // the rounding of bf16(float), without its question about NaN
+    const auto bits = std::bit_cast<Lanes<std::uint32_t>>(values);
+    const auto rounded = converted<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
+    std::memcpy(static_cast<void*>(to), &rounded, sizeof rounded);
+  } else {
+    for (std::int64_t lane = 0; lane < lanes; ++lane) to[lane] = static_cast<T>(values[lane]);
+  }
+}
+
+}  // namespace lacuna::codec

@@ -3,8 +3,9 @@
 
     policies.py [--lacuna BINARY] [--rounds 3] [--steps 6] [--batch N] [--peer PEER.py] [--json FILE] [CASE ...]
 
-Each round runs every policy once, one process a measurement, nothing else running; times are medians over the rounds of
-each run's median step. A policy that measures sensitivities does so every so many steps: what such a step takes is
+Each round runs every policy once, one process a measurement, nothing else running, and `exact` before and after each:
+"of `exact`" is the median over the rounds of a run's time over the mean of its two neighbours', so that a clock that
+drifts cancels. Times are medians over the rounds of each run's median step. A policy that measures sensitivities does so every so many steps: what such a step takes is
 found by a run in which every step measures, and is shared out. Bytes are compared with what PyTorch keeps in f32,
 which stands below; `PEER.py MODEL BATCH` (a line with `saved X MiB`) finds it anew for models of timm. Both counts have
 the batch in them, or what codes hold of it.
@@ -27,7 +28,6 @@ CASES = {
 }
 MEASURE_EVERY = 200  # the policy's own default
 POLICIES = {
-    "exact": "policy: exact",
     "mesa": "policy: mesa",
     "fixed 4": "policy: fixed, bits: 4",
     "adaptive 2.5": "policy: adaptive, bits: 2.5",
@@ -87,10 +87,15 @@ def main():
         config, usual, _, _, regions = CASES[case]
         batch = a.batch or usual
         kept = kept_by_pytorch(a, case, batch)
-        runs = {title: [] for title in POLICIES}
+        runs = {title: [] for title in ("exact", *POLICIES)}
         for _ in range(a.rounds):
+            before = measure(a, config, batch, "policy: exact")
             for title, memory in POLICIES.items():
-                runs[title].append(measure(a, config, batch, memory.replace("{regions}", regions)))
+                one = measure(a, config, batch, memory.replace("{regions}", regions))
+                after = measure(a, config, batch, "policy: exact")
+                runs[title].append({**one, "of_exact": 2 * one["seconds"] / (before["seconds"] + after["seconds"])})
+                runs["exact"].append({**before, "of_exact": 1})
+                before = after
         found = {title: {key: statistics.median(one[key] for one in all_of) for key in all_of[0]}
                  for title, all_of in runs.items()}
         print(f"\n{case}, batch {batch}: PyTorch keeps {kept / 2**20:.1f} MiB\n\n"
@@ -99,7 +104,7 @@ def main():
         for title, one in found.items():
             measured = f"{1e3 * one['measured_seconds']:.0f}" if "measured_seconds" in one else ""
             print(f"| {title} | {one['saved'] / 2**20:.2f} | 1/{kept / one['saved']:.2f} | {one['peak'] / 2**20:.1f} | "
-                  f"{1e3 * one['seconds']:.0f} | {one['seconds'] / found['exact']['seconds']:.3f} × | {measured} |",
+                  f"{1e3 * one['seconds']:.0f} | {one['of_exact']:.3f} × | {measured} |",
                   flush=True)
         results[case] = {"batch_size": batch, "kept_by_pytorch": kept, "policies": found, "runs": runs}
     if a.json:

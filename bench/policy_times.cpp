@@ -1,0 +1,90 @@
+// Step times of memory policies beside those of `exact`, a step of one and a step of the other in turn.
+//
+//     bench_policy_times CONFIG.yaml STEPS [key=value ...] memory={...} [memory={...} ...]
+//
+// One process holds a training under `exact` and one under each of the given policies, all with the other overrides. A
+// policy's ratio is the median of each of its STEPS steps over the mean of the steps of `exact` just before and after
+// it: a clock that drifts, or a neighbour who comes and goes, meets both. Prints for each policy, in their order, a
+// line with its median seconds, those of `exact`, and the ratio.
+#include "apps/measure.h"
+#include "apps/resolve.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+
+using namespace lacuna;
+
+namespace {
+
+class Subject {
+ public:
+  explicit Subject(const apps::Configuration& configuration)
+      : configuration_(configuration), training_(configuration, Device::cpu) {}
+
+  double step_seconds() {
+    std::vector<apps::MicroBatch> batch = apps::made_up_batch(configuration_, training_.model());
+    const auto begin = std::chrono::steady_clock::now();
+    training_.step(std::move(batch), number_++, configuration_.optimizer.lr);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+ private:
+  apps::Configuration configuration_;
+  apps::Training training_;
+  std::int64_t number_ = 0;
+};
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+void compare(Subject& policy, Subject& exact, int steps) {
+  constexpr int warm_up = 2;
+  std::vector<double> own, beside, ratios;
+  double before = 0;
+  for (int i = -warm_up; i < steps; ++i) {
+    if (i <= 0) before = exact.step_seconds();
+    const double seconds = policy.step_seconds(), after = exact.step_seconds();
+    if (i >= 0) {
+      own.push_back(seconds);
+      beside.push_back(after);
+      ratios.push_back(2 * seconds / (before + after));
+    }
+    before = after;
+  }
+  fmt::print("{:.6f} {:.6f} {:.4f}\n", median(own), median(beside), median(ratios));
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  std::vector<std::string> common, policies;
+  for (int i = 3; i < count; ++i) {
+    const std::string word = arguments[i];
+    (word.starts_with("memory=") ? policies : common).push_back(word);
+  }
+  const int steps = count > 2 ? std::atoi(arguments[2]) : 0;
+  if (steps < 1 || policies.empty()) {
+    fmt::print(stderr, "bench_policy_times CONFIG.yaml STEPS [key=value ...] memory={{...}} [memory={{...}} ...]\n");
+    return 2;
+  }
+  try {
+    const auto made = [&](const std::string& memory) {
+      std::vector<std::string> overrides = common;
+      overrides.push_back(memory);
+      return apps::resolve(apps::read_configuration(arguments[1], overrides));
+    };
+    Subject exact(made("memory={policy: exact}"));
+    for (const std::string& memory : policies) {
+      Subject policy(made(memory));
+      compare(policy, exact, steps);
+    }
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Saved bytes and step times of the memory policies, in alternation.
+"""Saved bytes and step times of the memory policies.
 
-    policies.py [--lacuna BINARY] [--rounds 3] [--steps 6] [--batch N] [--peer PEER.py] [--json FILE] [CASE ...]
+    policies.py [--build FOLDER] [--steps 9] [--batch N] [--peer PEER.py] [--json FILE] [CASE ...]
 
-Each round runs every policy once, one process a measurement, nothing else running, and `exact` before and after each:
-"of `exact`" is the median over the rounds of a run's time over the mean of its two neighbours', so that a clock that
-drifts cancels. Times are medians over the rounds of each run's median step. A policy that measures sensitivities does so every so many steps: what such a step takes is
-found by a run in which every step measures, and is shared out. Bytes are compared with what PyTorch keeps in f32,
-which stands below; `PEER.py MODEL BATCH` (a line with `saved X MiB`) finds it anew for models of timm. Both counts have
-the batch in them, or what codes hold of it.
+Bytes are those of `lacuna bench`, one process a policy, and are compared with what PyTorch keeps in f32, which stands
+below; `PEER.py MODEL BATCH` (a line with `saved X MiB`) finds it anew for models of timm. Both counts have the batch in
+them, or what codes hold of it. Times are those of `bench_policy_times`: each step of a policy between two of `exact`.
+A policy that measures sensitivities does so every so many steps: what such a step takes is found by a training in which
+every step measures, and is shared out.
 """
 import argparse
 import json
@@ -42,21 +41,38 @@ def run(command):
     return done.stdout
 
 
-def bench(a, config, batch, memory):
-    return json.loads(run([a.lacuna, "bench", "-c", ROOT / "configs" / config, f"train.batch_size={batch}",
-                           "train.precision=f32", f"train.threads={a.threads}", f"memory={{{memory}}}",
-                           "--steps", a.steps, "--json", "-"]))
+def overrides(a, batch):
+    return [f"train.batch_size={batch}", "train.precision=f32", f"train.threads={a.threads}"]
 
 
-def measure(a, config, batch, memory):
-    """Saved bytes, the ledger's peak, and the seconds of a step, measuring included."""
-    result = bench(a, config, batch, memory)
-    seconds = result["step_seconds"]["median"]
-    found = {"saved": result["memory"]["saved"], "peak": result["memory"]["peak"], "plain_seconds": seconds}
-    if "adaptive" in memory:
-        found["measured_seconds"] = bench(a, config, batch, memory + ", measure_every: 1")["step_seconds"]["median"]
-        seconds += (found["measured_seconds"] - seconds) / MEASURE_EVERY
-    return {**found, "seconds": seconds}
+def measure_bytes(a, config, batch, memory):
+    """Saved, and the ledger's peak."""
+    result = json.loads(run([a.build / "bin/lacuna", "bench", "-c", config, *overrides(a, batch),
+                             f"memory={{{memory}}}", "--steps", 1, "--json", "-"]))
+    return {"saved": result["memory"]["saved"], "peak": result["memory"]["peak"]}
+
+
+def measure_times(a, config, batch, memories, steps):
+    """(seconds of a step, those of `exact` beside it, their ratio) of each."""
+    lines = run([a.build / "bin/bench_policy_times", config, steps, *overrides(a, batch),
+                 *(f"memory={{{memory}}}" for memory in memories)]).splitlines()
+    return [tuple(map(float, line.split())) for line in lines]
+
+
+def measure(a, config, batch, policies):
+    """By title: bytes, seconds and the ratio to `exact`, measuring included."""
+    times = measure_times(a, config, batch, policies.values(), a.steps)
+    found = {"exact": {**measure_bytes(a, config, batch, "policy: exact"),
+                       "seconds": statistics.median(exact for _, exact, _ in times), "of_exact": 1}}
+    for (title, memory), (seconds, _, ratio) in zip(policies.items(), times):
+        found[title] = {**measure_bytes(a, config, batch, memory), "seconds": seconds, "of_exact": ratio}
+        if "adaptive" in memory:
+            (measured, _, measured_ratio), = measure_times(a, config, batch, [memory + ", measure_every: 1"],
+                                                           max(3, a.steps // 3))
+            found[title]["measured_seconds"] = measured
+            found[title]["seconds"] += (measured - seconds) / MEASURE_EVERY
+            found[title]["of_exact"] += (measured_ratio - ratio) / MEASURE_EVERY
+    return found
 
 
 def kept_by_pytorch(a, case, batch):
@@ -73,9 +89,8 @@ def kept_by_pytorch(a, case, batch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case", nargs="*", help=f"of {', '.join(CASES)}; all by default")
-    parser.add_argument("--lacuna", default=str(ROOT / "build/release/bin/lacuna"))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
+    parser.add_argument("--steps", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch", type=int, help="instead of each case's own")
     parser.add_argument("--peer", help="the program that tells what PyTorch keeps")
@@ -87,17 +102,8 @@ def main():
         config, usual, _, _, regions = CASES[case]
         batch = a.batch or usual
         kept = kept_by_pytorch(a, case, batch)
-        runs = {title: [] for title in ("exact", *POLICIES)}
-        for _ in range(a.rounds):
-            before = measure(a, config, batch, "policy: exact")
-            for title, memory in POLICIES.items():
-                one = measure(a, config, batch, memory.replace("{regions}", regions))
-                after = measure(a, config, batch, "policy: exact")
-                runs[title].append({**one, "of_exact": 2 * one["seconds"] / (before["seconds"] + after["seconds"])})
-                runs["exact"].append({**before, "of_exact": 1})
-                before = after
-        found = {title: {key: statistics.median(one[key] for one in all_of) for key in all_of[0]}
-                 for title, all_of in runs.items()}
+        found = measure(a, ROOT / "configs" / config, batch,
+                        {title: memory.replace("{regions}", regions) for title, memory in POLICIES.items()})
         print(f"\n{case}, batch {batch}: PyTorch keeps {kept / 2**20:.1f} MiB\n\n"
               "| policy | saved, MiB | of PyTorch's | peak, MiB | ms a step | of `exact` | ms where it measures |\n"
               "| --- | --- | --- | --- | --- | --- | --- |")
@@ -106,10 +112,9 @@ def main():
             print(f"| {title} | {one['saved'] / 2**20:.2f} | 1/{kept / one['saved']:.2f} | {one['peak'] / 2**20:.1f} | "
                   f"{1e3 * one['seconds']:.0f} | {one['of_exact']:.3f} × | {measured} |",
                   flush=True)
-        results[case] = {"batch_size": batch, "kept_by_pytorch": kept, "policies": found, "runs": runs}
+        results[case] = {"batch_size": batch, "kept_by_pytorch": kept, "policies": found}
     if a.json:
-        pathlib.Path(a.json).write_text(json.dumps({"threads": a.threads, "rounds": a.rounds, "steps": a.steps,
-                                                    "cases": results}, indent=2) + "\n")
+        pathlib.Path(a.json).write_text(json.dumps({"threads": a.threads, "steps": a.steps, "cases": results}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 namespace {
 
 using namespace lacuna;
+using bench::median;
 
 constexpr int rounds = 31;
 
@@ -16,11 +17,6 @@ double seconds_once(const auto& f, int repeats) {
   const auto begin = Clock::now();
   for (int i = 0; i < repeats; ++i) f();
   return std::chrono::duration<double>(Clock::now() - begin).count() / repeats;
-}
-
-double median(std::vector<double>& values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
 }
 
 /// Values as a layer has them: sums of a few uniform ones.
@@ -62,7 +58,8 @@ void measure(std::int64_t bytes, DType dtype) {
                         {"8 bit, nearest", {8, runs, codec::Rounding::nearest}, false},
                         {"8 bit, columns, known", {8, columns}, true},
                         {"4 bit, columns, known", {4, columns}, true},
-                        {"8 bit, 32 columns, known", {8, {codec::Grouping::Kind::column, 32}}, true}};
+                        {"8 bit, 32 columns, known", {8, {codec::Grouping::Kind::column, 32}}, true},
+                        {"8 bit, 8 columns, known", {8, {codec::Grouping::Kind::column, 8}}, true}};
   for (const Case& c : cases) {
     const Tensor shaped = c.positions == 1 ? x : x.reshape({x.count() / c.positions / 1024, c.positions, 1024});
     const std::vector<codec::Range> ranges(static_cast<std::size_t>(codec::group_count(x.shape(), c.coding.grouping)),

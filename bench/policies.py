@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Saved bytes and step times of the memory policies.
 
+    cmake --build --preset release --target lacuna_command bench_policy_times
     policies.py [--build FOLDER] [--steps 9] [--batch N] [--peer PEER.py] [--json FILE] [CASE ...]
 
 Bytes are those of `lacuna bench`, one process a policy, and are compared with what PyTorch keeps in f32, which stands
@@ -114,7 +115,8 @@ def main():
                   flush=True)
         results[case] = {"batch_size": batch, "kept_by_pytorch": kept, "policies": found}
     if a.json:
-        pathlib.Path(a.json).write_text(json.dumps({"threads": a.threads, "steps": a.steps, "cases": results}, indent=2) + "\n")
+        written = {"threads": a.threads, "steps": a.steps, "cases": results}
+        pathlib.Path(a.json).write_text(json.dumps(written, indent=2) + "\n")
 
 
 if __name__ == "__main__":

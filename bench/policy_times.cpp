@@ -2,16 +2,21 @@
 //
 //     bench_policy_times CONFIG.yaml STEPS [key=value ...] memory={...} [memory={...} ...]
 //
-// One process holds a training under `exact` and one under each of the given policies, all with the other overrides. A
-// policy's ratio is the median of each of its STEPS steps over the mean of the steps of `exact` just before and after
-// it: a clock that drifts, or a neighbour who comes and goes, meets both. Prints for each policy, in their order, a
-// line with its median seconds, those of `exact`, and the ratio.
+// One process holds a training under `exact` and, one after the other, one under each of the given policies, all with
+// the other overrides. A policy's ratio is the median, over its STEPS steps, of a step's seconds by the mean of those
+// of `exact` just before and after it: a clock that drifts, or a neighbour who comes and goes, meets both. Prints for
+// each policy, in their order, a line with its median seconds, those of `exact`, and the ratio.
 #include "apps/measure.h"
 #include "apps/resolve.h"
+#include "bench/bench.h"
 
-#include <algorithm>
+#include <fmt/core.h>
+
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 using namespace lacuna;
 
@@ -35,18 +40,11 @@ class Subject {
   std::int64_t number_ = 0;
 };
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 void compare(Subject& policy, Subject& exact, int steps) {
   constexpr int warm_up = 2;
   std::vector<double> own, beside, ratios;
-  double before = 0;
+  double before = exact.step_seconds();
   for (int i = -warm_up; i < steps; ++i) {
-    if (i <= 0) before = exact.step_seconds();
     const double seconds = policy.step_seconds(), after = exact.step_seconds();
     if (i >= 0) {
       own.push_back(seconds);
@@ -55,7 +53,7 @@ void compare(Subject& policy, Subject& exact, int steps) {
     }
     before = after;
   }
-  fmt::print("{:.6f} {:.6f} {:.4f}\n", median(own), median(beside), median(ratios));
+  fmt::print("{:.6f} {:.6f} {:.4f}\n", bench::median(own), bench::median(beside), bench::median(ratios));
   std::fflush(stdout);
 }
 

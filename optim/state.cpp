@@ -1,6 +1,7 @@
 #include "optim/state.h"
 
 #include "ops/codec/affine_kernels.h"
+#include "ops/codec/fitting.h"
 
 #include <algorithm>
 #include <array>

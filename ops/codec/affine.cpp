@@ -49,23 +49,23 @@ template <class T>
 [[gnu::always_inline]] inline void code_slice(const T* values, std::int64_t count, const Slope& slope, int bits,
                                               const std::uint16_t* draws, std::uint8_t* codes) {
   if (slope.wide)
-    Coder<double>(slope.exact, bits)(values, count, draws, codes);
+    Encoder<double>(slope.exact, bits)(values, count, draws, codes);
   else
-    with_count(count, [&](std::int64_t number) { Coder<float>(slope.floats, bits)(values, number, draws, codes); });
+    with_count(count, [&](std::int64_t number) { Encoder<float>(slope.floats, bits)(values, number, draws, codes); });
 }
 
 /// Elements whose groups are looked up and whose codes are packed together: whole blocks that stay in the first cache.
 constexpr std::int64_t stretch = 16 * block;
 
-/// Where the codes of consecutive elements go, from a block's first on.
-class Writer {
+/// Draws for consecutive elements, from a block's first on, codes them, and packs the codes a stretch at a time.
+class BlockEncoder {
  public:
-  Writer(const Layout& to, const Coding& coding, std::uint64_t key, std::int64_t begin)
+  BlockEncoder(const Layout& to, const Coding& coding, std::uint64_t key, std::int64_t begin)
       : to_(to), draws_(key, coding.rounding), first_(begin) {}
 
   /// Codes elements [begin, end), of one group.
   template <class T>
-  [[gnu::always_inline]] inline void write(const T* x, std::int64_t begin, std::int64_t end, const Slope& slope) {
+  [[gnu::always_inline]] inline void encode(const T* x, std::int64_t begin, std::int64_t end, const Slope& slope) {
     for (std::int64_t i = begin; i < end;) {
       const std::int64_t place = i % block, next = std::min(end, i - place + block);
       if (place == 0) {
@@ -102,13 +102,15 @@ void write_finite(const T* values, std::int64_t count, Range& seen) {
 template <class T>
 void encode_runs(const T* x, const Layout& to, const Coding& coding, std::uint64_t key, const Known* known) {
   // Several groups at once, as many as stay in the first cache.
-  const std::int64_t together = std::clamp<std::int64_t>(4096 / to.size, 1, Fits::most_groups);
+  constexpr std::int64_t cached = 4096;  // elements
+  const std::int64_t together = std::clamp<std::int64_t>(cached / to.size, 1, GroupBatch::most);
   const Fitting fitting(to.bits);
   const auto encode_part = [&](std::int64_t begin, std::int64_t end) {
-    Writer writer(to, coding, key, begin);
-    std::array<Key<T>, Fits::most_groups> least, most;
-    std::array<bool, Fits::most_groups> finite;
-    Fits fits;
+    BlockEncoder encoder(to, coding, key, begin);
+    // All [groups]; an array for each, as in GroupBatch.
+    std::array<Key<T>, GroupBatch::most> least, most;
+    std::array<bool, GroupBatch::most> finite;
+    GroupBatch batch;
     for (std::int64_t from = begin / to.size; from * to.size < end; from += together) {
       const auto groups = static_cast<std::size_t>(std::min(together, (end - 1) / to.size + 1 - from));
       const auto first = [&](std::size_t g) { return (from + static_cast<std::int64_t>(g)) * to.size; };
@@ -123,23 +125,24 @@ void encode_runs(const T* x, const Layout& to, const Coding& coding, std::uint64
         const auto group = static_cast<std::size_t>(from) + g;
         const Found here = found_between<T>(least[g], most[g]);
         finite[g] = here.finite;
-        fits.set(g, !here.finite ? Range{} : known == nullptr ? here.range : known->ranges[group]);
+        batch.set(g, !here.finite ? Range{} : known == nullptr ? here.range : known->ranges[group]);
         if (known == nullptr || known->seen.empty() || first(g) < begin) continue;
         if (here.finite)
           known->seen[group] = here.range;
         else
           write_finite(x + first(g), count(g), known->seen[group]);
       }
-      fitting.fit(fits);
+      fitting.fit(batch);
       for (std::size_t g = 0; g < groups; ++g)
         if (first(g) >= begin)
-          to.set_group(from + static_cast<std::int64_t>(g), finite[g] ? fits.stored(g) : not_finite());
+          to.set_group(from + static_cast<std::int64_t>(g), finite[g] ? batch.stored(g) : not_finite());
       for (std::size_t g = 0; g < groups; ++g) {
-        writer.write(x, std::max(begin, first(g)), std::min(end, first(g) + to.size), fits.slope(g));
-        prefetch(x, first(g) + together * to.size, std::min(end, first(g) + (together + 1) * to.size));
+        encoder.encode(x, std::max(begin, first(g)), std::min(end, first(g) + to.size), batch.slope(g));
+        const std::int64_t next = first(g) + together * to.size;
+        if (next < end) prefetch(x, next, std::min(end, next + std::min(to.size, cached)));
       }
     }
-    writer.pack(end);
+    encoder.pack(end);
   };
   parallel_for(to.count, serial_below, encode_part, block);
 }
@@ -174,21 +177,27 @@ void encode_columns(const T* x, const Layout& to, const Coding& coding, std::uin
   }
   const Fitting fitting(to.bits);
   std::vector<Slope> slopes;  // [groups]
-  for (std::size_t group = 0; group < groups; ++group) {
-    Fits fits;
-    fits.set(0, found[group].finite ? found[group].range : Range{});
-    fitting.fit(fits);
-    to.set_group(static_cast<std::int64_t>(group), found[group].finite ? fits.stored(0) : not_finite());
-    slopes.push_back(fits.slope(0));
+  GroupBatch batch;
+  for (std::size_t from = 0; from < groups; from += GroupBatch::most) {
+    const std::size_t some = std::min(groups - from, GroupBatch::most);
+    for (std::size_t g = 0; g < some; ++g) {
+      const Found& own = found[from + g];
+      batch.set(g, own.finite ? own.range : Range{});
+    }
+    fitting.fit(batch);
+    for (std::size_t g = 0; g < some; ++g) {
+      to.set_group(static_cast<std::int64_t>(from + g), found[from + g].finite ? batch.stored(g) : not_finite());
+      slopes.push_back(batch.slope(g));
+    }
   }
   parallel_tasks(parts, [&](std::int64_t index, std::int64_t) {
     const lacuna::Range share = part(to.count, index, parts, block);
-    Writer writer(to, coding, key, share.begin);
+    BlockEncoder encoder(to, coding, key, share.begin);
     to.for_pieces(share.begin, share.end, [&](std::int64_t group, std::int64_t begin, std::int64_t end) {
       if (known != nullptr) measure(index, group, begin, end);
-      writer.write(x, begin, end, slopes[static_cast<std::size_t>(group)]);
+      encoder.encode(x, begin, end, slopes[static_cast<std::size_t>(group)]);
     });
-    writer.pack(share.end);
+    encoder.pack(share.end);
   });
   if (known == nullptr) return;
   found = measured();
@@ -295,7 +304,7 @@ void decode_groups(const Layout& from, const Codes& codes, std::int64_t begin, s
   const auto decode_stretch = [&](std::int64_t first, std::int64_t last, Draws& draws, std::uint8_t* room) {
     const std::int64_t start = first / block * block;
     const std::uint8_t* const unpacked = from.packs() ? room : from.block_at(start);
-    if (from.packs()) unpack_blocks(from.block_at(start), from.to_block_end(last) - start, from.bits, room);
+    if (from.packs()) unpack_blocks(from.block_at(start), from.block_end_of(last) - start, from.bits, room);
     const std::uint16_t* drawn = nullptr;
     std::int64_t drawn_block = -1;
     from.for_pieces(first, last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/dtype.h"
+#include "ops/codec/affine.h"
 #include "ops/codec/fitting.h"
 #include "ops/codec/lanes.h"
 #include "ops/codec/planes.h"
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 namespace lacuna::codec {
@@ -62,6 +64,7 @@ class Draws {
     return Words{static_cast<std::uint32_t>(i)...};
   }
 
+  /// Once in 2^32 pairs: not in line with what every block does.
   [[gnu::noinline]] void mix(std::uint64_t high) {
     high_ = high;
     mixed_ = scrambled(key_ + high);
@@ -132,16 +135,16 @@ template <class T>
 class Extremes {
  public:
   void add(const T* values, std::int64_t count) {
-    const std::int64_t whole = count / lanes;
-#pragma GCC unroll 4
+    const std::int64_t whole = count / keys_at_once;
+#pragma GCC unroll 4  // what counts the rounds is a third of such a short one
     for (std::int64_t i = 0; i < whole; ++i) {
-      Lanes keys;
-      std::memcpy(&keys, values + i * lanes, sizeof keys);
+      Keys keys;
+      std::memcpy(&keys, values + i * keys_at_once, sizeof keys);
       keys ^= (keys >> limits::digits) & limits::max();
       least_ = keys < least_ ? keys : least_;
       most_ = keys > most_ ? keys : most_;
     }
-    for (std::int64_t i = whole * lanes; i < count; ++i) {
+    for (std::int64_t i = whole * keys_at_once; i < count; ++i) {
       const Key<T> key = key_of(values[i]);
       rest_least_ = key < rest_least_ ? key : rest_least_;
       rest_most_ = key > rest_most_ ? key : rest_most_;
@@ -152,29 +155,29 @@ class Extremes {
     rest_most_ = std::max(most(), other.most());
   }
   Key<T> least() const {
-    const Lanes all = folded<lanes / 2>(least_, [](Lanes a, Lanes b) { return a < b ? a : b; });
+    const Keys all = folded<keys_at_once / 2>(least_, [](Keys a, Keys b) { return a < b ? a : b; });
     return std::min<Key<T>>(all[0], rest_least_);
   }
   Key<T> most() const {
-    const Lanes all = folded<lanes / 2>(most_, [](Lanes a, Lanes b) { return a > b ? a : b; });
+    const Keys all = folded<keys_at_once / 2>(most_, [](Keys a, Keys b) { return a > b ? a : b; });
     return std::max<Key<T>>(all[0], rest_most_);
   }
   Found found() const { return found_between<T>(least(), most()); }
 
  private:
   using limits = std::numeric_limits<Key<T>>;
-  static constexpr int lanes = 64 / sizeof(T);
-  typedef Key<T> Lanes __attribute__((vector_size(64)));
+  static constexpr int keys_at_once = 64 / sizeof(T);
+  typedef Key<T> Keys __attribute__((vector_size(64)));
 
   /// Every lane: what `choose` makes of all.
   template <std::size_t half, class F>
-  static Lanes folded(Lanes of, const F& choose) {
+  static Keys folded(Keys of, const F& choose) {
     of = choose(of, shifted<half>(of));
     if constexpr (half > 1) return folded<half / 2>(of, choose);
     return of;
   }
 
-  Lanes least_ = Lanes{} + limits::max(), most_ = Lanes{} + limits::min();
+  Keys least_ = Keys{} + limits::max(), most_ = Keys{} + limits::min();
   Key<T> rest_least_ = limits::max(), rest_most_ = limits::min();
 };
 
@@ -196,6 +199,7 @@ inline C unseen(C constant) {
   return constant;
 }
 
+/// `values` [lanes], as to_coded makes them.
 template <class C, class T>
 inline Lanes<C> load_coded(const T* values) {
   if constexpr (std::is_same_v<T, double>) {
@@ -210,40 +214,44 @@ inline Lanes<C> load_coded(const T* values) {
 /// code = (value - origin) · factor in 2^-16 steps plus the draw, cut off; saturating. The sum is one of whole numbers,
 /// so that no rounding of it favours a side. C: float, or double where floats do not do.
 template <class C>
-class Coder {
+class Encoder {
  public:
-  Coder(Line<C> by, int bits)
+  Encoder(Line<C> by, int bits)
       : by_(by), bottom_(unseen(C(0.5))), top_(unseen(static_cast<C>(((1 << bits) - 1) << 16))) {}
 
+  /// All: [count].
   template <class T>
   [[gnu::always_inline]] inline void operator()(const T* values, std::int64_t count, const std::uint16_t* draws,
                                                 std::uint8_t* codes) const {
     std::int64_t i = 0;
     for (; i + lanes <= count; i += lanes) code(values + i, draws + i, codes + i);
-    if (i < count) code_some(values + i, count - i, draws + i, codes + i);
+    if (i < count) code_tail(values + i, count - i, draws + i, codes + i);
   }
 
  private:
+  /// In 2^-16 steps, held to what there are codes for. V: C, or lanes of it.
+  template <class V>
+  V steps_of(V value, V bottom, V top) const {
+    V v = (value - by_.origin) * by_.factor + C(0.5);
+    v = v > bottom ? v : bottom;  // NaN too
+    return v < top ? v : top;
+  }
+  /// All: [lanes].
   template <class T>
   [[gnu::always_inline]] inline void code(const T* values, const std::uint16_t* draws, std::uint8_t* codes) const {
-    const Lanes<C> bottom = Lanes<C>{} + bottom_, top = Lanes<C>{} + top_;
-    Lanes<C> v = (load_coded<C>(values) - by_.origin) * by_.factor + C(0.5);
-    v = v > bottom ? v : bottom;  // NaN too
-    v = v < top ? v : top;
-    const auto sum = converted<std::int32_t>(v) + load_as<std::int32_t>(draws);
+    const auto steps = steps_of<Lanes<C>>(load_coded<C>(values), Lanes<C>{} + bottom_, Lanes<C>{} + top_);
+    const auto sum = converted<std::int32_t>(steps) + load_as<std::int32_t>(draws);
     store<std::uint8_t>(converted<std::uint8_t>(sum >> 16), codes);
   }
-  /// Fewer than a vector.
+  /// Fewer than a vector. In line it would take registers from the loop over vectors.
   template <class T>
-  [[gnu::noinline]] void code_some(const T* values, std::int64_t count, const std::uint16_t* draws,
+  [[gnu::noinline]] void code_tail(const T* values, std::int64_t count, const std::uint16_t* draws,
                                    std::uint8_t* codes) const {
-    T some[lanes] = {};
-    std::uint16_t drawn[lanes] = {};
-    std::uint8_t coded[lanes];
-    std::copy_n(values, count, some);
-    std::copy_n(draws, count, drawn);
-    code(some, drawn, coded);
-    std::copy_n(coded, count, codes);
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) {
+      const C steps = steps_of<C>(static_cast<C>(to_coded(values[i])), bottom_, top_);
+      codes[i] = static_cast<std::uint8_t>((static_cast<std::int32_t>(steps) + draws[i]) >> 16);
+    }
   }
 
   Line<C> by_;
@@ -265,17 +273,18 @@ class Decoder {
  public:
   explicit Decoder(Line<float> by) : by_(by) {}
 
-  /// `draws`: null without.
+  /// All: [count]; `draws`: null without.
   template <class T>
   [[gnu::always_inline]] inline void operator()(const std::uint8_t* codes, std::int64_t count,
                                                 const std::uint16_t* draws, T* values) const {
     std::int64_t i = 0;
-#pragma GCC unroll 4
+#pragma GCC unroll 4  // as above
     for (; i + lanes <= count; i += lanes) decode(codes + i, drawn ? draws + i : nullptr, values + i);
-    if (i < count) decode_some(codes + i, count - i, drawn ? draws + i : nullptr, values + i);
+    if (i < count) decode_tail(codes + i, count - i, drawn ? draws + i : nullptr, values + i);
   }
 
  private:
+  /// All: [lanes].
   template <class T>
   [[gnu::always_inline]] inline void decode(const std::uint8_t* codes, const std::uint16_t* draws, T* values) const {
     auto code = load_as<std::int32_t>(codes);
@@ -284,15 +293,14 @@ class Decoder {
   }
   /// Fewer than a vector.
   template <class T>
-  [[gnu::noinline]] void decode_some(const std::uint8_t* codes, std::int64_t count, const std::uint16_t* draws,
-                                     T* values) const {
-    std::uint8_t some[lanes] = {};
-    std::uint16_t draw[lanes] = {};
-    T decoded[lanes];
-    std::copy_n(codes, count, some);
-    if constexpr (drawn) std::copy_n(draws, count, draw);
-    decode(some, draw, decoded);
-    std::copy_n(decoded, count, values);
+  [[gnu::always_inline]] inline void decode_tail(const std::uint8_t* codes, std::int64_t count,
+                                                 const std::uint16_t* draws, T* values) const {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::int32_t code = codes[i];
+      if constexpr (drawn) code = (code << 16) - draws[i];
+      values[i] = static_cast<T>(static_cast<float>(code) * by_.factor + by_.origin);
+    }
   }
 
   Line<float> by_;

@@ -39,7 +39,7 @@ inline Scale scale_of(Stored stored, int bits) {
 /// The step of a group that holds a NaN or an infinity.
 inline Stored not_finite() { return {bf16(std::numeric_limits<float>::quiet_NaN()), 0}; }
 
-/// What codes become values with, or values codes.
+/// From codes to values: code · factor + origin. From values to codes: (value - origin) · factor.
 template <class C>
 struct Line {
   C origin, factor;
@@ -56,12 +56,12 @@ struct Slope {
 
 /// Groups that are fitted at once. Each number has an array of its own: the loop over them is one of vectors, and pairs
 /// that are written apart and read together would be waited for.
-struct Fits {
-  static constexpr std::size_t most_groups = 16;
+struct GroupBatch {
+  static constexpr std::size_t most = 16;
 
   void set(std::size_t group, Range range) {
     least[group] = range.least;
-    most[group] = range.most;
+    greatest[group] = range.most;
   }
   Stored stored(std::size_t group) const {
     Stored own;
@@ -70,17 +70,17 @@ struct Fits {
     return own;
   }
   Slope slope(std::size_t group) const {
-    return {{starts[group], factors[group]},
-            {static_cast<float>(starts[group]), static_cast<float>(factors[group])},
+    return {{slope_origins[group], slope_factors[group]},
+            {static_cast<float>(slope_origins[group]), static_cast<float>(slope_factors[group])},
             wide[group]};
   }
 
-  // All: [most_groups].
-  std::array<float, most_groups> least{}, most{};  // finite
-  std::array<std::uint16_t, most_groups> steps{};  // bits of a bf16
-  std::array<std::int16_t, most_groups> origins{};
-  std::array<double, most_groups> starts{}, factors{};  // of the slopes
-  std::array<bool, most_groups> wide{};
+  // All: [most].
+  std::array<float, most> least{}, greatest{};  // finite
+  std::array<std::uint16_t, most> steps{};      // bits of a bf16
+  std::array<std::int16_t, most> origins{};     // in units, as Stored has them
+  std::array<double, most> slope_origins{}, slope_factors{};
+  std::array<bool, most> wide{};  // as Slope has it
 };
 
 /// Chooses steps and origins for codes of one width.
@@ -92,40 +92,45 @@ class Fitting {
         steps_a_range_(1 / ((1 << bits) - 1 - unit_)),  // the origin may lie a unit below the least value
         steps_an_offset_(1 / (greatest_origin * unit_)) {}
 
-  /// For the ranges in `fits`.
-  void fit(Fits& fits) const {
-    for (std::size_t i = 0; i < Fits::most_groups; ++i) {
-      const double least = static_cast<double>(fits.least[i]), most = static_cast<double>(fits.most[i]);
-      const std::uint32_t bits =
-          rounded_up(std::max((most - least) * steps_a_range_, std::abs(least) * steps_an_offset_));
-      const auto step = static_cast<double>(std::bit_cast<float>(bits << 16));
-      const double origin = std::floor(least / (step > 0 ? step * unit_ : 1.0));
-      fits.steps[i] = static_cast<std::uint16_t>(bits);
-      fits.origins[i] = static_cast<std::int16_t>(origin);
-      const bool constant = !(least < most);
-      fits.starts[i] = constant ? 0.0 : step * (origin * unit_);
-      fits.factors[i] = constant ? 0.0 : 65536 / step;
-      fits.wide[i] = std::max(std::abs(least), std::abs(most)) > 0x1p125 || step < 0x1p-110;
-    }
-    for (std::size_t i = 0; i < Fits::most_groups; ++i) {
-      if (fits.least[i] != fits.most[i]) continue;
-      const Stored constant = fit_constant(static_cast<double>(fits.least[i]));
-      fits.steps[i] = constant.step.bits;
-      fits.origins[i] = constant.origin;
-    }
+  /// For the ranges in `batch`: for all, since a number of rounds that the compiler knows makes the loop one of
+  /// vectors. What nobody set is of groups before, or of zeros, and nobody asks for it.
+  void fit(GroupBatch& batch) const {
+    for (std::size_t i = 0; i < GroupBatch::most; ++i) fit_one(batch, i);
+    for (std::size_t i = 0; i < GroupBatch::most; ++i) fit_if_constant(batch, i);
   }
 
   /// For one finite range.
   Stored fit(Range range) const {
-    Fits fits;
-    fits.set(0, range);
-    fit(fits);
-    return fits.stored(0);
+    GroupBatch batch;
+    batch.set(0, range);
+    fit_one(batch, 0);
+    fit_if_constant(batch, 0);
+    return batch.stored(0);
   }
 
  private:
   static constexpr int greatest_origin = 32767;
   static constexpr int least_exponent = -133;  // of a bf16
+
+  [[gnu::always_inline]] inline void fit_one(GroupBatch& batch, std::size_t i) const {
+    const double least = static_cast<double>(batch.least[i]), most = static_cast<double>(batch.greatest[i]);
+    const std::uint32_t bits =
+        rounded_up(std::max((most - least) * steps_a_range_, std::abs(least) * steps_an_offset_));
+    const auto step = static_cast<double>(std::bit_cast<float>(bits << 16));
+    const double origin = std::floor(least / (step > 0 ? step * unit_ : 1.0));
+    const bool varies = least < most;
+    batch.steps[i] = static_cast<std::uint16_t>(bits);
+    batch.origins[i] = static_cast<std::int16_t>(origin);
+    batch.slope_origins[i] = varies ? step * (origin * unit_) : 0.0;
+    batch.slope_factors[i] = varies ? 65536 / step : 0.0;
+    batch.wide[i] = varies && (std::max(std::abs(least), std::abs(most)) > 0x1p125 || step < 0x1p-110);
+  }
+  void fit_if_constant(GroupBatch& batch, std::size_t i) const {
+    if (batch.least[i] != batch.greatest[i]) return;
+    const Stored constant = fit_constant(static_cast<double>(batch.least[i]));
+    batch.steps[i] = constant.step.bits;
+    batch.origins[i] = constant.origin;
+  }
 
   /// The bits of the least bf16 not below a positive value; of the greatest finite one for what is beyond it.
   static std::uint32_t rounded_up(double value) {

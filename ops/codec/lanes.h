@@ -20,7 +20,10 @@ struct LanesOf {
 template <class C>
 using Lanes = typename LanesOf<C>::type;
 
+/// Elements of the vectors that hold `count`.
 constexpr std::int64_t whole_vectors(std::int64_t count) { return (count + lanes - 1) / lanes * lanes; }
+
+// Memory that is read or written: [lanes], at any address.
 
 template <class C>
 inline Lanes<C> load(const C* from) {
@@ -44,6 +47,7 @@ template <class C, class T>
 inline Lanes<C> converted(const T& from) {
   return converted<C>(from, std::make_index_sequence<lanes>());
 }
+/// As C.
 template <class C, class T>
 inline Lanes<C> load_as(const T* from) {
   if constexpr (std::is_same_v<C, T>) {
@@ -61,7 +65,7 @@ inline Lanes<C> load_as(const T* from) {
   }
 }
 
-/// Asks for elements [begin, end), so that memory need not wait while what lies in the cache is coded.
+/// Asks for elements [begin, end), so that their misses pass while what lies in the cache is coded.
 template <class T>
 inline void prefetch(const T* x, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t line = 64 / sizeof(T);  // of a cache, in elements

@@ -1,7 +1,9 @@
 // Where codes and what is kept of their groups lie in memory.
 #pragma once
 
-#include "ops/codec/affine_kernels.h"
+#include "ops/codec/affine.h"
+#include "ops/codec/fitting.h"
+#include "ops/codec/planes.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -29,7 +31,7 @@ struct Layout {
   /// Codes of 8 bits lie as they are.
   bool packs() const { return bits < 8; }
   /// Where the block ends that holds the element before `end`.
-  std::int64_t to_block_end(std::int64_t end) const { return std::min((end + block - 1) / block * block, count); }
+  std::int64_t block_end_of(std::int64_t end) const { return std::min((end + block - 1) / block * block, count); }
   /// Of groups that are runs, how many elements can be coded apart from others: whole groups and whole blocks.
   std::int64_t unit() const { return std::lcm(size, block); }
   /// Of groups that are runs: elements.

@@ -9,6 +9,7 @@
 #include "ops/codec/rotated.h"
 
 #include "core/parallel.h"
+#include "ops/codec/affine_kernels.h"
 #include "ops/codec/hadamard.h"
 #include "ops/codec/layout.h"
 
@@ -377,7 +378,7 @@ void decode_groups(const Codes& coded, std::int64_t begin, std::int64_t end, con
     GroupMeans group_means(means);
     for (std::int64_t group = first_group + share_begin; group < first_group + share_end; ++group) {
       const std::int64_t at = group * from.size, count = from.length(group), start = at / block * block;
-      unpack_blocks(from.block_at(start), from.to_block_end(at + count) - start, from.bits, codes.data());
+      unpack_blocks(from.block_at(start), from.block_end_of(at + count) - start, from.bits, codes.data());
       const std::uint8_t* const own = codes.data() + (at - start);
       const Kept kept = from.group<Kept>(group);
       const Signs signs(coded.key, group, count);

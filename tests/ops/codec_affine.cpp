@@ -335,6 +335,20 @@ TEST_CASE("codes: every element type") {
         }
 }
 
+TEST_CASE("codes: longer than what is packed at once, by one thread and by two") {
+  const int before = threads();
+  for (const int count : {1, 2}) {
+    set_threads(count);
+    for (const std::int64_t elements : {2047, 2048, 2049, 4096, 4097, 6000, 40000})
+      for (const std::int64_t size : {100, 1000, 2049, 5000})
+        for (int bits = 1; bits <= 8; ++bits) {
+          const Tensor x = tensor_of(drawn(elements, -2, 5, static_cast<std::uint64_t>(elements)));
+          check_error(x, codec::encode(x, {bits, {Grouping::Kind::run, size}, Rounding::dithered}, 9));
+        }
+  }
+  set_threads(before);
+}
+
 TEST_CASE("codes: far from zero the step grows until the origin fits") {
   for (const float offset : {1e3F, -1e3F, 1e6F, -1e6F})
     for (int bits = 1; bits <= 8; ++bits) {

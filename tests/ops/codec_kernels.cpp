@@ -1,0 +1,163 @@
+// The codec's kernels by the ways that elements take through them: whole vectors and tails, whole blocks and pieces of
+// them, batches of groups, stretches.
+#include "core/parallel.h"
+#include "core/random.h"
+#include "ops/codec/affine.h"
+#include "ops/codec/fitting.h"
+#include "ops/codec/lanes.h"
+#include "tests/ops/codes_of_values.h"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace lacuna {
+namespace {
+
+using namespace test;
+using codec::Coding;
+using codec::Grouping;
+using codec::Rounding;
+
+constexpr std::array all_types = {DType::f32, DType::f64, DType::bf16, DType::f16};
+
+Tensor drawn(std::int64_t count, DType dtype, float scale) {
+  const RandomStream stream{.seed = 5, .step = 0, .site = 0};
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = scale * (2 * stream.uniform(i) - 1);
+  return tensor_of(values, dtype);
+}
+
+std::vector<double> by_itself(const Tensor& x, std::int64_t begin, std::int64_t end, const Coding& coding) {
+  return decoded(
+      codec::encode(x.reshape({x.count(), 1}).leading(begin, end).clone().reshape({end - begin}), coding, 1));
+}
+
+}  // namespace
+
+TEST_CASE("codes: rounded to the nearest, a group is coded as it is alone, wherever it lies") {
+  const int before = threads();
+  for (const int count : {1, 2}) {
+    set_threads(count);
+    for (const DType dtype : all_types)
+      for (const float scale : {1.0F, 1e-36F, 1e38F})  // the outer ones are computed in f64
+        for (const std::int64_t size : {1, 7, 16, 100, 128, 256, 1000, 2049, 5000}) {
+          if (scale != 1 && dtype == DType::f16) continue;
+          const std::int64_t elements = 20001;
+          const Tensor x = drawn(elements, dtype, scale);
+          for (const int bits : {1, 3, 4, 8}) {
+            const Coding coding{bits, {Grouping::Kind::run, size}, Rounding::nearest};
+            const std::vector<double> whole = decoded(codec::encode(x, coding, 1));
+            for (const std::int64_t group : {std::int64_t{0}, elements / size / 2, (elements - 1) / size}) {
+              const std::int64_t begin = group * size, end = std::min(elements, begin + size);
+              const std::vector<double> alone = by_itself(x, begin, end, coding);
+              for (std::int64_t i = begin; i < end; ++i)
+                REQUIRE(whole[static_cast<std::size_t>(i)] == alone[static_cast<std::size_t>(i - begin)]);
+            }
+          }
+        }
+  }
+  set_threads(before);
+}
+
+TEST_CASE("codes: columns are coded as runs of the same ranges are") {
+  for (const DType dtype : all_types)
+    for (const std::int64_t width : {7, 8, 16, 24, 32, 64, 100}) {
+      constexpr std::int64_t rows = 90, groups = 3;
+      const Tensor x = drawn(rows * groups * width, dtype, 1).reshape({rows, groups * width});
+      const std::vector<codec::Range> ranges(groups, codec::Range{-1, 1});
+      for (const int bits : {2, 4, 8})
+        for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dithered}) {
+          std::vector<codec::Range> seen(groups), seen_by_runs(rows * groups);
+          const auto columns = codec::encode(x, {bits, {Grouping::Kind::column, width}, rounding}, 3, ranges, seen);
+          const auto runs = codec::encode(x.reshape({x.count()}), {bits, {Grouping::Kind::run, width}, rounding}, 3,
+                                          std::vector<codec::Range>(rows * groups, codec::Range{-1, 1}), seen_by_runs);
+          REQUIRE(decoded(columns) == decoded(runs));
+          for (std::size_t group = 0; group < groups; ++group) {
+            codec::Range all = seen_by_runs[group];
+            for (std::size_t row = 1; row < rows; ++row) {
+              all.least = std::min(all.least, seen_by_runs[row * groups + group].least);
+              all.most = std::max(all.most, seen_by_runs[row * groups + group].most);
+            }
+            CHECK(seen[group].least == all.least);
+            CHECK(seen[group].most == all.most);
+          }
+        }
+    }
+}
+
+TEST_CASE("codes: groups fitted together are as each by itself, and of what was set before nothing is left") {
+  constexpr float most = std::numeric_limits<float>::max();
+  const std::array<codec::Range, codec::GroupBatch::most> ranges = {{{0, 0},
+                                                                     {-0.0F, 0},
+                                                                     {1, 1},
+                                                                     {-3, -3},
+                                                                     {1e-45F, 1e-45F},
+                                                                     {0, 1e-45F},
+                                                                     {-most, most},
+                                                                     {most, most},
+                                                                     {1e6F, 1e6F + 1},
+                                                                     {-1e6F - 1, -1e6F},
+                                                                     {-1, 1},
+                                                                     {0, 6},
+                                                                     {-0.17F, 5},
+                                                                     {1e-36F, 2e-36F},
+                                                                     {-1e38F, 0},
+                                                                     {2, 3}}};
+  for (int bits = 1; bits <= 8; ++bits) {
+    const codec::Fitting fitting(bits);
+    codec::GroupBatch batch;
+    for (std::size_t i = 0; i < ranges.size(); ++i) batch.set(i, ranges[i]);
+    fitting.fit(batch);
+    const auto check = [&](std::size_t place, codec::Range range) {
+      const codec::Stored together = batch.stored(place), alone = fitting.fit(range);
+      CHECK(together.step.bits == alone.step.bits);
+      CHECK(together.origin == alone.origin);
+      const codec::Scale scale = codec::scale_of(together, bits);
+      const codec::Slope slope = batch.slope(place);
+      const bool varies = range.least < range.most;
+      CHECK(slope.exact.factor == (varies ? 65536 / scale.step : 0));
+      CHECK(slope.exact.origin == (varies ? scale.origin : 0));
+      const double largest =
+          std::max(std::abs(static_cast<double>(range.least)), std::abs(static_cast<double>(range.most)));
+      CHECK(slope.wide == (varies && (largest > 0x1p125 || scale.step < 0x1p-110)));
+    };
+    for (std::size_t i = 0; i < ranges.size(); ++i) check(i, ranges[i]);
+    batch.set(0, {-2, 5});
+    fitting.fit(batch);
+    check(0, {-2, 5});
+  }
+}
+
+TEST_CASE("lanes: halves are widened as they are one by one, and rounded to the nearest") {
+  for (std::uint32_t first = 0; first < 0x10000; first += codec::lanes) {
+    std::array<bf16, codec::lanes> brain;
+    std::array<f16, codec::lanes> half;
+    for (std::uint32_t i = 0; i < codec::lanes; ++i)
+      brain[i].bits = half[i].bits = static_cast<std::uint16_t>(first + i);
+    const auto of_brain = codec::load_as<float>(brain.data());
+    const auto of_half = codec::load_as<float>(half.data());
+    for (std::size_t i = 0; i < codec::lanes; ++i) {
+      REQUIRE(std::bit_cast<std::uint32_t>(static_cast<float>(of_brain[i])) ==
+              std::bit_cast<std::uint32_t>(static_cast<float>(brain[i])));
+      REQUIRE(std::bit_cast<std::uint32_t>(static_cast<float>(of_half[i])) ==
+              std::bit_cast<std::uint32_t>(static_cast<float>(half[i])));
+    }
+    if (std::isnan(static_cast<float>(brain[0])) || std::isinf(static_cast<float>(brain[0]))) continue;
+    for (const std::uint32_t rest : {0x0001U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU}) {
+      codec::Lanes<float> values;
+      for (std::size_t i = 0; i < codec::lanes; ++i)
+        values[i] = std::bit_cast<float>(std::uint32_t{brain[i].bits} << 16 | rest);
+      std::array<bf16, codec::lanes> rounded;
+      codec::store_as(values, rounded.data());
+      for (std::size_t i = 0; i < codec::lanes; ++i) REQUIRE(rounded[i].bits == bf16(values[i]).bits);
+    }
+  }
+}
+
+}  // namespace lacuna

@@ -61,7 +61,7 @@ constexpr std::int64_t stretch = 16 * block;
 class BlockEncoder {
  public:
   BlockEncoder(const Layout& to, const Coding& coding, std::uint64_t key, std::int64_t begin)
-      : to_(to), draws_(key, coding.rounding), first_(begin) {}
+      : draws_(key, coding.rounding), to_(to), first_(begin) {}
 
   /// Codes elements [begin, end), of one group.
   template <class T>
@@ -83,11 +83,11 @@ class BlockEncoder {
   }
 
  private:
-  const Layout& to_;
   Draws draws_;
+  alignas(64) std::uint8_t codes_[stretch];
+  const Layout& to_;
   std::int64_t first_;                    // the element of the first code that is not packed
   const std::uint16_t* drawn_ = nullptr;  // [block]
-  alignas(64) std::uint8_t codes_[stretch];
 };
 
 /// What a group with values that are not finite has seen.

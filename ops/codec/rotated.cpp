@@ -301,7 +301,7 @@ void encode_groups(const T* x, const Codes& coded, const Means& means) {
   // Whole groups and whole blocks: several together, whose roots and quotients are not waited for.
   constexpr std::int64_t most_together = 8;
   const std::int64_t together = std::clamp<std::int64_t>(4096 / to.size, 1, most_together);
-  const std::int64_t least = to.unit(), unit = std::max<std::int64_t>(1, together * to.size / least) * least;
+  const std::int64_t least = std::max(to.unit(), block), unit = std::max(least, together * to.size / least * least);
   const std::int64_t units = (to.count + unit - 1) / unit;
   struct Scratch {
     explicit Scratch(const Means& of) : means(of) {}

@@ -6,12 +6,15 @@
 // else does not compile. docs/adding-an-op.md shows a whole op on one page.
 #pragma once
 
+#include "core/parallel.h"
 #include "core/tensor.h"
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string_view>
@@ -89,6 +92,18 @@ struct Signs {
   Tensor bits;    // u8 [ceil(count / 8)], bit i % 8 of byte i / 8 set where element i is positive; or undefined
 };
 
+/// How a saved tensor's rows are shared among threads that read them apart from each other.
+struct Share {
+  std::int64_t count;         // rows
+  std::int64_t together = 0;  // so many are dealt to each in turn; 0: a consecutive part is each one's
+  std::int64_t parts = 0;     // threads to deal to
+};
+
+/// Works on rows [begin, end), which lie at `rows` [end - begin, C] on the CPU, and with what Saved::rows calls their
+/// variance, or null.
+using RowsKernel =
+    std::function<void(std::int64_t begin, std::int64_t end, const std::byte* rows, const float* variance)>;
+
 /// Where saved tensors come from: autograd implements it over slots. `row` numbers the op's table of saves.
 class SavedTensors {
  public:
@@ -97,6 +112,9 @@ class SavedTensors {
   /// `variance`: null, or what gets it as Saved::rows gives it.
   virtual Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor* variance) const = 0;
   virtual std::int64_t rows_at_once(std::size_t row) const = 0;
+  /// Calls `f` for runs of rows that are decoded first, by the thread that calls: several at once. False, and nothing
+  /// is done, where all threads had better read them together.
+  virtual bool read_apart(std::size_t row, const Share& share, const RowsKernel& f) const = 0;
   virtual Signs signs(std::size_t row) const = 0;
   virtual Shape shape(std::size_t row) const { return whole(row).shape(); }
 };
@@ -154,6 +172,37 @@ class Saved {
         f(begin, end, rows<from>(begin, end));
       }
     }
+  }
+  /// Calls `f(begin, end, values, variance)`, a RowsKernel, for runs of the first `count` rows in any order, and none
+  /// on `meta`. Where they have to be decoded each thread calls it for rows of its own, while they lie in its cache;
+  /// elsewhere one does, and `f` shares the work.
+  template <Source from, class F>
+  void for_runs_apart(std::int64_t count, const F& f) const {
+    if (tensors_.read_apart(row<from>(), {.count = count}, f)) return;
+    for_runs<from>(count, [&](std::int64_t begin, std::int64_t end, const Tensor& values, const Tensor& variance) {
+      launch(values.device(),
+             [&] { f(begin, end, values.raw(), variance.defined() ? variance.data<float>() : nullptr); });
+    });
+  }
+  /// Calls `f(begin, end, values)` for the first `count` rows, `together` at a time and in order on each of `parts`
+  /// threads, to which they are dealt in turn: what a thread adds up depends on the rows' numbers alone, whatever the
+  /// tensor is held as. Never on `meta`.
+  template <Source from, class F>
+  void for_rows_dealt(std::int64_t count, std::int64_t together, std::int64_t parts, const F& f) const {
+    const auto kernel = [&](std::int64_t begin, std::int64_t end, const std::byte* values, const float*) {
+      f(begin, end, values);
+    };
+    if (tensors_.read_apart(row<from>(), {count, together, parts}, kernel)) return;
+    for_runs<from>(count, [&](std::int64_t begin, std::int64_t end, const Tensor& values) {
+      const std::int64_t row_bytes = values.shape().back() * size_of(values.dtype());
+      launch(values.device(), [&] {
+        parallel_tasks(parts, [&](std::int64_t task, int) {
+          for_dealt(begin, end, together, parts, task, [&](std::int64_t first, std::int64_t last) {
+            f(first, last, values.raw() + (first - begin) * row_bytes);
+          });
+        });
+      });
+    });
   }
   template <Source from>
   Signs signs() const {
@@ -248,7 +297,8 @@ class Operation {
   virtual InputSet factors() const = 0;
   virtual Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const = 0;
   virtual void backward(Tensor dy, const SavedTensors& saved, Grads& grads) const = 0;
-  /// Writes rows of the output into `out` [rows, C]; `tensors` and their `variances`, if there are any, are laid out as
+  /// Writes rows of the output into `out` [rows, C], allocating no tensor: threads do so at once, for rows of their
+  /// own. `tensors` and their `variances`, if there are any, are laid out as
   /// `derives()`, `signs` as a Derivation's.
   virtual void derive(std::span<const Tensor> tensors, std::span<const Tensor> variances, const Shape& shape,
                       std::int64_t first_row, const Tensor& signs, const Tensor& out) const = 0;

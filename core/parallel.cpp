@@ -24,6 +24,6 @@ void set_threads(int count) {
   omp_set_num_threads(chosen());
 }
 
-int threads() { return chosen(); }
+int threads() { return omp_in_parallel() != 0 ? 1 : chosen(); }
 
 }  // namespace lacuna

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 
 namespace lacuna {
 
 /// Threads that compute (not those that load data). 0 asks for as many as the machine has.
 void set_threads(int count);
+/// Among how many work is shared: 1 where it is one thread's share already.
 int threads();
 
 /// Part `index` of `parts` of [0, n) in multiples of `unit`: as even as can be.
@@ -22,6 +24,26 @@ inline Range part(std::int64_t n, std::int64_t index, std::int64_t parts, std::i
   return {std::min(n, units * index / parts * unit), std::min(n, units * (index + 1) / parts * unit)};
 }
 
+namespace detail {
+
+/// Calls `f(i)` for i in [0, count), on a thread each. What one of them throws is thrown when all have ended.
+template <class F>
+void on_threads(int count, const F& f) {
+  std::exception_ptr thrown;
+#pragma omp parallel for schedule(static, 1) num_threads(count)
+  for (int i = 0; i < count; ++i) {
+    try {
+      f(i);
+    } catch (...) {
+#pragma omp critical(lacuna_thrown)
+      thrown = std::current_exception();
+    }
+  }
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+}  // namespace detail
+
 /// Calls `f(begin, end)` for a partition of [0, n), one range a thread, each a multiple of `unit` but the last;
 /// one range in all when n is below `serial_below`.
 template <class F>
@@ -31,22 +53,34 @@ void parallel_for(std::int64_t n, std::int64_t serial_below, F&& f, std::int64_t
     if (n > 0) f(std::int64_t{0}, n);
     return;
   }
-#pragma omp parallel for schedule(static, 1) num_threads(count)
-  for (int i = 0; i < count; ++i) {
+  detail::on_threads(count, [&](int i) {
     const Range range = part(n, i, count, unit);
     if (range.begin < range.end) f(range.begin, range.end);
-  }
+  });
+}
+
+/// Calls `f(first, last)` for those of [begin, end) that task `task` of `parts` has where `together` at a time are
+/// dealt to each in turn, from 0 on.
+template <class F>
+void for_dealt(std::int64_t begin, std::int64_t end, std::int64_t together, std::int64_t parts, std::int64_t task,
+               F&& f) {
+  const std::int64_t deal = begin / together, next = deal + (task - deal % parts + parts) % parts;
+  for (std::int64_t i = next * together; i < end; i += parts * together)
+    f(std::max(begin, i), std::min(end, i + together));
 }
 
 /// Calls `f(task, thread)` for each task in [0, n): for tasks that are worth a thread's while.
 template <class F>
 void parallel_tasks(std::int64_t n, F&& f) {
   const int count = threads();
-#pragma omp parallel for schedule(static, 1) num_threads(count)
-  for (int i = 0; i < count; ++i) {
+  const auto share = [&](int i) {
     const Range range = part(n, i, count);
     for (std::int64_t task = range.begin; task < range.end; ++task) f(task, i);
-  }
+  };
+  if (count == 1)
+    share(0);
+  else
+    detail::on_threads(count, share);
 }
 
 /// out[i] = f(in[i]...) in the compute type, elements converted on the way. All arrays: [n].

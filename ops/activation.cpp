@@ -43,18 +43,20 @@ Tensor applied(const Formula& formula, const Tensor& x) {
 template <Source from, class Op, class Formula>
 Tensor backward_of(const Formula& formula, const Tensor& dy, const Saved<Op>& saved) {
   Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
-  saved.template for_runs<from>(
-      dy.rows(), [&](std::int64_t first, std::int64_t last, const Tensor& values, const Tensor& variance) {
-        const Tensor in = dy.row_range(first, last), out = dx.row_range(first, last);
-        launch(dy.device(), [&] {
-          with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
-            if (variance.defined())
-              map(in.count(), formula, out.data<T>(), in.data<T>(), values.data<T>(), variance.data<float>());
-            else
-              map(in.count(), formula, out.data<T>(), in.data<T>(), values.data<T>());
-          });
+  const std::int64_t width = dy.shape().back();
+  with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
+    saved.template for_runs_apart<from>(
+        dy.rows(), [&](std::int64_t begin, std::int64_t end, const std::byte* bytes, const float* variance) {
+          const T* const in = dy.data<T>() + begin * width;
+          const T* const values = reinterpret_cast<const T*>(bytes);
+          T* const out = dx.data<T>() + begin * width;
+          const std::int64_t count = (end - begin) * width;
+          if (variance != nullptr)
+            map(count, formula, out, in, values, variance);
+          else
+            map(count, formula, out, in, values);
         });
-      });
+  });
   return dx;
 }
 

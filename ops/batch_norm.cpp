@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <vector>
 
 namespace lacuna {
 namespace {
@@ -73,8 +74,8 @@ template <class S>
 struct Normalized {
   S *mean, *scale, *bias;  // [width]
 
-  Normalized(const ChannelRows& rows, const Tensor& scratch)  // [3, width]
-      : mean(scratch.data<S>()), scale(mean + rows.width), bias(scale + rows.width) {}
+  Normalized(const ChannelRows& rows, S* scratch)  // [3, width]
+      : mean(scratch), scale(mean + rows.width), bias(scale + rows.width) {}
 
   void fill(const ChannelRows& rows, const Affine& affine) const {
     rows.repeated(affine.mean.data<S>(), mean);
@@ -91,9 +92,9 @@ void apply(const Affine& affine, const Tensor& x, const Tensor& residual, const 
   const ChannelRows rows(x.count() / affine.weight.count(), affine.weight.count());
   with_float_type(x.dtype(), [&]<class T>(Type<T>) {
     using S = Compute<T>;
-    const Tensor scratch = rows.scratch<S>(3, x.device());
-    const Normalized<S> normalized(rows, scratch);
     launch(x.device(), [&] {
+      std::vector<S> scratch(static_cast<std::size_t>(3 * rows.width));
+      const Normalized<S> normalized(rows, scratch.data());
       normalized.fill(rows, affine);
       const auto run = [&](auto addend) {
         rows.for_runs([&](std::int64_t first, std::int64_t count, int) {
@@ -231,7 +232,7 @@ struct Backward {
       run<T>(rows, [&](const T*, std::int64_t) { return PositiveValues<T>{signs->values.data<T>(), rows.width}; });
     } else if (bias.defined()) {
       const Tensor scratch = rows.scratch<S>(3, dy.device());
-      const Normalized<S> normalized(rows, scratch);
+      const Normalized<S> normalized(rows, scratch.data<S>());
       launch(dy.device(), [&] { normalized.fill(rows, affine()); });
       run<T>(rows, [&](const T* in, std::int64_t first) {
         return PositiveNormalized<T>{in, first, normalized, rows.width};

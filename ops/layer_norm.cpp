@@ -17,9 +17,8 @@ template <class T, class C>
   for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>((x[i] - mean) * rstd * weight[i] + bias[i]);
 }
 
-/// Gradients of weight and bias are sums over rows: one [2, C] a thread, added up in order at the end. So many rows
-/// together go to one thread and the next to the next: which one depends on the row's number alone, so that the bits
-/// are the same whether x comes whole or run by run.
+/// Gradients of weight and bias are sums over rows: one [2, C] a thread, to which so many rows together are dealt,
+/// added up in order at the end.
 constexpr std::int64_t rows_together = 8;
 
 template <class C>
@@ -131,28 +130,24 @@ void LayerNorm::backward(Tensor dy, const Saved<LayerNorm>& saved, Grads& grads)
   const Tensor sums = Tensor::zeros({parts, 2, n}, compute, dy.device(), Purpose::workspace);  // [parts, 2, C]
   if (grads.wanted(x) && !add) grads[x] = reuse_or_empty(dy, dy.shape(), dy.dtype());
 
-  saved.for_runs<input(x)>(rows, [&](std::int64_t first, std::int64_t last, const Tensor& values) {
-    launch(dy.device(), [&] {
-      with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
-        using C = Compute<T>;
-        const C* const m = means.data<C>();
-        const C* const r = rstds.data<C>();
-        parallel_tasks(parts, [&](std::int64_t task, int) {
+  with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
+    using C = Compute<T>;
+    saved.for_rows_dealt<input(x)>(
+        rows, rows_together, parts, [&](std::int64_t first, std::int64_t last, const std::byte* bytes) {
+          const T* const values = reinterpret_cast<const T*>(bytes);  // [last - first, C]
           std::vector<C> x_scratch = row_scratch<T>(n), dy_scratch = row_scratch<T>(n);
-          C* const own = sums.data<C>() + task * 2 * n;
+          C* const own = sums.data<C>() + first / rows_together % parts * 2 * n;
           for (std::int64_t row = first; row < last; ++row) {
-            if (row / rows_together % parts != task) continue;
-            const C* const in = in_compute_type(values.data<T>() + (row - first) * n, n, x_scratch.data());
+            const C mean_of_row = means.data<C>()[row], rstd_of_row = rstds.data<C>()[row];
+            const C* const in = in_compute_type(values + (row - first) * n, n, x_scratch.data());
             const C* const g = in_compute_type(dy.data<T>() + row * n, n, dy_scratch.data());
             if (grads.wanted(x))
-              row_gradient(n, in, g, m[row], r[row], gamma.data<C>(), {own, own + n},
+              row_gradient(n, in, g, mean_of_row, rstd_of_row, gamma.data<C>(), {own, own + n},
                            grads[x].template data<T>() + row * n, add);
             else
-              add_row(n, in, g, m[row], r[row], ParameterSums<C>{own, own + n});
+              add_row(n, in, g, mean_of_row, rstd_of_row, ParameterSums<C>{own, own + n});
           }
         });
-      });
-    });
   });
 
   for (const Input parameter : {weight, bias}) {

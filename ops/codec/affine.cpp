@@ -294,51 +294,63 @@ Reading reading_of(const Layout& from, std::int64_t group, bool dither) {
   return {exact, {static_cast<float>(exact.origin), static_cast<float>(exact.factor)}, beyond<T>(scale, from.bits)};
 }
 
+/// Decodes runs of codes that are not rotated, prepared once for many.
 template <class T>
-void decode_groups(const Layout& from, const Codes& codes, std::int64_t begin, std::int64_t end, T* out) {
-  const bool dither = codes.coding.rounding == Rounding::dithered;
-  std::vector<Reading> columns;  // [groups], which every row asks for again
-  if (from.kind == Grouping::Kind::column)
-    for (std::int64_t group = 0; group * from.size < from.columns; ++group)
-      columns.push_back(reading_of<T>(from, group, dither));
-  const auto decode_stretch = [&](std::int64_t first, std::int64_t last, Draws& draws, std::uint8_t* room) {
+class GroupDecoder {
+ public:
+  explicit GroupDecoder(const Codes& codes)
+      : from_(codes.shape, codes.coding, codes.bytes.raw()),
+        dithers_(codes.coding.rounding == Rounding::dithered),
+        draws_(codes.key, codes.coding.rounding) {
+    if (from_.kind == Grouping::Kind::column)
+      for (std::int64_t group = 0; group * from_.size < from_.columns; ++group)
+        columns_.push_back(reading_of<T>(from_, group, dithers_));
+  }
+
+  /// Elements [begin, end) into `out`, on the calling thread.
+  void decode(std::int64_t begin, std::int64_t end, T* out) const {
+    Draws draws = draws_;
+    alignas(64) std::uint8_t room[stretch];
+    for (std::int64_t i = begin / block * block; i < end; i += stretch) {
+      const std::int64_t first = std::max(begin, i);
+      decode_stretch(first, std::min(end, i + stretch), draws, room, out + (first - begin));
+    }
+  }
+
+ private:
+  void decode_stretch(std::int64_t first, std::int64_t last, Draws& draws, std::uint8_t* room, T* out) const {
     const std::int64_t start = first / block * block;
-    const std::uint8_t* const unpacked = from.packs() ? room : from.block_at(start);
-    if (from.packs()) unpack_blocks(from.block_at(start), from.block_end_of(last) - start, from.bits, room);
+    const std::uint8_t* const unpacked = from_.packs() ? room : from_.block_at(start);
+    if (from_.packs()) unpack_blocks(from_.block_at(start), from_.block_end_of(last) - start, from_.bits, room);
     const std::uint16_t* drawn = nullptr;
     std::int64_t drawn_block = -1;
-    from.for_pieces(first, last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
+    from_.for_pieces(first, last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
       const Reading reading =
-          columns.empty() ? reading_of<T>(from, group, dither) : columns[static_cast<std::size_t>(group)];
+          columns_.empty() ? reading_of<T>(from_, group, dithers_) : columns_[static_cast<std::size_t>(group)];
       for (std::int64_t stop; i < next; i = stop) {
-        stop = dither ? std::min(next, (i / block + 1) * block) : next;
-        if (dither && drawn_block != i / block) {
+        stop = dithers_ ? std::min(next, (i / block + 1) * block) : next;
+        if (dithers_ && drawn_block != i / block) {
           drawn_block = i / block;
           drawn = draws.of_block(drawn_block).data();
         }
         const std::uint8_t* const piece = unpacked + (i - start);
-        const std::uint16_t* const piece_drawn = dither ? drawn + i % block : nullptr;
-        T* const to = out + (i - begin);
+        const std::uint16_t* const piece_drawn = dithers_ ? drawn + i % block : nullptr;
+        T* const to = out + (i - first);
         if (reading.held)
           to_values_held(piece, stop - i, reading.exact, piece_drawn, to);
-        else if (dither)
+        else if (dithers_)
           with_count(stop - i, [&](std::int64_t number) { Decoder<true>(reading.by)(piece, number, piece_drawn, to); });
         else
           with_count(stop - i, [&](std::int64_t number) { Decoder<false>(reading.by)(piece, number, nullptr, to); });
       }
     });
-  };
-  const std::int64_t start = begin / block * block;
-  parallel_for(
-      end - start, serial_below,
-      [&](std::int64_t share_begin, std::int64_t share_end) {
-        Draws draws(codes.key, codes.coding.rounding);
-        alignas(64) std::uint8_t room[stretch];
-        for (std::int64_t i = start + share_begin; i < start + share_end; i += stretch)
-          decode_stretch(std::max(begin, i), std::min(start + share_end, i + stretch), draws, room);
-      },
-      block);
-}
+  }
+
+  Layout from_;
+  bool dithers_;
+  Draws draws_;
+  std::vector<Reading> columns_;  // [groups], which every row asks for again; empty where groups are runs
+};
 
 /// Calls `f(variance, count, to)` for the runs of `out` whose errors have one variance.
 template <class F>
@@ -443,8 +455,27 @@ void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tens
     return;
   }
   launch(out.device(), [&] {
-    const Layout layout(codes.shape, codes.coding, codes.bytes.raw());
-    with_float_type(out.dtype(), [&]<class T>(Type<T>) { decode_groups(layout, codes, begin, end, out.data<T>()); });
+    with_float_type(out.dtype(), [&]<class T>(Type<T>) {
+      const GroupDecoder<T> decoder(codes);
+      T* const to = out.data<T>();
+      const std::int64_t start = begin / block * block;
+      parallel_for(
+          end - start, serial_below,
+          [&](std::int64_t share_begin, std::int64_t share_end) {
+            const std::int64_t first = std::max(begin, start + share_begin);
+            decoder.decode(first, start + share_end, to + (first - begin));
+          },
+          block);
+    });
+  });
+}
+
+Reader reader_of(const Codes& codes) {
+  expect(codes.coding.rounding != Rounding::rotated, "rotated codes of {} are decoded by `decode` alone", codes.shape);
+  return with_float_type(codes.dtype, [&]<class T>(Type<T>) -> Reader {
+    return [decoder = GroupDecoder<T>(codes)](std::int64_t begin, std::int64_t end, std::byte* out) {
+      decoder.decode(begin, end, reinterpret_cast<T*>(out));
+    };
   });
 }
 

@@ -30,6 +30,33 @@ inline constexpr Bits<T> infinity = std::is_same_v<T, bf16>    ? 0x7f80U
                                                                : static_cast<Bits<T>>(0x7ff0000000000000U);
 
 /// out[i] = in[i] where bit `first` + i is set, or where it is NaN and `nan_stays`; 0 elsewhere.
+template <bool nan_stays, class T>
+void mask_values(const T* in, std::int64_t count, const std::uint8_t* bytes, std::int64_t first, T* out) {
+  using B = Bits<T>;
+  constexpr B all = std::numeric_limits<B>::max();
+  const auto* const from = reinterpret_cast<const B*>(in);
+  auto* const to = reinterpret_cast<B*>(out);
+  const auto masked = [](B value, std::uint32_t set) {
+    B mask = B{0} - static_cast<B>(set & 1U);
+    if (nan_stays) mask |= (value & (all >> 1)) > infinity<T> ? all : B{0};
+    return static_cast<B>(value & mask);
+  };
+  const auto one = [&](std::int64_t i) {
+    to[i] = masked(from[i], static_cast<std::uint32_t>(bytes[(first + i) / 8]) >> ((first + i) % 8));
+  };
+  parallel_for(count, 16384, [&](std::int64_t begin, std::int64_t end) {
+    std::int64_t i = begin;
+    for (; i < end && (first + i) % 8 != 0; ++i) one(i);
+    for (; i + 32 <= end; i += 32) {
+      std::uint32_t word;
+      std::memcpy(&word, bytes + (first + i) / 8, sizeof word);
+#pragma GCC ivdep
+      for (std::uint32_t bit = 0; bit < 32; ++bit) to[i + bit] = masked(from[i + bit], word >> bit);
+    }
+    for (; i < end; ++i) one(i);
+  });
+}
+
 template <bool nan_stays>
 void mask_by_bits(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out) {
   expect(out.count() == in.count() && out.dtype() == in.dtype() && 8 * bits.count() >= first + in.count(),
@@ -37,30 +64,7 @@ void mask_by_bits(const Tensor& in, const Tensor& bits, std::int64_t first, cons
          8 * bits.count(), first, out.count(), name_of(out.dtype()));
   launch(in.device(), [&] {
     with_float_type(in.dtype(), [&]<class T>(Type<T>) {
-      using B = Bits<T>;
-      constexpr B all = std::numeric_limits<B>::max();
-      const auto* const from = reinterpret_cast<const B*>(in.raw());
-      auto* const to = reinterpret_cast<B*>(out.raw());
-      const auto* const bytes = bits.data<std::uint8_t>();
-      const auto masked = [](B value, std::uint32_t set) {
-        B mask = B{0} - static_cast<B>(set & 1U);
-        if (nan_stays) mask |= (value & (all >> 1)) > infinity<T> ? all : B{0};
-        return static_cast<B>(value & mask);
-      };
-      const auto one = [&](std::int64_t i) {
-        to[i] = masked(from[i], static_cast<std::uint32_t>(bytes[(first + i) / 8]) >> ((first + i) % 8));
-      };
-      parallel_for(in.count(), 16384, [&](std::int64_t begin, std::int64_t end) {
-        std::int64_t i = begin;
-        for (; i < end && (first + i) % 8 != 0; ++i) one(i);
-        for (; i + 32 <= end; i += 32) {
-          std::uint32_t word;
-          std::memcpy(&word, bytes + (first + i) / 8, sizeof word);
-#pragma GCC ivdep
-          for (std::uint32_t bit = 0; bit < 32; ++bit) to[i + bit] = masked(from[i + bit], word >> bit);
-        }
-        for (; i < end; ++i) one(i);
-      });
+      mask_values<nan_stays>(in.data<T>(), in.count(), bits.data<std::uint8_t>(), first, out.data<T>());
     });
   });
 }
@@ -73,6 +77,13 @@ void pass_where_set(const Tensor& in, const Tensor& bits, std::int64_t first, co
 
 void rectify(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out) {
   mask_by_bits<true>(in, bits, first, out);
+}
+
+void rectify(DType dtype, std::byte* values, std::int64_t count, const std::uint8_t* bits, std::int64_t first) {
+  with_float_type(dtype, [&]<class T>(Type<T>) {
+    T* const at = reinterpret_cast<T*>(values);
+    mask_values<true>(at, count, bits, first, at);
+  });
 }
 
 Tensor pack_signs(const Tensor& values) {

@@ -3,6 +3,9 @@
 
 #include "core/tensor.h"
 
+#include <cstddef>
+#include <cstdint>
+
 namespace lacuna::codec {
 
 /// One bit an element, set where it is positive (NaN and zero are not): bit i % 8 of byte i / 8, the rest of the last
@@ -16,5 +19,8 @@ void pass_where_set(const Tensor& in, const Tensor& bits, std::int64_t first, co
 /// ReLU by signs that are known exactly, of values that are not: bit `first` + i tells whether in[i] stays. NaN stays
 /// NaN. Errors without bias stay without: nothing is cut off where the exact value is positive.
 void rectify(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out);
+
+/// The same of `count` values that lie at `values` on the CPU, in place.
+void rectify(DType dtype, std::byte* values, std::int64_t count, const std::uint8_t* bits, std::int64_t first);
 
 }  // namespace lacuna::codec

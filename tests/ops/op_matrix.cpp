@@ -92,6 +92,7 @@ class DeclaredTensors final : public SavedTensors {
   std::int64_t rows_at_once(std::size_t row) const override {
     return form_ == Form::by_three_rows ? 3 : values(row).rows();
   }
+  bool read_apart(std::size_t, const Share&, const RowsKernel&) const override { return false; }
   Signs signs(std::size_t row) const override {
     const Tensor& tensor = declared(row);
     if (form_ == Form::bits) return {.values = {}, .bits = codec::pack_signs(tensor)};

@@ -1,0 +1,253 @@
+// How a slot's values are read: as they lie there, decoded, or derived from other slots; in whole, by runs that all
+// threads read together, or by runs apart.
+#include "autograd/slot.h"
+
+#include "autograd/slot_groups.h"
+
+#include "core/parallel.h"
+#include "ops/codec/pack.h"
+
+#include <algorithm>
+
+namespace lacuna {
+namespace {
+
+/// Bytes that a thread decodes at a time where it works apart: they and what is made of them stay in its own cache, and
+/// what an op prepares for a call is worth its while.
+constexpr std::int64_t apart_bytes = 256 * 1024;
+
+/// Calls `f(begin, end, at)` for runs of the rows to share, on the thread whose they are; from row `at` on there is
+/// place for them in a room for `run` rows, which the threads have equal parts of. False where those are too small.
+template <class F>
+bool for_runs_on_threads(const Share& share, std::int64_t run, std::int64_t row_bytes, const F& f) {
+  const std::int64_t parts = share.together > 0 ? share.parts : threads(), own = run / parts;
+  if (own < std::max<std::int64_t>(share.together, 1)) return false;
+  const std::int64_t step = std::clamp<std::int64_t>(apart_bytes / row_bytes, 1, own);
+  parallel_tasks(parts, [&](std::int64_t task, int) {
+    const std::int64_t at = task * own;
+    if (share.together > 0)
+      return for_dealt(0, share.count, share.together, parts, task,
+                       [&](std::int64_t begin, std::int64_t end) { f(begin, end, at); });
+    const Range range = part(share.count, task, parts);
+    for (std::int64_t begin = range.begin; begin < range.end; begin += step)
+      f(begin, std::min(range.end, begin + step), at);
+  });
+  return true;
+}
+
+}  // namespace
+
+void Slot::derive_rows(std::int64_t begin, std::int64_t end, Label reader, const Tensor& out) {
+  const std::span<const Derive> table = origin_.op->derives();
+  std::vector<Tensor> tensors(table.size()), variances(table.size());
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const SlotPtr& source = origin_.sources[i];
+    if (!source) continue;
+    const Shape& shape = origin_.shapes[i];
+    tensors[i] = table[i].by_rows
+                     ? source->rows(begin, end, shape.back(), reader, table[i].with_variance ? &variances[i] : nullptr)
+                     : source->whole(reader).reshape(shape);
+  }
+  origin_.op->derive(tensors, variances, shape_, begin, mask_, out);
+}
+
+/// Room for what threads decode apart. It is that of a run which they decode together, with the variance of its errors
+/// where that could be asked for: what a step takes is not to depend on the number of bits, which may be measured.
+Slot::Room Slot::room_for(std::int64_t rows, std::int64_t width, bool with_variance) const {
+  const Shape shape{rows, width};
+  return {Tensor::empty(shape, dtype_, device_, Purpose::workspace), variance_room(shape, with_variance)};
+}
+
+bool Slot::decodes_apart() const {
+  return how_ == Hold::code && !tensor_.defined() && slopes_ == nullptr && probe_bits_ == 0 &&
+         codes_.coding.rounding != codec::Rounding::rotated && device_ != Device::meta;
+}
+
+codec::Reader Slot::reader_apart() const {
+  if (!mask_.defined()) return codec::reader_of(codes_);
+  return [this, read = codec::reader_of(codes_)](std::int64_t begin, std::int64_t end, std::byte* out) {
+    read(begin, end, out);
+    codec::rectify(dtype_, out, end - begin, mask_.data<std::uint8_t>(), begin);
+  };
+}
+
+bool Slot::read_apart(const Share& share, std::int64_t width, const RowsKernel& f) {
+  if (!decodes_apart()) return false;
+  const std::int64_t row_bytes = width * size_of(dtype_), run = std::min(share.count, rows_at_once(width));
+  const AllocationScope scope({Purpose::workspace, maker_.op, maker_.path});
+  const Room room = room_for(run, width, share.together == 0);
+  const codec::Reader read = reader_apart();
+  return for_runs_on_threads(share, run, row_bytes, [&](std::int64_t begin, std::int64_t end, std::int64_t at) {
+    std::byte* const values = room.values.raw() + at * row_bytes;
+    read(begin * width, end * width, values);
+    f(begin, end, values, nullptr);
+  });
+}
+
+/// Rows [begin, begin + rows of `out`), where every source lies there or can be decoded apart: what one thread decodes
+/// it derives from at once. False where that is not so.
+bool Slot::derive_apart(std::int64_t begin, std::int64_t run, Label reader, const Tensor& out) {
+  const std::span<const Derive> table = origin_.op->derives();
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const SlotPtr& source = origin_.sources[i];
+    if (source && !source->tensor_.defined() && !(table[i].by_rows && source->decodes_apart())) return false;
+  }
+  std::vector<Tensor> there(table.size());  // in whole, [rows, C]
+  std::vector<Room> rooms(table.size());
+  std::vector<codec::Reader> readers(table.size());
+  const AllocationScope scope({Purpose::workspace, maker_.op, maker_.path});
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const SlotPtr& source = origin_.sources[i];
+    if (!source) continue;
+    const Shape& shape = origin_.shapes[i];
+    if (source->tensor_.defined()) {
+      there[i] = source->whole(reader).reshape(shape);
+    } else {
+      rooms[i] = source->room_for(run, shape.back(), table[i].with_variance);
+      readers[i] = source->reader_apart();
+    }
+  }
+  const std::vector<Tensor> no_variances(table.size());
+  return for_runs_on_threads({.count = out.rows()}, run, shape_.back() * size_of(dtype_),
+                             [&](std::int64_t from, std::int64_t to, std::int64_t at) {
+                               const std::int64_t first = begin + from, last = begin + to;
+                               std::vector<Tensor> tensors = there;
+                               for (std::size_t i = 0; i < table.size(); ++i) {
+                                 if (readers[i]) {
+                                   const std::int64_t width = origin_.shapes[i].back();
+                                   tensors[i] = rooms[i].values.leading(at, at + last - first);
+                                   readers[i](first * width, last * width, tensors[i].raw());
+                                 } else if (table[i].by_rows && there[i].defined()) {
+                                   tensors[i] = there[i].row_range(first, last);
+                                 }
+                               }
+                               origin_.op->derive(tensors, no_variances, shape_, first, mask_, out.row_range(from, to));
+                             });
+}
+
+// By runs where sources have to be decoded or derived themselves, or come with variances: as many of their rows would
+// be held again for each link of a chain.
+void Slot::derive_runs(std::int64_t begin, std::int64_t end, Label reader, const Tensor& out) {
+  const std::span<const Derive> table = origin_.op->derives();
+  bool by_runs = false;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const SlotPtr& source = origin_.sources[i];
+    by_runs |= source && table[i].by_rows && (table[i].with_variance || !source->tensor_.defined());
+  }
+  const std::int64_t all = end - begin, usual = rows_at_once(shape_.back());
+  const std::int64_t runs = by_runs ? (all + usual - 1) / usual : 1;
+  if (by_runs && runs > 0 && derive_apart(begin, (all + runs - 1) / runs, reader, out)) return;
+  for (std::int64_t run = 0; run < runs; ++run) {
+    const Range range = part(all, run, runs);
+    derive_rows(begin + range.begin, begin + range.end, reader, out.row_range(range.begin, range.end));
+  }
+}
+
+Tensor Slot::variance_room(const Shape& shape, bool asked) const {
+  const bool could_tell = asked && codec::tells_variance(codes_.coding) && !mask_.defined();
+  return could_tell ? Tensor::empty(shape, DType::f32, device_, Purpose::workspace) : Tensor();
+}
+
+void Slot::decode(std::int64_t begin, std::int64_t end, const Tensor& out, Tensor* variance) const {
+  if (slopes_ != nullptr) return codec::decode_slopes(codes_.bytes, *slopes_, begin, end, out);
+  codec::decode(codes_, begin, end, out);
+  // With four bits what a curve adds in the mean is a twentieth of the error already, and to take it off costs a pass
+  // over as many numbers. Who is held by its sign has no error where it is zero. Room is taken for any number of bits:
+  // what a step takes is not to depend on what was measured.
+  const Tensor room = variance_room(out.shape(), variance != nullptr);
+  const bool tells =
+      room.defined() && (codec::rotates(codes_.coding.bits) || (0 < probe_bits_ && codec::rotates(probe_bits_)));
+  if (tells) {
+    codec::find_variance(codes_, begin, end, room);
+    *variance = room;
+  }
+  if (probe_bits_ > 0) code_again(begin, end, out, tells ? *variance : Tensor());
+  if (mask_.defined()) codec::rectify(out, mask_, begin, out);  // who is needed by its sign is zero or positive
+}
+
+/// Elements [begin, end), into their place, as if they were held in `probe_bits_`: whole samples, and what of others
+/// lies before and behind, as samples of their own.
+void Slot::code_again(std::int64_t begin, std::int64_t end, const Tensor& values, const Tensor& variance) const {
+  if (begin == end) return;
+  const codec::Grouping& grouping = codes_.coding.grouping;
+  const bool as_long = grouping.kind != codec::Grouping::Kind::run || codec::rotates(codes_.coding.bits);
+  const codec::Coding coarser =
+      as_long ? codec::least_error(probe_bits_, grouping) : run_coding(facts(), probe_bits_, grouping.size);
+  const std::int64_t sample = shape_.count() / shape_.front(), width = shape_.back(),
+                     first = std::min(end, (begin + sample - 1) / sample * sample),
+                     last = std::max(first, end / sample * sample);
+  const auto part = [&](const Tensor& of, std::int64_t from, std::int64_t to) {
+    return of.reshape({of.count(), 1}).leading(from - begin, to - begin);
+  };
+  const auto code = [&](std::int64_t from, std::int64_t to, std::int64_t samples) {
+    if (from == to) return;
+    const bool rows = (to - from) % (samples * width) == 0;
+    const Tensor own = part(values, from, to);
+    const codec::Codes again =
+        codec::encode(rows ? own.reshape({samples, (to - from) / (samples * width), width}) : own, coarser,
+                      codes_.key + 1 + static_cast<std::uint64_t>(from));
+    codec::decode(again, 0, to - from, own);
+    if (variance.defined()) codec::add_variance(again, 0, to - from, part(variance, from, to));
+  };
+  code(begin, first, 1);
+  code(first, last, (last - first) / sample);
+  code(last, end, 1);
+}
+
+Tensor Slot::whole(Label reader) {
+  if (!tensor_.defined()) {
+    expect(settled_ && (how_ == Hold::derive || how_ == Hold::code), "{} reads values of {} {}, of which {}",
+           reader.text(), maker_.op.text(), maker_.path.text(),
+           how_ == Hold::mask ? "only the signs were kept" : "nothing is kept");
+    const AllocationScope scope({Purpose::transient, maker_.op, maker_.path});
+    Tensor values = Tensor::empty(shape_, dtype_, device_);
+    if (how_ == Hold::code)
+      decode(0, values.count(), values);
+    else if (values.count() > 0)
+      derive_runs(0, shape_.rows(), reader, values);
+    if (is_coded()) return values;
+    tensor_ = std::move(values);
+    version_ = tensor_.storage()->version();
+    owner_ = tensor_.storage()->owner();
+    if (!retained_) {
+      release_origin();
+      how_ = Hold::keep;
+    }
+  }
+  check_version(reader);
+  return tensor_;
+}
+
+Tensor Slot::rows(std::int64_t begin, std::int64_t end, std::int64_t width, Label reader, Tensor* variance) {
+  const std::int64_t own_width = shape_.back();
+  if (!tensor_.defined() && how_ == Hold::code) {
+    const AllocationScope scope({Purpose::workspace, maker_.op, maker_.path});
+    const Tensor decoded = Tensor::empty({end - begin, width}, dtype_, device_, Purpose::workspace);
+    decode(begin * width, end * width, decoded, variance);
+    return decoded;
+  }
+  const bool shared = users_.size() - left_ > 1 && !is_coded();  // others will want it too: derive it once
+  if (tensor_.defined() || how_ != Hold::derive || shared || begin * width % own_width != 0 ||
+      end * width % own_width != 0)
+    return whole(reader).reshape({shape_.count() / width, width}).leading(begin, end);
+  const std::int64_t first = begin * width / own_width, last = end * width / own_width;
+  const AllocationScope scope({Purpose::workspace, maker_.op, maker_.path});
+  const Tensor derived = Tensor::empty({last - first, own_width}, dtype_, device_, Purpose::workspace);
+  derive_runs(first, last, reader, derived);
+  return derived.reshape({end - begin, width});
+}
+
+std::int64_t Slot::rows_at_once(std::int64_t width) const {
+  const std::int64_t all = shape_.count() / width;
+  if (tensor_.defined() || (users_.size() - left_ > 1 && !is_coded())) return all;
+  constexpr std::int64_t cache = 1024 * 1024;  // bytes
+  return std::clamp<std::int64_t>(cache / (width * size_of(dtype_)), 1, std::max<std::int64_t>(all, 1));
+}
+
+Signs Slot::signs(Label reader, bool optional) {
+  if (mask_.defined()) return {.values = {}, .bits = mask_};
+  if (optional) return {};
+  return {.values = whole(reader), .bits = {}};
+}
+
+}  // namespace lacuna

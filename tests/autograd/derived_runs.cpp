@@ -1,6 +1,9 @@
 // What is derived from codes comes some rows at a time.
+#include "core/parallel.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
+#include "ops/batch_norm.h"
+#include "ops/layer_norm.h"
 #include "ops/linear.h"
 #include "tests/autograd/graphs.h"
 
@@ -45,6 +48,40 @@ TEST_CASE("a chain derived from codes run by run has the bits of one that is kep
     CAPTURE(shape.count());
     CHECK(gradient(shape, coded) == gradient(shape, policy("keep")));
   }
+}
+
+TEST_CASE("what each thread decodes and works on apart has the bits of what is kept") {
+  const int before = threads();
+  const auto gradients = [](const Shape& shape, MemoryPolicy& memory) {
+    const std::int64_t width = shape.back();
+    const Variable x = codable_leaf(shape), weight = test_leaf({3, width}, 2, DType::f32),
+                   scale = test_leaf({width}, 3, DType::f32), shift = test_leaf({width}, 4, DType::f32);
+    Tape tape(memory);
+    const Recording recording(tape);
+    const Variable sum = apply(Add{}, x, Variable(Tensor::zeros(shape, DType::f32, Device::cpu)));
+    Variable all = apply(Linear{}, apply(LayerNorm{}, sum, scale, shift), weight, Variable());
+    const auto add = [&](Variable h) {
+      all = apply(Add{}, std::move(all), apply(Linear{}, std::move(h), weight, Variable()));
+    };
+    add(apply(Gelu{}, sum));
+    add(apply(BatchNormRelu{}, sum, scale, shift));
+    add(apply(Mul{}, sum, sum));
+    tape.backward(total(std::move(all)));
+    std::vector<double> found;
+    for (const Variable& leaf : {x, weight, scale, shift})
+      for (const double value : leaf.grad().to_vector()) found.push_back(value);
+    return found;
+  };
+  CodedSums coded;
+  // Runs of 1 MiB: several, a bit more than one, fewer rows than are dealt together, one row that is longer.
+  for (const Shape& shape : {Shape{1040, 1024}, Shape{257, 1024}, Shape{5, 60'000}, Shape{3, 307'200}})
+    for (const int count : {1, 2, 3}) {
+      CAPTURE(shape.count());
+      CAPTURE(count);
+      set_threads(count);
+      CHECK(gradients(shape, coded) == gradients(shape, policy("keep")));
+    }
+  set_threads(before);
 }
 
 }  // namespace lacuna

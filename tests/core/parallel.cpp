@@ -72,6 +72,61 @@ TEST_CASE("tasks always fall to the same thread") {
   for (int i = 0; i < 10; ++i) CHECK(assignment() == first);
 }
 
+TEST_CASE("work within a thread's share is that thread's alone") {
+  const Threads scope(3);
+  std::vector<int> found(3), inner(3);
+  parallel_tasks(3, [&](std::int64_t task, int thread) {
+    const auto at = static_cast<std::size_t>(thread);
+    found[at] = threads();
+    parallel_tasks(5, [&](std::int64_t, int within) { inner[at] += 1 + 100 * within; });
+    parallel_for(1000, 10, [&](std::int64_t begin, std::int64_t end) { inner[at] += begin == 0 && end == 1000; });
+    CHECK(task == thread);
+  });
+  CHECK(found == std::vector<int>{1, 1, 1});
+  CHECK(inner == std::vector<int>{6, 6, 6});
+  CHECK(threads() == 3);
+}
+
+TEST_CASE("what a thread throws reaches the one that waits for it") {
+  for (const int count : {1, 3}) {
+    const Threads scope(count);
+    std::vector<int> visits(9);
+    const auto throwing = [&](std::int64_t task, int) {
+      ++visits[static_cast<std::size_t>(task)];
+      expect(task != 4, "task {} fails", task);
+    };
+    CHECK_THROWS_WITH_AS(parallel_tasks(9, throwing), doctest::Contains("task 4 fails"), Error);
+    CHECK(visits ==
+          (count == 1 ? std::vector<int>{1, 1, 1, 1, 1, 0, 0, 0, 0} : std::vector<int>{1, 1, 1, 1, 1, 0, 1, 1, 1}));
+    CHECK_THROWS_AS(parallel_for(100, 1, [](std::int64_t, std::int64_t) { fail("no"); }), Error);
+  }
+}
+
+TEST_CASE("rows dealt to tasks are each one's once, in order, by their numbers alone") {
+  for (const std::int64_t together : {1, 3, 8})
+    for (const std::int64_t parts : {1, 2, 5}) {
+      std::vector<std::int64_t> whole(101, -1), by_runs(101, -1);
+      for (std::int64_t task = 0; task < parts; ++task) {
+        const auto take = [&](std::vector<std::int64_t>& into, std::int64_t from, std::int64_t to) {
+          std::int64_t last = from;
+          for_dealt(from, to, together, parts, task, [&](std::int64_t first, std::int64_t end) {
+            REQUIRE((last <= first && first < end && end <= to && first / together == (end - 1) / together));
+            last = end;
+            for (std::int64_t i = first; i < end; ++i) {
+              REQUIRE(into[static_cast<std::size_t>(i)] == -1);
+              into[static_cast<std::size_t>(i)] = task;
+            }
+          });
+        };
+        take(whole, 0, 101);
+        for (std::int64_t run = 0; run < 101; run += 13) take(by_runs, run, std::min<std::int64_t>(101, run + 13));
+      }
+      for (std::size_t i = 0; i < whole.size(); ++i)
+        REQUIRE(whole[i] == static_cast<std::int64_t>(i) / together % parts);
+      CHECK(by_runs == whole);
+    }
+}
+
 TEST_CASE("work below the threshold is one range") {
   const Threads scope(4);
   std::vector<Range> ranges;

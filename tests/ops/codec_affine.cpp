@@ -125,6 +125,26 @@ TEST_CASE("codes: any part decodes to what the whole decodes to") {
     }
 }
 
+TEST_CASE("codes: a reader gives any thread the bits that decoding gives") {
+  const std::vector<float> values = drawn(9000);
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int bits : {8, 5, 1})
+      for (const Grouping grouping : {Grouping{Grouping::Kind::run, 100}, Grouping{Grouping::Kind::column, 3}})
+        for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dithered}) {
+          const Codes codes = codec::encode(tensor_of(values, dtype).reshape({360, 25}), {bits, grouping, rounding}, 3);
+          const codec::Reader read = codec::reader_of(codes);
+          const std::vector<double> whole = decoded(codes);
+          const Tensor out = Tensor::empty(codes.shape, dtype, Device::cpu);
+          parallel_tasks(13, [&](std::int64_t task, int) {
+            const Range own = part(9000, task, 13);
+            for (std::int64_t begin = own.begin; begin < own.end; begin += 150)
+              read(begin, std::min(own.end, begin + 150), out.raw() + begin * size_of(dtype));
+          });
+          CHECK(out.to_vector() == whole);
+        }
+  CHECK_THROWS_AS(codec::reader_of(codec::encode(tensor_of(values), codec::least_error(2, {}), 3)), Error);
+}
+
 TEST_CASE("codes: draws leave no bias; the variance is step² · f · (1 - f) stochastic, step² / 12 dithered") {
   const std::vector<float> values = drawn(256, 0.3F, 1.7F);
   const Tensor x = tensor_of(values);

@@ -80,7 +80,7 @@ Result forward(const Operation& op, std::vector<Tensor> inputs) {
 /// Gives backward what the op's table says it may have, and throws when it asks for more.
 class DeclaredTensors final : public SavedTensors {
  public:
-  enum class Form { whole, by_three_rows, bits };
+  enum class Form { whole, by_three_rows, apart, bits };
 
   DeclaredTensors(const Operation& op, const Result& result, InputSet wanted, Form form)
       : op_(op), result_(result), wanted_(wanted), form_(form) {}
@@ -92,7 +92,20 @@ class DeclaredTensors final : public SavedTensors {
   std::int64_t rows_at_once(std::size_t row) const override {
     return form_ == Form::by_three_rows ? 3 : values(row).rows();
   }
-  bool read_apart(std::size_t, const Share&, const RowsKernel&) const override { return false; }
+  bool read_apart(std::size_t row, const Share& share, const RowsKernel& f) const override {
+    if (form_ != Form::apart) return false;
+    const auto read = [&](std::int64_t begin, std::int64_t end) {
+      const Tensor own = values(row).row_range(begin, end).clone();
+      f(begin, end, own.raw(), nullptr);
+    };
+    const std::int64_t parts = share.together > 0 ? share.parts : threads();
+    parallel_tasks(parts, [&](std::int64_t task, int) {
+      if (share.together > 0) return for_dealt(0, share.count, share.together, parts, task, read);
+      const Range own = part(share.count, task, parts);
+      for (std::int64_t begin = own.begin; begin < own.end; begin += 3) read(begin, std::min(own.end, begin + 3));
+    });
+    return true;
+  }
   Signs signs(std::size_t row) const override {
     const Tensor& tensor = declared(row);
     if (form_ == Form::bits) return {.values = {}, .bits = codec::pack_signs(tensor)};
@@ -181,7 +194,7 @@ Footprint footprint(Device device, const F& f) {
   account.reset_peak();
   const Bytes before = account.live();
   const std::int64_t total = account.total();
-  const auto held = f();
+  [[maybe_unused]] const auto held = f();
   Footprint found{account.live(), account.highest(), account.peak() - total};
   for (std::size_t i = 0; i < before.size(); ++i) {
     found.live[i] -= before[i];
@@ -326,6 +339,8 @@ TEST_CASE("backward gives the same bits however its tensors come, and leaves wha
       check(backward(op, result, dy, wanted), "again");
       check(backward(op, result, dy.clone(), wanted), "with dy to write over");
       check(backward(op, result, dy, wanted, Form::by_three_rows), "run by run");
+      check(backward(op, result, dy, wanted, Form::apart), "by threads apart");
+      check(backward(op, result, dy.clone(), wanted, Form::apart), "by threads apart, with dy to write over");
       check(backward(op, result, dy, wanted, Form::bits), "signs from bits");
     }
     for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -406,6 +421,32 @@ TEST_CASE("rows derived again have the bits of forward") {
           CHECK(with[i] == 0);
       }
     }
+  });
+}
+
+TEST_CASE("threads derive rows of their own at once, and allocate nothing for it") {
+  for_each_case([](const OpSample& sample, DType, const std::vector<Tensor>& inputs) {
+    const Operation& op = *sample.op;
+    if (op.derives().empty()) return;
+    const Result result = forward(op, inputs);
+    const std::int64_t rows = result.y.rows();
+    const Tensor out = empty_like(result.y);
+    // By row, and whole where the table has it so.
+    std::vector<std::vector<Tensor>> tensors(static_cast<std::size_t>(rows));
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (const Derive& from : op.derives()) {
+        const Tensor& all = result.at(from.from);
+        tensors[static_cast<std::size_t>(row)].push_back(
+            all.defined() && from.by_rows ? all.reshape({rows, all.count() / rows}).leading(row, row + 1) : all);
+      }
+    const Footprint found = footprint(Device::cpu, [&] {
+      parallel_tasks(rows, [&](std::int64_t row, int) {
+        op.derive(tensors[static_cast<std::size_t>(row)], {}, result.y.shape(), row, {}, out.row_range(row, row + 1));
+      });
+      return true;
+    });
+    CHECK(same_bits(out, result.y));
+    CHECK(found.peak == 0);
   });
 }
 

@@ -15,7 +15,7 @@ class Tape::NodeTensors final : public SavedTensors {
     return slot(row).rows(begin, end, node_.shapes[row].back(), name_, variance);
   }
   std::int64_t rows_at_once(std::size_t row) const override { return slot(row).rows_at_once(node_.shapes[row].back()); }
-  bool read_apart(std::size_t row, const Share& share, const RowsKernel& f) const override {
+  bool read_apart(std::size_t row, const Share& share, const RunKernel& f) const override {
     return slot(row).read_apart(share, node_.shapes[row].back(), f);
   }
   Signs signs(std::size_t row) const override { return slot(row).signs(name_, node_.op->saves()[row].optional); }

@@ -59,7 +59,7 @@ class Slot {
   Tensor rows(std::int64_t begin, std::int64_t end, std::int64_t width, Label reader, Tensor* variance);
   std::int64_t rows_at_once(std::int64_t width) const;
   /// As SavedTensors has it.
-  bool read_apart(const Share& share, std::int64_t width, const RowsKernel& f);
+  bool read_apart(const Share& share, std::int64_t width, const RunKernel& f);
   /// `optional`: nothing is derived or read for it.
   Signs signs(Label reader, bool optional);
   void leave();

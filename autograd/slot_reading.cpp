@@ -16,21 +16,19 @@ namespace {
 /// what an op prepares for a call is worth its while.
 constexpr std::int64_t apart_bytes = 256 * 1024;
 
-/// Calls `f(begin, end, at)` for runs of the rows to share, on the thread whose they are; from row `at` on there is
-/// place for them in a room for `run` rows, which the threads have equal parts of. False where those are too small.
+/// Calls `f(begin, end, part, at)` for runs of the rows to share, on the thread whose they are; from row `at` on
+/// there is place for them in a room for `run` rows, of which the threads have equal parts. False where those are too
+/// small.
 template <class F>
 bool for_runs_on_threads(const Share& share, std::int64_t run, std::int64_t row_bytes, const F& f) {
-  const std::int64_t parts = share.together > 0 ? share.parts : threads(), own = run / parts;
-  if (own < std::max<std::int64_t>(share.together, 1)) return false;
-  const std::int64_t step = std::clamp<std::int64_t>(apart_bytes / row_bytes, 1, own);
-  parallel_tasks(parts, [&](std::int64_t task, int) {
-    const std::int64_t at = task * own;
-    if (share.together > 0)
-      return for_dealt(0, share.count, share.together, parts, task,
-                       [&](std::int64_t begin, std::int64_t end) { f(begin, end, at); });
-    const Range range = part(share.count, task, parts);
-    for (std::int64_t begin = range.begin; begin < range.end; begin += step)
-      f(begin, std::min(range.end, begin + step), at);
+  const std::int64_t own = run / share.parts / share.unit * share.unit;
+  if (own == 0) return false;
+  const std::int64_t step = std::clamp(apart_bytes / row_bytes / share.unit * share.unit, share.unit, own);
+  parallel_tasks(share.parts, [&](std::int64_t index, int) {
+    share.for_parts(0, share.count, index, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t begin = first; begin < last; begin += step)
+        f(begin, std::min(last, begin + step), static_cast<int>(index), index * own);
+    });
   });
   return true;
 }
@@ -71,17 +69,18 @@ codec::Reader Slot::reader_apart() const {
   };
 }
 
-bool Slot::read_apart(const Share& share, std::int64_t width, const RowsKernel& f) {
+bool Slot::read_apart(const Share& share, std::int64_t width, const RunKernel& f) {
   if (!decodes_apart()) return false;
-  const std::int64_t row_bytes = width * size_of(dtype_), run = std::min(share.count, rows_at_once(width));
+  const std::int64_t row_bytes = width * size_of(dtype_), run = share.run(rows_at_once(width));
   const AllocationScope scope({Purpose::workspace, maker_.op, maker_.path});
-  const Room room = room_for(run, width, share.together == 0);
+  const Room room = room_for(run, width, share.block == 0);
   const codec::Reader read = reader_apart();
-  return for_runs_on_threads(share, run, row_bytes, [&](std::int64_t begin, std::int64_t end, std::int64_t at) {
-    std::byte* const values = room.values.raw() + at * row_bytes;
-    read(begin * width, end * width, values);
-    f(begin, end, values, nullptr);
-  });
+  return for_runs_on_threads(share, run, row_bytes,
+                             [&](std::int64_t begin, std::int64_t end, int index, std::int64_t at) {
+                               std::byte* const values = room.values.raw() + at * row_bytes;
+                               read(begin * width, end * width, values);
+                               f({begin, end, index, values});
+                             });
 }
 
 /// Rows [begin, begin + rows of `out`), where every source lies there or can be decoded apart: what one thread decodes
@@ -109,7 +108,7 @@ bool Slot::derive_apart(std::int64_t begin, std::int64_t run, Label reader, cons
   }
   const std::vector<Tensor> no_variances(table.size());
   return for_runs_on_threads({.count = out.rows()}, run, shape_.back() * size_of(dtype_),
-                             [&](std::int64_t from, std::int64_t to, std::int64_t at) {
+                             [&](std::int64_t from, std::int64_t to, int, std::int64_t at) {
                                const std::int64_t first = begin + from, last = begin + to;
                                std::vector<Tensor> tensors = there;
                                for (std::size_t i = 0; i < table.size(); ++i) {

@@ -92,17 +92,42 @@ struct Signs {
   Tensor bits;    // u8 [ceil(count / 8)], bit i % 8 of byte i / 8 set where element i is positive; or undefined
 };
 
-/// How a saved tensor's rows are shared among threads that read them apart from each other.
+/// How a saved tensor's rows are shared among threads. In blocks: of each, every thread has a consecutive part of whole
+/// units, so that what it adds up depends on the rows' numbers alone, however the tensor is held.
 struct Share {
-  std::int64_t count;         // rows
-  std::int64_t together = 0;  // so many are dealt to each in turn; 0: a consecutive part is each one's
-  std::int64_t parts = 0;     // threads to deal to
+  std::int64_t count;      // rows
+  std::int64_t block = 0;  // rows; 0: all of them are one
+  std::int64_t unit = 1;   // rows
+  int parts = threads();
+
+  /// Rows to read at a time, of a tensor of which `usual` are read at once: whole blocks.
+  std::int64_t run(std::int64_t usual) const {
+    return std::min(count, block == 0 ? usual : std::max<std::int64_t>(1, usual / block) * block);
+  }
+  /// Calls `f(begin, end)` for thread `index`'s parts of rows [first, last), which are whole blocks but for the last.
+  template <class F>
+  void for_parts(std::int64_t first, std::int64_t last, std::int64_t index, const F& f) const {
+    const std::int64_t step = block == 0 ? last - first : block;
+    for (std::int64_t from = first; from < last; from += step) {
+      const Range own = part(std::min(step, last - from), index, parts, unit);
+      if (own.begin < own.end) f(from + own.begin, from + own.end);
+    }
+  }
 };
 
-/// Works on rows [begin, end), which lie at `rows` [end - begin, C] on the CPU, and with what Saved::rows calls their
-/// variance, or null.
-using RowsKernel =
-    std::function<void(std::int64_t begin, std::int64_t end, const std::byte* rows, const float* variance)>;
+/// Rows of a saved tensor on the CPU, as a thread gets them.
+struct SavedRun {
+  std::int64_t begin, end;          // rows
+  int part;                         // whose they are: a number below Share::parts
+  const std::byte* bytes;           // [end - begin, C] values
+  const float* variance = nullptr;  // [end - begin, C] of their errors, or null: as Saved::rows has it
+
+  template <class T>
+  const T* values() const {
+    return reinterpret_cast<const T*>(bytes);
+  }
+};
+using RunKernel = std::function<void(const SavedRun&)>;
 
 /// Where saved tensors come from: autograd implements it over slots. `row` numbers the op's table of saves.
 class SavedTensors {
@@ -112,9 +137,9 @@ class SavedTensors {
   /// `variance`: null, or what gets it as Saved::rows gives it.
   virtual Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor* variance) const = 0;
   virtual std::int64_t rows_at_once(std::size_t row) const = 0;
-  /// Calls `f` for runs of rows that are decoded first, by the thread that calls: several at once. False, and nothing
-  /// is done, where all threads had better read them together.
-  virtual bool read_apart(std::size_t row, const Share& share, const RowsKernel& f) const = 0;
+  /// Calls `f` on the thread whose rows they are, for runs that it has decoded. False, and nothing is done, where all
+  /// threads had better read together.
+  virtual bool read_apart(std::size_t row, const Share& share, const RunKernel& f) const = 0;
   virtual Signs signs(std::size_t row) const = 0;
   virtual Shape shape(std::size_t row) const { return whole(row).shape(); }
 };
@@ -173,36 +198,36 @@ class Saved {
       }
     }
   }
-  /// Calls `f(begin, end, values, variance)`, a RowsKernel, for runs of the first `count` rows in any order, and none
-  /// on `meta`. Where they have to be decoded each thread calls it for rows of its own, while they lie in its cache;
-  /// elsewhere one does, and `f` shares the work.
+  /// Calls `f(SavedRun)` for runs of the first `count` rows in any order, and none on `meta`. Where they have to be
+  /// decoded each thread calls it for rows of its own, while they lie in its cache; elsewhere one does, and `f` shares
+  /// the work.
   template <Source from, class F>
   void for_runs_apart(std::int64_t count, const F& f) const {
     if (tensors_.read_apart(row<from>(), {.count = count}, f)) return;
     for_runs<from>(count, [&](std::int64_t begin, std::int64_t end, const Tensor& values, const Tensor& variance) {
-      launch(values.device(),
-             [&] { f(begin, end, values.raw(), variance.defined() ? variance.data<float>() : nullptr); });
+      launch(values.device(), [&] {
+        f(SavedRun{begin, end, 0, values.raw(), variance.defined() ? variance.data<float>() : nullptr});
+      });
     });
   }
-  /// Calls `f(begin, end, values)` for the first `count` rows, `together` at a time and in order on each of `parts`
-  /// threads, to which they are dealt in turn: what a thread adds up depends on the rows' numbers alone, whatever the
-  /// tensor is held as. Never on `meta`.
+  /// Calls `f(SavedRun)` on each thread for runs of its parts, in order: whole units but for the last of a part. None
+  /// on `meta`.
   template <Source from, class F>
-  void for_rows_dealt(std::int64_t count, std::int64_t together, std::int64_t parts, const F& f) const {
-    const auto kernel = [&](std::int64_t begin, std::int64_t end, const std::byte* values, const float*) {
-      f(begin, end, values);
-    };
-    if (tensors_.read_apart(row<from>(), {count, together, parts}, kernel)) return;
-    for_runs<from>(count, [&](std::int64_t begin, std::int64_t end, const Tensor& values) {
+  void for_parts(const Share& share, const F& f) const {
+    if (tensors_.read_apart(row<from>(), share, f)) return;
+    const std::int64_t step = share.run(rows_at_once<from>());
+    for (std::int64_t first = 0; first < share.count; first += step) {
+      const std::int64_t last = std::min(share.count, first + step);
+      const Tensor values = rows<from>(first, last);
       const std::int64_t row_bytes = values.shape().back() * size_of(values.dtype());
       launch(values.device(), [&] {
-        parallel_tasks(parts, [&](std::int64_t task, int) {
-          for_dealt(begin, end, together, parts, task, [&](std::int64_t first, std::int64_t last) {
-            f(first, last, values.raw() + (first - begin) * row_bytes);
+        parallel_tasks(share.parts, [&](std::int64_t index, int) {
+          share.for_parts(first, last, index, [&](std::int64_t begin, std::int64_t end) {
+            f(SavedRun{begin, end, static_cast<int>(index), values.raw() + (begin - first) * row_bytes});
           });
         });
       });
-    });
+    }
   }
   template <Source from>
   Signs signs() const {

@@ -59,16 +59,6 @@ void parallel_for(std::int64_t n, std::int64_t serial_below, F&& f, std::int64_t
   });
 }
 
-/// Calls `f(first, last)` for those of [begin, end) that task `task` of `parts` has where `together` at a time are
-/// dealt to each in turn, from 0 on.
-template <class F>
-void for_dealt(std::int64_t begin, std::int64_t end, std::int64_t together, std::int64_t parts, std::int64_t task,
-               F&& f) {
-  const std::int64_t deal = begin / together, next = deal + (task - deal % parts + parts) % parts;
-  for (std::int64_t i = next * together; i < end; i += parts * together)
-    f(std::max(begin, i), std::min(end, i + together));
-}
-
 /// Calls `f(task, thread)` for each task in [0, n): for tasks that are worth a thread's while.
 template <class F>
 void parallel_tasks(std::int64_t n, F&& f) {

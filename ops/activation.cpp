@@ -45,17 +45,15 @@ Tensor backward_of(const Formula& formula, const Tensor& dy, const Saved<Op>& sa
   Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
   const std::int64_t width = dy.shape().back();
   with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
-    saved.template for_runs_apart<from>(
-        dy.rows(), [&](std::int64_t begin, std::int64_t end, const std::byte* bytes, const float* variance) {
-          const T* const in = dy.data<T>() + begin * width;
-          const T* const values = reinterpret_cast<const T*>(bytes);
-          T* const out = dx.data<T>() + begin * width;
-          const std::int64_t count = (end - begin) * width;
-          if (variance != nullptr)
-            map(count, formula, out, in, values, variance);
-          else
-            map(count, formula, out, in, values);
-        });
+    saved.template for_runs_apart<from>(dy.rows(), [&](const SavedRun& run) {
+      const T* const in = dy.data<T>() + run.begin * width;
+      T* const out = dx.data<T>() + run.begin * width;
+      const std::int64_t count = (run.end - run.begin) * width;
+      if (run.variance != nullptr)
+        map(count, formula, out, in, run.values<T>(), run.variance);
+      else
+        map(count, formula, out, in, run.values<T>());
+    });
   });
   return dx;
 }

@@ -126,25 +126,22 @@ void derive_rectified(const Derivation<Op>& from, const Affine& affine, const Te
   codec::rectify(out, from.signs(), from.first_element(), out);
 }
 
-// Gates: which elements of dy pass the activation. `at(first row, rows, thread)` prepares a run of rows and yields a
-// predicate on (element of the run, place in its row).
+// Gates: which elements of dy pass the activation. `at(first row, rows, thread, x)` prepares a run of rows, with what x
+// holds there [rows, width], and yields a predicate on (element of the run, place in its row).
 
 struct Open {
-  auto at(std::int64_t, std::int64_t, int) const {
+  template <class T>
+  auto at(std::int64_t, std::int64_t, int, const T*) const {
     return [](std::int64_t, std::int64_t) { return true; };
   }
 };
 
-template <class T>
+template <class S>
 struct PositiveNormalized {
-  const T* x;  // [rows of a block, width]
-  std::int64_t x_first;
-  Normalized<Compute<T>> normalized;
-  std::int64_t width;
-  auto at(std::int64_t first, std::int64_t, int) const {
-    return [in = x + (first - x_first) * width, n = normalized](std::int64_t i, std::int64_t c) {
-      return n(to_compute(in[i]), c) > 0;
-    };
+  Normalized<S> normalized;
+  template <class T>
+  auto at(std::int64_t, std::int64_t, int, const T* x) const {
+    return [x, n = normalized](std::int64_t i, std::int64_t c) { return n(to_compute(x[i]), c) > 0; };
   }
 };
 
@@ -152,7 +149,7 @@ template <class T>
 struct PositiveValues {
   const T* values;  // [rows, width]
   std::int64_t width;
-  auto at(std::int64_t first, std::int64_t, int) const {
+  auto at(std::int64_t first, std::int64_t, int, const T*) const {
     return [v = values + first * width](std::int64_t i, std::int64_t) { return to_compute(v[i]) > 0; };
   }
 };
@@ -162,7 +159,8 @@ struct PositiveBits {
   const std::uint8_t* bits;  // [ceil(rows · width / 8)]
   std::int32_t* spread;      // [threads, together, width]
   ChannelRows rows;
-  auto at(std::int64_t first, std::int64_t count, int thread) const {
+  template <class T>
+  auto at(std::int64_t first, std::int64_t count, int thread, const T*) const {
     std::int32_t* const out = spread + thread * rows.together() * rows.width;
     const std::int64_t begin = first * rows.width, end = begin + count * rows.width;
     const std::int64_t whole_begin = std::min((begin + 7) / 8 * 8, end), whole_end = std::max(end / 8 * 8, whole_begin);
@@ -182,15 +180,13 @@ struct PositiveBits {
 template <class T, class Gate>
 struct GradientTerms {
   const T* dy;             // [rows, width]
-  const T* x;              // [rows of a block, width]
-  std::int64_t x_first;    // the block's first row
+  const T* x;              // [rows of the run, width]
   const Compute<T>* mean;  // [width]
   const Gate& gate;
   std::int64_t width;
   auto at(std::int64_t first, std::int64_t rows, int thread) const {
-    const std::int64_t begin = first * width;
-    return [g = dy + begin, in = x + (first - x_first) * width, m = mean, passes = gate.at(first, rows, thread)](
-               std::int64_t i, std::int64_t c) {
+    return [g = dy + first * width, in = x, m = mean, passes = gate.at(first, rows, thread, x)](std::int64_t i,
+                                                                                                std::int64_t c) {
       const Compute<T> all = to_compute(g[i]), value = passes(i, c) ? all : Compute<T>{};
       return ChannelTerms<Compute<T>>{value, value * (to_compute(in[i]) - m[c])};
     };
@@ -200,7 +196,7 @@ struct GradientTerms {
 /// The backward pass of all forms. Undefined: what the form or the wanted gradients do not need.
 struct Backward {
   Tensor dy{}, weight{}, bias{}, mean{}, variance{};
-  std::function<Tensor(std::int64_t, std::int64_t)> x{};  // rows [begin, end) of x; empty: not needed
+  std::function<void(const Share&, const RunKernel&)> x{};  // calls for runs of its rows; empty: not needed
   std::optional<Signs> signs{};  // of the output; without them and with `bias`, the sign is found from x
   bool own_statistics = true;    // mean and variance are functions of x
   double eps = 0;
@@ -225,40 +221,40 @@ struct Backward {
     if (signs && signs->bits.defined()) {
       const Tensor spread =
           Tensor::empty({threads(), rows.together(), rows.width}, DType::i32, dy.device(), Purpose::workspace);
-      run<T>(rows, [&](const T*, std::int64_t) {
-        return PositiveBits{signs->bits.data<std::uint8_t>(), spread.data<std::int32_t>(), rows};
-      });
+      run<T>(rows, PositiveBits{signs->bits.data<std::uint8_t>(), spread.data<std::int32_t>(), rows});
     } else if (signs) {
-      run<T>(rows, [&](const T*, std::int64_t) { return PositiveValues<T>{signs->values.data<T>(), rows.width}; });
+      run<T>(rows, PositiveValues<T>{signs->values.data<T>(), rows.width});
     } else if (bias.defined()) {
       const Tensor scratch = rows.scratch<S>(3, dy.device());
       const Normalized<S> normalized(rows, scratch.data<S>());
       launch(dy.device(), [&] { normalized.fill(rows, affine()); });
-      run<T>(rows, [&](const T* in, std::int64_t first) {
-        return PositiveNormalized<T>{in, first, normalized, rows.width};
-      });
+      run<T>(rows, PositiveNormalized<S>{normalized});
     } else {
-      run<T>(rows, [](const T*, std::int64_t) { return Open{}; });
+      run<T>(rows, Open{});
     }
   }
 
-  /// Calls `f(begin, end, x, first row of x)` for blocks of rows with what x holds there; without x, dy stands in for
-  /// it: it is being read anyway.
+  /// Calls `f(first row, rows, thread, x)` for runs of `together` rows with what x holds there [rows, width]; without
+  /// x, dy stands in for it: it is being read anyway.
   template <class T, class F>
-  void for_blocks(const ChannelRows& rows, F&& f) const {
+  void for_runs(const ChannelRows& rows, const F& f) const {
     if (!x) {
-      launch(dy.device(), [&] { f(0, rows.count, dy.data<T>(), 0); });
+      launch(dy.device(), [&] {
+        rows.for_runs([&](std::int64_t first, std::int64_t count, int thread) {
+          f(first, count, thread, dy.data<T>() + first * rows.width);
+        });
+      });
       return;
     }
-    rows.for_blocks([&](std::int64_t begin, std::int64_t end) {
-      const Tensor block = x(begin * rows.repeats, end * rows.repeats);
-      launch(dy.device(), [&] { f(begin, end, block.data<T>(), begin); });
+    x(rows.share(), [&](const SavedRun& run) {
+      const std::int64_t begin = run.begin / rows.repeats, end = run.end / rows.repeats;
+      for (std::int64_t first = begin; first < end; first += rows.together())
+        f(first, std::min(rows.together(), end - first), run.part, run.values<T>() + (first - begin) * rows.width);
     });
   }
 
-  /// `gate_of(x, first row of x)`: the gate for a block of rows.
-  template <class T, class GateOf>
-  void run(const ChannelRows& rows, const GateOf& gate_of) {
+  template <class T, class Gate>
+  void run(const ChannelRows& rows, const Gate& gate) {
     using S = Compute<T>;
     const bool dx_needs_sums = dx != nullptr && own_statistics;
     // dx = g · slope + (x − mean) · tilt + level
@@ -272,9 +268,8 @@ struct Backward {
         else
           std::fill_n(vector(3), rows.width, S{});
       });
-      for_blocks<T>(rows, [&](std::int64_t begin, std::int64_t end, const T* in, std::int64_t first) {
-        const auto gate = gate_of(in, first);
-        sums.add<S>(begin, end, GradientTerms<T, decltype(gate)>{dy.data<T>(), in, first, vector(3), gate, rows.width});
+      for_runs<T>(rows, [&](std::int64_t first, std::int64_t count, int thread, const T* in) {
+        sums.add<S>(first, count, thread, GradientTerms<T, Gate>{dy.data<T>(), in, vector(3), gate, rows.width});
       });
       launch(dy.device(), [&] {
         sums.finish();
@@ -303,39 +298,33 @@ struct Backward {
       }
     });
     if (dx == nullptr && dresidual == nullptr) return;
-    for_blocks<T>(rows, [&](std::int64_t begin, std::int64_t end, const T* x_block, std::int64_t first) {
-      const auto gate = gate_of(x_block, first);
-      if (dx_needs_sums) {
-        write<T>(rows, begin, end, gate,
-                 [x_block, x_begin = first * rows.width, slope = vector(0), tilt = vector(1), level = vector(2),
-                  m = vector(3)](S g, std::int64_t i, std::int64_t c) {
-                   return g * slope[c] + ((to_compute(x_block[i - x_begin]) - m[c]) * tilt[c] + level[c]);
-                 });
-      } else if (dx != nullptr) {
-        write<T>(rows, begin, end, gate,
-                 [slope = vector(0)](S g, std::int64_t, std::int64_t c) { return g * slope[c]; });
-      } else {
-        write<T>(rows, begin, end, gate, [](S g, std::int64_t, std::int64_t) { return g; });
-      }
-    });
+    if (dx_needs_sums) {
+      write<T>(rows, gate,
+               [slope = vector(0), tilt = vector(1), level = vector(2), m = vector(3)](S g, S value, std::int64_t c) {
+                 return g * slope[c] + ((value - m[c]) * tilt[c] + level[c]);
+               });
+    } else if (dx != nullptr) {
+      write<T>(rows, gate, [slope = vector(0)](S g, S, std::int64_t c) { return g * slope[c]; });
+    } else {
+      write<T>(rows, gate, [](S g, S, std::int64_t) { return g; });
+    }
   }
 
-  /// Writes the wanted ones of dx = formula(g, element, place in its row) and dresidual = g, for rows [begin, end).
+  /// Writes the wanted ones of dx = formula(g, x, place in its row) and dresidual = g.
   template <class T, class Gate, class Formula>
-  void write(const ChannelRows& rows, std::int64_t begin, std::int64_t end, const Gate& gate,
-             const Formula& formula) const {
+  void write(const ChannelRows& rows, const Gate& gate, const Formula& formula) const {
     using S = Compute<T>;
     const std::int64_t n = rows.width;
     const auto write_with = [&](auto&& store) {
-      rows.for_runs(begin, end, [&](std::int64_t first, std::int64_t count, int thread) {
-        const auto passes = gate.at(first, count, thread);
+      for_runs<T>(rows, [&](std::int64_t first, std::int64_t count, int thread, const T* in) {
+        const auto passes = gate.at(first, count, thread, in);
         const T* const from = dy.data<T>();  // [rows, width]
         for (std::int64_t row = 0; row < count; ++row) {
 #pragma omp simd
           for (std::int64_t c = 0; c < n; ++c) {
             const std::int64_t i = (first + row) * n + c;
             const S all = to_compute(from[i]);
-            store(i, c, passes(row * n + c, c) ? all : S{});
+            store(i, c, passes(row * n + c, c) ? all : S{}, to_compute(in[row * n + c]));
           }
         }
       });
@@ -343,12 +332,12 @@ struct Backward {
     T* const to_x = dx == nullptr ? nullptr : dx->data<T>();                       // [rows, width]
     T* const to_residual = dresidual == nullptr ? nullptr : dresidual->data<T>();  // [rows, width]
     if (to_residual == nullptr) {
-      write_with([=](std::int64_t i, std::int64_t c, S g) { to_x[i] = static_cast<T>(formula(g, i, c)); });
+      write_with([=](std::int64_t i, std::int64_t c, S g, S value) { to_x[i] = static_cast<T>(formula(g, value, c)); });
     } else if (to_x == nullptr) {
-      write_with([=](std::int64_t i, std::int64_t, S g) { to_residual[i] = static_cast<T>(g); });
+      write_with([=](std::int64_t i, std::int64_t, S g, S) { to_residual[i] = static_cast<T>(g); });
     } else {
-      write_with([=](std::int64_t i, std::int64_t c, S g) {
-        to_x[i] = static_cast<T>(formula(g, i, c));
+      write_with([=](std::int64_t i, std::int64_t c, S g, S value) {
+        to_x[i] = static_cast<T>(formula(g, value, c));
         to_residual[i] = static_cast<T>(g);
       });
     }
@@ -406,7 +395,7 @@ Backward backward_of(const Op& op, Tensor dy, const Saved<Op>& saved, Grads& gra
   if (grads.wanted(Op::weight)) pass.dweight = &grads[Op::weight];
   if (grads.wanted(Op::bias)) pass.dbias = &grads[Op::bias];
   if ((pass.dx != nullptr && own_statistics) || pass.dweight != nullptr) {
-    pass.x = [&saved](std::int64_t begin, std::int64_t end) { return saved.template rows<input(Op::x)>(begin, end); };
+    pass.x = [&saved](const Share& share, const RunKernel& f) { saved.template for_parts<input(Op::x)>(share, f); };
     pass.mean = saved.template get<mean>();
   }
   if (pass.dx != nullptr || pass.dweight != nullptr) pass.variance = saved.template get<variance>();
@@ -433,7 +422,7 @@ Tensor BatchNormRelu::forward(std::span<const Tensor> inputs, std::vector<Tensor
 }
 void BatchNormRelu::backward(Tensor dy, const Saved<BatchNormRelu>& saved, Grads& grads) const {
   Backward pass = backward_of<BatchNormRelu, aux(mean), aux(variance)>(*this, std::move(dy), saved, grads, true);
-  pass.x = [&saved](std::int64_t begin, std::int64_t end) { return saved.rows<input(x)>(begin, end); };
+  pass.x = [&saved](const Share& share, const RunKernel& f) { saved.for_parts<input(x)>(share, f); };
   pass.weight = saved.get<input(weight)>();
   pass.mean = saved.get<aux(mean)>();
   pass.variance = saved.get<aux(variance)>();

@@ -1,6 +1,7 @@
 // Passes over rows of channels, and sums along them: what normalisation over a batch consists of.
 #pragma once
 
+#include "core/op.h"
 #include "core/parallel.h"
 #include "core/tensor.h"
 
@@ -40,13 +41,12 @@ struct ChannelRows {
     for_runs(0, count, f);
   }
 
-  /// Calls `f(begin, end)` for blocks of rows: as many as backward reads of x at once. A rule of the shape alone, so
-  /// that sums have the same bits however x is held.
-  template <class F>
-  void for_blocks(F&& f) const {
+  /// How backward, which may have to decode x, shares it among threads. A rule of the shape alone, so that sums have
+  /// the same bits however x is held.
+  Share share() const {
     constexpr std::int64_t elements = 1 << 19;  // in cache while two threads read them
-    const std::int64_t block = std::max<std::int64_t>(1, elements / width / together()) * together();
-    for (std::int64_t begin = 0; begin < count; begin += block) f(begin, std::min(begin + block, count));
+    const std::int64_t unit = together(), block = std::max<std::int64_t>(1, elements / width / unit) * unit;
+    return {.count = count * repeats, .block = block * repeats, .unit = unit * repeats};
   }
 
   /// Repeats a vector's first `channels` numbers to the width, in place.
@@ -72,9 +72,9 @@ struct ChannelTerms {
   S first, second;
 };
 
-/// Sums over rows of two terms a channel, in double: `add` for each block of rows, then `finish`.
+/// Sums over rows of two terms a channel, in double: `add` for all rows, then `finish`.
 /// `terms.at(first row, rows, thread)` prepares a run and yields f(i, c) -> {first, second} for element i of the run,
-/// which lies in place c of its row. Bits depend on shape, blocks and threads alone.
+/// which lies in place c of its row. Bits depend on the shape and on which thread adds which runs.
 class ChannelSums {
  public:
   ChannelSums(const ChannelRows& rows, Device device)
@@ -82,20 +82,25 @@ class ChannelSums {
         run_(Tensor::empty({threads(), 2, rows.width}, DType::f64, device, Purpose::workspace)),
         total_(Tensor::zeros({threads(), 2, rows.width}, DType::f64, device, Purpose::workspace)) {}
 
+  /// Rows [begin, end), by all threads.
   template <class S, class AllTerms>
   void add(std::int64_t begin, std::int64_t end, const AllTerms& terms) const {
+    rows_.for_runs(begin, end,
+                   [&](std::int64_t first, std::int64_t count, int thread) { add<S>(first, count, thread, terms); });
+  }
+  /// A run of rows, by the thread whose they are.
+  template <class S, class AllTerms>
+  void add(std::int64_t first, std::int64_t count, int thread, const AllTerms& terms) const {
     const std::int64_t n = rows_.width;
-    rows_.for_runs(begin, end, [&](std::int64_t first, std::int64_t count, int thread) {
-      S* const sums = reinterpret_cast<S*>(run_.data<double>() + thread * 2 * n);  // [2, width], room for double
-      const auto term = terms.at(first, count, thread);
-      std::fill_n(sums, 2 * n, S{});
-      std::int64_t row = 0;
-      for (; row + 4 <= count; row += 4) add_rows<4>(sums, row, term);
-      for (; row < count; ++row) add_rows<1>(sums, row, term);
-      double* const total = total_.data<double>() + thread * 2 * n;  // [2, width]
+    S* const sums = reinterpret_cast<S*>(run_.data<double>() + thread * 2 * n);  // [2, width], room for double
+    const auto term = terms.at(first, count, thread);
+    std::fill_n(sums, 2 * n, S{});
+    std::int64_t row = 0;
+    for (; row + 4 <= count; row += 4) add_rows<4>(sums, row, term);
+    for (; row < count; ++row) add_rows<1>(sums, row, term);
+    double* const total = total_.data<double>() + thread * 2 * n;  // [2, width]
 #pragma omp simd
-      for (std::int64_t i = 0; i < 2 * n; ++i) total[i] += static_cast<double>(sums[i]);
-    });
+    for (std::int64_t i = 0; i < 2 * n; ++i) total[i] += static_cast<double>(sums[i]);
   }
 
   void finish() const {

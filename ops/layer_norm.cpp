@@ -17,7 +17,7 @@ template <class T, class C>
   for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>((x[i] - mean) * rstd * weight[i] + bias[i]);
 }
 
-/// Gradients of weight and bias are sums over rows: one [2, C] a thread, to which so many rows together are dealt,
+/// Gradients of weight and bias are sums over rows: one [2, C] a thread, which has so many rows together of each block,
 /// added up in order at the end.
 constexpr std::int64_t rows_together = 8;
 
@@ -132,22 +132,20 @@ void LayerNorm::backward(Tensor dy, const Saved<LayerNorm>& saved, Grads& grads)
 
   with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
     using C = Compute<T>;
-    saved.for_rows_dealt<input(x)>(
-        rows, rows_together, parts, [&](std::int64_t first, std::int64_t last, const std::byte* bytes) {
-          const T* const values = reinterpret_cast<const T*>(bytes);  // [last - first, C]
-          std::vector<C> x_scratch = row_scratch<T>(n), dy_scratch = row_scratch<T>(n);
-          C* const own = sums.data<C>() + first / rows_together % parts * 2 * n;
-          for (std::int64_t row = first; row < last; ++row) {
-            const C mean_of_row = means.data<C>()[row], rstd_of_row = rstds.data<C>()[row];
-            const C* const in = in_compute_type(values + (row - first) * n, n, x_scratch.data());
-            const C* const g = in_compute_type(dy.data<T>() + row * n, n, dy_scratch.data());
-            if (grads.wanted(x))
-              row_gradient(n, in, g, mean_of_row, rstd_of_row, gamma.data<C>(), {own, own + n},
-                           grads[x].template data<T>() + row * n, add);
-            else
-              add_row(n, in, g, mean_of_row, rstd_of_row, ParameterSums<C>{own, own + n});
-          }
-        });
+    const Share share{.count = rows, .block = rows_together * parts, .unit = rows_together, .parts = parts};
+    saved.for_parts<input(x)>(share, [&](const SavedRun& run) {
+      std::vector<C> x_scratch = row_scratch<T>(n), dy_scratch = row_scratch<T>(n);
+      C* const own = sums.data<C>() + run.part * 2 * n;
+      for (std::int64_t row = run.begin; row < run.end; ++row) {
+        const C m = means.data<C>()[row], r = rstds.data<C>()[row];
+        const C* const in = in_compute_type(run.values<T>() + (row - run.begin) * n, n, x_scratch.data());
+        const C* const g = in_compute_type(dy.data<T>() + row * n, n, dy_scratch.data());
+        if (grads.wanted(x))
+          row_gradient(n, in, g, m, r, gamma.data<C>(), {own, own + n}, grads[x].template data<T>() + row * n, add);
+        else
+          add_row(n, in, g, m, r, ParameterSums<C>{own, own + n});
+      }
+    });
   });
 
   for (const Input parameter : {weight, bias}) {

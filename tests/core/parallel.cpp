@@ -102,31 +102,6 @@ TEST_CASE("what a thread throws reaches the one that waits for it") {
   }
 }
 
-TEST_CASE("rows dealt to tasks are each one's once, in order, by their numbers alone") {
-  for (const std::int64_t together : {1, 3, 8})
-    for (const std::int64_t parts : {1, 2, 5}) {
-      std::vector<std::int64_t> whole(101, -1), by_runs(101, -1);
-      for (std::int64_t task = 0; task < parts; ++task) {
-        const auto take = [&](std::vector<std::int64_t>& into, std::int64_t from, std::int64_t to) {
-          std::int64_t last = from;
-          for_dealt(from, to, together, parts, task, [&](std::int64_t first, std::int64_t end) {
-            REQUIRE((last <= first && first < end && end <= to && first / together == (end - 1) / together));
-            last = end;
-            for (std::int64_t i = first; i < end; ++i) {
-              REQUIRE(into[static_cast<std::size_t>(i)] == -1);
-              into[static_cast<std::size_t>(i)] = task;
-            }
-          });
-        };
-        take(whole, 0, 101);
-        for (std::int64_t run = 0; run < 101; run += 13) take(by_runs, run, std::min<std::int64_t>(101, run + 13));
-      }
-      for (std::size_t i = 0; i < whole.size(); ++i)
-        REQUIRE(whole[i] == static_cast<std::int64_t>(i) / together % parts);
-      CHECK(by_runs == whole);
-    }
-}
-
 TEST_CASE("work below the threshold is one range") {
   const Threads scope(4);
   std::vector<Range> ranges;

@@ -92,17 +92,16 @@ class DeclaredTensors final : public SavedTensors {
   std::int64_t rows_at_once(std::size_t row) const override {
     return form_ == Form::by_three_rows ? 3 : values(row).rows();
   }
-  bool read_apart(std::size_t row, const Share& share, const RowsKernel& f) const override {
+  bool read_apart(std::size_t row, const Share& share, const RunKernel& f) const override {
     if (form_ != Form::apart) return false;
-    const auto read = [&](std::int64_t begin, std::int64_t end) {
-      const Tensor own = values(row).row_range(begin, end).clone();
-      f(begin, end, own.raw(), nullptr);
-    };
-    const std::int64_t parts = share.together > 0 ? share.parts : threads();
-    parallel_tasks(parts, [&](std::int64_t task, int) {
-      if (share.together > 0) return for_dealt(0, share.count, share.together, parts, task, read);
-      const Range own = part(share.count, task, parts);
-      for (std::int64_t begin = own.begin; begin < own.end; begin += 3) read(begin, std::min(own.end, begin + 3));
+    parallel_tasks(share.parts, [&](std::int64_t index, int) {
+      share.for_parts(0, share.count, index, [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t begin = first; begin < last; begin += 3 * share.unit) {
+          const std::int64_t end = std::min(last, begin + 3 * share.unit);
+          const Tensor own = values(row).row_range(begin, end).clone();
+          f({begin, end, static_cast<int>(index), own.raw()});
+        }
+      });
     });
     return true;
   }

@@ -7,6 +7,8 @@
 Bytes are those of `lacuna bench`, one process a policy, and are compared with what PyTorch keeps in f32, which stands
 below; `PEER.py MODEL BATCH` (a line with `saved X MiB`) finds it anew for models of timm. Both counts have the batch in
 them, or what codes hold of it. Times are those of `bench_policy_times`: each step of a policy between two of `exact`.
+Beside them stands what a number takes from one thread to the other and back: where a guest's processors share no cache,
+it is several times as long, and what threads hand to each other costs more.
 A policy that measures sensitivities does so every so many steps: what such a step takes is found by a training in which
 every step measures, and is shared out.
 """
@@ -54,7 +56,7 @@ def measure_bytes(a, config, batch, memory):
 
 
 def measure_times(a, config, batch, memories, steps):
-    """(seconds of a step, those of `exact` beside it, their ratio) of each."""
+    """(seconds of a step, those of `exact` beside it, their ratio, nanoseconds between threads) of each."""
     lines = run([a.build / "bin/bench_policy_times", config, steps, *overrides(a, batch),
                  *(f"memory={{{memory}}}" for memory in memories)]).splitlines()
     return [tuple(map(float, line.split())) for line in lines]
@@ -64,11 +66,12 @@ def measure(a, config, batch, policies):
     """By title: bytes, seconds and the ratio to `exact`, measuring included."""
     times = measure_times(a, config, batch, policies.values(), a.steps)
     found = {"exact": {**measure_bytes(a, config, batch, "policy: exact"),
-                       "seconds": statistics.median(exact for _, exact, _ in times), "of_exact": 1}}
-    for (title, memory), (seconds, _, ratio) in zip(policies.items(), times):
-        found[title] = {**measure_bytes(a, config, batch, memory), "seconds": seconds, "of_exact": ratio}
+                       "seconds": statistics.median(exact for _, exact, _, _ in times), "of_exact": 1}}
+    for (title, memory), (seconds, _, ratio, trip) in zip(policies.items(), times):
+        found[title] = {**measure_bytes(a, config, batch, memory), "seconds": seconds, "of_exact": ratio,
+                        "round_trip_ns": trip}
         if "adaptive" in memory:
-            (measured, _, measured_ratio), = measure_times(a, config, batch, [memory + ", measure_every: 1"],
+            (measured, _, measured_ratio, _), = measure_times(a, config, batch, [memory + ", measure_every: 1"],
                                                            max(3, a.steps // 3))
             found[title]["measured_seconds"] = measured
             found[title]["seconds"] += (measured - seconds) / MEASURE_EVERY
@@ -106,12 +109,13 @@ def main():
         found = measure(a, ROOT / "configs" / config, batch,
                         {title: memory.replace("{regions}", regions) for title, memory in POLICIES.items()})
         print(f"\n{case}, batch {batch}: PyTorch keeps {kept / 2**20:.1f} MiB\n\n"
-              "| policy | saved, MiB | of PyTorch's | peak, MiB | ms a step | of `exact` | ms where it measures |\n"
-              "| --- | --- | --- | --- | --- | --- | --- |")
+              "| policy | saved, MiB | of PyTorch's | peak, MiB | ms a step | of `exact` | between threads, ns | "
+              "ms where it measures |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
         for title, one in found.items():
+            trip = f"{one['round_trip_ns']:.0f}" if "round_trip_ns" in one else ""
             measured = f"{1e3 * one['measured_seconds']:.0f}" if "measured_seconds" in one else ""
             print(f"| {title} | {one['saved'] / 2**20:.2f} | 1/{kept / one['saved']:.2f} | {one['peak'] / 2**20:.1f} | "
-                  f"{1e3 * one['seconds']:.0f} | {one['of_exact']:.3f} × | {measured} |",
+                  f"{1e3 * one['seconds']:.0f} | {one['of_exact']:.3f} × | {trip} | {measured} |",
                   flush=True)
         results[case] = {"batch_size": batch, "kept_by_pytorch": kept, "policies": found}
     if a.json:

@@ -5,13 +5,16 @@
 // One process holds a training under `exact` and, one after the other, one under each of the given policies, all with
 // the other overrides. A policy's ratio is the median, over its STEPS steps, of a step's seconds by the mean of those
 // of `exact` just before and after it: a clock that drifts, or a neighbour who comes and goes, meets both. Prints for
-// each policy, in their order, a line with its median seconds, those of `exact`, and the ratio.
+// each policy, in their order, a line with its median seconds, those of `exact`, the ratio, and the nanoseconds that a
+// number takes from one thread to another and back, the median over the steps, 0 with one thread: what a machine gives
+// its guest for two processors may share a cache or not, and not for long.
 #include "apps/measure.h"
 #include "apps/resolve.h"
 #include "bench/bench.h"
 
 #include <fmt/core.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -40,9 +43,26 @@ class Subject {
   std::int64_t number_ = 0;
 };
 
+/// Seconds of a number's way from one thread to another and back.
+double round_trip_seconds() {
+  constexpr int trips = 2000;
+  if (threads() < 2) return 0;
+  alignas(128) std::atomic<int> turn = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  parallel_tasks(threads(), [&](std::int64_t, int thread) {
+    if (thread > 1) return;
+    for (int trip = 0; trip < trips; ++trip) {
+      while (turn.load(std::memory_order_acquire) != 2 * trip + thread) {
+      }
+      turn.store(2 * trip + thread + 1, std::memory_order_release);
+    }
+  });
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / trips;
+}
+
 void compare(Subject& policy, Subject& exact, int steps) {
   constexpr int warm_up = 2;
-  std::vector<double> own, beside, ratios;
+  std::vector<double> own, beside, ratios, trips;
   double before = exact.step_seconds();
   for (int i = -warm_up; i < steps; ++i) {
     const double seconds = policy.step_seconds(), after = exact.step_seconds();
@@ -50,10 +70,12 @@ void compare(Subject& policy, Subject& exact, int steps) {
       own.push_back(seconds);
       beside.push_back(after);
       ratios.push_back(2 * seconds / (before + after));
+      trips.push_back(round_trip_seconds());
     }
     before = after;
   }
-  fmt::print("{:.6f} {:.6f} {:.4f}\n", bench::median(own), bench::median(beside), bench::median(ratios));
+  fmt::print("{:.6f} {:.6f} {:.4f} {:.0f}\n", bench::median(own), bench::median(beside), bench::median(ratios),
+             1e9 * bench::median(trips));
   std::fflush(stdout);
 }
 

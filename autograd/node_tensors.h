@@ -15,8 +15,8 @@ class Tape::NodeTensors final : public SavedTensors {
     return slot(row).rows(begin, end, node_.shapes[row].back(), name_, variance);
   }
   std::int64_t rows_at_once(std::size_t row) const override { return slot(row).rows_at_once(node_.shapes[row].back()); }
-  bool read_apart(std::size_t row, const Share& share, const RunKernel& f) const override {
-    return slot(row).read_apart(share, node_.shapes[row].back(), f);
+  bool read_apart(std::size_t row, const Share& share, bool with_variance, const RunKernel& f) const override {
+    return slot(row).read_apart(share, node_.shapes[row].back(), with_variance, f);
   }
   Signs signs(std::size_t row) const override { return slot(row).signs(name_, node_.op->saves()[row].optional); }
   Shape shape(std::size_t row) const override { return node_.shapes[row]; }

@@ -59,7 +59,7 @@ class Slot {
   Tensor rows(std::int64_t begin, std::int64_t end, std::int64_t width, Label reader, Tensor* variance);
   std::int64_t rows_at_once(std::int64_t width) const;
   /// As SavedTensors has it.
-  bool read_apart(const Share& share, std::int64_t width, const RunKernel& f);
+  bool read_apart(const Share& share, std::int64_t width, bool with_variance, const RunKernel& f);
   /// `optional`: nothing is derived or read for it.
   Signs signs(Label reader, bool optional);
   void leave();
@@ -92,15 +92,11 @@ class Slot {
   Decision decide() const;
   void encode(const Decision& decision);
   void decode(std::int64_t begin, std::int64_t end, const Tensor& out, Tensor* variance = nullptr) const;
-  /// For values, and the variance of their errors, each [rows, C]; undefined where there is nothing to hold.
-  struct Room {
-    Tensor values, variance;
-  };
-  Room room_for(std::int64_t rows, std::int64_t width, bool with_variance) const;
+  Tensor room_for(std::int64_t rows, std::int64_t width, bool with_variance) const;
   Tensor variance_room(const Shape& shape, bool asked) const;
   /// Threads may decode runs of it apart from each other: decoding allocates nothing.
   bool decodes_apart() const;
-  codec::Reader reader_apart() const;
+  codec::RangeDecoder range_decoder() const;
   void code_again(std::int64_t begin, std::int64_t end, const Tensor& values, const Tensor& variance) const;
   /// Decoding or deriving it yields approximate values: again by blocks for each reader, never as a whole to share.
   bool is_coded() const;

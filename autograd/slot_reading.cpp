@@ -12,25 +12,23 @@
 namespace lacuna {
 namespace {
 
-/// Bytes that a thread decodes at a time where it works apart: they and what is made of them stay in its own cache, and
-/// what an op prepares for a call is worth its while.
+/// Bytes that a thread decodes at a time where it works apart, unless a unit or its room are others: they and what is
+/// made of them stay in its own cache, and what an op prepares for a call is worth its while.
 constexpr std::int64_t apart_bytes = 256 * 1024;
+/// Elements below which threads are not worth their start.
+constexpr std::int64_t serial_below = 16384;
 
-/// Calls `f(begin, end, part, at)` for runs of the rows to share, on the thread whose they are; from row `at` on
-/// there is place for them in a room for `run` rows, of which the threads have equal parts. False where those are too
-/// small.
+/// Calls `f(begin, end, part, at)` for runs of the rows to share, on the thread that owns them. The parts divide a
+/// room, `room` rows each; from row `at` of it on there is place for the run.
 template <class F>
-bool for_runs_on_threads(const Share& share, std::int64_t run, std::int64_t row_bytes, const F& f) {
-  const std::int64_t own = run / share.parts / share.unit * share.unit;
-  if (own == 0) return false;
-  const std::int64_t step = std::clamp(apart_bytes / row_bytes / share.unit * share.unit, share.unit, own);
+void for_runs_on_threads(const Share& share, std::int64_t room, std::int64_t row_bytes, const F& f) {
+  const std::int64_t step = std::clamp(apart_bytes / row_bytes / share.unit * share.unit, share.unit, room);
   parallel_tasks(share.parts, [&](std::int64_t index, int) {
     share.for_parts(0, share.count, index, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t begin = first; begin < last; begin += step)
-        f(begin, std::min(last, begin + step), static_cast<int>(index), index * own);
+        f(begin, std::min(last, begin + step), static_cast<int>(index), index * room);
     });
   });
-  return true;
 }
 
 }  // namespace
@@ -49,79 +47,85 @@ void Slot::derive_rows(std::int64_t begin, std::int64_t end, Label reader, const
   origin_.op->derive(tensors, variances, shape_, begin, mask_, out);
 }
 
-/// Room for what threads decode apart. It is that of a run which they decode together, with the variance of its errors
-/// where that could be asked for: what a step takes is not to depend on the number of bits, which may be measured.
-Slot::Room Slot::room_for(std::int64_t rows, std::int64_t width, bool with_variance) const {
-  const Shape shape{rows, width};
-  return {Tensor::empty(shape, dtype_, device_, Purpose::workspace), variance_room(shape, with_variance)};
+/// Room for what threads decode apart. It is that of a run which they decode together, and the variance of its errors
+/// passes by where that could be asked for: what a step takes is not to depend on the number of bits, which may be
+/// measured.
+Tensor Slot::room_for(std::int64_t rows, std::int64_t width, bool with_variance) const {
+  const AllocationScope scope({Purpose::workspace, maker_.op, maker_.path});
+  Tensor values = Tensor::empty({rows, width}, dtype_, device_, Purpose::workspace);
+  variance_room(values.shape(), with_variance);
+  return values;
 }
 
 bool Slot::decodes_apart() const {
   return how_ == Hold::code && !tensor_.defined() && slopes_ == nullptr && probe_bits_ == 0 &&
-         codes_.coding.rounding != codec::Rounding::rotated && device_ != Device::meta;
+         !codec::rotates(codes_.coding.bits) && shape_.count() > 0 && device_ != Device::meta;
 }
 
-codec::Reader Slot::reader_apart() const {
-  if (!mask_.defined()) return codec::reader_of(codes_);
-  return [this, read = codec::reader_of(codes_)](std::int64_t begin, std::int64_t end, std::byte* out) {
-    read(begin, end, out);
+codec::RangeDecoder Slot::range_decoder() const {
+  if (!mask_.defined()) return codec::range_decoder(codes_);
+  return [this, decode_range = codec::range_decoder(codes_)](std::int64_t begin, std::int64_t end, std::byte* out) {
+    decode_range(begin, end, out);
     codec::rectify(dtype_, out, end - begin, mask_.data<std::uint8_t>(), begin);
   };
 }
 
-bool Slot::read_apart(const Share& share, std::int64_t width, const RunKernel& f) {
-  if (!decodes_apart()) return false;
-  const std::int64_t row_bytes = width * size_of(dtype_), run = share.run(rows_at_once(width));
-  const AllocationScope scope({Purpose::workspace, maker_.op, maker_.path});
-  const Room room = room_for(run, width, share.block == 0);
-  const codec::Reader read = reader_apart();
-  return for_runs_on_threads(share, run, row_bytes,
-                             [&](std::int64_t begin, std::int64_t end, int index, std::int64_t at) {
-                               std::byte* const values = room.values.raw() + at * row_bytes;
-                               read(begin * width, end * width, values);
-                               f({begin, end, index, values});
-                             });
+bool Slot::read_apart(const Share& share, std::int64_t width, bool with_variance, const RunKernel& f) {
+  if (!decodes_apart() || (share.block == 0 && share.count * width < serial_below)) return false;
+  expect(share.count * width <= shape_.count(), "{} rows of {} elements are to be read of a tensor {}", share.count,
+         width, shape_);
+  const std::int64_t usual = rows_at_once(width), own = share.room(usual), row_bytes = width * size_of(dtype_);
+  if (own == 0) return false;
+  const Tensor room = room_for(share.run(usual), width, with_variance);
+  const codec::RangeDecoder decode_range = range_decoder();
+  for_runs_on_threads(share, own, row_bytes, [&](std::int64_t begin, std::int64_t end, int index, std::int64_t at) {
+    std::byte* const values = room.raw() + at * row_bytes;
+    decode_range(begin * width, end * width, values);
+    f({begin, end, index, dtype_, values});
+  });
+  return true;
 }
 
 /// Rows [begin, begin + rows of `out`), where every source lies there or can be decoded apart: what one thread decodes
-/// it derives from at once. False where that is not so.
+/// it derives from at once, in room for `run` rows. False, and nothing is done, where that is not so.
 bool Slot::derive_apart(std::int64_t begin, std::int64_t run, Label reader, const Tensor& out) {
   const std::span<const Derive> table = origin_.op->derives();
   for (std::size_t i = 0; i < table.size(); ++i) {
     const SlotPtr& source = origin_.sources[i];
     if (source && !source->tensor_.defined() && !(table[i].by_rows && source->decodes_apart())) return false;
   }
-  std::vector<Tensor> there(table.size());  // in whole, [rows, C]
-  std::vector<Room> rooms(table.size());
-  std::vector<codec::Reader> readers(table.size());
-  const AllocationScope scope({Purpose::workspace, maker_.op, maker_.path});
+  const Share share{.count = out.rows()};
+  const std::int64_t own = share.room(run);
+  if (own == 0 || out.count() < serial_below) return false;
+  std::vector<Tensor> kept(table.size()), rooms(table.size());  // [rows, C]
+  std::vector<codec::RangeDecoder> decoders(table.size());
   for (std::size_t i = 0; i < table.size(); ++i) {
     const SlotPtr& source = origin_.sources[i];
     if (!source) continue;
     const Shape& shape = origin_.shapes[i];
     if (source->tensor_.defined()) {
-      there[i] = source->whole(reader).reshape(shape);
+      kept[i] = source->whole(reader).reshape(shape);
     } else {
       rooms[i] = source->room_for(run, shape.back(), table[i].with_variance);
-      readers[i] = source->reader_apart();
+      decoders[i] = source->range_decoder();
     }
   }
-  const std::vector<Tensor> no_variances(table.size());
-  return for_runs_on_threads({.count = out.rows()}, run, shape_.back() * size_of(dtype_),
-                             [&](std::int64_t from, std::int64_t to, int, std::int64_t at) {
-                               const std::int64_t first = begin + from, last = begin + to;
-                               std::vector<Tensor> tensors = there;
-                               for (std::size_t i = 0; i < table.size(); ++i) {
-                                 if (readers[i]) {
-                                   const std::int64_t width = origin_.shapes[i].back();
-                                   tensors[i] = rooms[i].values.leading(at, at + last - first);
-                                   readers[i](first * width, last * width, tensors[i].raw());
-                                 } else if (table[i].by_rows && there[i].defined()) {
-                                   tensors[i] = there[i].row_range(first, last);
-                                 }
-                               }
-                               origin_.op->derive(tensors, no_variances, shape_, first, mask_, out.row_range(from, to));
-                             });
+  for_runs_on_threads(share, own, shape_.back() * size_of(dtype_),
+                      [&](std::int64_t from, std::int64_t to, int, std::int64_t at) {
+                        const std::int64_t first = begin + from, last = begin + to;
+                        std::vector<Tensor> tensors = kept;
+                        for (std::size_t i = 0; i < table.size(); ++i) {
+                          if (decoders[i]) {
+                            const std::int64_t width = origin_.shapes[i].back();
+                            tensors[i] = rooms[i].leading(at, at + last - first);
+                            decoders[i](first * width, last * width, tensors[i].raw());
+                          } else if (table[i].by_rows && kept[i].defined()) {
+                            tensors[i] = kept[i].row_range(first, last);
+                          }
+                        }
+                        origin_.op->derive(tensors, {}, shape_, first, mask_, out.row_range(from, to));
+                      });
+  return true;
 }
 
 // By runs where sources have to be decoded or derived themselves, or come with variances: as many of their rows would
@@ -237,6 +241,7 @@ Tensor Slot::rows(std::int64_t begin, std::int64_t end, std::int64_t width, Labe
 }
 
 std::int64_t Slot::rows_at_once(std::int64_t width) const {
+  if (shape_.count() == 0) return std::max<std::int64_t>(shape_.rows(), 1);
   const std::int64_t all = shape_.count() / width;
   if (tensor_.defined() || (users_.size() - left_ > 1 && !is_coded())) return all;
   constexpr std::int64_t cache = 1024 * 1024;  // bytes

@@ -110,7 +110,6 @@ class KeptTensors final : public SavedTensors {
     return tensors_[row].row_range(begin, end);
   }
   std::int64_t rows_at_once(std::size_t row) const override { return tensors_[row].rows(); }
-  bool read_apart(std::size_t, const Share&, const RunKernel&) const override { return false; }
   Signs signs(std::size_t row) const override { return {tensors_[row], {}}; }
 
  private:

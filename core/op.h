@@ -96,7 +96,7 @@ struct Signs {
 /// units, so that what it adds up depends on the rows' numbers alone, however the tensor is held.
 struct Share {
   std::int64_t count;      // rows
-  std::int64_t block = 0;  // rows; 0: all of them are one
+  std::int64_t block = 0;  // rows; 0: all of them are one, where nobody cares who has which
   std::int64_t unit = 1;   // rows
   int parts = threads();
 
@@ -104,7 +104,10 @@ struct Share {
   std::int64_t run(std::int64_t usual) const {
     return std::min(count, block == 0 ? usual : std::max<std::int64_t>(1, usual / block) * block);
   }
-  /// Calls `f(begin, end)` for thread `index`'s parts of rows [first, last), which are whole blocks but for the last.
+  /// How many of those each part has room for.
+  std::int64_t room(std::int64_t usual) const { return run(usual) / parts / unit * unit; }
+  /// Calls `f(begin, end)` for part `index` of each block of rows [first, last), which are whole blocks but for the
+  /// last.
   template <class F>
   void for_parts(std::int64_t first, std::int64_t last, std::int64_t index, const F& f) const {
     const std::int64_t step = block == 0 ? last - first : block;
@@ -117,13 +120,15 @@ struct Share {
 
 /// Rows of a saved tensor on the CPU, as a thread gets them.
 struct SavedRun {
-  std::int64_t begin, end;          // rows
-  int part;                         // whose they are: a number below Share::parts
+  std::int64_t begin, end;  // rows
+  int part;                 // that owns them: a number below Share::parts
+  DType dtype;
   const std::byte* bytes;           // [end - begin, C] values
   const float* variance = nullptr;  // [end - begin, C] of their errors, or null: as Saved::rows has it
 
   template <class T>
   const T* values() const {
+    expect(dtype_of<T>() == dtype, "saved rows of {} were read as {}", name_of(dtype), name_of(dtype_of<T>()));
     return reinterpret_cast<const T*>(bytes);
   }
 };
@@ -137,9 +142,9 @@ class SavedTensors {
   /// `variance`: null, or what gets it as Saved::rows gives it.
   virtual Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor* variance) const = 0;
   virtual std::int64_t rows_at_once(std::size_t row) const = 0;
-  /// Calls `f` on the thread whose rows they are, for runs that it has decoded. False, and nothing is done, where all
-  /// threads had better read together.
-  virtual bool read_apart(std::size_t row, const Share& share, const RunKernel& f) const = 0;
+  /// Calls `f` on the thread that owns them for runs of rows that it has decoded. False, and nothing is done, where all
+  /// threads had better read together. `with_variance`: `f` would use it, and whoever reads together asks for it.
+  virtual bool read_apart(std::size_t, const Share&, bool /*with_variance*/, const RunKernel&) const { return false; }
   virtual Signs signs(std::size_t row) const = 0;
   virtual Shape shape(std::size_t row) const { return whole(row).shape(); }
 };
@@ -203,18 +208,19 @@ class Saved {
   /// the work.
   template <Source from, class F>
   void for_runs_apart(std::int64_t count, const F& f) const {
-    if (tensors_.read_apart(row<from>(), {.count = count}, f)) return;
+    if (tensors_.read_apart(row<from>(), {.count = count}, true, f)) return;
     for_runs<from>(count, [&](std::int64_t begin, std::int64_t end, const Tensor& values, const Tensor& variance) {
       launch(values.device(), [&] {
-        f(SavedRun{begin, end, 0, values.raw(), variance.defined() ? variance.data<float>() : nullptr});
+        f(SavedRun{begin, end, 0, values.dtype(), values.raw(), variance.defined() ? variance.data<float>() : nullptr});
       });
     });
   }
-  /// Calls `f(SavedRun)` on each thread for runs of its parts, in order: whole units but for the last of a part. None
-  /// on `meta`.
+  /// Calls `f(SavedRun)` on each thread for runs of its parts of the blocks, in order: whole units but for the last of
+  /// a part. None on `meta`.
   template <Source from, class F>
   void for_parts(const Share& share, const F& f) const {
-    if (tensors_.read_apart(row<from>(), share, f)) return;
+    expect(share.block > 0, "parts of saved rows are those of blocks: Share::block is {}", share.block);
+    if (tensors_.read_apart(row<from>(), share, false, f)) return;
     const std::int64_t step = share.run(rows_at_once<from>());
     for (std::int64_t first = 0; first < share.count; first += step) {
       const std::int64_t last = std::min(share.count, first + step);
@@ -223,7 +229,8 @@ class Saved {
       launch(values.device(), [&] {
         parallel_tasks(share.parts, [&](std::int64_t index, int) {
           share.for_parts(first, last, index, [&](std::int64_t begin, std::int64_t end) {
-            f(SavedRun{begin, end, static_cast<int>(index), values.raw() + (begin - first) * row_bytes});
+            f(SavedRun{begin, end, static_cast<int>(index), values.dtype(),
+                       values.raw() + (begin - first) * row_bytes});
           });
         });
       });
@@ -323,8 +330,7 @@ class Operation {
   virtual Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const = 0;
   virtual void backward(Tensor dy, const SavedTensors& saved, Grads& grads) const = 0;
   /// Writes rows of the output into `out` [rows, C], allocating no tensor: threads do so at once, for rows of their
-  /// own. `tensors` and their `variances`, if there are any, are laid out as
-  /// `derives()`, `signs` as a Derivation's.
+  /// own. `tensors` and their `variances`, if there are any, are laid out as `derives()`, `signs` as a Derivation's.
   virtual void derive(std::span<const Tensor> tensors, std::span<const Tensor> variances, const Shape& shape,
                       std::int64_t first_row, const Tensor& signs, const Tensor& out) const = 0;
 };

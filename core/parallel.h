@@ -26,17 +26,22 @@ inline Range part(std::int64_t n, std::int64_t index, std::int64_t parts, std::i
 
 namespace detail {
 
-/// Calls `f(i)` for i in [0, count), on a thread each. What one of them throws is thrown when all have ended.
+/// Calls `f(i)` for i in [0, count), on a thread each. What one of them throws, the one of the lowest i if several do,
+/// is thrown when all have ended.
 template <class F>
 void on_threads(int count, const F& f) {
   std::exception_ptr thrown;
+  int thrower = count;
 #pragma omp parallel for schedule(static, 1) num_threads(count)
   for (int i = 0; i < count; ++i) {
     try {
       f(i);
     } catch (...) {
 #pragma omp critical(lacuna_thrown)
-      thrown = std::current_exception();
+      if (i < thrower) {
+        thrown = std::current_exception();
+        thrower = i;
+      }
     }
   }
   if (thrown) std::rethrow_exception(thrown);

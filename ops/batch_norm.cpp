@@ -42,7 +42,7 @@ void batch_statistics(const Tensor& x, const Tensor& mean, const Tensor& varianc
     launch(x.device(), [&] {
       S* const start = shift.data<S>();  // [width]
       std::transform(x.data<T>(), x.data<T>() + rows.channels, start, [](T value) { return to_compute(value); });
-      sums.add<S>(0, rows.count, StatisticsTerms<T>{x.data<T>(), rows.repeated(start), rows.width});
+      sums.add_all<S>(StatisticsTerms<T>{x.data<T>(), rows.repeated(start), rows.width});
       sums.finish();
       const auto count = static_cast<double>(x.rows());
       for (std::int64_t c = 0; c < rows.channels; ++c) {
@@ -93,6 +93,8 @@ void apply(const Affine& affine, const Tensor& x, const Tensor& residual, const 
   with_float_type(x.dtype(), [&]<class T>(Type<T>) {
     using S = Compute<T>;
     launch(x.device(), [&] {
+      // No tensor: threads that derive rows of their own come here at once, and a peak is not to depend on how they
+      // meet.
       std::vector<S> scratch(static_cast<std::size_t>(3 * rows.width));
       const Normalized<S> normalized(rows, scratch.data());
       normalized.fill(rows, affine);
@@ -259,7 +261,7 @@ struct Backward {
     const bool dx_needs_sums = dx != nullptr && own_statistics;
     // dx = g · slope + (x − mean) · tilt + level
     const Tensor vectors = rows.scratch<S>(4, dy.device());  // [slope, tilt, level, mean or zeros]
-    const auto vector = [&](int i) { return vectors.data<S>() + i * rows.width; };
+    const auto vector = [at = vectors.data<S>(), &rows](int i) { return at == nullptr ? at : at + i * rows.width; };
     if (dweight != nullptr || dbias != nullptr || dx_needs_sums) {
       const ChannelSums sums(rows, dy.device());
       launch(dy.device(), [&] {

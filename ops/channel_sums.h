@@ -26,25 +26,20 @@ struct ChannelRows {
   /// Rows handled together: their single-precision sums stay accurate, their operands in the first-level cache.
   std::int64_t together() const { return std::max<std::int64_t>(16, 4096 / width / 4 * 4); }
 
-  /// Calls `f(first row, rows, thread)` for runs of `together` rows among [begin, end), a consecutive share of them on
-  /// each thread.
-  template <class F>
-  void for_runs(std::int64_t begin, std::int64_t end, F&& f) const {
-    const std::int64_t run = together();
-    parallel_tasks((end - begin + run - 1) / run, [&](std::int64_t task, int thread) {
-      const std::int64_t first = begin + task * run;
-      f(first, std::min(run, end - first), thread);
-    });
-  }
+  /// Calls `f(first row, rows, thread)` for runs of `together` rows, a consecutive share of them on each thread.
   template <class F>
   void for_runs(F&& f) const {
-    for_runs(0, count, f);
+    const std::int64_t run = together();
+    parallel_tasks((count + run - 1) / run, [&](std::int64_t task, int thread) {
+      const std::int64_t first = task * run;
+      f(first, std::min(run, count - first), thread);
+    });
   }
 
   /// How backward, which may have to decode x, shares it among threads. A rule of the shape alone, so that sums have
   /// the same bits however x is held.
   Share share() const {
-    constexpr std::int64_t elements = 1 << 19;  // in cache while two threads read them
+    constexpr std::int64_t elements = 1 << 19;  // in cache where all threads read together
     const std::int64_t unit = together(), block = std::max<std::int64_t>(1, elements / width / unit) * unit;
     return {.count = count * repeats, .block = block * repeats, .unit = unit * repeats};
   }
@@ -72,7 +67,7 @@ struct ChannelTerms {
   S first, second;
 };
 
-/// Sums over rows of two terms a channel, in double: `add` for all rows, then `finish`.
+/// Sums over rows of two terms a channel, in double: `add` for each run or `add_all`, then `finish`.
 /// `terms.at(first row, rows, thread)` prepares a run and yields f(i, c) -> {first, second} for element i of the run,
 /// which lies in place c of its row. Bits depend on the shape and on which thread adds which runs.
 class ChannelSums {
@@ -82,13 +77,12 @@ class ChannelSums {
         run_(Tensor::empty({threads(), 2, rows.width}, DType::f64, device, Purpose::workspace)),
         total_(Tensor::zeros({threads(), 2, rows.width}, DType::f64, device, Purpose::workspace)) {}
 
-  /// Rows [begin, end), by all threads.
+  /// All rows, by all threads.
   template <class S, class AllTerms>
-  void add(std::int64_t begin, std::int64_t end, const AllTerms& terms) const {
-    rows_.for_runs(begin, end,
-                   [&](std::int64_t first, std::int64_t count, int thread) { add<S>(first, count, thread, terms); });
+  void add_all(const AllTerms& terms) const {
+    rows_.for_runs([&](std::int64_t first, std::int64_t count, int thread) { add<S>(first, count, thread, terms); });
   }
-  /// A run of rows, by the thread whose they are.
+  /// A run of rows, on the thread that owns them.
   template <class S, class AllTerms>
   void add(std::int64_t first, std::int64_t count, int thread, const AllTerms& terms) const {
     const std::int64_t n = rows_.width;

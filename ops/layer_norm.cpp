@@ -19,7 +19,10 @@ template <class T, class C>
 
 /// Gradients of weight and bias are sums over rows: one [2, C] a thread, which has so many rows together of each block,
 /// added up in order at the end.
-constexpr std::int64_t rows_together = 8;
+std::int64_t rows_together(std::int64_t width, int parts) {
+  constexpr std::int64_t most = 8, elements = 1 << 18;  // of all parts together, of rows however wide
+  return std::clamp<std::int64_t>(elements / std::max<std::int64_t>(width * parts, 1), 1, most);
+}
 
 template <class C>
 struct ParameterSums {
@@ -132,14 +135,17 @@ void LayerNorm::backward(Tensor dy, const Saved<LayerNorm>& saved, Grads& grads)
 
   with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
     using C = Compute<T>;
-    const Share share{.count = rows, .block = rows_together * parts, .unit = rows_together, .parts = parts};
+    const std::int64_t together = rows_together(n, parts);
+    const Share share{.count = rows, .block = together * parts, .unit = together, .parts = parts};
+    std::vector<std::vector<C>> x_rows(static_cast<std::size_t>(parts), row_scratch<T>(n)), dy_rows = x_rows;
     saved.for_parts<input(x)>(share, [&](const SavedRun& run) {
-      std::vector<C> x_scratch = row_scratch<T>(n), dy_scratch = row_scratch<T>(n);
+      C* const x_scratch = x_rows[static_cast<std::size_t>(run.part)].data();
+      C* const dy_scratch = dy_rows[static_cast<std::size_t>(run.part)].data();
       C* const own = sums.data<C>() + run.part * 2 * n;
       for (std::int64_t row = run.begin; row < run.end; ++row) {
         const C m = means.data<C>()[row], r = rstds.data<C>()[row];
-        const C* const in = in_compute_type(run.values<T>() + (row - run.begin) * n, n, x_scratch.data());
-        const C* const g = in_compute_type(dy.data<T>() + row * n, n, dy_scratch.data());
+        const C* const in = in_compute_type(run.values<T>() + (row - run.begin) * n, n, x_scratch);
+        const C* const g = in_compute_type(dy.data<T>() + row * n, n, dy_scratch);
         if (grads.wanted(x))
           row_gradient(n, in, g, m, r, gamma.data<C>(), {own, own + n}, grads[x].template data<T>() + row * n, add);
         else

@@ -470,9 +470,9 @@ void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tens
   });
 }
 
-Reader reader_of(const Codes& codes) {
+RangeDecoder range_decoder(const Codes& codes) {
   expect(codes.coding.rounding != Rounding::rotated, "rotated codes of {} are decoded by `decode` alone", codes.shape);
-  return with_float_type(codes.dtype, [&]<class T>(Type<T>) -> Reader {
+  return with_float_type(codes.dtype, [&]<class T>(Type<T>) -> RangeDecoder {
     return [decoder = GroupDecoder<T>(codes)](std::int64_t begin, std::int64_t end, std::byte* out) {
       decoder.decode(begin, end, reinterpret_cast<T*>(out));
     };

@@ -83,10 +83,11 @@ Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key, std::span
 /// Elements [begin, end) of the original, in memory order, into `out`: of any shape with end - begin elements, the
 /// original's type, the codes' device.
 void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
-/// What decodes elements [begin, end), of which there must be as many, into `out`, of the original's type, on the
-/// calling thread: several may at once. Prepared for many short runs; the codes are not rotated and must outlive it.
-using Reader = std::function<void(std::int64_t begin, std::int64_t end, std::byte* out)>;
-Reader reader_of(const Codes& codes);
+/// Decodes elements [begin, end) of the original into `out`, of its type, on the calling thread: several may at once.
+/// Prepared once for many short ranges, and without checks: they lie within the original, the codes are not rotated and
+/// outlive it.
+using RangeDecoder = std::function<void(std::int64_t begin, std::int64_t end, std::byte* out)>;
+RangeDecoder range_decoder(const Codes& codes);
 /// Whether the codes' errors have a variance that does not depend on where a value lies: dithered and rotated ones.
 bool tells_variance(const Coding& coding);
 /// The variance of each one's error, into `out`, f32: step² / 12 of dithered codes, relative_error(bits) of their

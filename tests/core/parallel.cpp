@@ -98,6 +98,8 @@ TEST_CASE("what a thread throws reaches the one that waits for it") {
     CHECK_THROWS_WITH_AS(parallel_tasks(9, throwing), doctest::Contains("task 4 fails"), Error);
     CHECK(visits ==
           (count == 1 ? std::vector<int>{1, 1, 1, 1, 1, 0, 0, 0, 0} : std::vector<int>{1, 1, 1, 1, 1, 0, 1, 1, 1}));
+    const auto all_throw = [](std::int64_t task, int) { fail("task {} fails", task); };
+    CHECK_THROWS_WITH_AS(parallel_tasks(9, all_throw), doctest::Contains("task 0 fails"), Error);
     CHECK_THROWS_AS(parallel_for(100, 1, [](std::int64_t, std::int64_t) { fail("no"); }), Error);
   }
 }

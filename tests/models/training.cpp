@@ -167,9 +167,16 @@ TEST_CASE("training: an image that wants a gradient gets one") {
 }
 
 TEST_CASE("training: meta counts the bytes that the CPU holds") {
+  const int before_test = threads();
+  std::vector<std::unique_ptr<MemoryPolicy>> policies;
+  for (const std::string_view name : {"keep", "exact", "mesa"}) policies.push_back(make_policy(name));
+  for (const double bits : {2.0, 4.0, 8.0}) policies.push_back(make_policy("fixed", {{"bits", bits}}));
   for (const Description& description : descriptions()) {
-    for (const std::string_view policy : {"keep", "exact"}) {
-      INFO(description.name, " under ", policy);
+    for (std::size_t number = 0; number < policies.size(); ++number) {
+      MemoryPolicy& policy = *policies[number];
+      set_threads(static_cast<int>(number % 3) + 1);
+      CAPTURE(threads());
+      INFO(description.name, " under ", policy.name());
       const auto measure = [&](Device device) {
         Ledger& account = ledger(device);
         const Bytes before = account.live();
@@ -184,4 +191,5 @@ TEST_CASE("training: meta counts the bytes that the CPU holds") {
       CHECK(measure(Device::meta) == measure(Device::cpu));
     }
   }
+  set_threads(before_test);
 }

@@ -132,7 +132,7 @@ TEST_CASE("codes: a reader gives any thread the bits that decoding gives") {
       for (const Grouping grouping : {Grouping{Grouping::Kind::run, 100}, Grouping{Grouping::Kind::column, 3}})
         for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dithered}) {
           const Codes codes = codec::encode(tensor_of(values, dtype).reshape({360, 25}), {bits, grouping, rounding}, 3);
-          const codec::Reader read = codec::reader_of(codes);
+          const codec::RangeDecoder read = codec::range_decoder(codes);
           const std::vector<double> whole = decoded(codes);
           const Tensor out = Tensor::empty(codes.shape, dtype, Device::cpu);
           parallel_tasks(13, [&](std::int64_t task, int) {
@@ -142,7 +142,7 @@ TEST_CASE("codes: a reader gives any thread the bits that decoding gives") {
           });
           CHECK(out.to_vector() == whole);
         }
-  CHECK_THROWS_AS(codec::reader_of(codec::encode(tensor_of(values), codec::least_error(2, {}), 3)), Error);
+  CHECK_THROWS_AS(codec::range_decoder(codec::encode(tensor_of(values), codec::least_error(2, {}), 3)), Error);
 }
 
 TEST_CASE("codes: draws leave no bias; the variance is step² · f · (1 - f) stochastic, step² / 12 dithered") {

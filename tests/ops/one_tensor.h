@@ -17,7 +17,6 @@ class OneTensor final : public SavedTensors {
     return values_.row_range(begin, end);
   }
   std::int64_t rows_at_once(std::size_t) const override { return 7; }
-  bool read_apart(std::size_t, const Share&, const RunKernel&) const override { return false; }
   Signs signs(std::size_t) const override { return {.values = values_, .bits = {}}; }
 
  private:

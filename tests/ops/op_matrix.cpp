@@ -92,14 +92,14 @@ class DeclaredTensors final : public SavedTensors {
   std::int64_t rows_at_once(std::size_t row) const override {
     return form_ == Form::by_three_rows ? 3 : values(row).rows();
   }
-  bool read_apart(std::size_t row, const Share& share, const RunKernel& f) const override {
+  bool read_apart(std::size_t row, const Share& share, bool, const RunKernel& f) const override {
     if (form_ != Form::apart) return false;
     parallel_tasks(share.parts, [&](std::int64_t index, int) {
       share.for_parts(0, share.count, index, [&](std::int64_t first, std::int64_t last) {
         for (std::int64_t begin = first; begin < last; begin += 3 * share.unit) {
           const std::int64_t end = std::min(last, begin + 3 * share.unit);
           const Tensor own = values(row).row_range(begin, end).clone();
-          f({begin, end, static_cast<int>(index), own.raw()});
+          f({begin, end, static_cast<int>(index), own.dtype(), own.raw()});
         }
       });
     });
@@ -438,9 +438,11 @@ TEST_CASE("threads derive rows of their own at once, and allocate nothing for it
         tensors[static_cast<std::size_t>(row)].push_back(
             all.defined() && from.by_rows ? all.reshape({rows, all.count() / rows}).leading(row, row + 1) : all);
       }
+    const Tensor signs = codec::pack_signs(result.y);
     const Footprint found = footprint(Device::cpu, [&] {
       parallel_tasks(rows, [&](std::int64_t row, int) {
-        op.derive(tensors[static_cast<std::size_t>(row)], {}, result.y.shape(), row, {}, out.row_range(row, row + 1));
+        op.derive(tensors[static_cast<std::size_t>(row)], {}, result.y.shape(), row, signs,
+                  out.row_range(row, row + 1));
       });
       return true;
     });

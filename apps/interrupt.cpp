@@ -56,7 +56,18 @@ InterruptGuard::InterruptGuard() : wake_(opened(::eventfd(0, EFD_CLOEXEC), "an e
   const sigset_t set = asking_to_stop();
   const int signals = opened(::signalfd(-1, &set, SFD_CLOEXEC), "a descriptor for signals");
   ::pthread_sigmask(SIG_BLOCK, &set, &blocked_before_);
-  waiting_ = std::thread(wait_for_signals, signals, wake_);
+  try {
+    waiting_ = std::thread(wait_for_signals, signals, wake_);
+  } catch (const std::system_error& error) {
+    ::close(signals);
+    ::close(wake_);
+    ::pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
+    fail(
+        "out of memory: cannot start the thread that waits for signals: {}: a limit on the address space (ulimit -v) "
+        "or "
+        "on processes (ulimit -u) is too low",
+        error.code().message());
+  }
 }
 
 InterruptGuard::~InterruptGuard() {

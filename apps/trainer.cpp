@@ -123,6 +123,12 @@ void Trainer::resume(const RunFolder& folder, const fs::path& checkpoint) {
         "{}: the run cannot go on with other values of these, since the order of the images and the random numbers "
         "follow from them: it would see some images twice in an epoch and others never:{}",
         checkpoint.string(), differences);
+  const std::int64_t epochs = configuration_.train.epochs;
+  if (place.samples > 0 && place.epochs_evaluated >= epochs)
+    reject(
+        "{}: the run is within epoch {}, and train.epochs is {}; give {} or more, and train.steps={} besides to end it "
+        "here",
+        checkpoint.string(), place.epochs_evaluated + 1, epochs, place.epochs_evaluated + 1, place.step);
   folder.go_back_to(checkpoint, place);
   place_ = std::move(place);
   started_anew_ = started_anew;

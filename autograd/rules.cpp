@@ -75,10 +75,10 @@ class Refined final : public MemoryPolicy {
       if (region.rule != nullptr) used[static_cast<std::size_t>(region.rule - rules_.data())] = region.used;
     for (std::size_t i = 0; i < rules_.size(); ++i)
       if (!used[i])
-        all.push_back(
-            fmt::format("memory.rules: no tensor is held by the rule {{path: {}, op: {}, user: {}, hold: {}}}; `lacuna "
-                        "explain` lists the tensors by path, op and reader",
-                        rules_[i].path, rules_[i].op, rules_[i].user, hold_text(rules_[i])));
+        all.push_back(fmt::format(
+            "memory.rules: no tensor is held by the rule {{path: {}, op: {}, user: {}, hold: {}}}: none matches, or "
+            "rules before it come first; `lacuna explain` lists the tensors by path, op and reader",
+            rules_[i].path, rules_[i].op, rules_[i].user, hold_text(rules_[i])));
     for (const Region& region : regions_)
       if (region.rule == nullptr && !region.used)
         all.push_back(

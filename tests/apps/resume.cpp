@@ -135,6 +135,18 @@ TEST_CASE("train: a run that reached its end is left as it is, and says so") {
   }
 }
 
+TEST_CASE("train: a run within an epoch does not go on to an end before it") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "train.epochs=3", "train.steps=6"})).code == 0);
+  const std::string summary = read_file(folder / "r/summary.json");
+  const CommandResult refused = run_command(folder, {"train", "--resume", "r", "train.epochs=1"});
+  CHECK(refused.code == 2);
+  CHECK(refused.error.find("the run is within epoch 2, and train.epochs is 1; give 2 or more") != std::string::npos);
+  CHECK(read_file(folder / "r/summary.json") == summary);
+  CHECK(run_command(folder, {"train", "--resume", "r", "train.epochs=2", "train.steps=0"}).code == 0);
+}
+
 TEST_CASE("train: a run killed at any moment can be gone on with") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);

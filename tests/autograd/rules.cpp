@@ -119,8 +119,9 @@ TEST_CASE("rules: codes pass over what cannot be coded") {
   const std::vector<std::string> unmatched = policy->unmatched();
   REQUIRE(unmatched.size() == 1);  // the second was reached
   CHECK(unmatched[0] ==
-        "memory.rules: no tensor is held by the rule {path: *, op: *, user: *, hold: int4}; `lacuna explain` "
-        "lists the tensors by path, op and reader");
+        "memory.rules: no tensor is held by the rule {path: *, op: *, user: *, hold: int4}: none matches, or rules "
+        "before it come "
+        "first; `lacuna explain` lists the tensors by path, op and reader");
 }
 
 TEST_CASE("rules: of what only a curve's slope needs two bits are kept") {

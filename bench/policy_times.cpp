@@ -46,7 +46,7 @@ class Subject {
 
 /// Seconds of a number's way from one thread to another and back.
 double round_trip_seconds() {
-  constexpr int trips = 4000;  // the second half counts: threads may begin on one processor
+  constexpr int counted = 2000, trips = 2 * counted;  // the second half counts: threads may begin on one processor
   if (threads() < 2) return 0;
   alignas(128) std::atomic<int> turn = 0;
   const auto wait_for = [&](int value) {
@@ -61,11 +61,11 @@ double round_trip_seconds() {
   });
   std::chrono::steady_clock::time_point begin;
   for (int trip = 0; trip < trips; ++trip) {
-    if (trip == trips / 2) begin = std::chrono::steady_clock::now();
+    if (trip == counted) begin = std::chrono::steady_clock::now();
     turn.store(2 * trip + 1, std::memory_order_release);
     wait_for(2 * trip + 2);
   }
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / (trips - trips / 2);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / counted;
 }
 
 void compare(Subject& policy, Subject& exact, int steps) {

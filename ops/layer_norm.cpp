@@ -138,10 +138,11 @@ void LayerNorm::backward(Tensor dy, const Saved<LayerNorm>& saved, Grads& grads)
     const std::int64_t together = rows_together(n, parts);
     const Share share{.count = rows, .block = together * parts, .unit = together, .parts = parts};
     std::vector<std::vector<C>> x_rows(static_cast<std::size_t>(parts), row_scratch<T>(n)), dy_rows = x_rows;
+    C* const all_sums = sums.data<C>();
     saved.for_parts<input(x)>(share, [&](const SavedRun& run) {
       C* const x_scratch = x_rows[static_cast<std::size_t>(run.part)].data();
       C* const dy_scratch = dy_rows[static_cast<std::size_t>(run.part)].data();
-      C* const own = sums.data<C>() + run.part * 2 * n;
+      C* const own = all_sums + run.part * 2 * n;
       for (std::int64_t row = run.begin; row < run.end; ++row) {
         const C m = means.data<C>()[row], r = rstds.data<C>()[row];
         const C* const in = in_compute_type(run.values<T>() + (row - run.begin) * n, n, x_scratch);

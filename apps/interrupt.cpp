@@ -64,8 +64,7 @@ InterruptGuard::InterruptGuard() : wake_(opened(::eventfd(0, EFD_CLOEXEC), "an e
     ::pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
     fail(
         "out of memory: cannot start the thread that waits for signals: {}: a limit on the address space (ulimit -v) "
-        "or "
-        "on processes (ulimit -u) is too low",
+        "or on processes (ulimit -u) is too low",
         error.code().message());
   }
 }

@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "ops/codec/affine_kernels.h"
+#include "ops/codec/columns.h"
 #include "ops/codec/layout.h"
 #include "ops/codec/rotated.h"
 
@@ -67,14 +68,20 @@ class BlockEncoder {
   template <class T>
   [[gnu::always_inline]] inline void encode(const T* x, std::int64_t begin, std::int64_t end, const Slope& slope) {
     for (std::int64_t i = begin; i < end;) {
-      const std::int64_t place = i % block, next = std::min(end, i - place + block);
-      if (place == 0) {
-        if (i - first_ == stretch) pack(i);
-        drawn_ = draws_.of_block(i / block).data();
-      }
-      code_slice(x + i, next - i, slope, to_.bits, drawn_ + place, to_.packs() ? codes_ + (i - first_) : to_.codes + i);
+      const std::int64_t next = std::min(end, i - i % block + block);
+      const std::uint16_t* const draws = drawn(i);  // first: it may pack, and codes go to the front again
+      code_slice(x + i, next - i, slope, to_.bits, draws, codes_of(i));
       i = next;
     }
+  }
+  /// Codes elements [begin, end), of one block.
+  template <class T>
+  [[gnu::always_inline]] inline void encode(const T* x, std::int64_t begin, std::int64_t end,
+                                            const ColumnLines& lines) {
+    const std::uint16_t* const draws = drawn(begin);
+    with_count(end - begin, [&](std::int64_t count) {
+      ColumnEncoder(to_.bits)(x + begin, count, lines.from(begin), draws, codes_of(begin));
+    });
   }
   /// Packs what is not packed yet of the elements before `end`.
   void pack(std::int64_t end) {
@@ -83,6 +90,19 @@ class BlockEncoder {
   }
 
  private:
+  /// The draws of an element and of those behind it in its block.
+  [[gnu::always_inline]] inline const std::uint16_t* drawn(std::int64_t element) {
+    const std::int64_t place = element % block;
+    if (place == 0) {
+      if (element - first_ == stretch) pack(element);
+      drawn_ = draws_.of_block(element / block).data();
+    }
+    return drawn_ + place;
+  }
+  std::uint8_t* codes_of(std::int64_t element) {
+    return to_.packs() ? codes_ + (element - first_) : to_.codes + element;
+  }
+
   Draws draws_;
   alignas(64) std::uint8_t codes_[stretch];
   const Layout& to_;
@@ -147,15 +167,40 @@ void encode_runs(const T* x, const Layout& to, const Coding& coding, std::uint64
   parallel_for(to.count, serial_below, encode_part, block);
 }
 
-/// Groups that are columns.
+/// Calls `f(begin, end)` for the parts of [begin, end) that lie in one block each.
+template <class F>
+[[gnu::always_inline]] inline void for_blocks(std::int64_t begin, std::int64_t end, const F& f) {
+  for (std::int64_t next; begin < end; begin = next) {
+    next = std::min(end, (begin / block + 1) * block);
+    f(begin, next);
+  }
+}
+
+/// Codes and, unless `extremes` is null, measures the elements of `share`.
+template <class T>
+[[gnu::noinline]] void encode_by_columns(const T* x, const lacuna::Range& share, const ColumnLines& lines,
+                                         BlockEncoder& encoder, ColumnExtremes<T>* extremes) {
+  for_blocks(share.begin, share.end, [&](std::int64_t begin, std::int64_t end) {
+    if (extremes != nullptr) extremes->add(x, begin, end);
+    encoder.encode(x, begin, end, lines);
+  });
+}
+
+/// Groups that are columns: piece by piece, whose numbers stay in registers, or narrow ones column by column.
 template <class T>
 void encode_columns(const T* x, const Layout& to, const Coding& coding, std::uint64_t key, const Known* known,
                     std::size_t groups) {
   const std::int64_t parts = to.count < serial_below ? 1 : threads();
   std::vector<Extremes<T>> extremes(static_cast<std::size_t>(parts) * groups);  // [parts, groups]
-  const auto measure = [&](std::int64_t part, std::int64_t group, std::int64_t begin, std::int64_t end) {
-    Extremes<T>& here = extremes[static_cast<std::size_t>(part) * groups + static_cast<std::size_t>(group)];
-    with_count(end - begin, [&](std::int64_t number) { here.add(x + begin, number); });
+  const auto extremes_of = [&](std::int64_t part, std::int64_t group) -> Extremes<T>& {
+    return extremes[static_cast<std::size_t>(part) * groups + static_cast<std::size_t>(group)];
+  };
+  const auto measure_piece = [&](std::int64_t part, std::int64_t group, std::int64_t begin, std::int64_t end) {
+    with_count(end - begin, [&](std::int64_t number) { extremes_of(part, group).add(x + begin, number); });
+  };
+  const auto add_columns = [&](std::int64_t part, const ColumnExtremes<T>& columns) {
+    columns.for_all(
+        [&](std::int64_t column, Key<T> least, Key<T> most) { extremes_of(part, column / to.size).add(least, most); });
   };
   const auto measured = [&] {
     for (std::size_t i = groups; i < extremes.size(); ++i) extremes[i % groups].add(extremes[i]);
@@ -163,13 +208,20 @@ void encode_columns(const T* x, const Layout& to, const Coding& coding, std::uin
     for (std::size_t group = 0; group < groups; ++group) all.push_back(extremes[group].found());
     return all;
   };
+  const bool narrow = to.size < narrow_below;
   std::vector<Found> found;
   if (known == nullptr) {
     parallel_tasks(parts, [&](std::int64_t index, std::int64_t) {
       const lacuna::Range share = part(to.count, index, parts, block);
-      to.for_pieces(share.begin, share.end, [&](std::int64_t group, std::int64_t begin, std::int64_t end) {
-        measure(index, group, begin, end);
-      });
+      if (!narrow) {
+        to.for_pieces(share.begin, share.end, [&](std::int64_t group, std::int64_t begin, std::int64_t end) {
+          measure_piece(index, group, begin, end);
+        });
+        return;
+      }
+      ColumnExtremes<T> columns(to.columns);
+      for_blocks(share.begin, share.end, [&](std::int64_t begin, std::int64_t end) { columns.add(x, begin, end); });
+      add_columns(index, columns);
     });
     found = measured();
   } else {
@@ -190,13 +242,22 @@ void encode_columns(const T* x, const Layout& to, const Coding& coding, std::uin
       slopes.push_back(batch.slope(g));
     }
   }
+  std::optional<ColumnLines> lines;
+  if (narrow && std::none_of(slopes.begin(), slopes.end(), [](const Slope& slope) { return slope.wide; }))
+    lines.emplace(to, [&](std::int64_t group) { return slopes[static_cast<std::size_t>(group)].floats; });
   parallel_tasks(parts, [&](std::int64_t index, std::int64_t) {
     const lacuna::Range share = part(to.count, index, parts, block);
     BlockEncoder encoder(to, coding, key, share.begin);
-    to.for_pieces(share.begin, share.end, [&](std::int64_t group, std::int64_t begin, std::int64_t end) {
-      if (known != nullptr) measure(index, group, begin, end);
-      encoder.encode(x, begin, end, slopes[static_cast<std::size_t>(group)]);
-    });
+    if (lines) {
+      ColumnExtremes<T> columns(to.columns);
+      encode_by_columns(x, share, *lines, encoder, known == nullptr ? nullptr : &columns);
+      add_columns(index, columns);
+    } else {
+      to.for_pieces(share.begin, share.end, [&](std::int64_t group, std::int64_t begin, std::int64_t end) {
+        if (known != nullptr) measure_piece(index, group, begin, end);
+        encoder.encode(x, begin, end, slopes[static_cast<std::size_t>(group)]);
+      });
+    }
     encoder.pack(share.end);
   });
   if (known == nullptr) return;
@@ -302,9 +363,15 @@ class GroupDecoder {
       : from_(codes.shape, codes.coding, codes.bytes.raw()),
         dithers_(codes.coding.rounding == Rounding::dithered),
         draws_(codes.key, codes.coding.rounding) {
-    if (from_.kind == Grouping::Kind::column)
-      for (std::int64_t group = 0; group * from_.size < from_.columns; ++group)
-        columns_.push_back(reading_of<T>(from_, group, dithers_));
+    if (from_.kind != Grouping::Kind::column) return;
+    bool held = false;
+    for (std::int64_t group = 0; group * from_.size < from_.columns; ++group) {
+      columns_.push_back(reading_of<T>(from_, group, dithers_));
+      held |= columns_.back().held;
+    }
+    // Of wide groups whose codes stand for themselves the pieces are faster: nothing is loaded but codes.
+    if (!held && (dithers_ || from_.size < block / 2))
+      lines_.emplace(from_, [&](std::int64_t group) { return columns_[static_cast<std::size_t>(group)].by; });
   }
 
   /// Elements [begin, end) into `out`, on the calling thread.
@@ -312,16 +379,26 @@ class GroupDecoder {
     Draws draws = draws_;
     alignas(64) std::uint8_t room[stretch];
     for (std::int64_t i = begin / block * block; i < end; i += stretch) {
-      const std::int64_t first = std::max(begin, i);
-      decode_stretch(first, std::min(end, i + stretch), draws, room, out + (first - begin));
+      const std::int64_t first = std::max(begin, i), last = std::min(end, i + stretch);
+      const std::uint8_t* const unpacked = from_.packs() ? room : from_.block_at(i);
+      if (from_.packs()) unpack_blocks(from_.block_at(i), from_.block_end_of(last) - i, from_.bits, room);
+      if (lines_)
+        decode_columns(first, last, draws, unpacked + (first - i), out + (first - begin));
+      else
+        decode_groups(first, last, draws, unpacked + (first - i), out + (first - begin));
     }
   }
 
  private:
-  void decode_stretch(std::int64_t first, std::int64_t last, Draws& draws, std::uint8_t* room, T* out) const {
-    const std::int64_t start = first / block * block;
-    const std::uint8_t* const unpacked = from_.packs() ? room : from_.block_at(start);
-    if (from_.packs()) unpack_blocks(from_.block_at(start), from_.block_end_of(last) - start, from_.bits, room);
+  // Elements [first, last). `codes`, `out`: [last - first].
+
+  void decode_columns(std::int64_t first, std::int64_t last, Draws& draws, const std::uint8_t* codes, T* out) const {
+    for_blocks(first, last, [&](std::int64_t i, std::int64_t next) {
+      const std::uint16_t* const drawn = dithers_ ? draws.of_block(i / block).data() + i % block : nullptr;
+      to_values(codes + (i - first), next - i, lines_->from(i), drawn, out + (i - first));
+    });
+  }
+  void decode_groups(std::int64_t first, std::int64_t last, Draws& draws, const std::uint8_t* codes, T* out) const {
     const std::uint16_t* drawn = nullptr;
     std::int64_t drawn_block = -1;
     from_.for_pieces(first, last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
@@ -333,23 +410,33 @@ class GroupDecoder {
           drawn_block = i / block;
           drawn = draws.of_block(drawn_block).data();
         }
-        const std::uint8_t* const piece = unpacked + (i - start);
         const std::uint16_t* const piece_drawn = dithers_ ? drawn + i % block : nullptr;
-        T* const to = out + (i - first);
         if (reading.held)
-          to_values_held(piece, stop - i, reading.exact, piece_drawn, to);
-        else if (dithers_)
-          with_count(stop - i, [&](std::int64_t number) { Decoder<true>(reading.by)(piece, number, piece_drawn, to); });
+          to_values_held(codes + (i - first), stop - i, reading.exact, piece_drawn, out + (i - first));
         else
-          with_count(stop - i, [&](std::int64_t number) { Decoder<false>(reading.by)(piece, number, nullptr, to); });
+          to_values(codes + (i - first), stop - i, SameLine<float>{reading.by}, piece_drawn, out + (i - first));
       }
     });
+  }
+  /// All: [count]; `draws`: null where codes stand for themselves.
+  template <class Lines>
+  [[gnu::always_inline]] static inline void to_values(const std::uint8_t* codes, std::int64_t count, Lines lines,
+                                                      const std::uint16_t* draws, T* out) {
+    if (draws != nullptr)
+      with_count(
+          count, [&](std::int64_t number)
+                     __attribute__((always_inline)) { Decoder<true, Lines>{lines}(codes, number, draws, out); });
+    else
+      with_count(
+          count, [&](std::int64_t number)
+                     __attribute__((always_inline)) { Decoder<false, Lines>{lines}(codes, number, nullptr, out); });
   }
 
   Layout from_;
   bool dithers_;
   Draws draws_;
-  std::vector<Reading> columns_;  // [groups], which every row asks for again; empty where groups are runs
+  std::vector<Reading> columns_;      // [groups], which every row asks for again; empty where groups are runs
+  std::optional<ColumnLines> lines_;  // theirs, where all values are finite and it is faster to go by columns
 };
 
 /// Calls `f(variance, count, to)` for the runs of `out` whose errors have one variance.

@@ -150,10 +150,11 @@ class Extremes {
       rest_most_ = key > rest_most_ ? key : rest_most_;
     }
   }
-  void add(const Extremes& other) {
-    rest_least_ = std::min(least(), other.least());
-    rest_most_ = std::max(most(), other.most());
+  void add(Key<T> least_key, Key<T> most_key) {
+    rest_least_ = std::min(rest_least_, least_key);
+    rest_most_ = std::max(rest_most_, most_key);
   }
+  void add(const Extremes& other) { add(other.least(), other.most()); }
   Key<T> least() const {
     const Keys all = folded<keys_at_once / 2>(least_, [](Keys a, Keys b) { return a < b ? a : b; });
     return std::min<Key<T>>(all[0], rest_least_);
@@ -211,6 +212,24 @@ inline Lanes<C> load_coded(const T* values) {
   }
 }
 
+/// (value - origin) · factor in 2^-16 steps, held to what there are codes for. V: C, or lanes of it, as By may be.
+template <class C, class V, class By>
+inline V steps_of(V value, By origin, By factor, V bottom, V top) {
+  V v = (value - origin) * factor + C(0.5);
+  v = v > bottom ? v : bottom;  // NaN too
+  return v < top ? v : top;
+}
+
+/// Codes of [lanes] such steps and draws.
+template <class Steps>
+inline void store_codes(const Steps& steps, const std::uint16_t* draws, std::uint8_t* codes) {
+  const auto sum = converted<std::int32_t>(steps) + load_as<std::int32_t>(draws);
+  store<std::uint8_t>(converted<std::uint8_t>(sum >> 16), codes);
+}
+inline std::uint8_t code_of(std::int32_t steps, std::uint16_t draw) {
+  return static_cast<std::uint8_t>((steps + draw) >> 16);
+}
+
 /// code = (value - origin) · factor in 2^-16 steps plus the draw, cut off; saturating. The sum is one of whole numbers,
 /// so that no rounding of it favours a side. C: float, or double where floats do not do.
 template <class C>
@@ -229,19 +248,11 @@ class Encoder {
   }
 
  private:
-  /// In 2^-16 steps, held to what there are codes for. V: C, or lanes of it.
-  template <class V>
-  V steps_of(V value, V bottom, V top) const {
-    V v = (value - by_.origin) * by_.factor + C(0.5);
-    v = v > bottom ? v : bottom;  // NaN too
-    return v < top ? v : top;
-  }
   /// All: [lanes].
   template <class T>
   [[gnu::always_inline]] inline void code(const T* values, const std::uint16_t* draws, std::uint8_t* codes) const {
-    const auto steps = steps_of<Lanes<C>>(load_coded<C>(values), Lanes<C>{} + bottom_, Lanes<C>{} + top_);
-    const auto sum = converted<std::int32_t>(steps) + load_as<std::int32_t>(draws);
-    store<std::uint8_t>(converted<std::uint8_t>(sum >> 16), codes);
+    store_codes(steps_of<C>(load_coded<C>(values), by_.origin, by_.factor, Lanes<C>{} + bottom_, Lanes<C>{} + top_),
+                draws, codes);
   }
   /// Fewer than a vector. In line it would take registers from the loop over vectors.
   template <class T>
@@ -249,8 +260,8 @@ class Encoder {
                                    std::uint8_t* codes) const {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < count; ++i) {
-      const C steps = steps_of<C>(static_cast<C>(to_coded(values[i])), bottom_, top_);
-      codes[i] = static_cast<std::uint8_t>((static_cast<std::int32_t>(steps) + draws[i]) >> 16);
+      const C steps = steps_of<C>(static_cast<C>(to_coded(values[i])), by_.origin, by_.factor, bottom_, top_);
+      codes[i] = code_of(static_cast<std::int32_t>(steps), draws[i]);
     }
   }
 
@@ -266,12 +277,36 @@ inline Line<C> dithered(Line<double> by) {
   return {static_cast<C>(by.origin + 32767.5 * factor), static_cast<C>(factor)};
 }
 
-/// value = code · step + origin: numbers all. With draws (2^16 code - draw) · factor + origin, the line being as
-/// `dithered` makes it.
-template <bool drawn>
+/// The line of every element of a piece.
+template <class C>
+struct SameLine {
+  using Number = C;
+  Line<C> line;
+  C origin(std::int64_t) const { return line.origin; }
+  C factor(std::int64_t) const { return line.factor; }
+  C origins(std::int64_t) const { return line.origin; }
+  C factors(std::int64_t) const { return line.factor; }
+  SameLine rest(std::int64_t) const { return *this; }
+};
+
+/// A line for each.
+struct OwnLines {
+  using Number = float;
+  const float *origin_of, *factor_of;  // [count]
+  float origin(std::int64_t i) const { return origin_of[i]; }
+  float factor(std::int64_t i) const { return factor_of[i]; }
+  /// Of a vector of them.
+  Lanes<float> origins(std::int64_t i) const { return load(origin_of + i); }
+  Lanes<float> factors(std::int64_t i) const { return load(factor_of + i); }
+  OwnLines rest(std::int64_t i) const { return {origin_of + i, factor_of + i}; }
+};
+
+/// value = code · step + origin: numbers all. With draws (2^16 code - draw) · factor + origin, the lines being as
+/// `dithered` makes them.
+template <bool drawn, class Lines>
 class Decoder {
  public:
-  explicit Decoder(Line<float> by) : by_(by) {}
+  explicit Decoder(Lines lines) : lines_(lines) {}
 
   /// All: [count]; `draws`: null without.
   template <class T>
@@ -279,31 +314,32 @@ class Decoder {
                                                 const std::uint16_t* draws, T* values) const {
     std::int64_t i = 0;
 #pragma GCC unroll 4  // as above
-    for (; i + lanes <= count; i += lanes) decode(codes + i, drawn ? draws + i : nullptr, values + i);
-    if (i < count) decode_tail(codes + i, count - i, drawn ? draws + i : nullptr, values + i);
+    for (; i + lanes <= count; i += lanes) decode(codes, i, draws, values);
+    if (i < count) decode_tail(codes + i, count - i, lines_.rest(i), drawn ? draws + i : nullptr, values + i);
   }
 
  private:
-  /// All: [lanes].
+  /// Elements [i, i + lanes).
   template <class T>
-  [[gnu::always_inline]] inline void decode(const std::uint8_t* codes, const std::uint16_t* draws, T* values) const {
-    auto code = load_as<std::int32_t>(codes);
-    if constexpr (drawn) code = (code << 16) - load_as<std::int32_t>(draws);
-    store_as(__builtin_convertvector(code, Lanes<float>) * by_.factor + by_.origin, values);
+  [[gnu::always_inline]] inline void decode(const std::uint8_t* codes, std::int64_t i, const std::uint16_t* draws,
+                                            T* values) const {
+    auto code = load_as<std::int32_t>(codes + i);
+    if constexpr (drawn) code = (code << 16) - load_as<std::int32_t>(draws + i);
+    store_as(__builtin_convertvector(code, Lanes<float>) * lines_.factors(i) + lines_.origins(i), values + i);
   }
   /// Fewer than a vector.
   template <class T>
-  [[gnu::always_inline]] inline void decode_tail(const std::uint8_t* codes, std::int64_t count,
+  [[gnu::always_inline]] inline void decode_tail(const std::uint8_t* codes, std::int64_t count, Lines lines,
                                                  const std::uint16_t* draws, T* values) const {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < count; ++i) {
       std::int32_t code = codes[i];
       if constexpr (drawn) code = (code << 16) - draws[i];
-      values[i] = static_cast<T>(static_cast<float>(code) * by_.factor + by_.origin);
+      values[i] = static_cast<T>(static_cast<float>(code) * lines.factor(i) + lines.origin(i));
     }
   }
 
-  Line<float> by_;
+  Lines lines_;
 };
 
 /// Calls `f` with `count`: as a constant where it is a usual one, which makes a better loop.

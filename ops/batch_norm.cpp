@@ -156,7 +156,7 @@ struct PositiveValues {
   }
 };
 
-/// Bits spread to a number each, run by run, so that the loops that ask for them stay vector code.
+/// Bits spread to a number each, run by run.
 struct PositiveBits {
   const std::uint8_t* bits;  // [ceil(rows · width / 8)]
   std::int32_t* spread;      // [threads, together, width]
@@ -164,16 +164,7 @@ struct PositiveBits {
   template <class T>
   auto at(std::int64_t first, std::int64_t count, int thread, const T*) const {
     std::int32_t* const out = spread + thread * rows.together() * rows.width;
-    const std::int64_t begin = first * rows.width, end = begin + count * rows.width;
-    const std::int64_t whole_begin = std::min((begin + 7) / 8 * 8, end), whole_end = std::max(end / 8 * 8, whole_begin);
-    const auto spread_one = [&](std::int64_t i) { out[i - begin] = bits[i / 8] >> (i % 8) & 1; };
-    for (std::int64_t i = begin; i < whole_begin; ++i) spread_one(i);
-    for (std::int64_t i = whole_begin; i < whole_end; i += 8) {
-      const std::int32_t byte = bits[i / 8];
-#pragma omp simd
-      for (int bit = 0; bit < 8; ++bit) out[i - begin + bit] = byte >> bit & 1;
-    }
-    for (std::int64_t i = whole_end; i < end; ++i) spread_one(i);
+    codec::spread_signs(bits, first * rows.width, count * rows.width, out);
     return [out](std::int64_t i, std::int64_t) { return out[i] != 0; };
   }
 };

@@ -29,6 +29,24 @@ inline constexpr Bits<T> infinity = std::is_same_v<T, bf16>    ? 0x7f80U
                                     : std::is_same_v<T, float> ? 0x7f800000U
                                                                : static_cast<Bits<T>>(0x7ff0000000000000U);
 
+/// Calls `f(i, word)` for elements [begin, end), the lowest bit of `word` being bit `first` + i: in vectors, if `f`
+/// can.
+template <class F>
+void for_bits(const std::uint8_t* bytes, std::int64_t first, std::int64_t begin, std::int64_t end, const F& f) {
+  const auto one = [&](std::int64_t i) {
+    f(i, static_cast<std::uint32_t>(bytes[(first + i) / 8]) >> ((first + i) % 8));
+  };
+  std::int64_t i = begin;
+  for (; i < end && (first + i) % 8 != 0; ++i) one(i);
+  for (; i + 32 <= end; i += 32) {
+    std::uint32_t word;
+    std::memcpy(&word, bytes + (first + i) / 8, sizeof word);
+#pragma GCC ivdep
+    for (std::uint32_t bit = 0; bit < 32; ++bit) f(i + bit, word >> bit);
+  }
+  for (; i < end; ++i) one(i);
+}
+
 /// out[i] = in[i] where bit `first` + i is set, or where it is NaN and `nan_stays`; 0 elsewhere.
 template <bool nan_stays, class T>
 void mask_values(const T* in, std::int64_t count, const std::uint8_t* bytes, std::int64_t first, T* out) {
@@ -36,24 +54,13 @@ void mask_values(const T* in, std::int64_t count, const std::uint8_t* bytes, std
   constexpr B all = std::numeric_limits<B>::max();
   const auto* const from = reinterpret_cast<const B*>(in);
   auto* const to = reinterpret_cast<B*>(out);
-  const auto masked = [](B value, std::uint32_t set) {
-    B mask = B{0} - static_cast<B>(set & 1U);
-    if (nan_stays) mask |= (value & (all >> 1)) > infinity<T> ? all : B{0};
-    return static_cast<B>(value & mask);
-  };
-  const auto one = [&](std::int64_t i) {
-    to[i] = masked(from[i], static_cast<std::uint32_t>(bytes[(first + i) / 8]) >> ((first + i) % 8));
-  };
   parallel_for(count, 16384, [&](std::int64_t begin, std::int64_t end) {
-    std::int64_t i = begin;
-    for (; i < end && (first + i) % 8 != 0; ++i) one(i);
-    for (; i + 32 <= end; i += 32) {
-      std::uint32_t word;
-      std::memcpy(&word, bytes + (first + i) / 8, sizeof word);
-#pragma GCC ivdep
-      for (std::uint32_t bit = 0; bit < 32; ++bit) to[i + bit] = masked(from[i + bit], word >> bit);
-    }
-    for (; i < end; ++i) one(i);
+    for_bits(bytes, first, begin, end, [&](std::int64_t i, std::uint32_t word) {
+      const B value = from[i];
+      B mask = B{0} - static_cast<B>(word & 1U);
+      if (nan_stays) mask |= (value & (all >> 1)) > infinity<T> ? all : B{0};
+      to[i] = static_cast<B>(value & mask);
+    });
   });
 }
 
@@ -84,6 +91,11 @@ void rectify(DType dtype, std::byte* values, std::int64_t count, const std::uint
     T* const at = reinterpret_cast<T*>(values);
     mask_values<true>(at, count, bits, first, at);
   });
+}
+
+void spread_signs(const std::uint8_t* bits, std::int64_t first, std::int64_t count, std::int32_t* out) {
+  for_bits(bits, first, 0, count,
+           [&](std::int64_t i, std::uint32_t word) { out[i] = static_cast<std::int32_t>(word & 1U); });
 }
 
 Tensor pack_signs(const Tensor& values) {

@@ -23,4 +23,8 @@ void rectify(const Tensor& in, const Tensor& bits, std::int64_t first, const Ten
 /// The same of `count` values that lie at `values` on the CPU, in place.
 void rectify(DType dtype, std::byte* values, std::int64_t count, const std::uint8_t* bits, std::int64_t first);
 
+/// out[i] = 1 where bit `first` + i is set, 0 elsewhere, so that loops which ask for it stay vector code. `bits` as
+/// pack_signs makes them, `out` [count], both on the CPU.
+void spread_signs(const std::uint8_t* bits, std::int64_t first, std::int64_t count, std::int32_t* out);
+
 }  // namespace lacuna::codec

@@ -95,7 +95,7 @@ class Fitting {
         "({} bytes), with {} recomputed{}. A larger train.accumulate or a smaller train.batch_size takes less",
         format_bytes(budget_), configuration_.train.batch_size, format_bytes(least), least,
         regions_of_least == 0 ? "nothing" : counted(regions_of_least, "region"),
-        codes ? " and one bit an element" : "");
+        codes ? " and one bit an element" : "; memory.codes: true may come to less");
   }
 
   /// Whether the plan that the configuration holds already is within the budget and its means, and the budget is not a

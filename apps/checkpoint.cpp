@@ -124,16 +124,6 @@ Manifest checked_manifest(const fs::path& folder) {
   return manifest;
 }
 
-/// The first of many lines, each of which a line break begins.
-std::string first_lines(const std::string& text) {
-  constexpr int shown = 8;
-  std::size_t end = 0;
-  for (int i = 0; i < shown && end != std::string::npos; ++i) end = text.find('\n', end + 1);
-  if (end == std::string::npos) return text;
-  return text.substr(0, end) +
-         fmt::format("\n  and {} more", std::count(text.begin() + static_cast<std::ptrdiff_t>(end), text.end(), '\n'));
-}
-
 /// The parameter that a tensor of an optimizer's state belongs to.
 std::string parameter_of(const std::string& state_name) { return state_name.substr(0, state_name.rfind('.')); }
 

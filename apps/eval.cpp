@@ -20,8 +20,9 @@ class Eval {
  public:
   explicit Eval(CLI::App& app) {
     app.add_option("arguments", arguments_,
-                   "a run folder, whose best checkpoint is evaluated; then key=value overrides")
-        ->type_name("[RUN] [key=value ...]");
+                   "a run folder, whose best checkpoint is evaluated, or one of its checkpoints (RUN/last); then "
+                   "key=value overrides")
+        ->type_name("[RUN | RUN/last] [key=value ...]");
     app.add_option("-c,--config", file_, "configuration file, in the place of RUN; model.from names the weights")
         ->type_name("CONFIG");
     report_.declare(app);
@@ -33,9 +34,10 @@ class Eval {
     std::string file = file_;
     if (file.empty()) {
       if (overrides.empty()) reject("expected a run folder, or -c CONFIG");
-      const RunFolder folder = RunFolder::open(overrides.front());
+      const CheckpointPath path = checkpoint_path(overrides.front());
+      const RunFolder folder = RunFolder::open(path.run);
       overrides.erase(overrides.begin());
-      weights = folder.best();
+      weights = path.checkpoint.empty() ? folder.best() : folder.checkpoint(path.checkpoint);
       read_place(weights);  // refuses a checkpoint whose files have changed
       file = folder.configuration().string();
       if (read_configuration(file, overrides).model.from != read_configuration(file, {}).model.from)

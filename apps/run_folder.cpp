@@ -226,7 +226,7 @@ void RunFolder::remove_old_checkpoints(std::int64_t keep) const {
   }
 }
 
-ResumePoint resume_point(const fs::path& path) {
+CheckpointPath checkpoint_path(const fs::path& path) {
   std::error_code failed;
   fs::path folder = without_slash(path);
   const fs::path target = fs::read_symlink(folder, failed);

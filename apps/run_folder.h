@@ -79,13 +79,13 @@ class RunFolder {
   std::shared_ptr<const RunLock> lock_;  // null where the folder is only read
 };
 
-/// What `--resume` names: a run, or one of its checkpoints.
-struct ResumePoint {
+/// A run, or one of its checkpoints.
+struct CheckpointPath {
   std::filesystem::path run;
-  std::string checkpoint;  // its name; empty: the latest
+  std::string checkpoint;  // its name; empty: none was named
 };
 /// `path` is a run's folder, a folder among its checkpoints, or a link to one (`RUN/best`).
-ResumePoint resume_point(const std::filesystem::path& path);
+CheckpointPath checkpoint_path(const std::filesystem::path& path);
 
 /// The lines of a metrics file that a run which goes on from `place` does not write again: its steps, and the
 /// evaluations at the ends of evaluated epochs. What is no such line is left out.

@@ -89,7 +89,7 @@ class CaseRun {
     record["config"] = case_.configuration.string();
     record["arguments"] = sweep_.arguments;
     record["overrides"] = ordered_json::object();
-    for (const SweepOverride& override : case_.overrides) record["overrides"][override.key] = value_of(override);
+    for (const SweepOverride& setting : case_.settings) record["overrides"][setting.key] = value_of(setting);
     ordered_json result = ordered_json::parse(read_all(file(".result")), nullptr, false);
     const bool failed = code != 0 || result.is_discarded();
     record["status"] = failed ? "failed" : "done";
@@ -212,6 +212,7 @@ class SweepCommand {
       while (!stopping && !waiting.empty() && running.size() < static_cast<std::size_t>(jobs_)) {
         running.splice(running.end(), waiting, waiting.begin());
         running.back().run.start();
+        say("started {}\n", words_of(running.back().run.what()));
       }
       const std::size_t before = running.size();
       std::erase_if(running, [&](Numbered& one) {
@@ -231,11 +232,16 @@ class SweepCommand {
     return records;
   }
 
-  void tell(std::size_t number, std::size_t count, const SweepCase& one, const ordered_json& record) const {
+  static std::string words_of(const SweepCase& one) {
     std::string words = one.configuration.stem().string();
     for (const SweepOverride& override : one.overrides) words += fmt::format(" {}={}", override.key, override.value);
+    return words;
+  }
+
+  void tell(std::size_t number, std::size_t count, const SweepCase& one, const ordered_json& record) const {
     const bool failed = record["status"] != "done";
-    say("[{}/{}] {} {}, {:.1f} s\n", number, count, failed ? "FAILED" : "done", words, record["seconds"].get<double>());
+    say("[{}/{}] {} {}, {:.1f} s\n", number, count, failed ? "FAILED" : "done", words_of(one),
+        record["seconds"].get<double>());
     if (failed) say("{}\n", record["error"].get<std::string>());
   }
 

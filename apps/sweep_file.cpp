@@ -249,6 +249,24 @@ class SweepReader {
     return rows;
   }
 
+  static void set_override(std::vector<SweepOverride>& overrides, const std::string& key, const YamlNode& value) {
+    const std::string yaml = to_yaml(value);
+    const SweepOverride made{key, yaml, value.kind == YamlNode::Kind::scalar ? value.text : yaml, number_in(value)};
+    const auto found = std::ranges::find(overrides, key, &SweepOverride::key);
+    if (found == overrides.end())
+      overrides.push_back(made);
+    else
+      *found = made;
+  }
+
+  /// A section given whole replaces what was set of it.
+  static void add_settings(std::vector<SweepOverride>& settings, const std::string& key, const YamlNode& value) {
+    if (value.kind != YamlNode::Kind::map || key.find('.') != std::string::npos)
+      return set_override(settings, key, value);
+    std::erase_if(settings, [&](const SweepOverride& setting) { return setting.key.starts_with(key + "."); });
+    for (const YamlEntry& entry : value.entries) set_override(settings, key + "." + entry.key, entry.value);
+  }
+
   void add_case(const Row& row) {
     SweepCase one;
     const auto set = [&](const Choice& choice) {
@@ -256,15 +274,8 @@ class SweepReader {
         one.configuration = (path_.parent_path() / choice.value->text).lexically_normal();
         return;
       }
-      const YamlNode& value = *choice.value;
-      const std::string yaml = to_yaml(value);
-      const SweepOverride made{choice.key->key, yaml, value.kind == YamlNode::Kind::scalar ? value.text : yaml,
-                               number_in(value)};
-      const auto found = std::ranges::find(one.overrides, made.key, &SweepOverride::key);
-      if (found == one.overrides.end())
-        one.overrides.push_back(made);
-      else
-        *found = made;
+      set_override(one.overrides, choice.key->key, *choice.value);
+      add_settings(one.settings, choice.key->key, *choice.value);
     };
     for (const Choice& choice : common_) set(choice);
     for (const Choice& choice : row) set(choice);

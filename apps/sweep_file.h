@@ -18,6 +18,7 @@ struct SweepOverride {
 struct SweepCase {
   std::filesystem::path configuration;
   std::vector<SweepOverride> overrides;  // a key stands once
+  std::vector<SweepOverride> settings;   // the same, key by key of the sections that were given whole
   std::string id;  // a hash of command, arguments, overrides, and the configuration's name and content
 };
 

@@ -45,7 +45,7 @@ class Train {
   }
 
   int go_on() const {
-    const ResumePoint point = resume_point(resumed_);
+    const CheckpointPath point = checkpoint_path(resumed_);
     for (const std::string& change : configuration_.overrides())
       if (change.starts_with("output.dir="))
         reject("{}: a run that goes on stays in its folder, {}", change, point.run.string());

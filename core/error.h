@@ -34,6 +34,9 @@ template <class... Args>
   throw Error(Fault::input, fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// Of a list in a message the first lines, and how many more there are; a line break begins each.
+std::string first_lines(const std::string& list);
+
 template <class... Args>
 void expect(bool holds, fmt::format_string<Args...> format, Args&&... args) {
   if (!holds) fail(format, std::forward<Args>(args)...);

@@ -108,9 +108,9 @@ LoadedWeights check_weights(const Model& model, const SafetensorsFile& file, con
         file.path().string(), found.head->shape[0], found.head->name, found.head->shape, model.num_classes(),
         found.head->shape[0]);
   std::string message = file.path().string() + " holds the weights of another model";
-  if (!found.missing.empty()) message += "\n  missing in the file:" + found.missing;
-  if (!found.unexpected.empty()) message += "\n  unknown to the model:" + found.unexpected;
-  if (!found.different.empty()) message += "\n  of another shape or type:" + found.different;
+  if (!found.missing.empty()) message += "\n  missing in the file:" + first_lines(found.missing);
+  if (!found.unexpected.empty()) message += "\n  unknown to the model:" + first_lines(found.unexpected);
+  if (!found.different.empty()) message += "\n  of another shape or type:" + first_lines(found.different);
   reject("{}", message);
 }
 

@@ -58,16 +58,16 @@ class Alternatives {
       break;
     }
     if (configuration_.memory.policy != "mesa") text += line("memory.policy=mesa", with_codes());
-    constexpr std::int64_t mebibyte = 1 << 20;
-    const std::int64_t budget = available_ - need_of(measure(configuration_, Device::meta), with_loader_).batches;
-    if (configuration_.memory.policy != "auto" && budget >= mebibyte)
-      text += fmt::format("\n  memory.policy=auto memory.budget={}MiB looks for bits and recomputation that fit",
-                          budget / mebibyte);
     if (const std::vector<std::string> blocks = recomputable_blocks(configuration_); !blocks.empty()) {
       Configuration recomputing = configuration_;
       recomputing.memory.recompute = blocks;
       text += line(fmt::format("'memory.recompute=[\"{}\"]'", fmt::join(blocks, "\", \"")), recomputing);
     }
+    constexpr std::int64_t mebibyte = 1 << 20;
+    const std::int64_t budget = available_ - need_of(measure(configuration_, Device::meta), with_loader_).batches;
+    if (configuration_.memory.policy != "auto" && budget >= mebibyte)
+      text += fmt::format("\n  memory.policy=auto memory.budget={}MiB looks for bits and recomputation that fit",
+                          budget / mebibyte);
     return text;
   }
 

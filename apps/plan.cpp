@@ -5,9 +5,11 @@
 #include "apps/fit.h"
 #include "apps/measure.h"
 #include "apps/report.h"
+#include "autograd/policy.h"
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -20,27 +22,60 @@ struct Options {
   Report report;
 };
 
+/// `read` under another policy: `choice` is NAME, NAME:BITS, or of `auto` NAME:BUDGET.
+Configuration under(const Configuration& read, const std::string& choice) {
+  const std::size_t colon = std::min(choice.find(':'), choice.size());
+  const std::string policy = choice.substr(0, colon), value = choice.substr(std::min(colon + 1, choice.size()));
+  Configuration configuration = read;
+  if (choice == read.memory.policy) return configuration;
+  Configuration::Memory& memory = configuration.memory;
+  // Settings, and what a budget was turned into, belong to the policy that the file names.
+  memory.policy = policy;
+  memory.options.clear();
+  if (read.memory.policy == "auto") memory.rules.clear();
+  if (read.memory.policy == "auto") memory.recompute.clear();
+  if (colon < choice.size() && policy == "auto") {
+    memory.budget = value;
+  } else if (colon < choice.size()) {
+    std::size_t end = 0;
+    double bits = 0;
+    try {
+      bits = std::stod(value, &end);
+    } catch (const std::exception&) {
+    }
+    if (end == 0 || end != value.size()) reject("--policies: expected bits behind {}:, got \"{}\"", policy, value);
+    memory.options["bits"] = bits;
+  }
+  fit_budget(configuration);
+  return configuration;
+}
+
+/// What a column is headed: the policy, and the bits where it has any.
+std::string title_of(const Configuration& configuration) {
+  const Configuration::Memory& memory = configuration.memory;
+  if (memory.policy == "auto") return memory.policy;
+  const std::vector<Setting>& settings = memory_policies().get(memory.policy).settings;
+  const auto bits = std::ranges::find(settings, "bits", &Setting::name);
+  if (bits == settings.end()) return memory.policy;
+  const auto given = memory.options.find("bits");
+  return fmt::format("{}:{}", memory.policy,
+                     std::get<double>(given == memory.options.end() ? bits->initial : given->second));
+}
+
 ExitCode plan(const Options& options) {
   const Configuration read = options.configuration.read();
-  std::vector<std::string> policies = options.policies;
-  if (policies.empty()) policies = {read.memory.policy};
+  std::vector<std::string> choices = options.policies, titles;
+  if (choices.empty()) choices = {read.memory.policy};
   std::vector<Measurement> plans;
-  for (const std::string& policy : policies) {
-    Configuration configuration = read;
-    configuration.memory.policy = policy;
-    // Settings, and what a budget was turned into, belong to the policy that the file names.
-    if (policy != read.memory.policy) {
-      configuration.memory.options.clear();
-      if (read.memory.policy == "auto") configuration.memory.rules.clear();
-      if (read.memory.policy == "auto") configuration.memory.recompute.clear();
-      fit_budget(configuration);
-    }
+  for (const std::string& choice : choices) {
+    const Configuration configuration = under(read, choice);
     plans.push_back(measure(configuration, Device::meta));
+    titles.push_back(title_of(configuration));
   }
   const Measurement& first = plans.front();
   std::string text = fmt::format("{}: batch {}, {}, {} parameters, {} of them trained\n", first.model, first.batch_size,
                                  first.precision, first.parameters, first.trainable);
-  text += memory_table(plans, policies);
+  text += memory_table(plans, titles);
   if (!read.memory.why.empty()) text += read.memory.why + "\n";
   if (plans.size() == 1)
     text += fmt::format("`train` prepares batches ahead: {} at most with them\n", format_bytes(highest_need(first)));
@@ -54,7 +89,8 @@ ExitCode plan(const Options& options) {
 const RegisterCommand command(40, "plan", "Predict memory by purpose, without running anything", [](CLI::App& app) {
   const auto options = std::make_shared<Options>();
   options->configuration.declare(app, true);
-  app.add_option("--policies", options->policies, "compare these memory policies, side by side")
+  app.add_option("--policies", options->policies,
+                 "compare these memory policies, side by side, as exact,mesa,fixed:4 (bits) or auto:6GiB")
       ->delimiter(',')
       ->allow_extra_args(false);
   options->configuration.declare_image_gradient(app);

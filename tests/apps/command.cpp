@@ -180,6 +180,18 @@ TEST_CASE("command: plan and bench share the documented keys") {
             .json()[1]["batch_size"] == 4);
   REQUIRE(both.size() == 2);
   CHECK(both[0].at("memory").at("saved") > both[1].at("memory").at("saved"));
+  const std::string bits = "exact,fixed:8,fixed,fixed:2,auto:100MiB";
+  const CommandResult table = run_command(folder, {"plan", "-c", "c.yaml", "--policies", bits, "train.batch_size=32"});
+  for (const char* const title : {" exact ", " fixed:8 ", " fixed:4 ", " fixed:2 ", " auto\n"})
+    CHECK_MESSAGE(table.out.find(title) != std::string::npos, title);
+  const nlohmann::json coded =
+      run_command(folder, {"plan", "-c", "c.yaml", "--policies", bits, "train.batch_size=32", "--json", "-"}).json();
+  for (std::size_t i = 1; i < 4; ++i) CHECK(coded[i - 1].at("memory").at("saved") > coded[i].at("memory").at("saved"));
+  CHECK(coded[4].at("memory").at("saved") == coded[0].at("memory").at("saved"));  // everything fits
+  CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", "fixed:few"}).error ==
+        "lacuna: --policies: expected bits behind fixed:, got \"few\"\n");
+  CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact:4"}).error.find("unknown setting bits") !=
+        std::string::npos);
 }
 
 TEST_CASE("command: --json - gives JSON and nothing else") {

@@ -44,6 +44,7 @@ TEST_CASE("out of memory: a run under a limit on addresses says what would fit, 
   const std::string batch = between(refused.error, "train.batch_size=", " is the largest batch");
   const std::string parts = between(refused.error, "\n  train.accumulate=", ":");
   const std::string blocks = between(refused.error, "'memory.recompute=", "'");
+  const std::string budget = between(refused.error, "memory.policy=auto memory.budget=", " ");
   CHECK(refused.error.find("memory.policy=mesa: ") != std::string::npos);
   for (const std::string& change : {"train.batch_size=" + batch, "train.accumulate=" + parts,
                                     "memory.recompute=" + blocks, std::string("memory.policy=mesa")}) {
@@ -52,6 +53,11 @@ TEST_CASE("out of memory: a run under a limit on addresses says what would fit, 
     INFO(change, ": ", fits.error);
     CHECK(fits.code == 0);
   }
+  CHECK(run_command(
+            folder,
+            train({"output.dir=fits", "train.steps=1", "--overwrite", "memory.policy=auto", "memory.budget=" + budget}),
+            limits)
+            .code == 0);
   CHECK(run_command(folder, {"train", "--resume", "r", "train.batch_size=" + batch, "train.steps=2"}, limits).code ==
         0);
   const CommandResult timed = run_command(folder, {"bench", "-c", "c.yaml"}, limits);

@@ -220,6 +220,9 @@ TEST_CASE("train: the average of weights is saved, evaluated, and may come and g
   const nlohmann::json evaluated = run({"eval", "r", "--json", "-"}).json();
   CHECK(evaluated.at("val_loss") == summary.at("val_loss"));
   CHECK(evaluated.at("weights").get<std::string>().ends_with(average));
+  CHECK(run({"eval", "r/last", "--json", "-"}).json().at("val_loss") == summary.at("val_loss"));
+  CHECK(run_command(folder, {"eval", "r/checkpoints/step-00000001"}).error.find("has no checkpoint") !=
+        std::string::npos);
   fs::copy_file(folder / "r/last/model.safetensors", folder / "weights.safetensors");
   const nlohmann::json weights = run({"eval", "-c", "c.yaml", "model.from=weights.safetensors", "--json", "-"}).json();
   CHECK(weights.at("val_loss") != summary.at("val_loss"));

@@ -173,6 +173,8 @@ TEST_CASE("sweep: a case may set a whole section at once") {
   const auto cases = read_json(folder / "out/sweep.json").at("cases");
   REQUIRE(cases.size() == 2);
   CHECK(cases[0].at("result").at("memory").at("saved") == cases[1].at("result").at("memory").at("saved"));
+  const nlohmann::json listed = {{"memory.policy", "fixed"}, {"memory.bits", 4}};  // key by key, however it was given
+  for (const nlohmann::json& one : cases) CHECK(one.at("overrides") == listed);
   write_file(folder / "s.yaml", "command: plan\nconfig: c.yaml\ngrid: {memory: [{policy: keep}, {bitts: 4}]}\n");
   const CommandResult wrong = sweep(folder);
   CHECK(wrong.code == 2);
@@ -201,6 +203,7 @@ TEST_CASE("sweep: a case that fails is written down, and the others run on") {
       CHECK(fs::exists(fs::path(folder.path()) / one.at("run").get<std::string>() / "summary.json"));
   }
   CHECK(result.out.find("FAILED") != std::string::npos);
+  CHECK(result.out.find("started c model.num_heads=2 optimizer.lr=1e-3\n") != std::string::npos);
   // A failure is tried again, since its cause may be gone; nothing else is.
   CHECK(sweep(folder).out.find("4 of them finished already") != std::string::npos);
 
@@ -366,6 +369,33 @@ TEST_CASE("report: training runs on one page") {
   if (dom.empty()) return;
   CHECK(elements(dom, "polyline", "curve").size() == 2 * 2);
   CHECK(dom.find("2 runs") != std::string::npos);
+}
+
+TEST_CASE("report: a run that diverges leaves the others' curves their height") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const char* const name : {"good", "bad"})
+    REQUIRE(run_command(folder, {"train", "-c", "c.yaml", fmt::format("output.dir={}", name)}).code == 0);
+  std::string lines;
+  for (const std::string& line : lines_of(read_file(folder / "bad/metrics.jsonl"))) {
+    nlohmann::json json = nlohmann::json::parse(line);
+    for (const char* const key : {"loss", "val_loss"})
+      if (json.contains(key)) json[key] = 1e6 * json[key].get<double>();
+    lines += json.dump() + "\n";
+  }
+  write_file(folder / "bad/metrics.jsonl", lines);
+  REQUIRE(run_command(folder, {"report", "good", "bad", "-o", "both.html"}).code == 0);
+  const std::string dom = browse(folder, "both.html");
+  if (dom.empty()) return;
+  // The good run's line in the chart of losses takes more than a tenth of its 330 pixels.
+  double least = 330, most = 0;
+  std::istringstream points(elements(dom, "polyline", "curve").at(0).at("points"));
+  for (std::string point; points >> point;) {
+    const double y = std::stod(point.substr(point.find(',') + 1));
+    least = std::min(least, y);
+    most = std::max(most, y);
+  }
+  CHECK(most - least > 33);
 }
 
 }  // namespace lacuna::test

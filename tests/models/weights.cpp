@@ -99,6 +99,19 @@ TEST_CASE("weights: every missing, unexpected and differently shaped name is lis
   CHECK(same_state(*model, *untouched));
 }
 
+TEST_CASE("weights: of a file of another model the first differences are named, and how many more there are") {
+  const TemporaryFolder folder;
+  const auto path = folder / "model.safetensors";
+  const std::unique_ptr<Model> model = tiny_resnet(1);
+  write_safetensors(path, std::vector<NamedTensor>{{"one", Tensor::zeros({1}, DType::f32, Device::cpu)}});
+  const std::string message = refusal(*model, path);
+  CHECK(std::count(message.begin(), message.end(), '\n') < 16);
+  const auto tensors = std::ranges::count_if(
+      state_of(*model), [](const NamedTensor& t) { return !std::get<0>(t).ends_with("num_batches_tracked"); });
+  CHECK(message.find(fmt::format("\n    and {} more\n  unknown to the model:\n    one [1]", tensors - 8)) !=
+        std::string::npos);
+}
+
 TEST_CASE("weights: a classifier for other classes is named as such, or starts anew") {
   const TemporaryFolder folder;
   const auto path = folder / "model.safetensors";

@@ -9,25 +9,27 @@
 namespace lacuna {
 namespace {
 
-/// Codes of `bits` an element on average, ranges included, divided among the tensors so that the variance of the
-/// gradient is least (GACT, equation 7, solved by `allocate_bits`). What a tensor's bits are worth is measured every so
-/// many steps: while backward runs, each op's backward runs once more with coarser codes, and the change of its
-/// gradients is noted; in a trial pass over part of the batch if there is one, else in the pass itself. Or, as GACT
-/// does, by a pass over the batch for each tensor (DrawStudy). Before the first measurement every tensor gets as many
-/// whole bits as the average allows.
+/// Codes of `bits` an element on average: what as many bits everywhere take, ranges and means included, is divided
+/// among the tensors so that the variance of the gradient is least (GACT, equation 7, solved by `allocate_bits`). What
+/// a tensor's bits are worth is measured every so many steps: while backward runs, each op's backward runs once more
+/// with coarser codes, and the change of its gradients is noted; in a trial pass over part of the batch if there is
+/// one, else in the pass itself. Or, as GACT does, by a pass over the batch for each tensor (DrawStudy). Before the
+/// first measurement every tensor gets as many whole bits as the average allows.
 class Adaptive final : public CodedPolicy {
  public:
   static constexpr std::string_view policy_name = "adaptive";
   static std::vector<Setting> settings() {
-    return {
-        {"bits", 4.0, {.low = 1.5, .high = 8, .below_high = false}, "average of an element, ranges and means included"},
-        group_size_setting(),
-        {"measure_every",
-         200.0,
-         {.low = 1, .whole = true},
-         "backward passes from one measurement of the sensitivities to the next"},
-        {"by_draws", false, {}, "whether they are measured by a pass more for each tensor, as GACT does"},
-        {"smoothing", 0.5, below_one, "how much of the sensitivities stays when they are measured again"}};
+    return {{"bits",
+             4.0,
+             {.low = 1.5, .high = 8, .below_high = false},
+             "average of an element; ranges and means come on top, as with `fixed`"},
+            group_size_setting(),
+            {"measure_every",
+             200.0,
+             {.low = 1, .whole = true},
+             "backward passes from one measurement of the sensitivities to the next"},
+            {"by_draws", false, {}, "whether they are measured by a pass more for each tensor, as GACT does"},
+            {"smoothing", 0.5, below_one, "how much of the sensitivities stays when they are measured again"}};
   }
   explicit Adaptive(const Settings& settings)
       : bits_(settings.number("bits")),
@@ -111,6 +113,7 @@ class Adaptive final : public CodedPolicy {
     int bits = 0;
   };
 
+  int whole_bits() const { return static_cast<int>(bits_); }
   bool measures() const { return passes_ % measure_every_ == 0 && !studied_; }
 
   void learn(const std::map<std::string, double>& sensitivities) {
@@ -131,11 +134,7 @@ class Adaptive final : public CodedPolicy {
   codec::Coding coding_of(const SlotFacts& facts) override {
     Planned& tensor = tensors_[facts.key()];
     tensor.choice = bit_choice(facts, group_size_);
-    if (tensor.bits == 0) {  // not planned yet: whole bits that keep within the average
-      const std::int64_t ranges = std::max(tensor.choice.range_bytes, tensor.choice.rotated_bytes);
-      const double own = bits_ - 8.0 * static_cast<double>(ranges) / static_cast<double>(tensor.choice.elements);
-      tensor.bits = std::clamp(static_cast<int>(std::floor(own)), 1, 8);
-    }
+    if (tensor.bits == 0) tensor.bits = whole_bits();  // not planned yet
     study_.coded.insert(facts.key());
     return run_coding(facts, in_trial_ ? 8 : held_bits(tensor), group_size_);
   }
@@ -145,9 +144,11 @@ class Adaptive final : public CodedPolicy {
     std::vector<BitChoice> choices;
     std::vector<Planned*> tensors;
     double elements = 0, sensitivity = 0, known = 0;
+    std::int64_t ranges = 0;  // bytes, of as many bits everywhere
     for (const std::string& key : study_.coded) {
       Planned& tensor = tensors_[key];
       elements += static_cast<double>(tensor.choice.elements);
+      ranges += codec::rotates(whole_bits()) ? tensor.choice.rotated_bytes : tensor.choice.range_bytes;
       if (tensor.measured) {
         sensitivity += tensor.sensitivity;
         known += static_cast<double>(tensor.choice.elements);
@@ -162,7 +163,7 @@ class Adaptive final : public CodedPolicy {
       choices.back().sensitivity =
           tensor->measured && sensitivity > 0 ? std::max(tensor->sensitivity, least_share_of_usual * by_size) : by_size;
     }
-    const BitPlan plan = allocate_bits(choices, static_cast<std::int64_t>(elements * bits_ / 8));
+    const BitPlan plan = allocate_bits(choices, static_cast<std::int64_t>(elements * bits_ / 8) + ranges);
     for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i]->bits = plan.bits[i];
   }
 

@@ -63,11 +63,13 @@ class Alternatives {
       recomputing.memory.recompute = blocks;
       text += line(fmt::format("'memory.recompute=[\"{}\"]'", fmt::join(blocks, "\", \"")), recomputing);
     }
+    // `auto` says what it finds when it is asked: here it may have to run a step first. It takes none of these.
+    const Configuration::Memory& memory = configuration_.memory;
     constexpr std::int64_t mebibyte = 1 << 20;
-    const std::int64_t budget = available_ - need_of(measure(configuration_, Device::meta), with_loader_).batches;
-    if (configuration_.memory.policy != "auto" && budget >= mebibyte)
+    if (memory.policy != "auto" && memory.rules.empty() && memory.recompute.empty() && memory.options.empty() &&
+        memory.budget_of == "peak")
       text += fmt::format("\n  memory.policy=auto memory.budget={}MiB looks for bits and recomputation that fit",
-                          budget / mebibyte);
+                          available_ / mebibyte);
     return text;
   }
 

@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -22,38 +23,38 @@ struct Options {
   Report report;
 };
 
-/// `read` under another policy: `choice` is NAME, NAME:BITS, or of `auto` NAME:BUDGET.
+/// `read` under `choice`: NAME, NAME:BITS, or of `auto` NAME:BUDGET.
 Configuration under(const Configuration& read, const std::string& choice) {
   const std::size_t colon = std::min(choice.find(':'), choice.size());
   const std::string policy = choice.substr(0, colon), value = choice.substr(std::min(colon + 1, choice.size()));
   Configuration configuration = read;
   if (choice == read.memory.policy) return configuration;
   Configuration::Memory& memory = configuration.memory;
-  // Settings, and what a budget was turned into, belong to the policy that the file names.
   memory.policy = policy;
-  memory.options.clear();
-  if (read.memory.policy == "auto") memory.rules.clear();
-  if (read.memory.policy == "auto") memory.recompute.clear();
+  memory.why.clear();
+  if (policy != read.memory.policy) memory.options.clear();  // they are the other's
+  if (read.memory.policy == "auto") {                        // what its budget was turned into
+    memory.options.erase("bits");
+    memory.rules.clear();
+    memory.recompute.clear();
+  }
   if (colon < choice.size() && policy == "auto") {
     memory.budget = value;
   } else if (colon < choice.size()) {
-    std::size_t end = 0;
     double bits = 0;
-    try {
-      bits = std::stod(value, &end);
-    } catch (const std::exception&) {
-    }
-    if (end == 0 || end != value.size()) reject("--policies: expected bits behind {}:, got \"{}\"", policy, value);
+    const char* const end = value.data() + value.size();
+    if (const auto [at, failed] = std::from_chars(value.data(), end, bits); failed != std::errc() || at != end)
+      reject("--policies: expected bits behind {}:, got \"{}\"", policy, value);
     memory.options["bits"] = bits;
   }
   fit_budget(configuration);
   return configuration;
 }
 
-/// What a column is headed: the policy, and the bits where it has any.
+/// What a column is headed: the policy, and its bits or its budget where it has any.
 std::string title_of(const Configuration& configuration) {
   const Configuration::Memory& memory = configuration.memory;
-  if (memory.policy == "auto") return memory.policy;
+  if (memory.policy == "auto") return "auto:" + memory.budget;
   const std::vector<Setting>& settings = memory_policies().get(memory.policy).settings;
   const auto bits = std::ranges::find(settings, "bits", &Setting::name);
   if (bits == settings.end()) return memory.policy;
@@ -67,21 +68,26 @@ ExitCode plan(const Options& options) {
   std::vector<std::string> choices = options.policies, titles;
   if (choices.empty()) choices = {read.memory.policy};
   std::vector<Measurement> plans;
+  std::string chosen;
   for (const std::string& choice : choices) {
     const Configuration configuration = under(read, choice);
     plans.push_back(measure(configuration, Device::meta));
     titles.push_back(title_of(configuration));
+    if (!configuration.memory.why.empty()) chosen += configuration.memory.why + "\n";
   }
   const Measurement& first = plans.front();
   std::string text = fmt::format("{}: batch {}, {}, {} parameters, {} of them trained\n", first.model, first.batch_size,
                                  first.precision, first.parameters, first.trainable);
   text += memory_table(plans, titles);
-  if (!read.memory.why.empty()) text += read.memory.why + "\n";
+  text += chosen;
   if (plans.size() == 1)
     text += fmt::format("`train` prepares batches ahead: {} at most with them\n", format_bytes(highest_need(first)));
   if (plans.size() == 1) text += "largest holders at the peak:\n" + describe(first.at_peak, 8);
   nlohmann::ordered_json json;
-  for (const Measurement& m : plans) json.push_back(to_json(m));
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    json.push_back(to_json(plans[i]));
+    if (plans.size() > 1) json.back()["choice"] = titles[i];
+  }
   options.report.write(text, plans.size() == 1 ? json.front() : json);
   return 0;
 }

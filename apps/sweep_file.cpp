@@ -9,6 +9,7 @@
 
 #include <xxhash.h>
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace lacuna::apps {
@@ -269,16 +270,18 @@ class SweepReader {
 
   void add_case(const Row& row) {
     SweepCase one;
+    std::map<std::string, const YamlNode*> values;  // by key, the last one given
     const auto set = [&](const Choice& choice) {
       if (choice.key->key == "config") {
         one.configuration = (path_.parent_path() / choice.value->text).lexically_normal();
         return;
       }
       set_override(one.overrides, choice.key->key, *choice.value);
-      add_settings(one.settings, choice.key->key, *choice.value);
+      values[choice.key->key] = choice.value;
     };
     for (const Choice& choice : common_) set(choice);
     for (const Choice& choice : row) set(choice);
+    for (const SweepOverride& override : one.overrides) add_settings(one.settings, override.key, *values[override.key]);
     if (one.configuration.empty()) {
       problems_.add(root_.where, "expected the key \"config\": a configuration file, or a list of them under `grid`");
       problems_.refuse_if_any();

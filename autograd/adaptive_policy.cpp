@@ -22,7 +22,7 @@ class Adaptive final : public CodedPolicy {
     return {{"bits",
              4.0,
              {.low = 1.5, .high = 8, .below_high = false},
-             "average of an element; ranges and means come on top, as with `fixed`"},
+             "average of an element: the bytes of `fixed` with as many are divided"},
             group_size_setting(),
             {"measure_every",
              200.0,

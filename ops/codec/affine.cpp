@@ -176,12 +176,12 @@ template <class F>
   }
 }
 
-/// Codes and, unless `extremes` is null, measures the elements of `share`.
+/// Codes the elements of `share`, and measures them where there are `extremes`.
 template <class T>
 [[gnu::noinline]] void encode_by_columns(const T* x, const lacuna::Range& share, const ColumnLines& lines,
-                                         BlockEncoder& encoder, ColumnExtremes<T>* extremes) {
+                                         BlockEncoder& encoder, std::optional<ColumnExtremes<T>>& extremes) {
   for_blocks(share.begin, share.end, [&](std::int64_t begin, std::int64_t end) {
-    if (extremes != nullptr) extremes->add(x, begin, end);
+    if (extremes) extremes->add(x, begin, end);
     encoder.encode(x, begin, end, lines);
   });
 }
@@ -249,9 +249,10 @@ void encode_columns(const T* x, const Layout& to, const Coding& coding, std::uin
     const lacuna::Range share = part(to.count, index, parts, block);
     BlockEncoder encoder(to, coding, key, share.begin);
     if (lines) {
-      ColumnExtremes<T> columns(to.columns);
-      encode_by_columns(x, share, *lines, encoder, known == nullptr ? nullptr : &columns);
-      add_columns(index, columns);
+      std::optional<ColumnExtremes<T>> columns;
+      if (known != nullptr) columns.emplace(to.columns);
+      encode_by_columns(x, share, *lines, encoder, columns);
+      if (columns) add_columns(index, *columns);
     } else {
       to.for_pieces(share.begin, share.end, [&](std::int64_t group, std::int64_t begin, std::int64_t end) {
         if (known != nullptr) measure_piece(index, group, begin, end);
@@ -370,7 +371,7 @@ class GroupDecoder {
       held |= columns_.back().held;
     }
     // Of wide groups whose codes stand for themselves the pieces are faster: nothing is loaded but codes.
-    if (!held && (dithers_ || from_.size < block / 2))
+    if (!held && (dithers_ || from_.size < narrow_plain))
       lines_.emplace(from_, [&](std::int64_t group) { return columns_[static_cast<std::size_t>(group)].by; });
   }
 
@@ -414,7 +415,7 @@ class GroupDecoder {
         if (reading.held)
           to_values_held(codes + (i - first), stop - i, reading.exact, piece_drawn, out + (i - first));
         else
-          to_values(codes + (i - first), stop - i, SameLine<float>{reading.by}, piece_drawn, out + (i - first));
+          to_values(codes + (i - first), stop - i, SameLine{reading.by}, piece_drawn, out + (i - first));
       }
     });
   }

@@ -278,20 +278,17 @@ inline Line<C> dithered(Line<double> by) {
 }
 
 /// The line of every element of a piece.
-template <class C>
 struct SameLine {
-  using Number = C;
-  Line<C> line;
-  C origin(std::int64_t) const { return line.origin; }
-  C factor(std::int64_t) const { return line.factor; }
-  C origins(std::int64_t) const { return line.origin; }
-  C factors(std::int64_t) const { return line.factor; }
+  Line<float> line;
+  float origin(std::int64_t) const { return line.origin; }
+  float factor(std::int64_t) const { return line.factor; }
+  float origins(std::int64_t) const { return line.origin; }
+  float factors(std::int64_t) const { return line.factor; }
   SameLine rest(std::int64_t) const { return *this; }
 };
 
 /// A line for each.
 struct OwnLines {
-  using Number = float;
   const float *origin_of, *factor_of;  // [count]
   float origin(std::int64_t i) const { return origin_of[i]; }
   float factor(std::int64_t i) const { return factor_of[i]; }

@@ -182,11 +182,24 @@ TEST_CASE("command: plan and bench share the documented keys") {
   CHECK(both[0].at("memory").at("saved") > both[1].at("memory").at("saved"));
   const std::string bits = "exact,fixed:8,fixed,fixed:2,auto:100MiB";
   const CommandResult table = run_command(folder, {"plan", "-c", "c.yaml", "--policies", bits, "train.batch_size=32"});
-  for (const char* const title : {" exact ", " fixed:8 ", " fixed:4 ", " fixed:2 ", " auto\n"})
+  for (const char* const title : {" exact ", " fixed:8 ", " fixed:4 ", " fixed:2 ", " auto:100MiB\n"})
     CHECK_MESSAGE(table.out.find(title) != std::string::npos, title);
   const nlohmann::json coded =
       run_command(folder, {"plan", "-c", "c.yaml", "--policies", bits, "train.batch_size=32", "--json", "-"}).json();
   for (std::size_t i = 1; i < 4; ++i) CHECK(coded[i - 1].at("memory").at("saved") > coded[i].at("memory").at("saved"));
+  CHECK(coded[3].at("choice") == "fixed:2");
+  CHECK(table.out.find("everything fits as it is") != std::string::npos);
+  // Only what the colon sets is another than the file says.
+  const auto saved_of = [&](const std::string& memory, const std::string& choice) {
+    return run_command(folder, {"plan", "-c", "c.yaml", "train.batch_size=32", "memory=" + memory, "--policies", choice,
+                                "--json", "-"})
+        .json()
+        .at("memory")
+        .at("saved");
+  };
+  CHECK(saved_of("{policy: fixed, bits: 8, group_size: 64}", "fixed:4") ==
+        saved_of("{policy: fixed, bits: 4, group_size: 64}", "fixed"));
+  CHECK(saved_of("{policy: fixed, bits: 4, group_size: 64}", "fixed") != saved_of("{policy: fixed, bits: 4}", "fixed"));
   CHECK(coded[4].at("memory").at("saved") == coded[0].at("memory").at("saved"));  // everything fits
   CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", "fixed:few"}).error ==
         "lacuna: --policies: expected bits behind fixed:, got \"few\"\n");

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <sstream>
 #include <thread>
@@ -380,7 +381,7 @@ TEST_CASE("report: a run that diverges leaves the others' curves their height") 
   for (const std::string& line : lines_of(read_file(folder / "bad/metrics.jsonl"))) {
     nlohmann::json json = nlohmann::json::parse(line);
     for (const char* const key : {"loss", "val_loss"})
-      if (json.contains(key)) json[key] = 1e6 * json[key].get<double>();
+      if (json.contains(key)) json[key] = json[key].get<double>() * std::pow(4, json.at("step").get<int>());
     lines += json.dump() + "\n";
   }
   write_file(folder / "bad/metrics.jsonl", lines);
@@ -396,6 +397,8 @@ TEST_CASE("report: a run that diverges leaves the others' curves their height") 
     most = std::max(most, y);
   }
   CHECK(most - least > 33);
+  CHECK(dom.find("bad (diverges)") != std::string::npos);
+  CHECK(dom.find("good (diverges)") == std::string::npos);
 }
 
 }  // namespace lacuna::test

@@ -70,7 +70,7 @@ TEST_CASE("weights: half precision is converted, counters may be missing, prefix
             one->parameters()[one->parameters().size() - 2]->tensor().to(DType::bf16).to_vector());
 }
 
-TEST_CASE("weights: every missing, unexpected and differently shaped name is listed, and nothing is loaded") {
+TEST_CASE("weights: missing, unexpected and differently shaped names are listed, and nothing is loaded") {
   const TemporaryFolder folder;
   const auto path = folder / "model.safetensors";
   const std::unique_ptr<Model> model = tiny_resnet(1), untouched = tiny_resnet(1);

@@ -5,6 +5,7 @@
 #include "apps/fit.h"
 #include "apps/measure.h"
 #include "apps/report.h"
+#include "apps/yaml.h"
 #include "autograd/policy.h"
 
 #include <CLI/CLI.hpp>
@@ -44,7 +45,7 @@ Configuration under(const Configuration& read, const std::string& choice) {
     double bits = 0;
     const char* const end = value.data() + value.size();
     if (const auto [at, failed] = std::from_chars(value.data(), end, bits); failed != std::errc() || at != end)
-      reject("--policies: expected bits behind {}:, got \"{}\"", policy, value);
+      reject("expected bits behind {}:, got \"{}\"", policy, value);
     memory.options["bits"] = bits;
   }
   fit_budget(configuration);
@@ -69,12 +70,19 @@ ExitCode plan(const Options& options) {
   if (choices.empty()) choices = {read.memory.policy};
   std::vector<Measurement> plans;
   std::string chosen;
+  Problems problems;
   for (const std::string& choice : choices) {
-    const Configuration configuration = under(read, choice);
-    plans.push_back(measure(configuration, Device::meta));
-    titles.push_back(title_of(configuration));
-    if (!configuration.memory.why.empty()) chosen += configuration.memory.why + "\n";
+    try {
+      const Configuration configuration = under(read, choice);
+      plans.push_back(measure(configuration, Device::meta));
+      titles.push_back(title_of(configuration));
+      if (!configuration.memory.why.empty()) chosen += configuration.memory.why + "\n";
+    } catch (const Error& error) {
+      if (options.policies.empty() || error.fault() != Fault::input) throw;
+      problems.add({"--policies " + choice, 0, 0}, error.what());
+    }
   }
+  problems.refuse_if_any();
   const Measurement& first = plans.front();
   std::string text = fmt::format("{}: batch {}, {}, {} parameters, {} of them trained\n", first.model, first.batch_size,
                                  first.precision, first.parameters, first.trainable);

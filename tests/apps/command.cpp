@@ -201,10 +201,13 @@ TEST_CASE("command: plan and bench share the documented keys") {
         saved_of("{policy: fixed, bits: 4, group_size: 64}", "fixed"));
   CHECK(saved_of("{policy: fixed, bits: 4, group_size: 64}", "fixed") != saved_of("{policy: fixed, bits: 4}", "fixed"));
   CHECK(coded[4].at("memory").at("saved") == coded[0].at("memory").at("saved"));  // everything fits
-  CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", "fixed:few"}).error ==
-        "lacuna: --policies: expected bits behind fixed:, got \"few\"\n");
-  CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact:4"}).error.find("unknown setting bits") !=
-        std::string::npos);
+  // All that is wrong is said at once.
+  const CommandResult wrong =
+      run_command(folder, {"plan", "-c", "c.yaml", "--policies", "keep,fixed:few,exact:4,some"});
+  CHECK(wrong.code == 2);
+  CHECK(wrong.error.find("--policies fixed:few: expected bits behind fixed:, got \"few\"\n") != std::string::npos);
+  CHECK(wrong.error.find("--policies exact:4: memory policy exact: unknown setting bits\n") != std::string::npos);
+  CHECK(wrong.error.find("--policies some: unknown memory policy some") != std::string::npos);
 }
 
 TEST_CASE("command: --json - gives JSON and nothing else") {

@@ -134,7 +134,11 @@ class Adaptive final : public CodedPolicy {
   codec::Coding coding_of(const SlotFacts& facts) override {
     Planned& tensor = tensors_[facts.key()];
     tensor.choice = bit_choice(facts, group_size_);
-    if (tensor.bits == 0) tensor.bits = whole_bits();  // not planned yet
+    if (tensor.bits == 0) {  // not planned yet: whole bits that keep below the average, with the ranges within it
+      const std::int64_t ranges = std::max(tensor.choice.range_bytes, tensor.choice.rotated_bytes);
+      const double own = bits_ - 8.0 * static_cast<double>(ranges) / static_cast<double>(tensor.choice.elements);
+      tensor.bits = std::clamp(static_cast<int>(std::floor(own)), 1, 8);
+    }
     study_.coded.insert(facts.key());
     return run_coding(facts, in_trial_ ? 8 : held_bits(tensor), group_size_);
   }

@@ -14,7 +14,7 @@ namespace {
 /// a tensor's bits are worth is measured every so many steps: while backward runs, each op's backward runs once more
 /// with coarser codes, and the change of its gradients is noted; in a trial pass over part of the batch if there is
 /// one, else in the pass itself. Or, as GACT does, by a pass over the batch for each tensor (DrawStudy). Before the
-/// first measurement every tensor gets as many whole bits as the average allows.
+/// first measurement every tensor gets as many whole bits as the average allows with the ranges within it.
 class Adaptive final : public CodedPolicy {
  public:
   static constexpr std::string_view policy_name = "adaptive";
@@ -134,7 +134,10 @@ class Adaptive final : public CodedPolicy {
   codec::Coding coding_of(const SlotFacts& facts) override {
     Planned& tensor = tensors_[facts.key()];
     tensor.choice = bit_choice(facts, group_size_);
-    if (tensor.bits == 0) {  // not planned yet: whole bits that keep below the average, with the ranges within it
+    // Not planned yet: whole bits below the average, ranges within it. At an average of 4 these are 3, which a
+    // measurement by draws needs: from 4 on codes hold no means, and where those are nearly all, it would speak of them
+    // alone.
+    if (tensor.bits == 0) {
       const std::int64_t ranges = std::max(tensor.choice.range_bytes, tensor.choice.rotated_bytes);
       const double own = bits_ - 8.0 * static_cast<double>(ranges) / static_cast<double>(tensor.choice.elements);
       tensor.bits = std::clamp(static_cast<int>(std::floor(own)), 1, 8);

@@ -6,6 +6,7 @@
 #include "ops/codec/layout.h"
 #include "ops/codec/rotated.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 

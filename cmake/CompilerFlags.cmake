@@ -5,8 +5,10 @@ target_compile_options(lacuna_flags INTERFACE
   # Loops become vector code without the liberties of -ffast-math: NaN and infinity keep their meaning.
   -fno-math-errno -fno-trapping-math)
 # GCC's own AVX-512 intrinsics and inlined copies set this warning off (GCC bugs 105593 and 105616).
+# How vectors wider than the machine's are passed depends on the instruction set, which is one for all of our code; no
+# public function takes any (psabi).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  target_compile_options(lacuna_flags INTERFACE -Wno-maybe-uninitialized)
+  target_compile_options(lacuna_flags INTERFACE -Wno-maybe-uninitialized -Wno-psabi)
 else()
   # Loops are tuned for GCC's vectoriser; clang need not follow.
   target_compile_options(lacuna_flags INTERFACE -Wno-unknown-pragmas -Wno-pass-failed)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/dtype.h"
+#include "core/vector.h"
 
 #include <algorithm>
 #include <bit>
@@ -14,13 +15,7 @@
 namespace lacuna::tile {
 
 // A tile of rows · 2 vectors of sums, with two vectors of b and one element of a, fills the registers.
-#if defined(__AVX512F__)
-inline constexpr int vector_bytes = 64, rows = 12;
-#elif defined(__AVX2__)
-inline constexpr int vector_bytes = 32, rows = 6;
-#else
-inline constexpr int vector_bytes = 16, rows = 6;
-#endif
+inline constexpr int rows = vector_bytes == 64 ? 12 : 6;
 
 template <class C>
 struct VectorOf {

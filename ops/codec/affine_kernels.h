@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/dtype.h"
+#include "core/vector.h"
 #include "ops/codec/affine.h"
 #include "ops/codec/fitting.h"
 #include "ops/codec/lanes.h"
@@ -57,11 +58,17 @@ class Draws {
  private:
   static constexpr std::size_t sets = 4, hashed = block / 2 / sets;
   static_assert(hashed > 2 * (sets - 1), "pairs as far apart as half of them come twice");
-  typedef std::uint32_t Words __attribute__((vector_size(4 * hashed)));
+  static constexpr std::size_t vectors = hashed / lanes;
+  using Words = Lanes<std::uint32_t>;
 
   template <std::size_t... i>
   static constexpr Words counted(std::index_sequence<i...>) {
     return Words{static_cast<std::uint32_t>(i)...};
+  }
+  /// Words `by` and so on of two vectors.
+  template <std::size_t by, std::size_t... i>
+  static Words behind(const Words& a, const Words& b, std::index_sequence<i...>) {
+    return __builtin_shufflevector(a, b, (i + by)...);
   }
 
   /// Once in 2^32 pairs: not in line with what every block does.
@@ -71,18 +78,26 @@ class Draws {
   }
   [[gnu::always_inline]] inline void draw(std::uint64_t first) {
     if (first >> 32 != high_) mix(first >> 32);
-    constexpr auto each = std::make_index_sequence<hashed>();
-    const Words x = scrambled(counted(each) + static_cast<std::uint32_t>(first), mixed_);
-    write<0>(x);
-    write<1>(x ^ shifted<1>(x));
-    write<2>(x ^ shifted<2>(x));
-    write<3>(x ^ shifted<3>(x));
+    Words x[vectors];
+    for (std::size_t i = 0; i < vectors; ++i)
+      x[i] = scrambled(counted(each) + static_cast<std::uint32_t>(first + i * lanes), mixed_);
+    write_hashed(x);
+    write_sums<1>(x);
+    write_sums<2>(x);
+    write_sums<3>(x);
   }
+  void write_hashed(const Words* x) { std::memcpy(draws_.data(), x, vectors * sizeof *x); }
+  /// Of each word and the one `set` behind it, the first following the last.
   template <std::size_t set>
-  void write(Words words) {
-    static_assert(set < sets);
-    std::memcpy(draws_.data() + set * 2 * hashed, &words, sizeof words);
+  void write_sums(const Words* x) {
+    static_assert(set < sets && set < lanes);
+    for (std::size_t i = 0; i < vectors; ++i) {
+      const Words sum = x[i] ^ behind<set>(x[i], x[(i + 1) % vectors], each);
+      std::memcpy(draws_.data() + 2 * (set * hashed + i * lanes), &sum, sizeof sum);
+    }
   }
+
+  static constexpr auto each = std::make_index_sequence<lanes>();
 
   std::uint64_t key_, high_ = 0, mixed_;  // the key, and what it is mixed to for pairs with these upper 32 bits
   bool stochastic_;                       // otherwise all are half a step
@@ -167,8 +182,8 @@ class Extremes {
 
  private:
   using limits = std::numeric_limits<Key<T>>;
-  static constexpr int keys_at_once = 64 / sizeof(T);
-  typedef Key<T> Keys __attribute__((vector_size(64)));
+  static constexpr int keys_at_once = vector_bytes / sizeof(T);
+  typedef Key<T> Keys __attribute__((vector_size(vector_bytes)));
 
   /// Every lane: what `choose` makes of all.
   template <std::size_t half, class F>
@@ -224,7 +239,7 @@ inline V steps_of(V value, By origin, By factor, V bottom, V top) {
 template <class Steps>
 inline void store_codes(const Steps& steps, const std::uint16_t* draws, std::uint8_t* codes) {
   const auto sum = converted<std::int32_t>(steps) + load_as<std::int32_t>(draws);
-  store<std::uint8_t>(converted<std::uint8_t>(sum >> 16), codes);
+  store<std::uint8_t>(cut<std::uint8_t, 16>(sum), codes);
 }
 inline std::uint8_t code_of(std::int32_t steps, std::uint16_t draw) {
   return static_cast<std::uint8_t>((steps + draw) >> 16);

@@ -1,4 +1,4 @@
-// Walsh and Hadamard's transform in two passes, with what comes before and after it done in the same passes.
+// Walsh and Hadamard's transform in few passes, with what comes before and after it done in the first and the last.
 #pragma once
 
 #include "ops/codec/lanes.h"
@@ -21,6 +21,15 @@ template <std::size_t by, class C>
 inline Lanes<C> butterfly(const Lanes<C>& all) {
   return butterfly<by, C>(all, std::make_index_sequence<lanes>());
 }
+/// Those of `by` and all greater distances.
+template <std::size_t by, class C>
+inline Lanes<C> butterflies(const Lanes<C>& all) {
+  const Lanes<C> next = butterfly<by, C>(all);
+  if constexpr (2 * by < lanes)
+    return butterflies<2 * by, C>(next);
+  else
+    return next;
+}
 
 /// What is transformed at once: `parts` of 2^k values each. Two or four parts are summed and subtracted, three are
 /// reflected: less two thirds of their sum.
@@ -28,13 +37,16 @@ struct HadamardRun {
   std::int64_t part;
   int parts;
 };
+// Vectors of values that registers hold beside what else is needed, and the longest part.
+inline constexpr int most_vectors = vector_bytes == 64 ? 16 : 8;
+inline constexpr std::int64_t longest_part = 256;
+
 /// The longest that `count` values begin with.
 inline HadamardRun hadamard_run(std::int64_t count) {
-  constexpr std::int64_t most_in_registers = 16 * lanes;
   const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(count)));
-  if (power / 2 * 3 <= count && 1 < power && power / 2 <= most_in_registers) return {power / 2, 3};
-  if (power <= most_in_registers) return {power, 1};
-  return {most_in_registers, power > 2 * most_in_registers ? 4 : 2};
+  if (power / 2 * 3 <= count && 1 < power && power / 2 <= longest_part) return {power / 2, 3};
+  if (power <= longest_part) return {power, 1};
+  return {longest_part, power > 2 * longest_part ? 4 : 2};
 }
 
 /// Of one part of `vectors` vectors, in registers. `take(i, factor)`: the values from i on, times the factor;
@@ -44,11 +56,7 @@ template <int vectors, class C, class Take, class Give>
   Lanes<C> all[vectors];
 #pragma GCC unroll 16
   for (int i = 0; i < vectors; ++i) {
-    Lanes<C> one = take(at + i * lanes, factor);
-    one = butterfly<1, C>(one);
-    one = butterfly<2, C>(one);
-    one = butterfly<4, C>(one);
-    all[i] = butterfly<8, C>(one);
+    all[i] = butterflies<1, C>(take(at + i * lanes, factor));
   }
 #pragma GCC unroll 4
   for (int by = 1; by < vectors; by *= 2) {
@@ -64,8 +72,8 @@ template <int vectors, class C, class Take, class Give>
   for (int i = 0; i < vectors; ++i) give(i % 4, at + i * lanes, all[i]);
 }
 
-/// Calls `f` with a number of vectors, 2^k up to 16, as a constant.
-template <int most = 16, class F>
+/// Calls `f` with a number of vectors, 2^k up to `most`, as a constant.
+template <int most = most_vectors, class F>
 [[gnu::always_inline]] inline void with_vectors(std::int64_t vectors, const F& f) {
   if (vectors == most)
     f(std::integral_constant<int, most>{});
@@ -99,6 +107,37 @@ inline void transform_few(C* values, std::int64_t count) {
   }
 }
 
+/// Sums and differences of `parts` parts, four or two, of `length` values each, vector by vector: `kept(index, i)`
+/// returns values i and so on of a part, and `give(index, i, values)` gets what becomes of them.
+template <class C, class Kept, class Give>
+[[gnu::always_inline]] inline void combine_parts(std::int64_t length, int parts, const Kept& kept, const Give& give) {
+  if (parts == 4)
+    for (std::int64_t i = 0; i < length; i += lanes) {
+      const Lanes<C> a = kept(0, i), b = kept(1, i), c = kept(2, i), d = kept(3, i);
+      give(0, i, (a + b) + (c + d));
+      give(1, i, (a - b) + (c - d));
+      give(2, i, (a + b) - (c + d));
+      give(3, i, (a - b) - (c - d));
+    }
+  else
+    for (std::int64_t i = 0; i < length; i += lanes) {
+      const Lanes<C> a = kept(0, i), b = kept(1, i);
+      give(0, i, a + b);
+      give(1, i, a - b);
+    }
+}
+/// Three parts of `length` values less two thirds of their sum.
+template <class C, class Kept, class Give>
+[[gnu::always_inline]] inline void reflect_parts(std::int64_t length, const Kept& kept, const Give& give) {
+  for (std::int64_t i = 0; i < length; i += lanes) {
+    const Lanes<C> a = kept(0, i), b = kept(1, i), c = kept(2, i);
+    const Lanes<C> most = (a + b + c) * static_cast<C>(2.0 / 3);
+    give(0, i, most - a);
+    give(1, i, most - b);
+    give(2, i, most - c);
+  }
+}
+
 /// Transforms `count` values by an orthogonal matrix that is its own inverse: Walsh and Hadamard's over parts of 2^k or
 /// 3 · 2^k values, up to 1024, as long as fit, one after the other. `take(i, factor)` returns those from i on, times
 /// the factor; `give(stream, i, values)` gets what becomes of them, the stream being one of four that follow each other
@@ -111,40 +150,43 @@ inline Give hadamard_transform(std::int64_t count, C* room, const Take take, Giv
   while (count - at >= lanes) {
     const HadamardRun run = hadamard_run(count - at);
     if (run.part < lanes) break;
-    const C factor = static_cast<C>(1 / std::sqrt(static_cast<double>(run.part * (run.parts == 3 ? 1 : run.parts))));
-    with_vectors(
-        run.part / lanes, [&]<int vectors>(std::integral_constant<int, vectors>) __attribute__((always_inline)) {
-          if (run.parts == 1) transform_part<vectors, C>(at, factor, take, give);
-          constexpr std::int64_t length = vectors * lanes;
-          C* const first = room + at;
-          const auto keep = [room](int, std::int64_t i, const Lanes<C>& values) { store<C>(values, room + i); };
-          for (int i = 0; i < run.parts && run.parts > 1; ++i)
-            transform_part<vectors, C>(at + i * length, factor, take, keep);
-          const auto kept = [first](int index, std::int64_t i) { return load(first + index * length + i); };
-          if (run.parts == 3)
-            for (std::int64_t i = 0; i < length; i += lanes) {
-              const Lanes<C> a = kept(0, i), b = kept(1, i), c = kept(2, i);
-              const Lanes<C> most = (a + b + c) * static_cast<C>(2.0 / 3);
-              give(0, at + i, most - a);
-              give(1, at + length + i, most - b);
-              give(2, at + 2 * length + i, most - c);
-            }
-          else if (run.parts == 2)
-            for (std::int64_t i = 0; i < length; i += lanes) {
-              const Lanes<C> a = kept(0, i), b = kept(1, i);
-              give(0, at + i, a + b);
-              give(1, at + length + i, a - b);
-            }
-          else if (run.parts == 4)
-            for (std::int64_t i = 0; i < length; i += lanes) {
-              const Lanes<C> a = kept(0, i), b = kept(1, i), c = kept(2, i), d = kept(3, i);
-              give(0, at + i, (a + b) + (c + d));
-              give(1, at + length + i, (a - b) + (c - d));
-              give(2, at + 2 * length + i, (a + b) - (c + d));
-              give(3, at + 3 * length + i, (a - b) - (c - d));
-            }
-        });
-    at += run.parts * run.part;
+    const std::int64_t length = run.parts * run.part;
+    const C factor = static_cast<C>(1 / std::sqrt(static_cast<double>(run.parts == 3 ? run.part : length)));
+    const auto keep = [room](int, std::int64_t i, const Lanes<C>& values) { store<C>(values, room + i); };
+    // What registers hold first; then, in `room`, whatever of it makes a part; the last pass gives.
+    std::int64_t done = std::min<std::int64_t>(run.part, most_vectors * lanes);
+    with_vectors(done / lanes, [&]<int vectors>(std::integral_constant<int, vectors>) __attribute__((always_inline)) {
+      if (length == vectors * lanes)
+        transform_part<vectors, C>(at, factor, take, give);
+      else
+        for (std::int64_t i = 0; i < length; i += vectors * lanes)
+          transform_part<vectors, C>(at + i, factor, take, keep);
+    });
+    for (int parts; done < run.part; done *= parts) {
+      parts = 4 * done <= run.part ? 4 : 2;
+      const bool last = parts * done == length;
+      for (std::int64_t i = at; i < at + length; i += parts * done) {
+        const std::int64_t apart = done;
+        const auto kept = [=](int index, std::int64_t j) { return load(room + i + index * apart + j); };
+        if (last)
+          combine_parts<C>(apart, parts, kept, [&](int index, std::int64_t j, const Lanes<C>& values) {
+            give(index, i + index * apart + j, values);
+          });
+        else
+          combine_parts<C>(apart, parts, kept, [&](int index, std::int64_t j, const Lanes<C>& values) {
+            store<C>(values, room + i + index * apart + j);
+          });
+      }
+    }
+    const auto kept = [=](int index, std::int64_t i) { return load(room + at + index * run.part + i); };
+    const auto give_part = [&](int index, std::int64_t i, const Lanes<C>& values) {
+      give(index, at + index * run.part + i, values);
+    };
+    if (run.parts == 3)
+      reflect_parts<C>(run.part, kept, give_part);
+    else if (run.parts > 1)
+      combine_parts<C>(run.part, run.parts, kept, give_part);
+    at += length;
   }
   if (at < count) {
     for (std::int64_t i = at; i < count; i += lanes) store<C>(take(i, C{1}), room + i);

@@ -1,7 +1,8 @@
-// Sixteen values at a time, in vectors of the compiler.
+// As many floats at a time as the machine's vectors hold, and as many of other types, in vectors of the compiler.
 #pragma once
 
 #include "core/dtype.h"
+#include "core/vector.h"
 
 #include <bit>
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace lacuna::codec {
 
-inline constexpr std::int64_t lanes = 16;
+inline constexpr std::int64_t lanes = vector_bytes / 4;
 
 template <class C>
 struct LanesOf {
@@ -46,6 +47,24 @@ inline Lanes<C> converted(const T& from, std::index_sequence<i...>) {
 template <class C, class T>
 inline Lanes<C> converted(const T& from) {
   return converted<C>(from, std::make_index_sequence<lanes>());
+}
+/// Bytes `offset` and so on of every lane, as many as an R has.
+template <class R, std::size_t offset, class Whole, std::size_t... i>
+inline Lanes<R> cut(const Whole& all, std::index_sequence<i...>) {
+  const auto bytes = std::bit_cast<Lanes<std::uint32_t>>(all);
+  typedef std::uint8_t Bytes __attribute__((vector_size(sizeof bytes)));
+  const auto from = std::bit_cast<Bytes>(bytes);
+  return std::bit_cast<Lanes<R>>(
+      __builtin_shufflevector(from, from, (i / sizeof(R) * 4 + offset + i % sizeof(R))...));
+}
+/// Lanes of 32 bits, moved down by `shift`, whole bytes, and cut to R. AVX-512 has instructions for it, which
+/// conversions become; elsewhere a shuffle of bytes takes the fewest (GCC 12).
+template <class R, int shift, class Whole>
+inline Lanes<R> cut(const Whole& all) {
+  if constexpr (vector_bytes == 64)
+    return converted<R>(all >> shift);
+  else
+    return cut<R, shift / 8>(all, std::make_index_sequence<lanes * sizeof(R)>());
 }
 /// As C.
 template <class C, class T>
@@ -89,7 +108,7 @@ inline void store_as(const Lanes<float>& values, T* to) {
     store<float>(values, to);
   } else if constexpr (std::is_same_v<T, bf16>) {  // the rounding of bf16(float), without its question about NaN
     const auto bits = std::bit_cast<Lanes<std::uint32_t>>(values);
-    const auto rounded = converted<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
+    const auto rounded = cut<std::uint16_t, 16>(bits + 0x7fffU + ((bits >> 16) & 1U));
     std::memcpy(static_cast<void*>(to), &rounded, sizeof rounded);
   } else {
     for (std::int64_t lane = 0; lane < lanes; ++lane) to[lane] = static_cast<T>(values[lane]);

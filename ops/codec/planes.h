@@ -1,6 +1,8 @@
 // Small whole numbers in as few bits as they need: a block's codes as planes of 8, 4, 2 and 1 bit.
 #pragma once
 
+#include "core/vector.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -26,8 +28,8 @@ constexpr std::uint64_t field(int width, int shift) {
   return (((std::uint64_t{1} << width) - 1) << shift) * 0x0101010101010101U;
 }
 /// Moves every byte's bits up by `by`, or down by -by; what crosses to other bytes is to be masked.
-template <class Plane>
-inline void move_bits(Plane& bytes, int by) {
+template <class Vector>
+inline void move_bits(Vector& bytes, int by) {
   bytes = by >= 0 ? bytes << by : bytes >> -by;
 }
 
@@ -50,10 +52,11 @@ inline void move_bits(Plane& bytes, int by) {
   }
 }
 
-/// The bytes of a whole block's plane, eight in a lane.
+/// Bytes of a whole block's plane, eight in a lane, as many as the machine's vectors hold.
 template <int width>
 struct PlaneOf {
-  typedef std::uint64_t type __attribute__((vector_size(block * width / 8)));
+  static constexpr std::int64_t bytes = block * width / 8;
+  typedef std::uint64_t Vector __attribute__((vector_size(bytes < vector_bytes ? bytes : vector_bytes)));
 };
 
 template <int width, int shift>
@@ -62,16 +65,19 @@ inline void pack_plane(const std::uint8_t* codes, std::int64_t bytes, std::uint8
     std::memcpy(out, codes, static_cast<std::size_t>(bytes));
     return;
   }
-  using Plane = typename PlaneOf<width>::type;
-  if (bytes != sizeof(Plane)) return pack_short_plane(codes, width, shift, bytes, out);
-  Plane packed{};
-  for (int part = 0; part < 8 / width; ++part) {
-    Plane from;
-    std::memcpy(&from, codes + part * bytes, sizeof from);
-    move_bits(from, part * width - shift);
-    packed |= from & field(width, part * width);
+  using Plane = PlaneOf<width>;
+  using Vector = typename Plane::Vector;
+  if (bytes != Plane::bytes) return pack_short_plane(codes, width, shift, bytes, out);
+  for (std::int64_t i = 0; i < Plane::bytes; i += sizeof(Vector)) {
+    Vector packed{};
+    for (int part = 0; part < 8 / width; ++part) {
+      Vector from;
+      std::memcpy(&from, codes + part * Plane::bytes + i, sizeof from);
+      move_bits(from, part * width - shift);
+      packed |= from & field(width, part * width);
+    }
+    std::memcpy(out + i, &packed, sizeof packed);
   }
-  std::memcpy(out, &packed, sizeof packed);
 }
 template <int width, int shift>
 inline void unpack_plane(const std::uint8_t* in, std::int64_t bytes, std::uint8_t* codes) {
@@ -79,16 +85,20 @@ inline void unpack_plane(const std::uint8_t* in, std::int64_t bytes, std::uint8_
     std::memcpy(codes, in, static_cast<std::size_t>(bytes));
     return;
   }
-  using Plane = typename PlaneOf<width>::type;
-  if (bytes != sizeof(Plane)) return unpack_short_plane(in, width, shift, bytes, codes);
-  Plane packed;
-  std::memcpy(&packed, in, sizeof packed);
-  for (int part = 0; part < 8 / width; ++part) {
-    Plane to{}, bits = packed;
-    if (shift > 0) std::memcpy(&to, codes + part * bytes, sizeof to);
-    move_bits(bits, shift - part * width);
-    to |= bits & field(width, shift);
-    std::memcpy(codes + part * bytes, &to, sizeof to);
+  using Plane = PlaneOf<width>;
+  using Vector = typename Plane::Vector;
+  if (bytes != Plane::bytes) return unpack_short_plane(in, width, shift, bytes, codes);
+  for (std::int64_t i = 0; i < Plane::bytes; i += sizeof(Vector)) {
+    Vector packed;
+    std::memcpy(&packed, in + i, sizeof packed);
+    for (int part = 0; part < 8 / width; ++part) {
+      std::uint8_t* const place = codes + part * Plane::bytes + i;
+      Vector to{}, bits = packed;
+      if (shift > 0) std::memcpy(&to, place, sizeof to);
+      move_bits(bits, shift - part * width);
+      to |= bits & field(width, shift);
+      std::memcpy(place, &to, sizeof to);
+    }
   }
 }
 

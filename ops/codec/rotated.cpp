@@ -41,30 +41,34 @@ class Signs {
   Lanes<C> applied(const Lanes<C>& values, std::int64_t i) const {
     using Whole = std::conditional_t<std::is_same_v<C, float>, std::uint32_t, std::uint64_t>;
     constexpr int top = 8 * sizeof(C) - 1;
-    constexpr Lanes<Whole> up = {top,     top - 1, top - 2,  top - 3,  top - 4,  top - 5,  top - 6,  top - 7,
-                                 top - 8, top - 9, top - 10, top - 11, top - 12, top - 13, top - 14, top - 15};
-    std::uint16_t own;
-    std::memcpy(&own, reinterpret_cast<const std::byte*>(words_.data()) + i / 8, sizeof own);
-    const Whole word = own;
-    return std::bit_cast<Lanes<C>>(std::bit_cast<Lanes<Whole>>(values) ^
-                                   (((Lanes<Whole>{} + word) << up) & (Whole{1} << top)));
+    const Whole word = words_[static_cast<std::size_t>(i) / 32] >> (i % 32);
+    return std::bit_cast<Lanes<C>>(
+        std::bit_cast<Lanes<Whole>>(values) ^
+        (((Lanes<Whole>{} + word) << down_from<Whole>(top, std::make_index_sequence<lanes>())) & (Whole{1} << top)));
   }
 
  private:
+  template <class Whole, std::size_t... i>
+  static constexpr Lanes<Whole> down_from(int most, std::index_sequence<i...>) {
+    return Lanes<Whole>{static_cast<Whole>(most - static_cast<int>(i))...};
+  }
+
   static constexpr std::size_t words = longest_rotated_group / 32, together = 8;
   typedef std::uint32_t Some __attribute__((vector_size(4 * together)));
   std::array<std::uint32_t, words> words_;
 };
 
+/// Every lane: the sum of all.
+template <std::size_t half, class Vector>
+Vector all_lanes(Vector sum) {
+  sum += shifted<half>(sum);
+  if constexpr (half > 1) return all_lanes<half / 2>(sum);
+  return sum;
+}
 /// The sum of all lanes of four vectors.
 template <class C>
 C folded(const Lanes<C>* sums) {
-  Lanes<C> sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-  sum += shifted<8>(sum);
-  sum += shifted<4>(sum);
-  sum += shifted<2>(sum);
-  sum += shifted<1>(sum);
-  return sum[0];
+  return all_lanes<lanes / 2>((sums[0] + sums[1]) + (sums[2] + sums[3]))[0];
 }
 
 /// Of a standard normal distribution: the step of the uniform quantizer that errs least, and that error squared (Max,
@@ -213,15 +217,14 @@ class Quantizer {
     auto code = __builtin_convertvector(turned * in_steps_ + half_, Whole);
     code = code > 0 ? code : Whole{};
     code = code < top_ ? code : top_;
-    const auto bytes = __builtin_convertvector(code, Bytes);
+    const auto bytes = cut<std::uint8_t, 0>(code);
     std::memcpy(codes_ + i, &bytes, sizeof bytes);
     products_[stream] += turned * (__builtin_convertvector(code, Lanes<C>) - (half_ - C(0.5)));
   }
   double product() const { return static_cast<double>(folded<C>(products_)); }
 
  private:
-  typedef std::int32_t Whole __attribute__((vector_size(4 * lanes)));
-  typedef std::uint8_t Bytes __attribute__((vector_size(lanes)));
+  using Whole = Lanes<std::int32_t>;
 
   Lanes<C> products_[4] = {};
   Whole top_;

@@ -1,7 +1,7 @@
 # Flags for our own code only: an interface target that nothing exported carries on.
 add_library(lacuna_flags INTERFACE)
 target_compile_options(lacuna_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Werror
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
   # Loops become vector code without the liberties of -ffast-math: NaN and infinity keep their meaning.
   -fno-math-errno -fno-trapping-math)
 # GCC's own AVX-512 intrinsics and inlined copies set this warning off (GCC bugs 105593 and 105616).

@@ -75,12 +75,12 @@ class ColumnEncoder {
   template <class T>
   [[gnu::always_inline]] inline void operator()(const T* values, std::int64_t count, const OwnLines& by,
                                                 const std::uint16_t* draws, std::uint8_t* codes) const {
-    std::int64_t i = 0;
-    for (; i + lanes <= count; i += lanes)
+    const std::int64_t whole = count / lanes * lanes;
+    for (std::int64_t i = 0; i < whole; i += lanes)
       store_codes(steps_of<float>(load_coded<float>(values + i), by.origins(i), by.factors(i), Lanes<float>{} + bottom,
                                   Lanes<float>{} + top_),
                   draws + i, codes + i);
-    for (; i < count; ++i) {
+    for (std::int64_t i = whole; i < count; ++i) {
       const float steps = steps_of<float>(to_coded(values[i]), by.origin(i), by.factor(i), bottom, top_);
       codes[i] = code_of(static_cast<std::int32_t>(steps), draws[i]);
     }

@@ -142,10 +142,10 @@ template <class C, class Kept, class Give>
 /// 3 · 2^k values, up to 1024, as long as fit, one after the other. `take(i, factor)` returns those from i on, times
 /// the factor; `give(stream, i, values)` gets what becomes of them, the stream being one of four that follow each other
 /// (for sums that do not wait). i comes in whole vectors; lanes beyond `count` are not looked at and come out as 0.
-/// `room` [whole_vectors(count)] is overwritten. Both functions come by value, so that what they hold stays in
-/// registers; returns `give`.
+/// `room` [whole_vectors(count)] is overwritten. Both functions come by value and are called in line, so that what they
+/// hold stays in registers; returns `give`.
 template <class C, class Take, class Give>
-inline Give hadamard_transform(std::int64_t count, C* room, const Take take, Give give) {
+[[gnu::flatten]] inline Give hadamard_transform(std::int64_t count, C* room, const Take take, Give give) {
   std::int64_t at = 0;
   while (count - at >= lanes) {
     const HadamardRun run = hadamard_run(count - at);

@@ -1,6 +1,7 @@
 #include "ops/codec/affine.h"
 
 #include "core/parallel.h"
+#include "ops/codec/affine_encoding.h"
 #include "ops/codec/affine_kernels.h"
 #include "ops/codec/columns.h"
 #include "ops/codec/layout.h"
@@ -24,263 +25,6 @@ void expect_valid(const Coding& coding) {
          most_rotated_bits, longest_rotated_group);
 }
 
-/// Ranges known beforehand, and where those go that were found.
-struct Known {
-  std::span<const Range> ranges;
-  std::span<Range> seen;
-};
-
-/// The finite values of a group that holds others too.
-template <class T>
-class FiniteRange {
- public:
-  void add(T value) {
-    const float v = to_coded(value);
-    if (!std::isfinite(v)) return;
-    range_ = range_ ? Range{std::min(range_->least, v), std::max(range_->most, v)} : Range{v, v};
-  }
-  void write(Range& to) const {
-    if (range_) to = *range_;
-  }
-
- private:
-  std::optional<Range> range_;
-};
-
-template <class T>
-[[gnu::always_inline]] inline void code_slice(const T* values, std::int64_t count, const Slope& slope, int bits,
-                                              const std::uint16_t* draws, std::uint8_t* codes) {
-  if (slope.wide)
-    Encoder<double>(slope.exact, bits)(values, count, draws, codes);
-  else
-    with_count(count, [&](std::int64_t number) { Encoder<float>(slope.floats, bits)(values, number, draws, codes); });
-}
-
-/// Elements whose groups are looked up and whose codes are packed together: whole blocks that stay in the first cache.
-constexpr std::int64_t stretch = 16 * block;
-
-/// Draws for consecutive elements, from a block's first on, codes them, and packs the codes a stretch at a time.
-class BlockEncoder {
- public:
-  BlockEncoder(const Layout& to, const Coding& coding, std::uint64_t key, std::int64_t begin)
-      : draws_(key, coding.rounding), to_(to), first_(begin) {}
-
-  /// Codes elements [begin, end), of one group.
-  template <class T>
-  [[gnu::always_inline]] inline void encode(const T* x, std::int64_t begin, std::int64_t end, const Slope& slope) {
-    for (std::int64_t i = begin; i < end;) {
-      const std::int64_t next = std::min(end, i - i % block + block);
-      const std::uint16_t* const draws = drawn(i);  // first: it may pack, and codes go to the front again
-      code_slice(x + i, next - i, slope, to_.bits, draws, codes_of(i));
-      i = next;
-    }
-  }
-  /// Codes elements [begin, end), of one block.
-  template <class T>
-  [[gnu::always_inline]] inline void encode(const T* x, std::int64_t begin, std::int64_t end,
-                                            const ColumnLines& lines) {
-    const std::uint16_t* const draws = drawn(begin);
-    with_count(end - begin, [&](std::int64_t count) {
-      ColumnEncoder(to_.bits)(x + begin, count, lines.from(begin), draws, codes_of(begin));
-    });
-  }
-  /// Packs what is not packed yet of the elements before `end`.
-  void pack(std::int64_t end) {
-    if (to_.packs()) pack_row(codes_, end - first_, to_.bits, to_.block_at(first_));
-    first_ = end;
-  }
-
- private:
-  /// The draws of an element and of those behind it in its block.
-  [[gnu::always_inline]] inline const std::uint16_t* drawn(std::int64_t element) {
-    const std::int64_t place = element % block;
-    if (place == 0) {
-      if (element - first_ == stretch) pack(element);
-      drawn_ = draws_.of_block(element / block).data();
-    }
-    return drawn_ + place;
-  }
-  std::uint8_t* codes_of(std::int64_t element) {
-    return to_.packs() ? codes_ + (element - first_) : to_.codes + element;
-  }
-
-  Draws draws_;
-  alignas(64) std::uint8_t codes_[stretch];
-  const Layout& to_;
-  std::int64_t first_;                    // the element of the first code that is not packed
-  const std::uint16_t* drawn_ = nullptr;  // [block]
-};
-
-/// What a group with values that are not finite has seen.
-template <class T>
-void write_finite(const T* values, std::int64_t count, Range& seen) {
-  FiniteRange<T> finite;
-  for (std::int64_t i = 0; i < count; ++i) finite.add(values[i]);
-  finite.write(seen);
-}
-
-/// Groups that are runs. A group that two threads share is measured by both.
-template <class T>
-void encode_runs(const T* x, const Layout& to, const Coding& coding, std::uint64_t key, const Known* known) {
-  // Several groups at once, as many as stay in the first cache.
-  constexpr std::int64_t cached = 4096;  // elements
-  const std::int64_t together = std::clamp<std::int64_t>(cached / to.size, 1, GroupBatch::most);
-  const Fitting fitting(to.bits);
-  const auto encode_part = [&](std::int64_t begin, std::int64_t end) {
-    BlockEncoder encoder(to, coding, key, begin);
-    // All [groups]; an array for each, as in GroupBatch.
-    std::array<Key<T>, GroupBatch::most> least, most;
-    std::array<bool, GroupBatch::most> finite;
-    GroupBatch batch;
-    for (std::int64_t from = begin / to.size; from * to.size < end; from += together) {
-      const auto groups = static_cast<std::size_t>(std::min(together, (end - 1) / to.size + 1 - from));
-      const auto first = [&](std::size_t g) { return (from + static_cast<std::int64_t>(g)) * to.size; };
-      const auto count = [&](std::size_t g) { return std::min(to.size, to.count - first(g)); };
-      for (std::size_t g = 0; g < groups; ++g) {
-        Extremes<T> extremes;
-        extremes.add(x + first(g), count(g));
-        least[g] = extremes.least();
-        most[g] = extremes.most();
-      }
-      for (std::size_t g = 0; g < groups; ++g) {
-        const auto group = static_cast<std::size_t>(from) + g;
-        const Found here = found_between<T>(least[g], most[g]);
-        finite[g] = here.finite;
-        batch.set(g, !here.finite ? Range{} : known == nullptr ? here.range : known->ranges[group]);
-        if (known == nullptr || known->seen.empty() || first(g) < begin) continue;
-        if (here.finite)
-          known->seen[group] = here.range;
-        else
-          write_finite(x + first(g), count(g), known->seen[group]);
-      }
-      fitting.fit(batch);
-      for (std::size_t g = 0; g < groups; ++g)
-        if (first(g) >= begin)
-          to.set_group(from + static_cast<std::int64_t>(g), finite[g] ? batch.stored(g) : not_finite());
-      for (std::size_t g = 0; g < groups; ++g) {
-        encoder.encode(x, std::max(begin, first(g)), std::min(end, first(g) + to.size), batch.slope(g));
-        const std::int64_t next = first(g) + together * to.size;
-        if (next < end) prefetch(x, next, std::min(end, next + std::min(to.size, cached)));
-      }
-    }
-    encoder.pack(end);
-  };
-  parallel_for(to.count, serial_below, encode_part, block);
-}
-
-/// Calls `f(begin, end)` for the parts of [begin, end) that lie in one block each.
-template <class F>
-[[gnu::always_inline]] inline void for_blocks(std::int64_t begin, std::int64_t end, const F& f) {
-  for (std::int64_t next; begin < end; begin = next) {
-    next = std::min(end, (begin / block + 1) * block);
-    f(begin, next);
-  }
-}
-
-/// Codes the elements of `share`, and measures them where there are `extremes`.
-template <class T>
-[[gnu::noinline]] void encode_by_columns(const T* x, const lacuna::Range& share, const ColumnLines& lines,
-                                         BlockEncoder& encoder, std::optional<ColumnExtremes<T>>& extremes) {
-  for_blocks(share.begin, share.end, [&](std::int64_t begin, std::int64_t end) {
-    if (extremes) extremes->add(x, begin, end);
-    encoder.encode(x, begin, end, lines);
-  });
-}
-
-/// Groups that are columns: piece by piece, whose numbers stay in registers, or narrow ones column by column.
-template <class T>
-void encode_columns(const T* x, const Layout& to, const Coding& coding, std::uint64_t key, const Known* known,
-                    std::size_t groups) {
-  const std::int64_t parts = to.count < serial_below ? 1 : threads();
-  std::vector<Extremes<T>> extremes(static_cast<std::size_t>(parts) * groups);  // [parts, groups]
-  const auto extremes_of = [&](std::int64_t part, std::int64_t group) -> Extremes<T>& {
-    return extremes[static_cast<std::size_t>(part) * groups + static_cast<std::size_t>(group)];
-  };
-  const auto measure_piece = [&](std::int64_t part, std::int64_t group, std::int64_t begin, std::int64_t end) {
-    with_count(end - begin, [&](std::int64_t number) { extremes_of(part, group).add(x + begin, number); });
-  };
-  const auto add_columns = [&](std::int64_t part, const ColumnExtremes<T>& columns) {
-    columns.for_all(
-        [&](std::int64_t column, Key<T> least, Key<T> most) { extremes_of(part, column / to.size).add(least, most); });
-  };
-  const auto measured = [&] {
-    for (std::size_t i = groups; i < extremes.size(); ++i) extremes[i % groups].add(extremes[i]);
-    std::vector<Found> all;
-    for (std::size_t group = 0; group < groups; ++group) all.push_back(extremes[group].found());
-    return all;
-  };
-  const bool narrow = to.size < narrow_below;
-  std::vector<Found> found;
-  if (known == nullptr) {
-    parallel_tasks(parts, [&](std::int64_t index, std::int64_t) {
-      const lacuna::Range share = part(to.count, index, parts, block);
-      if (!narrow) {
-        to.for_pieces(share.begin, share.end, [&](std::int64_t group, std::int64_t begin, std::int64_t end) {
-          measure_piece(index, group, begin, end);
-        });
-        return;
-      }
-      ColumnExtremes<T> columns(to.columns);
-      for_blocks(share.begin, share.end, [&](std::int64_t begin, std::int64_t end) { columns.add(x, begin, end); });
-      add_columns(index, columns);
-    });
-    found = measured();
-  } else {
-    for (const Range& range : known->ranges) found.push_back({range, true});
-  }
-  const Fitting fitting(to.bits);
-  std::vector<Slope> slopes;  // [groups]
-  GroupBatch batch;
-  for (std::size_t from = 0; from < groups; from += GroupBatch::most) {
-    const std::size_t some = std::min(groups - from, GroupBatch::most);
-    for (std::size_t g = 0; g < some; ++g) {
-      const Found& own = found[from + g];
-      batch.set(g, own.finite ? own.range : Range{});
-    }
-    fitting.fit(batch);
-    for (std::size_t g = 0; g < some; ++g) {
-      to.set_group(static_cast<std::int64_t>(from + g), found[from + g].finite ? batch.stored(g) : not_finite());
-      slopes.push_back(batch.slope(g));
-    }
-  }
-  std::optional<ColumnLines> lines;
-  if (narrow && std::none_of(slopes.begin(), slopes.end(), [](const Slope& slope) { return slope.wide; }))
-    lines.emplace(to, [&](std::int64_t group) { return slopes[static_cast<std::size_t>(group)].floats; });
-  parallel_tasks(parts, [&](std::int64_t index, std::int64_t) {
-    const lacuna::Range share = part(to.count, index, parts, block);
-    BlockEncoder encoder(to, coding, key, share.begin);
-    if (lines) {
-      std::optional<ColumnExtremes<T>> columns;
-      if (known != nullptr) columns.emplace(to.columns);
-      encode_by_columns(x, share, *lines, encoder, columns);
-      if (columns) add_columns(index, *columns);
-    } else {
-      to.for_pieces(share.begin, share.end, [&](std::int64_t group, std::int64_t begin, std::int64_t end) {
-        if (known != nullptr) measure_piece(index, group, begin, end);
-        encoder.encode(x, begin, end, slopes[static_cast<std::size_t>(group)]);
-      });
-    }
-    encoder.pack(share.end);
-  });
-  if (known == nullptr) return;
-  found = measured();
-  for (std::size_t group = 0; group < groups; ++group) {
-    if (!found[group].finite) to.set_group(static_cast<std::int64_t>(group), not_finite());
-    if (known->seen.empty()) continue;
-    Range& seen = known->seen[group];
-    if (found[group].finite) {
-      seen = found[group].range;
-      continue;
-    }
-    FiniteRange<T> finite;
-    to.for_pieces(0, to.count, [&](std::int64_t at, std::int64_t i, std::int64_t next) {
-      if (at == static_cast<std::int64_t>(group))
-        for (; i < next; ++i) finite.add(x[i]);
-    });
-    finite.write(seen);
-  }
-}
-
 /// The means of a rotated tensor's channels lie behind all else; in 8 bits, dithered by a key of their own.
 Codes codes_of_means(const Codes& codes) {
   const Shape shape = means_shape(codes.shape, codes.coding);
@@ -296,11 +40,8 @@ void encode_with_means(const Tensor& x, const Codes& codes) {
   const AllocationScope scope({Purpose::workspace, {}, {}});
   const Tensor means = Tensor::empty(coded.shape, DType::f32, x.device(), Purpose::workspace);
   if (means.count() > 0) {
-    launch(x.device(), [&] {
-      find_means(x, means);
-      const Layout layout(coded.shape, coded.coding, coded.bytes.raw());
-      encode_runs(means.data<float>(), layout, coded.coding, coded.key, nullptr);
-    });
+    launch(x.device(), [&] { find_means(x, means); });
+    encode_affine(means, coded, nullptr);
     decode(coded, 0, means.count(), means);
   }
   launch(x.device(), [&] { encode_rotated(x, codes, means); });
@@ -319,27 +60,17 @@ Tensor decoded_means(const Codes& codes, std::int64_t begin, std::int64_t end) {
   return means;
 }
 
-Codes encode_with(const Tensor& x, const Coding& coding, std::uint64_t key, const Known* known) {
+Codes encode_with(const Tensor& x, const Coding& coding, std::uint64_t key, const KnownRanges* known) {
   expect_valid(coding);
   expect(is_floating(x.dtype()), "a tensor of {} was given to the codec; it codes floating types", name_of(x.dtype()));
   Codes codes{
       coding, x.shape(), x.dtype(),
       Tensor::empty({coded_bytes(x.shape(), coding)}, DType::u8, x.device(), AllocationScope::current().purpose), key};
   if (x.count() == 0) return codes;
-  if (coding.rounding == Rounding::rotated) {
+  if (coding.rounding == Rounding::rotated)
     encode_with_means(x, codes);
-    return codes;
-  }
-  const auto groups = static_cast<std::size_t>(group_count(x.shape(), coding.grouping));
-  launch(x.device(), [&] {
-    const Layout layout(x.shape(), coding, codes.bytes.raw());
-    with_float_type(x.dtype(), [&]<class T>(Type<T>) {
-      if (coding.grouping.kind == Grouping::Kind::run)
-        encode_runs(x.data<T>(), layout, coding, key, known);
-      else
-        encode_columns(x.data<T>(), layout, coding, key, known, groups);
-    });
-  });
+  else
+    encode_affine(x, codes, known);
   return codes;
 }
 
@@ -379,9 +110,9 @@ class GroupDecoder {
   /// Elements [begin, end) into `out`, on the calling thread.
   void decode(std::int64_t begin, std::int64_t end, T* out) const {
     Draws draws = draws_;
-    alignas(64) std::uint8_t room[stretch];
-    for (std::int64_t i = begin / block * block; i < end; i += stretch) {
-      const std::int64_t first = std::max(begin, i), last = std::min(end, i + stretch);
+    alignas(64) std::uint8_t room[codes_together];
+    for (std::int64_t i = begin / block * block; i < end; i += codes_together) {
+      const std::int64_t first = std::max(begin, i), last = std::min(end, i + codes_together);
       const std::uint8_t* const unpacked = from_.packs() ? room : from_.block_at(i);
       if (from_.packs()) unpack_blocks(from_.block_at(i), from_.block_end_of(last) - i, from_.bits, room);
       if (lines_)
@@ -512,7 +243,7 @@ Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key, std::span
     expect(std::isfinite(range.least) && std::isfinite(range.most) && range.least <= range.most,
            "the codec was given the range [{}, {}]; it takes finite ones, the least value first", range.least,
            range.most);
-  const Known known{ranges, seen};
+  const KnownRanges known{ranges, seen};
   return encode_with(x, coding, key, &known);
 }
 

@@ -155,13 +155,14 @@ template <class C, class Take, class Give>
     const auto keep = [room](int, std::int64_t i, const Lanes<C>& values) { store<C>(values, room + i); };
     // What registers hold first; then, in `room`, whatever of it makes a part; the last pass gives.
     std::int64_t done = std::min<std::int64_t>(run.part, most_vectors * lanes);
-    with_vectors(done / lanes, [&]<int vectors>(std::integral_constant<int, vectors>) __attribute__((always_inline)) {
-      if (length == vectors * lanes)
-        transform_part<vectors, C>(at, factor, take, give);
-      else
-        for (std::int64_t i = 0; i < length; i += vectors * lanes)
-          transform_part<vectors, C>(at + i, factor, take, keep);
-    });
+    with_vectors(
+        done / lanes, [&]<int vectors>(std::integral_constant<int, vectors>) __attribute__((always_inline)) {
+          if (length == vectors * lanes)
+            transform_part<vectors, C>(at, factor, take, give);
+          else
+            for (std::int64_t i = 0; i < length; i += vectors * lanes)
+              transform_part<vectors, C>(at + i, factor, take, keep);
+        });
     for (int parts; done < run.part; done *= parts) {
       parts = 4 * done <= run.part ? 4 : 2;
       const bool last = parts * done == length;

@@ -54,8 +54,7 @@ inline Lanes<R> cut(const Whole& all, std::index_sequence<i...>) {
   const auto bytes = std::bit_cast<Lanes<std::uint32_t>>(all);
   typedef std::uint8_t Bytes __attribute__((vector_size(sizeof bytes)));
   const auto from = std::bit_cast<Bytes>(bytes);
-  return std::bit_cast<Lanes<R>>(
-      __builtin_shufflevector(from, from, (i / sizeof(R) * 4 + offset + i % sizeof(R))...));
+  return std::bit_cast<Lanes<R>>(__builtin_shufflevector(from, from, (i / sizeof(R) * 4 + offset + i % sizeof(R))...));
 }
 /// Lanes of 32 bits, moved down by `shift`, whole bytes, and cut to R. AVX-512 has instructions for it, which
 /// conversions become; elsewhere a shuffle of bytes takes the fewest (GCC 12).

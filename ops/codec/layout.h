@@ -13,6 +13,17 @@
 namespace lacuna::codec {
 
 inline constexpr std::int64_t serial_below = 16384;  // elements: what one thread codes by itself
+/// Elements whose groups are looked up and whose codes are packed together: whole blocks that stay in the first cache.
+inline constexpr std::int64_t codes_together = 16 * block;
+
+/// Calls `f(begin, end)` for the parts of [begin, end) that lie in one block each.
+template <class F>
+[[gnu::always_inline]] inline void for_blocks(std::int64_t begin, std::int64_t end, const F& f) {
+  for (std::int64_t next; begin < end; begin = next) {
+    next = std::min(end, (begin / block + 1) * block);
+    f(begin, next);
+  }
+}
 
 /// Where the parts of a coded tensor lie.
 struct Layout {

@@ -1,0 +1,20 @@
+// From values to affine codes: what `encode` does but for Rounding::rotated.
+#pragma once
+
+#include "ops/codec/affine.h"
+
+#include <span>
+
+namespace lacuna::codec {
+
+/// Ranges known beforehand, and where those go that were found: [groups] both; `seen` may be empty.
+struct KnownRanges {
+  std::span<const Range> ranges;
+  std::span<Range> seen;
+};
+
+/// Writes `codes.bytes`; x, of the same shape and type, and all else has been checked. `known`: null where x is to be
+/// measured.
+void encode_affine(const Tensor& x, const Codes& codes, const KnownRanges* known);
+
+}  // namespace lacuna::codec

@@ -92,10 +92,10 @@ class Fitting {
     }
     reject(
         "memory.budget: {} do not suffice for a training step with batches of {}: the least that auto comes to is {} "
-        "({} bytes), with {} recomputed{}. A larger train.accumulate or a smaller train.batch_size takes less",
+        "({} bytes), with {} recomputed{}.{}",
         format_bytes(budget_), configuration_.train.batch_size, format_bytes(least), least,
         regions_of_least == 0 ? "nothing" : counted(regions_of_least, "region"),
-        codes ? " and one bit an element" : "; memory.codes: true may come to less");
+        codes ? " and one bit an element" : "; memory.codes: true may come to less", what_takes_less());
   }
 
   /// Whether the plan that the configuration holds already is within the budget and its means, and the budget is not a
@@ -140,6 +140,21 @@ class Fitting {
     return candidate;
   }
 
+  /// Of what no plan changes.
+  std::string what_takes_less() const {
+    std::string text;
+    if (configuration_.train.batch_size > configuration_.train.accumulate)
+      text += " A larger train.accumulate or a smaller train.batch_size takes less.";
+    const Bytes memory = measure(with({.bits = fewest_bits}), Device::meta).memory;
+    const std::int64_t training =
+        at(memory, Purpose::parameters) + at(memory, Purpose::gradients) + at(memory, Purpose::optimizer);
+    if (!of_saved_)
+      text += fmt::format(
+          " Parameters, gradients and the optimizer's state are {} of it: optimizer.in_backward, optimizer.state or a "
+          "frozen part of the model takes less.",
+          format_bytes(training));
+    return text;
+  }
   std::int64_t used(const Configuration& configuration) const {
     const Measurement measured = measure(configuration, Device::meta);
     return of_saved_ ? at(measured.memory, Purpose::saved) : highest_need(measured);

@@ -145,8 +145,9 @@ ExitCode run(const Report& report) {
   line("memory", fmt::format("{}, {} available", format_bytes(allocator(Device::cpu).capacity()),
                              format_bytes(allocator(Device::cpu).available())));
   line("threads", fmt::format("{} of {}", threads(), std::thread::hardware_concurrency()));
-  line("instruction sets",
-       fmt::format("compiled for {} (-march={}); {}", fmt::join(compiled, " "), LACUNA_ARCH, advice(sets)));
+  const std::string_view arch = LACUNA_ARCH;
+  const std::string march = arch.empty() ? "the compiler's default" : fmt::format("-march={}", arch);
+  line("instruction sets", fmt::format("compiled for {} ({}); {}", fmt::join(compiled, " "), march, advice(sets)));
   line("compiler", json["build"]["compiler"]);
   for (const auto& [name, version] : json["libraries"].items()) line(name, version);
   report.write(text, json);

@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <system_error>
 
 namespace lacuna::apps {
@@ -32,7 +33,26 @@ int opened(int descriptor, const char* what) {
   return descriptor;
 }
 
+/// Whether a signal is the one before it, sent twice: `timeout` and batch systems send theirs to the process and to its
+/// group. Somebody who presses Ctrl-C again means it.
+class Repetition {
+ public:
+  bool operator()(int signal) {
+    using Clock = std::chrono::steady_clock;
+    const auto now = Clock::now();
+    const bool repeated = signal == last_ && signal != SIGINT && now - at_ < std::chrono::seconds(1);
+    last_ = signal;
+    at_ = now;
+    return repeated;
+  }
+
+ private:
+  int last_ = 0;
+  std::chrono::steady_clock::time_point at_;
+};
+
 void wait_for_signals(int signals, int wake) {
+  Repetition is_repetition;
   std::array<pollfd, 2> ready{pollfd{.fd = signals, .events = POLLIN, .revents = 0},
                               pollfd{.fd = wake, .events = POLLIN, .revents = 0}};
   while (ready[1].revents == 0) {
@@ -40,7 +60,7 @@ void wait_for_signals(int signals, int wake) {
     signalfd_siginfo information{};
     if (::read(signals, &information, sizeof information) != sizeof information) continue;
     const int signal = static_cast<int>(information.ssi_signo);
-    if (received.exchange(signal) == 0) continue;
+    if (is_repetition(signal) || received.exchange(signal) == 0) continue;
     ::signal(signal, SIG_DFL);  // the second, whichever came first
     const sigset_t set = asking_to_stop();
     ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);

@@ -7,8 +7,13 @@ install(TARGETS lacuna EXPORT LacunaTargets
 if(TARGET lacuna_command)
   install(TARGETS lacuna_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+# Kernels' own headers stay here: what is in line there follows this machine's vectors, another program's are its own.
+set(kernel_headers vector tile rowwise panel_kernel conv_panels affine_encoding affine_kernels columns fitting hadamard lanes
+                   layout planes rotated)
+list(JOIN kernel_headers "|" kernel_headers)
 foreach(layer ${layers})
-  install(DIRECTORY ${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lacuna FILES_MATCHING PATTERN "*.h")
+  install(DIRECTORY ${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lacuna FILES_MATCHING PATTERN "*.h"
+          REGEX "/(${kernel_headers})\\.h$" EXCLUDE)
 endforeach()
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Lacuna)
 install(EXPORT LacunaTargets NAMESPACE Lacuna:: DESTINATION ${package_dir})

@@ -1,4 +1,5 @@
-// The width of the machine's vectors, by the instruction set that the library is compiled for.
+// The width of the machine's vectors, by the instruction set that the library is compiled for. Not installed: another
+// program's may be another.
 #pragma once
 
 namespace lacuna {

@@ -15,7 +15,7 @@
 namespace lacuna::tile {
 
 // A tile of rows · 2 vectors of sums, with two vectors of b and one element of a, fills the registers.
-inline constexpr int rows = vector_bytes == 64 ? 12 : 6;
+inline constexpr int rows = vector_bytes == 64 ? 12 : 6;  // of 32 registers, or 16
 
 template <class C>
 struct VectorOf {

@@ -246,7 +246,7 @@ class ColumnGroups {
   const T* x_;
   const Layout& to_;
   std::size_t groups_;
-  std::int64_t parts_;  // each thread's
+  std::int64_t parts_;  // one a thread
   bool narrow_;
   std::vector<Extremes<T>> extremes_;  // [parts, groups]
 };

@@ -13,8 +13,8 @@ struct KnownRanges {
   std::span<Range> seen;
 };
 
-/// Writes `codes.bytes`; x, of the same shape and type, and all else has been checked. `known`: null where x is to be
-/// measured.
+/// Writes `codes.bytes`; everything has been checked, also that x has their shape and type. `known`: null where x is to
+/// be measured.
 void encode_affine(const Tensor& x, const Codes& codes, const KnownRanges* known);
 
 }  // namespace lacuna::codec

@@ -58,14 +58,16 @@ class Draws {
  private:
   static constexpr std::size_t sets = 4, hashed = block / 2 / sets;
   static_assert(hashed > 2 * (sets - 1), "pairs as far apart as half of them come twice");
+  static_assert(hashed % lanes == 0);
   static constexpr std::size_t vectors = hashed / lanes;
+  static constexpr auto each = std::make_index_sequence<lanes>();
   using Words = Lanes<std::uint32_t>;
 
   template <std::size_t... i>
   static constexpr Words counted(std::index_sequence<i...>) {
     return Words{static_cast<std::uint32_t>(i)...};
   }
-  /// Words `by` and so on of two vectors.
+  /// Words `by`, `by` + 1, ... of two vectors, one behind the other.
   template <std::size_t by, std::size_t... i>
   static Words behind(const Words& a, const Words& b, std::index_sequence<i...>) {
     return __builtin_shufflevector(a, b, (i + by)...);
@@ -96,8 +98,6 @@ class Draws {
       std::memcpy(draws_.data() + 2 * (set * hashed + i * lanes), &sum, sizeof sum);
     }
   }
-
-  static constexpr auto each = std::make_index_sequence<lanes>();
 
   std::uint64_t key_, high_ = 0, mixed_;  // the key, and what it is mixed to for pairs with these upper 32 bits
   bool stochastic_;                       // otherwise all are half a step

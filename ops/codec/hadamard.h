@@ -37,8 +37,9 @@ struct HadamardRun {
   std::int64_t part;
   int parts;
 };
-// Vectors of values that registers hold beside what else is needed, and the longest part.
+/// Vectors of values that 32 registers, or 16, hold beside what else is needed.
 inline constexpr int most_vectors = vector_bytes == 64 ? 16 : 8;
+/// Part of the matrix, and so of the codes' meaning: the same whatever registers hold.
 inline constexpr std::int64_t longest_part = 256;
 
 /// The longest that `count` values begin with.
@@ -83,7 +84,7 @@ template <int most = most_vectors, class F>
 
 /// Of fewer than two vectors' values, in place.
 template <class C>
-inline void transform_few(C* values, std::int64_t count) {
+[[gnu::noinline]] inline void transform_few(C* values, std::int64_t count) {
   while (count > 0) {
     const auto [part, parts] = hadamard_run(count);
     const C factor = static_cast<C>(1 / std::sqrt(static_cast<double>(part)));

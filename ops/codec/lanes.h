@@ -48,22 +48,23 @@ template <class C, class T>
 inline Lanes<C> converted(const T& from) {
   return converted<C>(from, std::make_index_sequence<lanes>());
 }
-/// Bytes `offset` and so on of every lane, as many as an R has.
+static_assert(std::endian::native == std::endian::little, "lanes are cut by the places of their bytes");
+/// Of every lane the bytes `offset`, `offset` + 1, ..., as many as an R has.
 template <class R, std::size_t offset, class Whole, std::size_t... i>
-inline Lanes<R> cut(const Whole& all, std::index_sequence<i...>) {
+inline Lanes<R> bytes_of_lanes(const Whole& all, std::index_sequence<i...>) {
   const auto bytes = std::bit_cast<Lanes<std::uint32_t>>(all);
   typedef std::uint8_t Bytes __attribute__((vector_size(sizeof bytes)));
   const auto from = std::bit_cast<Bytes>(bytes);
   return std::bit_cast<Lanes<R>>(__builtin_shufflevector(from, from, (i / sizeof(R) * 4 + offset + i % sizeof(R))...));
 }
 /// Lanes of 32 bits, moved down by `shift`, whole bytes, and cut to R. AVX-512 has instructions for it, which
-/// conversions become; elsewhere a shuffle of bytes takes the fewest (GCC 12).
+/// conversions become; with AVX2 a shuffle of bytes takes the fewest (GCC 12).
 template <class R, int shift, class Whole>
 inline Lanes<R> cut(const Whole& all) {
   if constexpr (vector_bytes == 64)
     return converted<R>(all >> shift);
   else
-    return cut<R, shift / 8>(all, std::make_index_sequence<lanes * sizeof(R)>());
+    return bytes_of_lanes<R, shift / 8>(all, std::make_index_sequence<lanes * sizeof(R)>());
 }
 /// As C.
 template <class C, class T>

@@ -13,7 +13,7 @@
 namespace lacuna::codec {
 
 inline constexpr std::int64_t serial_below = 16384;  // elements: what one thread codes by itself
-/// Elements whose groups are looked up and whose codes are packed together: whole blocks that stay in the first cache.
+/// Elements whose codes are packed together: whole blocks that stay in the first cache.
 inline constexpr std::int64_t codes_together = 16 * block;
 
 /// Calls `f(begin, end)` for the parts of [begin, end) that lie in one block each.

@@ -232,14 +232,15 @@ class Quantizer {
   C in_steps_, half_;
 };
 
-/// The variance by a quarter of the values where there are many: of each four vectors the one behind the last four's,
-/// since others so far apart would be of the same channels in every group.
+/// The variance by a quarter of the values where there are many: of each four runs of 16 the one behind the last
+/// four's, since others so far apart would be of the same channels in every group.
 template <class C, class F>
 C sampled_variance(std::int64_t count, const F& value) {
-  constexpr std::int64_t fewest = 256;
+  constexpr std::int64_t fewest = 256, run = 16;
+  static_assert(run % lanes == 0);
   if (count < fewest) return moments_of<C>(count, value).variance;
-  return moments_of<C>(count / (4 * lanes) * lanes, [&](std::int64_t i) { return value(4 * i + i % (4 * lanes)); })
-      .variance;
+  const auto sampled = [&](std::int64_t i) { return value((4 * (i / run) + i / run % 4) * run + i % run); };
+  return moments_of<C>(count / (4 * run) * run, sampled).variance;
 }
 
 /// A group and what its codes lie about.

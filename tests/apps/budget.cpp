@@ -220,7 +220,16 @@ TEST_CASE("budget: a plan is kept while it fits, and made anew when it does not"
   CHECK(!again.memory.recompute.empty());
   CHECK(saved(again) <= 5 << 20);
   again.memory.budget = "1KiB";
-  CHECK(refusal(again).find("do not suffice") != std::string::npos);
+  const std::string saved_refusal = refusal(again);
+  CHECK(saved_refusal.find("do not suffice") != std::string::npos);
+  CHECK(saved_refusal.find("smaller train.batch_size") != std::string::npos);
+  CHECK(saved_refusal.find("optimizer.in_backward") == std::string::npos);
+  // Of a single image no batch is smaller; of all memory much is not activations.
+  again.train.batch_size = again.train.accumulate = 1;
+  again.memory.budget_of = "peak";
+  const std::string peak_refusal = refusal(again);
+  CHECK(peak_refusal.find("smaller train.batch_size") == std::string::npos);
+  CHECK(peak_refusal.find("optimizer.in_backward") != std::string::npos);
 }
 
 TEST_CASE("budget: where images want a gradient, the step that has it is the one that fits") {

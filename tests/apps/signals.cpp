@@ -92,6 +92,22 @@ TEST_CASE("train: a signal before the first step is noted too") {
   }
 }
 
+TEST_CASE("train: the same SIGTERM or SIGHUP twice, as timeout sends it to a process and its group, is one") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const int signal : {SIGTERM, SIGHUP}) {
+    CommandRun run(folder, train({"output.dir=r", "model.image_size=64", "model.embed_dim=64", "data.train_size=8192",
+                                  "train.batch_size=2048", "train.accumulate=1"}));
+    while (run.running() && lines_in(folder / "r/metrics.jsonl") < 1) std::this_thread::yield();
+    run.signal(signal);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    run.signal(signal);
+    CHECK(run.wait().code == 128 + signal);
+    CHECK(read_json(folder / "r/last/checkpoint.json").at("place").at("step").get<int>() >= 1);
+    fs::remove_all(folder / "r");
+  }
+}
+
 TEST_CASE("train: a second signal ends at once") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);

@@ -3,6 +3,7 @@
 #include "core/parallel.h"
 #include "core/random.h"
 #include "ops/codec/affine.h"
+#include "ops/codec/affine_kernels.h"
 #include "ops/codec/fitting.h"
 #include "ops/codec/lanes.h"
 #include "tests/ops/codes_of_values.h"
@@ -39,6 +40,32 @@ std::vector<double> by_itself(const Tensor& x, std::int64_t begin, std::int64_t 
 }
 
 }  // namespace
+
+TEST_CASE("lanes are cut to fewer bytes as numbers are") {
+  std::uint64_t state = 1;
+  for (int round = 0; round < 1000; ++round) {
+    codec::Lanes<std::int32_t> all{};
+    for (std::int64_t lane = 0; lane < codec::lanes; ++lane)
+      all[lane] = static_cast<std::int32_t>(state = codec::scrambled(state));
+    const auto low = codec::cut<std::uint8_t, 0>(all), third = codec::cut<std::uint8_t, 16>(all);
+    const auto upper = codec::cut<std::uint16_t, 16>(all);
+    for (std::int64_t lane = 0; lane < codec::lanes; ++lane) {
+      REQUIRE(low[lane] == static_cast<std::uint8_t>(all[lane]));
+      REQUIRE(third[lane] == static_cast<std::uint8_t>(all[lane] >> 16));
+      REQUIRE(upper[lane] == static_cast<std::uint16_t>(all[lane] >> 16));
+    }
+  }
+}
+
+TEST_CASE("draws are the same on every machine, whatever its vectors: dithered codes decode with them") {
+  std::uint64_t hash = 0;
+  for (const std::uint64_t key : {std::uint64_t{1}, std::uint64_t{77}, ~std::uint64_t{0}}) {
+    codec::Draws draws(key, Rounding::stochastic);
+    for (const std::int64_t index : {0LL, 1LL, 100LL, (1LL << 28) - 1, 1LL << 28, (1LL << 40) + 5})
+      for (const std::uint16_t draw : draws.of_block(index)) hash = codec::scrambled(hash ^ draw);
+  }
+  CHECK(hash == 2366832781487746026U);
+}
 
 TEST_CASE("codes: rounded to the nearest, a group is coded as it is alone, wherever it lies") {
   const int before = threads();

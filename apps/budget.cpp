@@ -145,15 +145,14 @@ class Fitting {
     std::string text;
     if (configuration_.train.batch_size > configuration_.train.accumulate)
       text += " A larger train.accumulate or a smaller train.batch_size takes less.";
+    if (of_saved_) return text;
     const Bytes memory = measure(with({.bits = fewest_bits}), Device::meta).memory;
     const std::int64_t training =
         at(memory, Purpose::parameters) + at(memory, Purpose::gradients) + at(memory, Purpose::optimizer);
-    if (!of_saved_)
-      text += fmt::format(
-          " Parameters, gradients and the optimizer's state are {} of it: optimizer.in_backward, optimizer.state or a "
-          "frozen part of the model takes less.",
-          format_bytes(training));
-    return text;
+    return text + fmt::format(
+                      " Parameters, gradients and the optimizer's state are {} of it: optimizer.in_backward, "
+                      "optimizer.state or a frozen part of the model takes less.",
+                      format_bytes(training));
   }
   std::int64_t used(const Configuration& configuration) const {
     const Measurement measured = measure(configuration, Device::meta);

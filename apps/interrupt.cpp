@@ -40,10 +40,10 @@ class Repetition {
   bool operator()(int signal) {
     using Clock = std::chrono::steady_clock;
     const auto now = Clock::now();
-    const bool repeated = signal == last_ && signal != SIGINT && now - at_ < std::chrono::seconds(1);
+    if (signal == last_ && signal != SIGINT && now - at_ < std::chrono::seconds(1)) return true;
     last_ = signal;
     at_ = now;
-    return repeated;
+    return false;
   }
 
  private:

@@ -29,13 +29,13 @@ constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 /// Squared error relative to the variance, of standard normal values in 1 to 3 bits: d / (1 - d) of Max's d (1960).
 constexpr std::array theory{0.0, 0.5708, 0.1348, 0.0389};
-/// What a group of that many normal values may lose, of theory's. Its mean is at most one; its deviation, drawn a
-/// million times, `deviation` / sqrt(elements); one value beyond the last step gives few values a long tail (of 64 in 3
-/// bits one group in 700 loses 2.5, one in a million 5.5), and counts for more the less theory has all lose.
+/// What a group of that many normal values may lose, of theory's: 2.5, and less of many. The mean is at most one; the
+/// deviation, drawn a million times, `deviation` / sqrt(elements); one value beyond the last step gives few values a
+/// long tail, and counts for more the less theory has all lose.
 double most_lost(int bits, double elements) {
   constexpr std::array deviation{0.0, 1.5, 1.8, 2.5};
-  return 1 + 10 * deviation[static_cast<std::size_t>(bits)] / std::sqrt(elements) +
-         6.2 / (theory[static_cast<std::size_t>(bits)] * elements);
+  return std::min(2.5, 1 + 10 * deviation[static_cast<std::size_t>(bits)] / std::sqrt(elements) +
+                           6.2 / (theory[static_cast<std::size_t>(bits)] * elements));
 }
 
 Coding rotated(int bits, std::int64_t size = 256) {

@@ -17,12 +17,14 @@ void ConfigurationOptions::declare_image_gradient(CLI::App& app) {
   app.add_flag("--image-gradient", image_gradient_, "the images want a gradient, as for adversarial examples");
 }
 
-Configuration ConfigurationOptions::read() const {
+Configuration ConfigurationOptions::parse() const {
   Configuration configuration = read_configuration(file_, overrides_);
   if (configuration.output.dir.empty())
     configuration.output.dir = (std::filesystem::path("runs") / std::filesystem::path(file_).stem()).string();
   configuration.image_gradient = image_gradient_;
-  return resolve(configuration);
+  return configuration;
 }
+
+Configuration ConfigurationOptions::read() const { return resolve(parse()); }
 
 }  // namespace lacuna::apps

@@ -20,7 +20,9 @@ class ConfigurationOptions {
   void declare_image_gradient(CLI::App& app);
   bool given() const { return !file_.empty(); }
   const std::vector<std::string>& overrides() const { return overrides_; }
-  /// Reads the file with the overrides and resolves it.
+  /// Reads the file with the overrides.
+  Configuration parse() const;
+  /// The same, resolved.
   Configuration read() const;
 
  private:

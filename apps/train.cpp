@@ -36,7 +36,7 @@ class Train {
 
  private:
   int begin() const {
-    const Configuration configuration = checked(configuration_.read());
+    const Configuration configuration = ready(configuration_.parse());
     return with_advice_when_exhausted(configuration, true, [&] {
       // Everything the configuration can have wrong is found before the folder is touched.
       Trainer trainer(configuration, false, stream());
@@ -52,9 +52,9 @@ class Train {
     const RunFolder folder = RunFolder::open_to_resume(point.run);
     const std::optional<std::filesystem::path> checkpoint =
         point.checkpoint.empty() ? folder.newest() : folder.checkpoint(point.checkpoint);
-    Configuration configuration = checked(
-        configuration_.given() ? configuration_.read()
-                               : resolve(read_configuration(folder.configuration(), configuration_.overrides())));
+    Configuration configuration =
+        ready(configuration_.given() ? configuration_.parse()
+                                     : read_configuration(folder.configuration(), configuration_.overrides()));
     configuration.output.dir = point.run.string();
     return with_advice_when_exhausted(configuration, true, [&] { return go_on(configuration, folder, checkpoint); });
   }
@@ -81,10 +81,15 @@ class Train {
     return signal;
   }
 
-  static Configuration checked(Configuration configuration) {
-    if (configuration.train.device == "meta")
+  /// Resolved. What can be planned but not trained is refused first: `auto` may look for a plan for long.
+  static Configuration ready(const Configuration& read) {
+    if (read.train.device == "meta")
       reject("train.device: nothing can be trained on meta, which holds no values; `lacuna plan` runs there");
-    return configuration;
+    const DatasetInfo data = describe_dataset(read.data.name, dataset_options(read, Split::train));
+    if (data.size < read.train.batch_size)
+      reject("train.batch_size is {}, but the data set {} has {} images to train on", read.train.batch_size,
+             read.data.name, data.size);
+    return resolve(read);
   }
 
   std::FILE* stream() const { return report_.for_people() ? stdout : nullptr; }

@@ -36,15 +36,6 @@ Training make_training(Configuration configuration, bool resumed) {
   return Training(configuration, device_of(configuration));
 }
 
-/// Steps in an epoch: images that do not fill a batch are left out.
-std::int64_t count_steps(const Configuration& configuration, const Dataset& dataset) {
-  const std::int64_t batch_size = configuration.train.batch_size;
-  if (dataset.size() < batch_size)
-    reject("train.batch_size is {}, but the data set {} has {} images to train on", batch_size, configuration.data.name,
-           dataset.size());
-  return dataset.size() / batch_size;
-}
-
 /// A batch cut into as many parts as the configuration says.
 std::vector<MicroBatch> cut(const Batch& batch, std::int64_t parts) {
   const std::int64_t size = batch.targets.count() / parts;
@@ -73,7 +64,7 @@ Trainer::Trainer(const Configuration& resolved, bool resumed, std::FILE* stream)
       training_images_(open(resolved, Split::train)),
       validation_images_(open(resolved, Split::validation)),
       training_(make_training(resolved, resumed)),
-      steps_per_epoch_(count_steps(resolved, *training_images_)),
+      steps_per_epoch_(training_images_->size() / resolved.train.batch_size),
       schedule_(make_schedule(resolved.schedule.name, resolved.schedule.options,
                               {.lr = resolved.optimizer.lr,
                                .total_steps = resolved.train.epochs * steps_per_epoch_,

@@ -62,7 +62,7 @@ class Trainer {
   ProgressDisplay display_;
   std::shared_ptr<const Dataset> training_images_, validation_images_;
   Training training_;
-  std::int64_t steps_per_epoch_;
+  std::int64_t steps_per_epoch_;  // images that do not fill a batch are left out
   Schedule schedule_;
   Place place_;
   std::int64_t started_anew_ = 0;                               // parameters without optimizer state in the checkpoint

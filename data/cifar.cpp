@@ -10,8 +10,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-DatasetInfo info_of(const CifarFormat& format) {
+std::int64_t published_size(const CifarFormat& format, Split split) {
+  return split == Split::train ? format.train_images : format.validation_images;
+}
+
+DatasetInfo info_of(const CifarFormat& format, const DatasetOptions& options) {
   return {.name = format.name,
+          .size = options.size() > 0 ? options.size() : published_size(format, options.split),
           .classes = format.classes,
           .height = CifarFormat::side,
           .width = CifarFormat::side,
@@ -55,22 +60,19 @@ std::vector<RecordFile> open_files(const CifarFormat& format, const DatasetOptio
 }  // namespace
 
 Cifar::Cifar(const CifarFormat& format, const DatasetOptions& options)
-    : Dataset(info_of(format)), format_(format), files_(open_files(format, options)) {
+    : Dataset(info_of(format, options)), format_(format), files_(open_files(format, options)) {
+  std::int64_t held = 0;
   for (const RecordFile& file : files_) {
     check_labels(file);
-    size_ += file.records();
+    held += file.records();
   }
-  const bool training = options.split == Split::train;
-  const std::int64_t published = training ? format.train_images : format.validation_images;
-  const char* const key = training ? "train_size" : "val_size";
-  const std::int64_t wanted = options.size();
-  if (wanted == 0 && size_ != published)
+  const char* const key = options.split == Split::train ? "train_size" : "val_size";
+  if (options.size() == 0 && held != size())
     reject(
         "{}: the files hold {} images, but {} has {}: they are truncated or not the published ones; fetch them again, "
         "or say with data.{} how many to use",
-        options.path.native(), size_, format.title, published, key);
-  if (wanted > size_) reject("data.{}: {} images were asked for, the files hold {}", key, wanted, size_);
-  if (wanted > 0) size_ = wanted;
+        options.path.native(), held, format.title, size(), key);
+  if (size() > held) reject("data.{}: {} images were asked for, the files hold {}", key, size(), held);
 }
 
 std::int64_t Cifar::label_of(const RecordFile& file, std::int64_t record, const std::uint8_t* bytes) const {
@@ -94,7 +96,7 @@ void Cifar::check_labels(const RecordFile& file) const {
 }
 
 std::int64_t Cifar::read(std::int64_t index, std::uint8_t* image) const {
-  expect(0 <= index && index < size_, "{} has no image {}: it holds {}", info().name, index, size_);
+  expect(0 <= index && index < size(), "{} has no image {}: it holds {}", info().name, index, size());
   auto file = files_.begin();
   for (; index >= file->records(); ++file) index -= file->records();
 
@@ -162,7 +164,7 @@ namespace {
 
 const RegisterDataset register_cifar10({
     .name = "cifar10",
-    .describe = [](const DatasetOptions&) { return info_of(cifar10_format()); },
+    .describe = [](const DatasetOptions& options) { return info_of(cifar10_format(), options); },
     .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
       return std::make_unique<Cifar>(cifar10_format(), options);
     },
@@ -170,7 +172,7 @@ const RegisterDataset register_cifar10({
 
 const RegisterDataset register_cifar100({
     .name = "cifar100",
-    .describe = [](const DatasetOptions&) { return info_of(cifar100_format()); },
+    .describe = [](const DatasetOptions& options) { return info_of(cifar100_format(), options); },
     .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
       return std::make_unique<Cifar>(cifar100_format(), options);
     },

@@ -34,7 +34,6 @@ class Cifar final : public Dataset {
   /// files.
   Cifar(const CifarFormat& format, const DatasetOptions& options);
 
-  std::int64_t size() const override { return size_; }
   std::int64_t read(std::int64_t index, std::uint8_t* image) const override;
 
  private:
@@ -43,7 +42,6 @@ class Cifar final : public Dataset {
 
   const CifarFormat& format_;
   std::vector<RecordFile> files_;
-  std::int64_t size_ = 0;
 };
 
 }  // namespace lacuna

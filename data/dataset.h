@@ -28,6 +28,7 @@ struct DatasetOptions {
 /// What is known before any image is read.
 struct DatasetInfo {
   std::string name;
+  std::int64_t size = 0;                             // images of the split
   std::vector<std::string> classes;                  // names, by label
   std::int64_t height = 0, width = 0, channels = 0;  // of every image
   std::vector<float> mean, deviation;                // [channels], of values scaled to [0, 1]; train split
@@ -44,7 +45,7 @@ class Dataset {
   std::int64_t image_bytes() const { return info_.height * info_.width * info_.channels; }
 
   /// Number of images.
-  virtual std::int64_t size() const = 0;
+  std::int64_t size() const { return info_.size; }
   /// Writes image `index` to `image` (u8 [height, width, channels]) and returns its label. Any thread may call it.
   virtual std::int64_t read(std::int64_t index, std::uint8_t* image) const = 0;
 
@@ -67,8 +68,8 @@ struct RegisterDataset {
 /// All kinds, by name.
 const std::vector<DatasetKind>& dataset_kinds();
 
-/// Image size and classes of the dataset `name`. CIFAR and drawn datasets need no file for it. An unknown name or an
-/// impossible option is the input's fault.
+/// Number and size of the images and classes of the dataset `name`. CIFAR and drawn datasets need no file for it. An
+/// unknown name or an impossible option is the input's fault.
 DatasetInfo describe_dataset(std::string_view name, const DatasetOptions& options);
 
 /// Opens the dataset `name`. Missing, truncated or malformed files are the input's fault: one message says which.

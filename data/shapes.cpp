@@ -272,7 +272,9 @@ DatasetInfo describe(const DatasetOptions& options) {
   constexpr std::int64_t smallest_side = 8, largest_side = 1024;
   const std::int64_t side =
       options.image_size == 0 ? default_side : std::clamp(options.image_size, smallest_side, largest_side);
+  const std::int64_t own_size = options.split == Split::train ? default_train_size : default_validation_size;
   DatasetInfo info{.name = "shapes",
+                   .size = options.size() > 0 ? options.size() : own_size,
                    .classes = {},
                    .height = side,
                    .width = side,
@@ -293,13 +295,11 @@ const RegisterDataset register_shapes({
 
 }  // namespace
 
-Shapes::Shapes(const DatasetOptions& options) : Dataset(describe(options)), seed_(options.seed), split_(options.split) {
-  const std::int64_t own_size = split_ == Split::train ? default_train_size : default_validation_size;
-  size_ = options.size() > 0 ? options.size() : own_size;
-}
+Shapes::Shapes(const DatasetOptions& options)
+    : Dataset(describe(options)), seed_(options.seed), split_(options.split) {}
 
 std::int64_t Shapes::read(std::int64_t index, std::uint8_t* image) const {
-  expect(0 <= index && index < size_, "{} has no image {}: it holds {}", info().name, index, size_);
+  expect(0 <= index && index < size(), "{} has no image {}: it holds {}", info().name, index, size());
   const auto label = static_cast<std::size_t>(index) % shape_classes.size();
   Draws draws(seed_, split_, index);
   Canvas canvas(info().height);

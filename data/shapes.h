@@ -12,13 +12,11 @@ class Shapes final : public Dataset {
  public:
   explicit Shapes(const DatasetOptions& options);
 
-  std::int64_t size() const override { return size_; }
   std::int64_t read(std::int64_t index, std::uint8_t* image) const override;
 
  private:
   std::uint64_t seed_;
   Split split_;
-  std::int64_t size_;
 };
 
 }  // namespace lacuna

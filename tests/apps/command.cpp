@@ -116,6 +116,8 @@ TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
   refused(train({"model.patch_size=3"}), "`patch_size` 3 does not divide `image_size` 8");
   refused(train({"model.num_heads=3"}), "`num_heads` 3 does not divide `embed_dim` 8");
   refused(train({"train.batch_size=64"}), "train.batch_size is 64, but the data set shapes has 35");
+  refused(train({"train.batch_size=64", "memory.policy=auto", "memory.budget=1KiB"}), "train.batch_size is 64");
+  refused(train({"train.batch_size=2000000000", "train.accumulate=1"}), "train.batch_size is 2000000000");
   refused(train({"train.accumulate=3"}), "train.accumulate: expected a divisor of train.batch_size (8), got 3");
   refused(train({"freeze.train=[\"hed*\"]"}), "the pattern `hed*` matches no parameter");
   refused(train({"data.name=cifar10", "data.path=nowhere"}), "nowhere");

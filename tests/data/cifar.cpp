@@ -184,6 +184,9 @@ TEST_CASE("datasets are found by name, and an unknown one is answered with those
   mentions(refusal("shapes", negative), "data.train_size: expected 0 (the dataset's own) or more, got -5");
   CHECK(describe_dataset("cifar100", {}).classes.size() == 100);
   CHECK(describe_dataset("cifar10", {}).width == 32);
+  CHECK(describe_dataset("cifar10", {}).size == 50'000);
+  CHECK(describe_dataset("cifar10", {.split = Split::validation}).size == 10'000);
+  CHECK(describe_dataset("cifar10", {.train_size = 20}).size == 20);
 }
 
 }  // namespace

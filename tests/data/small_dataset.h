@@ -13,16 +13,15 @@ class SmallDataset : public Dataset {
  public:
   explicit SmallDataset(std::int64_t size, std::int64_t fails_at = -1)
       : Dataset({.name = "small",
+                 .size = size,
                  .classes = {"even", "odd"},
                  .height = 4,
                  .width = 6,
                  .channels = 3,
                  .mean = {0.0F, 0.0F, 0.0F},
                  .deviation = {1.0F, 1.0F, 1.0F}}),
-        size_(size),
         fails_at_(fails_at) {}
 
-  std::int64_t size() const override { return size_; }
   std::int64_t read(std::int64_t index, std::uint8_t* image) const override {
     if (index == fails_at_) fail("image {} is damaged", index);
     for (std::int64_t i = 0; i < image_bytes(); ++i) image[i] = static_cast<std::uint8_t>(index * 31 + i);
@@ -30,7 +29,7 @@ class SmallDataset : public Dataset {
   }
 
  private:
-  std::int64_t size_, fails_at_;
+  std::int64_t fails_at_;
 };
 
 }  // namespace lacuna

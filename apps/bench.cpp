@@ -1,6 +1,7 @@
 // lacuna bench: timed training steps on made-up input, with their memory.
 #include "apps/command.h"
 #include "apps/configuration_options.h"
+#include "apps/crowding.h"
 #include "apps/fit.h"
 #include "apps/measure.h"
 #include "apps/profile.h"
@@ -27,6 +28,7 @@ ExitCode bench(const Options& options) {
   const Configuration configuration = options.configuration.read();
   const Device device = device_of(configuration);
   if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");
+  warn_if_crowded();
   require_fit(configuration, device, false);
   Profile profile;
   const Measurement m = with_advice_when_exhausted(configuration, false, [&] {

@@ -15,7 +15,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace lacuna::apps {
@@ -123,7 +122,7 @@ ExitCode run(const Report& report) {
          {"available", allocator(Device::cpu).available()}},
         {{"name", "meta"}, {"model", "shapes only, for planning"}}}},
       {"instruction_sets", {{"compiled", compiled}, {"processor", processor}, {"advice", advice(sets)}}},
-      {"threads", {{"processors", std::thread::hardware_concurrency()}, {"used", threads()}}},
+      {"threads", {{"processors", processors()}, {"used", threads()}}},
       {"build", {{"architecture", LACUNA_ARCH}, {"compiler", compiler}}},
       {"libraries",
        {{"oneDNN", version_of_onednn()},
@@ -144,7 +143,7 @@ ExitCode run(const Report& report) {
   line("devices", "cpu, meta");
   line("memory", fmt::format("{}, {} available", format_bytes(allocator(Device::cpu).capacity()),
                              format_bytes(allocator(Device::cpu).available())));
-  line("threads", fmt::format("{} of {}", threads(), std::thread::hardware_concurrency()));
+  line("threads", fmt::format("{} of {}", threads(), processors()));
   const std::string_view arch = LACUNA_ARCH;
   const std::string march = arch.empty() ? "the compiler's default" : fmt::format("-march={}", arch);
   line("instruction sets", fmt::format("compiled for {} ({}); {}", fmt::join(compiled, " "), march, advice(sets)));

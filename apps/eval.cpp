@@ -1,6 +1,7 @@
 // lacuna eval: evaluates a checkpoint or a weight file.
 #include "apps/command.h"
 #include "apps/configuration_options.h"
+#include "apps/crowding.h"
 #include "apps/evaluation.h"
 #include "apps/report.h"
 #include "apps/resolve.h"
@@ -53,6 +54,7 @@ class Eval {
     }
     if (configuration.model.from.empty()) reject("expected model.from, the weights to evaluate, or a run folder");
 
+    warn_if_crowded();
     const std::shared_ptr<const Dataset> dataset =
         open_dataset(configuration.data.name, dataset_options(configuration, Split::validation));
     const std::unique_ptr<Model> model = make_model(configuration, Device::cpu, false).model;

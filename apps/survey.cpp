@@ -1,5 +1,6 @@
 #include "apps/survey.h"
 
+#include "apps/crowding.h"
 #include "apps/measure.h"
 #include "apps/resolve.h"
 #include "autograd/accumulate.h"
@@ -168,6 +169,7 @@ Sensitivities measure_sensitivities(const Configuration& configuration, std::int
   account.reset_peak();
   probe_step(small, size, Device::meta);
   if (account.peak() > bytes) return {};
+  warn_if_crowded();
   return probe_step(small, size, device_of(small));
 }
 

@@ -1,6 +1,7 @@
 // lacuna train: trains or fine-tunes; writes a run folder.
 #include "apps/command.h"
 #include "apps/configuration_options.h"
+#include "apps/crowding.h"
 #include "apps/fit.h"
 #include "apps/interrupt.h"
 #include "apps/report.h"
@@ -89,7 +90,9 @@ class Train {
     if (data.size < read.train.batch_size)
       reject("train.batch_size is {}, but the data set {} has {} images to train on", read.train.batch_size,
              read.data.name, data.size);
-    return resolve(read);
+    Configuration configuration = resolve(read);
+    warn_if_crowded();
+    return configuration;
   }
 
   std::FILE* stream() const { return report_.for_people() ? stdout : nullptr; }

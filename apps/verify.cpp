@@ -1,5 +1,6 @@
 // lacuna verify: compares a model with a public implementation's results.
 #include "apps/command.h"
+#include "apps/crowding.h"
 #include "apps/report.h"
 #include "autograd/coded_policies.h"
 #include "core/error.h"
@@ -31,6 +32,7 @@ class Verify {
           "not at all where the file's tensors are too small to be coded: expected a policy that is exact, as exact or "
           "keep. docs/compression.md tells how far codes change a gradient",
           policy_);
+    warn_if_crowded();
     const ReferenceReport result = compare_with_reference(SafetensorsFile(file_), policy_);
     nlohmann::ordered_json tensors = nlohmann::json::array();
     std::string text = fmt::format("{:>12} {:>12} {:>12}  {}\n", "difference", "magnitude", "relative", "tensor");

@@ -24,6 +24,8 @@ void set_threads(int count) {
   omp_set_num_threads(chosen());
 }
 
+int processors() { return omp_get_num_procs(); }
+
 int threads() { return omp_in_parallel() != 0 ? 1 : chosen(); }
 
 }  // namespace lacuna

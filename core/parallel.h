@@ -12,6 +12,8 @@ namespace lacuna {
 
 /// Threads that compute (not those that load data). 0 asks for as many as the machine has.
 void set_threads(int count);
+/// Processors that this process may run on.
+int processors();
 /// Among how many work is shared: 1 where it is one thread's share already.
 int threads();
 

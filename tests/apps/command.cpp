@@ -1,4 +1,5 @@
 // The built command from end to end, on models and data small enough for a test.
+#include "core/parallel.h"
 #include "models/safetensors.h"
 #include "tests/apps/train_run.h"
 
@@ -210,6 +211,40 @@ TEST_CASE("command: plan and bench share the documented keys") {
   CHECK(wrong.error.find("--policies fixed:few: expected bits behind fixed:, got \"few\"\n") != std::string::npos);
   CHECK(wrong.error.find("--policies exact:4: memory policy exact: unknown setting bits\n") != std::string::npos);
   CHECK(wrong.error.find("--policies some: unknown memory policy some") != std::string::npos);
+}
+
+TEST_CASE("command: more threads than processors are warned of, once, by what computes") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const int many = processors() + 1;
+  const std::string threads = fmt::format("train.threads={}", many);
+  const std::string warning = fmt::format(
+      "lacuna: warning: {} threads are to compute, but this process has processors for {}: ", many, many - 1);
+  const auto error_of = [&](std::vector<std::string> arguments) {
+    const CommandResult result = run_command(folder, std::move(arguments));
+    INFO(result.error);
+    CHECK(result.code == 0);
+    return result.error;
+  };
+  const auto warned_once = [&](const std::string& error) {
+    INFO(error);
+    CHECK(error.starts_with(warning));
+    CHECK(std::ranges::count(error, '\n') == 1);
+  };
+  warned_once(error_of(train({threads, "train.steps=1"})));
+  warned_once(error_of({"train", "--resume", "runs/c", "train.steps=2"}));
+  warned_once(error_of({"eval", "runs/c"}));
+  warned_once(error_of({"bench", "-c", "c.yaml", "--steps", "1", threads}));
+  CHECK(error_of({"eval", "runs/c", fmt::format("train.threads={}", many - 1)}).empty());
+  CHECK(error_of({"plan", "-c", "c.yaml", threads}).empty());
+  // What auto chooses here takes a step that computes.
+  warned_once(error_of({"plan", "-c", "c.yaml", threads,
+                        "model={name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 2, num_heads: 4}",
+                        "train.batch_size=16", "memory={policy: auto, budget: 300KiB, budget_of: saved}"}));
+  const CommandResult verified =
+      run_program(folder, "/usr/bin/env",
+                  {fmt::format("OMP_NUM_THREADS={}", many), LACUNA_BINARY_DIR "/bin/lacuna", "verify", "nowhere"});
+  CHECK(verified.error.starts_with(warning));
 }
 
 TEST_CASE("command: --json - gives JSON and nothing else") {

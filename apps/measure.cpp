@@ -85,6 +85,7 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
   result.saved_by_path = std::move(outcome.saved_by_path);
   result.peak = account.peak();
   result.at_peak = account.holders_at_peak();
+  result.brought_to_peak = account.brought_to_peak();
   if (device == Device::meta) {
     training.model().set_training(false);
     account.reset_peak();
@@ -148,6 +149,12 @@ std::string memory_table(const std::vector<Measurement>& measurements, const std
   for (int i = 0; i < purpose_count; ++i)
     row(name_of(static_cast<Purpose>(i)), [&](const Measurement& m) { return m.memory[static_cast<std::size_t>(i)]; });
   row("peak", [](const Measurement& m) { return m.peak; });
+  row("saved then", [](const Measurement& m) {
+    std::int64_t saved = 0;
+    for (const Held& held : m.at_peak)
+      if (held.owner.purpose == Purpose::saved) saved += held.bytes;
+    return saved;
+  });
   return text + "\n";
 }
 

@@ -28,6 +28,7 @@ struct Measurement {
       0;                          // the ledger's in a forward pass of as many images as a step has at once; on `meta`
   std::int64_t peak = 0;          // the ledger's
   std::vector<Held> at_peak;      // who held what then
+  Owner brought_to_peak;          // whose bytes made it one
   std::int64_t process_peak = 0;  // 0 on `meta`
   std::vector<double> step_seconds;  // sorted; empty on `meta`
   double measuring_seconds = 0;      // of the first step, where the policy measures in it; else 0

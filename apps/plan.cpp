@@ -64,6 +64,14 @@ std::string title_of(const Configuration& configuration) {
                      std::get<double>(given == memory.options.end() ? bits->initial : given->second));
 }
 
+/// As `conv2d of patch_embed.proj`.
+std::string place_of_peak(const Measurement& plan) {
+  const auto& [purpose, op, path] = plan.brought_to_peak;
+  if (op.text().empty() || path.text().empty())
+    return std::string(!op.text().empty() ? op.text() : !path.text().empty() ? path.text() : name_of(purpose));
+  return fmt::format("{} of {}", op.text(), path.text());
+}
+
 ExitCode plan(const Options& options) {
   const Configuration read = options.configuration.read();
   std::vector<std::string> choices = options.policies, titles;
@@ -87,10 +95,17 @@ ExitCode plan(const Options& options) {
   std::string text = fmt::format("{}: batch {}, {}, {} parameters, {} of them trained\n", first.model, first.batch_size,
                                  first.precision, first.parameters, first.trainable);
   text += memory_table(plans, titles);
+  if (plans.size() > 1) {
+    text += "the peak comes with\n";
+    for (std::size_t i = 0; i < plans.size(); ++i)
+      text += fmt::format("  {:<14}{}\n", titles[i], place_of_peak(plans[i]));
+  }
   text += chosen;
-  if (plans.size() == 1)
+  if (plans.size() == 1) {
     text += fmt::format("`train` prepares batches ahead: {} at most with them\n", format_bytes(highest_need(first)));
-  if (plans.size() == 1) text += "largest holders at the peak:\n" + describe(first.at_peak, 8);
+    text += fmt::format("largest holders at the peak, which comes with {}:\n{}", place_of_peak(first),
+                        describe(first.at_peak, 8));
+  }
   nlohmann::ordered_json json;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     json.push_back(to_json(plans[i]));

@@ -56,9 +56,10 @@ std::string_view Label::text() const {
   return table.texts[id_];
 }
 
-void Ledger::raise_peak() {
+void Ledger::raise_peak(const Owner& owner) {
   if (total_ > peak_) {
     peak_ = total_;
+    brought_to_peak_ = owner;
     at_peak_is_stale_ = true;
   }
 }
@@ -77,7 +78,7 @@ void Ledger::add(const Owner& owner, std::int64_t bytes) {
   at(live_, owner.purpose) += bytes;
   at(highest_, owner.purpose) = std::max(at(highest_, owner.purpose), at(live_, owner.purpose));
   total_ += bytes;
-  raise_peak();
+  raise_peak(owner);
 }
 
 void Ledger::remove(const Owner& owner, std::int64_t bytes) {
@@ -112,6 +113,11 @@ std::int64_t Ledger::peak() const {
   return peak_;
 }
 
+Owner Ledger::brought_to_peak() const {
+  const std::lock_guard lock(mutex_);
+  return brought_to_peak_;
+}
+
 Bytes Ledger::highest() const {
   const std::lock_guard lock(mutex_);
   return highest_;
@@ -131,6 +137,7 @@ void Ledger::reset_peak() {
   const std::lock_guard lock(mutex_);
   std::erase_if(account_, [](const auto& entry) { return entry.second == 0; });
   peak_ = total_;
+  brought_to_peak_ = {};
   highest_ = live_;
   at_peak_is_stale_ = true;
 }

@@ -62,6 +62,8 @@ class Ledger {
   std::int64_t total() const;
   /// The highest total since the last `reset_peak`.
   std::int64_t peak() const;
+  /// Who asked for the bytes that brought it there; nobody where `reset_peak` did.
+  Owner brought_to_peak() const;
   /// Each purpose at its own highest since the last `reset_peak`.
   Bytes highest() const;
   /// Who holds what, largest first: now, and when the total was at its peak.
@@ -72,12 +74,13 @@ class Ledger {
 
  private:
   using Account = std::map<Owner, std::int64_t>;
-  void raise_peak();
+  void raise_peak(const Owner& owner);
   void before_fall();
 
   mutable std::mutex mutex_;
   Account account_;
   Account at_peak_;
+  Owner brought_to_peak_;
   Bytes live_{}, highest_{};
   std::int64_t total_ = 0, peak_ = 0;
   bool at_peak_is_stale_ = false;  // the total stands at a new peak that `at_peak_` does not show yet

@@ -192,6 +192,9 @@ TEST_CASE("command: plan and bench share the documented keys") {
   for (std::size_t i = 1; i < 4; ++i) CHECK(coded[i - 1].at("memory").at("saved") > coded[i].at("memory").at("saved"));
   CHECK(coded[3].at("choice") == "fixed:2");
   CHECK(table.out.find("everything fits as it is") != std::string::npos);
+  CHECK(table.out.find("\nsaved then ") != std::string::npos);
+  CHECK(table.out.find("the peak comes with\n  exact         ") != std::string::npos);
+  CHECK(run_command(folder, {"plan", "-c", "c.yaml"}).out.find("at the peak, which comes with ") != std::string::npos);
   // Only what the colon sets is another than the file says.
   const auto saved_of = [&](const std::string& memory, const std::string& choice) {
     return run_command(folder, {"plan", "-c", "c.yaml", "train.batch_size=32", "memory=" + memory, "--policies", choice,

@@ -42,10 +42,13 @@ TEST_CASE("a ledger says who held what at the peak") {
   CHECK(then[0].owner == saved);
   CHECK(then[0].bytes == 100);
   CHECK(then[1].bytes == 30);
+  CHECK(account.brought_to_peak() == saved);
   REQUIRE(now.size() == 2);
   CHECK(now[0].bytes + now[1].bytes == 80);
   CHECK(describe(then, 1).find("linear") != std::string::npos);
   CHECK(describe(then, 1).find("gelu") == std::string::npos);
+  account.reset_peak();
+  CHECK(account.brought_to_peak() == Owner{});
 }
 
 TEST_CASE("moving bytes between owners changes no total") {

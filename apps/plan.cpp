@@ -115,7 +115,7 @@ ExitCode plan(const Options& options) {
   return 0;
 }
 
-const RegisterCommand command(40, "plan", "Predict memory by purpose, without running anything", [](CLI::App& app) {
+const RegisterCommand command(40, "plan", "Predict memory by purpose, on any machine", [](CLI::App& app) {
   const auto options = std::make_shared<Options>();
   options->configuration.declare(app, true);
   app.add_option("--policies", options->policies,

@@ -203,8 +203,8 @@ class SweepCommand {
         waiting.pop_back();
       }
     }
-    std::size_t finished = records.size() - waiting.size();
-    say("{}: {} cases of `lacuna {}`, {} of them finished already\n", file_, records.size(), sweep.command, finished);
+    say("{}: {} cases of `lacuna {}`, {} of them finished already\n", file_, records.size(), sweep.command,
+        records.size() - waiting.size());
     bool stopping = false;
     while (!running.empty() || (!waiting.empty() && !stopping)) {
       if (const int signal = InterruptGuard::signal(); signal != 0 && !std::exchange(stopping, true))
@@ -212,7 +212,7 @@ class SweepCommand {
       while (!stopping && !waiting.empty() && running.size() < static_cast<std::size_t>(jobs_)) {
         running.splice(running.end(), waiting, waiting.begin());
         running.back().run.start();
-        say("started {}\n", words_of(running.back().run.what()));
+        say("{} started {}\n", number_of(running.back(), records), words_of(running.back().run.what()));
       }
       const std::size_t before = running.size();
       std::erase_if(running, [&](Numbered& one) {
@@ -222,7 +222,7 @@ class SweepCommand {
           one.run.forget();
         } else {
           records[one.index] = one.run.record(*code);
-          tell(++finished, records.size(), one.run.what(), records[one.index]);
+          tell(number_of(one, records), one.run.what(), records[one.index]);
         }
         return true;
       });
@@ -238,11 +238,15 @@ class SweepCommand {
     return words;
   }
 
-  void tell(std::size_t number, std::size_t count, const SweepCase& one, const ordered_json& record) const {
-    const bool failed = record["status"] != "done";
-    say("[{}/{}] {} {}, {:.1f} s\n", number, count, failed ? "FAILED" : "done", words_of(one),
-        record["seconds"].get<double>());
-    if (failed) say("{}\n", record["error"].get<std::string>());
+  /// As `[2/12]`: a case's place in the sweep, which it keeps from its beginning to its end.
+  static std::string number_of(const Numbered& one, const std::vector<ordered_json>& records) {
+    return fmt::format("[{}/{}]", one.index + 1, records.size());
+  }
+
+  void tell(const std::string& number, const SweepCase& one, const ordered_json& record) const {
+    const double seconds = record["seconds"];
+    if (record["status"] == "done") return say("{} done in {:.1f} s\n", number, seconds);
+    say("{} FAILED after {:.1f} s: {}\n{}\n", number, seconds, words_of(one), record["error"].get<std::string>());
   }
 
   std::vector<Result> write_results(const Sweep& sweep, const std::vector<ordered_json>& records) const {

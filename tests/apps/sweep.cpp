@@ -203,8 +203,13 @@ TEST_CASE("sweep: a case that fails is written down, and the others run on") {
     else
       CHECK(fs::exists(fs::path(folder.path()) / one.at("run").get<std::string>() / "summary.json"));
   }
-  CHECK(result.out.find("FAILED") != std::string::npos);
-  CHECK(result.out.find("started c model.num_heads=2 optimizer.lr=1e-3\n") != std::string::npos);
+  // A case keeps its number, and its words stand again only where it failed.
+  CHECK(result.out.find("[1/6] started c model.num_heads=2 optimizer.lr=1e-3\n") != std::string::npos);
+  CHECK(result.out.find("[1/6] done in ") != std::string::npos);
+  CHECK(result.out.find("[3/6] started c model.num_heads=3 optimizer.lr=1e-3\n") != std::string::npos);
+  CHECK(result.out.find("[3/6] FAILED after ") != std::string::npos);
+  CHECK(result.out.find(" s: c model.num_heads=3 optimizer.lr=1e-3\n") != std::string::npos);
+  CHECK(result.out.find(" s: c model.num_heads=2 ") == std::string::npos);
   // A failure is tried again, since its cause may be gone; nothing else is.
   CHECK(sweep(folder).out.find("4 of them finished already") != std::string::npos);
 

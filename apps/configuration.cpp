@@ -187,6 +187,11 @@ Configuration from_tree(const YamlNode& root, Problems& problems) {
     problems.add(root.where, fmt::format("expected sections, got {}", describe(root)));
     problems.refuse_if_any();
   }
+  if (root.find("command") != nullptr)
+    reject(
+        "{0}: this is a sweep, a command and the cases that it is run on, not a configuration: `lacuna sweep -c {0}` "
+        "runs it",
+        root.where.source);
   for (const YamlEntry& entry : root.entries) {
     if (std::ranges::find(sections(), entry.key) == sections().end()) {
       problems.add_unknown(entry.where, "section", entry.key, {sections().begin(), sections().end()});

@@ -40,6 +40,22 @@ bool is_checkpoint_name(std::string_view name) {
 /// `RUN/` as `RUN`.
 fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
 
+/// Why a folder without a configuration is no run, by what it holds.
+[[noreturn]] void refuse_as_run(const fs::path& path) {
+  std::error_code ignored;
+  const fs::path folder = without_slash(path), run = folder.has_parent_path() ? folder.parent_path() : ".";
+  if (fs::is_regular_file(folder / "sweep.json", ignored))
+    reject("{0} holds a sweep, not a run: its page is {0}/sweep.html{1}", folder.string(),
+           fs::is_directory(folder / "runs", ignored)
+               ? fmt::format(", and each folder in {}/runs is a run of its own", folder.string())
+               : "");
+  if (folder.filename() == "checkpoints" && fs::is_regular_file(run / "config.yaml", ignored))
+    reject(
+        "{0} holds the checkpoints of a run: expected the run, {1}, or one of them, as {1}/last or {0}/step-00000042",
+        folder.string(), run.string());
+  reject("{} holds no run: there is no config.yaml in it", path.string());
+}
+
 void remove_whole(const fs::path& path) {
   std::error_code failed;
   fs::remove_all(path, failed);
@@ -76,8 +92,7 @@ RunFolder RunFolder::create(const fs::path& path, bool overwrite) {
 RunFolder RunFolder::open(const fs::path& path) {
   RunFolder folder(path);
   std::error_code ignored;
-  if (!fs::is_regular_file(folder.configuration(), ignored))
-    reject("{} holds no run: there is no config.yaml in it", path.string());
+  if (!fs::is_regular_file(folder.configuration(), ignored)) refuse_as_run(path);
   return folder;
 }
 

@@ -65,6 +65,13 @@ TEST_CASE("configuration: an unknown key names its place and the nearest one") {
   CHECK(refusal("model: {name: vit, patchsize: 4}\n").starts_with("a.yaml:1:20: model vit: unknown hyper-parameter"));
 }
 
+TEST_CASE("configuration: a sweep is told as one") {
+  CHECK(refusal("command: plan\nconfig: c.yaml\n") ==
+        "a.yaml: this is a sweep, a command and the cases that it is run on, not a configuration: `lacuna sweep -c "
+        "a.yaml` runs it");
+  CHECK(refusal("grid: {}\ncommand: plan\n", {"model.name=vit"}).starts_with("a.yaml: this is a sweep, "));
+}
+
 TEST_CASE("configuration: all that is wrong is listed at once") {
   CHECK(refusal_after_model("train: {epochs: 3, epochs: 4, batch_size: big}\nmemory: {policy: exakt}\n",
                             {"train.seed=x"}) ==

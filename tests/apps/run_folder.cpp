@@ -1,6 +1,8 @@
 // What becomes of a run folder when disk, checkpoints or a second process are not as they should be.
 #include "tests/apps/train_run.h"
 
+#include <fmt/core.h>
+
 namespace lacuna::test {
 
 TEST_CASE("train: a full disk leaves the older checkpoint whole") {
@@ -13,6 +15,36 @@ TEST_CASE("train: a full disk leaves the older checkpoint whole") {
   CHECK(fs::read_symlink(folder / "r/last") == "checkpoints/step-00000002");
   CHECK(std::distance(fs::directory_iterator(folder / "r/checkpoints"), {}) == 1);
   CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=3"}).code == 0);
+}
+
+TEST_CASE("command: a folder that holds no run is told for what it is") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "train.steps=1"})).code == 0);
+  const auto refusal = [&](std::vector<std::string> arguments) {
+    const CommandResult result = run_command(folder, std::move(arguments));
+    CHECK(result.code == 2);
+    return result.error;
+  };
+  const std::string checkpoints =
+      "lacuna: r/checkpoints holds the checkpoints of a run: expected the run, r, or one of them, as r/last or "
+      "r/checkpoints/step-00000042\n";
+  CHECK(refusal({"eval", "r/checkpoints"}) == checkpoints);
+  CHECK(refusal({"eval", "r/checkpoints/"}) == checkpoints);
+  CHECK(refusal({"train", "--resume", "r/checkpoints"}) == checkpoints);
+  fs::create_directories(folder / "checkpoints");
+  CHECK(refusal({"eval", "checkpoints"}) == "lacuna: checkpoints holds no run: there is no config.yaml in it\n");
+
+  for (const std::string command : {"plan", "train"}) {
+    write_file(folder / "s.yaml", fmt::format("command: {0}\nconfig: c.yaml\noverrides: {{train.steps: 1}}\n"
+                                              "output: {{dir: {0}}}\n",
+                                              command));
+    REQUIRE(run_command(folder, {"sweep", "-c", "s.yaml"}).code == 0);
+  }
+  CHECK(refusal({"report", "plan"}) == "lacuna: plan holds a sweep, not a run: its page is plan/sweep.html\n");
+  CHECK(refusal({"report", "train/"}) ==
+        "lacuna: train holds a sweep, not a run: its page is train/sweep.html, and each folder in train/runs is a run "
+        "of its own\n");
 }
 
 TEST_CASE("train: a checkpoint that is damaged is named, and the one before it offered") {

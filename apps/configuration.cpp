@@ -125,6 +125,7 @@ const Key* find_key(std::string_view section, std::string_view name) {
 void read_setting(std::string_view section, std::string_view name, const YamlEntry& entry, SettingValues& options,
                   Problems& problems) {
   const std::vector<Setting> settings = section_settings(section, name);
+  const std::string owner = fmt::format("{} {}", section == "memory" ? "memory policy" : section, name);
   const auto setting = std::ranges::find(settings, entry.key, &Setting::name);
   if (setting == settings.end()) {
     if (const std::vector<std::string> owners = owners_of_setting(section, entry.key); !owners.empty()) {
@@ -139,7 +140,7 @@ void read_setting(std::string_view section, std::string_view name, const YamlEnt
       if (key.section == section) known.emplace_back(key.name);
     for (const Setting& one : settings) known.emplace_back(one.name);
     const std::string what =
-        name.empty() ? fmt::format("key in section {}:", section) : fmt::format("key of the {} {}:", section, name);
+        name.empty() ? fmt::format("key in section {}:", section) : fmt::format("key of the {}:", owner);
     return problems.add_unknown(entry.where, what, entry.key, known);
   }
   if (entry.value.kind == YamlNode::Kind::invalid) return;
@@ -148,8 +149,7 @@ void read_setting(std::string_view section, std::string_view name, const YamlEnt
     return problems.add(entry.value.where, fmt::format("{}.{}: expected {}, got {}", section, entry.key,
                                                        expected_type(setting->initial), describe(entry.value)));
   }
-  for (const std::string& problem :
-       setting_problems(fmt::format("{} {}", section, name), settings, {{entry.key, *value}}))
+  for (const std::string& problem : setting_problems(owner, settings, {{entry.key, *value}}))
     problems.add(entry.value.where, problem);
   options.insert_or_assign(entry.key, *value);
 }

@@ -42,6 +42,12 @@ Configuration under(const Configuration& read, const std::string& choice) {
   if (colon < choice.size() && policy == "auto") {
     memory.budget = value;
   } else if (colon < choice.size()) {
+    const std::vector<Setting>& settings = memory_policies().get(policy).settings;
+    if (std::ranges::find(settings, "bits", &Setting::name) == settings.end())
+      reject(
+          "the policy {0} has no bits: expected {0} alone, or another with its bits behind a colon, as fixed:4; auto "
+          "takes a budget there, as auto:6GiB",
+          policy);
     double bits = 0;
     const char* const end = value.data() + value.size();
     if (const auto [at, failed] = std::from_chars(value.data(), end, bits); failed != std::errc() || at != end)

@@ -173,7 +173,7 @@ class Auto final : public SameBits {
   }
   explicit Auto(const Settings& settings) : SameBits(settings) {
     if (const double bits = settings.number("bits"); bits > 8 && bits != exact_bits)
-      reject("memory auto: bits expected 1 to 8, or {} for the tensors themselves, got {}", exact_bits, bits);
+      reject("memory policy auto: bits expected 1 to 8, or {} for the tensors themselves, got {}", exact_bits, bits);
   }
   std::string_view name() const override { return policy_name; }
 };

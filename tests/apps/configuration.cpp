@@ -60,7 +60,8 @@ TEST_CASE("configuration: an unknown key names its place and the nearest one") {
   CHECK(refusal_after_model("optimizer: {name: adamw, momentum: 0.9}\n")
             .starts_with("a.yaml:2:26: optimizer.momentum is a setting of sgd, and adamw has none of that name; "));
   CHECK(refusal_after_model("memory: {zzzzzzz: 1}\n") ==
-        "a.yaml:2:10: unknown key of the memory exact: \"zzzzzzz\"; known are policy, budget, budget_of, recompute, "
+        "a.yaml:2:10: unknown key of the memory policy exact: \"zzzzzzz\"; known are policy, budget, budget_of, "
+        "recompute, "
         "rules");
   CHECK(refusal("model: {name: vit, patchsize: 4}\n").starts_with("a.yaml:1:20: model vit: unknown hyper-parameter"));
 }
@@ -85,7 +86,7 @@ TEST_CASE("configuration: all that is wrong is listed at once") {
 TEST_CASE("configuration: a wrong type says what was expected and got") {
   const auto train = [](const std::string& value) { return refusal_after_model("train: {" + value + "}\n"); };
   CHECK(refusal_after_model("memory: {policy: fixed, bits: 2.5}\n") ==
-        "a.yaml:2:31: memory fixed: bits expected a whole number in [1, 8], got 2.5");
+        "a.yaml:2:31: memory policy fixed: bits expected a whole number in [1, 8], got 2.5");
   CHECK(train("epochs: 1.5") == "a.yaml:2:17: train.epochs: expected a whole number, got `1.5`");
   CHECK(train("epochs: \"3\"") == "a.yaml:2:17: train.epochs: expected a whole number, got the text `3`");
   CHECK(train("epochs: ") == "a.yaml:2:17: train.epochs: expected a whole number, got nothing");

@@ -21,13 +21,21 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+/// Of `name` to `known`; what is missing behind it counts as one edit, unless the name is too short to tell by.
+std::size_t distance_to(std::string_view name, std::string_view known) {
+  constexpr std::size_t telling = 4;
+  const std::size_t whole = edit_distance(name, known);
+  if (name.size() < telling || known.size() <= name.size()) return whole;
+  return std::min(whole, edit_distance(name, known.substr(0, name.size())) + 1);
+}
+
 }  // namespace
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
   std::string best;
   std::size_t least = std::max<std::size_t>(2, name.size() / 3) + 1;
   for (const std::string& candidate : known) {
-    if (const std::size_t distance = edit_distance(name, candidate); distance < least) {
+    if (const std::size_t distance = distance_to(name, candidate); distance < least) {
       least = distance;
       best = candidate;
     }

@@ -11,7 +11,7 @@
 
 namespace lacuna {
 
-/// The name in `known` nearest to `name` by edit distance; empty when none is near.
+/// The name in `known` nearest to `name`, or that begins nearest to it, by edit distance; empty when none is near.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
 /// Names to values (usually factories), sorted by name.

@@ -356,9 +356,11 @@ nlohmann::ordered_json Trainer::summarize() const {
   const std::optional<Evaluation>& evaluation = final_evaluation_ ? final_evaluation_ : place_.last;
   if (step_seconds_.empty()) {  // a run that had nothing left to do
     json["process_peak"] = measured.process_peak;
-    json["samples_per_second"] = json["step_seconds"] = nullptr;
+    json["step_seconds"] = nullptr;
     json["saved_by_path"] = nlohmann::ordered_json::object();
   }
+  constexpr std::size_t telling = 3;  // steps: the median of fewer is the first one's, which warms up as well
+  if (step_seconds_.size() < telling) json["samples_per_second"] = nullptr;
   json["train_loss"] = place_.samples > 0 ? place_.loss_sum / static_cast<double>(place_.samples) : place_.train_loss;
   json["val_loss"] = evaluation ? nlohmann::ordered_json(evaluation->loss) : nullptr;
   json["val_accuracy"] = evaluation ? nlohmann::ordered_json(evaluation->accuracy) : nullptr;

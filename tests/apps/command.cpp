@@ -42,6 +42,17 @@ TEST_CASE("train: writes a run folder with configuration, metrics, summary and c
   CHECK(read_json(folder / "runs/c/summary.json").at("steps") == 1);
 }
 
+TEST_CASE("train: two steps, of which the first warms up, tell no rate") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const int steps : {2, 3}) {
+    const nlohmann::json summary =
+        run_command(folder, train({fmt::format("train.steps={}", steps), "--overwrite", "--json", "-"})).json();
+    CHECK(summary.at("samples_per_second").is_number() == (steps > 2));
+    CHECK(summary.at("step_seconds").at("median") > 0);
+  }
+}
+
 TEST_CASE("train: a classifier that starts anew is announced") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);

@@ -92,7 +92,11 @@ class Slot {
   Decision decide() const;
   void encode(const Decision& decision);
   void decode(std::int64_t begin, std::int64_t end, const Tensor& out, Tensor* variance = nullptr) const;
-  Tensor room_for(std::int64_t rows, std::int64_t width, bool with_variance) const;
+  struct Room {
+    Tensor values;    // [rows, width]
+    Tensor variance;  // of their errors, f32 [rows, width]; undefined where nobody could ask
+  };
+  Room room_for(std::int64_t rows, std::int64_t width, bool with_variance) const;
   Tensor variance_room(const Shape& shape, bool asked) const;
   /// Threads may decode runs of it apart from each other: decoding allocates nothing.
   bool decodes_apart() const;

@@ -47,19 +47,20 @@ void Slot::derive_rows(std::int64_t begin, std::int64_t end, Label reader, const
   origin_.op->derive(tensors, variances, shape_, begin, mask_, out);
 }
 
-/// Room for what threads decode apart. It is that of a run which they decode together, and the variance of its errors
-/// passes by where that could be asked for: what a step takes is not to depend on the number of bits, which may be
-/// measured.
-Tensor Slot::room_for(std::int64_t rows, std::int64_t width, bool with_variance) const {
+/// Room for what threads decode apart: that of a run which they decode together, what passes by there included, and the
+/// variance of its errors wherever that could be asked for. What a step takes is not to depend on the number of bits,
+/// which may be measured.
+Slot::Room Slot::room_for(std::int64_t rows, std::int64_t width, bool with_variance) const {
   const AllocationScope scope({Purpose::workspace, maker_.op, maker_.path});
-  Tensor values = Tensor::empty({rows, width}, dtype_, device_, Purpose::workspace);
-  variance_room(values.shape(), with_variance);
-  return values;
+  Room room{Tensor::empty({rows, width}, dtype_, device_, Purpose::workspace), {}};
+  codec::decoding_room(codes_, rows * width);
+  room.variance = variance_room(room.values.shape(), with_variance);
+  return room;
 }
 
 bool Slot::decodes_apart() const {
-  return how_ == Hold::code && !tensor_.defined() && slopes_ == nullptr && probe_bits_ == 0 &&
-         !codec::rotates(codes_.coding.bits) && shape_.count() > 0 && device_ != Device::meta;
+  return how_ == Hold::code && !tensor_.defined() && slopes_ == nullptr && probe_bits_ == 0 && shape_.count() > 0 &&
+         device_ != Device::meta;
 }
 
 codec::RangeDecoder Slot::range_decoder() const {
@@ -76,12 +77,15 @@ bool Slot::read_apart(const Share& share, std::int64_t width, bool with_variance
          width, shape_);
   const std::int64_t usual = rows_at_once(width), own = share.room(usual), row_bytes = width * size_of(dtype_);
   if (own == 0) return false;
-  const Tensor room = room_for(share.run(usual), width, with_variance);
+  const Room room = room_for(share.run(usual), width, with_variance);
   const codec::RangeDecoder decode_range = range_decoder();
+  const bool tells = room.variance.defined() && codec::rotates(codes_.coding.bits);
   for_runs_on_threads(share, own, row_bytes, [&](std::int64_t begin, std::int64_t end, int index, std::int64_t at) {
-    std::byte* const values = room.raw() + at * row_bytes;
+    std::byte* const values = room.values.raw() + at * row_bytes;
     decode_range(begin * width, end * width, values);
-    f({begin, end, index, dtype_, values});
+    const Tensor variance = tells ? room.variance.leading(at, at + end - begin) : Tensor();
+    if (tells) codec::find_variance(codes_, begin * width, end * width, variance);
+    f({begin, end, index, dtype_, values, tells ? variance.data<float>() : nullptr});
   });
   return true;
 }
@@ -97,7 +101,8 @@ bool Slot::derive_apart(std::int64_t begin, std::int64_t run, Label reader, cons
   const Share share{.count = out.rows()};
   const std::int64_t own = share.room(run);
   if (own == 0 || out.count() < serial_below) return false;
-  std::vector<Tensor> kept(table.size()), rooms(table.size());  // [rows, C]
+  std::vector<Tensor> kept(table.size());  // [rows, C]
+  std::vector<Room> rooms(table.size());
   std::vector<codec::RangeDecoder> decoders(table.size());
   for (std::size_t i = 0; i < table.size(); ++i) {
     const SlotPtr& source = origin_.sources[i];
@@ -113,17 +118,22 @@ bool Slot::derive_apart(std::int64_t begin, std::int64_t run, Label reader, cons
   for_runs_on_threads(share, own, shape_.back() * size_of(dtype_),
                       [&](std::int64_t from, std::int64_t to, int, std::int64_t at) {
                         const std::int64_t first = begin + from, last = begin + to;
-                        std::vector<Tensor> tensors = kept;
+                        std::vector<Tensor> tensors = kept, variances(table.size());
                         for (std::size_t i = 0; i < table.size(); ++i) {
                           if (decoders[i]) {
                             const std::int64_t width = origin_.shapes[i].back();
-                            tensors[i] = rooms[i].leading(at, at + last - first);
+                            tensors[i] = rooms[i].values.leading(at, at + last - first);
                             decoders[i](first * width, last * width, tensors[i].raw());
+                            const codec::Codes& codes = origin_.sources[i]->codes_;
+                            if (rooms[i].variance.defined() && codec::rotates(codes.coding.bits)) {
+                              variances[i] = rooms[i].variance.leading(at, at + last - first);
+                              codec::find_variance(codes, first * width, last * width, variances[i]);
+                            }
                           } else if (table[i].by_rows && kept[i].defined()) {
                             tensors[i] = kept[i].row_range(first, last);
                           }
                         }
-                        origin_.op->derive(tensors, {}, shape_, first, mask_, out.row_range(from, to));
+                        origin_.op->derive(tensors, variances, shape_, first, mask_, out.row_range(from, to));
                       });
   return true;
 }

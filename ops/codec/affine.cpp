@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace lacuna::codec {
@@ -33,6 +35,11 @@ Codes codes_of_means(const Codes& codes) {
   return {coding, shape, DType::f32, codes.bytes.reshape({all, 1}).leading(all - own, all).reshape({own}), ~codes.key};
 }
 
+std::span<const float> numbers_of(const Tensor& means) {
+  if (means.count() == 0) return {};
+  return {means.data<float>(), static_cast<std::size_t>(means.count())};
+}
+
 /// Rotated codes. The means are found, coded behind where the codes of x will be, and taken off as they will be
 /// decoded.
 void encode_with_means(const Tensor& x, const Codes& codes) {
@@ -44,20 +51,14 @@ void encode_with_means(const Tensor& x, const Codes& codes) {
     encode_affine(means, coded, nullptr);
     decode(coded, 0, means.count(), means);
   }
-  launch(x.device(), [&] { encode_rotated(x, codes, means); });
+  launch(x.device(), [&] { encode_rotated(x, codes, numbers_of(means)); });
 }
 
-/// Those of the samples to which the groups of elements [begin, end) belong.
-Tensor decoded_means(const Codes& codes, std::int64_t begin, std::int64_t end) {
-  const Codes coded = codes_of_means(codes);
-  const std::int64_t samples = coded.shape.front(), columns = coded.shape.back(), size = codes.coding.grouping.size;
-  if (samples == 0) return Tensor::empty({0, columns}, DType::f32, codes.bytes.device(), Purpose::workspace);
-  const std::int64_t sample = codes.shape.count() / samples,
-                     last = std::min(codes.shape.count(), (end + size - 1) / size * size),
-                     from = begin / size * size / sample, to = (last + sample - 1) / sample;
-  const Tensor means = Tensor::empty({to - from, columns}, DType::f32, codes.bytes.device(), Purpose::workspace);
-  decode(coded, from * columns, to * columns, means);
-  return means;
+/// The samples to which the groups of elements [begin, end) belong.
+lacuna::Range samples_of(const Codes& codes, std::int64_t begin, std::int64_t end) {
+  const std::int64_t size = codes.coding.grouping.size, sample = codes.shape.count() / codes.shape.front(),
+                     last = std::min(codes.shape.count(), (end + size - 1) / size * size);
+  return {begin / size * size / sample, (last + sample - 1) / sample};
 }
 
 Codes encode_with(const Tensor& x, const Coding& coding, std::uint64_t key, const KnownRanges* known) {
@@ -270,8 +271,13 @@ void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tens
          name_of(codes.dtype), name_of(out.dtype()));
   if (begin == end) return;
   if (codes.coding.rounding == Rounding::rotated) {
-    const Tensor means = decoded_means(codes, begin, end);
-    launch(out.device(), [&] { decode_rotated(codes, begin, end, out, means); });
+    const Tensor room = decoding_room(codes, end - begin);
+    const Codes coded = codes_of_means(codes);
+    const std::int64_t columns = coded.shape.back();
+    const lacuna::Range samples = room.count() > 0 ? samples_of(codes, begin, end) : lacuna::Range{};
+    const Tensor means = room.leading(0, samples.end - samples.begin);
+    if (means.count() > 0) decode(coded, samples.begin * columns, samples.end * columns, means);
+    launch(out.device(), [&] { decode_rotated(codes, begin, end, numbers_of(means), out.raw()); });
     return;
   }
   launch(out.device(), [&] {
@@ -290,8 +296,31 @@ void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tens
   });
 }
 
+Tensor decoding_room(const Codes& codes, std::int64_t count) {
+  const Shape means = means_shape(codes.shape, codes.coding);
+  if (means.count() == 0) return Tensor::empty(means, DType::f32, codes.bytes.device(), Purpose::workspace);
+  // Of groups at both ends there may be parts, and so of samples.
+  const std::int64_t sample = codes.shape.count() / codes.shape.front(),
+                     touched = (count + 2 * codes.coding.grouping.size) / sample + 2;
+  return Tensor::empty({std::min(means.front(), touched), means.back()}, DType::f32, codes.bytes.device(),
+                       Purpose::workspace);
+}
+
 RangeDecoder range_decoder(const Codes& codes) {
-  expect(codes.coding.rounding != Rounding::rotated, "rotated codes of {} are decoded by `decode` alone", codes.shape);
+  if (codes.coding.rounding == Rounding::rotated) {
+    const Codes coded = codes_of_means(codes);
+    RangeDecoder decode_means = coded.shape.count() > 0 ? range_decoder(coded) : RangeDecoder();
+    return [&codes, columns = coded.shape.back(), decode_means = std::move(decode_means)](
+               std::int64_t begin, std::int64_t end, std::byte* out) {
+      std::vector<float> means;  // [samples, C]
+      if (decode_means) {
+        const lacuna::Range samples = samples_of(codes, begin, end);
+        means.resize(static_cast<std::size_t>((samples.end - samples.begin) * columns));
+        decode_means(samples.begin * columns, samples.end * columns, reinterpret_cast<std::byte*>(means.data()));
+      }
+      decode_rotated(codes, begin, end, means, out);
+    };
+  }
   return with_float_type(codes.dtype, [&]<class T>(Type<T>) -> RangeDecoder {
     return [decoder = GroupDecoder<T>(codes)](std::int64_t begin, std::int64_t end, std::byte* out) {
       decoder.decode(begin, end, reinterpret_cast<T*>(out));

@@ -14,6 +14,7 @@
 #include "ops/codec/layout.h"
 
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace lacuna::codec {
@@ -96,12 +97,12 @@ using Room = std::array<C, longest_rotated_group>;
 /// What is taken off the values, if anything is.
 struct Means {
   /// `of`: of the samples from the one on that holds element `begin`.
-  Means(const Codes& codes, const Tensor& of, std::int64_t begin)
+  Means(const Codes& codes, std::span<const float> of, std::int64_t begin)
       : columns(codes.shape.back()),
         sample(codes.shape.count() / codes.shape.front()),
         first(begin / sample),
-        values(of.count() == 0 ? nullptr : of.data<float>()),
-        count(of.count()) {}
+        values(of.empty() ? nullptr : of.data()),
+        count(static_cast<std::int64_t>(of.size())) {}
 
   /// Of their magnitudes.
   double largest() const {
@@ -371,40 +372,38 @@ void decode_group(const std::uint8_t* codes, std::int64_t count, int bits, const
     });
 }
 
+/// Decodes groups [first, last), or what of them lies in elements [begin, end), to their places in `out`
+/// [end - begin], on the calling thread.
 template <class T>
-void decode_groups(const Codes& coded, std::int64_t begin, std::int64_t end, const Means& means, T* out) {
-  const Layout from(coded.shape, coded.coding, coded.bytes.raw());
-  const std::int64_t first_group = begin / from.size, groups = (end - 1) / from.size + 1 - first_group;
+void decode_groups(const Codes& coded, const Layout& from, const Means& means, const lacuna::Range& groups,
+                   const lacuna::Range& elements, T* out) {
+  const auto [begin, end] = elements;
   const double largest_mean = means.largest();
-  const auto decode_share = [&](std::int64_t share_begin, std::int64_t share_end) {
-    alignas(64) std::array<std::uint8_t, longest_rotated_group + 2 * block> codes{};
-    std::array<T, longest_rotated_group> room;
-    GroupMeans group_means(means);
-    for (std::int64_t group = first_group + share_begin; group < first_group + share_end; ++group) {
-      const std::int64_t at = group * from.size, count = from.length(group), start = at / block * block;
-      unpack_blocks(from.block_at(start), from.block_end_of(at + count) - start, from.bits, codes.data());
-      const std::uint8_t* const own = codes.data() + (at - start);
-      const Kept kept = from.group<Kept>(group);
-      const Signs signs(coded.key, group, count);
-      const float* const off = group_means.of(at, count);
-      const std::int64_t low = std::max(begin, at), high = std::min(end, at + count);
-      T* const to = low == at && high == at + whole_vectors(count) ? out + (at - begin) : room.data();
-      // No decoded value is further from the mean than the norm of the levels.
-      const double reach = largest_mean + std::abs(static_cast<double>(static_cast<float>(kept.mean))) +
-                           std::abs(static_cast<double>(static_cast<float>(kept.step))) * (1 << from.bits) *
-                               std::sqrt(static_cast<double>(count));
-      if (reach <= std::min(most_finite<T>, 0x1p126))
-        decode_group<float>(own, count, from.bits, off, signs, kept,
-                            [to](const Lanes<float>& values, std::int64_t i) { store_as(values, to + i); });
-      else
-        decode_group<double>(own, count, from.bits, off, signs, kept,
-                             [to](const Lanes<double>& values, std::int64_t i) {
-                               for (std::int64_t lane = 0; lane < lanes; ++lane) to[i + lane] = held<T>(values[lane]);
-                             });
-      if (to == room.data()) std::copy(to + (low - at), to + (high - at), out + (low - begin));
-    }
-  };
-  parallel_for(groups, std::max<std::int64_t>(serial_below / from.size, 1), decode_share);
+  alignas(64) std::array<std::uint8_t, longest_rotated_group + 2 * block> codes{};
+  std::array<T, longest_rotated_group> room;
+  GroupMeans group_means(means);
+  for (std::int64_t group = groups.begin; group < groups.end; ++group) {
+    const std::int64_t at = group * from.size, count = from.length(group), start = at / block * block;
+    unpack_blocks(from.block_at(start), from.block_end_of(at + count) - start, from.bits, codes.data());
+    const std::uint8_t* const own = codes.data() + (at - start);
+    const Kept kept = from.group<Kept>(group);
+    const Signs signs(coded.key, group, count);
+    const float* const off = group_means.of(at, count);
+    const std::int64_t low = std::max(begin, at), high = std::min(end, at + count);
+    T* const to = low == at && high == at + whole_vectors(count) ? out + (at - begin) : room.data();
+    // No decoded value is further from the mean than the norm of the levels.
+    const double reach = largest_mean + std::abs(static_cast<double>(static_cast<float>(kept.mean))) +
+                         std::abs(static_cast<double>(static_cast<float>(kept.step))) * (1 << from.bits) *
+                             std::sqrt(static_cast<double>(count));
+    if (reach <= std::min(most_finite<T>, 0x1p126))
+      decode_group<float>(own, count, from.bits, off, signs, kept,
+                          [to](const Lanes<float>& values, std::int64_t i) { store_as(values, to + i); });
+    else
+      decode_group<double>(own, count, from.bits, off, signs, kept, [to](const Lanes<double>& values, std::int64_t i) {
+        for (std::int64_t lane = 0; lane < lanes; ++lane) to[i + lane] = held<T>(values[lane]);
+      });
+    if (to == room.data()) std::copy(to + (low - at), to + (high - at), out + (low - begin));
+  }
 }
 
 }  // namespace
@@ -462,14 +461,19 @@ void find_means(const Tensor& x, const Tensor& means) {
   });
 }
 
-void encode_rotated(const Tensor& x, const Codes& codes, const Tensor& means) {
+void encode_rotated(const Tensor& x, const Codes& codes, std::span<const float> means) {
   with_float_type(x.dtype(), [&]<class T>(Type<T>) { encode_groups(x.data<T>(), codes, Means(codes, means, 0)); });
 }
 
-void decode_rotated(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out, const Tensor& means) {
-  const std::int64_t size = codes.coding.grouping.size;
-  with_float_type(out.dtype(), [&]<class T>(Type<T>) {
-    decode_groups(codes, begin, end, Means(codes, means, begin / size * size), out.data<T>());
+void decode_rotated(const Codes& codes, std::int64_t begin, std::int64_t end, std::span<const float> means,
+                    std::byte* out) {
+  const std::int64_t size = codes.coding.grouping.size, first = begin / size, groups = (end - 1) / size + 1 - first;
+  const Layout from(codes.shape, codes.coding, codes.bytes.raw());
+  const Means off(codes, means, first * size);
+  with_float_type(codes.dtype, [&]<class T>(Type<T>) {
+    parallel_for(groups, std::max<std::int64_t>(serial_below / size, 1), [&](std::int64_t from_group, std::int64_t to) {
+      decode_groups(codes, from, off, {first + from_group, first + to}, {begin, end}, reinterpret_cast<T*>(out));
+    });
   });
 }
 

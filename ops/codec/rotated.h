@@ -3,6 +3,9 @@
 
 #include "ops/codec/affine.h"
 
+#include <cstddef>
+#include <span>
+
 namespace lacuna::codec {
 
 struct Layout;
@@ -22,10 +25,12 @@ void find_means(const Tensor& x, const Tensor& means);
 /// mean: d / (1 - d).
 double rotated_error(int bits);
 
-/// Writes `codes.bytes` and reads them; everything about `codes` and the range has been checked. `means`: what is taken
-/// off each value, f32 [samples, C] as means_shape has it; in decoding of the samples that the range's groups touch.
-void encode_rotated(const Tensor& x, const Codes& codes, const Tensor& means);
-void decode_rotated(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out, const Tensor& means);
+/// Writes `codes.bytes` and reads elements [begin, end) of them into `out`, of the codes' type; at least one element.
+/// Everything about `codes` and the range has been checked. `means`: what is taken off each value, [samples, C] as
+/// means_shape has it; in decoding those of the samples that the range's groups touch.
+void encode_rotated(const Tensor& x, const Codes& codes, std::span<const float> means);
+void decode_rotated(const Codes& codes, std::int64_t begin, std::int64_t end, std::span<const float> means,
+                    std::byte* out);
 /// What find_variance finds of one group; NaN where it is not finite.
 double rotated_variance(const Layout& from, std::int64_t group);
 

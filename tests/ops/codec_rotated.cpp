@@ -298,6 +298,28 @@ TEST_CASE("rotated codes: any part decodes to what the whole decodes to, of ever
       }
 }
 
+TEST_CASE("rotated codes: a reader gives any thread the bits that decoding gives, with means and without") {
+  const int before = threads();
+  set_threads(3);
+  std::vector<float> values = normal_values(4 * 60 * 50, 8);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] += static_cast<float>(i % 50);  // what the means hold
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+    for (const Shape& shape : {Shape{4, 60, 50}, Shape{240, 50}})
+      for (const std::int64_t size : {64, 100, 1024}) {
+        const Codes codes = codec::encode(tensor_of(values, dtype).reshape(shape), rotated(2, size), 3);
+        const std::vector<double> whole = decoded(codes);
+        const codec::RangeDecoder read = codec::range_decoder(codes);
+        const Tensor out = Tensor::empty(shape, dtype, Device::cpu);
+        parallel_tasks(13, [&](std::int64_t task, int) {
+          const Range own = part(out.count(), task, 13);
+          for (std::int64_t begin = own.begin; begin < own.end; begin += 150)
+            read(begin, std::min(own.end, begin + 150), out.raw() + begin * size_of(dtype));
+        });
+        CHECK(out.to_vector() == whole);
+      }
+  set_threads(before);
+}
+
 TEST_CASE("rotated codes: of any samples, positions, channels and groups; whatever the threads and the part") {
   const int before = threads();
   CHECK(rc::check("each group errs by its part of what its means leave", [] {

@@ -94,11 +94,11 @@ class Slot {
   void decode(std::int64_t begin, std::int64_t end, const Tensor& out, Tensor* variance = nullptr) const;
   struct Room {
     Tensor values;    // [rows, width]
-    Tensor variance;  // of their errors, f32 [rows, width]; undefined where nobody could ask
+    Tensor variance;  // of their errors, f32 [rows, width]; undefined where nobody could ask, or is told
   };
   Room room_for(std::int64_t rows, std::int64_t width, bool with_variance) const;
   Tensor variance_room(const Shape& shape, bool asked) const;
-  /// Threads may decode runs of it apart from each other: decoding allocates nothing.
+  /// Threads may decode runs of it apart from each other: decoding allocates no tensor.
   bool decodes_apart() const;
   codec::RangeDecoder range_decoder() const;
   void code_again(std::int64_t begin, std::int64_t end, const Tensor& values, const Tensor& variance) const;

@@ -47,14 +47,13 @@ void Slot::derive_rows(std::int64_t begin, std::int64_t end, Label reader, const
   origin_.op->derive(tensors, variances, shape_, begin, mask_, out);
 }
 
-/// Room for what threads decode apart: that of a run which they decode together, what passes by there included, and the
-/// variance of its errors wherever that could be asked for. What a step takes is not to depend on the number of bits,
-/// which may be measured.
+/// Room for what threads decode apart: as much as a run takes that they decode together, on `meta` too.
 Slot::Room Slot::room_for(std::int64_t rows, std::int64_t width, bool with_variance) const {
   const AllocationScope scope({Purpose::workspace, maker_.op, maker_.path});
   Room room{Tensor::empty({rows, width}, dtype_, device_, Purpose::workspace), {}};
-  codec::decoding_room(codes_, rows * width);
+  codec::decoding_room(codes_, rows * width);  // passes by; a thread's own few means are no tensor
   room.variance = variance_room(room.values.shape(), with_variance);
+  if (!codec::rotates(codes_.coding.bits)) room.variance = {};
   return room;
 }
 
@@ -77,9 +76,14 @@ bool Slot::read_apart(const Share& share, std::int64_t width, bool with_variance
          width, shape_);
   const std::int64_t usual = rows_at_once(width), own = share.room(usual), row_bytes = width * size_of(dtype_);
   if (own == 0) return false;
+  // Rotated groups are decoded whole, and with the means of their samples: parts of a few would do much of it twice.
+  constexpr std::int64_t worth_apart = 16;  // groups
+  if (share.block > 0 && codes_.coding.rounding == codec::Rounding::rotated &&
+      share.block / share.parts * width < worth_apart * codes_.coding.grouping.size)
+    return false;
   const Room room = room_for(share.run(usual), width, with_variance);
   const codec::RangeDecoder decode_range = range_decoder();
-  const bool tells = room.variance.defined() && codec::rotates(codes_.coding.bits);
+  const bool tells = room.variance.defined();
   for_runs_on_threads(share, own, row_bytes, [&](std::int64_t begin, std::int64_t end, int index, std::int64_t at) {
     std::byte* const values = room.values.raw() + at * row_bytes;
     decode_range(begin * width, end * width, values);
@@ -115,26 +119,25 @@ bool Slot::derive_apart(std::int64_t begin, std::int64_t run, Label reader, cons
       decoders[i] = source->range_decoder();
     }
   }
-  for_runs_on_threads(share, own, shape_.back() * size_of(dtype_),
-                      [&](std::int64_t from, std::int64_t to, int, std::int64_t at) {
-                        const std::int64_t first = begin + from, last = begin + to;
-                        std::vector<Tensor> tensors = kept, variances(table.size());
-                        for (std::size_t i = 0; i < table.size(); ++i) {
-                          if (decoders[i]) {
-                            const std::int64_t width = origin_.shapes[i].back();
-                            tensors[i] = rooms[i].values.leading(at, at + last - first);
-                            decoders[i](first * width, last * width, tensors[i].raw());
-                            const codec::Codes& codes = origin_.sources[i]->codes_;
-                            if (rooms[i].variance.defined() && codec::rotates(codes.coding.bits)) {
-                              variances[i] = rooms[i].variance.leading(at, at + last - first);
-                              codec::find_variance(codes, first * width, last * width, variances[i]);
-                            }
-                          } else if (table[i].by_rows && kept[i].defined()) {
-                            tensors[i] = kept[i].row_range(first, last);
-                          }
-                        }
-                        origin_.op->derive(tensors, variances, shape_, first, mask_, out.row_range(from, to));
-                      });
+  for_runs_on_threads(
+      share, own, shape_.back() * size_of(dtype_), [&](std::int64_t from, std::int64_t to, int, std::int64_t at) {
+        const std::int64_t first = begin + from, last = begin + to;
+        std::vector<Tensor> tensors = kept, variances(table.size());
+        for (std::size_t i = 0; i < table.size(); ++i) {
+          if (decoders[i]) {
+            const std::int64_t width = origin_.shapes[i].back();
+            tensors[i] = rooms[i].values.leading(at, at + last - first);
+            decoders[i](first * width, last * width, tensors[i].raw());
+            if (rooms[i].variance.defined()) {
+              variances[i] = rooms[i].variance.leading(at, at + last - first);
+              codec::find_variance(origin_.sources[i]->codes_, first * width, last * width, variances[i]);
+            }
+          } else if (table[i].by_rows && kept[i].defined()) {
+            tensors[i] = kept[i].row_range(first, last);
+          }
+        }
+        origin_.op->derive(tensors, variances, shape_, first, mask_, out.row_range(from, to));
+      });
   return true;
 }
 

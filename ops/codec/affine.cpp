@@ -273,11 +273,21 @@ void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tens
   if (codes.coding.rounding == Rounding::rotated) {
     const Tensor room = decoding_room(codes, end - begin);
     const Codes coded = codes_of_means(codes);
-    const std::int64_t columns = coded.shape.back();
+    const std::int64_t columns = coded.shape.back(), size = codes.coding.grouping.size;
     const lacuna::Range samples = room.count() > 0 ? samples_of(codes, begin, end) : lacuna::Range{};
     const Tensor means = room.leading(0, samples.end - samples.begin);
     if (means.count() > 0) decode(coded, samples.begin * columns, samples.end * columns, means);
-    launch(out.device(), [&] { decode_rotated(codes, begin, end, numbers_of(means), out.raw()); });
+    launch(out.device(), [&] {
+      const std::int64_t start = begin / size * size;
+      parallel_for(
+          end - start, serial_below,
+          [&](std::int64_t share_begin, std::int64_t share_end) {
+            const std::int64_t first = std::max(begin, start + share_begin);
+            decode_rotated(codes, first, start + share_end, numbers_of(means), samples.begin,
+                           out.raw() + (first - begin) * size_of(codes.dtype));
+          },
+          size);
+    });
     return;
   }
   launch(out.device(), [&] {
@@ -310,15 +320,16 @@ RangeDecoder range_decoder(const Codes& codes) {
   if (codes.coding.rounding == Rounding::rotated) {
     const Codes coded = codes_of_means(codes);
     RangeDecoder decode_means = coded.shape.count() > 0 ? range_decoder(coded) : RangeDecoder();
-    return [&codes, columns = coded.shape.back(), decode_means = std::move(decode_means)](
+    return [codes, columns = coded.shape.back(), decode_means = std::move(decode_means)](
                std::int64_t begin, std::int64_t end, std::byte* out) {
+      lacuna::Range samples;
       std::vector<float> means;  // [samples, C]
       if (decode_means) {
-        const lacuna::Range samples = samples_of(codes, begin, end);
+        samples = samples_of(codes, begin, end);
         means.resize(static_cast<std::size_t>((samples.end - samples.begin) * columns));
         decode_means(samples.begin * columns, samples.end * columns, reinterpret_cast<std::byte*>(means.data()));
       }
-      decode_rotated(codes, begin, end, means, out);
+      decode_rotated(codes, begin, end, means, samples.begin, out);
     };
   }
   return with_float_type(codes.dtype, [&]<class T>(Type<T>) -> RangeDecoder {

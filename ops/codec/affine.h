@@ -84,11 +84,11 @@ Codes encode(const Tensor& x, const Coding& coding, std::uint64_t key, std::span
 /// original's type, the codes' device.
 void decode(const Codes& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
 /// What decoding `count` consecutive elements takes besides, wherever they lie: room for the means of rotated codes,
-/// f32 [samples, C], or for nothing.
+/// for as many samples as these could touch, f32 [samples, C]; for nothing of others.
 Tensor decoding_room(const Codes& codes, std::int64_t count);
 /// Decodes elements [begin, end) of the original into `out`, of its type, on the calling thread: several may at once.
-/// Prepared once for many short ranges, and without checks: they lie within the original, and `codes` outlive it. No
-/// tensor is allocated.
+/// Prepared once for many ranges, and without checks: they lie within the original, whose bytes outlive it. No tensor
+/// is allocated. Rotated groups are decoded whole, whatever of them is asked for.
 using RangeDecoder = std::function<void(std::int64_t begin, std::int64_t end, std::byte* out)>;
 RangeDecoder range_decoder(const Codes& codes);
 /// Whether the codes' errors have a variance that does not depend on where a value lies: dithered and rotated ones.

@@ -96,27 +96,16 @@ using Room = std::array<C, longest_rotated_group>;
 
 /// What is taken off the values, if anything is.
 struct Means {
-  /// `of`: of the samples from the one on that holds element `begin`.
-  Means(const Codes& codes, std::span<const float> of, std::int64_t begin)
+  /// `of`: of the samples from `first_sample` on.
+  Means(const Codes& codes, std::span<const float> of, std::int64_t first_sample)
       : columns(codes.shape.back()),
         sample(codes.shape.count() / codes.shape.front()),
-        first(begin / sample),
-        values(of.empty() ? nullptr : of.data()),
-        count(static_cast<std::int64_t>(of.size())) {}
-
-  /// Of their magnitudes.
-  double largest() const {
-    float most = 0;
-    if (values == nullptr) return 0;
-#pragma omp simd reduction(max : most)
-    for (std::int64_t i = 0; i < count; ++i) most = std::max(most, std::abs(values[i]));
-    return static_cast<double>(most);
-  }
+        first(first_sample),
+        values(of.empty() ? nullptr : of.data()) {}
 
   std::int64_t columns, sample;  // elements of a row, of a sample
   std::int64_t first;            // sample
   const float* values;           // [samples from there on, columns], or null
-  std::int64_t count;            // of the values
 };
 
 /// The means of one group after the other, element by element.
@@ -141,6 +130,19 @@ class GroupMeans {
     }
     std::fill(room_.data() + count, room_.data() + whole, room_[0]);
     return room_.data();
+  }
+  /// The greatest magnitude of the means of the samples that hold elements [at, at + count); 0 where there are none.
+  double largest(std::int64_t at, std::int64_t count) {
+    if (means_.values == nullptr) return 0;
+    const std::int64_t begin = offset_of(at), end = offset_of(at + count - 1) + means_.columns;
+    if (begin != measured_.begin || end != measured_.end) {
+      float most = 0;
+#pragma omp simd reduction(max : most)
+      for (std::int64_t i = begin; i < end; ++i) most = std::max(most, std::abs(means_.values[i]));
+      largest_ = static_cast<double>(most);
+      measured_ = {begin, end};
+    }
+    return largest_;
   }
 
  private:
@@ -167,6 +169,8 @@ class GroupMeans {
   std::vector<float> room_of_repeated_;
   float* repeated_ = nullptr;  // [columns + longest_rotated_group]: a sample's, over and over
   std::int64_t begin_ = -1;    // where that sample's lie
+  lacuna::Range measured_{-1, -1};
+  double largest_ = 0;  // of those
 };
 
 /// A group's values, in whole vectors: as they lie, or copied with the first behind them.
@@ -372,17 +376,14 @@ void decode_group(const std::uint8_t* codes, std::int64_t count, int bits, const
     });
 }
 
-/// Decodes groups [first, last), or what of them lies in elements [begin, end), to their places in `out`
-/// [end - begin], on the calling thread.
+/// Elements [begin, end) into `out`.
 template <class T>
-void decode_groups(const Codes& coded, const Layout& from, const Means& means, const lacuna::Range& groups,
-                   const lacuna::Range& elements, T* out) {
-  const auto [begin, end] = elements;
-  const double largest_mean = means.largest();
+void decode_groups(const Codes& coded, std::int64_t begin, std::int64_t end, const Means& means, T* out) {
+  const Layout from(coded.shape, coded.coding, coded.bytes.raw());
   alignas(64) std::array<std::uint8_t, longest_rotated_group + 2 * block> codes{};
   std::array<T, longest_rotated_group> room;
   GroupMeans group_means(means);
-  for (std::int64_t group = groups.begin; group < groups.end; ++group) {
+  for (std::int64_t group = begin / from.size; group * from.size < end; ++group) {
     const std::int64_t at = group * from.size, count = from.length(group), start = at / block * block;
     unpack_blocks(from.block_at(start), from.block_end_of(at + count) - start, from.bits, codes.data());
     const std::uint8_t* const own = codes.data() + (at - start);
@@ -392,7 +393,7 @@ void decode_groups(const Codes& coded, const Layout& from, const Means& means, c
     const std::int64_t low = std::max(begin, at), high = std::min(end, at + count);
     T* const to = low == at && high == at + whole_vectors(count) ? out + (at - begin) : room.data();
     // No decoded value is further from the mean than the norm of the levels.
-    const double reach = largest_mean + std::abs(static_cast<double>(static_cast<float>(kept.mean))) +
+    const double reach = group_means.largest(at, count) + std::abs(static_cast<double>(static_cast<float>(kept.mean))) +
                          std::abs(static_cast<double>(static_cast<float>(kept.step))) * (1 << from.bits) *
                              std::sqrt(static_cast<double>(count));
     if (reach <= std::min(most_finite<T>, 0x1p126))
@@ -466,14 +467,9 @@ void encode_rotated(const Tensor& x, const Codes& codes, std::span<const float> 
 }
 
 void decode_rotated(const Codes& codes, std::int64_t begin, std::int64_t end, std::span<const float> means,
-                    std::byte* out) {
-  const std::int64_t size = codes.coding.grouping.size, first = begin / size, groups = (end - 1) / size + 1 - first;
-  const Layout from(codes.shape, codes.coding, codes.bytes.raw());
-  const Means off(codes, means, first * size);
+                    std::int64_t first_sample, std::byte* out) {
   with_float_type(codes.dtype, [&]<class T>(Type<T>) {
-    parallel_for(groups, std::max<std::int64_t>(serial_below / size, 1), [&](std::int64_t from_group, std::int64_t to) {
-      decode_groups(codes, from, off, {first + from_group, first + to}, {begin, end}, reinterpret_cast<T*>(out));
-    });
+    decode_groups(codes, begin, end, Means(codes, means, first_sample), reinterpret_cast<T*>(out));
   });
 }
 

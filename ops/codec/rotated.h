@@ -25,12 +25,13 @@ void find_means(const Tensor& x, const Tensor& means);
 /// mean: d / (1 - d).
 double rotated_error(int bits);
 
-/// Writes `codes.bytes` and reads elements [begin, end) of them into `out`, of the codes' type; at least one element.
-/// Everything about `codes` and the range has been checked. `means`: what is taken off each value, [samples, C] as
-/// means_shape has it; in decoding those of the samples that the range's groups touch.
+/// Writes `codes.bytes`, with all threads; reads elements [begin, end) of them into `out`, of the codes' type, on the
+/// calling thread. Everything about `codes` and the range has been checked. `means`: what is taken off each value,
+/// [samples, C] as means_shape has it; in decoding those of the samples that the range's groups touch, which begin with
+/// `first_sample`.
 void encode_rotated(const Tensor& x, const Codes& codes, std::span<const float> means);
 void decode_rotated(const Codes& codes, std::int64_t begin, std::int64_t end, std::span<const float> means,
-                    std::byte* out);
+                    std::int64_t first_sample, std::byte* out);
 /// What find_variance finds of one group; NaN where it is not finite.
 double rotated_variance(const Layout& from, std::int64_t group);
 

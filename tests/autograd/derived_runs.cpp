@@ -86,22 +86,72 @@ TEST_CASE("what each thread decodes and works on apart has the bits of what is k
       set_threads(count);
       CHECK(gradients(shape, coded) == gradients(shape, policy("keep")));
     }
-  // What draws and ranges of columns yield does not depend on who decodes it: rows that are all one thread's are
-  // decoded in other runs than those of three.
-  for (const codec::Coding& coding : {codec::Coding{.bits = 4, .grouping = {}, .rounding = codec::Rounding::dithered},
-                                      codec::Coding{.bits = 8, .grouping = {codec::Grouping::Kind::column, 96}},
-                                      codec::least_error(2, {}), codec::least_error(3, {.size = 768})}) {
-    CodedSums drawn(coding);
-    const auto of_x = [&](int count) {
-      set_threads(count);
-      const Variable x = test_leaf({4, 150, 1000}, 5, DType::f32);
-      Tape tape(drawn);
-      const Recording recording(tape);
-      tape.backward(total(apply(Gelu{}, apply(Add{}, x, Variable(Tensor::zeros(x.shape(), DType::f32, Device::cpu))))));
-      return x.grad().to_vector();
-    };
-    CHECK(of_x(1) == of_x(3));
-  }
+  set_threads(before);
+}
+
+namespace {
+
+/// What a curve's backward reads of coded values, and what is derived from them through it: gradients in which nothing
+/// is added up.
+std::vector<double> read_and_derived(const Variable& x, MemoryPolicy& memory) {
+  const Device device = x.tensor().device();
+  const Variable factor(Tensor::full(x.shape(), 0.5, DType::f32, device, Purpose::parameters), true);
+  Tape tape(memory);
+  const Recording recording(tape);
+  Variable sum = apply(Add{}, x, Variable(Tensor::zeros(x.shape(), DType::f32, device)));
+  tape.backward(total(apply(Mul{}, apply(Gelu{}, std::move(sum)), factor)));
+  std::vector<double> found;
+  if (device == Device::meta) return found;
+  for (const Variable& leaf : {x, factor})
+    for (const double value : leaf.grad().to_vector()) found.push_back(value);
+  return found;
+}
+
+/// Draws, ranges of columns, and what is turned, with means of samples and without.
+const std::vector<codec::Coding> various_codings{{.bits = 4, .grouping = {}, .rounding = codec::Rounding::dithered},
+                                                 {.bits = 8, .grouping = {codec::Grouping::Kind::column, 96}},
+                                                 codec::least_error(3, {codec::Grouping::Kind::column, 96}),
+                                                 codec::least_error(2, {}),
+                                                 codec::least_error(3, {.size = 768})};
+
+}  // namespace
+
+TEST_CASE("codes decode to the same bits whoever decodes them, and are told the same variance") {
+  const int before = threads();
+  // Rows of which a run has 13: dealt to one thread, to three, or, to more threads than a run has rows, together.
+  for (const Shape& shape : {Shape{80, 20'000}, Shape{2, 40, 20'000}})
+    for (const codec::Coding& coding : various_codings) {
+      CAPTURE(coding.bits);
+      CodedSums coded(coding);
+      const auto with_threads = [&](int count) {
+        set_threads(count);
+        return read_and_derived(test_leaf(shape, 5, DType::f32), coded);
+      };
+      const std::vector<double> together = with_threads(16);
+      CHECK(with_threads(1) == together);
+      CHECK(with_threads(3) == together);
+    }
+  set_threads(before);
+}
+
+TEST_CASE("what is decoded by threads apart takes the bytes that meta predicts") {
+  const int before = threads();
+  for (const Shape& shape : {Shape{600, 1000}, Shape{4, 150, 1000}})
+    for (const codec::Coding& coding : various_codings)
+      for (const int count : {1, 2, 3}) {
+        CAPTURE(coding.bits);
+        CAPTURE(count);
+        set_threads(count);
+        CodedSums coded(coding);
+        const auto peak_on = [&](Device device) {
+          const Variable x(Tensor::full(shape, 0.5, DType::f32, device, Purpose::data), true);
+          const std::int64_t held = ledger(device).total();
+          ledger(device).reset_peak();
+          read_and_derived(x, coded);
+          return ledger(device).peak() - held;
+        };
+        CHECK(peak_on(Device::meta) == peak_on(Device::cpu));
+      }
   set_threads(before);
 }
 

@@ -187,7 +187,8 @@ Configuration from_tree(const YamlNode& root, Problems& problems) {
     problems.add(root.where, fmt::format("expected sections, got {}", describe(root)));
     problems.refuse_if_any();
   }
-  if (root.find("command") != nullptr)
+  if (const YamlEntry* const command = root.find("command");
+      command != nullptr && command->where.source == root.where.source)
     reject(
         "{0}: this is a sweep, a command and the cases that it is run on, not a configuration: `lacuna sweep -c {0}` "
         "runs it",

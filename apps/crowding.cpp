@@ -13,9 +13,9 @@ void warn_if_crowded() {
   static bool said = false;
   if (threads() <= processors() || std::exchange(said, true)) return;
   std::fputs(
-      fmt::format("lacuna: warning: {0} threads are to compute, but this process has processors for {1}: those that "
-                  "wait for each other there make a step many times slower. Set train.threads (where that is 0, "
-                  "OMP_NUM_THREADS) to {1} at most\n",
+      fmt::format("lacuna: warning: {0} threads are to compute on {1} processors: they will wait for each other, and a "
+                  "step may take many times as long. Set train.threads, or OMP_NUM_THREADS where that is 0 or not "
+                  "given, to {1} at most\n",
                   threads(), processors())
           .c_str(),
       stderr);

@@ -74,7 +74,10 @@ const Key table[] = {
        return Names{"auto", "cpu", "meta"};
      }},
     {"train", "threads", [](Configuration& c) -> Field { return &c.train.threads; },
-     "threads that compute; 0: as many as OMP_NUM_THREADS says, or the machine has", 0, 4096},
+     "threads that compute; 0: as many as OMP_NUM_THREADS says, or the machine has. More than the process may run on "
+     "(by its "
+     "affinity; a container's quota of time is not seen) are warned of",
+     0, 4096},
     {"train", "seed", [](Configuration& c) -> Field { return &c.train.seed; },
      "of initial weights, the order of images, augmentation and dropout"},
     {"train", "clip_norm", [](Configuration& c) -> Field { return &c.train.clip_norm; },

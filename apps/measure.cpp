@@ -140,11 +140,13 @@ nlohmann::ordered_json to_json(const Measurement& m) {
 }
 
 std::string memory_table(const std::vector<Measurement>& measurements, const std::vector<std::string>& titles) {
+  std::size_t width = 14;
+  for (const std::string& title : titles) width = std::max(width, title.size() + 2);
   std::string text = fmt::format("{:<12}", "memory");
-  for (const std::string& title : titles) text += fmt::format("{:>14}", title);
+  for (const std::string& title : titles) text += fmt::format("{:>{}}", title, width);
   const auto row = [&](std::string_view name, auto&& bytes) {
     text += fmt::format("\n{:<12}", name);
-    for (const Measurement& m : measurements) text += fmt::format("{:>14}", format_bytes(bytes(m)));
+    for (const Measurement& m : measurements) text += fmt::format("{:>{}}", format_bytes(bytes(m)), width);
   };
   for (int i = 0; i < purpose_count; ++i)
     row(name_of(static_cast<Purpose>(i)), [&](const Measurement& m) { return m.memory[static_cast<std::size_t>(i)]; });

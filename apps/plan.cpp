@@ -70,7 +70,7 @@ std::string title_of(const Configuration& configuration) {
                      std::get<double>(given == memory.options.end() ? bits->initial : given->second));
 }
 
-/// As `conv2d of patch_embed.proj`.
+/// For what memory was taken when the peak came, as `conv2d of patch_embed.proj`.
 std::string place_of_peak(const Measurement& plan) {
   const auto& [purpose, op, path] = plan.brought_to_peak;
   if (op.text().empty() || path.text().empty())
@@ -102,14 +102,15 @@ ExitCode plan(const Options& options) {
                                  first.precision, first.parameters, first.trainable);
   text += memory_table(plans, titles);
   if (plans.size() > 1) {
-    text += "the peak comes with\n";
+    text += "the peak comes with memory for\n";
+    const std::size_t width = std::ranges::max(titles, {}, &std::string::size).size();
     for (std::size_t i = 0; i < plans.size(); ++i)
-      text += fmt::format("  {:<14}{}\n", titles[i], place_of_peak(plans[i]));
+      text += fmt::format("  {:<{}}  {}\n", titles[i], width, place_of_peak(plans[i]));
   }
   text += chosen;
   if (plans.size() == 1) {
     text += fmt::format("`train` prepares batches ahead: {} at most with them\n", format_bytes(highest_need(first)));
-    text += fmt::format("largest holders at the peak, which comes with {}:\n{}", place_of_peak(first),
+    text += fmt::format("largest holders at the peak, which comes with memory for {}:\n{}", place_of_peak(first),
                         describe(first.at_peak, 8));
   }
   nlohmann::ordered_json json;

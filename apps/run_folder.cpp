@@ -43,7 +43,9 @@ fs::path without_slash(const fs::path& path) { return path.has_filename() ? path
 /// Why a folder without a configuration is no run, by what it holds.
 [[noreturn]] void refuse_as_run(const fs::path& path) {
   std::error_code ignored;
-  const fs::path folder = without_slash(path), run = folder.has_parent_path() ? folder.parent_path() : ".";
+  fs::path folder = without_slash(path.lexically_normal());
+  if (folder == ".") folder = fs::current_path(ignored);
+  const fs::path run = folder.has_parent_path() ? folder.parent_path() : ".";
   if (fs::is_regular_file(folder / "sweep.json", ignored))
     reject("{0} holds a sweep, not a run: its page is {0}/sweep.html{1}", folder.string(),
            fs::is_directory(folder / "runs", ignored)
@@ -51,7 +53,8 @@ fs::path without_slash(const fs::path& path) { return path.has_filename() ? path
                : "");
   if (folder.filename() == "checkpoints" && fs::is_regular_file(run / "config.yaml", ignored))
     reject(
-        "{0} holds the checkpoints of a run: expected the run, {1}, or one of them, as {1}/last or {0}/step-00000042",
+        "{0} holds the checkpoints of a run: expected the run, {1}, its latest checkpoint, {1}/last, or a folder in "
+        "{0}",
         folder.string(), run.string());
   reject("{} holds no run: there is no config.yaml in it", path.string());
 }

@@ -69,6 +69,8 @@ Trainer::Trainer(const Configuration& resolved, bool resumed, std::FILE* stream)
                               {.lr = resolved.optimizer.lr,
                                .total_steps = resolved.train.epochs * steps_per_epoch_,
                                .steps_per_epoch = steps_per_epoch_})) {
+  expect(steps_per_epoch_ > 0, "an epoch of {} images has no batch of {}", training_images_->size(),
+         resolved.train.batch_size);
   place_.units = units();
 }
 

@@ -43,7 +43,12 @@ DatasetInfo describe_dataset(std::string_view name, const DatasetOptions& option
 
 std::unique_ptr<const Dataset> open_dataset(std::string_view name, const DatasetOptions& options) {
   check(options);
-  return find_kind(name).open(options);
+  const DatasetKind& kind = find_kind(name);
+  std::unique_ptr<const Dataset> dataset = kind.open(options);
+  const std::int64_t described = kind.describe(options).size;
+  expect(dataset->size() == described, "the data set {} has {} images, but is described as one of {}", name,
+         dataset->size(), described);
+  return dataset;
 }
 
 }  // namespace lacuna

@@ -204,7 +204,7 @@ TEST_CASE("command: plan and bench share the documented keys") {
   CHECK(coded[3].at("choice") == "fixed:2");
   CHECK(table.out.find("everything fits as it is") != std::string::npos);
   CHECK(table.out.find("\nsaved then ") != std::string::npos);
-  CHECK(table.out.find("the peak comes with\n  exact         ") != std::string::npos);
+  CHECK(table.out.find("the peak comes with memory for\n  exact  ") != std::string::npos);
   CHECK(run_command(folder, {"plan", "-c", "c.yaml"}).out.find("at the peak, which comes with ") != std::string::npos);
   // Only what the colon sets is another than the file says.
   const auto saved_of = [&](const std::string& memory, const std::string& choice) {
@@ -234,7 +234,7 @@ TEST_CASE("command: more threads than processors are warned of, once, by what co
   const int many = processors() + 1;
   const std::string threads = fmt::format("train.threads={}", many);
   const std::string warning = fmt::format(
-      "lacuna: warning: {} threads are to compute, but this process has processors for {}: ", many, many - 1);
+      "lacuna: warning: {} threads are to compute on {} processors: ", many, many - 1);
   const auto error_of = [&](std::vector<std::string> arguments) {
     const CommandResult result = run_command(folder, std::move(arguments));
     INFO(result.error);

@@ -71,6 +71,7 @@ TEST_CASE("configuration: a sweep is told as one") {
         "a.yaml: this is a sweep, a command and the cases that it is run on, not a configuration: `lacuna sweep -c "
         "a.yaml` runs it");
   CHECK(refusal("grid: {}\ncommand: plan\n", {"model.name=vit"}).starts_with("a.yaml: this is a sweep, "));
+  CHECK(refusal("model: {name: vit}\n", {"command=plan"}).find("unknown section") != std::string::npos);
 }
 
 TEST_CASE("configuration: all that is wrong is listed at once") {

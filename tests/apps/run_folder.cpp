@@ -27,8 +27,8 @@ TEST_CASE("command: a folder that holds no run is told for what it is") {
     return result.error;
   };
   const std::string checkpoints =
-      "lacuna: r/checkpoints holds the checkpoints of a run: expected the run, r, or one of them, as r/last or "
-      "r/checkpoints/step-00000042\n";
+      "lacuna: r/checkpoints holds the checkpoints of a run: expected the run, r, its latest checkpoint, r/last, or a "
+      "folder in r/checkpoints\n";
   CHECK(refusal({"eval", "r/checkpoints"}) == checkpoints);
   CHECK(refusal({"eval", "r/checkpoints/"}) == checkpoints);
   CHECK(refusal({"train", "--resume", "r/checkpoints"}) == checkpoints);

@@ -81,6 +81,9 @@ std::string place_of_peak(const Measurement& plan) {
 ExitCode plan(const Options& options) {
   const Configuration read = options.configuration.read();
   std::vector<std::string> choices = options.policies, titles;
+  for (std::string& choice : choices) std::erase(choice, ' ');  // as in `exact, mesa`
+  if (std::ranges::find(choices, "") != choices.end())
+    reject("--policies: expected names between commas, as exact,mesa,fixed:4");
   if (choices.empty()) choices = {read.memory.policy};
   std::vector<Measurement> plans;
   std::string chosen;
@@ -90,7 +93,8 @@ ExitCode plan(const Options& options) {
       const Configuration configuration = under(read, choice);
       plans.push_back(measure(configuration, Device::meta));
       titles.push_back(title_of(configuration));
-      if (!configuration.memory.why.empty()) chosen += configuration.memory.why + "\n";
+      if (!configuration.memory.why.empty())
+        chosen += (choices.size() > 1 ? titles.back() + ": " : "") + configuration.memory.why + "\n";
     } catch (const Error& error) {
       if (options.policies.empty() || error.fault() != Fault::input) throw;
       problems.add({"--policies " + choice, 0, 0}, error.what());
@@ -105,7 +109,8 @@ ExitCode plan(const Options& options) {
     text += "the peak comes with memory for\n";
     const std::size_t width = std::ranges::max(titles, {}, &std::string::size).size();
     for (std::size_t i = 0; i < plans.size(); ++i)
-      text += fmt::format("  {:<{}}  {}\n", titles[i], width, place_of_peak(plans[i]));
+      text += fmt::format("  {:<{}}  {}; with the batches that `train` prepares ahead {} at most\n", titles[i], width,
+                          place_of_peak(plans[i]), format_bytes(highest_need(plans[i])));
   }
   text += chosen;
   if (plans.size() == 1) {
@@ -128,6 +133,7 @@ const RegisterCommand command(40, "plan", "Predict memory by purpose, on any mac
   app.add_option("--policies", options->policies,
                  "compare these memory policies, side by side, as exact,mesa,fixed:4 (bits) or auto:6GiB")
       ->delimiter(',')
+      ->option_text("NAME,NAME:BITS,...")
       ->allow_extra_args(false);
   options->configuration.declare_image_gradient(app);
   options->report.declare(app);

@@ -43,6 +43,8 @@ fs::path without_slash(const fs::path& path) { return path.has_filename() ? path
 /// Why a folder without a configuration is no run, by what it holds.
 [[noreturn]] void refuse_as_run(const fs::path& path) {
   std::error_code ignored;
+  if (!fs::exists(path, ignored)) reject("{} does not exist: expected the folder of a run", path.string());
+  if (!fs::is_directory(path, ignored)) reject("{} is no folder: expected that of a run", path.string());
   fs::path folder = without_slash(path.lexically_normal());
   if (folder == ".") folder = fs::current_path(ignored);
   const fs::path run = folder.has_parent_path() ? folder.parent_path() : ".";

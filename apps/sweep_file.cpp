@@ -39,6 +39,11 @@ class SweepReader {
       problems_.add(root_.where, fmt::format("expected the keys of a sweep, got {}", describe(root_)));
       problems_.refuse_if_any();
     }
+    if (root_.find("command") == nullptr && root_.find("model") != nullptr)
+      reject(
+          "{0}: this is a configuration, not a sweep, which has a command and the cases that it is run on: `lacuna "
+          "train -c {0}` trains by it",
+          path_.string());
     for (const YamlEntry& entry : root_.entries)
       if (std::ranges::find(file_keys, entry.key) == file_keys.end())
         problems_.add_unknown(entry.where, "key of a sweep", entry.key, file_keys);

@@ -9,6 +9,8 @@
 #include "core/file.h"
 #include "core/system_memory.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -148,11 +150,14 @@ int Trainer::run(const RunFolder& folder) {
   if (auto before = finished(folder)) {
     summary_ = std::move(*before);
     const Configuration::Train& train = configuration_.train;
-    display_.print(fmt::format(
-        "nothing is left to do: {} steps are done, of {} epochs of {} steps{}; a larger train.epochs{} goes on",
-        place_.step, train.epochs, steps_per_epoch_,
-        train.steps > 0 ? fmt::format(", {} steps at most (train.steps)", train.steps) : "",
-        train.steps > 0 ? " or train.steps" : ""));
+    std::vector<std::string_view> ended;  // what ended it
+    if (place_.step >= train.epochs * steps_per_epoch_) ended.emplace_back("train.epochs");
+    if (train.steps > 0 && place_.step >= train.steps) ended.emplace_back("train.steps");
+    display_.print(
+        fmt::format("nothing is left to do: {} steps are done, of {} epochs of {} steps{}; a larger {} goes on",
+                    place_.step, train.epochs, steps_per_epoch_,
+                    train.steps > 0 ? fmt::format(", {} steps at most (train.steps)", train.steps) : "",
+                    fmt::join(ended, " with a larger ")));
     return 0;
   }
   folder_ = folder;

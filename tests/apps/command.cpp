@@ -152,7 +152,7 @@ TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
           "out of memory: training with batches of 1000000000 needs ");
   refused(train({"model.from=other.safetensors"}), "blocks.1");
   refused({"train"}, "expected -c CONFIG");
-  refused({"train", "--resume", "nowhere"}, "nowhere holds no run");
+  refused({"train", "--resume", "nowhere"}, "nowhere does not exist");
   refused({"train", "-c", "nowhere.yaml"}, "nowhere.yaml: there is no such file");
   refused({"train", "-c", "."}, ".: expected a file, got a folder");
   refused({"eval"}, "expected a run folder");
@@ -203,6 +203,7 @@ TEST_CASE("command: plan and bench share the documented keys") {
   for (std::size_t i = 1; i < 4; ++i) CHECK(coded[i - 1].at("memory").at("saved") > coded[i].at("memory").at("saved"));
   CHECK(coded[3].at("choice") == "fixed:2");
   CHECK(table.out.find("everything fits as it is") != std::string::npos);
+  CHECK(table.out.find("\nauto:100MiB: budget of 100.00 MiB in all: ") != std::string::npos);
   CHECK(table.out.find("\nsaved then ") != std::string::npos);
   CHECK(table.out.find("the peak comes with memory for\n  exact  ") != std::string::npos);
   CHECK(run_command(folder, {"plan", "-c", "c.yaml"}).out.find("at the peak, which comes with ") != std::string::npos);
@@ -218,6 +219,11 @@ TEST_CASE("command: plan and bench share the documented keys") {
         saved_of("{policy: fixed, bits: 4, group_size: 64}", "fixed"));
   CHECK(saved_of("{policy: fixed, bits: 4, group_size: 64}", "fixed") != saved_of("{policy: fixed, bits: 4}", "fixed"));
   CHECK(coded[4].at("memory").at("saved") == coded[0].at("memory").at("saved"));  // everything fits
+  CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact, fixed:2 ", "--json", "-"})
+            .json()[1]
+            .at("choice") == "fixed:2");
+  CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", " , mesa"}).error ==
+        "lacuna: --policies: expected names between commas, as exact,mesa,fixed:4\n");
   // All that is wrong is said at once.
   const CommandResult wrong =
       run_command(folder, {"plan", "-c", "c.yaml", "--policies", "keep,fixed:few,exact:4,some"});
@@ -233,8 +239,8 @@ TEST_CASE("command: more threads than processors are warned of, once, by what co
   write_file(folder / "c.yaml", vit);
   const int many = processors() + 1;
   const std::string threads = fmt::format("train.threads={}", many);
-  const std::string warning = fmt::format(
-      "lacuna: warning: {} threads are to compute on {} processors: ", many, many - 1);
+  const std::string warning =
+      fmt::format("lacuna: warning: {} threads are to compute on {} processors: ", many, many - 1);
   const auto error_of = [&](std::vector<std::string> arguments) {
     const CommandResult result = run_command(folder, std::move(arguments));
     INFO(result.error);

@@ -126,6 +126,7 @@ TEST_CASE("train: a run that reached its end is left as it is, and says so") {
     CHECK(again.code == 0);
     CHECK(again.out.find("nothing is left to do: ") != std::string::npos);
     CHECK(again.out.find("epoch") == again.out.find("epochs of 4 steps"));
+    CHECK(again.out.find("; a larger " + end.substr(0, end.find('=')) + " goes on") != std::string::npos);
     CHECK(read_file(folder / "r/summary.json") == summary);
     CHECK(read_file(folder / "r/metrics.jsonl") == metrics);
     CHECK(read_file(folder / "r/config.yaml") == configuration);

@@ -34,6 +34,10 @@ TEST_CASE("command: a folder that holds no run is told for what it is") {
   CHECK(refusal({"train", "--resume", "r/checkpoints"}) == checkpoints);
   fs::create_directories(folder / "checkpoints");
   CHECK(refusal({"eval", "checkpoints"}) == "lacuna: checkpoints holds no run: there is no config.yaml in it\n");
+  CHECK(refusal({"eval", "c.yaml"}) == "lacuna: c.yaml is no folder: expected that of a run\n");
+  CHECK(refusal({"sweep", "-c", "c.yaml"}) ==
+        "lacuna: c.yaml: this is a configuration, not a sweep, which has a command and the cases that it is run on: "
+        "`lacuna train -c c.yaml` trains by it\n");
 
   for (const std::string command : {"plan", "train"}) {
     write_file(folder / "s.yaml", fmt::format("command: {0}\nconfig: c.yaml\noverrides: {{train.steps: 1}}\n"

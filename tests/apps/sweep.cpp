@@ -370,7 +370,7 @@ TEST_CASE("report: training runs on one page") {
   CHECK(page.find("unfinished\"") != std::string::npos);
   write_file(folder / "two/summary.json", "{\"a\":");
   CHECK(run_command(folder, {"report", "one", "two"}).out.find("unfinished") != std::string::npos);
-  CHECK(run_command(folder, {"report", "nowhere"}).error.find("nowhere holds no run") != std::string::npos);
+  CHECK(run_command(folder, {"report", "nowhere"}).error.find("nowhere does not exist") != std::string::npos);
   const std::string dom = browse(folder, "both.html");
   if (dom.empty()) return;
   CHECK(elements(dom, "polyline", "curve").size() == 2 * 2);

@@ -37,8 +37,8 @@ double most_lost_once(int bits, double elements) {
   return 1 + 10 * deviation[static_cast<std::size_t>(bits)] / std::sqrt(elements) +
          6.2 / (theory[static_cast<std::size_t>(bits)] * elements);
 }
-/// The same in the mean of many draws. That of a length that is no power of two may be twice theory's: its last values
-/// are mixed among few.
+/// The same, never more than 2.5, of the first draw and in the mean of many. Of 64 values in 3 bits one draw in 700
+/// loses more. The mean of a length that is no power of two may be twice theory's: its last values are mixed among few.
 double most_lost(int bits, double elements) { return std::min(2.5, most_lost_once(bits, elements)); }
 
 Coding rotated(int bits, std::int64_t size = 256) {
@@ -369,7 +369,8 @@ TEST_CASE("rotated codes: of any samples, positions, channels and groups; whatev
       for (const std::vector<double>& after : drawn) {
         const Sums group = sums(values, after, static_cast<std::size_t>(first), static_cast<std::size_t>(last));
         residual = centred ? std::min(group.square, elements * static_cast<double>(noise * noise) * 1.3) : group.square;
-        RC_ASSERT(group.error <= most_lost_once(bits, elements) * expected * residual + rounding);
+        const double most = &after == &drawn.front() ? most_lost(bits, elements) : most_lost_once(bits, elements);
+        RC_ASSERT(group.error <= most * expected * residual + rounding);
         error += group.error / draws;
       }
       RC_ASSERT(error <= most_lost(bits, elements) * expected * residual + rounding);

@@ -80,12 +80,8 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
     if (device != Device::meta) result.step_seconds.push_back(since(begin));
   }
   std::ranges::sort(result.step_seconds);
-  result.memory = account.highest();
-  at(result.memory, Purpose::saved) = outcome.saved_bytes;
+  read_account(account, outcome.saved_bytes, result);
   result.saved_by_path = std::move(outcome.saved_by_path);
-  result.peak = account.peak();
-  result.at_peak = account.holders_at_peak();
-  result.brought_to_peak = account.brought_to_peak();
   if (device == Device::meta) {
     training.model().set_training(false);
     account.reset_peak();
@@ -105,6 +101,28 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
   return result;
 }
 
+void read_account(const Ledger& account, std::int64_t saved_bytes, Measurement& measurement) {
+  measurement.memory = account.highest();
+  at(measurement.memory, Purpose::saved) = saved_bytes;
+  measurement.peak = account.peak();
+  measurement.at_peak = account.holders_at_peak();
+  measurement.brought_to_peak = account.brought_to_peak();
+}
+
+std::int64_t saved_at_peak(const Measurement& m) {
+  std::int64_t saved = 0;
+  for (const Held& held : m.at_peak)
+    if (held.owner.purpose == Purpose::saved) saved += held.bytes;
+  return saved;
+}
+
+std::string place_of_peak(const Measurement& m) {
+  const auto& [purpose, op, path] = m.brought_to_peak;
+  if (op.text().empty() || path.text().empty())
+    return std::string(!op.text().empty() ? op.text() : !path.text().empty() ? path.text() : name_of(purpose));
+  return fmt::format("{} of {}", op.text(), path.text());
+}
+
 nlohmann::ordered_json to_json(const Measurement& m) {
   nlohmann::ordered_json memory;
   for (int i = 0; i < purpose_count; ++i)
@@ -118,7 +136,8 @@ nlohmann::ordered_json to_json(const Measurement& m) {
                               {"policy", m.policy},
                               {"parameters", m.parameters},
                               {"trainable_parameters", m.trainable},
-                              {"memory", memory}};
+                              {"memory", memory},
+                              {"at_peak", {{"saved", saved_at_peak(m)}, {"taken_for", place_of_peak(m)}}}};
   if (m.chosen) {
     nlohmann::ordered_json rules = nlohmann::ordered_json::array();
     for (const HoldRule& rule : m.chosen->rules)
@@ -151,12 +170,7 @@ std::string memory_table(const std::vector<Measurement>& measurements, const std
   for (int i = 0; i < purpose_count; ++i)
     row(name_of(static_cast<Purpose>(i)), [&](const Measurement& m) { return m.memory[static_cast<std::size_t>(i)]; });
   row("peak", [](const Measurement& m) { return m.peak; });
-  row("saved then", [](const Measurement& m) {
-    std::int64_t saved = 0;
-    for (const Held& held : m.at_peak)
-      if (held.owner.purpose == Purpose::saved) saved += held.bytes;
-    return saved;
-  });
+  row("saved then", saved_at_peak);
   return text + "\n";
 }
 

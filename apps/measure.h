@@ -50,6 +50,14 @@ struct MeasureOptions {
 /// Runs training steps on a made-up batch.
 Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options = {});
 
+/// Fills in memory by purpose and all about the peak; `saved_bytes` at the end of the forward pass.
+void read_account(const Ledger& account, std::int64_t saved_bytes, Measurement& measurement);
+
+/// Bytes held for backward when the total was at its peak.
+std::int64_t saved_at_peak(const Measurement& measurement);
+/// For what memory was taken when the peak came, as `conv2d of patch_embed.proj`.
+std::string place_of_peak(const Measurement& measurement);
+
 /// The documented keys.
 nlohmann::ordered_json to_json(const Measurement& measurement);
 

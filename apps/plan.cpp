@@ -70,14 +70,6 @@ std::string title_of(const Configuration& configuration) {
                      std::get<double>(given == memory.options.end() ? bits->initial : given->second));
 }
 
-/// For what memory was taken when the peak came, as `conv2d of patch_embed.proj`.
-std::string place_of_peak(const Measurement& plan) {
-  const auto& [purpose, op, path] = plan.brought_to_peak;
-  if (op.text().empty() || path.text().empty())
-    return std::string(!op.text().empty() ? op.text() : !path.text().empty() ? path.text() : name_of(purpose));
-  return fmt::format("{} of {}", op.text(), path.text());
-}
-
 ExitCode plan(const Options& options) {
   const Configuration read = options.configuration.read();
   std::vector<std::string> choices = options.policies, titles;

@@ -96,10 +96,12 @@ class CaseRun {
     record["exit_code"] = code;
     record["seconds"] = seconds.count();
     if (trains()) record["run"] = run_folder().string();
-    if (failed)
+    if (failed) {
       record["error"] = reason(code);
-    else
+    } else {
       record["result"] = std::move(result);
+      if (const std::string warnings = said(); !warnings.empty()) record["warnings"] = warnings;
+    }
     write_file_atomically(file(".json"), record.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
     forget();
     return record;
@@ -131,9 +133,14 @@ class CaseRun {
     return all;
   }
 
-  std::string reason(int code) const {
+  /// The last lines of its standard error.
+  std::string said() const {
     constexpr int lines = 12;
-    const std::string errors = last_lines(read_all(file(".stderr")), lines);
+    return last_lines(read_all(file(".stderr")), lines);
+  }
+
+  std::string reason(int code) const {
+    const std::string errors = said();
     if (!errors.empty()) return errors;
     return code > 128 ? fmt::format("ended by signal {}", code - 128) : fmt::format("ended with code {}", code);
   }
@@ -245,7 +252,11 @@ class SweepCommand {
 
   void tell(const std::string& number, const SweepCase& one, const ordered_json& record) const {
     const double seconds = record["seconds"];
-    if (record["status"] == "done") return say("{} done in {:.1f} s\n", number, seconds);
+    if (record["status"] == "done") {
+      say("{} done in {:.1f} s\n", number, seconds);
+      if (record.contains("warnings")) say("{}\n", record["warnings"].get<std::string>());
+      return;
+    }
     say("{} FAILED after {:.1f} s: {}\n{}\n", number, seconds, words_of(one), record["error"].get<std::string>());
   }
 

@@ -352,10 +352,8 @@ void Trainer::report_nonfinite(const StepOutcome& outcome) {
 nlohmann::ordered_json Trainer::summarize() const {
   const Ledger& account = ledger(device_of(configuration_));
   Measurement measured = describe(configuration_, training_);
-  measured.memory = account.highest();
-  at(measured.memory, Purpose::saved) = saved_bytes_;
+  read_account(account, saved_bytes_, measured);
   measured.saved_by_path = saved_by_path_;
-  measured.peak = account.peak();
   measured.process_peak = process_peak();
   measured.step_seconds = step_seconds_;
   std::ranges::sort(measured.step_seconds);

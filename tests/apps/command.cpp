@@ -202,6 +202,12 @@ TEST_CASE("command: plan and bench share the documented keys") {
       run_command(folder, {"plan", "-c", "c.yaml", "--policies", bits, "train.batch_size=32", "--json", "-"}).json();
   for (std::size_t i = 1; i < 4; ++i) CHECK(coded[i - 1].at("memory").at("saved") > coded[i].at("memory").at("saved"));
   CHECK(coded[3].at("choice") == "fixed:2");
+  for (const nlohmann::json& one : coded) {
+    CHECK(one.at("at_peak").at("saved") <= one.at("memory").at("peak"));
+    CHECK(table.out.find("  " + one.at("at_peak").at("taken_for").get<std::string>() + "; with the batches") !=
+          std::string::npos);
+  }
+  CHECK(coded[0].at("at_peak").at("saved") > coded[3].at("at_peak").at("saved"));
   CHECK(table.out.find("everything fits as it is") != std::string::npos);
   CHECK(table.out.find("\nauto:100MiB: budget of 100.00 MiB in all: ") != std::string::npos);
   CHECK(table.out.find("\nsaved then ") != std::string::npos);

@@ -1,4 +1,5 @@
 // Sweeps and reports: cases, resumption, failures, and the page as a browser builds it.
+#include "core/parallel.h"
 #include "tests/apps/command_run.h"
 
 #include <doctest/doctest.h>
@@ -203,6 +204,7 @@ TEST_CASE("sweep: a case that fails is written down, and the others run on") {
     else
       CHECK(fs::exists(fs::path(folder.path()) / one.at("run").get<std::string>() / "summary.json"));
   }
+  CHECK(result.out.find("warning") == std::string::npos);
   // A case keeps its number, and its words stand again only where it failed.
   CHECK(result.out.find("[1/6] started c model.num_heads=2 optimizer.lr=1e-3\n") != std::string::npos);
   CHECK(result.out.find("[1/6] done in ") != std::string::npos);
@@ -221,6 +223,22 @@ TEST_CASE("sweep: a case that fails is written down, and the others run on") {
   CHECK(elements(dom, "polyline", "curve").size() == 2 * 4);  // loss and accuracy
   CHECK(elements(dom, "circle", "point").size() == 2 * 4);    // against bytes
   CHECK(dom.find("<td class=\"text\">&lt;b&gt;&amp;&lt;/script&gt;</td>") != std::string::npos);
+}
+
+TEST_CASE("sweep: what a case warns of is said, and written down") {
+  const TemporaryFolder folder;
+  const int many = processors() + 1;
+  write_inputs(folder, fmt::format("command: bench\nconfig: c.yaml\narguments: [--steps, 1]\n"
+                                   "grid: {{train.threads: [1, {}]}}\noutput: {{dir: out}}\n", many));
+  const CommandResult result = sweep(folder, {"--json", "all.json"});
+  CHECK(result.code == 0);
+  const nlohmann::json cases = read_json(folder / "all.json").at("cases");
+  REQUIRE(cases.size() == 2);
+  CHECK(!cases[0].contains("warnings"));
+  const std::string warning = cases[1].at("warnings");
+  CHECK(warning.starts_with(fmt::format("lacuna: warning: {} threads", many)));
+  CHECK(result.out.find(" s\n" + warning + "\n") > result.out.find("[2/2] done in "));
+  CHECK(result.out.find(warning) != std::string::npos);
 }
 
 TEST_CASE("sweep: an interrupted one goes on where it stopped") {

@@ -82,30 +82,26 @@ template <int most = most_vectors, class F>
     with_vectors<most / 2>(vectors, f);
 }
 
-/// Of fewer than two vectors' values, in place.
+/// Of a run whose parts fill no vector, in place.
 template <class C>
-[[gnu::noinline]] inline void transform_few(C* values, std::int64_t count) {
-  while (count > 0) {
-    const auto [part, parts] = hadamard_run(count);
-    const C factor = static_cast<C>(1 / std::sqrt(static_cast<double>(part)));
-    for (C* own = values; own < values + parts * part; own += part) {
-      for (std::int64_t by = 1; by < part; by *= 2)
-        for (std::int64_t i = 0; i < part; ++i) {
-          if ((i & by) != 0) continue;
-          const C sum = own[i] + own[i + by];
-          own[i + by] = own[i] - own[i + by];
-          own[i] = sum;
-        }
-      for (std::int64_t i = 0; i < part; ++i) own[i] *= factor;
-    }
-    if (parts == 3)
+inline void transform_few(C* values, const HadamardRun& run) {
+  const auto [part, parts] = run;
+  const C factor = static_cast<C>(1 / std::sqrt(static_cast<double>(part)));
+  for (C* own = values; own < values + parts * part; own += part) {
+    for (std::int64_t by = 1; by < part; by *= 2)
       for (std::int64_t i = 0; i < part; ++i) {
-        const C most = (values[i] + values[i + part] + values[i + 2 * part]) * static_cast<C>(2.0 / 3);
-        for (C* own = values; own < values + 3 * part; own += part) own[i] = most - own[i];
+        if ((i & by) != 0) continue;
+        const C sum = own[i] + own[i + by];
+        own[i + by] = own[i] - own[i + by];
+        own[i] = sum;
       }
-    values += parts * part;
-    count -= parts * part;
+    for (std::int64_t i = 0; i < part; ++i) own[i] *= factor;
   }
+  if (parts == 3)
+    for (std::int64_t i = 0; i < part; ++i) {
+      const C most = (values[i] + values[i + part] + values[i + 2 * part]) * static_cast<C>(2.0 / 3);
+      for (C* own = values; own < values + 3 * part; own += part) own[i] = most - own[i];
+    }
 }
 
 /// Sums and differences of `parts` parts, four or two, of `length` values each, vector by vector: `kept(index, i)`
@@ -139,63 +135,81 @@ template <class C, class Kept, class Give>
   }
 }
 
-/// Transforms `count` values by an orthogonal matrix that is its own inverse: Walsh and Hadamard's over parts of 2^k or
-/// 3 · 2^k values, up to 1024, as long as fit, one after the other. `take(i, factor)` returns those from i on, times
-/// the factor; `give(stream, i, values)` gets what becomes of them, the stream being one of four that follow each other
-/// (for sums that do not wait). i comes in whole vectors; lanes beyond `count` are not looked at and come out as 0.
-/// `room` [whole_vectors(count)] is overwritten. Both functions come by value and are called in line, so that what they
-/// hold stays in registers; returns `give`.
+/// Transforms a run in vectors: `take(i, factor)` returns its values from i on, times the factor; `give(stream, i,
+/// values)` gets what becomes of them, the stream being one of four that follow each other (for sums that do not wait).
+/// `room` [parts * part] is overwritten, and may be where `take` finds the values and `give` puts them.
+template <class C, class Take, class Give>
+[[gnu::always_inline]] inline void transform_run(const HadamardRun& run, C* room, const Take& take, Give& give) {
+  const std::int64_t length = run.parts * run.part;
+  const C factor = static_cast<C>(1 / std::sqrt(static_cast<double>(run.parts == 3 ? run.part : length)));
+  const auto keep = [room](int, std::int64_t i, const Lanes<C>& values) { store<C>(values, room + i); };
+  // What registers hold first; then, in `room`, whatever of it makes a part; the last pass gives.
+  std::int64_t done = std::min<std::int64_t>(run.part, most_vectors * lanes);
+  with_vectors(
+      done / lanes, [&]<int vectors>(std::integral_constant<int, vectors>) __attribute__((always_inline)) {
+        if (length == vectors * lanes)
+          transform_part<vectors, C>(0, factor, take, give);
+        else
+          for (std::int64_t i = 0; i < length; i += vectors * lanes) transform_part<vectors, C>(i, factor, take, keep);
+      });
+  for (int parts; done < run.part; done *= parts) {
+    parts = 4 * done <= run.part ? 4 : 2;
+    const bool last = parts * done == length;
+    for (std::int64_t i = 0; i < length; i += parts * done) {
+      const std::int64_t apart = done;
+      const auto kept = [=](int index, std::int64_t j) { return load(room + i + index * apart + j); };
+      if (last)
+        combine_parts<C>(apart, parts, kept, [&](int index, std::int64_t j, const Lanes<C>& values) {
+          give(index, i + index * apart + j, values);
+        });
+      else
+        combine_parts<C>(apart, parts, kept, [&](int index, std::int64_t j, const Lanes<C>& values) {
+          store<C>(values, room + i + index * apart + j);
+        });
+    }
+  }
+  const auto kept = [=](int index, std::int64_t i) { return load(room + index * run.part + i); };
+  const auto give_part = [&](int index, std::int64_t i, const Lanes<C>& values) {
+    give(index, index * run.part + i, values);
+  };
+  if (run.parts == 3)
+    reflect_parts<C>(run.part, kept, give_part);
+  else if (run.parts > 1)
+    combine_parts<C>(run.part, run.parts, kept, give_part);
+}
+
+/// The same in place, of any run.
+template <class C>
+[[gnu::noinline]] void transform_run(const HadamardRun& run, C* values) {
+  if (run.part < lanes) return transform_few(values, run);
+  const auto take = [values](std::int64_t i, C factor) { return load(values + i) * factor; };
+  auto give = [values](int, std::int64_t i, const Lanes<C>& some) { store<C>(some, values + i); };
+  transform_run<C>(run, values, take, give);
+}
+
+/// Transforms `count` values by an orthogonal matrix that is its own inverse: Walsh and Hadamard's, of the longest run
+/// that they begin with. Where that is not all of them: of this run, of an equal one that ends with the last value, and
+/// of the first again, so that each value counts for little in every other. `take` and `give` as above; i comes in
+/// whole vectors; lanes beyond `count` are not looked at and come out as 0. `room` [whole_vectors(count)] is
+/// overwritten. Both functions come by value and are called in line, so that what they hold stays in registers; returns
+/// `give`.
 template <class C, class Take, class Give>
 [[gnu::flatten]] inline Give hadamard_transform(std::int64_t count, C* room, const Take take, Give give) {
-  std::int64_t at = 0;
-  while (count - at >= lanes) {
-    const HadamardRun run = hadamard_run(count - at);
-    if (run.part < lanes) break;
-    const std::int64_t length = run.parts * run.part;
-    const C factor = static_cast<C>(1 / std::sqrt(static_cast<double>(run.parts == 3 ? run.part : length)));
-    const auto keep = [room](int, std::int64_t i, const Lanes<C>& values) { store<C>(values, room + i); };
-    // What registers hold first; then, in `room`, whatever of it makes a part; the last pass gives.
-    std::int64_t done = std::min<std::int64_t>(run.part, most_vectors * lanes);
-    with_vectors(
-        done / lanes, [&]<int vectors>(std::integral_constant<int, vectors>) __attribute__((always_inline)) {
-          if (length == vectors * lanes)
-            transform_part<vectors, C>(at, factor, take, give);
-          else
-            for (std::int64_t i = 0; i < length; i += vectors * lanes)
-              transform_part<vectors, C>(at + i, factor, take, keep);
-        });
-    for (int parts; done < run.part; done *= parts) {
-      parts = 4 * done <= run.part ? 4 : 2;
-      const bool last = parts * done == length;
-      for (std::int64_t i = at; i < at + length; i += parts * done) {
-        const std::int64_t apart = done;
-        const auto kept = [=](int index, std::int64_t j) { return load(room + i + index * apart + j); };
-        if (last)
-          combine_parts<C>(apart, parts, kept, [&](int index, std::int64_t j, const Lanes<C>& values) {
-            give(index, i + index * apart + j, values);
-          });
-        else
-          combine_parts<C>(apart, parts, kept, [&](int index, std::int64_t j, const Lanes<C>& values) {
-            store<C>(values, room + i + index * apart + j);
-          });
-      }
-    }
-    const auto kept = [=](int index, std::int64_t i) { return load(room + at + index * run.part + i); };
-    const auto give_part = [&](int index, std::int64_t i, const Lanes<C>& values) {
-      give(index, at + index * run.part + i, values);
-    };
-    if (run.parts == 3)
-      reflect_parts<C>(run.part, kept, give_part);
-    else if (run.parts > 1)
-      combine_parts<C>(run.part, run.parts, kept, give_part);
-    at += length;
+  if (count == 0) return give;
+  const HadamardRun run = hadamard_run(count);
+  const std::int64_t length = run.parts * run.part;
+  if (length == count && run.part >= lanes) {
+    transform_run<C>(run, room, take, give);
+    return give;
   }
-  if (at < count) {
-    for (std::int64_t i = at; i < count; i += lanes) store<C>(take(i, C{1}), room + i);
-    transform_few(room + at, count - at);
-    std::fill(room + count, room + whole_vectors(count), C{0});
-    for (std::int64_t i = at; i < count; i += lanes) give(0, i, load(room + i));
+  for (std::int64_t i = 0; i < count; i += lanes) store<C>(take(i, C{1}), room + i);
+  transform_run(run, room);
+  if (length < count) {
+    transform_run(run, room + (count - length));
+    transform_run(run, room);
   }
+  std::fill(room + count, room + whole_vectors(count), C{0});
+  for (std::int64_t i = 0; i < count; i += lanes) give(0, i, load(room + i));
   return give;
 }
 

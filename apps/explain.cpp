@@ -20,12 +20,7 @@ struct Options {
   Report report;
 };
 
-std::string name_of_source(const SlotFacts& facts) {
-  if (facts.op.text().empty()) return facts.parameter ? "parameter" : "input";
-  std::string name(facts.op.text());
-  if (facts.source.kind == Source::Kind::aux) name += fmt::format(", statistic {}", facts.source.index);
-  return name;
-}
+std::string slot_name(const SlotFacts& facts) { return facts.parameter ? "parameter" : facts.name(); }
 
 /// As `linear blocks.0.mlp.fc2 (value)`.
 std::string describe_user(const SlotUser& user) {
@@ -76,7 +71,7 @@ ExitCode explain(const Options& options) {
   }();
   if (!loss.wants_grad()) reject("freeze: nothing is trained, so backward needs nothing");
 
-  std::vector<std::array<std::string, 6>> rows{{"path", "tensor of", "shape", "bytes", "held", "why"}};
+  std::vector<std::array<std::string, 6>> rows{{"path", "slot", "shape", "bytes", "held", "why"}};
   nlohmann::ordered_json slots = nlohmann::ordered_json::array();
   std::int64_t total = 0;
   for (const Tape::SlotReport& slot : tape.report()) {
@@ -92,7 +87,8 @@ ExitCode explain(const Options& options) {
       why += (why.empty() ? "" : "; ") + describe_user(user);
     }
     slots.push_back({{"path", facts.path.text()},
-                     {"op", name_of_source(facts)},
+                     {"op", facts.parameter ? "parameter" : facts.maker()},
+                     {"slot", slot_name(facts)},
                      {"shape", std::vector<std::int64_t>(facts.shape.begin(), facts.shape.end())},
                      {"dtype", lacuna::name_of(facts.dtype)},
                      {"bytes", slot.bytes},
@@ -103,8 +99,8 @@ ExitCode explain(const Options& options) {
                      {"signs", slot.signs},
                      {"users", users}});
     if (facts.parameter && !options.all) continue;
-    rows.push_back({std::string(facts.path.text()), name_of_source(facts), to_string(facts.shape),
-                    format_bytes(slot.bytes), describe_hold(slot), why});
+    rows.push_back({std::string(facts.path.text()), slot_name(facts), to_string(facts.shape), format_bytes(slot.bytes),
+                    describe_hold(slot), why});
   }
   tape.backward(loss);  // regions within regions open while it runs
   refuse_unmatched(training.policy());

@@ -10,7 +10,7 @@
 namespace lacuna::apps {
 namespace {
 
-const std::vector<std::string> keys{"path", "op", "user", "hold", "groups", "group_size"};
+const std::vector<std::string> keys{"path", "op", "slot", "user", "hold", "groups", "group_size"};
 
 void read_entry(const YamlEntry& entry, HoldRule& rule, Problems& problems) {
   const auto expected = [&](std::string_view what) {
@@ -41,7 +41,10 @@ void read_entry(const YamlEntry& entry, HoldRule& rule, Problems& problems) {
       return expected("run, heads or channels");
     rule.by_columns = entry.value.text != "run";
   } else {
-    (entry.key == "path" ? rule.path : entry.key == "op" ? rule.op : rule.user) = entry.value.text;
+    (entry.key == "path"   ? rule.path
+     : entry.key == "op"   ? rule.op
+     : entry.key == "slot" ? rule.slot
+                           : rule.user) = entry.value.text;
   }
 }
 
@@ -63,7 +66,7 @@ std::vector<HoldRule> read_rules(const YamlNode& node, Problems& problems) {
     if (item.find("hold") == nullptr)
       problems.add(item.where, "memory.rules: expected `hold`: keep, exact, recompute, int1 to int8, or slope2");
     for (const YamlEntry& entry : item.entries) read_entry(entry, rule, problems);
-    if (rule.how == HoldRule::How::recompute && (rule.op != "*" || rule.user != "*"))
+    if (rule.how == HoldRule::How::recompute && (rule.op != "*" || rule.slot != "*" || rule.user != "*"))
       problems.add(item.where, "memory.rules: `hold: recompute` takes a `path` alone, of a region");
   }
   return rules;
@@ -72,9 +75,9 @@ std::vector<HoldRule> read_rules(const YamlNode& node, Problems& problems) {
 std::string write_rules(const std::vector<HoldRule>& rules) {
   std::vector<std::string> all;
   for (const HoldRule& rule : rules)
-    all.push_back(fmt::format(R"({{path: "{}", op: "{}", user: "{}", hold: {}, groups: {}, group_size: {}}})",
-                              rule.path, rule.op, rule.user, hold_text(rule), rule.by_columns ? "channels" : "run",
-                              rule.group_size));
+    all.push_back(fmt::format(
+        R"({{path: "{}", op: "{}", slot: "{}", user: "{}", hold: {}, groups: {}, group_size: {}}})", rule.path, rule.op,
+        rule.slot, rule.user, hold_text(rule), rule.by_columns ? "channels" : "run", rule.group_size));
   return fmt::format("[{}]", fmt::join(all, ", "));
 }
 

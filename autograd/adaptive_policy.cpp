@@ -59,9 +59,9 @@ class Adaptive final : public CodedPolicy {
 
   void end_pass() override {
     if (measures()) learn(record_.sensitivities());
-    if (studied_) plan();  // for what the whole pass has coded
+    if (studied_ || stale_) plan();  // for what the whole pass has coded
     ++passes_;
-    in_trial_ = studied_ = false;  // also where a study ended in an error
+    in_trial_ = studied_ = stale_ = false;  // also where a study ended in an error
     study_ = {};
     record_ = {};
   }
@@ -70,6 +70,8 @@ class Adaptive final : public CodedPolicy {
     std::map<std::string, Tensor> state;
     const std::vector<std::int64_t> passes{passes_};
     state.emplace("passes", Tensor::from(passes, {1}));
+    const std::vector<double> planned_for{bits_, static_cast<double>(group_size_)};
+    state.emplace("planned for", Tensor::from(planned_for, {2}));
     for (const auto& [key, tensor] : tensors_) {
       const std::vector<double> numbers{static_cast<double>(tensor.choice.elements),
                                         static_cast<double>(tensor.choice.range_bytes),
@@ -83,9 +85,15 @@ class Adaptive final : public CodedPolicy {
   }
   void set_state(const std::map<std::string, Tensor>& state) override {
     tensors_.clear();
+    stale_ = true;
     for (const auto& [name, values] : state) {
       if (name == "passes") {
         passes_ = values.data<std::int64_t>()[0];
+        continue;
+      }
+      if (name == "planned for") {
+        const double* const numbers = values.data<double>();
+        stale_ = numbers[0] != bits_ || numbers[1] != static_cast<double>(group_size_);
         continue;
       }
       expect(
@@ -101,6 +109,9 @@ class Adaptive final : public CodedPolicy {
                                   .measured = numbers[3] != 0,
                                   .bits = static_cast<int>(numbers[4])};
     }
+    // Other bits or groups were asked for then: the first pass has no plan, and its end makes one of what is known.
+    if (stale_)
+      for (auto& [key, tensor] : tensors_) tensor.bits = 0;
   }
 
  private:
@@ -181,6 +192,7 @@ class Adaptive final : public CodedPolicy {
   std::int64_t passes_ = 0;
   bool in_trial_ = false;  // a trial pass runs, which measures
   bool studied_ = false;   // what the pass was to measure has been measured before it
+  bool stale_ = false;     // sensitivities are known, but no plan is for these bits and groups
   std::map<std::string, Planned> tensors_;
   SensitivityRecord record_;
   DrawStudy study_;  // knows the tensors of this pass

@@ -76,7 +76,8 @@ class Fixed final : public SameBits {
 
 /// Mesa (Pan et al. 2021): 8 bits, ranges by head and by runs of channels, carried from step to step with a decay.
 /// Values outside the estimated range saturate. Each kind of op can be switched off, as in the paper's ablation (table
-/// 7): what only ops that are switched off read is kept as `exact` keeps it.
+/// 7): what only ops that are switched off read is kept as `exact` keeps it. What other ops read, and regions that run
+/// again, is coded.
 class Mesa final : public CodedPolicy {
  public:
   static constexpr std::string_view policy_name = "mesa";
@@ -93,7 +94,7 @@ class Mesa final : public CodedPolicy {
         group_size_(settings.whole_number("group_size")),
         decay_(settings.number("decay")) {
     for (const Kind& kind : kinds)
-      if (settings.flag(kind.name)) ops_.insert(ops_.end(), kind.ops.begin(), kind.ops.end());
+      if (!settings.flag(kind.name)) off_.insert(off_.end(), kind.ops.begin(), kind.ops.end());
   }
   std::string_view name() const override { return policy_name; }
 
@@ -127,7 +128,7 @@ class Mesa final : public CodedPolicy {
 
   bool codes(const SlotFacts& facts) const override {
     return std::any_of(facts.users.begin(), facts.users.end(), [&](const SlotUser& user) {
-      return std::find(ops_.begin(), ops_.end(), user.op.text()) != ops_.end();
+      return std::find(off_.begin(), off_.end(), user.op.text()) == off_.end();
     });
   }
   codec::Coding coding_of(const SlotFacts& facts) override {
@@ -142,7 +143,7 @@ class Mesa final : public CodedPolicy {
 
   std::int64_t bits_, group_size_;
   double decay_;
-  std::vector<std::string_view> ops_;  // that are switched on
+  std::vector<std::string_view> off_;  // ops
   std::map<std::string, RunningRanges> running_;
 };
 

@@ -7,12 +7,14 @@ std::string_view name_of(Hold hold) {
   return names[static_cast<std::size_t>(hold)];
 }
 
-std::string SlotFacts::key() const {
-  std::string key = fmt::format("{} {}", path.text(), maker());
-  if (source.kind == Source::Kind::aux) key += fmt::format(" statistic {}", source.index);
-  if (occurrence > 0) key += fmt::format(" #{}", occurrence + 1);
-  return key;
+std::string SlotFacts::name() const {
+  std::string name(maker());
+  if (source.kind == Source::Kind::aux) name += fmt::format(" statistic {}", source.index);
+  if (occurrence > 0) name += fmt::format(" #{}", occurrence + 1);
+  return name;
 }
+
+std::string SlotFacts::key() const { return fmt::format("{} {}", path.text(), name()); }
 
 bool MemoryPolicy::recomputes(std::string_view, std::string_view) { return false; }
 

@@ -50,8 +50,9 @@ struct SlotFacts {
   bool is_input() const { return op.text().empty(); }
   /// The op that made it, or `input`.
   std::string_view maker() const { return is_input() ? "input" : op.text(); }
-  /// Names the slot in every step of the same program: `blocks.0.mlp.fc1 linear`, with a number where a module is used
-  /// more than once.
+  /// Which of its module's tensors it is: `linear`, `add #2` of an op's second, `layer_norm statistic 0`.
+  std::string name() const;
+  /// Names the slot in every step of the same program: its path and its name.
   std::string key() const;
 };
 

@@ -76,9 +76,9 @@ class Refined final : public MemoryPolicy {
     for (std::size_t i = 0; i < rules_.size(); ++i)
       if (!used[i])
         all.push_back(fmt::format(
-            "memory.rules: no tensor is held by the rule {{path: {}, op: {}, user: {}, hold: {}}}: none matches, or "
-            "rules before it come first; `lacuna explain` lists the tensors by path, op and reader",
-            rules_[i].path, rules_[i].op, rules_[i].user, hold_text(rules_[i])));
+            "memory.rules: no tensor is held by the rule {{path: {}, op: {}, slot: {}, user: {}, hold: {}}}: none "
+            "matches, or rules before it come first; `lacuna explain` lists the tensors by path, slot and reader",
+            rules_[i].path, rules_[i].op, rules_[i].slot, rules_[i].user, hold_text(rules_[i])));
     for (const Region& region : regions_)
       if (region.rule == nullptr && !region.used)
         all.push_back(
@@ -122,6 +122,7 @@ class Refined final : public MemoryPolicy {
     if (rule.how == HoldRule::How::code && !can_be_coded(facts)) return false;
     if (rule.how == HoldRule::How::slope && slopes_of(facts) == nullptr) return false;
     return matches_glob(rule.path, facts.path.text()) && matches_glob(rule.op, facts.maker()) &&
+           matches_glob(rule.slot, facts.name()) &&
            std::any_of(facts.users.begin(), facts.users.end(),
                        [&](const SlotUser& user) { return matches_glob(rule.user, user.op.text()); });
   }

@@ -14,6 +14,7 @@ struct HoldRule {
   enum class How : std::uint8_t { keep, exact, code, slope, recompute };
   std::string path = "*";   // glob on the path of the module that made the tensor; of `recompute`: of the region
   std::string op = "*";     // glob on the op that made it
+  std::string slot = "*";   // glob on which of that module's tensors it is, as SlotFacts::name has it
   std::string user = "*";   // glob on the ops that read it: one of them must match
   How how = How::exact;     // exact: what the policy `exact` would do
   int bits = 8;             // of `code`

@@ -20,7 +20,8 @@ void Optimizer::allocate_state(Entry& entry) const {
   const AllocationScope scope({Purpose::optimizer, {}, Label(entry.parameter->path())});
   for (const StateKind& kind : kinds_)
     entry.state.emplace_back(entry.parameter->shape(), entry.parameter->tensor().device(), kind, precision_);
-  entry.step = Tensor::zeros({1}, DType::i64, Device::cpu, Purpose::optimizer);
+  const bool meta = entry.parameter->tensor().device() == Device::meta;
+  entry.step = Tensor::zeros({1}, DType::i64, meta ? Device::meta : Device::cpu, Purpose::optimizer);
 }
 
 void Optimizer::step(double lr, formula::CountedGradient counted) {
@@ -42,7 +43,7 @@ void Optimizer::update(Entry& entry, double lr, formula::CountedGradient counted
          "{}: expected a gradient of {} f32 or bf16, got {} {}", entry.parameter->path(), parameter.shape(),
          gradient.shape(), name_of(gradient.dtype()));
   if (!entry.step.defined()) allocate_state(entry);
-  const std::int64_t step = ++*entry.step.data<std::int64_t>();
+  const std::int64_t step = entry.step.device() == Device::meta ? 1 : ++*entry.step.data<std::int64_t>();
   const RandomStream stream{seed_, static_cast<std::uint32_t>(step), random_site(entry.parameter->path())};
   const std::array<std::uint32_t, 4> drawn = stream.draw(0);
   update({.parameter = parameter,

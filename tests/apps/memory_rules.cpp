@@ -28,11 +28,12 @@ std::string refusal(const std::string& list) {
 
 TEST_CASE("memory.rules: every key is read, and written so that it reads back") {
   const std::vector<HoldRule> rules = rules_of(
-      "[{path: \"blocks.*\", op: linear, user: gelu, hold: int2, groups: heads, group_size: 128},\n"
+      "[{path: \"blocks.*\", op: linear, slot: \"linear*\", user: gelu, hold: int2, groups: heads, group_size: 128},\n"
       "    {hold: keep}, {path: \"blocks.1\", hold: recompute}, {op: input, hold: exact, groups: run}]");
   REQUIRE(rules.size() == 4);
   CHECK(rules[0] == HoldRule{.path = "blocks.*",
                              .op = "linear",
+                             .slot = "linear*",
                              .user = "gelu",
                              .how = HoldRule::How::code,
                              .bits = 2,
@@ -62,7 +63,7 @@ TEST_CASE("memory.rules: what is wrong is told with its place, all at once") {
   CHECK(refusal("[{hold: int4, paht: a}]") ==
         "a.yaml:3:24: memory.rules: unknown key \"paht\", did you mean \"path\"?");
   CHECK(refusal("[{hold: int4, zzzzzz: a}]") ==
-        "a.yaml:3:24: memory.rules: unknown key \"zzzzzz\"; known are path, op, user, hold, groups, group_size");
+        "a.yaml:3:24: memory.rules: unknown key \"zzzzzz\"; known are path, op, slot, user, hold, groups, group_size");
   CHECK(refusal("[{hold: int0},\n    {path: b}]") ==
         "a.yaml:3:18: memory.rules: hold: expected keep, exact, recompute, int1 to int8, or slope2, got `int0`\n"
         "a.yaml:4:5: memory.rules: expected `hold`: keep, exact, recompute, int1 to int8, or slope2");

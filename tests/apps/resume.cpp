@@ -176,7 +176,10 @@ TEST_CASE("train: 40 steps broken at every fourth give the bits of 40 unbroken o
   std::vector<Case> cases{{"sgd", "{policy: mesa}", {"model=" + batch_norm}},
                           {"adamw", "{policy: exact}", {"train.ema_decay=0.9", "freeze.freeze=[\"cls_token\"]"}},
                           {"adamw", "{policy: exact}", wide},
-                          {"adan", "{policy: mesa}", {"optimizer.state=bf16", "optimizer.in_backward=true"}}};
+                          {"adan", "{policy: mesa}", {"optimizer.state=bf16", "optimizer.in_backward=true"}},
+                          {"adamw",
+                           "{policy: adaptive, bits: 2.5, measure_every: 3, recompute: [\"blocks.1\"]}",
+                           {"train.accumulate=7", "model.embed_dim=40"}}};
   const std::vector<std::string> policies{"{policy: exact}", "{policy: mesa}",
                                           "{policy: adaptive, bits: 3, measure_every: 3}"};
   for (const std::string& name : optimizers().names())

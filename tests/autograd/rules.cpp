@@ -84,6 +84,31 @@ TEST_CASE("rules: the first that applies wins, the rest is the policy's") {
   CHECK(ruled.at("b.curve tanh") == HowHeld{Hold::keep, 0});
 }
 
+TEST_CASE("rules: a slot is one of the tensors that an op of a module makes") {
+  const Variable x = test_leaf({4, 16, 32}, 1, DType::f32), weight = test_parameter({32, 32}, 2, DType::f32);
+  const auto bits_of = [&](const std::string& slot) {
+    HoldRule int2 = rule("int2", "m", "linear"), int4 = rule("int4");
+    int2.slot = slot;
+    const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {int2, int4}, {});
+    Tape tape(*policy);
+    const Recording recording(tape);
+    const AllocationScope scope({Purpose::transient, {}, Label("m")});
+    Variable h = x;
+    for (int i = 0; i < 3; ++i) h = apply(Linear{}, std::move(h), weight, Variable());
+    const Variable loss = total(apply(Tanh{}, std::move(h)));
+    std::map<std::string, int> bits;
+    for (const Tape::SlotReport& slot_report : tape.report()) bits[slot_report.facts.name()] = slot_report.bits;
+    tape.backward(loss);
+    return bits;
+  };
+  const auto second = bits_of("linear #2"), all = bits_of("linear*");
+  CHECK(second.at("linear") == 4);
+  CHECK(second.at("linear #2") == 2);
+  CHECK(all.at("linear") == 2);
+  CHECK(all.at("linear #2") == 2);
+  CHECK(all.at("tanh") == 4);
+}
+
 TEST_CASE("rules: one vector a sample is coded by a rule alone, not by a policy") {
   const Variable x = test_leaf({64, 32}, 1, DType::f32), square = test_parameter({32, 32}, 2, DType::f32);
   const auto hold = [&](std::string_view base, std::vector<HoldRule> rules) {
@@ -119,9 +144,10 @@ TEST_CASE("rules: codes pass over what cannot be coded") {
   const std::vector<std::string> unmatched = policy->unmatched();
   REQUIRE(unmatched.size() == 1);  // the second was reached
   CHECK(unmatched[0] ==
-        "memory.rules: no tensor is held by the rule {path: *, op: *, user: *, hold: int4}: none matches, or rules "
+        "memory.rules: no tensor is held by the rule {path: *, op: *, slot: *, user: *, hold: int4}: none matches, or "
+        "rules "
         "before it come "
-        "first; `lacuna explain` lists the tensors by path, op and reader");
+        "first; `lacuna explain` lists the tensors by path, slot and reader");
 }
 
 TEST_CASE("rules: of what only a curve's slope needs two bits are kept") {
@@ -162,9 +188,9 @@ TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
   const auto names = [&](std::size_t line, const char* rule) {
     return unmatched[line].find(rule) != std::string::npos;
   };
-  CHECK(names(0, "{path: a, op: *, user: *, hold: int2}"));  // the first rule takes it all
-  CHECK(names(1, "{path: c*, op: *, user: *, hold: keep}"));
-  CHECK(names(2, "{path: d.*, op: *, user: *, hold: recompute}"));
+  CHECK(names(0, "{path: a, op: *, slot: *, user: *, hold: int2}"));  // the first rule takes it all
+  CHECK(names(1, "{path: c*, op: *, slot: *, user: *, hold: keep}"));
+  CHECK(names(2, "{path: d.*, op: *, slot: *, user: *, hold: recompute}"));
   CHECK(unmatched[3] ==
         "memory.recompute: e.* recomputes nothing: no region of the model matches, or others come first; "
         "there are b, a");

@@ -187,6 +187,52 @@ TEST_CASE("coded training: recomputed regions whose inputs are coded save less t
   }
 }
 
+TEST_CASE("coded training: mesa codes what regions keep, and leaves alone what ops read that are switched off") {
+  for (const Description& description : {tiny_vit(), tiny_resnet()}) {
+    INFO(description.name);
+    const std::vector<std::string> regions{"blocks.*", "layer?.?"};
+    const std::int64_t both = step(description, *refine(make_policy("mesa"), {}, regions)).saved;
+    CHECK(both < step(description, "mesa").saved);
+    CHECK(both < step(description, *refine(make_policy("exact"), {}, regions)).saved);
+    SettingValues off;
+    for (const char* const kind : {"linear", "convolution", "matmul", "softmax", "activation", "norm"})
+      off[kind] = false;
+    CHECK(step(description, *make_policy("mesa", off)).saved > 2 * step(description, "mesa").saved);
+  }
+}
+
+TEST_CASE(
+    "coded training: what adapts has the bits that are asked for at once, whatever a checkpoint was planned for") {
+  for (const Description& description : {tiny_vit(), tiny_resnet()}) {
+    const auto policy = [](double bits, double group_size) {
+      return make_policy("adaptive", {{"bits", bits}, {"group_size", group_size}});
+    };
+    const std::unique_ptr<MemoryPolicy> before = policy(8, 256);
+    for (int pass = 0; pass < 2; ++pass) step(description, *before);
+    for (const double group_size : {256.0, 64.0}) {
+      INFO(description.name, ", groups of ", group_size);
+      const std::unique_ptr<MemoryPolicy> other = policy(2, group_size);
+      other->set_state(before->state());
+      const std::int64_t most =
+          step(description, *make_policy("fixed", {{"bits", 2.0}, {"group_size", group_size}})).saved;
+      CHECK(step(description, *other).saved <= most);
+      const Step planned = step(description, *other);
+      CHECK(planned.saved <= most);
+      CHECK(static_cast<double>(planned.coded_bits) > 1.8 * static_cast<double>(planned.coded_elements));
+      // The sensitivities are still those that were measured.
+      std::map<std::string, double> known;
+      for (const auto& [name, values] : before->state())
+        if (name.starts_with("tensor ")) known[name] = values.to_vector()[2];
+      for (const auto& [name, values] : other->state())
+        if (name.starts_with("tensor ")) CHECK(values.to_vector()[2] == known.at(name));
+    }
+    // With nothing changed the next pass is as it would have been.
+    const std::unique_ptr<MemoryPolicy> same = policy(8, 256);
+    same->set_state(before->state());
+    CHECK(step(description, *same).results == step(description, *before).results);
+  }
+}
+
 TEST_CASE("coded training: what adapts keeps to its average, and uses it") {
   for (const Description& description : {tiny_vit(), tiny_resnet()}) {
     for (const double bits : {2.0, 2.5, 4.0}) {

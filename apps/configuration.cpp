@@ -188,11 +188,16 @@ Configuration from_tree(const YamlNode& root, Problems& problems) {
     problems.refuse_if_any();
   }
   if (const YamlEntry* const command = root.find("command");
-      command != nullptr && command->where.source == root.where.source)
+      command != nullptr && command->where.source == root.where.source) {
+    const YamlEntry* const cases = root.find("cases");
+    if (cases != nullptr && !cases->value.items.empty() && cases->value.items.front().find("status") != nullptr)
+      reject("{0}: this is what a sweep has written, not a configuration; its page is sweep.html beside it",
+             root.where.source);
     reject(
         "{0}: this is a sweep, a command and the cases that it is run on, not a configuration: `lacuna sweep -c {0}` "
         "runs it",
         root.where.source);
+  }
   for (const YamlEntry& entry : root.entries) {
     if (std::ranges::find(sections(), entry.key) == sections().end()) {
       problems.add_unknown(entry.where, "section", entry.key, {sections().begin(), sections().end()});

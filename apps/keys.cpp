@@ -181,9 +181,9 @@ template <class Registry>
 void add_settings(std::string& text, std::string_view section, const Registry& registry) {
   for (const std::string& name : registry.names())
     for (const Setting& setting : registry.get(name).settings)
-      text += fmt::format("| `{}.{}` | {} | {} | `{}`: {} |\n", section, setting.name,
-                          std::visit(TypeName{}, setting.initial), std::visit(InitialValue{}, setting.initial), name,
-                          setting.meaning);
+      text += fmt::format("| `{}.{}` | {}{} | {} | `{}`: {} |\n", section, setting.name,
+                          setting.range.whole ? "whole " : "", std::visit(TypeName{}, setting.initial),
+                          std::visit(InitialValue{}, setting.initial), name, setting.meaning);
 }
 
 }  // namespace

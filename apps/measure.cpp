@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 namespace lacuna::apps {
 
@@ -60,16 +61,18 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto since = [&](auto begin) { return std::chrono::duration<double>(now() - begin).count(); };
   const bool measures = training.policy().measures_every() > 0;
+  std::vector<double> steps, measurements;
+  const auto seconds_of_measuring = [&](const StepOutcome& of) {
+    measurements.insert(measurements.end(), of.measuring_seconds.begin(), of.measuring_seconds.end());
+    return std::accumulate(of.measuring_seconds.begin(), of.measuring_seconds.end(), 0.0);
+  };
   const int warm_up = std::max(options.warm_up, measures ? 1 : 0);
   for (const MicroBatch& part : batch()) result.batch += part.images.bytes() + part.targets.bytes();
   result.part = result.batch / configuration.train.accumulate;
   Ledger& account = ledger(device);
   account.reset_peak();
   for (int i = 0; i < warm_up; ++i) {
-    std::vector<MicroBatch> images = batch();
-    const auto begin = now();
-    training.step(std::move(images), i, configuration.optimizer.lr);
-    if (i == 0 && measures) result.measuring_seconds = since(begin);
+    seconds_of_measuring(training.step(batch(), i, configuration.optimizer.lr));
   }
   if (!measures) account.reset_peak();  // a step that measures holds more, and is the run's as the others are
   StepOutcome outcome;
@@ -77,9 +80,10 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
     std::vector<MicroBatch> images = batch();
     const auto begin = now();
     outcome = training.step(std::move(images), warm_up + i, configuration.optimizer.lr, options.observer);
-    if (device != Device::meta) result.step_seconds.push_back(since(begin));
+    steps.push_back(since(begin) - seconds_of_measuring(outcome));
   }
-  std::ranges::sort(result.step_seconds);
+  if (device != Device::meta)
+    read_times(std::move(steps), std::move(measurements), training.policy(), configuration.train.accumulate, result);
   read_account(account, outcome.saved_bytes, result);
   result.saved_by_path = std::move(outcome.saved_by_path);
   if (device == Device::meta) {
@@ -92,12 +96,6 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
     return result;
   }
   result.process_peak = process_peak();
-  if (measures) {
-    const double usual = result.step_seconds[result.step_seconds.size() / 2];
-    result.measuring_share = std::max(0.0, result.measuring_seconds - usual) /
-                             static_cast<double>(training.policy().measures_every()) *
-                             static_cast<double>(configuration.train.accumulate);  // which counts the parts of a step
-  }
   return result;
 }
 
@@ -107,6 +105,21 @@ void read_account(const Ledger& account, std::int64_t saved_bytes, Measurement& 
   measurement.peak = account.peak();
   measurement.at_peak = account.holders_at_peak();
   measurement.brought_to_peak = account.brought_to_peak();
+}
+
+void read_times(std::vector<double> steps, std::vector<double> measurements, const MemoryPolicy& policy,
+                std::int64_t accumulate, Measurement& measurement) {
+  std::ranges::sort(steps);
+  measurement.step_seconds = std::move(steps);
+  if (measurements.empty()) return;
+  std::ranges::sort(measurements);
+  measurement.measuring_seconds = measurements[measurements.size() / 2];
+  measurement.measuring_share = amortized(measurement.measuring_seconds, policy, accumulate);
+}
+
+double amortized(double measuring_seconds, const MemoryPolicy& policy, std::int64_t accumulate) {
+  const std::int64_t every = policy.measures_every();
+  return every == 0 ? 0 : measuring_seconds * static_cast<double>(accumulate) / static_cast<double>(every);
 }
 
 std::int64_t saved_at_peak(const Measurement& m) {
@@ -128,16 +141,12 @@ nlohmann::ordered_json to_json(const Measurement& m) {
   for (int i = 0; i < purpose_count; ++i)
     memory[std::string(name_of(static_cast<Purpose>(i)))] = m.memory[static_cast<std::size_t>(i)];
   memory["peak"] = m.peak;
-  nlohmann::ordered_json json{{"model", m.model},
-                              {"device", name_of(m.device)},
-                              {"precision", m.precision},
-                              {"batch_size", m.batch_size},
-                              {"threads", m.threads},
-                              {"policy", m.policy},
-                              {"parameters", m.parameters},
-                              {"trainable_parameters", m.trainable},
-                              {"memory", memory},
-                              {"at_peak", {{"saved", saved_at_peak(m)}, {"taken_for", place_of_peak(m)}}}};
+  nlohmann::ordered_json json{
+      {"model", m.model},           {"device", name_of(m.device)},
+      {"precision", m.precision},   {"batch_size", m.batch_size},
+      {"threads", m.threads},       {"policy", m.policy},
+      {"parameters", m.parameters}, {"trainable_parameters", m.trainable},
+      {"memory", memory},           {"at_peak", {{"saved", saved_at_peak(m)}, {"taken_for", place_of_peak(m)}}}};
   if (m.chosen) {
     nlohmann::ordered_json rules = nlohmann::ordered_json::array();
     for (const HoldRule& rule : m.chosen->rules)

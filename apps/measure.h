@@ -30,9 +30,9 @@ struct Measurement {
   std::vector<Held> at_peak;      // who held what then
   Owner brought_to_peak;          // whose bytes made it one
   std::int64_t process_peak = 0;  // 0 on `meta`
-  std::vector<double> step_seconds;  // sorted; empty on `meta`
-  double measuring_seconds = 0;      // of the first step, where the policy measures in it; else 0
-  double measuring_share = 0;        // what such steps add to each step between two of them
+  std::vector<double> step_seconds;  // less what the policy measured in them, sorted; empty on `meta`
+  double measuring_seconds = 0;      // that a measurement takes; 0 where none was made
+  double measuring_share = 0;        // what measurements add to each step between two of them
 };
 
 /// What is known before anything is measured.
@@ -52,6 +52,13 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
 
 /// Fills in memory by purpose and all about the peak; `saved_bytes` at the end of the forward pass.
 void read_account(const Ledger& account, std::int64_t saved_bytes, Measurement& measurement);
+
+/// What a measurement adds to each step between two of them, which come every `policy.measures_every()` passes,
+/// `accumulate` a step.
+double amortized(double measuring_seconds, const MemoryPolicy& policy, std::int64_t accumulate);
+/// Fills in the seconds of `steps`, less what measuring took in them, and what `measurements` took.
+void read_times(std::vector<double> steps, std::vector<double> measurements, const MemoryPolicy& policy,
+                std::int64_t accumulate, Measurement& measurement);
 
 /// Bytes held for backward when the total was at its peak.
 std::int64_t saved_at_peak(const Measurement& measurement);

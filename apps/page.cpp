@@ -102,6 +102,7 @@ std::string to_html(const PageTitle& title, const std::vector<Result>& results) 
     if (result.figures.is_object() && result.figures.contains("saved_by_path"))
       one["saved_by_path"] = result.figures["saved_by_path"];
     if (result.failed) one["error"] = result.error;
+    if (!result.warnings.empty()) one["warnings"] = result.warnings;
     if (!result.run.empty()) one["curves"] = read_curves(result.run);
     data["cases"].push_back(std::move(one));
   }

@@ -37,6 +37,8 @@ class Descriptor {
 
 /// In the child, between fork and exec: only calls that are safe there.
 [[noreturn]] void become(char* const* arguments, pid_t parent, int output, int errors) {
+  // What a terminal, `timeout` or a batch system sends to a whole group would come twice: from there and passed on.
+  ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);  // it went away before that was set
   for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) ::signal(signal, SIG_DFL);

@@ -150,8 +150,11 @@ std::string to_csv(const std::vector<Result>& results) {
   std::vector<std::string> keys{"id", "status", "exit_code"};
   for (const std::string& key : setting_keys(results)) keys.push_back(key);
   for (const Result& result : results) add_keys(keys, rows.emplace_back(cells_of(result)));
-  keys.emplace_back("error");
-  for (std::size_t i = 0; i < results.size(); ++i) rows[i].emplace_back("error", results[i].error);
+  keys.insert(keys.end(), {"error", "warnings"});
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    rows[i].emplace_back("error", results[i].error);
+    rows[i].emplace_back("warnings", results[i].warnings);
+  }
   std::string text;
   const auto write_row = [&](auto&& cell) {
     for (std::size_t i = 0; i < keys.size(); ++i) {

@@ -19,6 +19,7 @@ struct Result {
   bool failed = false;
   int exit_code = 0;
   std::string error;          // the last lines of its standard error where it failed
+  std::string warnings;       // the same where it did not; empty where it wrote none
   std::filesystem::path run;  // its run folder; empty where it has none
 };
 

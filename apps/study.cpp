@@ -91,14 +91,15 @@ void study_part(Training& training, const MicroBatch& batch, MemoryPolicy& polic
 
 }  // namespace
 
-void study(Training& training, const MicroBatch& batch, MemoryPolicy& policy) {
+bool study(Training& training, const MicroBatch& batch, MemoryPolicy& policy) {
   if (DrawStudy* const draws = policy.draw_study())
     study_draws(training, batch, policy, *draws);
   else if (policy.begin_study())
     study_part(training, batch, policy);
   else
-    return;
+    return false;
   policy.end_study();
+  return true;
 }
 
 }  // namespace lacuna::apps

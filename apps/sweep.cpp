@@ -78,9 +78,7 @@ class CaseRun {
 
   /// The exit code once it has ended.
   std::optional<int> poll() { return process_->poll(); }
-  /// Passes on a signal. From a terminal the case has got it as well, and the same one again would end it before it has
-  /// saved: it gets the other of the two that say the same.
-  void stop(int signal) const { process_->signal(signal == SIGINT ? SIGTERM : SIGINT); }
+  void stop(int signal) const { process_->signal(signal); }
 
   /// Writes down what became of it.
   ordered_json record(int code) const {
@@ -162,6 +160,7 @@ Result to_result(const ordered_json& record) {
     result.error = record.value("error", "");
   else
     result.figures = record["result"];
+  result.warnings = record.value("warnings", "");
   if (record.contains("run")) result.run = record["run"].get<std::string>();
   return result;
 }
@@ -172,13 +171,15 @@ class SweepCommand {
     app.add_option("-c,--config", file_, "sweep file: a command, and the cases that it is run on")
         ->type_name("SWEEP")
         ->required();
+    app.add_option("overrides", overrides_, "values for all cases, as data.path=/data, or output.dir of the sweep")
+        ->type_name("key=value");
     app.add_option("--jobs", jobs_, "cases that run at the same time; timed ones slow each other down")
         ->check(CLI::Range(1, 1024));
     report_.declare(app);
   }
 
   ExitCode operator()() const {
-    const Sweep sweep = read_sweep(file_);
+    const Sweep sweep = read_sweep(file_, overrides_);
     std::error_code failed;
     fs::create_directories(sweep.folder / "cases", failed);
     if (failed) reject("cannot create {}: {}", (sweep.folder / "cases").string(), failed.message());
@@ -289,6 +290,7 @@ class SweepCommand {
   }
 
   std::string file_;
+  std::vector<std::string> overrides_;
   int jobs_ = 1;
   Report report_;
 };

@@ -31,8 +31,11 @@ using Row = std::vector<Choice>;
 
 class SweepReader {
  public:
-  SweepReader(const fs::path& path, const YamlNode& root, Problems& problems)
-      : path_(path), root_(root), problems_(problems) {}
+  SweepReader(const fs::path& path, const YamlNode& root, const std::vector<std::string>& overrides, Problems& problems)
+      : path_(path), root_(root), problems_(problems) {
+    for (const std::string& override : overrides)
+      if (std::optional<YamlEntry> entry = parse_assignment(override, problems)) given_.push_back(std::move(*entry));
+  }
 
   Sweep read() {
     if (root_.kind != YamlNode::Kind::map) {
@@ -53,6 +56,7 @@ class SweepReader {
     read_common();
     std::vector<Row> rows = read_grid();
     rows = product(rows, read_cases());
+    read_given(rows);
     problems_.refuse_if_any();
     for (const Row& row : rows) add_case(row);
     problems_.refuse_if_any();
@@ -115,12 +119,15 @@ class SweepReader {
     for (const YamlEntry& entry : node->entries) {
       if (entry.key != "dir") {
         problems_.add_unknown(entry.where, "key in section output of a sweep:", entry.key, {"dir"});
-      } else if (entry.value.kind != YamlNode::Kind::scalar || entry.value.text.empty()) {
-        expected(entry.value, "output.dir", "a folder");
       } else {
-        sweep_.folder = entry.value.text;
+        read_folder(entry.value);
       }
     }
+  }
+
+  void read_folder(const YamlNode& node) {
+    if (node.kind != YamlNode::Kind::scalar || node.text.empty()) return expected(node, "output.dir", "a folder");
+    sweep_.folder = node.text;
   }
 
   /// Whether `entry` names something that a case can set: a key of a section, or a section with keys and values, of
@@ -184,6 +191,22 @@ class SweepReader {
     for (const YamlEntry& entry : node->entries) {
       if (entry.key == "config")
         problems_.add(entry.where, "overrides: `config` stands beside `overrides`, not in it");
+      else if (check_key(entry))
+        add_choice(common_, entry, entry.value);
+    }
+  }
+
+  /// What the command line sets for all `rows`, none of which may set it itself.
+  void read_given(const std::vector<Row>& rows) {
+    for (const YamlEntry& entry : given_) {
+      if (entry.key == "output.dir") {
+        read_folder(entry.value);
+        continue;
+      }
+      const auto sets = [&](const Choice& choice) { return choice.key->key == entry.key; };
+      const auto set = [&](const Row& row) { return std::ranges::any_of(row, sets); };
+      if (std::ranges::any_of(rows, set))
+        problems_.add(entry.where, fmt::format("{} cannot be set: cases of the sweep set it themselves", entry.key));
       else if (check_key(entry))
         add_choice(common_, entry, entry.value);
     }
@@ -315,16 +338,17 @@ class SweepReader {
   const YamlNode& root_;
   Problems& problems_;
   Sweep sweep_;
+  std::vector<YamlEntry> given_;  // on the command line
   Row common_;
   std::set<std::string> ids_;
 };
 
 }  // namespace
 
-Sweep read_sweep(const fs::path& path) {
+Sweep read_sweep(const fs::path& path, const std::vector<std::string>& overrides) {
   Problems problems;
   const YamlNode root = parse_yaml(read_text(path), {path.string(), 1, 1}, problems);
-  return SweepReader(path, root, problems).read();
+  return SweepReader(path, root, overrides, problems).read();
 }
 
 }  // namespace lacuna::apps

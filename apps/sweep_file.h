@@ -30,7 +30,8 @@ struct Sweep {
 };
 
 /// Reads a sweep file. Refuses it with all problems at once, each with its place; a wrong value in an override is left
-/// to the case that has it.
-Sweep read_sweep(const std::filesystem::path& path);
+/// to the case that has it. `overrides`: `key=value` for all cases, in place of the file's own; `output.dir` is the
+/// sweep's.
+Sweep read_sweep(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
 
 }  // namespace lacuna::apps

@@ -243,7 +243,9 @@ void Trainer::take_step(Loader& loader) {
 }
 
 void Trainer::note_step(const StepOutcome& outcome, double learning_rate, double seconds) {
-  step_seconds_.push_back(seconds);
+  const std::vector<double>& measuring = outcome.measuring_seconds;
+  step_seconds_.push_back(seconds - std::accumulate(measuring.begin(), measuring.end(), 0.0));
+  measuring_seconds_.insert(measuring_seconds_.end(), measuring.begin(), measuring.end());
   const std::int64_t epoch = place_.epochs_evaluated + 1;
   const Ledger& account = ledger(device_of(configuration_));
   const auto samples = static_cast<double>(outcome.samples);
@@ -259,7 +261,9 @@ void Trainer::note_step(const StepOutcome& outcome, double learning_rate, double
   constexpr std::ptrdiff_t window = 10;  // steps over which the rate is averaged
   const auto first = step_seconds_.end() - std::min(window, std::ssize(step_seconds_));
   const double recent =
-      std::accumulate(first, step_seconds_.end(), 0.0) / static_cast<double>(step_seconds_.end() - first);
+      std::accumulate(first, step_seconds_.end(), 0.0) / static_cast<double>(step_seconds_.end() - first) +
+      amortized(measuring_seconds_.empty() ? 0 : measuring_seconds_.back(), training_.policy(),
+                configuration_.train.accumulate);
   display_.update({.epoch = epoch,
                    .epochs = configuration_.train.epochs,
                    .step = place_.samples / configuration_.train.batch_size,
@@ -355,8 +359,7 @@ nlohmann::ordered_json Trainer::summarize() const {
   read_account(account, saved_bytes_, measured);
   measured.saved_by_path = saved_by_path_;
   measured.process_peak = process_peak();
-  measured.step_seconds = step_seconds_;
-  std::ranges::sort(measured.step_seconds);
+  read_times(step_seconds_, measuring_seconds_, training_.policy(), configuration_.train.accumulate, measured);
   nlohmann::ordered_json json = to_json(measured);
   const std::optional<Evaluation>& evaluation = final_evaluation_ ? final_evaluation_ : place_.last;
   if (step_seconds_.empty()) {  // a run that had nothing left to do

@@ -10,6 +10,7 @@
 
 #include <fmt/ranges.h>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -125,7 +126,10 @@ StepOutcome Training::step(std::vector<MicroBatch> batch, std::int64_t number, d
     // Each part has draws of its own, and none has those of another step, in however many parts that went.
     constexpr std::uint64_t golden = 0x9E3779B97F4A7C15U;
     random_state() = {seed_ + i * golden, static_cast<std::uint32_t>(number)};
-    study(*this, batch[i], *policy_);
+    const auto begin = std::chrono::steady_clock::now();
+    if (study(*this, batch[i], *policy_))
+      outcome.measuring_seconds.push_back(
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     Tape tape(*policy_);
     tape.set_observer(observer);
     tape.set_error_measure(error_measure());

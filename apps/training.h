@@ -30,11 +30,12 @@ struct StepOutcome {
   double loss = 0;           // mean over the batch; 0 on `meta`, as all values
   std::int64_t correct = 0;  // samples whose largest logit is the target's
   std::int64_t samples = 0;
-  double gradient_norm = 0;      // of all gradients together, before clipping; 0 on `meta`
-  std::string nonfinite;         // the parameter whose gradient is not finite, if one is
-  bool updated = false;          // some parameter was: with a gradient that is not finite, in backward alone
-  std::int64_t saved_bytes = 0;  // held at the end of the forward pass, the largest of the micro-batches
-  BytesByPath saved_by_path;     // the same
+  double gradient_norm = 0;               // of all gradients together, before clipping; 0 on `meta`
+  std::string nonfinite;                  // the parameter whose gradient is not finite, if one is
+  bool updated = false;                   // some parameter was: with a gradient that is not finite, in backward alone
+  std::int64_t saved_bytes = 0;           // held at the end of the forward pass, the largest of the micro-batches
+  BytesByPath saved_by_path;              // the same
+  std::vector<double> measuring_seconds;  // that each measurement took which the policy asked for
   bool finite() const { return std::isfinite(loss) && std::isfinite(gradient_norm); }
 };
 

@@ -259,29 +259,37 @@ std::string read_text(const std::filesystem::path& path) {
   return text;
 }
 
-void apply_override(YamlNode& root, std::string_view assignment, Problems& problems) {
+std::optional<YamlEntry> parse_assignment(std::string_view assignment, Problems& problems) {
   const Location here{"command line", 0, 0};
   const std::size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0) {
     problems.add(here, fmt::format("expected key=value, got `{}`", assignment));
-    return;
+    return {};
   }
   const std::string text(assignment.substr(equals + 1));
-  std::string_view path = assignment.substr(0, equals);
+  YamlEntry entry{std::string(assignment.substr(0, equals)), here, parse_yaml(text, here, problems)};
+  if (text.empty()) entry.value.kind = YamlNode::Kind::null;
+  return entry;
+}
+
+void apply_override(YamlNode& root, std::string_view assignment, Problems& problems) {
+  std::optional<YamlEntry> given = parse_assignment(assignment, problems);
+  if (!given) return;
+  const Location& here = given->where;
+  std::string_view path = given->key;
   YamlNode* parent = &root;
   for (std::size_t dot; (dot = path.find('.')) != std::string_view::npos; path.remove_prefix(dot + 1)) {
     parent = &entry_at(*parent, path.substr(0, dot), here).value;
     if (parent->kind == YamlNode::Kind::null) parent->kind = YamlNode::Kind::map;
     if (parent->kind != YamlNode::Kind::map) {
-      problems.add(here, fmt::format("\"{}\" cannot be set: \"{}\" is {}", assignment.substr(0, equals),
-                                     path.substr(0, dot), describe(*parent)));
+      problems.add(
+          here, fmt::format("\"{}\" cannot be set: \"{}\" is {}", given->key, path.substr(0, dot), describe(*parent)));
       return;
     }
   }
   YamlEntry& entry = entry_at(*parent, path, here);
   entry.where = here;
-  entry.value = parse_yaml(text, here, problems);
-  if (text.empty()) entry.value.kind = YamlNode::Kind::null;
+  entry.value = std::move(given->value);
 }
 
 }  // namespace lacuna::apps

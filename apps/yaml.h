@@ -78,6 +78,9 @@ YamlNode parse_yaml(const std::string& text, const Location& start, Problems& pr
 /// The text of a file; refuses one that is missing or larger than a configuration can be.
 std::string read_text(const std::filesystem::path& path);
 
+/// `key=value`, where `value` is YAML, as an entry of that key. Its location is the command line. Nothing where it is
+/// no such text, which becomes a problem.
+std::optional<YamlEntry> parse_assignment(std::string_view assignment, Problems& problems);
 /// Sets `path.to.key=value` in `root`, where `value` is YAML. Its location is the command line.
 void apply_override(YamlNode& root, std::string_view assignment, Problems& problems);
 

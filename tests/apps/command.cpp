@@ -240,6 +240,29 @@ TEST_CASE("command: plan and bench share the documented keys") {
   CHECK(wrong.error.find("--policies some: unknown memory policy some") != std::string::npos);
 }
 
+TEST_CASE("command: what measuring takes is in every throughput") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const std::vector<std::string> overrides{"memory={policy: adaptive, bits: 3, measure_every: 6, by_draws: true}",
+                                           "train.accumulate=2", "train.batch_size=4"};
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), overrides.begin(), overrides.end());
+    const CommandResult result = run_command(folder, std::move(arguments));
+    INFO(result.error);
+    REQUIRE(result.code == 0);
+    return result;
+  };
+  const auto check = [](const nlohmann::json& figures) {
+    const double median = figures.at("step_seconds").at("median"),
+                 measuring = figures.at("step_seconds").at("measuring");
+    CHECK(measuring > 0);
+    CHECK(figures.at("samples_per_second").get<double>() == doctest::Approx(4 / (median + measuring * 2 / 6)));
+  };
+  check(run({"bench", "-c", "c.yaml", "--steps", "4", "--json", "-"}).json());
+  run(train({"train.steps=7"}));
+  check(nlohmann::json::parse(read_file(folder / "runs/c/summary.json")));
+}
+
 TEST_CASE("command: more threads than processors are warned of, once, by what computes") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);

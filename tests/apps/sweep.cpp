@@ -229,16 +229,26 @@ TEST_CASE("sweep: what a case warns of is said, and written down") {
   const TemporaryFolder folder;
   const int many = processors() + 1;
   write_inputs(folder, fmt::format("command: bench\nconfig: c.yaml\narguments: [--steps, 1]\n"
-                                   "grid: {{train.threads: [1, {}]}}\noutput: {{dir: out}}\n", many));
-  const CommandResult result = sweep(folder, {"--json", "all.json"});
+                                   "grid: {{train.threads: [1, {}]}}\noutput: {{dir: out}}\n",
+                                   many));
+  const CommandResult result = sweep(folder, {"--json", "all.json", "train.batch_size=4", "output.dir=there"});
   CHECK(result.code == 0);
   const nlohmann::json cases = read_json(folder / "all.json").at("cases");
   REQUIRE(cases.size() == 2);
+  CHECK(cases[0].at("result").at("batch_size") == 4);
   CHECK(!cases[0].contains("warnings"));
   const std::string warning = cases[1].at("warnings");
   CHECK(warning.starts_with(fmt::format("lacuna: warning: {} threads", many)));
   CHECK(result.out.find(" s\n" + warning + "\n") > result.out.find("[2/2] done in "));
   CHECK(result.out.find(warning) != std::string::npos);
+  CHECK(read_file(folder / "there/sweep.csv").find(warning.substr(0, warning.find(','))) != std::string::npos);
+  CHECK(sweep(folder, {"train.threads=2", "data.nowhere=3"}).error ==
+        "lacuna: command line: train.threads cannot be set: cases of the sweep set it themselves\n"
+        "command line: unknown key in section data: \"nowhere\"; known are name, path, image_size, augment, "
+        "crop_padding, "
+        "workers, seed, train_size, val_size\n");
+  const std::string dom = browse(folder, "there/sweep.html");
+  if (!dom.empty()) CHECK(dom.find("One case gave a warning") != std::string::npos);
 }
 
 TEST_CASE("sweep: an interrupted one goes on where it stopped") {
@@ -261,11 +271,12 @@ TEST_CASE("sweep: an interrupted one goes on where it stopped") {
   };
   std::vector<std::string> before;
   for (int call = 0; call < 2; ++call) {
-    CommandRun run(folder, {"sweep", "-c", "s.yaml"});
+    // A group of its own, to all of which the signal goes in the second call, as a terminal sends it.
+    CommandRun run(folder, {LACUNA_BINARY_DIR "/bin/lacuna", "sweep", "-c", "s.yaml"}, {}, "/usr/bin/setsid");
     while (run.running() &&
            !(lines_of(read_file(folder / "stdout")).size() >= (call == 0 ? 2 : 1) && written().size() > before.size()))
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    run.signal(SIGINT);
+    ::kill(call == 0 ? run.process() : -run.process(), SIGINT);
     const CommandResult result = run.wait();
     INFO(result.out, result.error);
     CHECK(result.code == 130);
@@ -277,6 +288,9 @@ TEST_CASE("sweep: an interrupted one goes on where it stopped") {
     REQUIRE(all.size() > before.size());
     CHECK(std::equal(before.begin(), before.end(), all.begin()));
     before = all;
+    // The case has saved where it was stopped.
+    const nlohmann::json last = nlohmann::json::parse(all.back());
+    CHECK(read_json(long_case() / "last/checkpoint.json").at("place").at("step") == last.at("step"));
   }
 }
 

@@ -1,11 +1,31 @@
 // How many bits each tensor gets: the allocation behind the policies that adapt.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 namespace lacuna {
+
+/// One of the ways to hold a tensor.
+struct HoldCost {
+  std::int64_t bytes = 0;
+  double cost = 0;  // what is to be least in all
+};
+
+struct HoldPlan {
+  std::vector<std::size_t> ways;  // of each tensor, which
+  std::int64_t bytes = 0;
+  double cost = 0;
+  double least_cost = 0;  // no choice within the bytes can cost less (Lagrangian bound)
+};
+
+/// One way for each tensor, of its own, which are in the order of their bytes: the least cost within `bytes`; the first
+/// way of each where not even those fit. Steps that save most for a byte are taken one after the other (Everett 1963),
+/// over ways whose own step is not worth it: the best but for the last steps, and `least_cost` says how far from it at
+/// most. A way that costs more than one of fewer bytes is never taken.
+HoldPlan choose_ways(std::span<const std::vector<HoldCost>> tensors, std::int64_t bytes);
 
 /// A tensor whose bits are to be chosen.
 struct BitChoice {
@@ -19,6 +39,11 @@ struct BitChoice {
 /// In place of a number of bits: the tensor itself is kept.
 inline constexpr int exact_bits = 32;
 
+/// What a tensor can have, the fewest first; seven bits cost a plane more than eight and gain nothing.
+inline constexpr std::array bit_widths{1, 2, 3, 4, 5, 6, 8, exact_bits};
+/// Bytes of a tensor in so many bits, codes and ranges; of itself at `exact_bits`.
+std::int64_t held_bytes(const BitChoice& choice, int bits);
+
 struct BitPlan {
   std::vector<int> bits;      // as the choices
   std::int64_t bytes = 0;     // codes and ranges
@@ -30,9 +55,8 @@ struct BitPlan {
 /// begins at zero has none yet, and will have.
 inline constexpr double least_share_of_usual = 0.01;
 
-/// The least predicted variance within `bytes`; with one bit for each tensor where not even that fits. The variance of
-/// a code is convex in the bits, so that taking the best bit for its bytes one after the other is optimal but for the
-/// last (Everett 1963); `least_variance` says how far from it at most.
+/// The least predicted variance within `bytes`; with one bit for each tensor where not even that fits. By
+/// `choose_ways`; `least_variance` says how far from the best it is at most.
 BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes);
 
 /// Variance of the codes that err least with so many bits (codec::least_error), relative to that of what they stand

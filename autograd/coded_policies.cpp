@@ -170,6 +170,10 @@ class Auto final : public SameBits {
          {.low = 1, .high = exact_bits, .below_high = false, .whole = true},
          "of an element, chosen to fit the budget; 32: exact"},
         {"codes", true, {}, "whether tensors may be coded; otherwise only recomputation, which is exact, is chosen"},
+        {"left_over",
+         0.0,
+         {.low = 0, .whole = true},
+         "of the budget, in bytes: what the plan could not use, where that is more than 5 %"},
         group_size_setting()};
   }
   explicit Auto(const Settings& settings) : SameBits(settings) {

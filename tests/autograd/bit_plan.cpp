@@ -139,4 +139,47 @@ TEST_CASE("bits: all of them where they fit, the fewest where nothing does") {
   CHECK(between.bits == std::vector{1, 4, 1});  // the small one that matters gets them all
 }
 
+TEST_CASE("ways: steps that are not worth their bytes are passed over, and dearer ones never taken") {
+  // Nine bytes buy hardly anything, ten buy all of it.
+  const std::vector<std::vector<HoldCost>> tensors{{{0, 1.0}, {9, 0.99}, {10, 0.0}}, {{0, 0.5}, {10, 0.4}, {20, 0.6}}};
+  CHECK(choose_ways(tensors, 10).ways == std::vector<std::size_t>{2, 0});
+  CHECK(choose_ways(tensors, 9).ways == std::vector<std::size_t>{1, 0});
+  const HoldPlan all = choose_ways(tensors, 1000);
+  CHECK(all.ways == std::vector<std::size_t>{2, 1});
+  CHECK(all.bytes == 20);
+  CHECK(all.cost == doctest::Approx(0.4));
+  CHECK(choose_ways({}, 10).ways.empty());
+}
+
+TEST_CASE("ways: within the bytes, and the bound is below the best of all choices") {
+  for (std::uint32_t site = 0; site < 200; ++site) {
+    const RandomStream draws{.seed = 4, .step = 0, .site = site};
+    std::uint64_t drawn = 0;
+    std::vector<std::vector<HoldCost>> tensors(3);
+    std::int64_t most = 0;
+    double largest = 0;  // cost that one tensor can save
+    for (std::vector<HoldCost>& ways : tensors) {
+      std::int64_t bytes = 0;
+      for (int i = 0; i < 4; ++i) {
+        ways.push_back({bytes, draws.uniform(drawn++)});
+        largest = std::max(largest, ways.front().cost);
+        bytes += 1 + draws.below(drawn++, 20);
+      }
+      most += ways.back().bytes;
+    }
+    for (std::int64_t bytes = 0; bytes <= most; bytes += 5) {
+      const HoldPlan plan = choose_ways(tensors, bytes);
+      CHECK(plan.bytes <= bytes);
+      double best = std::numeric_limits<double>::infinity();
+      for (const HoldCost& a : tensors[0])
+        for (const HoldCost& b : tensors[1])
+          for (const HoldCost& c : tensors[2])
+            if (a.bytes + b.bytes + c.bytes <= bytes) best = std::min(best, a.cost + b.cost + c.cost);
+      CHECK(plan.least_cost <= best + 1e-12);
+      CHECK(best <= plan.cost + 1e-12);
+      CHECK(plan.cost - plan.least_cost <= largest);
+    }
+  }
+}
+
 }  // namespace lacuna

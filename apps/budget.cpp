@@ -2,7 +2,9 @@
 
 #include "apps/fit.h"
 #include "apps/measure.h"
+#include "apps/regions.h"
 #include "apps/resolve.h"
+#include "apps/step_time.h"
 #include "apps/survey.h"
 #include "autograd/bit_plan.h"
 #include "core/allocator.h"
@@ -12,24 +14,10 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 
 namespace lacuna::apps {
 namespace {
-
-bool lies_in(const std::string& path, const std::string& region) {
-  if (path == region || path.starts_with(region + ".")) return true;
-  const std::optional<BlockRun> run = parse_block_run(region);
-  if (!run) return false;
-  for (std::int64_t i = run->first; i <= run->last; ++i)
-    if (lies_in(path, fmt::format("{}.{}", run->sequence, i))) return true;
-  return false;
-}
-
-std::vector<std::string> paths_of(const std::vector<Segment>& segments) {
-  std::vector<std::string> paths;
-  for (const Segment& segment : segments) paths.push_back(segment.path());
-  return paths;
-}
 
 /// As `1 region` and `2 regions`.
 std::string counted(std::ptrdiff_t count, std::string_view what) {
@@ -45,7 +33,7 @@ std::string percent(double share) {
 struct Plan {
   int bits = exact_bits;             // of tensors that can be coded
   std::map<SlotName, int> others{};  // of those that have another number
-  std::vector<std::string> recompute{};
+  RegionPaths recompute{};
   std::vector<SlotName> kept{};  // though they could be derived
 };
 
@@ -60,32 +48,25 @@ struct Prediction {
 
 class Fitting {
  public:
-  Fitting(Configuration& configuration, std::int64_t budget)
+  Fitting(Configuration& configuration, std::int64_t budget, const std::optional<Rates>& rates)
       : configuration_(configuration),
         budget_(budget),
         of_saved_(configuration.memory.budget_of == "saved"),
-        survey_(survey(configuration, {})) {
-    for (const std::string& region : survey_.regions) {
-      const bool inner =
-          std::ranges::any_of(blocks_, [&](const std::string& block) { return region.starts_with(block + "."); });
-      (inner ? parts_ : blocks_).push_back(region);
-    }
-    // Frozen blocks before the first that trains are no regions.
-    for (Segment& sequence : survey_.sequences)
-      while (sequence.count > 0 && std::ranges::find(blocks_, sequence.block(0)) == blocks_.end())
-        sequence = sequence.part(1, sequence.count - 1);
-    std::erase_if(survey_.sequences, [](const Segment& sequence) { return sequence.count == 0; });
-    for (const Segment& sequence : survey_.sequences) longest_ = std::max(longest_, sequence.count);
-  }
+        survey_(survey(configuration, {})),
+        choices_(survey_),
+        derived_(derived_tensors(configuration, {})),
+        rates_(rates) {}
 
   void run(bool codes) {
-    const Plan exact;
-    if (fits(exact)) return choose({.plan = exact});
-    if (codes ? with_codes() : without_codes()) return;
+    if (Plan exact; fits(exact)) {
+      keep_what_fits(exact);
+      return choose({.plan = exact, .seconds = exact.kept.empty() ? 0 : outcome(exact).seconds});
+    }
+    if (const std::optional<Prediction> found = codes ? with_codes() : without_codes()) return choose(*found);
     const int fewest = codes ? fewest_bits : exact_bits;
     std::int64_t least = bytes_of({.bits = fewest});
     std::ptrdiff_t regions_of_least = 0;
-    for (const Regions& regions : all_regions()) {
+    for (const RegionChoices::Whole& regions : choices_.wholes()) {
       const std::int64_t bytes = bytes_of({.bits = fewest, .recompute = regions.paths});
       if (bytes < least) regions_of_least = std::ssize(regions.paths);
       least = std::min(least, bytes);
@@ -98,8 +79,8 @@ class Fitting {
         codes ? " and one bit an element" : "; memory.codes: true may come to less", what_takes_less());
   }
 
-  /// Whether the plan that the configuration holds already is within the budget and its means, and the budget is not a
-  /// larger one by now, of which a plan would make more; says so.
+  /// Whether the plan that the configuration holds already is within the budget and its means, and makes as much of it
+  /// as a new one would: so that a run that goes on under the same budget has the same plan. Says so.
   bool holds() {
     const Configuration::Memory& memory = configuration_.memory;
     const auto codes = memory.options.find("codes");
@@ -108,9 +89,12 @@ class Fitting {
         std::get<double>(memory.options.at("bits")) != exact_bits ||
         std::ranges::any_of(memory.rules, [](const HoldRule& rule) { return rule.how == HoldRule::How::code; });
     if (does_code && !may_code) return false;
-    const std::int64_t bytes = used(configuration_);
+    const std::int64_t bytes = used(measure(configuration_, Device::meta));
     const bool gives_up = does_code || !memory.recompute.empty();
-    if (bytes > budget_ || (gives_up && (fits({}) || bytes < budget_ / 10 * 9))) return false;
+    const auto left_over = memory.options.find("left_over");
+    const bool as_planned = left_over != memory.options.end() &&
+                            std::get<double>(left_over->second) == static_cast<double>(budget_ - bytes);
+    if (bytes > budget_ || (gives_up && (fits({}) || (!is_used(bytes) && !as_planned)))) return false;
     configuration_.memory.why = fmt::format("{}: as planned before; {}", budget_text(), used_text(bytes));
     return true;
   }
@@ -118,9 +102,35 @@ class Fitting {
  private:
   static constexpr int fewest_bits = 1;
 
+  /// What a plan comes to.
+  struct Outcome {
+    std::int64_t bytes = 0;
+    double seconds = 0;  // of a step, but for codes
+  };
+  Outcome outcome(const Plan& plan) const {
+    const PredictedStep step = predict_step(with(plan), rates());
+    Outcome outcome{.bytes = used(step.measured), .seconds = step.seconds};
+    for (const Derivable& tensor : derived_)
+      if (std::ranges::find(plan.kept, tensor.name) == plan.kept.end())
+        outcome.seconds += rates().deriving_seconds(tensor.bytes);
+    return outcome;
+  }
+  /// By more than rounding.
+  static bool is_less(double seconds, double than) { return seconds < than * (1 - 1e-9); }
+
+  /// Those given; else of this machine, where a step runs on it and measuring keeps to the budget.
+  const Rates& rates() const {
+    if (!rates_)
+      rates_ = device_of(configuration_) == Device::meta || (!of_saved_ && budget_ < bytes_to_measure_rates())
+                   ? Rates{}
+                   : measured_rates();
+    return *rates_;
+  }
+
   void write(const Plan& plan, Configuration& configuration) const {
     Configuration::Memory& memory = configuration.memory;
     memory.options.insert_or_assign("bits", static_cast<double>(plan.bits));
+    memory.options.erase("left_over");
     memory.recompute = plan.recompute;
     memory.rules.clear();
     const auto group_size = memory.options.find("group_size");
@@ -154,11 +164,12 @@ class Fitting {
                       "optimizer.state or a frozen part of the model takes less.",
                       format_bytes(training));
   }
-  std::int64_t used(const Configuration& configuration) const {
-    const Measurement measured = measure(configuration, Device::meta);
-    return of_saved_ ? at(measured.memory, Purpose::saved) : highest_need(measured);
+  std::int64_t used(const Measurement& planned) const {
+    return of_saved_ ? at(planned.memory, Purpose::saved) : highest_need(planned);
   }
-  std::int64_t bytes_of(const Plan& plan) const { return used(with(plan)); }
+  std::int64_t bytes_of(const Plan& plan) const { return used(measure(with(plan), Device::meta)); }
+  /// Whether so many bytes make enough of the budget.
+  bool is_used(std::int64_t bytes) const { return static_cast<double>(bytes) >= 0.95 * static_cast<double>(budget_); }
   std::string budget_text() const {
     return fmt::format("budget of {} {}", format_bytes(budget_), of_saved_ ? "saved" : "in all");
   }
@@ -167,45 +178,6 @@ class Fitting {
                        100.0 * static_cast<double>(bytes) / static_cast<double>(budget_));
   }
   bool fits(const Plan& plan) const { return bytes_of(plan) <= budget_; }
-
-  /// Every sequence in pieces of at most `length` blocks, as equal as can be.
-  std::vector<Segment> segments(std::int64_t length) const {
-    std::vector<Segment> all;
-    for (const Segment& sequence : survey_.sequences) {
-      const std::int64_t pieces = (sequence.count + length - 1) / length;
-      for (std::int64_t i = 0; i < pieces; ++i) {
-        const std::int64_t begin = sequence.count * i / pieces;
-        all.push_back(sequence.part(begin, sequence.count * (i + 1) / pieces - begin));
-      }
-    }
-    return all;
-  }
-
-  struct Regions {
-    std::vector<std::string> paths;
-    std::vector<Segment> segments{};  // that they are, if they are
-  };
-  /// What can be recomputed, the least work first: all blocks, or all parts of blocks; several blocks as one; blocks
-  /// with their parts within them, which run again once more; and several blocks, the blocks and their parts. Last,
-  /// where what a block holds while it runs again is the peak: the parts of one name alone.
-  std::vector<Regions> all_regions() const {
-    std::vector<Regions> all;
-    const auto with_all = [](std::vector<std::string> paths, const std::vector<std::string>& more) {
-      for (const std::string& path : more)  // a piece may be one block
-        if (std::ranges::find(paths, path) == paths.end()) paths.push_back(path);
-      return paths;
-    };
-    for (std::int64_t length = 1; length <= longest_; ++length) {
-      all.push_back({paths_of(segments(length)), segments(length)});
-      if (length == 1 && !parts_.empty()) all.push_back({parts_});
-    }
-    for (std::int64_t length = 1; length <= longest_; ++length)
-      all.push_back({with_all(paths_of(segments(length)), length == 1 ? parts_ : with_all(blocks_, parts_))});
-    std::map<std::string, std::vector<std::string>> by_name;
-    for (const std::string& part : parts_) by_name[part.substr(part.rfind('.') + 1)].push_back(part);
-    for (auto& [name, paths] : by_name) all.push_back({std::move(paths)});
-    return all;
-  }
 
   /// What an error as large as the tensor would do to the gradient. Of a region's input it is that of the tensor which
   /// the region before gives when it saves all it needs; what was not measured counts by its size, at a usual rate.
@@ -227,120 +199,161 @@ class Fitting {
     return last ? std::max(*last, least_share_of_usual * by_size) : by_size;
   }
 
-  /// The least variance that fits while the regions run again; nothing where not even the fewest bits do.
-  std::optional<Prediction> divided(const std::vector<std::string>& recompute) const {
-    const StepSurvey found = survey(configuration_, recompute);
-    std::vector<BitChoice> choices;
-    std::int64_t fewest = 0, most = 0;
-    for (const Codable& tensor : found.tensors) {
-      choices.push_back({.elements = tensor.elements,
-                         .range_bytes = tensor.range_bytes,
-                         .rotated_bytes = tensor.rotated_bytes,
-                         .sensitivity = sensitivity_of(tensor),
-                         .exact_bytes = tensor.bytes});
-      fewest += tensor.rotated_bytes + (tensor.elements * fewest_bits + 7) / 8;
-      most += tensor.bytes;
-    }
-    const auto plan_within = [&](std::int64_t bytes) {
-      const BitPlan bits = allocate_bits(choices, bytes);
-      std::map<int, std::int64_t> tensors;  // by their bits
-      for (const int each : bits.bits) ++tensors[each];
-      Plan plan{.recompute = recompute};
-      if (!tensors.empty())
-        plan.bits = std::ranges::max_element(tensors, {}, [](const auto& of) { return of.second; })->first;
-      for (std::size_t i = 0; i < choices.size(); ++i)
-        if (bits.bits[i] != plan.bits) plan.others[found.tensors[i].name] = bits.bits[i];
-      return std::pair(plan, bits.variance);
-    };
+  /// The least time and variance that fit while the regions run again; nothing where not even the fewest bits do.
+  std::optional<Prediction> divided(const RegionPaths& recompute) const {
     const std::int64_t at_fewest = bytes_of({.bits = fewest_bits, .recompute = recompute});
     if (at_fewest > budget_) return {};
+    const StepSurvey found = survey(configuration_, recompute);
+    std::vector<Derivable> derived = derived_tensors(configuration_, recompute);
+    std::erase_if(derived, [&](const Derivable& tensor) {  // a rule for one would be one for the other
+      return std::ranges::find(found.tensors, tensor.name, &Codable::name) != found.tensors.end();
+    });
+    // Time is all work but for codes and what is derived; both add to it as variance does: by parts of it.
+    const double seconds = outcome({.recompute = recompute}).seconds;
+    std::vector<std::vector<HoldCost>> tensors;
+    std::int64_t fewest = 0, most = 0;
+    for (const Codable& tensor : found.tensors) {
+      const BitChoice choice{.elements = tensor.elements,
+                             .range_bytes = tensor.range_bytes,
+                             .rotated_bytes = tensor.rotated_bytes,
+                             .exact_bytes = tensor.bytes};
+      std::vector<HoldCost>& ways = tensors.emplace_back();
+      for (const int bits : bit_widths)
+        ways.push_back({held_bytes(choice, bits), sensitivity_of(tensor) * code_variance(bits) +
+                                                      rates().coding_seconds(tensor.bytes, bits) / seconds});
+    }
+    for (const Derivable& tensor : derived)
+      tensors.push_back({{0, rates().deriving_seconds(tensor.bytes) / seconds}, {tensor.bytes, 0}});
+    for (const std::vector<HoldCost>& ways : tensors) {
+      fewest += ways.front().bytes;
+      most += ways.back().bytes;
+    }
+    const auto plan_of = [&](const std::vector<std::size_t>& ways) {
+      std::map<int, std::int64_t> tensors_of;  // by their bits
+      for (std::size_t i = 0; i < found.tensors.size(); ++i) ++tensors_of[bit_widths.at(ways[i])];
+      Plan plan{.recompute = recompute};
+      if (!tensors_of.empty())
+        plan.bits = std::ranges::max_element(tensors_of, {}, [](const auto& of) { return of.second; })->first;
+      for (std::size_t i = 0; i < found.tensors.size(); ++i)
+        if (const int bits = bit_widths.at(ways[i]); bits != plan.bits) plan.others[found.tensors[i].name] = bits;
+      for (std::size_t i = 0; i < derived.size(); ++i)
+        if (ways[found.tensors.size() + i] > 0) plan.kept.push_back(derived[i].name);
+      return plan;
+    };
+    const auto plan_within = [&](std::int64_t bytes) { return plan_of(choose_ways(tensors, bytes).ways); };
     // Saved bytes add up; a peak need not lie where all of them are held.
     std::int64_t low = fewest, high = of_saved_ ? std::min(most, fewest + budget_ - at_fewest) : most;
-    if (fits(plan_within(high).first)) low = high;
+    if (fits(plan_within(high))) low = high;
     for (int i = 0; i < 14 && low < high; ++i) {
       const std::int64_t middle = (low + high + 1) / 2;
-      (fits(plan_within(middle).first) ? low : high) = middle;
+      (fits(plan_within(middle)) ? low : high) = middle;
     }
-    auto [plan, variance] = plan_within(low);
-    if (!fits(plan)) {  // what none of the tensors stands for counts
-      plan = {.bits = fewest_bits, .recompute = recompute};
-      variance = 0;
-      for (const BitChoice& choice : choices) variance += choice.sensitivity * code_variance(fewest_bits);
-    }
-    Prediction prediction{.plan = std::move(plan), .variance = variance};
-    Configuration exact = configuration_;
-    exact.memory = {};
-    exact.memory.recompute = recompute;
-    prediction.seconds = predicted_seconds(exact);
+    Prediction prediction{.plan = plan_within(low)};
+    if (!fits(prediction.plan))  // what none of the tensors stands for counts
+      prediction.plan = {.bits = fewest_bits, .recompute = recompute};
+    prediction.seconds = outcome({.recompute = recompute, .kept = prediction.plan.kept}).seconds;
     for (const Codable& tensor : found.tensors) {
       const auto own = prediction.plan.others.find(tensor.name);
       const int bits = own == prediction.plan.others.end() ? prediction.plan.bits : own->second;
-      if (bits != exact_bits) prediction.seconds += code_seconds(tensor.bytes);
+      prediction.seconds += rates().coding_seconds(tensor.bytes, bits);
+      prediction.variance += sensitivity_of(tensor) * code_variance(bits);
     }
     return prediction;
   }
 
-  bool with_codes() {
+  std::optional<Prediction> with_codes() {
     const std::int64_t machine = allocator(device_of(configuration_)).capacity();
     sensitivities_ = measure_sensitivities(configuration_, of_saved_ ? machine : std::min(budget_, machine));
     // The blocks that hold most first: they take about the same time.
     std::map<std::string, std::int64_t> held;
     for (const Codable& tensor : survey_.tensors)
-      for (const std::string& block : blocks_)
+      for (const std::string& block : choices_.blocks())
         if (lies_in(tensor.name.first, block)) held[block] += tensor.bytes;
-    std::vector<std::string> order = blocks_;
+    RegionPaths order = choices_.blocks();
     std::ranges::stable_sort(order, std::greater(), [&](const std::string& block) { return held[block]; });
     std::optional<Prediction> best;
-    const auto consider = [&](const std::vector<std::string>& recompute) {
-      std::optional<Prediction> found = divided(recompute);
-      if (found && (!best || found->cost() < best->cost())) best = std::move(found);
+    const auto consider = [&](std::optional<Prediction> found) {
+      const bool better = found && (!best || found->cost() < best->cost());
+      if (better) best = std::move(found);
+      return better;
+    };
+    // How many: a quarter more and a quarter more, then by halves around the best.
+    const std::int64_t all = std::ssize(order);
+    std::int64_t count = 0;
+    std::set<std::int64_t> tried;
+    const auto consider_first = [&](std::int64_t blocks) {
+      if (blocks < 0 || blocks > all || !tried.insert(blocks).second) return;
+      if (consider(divided({order.begin(), order.begin() + blocks}))) count = blocks;
     };
     constexpr std::int64_t steps = 4;
-    for (std::int64_t i = 0; i <= steps; ++i) {
-      const std::int64_t count = std::ssize(blocks_) * i / steps;
-      if (i == 0 || count > std::ssize(blocks_) * (i - 1) / steps) consider({order.begin(), order.begin() + count});
+    for (std::int64_t i = 0; i <= steps; ++i) consider_first(all * i / steps);
+    for (std::int64_t step = (all + steps - 1) / steps; best && step > 1;) {
+      step = (step + 1) / 2;
+      for (const std::int64_t blocks : {count - step, count + step}) consider_first(blocks);
     }
-    for (const Regions& regions : all_regions())
-      if (!best) consider(regions.paths);
-    if (best) choose(*best);
-    return best.has_value();
+    consider(without_codes());
+    for (const RegionChoices::Whole& regions : choices_.wholes())
+      if (!best) consider(divided(regions.paths));
+    return best;
   }
 
-  /// What may be recomputed in place of a whole segment, the least work first.
-  std::vector<std::vector<std::string>> less_than(const Segment& segment) const {
-    std::vector<std::vector<std::string>> choices{{}};
-    for (std::int64_t count = 1; count < segment.count; ++count) choices.push_back({segment.part(0, count).path()});
-    if (const std::int64_t half = segment.count / 2; half > 0) {  // no less work, but less at once
-      choices.push_back({segment.part(0, half).path(), segment.part(half, segment.count - half).path()});
-      return choices;
-    }
-    std::vector<std::string> parts;
-    for (const std::string& part : parts_)
-      if (lies_in(part, segment.path())) parts.push_back(part);
-    for (const std::string& part : parts) choices.push_back({part});
-    if (parts.size() > 1) choices.push_back(parts);
-    return choices;
-  }
-
-  bool without_codes() {
-    for (const Regions& regions : all_regions()) {
+  std::optional<Prediction> without_codes() const {
+    for (const RegionChoices::Whole& regions : choices_.wholes()) {
       Plan plan{.recompute = regions.paths};
       if (!fits(plan)) continue;
       for (auto segment = regions.segments.rbegin(); segment != regions.segments.rend(); ++segment) {
-        for (const std::vector<std::string>& choice : less_than(*segment)) {  // give back what fits
-          Plan less = plan;
-          std::erase(less.recompute, segment->path());
-          less.recompute.insert(less.recompute.end(), choice.begin(), choice.end());
+        for (const RegionPaths& choice : choices_.less_than(*segment)) {  // give back what fits
+          Plan less{.recompute = RegionChange{.drop = {segment->path()}, .add = choice}.applied_to(plan.recompute)};
           if (!fits(less)) continue;
           plan = std::move(less);
           break;
         }
       }
+      exchange(plan);
       keep_what_fits(plan);
-      choose({.plan = plan, .seconds = predicted_seconds(with(plan))});
-      return true;
+      cut_what_fits(plan);
+      return Prediction{.plan = plan, .seconds = outcome(plan).seconds};
     }
-    return false;
+    return {};
+  }
+
+  struct Trial {
+    RegionPaths recompute;
+    Outcome outcome;  // as expected
+  };
+  /// Of regions one is changed, or two, one for more bytes and one for fewer, as long as that makes a step shorter.
+  void exchange(Plan& plan) const {
+    constexpr std::ptrdiff_t rounds = 8, tries = 8;
+    for (std::ptrdiff_t round = 0; round < rounds; ++round) {
+      const Outcome now = outcome(plan);
+      const std::vector<RegionChange> changes = choices_.changes(plan.recompute);
+      std::vector<Trial> alone;
+      for (const RegionChange& change : changes) {
+        const RegionPaths recompute = change.applied_to(plan.recompute);
+        alone.push_back({recompute, outcome({.recompute = recompute})});
+      }
+      std::vector<Trial> trials;
+      const auto offer = [&](Trial trial) {
+        if (trial.outcome.bytes <= budget_ && is_less(trial.outcome.seconds, now.seconds))
+          trials.push_back(std::move(trial));
+      };
+      for (std::size_t i = 0; i < changes.size(); ++i) {
+        offer(alone[i]);
+        for (std::size_t j = 0; j < i; ++j)  // what two save adds up, about
+          if (changes[i].site != changes[j].site)
+            offer({changes[j].applied_to(alone[i].recompute),
+                   {alone[i].outcome.bytes + alone[j].outcome.bytes - now.bytes,
+                    alone[i].outcome.seconds + alone[j].outcome.seconds - now.seconds}});
+      }
+      std::ranges::stable_sort(trials, {}, [](const Trial& trial) { return trial.outcome.seconds; });
+      if (std::ssize(trials) > tries) trials.resize(tries);
+      const auto better = std::ranges::find_if(trials, [&](const Trial& trial) {
+        const Outcome real = outcome({.recompute = trial.recompute});
+        return real.bytes <= budget_ && is_less(real.seconds, now.seconds);
+      });
+      if (better == trials.end()) return;
+      plan.recompute = better->recompute;
+    }
   }
 
   /// What is left of the budget goes to tensors that need not be derived then, the largest first: deriving one takes a
@@ -359,6 +372,48 @@ class Fitting {
     }
   }
 
+  /// Ways to run less again, or less at once, that take more bytes and no more time, with what they come to.
+  std::vector<Trial> larger(const Plan& plan) const {
+    const Outcome now = outcome(plan);
+    std::vector<Trial> found;
+    for (const RegionChange& change : choices_.changes(plan.recompute)) {
+      if (!change.only_less) continue;  // what is kept might be in what runs again
+      const RegionPaths recompute = change.applied_to(plan.recompute);
+      const Outcome then = outcome({.recompute = recompute, .kept = plan.kept});
+      if (then.bytes > now.bytes && !is_less(now.seconds, then.seconds)) found.push_back({recompute, then});
+    }
+    return found;
+  }
+
+  /// Where much is left, regions of several blocks are cut: as much runs again, but less at once.
+  void cut_what_fits(Plan& plan) const {
+    while (!is_used(bytes_of(plan))) {
+      std::vector<Trial> trials = larger(plan);
+      std::erase_if(trials, [&](const Trial& trial) { return trial.outcome.bytes > budget_; });
+      if (trials.empty()) return;
+      plan.recompute =
+          std::ranges::max_element(trials, {}, [](const Trial& trial) { return trial.outcome.bytes; })->recompute;
+    }
+  }
+
+  /// The fewest bytes that something more would take, of what could be kept in place of running again or deriving; 0
+  /// where nothing is left to keep.
+  std::int64_t least_more(const Plan& plan) const {
+    const std::int64_t now = bytes_of(plan);
+    std::int64_t least = 0;
+    const auto offer = [&](std::int64_t bytes) {
+      if (bytes > now && (least == 0 || bytes - now < least)) least = bytes - now;
+    };
+    for (const Trial& trial : larger(plan)) offer(trial.outcome.bytes);
+    for (const Derivable& tensor : derived_tensors(configuration_, plan.recompute)) {
+      if (std::ranges::find(plan.kept, tensor.name) != plan.kept.end()) continue;
+      Plan more = plan;
+      more.kept.push_back(tensor.name);
+      offer(bytes_of(more));
+    }
+    return least;
+  }
+
   void choose(const Prediction& prediction) {
     const Plan& plan = prediction.plan;
     const std::int64_t bytes = bytes_of(plan);
@@ -374,12 +429,13 @@ class Fitting {
           fmt::format("{} {}", counted(count, "tensor"), bits == exact_bits ? "exact" : "in " + counted(bits, "bit")));
     if (!plan.kept.empty()) how.push_back(fmt::format("{} kept that could be derived", plan.kept.size()));
     if (!plan.recompute.empty()) {
-      const auto whole = std::ranges::count_if(blocks_, [&](const std::string& block) {
+      const auto whole = std::ranges::count_if(choices_.blocks(), [&](const std::string& block) {
         return std::ranges::any_of(plan.recompute, [&](const std::string& region) { return lies_in(block, region); });
       });
-      const auto parts = std::ranges::count_if(
-          plan.recompute, [&](const std::string& region) { return std::ranges::find(parts_, region) != parts_.end(); });
-      std::string again = fmt::format("recomputed {} of {} blocks", whole, blocks_.size());
+      const auto parts = std::ranges::count_if(plan.recompute, [&](const std::string& region) {
+        return std::ranges::find(choices_.parts(), region) != choices_.parts().end();
+      });
+      std::string again = fmt::format("recomputed {} of {} blocks", whole, choices_.blocks().size());
       if (parts > 0)
         again += fmt::format(" and {} of blocks by {}", counted(parts, "part"), parts == 1 ? "itself" : "themselves");
       if (whole > std::ssize(plan.recompute) - parts)
@@ -388,25 +444,33 @@ class Fitting {
     }
     if (prediction.seconds > 0) {
       std::string expected = fmt::format("expected: a step of {:.2f} x the time of an exact one",
-                                         prediction.seconds / predicted_seconds(with({})));
+                                         prediction.seconds / outcome({}).seconds);
       if (prediction.variance > 0)
         expected += fmt::format(", {} more variance of the gradient{}", percent(prediction.variance),
                                 sensitivities_.empty() ? " (by size, not measured)" : "");
       how.push_back(std::move(expected));
     }
     if (how.empty()) how.emplace_back("nothing to choose");
-    configuration_.memory.why = fmt::format(
-        "{}: {}; {}{}", budget_text(), fmt::join(how, "; "), used_text(bytes),
-        plan.bits == exact_bits && plan.others.empty() && plan.recompute.empty() ? ": everything fits as it is" : "");
+    std::string rest;
+    if (plan.bits == exact_bits && plan.others.empty() && plan.recompute.empty()) {
+      rest = ": everything fits as it is";
+    } else if (!is_used(bytes)) {
+      configuration_.memory.options.insert_or_assign("left_over", static_cast<double>(budget_ - bytes));
+      if (const std::int64_t more = least_more(plan); more > 0)
+        rest = fmt::format(": of what else could be kept as it is, the least takes {} more", format_bytes(more));
+    }
+    configuration_.memory.why =
+        fmt::format("{}: {}; {}{}", budget_text(), fmt::join(how, "; "), used_text(bytes), rest);
   }
 
   Configuration& configuration_;
   std::int64_t budget_;
   bool of_saved_;
   StepSurvey survey_;  // with nothing recomputed
+  RegionChoices choices_;
+  std::vector<Derivable> derived_;  // with nothing recomputed
   Sensitivities sensitivities_;
-  std::vector<std::string> blocks_, parts_;  // regions, and regions within them
-  std::int64_t longest_ = 1;                 // sequence, in blocks
+  mutable std::optional<Rates> rates_;  // measured when they are first asked for
 };
 
 }  // namespace
@@ -437,20 +501,39 @@ std::vector<std::string> recomputable_blocks(const Configuration& configuration)
   return patterns;
 }
 
-void fit_budget(Configuration& configuration) {
+void forget_plan(Configuration::Memory& memory) {
+  memory.options.erase("bits");
+  memory.options.erase("left_over");
+  memory.rules.clear();
+  memory.recompute.clear();
+}
+
+void take_plan(const Configuration::Memory& recorded, Configuration::Memory& memory) {
+  const auto asked = [](Configuration::Memory of) {
+    forget_plan(of);
+    return of.options;
+  };
+  const bool planned = recorded.options.contains("bits"),
+             open = !memory.options.contains("bits") && memory.rules.empty() && memory.recompute.empty();
+  if (memory.policy != "auto" || recorded.policy != "auto" || !planned || !open || asked(recorded) != asked(memory))
+    return;
+  memory.options = recorded.options;
+  memory.rules = recorded.rules;
+  memory.recompute = recorded.recompute;
+}
+
+void fit_budget(Configuration& configuration, const std::optional<Rates>& rates) {
   Configuration::Memory& memory = configuration.memory;
   if (memory.policy != "auto") return;
   if (memory.budget.empty()) reject("memory.policy: auto needs memory.budget: how much memory there is, as 6GiB");
   if (memory.options.contains("bits")) {  // a run that goes on
-    if (Fitting(configuration, parse_bytes(memory.budget)).holds()) return;
-    memory.options.erase("bits");
-    memory.rules.clear();
-    memory.recompute.clear();
+    if (Fitting(configuration, parse_bytes(memory.budget), rates).holds()) return;
+    forget_plan(memory);
   }
   if (!memory.rules.empty() || !memory.recompute.empty())
     reject("memory.policy: auto chooses `rules` and `recompute` itself: expected none");
   const auto codes = memory.options.find("codes");
-  Fitting(configuration, parse_bytes(memory.budget))
+  Fitting(configuration, parse_bytes(memory.budget), rates)
       .run(codes == memory.options.end() || std::get<bool>(codes->second));
 }
 

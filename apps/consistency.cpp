@@ -64,7 +64,12 @@ void check_data(const Configuration& c, const YamlNode& root, Problems& problems
 void check_chosen(const Configuration& c, const YamlNode& root, Problems& problems) {
   const YamlEntry* const memory = root.find("memory");
   const YamlEntry* const bits = memory == nullptr ? nullptr : memory->value.find("bits");
-  if (c.memory.policy != "auto" || bits == nullptr) return;
+  const YamlEntry* const left_over = memory == nullptr ? nullptr : memory->value.find("left_over");
+  if (c.memory.policy != "auto") return;
+  if (left_over != nullptr && (bits == nullptr || left_over->where.source != bits->where.source))
+    problems.add(left_over->where,
+                 "memory.left_over: the policy auto writes this into a run's config.yaml beside `bits`: expected none");
+  if (bits == nullptr) return;
   for (const char* const key : {"rules", "recompute"})
     if (const YamlEntry* const other = memory->value.find(key);
         other == nullptr || other->where.source != bits->where.source)

@@ -34,11 +34,7 @@ Configuration under(const Configuration& read, const std::string& choice) {
   memory.policy = policy;
   memory.why.clear();
   if (policy != read.memory.policy) memory.options.clear();  // they are the other's
-  if (read.memory.policy == "auto") {                        // what its budget was turned into
-    memory.options.erase("bits");
-    memory.rules.clear();
-    memory.recompute.clear();
-  }
+  if (read.memory.policy == "auto") forget_plan(memory);
   if (colon < choice.size() && policy == "auto") {
     memory.budget = value;
   } else if (colon < choice.size()) {

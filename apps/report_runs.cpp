@@ -43,7 +43,8 @@ void leave_wishes(std::vector<std::pair<std::string, ordered_json>>& settings) {
   const auto has = [&](const Setting& setting) { return std::ranges::find(settings, setting) != settings.end(); };
   const bool chosen = has({"memory.policy", "auto"}), no_budget = has({"memory.budget", ""});
   std::erase_if(settings, [&](const Setting& setting) {
-    return (chosen && setting.first == "memory.bits") || (no_budget && setting.first == "memory.budget_of");
+    return (chosen && (setting.first == "memory.bits" || setting.first == "memory.left_over")) ||
+           (no_budget && setting.first == "memory.budget_of");
   });
   for (auto& [key, value] : settings)
     if (chosen && (key == "memory.rules" || key == "memory.recompute")) value = "[]";

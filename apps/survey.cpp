@@ -96,22 +96,6 @@ void settle_forward(const Configuration& configuration, std::unique_ptr<MemoryPo
   tape.settle();
 }
 
-constexpr double multiply_adds_a_second = 1.5e11, bytes_a_second = 4e10;
-
-/// Adds up what ops would take.
-class PredictedTime final : public Observer {
- public:
-  void before(Phase, const Operation&, Label) override {}
-  void after(Phase, const Operation&, Label, const Work& work, std::span<const Tensor>) override {
-    seconds_ += std::max(static_cast<double>(work.multiply_adds) / multiply_adds_a_second,
-                         static_cast<double>(work.bytes) / bytes_a_second);
-  }
-  double seconds() const { return seconds_; }
-
- private:
-  double seconds_ = 0;
-};
-
 }  // namespace
 
 StepSurvey survey(const Configuration& configuration, const std::vector<std::string>& recompute) {
@@ -171,17 +155,6 @@ Sensitivities measure_sensitivities(const Configuration& configuration, std::int
   if (account.peak() > bytes) return {};
   warn_if_crowded();
   return probe_step(small, size, device_of(small));
-}
-
-double predicted_seconds(const Configuration& configuration) {
-  PredictedTime time;
-  measure(configuration, Device::meta, {.observer = &time});
-  return time.seconds();
-}
-
-double code_seconds(std::int64_t bytes) {
-  constexpr double passes = 3;  // one to code, and about two to read
-  return passes * static_cast<double>(bytes) / bytes_a_second;
 }
 
 }  // namespace lacuna::apps

@@ -62,10 +62,4 @@ using Sensitivities = std::map<SlotName, double>;
 /// not even that fits into `bytes`.
 Sensitivities measure_sensitivities(const Configuration& configuration, std::int64_t bytes);
 
-/// How long a step would take, seconds: multiply-adds and bytes of every op by nominal rates of two cores with AVX-512,
-/// of which only the ratio matters. Not timed, so that the same configuration gets the same plan in every run.
-double predicted_seconds(const Configuration& configuration);
-/// What coding a tensor of so many bytes and reading it in backward adds to that.
-double code_seconds(std::int64_t bytes);
-
 }  // namespace lacuna::apps

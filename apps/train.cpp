@@ -1,4 +1,5 @@
 // lacuna train: trains or fine-tunes; writes a run folder.
+#include "apps/budget.h"
 #include "apps/command.h"
 #include "apps/configuration_options.h"
 #include "apps/crowding.h"
@@ -53,9 +54,12 @@ class Train {
     const RunFolder folder = RunFolder::open_to_resume(point.run);
     const std::optional<std::filesystem::path> checkpoint =
         point.checkpoint.empty() ? folder.newest() : folder.checkpoint(point.checkpoint);
-    Configuration configuration =
-        ready(configuration_.given() ? configuration_.parse()
-                                     : read_configuration(folder.configuration(), configuration_.overrides()));
+    Configuration configuration = configuration_.given()
+                                      ? configuration_.parse()
+                                      : read_configuration(folder.configuration(), configuration_.overrides());
+    if (configuration_.given() && configuration.memory.policy == "auto")
+      take_plan(read_configuration(folder.configuration(), {}).memory, configuration.memory);
+    configuration = ready(configuration);
     configuration.output.dir = point.run.string();
     return with_advice_when_exhausted(configuration, true, [&] { return go_on(configuration, folder, checkpoint); });
   }

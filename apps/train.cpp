@@ -57,7 +57,7 @@ class Train {
     Configuration configuration = configuration_.given()
                                       ? configuration_.parse()
                                       : read_configuration(folder.configuration(), configuration_.overrides());
-    if (configuration_.given() && configuration.memory.policy == "auto")
+    if (configuration.memory.policy == "auto")  // the one read may be another file, or changed on the command line
       take_plan(read_configuration(folder.configuration(), {}).memory, configuration.memory);
     configuration = ready(configuration);
     configuration.output.dir = point.run.string();

@@ -2,9 +2,9 @@
 
 #include "apps/fit.h"
 #include "apps/measure.h"
+#include "apps/measured_rates.h"
 #include "apps/regions.h"
 #include "apps/resolve.h"
-#include "apps/step_time.h"
 #include "apps/survey.h"
 #include "autograd/bit_plan.h"
 #include "core/allocator.h"
@@ -58,10 +58,7 @@ class Fitting {
         rates_(rates) {}
 
   void run(bool codes) {
-    if (Plan exact; fits(exact)) {
-      keep_what_fits(exact);
-      return choose({.plan = exact, .seconds = exact.kept.empty() ? 0 : outcome(exact).seconds});
-    }
+    if (fits({})) return choose({});
     if (const std::optional<Prediction> found = codes ? with_codes() : without_codes()) return choose(*found);
     const int fewest = codes ? fewest_bits : exact_bits;
     std::int64_t least = bytes_of({.bits = fewest});

@@ -1,5 +1,6 @@
 // lacuna doctor: what this machine and this build can do.
 #include "apps/command.h"
+#include "apps/measured_rates.h"
 #include "apps/report.h"
 #include "core/allocator.h"
 #include "core/ledger.h"
@@ -12,7 +13,7 @@
 #include <xxhash.h>
 #include <CLI/CLI.hpp>
 
-#include <fstream>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -65,17 +66,6 @@ std::vector<InstructionSet> instruction_sets() {
 #endif
 }
 
-/// The value of the first line of a `key : value` file in /proc that starts with `key`.
-std::string proc_value(const char* file, std::string_view key) {
-  std::ifstream stream(file);
-  for (std::string line; std::getline(stream, line);) {
-    if (!line.starts_with(key)) continue;
-    const std::size_t begin = line.find_first_not_of(" \t", line.find(':') + 1);
-    return begin == std::string::npos ? "" : line.substr(begin);
-  }
-  return "unknown";
-}
-
 std::string advice(const std::vector<InstructionSet>& sets) {
   std::vector<std::string> unused, missing;
   for (const InstructionSet& set : sets) {
@@ -117,12 +107,13 @@ ExitCode run(const Report& report) {
       {"version", LACUNA_VERSION},
       {"devices",
        {{{"name", "cpu"},
-         {"model", proc_value("/proc/cpuinfo", "model name")},
+         {"model", processor_model()},
          {"memory", allocator(Device::cpu).capacity()},
          {"available", allocator(Device::cpu).available()}},
         {{"name", "meta"}, {"model", "shapes only, for planning"}}}},
       {"instruction_sets", {{"compiled", compiled}, {"processor", processor}, {"advice", advice(sets)}}},
       {"threads", {{"processors", processors()}, {"used", threads()}}},
+      {"rates_file", rates_file().string()},
       {"build", {{"architecture", LACUNA_ARCH}, {"compiler", compiler}}},
       {"libraries",
        {{"oneDNN", version_of_onednn()},
@@ -147,6 +138,8 @@ ExitCode run(const Report& report) {
   const std::string_view arch = LACUNA_ARCH;
   const std::string march = arch.empty() ? "the compiler's default" : fmt::format("-march={}", arch);
   line("instruction sets", fmt::format("compiled for {} ({}); {}", fmt::join(compiled, " "), march, advice(sets)));
+  line("rates for `auto`",
+       fmt::format("{}{}", rates_file().string(), std::filesystem::exists(rates_file()) ? "" : " (none measured yet)"));
   line("compiler", json["build"]["compiler"]);
   for (const auto& [name, version] : json["libraries"].items()) line(name, version);
   report.write(text, json);

@@ -13,7 +13,6 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <map>
 
 namespace lacuna::apps {
 namespace {
@@ -62,6 +61,18 @@ double rounded(double measured, double nominal) {
 constexpr std::int64_t positions = 256, channels = 512;  // of one part of what is worked on
 /// In all more than caches hold.
 std::int64_t parts() { return std::max(32, threads()); }
+
+}  // namespace
+
+double Rates::coding_seconds(std::int64_t bytes_of_tensor, int bits) const {
+  if (bits == exact_bits) return 0;
+  return (codec::rotates(bits) ? rotated : dithered) * static_cast<double>(bytes_of_tensor);
+}
+
+std::int64_t bytes_to_measure_rates() {
+  constexpr std::int64_t others = 4;  // products, codes and what they decode to: of each thread's part
+  return (2 * parts() + others * threads()) * positions * channels * 4 + channels * channels * 4;
+}
 
 Rates measure_rates() {
   warn_if_crowded();
@@ -124,24 +135,6 @@ Rates measure_rates() {
   rates.dithered = rounded(coding[0] / bytes / slower, nominal.dithered);
   rates.rotated = rounded(coding[1] / bytes / slower, nominal.rotated);
   return rates;
-}
-
-}  // namespace
-
-double Rates::coding_seconds(std::int64_t bytes_of_tensor, int bits) const {
-  if (bits == exact_bits) return 0;
-  return (codec::rotates(bits) ? rotated : dithered) * static_cast<double>(bytes_of_tensor);
-}
-
-std::int64_t bytes_to_measure_rates() {
-  constexpr std::int64_t others = 4;  // products, codes and what they decode to: of each thread's part
-  return (2 * parts() + others * threads()) * positions * channels * 4 + channels * channels * 4;
-}
-
-const Rates& measured_rates() {
-  static std::map<int, Rates> by_threads;
-  const auto known = by_threads.find(threads());
-  return known != by_threads.end() ? known->second : by_threads.emplace(threads(), measure_rates()).first->second;
 }
 
 PredictedStep predict_step(const Configuration& configuration, const Rates& rates) {

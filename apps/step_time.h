@@ -26,10 +26,10 @@ struct Rates {
   bool operator==(const Rates&) const = default;
 };
 
-/// Rates of this machine with as many threads as are set, measured in a tenth of a second, once in a process. Only
-/// ratios to the nominal rate of matrix products count, rounded to powers of the square root of two from the nominal
-/// ones, so that the noise of a measurement seldom changes a plan. Takes `bytes_to_measure_rates` for as long.
-const Rates& measured_rates();
+/// Rates of this machine with as many threads as are set, measured in a tenth of a second or two. Only ratios to the
+/// nominal rate of matrix products count, rounded to powers of the square root of two from the nominal ones, so that
+/// the noise of a measurement seldom changes a plan. Takes `bytes_to_measure_rates` for as long.
+Rates measure_rates();
 std::int64_t bytes_to_measure_rates();
 
 /// One step as planned on `meta`.

@@ -2,6 +2,8 @@
 
 #include <omp.h>
 
+#include <fstream>
+
 namespace lacuna {
 namespace {
 
@@ -25,6 +27,16 @@ void set_threads(int count) {
 }
 
 int processors() { return omp_get_num_procs(); }
+
+std::string processor_model() {
+  std::ifstream stream("/proc/cpuinfo");
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.starts_with("model name")) continue;
+    const std::size_t begin = line.find_first_not_of(" \t", line.find(':') + 1);
+    if (begin != std::string::npos) return line.substr(begin);
+  }
+  return "unknown";
+}
 
 int threads() { return omp_in_parallel() != 0 ? 1 : chosen(); }
 

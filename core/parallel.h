@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <string>
 
 namespace lacuna {
 
@@ -14,6 +15,8 @@ namespace lacuna {
 void set_threads(int count);
 /// Processors that this process may run on.
 int processors();
+/// The model that the system names; `unknown` where it names none.
+std::string processor_model();
 /// Among how many work is shared: 1 where it is one thread's share already.
 int threads();
 

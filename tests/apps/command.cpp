@@ -328,8 +328,7 @@ TEST_CASE("train: saves to the byte what plan says, its batch included") {
       const std::string how = fmt::format("memory={}", memory);
       const CommandResult trained =
           run_command(folder, {"train", "-c", "c.yaml", how, parts, "--overwrite", "--json", "-"});
-      // As the run recorded it: `auto` would measure again.
-      const CommandResult planned = run_command(folder, {"plan", "-c", "runs/c/config.yaml", "--json", "-"});
+      const CommandResult planned = run_command(folder, {"plan", "-c", "c.yaml", how, parts, "--json", "-"});
       INFO(how, " ", std::string(parts), "\n", trained.error, planned.error);
       REQUIRE(trained.code == 0);
       CHECK(trained.json().at("memory").at("saved") == planned.json().at("memory").at("saved"));

@@ -1,0 +1,90 @@
+#include "apps/measured_rates.h"
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/parallel.h"
+#include "core/vector.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace lacuna::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+struct NamedRate {
+  const char* name;
+  double Rates::*rate;
+};
+constexpr NamedRate named[] = {{"bytes", &Rates::bytes}, {"dithered", &Rates::dithered}, {"rotated", &Rates::rotated}};
+
+std::string entry_name() {
+  return fmt::format("{}, vectors of {} bytes, {} threads, lacuna {}", processor_model(), vector_bytes, threads(),
+                     LACUNA_VERSION);
+}
+
+/// What the file holds; nothing where there is none, or it is damaged.
+json read_file() {
+  std::ifstream stream(rates_file());
+  json all = json::parse(stream, nullptr, false);
+  return all.is_object() ? all : json::object();
+}
+
+std::optional<Rates> rates_in(const json& all) {
+  const auto entry = all.find(entry_name());
+  if (entry == all.end() || !entry->is_object()) return {};
+  Rates rates;
+  for (const auto& [name, rate] : named) {
+    const auto value = entry->find(name);
+    if (value == entry->end() || !value->is_number()) return {};
+    rates.*rate = value->get<double>();
+    if (!std::isfinite(rates.*rate) || rates.*rate <= 0) return {};
+  }
+  return rates;
+}
+
+Rates kept_or_measured() {
+  if (const std::optional<Rates> kept = rates_in(read_file())) return *kept;
+  const Rates measured = measure_rates();
+  json all = read_file();
+  if (const std::optional<Rates> others = rates_in(all)) return *others;  // another process was first: one plan for all
+  for (const auto& [name, rate] : named) all[entry_name()][name] = measured.*rate;
+  const fs::path file = rates_file();
+  std::error_code failed;
+  if (!file.empty()) fs::create_directories(file.parent_path(), failed);
+  if (file.empty() || failed) return measured;
+  try {
+    write_file_atomically(file, all.dump(2) + "\n");
+  } catch (const Error&) {
+    // A home that cannot be written to costs another measurement next time, and no more.
+  }
+  return measured;
+}
+
+}  // namespace
+
+fs::path rates_file() {
+  const auto folder = [](const char* variable) {
+    const char* const value = std::getenv(variable);
+    return value != nullptr && *value == '/' ? fs::path(value) : fs::path();
+  };
+  if (const fs::path cache = folder("XDG_CACHE_HOME"); !cache.empty()) return cache / "lacuna" / "rates.json";
+  const fs::path home = folder("HOME");
+  return home.empty() ? fs::path() : home / ".cache" / "lacuna" / "rates.json";
+}
+
+const Rates& measured_rates() {
+  static std::map<int, Rates> by_threads;
+  const auto known = by_threads.find(threads());
+  return known != by_threads.end() ? known->second : by_threads.emplace(threads(), kept_or_measured()).first->second;
+}
+
+}  // namespace lacuna::apps

@@ -205,8 +205,6 @@ class Fitting {
     std::erase_if(derived, [&](const Derivable& tensor) {  // a rule for one would be one for the other
       return std::ranges::find(found.tensors, tensor.name, &Codable::name) != found.tensors.end();
     });
-    // Time is all work but for codes and what is derived; both add to it as variance does: by parts of it.
-    const double seconds = outcome({.recompute = recompute}).seconds;
     std::vector<std::vector<HoldCost>> tensors;
     std::int64_t fewest = 0, most = 0;
     for (const Codable& tensor : found.tensors) {
@@ -215,12 +213,13 @@ class Fitting {
                              .rotated_bytes = tensor.rotated_bytes,
                              .exact_bytes = tensor.bytes};
       std::vector<HoldCost>& ways = tensors.emplace_back();
+      // By variance alone, and time decides between plans. Here it would buy thousandths of a step with variance, of
+      // which more than is predicted comes with 4 bits and more (docs/compression.md).
       for (const int bits : bit_widths)
-        ways.push_back({held_bytes(choice, bits), sensitivity_of(tensor) * code_variance(bits) +
-                                                      rates().coding_seconds(tensor.bytes, bits) / seconds});
+        ways.push_back({held_bytes(choice, bits), sensitivity_of(tensor) * code_variance(bits)});
     }
     for (const Derivable& tensor : derived)
-      tensors.push_back({{0, rates().deriving_seconds(tensor.bytes) / seconds}, {tensor.bytes, 0}});
+      tensors.push_back({{0, 0}, {tensor.bytes, 0}});  // kept of what is left over: that gains no variance
     for (const std::vector<HoldCost>& ways : tensors) {
       fewest += ways.front().bytes;
       most += ways.back().bytes;

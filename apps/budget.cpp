@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -90,8 +92,9 @@ class Fitting {
     const bool gives_up = does_code || !memory.recompute.empty();
     const auto left_over = memory.options.find("left_over");
     const bool as_planned = left_over != memory.options.end() &&
-                            std::get<double>(left_over->second) == static_cast<double>(budget_ - bytes);
+                            std::get<double>(left_over->second) >= static_cast<double>(budget_ - bytes);
     if (bytes > budget_ || (gives_up && (fits({}) || (!is_used(bytes) && !as_planned)))) return false;
+    if (is_used(bytes)) configuration_.memory.options.erase("left_over");
     configuration_.memory.why = fmt::format("{}: as planned before; {}", budget_text(), used_text(bytes));
     return true;
   }
@@ -308,6 +311,7 @@ class Fitting {
       exchange(plan);
       keep_what_fits(plan);
       cut_what_fits(plan);
+      keep_what_fits(plan);  // what runs less again may be derived
       return Prediction{.plan = plan, .seconds = outcome(plan).seconds};
     }
     return {};
@@ -356,6 +360,8 @@ class Fitting {
   /// pass over as many bytes.
   void keep_what_fits(Plan& plan) const {
     std::vector<Derivable> derived = derived_tensors(configuration_, plan.recompute);
+    std::erase_if(
+        derived, [&](const Derivable& tensor) { return std::ranges::find(plan.kept, tensor.name) != plan.kept.end(); });
     std::ranges::stable_sort(derived, std::greater(), &Derivable::bytes);
     std::int64_t left = budget_ - bytes_of(plan);
     for (const Derivable& tensor : derived) {
@@ -368,7 +374,8 @@ class Fitting {
     }
   }
 
-  /// Ways to run less again, or less at once, that take more bytes and no more time, with what they come to.
+  /// Ways to run less again, or less at once, that take more bytes and no more time, with what they come to; of a plan
+  /// without codes.
   std::vector<Trial> larger(const Plan& plan) const {
     const Outcome now = outcome(plan);
     std::vector<Trial> found;
@@ -393,8 +400,9 @@ class Fitting {
   }
 
   /// The fewest bytes that something more would take, of what could be kept in place of running again or deriving; 0
-  /// where nothing is left to keep.
+  /// where nothing is left to keep, and of codes.
   std::int64_t least_more(const Plan& plan) const {
+    if (plan.bits != exact_bits || !plan.others.empty()) return 0;
     const std::int64_t now = bytes_of(plan);
     std::int64_t least = 0;
     const auto offer = [&](std::int64_t bytes) {

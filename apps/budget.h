@@ -17,16 +17,16 @@ std::int64_t parse_bytes(const std::string& text);
 /// Chooses, for a configuration whose policy is `auto`, how many bits tensors are held in, which are kept though they
 /// could be derived, and which blocks are recomputed, so that a training step fits the budget, and writes it into
 /// `memory`: `bits`, `rules`, `recompute`, and in words. Candidates are tried on `meta`, so that a plan is exact to the
-/// byte. If everything exact fits, what is left keeps tensors that would be derived. If not: some of the blocks are
-/// recomputed, none to all, and the bytes left are divided among the tensors by what one short step says that their
-/// bits are worth to the gradient and by what holding them so takes in time. Of these plans, and the one that has no
-/// codes, that one is taken whose predicted time for a step, times one plus the variance that its codes add to the
-/// gradient relative to its square, is least. Where none fits, several blocks are recomputed as one. Without `codes`:
-/// blocks, their parts, or several as one, as little work as fits, and what is left keeps tensors that would be
-/// derived. Less than 95 % of the budget is used where everything fits, or where nothing more that would be kept fits:
-/// `memory.left_over` then says how much is not, in bytes. `rates`: in place of those measured here. Rejects a budget
-/// that no choice fits, and says the smallest that one would. A configuration that holds a plan already keeps it while
-/// it fits and would not leave more of the budget than it did or 5 %.
+/// byte. If everything exact fits, nothing is chosen. If not: some of the blocks are recomputed, none to all, and the
+/// bytes left are divided among the tensors by what one short step says that their bits are worth to the gradient; what
+/// is left over keeps tensors that would be derived. Of these plans, and the one that has no codes, that one is taken
+/// whose predicted time for a step, times one plus the variance that its codes add to the gradient relative to its
+/// square, is least. Where none fits, several blocks are recomputed as one. Without `codes`: blocks, their parts, or
+/// several as one, as little work as fits, and what is left keeps tensors that would be derived. Less than 95 % of the
+/// budget is used where everything fits, or where nothing more that would be kept fits: in that case `memory.left_over`
+/// says how much is not, in bytes. `rates`: in place of those measured here. Rejects a budget that no choice fits, and
+/// says the smallest that one would. A configuration that holds a plan already keeps it while it fits and would not
+/// leave more of the budget than it did or 5 %.
 void fit_budget(Configuration& configuration, const std::optional<Rates>& rates = {});
 
 /// Takes off what `fit_budget` wrote.

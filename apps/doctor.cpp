@@ -138,8 +138,9 @@ ExitCode run(const Report& report) {
   const std::string_view arch = LACUNA_ARCH;
   const std::string march = arch.empty() ? "the compiler's default" : fmt::format("-march={}", arch);
   line("instruction sets", fmt::format("compiled for {} ({}); {}", fmt::join(compiled, " "), march, advice(sets)));
-  line("rates for `auto`",
-       fmt::format("{}{}", rates_file().string(), std::filesystem::exists(rates_file()) ? "" : " (none measured yet)"));
+  std::error_code ignored;
+  line("rates for `auto`", fmt::format("{}{}", rates_file().string(),
+                                       std::filesystem::exists(rates_file(), ignored) ? "" : " (none measured yet)"));
   line("compiler", json["build"]["compiler"]);
   for (const auto& [name, version] : json["libraries"].items()) line(name, version);
   report.write(text, json);

@@ -7,6 +7,10 @@
 
 #include <fmt/core.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -51,16 +55,34 @@ std::optional<Rates> rates_in(const json& all) {
   return rates;
 }
 
+/// Held while rates are looked up, measured and written: of several processes the first measures, by itself, and the
+/// others take what it found. Where nothing can be written there is nothing to hold.
+class RatesLock {
+ public:
+  explicit RatesLock(const fs::path& file) : descriptor_(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) {
+    if (descriptor_ >= 0) ::flock(descriptor_, LOCK_EX);
+  }
+  ~RatesLock() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  RatesLock(const RatesLock&) = delete;
+  RatesLock& operator=(const RatesLock&) = delete;
+
+ private:
+  int descriptor_;
+};
+
 Rates kept_or_measured() {
+  const fs::path file = rates_file();
+  if (file.empty()) return measure_rates();
+  std::error_code failed;
+  fs::create_directories(file.parent_path(), failed);
+  const RatesLock lock(file.string() + ".lock");
   if (const std::optional<Rates> kept = rates_in(read_file())) return *kept;
   const Rates measured = measure_rates();
-  json all = read_file();
-  if (const std::optional<Rates> others = rates_in(all)) return *others;  // another process was first: one plan for all
-  for (const auto& [name, rate] : named) all[entry_name()][name] = measured.*rate;
-  const fs::path file = rates_file();
-  std::error_code failed;
-  if (!file.empty()) fs::create_directories(file.parent_path(), failed);
-  if (file.empty() || failed) return measured;
+  json all = read_file(), entry;
+  for (const auto& [name, rate] : named) entry[name] = measured.*rate;
+  all[entry_name()] = entry;
   try {
     write_file_atomically(file, all.dump(2) + "\n");
   } catch (const Error&) {

@@ -8,6 +8,7 @@
 #include "ops/codec/affine.h"
 #include "ops/linear.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>

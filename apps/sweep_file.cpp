@@ -203,7 +203,12 @@ class SweepReader {
         read_folder(entry.value);
         continue;
       }
-      const auto sets = [&](const Choice& choice) { return choice.key->key == entry.key; };
+      const auto lies_in = [](const std::string& key, const std::string& section) {
+        return key == section || key.starts_with(section + ".");
+      };
+      const auto sets = [&](const Choice& choice) {
+        return lies_in(choice.key->key, entry.key) || lies_in(entry.key, choice.key->key);
+      };
       const auto set = [&](const Row& row) { return std::ranges::any_of(row, sets); };
       if (std::ranges::any_of(rows, set))
         problems_.add(entry.where, fmt::format("{} cannot be set: cases of the sweep set it themselves", entry.key));

@@ -247,6 +247,8 @@ TEST_CASE("sweep: what a case warns of is said, and written down") {
         "command line: unknown key in section data: \"nowhere\"; known are name, path, image_size, augment, "
         "crop_padding, "
         "workers, seed, train_size, val_size\n");
+  CHECK(sweep(folder, {"train={threads: 2}"}).error ==
+        "lacuna: command line: train cannot be set: cases of the sweep set it themselves\n");
   const std::string dom = browse(folder, "there/sweep.html");
   if (!dom.empty()) CHECK(dom.find("One case gave a warning") != std::string::npos);
 }

@@ -31,15 +31,14 @@ constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 constexpr std::array theory{0.0, 0.5708, 0.1348, 0.0389};
 /// What a group of that many values may lose in the mean of `draws` draws, of theory's. Of normal values the mean is at
 /// most one, and one draw deviates by `deviation` / sqrt(elements), as a million showed; one value beyond the last step
-/// counts for more the less theory has all lose. Few that differ from the others, as every fourth, lose a fifth more. A
-/// single draw has no bound: few values, or few that differ, may be turned so that most of their square lies in one (of
-/// 64 normal ones in 3 bits once in 700 more than 2.5).
+/// counts for more the less theory has all lose. That is room for the few that differ from the others, as every eighth,
+/// which lose more and deviate more. A single draw has no bound: few values, or few that differ, may be turned so that
+/// most of their square lies in one (of 64 normal ones in 3 bits once in 700 more than 2.5).
 constexpr int draws = 16;
 double most_lost(int bits, double elements) {
   constexpr std::array deviation{0.0, 1.5, 1.8, 2.5};
   const auto at = static_cast<std::size_t>(bits);
-  const double one = 10 * deviation[at] / std::sqrt(elements) + 6.2 / (theory[at] * elements);
-  return std::min(2.5, 1.2 + one / std::sqrt(draws));
+  return std::min(2.5, 1 + 10 * deviation[at] / std::sqrt(elements) + 6.2 / (theory[at] * elements));
 }
 
 Coding rotated(int bits, std::int64_t size = 256) {

@@ -71,9 +71,7 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
   result.part = result.batch / configuration.train.accumulate;
   Ledger& account = ledger(device);
   account.reset_peak();
-  for (int i = 0; i < warm_up; ++i) {
-    seconds_of_measuring(training.step(batch(), i, configuration.optimizer.lr));
-  }
+  for (int i = 0; i < warm_up; ++i) seconds_of_measuring(training.step(batch(), i, configuration.optimizer.lr));
   if (!measures) account.reset_peak();  // a step that measures holds more, and is the run's as the others are
   StepOutcome outcome;
   for (int i = 0; i < options.steps; ++i) {

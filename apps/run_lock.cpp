@@ -32,12 +32,12 @@ std::string holder(int descriptor) {
 
 }  // namespace
 
-RunLock::RunLock(const std::filesystem::path& folder) {
+RunLock::RunLock(const std::filesystem::path& folder, std::string_view doing) {
   const std::string path = (folder / "lock").string();
   descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0) reject("cannot write into {}: {}: {}", folder.string(), path, last_error());
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    const std::string reason = errno == EWOULDBLOCK ? fmt::format("{} trains into it", holder(descriptor_))
+    const std::string reason = errno == EWOULDBLOCK ? fmt::format("{} {}", holder(descriptor_), doing)
                                                     : fmt::format("cannot lock {}: {}", path, last_error());
     ::close(descriptor_);
     reject("{} cannot be written to: {}", folder.string(), reason);

@@ -4,6 +4,7 @@
 #include "apps/page.h"
 #include "apps/process.h"
 #include "apps/report.h"
+#include "apps/run_lock.h"
 #include "apps/sweep_file.h"
 #include "apps/yaml.h"
 #include "core/error.h"
@@ -183,6 +184,8 @@ class SweepCommand {
     std::error_code failed;
     fs::create_directories(sweep.folder / "cases", failed);
     if (failed) reject("cannot create {}: {}", (sweep.folder / "cases").string(), failed.message());
+    // Two sweeps would start the same cases, and write down as failures what the other's runs refuse.
+    const RunLock lock(sweep.folder, "sweeps into it");
     const InterruptGuard guard;
     const std::vector<ordered_json> records = run(sweep);
     const std::vector<Result> results = write_results(sweep, records);

@@ -296,6 +296,38 @@ TEST_CASE("sweep: an interrupted one goes on where it stopped") {
   }
 }
 
+TEST_CASE("sweep: two processes do not sweep into one folder") {
+  const TemporaryFolder folder;
+  write_inputs(folder, "command: train\nconfig: c.yaml\ngrid: {train.epochs: [1, 100000]}\noutput: {dir: out}\n");
+  CommandRun first(folder, {"sweep", "-c", "s.yaml"});
+  const auto finished = [&] {
+    return fs::exists(folder / "out/cases") &&
+           std::ranges::any_of(fs::directory_iterator(folder / "out/cases"),
+                               [](const auto& e) { return e.path().extension() == ".json"; });
+  };
+  while (first.running() && !finished()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  // A folder of its own for what the second one prints.
+  const TemporaryFolder elsewhere;
+  for (const char* const name : {"c.yaml", "s.yaml"}) fs::copy(folder / name, elsewhere / name);
+  const std::string place = "output.dir=" + (folder / "out").string();
+  const CommandResult second = sweep(elsewhere, {place});
+  INFO(second.out, second.error);
+  CHECK(second.code == 2);
+  CHECK(second.error == fmt::format("lacuna: {} cannot be written to: process {} sweeps into it\n",
+                                    (folder / "out").string(), first.process()));
+  CHECK(second.out.empty());
+  CHECK(first.running());
+  CHECK(!fs::exists(folder / "out/sweep.json"));
+  first.signal(SIGINT);
+  const CommandResult stopped = first.wait();
+  CHECK(stopped.code == 130);
+  CHECK(stopped.out.find("FAILED") == std::string::npos);
+  // Whoever held it, the folder is free once the process has ended.
+  write_file(elsewhere / "s.yaml", "command: train\nconfig: c.yaml\ngrid: {train.epochs: [1]}\n");
+  CHECK(sweep(elsewhere, {place}).out.find("1 cases of `lacuna train`, 1 of them finished already") !=
+        std::string::npos);
+}
+
 TEST_CASE("sweep: a wrong file is refused with all that is wrong in it") {
   const TemporaryFolder folder;
   write_inputs(folder,

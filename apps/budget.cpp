@@ -37,6 +37,12 @@ struct Plan {
   std::map<SlotName, int> others{};  // of those that have another number
   RegionPaths recompute{};
   std::vector<SlotName> kept{};  // though they could be derived
+
+  int bits_of(const SlotName& tensor) const {
+    const auto own = others.find(tensor);
+    return own == others.end() ? bits : own->second;
+  }
+  bool has_codes() const { return bits != exact_bits || !others.empty(); }
 };
 
 /// A plan, and what it is expected to cost.
@@ -209,7 +215,7 @@ class Fitting {
       return std::ranges::find(found.tensors, tensor.name, &Codable::name) != found.tensors.end();
     });
     std::vector<std::vector<HoldCost>> tensors;
-    std::int64_t fewest = 0, most = 0;
+    std::int64_t fewest = 0;
     for (const Codable& tensor : found.tensors) {
       const BitChoice choice{.elements = tensor.elements,
                              .range_bytes = tensor.range_bytes,
@@ -223,10 +229,7 @@ class Fitting {
     }
     for (const Derivable& tensor : derived)
       tensors.push_back({{0, 0}, {tensor.bytes, 0}});  // kept of what is left over: that gains no variance
-    for (const std::vector<HoldCost>& ways : tensors) {
-      fewest += ways.front().bytes;
-      most += ways.back().bytes;
-    }
+    for (const std::vector<HoldCost>& ways : tensors) fewest += ways.front().bytes;
     const auto plan_of = [&](const std::vector<std::size_t>& ways) {
       std::map<int, std::int64_t> tensors_of;  // by their bits
       for (std::size_t i = 0; i < found.tensors.size(); ++i) ++tensors_of[bit_widths.at(ways[i])];
@@ -239,21 +242,47 @@ class Fitting {
         if (ways[found.tensors.size() + i] > 0) plan.kept.push_back(derived[i].name);
       return plan;
     };
-    const auto plan_within = [&](std::int64_t bytes) { return plan_of(choose_ways(tensors, bytes).ways); };
-    // Saved bytes add up; a peak need not lie where all of them are held.
-    std::int64_t low = fewest, high = of_saved_ ? std::min(most, fewest + budget_ - at_fewest) : most;
-    if (fits(plan_within(high))) low = high;
-    for (int i = 0; i < 14 && low < high; ++i) {
-      const std::int64_t middle = (low + high + 1) / 2;
-      (fits(plan_within(middle)) ? low : high) = middle;
-    }
-    Prediction prediction{.plan = plan_within(low)};
-    if (!fits(prediction.plan))  // what none of the tensors stands for counts
-      prediction.plan = {.bits = fewest_bits, .recompute = recompute};
+    const auto ways_within = [&](std::int64_t bytes) { return choose_ways(tensors, bytes).ways; };
+    const auto fit = [&](const std::vector<std::size_t>& ways) { return fits(plan_of(ways)); };
+    const auto most = [&] {
+      std::int64_t bytes = 0;
+      for (const std::vector<HoldCost>& of : tensors) bytes += of.back().bytes;
+      return bytes;
+    };
+    // Saved bytes add up, but a peak need not lie where all of them are held: a tensor that lies there may fit no
+    // better than before while others would. Such a step is taken from the choice, and what is left divided anew.
+    std::vector<std::size_t> ways(tensors.size());  // the fewest bits, and nothing kept: that fits
+    bool blocked = false;
+    do {
+      blocked = false;
+      std::int64_t low = fewest, high = of_saved_ ? std::min(most(), fewest + budget_ - at_fewest) : most();
+      std::vector<std::size_t> next = ways_within(high);
+      if (fit(next)) {
+        ways = next;
+        break;
+      }
+      for (int i = 0; i < 14 && low + 1 < high; ++i) {
+        const std::int64_t middle = (low + high) / 2;
+        (fit(ways_within(middle)) ? low : high) = middle;
+      }
+      if (const std::vector<std::size_t> within = ways_within(low); fit(within)) ways = within;
+      next = ways_within(high);
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        if (next[i] <= ways[i]) continue;
+        std::vector<std::size_t> more = ways;
+        more[i] = next[i];
+        if (fit(more)) {
+          ways = more;
+        } else {
+          tensors[i].resize(next[i]);
+          blocked = true;
+        }
+      }
+    } while (blocked && !is_used(bytes_of(plan_of(ways))));
+    Prediction prediction{.plan = plan_of(ways)};
     prediction.seconds = outcome({.recompute = recompute, .kept = prediction.plan.kept}).seconds;
     for (const Codable& tensor : found.tensors) {
-      const auto own = prediction.plan.others.find(tensor.name);
-      const int bits = own == prediction.plan.others.end() ? prediction.plan.bits : own->second;
+      const int bits = prediction.plan.bits_of(tensor.name);
       prediction.seconds += rates().coding_seconds(tensor.bytes, bits);
       prediction.variance += sensitivity_of(tensor) * code_variance(bits);
     }
@@ -399,16 +428,22 @@ class Fitting {
     }
   }
 
-  /// The fewest bytes that something more would take, of what could be kept in place of running again or deriving; 0
-  /// where nothing is left to keep, and of codes.
+  /// The fewest bytes that something more would take: a tensor's next more bits, or what could be kept in place of
+  /// running again or deriving; 0 where there is nothing.
   std::int64_t least_more(const Plan& plan) const {
-    if (plan.bits != exact_bits || !plan.others.empty()) return 0;
     const std::int64_t now = bytes_of(plan);
     std::int64_t least = 0;
     const auto offer = [&](std::int64_t bytes) {
       if (bytes > now && (least == 0 || bytes - now < least)) least = bytes - now;
     };
-    for (const Trial& trial : larger(plan)) offer(trial.outcome.bytes);
+    for (const Codable& tensor : survey(configuration_, plan.recompute).tensors)
+      if (const auto next = std::ranges::upper_bound(bit_widths, plan.bits_of(tensor.name)); next != bit_widths.end()) {
+        Plan more = plan;
+        more.others[tensor.name] = *next;
+        offer(bytes_of(more));
+      }
+    if (!plan.has_codes())
+      for (const Trial& trial : larger(plan)) offer(trial.outcome.bytes);
     for (const Derivable& tensor : derived_tensors(configuration_, plan.recompute)) {
       if (std::ranges::find(plan.kept, tensor.name) != plan.kept.end()) continue;
       Plan more = plan;
@@ -424,10 +459,7 @@ class Fitting {
     write(plan, configuration_);
     std::vector<std::string> how;
     std::map<int, std::int64_t, std::greater<>> tensors;  // by their bits
-    for (const Codable& tensor : survey(configuration_, plan.recompute).tensors) {
-      const auto own = plan.others.find(tensor.name);
-      ++tensors[own == plan.others.end() ? plan.bits : own->second];
-    }
+    for (const Codable& tensor : survey(configuration_, plan.recompute).tensors) ++tensors[plan.bits_of(tensor.name)];
     for (const auto& [bits, count] : tensors)
       how.push_back(
           fmt::format("{} {}", counted(count, "tensor"), bits == exact_bits ? "exact" : "in " + counted(bits, "bit")));
@@ -456,12 +488,14 @@ class Fitting {
     }
     if (how.empty()) how.emplace_back("nothing to choose");
     std::string rest;
-    if (plan.bits == exact_bits && plan.others.empty() && plan.recompute.empty()) {
+    if (!plan.has_codes() && plan.recompute.empty()) {
       rest = ": everything fits as it is";
     } else if (!is_used(bytes)) {
       configuration_.memory.options.insert_or_assign("left_over", static_cast<double>(budget_ - bytes));
       if (const std::int64_t more = least_more(plan); more > 0)
-        rest = fmt::format(": of what else could be kept as it is, the least takes {} more", format_bytes(more));
+        rest = fmt::format(": of what {}, the least takes {} more",
+                           plan.has_codes() ? "tensors could have besides" : "else could be kept as it is",
+                           format_bytes(more));
     }
     configuration_.memory.why =
         fmt::format("{}: {}; {}{}", budget_text(), fmt::join(how, "; "), used_text(bytes), rest);

@@ -44,7 +44,9 @@ class Eval {
       if (read_configuration(file, overrides).model.from != read_configuration(file, {}).model.from)
         reject("model.from: the weights are those of the run; expected -c {} to evaluate others", file);
     }
-    Configuration configuration = resolve(read_configuration(file, overrides));
+    Configuration configuration = read_configuration(file, overrides);
+    configuration.memory = {};  // nothing is saved for backward, and no budget of a step is asked for
+    configuration = resolve(configuration);
     if (configuration.train.device == "meta")
       reject("train.device: nothing can be evaluated on meta, which holds no values");
     if (!weights.empty()) {

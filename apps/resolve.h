@@ -7,7 +7,8 @@
 
 namespace lacuna::apps {
 
-/// The configuration with everything decided: device, classes, image size and threads, which are set. Reads no file.
+/// The configuration with everything decided: device, classes, image size and threads, which are set, and the plan of
+/// a budget, for which model.from and the rates of this machine are read.
 Configuration resolve(const Configuration& configuration);
 
 Device device_of(const Configuration& resolved);

@@ -286,4 +286,15 @@ void MetricsLog::write(const nlohmann::ordered_json& line) {
   if (!(stream_ << line.dump() << std::endl)) reject("cannot write {}: is the disk full?", path_.string());
 }
 
+std::optional<double> MetricsLog::last(std::string_view key) const {
+  std::ifstream lines(path_);
+  std::optional<double> found;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object()) continue;
+    if (const auto value = json.find(key); value != json.end() && value->is_number()) found = value->get<double>();
+  }
+  return found;
+}
+
 }  // namespace lacuna::apps

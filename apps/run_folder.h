@@ -97,6 +97,8 @@ class MetricsLog {
   /// Goes on with the file, without what is about to happen again.
   MetricsLog(const RunFolder& folder, const Place& place);
   void write(const nlohmann::ordered_json& line);
+  /// The number that the last line with such a key has, if any.
+  std::optional<double> last(std::string_view key) const;
   /// Returns when all lines have reached the disk.
   void sync() const { sync_file(path_); }
 

@@ -59,7 +59,10 @@ class Train {
                                       : read_configuration(folder.configuration(), configuration_.overrides());
     if (configuration.memory.policy == "auto")  // the one read may be another file, or changed on the command line
       take_plan(read_configuration(folder.configuration(), {}).memory, configuration.memory);
+    const std::string from = configuration.model.from;
+    if (checkpoint) configuration.model.from.clear();  // its weights are the checkpoint's: the file may be gone
     configuration = ready(configuration);
+    configuration.model.from = from;
     configuration.output.dir = point.run.string();
     return with_advice_when_exhausted(configuration, true, [&] { return go_on(configuration, folder, checkpoint); });
   }

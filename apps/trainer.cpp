@@ -163,6 +163,8 @@ int Trainer::run(const RunFolder& folder) {
   folder_ = folder;
   folder_->save_configuration(to_yaml(configuration_));
   metrics_ = std::make_unique<MetricsLog>(folder, place_);
+  if (training_.policy().measures_every() > 0)  // the next measurement may come after the end
+    if (const std::optional<double> before = metrics_->last("measuring")) measuring_seconds_.push_back(*before);
   announce();
   ledger(device_of(configuration_)).reset_peak();
   bool evaluated = false;  // all that is due
@@ -249,15 +251,13 @@ void Trainer::note_step(const StepOutcome& outcome, double learning_rate, double
   const std::int64_t epoch = place_.epochs_evaluated + 1;
   const Ledger& account = ledger(device_of(configuration_));
   const auto samples = static_cast<double>(outcome.samples);
-  metrics_->write({{"step", place_.step},
-                   {"epoch", epoch},
-                   {"loss", outcome.loss},
-                   {"accuracy", static_cast<double>(outcome.correct) / samples},
-                   {"lr", learning_rate},
-                   {"gradient_norm", outcome.gradient_norm},
-                   {"seconds", seconds},
-                   {"memory", account.total()},
-                   {"peak", account.peak()}});
+  nlohmann::ordered_json line{{"step", place_.step},   {"epoch", epoch},
+                              {"loss", outcome.loss},  {"accuracy", static_cast<double>(outcome.correct) / samples},
+                              {"lr", learning_rate},   {"gradient_norm", outcome.gradient_norm},
+                              {"seconds", seconds},    {"memory", account.total()},
+                              {"peak", account.peak()}};
+  if (!measuring.empty()) line["measuring"] = measuring.back();
+  metrics_->write(line);
   constexpr std::ptrdiff_t window = 10;  // steps over which the rate is averaged
   const auto first = step_seconds_.end() - std::min(window, std::ssize(step_seconds_));
   const double recent =

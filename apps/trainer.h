@@ -69,10 +69,10 @@ class Trainer {
   std::optional<Evaluation> final_evaluation_;                  // of a run that ends within an epoch
   std::optional<std::pair<std::int64_t, std::int64_t>> saved_;  // step and epochs evaluated of the last checkpoint
   std::unique_ptr<MetricsLog> metrics_;
-  std::int64_t saved_bytes_ = 0;      // the most held for backward by any step
-  BytesByPath saved_by_path_;         // the same
-  std::vector<double> step_seconds_;  // of each step, and of each measurement in one
-  std::vector<double> measuring_seconds_;
+  std::int64_t saved_bytes_ = 0;           // the most held for backward by any step
+  BytesByPath saved_by_path_;              // the same
+  std::vector<double> step_seconds_;       // of each step, and of each measurement in one
+  std::vector<double> measuring_seconds_;  // begun with the last one before this process
   nlohmann::ordered_json summary_;
 };
 

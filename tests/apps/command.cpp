@@ -243,8 +243,8 @@ TEST_CASE("command: plan and bench share the documented keys") {
 TEST_CASE("command: what measuring takes is in every throughput") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
-  const std::vector<std::string> overrides{"memory={policy: adaptive, bits: 3, measure_every: 6, by_draws: true}",
-                                           "train.accumulate=2", "train.batch_size=4"};
+  std::vector<std::string> overrides{"memory={policy: adaptive, bits: 3, measure_every: 6, by_draws: true}",
+                                     "train.accumulate=2", "train.batch_size=4"};
   const auto run = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), overrides.begin(), overrides.end());
     const CommandResult result = run_command(folder, std::move(arguments));
@@ -261,6 +261,14 @@ TEST_CASE("command: what measuring takes is in every throughput") {
   check(run({"bench", "-c", "c.yaml", "--steps", "4", "--json", "-"}).json());
   run(train({"train.steps=7"}));
   check(nlohmann::json::parse(read_file(folder / "runs/c/summary.json")));
+  // A process that goes on and ends before the next measurement counts the last one.
+  overrides.front() = "memory={policy: adaptive, bits: 3, measure_every: 12, by_draws: true}";
+  run(train({"train.steps=7", "output.dir=r"}));
+  run({"train", "--resume", "r", "train.steps=11"});
+  const nlohmann::json figures = nlohmann::json::parse(read_file(folder / "r/summary.json"));
+  const double median = figures.at("step_seconds").at("median"), measuring = figures.at("step_seconds").at("measuring");
+  CHECK(measuring > 0);
+  CHECK(figures.at("samples_per_second").get<double>() == doctest::Approx(4 / (median + measuring * 2 / 12)));
 }
 
 TEST_CASE("command: more threads than processors are warned of, once, by what computes") {

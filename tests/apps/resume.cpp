@@ -11,20 +11,22 @@ TEST_CASE("train: a resumed run gives the bits of an unbroken one") {
     std::string_view configuration;
     std::vector<std::string> overrides;
   };
-  const Case cases[] = {{vit, {}},
-                        {resnet, {}},
-                        {vit, {"train.threads=2"}},
-                        {resnet, {"train.threads=2", "train.precision=bf16"}},
-                        {vit, {"train.precision=bf16", "freeze.train=[\"head*\", \"*norm*\"]"}},
-                        {vit, {"memory.policy=mesa"}},
-                        {resnet, {"memory.policy=fixed", "memory.recompute=[\"layer*\"]"}},
-                        {vit, {"memory={policy: adaptive, bits: 2.5, measure_every: 2}", "train.threads=2"}},
-                        {resnet, {"memory={policy: adaptive, measure_every: 3, by_draws: true}", "train.accumulate=2"}},
-                        // Chosen are six bits; several numbers of bits; one block recomputed, and eight bits.
-                        {resnet, {"memory={policy: auto, budget: 14KiB, budget_of: saved}"}},
-                        {vit, {"memory={policy: auto, budget: 30KiB, budget_of: saved}", "model.embed_dim=48"}},
-                        {vit, {"memory={policy: auto, budget: 20KiB, budget_of: saved}", "model.embed_dim=48"}},
-                        {resnet, {"freeze.freeze=[\"*bn*\"]", "model.from=from.safetensors"}}};
+  const Case cases[] = {
+      {vit, {}},
+      {resnet, {}},
+      {vit, {"train.threads=2"}},
+      {resnet, {"train.threads=2", "train.precision=bf16"}},
+      {vit, {"train.precision=bf16", "freeze.train=[\"head*\", \"*norm*\"]"}},
+      {vit, {"memory.policy=mesa"}},
+      {resnet, {"memory.policy=fixed", "memory.recompute=[\"layer*\"]"}},
+      {vit, {"memory={policy: adaptive, bits: 2.5, measure_every: 2}", "train.threads=2"}},
+      {resnet, {"memory={policy: adaptive, measure_every: 3, by_draws: true}", "train.accumulate=2"}},
+      // Chosen are six bits; several numbers of bits; one block recomputed, and eight bits.
+      {resnet, {"memory={policy: auto, budget: 14KiB, budget_of: saved}"}},
+      {vit, {"memory={policy: auto, budget: 30KiB, budget_of: saved}", "model.embed_dim=48"}},
+      {vit, {"memory={policy: auto, budget: 20KiB, budget_of: saved}", "model.embed_dim=48"}},
+      {resnet, {"freeze.freeze=[\"*bn*\"]", "model.from=from.safetensors"}},
+      {resnet, {"memory={policy: auto, budget: 14KiB, budget_of: saved}", "model.from=from.safetensors"}}};
   for (const Case& one : cases) {
     const TemporaryFolder folder;
     write_file(folder / "c.yaml", one.configuration);
@@ -302,6 +304,18 @@ TEST_CASE("train: a run goes on from the checkpoint that is named, and what came
     CHECK(names_in(folder / "whole/checkpoints") == names_in(folder / "parts/checkpoints"));
     CHECK(noted(folder / "whole") == noted(folder / "parts"));
   }
+}
+
+TEST_CASE("eval: a run under a budget is evaluated in batches of any size: nothing is held for backward") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "memory={policy: auto, budget: 30KiB, budget_of: saved}",
+                                     "model.embed_dim=48", "train.steps=3"}))
+              .code == 0);
+  const CommandResult evaluated = run_command(folder, {"eval", "r", "train.batch_size=64", "--json", "-"});
+  INFO(evaluated.error);
+  REQUIRE(evaluated.code == 0);
+  CHECK(evaluated.json().at("val_accuracy") == read_json(folder / "r/summary.json").at("val_accuracy"));
 }
 
 TEST_CASE("train: a run that was killed before its first checkpoint, or before the link to it, can be gone on with") {

@@ -209,6 +209,12 @@ void Slot::settle() {
   const Hold hold = decision.hold;
   const Owner saved{Purpose::saved, maker_.op, maker_.path};
   costs_nothing_ = parameter_ || (borrowed() && owner_.purpose == Purpose::data);
+  // Before anything else changes: where there is no memory for it, all of this is tried again.
+  if (hold == Hold::mask || decision.signs) {
+    const AllocationScope scope(saved);
+    mask_ = codec::pack_signs(tensor_);
+    mask_.set_purpose(Purpose::saved);
+  }
   if (hold == Hold::derive) {
     const std::span<const Derive> table = origin_.op->derives();
     for (std::size_t i = 0; i < origin_.sources.size(); ++i) {
@@ -224,11 +230,6 @@ void Slot::settle() {
     codes_.bytes.set_purpose(Purpose::saved);
   } else if (hold == Hold::keep && !costs_nothing_) {
     tensor_.storage()->assign(saved);
-  }
-  if (hold == Hold::mask || decision.signs) {
-    const AllocationScope scope(saved);
-    mask_ = codec::pack_signs(tensor_);
-    mask_.set_purpose(Purpose::saved);
   }
   settled_ = true;
   how_ = hold;

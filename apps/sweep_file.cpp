@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
+#include <utility>
 
 namespace lacuna::apps {
 namespace {
@@ -57,6 +59,7 @@ class SweepReader {
     std::vector<Row> rows = read_grid();
     rows = product(rows, read_cases());
     read_given(rows);
+    for (const Row& row : rows) refuse_what_drops(row);
     problems_.refuse_if_any();
     for (const Row& row : rows) add_case(row);
     problems_.refuse_if_any();
@@ -283,6 +286,32 @@ class SweepReader {
     return rows;
   }
 
+  /// A section given whole after a key of it would leave the key out, and cases would bear values that they do not
+  /// have.
+  void refuse_what_drops(const Row& row) {
+    Row all = common_;
+    all.insert(all.end(), row.begin(), row.end());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto& [section, values] = all[i];
+      if (values->kind != YamlNode::Kind::map) continue;
+      for (const Choice& before : std::span(all).first(i))
+        if (before.key->key.starts_with(section->key + ".") && dropped_.emplace(before.key, values).second)
+          problems_.add(values->where, drop_message(*before.key, section->key, *values));
+    }
+  }
+
+  static std::string drop_message(const YamlEntry& before, const std::string& section, const YamlNode& values) {
+    const bool typed = values.where.line == 0;  // on the command line
+    std::vector<std::string> keys;
+    for (const YamlEntry& entry : values.entries)
+      keys.push_back(fmt::format("{}.{}{}{}", section, entry.key, typed ? "=" : ": ", to_yaml(entry.value)));
+    return fmt::format(
+        "{0}: given whole, the section replaces all that is set of it, and {1} of {2} is dropped; set the "
+        "keys one by one{3}{4}",
+        section, before.key, before.where.line == 0 ? "the command line" : fmt::format("line {}", before.where.line),
+        keys.empty() ? "" : ", as ", fmt::join(keys, typed ? " " : ", "));
+  }
+
   static void set_override(std::vector<SweepOverride>& overrides, const std::string& key, const YamlNode& value) {
     const std::string yaml = to_yaml(value);
     const SweepOverride made{key, yaml, value.kind == YamlNode::Kind::scalar ? value.text : yaml, number_in(value)};
@@ -346,6 +375,7 @@ class SweepReader {
   std::vector<YamlEntry> given_;  // on the command line
   Row common_;
   std::set<std::string> ids_;
+  std::set<std::pair<const YamlEntry*, const YamlNode*>> dropped_;  // keys and sections that were told of
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Sweeps and reports: cases, resumption, failures, and the page as a browser builds it.
+#include "apps/sweep_file.h"
 #include "core/parallel.h"
 #include "tests/apps/command_run.h"
 
@@ -181,6 +182,56 @@ TEST_CASE("sweep: a case may set a whole section at once") {
   const CommandResult wrong = sweep(folder);
   CHECK(wrong.code == 2);
   CHECK(wrong.error.find("unknown key in section memory: \"bitts\", did you mean \"bits\"?") != std::string::npos);
+}
+
+TEST_CASE("sweep: a section given whole after a key of it is refused, not run without the key") {
+  const TemporaryFolder folder;
+  const auto error_of = [&](const std::string& text, std::vector<std::string> rest = {}) {
+    write_inputs(folder, "command: plan\nconfig: c.yaml\noutput: {dir: out}\n" + text);
+    const CommandResult result = sweep(folder, std::move(rest));
+    CHECK(result.code == (result.error.empty() ? 0 : 2));
+    return result.error;
+  };
+  const std::string whole = "memory: given whole, the section replaces all that is set of it, and ";
+  // Said once, however many cases it makes.
+  CHECK(error_of("grid: {memory.bits: [2, 4], train.seed: [1, 2]}\n"
+                 "cases: [{memory: {policy: fixed, recompute: [\"blocks.*\"]}}]\n") ==
+        "lacuna: s.yaml:5:18: " + whole +
+            "memory.bits of line 4 is dropped; set the keys one by one, as memory.policy: fixed, memory.recompute: "
+            "[\"blocks.*\"]\n");
+  CHECK(!fs::exists(folder / "out"));
+  CHECK(
+      error_of("overrides: {memory.recompute: [\"blocks.*\"]}\ncases: [{memory: {policy: fixed, bits: 4}}]\n") ==
+      "lacuna: s.yaml:5:18: " + whole +
+          "memory.recompute of line 4 is dropped; set the keys one by one, as memory.policy: fixed, memory.bits: 4\n");
+  CHECK(error_of("overrides: {memory.bits: 4}\ngrid: {memory: [{policy: fixed}, {policy: adaptive}]}\n") ==
+        "lacuna: s.yaml:5:17: " + whole +
+            "memory.bits of line 4 is dropped; set the keys one by one, as memory.policy: fixed\n"
+            "s.yaml:5:34: " +
+            whole + "memory.bits of line 4 is dropped; set the keys one by one, as memory.policy: adaptive\n");
+  const std::string bits = "overrides: {memory.bits: 4}\n";
+  CHECK(error_of(bits, {"memory={policy: fixed}"}) ==
+        "lacuna: command line: " + whole +
+            "memory.bits of line 4 is dropped; set the keys one by one, as memory.policy=fixed\n");
+  CHECK(error_of("", {"memory.bits=4", "memory={policy: fixed}"}) ==
+        "lacuna: command line: " + whole +
+            "memory.bits of the command line is dropped; set the keys one by one, as memory.policy=fixed\n");
+  // A key after a section that came whole is a key of it.
+  const std::string fixed = "overrides: {memory: {policy: fixed}}\n";
+  CHECK(error_of(fixed + "grid: {memory.bits: [2, 4]}\n").empty());
+  const auto cases = read_json(folder / "out/sweep.json").at("cases");
+  REQUIRE(cases.size() == 2);
+  const auto saved = [](const nlohmann::json& one) { return one.at("result").at("memory").at("saved").get<int>(); };
+  CHECK(saved(cases[0]) < saved(cases[1]));
+  CHECK(error_of(fixed, {"memory.bits=4"}).empty());
+  CHECK(error_of("grid: {memory: [{policy: fixed}]}\ncases: [{memory.bits: 2}]\n").empty());
+}
+
+TEST_CASE("sweep: the sweeps that come with the program are read") {
+  for (const fs::directory_entry& entry : fs::directory_iterator(LACUNA_SOURCE_DIR "/configs/sweeps")) {
+    INFO(entry.path().string());
+    CHECK(!apps::read_sweep(entry.path()).cases.empty());
+  }
 }
 
 TEST_CASE("sweep: a case that fails is written down, and the others run on") {

@@ -1,5 +1,6 @@
 #include "apps/measure.h"
 
+#include "core/median.h"
 #include "core/parallel.h"
 #include "core/system_memory.h"
 
@@ -110,8 +111,7 @@ void read_times(std::vector<double> steps, std::vector<double> measurements, con
   std::ranges::sort(steps);
   measurement.step_seconds = std::move(steps);
   if (measurements.empty()) return;
-  std::ranges::sort(measurements);
-  measurement.measuring_seconds = measurements[measurements.size() / 2];
+  measurement.measuring_seconds = median(std::move(measurements));
   measurement.measuring_share = amortized(measurement.measuring_seconds, policy, accumulate);
 }
 
@@ -155,10 +155,10 @@ nlohmann::ordered_json to_json(const Measurement& m) {
                       {"rules", rules}};
   }
   if (!m.step_seconds.empty()) {
-    const double median = m.step_seconds[m.step_seconds.size() / 2];
+    const double middle = median(m.step_seconds);
     json["process_peak"] = m.process_peak;
-    json["samples_per_second"] = static_cast<double>(m.batch_size) / (median + m.measuring_share);
-    json["step_seconds"] = {{"min", m.step_seconds.front()}, {"median", median}, {"max", m.step_seconds.back()}};
+    json["samples_per_second"] = static_cast<double>(m.batch_size) / (middle + m.measuring_share);
+    json["step_seconds"] = {{"min", m.step_seconds.front()}, {"median", middle}, {"max", m.step_seconds.back()}};
     if (m.measuring_seconds > 0) json["step_seconds"]["measuring"] = m.measuring_seconds;
   }
   for (const auto& [path, bytes] : m.saved_by_path) json["saved_by_path"][std::string(path.text())] = bytes;

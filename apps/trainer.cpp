@@ -367,7 +367,7 @@ nlohmann::ordered_json Trainer::summarize() const {
     json["step_seconds"] = nullptr;
     json["saved_by_path"] = nlohmann::ordered_json::object();
   }
-  constexpr std::size_t telling = 3;  // steps: the median of fewer is the first one's, which warms up as well
+  constexpr std::size_t telling = 3;  // steps: the median of fewer has the first one in it, which warms up as well
   if (step_seconds_.size() < telling) json["samples_per_second"] = nullptr;
   json["train_loss"] = place_.samples > 0 ? place_.loss_sum / static_cast<double>(place_.samples) : place_.train_loss;
   json["val_loss"] = evaluation ? nlohmann::ordered_json(evaluation->loss) : nullptr;

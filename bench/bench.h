@@ -1,6 +1,7 @@
 // What the measurements share.
 #pragma once
 
+#include "core/median.h"
 #include "core/op.h"
 #include "core/parallel.h"
 #include "ops/tile.h"
@@ -13,12 +14,7 @@
 
 namespace lacuna::bench {
 
-/// The middle one; of an even number the mean of the two in the middle.
-inline double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
+using lacuna::median;
 
 /// The shortest of many runs of `f`, in seconds: `budget` of time, five runs at least, after two that warm up.
 template <class F>

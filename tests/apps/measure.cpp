@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 namespace lacuna::apps {
 
@@ -48,6 +49,24 @@ TEST_CASE("measure: a chain that is derived from codes takes room for runs, not 
       "a.yaml");
   constexpr std::int64_t largest = 128 * 32 * 32 * 16 * 4;  // tensor, bytes
   CHECK(at(measure(with, Device::meta).memory, Purpose::workspace) < 2 * largest);
+}
+
+TEST_CASE("measure: the median of an even number of steps is the mean of the two in the middle") {
+  const Configuration with =
+      resolve(parse_configuration("model: {name: vit_cifar, num_classes: 10, depth: 1, embed_dim: 12, num_heads: 3}\n"
+                                  "train: {batch_size: 4}\n",
+                                  "a.yaml"));
+  const Training training(with, Device::cpu);
+  const auto times_of = [&](const std::vector<double>& steps, const std::vector<double>& measurements) {
+    Measurement measured = describe(with, training);
+    read_times(steps, measurements, training.policy(), 1, measured);
+    return to_json(measured);
+  };
+  const nlohmann::ordered_json even = times_of({4, 1, 16, 2}, {5, 1});
+  CHECK(even.at("step_seconds").at("median") == 3);
+  CHECK(even.at("step_seconds").at("measuring") == 3);
+  CHECK(even.at("samples_per_second") == doctest::Approx(4.0 / 3));
+  CHECK(times_of({7, 1, 2}, {5, 1, 2}).at("step_seconds").at("median") == 2);
 }
 
 TEST_CASE("a drawn dataset is drawn at the size that the model takes") {

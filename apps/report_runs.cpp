@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 
 namespace lacuna::apps {
@@ -83,6 +84,17 @@ Result read_run(const std::string& path) {
   return result;
 }
 
+/// A run beside itself, perhaps under another name, would be told from itself by nothing.
+void refuse_twice(const std::vector<Result>& results) {
+  std::map<fs::path, std::string> seen;
+  for (const Result& result : results) {
+    const auto [first, is_new] = seen.emplace(fs::canonical(result.run), result.id);
+    if (is_new) continue;
+    if (first->second == result.id) reject("the run {} is given twice; give each run once", result.id);
+    reject("{} and {} are one run; give it once", first->second, result.id);
+  }
+}
+
 class ReportRuns {
  public:
   explicit ReportRuns(CLI::App& app) {
@@ -99,6 +111,7 @@ class ReportRuns {
       results.push_back(read_run(run));
       json.push_back({{"run", results.back().id}, {"result", results.back().figures}});
     }
+    refuse_twice(results);
     keep_varying_settings(results);
     set_labels(results);
     for (Result& result : results) {

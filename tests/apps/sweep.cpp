@@ -481,6 +481,12 @@ TEST_CASE("report: training runs on one page") {
   // What tells them apart stands beside their folders.
   CHECK(result.out.find("memory.policy") != std::string::npos);
   const std::string page = read_file(folder / "both.html");
+  fs::create_directory_symlink("one", folder / "link");
+  CHECK(run_command(folder, {"report", "one", "two", "link"}).error ==
+        "lacuna: one and link are one run; give it once\n");
+  const CommandResult twice = run_command(folder, {"report", "one", "./one"});
+  CHECK(twice.code == 2);
+  CHECK(twice.error == "lacuna: the run one is given twice; give each run once\n");
   CHECK(page.find("\"label\":\"one: exact · finished\"") != std::string::npos);
   CHECK(page.find("mesa · ") != std::string::npos);
   CHECK(page.find("\"csv\":\"\"") != std::string::npos);  // it names no file that is not there

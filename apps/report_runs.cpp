@@ -84,6 +84,14 @@ Result read_run(const std::string& path) {
   return result;
 }
 
+/// The last part of a run's path where no other's is the same: folders in front would push out of a label what tells
+/// memory.
+std::string short_name(const Result& result, const std::vector<Result>& results) {
+  const auto last = [](const Result& run) { return (run.run / "").lexically_normal().parent_path().filename(); };
+  const bool shared = std::ranges::count(results, last(result), last) > 1;
+  return shared || last(result).empty() ? result.id : last(result).string();
+}
+
 /// A run beside itself, perhaps under another name, would be told from itself by nothing.
 void refuse_twice(const std::vector<Result>& results) {
   std::map<fs::path, std::string> seen;
@@ -113,9 +121,10 @@ class ReportRuns {
     }
     refuse_twice(results);
     keep_varying_settings(results);
-    set_labels(results);
+    set_short_labels(results);
     for (Result& result : results) {
-      result.label = result.label.empty() ? result.id : fmt::format("{}: {}", result.id, result.label);
+      result.label =
+          result.label.empty() ? result.id : fmt::format("{}: {}", short_name(result, results), result.label);
       result.settings.emplace(result.settings.begin(), "run", result.id);
     }
     const fs::path page = !output_.empty()      ? fs::path(output_)

@@ -5,6 +5,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 namespace lacuna::apps {
 namespace {
@@ -41,6 +43,23 @@ std::vector<std::string> varying_keys(const std::vector<Result>& results) {
     return std::ranges::all_of(results, [&](const Result& r) { return text_of(find(r.settings, key)) == first; });
   });
   return keys;
+}
+
+std::string label_of(const Result& result, const std::vector<std::string>& keys) {
+  std::string label;
+  for (const std::string& key : keys) {
+    const ordered_json* const value = find(result.settings, key);
+    if (value == nullptr) continue;
+    if (const std::string phrase = phrase_of(key, *value); !phrase.empty())
+      label += (label.empty() ? "" : " · ") + phrase;
+  }
+  return label;
+}
+
+/// Whether it takes much of a line in any of them, as a list of patterns does.
+bool is_long(const std::vector<Result>& results, const std::string& key) {
+  constexpr std::size_t long_phrase = 24;
+  return std::ranges::any_of(results, [&](const Result& r) { return label_of(r, {key}).size() > long_phrase; });
 }
 
 void flatten(const std::string& prefix, const ordered_json& value, Fields& out) {
@@ -128,15 +147,38 @@ void set_labels(std::vector<Result>& results) {
   if (results.empty()) return;
   const std::vector<std::string> keys = varying_keys(results);
   for (Result& result : results) {
-    result.label.clear();
-    for (const std::string& key : keys) {
-      const ordered_json* const value = find(result.settings, key);
-      if (value == nullptr) continue;
-      const std::string phrase = phrase_of(key, *value);
-      if (!phrase.empty()) result.label += (result.label.empty() ? "" : " · ") + phrase;
-    }
+    result.label = label_of(result, keys);
     if (result.label.empty()) result.label = text_of(find(result.settings, "config"));
   }
+}
+
+void set_short_labels(std::vector<Result>& results) {
+  if (results.empty()) return;
+  std::vector<std::string> chosen, others;
+  for (const std::string& key : varying_keys(results))
+    (key == "memory.policy" || key == "memory.budget" || key == "memory.bits" ? chosen : others).push_back(key);
+  const std::vector<std::string> in_order = others;
+  std::ranges::stable_partition(others, [&](const std::string& key) { return !is_long(results, key); });
+  const auto told_apart = [&](const std::vector<std::string>& keys) {
+    std::set<std::string> labels;
+    for (const Result& result : results) labels.insert(label_of(result, keys));
+    return labels.size();
+  };
+  constexpr std::size_t most = 3;
+  std::vector<std::string> more;
+  const auto is_in_more = [&](const std::string& key) { return std::ranges::find(more, key) != more.end(); };
+  std::vector<std::string> all = chosen;
+  for (const std::string& key : others) {  // what tells apart which all before do not
+    all.push_back(key);
+    if (more.size() < most && told_apart(all) > told_apart({all.begin(), all.end() - 1}))
+      more.push_back(key);
+    else
+      all.pop_back();
+  }
+  for (const std::string& key : others)
+    if (more.size() < most && !is_in_more(key) && !is_long(results, key)) more.push_back(key);
+  std::ranges::copy_if(in_order, std::back_inserter(chosen), is_in_more);
+  for (Result& result : results) result.label = label_of(result, chosen);
 }
 
 Fields flat_figures(const ordered_json& figures) {

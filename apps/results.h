@@ -30,6 +30,9 @@ void keep_varying_settings(std::vector<Result>& results);
 std::string phrase_of(const std::string& key, const nlohmann::ordered_json& value);
 /// Sets each label to the settings that are not the same in all results.
 void set_labels(std::vector<Result>& results);
+/// The same in fewer words, for runs that differ in much: the memory policy with its budget or bits, and at most three
+/// other settings, those first that tell results apart.
+void set_short_labels(std::vector<Result>& results);
 
 /// Figures in one level, as `memory.saved`; what has no single value (`saved_by_path`) is left out.
 std::vector<std::pair<std::string, nlohmann::ordered_json>> flat_figures(const nlohmann::ordered_json& figures);

@@ -494,8 +494,16 @@ TEST_CASE("report: training runs on one page") {
   write_file(folder / "two/summary.json", "{\"a\":");
   CHECK(run_command(folder, {"report", "one", "two"}).out.find("unfinished") != std::string::npos);
   CHECK(run_command(folder, {"report", "nowhere"}).error.find("nowhere does not exist") != std::string::npos);
+  // Of its folder a label has what tells it from the others' folders.
+  fs::create_directory(folder / "exp");
+  for (const char* const name : {"one", "two"}) fs::rename(folder / name, folder / "exp" / name);
+  REQUIRE(run_command(folder, {"report", "exp/one", "exp/two/", "-o", "both.html"}).code == 0);
+  CHECK(read_file(folder / "both.html").find("\"label\":\"one: exact · finished\"") != std::string::npos);
+  CHECK(read_file(folder / "both.html").find("\"label\":\"two: mesa · unfinished\"") != std::string::npos);
   const std::string dom = browse(folder, "both.html");
   if (dom.empty()) return;
+  CHECK(dom.find("title=\"exp/one · exact · finished\"") != std::string::npos);       // of the legend
+  CHECK(dom.find("<title>exp/one · exact · finished</title>") != std::string::npos);  // of a bar
   CHECK(elements(dom, "polyline", "curve").size() == 2 * 2);
   CHECK(dom.find("2 runs") != std::string::npos);
 }

@@ -3,6 +3,7 @@
 #include "apps/fit.h"
 #include "apps/measure.h"
 #include "apps/measured_rates.h"
+#include "apps/memory_plan.h"
 #include "apps/regions.h"
 #include "apps/resolve.h"
 #include "apps/survey.h"
@@ -21,33 +22,14 @@
 namespace lacuna::apps {
 namespace {
 
-/// As `1 region` and `2 regions`.
-std::string counted(std::ptrdiff_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 /// Two digits, but all of those before the point.
 std::string percent(double share) {
   return share < 0.1 ? fmt::format("{:.2g} %", 100 * share) : fmt::format("{:.0f} %", 100 * share);
 }
 
-/// How tensors are held, and what runs again.
-struct Plan {
-  int bits = exact_bits;             // of tensors that can be coded
-  std::map<SlotName, int> others{};  // of those that have another number
-  RegionPaths recompute{};
-  std::vector<SlotName> kept{};  // though they could be derived
-
-  int bits_of(const SlotName& tensor) const {
-    const auto own = others.find(tensor);
-    return own == others.end() ? bits : own->second;
-  }
-  bool has_codes() const { return bits != exact_bits || !others.empty(); }
-};
-
 /// A plan, and what it is expected to cost.
 struct Prediction {
-  Plan plan;
+  MemoryPlan plan;
   double seconds = 0;   // of a step
   double variance = 0;  // of the gradient, by codes, relative to its square
   /// A gradient with so much more variance takes a step as much less far: the time for the same way.
@@ -68,20 +50,28 @@ class Fitting {
   void run(bool codes) {
     if (fits({})) return choose({});
     if (const std::optional<Prediction> found = codes ? with_codes() : without_codes()) return choose(*found);
-    const int fewest = codes ? fewest_bits : exact_bits;
-    std::int64_t least = bytes_of({.bits = fewest});
-    std::ptrdiff_t regions_of_least = 0;
-    for (const RegionChoices::Whole& regions : choices_.wholes()) {
-      const std::int64_t bytes = bytes_of({.bits = fewest, .recompute = regions.paths});
-      if (bytes < least) regions_of_least = std::ssize(regions.paths);
-      least = std::min(least, bytes);
-    }
+    const auto [least, regions_of_least] = this->least(codes);
     reject(
         "memory.budget: {} do not suffice for a training step with batches of {}: the least that auto comes to is {} "
         "({} bytes), with {} recomputed{}.{}",
         format_bytes(budget_), configuration_.train.batch_size, format_bytes(least), least,
         regions_of_least == 0 ? "nothing" : counted(regions_of_least, "region"),
         codes ? " and one bit an element" : "; memory.codes: true may come to less", what_takes_less());
+  }
+
+  struct Least {
+    std::int64_t bytes = 0;
+    std::ptrdiff_t regions = 0;  // that run again for it
+  };
+  /// The fewest bytes that any plan comes to.
+  Least least(bool codes) const {
+    const int fewest = codes ? fewest_bits : exact_bits;
+    Least least{.bytes = bytes_of({.bits = fewest})};
+    for (const RegionChoices::Whole& regions : choices_.wholes()) {
+      const std::int64_t bytes = bytes_of({.bits = fewest, .recompute = regions.paths});
+      if (bytes < least.bytes) least = {bytes, std::ssize(regions.paths)};
+    }
+    return least;
   }
 
   /// Whether the plan that the configuration holds already is within the budget and its means, and makes as much of it
@@ -101,7 +91,8 @@ class Fitting {
                             std::get<double>(left_over->second) >= static_cast<double>(budget_ - bytes);
     if (bytes > budget_ || (gives_up && (fits({}) || (!is_used(bytes) && !as_planned)))) return false;
     if (is_used(bytes)) configuration_.memory.options.erase("left_over");
-    configuration_.memory.why = fmt::format("{}: as planned before; {}", budget_text(), used_text(bytes));
+    configuration_.memory.why = fmt::format("{}: as planned before: {}; {}", budget_text(),
+                                            fmt::join(words(read_plan(memory)), "; "), used_text(bytes));
     return true;
   }
 
@@ -113,7 +104,7 @@ class Fitting {
     std::int64_t bytes = 0;
     double seconds = 0;  // of a step, but for codes
   };
-  Outcome outcome(const Plan& plan) const {
+  Outcome outcome(const MemoryPlan& plan) const {
     const PredictedStep step = predict_step(with(plan), rates());
     Outcome outcome{.bytes = used(step.measured), .seconds = step.seconds};
     for (const Derivable& tensor : derived_)
@@ -133,26 +124,9 @@ class Fitting {
     return *rates_;
   }
 
-  void write(const Plan& plan, Configuration& configuration) const {
-    Configuration::Memory& memory = configuration.memory;
-    memory.options.insert_or_assign("bits", static_cast<double>(plan.bits));
-    memory.options.erase("left_over");
-    memory.recompute = plan.recompute;
-    memory.rules.clear();
-    const auto group_size = memory.options.find("group_size");
-    for (const auto& [name, bits] : plan.others) {
-      HoldRule& rule = memory.rules.emplace_back(HoldRule{.path = name.first, .op = name.second});
-      rule.how = bits == exact_bits ? HoldRule::How::exact : HoldRule::How::code;
-      if (bits != exact_bits) rule.bits = bits;
-      if (group_size != memory.options.end())
-        rule.group_size = static_cast<std::int64_t>(std::get<double>(group_size->second));
-    }
-    for (const SlotName& name : plan.kept)
-      memory.rules.push_back({.path = name.first, .op = name.second, .how = HoldRule::How::keep});
-  }
-  Configuration with(const Plan& plan) const {
+  Configuration with(const MemoryPlan& plan) const {
     Configuration candidate = configuration_;
-    write(plan, candidate);
+    write_plan(plan, candidate.memory);
     return candidate;
   }
 
@@ -173,7 +147,7 @@ class Fitting {
   std::int64_t used(const Measurement& planned) const {
     return of_saved_ ? at(planned.memory, Purpose::saved) : highest_need(planned);
   }
-  std::int64_t bytes_of(const Plan& plan) const { return used(measure(with(plan), Device::meta)); }
+  std::int64_t bytes_of(const MemoryPlan& plan) const { return used(measure(with(plan), Device::meta)); }
   /// Whether so many bytes make enough of the budget.
   bool is_used(std::int64_t bytes) const { return static_cast<double>(bytes) >= 0.95 * static_cast<double>(budget_); }
   std::string budget_text() const {
@@ -183,7 +157,10 @@ class Fitting {
     return fmt::format("{} used ({:.0f} %)", format_bytes(bytes),
                        100.0 * static_cast<double>(bytes) / static_cast<double>(budget_));
   }
-  bool fits(const Plan& plan) const { return bytes_of(plan) <= budget_; }
+  std::vector<std::string> words(const MemoryPlan& plan) const {
+    return describe(plan, survey(configuration_, plan.recompute), choices_);
+  }
+  bool fits(const MemoryPlan& plan) const { return bytes_of(plan) <= budget_; }
 
   /// What an error as large as the tensor would do to the gradient. Of a region's input it is that of the tensor which
   /// the region before gives when it saves all it needs; what was not measured counts by its size, at a usual rate.
@@ -233,7 +210,7 @@ class Fitting {
     const auto plan_of = [&](const std::vector<std::size_t>& ways) {
       std::map<int, std::int64_t> tensors_of;  // by their bits
       for (std::size_t i = 0; i < found.tensors.size(); ++i) ++tensors_of[bit_widths.at(ways[i])];
-      Plan plan{.recompute = recompute};
+      MemoryPlan plan{.recompute = recompute};
       if (!tensors_of.empty())
         plan.bits = std::ranges::max_element(tensors_of, {}, [](const auto& of) { return of.second; })->first;
       for (std::size_t i = 0; i < found.tensors.size(); ++i)
@@ -327,11 +304,12 @@ class Fitting {
 
   std::optional<Prediction> without_codes() const {
     for (const RegionChoices::Whole& regions : choices_.wholes()) {
-      Plan plan{.recompute = regions.paths};
+      MemoryPlan plan{.recompute = regions.paths};
       if (!fits(plan)) continue;
       for (auto segment = regions.segments.rbegin(); segment != regions.segments.rend(); ++segment) {
         for (const RegionPaths& choice : choices_.less_than(*segment)) {  // give back what fits
-          Plan less{.recompute = RegionChange{.drop = {segment->path()}, .add = choice}.applied_to(plan.recompute)};
+          MemoryPlan less{.recompute =
+                              RegionChange{.drop = {segment->path()}, .add = choice}.applied_to(plan.recompute)};
           if (!fits(less)) continue;
           plan = std::move(less);
           break;
@@ -351,7 +329,7 @@ class Fitting {
     Outcome outcome;  // as expected
   };
   /// Of regions one is changed, or two, one for more bytes and one for fewer, as long as that makes a step shorter.
-  void exchange(Plan& plan) const {
+  void exchange(MemoryPlan& plan) const {
     constexpr std::ptrdiff_t rounds = 8, tries = 8;
     for (std::ptrdiff_t round = 0; round < rounds; ++round) {
       const Outcome now = outcome(plan);
@@ -387,7 +365,7 @@ class Fitting {
 
   /// What is left of the budget goes to tensors that need not be derived then, the largest first: deriving one takes a
   /// pass over as many bytes.
-  void keep_what_fits(Plan& plan) const {
+  void keep_what_fits(MemoryPlan& plan) const {
     std::vector<Derivable> derived = derived_tensors(configuration_, plan.recompute);
     std::erase_if(
         derived, [&](const Derivable& tensor) { return std::ranges::find(plan.kept, tensor.name) != plan.kept.end(); });
@@ -405,7 +383,7 @@ class Fitting {
 
   /// Ways to run less again, or less at once, that take more bytes and no more time, with what they come to; of a plan
   /// without codes.
-  std::vector<Trial> larger(const Plan& plan) const {
+  std::vector<Trial> larger(const MemoryPlan& plan) const {
     const Outcome now = outcome(plan);
     std::vector<Trial> found;
     for (const RegionChange& change : choices_.changes(plan.recompute)) {
@@ -418,7 +396,7 @@ class Fitting {
   }
 
   /// Where much is left, regions of several blocks are cut: as much runs again, but less at once.
-  void cut_what_fits(Plan& plan) const {
+  void cut_what_fits(MemoryPlan& plan) const {
     while (!is_used(bytes_of(plan))) {
       std::vector<Trial> trials = larger(plan);
       std::erase_if(trials, [&](const Trial& trial) { return trial.outcome.bytes > budget_; });
@@ -430,7 +408,7 @@ class Fitting {
 
   /// The fewest bytes that something more would take: a tensor's next more bits, or what could be kept in place of
   /// running again or deriving; 0 where there is nothing.
-  std::int64_t least_more(const Plan& plan) const {
+  std::int64_t least_more(const MemoryPlan& plan) const {
     const std::int64_t now = bytes_of(plan);
     std::int64_t least = 0;
     const auto offer = [&](std::int64_t bytes) {
@@ -438,7 +416,7 @@ class Fitting {
     };
     for (const Codable& tensor : survey(configuration_, plan.recompute).tensors)
       if (const auto next = std::ranges::upper_bound(bit_widths, plan.bits_of(tensor.name)); next != bit_widths.end()) {
-        Plan more = plan;
+        MemoryPlan more = plan;
         more.others[tensor.name] = *next;
         offer(bytes_of(more));
       }
@@ -446,7 +424,7 @@ class Fitting {
       for (const Trial& trial : larger(plan)) offer(trial.outcome.bytes);
     for (const Derivable& tensor : derived_tensors(configuration_, plan.recompute)) {
       if (std::ranges::find(plan.kept, tensor.name) != plan.kept.end()) continue;
-      Plan more = plan;
+      MemoryPlan more = plan;
       more.kept.push_back(tensor.name);
       offer(bytes_of(more));
     }
@@ -454,30 +432,10 @@ class Fitting {
   }
 
   void choose(const Prediction& prediction) {
-    const Plan& plan = prediction.plan;
+    const MemoryPlan& plan = prediction.plan;
     const std::int64_t bytes = bytes_of(plan);
-    write(plan, configuration_);
-    std::vector<std::string> how;
-    std::map<int, std::int64_t, std::greater<>> tensors;  // by their bits
-    for (const Codable& tensor : survey(configuration_, plan.recompute).tensors) ++tensors[plan.bits_of(tensor.name)];
-    for (const auto& [bits, count] : tensors)
-      how.push_back(
-          fmt::format("{} {}", counted(count, "tensor"), bits == exact_bits ? "exact" : "in " + counted(bits, "bit")));
-    if (!plan.kept.empty()) how.push_back(fmt::format("{} kept that could be derived", plan.kept.size()));
-    if (!plan.recompute.empty()) {
-      const auto whole = std::ranges::count_if(choices_.blocks(), [&](const std::string& block) {
-        return std::ranges::any_of(plan.recompute, [&](const std::string& region) { return lies_in(block, region); });
-      });
-      const auto parts = std::ranges::count_if(plan.recompute, [&](const std::string& region) {
-        return std::ranges::find(choices_.parts(), region) != choices_.parts().end();
-      });
-      std::string again = fmt::format("recomputed {} of {} blocks", whole, choices_.blocks().size());
-      if (parts > 0)
-        again += fmt::format(" and {} of blocks by {}", counted(parts, "part"), parts == 1 ? "itself" : "themselves");
-      if (whole > std::ssize(plan.recompute) - parts)
-        again += ", in " + counted(std::ssize(plan.recompute) - parts, "region");
-      how.push_back(std::move(again));
-    }
+    write_plan(plan, configuration_.memory);
+    std::vector<std::string> how = words(plan);
     if (prediction.seconds > 0) {
       std::string expected = fmt::format("expected: a step of {:.2f} x the time of an exact one",
                                          prediction.seconds / outcome({}).seconds);
@@ -531,6 +489,12 @@ std::int64_t parse_bytes(const std::string& text) {
     if (end > 0 && text.substr(unit_begin) == unit.name && number > 0 && number * unit.bytes < 0x1p62)
       return static_cast<std::int64_t>(number * unit.bytes);
   reject("memory.budget: expected bytes as 6GiB, 1.5GB or 800MiB, got {}", text);
+}
+
+std::int64_t least_need(const Configuration& configuration) {
+  Configuration candidate = configuration;
+  candidate.memory.policy = "auto";
+  return Fitting(candidate, 0, {}).least(true).bytes;
 }
 
 std::vector<std::string> recomputable_blocks(const Configuration& configuration) {

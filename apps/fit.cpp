@@ -67,9 +67,14 @@ class Alternatives {
     const Configuration::Memory& memory = configuration_.memory;
     constexpr std::int64_t mebibyte = 1 << 20;
     if (memory.policy != "auto" && memory.rules.empty() && memory.recompute.empty() && memory.options.empty() &&
-        memory.budget_of == "peak")
-      text += fmt::format("\n  memory.policy=auto memory.budget={}MiB looks for bits and recomputation that fit",
-                          available_ / mebibyte);
+        memory.budget_of == "peak") {
+      const std::int64_t least = least_need(configuration_);
+      text += least <= available_ / mebibyte * mebibyte
+                  ? fmt::format("\n  memory.policy=auto memory.budget={}MiB looks for bits and recomputation that fit",
+                                available_ / mebibyte)
+                  : fmt::format("\n  memory.policy=auto: {} for batches of {} at the least: too much",
+                                format_bytes(least), configuration_.train.batch_size);
+    }
     return text;
   }
 

@@ -45,6 +45,7 @@ Measurement describe(const Configuration& configuration, const Training& trainin
   result.batch_size = configuration.train.batch_size;
   result.threads = threads();
   result.policy = training.policy().name();
+  result.divides_anew = training.policy().measures_every() > 0;
   if (result.policy == "auto") result.chosen = configuration.memory;
   result.parameters = training.model().parameter_count();
   result.trainable = training.trainable_count();

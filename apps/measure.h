@@ -18,6 +18,7 @@ struct Measurement {
   std::int64_t batch_size = 0;
   int threads = 0;
   std::string policy;
+  bool divides_anew = false;  // a run's measurements move bits between tensors, and with them the peak, a little
   std::optional<Configuration::Memory> chosen;  // what `auto` made of its budget
   std::int64_t parameters = 0;
   std::int64_t trainable = 0;

@@ -66,6 +66,12 @@ std::string title_of(const Configuration& configuration) {
                      std::get<double>(given == memory.options.end() ? bits->initial : given->second));
 }
 
+/// What a run takes at its highest.
+std::string need_text(const Measurement& planned) {
+  const std::string bytes = format_bytes(highest_need(planned));
+  return planned.divides_anew ? "about " + bytes : bytes + " at most";
+}
+
 ExitCode plan(const Options& options) {
   const Configuration read = options.configuration.read();
   std::vector<std::string> choices = options.policies, titles;
@@ -88,7 +94,7 @@ ExitCode plan(const Options& options) {
       problems.add({"--policies " + choice, 0, 0}, error.what());
     }
   }
-  problems.refuse_if_any();
+  if (plans.empty()) problems.refuse_if_any();
   const Measurement& first = plans.front();
   std::string text = fmt::format("{}: batch {}, {}, {} parameters, {} of them trained\n", first.model, first.batch_size,
                                  first.precision, first.parameters, first.trainable);
@@ -97,15 +103,18 @@ ExitCode plan(const Options& options) {
     text += "the peak comes with memory for\n";
     const std::size_t width = std::ranges::max(titles, {}, &std::string::size).size();
     for (std::size_t i = 0; i < plans.size(); ++i)
-      text += fmt::format("  {:<{}}  {}; with the batches that `train` prepares ahead {} at most\n", titles[i], width,
-                          place_of_peak(plans[i]), format_bytes(highest_need(plans[i])));
+      text += fmt::format("  {:<{}}  {}; with the batches that `train` prepares ahead {}\n", titles[i], width,
+                          place_of_peak(plans[i]), need_text(plans[i]));
   }
   text += chosen;
   if (plans.size() == 1) {
-    text += fmt::format("`train` prepares batches ahead: {} at most with them\n", format_bytes(highest_need(first)));
+    text += fmt::format("`train` prepares batches ahead: {} with them\n", need_text(first));
     text += fmt::format("largest holders at the peak, which comes with memory for {}:\n{}", place_of_peak(first),
                         describe(first.at_peak, 8));
   }
+  if (!problems.empty() && options.report.for_people())
+    std::fputs((text + "\n").c_str(), stdout);  // what can be planned
+  problems.refuse_if_any();
   nlohmann::ordered_json json;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     json.push_back(to_json(plans[i]));

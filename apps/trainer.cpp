@@ -334,7 +334,7 @@ void Trainer::report_nonfinite(const StepOutcome& outcome) {
   const std::string what =
       std::isfinite(outcome.loss)
           ? fmt::format("the loss is {}, but the gradient of {} is not finite", outcome.loss, outcome.nonfinite)
-          : fmt::format("the loss is {}", outcome.loss);
+          : fmt::format("the loss is {}", std::isnan(outcome.loss) ? std::fabs(outcome.loss) : outcome.loss);
   for (const Parameter* parameter : training_.model().parameters())
     if (!is_finite(parameter->tensor()))
       fail("step {}: {}, because {} holds values that are not finite. {}", place_.step + 1, what, parameter->path(),

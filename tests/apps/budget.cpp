@@ -432,6 +432,20 @@ TEST_CASE("budget: what no choice fits is refused with the least that would") {
   CHECK(least <= highest_need(measure(small("{policy: fixed, bits: 1, recompute: [\"*.attn\"]}"), Device::meta)));
 }
 
+TEST_CASE("budget: auto is advised where its least fits, and else what that is") {
+  const Configuration with = configured(vit, "{policy: exact}");
+  const std::int64_t least = least_need(with);
+  CHECK(refusal(configured(vit, fmt::format("{{policy: auto, budget: {}}}", least))).empty());
+  CHECK(refusal(configured(vit, fmt::format("{{policy: auto, budget: {}}}", least - 1)))
+            .find(fmt::format("({} bytes)", least)) != std::string::npos);
+  constexpr std::int64_t mebibyte = 1 << 20;
+  CHECK(what_would_fit(with, least + mebibyte, true).find("\n  memory.policy=auto memory.budget=") !=
+        std::string::npos);
+  CHECK(what_would_fit(with, least - mebibyte, true)
+            .find(fmt::format("\n  memory.policy=auto: {} for batches of 8 at the least: too much",
+                              format_bytes(least))) != std::string::npos);
+}
+
 TEST_CASE("budget: a plan is kept while it fits, and made anew when it does not") {
   Configuration planned = configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}");
   fit_budget(planned);
@@ -439,7 +453,11 @@ TEST_CASE("budget: a plan is kept while it fits, and made anew when it does not"
   again.memory.budget = "4.2MiB";
   fit_budget(again);
   CHECK(again.memory.rules == planned.memory.rules);
-  CHECK(again.memory.why.find("as planned before") != std::string::npos);
+  CHECK(again.memory.why.find("as planned before: ") != std::string::npos);
+  const std::size_t expected = planned.memory.why.find("; expected: ");  // all that was chosen stands before it
+  REQUIRE(expected != std::string::npos);
+  const std::size_t begin = planned.memory.why.find(": ") + 2;
+  CHECK(again.memory.why.find(planned.memory.why.substr(begin, expected - begin)) != std::string::npos);
   again.memory.budget = "5MiB";  // of which the plan would leave a fifth
   fit_budget(again);
   CHECK(again.memory.rules != planned.memory.rules);

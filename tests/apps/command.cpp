@@ -238,6 +238,16 @@ TEST_CASE("command: plan and bench share the documented keys") {
   CHECK(wrong.error.find("--policies exact:4: the policy exact has no bits: expected exact alone") !=
         std::string::npos);
   CHECK(wrong.error.find("--policies some: unknown memory policy some") != std::string::npos);
+  // What can be planned is shown beside a budget that is too small.
+  const CommandResult one = run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact,auto:1KiB,mesa"});
+  CHECK(one.code == 2);
+  CHECK(one.error.find("--policies auto:1KiB: memory.budget: 1.00 KiB do not suffice") != std::string::npos);
+  CHECK(one.out.find("  exact ") != std::string::npos);
+  CHECK(one.out.find("  mesa:8 ") != std::string::npos);
+  const CommandResult for_programs =
+      run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact,auto:1KiB", "--json", "-"});
+  CHECK(for_programs.code == 2);
+  CHECK(for_programs.out.empty());
 }
 
 TEST_CASE("command: what measuring takes is in every throughput") {

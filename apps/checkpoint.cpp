@@ -1,5 +1,6 @@
 #include "apps/checkpoint.h"
 
+#include "apps/json_fields.h"
 #include "core/file.h"
 #include "models/weights.h"
 
@@ -42,37 +43,6 @@ std::string hash_of(const fs::path& file) {
 ordered_json to_json(const std::optional<Evaluation>& evaluation) {
   if (!evaluation) return nullptr;
   return {{"loss", evaluation->loss}, {"accuracy", evaluation->accuracy}, {"samples", evaluation->samples}};
-}
-
-const ordered_json& field(const ordered_json& json, const char* key, std::string_view origin) {
-  if (!json.is_object() || !json.contains(key)) reject("{}: expected `{}`, found none", origin, key);
-  return json.at(key);
-}
-
-std::int64_t count_in(const ordered_json& json, const char* key, std::string_view origin) {
-  constexpr std::int64_t most = std::int64_t{1} << 53;
-  const ordered_json& value = field(json, key, origin);
-  if (!value.is_number_integer() || value.get<std::int64_t>() < 0 || value.get<std::int64_t>() > most)
-    reject("{}: expected `{}` to be a whole number from 0 to {}", origin, key, most);
-  return value.get<std::int64_t>();
-}
-
-double number_in(const ordered_json& json, const char* key, std::string_view origin) {
-  const ordered_json& value = field(json, key, origin);
-  if (!value.is_number() || !std::isfinite(value.get<double>()))
-    reject("{}: expected `{}` to be a number", origin, key);
-  return value.get<double>();
-}
-
-std::map<std::string, std::string> texts_in(const ordered_json& json, const char* key, std::string_view origin) {
-  const ordered_json& object = field(json, key, origin);
-  if (!object.is_object()) reject("{}: expected `{}` to hold keys with texts", origin, key);
-  std::map<std::string, std::string> texts;
-  for (const auto& [name, text] : object.items()) {
-    if (!text.is_string()) reject("{}: expected `{}` to hold keys with texts", origin, key);
-    texts.emplace(name, text.get<std::string>());
-  }
-  return texts;
 }
 
 std::optional<Evaluation> evaluation_in(const ordered_json& json, const char* key, std::string_view origin) {

@@ -6,6 +6,7 @@
 #include "apps/report.h"
 #include "apps/run_lock.h"
 #include "apps/sweep_file.h"
+#include "apps/sweep_record.h"
 #include "apps/yaml.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -65,10 +66,13 @@ class CaseRun {
 
   /// What an earlier call found, unless that was a failure.
   std::optional<ordered_json> finished() const {
-    const ordered_json record = ordered_json::parse(read_all(file(".json")), nullptr, false);
-    if (!record.is_object() || record.value("status", "") != "done" || record.value("id", "") != case_.id) return {};
-    for (const char* const key : {"config", "overrides", "exit_code", "result"})
-      if (!record.contains(key)) return {};
+    ordered_json record = ordered_json::parse(read_all(file(".json")), nullptr, false);
+    try {
+      const Result result = to_result(record, file(".json").string());
+      if (result.failed || result.id != case_.id) return {};
+    } catch (const Error&) {  // damaged, or nothing that a sweep has written: the case runs again
+      return {};
+    }
     return record;
   }
 
@@ -89,17 +93,17 @@ class CaseRun {
     record["arguments"] = sweep_.arguments;
     record["overrides"] = ordered_json::object();
     for (const SweepOverride& setting : case_.settings) record["overrides"][setting.key] = value_of(setting);
-    ordered_json result = ordered_json::parse(read_all(file(".result")), nullptr, false);
-    const bool failed = code != 0 || result.is_discarded();
-    record["status"] = failed ? "failed" : "done";
+    const std::string left = read_all(file(".result")), warnings = said();
+    const std::optional<std::string> failure = failure_of(code, left, warnings);
+    record["status"] = failure ? "failed" : "done";
     record["exit_code"] = code;
     record["seconds"] = seconds.count();
     if (trains()) record["run"] = run_folder().string();
-    if (failed) {
-      record["error"] = reason(code);
+    if (failure) {
+      record["error"] = *failure;
     } else {
-      record["result"] = std::move(result);
-      if (const std::string warnings = said(); !warnings.empty()) record["warnings"] = warnings;
+      record["result"] = ordered_json::parse(left);
+      if (!warnings.empty()) record["warnings"] = warnings;
     }
     write_file_atomically(file(".json"), record.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
     forget();
@@ -138,33 +142,11 @@ class CaseRun {
     return last_lines(read_all(file(".stderr")), lines);
   }
 
-  std::string reason(int code) const {
-    const std::string errors = said();
-    if (!errors.empty()) return errors;
-    return code > 128 ? fmt::format("ended by signal {}", code - 128) : fmt::format("ended with code {}", code);
-  }
-
   const Sweep& sweep_;
   const SweepCase& case_;
   std::optional<ChildProcess> process_;
   Clock::time_point begin_;
 };
-
-Result to_result(const ordered_json& record) {
-  Result result;
-  result.id = record["id"];
-  result.settings.emplace_back("config", fs::path(record["config"].get<std::string>()).filename().string());
-  for (const auto& [key, value] : record["overrides"].items()) result.settings.emplace_back(key, value);
-  result.failed = record["status"] != "done";
-  result.exit_code = record["exit_code"];
-  if (result.failed)
-    result.error = record.value("error", "");
-  else
-    result.figures = record["result"];
-  result.warnings = record.value("warnings", "");
-  if (record.contains("run")) result.run = record["run"].get<std::string>();
-  return result;
-}
 
 class SweepCommand {
  public:
@@ -266,7 +248,7 @@ class SweepCommand {
 
   std::vector<Result> write_results(const Sweep& sweep, const std::vector<ordered_json>& records) const {
     std::vector<Result> results;
-    for (const ordered_json& record : records) results.push_back(to_result(record));
+    for (const ordered_json& record : records) results.push_back(to_result(record, (sweep.folder / "cases").string()));
     set_labels(results);
     ordered_json all{{"command", sweep.command}, {"cases", records}};
     const std::string name = fs::path(file_).stem().string();

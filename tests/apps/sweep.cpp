@@ -347,6 +347,43 @@ TEST_CASE("sweep: an interrupted one goes on where it stopped") {
   }
 }
 
+TEST_CASE("sweep: what is no whole record of a case counts as not done") {
+  const TemporaryFolder folder;
+  write_inputs(folder, plans);
+  REQUIRE(sweep(folder).code == 0);
+  const nlohmann::json all = read_json(folder / "out/sweep.json");
+  const nlohmann::json whole = all.at("cases").at(1);
+  const fs::path file = folder / fmt::format("out/cases/{}.json", whole.at("id").get<std::string>());
+  std::vector<nlohmann::json> damaged{nlohmann::json::array({whole}), 1, nullptr};
+  for (const auto& [key, value] : std::vector<std::pair<const char*, nlohmann::json>>{{"id", 1},
+                                                                                      {"id", "0"},
+                                                                                      {"status", 1},
+                                                                                      {"status", "DONE"},
+                                                                                      {"config", nullptr},
+                                                                                      {"overrides", {1}},
+                                                                                      {"exit_code", "0"},
+                                                                                      {"exit_code", 1e300},
+                                                                                      {"exit_code", -1},
+                                                                                      {"result", {1}},
+                                                                                      {"result", "x"},
+                                                                                      {"warnings", 1},
+                                                                                      {"run", {"r"}}}) {
+    damaged.push_back(whole);
+    damaged.back()[key] = value;
+  }
+  for (const nlohmann::json& one : damaged) {
+    write_file(file, one.dump());
+    const CommandResult result = sweep(folder);
+    INFO(one.dump(), result.out, result.error);
+    CHECK(result.code == 0);
+    CHECK(result.out.find("3 of them finished already") != std::string::npos);
+    CHECK(read_json(file).at("result") == whole.at("result"));
+  }
+  nlohmann::json again = read_json(folder / "out/sweep.json"), before = all;
+  for (nlohmann::json* const json : {&again, &before}) json->at("cases").at(1).erase("seconds");
+  CHECK(again == before);
+}
+
 TEST_CASE("sweep: two processes do not sweep into one folder") {
   const TemporaryFolder folder;
   write_inputs(folder, "command: train\nconfig: c.yaml\ngrid: {train.epochs: [1, 100000]}\noutput: {dir: out}\n");

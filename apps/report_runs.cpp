@@ -27,12 +27,16 @@ ordered_json figures_so_far(const fs::path& metrics) {
   std::ifstream stream(metrics);
   for (std::string line; std::getline(stream, line);) {
     const ordered_json noted = ordered_json::parse(line, nullptr, false);
-    if (!noted.is_object() || !noted.contains("step")) continue;
+    const auto number = [&](const char* key) {
+      return noted.is_object() && noted.contains(key) && noted[key].is_number();
+    };
+    if (!number("step")) continue;
     figures["steps"] = noted["step"];
-    if (noted.contains("peak")) figures["memory"] = {{"peak", noted["peak"]}};
-    if (!noted.contains("val_loss")) continue;
-    figures["epochs"] = noted["epoch"];
-    for (const char* const key : {"train_loss", "val_loss", "val_accuracy"}) figures[key] = noted[key];
+    if (number("peak")) figures["memory"] = {{"peak", noted["peak"]}};
+    if (!number("val_loss")) continue;
+    if (number("epoch")) figures["epochs"] = noted["epoch"];
+    for (const char* const key : {"train_loss", "val_loss", "val_accuracy"})
+      if (number(key)) figures[key] = noted[key];
   }
   return figures;
 }

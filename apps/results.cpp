@@ -230,7 +230,10 @@ std::string to_table(const std::vector<Result>& results) {
     if (keys.empty()) row.push_back(results[i].label);
     for (const Figure* const column : columns) {
       const ordered_json* const value = find(figures[i], column->key);
-      row.push_back(value != nullptr ? column->format(value->get<double>()) : results[i].failed ? "failed" : "");
+      // What is no number was not written by this program: it is shown as it is.
+      row.push_back(value == nullptr     ? results[i].failed ? "failed" : ""
+                    : value->is_number() ? column->format(value->get<double>())
+                                         : text_of(value));
     }
   }
   return aligned(rows, settings);

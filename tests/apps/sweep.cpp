@@ -545,6 +545,28 @@ TEST_CASE("report: training runs on one page") {
   CHECK(dom.find("2 runs") != std::string::npos);
 }
 
+TEST_CASE("report: lines and figures that something else wrote are passed over") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "output.dir=r"}).code == 0);
+  fs::remove(folder / "r/summary.json");
+  for (const std::string_view lines :
+       {R"({"step":1,"val_loss":1})", R"({"step":1,"val_loss":1,"epoch":"x","peak":"much","val_accuracy":[1]})",
+        R"({"step":"1","val_loss":1})", R"([1])"}) {
+    write_file(folder / "r/metrics.jsonl", std::string(lines) + "\n");
+    const CommandResult result = run_command(folder, {"report", "r", "--json", "r.json"});
+    INFO(lines, result.out, result.error);
+    CHECK(result.code == 0);
+    const nlohmann::json figures = read_json(folder / "r.json").at(0).at("result");
+    CHECK(figures == (lines.starts_with(R"({"step":1,)") ? nlohmann::json{{"steps", 1}, {"val_loss", 1}}
+                                                         : nlohmann::json::object()));
+  }
+  write_file(folder / "r/summary.json", R"({"memory":{"peak":"much"},"val_accuracy":[1]})");
+  const CommandResult result = run_command(folder, {"report", "r"});
+  CHECK(result.code == 0);
+  CHECK(result.out.find("much") != std::string::npos);
+}
+
 TEST_CASE("report: a run that diverges leaves the others' curves their height") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);

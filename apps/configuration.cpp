@@ -181,23 +181,60 @@ void read_section(std::string_view section, const YamlNode& node, Configuration&
   }
 }
 
-Configuration from_tree(const YamlNode& root, Problems& problems) {
-  Configuration configuration;
+void refuse_sweep(const YamlNode& root) {
+  if (root.find("command") == nullptr) return;
+  const YamlEntry* const cases = root.find("cases");
+  if (cases != nullptr && !cases->value.items.empty() && cases->value.items.front().find("status") != nullptr)
+    reject("{0}: this is what a sweep has written, not a configuration; its page is sweep.html beside it",
+           root.where.source);
+  reject(
+      "{0}: this is a sweep, a command and the cases that it is run on, not a configuration: `lacuna sweep -c {0}` "
+      "runs it",
+      root.where.source);
+}
+
+/// The sections of one file.
+YamlNode read_tree(const std::string& text, const std::string& source, Problems& problems) {
+  YamlNode root = parse_yaml(text, {source, 1, 1}, problems);
   if (root.kind != YamlNode::Kind::map) {
     problems.add(root.where, fmt::format("expected sections, got {}", describe(root)));
     problems.refuse_if_any();
   }
-  if (const YamlEntry* const command = root.find("command");
-      command != nullptr && command->where.source == root.where.source) {
-    const YamlEntry* const cases = root.find("cases");
-    if (cases != nullptr && !cases->value.items.empty() && cases->value.items.front().find("status") != nullptr)
-      reject("{0}: this is what a sweep has written, not a configuration; its page is sweep.html beside it",
-             root.where.source);
-    reject(
-        "{0}: this is a sweep, a command and the cases that it is run on, not a configuration: `lacuna sweep -c {0}` "
-        "runs it",
-        root.where.source);
+  refuse_sweep(root);
+  return root;
+}
+
+/// Puts `entry` in the place of the one with its key, or behind all others.
+void put(std::vector<YamlEntry>& entries, YamlEntry entry) {
+  const auto found = std::ranges::find(entries, entry.key, &YamlEntry::key);
+  if (found == entries.end())
+    entries.push_back(std::move(entry));
+  else
+    *found = std::move(entry);
+}
+
+/// Whether a section says what it is about, so that another's keys beside its own would mean nothing, or another thing.
+bool names_its_kind(const YamlEntry& section) {
+  return section.value.find(section.key == "memory" ? "policy" : "name") != nullptr;
+}
+
+/// Lays what a further file says over `root`.
+void lay_over(YamlNode& root, YamlNode later) {
+  for (YamlEntry& section : later.entries) {
+    if (section.value.kind == YamlNode::Kind::null && root.find(section.key) != nullptr) continue;
+    const auto before = std::ranges::find(root.entries, section.key, &YamlEntry::key);
+    const bool both_have_keys = before != root.entries.end() && before->value.kind == YamlNode::Kind::map &&
+                                section.value.kind == YamlNode::Kind::map;
+    if (!both_have_keys || names_its_kind(section)) {
+      put(root.entries, std::move(section));
+    } else {
+      for (YamlEntry& entry : section.value.entries) put(before->value.entries, std::move(entry));
+    }
   }
+}
+
+Configuration from_tree(const YamlNode& root, Problems& problems) {
+  Configuration configuration;
   for (const YamlEntry& entry : root.entries) {
     if (std::ranges::find(sections(), entry.key) == sections().end()) {
       problems.add_unknown(entry.where, "section", entry.key, {sections().begin(), sections().end()});
@@ -223,13 +260,21 @@ Configuration from_tree(const YamlNode& root, Problems& problems) {
 Configuration parse_configuration(const std::string& text, const std::string& source,
                                   std::span<const std::string> overrides) {
   Problems problems;
-  YamlNode root = parse_yaml(text, {source, 1, 1}, problems);
+  YamlNode root = read_tree(text, source, problems);
   for (const std::string& assignment : overrides) apply_override(root, assignment, problems);
   return from_tree(root, problems);
 }
 
 Configuration read_configuration(const std::filesystem::path& path, std::span<const std::string> overrides) {
   return parse_configuration(read_text(path), path.string(), overrides);
+}
+
+Configuration read_configuration(std::span<const std::string> files, std::span<const std::string> overrides) {
+  Problems problems;
+  YamlNode root = read_tree(read_text(files.front()), files.front(), problems);
+  for (const std::string& file : files.subspan(1)) lay_over(root, read_tree(read_text(file), file, problems));
+  for (const std::string& assignment : overrides) apply_override(root, assignment, problems);
+  return from_tree(root, problems);
 }
 
 }  // namespace lacuna::apps

@@ -92,6 +92,9 @@ struct Configuration {
 
 /// Reads a file and then `key=value` overrides. Refuses with all problems at once, each with its place in the file.
 Configuration read_configuration(const std::filesystem::path& path, std::span<const std::string> overrides);
+/// The same of several files, one at least, of which a later one replaces what it says anew: single keys, or a whole
+/// section where it names that section's model, data set, optimizer, schedule or policy.
+Configuration read_configuration(std::span<const std::string> files, std::span<const std::string> overrides);
 /// The same from text; `source` names it in messages.
 Configuration parse_configuration(const std::string& text, const std::string& source,
                                   std::span<const std::string> overrides = {});

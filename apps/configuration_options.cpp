@@ -2,6 +2,7 @@
 
 #include "apps/resolve.h"
 
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <filesystem>
@@ -9,7 +10,11 @@
 namespace lacuna::apps {
 
 void ConfigurationOptions::declare(CLI::App& app, bool required) {
-  app.add_option("-c,--config", file_, "configuration file")->type_name("CONFIG")->required(required);
+  app.add_option("-c,--config", files_, "configuration file; given again, a further one, which replaces what it sets")
+      ->type_name("CONFIG")
+      ->option_text(required ? "CONFIG REQUIRED" : "CONFIG")
+      ->allow_extra_args(false)
+      ->required(required);
   app.add_option("overrides", overrides_, "values that replace the file's, as train.epochs=3")->type_name("key=value");
 }
 
@@ -18,9 +23,12 @@ void ConfigurationOptions::declare_image_gradient(CLI::App& app) {
 }
 
 Configuration ConfigurationOptions::parse() const {
-  Configuration configuration = read_configuration(file_, overrides_);
-  if (configuration.output.dir.empty())
-    configuration.output.dir = (std::filesystem::path("runs") / std::filesystem::path(file_).stem()).string();
+  Configuration configuration = read_configuration(files_, overrides_);
+  if (configuration.output.dir.empty()) {
+    std::vector<std::string> names;
+    for (const std::string& file : files_) names.push_back(std::filesystem::path(file).stem().string());
+    configuration.output.dir = fmt::format("runs/{}", fmt::join(names, "_"));
+  }
   configuration.image_gradient = image_gradient_;
   return configuration;
 }

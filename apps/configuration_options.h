@@ -1,4 +1,4 @@
-// The options `-c CONFIG [key=value ...]` of every command that reads a configuration.
+// The options `-c CONFIG [-c CONFIG ...] [key=value ...]` of every command that reads a configuration.
 #pragma once
 
 #include "apps/configuration.h"
@@ -18,15 +18,15 @@ class ConfigurationOptions {
   void declare(CLI::App& app, bool required);
   /// Besides `--image-gradient`, for commands whose step is made up.
   void declare_image_gradient(CLI::App& app);
-  bool given() const { return !file_.empty(); }
+  bool given() const { return !files_.empty(); }
   const std::vector<std::string>& overrides() const { return overrides_; }
-  /// Reads the file with the overrides.
+  /// Reads the files with the overrides.
   Configuration parse() const;
   /// The same, resolved.
   Configuration read() const;
 
  private:
-  std::string file_;
+  std::vector<std::string> files_;
   std::vector<std::string> overrides_;
   bool image_gradient_ = false;
 };

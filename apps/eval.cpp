@@ -24,27 +24,30 @@ class Eval {
                    "a run folder, whose best checkpoint is evaluated, or one of its checkpoints (RUN/last); then "
                    "key=value overrides")
         ->type_name("[RUN | RUN/last] [key=value ...]");
-    app.add_option("-c,--config", file_, "configuration file, in the place of RUN; model.from names the weights")
-        ->type_name("CONFIG");
+    app.add_option("-c,--config", files_,
+                   "configuration file, in the place of RUN; model.from names the weights; given again, a further one")
+        ->type_name("CONFIG")
+        ->option_text("CONFIG")
+        ->allow_extra_args(false);
     report_.declare(app);
   }
 
   ExitCode operator()() const {
     std::vector<std::string> overrides = arguments_;
     std::filesystem::path weights;
-    std::string file = file_;
-    if (file.empty()) {
+    std::vector<std::string> files = files_;
+    if (files.empty()) {
       if (overrides.empty()) reject("expected a run folder, or -c CONFIG");
       const CheckpointPath path = checkpoint_path(overrides.front());
       const RunFolder folder = RunFolder::open(path.run);
       overrides.erase(overrides.begin());
       weights = path.checkpoint.empty() ? folder.best() : folder.checkpoint(path.checkpoint);
       read_place(weights);  // refuses a checkpoint whose files have changed
-      file = folder.configuration().string();
-      if (read_configuration(file, overrides).model.from != read_configuration(file, {}).model.from)
-        reject("model.from: the weights are those of the run; expected -c {} to evaluate others", file);
+      files = {folder.configuration().string()};
+      if (read_configuration(files, overrides).model.from != read_configuration(files, {}).model.from)
+        reject("model.from: the weights are those of the run; expected -c {} to evaluate others", files.front());
     }
-    Configuration configuration = read_configuration(file, overrides);
+    Configuration configuration = read_configuration(files, overrides);
     configuration.memory = {};  // nothing is saved for backward, and no budget of a step is asked for
     configuration = resolve(configuration);
     if (configuration.train.device == "meta")
@@ -86,7 +89,7 @@ class Eval {
 
  private:
   std::vector<std::string> arguments_;
-  std::string file_;
+  std::vector<std::string> files_;
   Report report_;
 };
 

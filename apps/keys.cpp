@@ -138,7 +138,7 @@ const Key table[] = {
      "what to do with single tensors, whatever the policy says; see [memory.md](memory.md)"},
 
     {"output", "dir", [](Configuration& c) -> Field { return &c.output.dir; },
-     "folder of the run; empty: `runs/` and the name of the configuration file"},
+     "folder of the run; empty: `runs/` and the name of the configuration file, or the names of all, as `a_b`"},
     {"output", "save_every", [](Configuration& c) -> Field { return &c.output.save_every; },
      "epochs between checkpoints; 0: only the best and the last"},
     {"output", "save_every_steps", [](Configuration& c) -> Field { return &c.output.save_every_steps; },

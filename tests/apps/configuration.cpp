@@ -177,6 +177,53 @@ TEST_CASE("configuration: the command line overrides the file") {
   CHECK(refusal_after_model("", {"freeze.train=[*norm]"}).starts_with("command line: this is no YAML"));
 }
 
+TEST_CASE("configuration: a further file replaces what it sets") {
+  const test::TemporaryFolder folder;
+  const auto file = [&](const char* name, std::string_view text) {
+    test::write_file(folder / name, text);
+    return (folder / name).string();
+  };
+  const std::string recipe = file("recipe.yaml",
+                                  "model: {name: vit, depth: 3}\ntrain: {epochs: 3, batch_size: 8}\n"
+                                  "optimizer: {name: sgd, momentum: 0.9}\nmemory: {policy: mesa, decay: 0.5}\n");
+  const auto both = [&](std::string_view text, const std::vector<std::string>& overrides = {}) {
+    return read_configuration(std::vector{recipe, file("further.yaml", text)}, overrides);
+  };
+  const Configuration keys =
+      both("train: {epochs: 4, seed: 2}\nmodel: {attention: chain}\nmemory: {recompute: [x]}\n", {"train.seed=5"});
+  CHECK(keys.train.epochs == 4);
+  CHECK(keys.train.batch_size == 8);
+  CHECK(keys.train.seed == 5);  // the command line comes last
+  CHECK(keys.model.options.size() == 2);
+  CHECK(keys.memory.policy == "mesa");
+  CHECK(keys.memory.options == SettingValues{{"decay", 0.5}});
+  CHECK(keys.memory.recompute == std::vector<std::string>{"x"});
+
+  // What belongs to another policy or optimizer goes with it, even where the name is the same.
+  const Configuration named = both("memory: {policy: adaptive, bits: 2.5}\noptimizer: {name: sgd}\ndata:\ntrain:\n");
+  CHECK(named.memory.policy == "adaptive");
+  CHECK(named.memory.options == SettingValues{{"bits", 2.5}});
+  CHECK(named.optimizer.options.empty());
+  CHECK(named.train.epochs == 3);  // a section without keys says nothing
+
+  const auto refused = [&](std::string_view text) -> std::string {
+    try {
+      both(text);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  };
+  const std::string further = (folder / "further.yaml").string();
+  CHECK(refused("train: {epoch: 4}\nmemory: 3\n") ==
+        further + ":1:9: unknown key in section train: \"epoch\", did you mean \"epochs\"?\n" + further +
+            ":2:9: expected keys with values in section memory, got `3`");
+  CHECK(refused("memory: {bits: 4, decy: 1}\n").find(further + ":1:19: unknown key of the memory policy mesa") !=
+        std::string::npos);
+  CHECK(refused("[1]\n") == further + ":1:1: expected sections, got a list");
+  CHECK(refused("command: plan\ncases: []\n").starts_with(further + ": this is a sweep"));
+}
+
 TEST_CASE("configuration: what is written reads back the same") {
   const Configuration configuration = read(
       "train: {epochs: 7, clip_norm: 0.1}\ndata: {path: \"a: \\\"b\\\" # c\", name: cifar10}\n"

@@ -109,6 +109,34 @@ TEST_CASE("train: a checkpoint of another model or another version is refused") 
   CHECK(older.error.find("model.from=r/checkpoints/step-00000002") != std::string::npos);
 }
 
+TEST_CASE("train: what several files say is one configuration, and the run goes on without them") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  write_file(folder / "m.yaml", "memory: {policy: adaptive, bits: 2.5}\ntrain: {epochs: 1}\n");
+  const std::vector<std::string> both{"-c", "c.yaml", "-c", "m.yaml"};
+  const auto with_both = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin() + 1, both.begin(), both.end());
+    return run_command(folder, arguments);
+  };
+  const CommandResult begun = with_both({"train", "train.steps=2"});
+  INFO(begun.error);
+  REQUIRE(begun.code == 0);
+  const std::string written = read_file(folder / "runs/c_m/config.yaml");
+  CHECK(written.find("policy: adaptive") != std::string::npos);
+  for (const char* const name : {"c.yaml", "m.yaml"}) fs::rename(folder / name, folder / (std::string("was.") + name));
+  REQUIRE(run_command(folder, {"train", "--resume", "runs/c_m", "train.steps=0"}).code == 0);
+  const nlohmann::json summary = read_json(folder / "runs/c_m/summary.json");
+  CHECK(summary.at("policy") == "adaptive");
+  CHECK(summary.at("epochs") == 1);
+  CHECK(summary.at("steps") == 4);
+  for (const char* const name : {"c.yaml", "m.yaml"}) fs::rename(folder / (std::string("was.") + name), folder / name);
+  for (const char* const command : {"plan", "explain"}) CHECK(with_both({command}).code == 0);
+  CHECK(with_both({"bench", "--steps", "2", "--json", "-"}).json().at("policy") == "adaptive");
+  CHECK(with_both({"eval", "model.from=runs/c_m/last"}).code == 0);
+  CHECK(run_command(folder, {"plan", "-c", "c.yaml", "m.yaml"}).error ==
+        "lacuna: command line: expected key=value, got `m.yaml`\n");
+}
+
 TEST_CASE("train: two processes do not train into one folder") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);

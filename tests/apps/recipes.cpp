@@ -1,0 +1,101 @@
+// The files of configs/: policies that any recipe takes, and sweeps that say the same.
+#include "apps/measure.h"
+#include "apps/resolve.h"
+#include "apps/sweep_file.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+namespace lacuna::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path configs() { return fs::path(LACUNA_SOURCE_DIR) / "configs"; }
+
+std::vector<std::string> overrides_of(const SweepCase& one) {
+  std::vector<std::string> overrides;
+  for (const SweepOverride& override : one.overrides) overrides.push_back(override.key + "=" + override.value);
+  return overrides;
+}
+
+/// A recipe under files of configs/memory, with values on top.
+Configuration read_with(const fs::path& recipe, const std::vector<std::string>& names,
+                        const std::vector<std::string>& overrides) {
+  std::vector<std::string> files{recipe.string()};
+  for (const std::string& name : names) files.push_back((configs() / "memory" / (name + ".yaml")).string());
+  return read_configuration(files, overrides);
+}
+
+/// What a row of the sweep of GACT's levels says, by files of configs/memory and what has no file.
+struct Level {
+  std::vector<std::string> names;
+  std::vector<std::string> overrides = {};
+  bool only_vit = false;
+};
+
+const std::vector<std::string> chain{"model.attention=chain"};
+const std::vector<Level> levels{{{}},
+                                {{}, chain, true},
+                                {{"gact_l0"}},
+                                {{"gact_l1"}},
+                                {{"gact_l1"}, chain, true},
+                                {{"gact_l1_3bits"}},
+                                {{"gact_l1_2bits"}},
+                                {{"gact_cb1_vit"}, {}, true},
+                                {{"gact_cb2_vit"}, {}, true},
+                                {{"gact_code_l1"}},
+                                {{"gact_code_l1.1"}},
+                                {{"gact_code_l1.2"}},
+                                {{"gact_code_l2"}},
+                                {{"gact_code_l2.1"}},
+                                {{"gact_code_l2.2"}},
+                                {{"recompute_vit"}, {}, true},
+                                {{"recompute_vit"}, chain, true},
+                                {{"recompute_resnet"}},
+                                {{"gact_l1", "recompute_resnet"}}};
+
+}  // namespace
+
+TEST_CASE("recipes: the levels of GACT are the same as files and as rows of the sweep") {
+  const Sweep sweep = read_sweep(configs() / "sweeps/gact_levels.yaml");
+  std::set<const Level*> found;
+  for (const SweepCase& one : sweep.cases) {
+    const std::vector<std::string> overrides = overrides_of(one);
+    std::vector<std::string> model = overrides;
+    std::erase_if(model, [](const std::string& o) { return o.starts_with("memory") || o.starts_with("model.att"); });
+    const bool is_vit = std::ranges::any_of(model, [](auto& o) { return o.starts_with("model.name=vit"); });
+    const std::string row = to_yaml(read_configuration(one.configuration, overrides));
+    bool has_level = false;
+    for (const Level& level : levels) {
+      std::vector<std::string> more = model;
+      more.insert(more.end(), level.overrides.begin(), level.overrides.end());
+      if ((level.only_vit && !is_vit) || to_yaml(read_with(one.configuration, level.names, more)) != row) continue;
+      has_level = true;
+      found.insert(&level);
+    }
+    CHECK_MESSAGE(has_level, row);
+  }
+  CHECK(found.size() == levels.size());
+  for (const fs::directory_entry& file : fs::directory_iterator(configs() / "memory"))
+    if (const std::string name = file.path().stem(); name.starts_with("gact_"))
+      CHECK_MESSAGE(std::ranges::any_of(levels, [&](const Level& level) { return level.names == std::vector{name}; }),
+                    name);
+}
+
+TEST_CASE("recipes: any policy goes with any recipe of its family") {
+  for (const fs::directory_entry& file : fs::directory_iterator(configs() / "memory")) {
+    const std::string name = file.path().stem();
+    for (const char* const recipe : {"deit_tiny.yaml", "cifar10_resnet20.yaml"}) {
+      const bool is_vit = recipe == std::string("deit_tiny.yaml");
+      if (name.ends_with(is_vit ? "_resnet" : "_vit")) continue;
+      INFO(name, " over ", recipe);
+      CHECK(measure(resolve(read_with(configs() / recipe, {name}, {"train.batch_size=2"})), Device::meta).peak > 0);
+    }
+  }
+}
+
+}  // namespace lacuna::apps

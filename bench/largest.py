@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The largest batch, depth, width and resolution that a budget allows, by policy: GACT, table 4 (Liu et al. 2022).
 
-    largest.py [--budget 16] [--batch 64] [--precision f32] [--optimizer sgd] [MODEL ...]
+    largest.py [--budget 16] [--batch 64] [--precision f32] [--optimizer sgd] [--threads 2] [MODEL ...]
     largest.py --budget 7.79 --batch 128 --precision bf16 --optimizer adamw deit_base_patch16_224     Mesa, table 9
 
 By `lacuna plan`: the peak of a whole training step, parameters, gradients and the optimizer's state included. MODEL: resnet50,
@@ -39,7 +39,7 @@ def dimensions(model, batch):
 def fits(a, model, memory, overrides):
     done = subprocess.run([a.lacuna, "plan", "-c", ROOT / "configs/resnet50.yaml", f"model={{name: {model}, num_classes: 1000}}",
                            "data.name=shapes", f"optimizer={{name: {a.optimizer}, lr: 1e-3}}",
-                           f"train.precision={a.precision}",
+                           f"train.precision={a.precision}", f"train.threads={a.threads}",
                            "memory=" + memory.replace("REGIONS", "layer?.*" if model in STAGES else "blocks.*"), *overrides, "--json", "-"],
                           capture_output=True, text=True)
     if done.returncode != 0:
@@ -68,6 +68,7 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--precision", default="f32")
     parser.add_argument("--optimizer", default="sgd")
+    parser.add_argument("--threads", type=int, default=2, help="each has memory of its own, which counts")
     parser.add_argument("--lacuna", default=ROOT / "build/release/bin/lacuna")
     a = parser.parse_args()
     a.bytes = a.budget * 2**30

@@ -1,4 +1,4 @@
-// The files of configs/: policies that any recipe takes, and sweeps that say the same.
+// The files of configs/: policies that any recipe takes, and sweeps that stand for tables of papers.
 #include "apps/measure.h"
 #include "apps/resolve.h"
 #include "apps/sweep_file.h"
@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 
 namespace lacuna::apps {
@@ -94,6 +95,28 @@ TEST_CASE("recipes: any policy goes with any recipe of its family") {
       if (name.ends_with(is_vit ? "_resnet" : "_vit")) continue;
       INFO(name, " over ", recipe);
       CHECK(measure(resolve(read_with(configs() / recipe, {name}, {"train.batch_size=2"})), Device::meta).peak > 0);
+    }
+  }
+}
+
+TEST_CASE("recipes: what the sweeps call the largest fits its budget") {
+  const std::map<std::string, double> budgets{{"gact_largest", 16}, {"mesa_larger", 7.79}};  // GiB
+  for (const auto& [name, budget] : budgets) {
+    const Sweep sweep = read_sweep(configs() / "sweeps" / (name + ".yaml"));
+    CHECK(sweep.cases.size() >= 20);
+    for (const SweepCase& one : sweep.cases) {
+      const std::vector<std::string> overrides = overrides_of(one);
+      const Configuration configuration = read_configuration(one.configuration, overrides);
+      // Plans of hundreds of layers take minutes: the rows in which the batch is raised stand for all.
+      const auto other = [](const SweepOverride& o) {
+        return o.key == "model.layers" || o.key == "model.depth" || o.key == "model.base_width" ||
+               o.key == "model.embed_dim" || o.key == "data.image_size";
+      };
+      if (std::ranges::any_of(one.overrides, other)) continue;
+      const auto peak = static_cast<double>(measure(resolve(configuration), Device::meta).peak);
+      INFO(name, ": ", overrides.back());
+      CHECK(peak <= budget * 0x1p30);
+      CHECK(peak > 0.9 * budget * 0x1p30);
     }
   }
 }

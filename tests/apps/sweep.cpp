@@ -111,6 +111,18 @@ void check_bars(const std::string& dom, const nlohmann::json& sweep) {
     CHECK(bar.second == doctest::Approx(std::max(bar.first / most * (widest + gap) - gap, narrowest)).epsilon(1e-3));
 }
 
+/// In pixels, of a chart's 330.
+double height_of(const Attributes& curve) {
+  double least = 330, most = 0;
+  std::istringstream points(curve.at("points"));
+  for (std::string point; points >> point;) {
+    const double y = std::stod(point.substr(point.find(',') + 1));
+    least = std::min(least, y);
+    most = std::max(most, y);
+  }
+  return most - least;
+}
+
 }  // namespace
 
 TEST_CASE("sweep: runs each case of a grid once, and again only what has changed") {
@@ -584,16 +596,37 @@ TEST_CASE("report: a run that diverges leaves the others' curves their height") 
   const std::string dom = browse(folder, "both.html");
   if (dom.empty()) return;
   // The good run's line in the chart of losses takes more than a tenth of its 330 pixels.
-  double least = 330, most = 0;
-  std::istringstream points(elements(dom, "polyline", "curve").at(0).at("points"));
-  for (std::string point; points >> point;) {
-    const double y = std::stod(point.substr(point.find(',') + 1));
-    least = std::min(least, y);
-    most = std::max(most, y);
-  }
-  CHECK(most - least > 33);
+  CHECK(height_of(elements(dom, "polyline", "curve").at(0)) > 33);
   CHECK(dom.find("bad (diverges)") != std::string::npos);
   CHECK(dom.find("good (diverges)") == std::string::npos);
+  CHECK(dom.find(">Above the chart lie values up to ") != std::string::npos);
+}
+
+TEST_CASE("report: a bad validation leaves the training curves their height, and is told of") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "output.dir=run"}).code == 0);
+  REQUIRE(run_command(folder, {"report", "run"}).code == 0);
+  const std::string sound = browse(folder, "run/report.html");
+  std::string lines;
+  for (const std::string& line : lines_of(read_file(folder / "run/metrics.jsonl"))) {
+    nlohmann::json json = nlohmann::json::parse(line);
+    if (json.contains("val_loss") && json.at("epoch") == 1) json["val_loss"] = 87.5;
+    lines += json.dump() + "\n";
+  }
+  write_file(folder / "run/metrics.jsonl", lines);
+  REQUIRE(run_command(folder, {"report", "run"}).code == 0);
+  const std::string dom = browse(folder, "run/report.html");
+  if (dom.empty()) return;
+  const std::string told =
+      ">Above the chart lie values up to 87.50; ▲: a validation, with its value under the pointer.<";
+  CHECK(sound.find(">Above the chart") == std::string::npos);
+  CHECK(dom.find(told) != std::string::npos);
+  const auto above = elements(dom, "path", "above");
+  REQUIRE(above.size() == 1);
+  CHECK(above.front().at("data-value") == "87.5");
+  CHECK(above.front().at("aria-label") == "run, step 4, validation loss 87.5000");
+  CHECK(height_of(elements(dom, "polyline", "curve").at(0)) > 33);
 }
 
 }  // namespace lacuna::test

@@ -71,7 +71,7 @@ std::vector<Attributes> elements(const std::string& dom, const std::string& tag,
 }
 
 /// The page as a browser builds it; empty, with a message, where there is no browser.
-std::string browse(const TemporaryFolder& folder, const std::string& page) {
+std::string browse(const TemporaryFolder& folder, const std::string& page, const std::string& size = "1280,900") {
   if (!fs::exists("/usr/bin/chromium")) {
     MESSAGE("skipped: chromium is not installed (tools/install-packages --tests)");
     return {};
@@ -80,7 +80,7 @@ std::string browse(const TemporaryFolder& folder, const std::string& page) {
       run_program(folder, "/usr/bin/chromium",
                   {"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                    fmt::format("--user-data-dir={}/browser", folder.path()), "--virtual-time-budget=2000", "--dump-dom",
-                   "file://" + (folder / page).string()});
+                   "--window-size=" + size, "file://" + (folder / page).string()});
   INFO(result.error);
   REQUIRE(result.code == 0);
   REQUIRE(result.out.find("</html>") != std::string::npos);
@@ -485,7 +485,39 @@ TEST_CASE("sweep: the page shows bars with the right values in a browser") {
   if (dom.empty()) return;
   check_bars(dom, read_json(folder / "out/sweep.json"));
   CHECK(elements(dom, "rect", "peak").size() == 4);
+  CHECK(dom.find(">Process peaks, up to ") == std::string::npos);  // a plan has none
   CHECK(elements(dom, "tr", "").size() >= 1 + 4);
+}
+
+TEST_CASE("sweep: the axis of the bars covers all of them, and process peaks that are left out are told of") {
+  const TemporaryFolder folder;
+  write_inputs(folder,
+               "command: bench\nconfig: c.yaml\narguments: [--steps, 1]\noutput: {dir: out}\n"
+               "cases: [{memory.policy: exact}, {memory.policy: keep}]\n");
+  REQUIRE(sweep(folder).code == 0);
+  const nlohmann::json cases = read_json(folder / "out/sweep.json").at("cases");
+  for (const char* const size : {"390,900", "1280,900"}) {
+    const std::string dom = browse(folder, "out/sweep.html", size);
+    if (dom.empty()) return;
+    double axis = 0, farthest = 0, peaks = 0;  // of the first chart, which is memory by purpose
+    const std::string chart =
+        dom.substr(dom.find("id=\"memory\""), dom.find("id=\"layers\"") - dom.find("id=\"memory\""));
+    for (const Attributes& line : elements(chart, "line", "grid")) axis = std::max(axis, std::stod(line.at("x1")));
+    for (const char* const of : {"bar", "peak"})
+      for (const Attributes& rect : elements(chart, "rect", of))
+        farthest = std::max(farthest, std::stod(rect.at("x")) + std::stod(rect.at("width")));
+    CHECK(farthest > 0);
+    CHECK(farthest <= axis + 1);  // half a mark's width
+    // The program alone takes more than three times such a model.
+    CHECK(elements(chart, "circle", "process-peak").empty());
+    const std::string told = ">Process peaks, up to ";
+    const std::size_t at = chart.find(told);
+    REQUIRE(at != std::string::npos);
+    for (const nlohmann::json& one : cases)
+      peaks = std::max(peaks, one.at("result").at("process_peak").get<double>() / (1 << 20));
+    INFO(chart.substr(at, 80));
+    CHECK(std::stod(chart.substr(at + told.size())) == doctest::Approx(peaks).epsilon(1e-3));
+  }
 }
 
 TEST_CASE("report: what auto chose is no setting of the run") {

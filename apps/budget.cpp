@@ -63,11 +63,12 @@ class Fitting {
     std::int64_t bytes = 0;
     std::ptrdiff_t regions = 0;  // that run again for it
   };
-  /// The fewest bytes that any plan comes to.
+  /// The fewest bytes that plans of the fewest bits come to, or what the first comes to that fits the budget.
   Least least(bool codes) const {
     const int fewest = codes ? fewest_bits : exact_bits;
     Least least{.bytes = bytes_of({.bits = fewest})};
     for (const RegionChoices::Whole& regions : choices_.wholes()) {
+      if (least.bytes <= budget_) break;
       const std::int64_t bytes = bytes_of({.bits = fewest, .recompute = regions.paths});
       if (bytes < least.bytes) least = {bytes, std::ssize(regions.paths)};
     }
@@ -228,7 +229,13 @@ class Fitting {
     };
     // Saved bytes add up, but a peak need not lie where all of them are held: a tensor that lies there may fit no
     // better than before while others would. Such a step is taken from the choice, and what is left divided anew.
+    const std::vector<std::vector<HoldCost>> all = tensors;
     std::vector<std::size_t> ways(tensors.size());  // the fewest bits, and nothing kept: that fits
+    const auto variance = [&](const std::vector<std::size_t>& of) {
+      double sum = 0;
+      for (std::size_t i = 0; i < of.size(); ++i) sum += all[i][of[i]].cost;
+      return sum;
+    };
     bool blocked = false;
     do {
       blocked = false;
@@ -242,7 +249,8 @@ class Fitting {
         const std::int64_t middle = (low + high) / 2;
         (fit(ways_within(middle)) ? low : high) = middle;
       }
-      if (const std::vector<std::size_t> within = ways_within(low); fit(within)) ways = within;
+      if (const std::vector<std::size_t> within = ways_within(low); variance(within) <= variance(ways) && fit(within))
+        ways = within;
       next = ways_within(high);
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         if (next[i] <= ways[i]) continue;
@@ -256,6 +264,10 @@ class Fitting {
         }
       }
     } while (blocked && !is_used(bytes_of(plan_of(ways))));
+    for (std::size_t i = 0; i < all.size() && !is_used(bytes_of(plan_of(ways))); ++i) {
+      std::vector<std::size_t> more = ways;  // what did not fit beside another's step may without it
+      while (++more[i] < all[i].size() && fit(more)) ways = more;
+    }
     Prediction prediction{.plan = plan_of(ways)};
     prediction.seconds = outcome({.recompute = recompute, .kept = prediction.plan.kept}).seconds;
     for (const Codable& tensor : found.tensors) {
@@ -491,10 +503,10 @@ std::int64_t parse_bytes(const std::string& text) {
   reject("memory.budget: expected bytes as 6GiB, 1.5GB or 800MiB, got {}", text);
 }
 
-std::int64_t least_need(const Configuration& configuration) {
+std::int64_t least_need(const Configuration& configuration, std::int64_t enough) {
   Configuration candidate = configuration;
   candidate.memory.policy = "auto";
-  return Fitting(candidate, 0, {}).least(true).bytes;
+  return Fitting(candidate, enough, {}).least(true).bytes;
 }
 
 std::vector<std::string> recomputable_blocks(const Configuration& configuration) {

@@ -68,8 +68,8 @@ class Alternatives {
     constexpr std::int64_t mebibyte = 1 << 20;
     if (memory.policy != "auto" && memory.rules.empty() && memory.recompute.empty() && memory.options.empty() &&
         memory.budget_of == "peak") {
-      const std::int64_t least = least_need(configuration_);
-      text += least <= available_ / mebibyte * mebibyte
+      const std::int64_t whole = available_ / mebibyte * mebibyte, least = least_need(configuration_, whole);
+      text += least <= whole
                   ? fmt::format("\n  memory.policy=auto memory.budget={}MiB looks for bits and recomputation that fit",
                                 available_ / mebibyte)
                   : fmt::format("\n  memory.policy=auto: {} for batches of {} at the least: too much",

@@ -9,6 +9,7 @@
 
 #include <xxhash.h>
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <span>
@@ -101,7 +102,8 @@ class SweepReader {
       }
       // What the sweep gives itself, or what would make several results of one case.
       for (const std::string_view own : {"--json", "-c", "--config", "--policies", "--resume", "--overwrite"})
-        if (item.text == own || item.text.starts_with(std::string(own) + "="))
+        if (item.text == own || item.text.starts_with(std::string(own) + "=") ||
+            (own == "-c" && item.text.starts_with(own)))  // -cFILE is -c FILE
           problems_.add(item.where, fmt::format("arguments: {} cannot be given here; configurations belong under "
                                                 "`config`, values under `overrides`, `grid` or `cases`",
                                                 own));
@@ -289,8 +291,16 @@ class SweepReader {
   /// A section given whole after a key of it would leave the key out, and cases would bear values that they do not
   /// have.
   void refuse_what_drops(const Row& row) {
-    Row all = common_;
-    all.insert(all.end(), row.begin(), row.end());
+    Row all;
+    for (const Row* const choices : std::array{&std::as_const(common_), &row})
+      for (const Choice& choice : *choices) {  // a key given again has its first place, as in `set_override`
+        const auto found = std::ranges::find(
+            all, choice.key->key, [](const Choice& one) -> const auto& { return one.key->key; });
+        if (found == all.end())
+          all.push_back(choice);
+        else
+          *found = choice;
+      }
     for (std::size_t i = 0; i < all.size(); ++i) {
       const auto& [section, values] = all[i];
       if (values->kind != YamlNode::Kind::map) continue;

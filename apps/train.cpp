@@ -59,12 +59,16 @@ class Train {
                                       : read_configuration(folder.configuration(), configuration_.overrides());
     if (configuration.memory.policy == "auto")  // the one read may be another file, or changed on the command line
       take_plan(read_configuration(folder.configuration(), {}).memory, configuration.memory);
+    // The run's weights are the checkpoint's, and the file that it began with may be gone.
     const std::string from = configuration.model.from;
-    if (checkpoint) configuration.model.from.clear();  // its weights are the checkpoint's: the file may be gone
-    configuration = ready(configuration);
+    if (checkpoint)
+      configuration.model.from =
+          configuration.memory.policy == "auto" && !is_damaged(*checkpoint) ? checkpoint->string() : "";
+    const Configuration planned = ready(configuration);
+    configuration = planned;
     configuration.model.from = from;
     configuration.output.dir = point.run.string();
-    return with_advice_when_exhausted(configuration, true, [&] { return go_on(configuration, folder, checkpoint); });
+    return with_advice_when_exhausted(planned, true, [&] { return go_on(configuration, folder, checkpoint); });
   }
 
   int go_on(const Configuration& configuration, const RunFolder& folder,

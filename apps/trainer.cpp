@@ -91,6 +91,13 @@ bool Trainer::at_end() const {
   return whole_epochs() >= train.epochs || (train.steps > 0 && place_.step >= train.steps);
 }
 
+bool Trainer::measures_as(const Configuration& recorded) const {
+  const Configuration::Train &now = configuration_.train, &then = recorded.train;
+  return recorded.memory.policy == configuration_.memory.policy &&
+         recorded.memory.options == configuration_.memory.options && then.threads == now.threads &&
+         then.batch_size == now.batch_size && then.accumulate == now.accumulate;
+}
+
 std::int64_t Trainer::scheduled_step() const {
   return place_.epochs_evaluated * steps_per_epoch_ + place_.samples / configuration_.train.batch_size;
 }
@@ -161,10 +168,11 @@ int Trainer::run(const RunFolder& folder) {
     return 0;
   }
   folder_ = folder;
-  folder_->save_configuration(to_yaml(configuration_));
   metrics_ = std::make_unique<MetricsLog>(folder, place_);
-  if (training_.policy().measures_every() > 0)  // the next measurement may come after the end
-    if (const std::optional<double> before = metrics_->last("measuring")) measuring_seconds_.push_back(*before);
+  if (place_.step > 0 &&
+      measures_as(read_configuration(folder.configuration(), {})))  // the next may come after the end
+    if (const std::optional<double> before = metrics_->last("measuring")) measured_before_ = {*before};
+  folder_->save_configuration(to_yaml(configuration_));
   announce();
   ledger(device_of(configuration_)).reset_peak();
   bool evaluated = false;  // all that is due
@@ -262,7 +270,7 @@ void Trainer::note_step(const StepOutcome& outcome, double learning_rate, double
   const auto first = step_seconds_.end() - std::min(window, std::ssize(step_seconds_));
   const double recent =
       std::accumulate(first, step_seconds_.end(), 0.0) / static_cast<double>(step_seconds_.end() - first) +
-      amortized(measuring_seconds_.empty() ? 0 : measuring_seconds_.back(), training_.policy(),
+      amortized(measurements().empty() ? 0 : measurements().back(), training_.policy(),
                 configuration_.train.accumulate);
   display_.update({.epoch = epoch,
                    .epochs = configuration_.train.epochs,
@@ -359,7 +367,7 @@ nlohmann::ordered_json Trainer::summarize() const {
   read_account(account, saved_bytes_, measured);
   measured.saved_by_path = saved_by_path_;
   measured.process_peak = process_peak();
-  read_times(step_seconds_, measuring_seconds_, training_.policy(), configuration_.train.accumulate, measured);
+  read_times(step_seconds_, measurements(), training_.policy(), configuration_.train.accumulate, measured);
   nlohmann::ordered_json json = to_json(measured);
   const std::optional<Evaluation>& evaluation = final_evaluation_ ? final_evaluation_ : place_.last;
   if (step_seconds_.empty()) {  // a run that had nothing left to do

@@ -48,6 +48,12 @@ class Trainer {
   /// The summary of a run that had reached its end before, its last evaluation done; nothing of any other.
   std::optional<nlohmann::ordered_json> finished(const RunFolder& folder) const;
   bool at_end() const;
+  /// What measurements take: this process's, or before the first of them the last one's.
+  const std::vector<double>& measurements() const {
+    return measuring_seconds_.empty() ? measured_before_ : measuring_seconds_;
+  }
+  /// Whether a measurement under the recorded settings would take as long as one under these.
+  bool measures_as(const Configuration& recorded) const;
   /// The step of a run that has had these batches from its start: with another batch size the schedule goes on at the
   /// same share of the same epoch.
   std::int64_t scheduled_step() const;
@@ -69,10 +75,11 @@ class Trainer {
   std::optional<Evaluation> final_evaluation_;                  // of a run that ends within an epoch
   std::optional<std::pair<std::int64_t, std::int64_t>> saved_;  // step and epochs evaluated of the last checkpoint
   std::unique_ptr<MetricsLog> metrics_;
-  std::int64_t saved_bytes_ = 0;           // the most held for backward by any step
-  BytesByPath saved_by_path_;              // the same
-  std::vector<double> step_seconds_;       // of each step, and of each measurement in one
-  std::vector<double> measuring_seconds_;  // begun with the last one before this process
+  std::int64_t saved_bytes_ = 0;      // the most held for backward by any step
+  BytesByPath saved_by_path_;         // the same
+  std::vector<double> step_seconds_;  // of each step, and of each measurement in one
+  std::vector<double> measuring_seconds_;
+  std::vector<double> measured_before_;  // the last measurement before this process, if it was under the same settings
   nlohmann::ordered_json summary_;
 };
 

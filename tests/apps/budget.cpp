@@ -115,8 +115,8 @@ TEST_CASE("budget: what is chosen fits, and uses 95 % of it wherever anything mo
   CHECK(left_over > 0);
 }
 
-TEST_CASE("budget: of a peak too 95 % are used, wherever any tensor could have more") {
-  std::size_t used_up = 0, left_over = 0;
+TEST_CASE("budget: of a peak too 95 % are used") {
+  std::size_t planned_ones = 0;  // others are refused
   for (const auto& [model, batch] : std::vector<std::pair<const char*, int>>{{vit, 8}, {vit, 32}, {resnet, 32}}) {
     const auto planned = [&, on = model, of = batch](const std::string& memory) {
       return parse_configuration(
@@ -136,32 +136,12 @@ TEST_CASE("budget: of a peak too 95 % are used, wherever any tensor could have m
       INFO(std::string(model), " ", batch, " ", share, " of the exact peak: ", configuration.memory.why);
       const std::int64_t used = need(configuration);
       CHECK(used <= budget);
-      const bool enough = static_cast<double>(used) >= 0.95 * static_cast<double>(budget);
-      ++(enough ? used_up : left_over);
-      CHECK(configuration.memory.options.contains("left_over") == !enough);
-      if (enough) continue;
-      CHECK(configuration.memory.why.find("the least takes") != std::string::npos);
-      for (const Codable& tensor : survey(configuration, configuration.memory.recompute).tensors) {
-        Configuration more = configuration;
-        std::vector<HoldRule>& rules = more.memory.rules;
-        auto own = std::ranges::find_if(rules, [&](const HoldRule& rule) {
-          return rule.path == tensor.name.first && rule.op == tensor.name.second;
-        });
-        if (own == rules.end()) {
-          const int bits = static_cast<int>(std::get<double>(more.memory.options.at("bits")));
-          const auto how = bits == 32 ? HoldRule::How::exact : HoldRule::How::code;
-          own = rules.insert(own, {.path = tensor.name.first, .op = tensor.name.second, .how = how, .bits = bits});
-        }
-        if (own->how == HoldRule::How::exact) continue;
-        if (own->bits == 8)
-          own->how = HoldRule::How::exact;
-        else
-          own->bits += own->bits == 6 ? 2 : 1;
-        CHECK((need(more) > budget || need(more) <= used));
-      }
+      CHECK(static_cast<double>(used) >= 0.95 * static_cast<double>(budget));
+      CHECK(!configuration.memory.options.contains("left_over"));
+      ++planned_ones;
     }
   }
-  CHECK(used_up >= 18);
+  CHECK(planned_ones >= 22);
 }
 
 TEST_CASE("budget: where everything fits as it is nothing else is chosen") {
@@ -434,7 +414,7 @@ TEST_CASE("budget: what no choice fits is refused with the least that would") {
 
 TEST_CASE("budget: auto is advised where its least fits, and else what that is") {
   const Configuration with = configured(vit, "{policy: exact}");
-  const std::int64_t least = least_need(with);
+  const std::int64_t least = least_need(with, 0);
   CHECK(refusal(configured(vit, fmt::format("{{policy: auto, budget: {}}}", least))).empty());
   CHECK(refusal(configured(vit, fmt::format("{{policy: auto, budget: {}}}", least - 1)))
             .find(fmt::format("({} bytes)", least)) != std::string::npos);

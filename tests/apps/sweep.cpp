@@ -170,6 +170,14 @@ TEST_CASE("sweep: a section given whole after a key of it is refused, not run wi
   CHECK(saved(cases[0]) < saved(cases[1]));
   CHECK(error_of(fixed, {"memory.bits=4"}).empty());
   CHECK(error_of("grid: {memory: [{policy: fixed}]}\ncases: [{memory.bits: 2}]\n").empty());
+  // A section given whole again stands where it stood first.
+  CHECK(error_of(fixed + "grid: {memory.bits: [2, 4]}\ncases: [{memory: {policy: adaptive}}]\n").empty());
+  const auto again = read_json(folder / "out/sweep.json").at("cases");
+  REQUIRE(again.size() == 2);
+  CHECK(saved(again[0]) < saved(again[1]));
+  for (const char* const argument : {"-c", "-cother.yaml", "-c=other.yaml", "--config=other.yaml"})
+    CHECK(error_of(fmt::format("arguments: [{}]\n", argument)).find(" cannot be given here; configurations belong") !=
+          std::string::npos);
 }
 
 TEST_CASE("sweep: the sweeps that come with the program are read") {

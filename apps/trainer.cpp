@@ -91,11 +91,17 @@ bool Trainer::at_end() const {
   return whole_epochs() >= train.epochs || (train.steps > 0 && place_.step >= train.steps);
 }
 
-bool Trainer::measures_as(const Configuration& recorded) const {
-  const Configuration::Train &now = configuration_.train, &then = recorded.train;
-  return recorded.memory.policy == configuration_.memory.policy &&
-         recorded.memory.options == configuration_.memory.options && then.threads == now.threads &&
-         then.batch_size == now.batch_size && then.accumulate == now.accumulate;
+bool Trainer::measures_as_recorded() const {
+  if (training_.policy().measures_every() == 0) return false;
+  try {
+    const Configuration recorded = read_configuration(folder_->configuration(), {});
+    const Configuration::Train &now = configuration_.train, &then = recorded.train;
+    return recorded.memory.policy == configuration_.memory.policy &&
+           recorded.memory.options == configuration_.memory.options && then.threads == now.threads &&
+           then.batch_size == now.batch_size && then.accumulate == now.accumulate;
+  } catch (const Error&) {  // -c stands for a record that is gone or damaged, and it is written anew
+    return false;
+  }
 }
 
 std::int64_t Trainer::scheduled_step() const {
@@ -169,8 +175,7 @@ int Trainer::run(const RunFolder& folder) {
   }
   folder_ = folder;
   metrics_ = std::make_unique<MetricsLog>(folder, place_);
-  if (place_.step > 0 &&
-      measures_as(read_configuration(folder.configuration(), {})))  // the next may come after the end
+  if (place_.step > 0 && measures_as_recorded())  // the next measurement may come after the end
     if (const std::optional<double> before = metrics_->last("measuring")) measured_before_ = {*before};
   folder_->save_configuration(to_yaml(configuration_));
   announce();

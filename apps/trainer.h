@@ -52,8 +52,8 @@ class Trainer {
   const std::vector<double>& measurements() const {
     return measuring_seconds_.empty() ? measured_before_ : measuring_seconds_;
   }
-  /// Whether a measurement under the recorded settings would take as long as one under these.
-  bool measures_as(const Configuration& recorded) const;
+  /// Whether the policy measures, and did under the same settings as far as the folder's configuration tells.
+  bool measures_as_recorded() const;
   /// The step of a run that has had these batches from its start: with another batch size the schedule goes on at the
   /// same share of the same epoch.
   std::int64_t scheduled_step() const;

@@ -279,6 +279,14 @@ TEST_CASE("command: what measuring takes is in every throughput") {
   const double median = figures.at("step_seconds").at("median"), measuring = figures.at("step_seconds").at("measuring");
   CHECK(measuring > 0);
   CHECK(figures.at("samples_per_second").get<double>() == doctest::Approx(4 / (median + measuring * 2 / 12)));
+  // A record that is damaged keeps nobody from going on with -c, and one of another policy tells nothing of this one.
+  write_file(folder / "r/config.yaml", "nonsense: [");
+  run({"train", "--resume", "r", "-c", "c.yaml", "train.steps=12"});
+  for (const char* const steps : {"train.steps=15", "train.steps=18"}) {
+    overrides.front() = "memory={policy: fixed, bits: 3}";
+    run({"train", "--resume", "r", steps});
+    CHECK(!nlohmann::json::parse(read_file(folder / "r/summary.json")).at("step_seconds").contains("measuring"));
+  }
 }
 
 TEST_CASE("command: more threads than processors are warned of, once, by what computes") {

@@ -88,7 +88,12 @@ class Draws {
     write_sums<2>(x);
     write_sums<3>(x);
   }
-  void write_hashed(const Words* x) { std::memcpy(draws_.data(), x, vectors * sizeof *x); }
+  void write_hashed(const Words* x) {
+    for (std::size_t i = 0; i < vectors; ++i) {
+      const Words hashed_words = x[i];
+      std::memcpy(draws_.data() + 2 * i * lanes, &hashed_words, sizeof hashed_words);
+    }
+  }
   /// Of each word and the one `set` behind it, the first following the last.
   template <std::size_t set>
   void write_sums(const Words* x) {
@@ -235,11 +240,21 @@ inline V steps_of(V value, By origin, By factor, V bottom, V top) {
   return v < top ? v : top;
 }
 
-/// Codes of [lanes] such steps and draws.
-template <class Steps>
-inline void store_codes(const Steps& steps, const std::uint16_t* draws, std::uint8_t* codes) {
-  const auto sum = converted<std::int32_t>(steps) + load_as<std::int32_t>(draws);
-  store<std::uint8_t>(cut<std::uint8_t, 16>(sum), codes);
+/// Codes of elements by their steps, lanes(steps of i, i + 1, ...) of them, and draws. Returns how many it coded: whole
+/// vectors. `draws`, `codes`: [count].
+template <class F>
+[[gnu::always_inline]] inline std::int64_t code_vectors(std::int64_t count, const F& steps_at, const std::uint16_t* draws,
+                                                        std::uint8_t* codes) {
+  const auto sum = [&](std::int64_t i) __attribute__((always_inline)) {
+    return converted<std::int32_t>(steps_at(i)) + load_as<std::int32_t>(draws + i);
+  };
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    const Lanes<std::int32_t> sums[4] = {sum(i), sum(i + lanes), sum(i + 2 * lanes), sum(i + 3 * lanes)};
+    store_third_bytes(sums, codes + i);
+  }
+  for (; i + lanes <= count; i += lanes) store<std::uint8_t>(cut<std::uint8_t, 16>(sum(i)), codes + i);
+  return i;
 }
 inline std::uint8_t code_of(std::int32_t steps, std::uint16_t draw) {
   return static_cast<std::uint8_t>((steps + draw) >> 16);
@@ -257,18 +272,14 @@ class Encoder {
   template <class T>
   [[gnu::always_inline]] inline void operator()(const T* values, std::int64_t count, const std::uint16_t* draws,
                                                 std::uint8_t* codes) const {
-    std::int64_t i = 0;
-    for (; i + lanes <= count; i += lanes) code(values + i, draws + i, codes + i);
+    const auto steps_at = [&](std::int64_t i) __attribute__((always_inline)) {
+      return steps_of<C>(load_coded<C>(values + i), by_.origin, by_.factor, Lanes<C>{} + bottom_, Lanes<C>{} + top_);
+    };
+    const std::int64_t i = code_vectors(count, steps_at, draws, codes);
     if (i < count) code_tail(values + i, count - i, draws + i, codes + i);
   }
 
  private:
-  /// All: [lanes].
-  template <class T>
-  [[gnu::always_inline]] inline void code(const T* values, const std::uint16_t* draws, std::uint8_t* codes) const {
-    store_codes(steps_of<C>(load_coded<C>(values), by_.origin, by_.factor, Lanes<C>{} + bottom_, Lanes<C>{} + top_),
-                draws, codes);
-  }
   /// Fewer than a vector. In line it would take registers from the loop over vectors.
   template <class T>
   [[gnu::noinline]] void code_tail(const T* values, std::int64_t count, const std::uint16_t* draws,
@@ -356,7 +367,7 @@ class Decoder {
 
 /// Calls `f` with `count`: as a constant where it is a usual one, which makes a better loop.
 template <class F>
-inline void with_count(std::int64_t count, const F& f) {
+[[gnu::always_inline]] inline void with_count(std::int64_t count, const F& f) {
   if (count == block)
     f(block);
   else if (count == block / 2)

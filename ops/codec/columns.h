@@ -69,26 +69,25 @@ class ColumnLines {
 /// As Encoder, by lines of the elements' own. Encoder written for both makes wide groups a fifth slower (GCC 12).
 class ColumnEncoder {
  public:
-  explicit ColumnEncoder(int bits) : top_(static_cast<float>(((1 << bits) - 1) << 16)) {}
+  explicit ColumnEncoder(int bits)
+      : bottom_(unseen(0.5F)), top_(unseen(static_cast<float>(((1 << bits) - 1) << 16))) {}
 
   /// All: [count].
   template <class T>
   [[gnu::always_inline]] inline void operator()(const T* values, std::int64_t count, const OwnLines& by,
                                                 const std::uint16_t* draws, std::uint8_t* codes) const {
-    const std::int64_t whole = count / lanes * lanes;
-    for (std::int64_t i = 0; i < whole; i += lanes)
-      store_codes(steps_of<float>(load_coded<float>(values + i), by.origins(i), by.factors(i), Lanes<float>{} + bottom,
-                                  Lanes<float>{} + top_),
-                  draws + i, codes + i);
-    for (std::int64_t i = whole; i < count; ++i) {
-      const float steps = steps_of<float>(to_coded(values[i]), by.origin(i), by.factor(i), bottom, top_);
+    const auto steps_at = [&](std::int64_t i) __attribute__((always_inline)) {
+      return steps_of<float>(load_coded<float>(values + i), by.origins(i), by.factors(i), Lanes<float>{} + bottom_,
+                             Lanes<float>{} + top_);
+    };
+    for (std::int64_t i = code_vectors(count, steps_at, draws, codes); i < count; ++i) {
+      const float steps = steps_of<float>(to_coded(values[i]), by.origin(i), by.factor(i), bottom_, top_);
       codes[i] = code_of(static_cast<std::int32_t>(steps), draws[i]);
     }
   }
 
  private:
-  static constexpr float bottom = 0.5F;
-  float top_;
+  float bottom_, top_;
 };
 
 // Columns of a group below which it is faster to go by columns than by pieces of groups: to code them, and to decode

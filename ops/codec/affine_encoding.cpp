@@ -37,9 +37,10 @@ template <class T>
   if (slope.wide)
     Encoder<double>(slope.exact, bits)(values, count, draws, codes);
   else
-    with_count(count, [&](std::int64_t number) __attribute__((always_inline)) {
-      Encoder<float>(slope.floats, bits)(values, number, draws, codes);
-    });
+    with_count(
+        count, [&](std::int64_t number) __attribute__((always_inline)) {
+          Encoder<float>(slope.floats, bits)(values, number, draws, codes);
+        });
 }
 
 /// Draws for consecutive elements, from a block's first on, codes them, and packs the codes many at a time.
@@ -63,9 +64,10 @@ class BlockEncoder {
   [[gnu::always_inline]] inline void encode(const T* x, std::int64_t begin, std::int64_t end,
                                             const ColumnLines& lines) {
     const std::uint16_t* const draws = drawn(begin);
-    with_count(end - begin, [&](std::int64_t count) __attribute__((always_inline)) {
-      ColumnEncoder(to_.bits)(x + begin, count, lines.from(begin), draws, codes_of(begin));
-    });
+    with_count(
+        end - begin, [&](std::int64_t count) __attribute__((always_inline)) {
+          ColumnEncoder(to_.bits)(x + begin, count, lines.from(begin), draws, codes_of(begin));
+        });
   }
   /// Packs what is not packed yet of the elements before `end`.
   void pack(std::int64_t end) {

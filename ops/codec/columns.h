@@ -69,8 +69,7 @@ class ColumnLines {
 /// As Encoder, by lines of the elements' own. Encoder written for both makes wide groups a fifth slower (GCC 12).
 class ColumnEncoder {
  public:
-  explicit ColumnEncoder(int bits)
-      : bottom_(unseen(0.5F)), top_(unseen(static_cast<float>(((1 << bits) - 1) << 16))) {}
+  explicit ColumnEncoder(int bits) : bottom_(unseen(0.5F)), top_(unseen(static_cast<float>(((1 << bits) - 1) << 16))) {}
 
   /// All: [count].
   template <class T>

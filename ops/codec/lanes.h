@@ -124,13 +124,13 @@ inline void prefetch(const T* x, std::int64_t begin, std::int64_t end) {
 }
 
 template <std::size_t by, class Vector, std::size_t... i>
-inline Vector shifted(const Vector& all, std::index_sequence<i...>) {
-  return __builtin_shufflevector(all, all, ((i + by) % sizeof...(i))...);
+inline Vector exchanged(const Vector& all, std::index_sequence<i...>) {
+  return __builtin_shufflevector(all, all, (i ^ by)...);
 }
-/// The lanes of a vector of any length, each taking the place `by` before its own.
+/// The lanes of a vector of any length, those `by` apart, a power of two, in each other's place.
 template <std::size_t by, class Vector>
-inline Vector shifted(const Vector& all) {
-  return shifted<by>(all, std::make_index_sequence<sizeof(Vector) / sizeof(all[0])>());
+inline Vector exchanged(const Vector& all) {
+  return exchanged<by>(all, std::make_index_sequence<sizeof(Vector) / sizeof(all[0])>());
 }
 
 /// Numbers all, to the nearest.

@@ -62,7 +62,7 @@ class Signs {
 /// Every lane: the sum of all.
 template <std::size_t half, class Vector>
 Vector all_lanes(Vector sum) {
-  sum += shifted<half>(sum);
+  sum += exchanged<half>(sum);
   if constexpr (half > 1) return all_lanes<half / 2>(sum);
   return sum;
 }

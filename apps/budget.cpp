@@ -1,5 +1,6 @@
 #include "apps/budget.h"
 
+#include "apps/division.h"
 #include "apps/fit.h"
 #include "apps/measure.h"
 #include "apps/measured_rates.h"
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -192,88 +194,20 @@ class Fitting {
     std::erase_if(derived, [&](const Derivable& tensor) {  // a rule for one would be one for the other
       return std::ranges::find(found.tensors, tensor.name, &Codable::name) != found.tensors.end();
     });
-    std::vector<std::vector<HoldCost>> tensors;
-    std::int64_t fewest = 0;
-    for (const Codable& tensor : found.tensors) {
-      const BitChoice choice{.elements = tensor.elements,
-                             .range_bytes = tensor.range_bytes,
-                             .rotated_bytes = tensor.rotated_bytes,
-                             .exact_bytes = tensor.bytes};
-      std::vector<HoldCost>& ways = tensors.emplace_back();
-      // By variance alone, and time decides between plans. Here it would buy thousandths of a step with variance, of
-      // which more than is predicted comes with 4 bits and more (docs/compression.md).
-      for (const int bits : bit_widths)
-        ways.push_back({held_bytes(choice, bits), sensitivity_of(tensor) * code_variance(bits)});
-    }
-    for (const Derivable& tensor : derived)
-      tensors.push_back({{0, 0}, {tensor.bytes, 0}});  // kept of what is left over: that gains no variance
-    for (const std::vector<HoldCost>& ways : tensors) fewest += ways.front().bytes;
-    const auto plan_of = [&](const std::vector<std::size_t>& ways) {
-      std::map<int, std::int64_t> tensors_of;  // by their bits
-      for (std::size_t i = 0; i < found.tensors.size(); ++i) ++tensors_of[bit_widths.at(ways[i])];
-      MemoryPlan plan{.recompute = recompute};
-      if (!tensors_of.empty())
-        plan.bits = std::ranges::max_element(tensors_of, {}, [](const auto& of) { return of.second; })->first;
-      for (std::size_t i = 0; i < found.tensors.size(); ++i)
-        if (const int bits = bit_widths.at(ways[i]); bits != plan.bits) plan.others[found.tensors[i].name] = bits;
-      for (std::size_t i = 0; i < derived.size(); ++i)
-        if (ways[found.tensors.size() + i] > 0) plan.kept.push_back(derived[i].name);
-      return plan;
-    };
-    const auto ways_within = [&](std::int64_t bytes) { return choose_ways(tensors, bytes).ways; };
-    const auto fit = [&](const std::vector<std::size_t>& ways) { return fits(plan_of(ways)); };
-    const auto most = [&] {
-      std::int64_t bytes = 0;
-      for (const std::vector<HoldCost>& of : tensors) bytes += of.back().bytes;
-      return bytes;
-    };
-    // Saved bytes add up, but a peak need not lie where all of them are held: a tensor that lies there may fit no
-    // better than before while others would. Such a step is taken from the choice, and what is left divided anew.
-    const std::vector<std::vector<HoldCost>> all = tensors;
-    std::vector<std::size_t> ways(tensors.size());  // the fewest bits, and nothing kept: that fits
-    const auto variance = [&](const std::vector<std::size_t>& of) {
-      double sum = 0;
-      for (std::size_t i = 0; i < of.size(); ++i) sum += all[i][of[i]].cost;
-      return sum;
-    };
-    bool blocked = false;
-    do {
-      blocked = false;
-      std::int64_t low = fewest, high = of_saved_ ? std::min(most(), fewest + budget_ - at_fewest) : most();
-      std::vector<std::size_t> next = ways_within(high);
-      if (fit(next)) {
-        ways = next;
-        break;
-      }
-      for (int i = 0; i < 14 && low + 1 < high; ++i) {
-        const std::int64_t middle = (low + high) / 2;
-        (fit(ways_within(middle)) ? low : high) = middle;
-      }
-      if (const std::vector<std::size_t> within = ways_within(low); variance(within) <= variance(ways) && fit(within))
-        ways = within;
-      next = ways_within(high);
-      for (std::size_t i = 0; i < tensors.size(); ++i) {
-        if (next[i] <= ways[i]) continue;
-        std::vector<std::size_t> more = ways;
-        more[i] = next[i];
-        if (fit(more)) {
-          ways = more;
-        } else {
-          tensors[i].resize(next[i]);
-          blocked = true;
-        }
-      }
-    } while (blocked && !is_used(bytes_of(plan_of(ways))));
-    for (std::size_t i = 0; i < all.size() && !is_used(bytes_of(plan_of(ways))); ++i) {
-      std::vector<std::size_t> more = ways;  // what did not fit beside another's step may without it
-      while (++more[i] < all[i].size() && fit(more)) ways = more;
-    }
-    Prediction prediction{.plan = plan_of(ways)};
+    std::vector<double> sensitivity;
+    for (const Codable& tensor : found.tensors) sensitivity.push_back(sensitivity_of(tensor));
+    const Division division(found.tensors, sensitivity, std::move(derived), recompute);
+    // Of saved bytes no more than what the fewest bits leave can fit.
+    constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
+    const std::int64_t most = of_saved_ ? division.fewest_bytes() + budget_ - at_fewest : any;
+    const auto fit = [this](const MemoryPlan& plan) { return fits(plan); };
+    const auto suffice = [this](const MemoryPlan& plan) { return is_used(bytes_of(plan)); };
+    Prediction prediction{.plan = division.plan(most, fit, suffice)};
     prediction.seconds = outcome({.recompute = recompute, .kept = prediction.plan.kept}).seconds;
-    for (const Codable& tensor : found.tensors) {
-      const int bits = prediction.plan.bits_of(tensor.name);
-      prediction.seconds += rates().coding_seconds(tensor.bytes, bits);
-      prediction.variance += sensitivity_of(tensor) * code_variance(bits);
+    for (std::size_t i = 0; i < found.tensors.size(); ++i) {
+      const int bits = prediction.plan.bits_of(found.tensors[i].name);
+      prediction.seconds += rates().coding_seconds(found.tensors[i].bytes, bits);
+      prediction.variance += sensitivity[i] * code_variance(bits);
     }
     return prediction;
   }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ranges>
 
 namespace lacuna {
 namespace {
@@ -46,13 +47,14 @@ class Refined final : public MemoryPolicy {
   }
 
   bool recomputes(std::string_view path, std::string_view within) override {
-    if (std::ranges::find(offered_, path) == offered_.end()) offered_.emplace_back(path);
+    offer(path);
     for (Region& region : regions_)
       if (outermost_match(region.pattern, path, within)) return region.used = true;
     return base_->recomputes(path, within);
   }
 
   std::int64_t recomputes_together(const SequencePart& part, std::string_view within) override {
+    if (part.whole()) offer(part.path);
     for (Region& region : regions_) {
       if (part.whole() && outermost_match(region.pattern, part.path, within)) {
         region.used = true;
@@ -110,8 +112,18 @@ class Refined final : public MemoryPolicy {
     return matches_glob(pattern, path) && (within.empty() || !opened_within);
   }
 
+  /// Blocks of a sequence by one pattern: `blocks.*.attn` for all of them.
+  void offer(std::string_view path) {
+    std::string pattern;
+    for (const auto word : std::views::split(path, '.')) {
+      const std::string_view name(word.begin(), word.end());
+      const bool number = std::ranges::all_of(name, [](char c) { return '0' <= c && c <= '9'; });
+      pattern += fmt::format("{}{}", pattern.empty() ? "" : ".", number ? "*" : name);
+    }
+    if (std::ranges::find(offered_, pattern) == offered_.end()) offered_.push_back(std::move(pattern));
+  }
   std::string offered_text() const {
-    constexpr std::size_t most = 6;
+    constexpr std::size_t most = 12;
     if (offered_.empty()) return {};
     const std::vector<std::string> some(offered_.begin(), offered_.begin() + std::min(most, offered_.size()));
     return fmt::format("; there are {}{}", fmt::join(some, ", "), offered_.size() > most ? " and others" : "");
@@ -146,7 +158,7 @@ class Refined final : public MemoryPolicy {
   std::vector<bool> used_;  // as the rules
   bool codes_;              // some rule does
   std::vector<Region> regions_;
-  std::vector<std::string> offered_;  // what could have been recomputed
+  std::vector<std::string> offered_;  // patterns of what could have been recomputed
 };
 
 }  // namespace

@@ -183,6 +183,8 @@ TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
   held(*policy);
   CHECK(policy->recomputes("b", ""));
   CHECK(!policy->recomputes("a", ""));
+  CHECK(!policy->recomputes("a.0.attn", "a"));
+  CHECK(!policy->recomputes("a.11.attn", "a"));
   const std::vector<std::string> unmatched = policy->unmatched();
   REQUIRE(unmatched.size() == 4);
   const auto names = [&](std::size_t line, const char* rule) {
@@ -193,7 +195,7 @@ TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
   CHECK(names(2, "{path: d.*, op: *, slot: *, user: *, hold: recompute}"));
   CHECK(unmatched[3] ==
         "memory.recompute: e.* recomputes nothing: no region of the model matches, or others come first; "
-        "there are b, a");
+        "there are b, a, a.*.attn");
   CHECK(policy->recomputes("d.2", ""));
   CHECK(policy->unmatched().size() == 3);
 }

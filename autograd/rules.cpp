@@ -8,10 +8,23 @@
 
 #include <algorithm>
 #include <charconv>
-#include <ranges>
 
 namespace lacuna {
 namespace {
+
+/// The pattern of a path and of those that differ from it in numbers: `blocks.*.attn` of `blocks.3.attn`.
+std::string with_any_number(std::string_view path) {
+  std::string pattern;
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find('.', begin), path.size());
+    const std::string_view name = path.substr(begin, end - begin);
+    const bool number = !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
+    if (begin > 0) pattern += '.';
+    pattern += number ? "*" : name;
+    begin = end + 1;
+  }
+  return pattern;
+}
 
 class Refined final : public MemoryPolicy {
  public:
@@ -78,9 +91,12 @@ class Refined final : public MemoryPolicy {
     for (std::size_t i = 0; i < rules_.size(); ++i)
       if (!used[i])
         all.push_back(fmt::format(
-            "memory.rules: no tensor is held by the rule {{path: {}, op: {}, slot: {}, user: {}, hold: {}}}: none "
-            "matches, or rules before it come first; `lacuna explain` lists the tensors by path, slot and reader",
-            rules_[i].path, rules_[i].op, rules_[i].slot, rules_[i].user, hold_text(rules_[i])));
+            "memory.rules: {} by the rule {{path: {}, op: {}, slot: {}, user: {}, hold: {}}}: none matches, or {}",
+            rules_[i].how == HoldRule::How::recompute ? "no region is recomputed" : "no tensor is held", rules_[i].path,
+            rules_[i].op, rules_[i].slot, rules_[i].user, hold_text(rules_[i]),
+            rules_[i].how == HoldRule::How::recompute
+                ? "others come first" + offered_text()
+                : "rules before it come first; `lacuna explain` lists the tensors by path, slot and reader"));
     for (const Region& region : regions_)
       if (region.rule == nullptr && !region.used)
         all.push_back(
@@ -112,21 +128,19 @@ class Refined final : public MemoryPolicy {
     return matches_glob(pattern, path) && (within.empty() || !opened_within);
   }
 
-  /// Blocks of a sequence by one pattern: `blocks.*.attn` for all of them.
   void offer(std::string_view path) {
-    std::string pattern;
-    for (const auto word : std::views::split(path, '.')) {
-      const std::string_view name(word.begin(), word.end());
-      const bool number = std::ranges::all_of(name, [](char c) { return '0' <= c && c <= '9'; });
-      pattern += fmt::format("{}{}", pattern.empty() ? "" : ".", number ? "*" : name);
-    }
-    if (std::ranges::find(offered_, pattern) == offered_.end()) offered_.push_back(std::move(pattern));
+    if (std::ranges::find(offered_, path) == offered_.end()) offered_.emplace_back(path);
   }
   std::string offered_text() const {
     constexpr std::size_t most = 12;
-    if (offered_.empty()) return {};
-    const std::vector<std::string> some(offered_.begin(), offered_.begin() + std::min(most, offered_.size()));
-    return fmt::format("; there are {}{}", fmt::join(some, ", "), offered_.size() > most ? " and others" : "");
+    std::vector<std::string> patterns;
+    for (const std::string& path : offered_)
+      if (std::string pattern = with_any_number(path); std::ranges::find(patterns, pattern) == patterns.end())
+        patterns.push_back(std::move(pattern));
+    if (patterns.empty()) return {};
+    const bool all = patterns.size() <= most;
+    patterns.resize(std::min(most, patterns.size()));
+    return fmt::format("; there are {}{}", fmt::join(patterns, ", "), all ? "" : " and others");
   }
 
   static bool matches(const HoldRule& rule, const SlotFacts& facts) {
@@ -158,7 +172,7 @@ class Refined final : public MemoryPolicy {
   std::vector<bool> used_;  // as the rules
   bool codes_;              // some rule does
   std::vector<Region> regions_;
-  std::vector<std::string> offered_;  // patterns of what could have been recomputed
+  std::vector<std::string> offered_;  // what could have been recomputed
 };
 
 }  // namespace

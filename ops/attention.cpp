@@ -342,11 +342,12 @@ void Attention::backward(Tensor dy, const Saved<Attention>& saved, Grads& grads)
     using C = Compute<T>;
     const Backward<T> kernel(g);
     const Tensor workspace = workspace_for<T>(kernel.workspace(), dy.device());
-    // As many images at a time as lie there decoded, but work for every thread, and as much for each where that fits.
+    // As many images at a time as lie there decoded, but work for every thread; of a part as much for each thread.
     const std::int64_t decoded = saved.rows_at_once<input(qkv)>() / g.length;
-    const std::int64_t even = threads() / std::gcd<std::int64_t>(threads(), g.heads);
-    const std::int64_t run =
-        decoded >= even ? decoded / even * even : std::max(decoded, (threads() + g.heads - 1) / g.heads);
+    const std::int64_t even = threads() / std::gcd<std::int64_t>(threads(), g.heads);  // images
+    const std::int64_t run = decoded < g.images && decoded >= even
+                                 ? decoded / even * even
+                                 : std::max(decoded, (threads() + g.heads - 1) / g.heads);
     for (std::int64_t first = 0; first < g.images; first += run) {
       const std::int64_t images = std::min(run, g.images - first), end = first + images;
       const std::int64_t begin_row = first * g.queries, end_row = end * g.queries;

@@ -89,20 +89,17 @@ class Draws {
     write_sums<3>(x);
   }
   void write_hashed(const Words* x) {
-    for (std::size_t i = 0; i < vectors; ++i) {
-      const Words hashed_words = x[i];
-      std::memcpy(draws_.data() + 2 * i * lanes, &hashed_words, sizeof hashed_words);
-    }
+    for (std::size_t i = 0; i < vectors; ++i) write(x[i], i * lanes);
   }
   /// Of each word and the one `set` behind it, the first following the last.
   template <std::size_t set>
   void write_sums(const Words* x) {
     static_assert(set < sets && set < lanes);
-    for (std::size_t i = 0; i < vectors; ++i) {
-      const Words sum = x[i] ^ behind<set>(x[i], x[(i + 1) % vectors], each);
-      std::memcpy(draws_.data() + 2 * (set * hashed + i * lanes), &sum, sizeof sum);
-    }
+    for (std::size_t i = 0; i < vectors; ++i)
+      write(x[i] ^ behind<set>(x[i], x[(i + 1) % vectors], each), set * hashed + i * lanes);
   }
+  /// Words of draws from `place` on. Several vectors copied as one would have to lie in memory.
+  void write(const Words& words, std::size_t place) { std::memcpy(draws_.data() + 2 * place, &words, sizeof words); }
 
   std::uint64_t key_, high_ = 0, mixed_;  // the key, and what it is mixed to for pairs with these upper 32 bits
   bool stochastic_;                       // otherwise all are half a step
@@ -152,23 +149,29 @@ inline Found found_between(Key<T> least, Key<T> most) {
 
 /// The least and the greatest of values that come in pieces, by lanes of a vector until they are asked for.
 ///
-/// Bits of positive values are whole numbers in the values' order; those of negative ones lie below them, and above
-/// them as unsigned numbers, in the opposite order. So three instructions a vector tell what the keys would in five.
+/// Taken for whole numbers, the bits of positive values are in the values' order, those of negative ones below them and
+/// in the opposite order; without a sign, above them. With AVX2 three instructions a vector find what decides, where
+/// keys take five.
 template <class T>
 class Extremes {
  public:
   void add(const T* values, std::int64_t count) {
-    const std::int64_t whole = count / keys_at_once;
+    const std::int64_t whole = count / at_once;
+    Bits least = least_, most = most_;  // copies: for all that the compiler knows the values lie in this object
+    Unsigned most_unsigned = most_unsigned_;
 #pragma GCC unroll 4  // what counts the rounds is a third of such a short one
     for (std::int64_t i = 0; i < whole; ++i) {
-      Keys bits;
-      std::memcpy(&bits, values + i * keys_at_once, sizeof bits);
-      const auto raised = std::bit_cast<Raised>(bits);
-      most_ = bits > most_ ? bits : most_;
-      least_raised_ = raised < least_raised_ ? raised : least_raised_;
-      most_raised_ = raised > most_raised_ ? raised : most_raised_;
+      Bits bits;
+      std::memcpy(&bits, values + i * at_once, sizeof bits);
+      const auto without_sign = std::bit_cast<Unsigned>(bits);
+      least = bits < least ? bits : least;
+      most = bits > most ? bits : most;
+      most_unsigned = without_sign > most_unsigned ? without_sign : most_unsigned;
     }
-    for (std::int64_t i = whole * keys_at_once; i < count; ++i) {
+    least_ = least;
+    most_ = most;
+    most_unsigned_ = most_unsigned;
+    for (std::int64_t i = whole * at_once; i < count; ++i) {
       const Key<T> key = key_of(values[i]);
       rest_least_ = key < rest_least_ ? key : rest_least_;
       rest_most_ = key > rest_most_ ? key : rest_most_;
@@ -179,38 +182,38 @@ class Extremes {
     rest_most_ = std::max(rest_most_, most_key);
   }
   void add(const Extremes& other) { add(other.least(), other.most()); }
+  /// Keys. Of no values: the greatest key that there is.
   Key<T> least() const {
-    const auto greatest = std::bit_cast<Keys>(most_raised_);  // negative where any value is
-    const Keys keys = greatest < 0 ? turned_all(greatest) : std::bit_cast<Keys>(least_raised_) & limits::max();
-    const Keys all = folded<keys_at_once / 2>(keys, [](Keys a, Keys b) { return a < b ? a : b; });
+    const auto negative = std::bit_cast<Bits>(most_unsigned_);  // the least value, where any is negative
+    const Bits keys = negative < 0 ? keys_of(negative) : least_;
+    const Bits all = folded<at_once / 2>(keys, [](Bits a, Bits b) { return a < b ? a : b; });
     return std::min<Key<T>>(all[0], rest_least_);
   }
+  /// Of no values: the least key.
   Key<T> most() const {
-    const Keys keys = most_ < 0 ? turned_all(std::bit_cast<Keys>(least_raised_)) : most_;
-    const Keys all = folded<keys_at_once / 2>(keys, [](Keys a, Keys b) { return a > b ? a : b; });
+    const Bits keys = most_ < 0 ? keys_of(least_ | limits::min()) : most_;  // none is positive
+    const Bits all = folded<at_once / 2>(keys, [](Bits a, Bits b) { return a > b ? a : b; });
     return std::max<Key<T>>(all[0], rest_most_);
   }
   Found found() const { return found_between<T>(least(), most()); }
 
  private:
   using limits = std::numeric_limits<Key<T>>;
-  static constexpr int keys_at_once = vector_bytes / sizeof(T);
-  typedef Key<T> Keys __attribute__((vector_size(vector_bytes)));
-  typedef std::make_unsigned_t<Key<T>> Raised __attribute__((vector_size(vector_bytes)));
+  static constexpr int at_once = vector_bytes / sizeof(T);
+  typedef Key<T> Bits __attribute__((vector_size(vector_bytes)));
+  typedef std::make_unsigned_t<Key<T>> Unsigned __attribute__((vector_size(vector_bytes)));
 
-  /// The keys of such bits.
-  static Keys turned_all(Keys bits) { return bits ^ ((bits >> limits::digits) & limits::max()); }
+  static Bits keys_of(Bits bits) { return bits ^ ((bits >> limits::digits) & limits::max()); }
   /// Every lane: what `choose` makes of all.
   template <std::size_t half, class F>
-  static Keys folded(Keys of, const F& choose) {
+  static Bits folded(Bits of, const F& choose) {
     of = choose(of, exchanged<half>(of));
     if constexpr (half > 1) return folded<half / 2>(of, choose);
     return of;
   }
 
-  // Before any value they tell the least and the greatest key that there are, the wrong way round.
-  Keys most_ = Keys{} + limits::min();
-  Raised least_raised_ = ~Raised{}, most_raised_{};
+  Bits least_ = Bits{} + limits::max(), most_ = Bits{} + limits::min();
+  Unsigned most_unsigned_{};
   Key<T> rest_least_ = limits::max(), rest_most_ = limits::min();
 };
 
@@ -252,8 +255,8 @@ inline V steps_of(V value, By origin, By factor, V bottom, V top) {
   return v < top ? v : top;
 }
 
-/// Codes of elements by their steps, lanes(steps of i, i + 1, ...) of them, and draws. Returns how many it coded: whole
-/// vectors. `draws`, `codes`: [count].
+/// Codes elements by their steps and draws: as many as fill vectors. Returns how many those are. `steps_at(i)`: the
+/// steps of elements i, i + 1... [lanes]; `draws`, `codes`: [count].
 template <class F>
 [[gnu::always_inline]] inline std::int64_t code_vectors(std::int64_t count, const F& steps_at,
                                                         const std::uint16_t* draws, std::uint8_t* codes) {

@@ -14,7 +14,7 @@ namespace lacuna::codec {
 template <std::size_t by, class C, std::size_t... i>
 inline Lanes<C> butterfly(const Lanes<C>& all, std::index_sequence<i...>) {
   const Lanes<C> signs = {((i & by) != 0 ? C{-1} : C{1})...};
-  return __builtin_shufflevector(all, all, (i ^ by)...) + all * signs;
+  return exchanged<by>(all) + all * signs;
 }
 /// Sums and differences of lanes `by` apart.
 template <std::size_t by, class C>

@@ -66,19 +66,14 @@ inline Lanes<R> cut(const Whole& all) {
   else
     return bytes_of_lanes<R, shift / 8>(all, std::make_index_sequence<lanes * sizeof(R)>());
 }
-/// A vector of other lanes, as wide as all.
-template <class R>
-struct SameWidth {
-  typedef R type __attribute__((vector_size(lanes * 4)));
-};
 template <std::size_t... half, std::size_t... byte, std::size_t... lane>
 [[gnu::always_inline]] inline void store_third_bytes(const Lanes<std::int32_t> (&all)[4], std::uint8_t* to,
                                                      std::index_sequence<half...>, std::index_sequence<byte...>,
                                                      std::index_sequence<lane...>) {
   using Words = Lanes<std::uint32_t>;
-  using Halves = typename SameWidth<std::uint16_t>::type;
-  using Bytes = typename SameWidth<std::uint8_t>::type;
-  const auto upper_halves = [](const auto& low, const auto& high) {
+  typedef std::uint16_t Halves __attribute__((vector_size(sizeof(Words))));
+  typedef std::uint8_t Bytes __attribute__((vector_size(sizeof(Words))));
+  const auto upper_halves = [](const Lanes<std::int32_t>& low, const Lanes<std::int32_t>& high) {
     const auto moved = std::bit_cast<Halves>(std::bit_cast<Words>(low) >> 16), unmoved = std::bit_cast<Halves>(high);
     return std::bit_cast<Words>(__builtin_shufflevector(moved, unmoved, (half % 2 == 0 ? half : 2 * lanes + half)...));
   };
@@ -86,14 +81,14 @@ template <std::size_t... half, std::size_t... byte, std::size_t... lane>
   const Words mixed = upper_halves(all[0], all[2]) | upper_halves(all[1], all[3]) << 8;
   // In every 16 bytes four of a vector, four of the next...
   const auto bytes = std::bit_cast<Bytes>(mixed);
-  const auto parted =
+  const auto by_vector =
       std::bit_cast<Words>(__builtin_shufflevector(bytes, bytes, (byte / 16 * 16 + byte % 4 * 4 + byte % 16 / 4)...));
   constexpr std::size_t fours = lanes / 4;  // of each vector
-  const Words sorted = __builtin_shufflevector(parted, parted, (lane % fours * 4 + lane / fours)...);
-  std::memcpy(to, &sorted, sizeof sorted);
+  const Words in_order = __builtin_shufflevector(by_vector, by_vector, (lane % fours * 4 + lane / fours)...);
+  std::memcpy(to, &in_order, sizeof in_order);
 }
-/// Writes the third byte of every lane of four vectors, each of which has nothing above it, one vector's behind the
-/// other's: in two thirds of the instructions that `cut` takes with AVX2. `to`: [4 · lanes].
+/// Writes the third byte of every lane of four vectors, one vector's behind the other's; the fourth bytes are to be 0.
+/// It takes two thirds of the instructions that `cut` takes with AVX2. `to`: [4 · lanes].
 [[gnu::always_inline]] inline void store_third_bytes(const Lanes<std::int32_t> (&all)[4], std::uint8_t* to) {
   store_third_bytes(all, to, std::make_index_sequence<2 * lanes>(), std::make_index_sequence<4 * lanes>(),
                     std::make_index_sequence<lanes>());

@@ -127,30 +127,32 @@ class GroupDecoder {
   // Elements [first, last). `codes`, `out`: [last - first].
 
   void decode_columns(std::int64_t first, std::int64_t last, Draws& draws, const std::uint8_t* codes, T* out) const {
-    for_blocks(first, last, [&](std::int64_t i, std::int64_t next) {
-      const std::uint16_t* const drawn = dithers_ ? draws.of_block(i / block).data() + i % block : nullptr;
-      to_values(codes + (i - first), next - i, lines_->from(i), drawn, out + (i - first));
-    });
+    for_blocks(
+        first, last, [&](std::int64_t i, std::int64_t next) __attribute__((always_inline)) {
+          const std::uint16_t* const drawn = dithers_ ? draws.of_block(i / block).data() + i % block : nullptr;
+          to_values(codes + (i - first), next - i, lines_->from(i), drawn, out + (i - first));
+        });
   }
   void decode_groups(std::int64_t first, std::int64_t last, Draws& draws, const std::uint8_t* codes, T* out) const {
     const std::uint16_t* drawn = nullptr;
     std::int64_t drawn_block = -1;
-    from_.for_pieces(first, last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
-      const Reading reading =
-          columns_.empty() ? reading_of<T>(from_, group, dithers_) : columns_[static_cast<std::size_t>(group)];
-      for (std::int64_t stop; i < next; i = stop) {
-        stop = dithers_ ? std::min(next, (i / block + 1) * block) : next;
-        if (dithers_ && drawn_block != i / block) {
-          drawn_block = i / block;
-          drawn = draws.of_block(drawn_block).data();
-        }
-        const std::uint16_t* const piece_drawn = dithers_ ? drawn + i % block : nullptr;
-        if (reading.held)
-          to_values_held(codes + (i - first), stop - i, reading.exact, piece_drawn, out + (i - first));
-        else
-          to_values(codes + (i - first), stop - i, SameLine{reading.by}, piece_drawn, out + (i - first));
-      }
-    });
+    from_.for_pieces(
+        first, last, [&](std::int64_t group, std::int64_t i, std::int64_t next) __attribute__((always_inline)) {
+          const Reading reading =
+              columns_.empty() ? reading_of<T>(from_, group, dithers_) : columns_[static_cast<std::size_t>(group)];
+          for (std::int64_t stop; i < next; i = stop) {
+            stop = dithers_ ? std::min(next, (i / block + 1) * block) : next;
+            if (dithers_ && drawn_block != i / block) {
+              drawn_block = i / block;
+              drawn = draws.of_block(drawn_block).data();
+            }
+            const std::uint16_t* const piece_drawn = dithers_ ? drawn + i % block : nullptr;
+            if (reading.held)
+              to_values_held(codes + (i - first), stop - i, reading.exact, piece_drawn, out + (i - first));
+            else
+              to_values(codes + (i - first), stop - i, SameLine<float>{reading.by}, piece_drawn, out + (i - first));
+          }
+        });
   }
   /// All: [count]; `draws`: null where codes stand for themselves.
   template <class Lines>

@@ -35,11 +35,11 @@ template <class T>
 [[gnu::always_inline]] inline void code_slice(const T* values, std::int64_t count, const Slope& slope, int bits,
                                               const std::uint16_t* draws, std::uint8_t* codes) {
   if (slope.wide)
-    Encoder<double>(slope.exact, bits)(values, count, draws, codes);
+    Encoder<double, SameLine<double>>({slope.exact}, bits)(values, count, draws, codes);
   else
     with_count(
         count, [&](std::int64_t number) __attribute__((always_inline)) {
-          Encoder<float>(slope.floats, bits)(values, number, draws, codes);
+          Encoder<float, SameLine<float>>({slope.floats}, bits)(values, number, draws, codes);
         });
 }
 
@@ -66,7 +66,7 @@ class BlockEncoder {
     const std::uint16_t* const draws = drawn(begin);
     with_count(
         end - begin, [&](std::int64_t count) __attribute__((always_inline)) {
-          ColumnEncoder(to_.bits)(x + begin, count, lines.from(begin), draws, codes_of(begin));
+          Encoder<float, OwnLines>(lines.from(begin), to_.bits)(x + begin, count, draws, codes_of(begin));
         });
   }
   /// Packs what is not packed yet of the elements before `end`.

@@ -255,76 +255,14 @@ inline V steps_of(V value, By origin, By factor, V bottom, V top) {
   return v < top ? v : top;
 }
 
-/// Codes elements by their steps and draws: as many as fill vectors. Returns how many those are. `steps_at(i)`: the
-/// steps of elements i, i + 1... [lanes]; `draws`, `codes`: [count].
-template <class F>
-[[gnu::always_inline]] inline std::int64_t code_vectors(std::int64_t count, const F& steps_at,
-                                                        const std::uint16_t* draws, std::uint8_t* codes) {
-  const auto sum = [&](std::int64_t i) __attribute__((always_inline)) {
-    return converted<std::int32_t>(steps_at(i)) + load_as<std::int32_t>(draws + i);
-  };
-  std::int64_t i = 0;
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    const Lanes<std::int32_t> sums[4] = {sum(i), sum(i + lanes), sum(i + 2 * lanes), sum(i + 3 * lanes)};
-    store_third_bytes(sums, codes + i);
-  }
-  for (; i + lanes <= count; i += lanes) store<std::uint8_t>(cut<std::uint8_t, 16>(sum(i)), codes + i);
-  return i;
-}
-inline std::uint8_t code_of(std::int32_t steps, std::uint16_t draw) {
-  return static_cast<std::uint8_t>((steps + draw) >> 16);
-}
-
-/// code = (value - origin) · factor in 2^-16 steps plus the draw, cut off; saturating. The sum is one of whole numbers,
-/// so that no rounding of it favours a side. C: float, or double where floats do not do.
-template <class C>
-class Encoder {
- public:
-  Encoder(Line<C> by, int bits)
-      : by_(by), bottom_(unseen(C(0.5))), top_(unseen(static_cast<C>(((1 << bits) - 1) << 16))) {}
-
-  /// All: [count].
-  template <class T>
-  [[gnu::always_inline]] inline void operator()(const T* values, std::int64_t count, const std::uint16_t* draws,
-                                                std::uint8_t* codes) const {
-    const auto steps_at = [&](std::int64_t i) __attribute__((always_inline)) {
-      return steps_of<C>(load_coded<C>(values + i), by_.origin, by_.factor, Lanes<C>{} + bottom_, Lanes<C>{} + top_);
-    };
-    const std::int64_t i = code_vectors(count, steps_at, draws, codes);
-    if (i < count) code_tail(values + i, count - i, draws + i, codes + i);
-  }
-
- private:
-  /// Fewer than a vector. In line it would take registers from the loop over vectors.
-  template <class T>
-  [[gnu::noinline]] void code_tail(const T* values, std::int64_t count, const std::uint16_t* draws,
-                                   std::uint8_t* codes) const {
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < count; ++i) {
-      const C steps = steps_of<C>(static_cast<C>(to_coded(values[i])), by_.origin, by_.factor, bottom_, top_);
-      codes[i] = code_of(static_cast<std::int32_t>(steps), draws[i]);
-    }
-  }
-
-  Line<C> by_;
-  C bottom_, top_;
-};
-
-/// A line by 2^-16 steps for codes less what was drawn: of a draw with its mean added, which is half a step less half
-/// of its own unit.
-template <class C>
-inline Line<C> dithered(Line<double> by) {
-  const double factor = by.factor / 65536;
-  return {static_cast<C>(by.origin + 32767.5 * factor), static_cast<C>(factor)};
-}
-
 /// The line of every element of a piece.
+template <class C>
 struct SameLine {
-  Line<float> line;
-  float origin(std::int64_t) const { return line.origin; }
-  float factor(std::int64_t) const { return line.factor; }
-  float origins(std::int64_t) const { return line.origin; }
-  float factors(std::int64_t) const { return line.factor; }
+  Line<C> line;
+  C origin(std::int64_t) const { return line.origin; }
+  C factor(std::int64_t) const { return line.factor; }
+  C origins(std::int64_t) const { return line.origin; }
+  C factors(std::int64_t) const { return line.factor; }
   SameLine rest(std::int64_t) const { return *this; }
 };
 
@@ -338,6 +276,56 @@ struct OwnLines {
   Lanes<float> factors(std::int64_t i) const { return load(factor_of + i); }
   OwnLines rest(std::int64_t i) const { return {origin_of + i, factor_of + i}; }
 };
+
+/// code = (value - origin) · factor in 2^-16 steps plus the draw, cut off; saturating. The sum is one of whole numbers,
+/// so that no rounding of it favours a side. C: float, or double where floats do not do.
+template <class C, class Lines>
+class Encoder {
+ public:
+  Encoder(Lines lines, int bits)
+      : lines_(lines), bottom_(unseen(C(0.5))), top_(unseen(static_cast<C>(((1 << bits) - 1) << 16))) {}
+
+  /// All: [count].
+  template <class T>
+  [[gnu::always_inline]] inline void operator()(const T* values, std::int64_t count, const std::uint16_t* draws,
+                                                std::uint8_t* codes) const {
+    const auto sum = [&](std::int64_t i) __attribute__((always_inline)) {
+      const auto steps = steps_of<C>(load_coded<C>(values + i), lines_.origins(i), lines_.factors(i),
+                                     Lanes<C>{} + bottom_, Lanes<C>{} + top_);
+      return converted<std::int32_t>(steps) + load_as<std::int32_t>(draws + i);
+    };
+    std::int64_t i = 0;
+    for (; i + 4 * lanes <= count; i += 4 * lanes) {
+      const Lanes<std::int32_t> sums[4] = {sum(i), sum(i + lanes), sum(i + 2 * lanes), sum(i + 3 * lanes)};
+      store_third_bytes(sums, codes + i);
+    }
+    for (; i + lanes <= count; i += lanes) store<std::uint8_t>(cut<std::uint8_t, 16>(sum(i)), codes + i);
+    if (i < count) code_tail(values + i, count - i, lines_.rest(i), draws + i, codes + i);
+  }
+
+ private:
+  /// Fewer than a vector. In line it would take registers from the loop over vectors.
+  template <class T>
+  [[gnu::noinline]] void code_tail(const T* values, std::int64_t count, Lines lines, const std::uint16_t* draws,
+                                   std::uint8_t* codes) const {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) {
+      const C steps = steps_of<C>(static_cast<C>(to_coded(values[i])), lines.origin(i), lines.factor(i), bottom_, top_);
+      codes[i] = static_cast<std::uint8_t>((static_cast<std::int32_t>(steps) + draws[i]) >> 16);
+    }
+  }
+
+  Lines lines_;
+  C bottom_, top_;
+};
+
+/// A line by 2^-16 steps for codes less what was drawn: of a draw with its mean added, which is half a step less half
+/// of its own unit.
+template <class C>
+inline Line<C> dithered(Line<double> by) {
+  const double factor = by.factor / 65536;
+  return {static_cast<C>(by.origin + 32767.5 * factor), static_cast<C>(factor)};
+}
 
 /// value = code · step + origin: numbers all. With draws (2^16 code - draw) · factor + origin, the lines being as
 /// `dithered` makes them.
@@ -380,7 +368,7 @@ class Decoder {
   Lines lines_;
 };
 
-/// Calls `f` with `count`: as a constant where it is a usual one, which makes a better loop.
+/// Calls `f` with `count`: as a constant where it is a usual one, which makes a better loop of an `f` that is in line.
 template <class F>
 [[gnu::always_inline]] inline void with_count(std::int64_t count, const F& f) {
   if (count == block)

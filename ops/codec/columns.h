@@ -66,29 +66,6 @@ class ColumnLines {
   ByColumn<float> origins_, factors_;
 };
 
-/// As Encoder, by lines of the elements' own. Encoder written for both makes wide groups a fifth slower (GCC 12).
-class ColumnEncoder {
- public:
-  explicit ColumnEncoder(int bits) : bottom_(unseen(0.5F)), top_(unseen(static_cast<float>(((1 << bits) - 1) << 16))) {}
-
-  /// All: [count].
-  template <class T>
-  [[gnu::always_inline]] inline void operator()(const T* values, std::int64_t count, const OwnLines& by,
-                                                const std::uint16_t* draws, std::uint8_t* codes) const {
-    const auto steps_at = [&](std::int64_t i) __attribute__((always_inline)) {
-      return steps_of<float>(load_coded<float>(values + i), by.origins(i), by.factors(i), Lanes<float>{} + bottom_,
-                             Lanes<float>{} + top_);
-    };
-    for (std::int64_t i = code_vectors(count, steps_at, draws, codes); i < count; ++i) {
-      const float steps = steps_of<float>(to_coded(values[i]), by.origin(i), by.factor(i), bottom_, top_);
-      codes[i] = code_of(static_cast<std::int32_t>(steps), draws[i]);
-    }
-  }
-
- private:
-  float bottom_, top_;
-};
-
 // Columns of a group below which it is faster to go by columns than by pieces of groups: to code them, and to decode
 // codes that stand for themselves.
 inline constexpr std::int64_t narrow_below = 32, narrow_plain = 64;

@@ -1,6 +1,6 @@
 #include "apps/budget.h"
 
-#include "apps/division.h"
+#include "apps/bit_allocation.h"
 #include "apps/fit.h"
 #include "apps/measure.h"
 #include "apps/measured_rates.h"
@@ -14,7 +14,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
@@ -196,13 +195,13 @@ class Fitting {
     });
     std::vector<double> sensitivity;
     for (const Codable& tensor : found.tensors) sensitivity.push_back(sensitivity_of(tensor));
-    const Division division(found.tensors, sensitivity, std::move(derived), recompute);
+    const BitAllocation allocation(found.tensors, sensitivity, std::move(derived), recompute);
     // Of saved bytes no more than what the fewest bits leave can fit.
-    constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
-    const std::int64_t most = of_saved_ ? division.fewest_bytes() + budget_ - at_fewest : any;
+    constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
+    const std::int64_t most = of_saved_ ? allocation.fewest_bytes() + budget_ - at_fewest : unlimited;
     const auto fit = [this](const MemoryPlan& plan) { return fits(plan); };
     const auto suffice = [this](const MemoryPlan& plan) { return is_used(bytes_of(plan)); };
-    Prediction prediction{.plan = division.plan(most, fit, suffice)};
+    Prediction prediction{.plan = allocation.plan(most, fit, suffice)};
     prediction.seconds = outcome({.recompute = recompute, .kept = prediction.plan.kept}).seconds;
     for (std::size_t i = 0; i < found.tensors.size(); ++i) {
       const int bits = prediction.plan.bits_of(found.tensors[i].name);

@@ -196,8 +196,28 @@ TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
   CHECK(unmatched[3] ==
         "memory.recompute: e.* recomputes nothing: no region of the model matches, or others come first; "
         "there are b, a, a.*.attn");
+  CHECK(unmatched[2].ends_with("none matches, or others come first; there are b, a, a.*.attn"));
   CHECK(policy->recomputes("d.2", ""));
   CHECK(policy->unmatched().size() == 3);
+}
+
+TEST_CASE("rules: regions that could be recomputed are told by patterns, of a sequence once and a dozen at most") {
+  const auto told = [](const MemoryPolicy& policy) {
+    const std::string text = policy.unmatched().front();
+    const std::size_t at = text.find("; there are ");
+    return at == std::string::npos ? std::string() : text.substr(at + 2);
+  };
+  const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {}, {"nowhere"});
+  CHECK(told(*policy).empty());
+  CHECK(policy->recomputes_together({"layer1", 0, 3, 3}, "") == 0);
+  CHECK(policy->recomputes_together({"layer2", 1, 3, 3}, "") == 0);  // its first block is frozen
+  for (const char* path : {"layer1.0", "layer1.2", "layer2.1", "0", "0.1", "2x.1"})
+    CHECK(!policy->recomputes(path, ""));
+  CHECK(told(*policy) == "there are layer1, layer1.*, layer2.*, *, *.*, 2x.*");
+  for (const char* path : {"a", "b", "c", "d", "e", "f"}) CHECK(!policy->recomputes(path, ""));
+  CHECK(told(*policy) == "there are layer1, layer1.*, layer2.*, *, *.*, 2x.*, a, b, c, d, e, f");
+  CHECK(!policy->recomputes("g", ""));
+  CHECK(told(*policy) == "there are layer1, layer1.*, layer2.*, *, *.*, 2x.*, a, b, c, d, e, f and others");
 }
 
 TEST_CASE("rules: texts of holds") {

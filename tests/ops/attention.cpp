@@ -1,4 +1,5 @@
 #include "ops/attention.h"
+#include "core/parallel.h"
 #include "tests/ops/op_sample.h"
 
 #include <doctest/doctest.h>
@@ -7,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 namespace lacuna {
 namespace {
@@ -17,18 +19,23 @@ class SavedByRuns final : public SavedTensors {
   SavedByRuns(std::vector<Tensor> tensors, std::int64_t rows) : tensors_(std::move(tensors)), rows_(rows) {}
   Tensor whole(std::size_t row) const override { return tensors_[row]; }
   Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor*) const override {
+    ranges_.push_back({begin, end});
     return tensors_[row].row_range(begin, end);
   }
   std::int64_t rows_at_once(std::size_t) const override { return rows_; }
   Signs signs(std::size_t row) const override { return {tensors_[row], {}}; }
+  /// That were asked for, in turn.
+  const std::vector<Range>& ranges() const { return ranges_; }
 
  private:
   std::vector<Tensor> tensors_;
   std::int64_t rows_;
+  mutable std::vector<Range> ranges_;
 };
 
 struct Results {
   Tensor out, gradient;
+  std::vector<Range> ranges;  // of the rows that backward read
 };
 
 Results run(const Attention& op, const Tensor& qkv, std::int64_t rows_at_once) {
@@ -39,7 +46,7 @@ Results run(const Attention& op, const Tensor& qkv, std::int64_t rows_at_once) {
   const SavedByRuns saved({qkv}, rows_at_once);
   Grads grads(1, {Attention::qkv});
   op.backward(sample_values(out.shape(), out.dtype(), 9), Saved<Attention>(saved), grads);
-  return {out, grads[Attention::qkv]};
+  return {out, grads[Attention::qkv], saved.ranges()};
 }
 
 double difference(const Tensor& a, const Tensor& b) {
@@ -67,6 +74,38 @@ TEST_CASE("attention's gradient has the same bits however many saved rows come a
   const Tensor qkv = sample_values({7, 11, 24}, DType::f32, 1);
   const Results whole = run(op, qkv, 77), parts = run(op, qkv, 1);
   CHECK(std::memcmp(whole.gradient.raw(), parts.gradient.raw(), static_cast<std::size_t>(qkv.bytes())) == 0);
+}
+
+TEST_CASE("attention's gradient has the same bits whatever the threads, and reads each image once") {
+  const int before = threads();
+  for (const int heads : {1, 2, 3}) {
+    const Attention op{.heads = heads};
+    const Tensor qkv = sample_values({7, 11, 36}, DType::f32, 1);
+    set_threads(1);
+    const Tensor expected = run(op, qkv, 77).gradient;
+    for (const int count : {1, 2, 3, 4})
+      for (const std::int64_t images : {1, 2, 3, 4, 5, 7}) {
+        CAPTURE(heads);
+        CAPTURE(count);
+        CAPTURE(images);
+        set_threads(count);
+        const Results found = run(op, qkv, 11 * images);
+        CHECK(std::memcmp(found.gradient.raw(), expected.raw(), static_cast<std::size_t>(qkv.bytes())) == 0);
+        std::int64_t next = 0;
+        const std::int64_t fewest = (count + heads - 1) / heads;   // that give every thread a head
+        const std::int64_t even = count / std::gcd(count, heads);  // that give every thread as many
+        for (const Range& range : found.ranges) {
+          CHECK(range.begin == next);
+          CHECK(range.end - range.begin <= 11 * std::max(images, fewest));
+          const std::int64_t tasks = (range.end - range.begin) / 11 * heads;
+          if (images >= even && images < 7 && range.end < 77) CHECK(tasks % count == 0);
+          next = range.end;
+        }
+        CHECK(next == 77);
+        if (images == 7) CHECK(found.ranges.size() == 1);
+      }
+  }
+  set_threads(before);
 }
 
 TEST_CASE("attention asked by its first tokens alone gives their outputs") {

@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace lacuna {
@@ -55,6 +56,166 @@ TEST_CASE("lanes are cut to fewer bytes as numbers are") {
       REQUIRE(upper[lane] == static_cast<std::uint16_t>(all[lane] >> 16));
     }
   }
+}
+
+TEST_CASE("lanes: third bytes of four vectors are written one vector's behind the other's") {
+  constexpr std::uint8_t untouched = 0xA5;
+  std::uint64_t state = 1;
+  for (int round = 0; round < 1000; ++round) {
+    codec::Lanes<std::int32_t> all[4];
+    for (auto& vector : all)
+      for (std::int64_t lane = 0; lane < codec::lanes; ++lane)
+        vector[lane] = static_cast<std::int32_t>((state = codec::scrambled(state)) & 0xffffff);
+    all[round % 4][round % codec::lanes] = 0xffffff;
+    all[(round + 1) % 4][0] = 0;
+    std::vector<std::uint8_t> to(4 * codec::lanes + 2, untouched);
+    codec::store_third_bytes(all, to.data() + 1);
+    for (std::int64_t i = 0; i < 4 * codec::lanes; ++i)
+      REQUIRE(to[static_cast<std::size_t>(i) + 1] == all[i / codec::lanes][i % codec::lanes] >> 16);
+    REQUIRE(to.front() == untouched);
+    REQUIRE(to.back() == untouched);
+  }
+}
+
+namespace {
+
+template <std::size_t by, class Vector>
+void check_exchanged() {
+  constexpr std::size_t count = sizeof(Vector) / sizeof(Vector{}[0]);
+  Vector all{};
+  for (std::size_t i = 0; i < count; ++i) all[i] = static_cast<std::remove_reference_t<decltype(all[0])>>(i);
+  const Vector after = codec::exchanged<by>(all);
+  for (std::size_t i = 0; i < count; ++i)
+    CHECK(static_cast<std::size_t>(after[i]) == (i / by % 2 == 0 ? i + by : i - by));
+  if constexpr (2 * by < count) check_exchanged<2 * by, Vector>();
+}
+
+}  // namespace
+
+TEST_CASE("lanes change places with those apart from them") {
+  typedef std::int16_t Halves __attribute__((vector_size(vector_bytes)));
+  check_exchanged<1, codec::Lanes<float>>();
+  check_exchanged<1, codec::Lanes<double>>();
+  check_exchanged<1, codec::Lanes<std::int32_t>>();
+  check_exchanged<1, Halves>();
+}
+
+namespace {
+
+/// Values of which many are at an end of what a code, or the type, can hold.
+template <class T>
+std::vector<T> telling_values(std::int64_t count) {
+  const auto as = [](double value) {
+    if constexpr (is_half<T>)
+      return T(static_cast<float>(value));
+    else
+      return static_cast<T>(value);
+  };
+  constexpr double most = codec::most_finite<T>, infinity = std::numeric_limits<double>::infinity(),
+                   not_a_number = std::numeric_limits<double>::quiet_NaN();
+  const double special[] = {not_a_number, -not_a_number, infinity, -infinity, 0.0, -0.0, most, -most, 1.0, -1.0};
+  std::uint64_t state = 7;
+  std::vector<T> values;
+  for (std::int64_t i = 0; i < count; ++i) {
+    state = codec::scrambled(state);
+    values.push_back(state % 3 == 0 ? as(special[state / 3 % std::size(special)])
+                                    : as(static_cast<double>(state % 4001) / 1000 - 2));
+  }
+  return values;
+}
+
+/// Codes of `values` together are those of each by itself, and nothing is written behind them.
+template <class C, class Lines, class T>
+void check_codes(const std::vector<T>& values, std::int64_t count, Lines lines, int bits,
+                 const std::vector<std::uint16_t>& draws) {
+  constexpr std::uint8_t untouched = 0xA5;
+  std::vector<std::uint8_t> codes(static_cast<std::size_t>(count) + 1, untouched);
+  codec::Encoder<C, Lines>(lines, bits)(values.data(), count, draws.data(), codes.data());
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint8_t code = 0;
+    codec::Encoder<C, Lines>(lines.rest(i), bits)(values.data() + i, 1, draws.data() + i, &code);
+    REQUIRE(codes[static_cast<std::size_t>(i)] == code);
+    REQUIRE(code < 1 << bits);
+  }
+  REQUIRE(codes.back() == untouched);
+}
+
+template <class T>
+void check_encoders() {
+  constexpr std::int64_t most = 8 * codec::lanes + 3;
+  const std::vector<T> values = telling_values<T>(most);
+  std::vector<float> origins, factors;  // [most]
+  std::vector<std::uint16_t> draws;     // [most]
+  std::uint64_t state = 3;
+  for (std::int64_t i = 0; i < most; ++i) {
+    state = codec::scrambled(state);
+    draws.push_back(i % 5 == 0 ? 0 : i % 5 == 1 ? 0xffff : static_cast<std::uint16_t>(state));
+    origins.push_back(static_cast<float>(i % 7) / 4 - 1);
+    factors.push_back(i % 11 == 0 ? 0.0F : 65536.0F * static_cast<float>(i % 9 + 1));
+  }
+  for (const int bits : {1, 4, 8})
+    for (std::int64_t count = 0; count <= most; ++count) {
+      check_codes<float>(values, count, codec::SameLine<float>{{-1, 65536.0F * 100}}, bits, draws);
+      check_codes<float>(values, count, codec::SameLine<float>{{0.5F, 0}}, bits, draws);
+      check_codes<double>(values, count, codec::SameLine<double>{{-1, 65536.0 * 100}}, bits, draws);
+      check_codes<float>(values, count, codec::OwnLines{origins.data(), factors.data()}, bits, draws);
+    }
+}
+
+/// `values`, in one piece, in two, and in two that are put together.
+template <class T>
+void check_extremes(const std::vector<T>& values) {
+  using Key = codec::Key<T>;
+  Key least = std::numeric_limits<Key>::max(), most = std::numeric_limits<Key>::min();
+  for (const T value : values) {
+    least = std::min(least, codec::key_of(value));
+    most = std::max(most, codec::key_of(value));
+  }
+  const auto count = static_cast<std::int64_t>(values.size()), half = count / 2;
+  codec::Extremes<T> one, two, first, second, none;
+  one.add(values.data(), count);
+  two.add(values.data(), half);
+  two.add(values.data() + half, count - half);
+  first.add(values.data(), half);
+  second.add(values.data() + half, count - half);
+  first.add(second);
+  none.add(one);
+  one.add(codec::Extremes<T>());
+  for (const codec::Extremes<T>* extremes : {&one, &two, &first, &none}) {
+    REQUIRE(extremes->least() == least);
+    REQUIRE(extremes->most() == most);
+  }
+}
+
+template <class T>
+void check_all_extremes() {
+  const std::vector<T> pool = telling_values<T>(400);
+  const auto is_negative = [](T value) { return codec::key_of(value) < 0; };
+  std::vector<T> negative, positive;
+  for (const T value : pool) (is_negative(value) ? negative : positive).push_back(value);
+  const std::size_t counts = 3 * vector_bytes / sizeof(T) + 2;
+  for (std::size_t count = 0; count <= counts; ++count)
+    for (const std::vector<T>* of : {&pool, &std::as_const(negative), &std::as_const(positive)})
+      for (std::size_t from = 0; from + count <= of->size(); from += 37)
+        check_extremes(std::vector<T>(of->begin() + static_cast<std::ptrdiff_t>(from),
+                                      of->begin() + static_cast<std::ptrdiff_t>(from + count)));
+  for (const T value : pool) check_extremes(std::vector<T>(counts, value));
+}
+
+}  // namespace
+
+TEST_CASE("codes of vectors, of several at once and of what is left over, are those of elements one by one") {
+  check_encoders<float>();
+  check_encoders<double>();
+  check_encoders<bf16>();
+  check_encoders<f16>();
+}
+
+TEST_CASE("extremes are those of the keys, whatever the signs and the pieces") {
+  check_all_extremes<float>();
+  check_all_extremes<double>();
+  check_all_extremes<bf16>();
+  check_all_extremes<f16>();
 }
 
 TEST_CASE("draws are the same on every machine, whatever its vectors: dithered codes decode with them") {

@@ -1,31 +1,34 @@
-// Bytes divided among the tensors of a step by what their bits are worth to the gradient.
+// Bytes allocated to the tensors of a step by what their bits are worth to the gradient.
 #pragma once
 
 #include "apps/memory_plan.h"
+#include "apps/regions.h"
 #include "apps/survey.h"
 #include "autograd/bit_plan.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 namespace lacuna::apps {
 
-class Division {
+class BitAllocation {
  public:
-  using Asked = std::function<bool(const MemoryPlan&)>;
+  using Predicate = std::function<bool(const MemoryPlan&)>;
 
   /// `tensors`, `derived`: of the step under `recompute`, no name in both. `sensitivity` [tensors]: as Sensitivities
   /// has it.
-  Division(std::vector<Codable> tensors, const std::vector<double>& sensitivity, std::vector<Derivable> derived,
-           RegionPaths recompute);
+  BitAllocation(std::vector<Codable> tensors, const std::vector<double>& sensitivity, std::vector<Derivable> derived,
+                RegionPaths recompute);
 
   /// What all tensors take in the fewest bits.
   std::int64_t fewest_bytes() const;
 
-  /// The plan of least variance that `fits`, by choices that take up to `most` bytes; the fewest bits everywhere are to
-  /// fit. Where one that `suffices` is found no more is looked for.
-  MemoryPlan plan(std::int64_t most, const Asked& fits, const Asked& suffices) const;
+  /// A plan that `fits`, with about the least variance: the best of all that take so many bytes, `most` at first, as
+  /// do fit, and what else fits then. The fewest bits everywhere are to fit. Where one that `suffices` is found no more
+  /// is looked for.
+  MemoryPlan plan(std::int64_t most, const Predicate& fits, const Predicate& suffices) const;
 
  private:
   using Ways = std::vector<std::size_t>;  // of each tensor, then of each derived one: the place in `ways_`

@@ -1,4 +1,6 @@
-#include "apps/division.h"
+#include "apps/bit_allocation.h"
+
+#include "core/error.h"
 
 #include <algorithm>
 #include <map>
@@ -15,9 +17,11 @@ std::int64_t most_of(const std::vector<std::vector<HoldCost>>& ways) {
 
 }  // namespace
 
-Division::Division(std::vector<Codable> tensors, const std::vector<double>& sensitivity, std::vector<Derivable> derived,
-                   RegionPaths recompute)
+BitAllocation::BitAllocation(std::vector<Codable> tensors, const std::vector<double>& sensitivity,
+                             std::vector<Derivable> derived, RegionPaths recompute)
     : tensors_(std::move(tensors)), derived_(std::move(derived)), recompute_(std::move(recompute)) {
+  expect(sensitivity.size() == tensors_.size(), "{} sensitivities were given for {} tensors", sensitivity.size(),
+         tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const Codable& tensor = tensors_[i];
     const BitChoice choice{.elements = tensor.elements,
@@ -33,13 +37,13 @@ Division::Division(std::vector<Codable> tensors, const std::vector<double>& sens
     ways_.push_back({{0, 0}, {tensor.bytes, 0}});  // kept of what is left over: that gains no variance
 }
 
-std::int64_t Division::fewest_bytes() const {
+std::int64_t BitAllocation::fewest_bytes() const {
   std::int64_t bytes = 0;
   for (const std::vector<HoldCost>& of : ways_) bytes += of.front().bytes;
   return bytes;
 }
 
-MemoryPlan Division::plan(std::int64_t most, const Asked& fits, const Asked& suffices) const {
+MemoryPlan BitAllocation::plan(std::int64_t most, const Predicate& fits, const Predicate& suffices) const {
   const auto fit = [&](const Ways& ways) { return fits(plan_of(ways)); };
   // Saved bytes add up, but a peak need not lie where all of them are held: a tensor that lies there may fit no better
   // than before while others would. Such a step is taken from the choice, and what is left divided anew.
@@ -80,7 +84,7 @@ MemoryPlan Division::plan(std::int64_t most, const Asked& fits, const Asked& suf
   return plan_of(ways);
 }
 
-MemoryPlan Division::plan_of(const Ways& ways) const {
+MemoryPlan BitAllocation::plan_of(const Ways& ways) const {
   std::map<int, std::int64_t> tensors_of;  // by their bits
   for (std::size_t i = 0; i < tensors_.size(); ++i) ++tensors_of[bit_widths.at(ways[i])];
   MemoryPlan plan{.recompute = recompute_};
@@ -93,7 +97,7 @@ MemoryPlan Division::plan_of(const Ways& ways) const {
   return plan;
 }
 
-double Division::variance(const Ways& ways) const {
+double BitAllocation::variance(const Ways& ways) const {
   double sum = 0;
   for (std::size_t i = 0; i < ways.size(); ++i) sum += ways_[i][ways[i]].cost;
   return sum;

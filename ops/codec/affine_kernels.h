@@ -152,8 +152,10 @@ inline Found found_between(Key<T> least, Key<T> most) {
 /// Taken for whole numbers, the bits of positive values are in the values' order, those of negative ones below them and
 /// in the opposite order; without a sign, above them. With AVX2 three instructions a vector find what decides, where
 /// keys take five.
+///
+/// A cache line or more of its own: threads write to neighbours.
 template <class T>
-class Extremes {
+class alignas(64) Extremes {
  public:
   void add(const T* values, std::int64_t count) {
     const std::int64_t whole = count / at_once;

@@ -89,7 +89,10 @@ class CaseRun {
   ordered_json record(int code) const {
     const std::chrono::duration<double> seconds = Clock::now() - begin_;
     ordered_json record{{"id", case_.id}, {"command", sweep_.command}};
-    record["config"] = case_.configuration.string();
+    if (case_.configurations.size() == 1)
+      record["config"] = case_.configurations.front();
+    else
+      record["config"] = case_.configurations;
     record["arguments"] = sweep_.arguments;
     record["overrides"] = ordered_json::object();
     for (const SweepOverride& setting : case_.settings) record["overrides"][setting.key] = value_of(setting);
@@ -122,8 +125,8 @@ class CaseRun {
   bool trains() const { return sweep_.command == "train"; }
 
   std::vector<std::string> arguments() const {
-    std::vector<std::string> all{sweep_.command, "-c", case_.configuration.string(), "--json",
-                                 file(".result").string()};
+    std::vector<std::string> all{sweep_.command, "--json", file(".result").string()};
+    for (const std::string& configuration : case_.configurations) all.insert(all.end(), {"-c", configuration});
     all.insert(all.end(), sweep_.arguments.begin(), sweep_.arguments.end());
     for (const SweepOverride& override : case_.overrides) all.push_back(override.key + "=" + override.value);
     if (trains()) {
@@ -226,7 +229,9 @@ class SweepCommand {
   }
 
   static std::string words_of(const SweepCase& one) {
-    std::string words = one.configuration.stem().string();
+    std::string words;
+    for (const std::string& file : one.configurations)
+      words += fmt::format("{}{}", words.empty() ? "" : " + ", fs::path(file).stem().string());
     for (const SweepOverride& override : one.overrides) words += fmt::format(" {}={}", override.key, override.value);
     return words;
   }

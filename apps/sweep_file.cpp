@@ -174,12 +174,22 @@ class SweepReader {
     }
   }
 
+  /// Of a `config`: one file, or several of which each is laid over those before it.
+  static std::span<const YamlNode> files_in(const YamlNode& node) {
+    return node.kind == YamlNode::Kind::list ? std::span(node.items) : std::span(&node, 1);
+  }
+
   void check_configuration(const YamlNode& node) {
-    if (node.kind != YamlNode::Kind::scalar) return expected(node, "config", "a file");
-    const fs::path file = path_.parent_path() / node.text;
-    std::error_code failed;
-    if (!fs::is_regular_file(file, failed))
-      problems_.add(node.where, fmt::format("config: there is no file {}", file.string()));
+    const std::span<const YamlNode> files = files_in(node);
+    const auto is_file = [](const YamlNode& item) { return item.kind == YamlNode::Kind::scalar; };
+    if (files.empty() || !std::ranges::all_of(files, is_file))
+      return expected(node, "config", "a file, or a list of files of which each is laid over those before it");
+    for (const YamlNode& item : files) {
+      const fs::path file = path_.parent_path() / item.text;
+      std::error_code failed;
+      if (!fs::is_regular_file(file, failed))
+        problems_.add(item.where, fmt::format("config: there is no file {}", file.string()));
+    }
   }
 
   void add_choice(Row& row, const YamlEntry& key, const YamlNode& value) {
@@ -345,7 +355,9 @@ class SweepReader {
     std::map<std::string, const YamlNode*> values;  // by key, the last one given
     const auto set = [&](const Choice& choice) {
       if (choice.key->key == "config") {
-        one.configuration = (path_.parent_path() / choice.value->text).lexically_normal();
+        one.configurations.clear();
+        for (const YamlNode& file : files_in(*choice.value))
+          one.configurations.push_back((path_.parent_path() / file.text).lexically_normal().string());
         return;
       }
       set_override(one.overrides, choice.key->key, *choice.value);
@@ -354,23 +366,26 @@ class SweepReader {
     for (const Choice& choice : common_) set(choice);
     for (const Choice& choice : row) set(choice);
     for (const SweepOverride& override : one.overrides) add_settings(one.settings, override.key, *values[override.key]);
-    if (one.configuration.empty()) {
-      problems_.add(root_.where, "expected the key \"config\": a configuration file, or a list of them under `grid`");
+    if (one.configurations.empty()) {
+      problems_.add(root_.where,
+                    "expected the key \"config\": a configuration file, several that go together as a list, or a list "
+                    "of such under `grid`");
       problems_.refuse_if_any();
     }
     one.id = id_of(one);
     if (!ids_.insert(one.id).second) {
       std::vector<std::string> words;
       for (const SweepOverride& override : one.overrides) words.push_back(override.key + "=" + override.value);
-      problems_.add(root_.where,
-                    fmt::format("the case {} {} is there twice", one.configuration.string(), fmt::join(words, " ")));
+      problems_.add(root_.where, fmt::format("the case {} {} is there twice", fmt::join(one.configurations, " "),
+                                             fmt::join(words, " ")));
     }
     sweep_.cases.push_back(std::move(one));
   }
 
   std::string id_of(const SweepCase& one) const {
-    std::vector<std::string> parts{sweep_.command, fmt::format("{}", fmt::join(sweep_.arguments, "\n")),
-                                   one.configuration.filename().string(), read_text(one.configuration)};
+    std::vector<std::string> parts{sweep_.command, fmt::format("{}", fmt::join(sweep_.arguments, "\n"))};
+    for (const std::string& file : one.configurations)
+      parts.insert(parts.end(), {fs::path(file).filename().string(), read_text(file)});
     for (const SweepOverride& override : one.overrides) parts.push_back(override.key + "=" + override.value);
     // With its length before each part no two lists of parts give one text.
     std::string text;

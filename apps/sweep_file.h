@@ -16,10 +16,10 @@ struct SweepOverride {
 };
 
 struct SweepCase {
-  std::filesystem::path configuration;
-  std::vector<SweepOverride> overrides;  // a key stands once
-  std::vector<SweepOverride> settings;   // the same, key by key of the sections that were given whole
-  std::string id;  // a hash of command, arguments, overrides, and the configuration's name and content
+  std::vector<std::string> configurations;  // files; what a later one sets takes the place of what one before it does
+  std::vector<SweepOverride> overrides;     // a key stands once
+  std::vector<SweepOverride> settings;      // the same, key by key of the sections that were given whole
+  std::string id;  // a hash of command, arguments, overrides, and the configurations' names and contents
 };
 
 struct Sweep {

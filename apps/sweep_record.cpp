@@ -7,6 +7,23 @@ namespace lacuna::apps {
 
 using nlohmann::ordered_json;
 
+namespace {
+
+/// The names of a case's configuration files.
+std::string configurations_in(const ordered_json& record, std::string_view origin) {
+  const ordered_json& files = field(record, "config", origin);
+  if (!files.is_array()) return std::filesystem::path(text_in(record, "config", origin)).filename().string();
+  std::string names;
+  for (const ordered_json& file : files) {
+    if (!file.is_string()) reject("{}: expected `config` to be a text, or a list of texts", origin);
+    names += fmt::format("{}{}", names.empty() ? "" : " + ",
+                         std::filesystem::path(file.get<std::string>()).filename().string());
+  }
+  return names;
+}
+
+}  // namespace
+
 Result to_result(const ordered_json& record, std::string_view origin) {
   constexpr std::int64_t highest_exit_code = 255;
   const auto text_if_there = [&](const char* key) {
@@ -17,7 +34,7 @@ Result to_result(const ordered_json& record, std::string_view origin) {
     reject("{}: expected `status` to be \"done\" or \"failed\", got \"{}\"", origin, status);
   Result result;
   result.id = text_in(record, "id", origin);
-  result.settings.emplace_back("config", std::filesystem::path(text_in(record, "config", origin)).filename().string());
+  result.settings.emplace_back("config", configurations_in(record, origin));
   for (const auto& [key, value] : object_in(record, "overrides", origin).items())
     result.settings.emplace_back(key, value);
   result.failed = status == "failed";

@@ -69,12 +69,13 @@ TEST_CASE("recipes: the levels of GACT are the same as files and as rows of the 
     std::vector<std::string> model = overrides;
     std::erase_if(model, [](const std::string& o) { return o.starts_with("memory") || o.starts_with("model.att"); });
     const bool is_vit = std::ranges::any_of(model, [](auto& o) { return o.starts_with("model.name=vit"); });
-    const std::string row = to_yaml(read_configuration(one.configuration, overrides));
+    const std::string row = to_yaml(read_configuration(one.configurations, overrides));
     bool has_level = false;
     for (const Level& level : levels) {
       std::vector<std::string> more = model;
       more.insert(more.end(), level.overrides.begin(), level.overrides.end());
-      if ((level.only_vit && !is_vit) || to_yaml(read_with(one.configuration, level.names, more)) != row) continue;
+      if ((level.only_vit && !is_vit) || to_yaml(read_with(one.configurations.front(), level.names, more)) != row)
+        continue;
       has_level = true;
       found.insert(&level);
     }
@@ -116,7 +117,7 @@ TEST_CASE("recipes: what the sweeps call the largest fits its budget") {
     CHECK(sweep.cases.size() >= 20);
     for (const SweepCase& one : sweep.cases) {
       const std::vector<std::string> overrides = overrides_of(one);
-      const Configuration configuration = read_configuration(one.configuration, overrides);
+      const Configuration configuration = read_configuration(one.configurations, overrides);
       // Plans of hundreds of layers take minutes: the rows in which the batch is raised stand for all.
       const auto other = [](const SweepOverride& o) {
         return o.key == "model.layers" || o.key == "model.depth" || o.key == "model.base_width" ||

@@ -129,6 +129,44 @@ TEST_CASE("sweep: a case may set a whole section at once") {
   CHECK(wrong.error.find("unknown key in section memory: \"bitts\", did you mean \"bits\"?") != std::string::npos);
 }
 
+TEST_CASE("sweep: a case may have several configurations, of which each is laid over those before") {
+  const TemporaryFolder folder;
+  write_inputs(folder,
+               "command: plan\n"
+               "grid: {config: [c.yaml, [c.yaml, codes.yaml], [c.yaml, codes.yaml, few.yaml]]}\n"
+               "output: {dir: out}\n");
+  write_file(folder / "codes.yaml", "memory: {policy: fixed, bits: 4}\n");
+  write_file(folder / "few.yaml", "train: {batch_size: 2}\n");
+  CommandResult result = sweep(folder);
+  INFO(result.error);
+  REQUIRE(result.code == 0);
+  const auto written = read_json(folder / "out/sweep.json");
+  const nlohmann::json& cases = written.at("cases");
+  REQUIRE(cases.size() == 3);
+  CHECK(cases[0].at("config") == "c.yaml");
+  CHECK(cases[2].at("config") == nlohmann::json{"c.yaml", "codes.yaml", "few.yaml"});
+  const auto saved = [&](std::size_t i) { return cases[i].at("result").at("memory").at("saved").get<std::int64_t>(); };
+  CHECK(saved(1) < saved(0));
+  CHECK(saved(2) < saved(1));
+  CHECK(result.out.find("c.yaml + codes.yaml + few.yaml") != std::string::npos);
+  result = sweep(folder);  // nothing is left to do
+  CHECK(result.out.find("3 of them finished already") != std::string::npos);
+  write_file(folder / "few.yaml", "train: {batch_size: 1}\n");
+  result = sweep(folder);
+  CHECK(result.out.find("2 of them finished already") != std::string::npos);
+
+  write_file(folder / "s.yaml",
+             "command: plan\nconfig: []\ncases: [{config: [c.yaml, [few.yaml]]}, {config: [no.yaml]}]\n");
+  result = sweep(folder);
+  CHECK(result.code == 2);
+  for (const char* const told :
+       {"config: expected a file, or a list of files of which each is laid over those before it, got a list",
+        "config: there is no file no.yaml"}) {
+    CAPTURE(told);
+    CHECK(result.error.find(told) != std::string::npos);
+  }
+}
+
 TEST_CASE("sweep: a section given whole after a key of it is refused, not run without the key") {
   const TemporaryFolder folder;
   const auto error_of = [&](const std::string& text, std::vector<std::string> rest = {}) {

@@ -25,6 +25,9 @@ TEST_CASE("sweep record: a record with anything else is refused") {
   CHECK(result.failed);
   CHECK(result.error == "no");
   CHECK(result.settings.at(0).second == "c.yaml");
+  nlohmann::ordered_json several = whole;
+  several["config"] = {"b/c.yaml", "d.yaml"};
+  CHECK(to_result(several, "a.json").settings.at(0).second == "c.yaml + d.yaml");
   const auto refusal = [&](const char* key, const nlohmann::ordered_json& value) -> std::string {
     nlohmann::ordered_json record = whole;
     record[key] = value;
@@ -41,6 +44,8 @@ TEST_CASE("sweep record: a record with anything else is refused") {
   CHECK(refusal("status", "done") == "a.json: expected `result`, found none");
   CHECK(refusal("overrides", {1}) == "a.json: expected `overrides` to hold keys with values");
   CHECK(refusal("exit_code", 256) == "a.json: expected `exit_code` to be a whole number from 0 to 255");
+  CHECK(refusal("config", 1) == "a.json: expected `config` to be a text");
+  CHECK(refusal("config", {"a.yaml", 1}) == "a.json: expected `config` to be a text, or a list of texts");
   CHECK(refusal("warnings", nullptr) == "a.json: expected `warnings` to be a text");
 }
 

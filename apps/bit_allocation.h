@@ -25,9 +25,8 @@ class BitAllocation {
   /// What all tensors take in the fewest bits.
   std::int64_t fewest_bytes() const;
 
-  /// A plan that `fits`, with about the least variance: the best of all that take so many bytes, `most` at first, as
-  /// do fit, and what else fits then. The fewest bits everywhere are to fit. Where one that `suffices` is found no more
-  /// is looked for.
+  /// The plan of least variance for the most bytes, up to `most`, at which it fits; single tensors then get more bits
+  /// while that fits, and until it `suffices`. The fewest bits everywhere are to fit.
   MemoryPlan plan(std::int64_t most, const Predicate& fits, const Predicate& suffices) const;
 
  private:

@@ -3,6 +3,8 @@
 #include "apps/json_fields.h"
 #include "core/error.h"
 
+#include <filesystem>
+
 namespace lacuna::apps {
 
 using nlohmann::ordered_json;
@@ -11,9 +13,10 @@ namespace {
 
 /// The names of a case's configuration files.
 std::string configurations_in(const ordered_json& record, std::string_view origin) {
-  const ordered_json& files = field(record, "config", origin);
-  if (!files.is_array()) return std::filesystem::path(text_in(record, "config", origin)).filename().string();
+  const ordered_json& given = field(record, "config", origin);
+  const ordered_json files = given.is_array() ? given : ordered_json::array({given});
   std::string names;
+  if (files.empty()) reject("{}: expected `config` to be a text, or a list of texts", origin);
   for (const ordered_json& file : files) {
     if (!file.is_string()) reject("{}: expected `config` to be a text, or a list of texts", origin);
     names += fmt::format("{}{}", names.empty() ? "" : " + ",

@@ -342,7 +342,8 @@ void Attention::backward(Tensor dy, const Saved<Attention>& saved, Grads& grads)
     using C = Compute<T>;
     const Backward<T> kernel(g);
     const Tensor workspace = workspace_for<T>(kernel.workspace(), dy.device());
-    // As many images at a time as lie there decoded, but work for every thread; of a part as much for each thread.
+    // As many images at a time as lie there decoded, but work for every thread; where they come in parts, parts that
+    // give each thread as many heads, if so many images are decoded.
     const std::int64_t decoded = saved.rows_at_once<input(qkv)>() / g.length;
     const std::int64_t even = threads() / std::gcd<std::int64_t>(threads(), g.heads);  // images
     const std::int64_t run = decoded < g.images && decoded >= even

@@ -150,8 +150,8 @@ inline Found found_between(Key<T> least, Key<T> most) {
 /// The least and the greatest of values that come in pieces, by lanes of a vector until they are asked for.
 ///
 /// Taken for whole numbers, the bits of positive values are in the values' order, those of negative ones below them and
-/// in the opposite order; without a sign, above them. With AVX2 three instructions a vector find what decides, where
-/// keys take five.
+/// in the opposite order; without a sign, above them. With AVX2 three instructions a vector find what decides (but for
+/// f64), where keys take five.
 ///
 /// A cache line or more of its own: threads write to neighbours.
 template <class T>
@@ -280,7 +280,8 @@ struct OwnLines {
 };
 
 /// code = (value - origin) · factor in 2^-16 steps plus the draw, cut off; saturating. The sum is one of whole numbers,
-/// so that no rounding of it favours a side. C: float, or double where floats do not do.
+/// so that no rounding of it favours a side. C: float, or double where floats do not do. Lines:
+/// SameLine<C>, or OwnLines where C is float.
 template <class C, class Lines>
 class Encoder {
  public:

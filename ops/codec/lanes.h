@@ -5,6 +5,7 @@
 #include "core/vector.h"
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>

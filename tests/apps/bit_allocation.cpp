@@ -1,10 +1,14 @@
 // How auto allocates the bytes of a budget: against budgets that are sums, and such as peaks are.
 #include "apps/bit_allocation.h"
 
+#include "core/error.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
+#include <vector>
 
 namespace lacuna::apps {
 namespace {
@@ -12,7 +16,11 @@ namespace {
 constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
 Codable tensor(const char* path, std::int64_t elements) {
-  return {.name = {path, "op"}, .elements = elements, .bytes = 4 * elements};
+  return {.name = {path, "op"},
+          .elements = elements,
+          .bytes = 4 * elements,
+          .range_bytes = elements / 50,
+          .rotated_bytes = elements / 20};
 }
 Derivable derivable(const char* path, std::int64_t bytes) { return {.name = {path, "op"}, .bytes = bytes}; }
 
@@ -70,6 +78,12 @@ TEST_CASE("bit allocation: of a sum of bytes it is what the solver makes of them
     CHECK(step.variance(plan, sensitivity) <= variance * 1.0001);
   }
   const auto all_fit = [](const MemoryPlan&) { return true; };
+  for (const std::int64_t most : {2000, 5000, 12000}) {
+    const MemoryPlan plan = allocation.plan(most, all_fit, all_fit);
+    CHECK(step.bytes(plan) <= most);
+    const BitPlan solved = allocate_bits(choices, most);
+    for (std::size_t i = 0; i < choices.size(); ++i) CHECK(plan.bits_of(step.tensors[i].name) == solved.bits[i]);
+  }
   CHECK(!allocation.plan(unlimited, all_fit, never).has_codes());
 }
 

@@ -69,6 +69,7 @@ TEST_CASE("recipes: the levels of GACT are the same as files and as rows of the 
     std::vector<std::string> model = overrides;
     std::erase_if(model, [](const std::string& o) { return o.starts_with("memory") || o.starts_with("model.att"); });
     const bool is_vit = std::ranges::any_of(model, [](auto& o) { return o.starts_with("model.name=vit"); });
+    REQUIRE(one.configurations.size() == 1);
     const std::string row = to_yaml(read_configuration(one.configurations, overrides));
     bool has_level = false;
     for (const Level& level : levels) {

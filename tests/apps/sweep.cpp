@@ -155,16 +155,39 @@ TEST_CASE("sweep: a case may have several configurations, of which each is laid 
   result = sweep(folder);
   CHECK(result.out.find("2 of them finished already") != std::string::npos);
 
+  const auto plan = run_command(folder, {"plan", "-c", "c.yaml", "-c", "codes.yaml", "--json", "-"}).json();
+  CHECK(cases[1].at("result") == plan);
+
   write_file(folder / "s.yaml",
-             "command: plan\nconfig: []\ncases: [{config: [c.yaml, [few.yaml]]}, {config: [no.yaml]}]\n");
+             "command: plan\n"
+             "config: []\n"
+             "cases:\n"
+             "  - {config: [c.yaml, [codes.yaml]]}\n"
+             "  - {config: [c.yaml, no.yaml]}\n");
   result = sweep(folder);
   CHECK(result.code == 2);
-  for (const char* const told :
-       {"config: expected a file, or a list of files of which each is laid over those before it, got a list",
-        "config: there is no file no.yaml"}) {
-    CAPTURE(told);
-    CHECK(result.error.find(told) != std::string::npos);
-  }
+  const std::string expected = "config: expected a file, or a list of files of which each is laid over those before it";
+  const std::size_t first = result.error.find(expected);
+  REQUIRE(first != std::string::npos);
+  CHECK(result.error.find(expected, first + 1) != std::string::npos);
+  CHECK(result.error.find("s.yaml:2") != std::string::npos);
+  CHECK(result.error.find("s.yaml:4") != std::string::npos);
+  CHECK(result.error.find("config: there is no file no.yaml") != std::string::npos);
+
+  write_file(folder / "s.yaml", "command: plan\ngrid: {config: [c.yaml, [c.yaml]]}\n");
+  CHECK(sweep(folder).error.find("is there twice") != std::string::npos);  // one file in a list is that file
+
+  write_file(folder / "codes.yaml", "memory: {policy: [\n");
+  write_file(folder / "s.yaml",
+             "command: plan\n"
+             "grid: {config: [c.yaml, [c.yaml, codes.yaml], [codes.yaml, c.yaml]]}\n"
+             "output: {dir: damaged}\n");
+  CHECK(sweep(folder).code == 1);
+  const nlohmann::json after = read_json(folder / "damaged/sweep.json").at("cases");
+  CHECK(after.at(0).at("status") == "done");
+  CHECK(after.at(1).at("status") == "failed");
+  CHECK(after.at(2).at("status") == "failed");
+  CHECK(after.at(1).at("id") != after.at(2).at("id"));
 }
 
 TEST_CASE("sweep: a section given whole after a key of it is refused, not run without the key") {

@@ -44,7 +44,9 @@ TEST_CASE("sweep record: a record with anything else is refused") {
   CHECK(refusal("status", "done") == "a.json: expected `result`, found none");
   CHECK(refusal("overrides", {1}) == "a.json: expected `overrides` to hold keys with values");
   CHECK(refusal("exit_code", 256) == "a.json: expected `exit_code` to be a whole number from 0 to 255");
-  CHECK(refusal("config", 1) == "a.json: expected `config` to be a text");
+  CHECK(refusal("config", 1) == "a.json: expected `config` to be a text, or a list of texts");
+  CHECK(refusal("config", nlohmann::ordered_json::array()) ==
+        "a.json: expected `config` to be a text, or a list of texts");
   CHECK(refusal("config", {"a.yaml", 1}) == "a.json: expected `config` to be a text, or a list of texts");
   CHECK(refusal("warnings", nullptr) == "a.json: expected `warnings` to be a text");
 }

@@ -98,7 +98,10 @@ TEST_CASE("attention's gradient has the same bits whatever the threads, and read
           CHECK(range.begin == next);
           CHECK(range.end - range.begin <= 11 * std::max(images, fewest));
           const std::int64_t tasks = (range.end - range.begin) / 11 * heads;
-          if (images >= even && images < 7 && range.end < 77) CHECK(tasks % count == 0);
+          if (images >= even && images < 7 && range.end < 77) {
+            CHECK(tasks % count == 0);
+            CHECK(range.end - range.begin > 11 * (images - even));
+          }
           next = range.end;
         }
         CHECK(next == 77);

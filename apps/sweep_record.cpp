@@ -3,6 +3,7 @@
 #include "apps/json_fields.h"
 #include "core/error.h"
 
+#include <algorithm>
 #include <filesystem>
 
 namespace lacuna::apps {
@@ -15,13 +16,12 @@ namespace {
 std::string configurations_in(const ordered_json& record, std::string_view origin) {
   const ordered_json& given = field(record, "config", origin);
   const ordered_json files = given.is_array() ? given : ordered_json::array({given});
+  if (files.empty() || !std::ranges::all_of(files, [](const ordered_json& file) { return file.is_string(); }))
+    reject("{}: expected `config` to be a text, or a list of texts", origin);
   std::string names;
-  if (files.empty()) reject("{}: expected `config` to be a text, or a list of texts", origin);
-  for (const ordered_json& file : files) {
-    if (!file.is_string()) reject("{}: expected `config` to be a text, or a list of texts", origin);
+  for (const ordered_json& file : files)
     names += fmt::format("{}{}", names.empty() ? "" : " + ",
                          std::filesystem::path(file.get<std::string>()).filename().string());
-  }
   return names;
 }
 

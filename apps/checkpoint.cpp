@@ -146,7 +146,11 @@ void load_state(const SafetensorsFile& file, MemoryPolicy& policy) {
   std::map<std::string, Tensor> state;
   for (const SafetensorsEntry& entry : file.entries())
     if (entry.name.starts_with(prefix)) state.emplace(entry.name.substr(prefix.size()), file.load(entry.name));
-  policy.set_state(state);
+  try {
+    policy.set_state(state);
+  } catch (const Error& error) {
+    throw Error(error.fault(), fmt::format("{}: {}", file.path().string(), error.what()));
+  }
 }
 
 }  // namespace

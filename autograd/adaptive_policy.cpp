@@ -2,9 +2,14 @@
 #include "autograd/bit_plan.h"
 #include "autograd/coded_policies.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <span>
+#include <string_view>
+#include <utility>
 
 namespace lacuna {
 namespace {
@@ -43,9 +48,12 @@ class Adaptive final : public CodedPolicy {
   bool begin_study() override { return in_trial_ = measures() && !by_draws_; }
   SensitivityRecord* sensitivity_record() override {
     record_ = {};
-    return measures() && !by_draws_ ? &record_ : nullptr;
+    return measures() && !drawing_ ? &record_ : nullptr;
   }
-  DrawStudy* draw_study() override { return measures() && by_draws_ ? &study_ : nullptr; }
+  DrawStudy* draw_study() override {
+    drawing_ = measures() && by_draws_;
+    return drawing_ ? &study_ : nullptr;
+  }
   void end_study() override {
     std::map<std::string, double> sensitivities = record_.sensitivities();
     for (const auto& [key, variance] : study_.variances)
@@ -53,7 +61,7 @@ class Adaptive final : public CodedPolicy {
     learn(sensitivities);
     study_ = {};
     record_ = {};
-    in_trial_ = false;
+    in_trial_ = drawing_ = false;
     studied_ = true;
   }
 
@@ -61,7 +69,7 @@ class Adaptive final : public CodedPolicy {
     if (measures()) learn(record_.sensitivities());
     if (studied_ || stale_) plan();  // for what the whole pass has coded
     ++passes_;
-    in_trial_ = studied_ = stale_ = false;  // also where a study ended in an error
+    in_trial_ = drawing_ = studied_ = stale_ = false;  // also where a study ended in an error
     study_ = {};
     record_ = {};
   }
@@ -79,43 +87,40 @@ class Adaptive final : public CodedPolicy {
                                         tensor.measured ? 1.0 : 0.0,
                                         static_cast<double>(tensor.bits),
                                         static_cast<double>(tensor.choice.rotated_bytes)};
-      state.emplace("tensor " + key, Tensor::from(numbers, {numbers_a_tensor}));
+      state.emplace(std::string(tensor_prefix) + key, Tensor::from(numbers, {numbers_a_tensor}));
     }
     return state;
   }
   void set_state(const std::map<std::string, Tensor>& state) override {
-    tensors_.clear();
-    stale_ = true;
+    std::map<std::string, Planned> tensors;
+    std::int64_t passes = 0;
+    bool stale = !state.empty();
     for (const auto& [name, values] : state) {
       if (name == "passes") {
-        passes_ = values.data<std::int64_t>()[0];
-        continue;
+        passes = numbers_of<std::int64_t>(name, values, 1)[0];
+        if (passes < 0) reject("memory policy adaptive: expected a number of passes, got {}", passes);
+      } else if (name == "planned for") {
+        const double* const numbers = numbers_of<double>(name, values, 2);
+        stale = numbers[0] != bits_ || numbers[1] != static_cast<double>(group_size_);
+      } else if (name.starts_with(tensor_prefix)) {
+        const double* const numbers = numbers_of<double>(name, values, numbers_a_tensor);
+        tensors[name.substr(tensor_prefix.size())] = planned_from(name, numbers);
+      } else {
+        reject("memory policy adaptive: expected `passes`, `planned for` and tensors, got \"{}\"", name);
       }
-      if (name == "planned for") {
-        const double* const numbers = values.data<double>();
-        stale_ = numbers[0] != bits_ || numbers[1] != static_cast<double>(group_size_);
-        continue;
-      }
-      expect(
-          values.dtype() == DType::f64 && values.count() == numbers_a_tensor,
-          "the state of `adaptive` holds {} numbers of {} for {}; {} of f64 were expected. It was written by another "
-          "version: resume with that one, or without the policy's state",
-          values.count(), name_of(values.dtype()), name.substr(7), numbers_a_tensor);
-      const double* const numbers = values.data<double>();
-      tensors_[name.substr(7)] = {.choice = {.elements = static_cast<std::int64_t>(numbers[0]),
-                                             .range_bytes = static_cast<std::int64_t>(numbers[1]),
-                                             .rotated_bytes = static_cast<std::int64_t>(numbers[5])},
-                                  .sensitivity = numbers[2],
-                                  .measured = numbers[3] != 0,
-                                  .bits = static_cast<int>(numbers[4])};
     }
     // Other bits or groups were asked for then: the first pass has no plan, and its end makes one of what is known.
-    if (stale_)
-      for (auto& [key, tensor] : tensors_) tensor.bits = 0;
+    if (stale)
+      for (auto& [key, tensor] : tensors) tensor.bits = 0;
+    tensors_ = std::move(tensors);
+    passes_ = passes;
+    stale_ = stale;
   }
 
  private:
-  static constexpr std::int64_t numbers_a_tensor = 6;  // in a checkpoint
+  // In a checkpoint.
+  static constexpr std::int64_t numbers_a_tensor = 6;
+  static constexpr std::string_view tensor_prefix = "tensor ";
 
   struct Planned {
     BitChoice choice{};
@@ -123,6 +128,37 @@ class Adaptive final : public CodedPolicy {
     bool measured = false;
     int bits = 0;
   };
+
+  template <class T>
+  static const T* numbers_of(const std::string& name, const Tensor& values, std::int64_t count) {
+    if (values.dtype() != dtype_of<T>() || values.count() != count)
+      reject(
+          "memory policy adaptive: expected {} {} for \"{}\", got {} {}; another version may have written it, and can "
+          "go on from it",
+          name_of(dtype_of<T>()), Shape{count}, name, name_of(values.dtype()), values.shape());
+    return values.data<T>();
+  }
+  /// `numbers` [numbers_a_tensor], as `state` has them.
+  static Planned planned_from(const std::string& name, const double* numbers) {
+    const auto is_count = [&](std::size_t i, double most) {
+      return numbers[i] >= 0 && numbers[i] <= most && numbers[i] == std::floor(numbers[i]);
+    };
+    constexpr double exactly_counted = 0x1p53, most_bits = 8;
+    const bool counts = is_count(0, exactly_counted) && is_count(1, exactly_counted) && is_count(3, 1) &&
+                        is_count(4, most_bits) && is_count(5, exactly_counted);
+    if (!counts || !std::isfinite(numbers[2]) || numbers[2] < 0)
+      reject(
+          "memory policy adaptive: expected elements, bytes of ranges, a sensitivity, whether it was measured, bits "
+          "and "
+          "bytes of means for \"{}\", got {}",
+          name, fmt::join(std::span(numbers, numbers_a_tensor), ", "));
+    return {.choice = {.elements = static_cast<std::int64_t>(numbers[0]),
+                       .range_bytes = static_cast<std::int64_t>(numbers[1]),
+                       .rotated_bytes = static_cast<std::int64_t>(numbers[5])},
+            .sensitivity = numbers[2],
+            .measured = numbers[3] != 0,
+            .bits = static_cast<int>(numbers[4])};
+  }
 
   int whole_bits() const { return static_cast<int>(bits_); }
   bool measures() const { return passes_ % measure_every_ == 0 && !studied_; }
@@ -191,6 +227,7 @@ class Adaptive final : public CodedPolicy {
   double smoothing_;
   std::int64_t passes_ = 0;
   bool in_trial_ = false;  // a trial pass runs, which measures
+  bool drawing_ = false;   // passes for a DrawStudy run
   bool studied_ = false;   // what the pass was to measure has been measured before it
   bool stale_ = false;     // sensitivities are known, but no plan is for these bits and groups
   std::map<std::string, Planned> tensors_;

@@ -5,7 +5,9 @@
 #include "autograd/lossless_policies.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <utility>
 
 namespace lacuna {
 
@@ -28,16 +30,20 @@ Decision hold_coded(Decision otherwise, const SlotFacts& facts, const codec::Cod
   return otherwise;
 }
 
+Decision beside_codes(const Decision& decision, const SlotFacts& facts) {
+  const bool is_kept = decision.hold != Hold::drop && decision.hold != Hold::derive;
+  if (facts.need == Need::sign && !is_kept) return {.hold = Hold::mask};
+  return decision.hold == Hold::derive ? hold_coded(decision, facts, {}) : decision;
+}
+
 Setting group_size_setting(std::string_view meaning) {
   return {"group_size", 256.0, {.low = 64, .high = 1024, .below_high = false, .whole = true}, meaning};
 }
 
 Decision CodedPolicy::settle(const SlotFacts& facts) {
   if (!codes_anything()) return settle_exactly(facts);
-  if (facts.need == Need::sign) return {.hold = Hold::mask};
-  const Decision lossless = settle_exactly(facts);
-  if (!worth_coding(facts) || !codes(facts)) return lossless;
-  if (lossless.hold != Hold::keep) return hold_coded(lossless, facts, {});
+  const Decision lossless = beside_codes(settle_exactly(facts), facts);
+  if (lossless.hold != Hold::keep || !worth_coding(facts) || !codes(facts)) return lossless;
   // Pixels had 8 bits to begin with; with fewer the first layer learns from other images.
   if (facts.is_input()) return hold_coded(lossless, facts, {.bits = 8, .rounding = codec::Rounding::dithered});
   const codec::Coding coding = coding_of(facts);
@@ -51,13 +57,15 @@ namespace {
 
 /// The same number of bits for every tensor; ranges are each group's own.
 class SameBits : public CodedPolicy {
+ public:
+  bool codes_anything() const override { return bits_ != exact_bits; }
+
  protected:
   explicit SameBits(const Settings& settings)
       : bits_(static_cast<int>(settings.whole_number("bits"))), group_size_(settings.whole_number("group_size")) {}
 
  private:
   codec::Coding coding_of(const SlotFacts& facts) override { return run_coding(facts, bits_, group_size_); }
-  bool codes_anything() const override { return bits_ != exact_bits; }
 
   int bits_;
   std::int64_t group_size_;
@@ -109,13 +117,21 @@ class Mesa final : public CodedPolicy {
     return state;
   }
   void set_state(const std::map<std::string, Tensor>& state) override {
-    running_.clear();
+    std::map<std::string, RunningRanges> running;
     for (const auto& [key, numbers] : state) {
-      RunningRanges& running = running_[key];
-      running.decay = decay_;
-      for (std::int64_t i = 0; i < numbers.shape().front(); ++i)
-        running.ranges.push_back({numbers.data<float>()[2 * i], numbers.data<float>()[2 * i + 1]});
+      if (numbers.dtype() != DType::f32 || numbers.shape().rank() != 2 || numbers.shape().back() != 2)
+        reject("memory policy mesa: expected the ranges of {} as f32 [groups, 2], got {} {}", key,
+               name_of(numbers.dtype()), numbers.shape());
+      std::vector<codec::Range> ranges;  // [groups]
+      for (const float* at = numbers.data<float>(); std::ssize(ranges) < numbers.rows(); at += 2) {
+        if (!std::isfinite(at[0]) || !std::isfinite(at[1]) || at[0] > at[1])
+          reject("memory policy mesa: expected finite ranges of {}, the least value first, got [{}, {}]", key, at[0],
+                 at[1]);
+        ranges.push_back({at[0], at[1]});
+      }
+      running[key] = {.decay = decay_, .ranges = std::move(ranges)};
     }
+    running_ = std::move(running);
   }
 
  private:

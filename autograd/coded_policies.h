@@ -17,6 +17,10 @@ bool worth_coding(const SlotFacts& facts);
 /// the whole gradient that passes there: the exact signs are kept besides, where somebody asks for them.
 Decision hold_coded(Decision otherwise, const SlotFacts& facts, const codec::Coding& coding);
 
+/// A policy's answer where others may answer with codes: the signs that somebody asks for are kept, since what would be
+/// derived, or found from what was coded, has others.
+Decision beside_codes(const Decision& decision, const SlotFacts& facts);
+
 /// The setting `group_size` of every policy that codes.
 Setting group_size_setting(
     std::string_view meaning = "elements that share a range; with 3 bits and fewer four times as many");
@@ -25,14 +29,13 @@ Setting group_size_setting(
 class CodedPolicy : public MemoryPolicy {
  public:
   Decision settle(const SlotFacts& facts) final;
+  bool codes_anything() const override { return true; }
 
  protected:
   /// Whether the policy touches a tensor that can be coded; what it does not is held as `exact` holds it.
   virtual bool codes(const SlotFacts&) const { return true; }
   /// Asked for tensors that will be held in codes, no others.
   virtual codec::Coding coding_of(const SlotFacts& facts) = 0;
-  /// Whether any tensor may be coded: otherwise nothing derived from another is approximate, and masks are not needed.
-  virtual bool codes_anything() const { return true; }
   /// The ranges that go on from step to step, or null.
   virtual RunningRanges* running_of(const SlotFacts&, const codec::Coding&) { return nullptr; }
   /// Which of the step's draws rounds it.

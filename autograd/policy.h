@@ -93,6 +93,8 @@ class MemoryPolicy {
   /// Asked once a tensor that somebody needs, parameters apart. `derive` is for derivable ones, `mask` for needs of a
   /// sign, `code` for needs of a value.
   virtual Decision settle(const SlotFacts& facts) = 0;
+  /// Whether `settle` may answer `code`: then what is derived, or read in place of a sign, may be approximate.
+  virtual bool codes_anything() const { return false; }
   /// Whether the module at `path` runs again in backward and saves nothing but its input. `within`: the region that
   /// runs again at the moment and has the module in it; empty in forward.
   virtual bool recomputes(std::string_view path, std::string_view within);
@@ -105,7 +107,8 @@ class MemoryPolicy {
   virtual bool begin_study() { return false; }
   /// Where backward is to note how sensitive the gradient is to the codes, or null. Asked once a pass.
   virtual SensitivityRecord* sensitivity_record() { return nullptr; }
-  /// What is to be measured by further passes over the batch before the next one, or null.
+  /// What is to be measured by further passes over the batch before the next one, or null. Whoever does not ask has it
+  /// measured in backward.
   virtual DrawStudy* draw_study() { return nullptr; }
   /// What was to be measured has been.
   virtual void end_study() {}
@@ -118,6 +121,7 @@ class MemoryPolicy {
 
   /// What the next step depends on, by name: tensors on the host.
   virtual std::map<std::string, Tensor> state() const { return {}; }
+  /// Refuses, and changes nothing, where that is not a state that `state` could have given.
   virtual void set_state(const std::map<std::string, Tensor>& state);
 };
 

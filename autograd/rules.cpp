@@ -32,9 +32,9 @@ class Refined final : public MemoryPolicy {
       : base_(std::move(base)),
         rules_(std::move(rules)),
         used_(rules_.size()),
-        codes_(std::any_of(rules_.begin(), rules_.end(), [](const HoldRule& rule) {
-          return rule.how == HoldRule::How::code || rule.how == HoldRule::How::slope;
-        })) {
+        codes_(base_->codes_anything() || std::any_of(rules_.begin(), rules_.end(), [](const HoldRule& rule) {
+                 return rule.how == HoldRule::How::code || rule.how == HoldRule::How::slope;
+               })) {
     for (std::string& pattern : recompute) regions_.push_back({.pattern = std::move(pattern)});
     for (const HoldRule& rule : rules_)
       if (rule.how == HoldRule::How::recompute) regions_.push_back({.pattern = rule.path, .rule = &rule});
@@ -53,11 +53,12 @@ class Refined final : public MemoryPolicy {
         case HoldRule::How::keep:
           return {.hold = Hold::keep};
         default:
-          return with_signs(settle_exactly(facts), facts);
+          return guarded(settle_exactly(facts), facts);
       }
     }
-    return with_signs(base_->settle(facts), facts);
+    return guarded(base_->settle(facts), facts);
   }
+  bool codes_anything() const override { return codes_; }
 
   bool recomputes(std::string_view path, std::string_view within) override {
     offer(path);
@@ -157,9 +158,8 @@ class Refined final : public MemoryPolicy {
     if (!can_be_coded(facts) || facts.users.size() != 1 || facts.users.front().derives) return nullptr;
     return codec::slope_levels(facts.users.front().op.text());
   }
-  /// What is derived may be derived from what a rule codes: its signs are to be exact all the same.
-  Decision with_signs(const Decision& decision, const SlotFacts& facts) const {
-    return codes_ && decision.hold == Hold::derive ? hold_coded(decision, facts, {}) : decision;
+  Decision guarded(const Decision& decision, const SlotFacts& facts) const {
+    return codes_ ? beside_codes(decision, facts) : decision;
   }
   static Decision coded(const HoldRule& rule, const SlotFacts& facts) {
     const codec::Coding coding = rule.by_columns ? codec::least_error(rule.bits, column_groups(facts, rule.group_size))
@@ -170,7 +170,7 @@ class Refined final : public MemoryPolicy {
   std::unique_ptr<MemoryPolicy> base_;
   std::vector<HoldRule> rules_;
   std::vector<bool> used_;  // as the rules
-  bool codes_;              // some rule does
+  bool codes_;              // some rule does, or the policy itself
   std::vector<Region> regions_;
   std::vector<std::string> offered_;  // what could have been recomputed
 };

@@ -187,6 +187,35 @@ TEST_CASE("coded training: recomputed regions whose inputs are coded save less t
   }
 }
 
+TEST_CASE("coded training: the gates of ReLU are exact wherever codes come from") {
+  const auto rule = [](HoldRule::How how, std::string path, std::string user) {
+    return HoldRule{.path = std::move(path), .user = std::move(user), .how = how, .bits = 8};
+  };
+  const HoldRule codes = rule(HoldRule::How::code, "*", "*"), late = rule(HoldRule::How::code, "layer2*", "*"),
+                 for_convolutions = rule(HoldRule::How::exact, "*", "conv2d"),
+                 early = rule(HoldRule::How::exact, "layer1*", "*");
+  // With frozen convolutions behind them outputs of norms are needed by their sign alone.
+  for (const FreezeRules& frozen : {FreezeRules{}, FreezeRules{.train = {"*bn*", "fc*"}, .freeze = {}}})
+    for (const Description& description : {tiny_resnet(), tiny_resnet({{"stem", "cifar"}, {"block", "basic"}})}) {
+      const SettingValues bits{{"bits", 8.0}};
+      const Step exact = step(description, "exact", frozen);
+      const double usual = gradient_error(step(description, *make_policy("fixed", bits), frozen), exact);
+      CHECK(usual > 0);
+      CHECK(usual < 0.01);
+      const auto error = [&](std::string_view base, const SettingValues& settings, std::vector<HoldRule> rules) {
+        return gradient_error(step(description, *refine(make_policy(base, settings), std::move(rules), {}), frozen),
+                              exact);
+      };
+      INFO(usual);
+      CHECK(error("exact", {}, {codes}) < 1.5 * usual);
+      CHECK(error("exact", {}, {late}) < 1.5 * usual);
+      CHECK(error("keep", {}, {codes}) < 1.5 * usual);
+      CHECK(error("auto", {}, {codes}) < 1.5 * usual);
+      CHECK(error("fixed", bits, {early}) < 1.5 * usual);
+      if (frozen.train.empty()) CHECK(error("fixed", bits, {for_convolutions}) < 1.5 * usual);
+    }
+}
+
 TEST_CASE("coded training: mesa codes what regions keep, and leaves alone what ops read that are switched off") {
   for (const Description& description : {tiny_vit(), tiny_resnet()}) {
     INFO(description.name);

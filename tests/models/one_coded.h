@@ -14,13 +14,11 @@ class OneCoded final : public MemoryPolicy {
   OneCoded(std::string key, int bits) : key_(std::move(key)), bits_(bits) {}
   std::string_view name() const override { return "one coded"; }
   Decision settle(const SlotFacts& facts) override {
-    if (facts.need == Need::sign) return {.hold = Hold::mask};
-    const Decision exact = settle_exactly(facts);
-    const bool coded = facts.key() == key_ && worth_coding(facts);
-    // What is derived from it keeps its signs, as under every policy that codes.
-    if (!coded && exact.hold != Hold::derive) return exact;
+    const Decision exact = beside_codes(settle_exactly(facts), facts);
+    if (exact.hold != Hold::keep || facts.key() != key_ || !worth_coding(facts)) return exact;
     return hold_coded(exact, facts, run_coding(facts, bits_, 256));
   }
+  bool codes_anything() const override { return true; }
 
  private:
   std::string key_;

@@ -1,0 +1,124 @@
+// What memory policies carry from step to step: taken as it was given, and refused where it is anything else.
+#include "ops/activation.h"
+#include "ops/linear.h"
+#include "tests/autograd/graphs.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace lacuna;
+
+namespace {
+
+using State = std::map<std::string, Tensor>;
+
+constexpr double infinity = std::numeric_limits<double>::infinity(), not_a_number = std::nan("");
+
+/// tanh(linear(gelu(linear(x)))) of f32 [4, 16, 32], large enough to be coded, forward and back.
+void step(MemoryPolicy& policy) {
+  const Variable x = test_leaf({4, 16, 32}, 1, DType::f32), first = test_leaf({32, 32}, 2, DType::f32);
+  const Variable second = test_parameter({32, 32}, 3, DType::f32);
+  Tape tape(policy);
+  const Recording recording(tape);
+  Variable h = apply(Gelu{}, apply(Linear{}, x, first, Variable()));
+  tape.backward(total(apply(Tanh{}, apply(Linear{}, std::move(h), second, Variable()))));
+}
+
+std::map<std::string, std::vector<double>> numbers_of(const MemoryPolicy& policy) {
+  std::map<std::string, std::vector<double>> all;
+  for (const auto& [name, tensor] : policy.state()) all[name] = tensor.to_vector();
+  return all;
+}
+
+Tensor f64(const std::vector<double>& numbers, const Shape& shape) { return Tensor::from(numbers, shape); }
+Tensor f64(const std::vector<double>& numbers) { return f64(numbers, {std::ssize(numbers)}); }
+Tensor f32(const std::vector<float>& numbers, const Shape& shape) { return Tensor::from(numbers, shape); }
+
+/// The state with one tensor in the place of `name`, or besides, is refused as input, and nothing is taken of it.
+void check_refused(const std::string& policy, const State& whole, const std::string& name, const Tensor& damaged) {
+  const std::unique_ptr<MemoryPolicy> made = make_policy(policy);
+  made->set_state(whole);
+  const auto before = numbers_of(*made);
+  State state = whole;
+  state[name] = damaged;
+  INFO(policy, ": ", name, " as ", std::string(name_of(damaged.dtype())), " ", to_string(damaged.shape()));
+  try {
+    made->set_state(state);
+    FAIL("taken");
+  } catch (const Error& error) {
+    CHECK(error.fault() == Fault::input);
+    CHECK(std::string(error.what()).starts_with("memory policy " + policy + ": expected "));
+  }
+  CHECK(numbers_of(*made) == before);
+}
+
+}  // namespace
+
+TEST_CASE("policy state: what a policy gave, another one goes on from") {
+  for (const std::string name : {"mesa", "adaptive"}) {
+    const std::unique_ptr<MemoryPolicy> one = make_policy(name), other = make_policy(name);
+    step(*one);
+    REQUIRE(one->state().size() >= 2);
+    other->set_state(one->state());
+    CHECK(numbers_of(*other) == numbers_of(*one));
+    other->set_state({});
+    CHECK(other->state().size() < one->state().size());
+  }
+}
+
+TEST_CASE("policy state: ranges that mesa did not write are refused") {
+  const std::unique_ptr<MemoryPolicy> policy = make_policy("mesa");
+  step(*policy);
+  const State whole = policy->state();
+  const std::string name = whole.begin()->first;
+  const auto nan = static_cast<float>(not_a_number), inf = static_cast<float>(infinity);
+  for (const Tensor& damaged :
+       {f64({0, 1}, {1, 2}), f32({0, 1}, {2}), f32({0}, {1, 1}), f32({0, 1, 2}, {1, 3}), f32({0, 1}, {1, 1, 2}),
+        f32({nan, 1}, {1, 2}), f32({0, inf}, {1, 2}), f32({-inf, 0}, {1, 2}), f32({0, 1, 1, 0}, {2, 2})})
+    check_refused("mesa", whole, name, damaged);
+}
+
+TEST_CASE("policy state: sensitivities and plans that adaptive did not write are refused") {
+  const std::unique_ptr<MemoryPolicy> policy = make_policy("adaptive");
+  step(*policy);
+  const State whole = policy->state();
+  const std::vector<std::int64_t> two{1, 2}, negative{-1};
+  check_refused("adaptive", whole, "passes", f64({1}));
+  check_refused("adaptive", whole, "passes", Tensor::from(two, {2}));
+  check_refused("adaptive", whole, "passes", Tensor::from(negative, {1}));
+  check_refused("adaptive", whole, "planned for", f64({4}));
+  check_refused("adaptive", whole, "planned for", f32({4, 256}, {2}));
+  for (const char* const unknown : {"", "tensor", "tens", "x"})
+    check_refused("adaptive", whole, unknown, f64({1, 1, 1, 1, 1, 1}));
+  const std::string name = whole.rbegin()->first;
+  REQUIRE(name.starts_with("tensor "));
+  const std::vector<double> numbers = whole.at(name).to_vector();
+  check_refused("adaptive", whole, name, f64({numbers.begin(), numbers.end() - 1}));
+  check_refused("adaptive", whole, name, f32(std::vector<float>(numbers.size(), 1), {std::ssize(numbers)}));
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    for (const double wrong : {not_a_number, infinity, -1.0, 0.5, 1e300}) {
+      constexpr std::size_t sensitivity = 2;
+      if (i == sensitivity && wrong > 0 && wrong < infinity) continue;
+      std::vector<double> damaged = numbers;
+      damaged[i] = wrong;
+      check_refused("adaptive", whole, name, f64(damaged));
+    }
+}
+
+TEST_CASE("policy state: what is to be measured by draws is measured in backward where nobody draws") {
+  for (const bool by_draws : {false, true}) {
+    const std::unique_ptr<MemoryPolicy> policy = make_policy("adaptive", {{"by_draws", by_draws}});
+    step(*policy);
+    int measured = 0;
+    for (const auto& [name, numbers] : numbers_of(*policy))
+      if (name.starts_with("tensor ") && numbers[3] == 1 && numbers[2] > 0) ++measured;
+    CHECK(measured >= 2);
+  }
+}

@@ -100,6 +100,7 @@ class Fitting {
 
  private:
   static constexpr int fewest_bits = 1;
+  static constexpr std::int64_t quarters = 4;  // of the blocks, by which their number is raised
 
   /// What a plan comes to.
   struct Outcome {
@@ -211,16 +212,32 @@ class Fitting {
     return prediction;
   }
 
-  std::optional<Prediction> with_codes() {
-    const std::int64_t machine = allocator(device_of(configuration_)).capacity();
-    sensitivities_ = measure_sensitivities(configuration_, of_saved_ ? machine : std::min(budget_, machine));
-    // The blocks that hold most first: they take about the same time.
+  /// The blocks that hold most first: they take about the same time.
+  RegionPaths blocks_by_bytes() const {
     std::map<std::string, std::int64_t> held;
     for (const Codable& tensor : survey_.tensors)
       for (const std::string& block : choices_.blocks())
         if (lies_in(tensor.name.first, block)) held[block] += tensor.bytes;
     RegionPaths order = choices_.blocks();
     std::ranges::stable_sort(order, std::greater(), [&](const std::string& block) { return held[block]; });
+    return order;
+  }
+
+  /// Whether anything that `with_codes` begins with fits at the fewest bits: otherwise nothing need be measured.
+  bool fits_at_fewest(const RegionPaths& order) const {
+    if (least(true).bytes <= budget_) return true;
+    for (std::int64_t i = 1; i < quarters; ++i) {
+      const RegionPaths some(order.begin(), order.begin() + std::ssize(order) * i / quarters);
+      if (fits({.bits = fewest_bits, .recompute = some})) return true;
+    }
+    return false;
+  }
+
+  std::optional<Prediction> with_codes() {
+    const RegionPaths order = blocks_by_bytes();
+    if (!fits_at_fewest(order)) return without_codes();
+    const std::int64_t machine = allocator(device_of(configuration_)).capacity();
+    sensitivities_ = measure_sensitivities(configuration_, of_saved_ ? machine : std::min(budget_, machine));
     std::optional<Prediction> best;
     const auto consider = [&](std::optional<Prediction> found) {
       const bool better = found && (!best || found->cost() < best->cost());
@@ -235,9 +252,8 @@ class Fitting {
       if (blocks < 0 || blocks > all || !tried.insert(blocks).second) return;
       if (consider(divided({order.begin(), order.begin() + blocks}))) count = blocks;
     };
-    constexpr std::int64_t steps = 4;
-    for (std::int64_t i = 0; i <= steps; ++i) consider_first(all * i / steps);
-    for (std::int64_t step = (all + steps - 1) / steps; best && step > 1;) {
+    for (std::int64_t i = 0; i <= quarters; ++i) consider_first(all * i / quarters);
+    for (std::int64_t step = (all + quarters - 1) / quarters; best && step > 1;) {
       step = (step + 1) / 2;
       for (const std::int64_t blocks : {count - step, count + step}) consider_first(blocks);
     }

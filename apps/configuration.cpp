@@ -131,8 +131,9 @@ void read_setting(std::string_view section, std::string_view name, const YamlEnt
     if (const std::vector<std::string> owners = owners_of_setting(section, entry.key); !owners.empty()) {
       return problems.add(
           entry.where,
-          fmt::format("{0}.{1} is a setting of {2}, and {3} has none of that name; where {3} is to take the "
-                      "place of another with all its settings, give the section as one: '{0}={{{4}: {3}}}'",
+          fmt::format("{0}.{1} is a setting of {2}, and {3} has none of that name; set {0}.{4} to one that has, or, "
+                      "where {3} is to take the place of another with all its settings, give the section as one: "
+                      "'{0}={{{4}: {3}}}'",
                       section, entry.key, fmt::join(owners, ", "), name, section == "memory" ? "policy" : "name"));
     }
     std::vector<std::string> known;

@@ -102,17 +102,26 @@ ExitCode explain(const Options& options) {
     rows.push_back({std::string(facts.path.text()), slot_name(facts), to_string(facts.shape), format_bytes(slot.bytes),
                     describe_hold(slot), why});
   }
+  ledger(Device::meta).reset_peak();
   tape.backward(loss);  // regions within regions open while it runs
+  const Bytes backward = ledger(Device::meta).highest();
   refuse_unmatched(training.policy());
   std::string text = to_text(rows);
   if (!configuration.memory.why.empty()) text += configuration.memory.why + "\n";
   text += fmt::format("{} saved for backward in all, batch {}, policy {}\n", format_bytes(total), samples,
                       training.policy().name());
-  options.report.write(text, {{"model", configuration.model.name},
-                              {"batch_size", samples},
-                              {"policy", training.policy().name()},
-                              {"saved", total},
-                              {"slots", slots}});
+  if (training.policy().measures_every() > 0)
+    text += "its bits are those by size alone, as nothing is measured here; a run measures what tensors are worth\n";
+  text += fmt::format("backward takes up to {} of transient tensors and {} of workspace besides\n",
+                      format_bytes(at(backward, Purpose::transient)), format_bytes(at(backward, Purpose::workspace)));
+  options.report.write(
+      text,
+      {{"model", configuration.model.name},
+       {"batch_size", samples},
+       {"policy", training.policy().name()},
+       {"saved", total},
+       {"backward", {{"transient", at(backward, Purpose::transient)}, {"workspace", at(backward, Purpose::workspace)}}},
+       {"slots", slots}});
   return 0;
 }
 

@@ -4,14 +4,17 @@
 #include "apps/configuration_options.h"
 #include "apps/fit.h"
 #include "apps/measure.h"
+#include "apps/memory_plan.h"
 #include "apps/report.h"
 #include "apps/yaml.h"
 #include "autograd/policy.h"
 
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -66,6 +69,14 @@ std::string title_of(const Configuration& configuration) {
                      std::get<double>(given == memory.options.end() ? bits->initial : given->second));
 }
 
+/// What holds beside the policy, of all that are compared; `auto` says itself what it chose.
+std::string refinement_text(const Configuration::Memory& memory) {
+  std::vector<std::string> parts;
+  if (!memory.recompute.empty()) parts.push_back(fmt::format("recomputed: {}", fmt::join(memory.recompute, ", ")));
+  if (!memory.rules.empty()) parts.push_back(counted(std::ssize(memory.rules), "rule") + " for single tensors");
+  return parts.empty() || memory.policy == "auto" ? std::string() : fmt::format("{}\n", fmt::join(parts, "; "));
+}
+
 /// What a run takes at its highest.
 std::string need_text(const Measurement& planned) {
   const std::string bytes = format_bytes(highest_need(planned));
@@ -98,7 +109,7 @@ ExitCode plan(const Options& options) {
   const Measurement& first = plans.front();
   std::string text = fmt::format("{}: batch {}, {}, {} parameters, {} of them trained\n", first.model, first.batch_size,
                                  first.precision, first.parameters, first.trainable);
-  text += memory_table(plans, titles);
+  text += refinement_text(read.memory) + memory_table(plans, titles);
   if (plans.size() > 1) {
     text += "the peak comes with memory for\n";
     const std::size_t width = std::ranges::max(titles, {}, &std::string::size).size();
@@ -118,6 +129,7 @@ ExitCode plan(const Options& options) {
   nlohmann::ordered_json json;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     json.push_back(to_json(plans[i]));
+    json.back()["peak_in_training"] = highest_need(plans[i]);
     if (plans.size() > 1) json.back()["choice"] = titles[i];
   }
   options.report.write(text, plans.size() == 1 ? json.front() : json);

@@ -1,5 +1,6 @@
 // lacuna sweep: a command over a grid of configurations, one process a case.
 #include "apps/command.h"
+#include "apps/configuration.h"
 #include "apps/interrupt.h"
 #include "apps/page.h"
 #include "apps/process.h"
@@ -64,12 +65,23 @@ class CaseRun {
 
   const SweepCase& what() const { return case_; }
 
+  /// What is wrong with its configuration, or nothing.
+  std::string problem() const {
+    try {
+      read_configuration(case_.configurations, assignments());
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  }
+
   /// What an earlier call found, unless that was a failure.
   std::optional<ordered_json> finished() const {
     ordered_json record = ordered_json::parse(read_all(file(".json")), nullptr, false);
     try {
       const Result result = to_result(record, file(".json").string());
       if (result.failed || result.id != case_.id) return {};
+      if (trains()) record["run"] = run_folder().string();  // it may have been moved since, with its sweep
     } catch (const Error&) {  // damaged, or nothing that a sweep has written: the case runs again
       return {};
     }
@@ -128,7 +140,7 @@ class CaseRun {
     std::vector<std::string> all{sweep_.command, "--json", file(".result").string()};
     for (const std::string& configuration : case_.configurations) all.insert(all.end(), {"-c", configuration});
     all.insert(all.end(), sweep_.arguments.begin(), sweep_.arguments.end());
-    for (const SweepOverride& override : case_.overrides) all.push_back(override.key + "=" + override.value);
+    std::ranges::move(assignments(), std::back_inserter(all));
     if (trains()) {
       // What an interrupted call left is gone on with, or replaced where it came to no checkpoint.
       if (fs::is_symlink(run_folder() / "last"))
@@ -136,6 +148,13 @@ class CaseRun {
       else
         all.insert(all.end(), {"--overwrite", "output.dir=" + to_yaml(std::string_view(run_folder().string()))});
     }
+    return all;
+  }
+
+  /// The overrides, as a command line has them.
+  std::vector<std::string> assignments() const {
+    std::vector<std::string> all;
+    for (const SweepOverride& override : case_.overrides) all.push_back(override.key + "=" + override.value);
     return all;
   }
 
@@ -201,6 +220,7 @@ class SweepCommand {
     }
     say("{}: {} cases of `lacuna {}`, {} of them finished already\n", file_, records.size(), sweep.command,
         records.size() - waiting.size());
+    warn_of_problems(waiting, records.size());
     bool stopping = false;
     while (!running.empty() || (!waiting.empty() && !stopping)) {
       if (const int signal = InterruptGuard::signal(); signal != 0 && !std::exchange(stopping, true))
@@ -226,6 +246,14 @@ class SweepCommand {
     }
     std::erase_if(records, [](const ordered_json& record) { return record.is_null(); });
     return records;
+  }
+
+  /// A case whose configuration is wrong will fail when its turn comes, in hours perhaps.
+  static void warn_of_problems(const std::list<Numbered>& waiting, std::size_t all) {
+    for (const Numbered& one : waiting)
+      if (const std::string problem = one.run.problem(); !problem.empty())
+        fmt::print(stderr, "lacuna: warning: [{}/{}] will fail: {}\n{}\n", one.index + 1, all, words_of(one.run.what()),
+                   problem);
   }
 
   static std::string words_of(const SweepCase& one) {
@@ -265,8 +293,15 @@ class SweepCommand {
                           all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
     write_file_atomically(sweep.folder / "sweep.csv", to_csv(results));
     write_file_atomically(sweep.folder / "sweep.html", to_html({name, subtitle, "sweep.csv"}, results));
-    report_.write(fmt::format("\n{}\n{} holds sweep.html, sweep.csv, sweep.json and cases/\n", to_table(results),
-                              sweep.folder.string()),
+    for (const Result& result : results)
+      if (!result.run.empty() && !result.failed && !fs::exists(fs::path(result.run) / "metrics.jsonl"))
+        fmt::print(stderr, "lacuna: warning: {} holds no metrics.jsonl: the page has no curves of {}\n",
+                   result.run.string(), result.label);
+    const std::string failed =
+        failures > 0 ? fmt::format("{} of {} cases failed; the page and sweep.csv say why\n", failures, results.size())
+                     : std::string();
+    report_.write(fmt::format("\n{}\n{}{} holds sweep.html, sweep.csv, sweep.json and cases/\n", to_table(results),
+                              failed, sweep.folder.string()),
                   all);
     return results;
   }

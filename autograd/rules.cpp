@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
+#include <set>
 
 namespace lacuna {
 namespace {
@@ -26,12 +28,109 @@ std::string with_any_number(std::string_view path) {
   return pattern;
 }
 
+/// Of the curve whose slope is all that backward needs of the tensor; null where it needs more.
+const codec::SlopeLevels* slopes_of(const SlotFacts& facts) {
+  if (!can_be_coded(facts) || facts.users.size() != 1 || facts.users.front().derives) return nullptr;
+  return codec::slope_levels(facts.users.front().op.text());
+}
+
+bool names(const HoldRule& rule, const SlotFacts& facts) {
+  return rule.how != HoldRule::How::recompute && matches_glob(rule.path, facts.path.text()) &&
+         matches_glob(rule.op, facts.maker()) && matches_glob(rule.slot, facts.name()) &&
+         std::any_of(facts.users.begin(), facts.users.end(),
+                     [&](const SlotUser& user) { return matches_glob(rule.user, user.op.text()); });
+}
+bool can_hold(const HoldRule& rule, const SlotFacts& facts) {
+  if (rule.how == HoldRule::How::code) return can_be_coded(facts);
+  return rule.how != HoldRule::How::slope || slopes_of(facts) != nullptr;
+}
+
+/// Adds what is not there yet.
+void add_new(std::vector<std::string>& all, std::string text) {
+  if (std::ranges::find(all, text) == all.end()) all.push_back(std::move(text));
+}
+
+/// A few of them, in words.
+std::string listed(std::vector<std::string> all) {
+  constexpr std::size_t most = 12;
+  const bool whole = all.size() <= most;
+  all.resize(std::min(most, all.size()));
+  return fmt::format("{}{}", fmt::join(all, ", "), whole ? "" : " and others");
+}
+
+/// What rules for tensors came to: which have held one, and why the others have not.
+class RuleUses {
+ public:
+  explicit RuleUses(const std::vector<HoldRule>& rules) : uses_(rules.size(), Use::none) {}
+
+  bool used(std::size_t rule) const { return uses_[rule] == Use::used; }
+
+  /// A tensor that `holder` holds: a rule's place, or as many as there are.
+  void note(const std::vector<HoldRule>& rules, const SlotFacts& facts, std::size_t holder) {
+    if (holder < rules.size() && !used(holder)) {
+      uses_[holder] = Use::used;
+      ++used_;
+    }
+    if (used_ == rules.size()) return;  // nothing will be asked
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+      if (used(i) || !names(rules[i], facts)) continue;
+      if (!can_hold(rules[i], facts))
+        uses_[i] = std::max(uses_[i], Use::impossible);
+      else if (i > holder)
+        uses_[i] = std::max(uses_[i], Use::too_late);
+    }
+    paths_.insert(facts.path);
+    ops_.emplace(facts.maker());
+    slots_.insert(facts.name());
+    for (const SlotUser& user : facts.users) users_.insert(user.op);
+  }
+
+  std::string why_unused(std::size_t index, const HoldRule& rule) const {
+    if (uses_[index] == Use::too_late) return "rules before it hold all that it could";
+    if (uses_[index] == Use::impossible && rule.how == HoldRule::How::slope)
+      return "what matches is read by more than one curve that has a slope, or by none";
+    if (uses_[index] == Use::impossible)
+      return "what matches cannot be coded: less than 4 KiB, statistics, parameters, a batch that is held anyway, and "
+             "what "
+             "is needed to the bit or by its sign alone";
+    std::vector<std::string> paths, shown_paths, ops(ops_.begin(), ops_.end()), slots(slots_.begin(), slots_.end()),
+        users;
+    for (const Label& path : paths_) {
+      paths.emplace_back(path.text());
+      add_new(shown_paths, with_any_number(path.text()));
+    }
+    for (const Label& user : users_) users.emplace_back(user.text());
+    std::string reason = unknown("path", rule.path, paths, shown_paths);
+    if (reason.empty()) reason = unknown("op", rule.op, ops, ops);
+    if (reason.empty()) reason = unknown("slot", rule.slot, slots, slots);
+    if (reason.empty()) reason = unknown("user", rule.user, users, users);
+    return reason.empty() ? "no tensor matches all of it; `lacuna explain` lists them by path, slot and reader"
+                          : reason;
+  }
+
+ private:
+  enum class Use : std::uint8_t { none, impossible, too_late, used };
+  /// Why `pattern` alone matches none of the known ones; nothing where it does. `shown`: what is told of them.
+  static std::string unknown(std::string_view what, const std::string& pattern, const std::vector<std::string>& known,
+                             const std::vector<std::string>& shown) {
+    if (std::ranges::any_of(known, [&](const std::string& name) { return matches_glob(pattern, name); })) return {};
+    const std::string near = nearest_name(pattern, known);
+    return fmt::format("no tensor has the {} {}{}; there are {}", what, pattern,
+                       near.empty() ? "" : ", did you mean " + near + "?", listed(shown));
+  }
+
+  std::vector<Use> uses_;  // [rules]
+  std::size_t used_ = 0;
+  std::set<Label> paths_, users_;  // of tensors
+  std::set<std::string, std::less<>> ops_, slots_;
+};
+
 class Refined final : public MemoryPolicy {
  public:
   Refined(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules, std::vector<std::string> recompute)
       : base_(std::move(base)),
         rules_(std::move(rules)),
-        used_(rules_.size()),
+        uses_(rules_),
         codes_(base_->codes_anything() || std::any_of(rules_.begin(), rules_.end(), [](const HoldRule& rule) {
                  return rule.how == HoldRule::How::code || rule.how == HoldRule::How::slope;
                })) {
@@ -42,21 +141,20 @@ class Refined final : public MemoryPolicy {
   std::string_view name() const override { return base_->name(); }
 
   Decision settle(const SlotFacts& facts) override {
-    for (std::size_t i = 0; i < rules_.size(); ++i) {
-      if (!matches(rules_[i], facts)) continue;
-      used_[i] = true;
-      switch (rules_[i].how) {
-        case HoldRule::How::code:
-          return coded(rules_[i], facts);
-        case HoldRule::How::slope:
-          return {.hold = Hold::code, .slopes = slopes_of(facts)};
-        case HoldRule::How::keep:
-          return {.hold = Hold::keep};
-        default:
-          return guarded(settle_exactly(facts), facts);
-      }
+    const auto holder =
+        std::ranges::find_if(rules_, [&](const HoldRule& rule) { return can_hold(rule, facts) && names(rule, facts); });
+    uses_.note(rules_, facts, static_cast<std::size_t>(holder - rules_.begin()));
+    if (holder == rules_.end()) return guarded(base_->settle(facts), facts);
+    switch (holder->how) {
+      case HoldRule::How::code:
+        return coded(*holder, facts);
+      case HoldRule::How::slope:
+        return {.hold = Hold::code, .slopes = slopes_of(facts)};
+      case HoldRule::How::keep:
+        return {.hold = Hold::keep};
+      default:
+        return guarded(settle_exactly(facts), facts);
     }
-    return guarded(base_->settle(facts), facts);
   }
   bool codes_anything() const override { return codes_; }
 
@@ -86,18 +184,19 @@ class Refined final : public MemoryPolicy {
 
   std::vector<std::string> unmatched() const override {
     std::vector<std::string> all = base_->unmatched();
-    std::vector<bool> used = used_;
-    for (const Region& region : regions_)
-      if (region.rule != nullptr) used[static_cast<std::size_t>(region.rule - rules_.data())] = region.used;
+    const auto text_of = [](const HoldRule& rule) {
+      return fmt::format("{{path: {}, op: {}, slot: {}, user: {}, hold: {}}}", rule.path, rule.op, rule.slot, rule.user,
+                         hold_text(rule));
+    };
     for (std::size_t i = 0; i < rules_.size(); ++i)
-      if (!used[i])
-        all.push_back(fmt::format(
-            "memory.rules: {} by the rule {{path: {}, op: {}, slot: {}, user: {}, hold: {}}}: none matches, or {}",
-            rules_[i].how == HoldRule::How::recompute ? "no region is recomputed" : "no tensor is held", rules_[i].path,
-            rules_[i].op, rules_[i].slot, rules_[i].user, hold_text(rules_[i]),
-            rules_[i].how == HoldRule::How::recompute
-                ? "others come first" + offered_text()
-                : "rules before it come first; `lacuna explain` lists the tensors by path, slot and reader"));
+      if (rules_[i].how != HoldRule::How::recompute && !uses_.used(i))
+        all.push_back(fmt::format("memory.rules: no tensor is held by the rule {}: {}", text_of(rules_[i]),
+                                  uses_.why_unused(i, rules_[i])));
+    for (const Region& region : regions_)
+      if (region.rule != nullptr && !region.used)
+        all.push_back(
+            fmt::format("memory.rules: no region is recomputed by the rule {}: none matches, or others come first{}",
+                        text_of(*region.rule), offered_text()));
     for (const Region& region : regions_)
       if (region.rule == nullptr && !region.used)
         all.push_back(
@@ -129,35 +228,13 @@ class Refined final : public MemoryPolicy {
     return matches_glob(pattern, path) && (within.empty() || !opened_within);
   }
 
-  void offer(std::string_view path) {
-    if (std::ranges::find(offered_, path) == offered_.end()) offered_.emplace_back(path);
-  }
+  void offer(std::string_view path) { add_new(offered_, std::string(path)); }
   std::string offered_text() const {
-    constexpr std::size_t most = 12;
     std::vector<std::string> patterns;
-    for (const std::string& path : offered_)
-      if (std::string pattern = with_any_number(path); std::ranges::find(patterns, pattern) == patterns.end())
-        patterns.push_back(std::move(pattern));
-    if (patterns.empty()) return {};
-    const bool all = patterns.size() <= most;
-    patterns.resize(std::min(most, patterns.size()));
-    return fmt::format("; there are {}{}", fmt::join(patterns, ", "), all ? "" : " and others");
+    for (const std::string& path : offered_) add_new(patterns, with_any_number(path));
+    return patterns.empty() ? std::string() : "; there are " + listed(std::move(patterns));
   }
 
-  static bool matches(const HoldRule& rule, const SlotFacts& facts) {
-    if (rule.how == HoldRule::How::recompute) return false;
-    if (rule.how == HoldRule::How::code && !can_be_coded(facts)) return false;
-    if (rule.how == HoldRule::How::slope && slopes_of(facts) == nullptr) return false;
-    return matches_glob(rule.path, facts.path.text()) && matches_glob(rule.op, facts.maker()) &&
-           matches_glob(rule.slot, facts.name()) &&
-           std::any_of(facts.users.begin(), facts.users.end(),
-                       [&](const SlotUser& user) { return matches_glob(rule.user, user.op.text()); });
-  }
-  /// Of the curve whose slope is all that backward needs of the tensor; null where it needs more.
-  static const codec::SlopeLevels* slopes_of(const SlotFacts& facts) {
-    if (!can_be_coded(facts) || facts.users.size() != 1 || facts.users.front().derives) return nullptr;
-    return codec::slope_levels(facts.users.front().op.text());
-  }
   Decision guarded(const Decision& decision, const SlotFacts& facts) const {
     return codes_ ? beside_codes(decision, facts) : decision;
   }
@@ -169,8 +246,8 @@ class Refined final : public MemoryPolicy {
 
   std::unique_ptr<MemoryPolicy> base_;
   std::vector<HoldRule> rules_;
-  std::vector<bool> used_;  // as the rules
-  bool codes_;              // some rule does, or the policy itself
+  RuleUses uses_;
+  bool codes_;  // some rule does, or the policy itself
   std::vector<Region> regions_;
   std::vector<std::string> offered_;  // what could have been recomputed
 };

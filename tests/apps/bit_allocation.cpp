@@ -54,6 +54,7 @@ struct Step {
 };
 
 const auto never = [](const MemoryPlan&) { return false; };
+const auto always = [](const MemoryPlan&) { return true; };
 
 }  // namespace
 
@@ -77,14 +78,13 @@ TEST_CASE("bit allocation: of a sum of bytes it is what the solver makes of them
     for (std::size_t i = 0; i < choices.size(); ++i) variance += sensitivity[i] * code_variance(solved.bits[i]);
     CHECK(step.variance(plan, sensitivity) <= variance * 1.0001);
   }
-  const auto all_fit = [](const MemoryPlan&) { return true; };
   for (const std::int64_t most : {2000, 5000, 12000}) {
-    const MemoryPlan plan = allocation.plan(most, all_fit, all_fit);
+    const MemoryPlan plan = allocation.plan(most, always, always);
     CHECK(step.bytes(plan) <= most);
     const BitPlan solved = allocate_bits(choices, most);
     for (std::size_t i = 0; i < choices.size(); ++i) CHECK(plan.bits_of(step.tensors[i].name) == solved.bits[i]);
   }
-  CHECK(!allocation.plan(unlimited, all_fit, never).has_codes());
+  CHECK(!allocation.plan(unlimited, always, never).has_codes());
 }
 
 TEST_CASE("bit allocation: a tensor that lies at the peak does not keep the others from their bits") {
@@ -95,6 +95,10 @@ TEST_CASE("bit allocation: a tensor that lies at the peak does not keep the othe
   CHECK(plan.bits_of(step.tensors[0].name) == 1);
   CHECK(plan.bits_of(step.tensors[1].name) == exact_bits);
   CHECK(plan.bits_of(step.tensors[2].name) == exact_bits);
+  // Nothing is divided anew where what was found before suffices.
+  const MemoryPlan sufficient = allocation.plan(unlimited, fits, always);
+  CHECK(sufficient.bits_of(step.tensors[1].name) == 1);
+  CHECK(sufficient.bits_of(step.tensors[2].name) == 1);
 }
 
 TEST_CASE("bit allocation: what does not fit beside another's bits is tried again at the end") {
@@ -124,9 +128,7 @@ TEST_CASE("bit allocation: no more is looked for once a plan suffices, and nothi
       [&](const MemoryPlan& asked) { return enough = step.bytes(asked) > step.bytes({.bits = 1}); });
   CHECK(enough);
   CHECK(plan.recompute == RegionPaths{"blocks.0"});
-  const MemoryPlan none = BitAllocation({}, {}, {}, {})
-                              .plan(
-                                  unlimited, [](const MemoryPlan&) { return true; }, never);
+  const MemoryPlan none = BitAllocation({}, {}, {}, {}).plan(unlimited, always, never);
   CHECK(!none.has_codes());
   CHECK(none.kept.empty());
   CHECK_THROWS_AS(BitAllocation(step.tensors, {1}, {}, {}), Error);

@@ -6,8 +6,9 @@
 #include "apps/regions.h"
 #include "apps/survey.h"
 #include "core/error.h"
+#include "core/ledger.h"
 #include "core/parallel.h"
-#include "tests/temporary_folder.h"
+#include "tests/apps/command_run.h"
 
 #include <doctest/doctest.h>
 
@@ -15,6 +16,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
+#include <tuple>
 
 namespace lacuna::apps {
 namespace {
@@ -382,6 +385,48 @@ TEST_CASE("budget: the peak of a real step is the one planned") {
   const std::int64_t peak = measure(configuration, Device::cpu).peak;
   CHECK(peak <= 50 << 20);
   CHECK(peak == planned.peak);
+}
+
+TEST_CASE("budget: no real run is over it, evaluation, loader and checkpoints included") {
+  const test::TemporaryFolder folder;
+  const std::string data = "data: {name: shapes, train_size: 48, val_size: 24}\n";
+  for (const char* const model : {"{name: vit_cifar, depth: 3}", "{name: resnet20}"}) {
+    test::write_file(folder / "c.yaml",
+                     fmt::format("model: {}\n{}train: {{epochs: 1, batch_size: 16}}\n", model, data));
+    const auto exact = test::run_command(folder, {"plan", "-c", "c.yaml", "--json", "-"}).json();
+    for (const auto& [of, share, codes] : std::vector<std::tuple<std::string, double, bool>>{
+             {"peak", 0.75, true}, {"peak", 0.85, false}, {"saved", 0.12, true}, {"saved", 0.5, false}}) {
+      const auto budget = static_cast<std::int64_t>(share * exact.at("memory").at(of).get<double>());
+      INFO(std::string(model), ": ", share, " of ", of, ", codes: ", codes);
+      const test::CommandResult result = test::run_command(
+          folder, {"train", "-c", "c.yaml", "--overwrite", "output.dir=run",
+                   fmt::format("memory={{policy: auto, budget: {}, budget_of: {}, codes: {}}}", budget, of, codes)});
+      INFO(result.out, result.error);
+      REQUIRE(result.code == 0);
+      const auto summary = nlohmann::json::parse(test::read_file(folder / "run/summary.json"));
+      CHECK(summary.at("memory").at(of) <= budget);
+      std::istringstream metrics(test::read_file(folder / "run/metrics.jsonl"));
+      std::int64_t highest = 0, steps = 0;
+      for (std::string line; std::getline(metrics, line);)
+        if (const auto step = nlohmann::json::parse(line); step.contains("peak")) {
+          highest = std::max(highest, step.at("peak").get<std::int64_t>());
+          ++steps;
+        }
+      CHECK(steps >= 3);
+      if (of == "peak") CHECK(highest <= budget);
+    }
+  }
+}
+
+TEST_CASE("budget: what no choice fits is refused before anything is computed") {
+  for (const char* const of : {"peak", "saved"}) {
+    const Configuration configuration =
+        configured(vit, fmt::format("{{policy: auto, budget: 1KiB, budget_of: {}}}", of));
+    ledger(Device::cpu).reset_peak();
+    const std::int64_t before = ledger(Device::cpu).peak();
+    CHECK(refusal(configuration).find("do not suffice") != std::string::npos);
+    CHECK(ledger(Device::cpu).peak() == before);
+  }
 }
 
 TEST_CASE("budget: what no choice fits is refused with the least that would") {

@@ -184,6 +184,8 @@ TEST_CASE("command: plan and bench share the documented keys") {
     CHECK_MESSAGE(plan.at("memory").at(key).is_number_integer(), key);
     CHECK_MESSAGE(bench.at("memory").at(key).is_number_integer(), key);
   }
+  CHECK(plan.at("peak_in_training") > plan.at("memory").at("peak"));  // batches are prepared ahead
+  CHECK(!bench.contains("peak_in_training"));
   CHECK(plan.at("device") == "meta");
   CHECK(bench.at("device") == "cpu");
   for (const char* const key : {"min", "median", "max"}) CHECK(bench.at("step_seconds").at(key) > 0);
@@ -225,6 +227,12 @@ TEST_CASE("command: plan and bench share the documented keys") {
         saved_of("{policy: fixed, bits: 4, group_size: 64}", "fixed"));
   CHECK(saved_of("{policy: fixed, bits: 4, group_size: 64}", "fixed") != saved_of("{policy: fixed, bits: 4}", "fixed"));
   CHECK(coded[4].at("memory").at("saved") == coded[0].at("memory").at("saved"));  // everything fits
+  const std::string refined =
+      "memory={policy: exact, recompute: [\"blocks.*\"], rules: [{op: layer_norm, hold: keep}]}";
+  for (const char* const policies : {"exact", "keep,fixed"})
+    CHECK(run_command(folder, {"plan", "-c", "c.yaml", refined, "--policies", policies})
+              .out.find(" of them trained\nrecomputed: blocks.*; 1 rule for single tensors\nmemory ") !=
+          std::string::npos);
   CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact, fixed:2 ", "--json", "-"})
             .json()[1]
             .at("choice") == "fixed:2");
@@ -375,6 +383,25 @@ TEST_CASE("explain: tells the bytes that plan tells, also where bits are divided
     REQUIRE(explained.code == 0);
     CHECK(explained.json().at("saved") == planned.json().at("memory").at("saved"));
   }
+}
+
+TEST_CASE("explain: what backward takes besides does not grow with the number of coded tensors") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml",
+             "model: {name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 3, num_heads: 4}\n"
+             "data: {name: shapes}\ntrain: {batch_size: 32, threads: 1}\nmemory: {policy: adaptive}\n");
+  const auto explained = [&](const char* depth) {
+    return run_command(folder, {"explain", "-c", "c.yaml", depth, "--json", "-"}).json();
+  };
+  const nlohmann::json few = explained("model.depth=3"), many = explained("model.depth=9");
+  CHECK(many.at("saved") > few.at("saved"));
+  CHECK(many.at("backward") == few.at("backward"));
+  const std::int64_t transient = few.at("backward").at("transient"), workspace = few.at("backward").at("workspace");
+  CHECK(workspace > 0);
+  const std::string told = run_command(folder, {"explain", "-c", "c.yaml"}).out;
+  CHECK(told.find(fmt::format("\nbackward takes up to {} of transient tensors and {} of workspace besides\n",
+                              format_bytes(transient), format_bytes(workspace))) != std::string::npos);
+  CHECK(told.find("\nits bits are those by size alone") != std::string::npos);
 }
 
 TEST_CASE("command: a reader that has enough ends it silently, a full disk does not") {

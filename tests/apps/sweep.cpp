@@ -56,6 +56,45 @@ void check_bars(const std::string& dom, const nlohmann::json& sweep) {
     CHECK(bar.second == doctest::Approx(std::max(bar.first / most * (widest + gap) - gap, narrowest)).epsilon(1e-3));
 }
 
+/// Each layer's bar says what the case saved in it and in what lies in it, and a case's bars add up to all it saved.
+void check_layers(const std::string& dom, const nlohmann::json& sweep) {
+  std::map<std::string, std::int64_t> sums;  // by case
+  for (Attributes& bar : elements(dom, "rect", "bar")) {
+    if (!bar.contains("data-path")) continue;
+    const std::int64_t bytes = std::stoll(bar["data-bytes"]);
+    const std::string block = bar["data-path"];
+    sums[bar["data-case"]] += bytes;
+    if (block == "small ones") continue;
+    std::int64_t expected = 0;
+    for (const nlohmann::json& one : sweep.at("cases"))
+      if (one.at("id") == bar["data-case"])
+        for (const auto& [path, saved] : one.at("result").at("saved_by_path").items())
+          if (path == block || path.starts_with(block + ".")) expected += saved.get<std::int64_t>();
+    INFO(block);
+    CHECK(bytes == expected);
+  }
+  CHECK(sums.size() == 2);  // two cases beside each other
+  for (const nlohmann::json& one : sweep.at("cases"))
+    if (const auto sum = sums.find(one.at("id")); sum != sums.end())
+      CHECK(sum->second == one.at("result").at("memory").at("saved"));
+}
+
+/// The cases as the rows of the table stand after so many clicks on the title of `column`.
+std::vector<std::string> sorted_cases(const TemporaryFolder& folder, const std::string& page, const std::string& column,
+                                      int clicks) {
+  const std::string clicked = "out/clicked.html";
+  write_file(folder / clicked,
+             read_file(folder / page) +
+                 fmt::format("<script>for (let i = 0; i < {}; ++i) [...document.querySelectorAll('#values th button')]"
+                             ".find(b => b.textContent.includes('{}')).click();</script>",
+                             clicks, column));
+  const std::string dom = browse(folder, clicked);
+  std::vector<std::string> cases;
+  for (const Attributes& row : elements(dom, "tr", ""))
+    if (row.contains("data-case")) cases.push_back(row.at("data-case"));
+  return cases;
+}
+
 }  // namespace
 
 TEST_CASE("sweep: runs each case of a grid once, and again only what has changed") {
@@ -270,6 +309,13 @@ TEST_CASE("sweep: a case that fails is written down, and the others run on") {
       CHECK(fs::exists(fs::path(folder.path()) / one.at("run").get<std::string>() / "summary.json"));
   }
   CHECK(result.out.find("warning") == std::string::npos);
+  // What is wrong with configurations is told before the first case runs.
+  for (const char* const number : {"[3/6]", "[4/6]"})
+    CHECK(result.error.find(fmt::format("lacuna: warning: {} will fail: c model.num_heads=3 ", number)) !=
+          std::string::npos);
+  CHECK(result.error.find("`num_heads` 3 does not divide") != std::string::npos);
+  CHECK(result.error.find("[1/6]") == std::string::npos);
+  CHECK(result.out.find("\n2 of 6 cases failed; the page and sweep.csv say why\n") != std::string::npos);
   // A case keeps its number, and its words stand again only where it failed.
   CHECK(result.out.find("[1/6] started c model.num_heads=2 optimizer.lr=1e-3\n") != std::string::npos);
   CHECK(result.out.find("[1/6] done in ") != std::string::npos);
@@ -277,8 +323,21 @@ TEST_CASE("sweep: a case that fails is written down, and the others run on") {
   CHECK(result.out.find("[3/6] FAILED after ") != std::string::npos);
   CHECK(result.out.find(" s: c model.num_heads=3 optimizer.lr=1e-3\n") != std::string::npos);
   CHECK(result.out.find(" s: c model.num_heads=2 ") == std::string::npos);
-  // A failure is tried again, since its cause may be gone; nothing else is.
-  CHECK(sweep(folder).out.find("4 of them finished already") != std::string::npos);
+  // A failure is tried again, since its cause may be gone; nothing else is. Where the sweep was moved, its runs are
+  // found.
+  fs::rename(folder / "out", folder / "moved");
+  const CommandResult again = sweep(folder, {"output.dir=moved"});
+  CHECK(again.out.find("4 of them finished already") != std::string::npos);
+  CHECK(again.error.find("metrics.jsonl") == std::string::npos);
+  for (const nlohmann::json& one : read_json(folder / "moved/sweep.json").at("cases"))
+    if (one.at("status") == "done") CHECK(one.at("run").get<std::string>().starts_with("moved/runs/"));
+  fs::rename(folder / "moved", folder / "out");
+  const auto without_metrics = folder / all.at("cases").at(0).at("run").get<std::string>() / "metrics.jsonl";
+  const std::string metrics = read_file(without_metrics);
+  fs::remove(without_metrics);
+  CHECK(sweep(folder).error.find("holds no metrics.jsonl: the page has no curves of ") != std::string::npos);
+  write_file(without_metrics, metrics);
+  CHECK(sweep(folder).error.find("metrics.jsonl") == std::string::npos);
 
   const std::string page = read_file(folder / "out/sweep.html");
   CHECK(page.find("<b>&") == std::string::npos);
@@ -485,10 +544,25 @@ TEST_CASE("sweep: the page shows bars with the right values in a browser") {
   CHECK(page.find("<link") == std::string::npos);
   const std::string dom = browse(folder, "out/sweep.html");
   if (dom.empty()) return;
-  check_bars(dom, read_json(folder / "out/sweep.json"));
+  const nlohmann::json read = read_json(folder / "out/sweep.json");
+  check_bars(dom, read);
+  check_layers(dom, read);
   CHECK(elements(dom, "rect", "peak").size() == 4);
   CHECK(dom.find(">Process peaks, up to ") == std::string::npos);  // a plan has none
   CHECK(elements(dom, "tr", "").size() >= 1 + 4);
+
+  // The table has the values, and is sorted by them.
+  std::vector<std::pair<std::int64_t, std::string>> by_saved;
+  for (const nlohmann::json& one : read.at("cases")) {
+    by_saved.emplace_back(one.at("result").at("memory").at("saved"), one.at("id"));
+    CHECK(dom.find(fmt::format("title=\"{} bytes\"", by_saved.back().first)) != std::string::npos);
+  }
+  std::ranges::sort(by_saved);
+  std::vector<std::string> expected;
+  for (const auto& [saved, id] : by_saved) expected.push_back(id);
+  CHECK(sorted_cases(folder, "out/sweep.html", "memory.saved", 1) == expected);
+  std::ranges::reverse(expected);
+  CHECK(sorted_cases(folder, "out/sweep.html", "memory.saved", 2) == expected);
 }
 
 TEST_CASE("sweep: the axis of the bars covers all of them, and process peaks that are left out are told of") {
@@ -519,6 +593,23 @@ TEST_CASE("sweep: the axis of the bars covers all of them, and process peaks tha
       peaks = std::max(peaks, one.at("result").at("process_peak").get<double>() / (1 << 20));
     INFO(chart.substr(at, 80));
     CHECK(std::stod(chart.substr(at + told.size())) == doctest::Approx(peaks).epsilon(1e-3));
+    // Speed against bytes: a point a case, the one of more bytes to the right of the other, the faster one above.
+    const std::vector<Attributes> points = elements(dom, "circle", "point");
+    REQUIRE(points.size() == 2);
+    std::map<std::string, const nlohmann::json*> results;
+    for (const nlohmann::json& one : cases) results[one.at("id")] = &one.at("result");
+    for (const Attributes& point : points) {
+      const nlohmann::json& result = *results.at(point.at("data-case"));
+      CHECK(std::stoll(point.at("data-bytes")) == result.at("memory").at("saved"));
+      CHECK(std::stod(point.at("data-value")) ==
+            doctest::Approx(result.at("samples_per_second").get<double>()).epsilon(1e-9));
+    }
+    const auto differs = [&](const char* what, const char* place) {
+      return (std::stod(points[0].at(what)) - std::stod(points[1].at(what))) *
+             (std::stod(points[0].at(place)) - std::stod(points[1].at(place)));
+    };
+    CHECK(differs("data-bytes", "cx") > 0);
+    CHECK(differs("data-value", "cy") < 0);
   }
 }
 

@@ -143,11 +143,12 @@ TEST_CASE("rules: codes pass over what cannot be coded") {
   tape.backward(y);
   const std::vector<std::string> unmatched = policy->unmatched();
   REQUIRE(unmatched.size() == 1);  // the second was reached
-  CHECK(unmatched[0] ==
-        "memory.rules: no tensor is held by the rule {path: *, op: *, slot: *, user: *, hold: int4}: none matches, or "
-        "rules "
-        "before it come "
-        "first; `lacuna explain` lists the tensors by path, slot and reader");
+  CHECK(
+      unmatched[0] ==
+      "memory.rules: no tensor is held by the rule {path: *, op: *, slot: *, user: *, hold: int4}: what matches cannot "
+      "be coded: less than 4 KiB, statistics, parameters, a batch that is held anyway, and what is needed to the bit "
+      "or "
+      "by its sign alone");
 }
 
 TEST_CASE("rules: of what only a curve's slope needs two bits are kept") {
@@ -190,8 +191,8 @@ TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
   const auto names = [&](std::size_t line, const char* rule) {
     return unmatched[line].find(rule) != std::string::npos;
   };
-  CHECK(names(0, "{path: a, op: *, slot: *, user: *, hold: int2}"));  // the first rule takes it all
-  CHECK(names(1, "{path: c*, op: *, slot: *, user: *, hold: keep}"));
+  CHECK(names(0, "{path: a, op: *, slot: *, user: *, hold: int2}: rules before it hold all that it could"));
+  CHECK(names(1, "{path: c*, op: *, slot: *, user: *, hold: keep}: no tensor has the path c*; there are "));
   CHECK(names(2, "{path: d.*, op: *, slot: *, user: *, hold: recompute}"));
   CHECK(unmatched[3] ==
         "memory.recompute: e.* recomputes nothing: no region of the model matches, or others come first; "
@@ -199,6 +200,25 @@ TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
   CHECK(unmatched[2].ends_with("none matches, or others come first; there are b, a, a.*.attn"));
   CHECK(policy->recomputes("d.2", ""));
   CHECK(policy->unmatched().size() == 3);
+}
+
+TEST_CASE("rules: a pattern that no tensor matches is told with those that there are") {
+  const auto reason = [](HoldRule wrong) {
+    const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {std::move(wrong)}, {});
+    held(*policy);
+    const std::string text = policy->unmatched().at(0);
+    return text.substr(text.find("}: ") + 3);
+  };
+  CHECK(reason(rule("keep", "*", "linaer")) ==
+        "no tensor has the op linaer, did you mean linear?; there are gelu, input, linear, tanh");
+  CHECK(reason(rule("keep", "b.curv")).starts_with("no tensor has the path b.curv, did you mean b.curve?; there are "));
+  CHECK(reason(rule("keep", "*", "*", "conv2d")).starts_with("no tensor has the user conv2d; there are "));
+  HoldRule slot = rule("keep");
+  slot.slot = "linear #2";
+  CHECK(reason(slot).starts_with("no tensor has the slot linear #2"));
+  CHECK(reason(rule("keep", "a", "tanh")) ==
+        "no tensor matches all of it; `lacuna explain` lists them by path, slot and reader");
+  CHECK(reason(rule("slope2", "*", "*", "linear")).starts_with("what matches is read by more than one curve"));
 }
 
 TEST_CASE("rules: regions that could be recomputed are told by patterns, of a sequence once and a dozen at most") {

@@ -34,6 +34,7 @@ POLICIES = {
     "fixed 4": "policy: fixed, bits: 4",
     "adaptive 2.5": "policy: adaptive, bits: 2.5",
     "adaptive 2.5, recompute": "policy: adaptive, bits: 2.5, recompute: [\"{regions}\"]",
+    "adaptive 4, recompute": "policy: adaptive, bits: 4, recompute: [\"{regions}\"]",
 }
 
 

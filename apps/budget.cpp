@@ -50,8 +50,10 @@ class Fitting {
 
   void run(bool codes) {
     if (fits({})) return choose({});
-    if (const std::optional<Prediction> found = codes ? with_codes() : without_codes()) return choose(*found);
-    const auto [least, regions_of_least] = this->least(codes);
+    std::optional<Least> fewest;
+    if (codes) fewest = this->least(true);
+    if (const std::optional<Prediction> found = codes ? with_codes(*fewest) : without_codes()) return choose(*found);
+    const auto [least, regions_of_least] = codes ? *fewest : this->least(false);
     reject(
         "memory.budget: {} do not suffice for a training step with batches of {}: the least that auto comes to is {} "
         "({} bytes), with {} recomputed{}.{}",
@@ -223,19 +225,20 @@ class Fitting {
     return order;
   }
 
-  /// Whether anything that `with_codes` begins with fits at the fewest bits: otherwise nothing need be measured.
-  bool fits_at_fewest(const RegionPaths& order) const {
-    if (least(true).bytes <= budget_) return true;
-    for (std::int64_t i = 1; i < quarters; ++i) {
+  /// Whether anything that `with_codes` considers first, or its last resorts, of which `least` is, fits at the fewest
+  /// bits: otherwise nothing need be measured.
+  bool fits_at_fewest(const RegionPaths& order, const Least& least) const {
+    if (least.bytes <= budget_) return true;
+    for (std::int64_t i = 1; i <= quarters; ++i) {
       const RegionPaths some(order.begin(), order.begin() + std::ssize(order) * i / quarters);
       if (fits({.bits = fewest_bits, .recompute = some})) return true;
     }
     return false;
   }
 
-  std::optional<Prediction> with_codes() {
+  std::optional<Prediction> with_codes(const Least& least) {
     const RegionPaths order = blocks_by_bytes();
-    if (!fits_at_fewest(order)) return without_codes();
+    if (!fits_at_fewest(order, least)) return without_codes();
     const std::int64_t machine = allocator(device_of(configuration_)).capacity();
     sensitivities_ = measure_sensitivities(configuration_, of_saved_ ? machine : std::min(budget_, machine));
     std::optional<Prediction> best;

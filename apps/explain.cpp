@@ -3,6 +3,7 @@
 #include "apps/configuration_options.h"
 #include "apps/measure.h"
 #include "apps/report.h"
+#include "apps/study.h"
 
 #include <CLI/CLI.hpp>
 
@@ -64,6 +65,7 @@ ExitCode explain(const Options& options) {
   const bool trains = training.trainable_count() > 0 || configuration.image_gradient;
   if (trains && training.policy().measures_every() > 0) training.step(made_up(), 0, configuration.optimizer.lr);
   std::vector<MicroBatch> batch = made_up();
+  if (trains) study(training, batch.front(), training.policy());  // as a step does, where it is one that measures
   Tape tape(training.policy());
   const Variable loss = [&] {
     const Recording recording(tape);

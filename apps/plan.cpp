@@ -71,9 +71,11 @@ std::string title_of(const Configuration& configuration) {
 
 /// What holds beside the policy, of all that are compared; `auto` says itself what it chose.
 std::string refinement_text(const Configuration::Memory& memory) {
-  std::vector<std::string> parts;
-  if (!memory.recompute.empty()) parts.push_back(fmt::format("recomputed: {}", fmt::join(memory.recompute, ", ")));
-  if (!memory.rules.empty()) parts.push_back(counted(std::ssize(memory.rules), "rule") + " for single tensors");
+  std::vector<std::string> regions = memory.recompute, parts;
+  for (const HoldRule& rule : memory.rules)
+    if (rule.how == HoldRule::How::recompute) regions.push_back(rule.path);
+  if (!regions.empty()) parts.push_back(fmt::format("recomputed: {}", fmt::join(regions, ", ")));
+  if (!memory.rules.empty()) parts.push_back(counted(std::ssize(memory.rules), "rule"));
   return parts.empty() || memory.policy == "auto" ? std::string() : fmt::format("{}\n", fmt::join(parts, "; "));
 }
 

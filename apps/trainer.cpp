@@ -216,9 +216,10 @@ void Trainer::announce() {
     for (const FreezeMatch& match : training_.freeze_matches()) text += describe(match);
     text.pop_back();
     display_.print(text);
-    if (configuration_.model.from.empty() && place_.step == 0)
-      display_.print("warning: what is frozen has random weights, since model.from names none");
   }
+  const bool all_trained = training_.trainable_count() == training_.model().parameter_count();
+  if (!all_trained && configuration_.model.from.empty() && place_.step == 0)
+    fmt::print(stderr, "lacuna: warning: what is frozen has random weights, since model.from names none\n");
   if (const LoadedWeights& loaded = training_.loaded_weights(); loaded.new_head) {
     const Model& model = training_.model();
     display_.print(

@@ -148,9 +148,8 @@ class Adaptive final : public CodedPolicy {
                         is_count(4, most_bits) && is_count(5, exactly_counted);
     if (!counts || !std::isfinite(numbers[2]) || numbers[2] < 0)
       reject(
-          "memory policy adaptive: expected elements, bytes of ranges, a sensitivity, whether it was measured, bits "
-          "and "
-          "bytes of means for \"{}\", got {}",
+          "memory policy adaptive: expected elements, bytes of ranges, a sensitivity, whether it was measured, "
+          "bits and bytes of means for \"{}\", got {}",
           name, fmt::join(std::span(numbers, numbers_a_tensor), ", "));
     return {.choice = {.elements = static_cast<std::int64_t>(numbers[0]),
                        .range_bytes = static_cast<std::int64_t>(numbers[1]),

@@ -31,8 +31,9 @@ Decision hold_coded(Decision otherwise, const SlotFacts& facts, const codec::Cod
 }
 
 Decision beside_codes(const Decision& decision, const SlotFacts& facts) {
-  const bool is_kept = decision.hold != Hold::drop && decision.hold != Hold::derive;
-  if (facts.need == Need::sign && !is_kept) return {.hold = Hold::mask};
+  const bool is_found_again = decision.hold == Hold::drop || decision.hold == Hold::derive;
+  if (!is_found_again || !facts.approximate) return decision;
+  if (facts.need == Need::sign) return {.hold = Hold::mask};
   return decision.hold == Hold::derive ? hold_coded(decision, facts, {}) : decision;
 }
 

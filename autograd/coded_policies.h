@@ -17,8 +17,8 @@ bool worth_coding(const SlotFacts& facts);
 /// the whole gradient that passes there: the exact signs are kept besides, where somebody asks for them.
 Decision hold_coded(Decision otherwise, const SlotFacts& facts, const codec::Coding& coding);
 
-/// A policy's answer where others may answer with codes: the signs that somebody asks for are kept, since what would be
-/// derived, or found from what was coded, has others.
+/// A policy's answer where tensors may be coded: where it would be derived, or found again, from such ones, the signs
+/// that somebody asks for are kept, since what comes of codes has others.
 Decision beside_codes(const Decision& decision, const SlotFacts& facts);
 
 /// The setting `group_size` of every policy that codes.

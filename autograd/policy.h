@@ -39,11 +39,12 @@ struct SlotFacts {
   Need need = Need::sign;  // the strongest among the users
   Groups groups = Groups::run;
   std::int64_t heads = 1;
-  bool optional = false;   // every user can do without it: it may be dropped
-  bool parameter = false;  // lives on anyway: keeping it costs nothing
-  bool borrowed = false;   // an input of the program that its caller holds anyway: codes would come besides
-  bool derivable = false;  // one cheap pass over tensors that are kept anyway yields it
-  int chain = 0;           // passes such a derivation would take at most, itself included
+  bool optional = false;    // every user can do without it: it may be dropped
+  bool parameter = false;   // lives on anyway: keeping it costs nothing
+  bool borrowed = false;    // an input of the program that its caller holds anyway: codes would come besides
+  bool derivable = false;   // one cheap pass over tensors that are kept anyway yields it
+  bool approximate = true;  // what it could be derived from is coded, or may still be
+  int chain = 0;            // passes such a derivation would take at most, itself included
   std::span<const SlotUser> users;
 
   /// An input of the program: no op made it.

@@ -34,9 +34,10 @@ const codec::SlopeLevels* slopes_of(const SlotFacts& facts) {
   return codec::slope_levels(facts.users.front().op.text());
 }
 
-bool names(const HoldRule& rule, const SlotFacts& facts) {
-  return rule.how != HoldRule::How::recompute && matches_glob(rule.path, facts.path.text()) &&
-         matches_glob(rule.op, facts.maker()) && matches_glob(rule.slot, facts.name()) &&
+bool is_for_tensors(const HoldRule& rule) { return rule.how != HoldRule::How::recompute; }
+bool matches(const HoldRule& rule, const SlotFacts& facts) {
+  return is_for_tensors(rule) && matches_glob(rule.path, facts.path.text()) && matches_glob(rule.op, facts.maker()) &&
+         matches_glob(rule.slot, facts.name()) &&
          std::any_of(facts.users.begin(), facts.users.end(),
                      [&](const SlotUser& user) { return matches_glob(rule.user, user.op.text()); });
 }
@@ -61,7 +62,8 @@ std::string listed(std::vector<std::string> all) {
 /// What rules for tensors came to: which have held one, and why the others have not.
 class RuleUses {
  public:
-  explicit RuleUses(const std::vector<HoldRule>& rules) : uses_(rules.size(), Use::none) {}
+  explicit RuleUses(const std::vector<HoldRule>& rules)
+      : uses_(rules.size(), Use::none), open_(std::ranges::count_if(rules, is_for_tensors)) {}
 
   bool used(std::size_t rule) const { return uses_[rule] == Use::used; }
 
@@ -69,17 +71,17 @@ class RuleUses {
   void note(const std::vector<HoldRule>& rules, const SlotFacts& facts, std::size_t holder) {
     if (holder < rules.size() && !used(holder)) {
       uses_[holder] = Use::used;
-      ++used_;
+      --open_;
     }
-    if (used_ == rules.size()) return;  // nothing will be asked
+    if (open_ == 0) return;  // nothing will be asked
     for (std::size_t i = 0; i < rules.size(); ++i) {
-      if (used(i) || !names(rules[i], facts)) continue;
+      if (used(i) || !matches(rules[i], facts)) continue;
       if (!can_hold(rules[i], facts))
         uses_[i] = std::max(uses_[i], Use::impossible);
       else if (i > holder)
         uses_[i] = std::max(uses_[i], Use::too_late);
     }
-    paths_.insert(facts.path);
+    if (!facts.path.text().empty()) paths_.insert(facts.path);
     ops_.emplace(facts.maker());
     slots_.insert(facts.name());
     for (const SlotUser& user : facts.users) users_.insert(user.op);
@@ -88,11 +90,10 @@ class RuleUses {
   std::string why_unused(std::size_t index, const HoldRule& rule) const {
     if (uses_[index] == Use::too_late) return "rules before it hold all that it could";
     if (uses_[index] == Use::impossible && rule.how == HoldRule::How::slope)
-      return "what matches is read by more than one curve that has a slope, or by none";
+      return "what matches cannot be coded, or is read by something besides one GELU or SiLU";
     if (uses_[index] == Use::impossible)
-      return "what matches cannot be coded: less than 4 KiB, statistics, parameters, a batch that is held anyway, and "
-             "what "
-             "is needed to the bit or by its sign alone";
+      return "what matches cannot be coded: less than 4 KiB, statistics, parameters, a batch that is held anyway, "
+             "and what is needed to the bit or by its sign alone";
     std::vector<std::string> paths, shown_paths, ops(ops_.begin(), ops_.end()), slots(slots_.begin(), slots_.end()),
         users;
     for (const Label& path : paths_) {
@@ -114,13 +115,14 @@ class RuleUses {
   static std::string unknown(std::string_view what, const std::string& pattern, const std::vector<std::string>& known,
                              const std::vector<std::string>& shown) {
     if (std::ranges::any_of(known, [&](const std::string& name) { return matches_glob(pattern, name); })) return {};
-    const std::string near = nearest_name(pattern, known);
+    const bool is_name = pattern.find_first_of("*?[") == std::string::npos;
+    const std::string near = is_name ? nearest_name(pattern, known) : std::string();
     return fmt::format("no tensor has the {} {}{}; there are {}", what, pattern,
                        near.empty() ? "" : ", did you mean " + near + "?", listed(shown));
   }
 
-  std::vector<Use> uses_;  // [rules]
-  std::size_t used_ = 0;
+  std::vector<Use> uses_;          // [rules]
+  std::ptrdiff_t open_;            // for tensors, and have held none
   std::set<Label> paths_, users_;  // of tensors
   std::set<std::string, std::less<>> ops_, slots_;
 };
@@ -141,8 +143,8 @@ class Refined final : public MemoryPolicy {
   std::string_view name() const override { return base_->name(); }
 
   Decision settle(const SlotFacts& facts) override {
-    const auto holder =
-        std::ranges::find_if(rules_, [&](const HoldRule& rule) { return can_hold(rule, facts) && names(rule, facts); });
+    const auto holder = std::ranges::find_if(
+        rules_, [&](const HoldRule& rule) { return can_hold(rule, facts) && matches(rule, facts); });
     uses_.note(rules_, facts, static_cast<std::size_t>(holder - rules_.begin()));
     if (holder == rules_.end()) return guarded(base_->settle(facts), facts);
     switch (holder->how) {
@@ -189,7 +191,7 @@ class Refined final : public MemoryPolicy {
                          hold_text(rule));
     };
     for (std::size_t i = 0; i < rules_.size(); ++i)
-      if (rules_[i].how != HoldRule::How::recompute && !uses_.used(i))
+      if (is_for_tensors(rules_[i]) && !uses_.used(i))
         all.push_back(fmt::format("memory.rules: no tensor is held by the rule {}: {}", text_of(rules_[i]),
                                   uses_.why_unused(i, rules_[i])));
     for (const Region& region : regions_)

@@ -91,6 +91,13 @@ bool Slot::is_coded() const {
                      [](const SlotPtr& source) { return source && source->is_coded(); });
 }
 
+bool Slot::may_be_coded() const {
+  if (parameter_ || is_aux()) return false;
+  if (!settled_ || how_ != Hold::derive) return !settled_ || how_ == Hold::code;
+  return std::any_of(origin_.sources.begin(), origin_.sources.end(),
+                     [](const SlotPtr& source) { return source && source->may_be_coded(); });
+}
+
 bool Slot::derivable() const {
   return origin_.op != nullptr &&
          std::all_of(origin_.sources.begin(), origin_.sources.end(),
@@ -132,6 +139,9 @@ SlotFacts Slot::facts() const {
           .parameter = parameter_,
           .borrowed = borrowed(),
           .derivable = derivable(),
+          .approximate = origin_.op == nullptr ||
+                         std::any_of(origin_.sources.begin(), origin_.sources.end(),
+                                     [](const SlotPtr& source) { return source && source->may_be_coded(); }),
           .chain = below + 1 + chain_above_,
           .users = users_};
 }
@@ -165,6 +175,8 @@ Decision Slot::decide() const {
          maker_.path.text());
   expect(hold != Hold::mask || need_ == Need::sign, "a policy masks what is needed as {}: {} of {}", name_of(need_),
          maker_.op.text(), maker_.path.text());
+  expect(hold != Hold::code || policy_.codes_anything(), "the policy {} codes {} of {}, and says that it codes nothing",
+         policy_.name(), maker_.op.text(), maker_.path.text());
   expect(hold != Hold::code || (need_ <= Need::value && is_floating(dtype_)),
          "a policy codes a tensor of {} that is needed as {}: {} of {}", name_of(dtype_), name_of(need_),
          maker_.op.text(), maker_.path.text());

@@ -106,6 +106,8 @@ class Slot {
   bool is_coded() const;
   /// Every user can do without it.
   bool is_optional() const;
+  /// Codes hold it, or what it is derived from, or may when it settles.
+  bool may_be_coded() const;
   int chain_below() const;
   void raise_chain_above(int above);
   bool stale() const { return tensor_.defined() && tensor_.storage()->version() != version_; }

@@ -119,7 +119,7 @@ bool Slot::derive_apart(std::int64_t begin, std::int64_t run, Label reader, cons
       decoders[i] = source->range_decoder();
     }
   }
-  if (device_ == Device::meta) return true;  // it allocates nothing
+  if (device_ == Device::meta) return true;  // deriving allocates nothing, and there is nothing to compute
   for_runs_on_threads(
       share, own, shape_.back() * size_of(dtype_), [&](std::int64_t from, std::int64_t to, int, std::int64_t at) {
         const std::int64_t first = begin + from, last = begin + to;

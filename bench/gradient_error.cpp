@@ -93,6 +93,7 @@ class GatesFromCodes final : public MemoryPolicy {
     decision.signs = false;
     return decision;
   }
+  bool codes_anything() const override { return base_->codes_anything(); }
 
  private:
   std::unique_ptr<MemoryPolicy> base_;

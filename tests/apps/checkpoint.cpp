@@ -1,10 +1,14 @@
 #include "apps/checkpoint.h"
 
 #include "apps/run_folder.h"
+#include "apps/training.h"
 #include "core/error.h"
+#include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
 
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -77,6 +81,33 @@ TEST_CASE("checkpoint: metrics that are about to be written again are left out, 
       "{\"step\":5}\n");
   CHECK(kept_metrics(lines, {.step = 4, .epochs_evaluated = 1}) ==
         "{\"step\":1}\n{\"step\":2}\n{\"step\":2,\"epoch\":1,\"val_loss\":1}\n{\"step\":3}\n");
+}
+
+TEST_CASE("checkpoint: a policy's state that the policy cannot have written is refused with its file") {
+  class Damaged final : public MemoryPolicy {
+   public:
+    std::string_view name() const override { return "mesa"; }
+    Decision settle(const SlotFacts&) override { return {}; }
+    std::map<std::string, Tensor> state() const override {
+      return {{"fc linear", Tensor::zeros({3}, DType::f32, Device::cpu)}};
+    }
+  };
+  const test::TemporaryFolder folder;
+  Training training(parse_configuration("model: {name: vit, image_size: 8, patch_size: 4, embed_dim: 8, depth: 1, "
+                                        "num_heads: 2, num_classes: 10}\n",
+                                        "c.yaml"),
+                    Device::cpu);
+  Damaged damaged;
+  write_checkpoint(folder / "checkpoint", {training.model(), training.optimizer(), damaged, nullptr}, {});
+  const std::unique_ptr<MemoryPolicy> mesa = make_policy("mesa");
+  try {
+    load_checkpoint(folder / "checkpoint", {training.model(), training.optimizer(), *mesa, nullptr});
+    FAIL("taken");
+  } catch (const Error& error) {
+    CHECK(error.fault() == Fault::input);
+    CHECK(error.what() == (folder / "checkpoint/memory.safetensors").string() +
+                              ": memory policy mesa: expected the ranges of fc linear as f32 [groups, 2], got f32 [3]");
+  }
 }
 
 }  // namespace lacuna::apps

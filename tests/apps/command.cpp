@@ -228,11 +228,11 @@ TEST_CASE("command: plan and bench share the documented keys") {
   CHECK(saved_of("{policy: fixed, bits: 4, group_size: 64}", "fixed") != saved_of("{policy: fixed, bits: 4}", "fixed"));
   CHECK(coded[4].at("memory").at("saved") == coded[0].at("memory").at("saved"));  // everything fits
   const std::string refined =
-      "memory={policy: exact, recompute: [\"blocks.*\"], rules: [{op: layer_norm, hold: keep}]}";
+      "memory={policy: exact, recompute: [blocks.0], "
+      "rules: [{op: layer_norm, hold: keep}, {path: blocks.1, hold: recompute}]}";
   for (const char* const policies : {"exact", "keep,fixed"})
     CHECK(run_command(folder, {"plan", "-c", "c.yaml", refined, "--policies", policies})
-              .out.find(" of them trained\nrecomputed: blocks.*; 1 rule for single tensors\nmemory ") !=
-          std::string::npos);
+              .out.find(" of them trained\nrecomputed: blocks.0, blocks.1; 2 rules\nmemory ") != std::string::npos);
   CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact, fixed:2 ", "--json", "-"})
             .json()[1]
             .at("choice") == "fixed:2");
@@ -295,6 +295,17 @@ TEST_CASE("command: what measuring takes is in every throughput") {
     run({"train", "--resume", "r", steps});
     CHECK(!nlohmann::json::parse(read_file(folder / "r/summary.json")).at("step_seconds").contains("measuring"));
   }
+}
+
+TEST_CASE("train: frozen weights that nothing was loaded into are warned of") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const std::string warning = "lacuna: warning: what is frozen has random weights, since model.from names none\n";
+  CHECK(run_command(folder, train({"train.steps=1", "freeze.train=[\"head*\"]", "output.dir=a"})).error == warning);
+  CHECK(run_command(folder, train({"train.steps=1", "freeze.train=[\"*\"]", "output.dir=b"})).error.empty());
+  CHECK(run_command(folder, train({"train.steps=1", "freeze.train=[\"head*\"]", "model.from=a/last", "output.dir=c"}))
+            .error.empty());
+  CHECK(run_command(folder, {"train", "--resume", "a", "train.steps=2"}).error.empty());
 }
 
 TEST_CASE("command: more threads than processors are warned of, once, by what computes") {
@@ -375,7 +386,10 @@ TEST_CASE("explain: tells the bytes that plan tells, also where bits are divided
   write_file(folder / "c.yaml",
              "model: {name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 3, num_heads: 4}\n"
              "data: {name: shapes}\ntrain: {batch_size: 32, threads: 1}\n");
-  for (const char* const memory : {"{policy: adaptive, bits: 2.5}", "{policy: adaptive, bits: 4}", "{policy: fixed}"}) {
+  for (const char* const memory :
+       {"{policy: adaptive, bits: 2.5}", "{policy: adaptive, bits: 4}",
+        "{policy: adaptive, bits: 1.5, measure_every: 1}",
+        "{policy: adaptive, bits: 2.5, measure_every: 1, by_draws: true}", "{policy: fixed}"}) {
     const std::string how = fmt::format("memory={}", memory);
     const CommandResult explained = run_command(folder, {"explain", "-c", "c.yaml", how, "--json", "-"});
     const CommandResult planned = run_command(folder, {"plan", "-c", "c.yaml", how, "--json", "-"});

@@ -59,7 +59,7 @@ const std::vector<Level> levels{{{}},
                                 {{"recompute_resnet"}},
                                 {{"gact_l1", "recompute_resnet"}}};
 
-/// The overrides with what a row of bench/largest.py has raised raised by one more of its steps.
+/// The overrides, and what a row of bench/largest.py raises one of its steps higher.
 std::vector<std::string> one_step_larger(const Configuration& configuration, const std::vector<SweepOverride>& row,
                                          std::vector<std::string> overrides) {
   const auto raised = [&](std::string_view key) -> std::int64_t {

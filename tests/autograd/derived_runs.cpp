@@ -20,6 +20,7 @@ class CodedSums final : public MemoryPolicy {
     if (facts.op.text() != "add") return policy("exact").settle(facts);
     return {.hold = Hold::code, .coding = coding_};
   }
+  bool codes_anything() const override { return true; }
 
  private:
   codec::Coding coding_;

@@ -398,6 +398,7 @@ TEST_CASE("what is derived from codes through a curve has no bias that draws wou
       decision.coding.rounding = codec::Rounding::stochastic;
       return decision;
     }
+    bool codes_anything() const override { return base_.codes_anything(); }
 
    private:
     MemoryPolicy& base_;

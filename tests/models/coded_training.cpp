@@ -193,6 +193,7 @@ TEST_CASE("coded training: the gates of ReLU are exact wherever codes come from"
   };
   const HoldRule codes = rule(HoldRule::How::code, "*", "*"), late = rule(HoldRule::How::code, "layer2*", "*"),
                  for_convolutions = rule(HoldRule::How::exact, "*", "conv2d"),
+                 nowhere = rule(HoldRule::How::code, "nowhere", "*"),
                  early = rule(HoldRule::How::exact, "layer1*", "*");
   // With frozen convolutions behind them outputs of norms are needed by their sign alone.
   for (const FreezeRules& frozen : {FreezeRules{}, FreezeRules{.train = {"*bn*", "fc*"}, .freeze = {}}})
@@ -213,6 +214,8 @@ TEST_CASE("coded training: the gates of ReLU are exact wherever codes come from"
       CHECK(error("auto", {}, {codes}) < 1.5 * usual);
       CHECK(error("fixed", bits, {early}) < 1.5 * usual);
       if (frozen.train.empty()) CHECK(error("fixed", bits, {for_convolutions}) < 1.5 * usual);
+      // Nothing is kept for gates where no rule codes anything, however many there are.
+      CHECK(step(description, *refine(make_policy("exact"), {nowhere}, {}), frozen).saved == exact.saved);
     }
 }
 

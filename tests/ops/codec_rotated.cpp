@@ -29,6 +29,8 @@ constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 /// Squared error relative to the variance, of standard normal values in 1 to 3 bits: d / (1 - d) of Max's d (1960).
 constexpr std::array theory{0.0, 0.5708, 0.1348, 0.0389};
+constexpr std::size_t draws = 16, unlucky = 2;
+
 /// What a group of that many normal values may lose in one draw, of theory's. The mean is at most one; the deviation,
 /// drawn a million times, `deviation` / sqrt(elements); one value beyond the last step gives few values a long tail,
 /// and counts for more the less theory has all lose.
@@ -39,7 +41,6 @@ double most_lost_once(int bits, double elements) {
 }
 /// The same, never more than 2.5: of the mean of 16 draws, and of all of them but `unlucky`. Of 64 values in 3 bits one
 /// draw in 700 loses more, and so may few values that differ from the others, as every fourth of 64 in 1 bit.
-constexpr std::size_t draws = 16, unlucky = 2;
 double most_lost(int bits, double elements) { return std::min(2.5, most_lost_once(bits, elements)); }
 
 Coding rotated(int bits, std::int64_t size = 256) {
@@ -388,7 +389,13 @@ TEST_CASE("rotated codes: of any samples, positions, channels and groups; whatev
       all_elements += elements;
       all_expected += expected_loss;
     }
-    if (all_elements > 0) RC_ASSERT(few_beyond(all_errors, all_elements, all_expected));
+    if (all_elements > 0) {
+      RC_ASSERT(few_beyond(all_errors, all_elements, all_expected));
+      for (const double error : all_errors)
+        RC_ASSERT(error <= most_lost_once(bits, all_elements) * all_expected + all_elements * digits);
+      const double mean = std::accumulate(all_errors.begin(), all_errors.end(), 0.0) / draws;
+      RC_ASSERT(mean <= most_lost(bits, all_elements) * all_expected + all_elements * digits);
+    }
   }));
   set_threads(before);
 }

@@ -355,6 +355,9 @@ TEST_CASE("rotated codes: of any samples, positions, channels and groups; whatev
     RC_ASSERT(decoded(codes, begin, end) == std::vector<double>(whole.begin() + begin, whole.begin() + end));
     const bool centred = positions >= 32;
     const double expected = theory[static_cast<std::size_t>(bits)];
+    // What one draw may lose is known of normal values. Channels that come again and again, and whose means stay in,
+    // are not: with 64 of them in 728 values one draw in some millions lost 2.4 times what theory says.
+    const double single = centred || spread == 0 ? 1 : 2;
     const double largest = 4 * static_cast<double>(spread + noise);
     // That the means have 8 bits, and a group's 8 digits; what 16 bits round a value to.
     const double digits = std::pow(largest * 0x1p-8, 2) * (centred || dtype != DType::f64 ? 1 : 0.1);
@@ -379,7 +382,7 @@ TEST_CASE("rotated codes: of any samples, positions, channels and groups; whatev
         const Sums group = sums(values, drawn[draw], static_cast<std::size_t>(first), static_cast<std::size_t>(last));
         const double left = elements * static_cast<double>(noise * noise) * 1.3;
         expected_loss = expected * (centred ? std::min(group.square, left) : group.square);
-        RC_ASSERT(group.error <= most_lost_once(bits, elements) * expected_loss + rounding);
+        RC_ASSERT(group.error <= single * most_lost_once(bits, elements) * expected_loss + rounding);
         errors[draw] = group.error;
         mean += group.error / draws;
         all_errors[draw] += group.error;
@@ -392,7 +395,7 @@ TEST_CASE("rotated codes: of any samples, positions, channels and groups; whatev
     if (all_elements > 0) {
       RC_ASSERT(few_beyond(all_errors, all_elements, all_expected));
       for (const double error : all_errors)
-        RC_ASSERT(error <= most_lost_once(bits, all_elements) * all_expected + all_elements * digits);
+        RC_ASSERT(error <= single * most_lost_once(bits, all_elements) * all_expected + all_elements * digits);
       const double mean = std::accumulate(all_errors.begin(), all_errors.end(), 0.0) / draws;
       RC_ASSERT(mean <= most_lost(bits, all_elements) * all_expected + all_elements * digits);
     }

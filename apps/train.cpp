@@ -22,7 +22,7 @@ class Train {
     configuration_.declare(app, false);
     app.add_option("--resume", resumed_,
                    "go on with the run in this folder, with its configuration unless -c is given; or from one of its "
-                   "checkpoints, RUN/checkpoints/step-…: later ones go")
+                   "checkpoints, RUN/checkpoints/step-…: later ones are removed")
         ->type_name("RUN");
     app.add_flag("--overwrite", overwrite_, "replace the run that is in the run folder");
     report_.declare(app);

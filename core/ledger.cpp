@@ -22,10 +22,9 @@ Interned& interned() {
 
 thread_local Owner current_owner;
 
-std::vector<Held> largest_first(const std::map<Owner, std::int64_t>& account) {
-  std::vector<Held> holders;
-  for (const auto& [owner, bytes] : account)
-    if (bytes != 0) holders.push_back({owner, bytes});
+/// `holders`, in the order of their owners, less those that hold nothing.
+std::vector<Held> largest_first(std::vector<Held> holders) {
+  std::erase_if(holders, [](const Held& held) { return held.bytes == 0; });
   std::stable_sort(holders.begin(), holders.end(), [](const Held& a, const Held& b) { return a.bytes > b.bytes; });
   return holders;
 }
@@ -60,21 +59,31 @@ void Ledger::raise_peak(const Owner& owner) {
   if (total_ > peak_) {
     peak_ = total_;
     brought_to_peak_ = owner;
-    at_peak_is_stale_ = true;
+    is_rising_ = true;
   }
 }
 
-// Copying the account at every new peak would cost more than the allocations: it is copied when the total first falls.
 void Ledger::before_fall() {
-  if (at_peak_is_stale_) {
-    at_peak_ = account_;
-    at_peak_is_stale_ = false;
+  if (is_rising_) ++peaks_;
+  is_rising_ = false;
+}
+
+void Ledger::change(const Owner& owner, std::int64_t bytes) {
+  Entry& entry = account_[owner];
+  if (entry.changed_in != peaks_) {
+    entry.at_peak = entry.bytes;
+    entry.changed_in = peaks_;
   }
+  entry.bytes += bytes;
+}
+
+std::int64_t Ledger::at_peak(const Entry& entry) const {
+  return is_rising_ || entry.changed_in != peaks_ ? entry.bytes : entry.at_peak;
 }
 
 void Ledger::add(const Owner& owner, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
-  account_[owner] += bytes;
+  change(owner, bytes);
   at(live_, owner.purpose) += bytes;
   at(highest_, owner.purpose) = std::max(at(highest_, owner.purpose), at(live_, owner.purpose));
   total_ += bytes;
@@ -84,15 +93,15 @@ void Ledger::add(const Owner& owner, std::int64_t bytes) {
 void Ledger::remove(const Owner& owner, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
   before_fall();
-  account_[owner] -= bytes;
+  change(owner, -bytes);
   at(live_, owner.purpose) -= bytes;
   total_ -= bytes;
 }
 
 void Ledger::move(const Owner& from, const Owner& to, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
-  account_[from] -= bytes;
-  account_[to] += bytes;
+  change(from, -bytes);
+  change(to, bytes);
   at(live_, from.purpose) -= bytes;
   at(live_, to.purpose) += bytes;
   at(highest_, to.purpose) = std::max(at(highest_, to.purpose), at(live_, to.purpose));
@@ -125,21 +134,25 @@ Bytes Ledger::highest() const {
 
 std::vector<Held> Ledger::holders() const {
   const std::lock_guard lock(mutex_);
-  return largest_first(account_);
+  std::vector<Held> holders;
+  for (const auto& [owner, entry] : account_) holders.push_back({owner, entry.bytes});
+  return largest_first(std::move(holders));
 }
 
 std::vector<Held> Ledger::holders_at_peak() const {
   const std::lock_guard lock(mutex_);
-  return largest_first(at_peak_is_stale_ ? account_ : at_peak_);
+  std::vector<Held> holders;
+  for (const auto& [owner, entry] : account_) holders.push_back({owner, at_peak(entry)});
+  return largest_first(std::move(holders));
 }
 
 void Ledger::reset_peak() {
   const std::lock_guard lock(mutex_);
-  std::erase_if(account_, [](const auto& entry) { return entry.second == 0; });
+  std::erase_if(account_, [](const auto& entry) { return entry.second.bytes == 0; });
   peak_ = total_;
   brought_to_peak_ = {};
   highest_ = live_;
-  at_peak_is_stale_ = true;
+  is_rising_ = true;
 }
 
 Ledger& ledger(Device device) {

@@ -73,17 +73,25 @@ class Ledger {
   void reset_peak();
 
  private:
-  using Account = std::map<Owner, std::int64_t>;
+  /// Copying all entries at each new peak would make a step quadratic in the number of owners: an entry remembers what
+  /// it held at the last peak when it first changes after it.
+  struct Entry {
+    std::int64_t bytes = 0;
+    std::int64_t at_peak = 0;      // where it has changed since that peak
+    std::uint64_t changed_in = 0;  // the peak after which it last changed
+  };
+  void change(const Owner& owner, std::int64_t bytes);
   void raise_peak(const Owner& owner);
   void before_fall();
+  std::int64_t at_peak(const Entry& entry) const;
 
   mutable std::mutex mutex_;
-  Account account_;
-  Account at_peak_;
+  std::map<Owner, Entry> account_;
   Owner brought_to_peak_;
   Bytes live_{}, highest_{};
   std::int64_t total_ = 0, peak_ = 0;
-  bool at_peak_is_stale_ = false;  // the total stands at a new peak that `at_peak_` does not show yet
+  std::uint64_t peaks_ = 0;  // from which the total has fallen again
+  bool is_rising_ = false;   // the total stands at a new peak: entries that change now change what they hold there
 };
 
 Ledger& ledger(Device device);

@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+#include <map>
+#include <random>
 #include <thread>
 
 namespace lacuna {
@@ -49,6 +52,52 @@ TEST_CASE("a ledger says who held what at the peak") {
   CHECK(describe(then, 1).find("gelu") == std::string::npos);
   account.reset_peak();
   CHECK(account.brought_to_peak() == Owner{});
+}
+
+TEST_CASE("a ledger says who held what at the peak, whatever was added, removed and moved before and after") {
+  const std::array owners{saved, transient, Owner{}};
+  std::mt19937 random(1);
+  const auto below = [&](int most) { return static_cast<int>(random() % static_cast<unsigned>(most)); };
+  Ledger account;
+  std::map<Owner, std::int64_t> now, then;
+  std::int64_t total = 0, peak = 0;
+  for (int i = 0; i < 5000; ++i) {
+    const Owner owner = owners[static_cast<std::size_t>(below(3))], other = owners[static_cast<std::size_t>(below(3))];
+    const int bytes = 1 + below(9);
+    switch (below(200) == 0 ? 3 : below(3)) {
+      case 0:
+        account.add(owner, bytes);
+        now[owner] += bytes;
+        total += bytes;
+        break;
+      case 1:
+        if (now[owner] < bytes) continue;
+        account.remove(owner, bytes);
+        now[owner] -= bytes;
+        total -= bytes;
+        break;
+      case 2:
+        if (now[owner] < bytes || total == peak) continue;  // at the peak itself, either may be told
+        account.move(owner, other, bytes);
+        now[owner] -= bytes;
+        now[other] += bytes;
+        break;
+      default:
+        account.reset_peak();
+        peak = 0;
+    }
+    if (total > peak || peak == 0) {
+      peak = total;
+      then = now;
+    }
+    REQUIRE(account.peak() == peak);
+    std::map<Owner, std::int64_t> told;
+    for (const Held& held : account.holders_at_peak()) told[held.owner] = held.bytes;
+    for (const Owner& each : owners) REQUIRE(told[each] == then[each]);
+    std::int64_t held_now = 0;
+    for (const Held& held : account.holders()) held_now += held.bytes;
+    REQUIRE(held_now == total);
+  }
 }
 
 TEST_CASE("moving bytes between owners changes no total") {

@@ -118,7 +118,8 @@ void read_times(std::vector<double> steps, std::vector<double> measurements, con
 
 double amortized(double measuring_seconds, const MemoryPolicy& policy, std::int64_t accumulate) {
   const std::int64_t every = policy.measures_every();
-  return every == 0 ? 0 : measuring_seconds * static_cast<double>(accumulate) / static_cast<double>(every);
+  const std::int64_t steps = (every + accumulate - 1) / accumulate;  // it measures in the first pass of a step
+  return every == 0 ? 0 : measuring_seconds / static_cast<double>(steps);
 }
 
 std::int64_t saved_at_peak(const Measurement& m) {

@@ -74,10 +74,11 @@ std::vector<HoldRule> read_rules(const YamlNode& node, Problems& problems) {
 
 std::string write_rules(const std::vector<HoldRule>& rules) {
   std::vector<std::string> all;
+  const auto text = [](std::string_view pattern) { return to_yaml(pattern); };
   for (const HoldRule& rule : rules)
-    all.push_back(fmt::format(
-        R"({{path: "{}", op: "{}", slot: "{}", user: "{}", hold: {}, groups: {}, group_size: {}}})", rule.path, rule.op,
-        rule.slot, rule.user, hold_text(rule), rule.by_columns ? "channels" : "run", rule.group_size));
+    all.push_back(fmt::format("{{path: {}, op: {}, slot: {}, user: {}, hold: {}, groups: {}, group_size: {}}}",
+                              text(rule.path), text(rule.op), text(rule.slot), text(rule.user), hold_text(rule),
+                              rule.by_columns ? "channels" : "run", rule.group_size));
   return fmt::format("[{}]", fmt::join(all, ", "));
 }
 

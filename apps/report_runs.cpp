@@ -14,6 +14,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace lacuna::apps {
 namespace {
@@ -82,18 +83,20 @@ Result read_run(const std::string& path) {
   result.settings = settings_of(folder.configuration());
   std::ifstream stream(folder.summary());
   result.figures = ordered_json::parse(stream, nullptr, false);
-  const bool finished = result.figures.is_object();  // a summary that is damaged is none
+  const bool has_summary = result.figures.is_object();  // one that is damaged is none
+  const bool finished = has_summary && !result.figures.contains("stopped");
   result.settings.emplace_back("state", finished ? "finished" : "unfinished");
-  if (!finished) result.figures = figures_so_far(folder.path() / "metrics.jsonl");
+  if (!has_summary) result.figures = figures_so_far(folder.path() / "metrics.jsonl");
   return result;
 }
 
-/// The last part of a run's path where no other's is the same: folders in front would push out of a label what tells
-/// memory.
+/// More folders in front than tell it from the others would push out of a label what tells memory.
 std::string short_name(const Result& result, const std::vector<Result>& results) {
-  const auto last = [](const Result& run) { return (run.run / "").lexically_normal().parent_path().filename(); };
-  const bool shared = std::ranges::count(results, last(result), last) > 1;
-  return shared || last(result).empty() ? result.id : last(result).string();
+  const auto folder = [](const Result& run) { return (run.run / "").lexically_normal().parent_path(); };
+  std::set<fs::path> folders;
+  for (const Result& run : results) folders.insert(folder(run));
+  const std::string name = shortest_names(folders).at(folder(result));
+  return name.empty() ? result.id : name;
 }
 
 /// A run beside itself, perhaps under another name, would be told from itself by nothing.

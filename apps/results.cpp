@@ -125,6 +125,25 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows, std::size
 
 }  // namespace
 
+std::map<std::filesystem::path, std::string> shortest_names(const std::set<std::filesystem::path>& paths) {
+  using Path = std::filesystem::path;
+  const auto tail = [](const Path& path, std::ptrdiff_t parts) {
+    Path end;
+    for (auto part = std::prev(path.end(), std::min(parts, std::distance(path.begin(), path.end())));
+         part != path.end(); ++part)
+      end /= *part;
+    return end;
+  };
+  std::map<Path, std::string> names;
+  for (const Path& path : paths) {
+    std::ptrdiff_t parts = 1;
+    const auto alike = [&](const Path& other) { return tail(other, parts) == tail(path, parts); };
+    while (tail(path, parts) != path && std::ranges::count_if(paths, alike) > 1) ++parts;
+    names[path] = tail(path, parts).string();
+  }
+  return names;
+}
+
 void keep_varying_settings(std::vector<Result>& results) {
   if (results.empty()) return;
   const std::vector<std::string> keys = varying_keys(results);

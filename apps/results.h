@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +24,9 @@ struct Result {
   std::string warnings;       // the same where it did not; empty where it wrote none
   std::filesystem::path run;  // its run folder; empty where it has none
 };
+
+/// The last part of each path, with as many before it as tell it from the others.
+std::map<std::filesystem::path, std::string> shortest_names(const std::set<std::filesystem::path>& paths);
 
 /// Leaves of the settings those that are not the same in all results.
 void keep_varying_settings(std::vector<Result>& results);

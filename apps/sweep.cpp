@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/file.h"
 
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -21,7 +22,9 @@
 #include <fstream>
 #include <iterator>
 #include <list>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -88,14 +91,25 @@ class CaseRun {
     return record;
   }
 
+  /// Nothing runs where a configuration is not what it was when the sweep began: the case would bear another's results.
   void start() {
     begin_ = Clock::now();
-    process_.emplace(arguments(), file(".stderr"));
+    if (is_as_read())
+      process_.emplace(arguments(), file(".stderr"));
+    else
+      write_file_atomically(file(".stderr"), fmt::format("lacuna: {} changed after the sweep had begun; the same "
+                                                         "command runs the case as it is now\n",
+                                                         fmt::join(case_.configurations, ", or ")));
   }
 
   /// The exit code once it has ended.
-  std::optional<int> poll() { return process_->poll(); }
-  void stop(int signal) const { process_->signal(signal); }
+  std::optional<int> poll() {
+    constexpr int wrong_input = 2;
+    return process_ ? process_->poll() : wrong_input;
+  }
+  void stop(int signal) const {
+    if (process_) process_->signal(signal);
+  }
 
   /// Writes down what became of it.
   ordered_json record(int code) const {
@@ -135,6 +149,14 @@ class CaseRun {
   fs::path file(std::string_view ending) const { return sweep_.folder / "cases" / (case_.id + std::string(ending)); }
   fs::path run_folder() const { return sweep_.folder / "runs" / case_.id; }
   bool trains() const { return sweep_.command == "train"; }
+
+  bool is_as_read() const {
+    try {
+      return id_of(sweep_, case_) == case_.id;
+    } catch (const Error&) {  // a file is gone
+      return false;
+    }
+  }
 
   std::vector<std::string> arguments() const {
     std::vector<std::string> all{sweep_.command, "--json", file(".result").string()};
@@ -183,8 +205,11 @@ class SweepCommand {
     report_.declare(app);
   }
 
-  ExitCode operator()() const {
+  ExitCode operator()() {
     const Sweep sweep = read_sweep(file_, overrides_);
+    std::set<fs::path> files;
+    for (const SweepCase& one : sweep.cases) files.insert(one.configurations.begin(), one.configurations.end());
+    names_ = shortest_names(files);
     std::error_code failed;
     fs::create_directories(sweep.folder / "cases", failed);
     if (failed) reject("cannot create {}: {}", (sweep.folder / "cases").string(), failed.message());
@@ -249,17 +274,17 @@ class SweepCommand {
   }
 
   /// A case whose configuration is wrong will fail when its turn comes, in hours perhaps.
-  static void warn_of_problems(const std::list<Numbered>& waiting, std::size_t all) {
+  void warn_of_problems(const std::list<Numbered>& waiting, std::size_t all) const {
     for (const Numbered& one : waiting)
       if (const std::string problem = one.run.problem(); !problem.empty())
         fmt::print(stderr, "lacuna: warning: [{}/{}] will fail: {}\n{}\n", one.index + 1, all, words_of(one.run.what()),
                    problem);
   }
 
-  static std::string words_of(const SweepCase& one) {
+  std::string words_of(const SweepCase& one) const {
     std::string words;
     for (const std::string& file : one.configurations)
-      words += fmt::format("{}{}", words.empty() ? "" : " + ", fs::path(file).stem().string());
+      words += fmt::format("{}{}", words.empty() ? "" : " + ", fs::path(names_.at(file)).replace_extension().string());
     for (const SweepOverride& override : one.overrides) words += fmt::format(" {}={}", override.key, override.value);
     return words;
   }
@@ -280,8 +305,7 @@ class SweepCommand {
   }
 
   std::vector<Result> write_results(const Sweep& sweep, const std::vector<ordered_json>& records) const {
-    std::vector<Result> results;
-    for (const ordered_json& record : records) results.push_back(to_result(record, (sweep.folder / "cases").string()));
+    std::vector<Result> results = to_results(records, (sweep.folder / "cases").string());
     set_labels(results);
     ordered_json all{{"command", sweep.command}, {"cases", records}};
     const std::string name = fs::path(file_).stem().string();
@@ -317,6 +341,7 @@ class SweepCommand {
   std::string file_;
   std::vector<std::string> overrides_;
   int jobs_ = 1;
+  std::map<fs::path, std::string> names_;  // of the configurations
   Report report_;
 };
 

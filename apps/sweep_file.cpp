@@ -107,6 +107,10 @@ class SweepReader {
           problems_.add(item.where, fmt::format("arguments: {} cannot be given here; configurations belong under "
                                                 "`config`, values under `overrides`, `grid` or `cases`",
                                                 own));
+      if (!item.text.starts_with("-") && item.text.find('=') != std::string::npos)
+        problems_.add(item.where, fmt::format("arguments: {} is a value of the configuration, which belongs under "
+                                              "`overrides`, `grid` or `cases`",
+                                              item.text));
       sweep_.arguments.push_back(item.text);
     }
     if (sweep_.command.empty()) return;
@@ -165,8 +169,10 @@ class SweepReader {
   }
 
   void check_name(const std::string& section, const std::string& name, const Location& where) {
-    if (section == "output" && name == "dir" && sweep_.command == "train") {
-      problems_.add(where, "output.dir: each case has a run folder of its own inside the sweep's output.dir");
+    if (section == "output" && name == "dir") {
+      problems_.add(where,
+                    "output.dir: what a case writes is in a run folder of its own inside the sweep's, which `output: "
+                    "{dir: FOLDER}` of the sweep sets, or output.dir=FOLDER on the command line");
     } else if (section != "model") {  // its keys depend on the family
       const std::vector<std::string> known = known_keys(section);
       if (std::ranges::find(known, name.substr(0, name.find('.'))) == known.end())
@@ -262,7 +268,11 @@ class SweepReader {
     const YamlNode* const node = value_of("cases");
     if (node == nullptr) return {{}};
     if (node->kind != YamlNode::Kind::list || node->items.empty()) {
-      expected(*node, "cases", "a list of cases, each with keys and values");
+      constexpr std::string_view wanted = "a list of cases, each with keys and values";
+      if (node->kind == YamlNode::Kind::list)
+        problems_.add(node->where, fmt::format("cases: expected {}, got an empty one", wanted));
+      else
+        expected(*node, "cases", wanted);
       return {{}};
     }
     const YamlNode* const grid = value_of("grid");
@@ -372,7 +382,7 @@ class SweepReader {
                     "of such under `grid`");
       problems_.refuse_if_any();
     }
-    one.id = id_of(one);
+    one.id = id_of(sweep_, one);
     if (!ids_.insert(one.id).second) {
       std::vector<std::string> words;
       for (const SweepOverride& override : one.overrides) words.push_back(override.key + "=" + override.value);
@@ -380,17 +390,6 @@ class SweepReader {
                                              fmt::join(words, " ")));
     }
     sweep_.cases.push_back(std::move(one));
-  }
-
-  std::string id_of(const SweepCase& one) const {
-    std::vector<std::string> parts{sweep_.command, fmt::format("{}", fmt::join(sweep_.arguments, "\n"))};
-    for (const std::string& file : one.configurations)
-      parts.insert(parts.end(), {fs::path(file).filename().string(), read_text(file)});
-    for (const SweepOverride& override : one.overrides) parts.push_back(override.key + "=" + override.value);
-    // With its length before each part no two lists of parts give one text.
-    std::string text;
-    for (const std::string& part : parts) text += fmt::format("{}:{}", part.size(), part);
-    return fmt::format("{:016x}", XXH64(text.data(), text.size(), 0));
   }
 
   fs::path path_;
@@ -404,6 +403,17 @@ class SweepReader {
 };
 
 }  // namespace
+
+std::string id_of(const Sweep& sweep, const SweepCase& one) {
+  std::vector<std::string> parts{sweep.command, fmt::format("{}", fmt::join(sweep.arguments, "\n"))};
+  for (const std::string& file : one.configurations)
+    parts.insert(parts.end(), {fs::path(file).filename().string(), read_text(file)});
+  for (const SweepOverride& override : one.overrides) parts.push_back(override.key + "=" + override.value);
+  // With its length before each part no two lists of parts give one text.
+  std::string text;
+  for (const std::string& part : parts) text += fmt::format("{}:{}", part.size(), part);
+  return fmt::format("{:016x}", XXH64(text.data(), text.size(), 0));
+}
 
 Sweep read_sweep(const fs::path& path, const std::vector<std::string>& overrides) {
   Problems problems;

@@ -19,7 +19,7 @@ struct SweepCase {
   std::vector<std::string> configurations;  // files; what a later one sets takes the place of what one before it does
   std::vector<SweepOverride> overrides;     // a key stands once
   std::vector<SweepOverride> settings;      // the same, key by key of the sections that were given whole
-  std::string id;  // a hash of command, arguments, overrides, and the configurations' names and contents
+  std::string id;                           // as id_of gave it when the sweep was read
 };
 
 struct Sweep {
@@ -28,6 +28,9 @@ struct Sweep {
   std::filesystem::path folder;        // of the results
   std::vector<SweepCase> cases;        // the grid's first key changes slowest, the rows of `cases` fastest
 };
+
+/// A hash of command, arguments, overrides, and the names and contents that the configurations have now.
+std::string id_of(const Sweep& sweep, const SweepCase& one);
 
 /// Reads a sweep file. Refuses it with all problems at once, each with its place; a wrong value in an override is left
 /// to the case that has it. `overrides`: `key=value` for all cases, in place of the file's own; `output.dir` is the

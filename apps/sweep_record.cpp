@@ -3,31 +3,42 @@
 #include "apps/json_fields.h"
 #include "core/error.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <set>
+#include <span>
 
 namespace lacuna::apps {
 
+namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 namespace {
 
-/// The names of a case's configuration files.
-std::string configurations_in(const ordered_json& record, std::string_view origin) {
+using Names = std::map<fs::path, std::string>;
+
+/// A case's configuration files.
+std::vector<std::string> configurations_in(const ordered_json& record, std::string_view origin) {
   const ordered_json& given = field(record, "config", origin);
   const ordered_json files = given.is_array() ? given : ordered_json::array({given});
   if (files.empty() || !std::ranges::all_of(files, [](const ordered_json& file) { return file.is_string(); }))
     reject("{}: expected `config` to be a text, or a list of texts", origin);
-  std::string names;
-  for (const ordered_json& file : files)
-    names += fmt::format("{}{}", names.empty() ? "" : " + ",
-                         std::filesystem::path(file.get<std::string>()).filename().string());
-  return names;
+  return files.get<std::vector<std::string>>();
 }
 
-}  // namespace
+Names names_in(std::span<const ordered_json> records, std::string_view origin) {
+  std::set<fs::path> files;
+  for (const ordered_json& record : records) {
+    const std::vector<std::string> own = configurations_in(record, origin);
+    files.insert(own.begin(), own.end());
+  }
+  return shortest_names(files);
+}
 
-Result to_result(const ordered_json& record, std::string_view origin) {
+Result to_result(const ordered_json& record, std::string_view origin, const Names& names) {
   constexpr std::int64_t highest_exit_code = 255;
   const auto text_if_there = [&](const char* key) {
     return record.contains(key) ? text_in(record, key, origin) : std::string();
@@ -37,7 +48,9 @@ Result to_result(const ordered_json& record, std::string_view origin) {
     reject("{}: expected `status` to be \"done\" or \"failed\", got \"{}\"", origin, status);
   Result result;
   result.id = text_in(record, "id", origin);
-  result.settings.emplace_back("config", configurations_in(record, origin));
+  std::vector<std::string> files = configurations_in(record, origin);
+  for (std::string& file : files) file = names.at(file);
+  result.settings.emplace_back("config", fmt::format("{}", fmt::join(files, " + ")));
   for (const auto& [key, value] : object_in(record, "overrides", origin).items())
     result.settings.emplace_back(key, value);
   result.failed = status == "failed";
@@ -49,6 +62,19 @@ Result to_result(const ordered_json& record, std::string_view origin) {
   result.warnings = text_if_there("warnings");
   result.run = text_if_there("run");
   return result;
+}
+
+}  // namespace
+
+Result to_result(const ordered_json& record, std::string_view origin) {
+  return to_result(record, origin, names_in({&record, 1}, origin));
+}
+
+std::vector<Result> to_results(const std::vector<ordered_json>& records, std::string_view origin) {
+  const Names names = names_in(records, origin);
+  std::vector<Result> results;
+  for (const ordered_json& record : records) results.push_back(to_result(record, origin, names));
+  return results;
 }
 
 std::optional<std::string> failure_of(int code, const std::string& left, const std::string& said) {

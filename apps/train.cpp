@@ -8,6 +8,7 @@
 #include "apps/report.h"
 #include "apps/resolve.h"
 #include "apps/trainer.h"
+#include "apps/yaml.h"
 
 #include <CLI/CLI.hpp>
 
@@ -49,8 +50,7 @@ class Train {
   int go_on() const {
     const CheckpointPath point = checkpoint_path(resumed_);
     for (const std::string& change : configuration_.overrides())
-      if (change.starts_with("output.dir="))
-        reject("{}: a run that goes on stays in its folder, {}", change, point.run.string());
+      if (sets_folder(change)) reject("{}: a run that goes on stays in its folder, {}", change, point.run.string());
     const RunFolder folder = RunFolder::open_to_resume(point.run);
     const std::optional<std::filesystem::path> checkpoint =
         point.checkpoint.empty() ? folder.newest() : folder.checkpoint(point.checkpoint);
@@ -104,6 +104,13 @@ class Train {
     Configuration configuration = resolve(read);
     warn_if_crowded();
     return configuration;
+  }
+
+  /// Of `key=value`, also where the section is given whole.
+  static bool sets_folder(const std::string& change) {
+    Problems reported_later;
+    const std::optional<YamlEntry> given = parse_assignment(change, reported_later);
+    return given && (given->key == "output.dir" || (given->key == "output" && given->value.find("dir") != nullptr));
   }
 
   std::FILE* stream() const { return report_.for_people() ? stdout : nullptr; }

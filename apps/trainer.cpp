@@ -25,6 +25,8 @@ namespace fs = std::filesystem;
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::string_view advice = "A lower optimizer.lr, a longer warm-up or train.clip_norm may help.";
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::shared_ptr<const Dataset> open(const Configuration& configuration, Split split) {
@@ -164,7 +166,7 @@ int Trainer::run(const RunFolder& folder) {
     summary_ = std::move(*before);
     const Configuration::Train& train = configuration_.train;
     std::vector<std::string_view> ended;  // what ended it
-    if (place_.step >= train.epochs * steps_per_epoch_) ended.emplace_back("train.epochs");
+    if (whole_epochs() >= train.epochs) ended.emplace_back("train.epochs");
     if (train.steps > 0 && place_.step >= train.steps) ended.emplace_back("train.steps");
     display_.print(
         fmt::format("nothing is left to do: {} steps are done, of {} epochs of {} steps{}; a larger {} goes on",
@@ -178,6 +180,7 @@ int Trainer::run(const RunFolder& folder) {
   if (place_.step > 0 && measures_as_recorded())  // the next measurement may come after the end
     if (const std::optional<double> before = metrics_->last("measuring")) measured_before_ = {*before};
   folder_->save_configuration(to_yaml(configuration_));
+  fs::remove(folder_->summary());  // what an earlier process wrote is no more true from here on
   announce();
   ledger(device_of(configuration_)).reset_peak();
   bool evaluated = false;  // all that is due
@@ -191,8 +194,11 @@ int Trainer::run(const RunFolder& folder) {
   }
   save(false);
   summary_ = summarize();
+  const int signal = InterruptGuard::signal();
+  const bool stopped = signal != 0 && !(at_end() && evaluated);
+  if (stopped) summary_["stopped"] = true;
   write_file_atomically(folder_->summary(), summary_.dump(2) + "\n");
-  if (const int signal = InterruptGuard::signal(); signal != 0 && !(at_end() && evaluated)) {
+  if (stopped) {
     display_.print(fmt::format("stopped by a signal after step {}; go on with --resume {}", place_.step,
                                folder_->path().string()));
     return signal;
@@ -300,6 +306,9 @@ bool Trainer::evaluate_if_due() {
     return evaluate(training_.model(), validation_images_, configuration_);
   }();
   if (!evaluation) return false;
+  if (!std::isfinite(evaluation->loss))
+    fail("after step {} the validation loss is {}; nothing was saved. {}", place_.step, std::fabs(evaluation->loss),
+         advice);
   const auto samples = static_cast<double>(place_.samples);
   const double train_loss = place_.loss_sum / samples, accuracy = static_cast<double>(place_.correct) / samples;
   metrics_->write({{"step", place_.step},
@@ -335,10 +344,8 @@ void Trainer::save(bool is_best) {
   if (saved_ == here) return;
   for (const Parameter* parameter : training_.model().parameters())
     if (!is_finite(parameter->tensor()))
-      fail(
-          "after step {} {} holds values that are not finite; nothing was saved. A lower optimizer.lr, a longer "
-          "warm-up or train.clip_norm may help",
-          place_.step, parameter->path());
+      fail("after step {} {} holds values that are not finite; nothing was saved. {}", place_.step, parameter->path(),
+           advice);
   metrics_->sync();
   const bool only_place = saved_ && saved_->first == place_.step;
   folder_->save(state(), place_, only_place, is_best, configuration_.output.keep);
@@ -346,7 +353,6 @@ void Trainer::save(bool is_best) {
 }
 
 void Trainer::report_nonfinite(const StepOutcome& outcome) {
-  constexpr std::string_view advice = "A lower optimizer.lr, a longer warm-up or train.clip_norm may help.";
   const std::string what =
       std::isfinite(outcome.loss)
           ? fmt::format("the loss is {}, but the gradient of {} is not finite", outcome.loss, outcome.nonfinite)

@@ -127,6 +127,7 @@ StepOutcome Training::step(std::vector<MicroBatch> batch, std::int64_t number, d
     constexpr std::uint64_t golden = 0x9E3779B97F4A7C15U;
     random_state() = {seed_ + i * golden, static_cast<std::uint32_t>(number)};
     const auto begin = std::chrono::steady_clock::now();
+    policy_->begin_pass(i == 0);
     if (study(*this, batch[i], *policy_))
       outcome.measuring_seconds.push_back(
           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());

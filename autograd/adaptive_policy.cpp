@@ -32,7 +32,7 @@ class Adaptive final : public CodedPolicy {
             {"measure_every",
              200.0,
              {.low = 1, .whole = true},
-             "backward passes from one measurement of the sensitivities to the next"},
+             "backward passes from one measurement of the sensitivities to the next, in the first pass of a step"},
             {"by_draws", false, {}, "whether they are measured by a pass more for each tensor, as GACT does"},
             {"smoothing", 0.5, below_one, "how much of the sensitivities stays when they are measured again"}};
   }
@@ -45,6 +45,7 @@ class Adaptive final : public CodedPolicy {
   std::string_view name() const override { return policy_name; }
 
   std::int64_t measures_every() const override { return measure_every_; }
+  void begin_pass(bool first_of_step) override { continues_step_ = !first_of_step; }
   bool begin_study() override { return in_trial_ = measures() && !by_draws_; }
   SensitivityRecord* sensitivity_record() override {
     record_ = {};
@@ -66,10 +67,11 @@ class Adaptive final : public CodedPolicy {
   }
 
   void end_pass() override {
+    const bool measured = studied_ || measures();
     if (measures()) learn(record_.sensitivities());
     if (studied_ || stale_) plan();  // for what the whole pass has coded
-    ++passes_;
-    in_trial_ = drawing_ = studied_ = stale_ = false;  // also where a study ended in an error
+    passes_ = measured ? 1 : passes_ + 1;
+    in_trial_ = drawing_ = studied_ = stale_ = continues_step_ = false;  // also where a study ended in an error
     study_ = {};
     record_ = {};
   }
@@ -160,7 +162,7 @@ class Adaptive final : public CodedPolicy {
   }
 
   int whole_bits() const { return static_cast<int>(bits_); }
-  bool measures() const { return passes_ % measure_every_ == 0 && !studied_; }
+  bool measures() const { return (passes_ == 0 || passes_ >= measure_every_) && !studied_ && !continues_step_; }
 
   void learn(const std::map<std::string, double>& sensitivities) {
     for (const auto& [key, value] : sensitivities) {
@@ -224,11 +226,12 @@ class Adaptive final : public CodedPolicy {
   std::int64_t group_size_, measure_every_;
   bool by_draws_;
   double smoothing_;
-  std::int64_t passes_ = 0;
-  bool in_trial_ = false;  // a trial pass runs, which measures
-  bool drawing_ = false;   // passes for a DrawStudy run
-  bool studied_ = false;   // what the pass was to measure has been measured before it
-  bool stale_ = false;     // sensitivities are known, but no plan is for these bits and groups
+  std::int64_t passes_ = 0;      // since the last measurement, with the one that measured
+  bool continues_step_ = false;  // the pass is not the first of its step
+  bool in_trial_ = false;        // a trial pass runs, which measures
+  bool drawing_ = false;         // passes for a DrawStudy run
+  bool studied_ = false;         // what the pass was to measure has been measured before it
+  bool stale_ = false;           // sensitivities are known, but no plan is for these bits and groups
   std::map<std::string, Planned> tensors_;
   SensitivityRecord record_;
   DrawStudy study_;  // knows the tensors of this pass

@@ -145,7 +145,7 @@ class Mesa final : public CodedPolicy {
 
   bool codes(const SlotFacts& facts) const override {
     return std::any_of(facts.users.begin(), facts.users.end(), [&](const SlotUser& user) {
-      return std::find(off_.begin(), off_.end(), user.op.text()) == off_.end();
+      return user.need != Need::sign && std::find(off_.begin(), off_.end(), user.op.text()) == off_.end();
     });
   }
   codec::Coding coding_of(const SlotFacts& facts) override {

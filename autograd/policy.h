@@ -102,6 +102,9 @@ class MemoryPolicy {
   /// How many of the modules of `part` of a sequence, from its first on, run again in backward as one region, so that
   /// only the first one's input is saved; 0: none do.
   virtual std::int64_t recomputes_together(const SequencePart& part, std::string_view within);
+  /// Told before a pass whether it is the first of its step. In another, gradients of those before it are held, and
+  /// what is due to be measured waits for the next step. Whoever does not tell has a pass a step.
+  virtual void begin_pass(bool /*first_of_step*/) {}
   /// Whether the next pass is one that measures. If so, a pass over part of the batch may go before it (a trial, see
   /// `Tape::set_trial`, then `end_study`): what is to be measured is measured there, with less memory than in a whole
   /// pass, which then is one like the others.
@@ -113,7 +116,8 @@ class MemoryPolicy {
   virtual DrawStudy* draw_study() { return nullptr; }
   /// What was to be measured has been.
   virtual void end_study() {}
-  /// After how many passes it measures again how to hold the next, the first being one that measures; 0: never.
+  /// After how many passes at least it measures again how to hold the next, the first being one that measures; 0:
+  /// never.
   virtual std::int64_t measures_every() const { return 0; }
   /// A backward pass is over.
   virtual void end_pass() {}

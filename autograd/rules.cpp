@@ -208,6 +208,7 @@ class Refined final : public MemoryPolicy {
     return all;
   }
 
+  void begin_pass(bool first_of_step) override { base_->begin_pass(first_of_step); }
   bool begin_study() override { return base_->begin_study(); }
   SensitivityRecord* sensitivity_record() override { return base_->sensitivity_record(); }
   DrawStudy* draw_study() override { return base_->draw_study(); }

@@ -98,6 +98,11 @@ bool Slot::may_be_coded() const {
                      [](const SlotPtr& source) { return source && source->may_be_coded(); });
 }
 
+bool Slot::found_approximately() const {
+  return origin_.op == nullptr || std::any_of(origin_.sources.begin(), origin_.sources.end(),
+                                              [](const SlotPtr& source) { return source && source->may_be_coded(); });
+}
+
 bool Slot::derivable() const {
   return origin_.op != nullptr &&
          std::all_of(origin_.sources.begin(), origin_.sources.end(),
@@ -139,9 +144,7 @@ SlotFacts Slot::facts() const {
           .parameter = parameter_,
           .borrowed = borrowed(),
           .derivable = derivable(),
-          .approximate = origin_.op == nullptr ||
-                         std::any_of(origin_.sources.begin(), origin_.sources.end(),
-                                     [](const SlotPtr& source) { return source && source->may_be_coded(); }),
+          .approximate = found_approximately(),
           .chain = below + 1 + chain_above_,
           .users = users_};
 }
@@ -243,6 +246,7 @@ void Slot::settle() {
   } else if (hold == Hold::keep && !costs_nothing_) {
     tensor_.storage()->assign(saved);
   }
+  shows_signs_ = hold == Hold::keep && policy_.codes_anything() && found_approximately();
   settled_ = true;
   how_ = hold;
   if (hold != Hold::keep) tensor_ = {};

@@ -108,6 +108,8 @@ class Slot {
   bool is_optional() const;
   /// Codes hold it, or what it is derived from, or may when it settles.
   bool may_be_coded() const;
+  /// What it could be derived from is coded, or may still be.
+  bool found_approximately() const;
   int chain_below() const;
   void raise_chain_above(int above);
   bool stale() const { return tensor_.defined() && tensor_.storage()->version() != version_; }
@@ -120,7 +122,8 @@ class Slot {
   void free();
 
   Tensor tensor_;
-  Tensor mask_;  // u8 [ceil(count / 8)]
+  Tensor mask_;               // u8 [ceil(count / 8)]
+  bool shows_signs_ = false;  // kept where its sources may be coded: who could find the signs from those reads it
   codec::Codes codes_;
   const codec::SlopeLevels* slopes_ = nullptr;  // the codes are of slopes
   int probe_bits_ = 0;

@@ -264,7 +264,7 @@ std::int64_t Slot::rows_at_once(std::int64_t width) const {
 
 Signs Slot::signs(Label reader, bool optional) {
   if (mask_.defined()) return {.values = {}, .bits = mask_};
-  if (optional) return {};
+  if (optional && !shows_signs_) return {};
   return {.values = whole(reader), .bits = {}};
 }
 

@@ -114,7 +114,20 @@ class Tape {
   /// Its backward has read what was saved for it.
   void leave(Node& node) const;
   void replay(Node& node, SensitivityRecord* record);
-  using LeafGradients = std::unordered_map<const Leaf*, Tensor>;
+  /// Of leaves, in the order in which they first came: sums over all are to have the same bits in every run.
+  class LeafGradients {
+   public:
+    using Entry = std::pair<const Leaf*, Tensor>;
+    /// Undefined at first.
+    Tensor& operator[](const Leaf* leaf);
+    const Tensor& at(const Leaf* leaf) const;
+    std::vector<Entry>::const_iterator begin() const { return entries_.begin(); }
+    std::vector<Entry>::const_iterator end() const { return entries_.end(); }
+
+   private:
+    std::vector<Entry> entries_;
+    std::unordered_map<const Leaf*, std::size_t> places_;
+  };
   /// Runs a region forward and back on a tape of its own; returns the gradient of its input. Those of its parameters go
   /// where they belong, or into `taken`.
   Tensor run_again(const Node& node, Tensor input, Tensor gradient, LeafGradients* taken);

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
@@ -331,6 +332,47 @@ TEST_CASE("budget: frozen layers are no regions, and what is chosen fits or is r
       }
     CHECK(refused > 0);
     CHECK(refused + chosen == 12);
+  }
+}
+
+TEST_CASE("budget: where little but images can be coded, what is chosen fits, and costs something finite") {
+  // Of the first convolution alone, and of the blocks' inputs where they run again.
+  const auto frozen = [](std::int64_t budget) {
+    return parse_configuration(
+        fmt::format("model: {{name: resnet20, num_classes: 10, layers: [3, 3, 3]}}\ntrain: {{batch_size: 64}}\nfreeze: "
+                    "{{train: [conv1.weight]}}\nmemory: {{policy: auto, budget: {}, budget_of: saved}}\n",
+                    budget),
+        "a.yaml");
+  };
+  int chosen = 0;
+  for (std::int64_t budget = 1 << 20; budget < 5 << 19; budget += 100'000) {
+    Configuration configuration = frozen(budget);
+    INFO(budget);
+    if (!refusal(configuration).empty()) continue;
+    ++chosen;
+    fit_budget(configuration);
+    CHECK(saved(configuration) <= budget);
+    CHECK(configuration.memory.why.find("inf") == std::string::npos);
+    CHECK(configuration.memory.why.find("nan") == std::string::npos);
+  }
+  CHECK(chosen > 8);
+}
+
+TEST_CASE("budget: by exact means more bytes come with no more predicted time") {
+  for (const char* const model : {"{name: resnet20, num_classes: 10}", vit}) {
+    const std::int64_t whole = saved(configured(model, "{policy: exact}"));
+    double least = std::numeric_limits<double>::infinity();
+    for (int percent = 20; percent <= 100; percent += 5) {
+      Configuration configuration = configured(
+          model, fmt::format("{{policy: auto, budget: {}, budget_of: saved, codes: false}}", whole * percent / 100));
+      INFO(std::string(model), " ", percent);
+      fit_budget(configuration, Rates{});
+      const std::string& why = configuration.memory.why;
+      const std::size_t at = why.find("a step of ");
+      const double times = at == std::string::npos ? 1 : std::stod(why.substr(at + 10));
+      CHECK(times <= least);
+      least = times;
+    }
   }
 }
 

@@ -43,6 +43,22 @@ TEST_CASE("measure: so it is under policies that code, mask, derive and run agai
       }
 }
 
+TEST_CASE("measure: so it is where a measurement comes due within a step of several parts") {
+  for (const char* const by_draws : {"false", "true"}) {
+    const Configuration with = parse_configuration(
+        fmt::format("model: {{name: vit_cifar, num_classes: 10, depth: 2}}\ntrain: {{batch_size: 12, accumulate: 3, "
+                    "threads: 1}}\nmemory: {{policy: adaptive, measure_every: 4, by_draws: {}}}\n",
+                    by_draws),
+        "a.yaml");
+    INFO(by_draws);
+    const Measurement planned = measure(with, Device::meta), measured = measure(with, Device::cpu, {.steps = 6});
+    CHECK(measured.measuring_seconds > 0);
+    // By bits that were measured, which no plan knows, single tensors take more.
+    CHECK(static_cast<double>(measured.peak) < 1.01 * static_cast<double>(planned.peak));
+    CHECK(at(measured.memory, Purpose::gradients) == at(planned.memory, Purpose::gradients));
+  }
+}
+
 TEST_CASE("measure: a chain that is derived from codes takes room for runs, not for a tensor a link") {
   const Configuration with = parse_configuration(
       "model: {name: resnet20, num_classes: 10}\nmemory: {policy: fixed, bits: 4}\ntrain: {batch_size: 128}\n",

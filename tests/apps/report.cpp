@@ -1,7 +1,9 @@
 // Reports: labels, settings, and the page as a browser builds it.
 #include "tests/apps/page.h"
 
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 namespace lacuna::test {
 namespace {
@@ -89,6 +91,49 @@ TEST_CASE("report: training runs on one page") {
   CHECK(dom.find("<title>exp/one · exact · finished</title>") != std::string::npos);  // of a bar
   CHECK(elements(dom, "polyline", "curve").size() == 2 * 2);
   CHECK(dom.find("2 runs") != std::string::npos);
+}
+
+TEST_CASE("report: a run is finished that reached its end, and its figures are of what it has done by now") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  // Whether it is finished, and after how many steps.
+  const auto told = [&] {
+    REQUIRE(run_command(folder, {"report", "r", "finished", "--json", "r.json"}).code == 0);
+    const bool is_unfinished = read_file(folder / "report.html").find("unfinished") != std::string::npos;
+    return std::pair(!is_unfinished, read_json(folder / "r.json").at(0).at("result").at("steps").get<int>());
+  };
+  const auto begin = [&](const char* const name) {
+    REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "output={dir: " + std::string(name) + "}", "train.steps=2"})
+                .code == 0);
+  };
+  begin("finished");
+  begin("r");
+  CHECK(told() == std::pair(true, 2));
+  const CommandResult failed = run_command(folder, {"train", "--resume", "r", "train.steps=9", "optimizer.lr=1e30"});
+  INFO(failed.error);
+  REQUIRE(failed.code == 1);
+  const auto [is_finished, steps] = told();
+  CHECK(!is_finished);
+  CHECK(steps > 2);
+  fs::remove_all(folder / "r");
+  CommandRun training(folder, {"train", "-c", "c.yaml", "output.dir=r", "train.epochs=10000"});
+  while (training.running() && !fs::exists(folder / "r/last"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  training.signal(SIGINT);
+  CHECK(training.wait().code == 130);
+  CHECK(!told().first);
+  CHECK(read_json(folder / "r/summary.json").at("stopped") == true);
+}
+
+TEST_CASE("train: a validation loss that is not finite ends the run, and nothing is saved of it") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const CommandResult result = run_command(
+      folder, {"train", "-c", "c.yaml", "output.dir=r", "train.steps=1", "optimizer={name: sgd, lr: 1e25}"});
+  INFO(result.out, result.error);
+  CHECK(result.code == 1);
+  CHECK(result.error.find("after step 1 the validation loss is nan; nothing was saved.") != std::string::npos);
+  CHECK(!fs::exists(folder / "r/last"));
 }
 
 TEST_CASE("report: lines and figures that something else wrote are passed over") {

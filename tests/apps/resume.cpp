@@ -136,6 +136,13 @@ TEST_CASE("train: a run that reached its end is left as it is, and says so") {
     CHECK(longer.code == 0);
     CHECK(longer.out.find("epoch 3/3: ") != std::string::npos);
   }
+  // In batches of another size it has gone through its epochs in other steps than these would take.
+  REQUIRE(run_command(folder, {"train", "--resume", "r", "train.epochs=4", "train.batch_size=2"}).code == 0);
+  const CommandResult again = run_command(folder, {"train", "--resume", "r"});
+  CHECK(again.out.find("; a larger train.epochs goes on") != std::string::npos);
+  const CommandResult moved = run_command(folder, {"train", "--resume", "r", "output={dir: other}"});
+  CHECK(moved.code == 2);
+  CHECK(moved.error.find("a run that goes on stays in its folder, r") != std::string::npos);
 }
 
 TEST_CASE("train: a run within an epoch does not go on to an end before it") {

@@ -337,6 +337,45 @@ TEST_CASE("sweep: an interrupted one goes on where it stopped") {
   }
 }
 
+TEST_CASE("sweep: configurations of one name in several folders are told from each other") {
+  const TemporaryFolder folder;
+  write_inputs(folder, "command: plan\ngrid: {config: [x/c.yaml, y/c.yaml]}\noutput: {dir: out}\n");
+  for (const char* const name : {"x", "y"}) {
+    fs::create_directory(folder / name);
+    write_file(folder / name / "c.yaml", read_file(folder / "c.yaml") + "# of " + name + "\n");
+  }
+  const CommandResult result = sweep(folder);
+  INFO(result.error);
+  REQUIRE(result.code == 0);
+  for (const char* const name : {"x/c", "y/c"}) {
+    CHECK(result.out.find(std::string("started ") + name + "\n") != std::string::npos);
+    CHECK(result.out.find(std::string("\n") + name + ".yaml ") != std::string::npos);
+    CHECK(read_file(folder / "out/sweep.csv").find(std::string(name) + ".yaml") != std::string::npos);
+  }
+}
+
+TEST_CASE("sweep: a case whose configuration has changed since the sweep began is not run") {
+  const TemporaryFolder folder;
+  write_inputs(folder,
+               "command: train\nconfig: c.yaml\ngrid: {train.seed: [1, 2]}\noverrides: {train.epochs: 20}\noutput: "
+               "{dir: out}\n");
+  const std::string before = read_file(folder / "c.yaml");
+  CommandRun run(folder, {"sweep", "-c", "s.yaml"});
+  const auto has_begun = [&] { return fs::exists(folder / "out/runs") && !fs::is_empty(folder / "out/runs"); };
+  while (run.running() && !has_begun()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  write_file(folder / "c.yaml", before + "# another\n");
+  const CommandResult result = run.wait();
+  INFO(result.out, result.error);
+  CHECK(result.code == 1);
+  const nlohmann::json cases = read_json(folder / "out/sweep.json").at("cases");
+  CHECK(cases.at(0).at("status") == "done");
+  CHECK(cases.at(1).at("status") == "failed");
+  CHECK(cases.at(1).at("error") ==
+        "lacuna: c.yaml changed after the sweep had begun; the same command runs the case as it is now");
+  write_file(folder / "c.yaml", before);
+  CHECK(sweep(folder).code == 0);  // the first is done, and the second is as it was
+}
+
 TEST_CASE("sweep: what is no whole record of a case counts as not done") {
   const TemporaryFolder folder;
   write_inputs(folder, plans);
@@ -448,6 +487,11 @@ TEST_CASE("sweep: a wrong file is refused with all that is wrong in it") {
           "s.yaml:3:12: arguments: bench: --step is not "
           "expected, did you mean --steps?");
   refused("command: bench\nconfig: c.yaml\narguments: [--steps, x]\n", "arguments: bench: --steps: ");
+  refused("command: plan\nconfig: c.yaml\ncases: []\n",
+          "cases: expected a list of cases, each with keys and values, got an empty one");
+  refused("command: plan\nconfig: c.yaml\noverrides: {output: {dir: x}}\n", "a run folder of its own");
+  refused("command: bench\nconfig: c.yaml\narguments: [--steps, 3, train.batch_size=5]\n",
+          "s.yaml:3:25: arguments: train.batch_size=5 is a value of the configuration");
   refused("command: plan\nconfig: c.yaml\narguments: [--help]\n", "arguments: expected no option that prints");
   refused("[1]\n", "expected the keys of a sweep, got a list");
 }

@@ -195,6 +195,8 @@ TEST_CASE("coded training: the gates of ReLU are exact wherever codes come from"
                  for_convolutions = rule(HoldRule::How::exact, "*", "conv2d"),
                  nowhere = rule(HoldRule::How::code, "nowhere", "*"),
                  early = rule(HoldRule::How::exact, "layer1*", "*");
+  const HoldRule of_convolutions{.op = "conv2d", .how = HoldRule::How::code, .bits = 8},
+      rectified{.op = "batch_norm_relu", .how = HoldRule::How::keep};
   // With frozen convolutions behind them outputs of norms are needed by their sign alone.
   for (const FreezeRules& frozen : {FreezeRules{}, FreezeRules{.train = {"*bn*", "fc*"}, .freeze = {}}})
     for (const Description& description : {tiny_resnet(), tiny_resnet({{"stem", "cifar"}, {"block", "basic"}})}) {
@@ -213,6 +215,9 @@ TEST_CASE("coded training: the gates of ReLU are exact wherever codes come from"
       CHECK(error("keep", {}, {codes}) < 1.5 * usual);
       CHECK(error("auto", {}, {codes}) < 1.5 * usual);
       CHECK(error("fixed", bits, {early}) < 1.5 * usual);
+      // What is kept besides shows its signs; its sources, which are coded, would not.
+      CHECK(error("keep", {}, {of_convolutions}) < 1.5 * usual);
+      CHECK(error("fixed", bits, {rectified}) < 1.5 * usual);
       if (frozen.train.empty()) CHECK(error("fixed", bits, {for_convolutions}) < 1.5 * usual);
       // Nothing is kept for gates where no rule codes anything, however many there are.
       CHECK(step(description, *refine(make_policy("exact"), {nowhere}, {}), frozen).saved == exact.saved);
@@ -230,6 +235,26 @@ TEST_CASE("coded training: mesa codes what regions keep, and leaves alone what o
     for (const char* const kind : {"linear", "convolution", "matmul", "softmax", "activation", "norm"})
       off[kind] = false;
     CHECK(step(description, *make_policy("mesa", off)).saved > 2 * step(description, "mesa").saved);
+  }
+  // Who reads no more than a sign does not have what a convolution reads coded.
+  const FreezeRules norms{.train = {}, .freeze = {"*bn*", "*downsample.1*"}};
+  const Step all = step(tiny_resnet(), *make_policy("mesa"), norms),
+             others = step(tiny_resnet(), *make_policy("mesa", {{"convolution", false}}), norms);
+  CHECK(all.coded_elements > 0);
+  CHECK(others.coded_elements == 0);
+}
+
+TEST_CASE("coded training: what is measured in regions has the same bits wherever memory lies") {
+  std::vector<std::unique_ptr<char[]>> between;
+  std::map<std::string, std::vector<double>> first;
+  for (std::size_t i = 0; i < 12; ++i) {
+    for (std::size_t j = 0; j <= i; ++j) between.push_back(std::make_unique<char[]>(40 + 112 * ((5 * i + 3 * j) % 7)));
+    const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("adaptive"), {}, {"layer?.*"});
+    step(tiny_resnet(), *policy);
+    std::map<std::string, std::vector<double>> numbers;
+    for (const auto& [name, values] : policy->state()) numbers[name] = values.to_vector();
+    if (i == 0) first = numbers;
+    CHECK(numbers == first);
   }
 }
 

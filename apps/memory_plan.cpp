@@ -46,6 +46,7 @@ std::vector<std::string> describe(const MemoryPlan& plan, const StepSurvey& foun
   for (const auto& [bits, count] : tensors)
     how.push_back(
         fmt::format("{} {}", counted(count, "tensor"), bits == exact_bits ? "exact" : "in " + counted(bits, "bit")));
+  if (found.tensors.empty() && plan.bits != exact_bits) how.emplace_back("images in 8 bits");
   if (!plan.kept.empty()) how.push_back(fmt::format("{} kept that could be derived", plan.kept.size()));
   if (plan.recompute.empty()) return how;
   const auto whole = std::ranges::count_if(choices.blocks(), [&](const std::string& block) {

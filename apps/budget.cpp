@@ -102,7 +102,7 @@ class Fitting {
 
  private:
   static constexpr int fewest_bits = 1;
-  static constexpr int most_fitting = 4;      // choices that a plan without codes is made from
+  static constexpr int most_fitting = 4;       // choices that a plan without codes is made from
   static constexpr std::int64_t quarters = 4;  // of the blocks, by which their number is raised
 
   /// What a plan comes to.
@@ -178,10 +178,13 @@ class Fitting {
     };
     // Of all tensors together, as measured for a ViT: an error of 0.11 with 4 bits (docs/compression.md).
     const double usual = 0.0125 / code_variance(4);
-    double elements = 0;
-    // With nothing recomputed a mostly frozen model may have none: inputs of regions are the first.
-    for (const Codable& other : survey_.tensors.empty() ? found.tensors : survey_.tensors)
-      elements += static_cast<double>(other.elements);
+    // With nothing recomputed a mostly frozen model may have next to none, and inputs of regions be the first.
+    const auto elements_of = [](const StepSurvey& step) {
+      double elements = 0;
+      for (const Codable& other : step.tensors) elements += static_cast<double>(other.elements);
+      return elements;
+    };
+    const double elements = std::max(elements_of(survey_), elements_of(found));
     const double by_size = usual * static_cast<double>(tensor.elements) / elements;
     if (const auto own = measured(tensor.name)) return std::max(*own, least_share_of_usual * by_size);
     std::optional<double> last;
@@ -211,7 +214,6 @@ class Fitting {
     Prediction prediction{.plan = allocation.plan(most, fit, suffice)};
     // Without tensors only images are left, which have 8 bits where anything is coded.
     if (found.tensors.empty() && !fits(prediction.plan)) prediction.plan.bits = fewest_bits;
-    if (!fits(prediction.plan)) return {};
     prediction.seconds = outcome({.recompute = recompute, .kept = prediction.plan.kept}).seconds;
     for (std::size_t i = 0; i < found.tensors.size(); ++i) {
       const int bits = prediction.plan.bits_of(found.tensors[i].name);

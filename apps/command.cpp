@@ -18,9 +18,6 @@
 namespace lacuna::apps {
 namespace {
 
-constexpr ExitCode run_failed = 1;
-constexpr ExitCode wrong_input = 2;
-
 struct Command {
   int order;
   std::string_view name;

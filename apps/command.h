@@ -13,8 +13,9 @@ class App;
 
 namespace lacuna::apps {
 
-/// What a run of the command ends with: 0, or 128 + the signal that stopped it.
+/// What a run of the command ends with: 0, one of these, or 128 + the signal that stopped it.
 using ExitCode = int;
+inline constexpr ExitCode run_failed = 1, wrong_input = 2;
 
 /// Declares a subcommand's options on `app` and returns what to do once they are parsed. Errors are thrown.
 using Subcommand = std::function<ExitCode()> (*)(CLI::App& app);

@@ -145,6 +145,12 @@ fs::path RunFolder::best() const {
   return linked(fs::is_symlink(path_ / "best", ignored) ? "best" : "last");
 }
 
+void RunFolder::remove_summary() const {
+  std::error_code failed;
+  fs::remove(summary(), failed);
+  if (failed) reject("cannot remove {}: {}", summary().string(), failed.message());
+}
+
 void RunFolder::save_configuration(const std::string& yaml) const { write_file_atomically(configuration(), yaml); }
 
 void RunFolder::save(const TrainedState& state, const Place& place, bool only_place, bool is_best,

@@ -57,6 +57,8 @@ class RunFolder {
   void go_back_to_start() const { remove_leftovers(""); }
 
   void save_configuration(const std::string& yaml) const;
+  /// What an earlier process wrote is no more true once the run goes on.
+  void remove_summary() const;
   /// Saves the step of `place`, moves the links, and removes all older checkpoints but `keep` and the best.
   /// `only_place`: the checkpoint of that step stands there already, and only the place has changed.
   void save(const TrainedState& state, const Place& place, bool only_place, bool is_best, std::int64_t keep) const;

@@ -84,7 +84,9 @@ class CaseRun {
     try {
       const Result result = to_result(record, file(".json").string());
       if (result.failed || result.id != case_.id) return {};
-      if (trains()) record["run"] = run_folder().string();  // it may have been moved since, with its sweep
+      // Both may have been moved since, or are called by another name.
+      record["config"] = configurations();
+      if (trains()) record["run"] = run_folder().string();
     } catch (const Error&) {  // damaged, or nothing that a sweep has written: the case runs again
       return {};
     }
@@ -103,10 +105,7 @@ class CaseRun {
   }
 
   /// The exit code once it has ended.
-  std::optional<int> poll() {
-    constexpr int wrong_input = 2;
-    return process_ ? process_->poll() : wrong_input;
-  }
+  std::optional<ExitCode> poll() { return process_ ? process_->poll() : wrong_input; }
   void stop(int signal) const {
     if (process_) process_->signal(signal);
   }
@@ -115,10 +114,7 @@ class CaseRun {
   ordered_json record(int code) const {
     const std::chrono::duration<double> seconds = Clock::now() - begin_;
     ordered_json record{{"id", case_.id}, {"command", sweep_.command}};
-    if (case_.configurations.size() == 1)
-      record["config"] = case_.configurations.front();
-    else
-      record["config"] = case_.configurations;
+    record["config"] = configurations();
     record["arguments"] = sweep_.arguments;
     record["overrides"] = ordered_json::object();
     for (const SweepOverride& setting : case_.settings) record["overrides"][setting.key] = value_of(setting);
@@ -149,6 +145,12 @@ class CaseRun {
   fs::path file(std::string_view ending) const { return sweep_.folder / "cases" / (case_.id + std::string(ending)); }
   fs::path run_folder() const { return sweep_.folder / "runs" / case_.id; }
   bool trains() const { return sweep_.command == "train"; }
+
+  /// A text, or a list of several.
+  ordered_json configurations() const {
+    if (case_.configurations.size() == 1) return case_.configurations.front();
+    return case_.configurations;
+  }
 
   bool is_as_read() const {
     try {

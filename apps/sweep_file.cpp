@@ -171,7 +171,7 @@ class SweepReader {
   void check_name(const std::string& section, const std::string& name, const Location& where) {
     if (section == "output" && name == "dir") {
       problems_.add(where,
-                    "output.dir: what a case writes is in a run folder of its own inside the sweep's, which `output: "
+                    "output.dir: a case that trains has a run folder of its own inside the sweep's, which `output: "
                     "{dir: FOLDER}` of the sweep sets, or output.dir=FOLDER on the command line");
     } else if (section != "model") {  // its keys depend on the family
       const std::vector<std::string> known = known_keys(section);

@@ -29,6 +29,9 @@ constexpr std::string_view advice = "A lower optimizer.lr, a longer warm-up or t
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+/// A division of zero by zero gives -nan here, which tells no more.
+double without_sign_of_nan(double value) { return std::isnan(value) ? std::fabs(value) : value; }
+
 std::shared_ptr<const Dataset> open(const Configuration& configuration, Split split) {
   return open_dataset(configuration.data.name, dataset_options(configuration, split));
 }
@@ -157,7 +160,8 @@ std::optional<nlohmann::ordered_json> Trainer::finished(const RunFolder& folder)
     return std::nullopt;
   std::ifstream stream(folder.summary());
   ordered_json summary = ordered_json::parse(stream, nullptr, false);
-  if (!summary.is_object() || summary.value("steps", ordered_json()) != place_.step) return std::nullopt;
+  if (!summary.is_object() || summary.contains("stopped") || summary.value("steps", ordered_json()) != place_.step)
+    return std::nullopt;
   return summary;
 }
 
@@ -180,7 +184,7 @@ int Trainer::run(const RunFolder& folder) {
   if (place_.step > 0 && measures_as_recorded())  // the next measurement may come after the end
     if (const std::optional<double> before = metrics_->last("measuring")) measured_before_ = {*before};
   folder_->save_configuration(to_yaml(configuration_));
-  fs::remove(folder_->summary());  // what an earlier process wrote is no more true from here on
+  folder_->remove_summary();
   announce();
   ledger(device_of(configuration_)).reset_peak();
   bool evaluated = false;  // all that is due
@@ -189,7 +193,7 @@ int Trainer::run(const RunFolder& folder) {
     while ((evaluated = evaluate_if_due()) && !at_end() && InterruptGuard::signal() == 0) {
       take_step(loader);
       const std::int64_t every = configuration_.output.save_every_steps;
-      if (every > 0 && place_.step % every == 0 && !epoch_over()) save(false);
+      if (every > 0 && place_.step % every == 0 && !epoch_over() && !at_end()) save(false);
     }
   }
   save(false);
@@ -307,8 +311,8 @@ bool Trainer::evaluate_if_due() {
   }();
   if (!evaluation) return false;
   if (!std::isfinite(evaluation->loss))
-    fail("after step {} the validation loss is {}; nothing was saved. {}", place_.step, std::fabs(evaluation->loss),
-         advice);
+    fail("after step {} the validation loss is {}, and no further checkpoint was written. {}", place_.step,
+         without_sign_of_nan(evaluation->loss), advice);
   const auto samples = static_cast<double>(place_.samples);
   const double train_loss = place_.loss_sum / samples, accuracy = static_cast<double>(place_.correct) / samples;
   metrics_->write({{"step", place_.step},
@@ -356,7 +360,7 @@ void Trainer::report_nonfinite(const StepOutcome& outcome) {
   const std::string what =
       std::isfinite(outcome.loss)
           ? fmt::format("the loss is {}, but the gradient of {} is not finite", outcome.loss, outcome.nonfinite)
-          : fmt::format("the loss is {}", std::isnan(outcome.loss) ? std::fabs(outcome.loss) : outcome.loss);
+          : fmt::format("the loss is {}", without_sign_of_nan(outcome.loss));
   for (const Parameter* parameter : training_.model().parameters())
     if (!is_finite(parameter->tensor()))
       fail("step {}: {}, because {} holds values that are not finite. {}", place_.step + 1, what, parameter->path(),

@@ -24,17 +24,18 @@ class Adaptive final : public CodedPolicy {
  public:
   static constexpr std::string_view policy_name = "adaptive";
   static std::vector<Setting> settings() {
-    return {{"bits",
-             4.0,
-             {.low = 1.5, .high = 8, .below_high = false},
-             "average of an element: the bytes of `fixed` with as many are divided"},
-            group_size_setting(),
-            {"measure_every",
-             200.0,
-             {.low = 1, .whole = true},
-             "backward passes from one measurement of the sensitivities to the next, in the first pass of a step"},
-            {"by_draws", false, {}, "whether they are measured by a pass more for each tensor, as GACT does"},
-            {"smoothing", 0.5, below_one, "how much of the sensitivities stays when they are measured again"}};
+    return {
+        {"bits",
+         4.0,
+         {.low = 1.5, .high = 8, .below_high = false},
+         "average of an element: the bytes of `fixed` with as many are divided"},
+        group_size_setting(),
+        {"measure_every",
+         200.0,
+         {.low = 1, .whole = true},
+         "backward passes, at least, from one measurement of the sensitivities to the next: in the first of a step"},
+        {"by_draws", false, {}, "whether they are measured by a pass more for each tensor, as GACT does"},
+        {"smoothing", 0.5, below_one, "how much of the sensitivities stays when they are measured again"}};
   }
   explicit Adaptive(const Settings& settings)
       : bits_(settings.number("bits")),

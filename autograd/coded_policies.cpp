@@ -85,8 +85,8 @@ class Fixed final : public SameBits {
 
 /// Mesa (Pan et al. 2021): 8 bits, ranges by head and by runs of channels, carried from step to step with a decay.
 /// Values outside the estimated range saturate. Each kind of op can be switched off, as in the paper's ablation (table
-/// 7): what only ops that are switched off read is kept as `exact` keeps it. What other ops read, and regions that run
-/// again, is coded.
+/// 7): what only ops that are switched off read is kept as `exact` keeps it. Values that other ops read, and
+/// regions that run again, are coded.
 class Mesa final : public CodedPolicy {
  public:
   static constexpr std::string_view policy_name = "mesa";

@@ -105,7 +105,6 @@ Variable Tape::add_region(Label path, Variable x, std::function<Variable(Variabl
   return result;
 }
 
-// What the region saves now is read at once: nothing is gained by coding it.
 Tensor& Tape::LeafGradients::operator[](const Leaf* leaf) {
   const auto [place, is_new] = places_.emplace(leaf, entries_.size());
   if (is_new) entries_.emplace_back(leaf, Tensor());
@@ -114,6 +113,7 @@ Tensor& Tape::LeafGradients::operator[](const Leaf* leaf) {
 
 const Tensor& Tape::LeafGradients::at(const Leaf* leaf) const { return entries_.at(places_.at(leaf)).second; }
 
+// What the region saves now is read at once: nothing is gained by coding it.
 Tensor Tape::run_again(const Node& node, Tensor input, Tensor gradient, LeafGradients* taken) {
   const std::unique_ptr<MemoryPolicy> exact = make_policy("exact");
   Variable x(std::move(input), node.wanted.contains(0));

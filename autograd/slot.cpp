@@ -246,7 +246,7 @@ void Slot::settle() {
   } else if (hold == Hold::keep && !costs_nothing_) {
     tensor_.storage()->assign(saved);
   }
-  shows_signs_ = hold == Hold::keep && policy_.codes_anything() && found_approximately();
+  shows_signs_ = hold == Hold::keep && policy_.codes_anything() && found_approximately() && !stale();
   settled_ = true;
   how_ = hold;
   if (hold != Hold::keep) tensor_ = {};

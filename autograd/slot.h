@@ -60,7 +60,7 @@ class Slot {
   std::int64_t rows_at_once(std::int64_t width) const;
   /// As SavedTensors has it.
   bool read_apart(const Share& share, std::int64_t width, bool with_variance, const RunKernel& f);
-  /// `optional`: nothing is derived or read for it.
+  /// `optional`: nothing is derived for it, and what is kept is read where sources may be coded.
   Signs signs(Label reader, bool optional);
   void leave();
   /// Whether, after the walk back that begins now, everything is to be held as before it, for another one.

@@ -3,6 +3,7 @@
 
 #include "autograd/variable.h"
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <tuple>
@@ -118,14 +119,14 @@ class Tape {
   class LeafGradients {
    public:
     using Entry = std::pair<const Leaf*, Tensor>;
-    /// Undefined at first.
+    /// Undefined at first; stays where it is.
     Tensor& operator[](const Leaf* leaf);
     const Tensor& at(const Leaf* leaf) const;
-    std::vector<Entry>::const_iterator begin() const { return entries_.begin(); }
-    std::vector<Entry>::const_iterator end() const { return entries_.end(); }
+    std::deque<Entry>::const_iterator begin() const { return entries_.begin(); }
+    std::deque<Entry>::const_iterator end() const { return entries_.end(); }
 
    private:
-    std::vector<Entry> entries_;
+    std::deque<Entry> entries_;
     std::unordered_map<const Leaf*, std::size_t> places_;
   };
   /// Runs a region forward and back on a tape of its own; returns the gradient of its input. Those of its parameters go

@@ -59,13 +59,13 @@ void Ledger::raise_peak(const Owner& owner) {
   if (total_ > peak_) {
     peak_ = total_;
     brought_to_peak_ = owner;
-    is_rising_ = true;
+    stands_at_peak_ = true;
   }
 }
 
 void Ledger::before_fall() {
-  if (is_rising_) ++peaks_;
-  is_rising_ = false;
+  if (stands_at_peak_) ++peaks_;
+  stands_at_peak_ = false;
 }
 
 void Ledger::change(const Owner& owner, std::int64_t bytes) {
@@ -78,7 +78,7 @@ void Ledger::change(const Owner& owner, std::int64_t bytes) {
 }
 
 std::int64_t Ledger::at_peak(const Entry& entry) const {
-  return is_rising_ || entry.changed_in != peaks_ ? entry.bytes : entry.at_peak;
+  return stands_at_peak_ || entry.changed_in != peaks_ ? entry.bytes : entry.at_peak;
 }
 
 void Ledger::add(const Owner& owner, std::int64_t bytes) {
@@ -152,7 +152,7 @@ void Ledger::reset_peak() {
   peak_ = total_;
   brought_to_peak_ = {};
   highest_ = live_;
-  is_rising_ = true;
+  stands_at_peak_ = true;
 }
 
 Ledger& ledger(Device device) {

@@ -90,8 +90,8 @@ class Ledger {
   Owner brought_to_peak_;
   Bytes live_{}, highest_{};
   std::int64_t total_ = 0, peak_ = 0;
-  std::uint64_t peaks_ = 0;  // from which the total has fallen again
-  bool is_rising_ = false;   // the total stands at a new peak: entries that change now change what they hold there
+  std::uint64_t peaks_ = 0;      // from which the total has fallen again
+  bool stands_at_peak_ = false;  // the total stands at a new peak: entries that change now change what they hold there
 };
 
 Ledger& ledger(Device device);

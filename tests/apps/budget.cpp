@@ -51,7 +51,8 @@ TEST_CASE("budget: bytes are read with their units") {
   CHECK(parse_bytes("1048576") == 1 << 20);
   CHECK(parse_bytes("1.5KiB") == 1536);
   CHECK(parse_bytes("2 GB") == 2'000'000'000);
-  for (const char* wrong : {"", "GiB", "-1GiB", "6 gigs", "1e30GiB", "nan"})
+  CHECK(parse_bytes("1TB") == 1'000'000'000'000);
+  for (const char* wrong : {"", "0.5", "GiB", "-1GiB", "6 gigs", "1e30GiB", "nan"})
     CHECK_THROWS_WITH_AS(parse_bytes(wrong), doctest::Contains("memory.budget: expected bytes"), Error);
 }
 
@@ -369,8 +370,10 @@ TEST_CASE("budget: by exact means more bytes come with no more predicted time") 
       fit_budget(configuration, Rates{});
       const std::string& why = configuration.memory.why;
       const std::size_t at = why.find("a step of ");
-      const double times = at == std::string::npos ? 1 : std::stod(why.substr(at + 10));
+      REQUIRE((at == std::string::npos) == (percent == 100));
+      const double times = percent == 100 ? 1 : std::stod(why.substr(at + 10));
       CHECK(times <= least);
+      if (percent == 20) CHECK(times > 1.1);
       least = times;
     }
   }

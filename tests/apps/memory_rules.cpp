@@ -43,6 +43,8 @@ TEST_CASE("memory.rules: every key is read, and written so that it reads back") 
   CHECK(rules[2] == HoldRule{.path = "blocks.1", .how = HoldRule::How::recompute});
   CHECK(rules[3] == HoldRule{.op = "input", .how = HoldRule::How::exact});
   CHECK(rules_of(write_rules(rules)) == rules);
+  const std::vector<HoldRule> odd{{.path = R"(a"b\[.]c)", .how = HoldRule::How::exact}};
+  CHECK(rules_of(write_rules(odd)) == odd);
   CHECK(rules_of("[]").empty());
   CHECK(rules_of("").empty());
 }

@@ -60,7 +60,6 @@ ExitCode explain(const Options& options) {
   const Configuration configuration = options.configuration.read();
   Training training(configuration, Device::meta);
   const auto made_up = [&] { return made_up_batch(configuration, training.model()); };
-  const std::int64_t samples = configuration.train.batch_size / configuration.train.accumulate;
   // What adapts has its plan after a step; where nothing is trained there is none.
   const bool trains = training.trainable_count() > 0 || configuration.image_gradient;
   if (trains && training.policy().measures_every() > 0) training.step(made_up(), 0, configuration.optimizer.lr);
@@ -110,8 +109,9 @@ ExitCode explain(const Options& options) {
   refuse_unmatched(training.policy());
   std::string text = to_text(rows);
   if (!configuration.memory.why.empty()) text += configuration.memory.why + "\n";
-  text += fmt::format("{} saved for backward in all, batch {}, policy {}\n", format_bytes(total), samples,
-                      training.policy().name());
+  const std::int64_t batch_size = configuration.train.batch_size, parts = configuration.train.accumulate;
+  text += fmt::format("{} saved for backward in all, batch {}{}, policy {}\n", format_bytes(total), batch_size,
+                      parts > 1 ? fmt::format(" in {} parts", parts) : "", training.policy().name());
   if (training.policy().measures_every() > 0)
     text += "its bits are those by size alone, as nothing is measured here; a run measures what tensors are worth\n";
   text += fmt::format("backward takes up to {} of transient tensors and {} of workspace besides\n",
@@ -119,7 +119,8 @@ ExitCode explain(const Options& options) {
   options.report.write(
       text,
       {{"model", configuration.model.name},
-       {"batch_size", samples},
+       {"batch_size", batch_size},
+       {"accumulate", parts},
        {"policy", training.policy().name()},
        {"saved", total},
        {"backward", {{"transient", at(backward, Purpose::transient)}, {"workspace", at(backward, Purpose::workspace)}}},

@@ -1,6 +1,7 @@
 #include "apps/interrupt.h"
 
 #include "core/error.h"
+#include "core/system_error.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -9,7 +10,6 @@
 
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <system_error>
 
@@ -29,7 +29,7 @@ sigset_t asking_to_stop() {
 }
 
 int opened(int descriptor, const char* what) {
-  if (descriptor < 0) fail("cannot open {}: {}", what, std::generic_category().message(errno));
+  if (descriptor < 0) fail("cannot open {}: {}", what, last_system_error());
   return descriptor;
 }
 

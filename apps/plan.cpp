@@ -6,6 +6,7 @@
 #include "apps/measure.h"
 #include "apps/memory_plan.h"
 #include "apps/report.h"
+#include "apps/resolve.h"
 #include "apps/yaml.h"
 #include "autograd/policy.h"
 
@@ -32,12 +33,15 @@ Configuration under(const Configuration& read, const std::string& choice) {
   const std::size_t colon = std::min(choice.find(':'), choice.size());
   const std::string policy = choice.substr(0, colon), value = choice.substr(std::min(colon + 1, choice.size()));
   Configuration configuration = read;
-  if (choice == read.memory.policy) return configuration;
+  if (choice == read.memory.policy) {
+    fit_budget(configuration);
+    return configuration;
+  }
   Configuration::Memory& memory = configuration.memory;
   memory.policy = policy;
   memory.why.clear();
   if (policy != read.memory.policy) memory.options.clear();  // they are the other's
-  if (read.memory.policy == "auto") forget_plan(memory);
+  if (read.memory.policy == "auto" && read.memory.options.contains("bits")) forget_plan(memory);
   if (colon < choice.size() && policy == "auto") {
     memory.budget = value;
   } else if (colon < choice.size()) {
@@ -86,7 +90,7 @@ std::string need_text(const Measurement& planned) {
 }
 
 ExitCode plan(const Options& options) {
-  const Configuration read = options.configuration.read();
+  const Configuration read = resolve_without_budget(options.configuration.parse());
   std::vector<std::string> choices = options.policies, titles;
   for (std::string& choice : choices) std::erase(choice, ' ');  // as in `exact, mesa`
   if (std::ranges::find(choices, "") != choices.end())

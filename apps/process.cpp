@@ -1,15 +1,14 @@
 #include "apps/process.h"
 
 #include "core/error.h"
+#include "core/system_error.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
-#include <system_error>
 #include <utility>
 
 namespace lacuna::apps {
@@ -17,14 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string last_error() { return std::generic_category().message(errno); }
-
 /// A file descriptor that no child inherits.
 class Descriptor {
  public:
   explicit Descriptor(const fs::path& path)
       : value_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-    if (value_ < 0) reject("cannot create {}: {}", path.string(), last_error());
+    if (value_ < 0) reject("cannot create {}: {}", path.string(), last_system_error());
   }
   ~Descriptor() { ::close(value_); }
   Descriptor(const Descriptor&) = delete;
@@ -60,7 +57,7 @@ ChildProcess::ChildProcess(std::vector<std::string> arguments, const fs::path& e
   pointers.push_back(nullptr);
   const pid_t parent = ::getpid();
   process_ = ::fork();
-  if (process_ < 0) fail("cannot start a process: {}", last_error());
+  if (process_ < 0) fail("cannot start a process: {}", last_system_error());
   if (process_ == 0) become(pointers.data(), parent, output.value(), error_file.value());
 }
 

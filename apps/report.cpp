@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/system_error.h"
 
 #include <CLI/CLI.hpp>
 
@@ -12,7 +13,6 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 namespace lacuna::apps {
 namespace {
@@ -21,7 +21,7 @@ void print(const std::string& text) {
   if (text.empty()) return;
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
   if (errno == EPIPE) return;  // a reader that has enough, as `head`
-  reject("cannot write to standard output: {}", std::generic_category().message(errno));
+  reject("cannot write to standard output: {}", last_system_error());
 }
 
 /// Why a file cannot be written, so that it is said before the work rather than after; empty where it can.
@@ -37,7 +37,7 @@ std::string refusal_to_write(const std::string& file) {
   // A regular file is replaced, which its folder has to allow.
   const bool replaced = !exists || fs::is_regular_file(path, ignored);
   if (::access((replaced ? folder : path).c_str(), W_OK) != 0)
-    return fmt::format("cannot write {}: {}", file, std::generic_category().message(errno));
+    return fmt::format("cannot write {}: {}", file, last_system_error());
   return {};
 }
 

@@ -11,6 +11,9 @@ namespace lacuna::apps {
 /// a budget, for which model.from and the rates of this machine are read.
 Configuration resolve(const Configuration& configuration);
 
+/// The same but for the plan: a budget stays as it is given.
+Configuration resolve_without_budget(const Configuration& configuration);
+
 Device device_of(const Configuration& resolved);
 DatasetOptions dataset_options(const Configuration& configuration, Split split);
 /// Augmentation is for training only.

@@ -1,6 +1,7 @@
 #include "apps/run_lock.h"
 
 #include "core/error.h"
+#include "core/system_error.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -11,12 +12,9 @@
 #include <csignal>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 namespace lacuna::apps {
 namespace {
-
-std::string last_error() { return std::generic_category().message(errno); }
 
 std::string holder(int descriptor) {
   char text[32];
@@ -35,10 +33,10 @@ std::string holder(int descriptor) {
 RunLock::RunLock(const std::filesystem::path& folder, std::string_view doing) {
   const std::string path = (folder / "lock").string();
   descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) reject("cannot write into {}: {}: {}", folder.string(), path, last_error());
+  if (descriptor_ < 0) reject("cannot write into {}: {}: {}", folder.string(), path, last_system_error());
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
     const std::string reason = errno == EWOULDBLOCK ? fmt::format("{} {}", holder(descriptor_), doing)
-                                                    : fmt::format("cannot lock {}: {}", path, last_error());
+                                                    : fmt::format("cannot lock {}: {}", path, last_system_error());
     ::close(descriptor_);
     reject("{} cannot be written to: {}", folder.string(), reason);
   }

@@ -3,6 +3,7 @@
 
 #include "autograd/bit_plan.h"
 #include "autograd/lossless_policies.h"
+#include "core/op.h"
 
 #include <algorithm>
 #include <cmath>
@@ -102,6 +103,10 @@ class Mesa final : public CodedPolicy {
       : bits_(settings.whole_number("bits")),
         group_size_(settings.whole_number("group_size")),
         decay_(settings.number("decay")) {
+    for (const Kind& kind : kinds)
+      for (const std::string_view op : kind.ops)
+        expect(std::ranges::find(op_names(), op) != op_names().end(), "memory policy mesa: {} names {}, which is no op",
+               kind.name, op);
     for (const Kind& kind : kinds)
       if (!settings.flag(kind.name)) off_.insert(off_.end(), kind.ops.begin(), kind.ops.end());
   }

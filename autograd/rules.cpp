@@ -59,6 +59,13 @@ std::string listed(std::vector<std::string> all) {
   return fmt::format("{}{}", fmt::join(all, ", "), whole ? "" : " and others");
 }
 
+/// Of a name without wildcards, the known one that is near it: `, did you mean attn?`, or nothing.
+std::string meant(const std::string& pattern, const std::vector<std::string>& known) {
+  const bool is_name = pattern.find_first_of("*?[") == std::string::npos;
+  const std::string near = is_name ? nearest_name(pattern, known) : std::string();
+  return near.empty() ? near : ", did you mean " + near + "?";
+}
+
 /// What rules for tensors came to: which have held one, and why the others have not.
 class RuleUses {
  public:
@@ -115,10 +122,7 @@ class RuleUses {
   static std::string unknown(std::string_view what, const std::string& pattern, const std::vector<std::string>& known,
                              const std::vector<std::string>& shown) {
     if (std::ranges::any_of(known, [&](const std::string& name) { return matches_glob(pattern, name); })) return {};
-    const bool is_name = pattern.find_first_of("*?[") == std::string::npos;
-    const std::string near = is_name ? nearest_name(pattern, known) : std::string();
-    return fmt::format("no tensor has the {} {}{}; there are {}", what, pattern,
-                       near.empty() ? "" : ", did you mean " + near + "?", listed(shown));
+    return fmt::format("no tensor has the {} {}{}; there are {}", what, pattern, meant(pattern, known), listed(shown));
   }
 
   std::vector<Use> uses_;          // [rules]
@@ -198,13 +202,13 @@ class Refined final : public MemoryPolicy {
       if (region.rule != nullptr && !region.used)
         all.push_back(
             fmt::format("memory.rules: no region is recomputed by the rule {}: none matches, or others come first{}",
-                        text_of(*region.rule), offered_text()));
+                        text_of(*region.rule), offered_beside(region.pattern)));
     for (const Region& region : regions_)
       if (region.rule == nullptr && !region.used)
         all.push_back(
             fmt::format("memory.recompute: {} recomputes nothing: no region of the model matches, or others come "
                         "first{}",
-                        region.pattern, offered_text()));
+                        region.pattern, offered_beside(region.pattern)));
     return all;
   }
 
@@ -232,10 +236,12 @@ class Refined final : public MemoryPolicy {
   }
 
   void offer(std::string_view path) { add_new(offered_, std::string(path)); }
-  std::string offered_text() const {
+  /// What could have been recomputed in place of what `pattern` names.
+  std::string offered_beside(const std::string& pattern) const {
     std::vector<std::string> patterns;
     for (const std::string& path : offered_) add_new(patterns, with_any_number(path));
-    return patterns.empty() ? std::string() : "; there are " + listed(std::move(patterns));
+    if (patterns.empty()) return {};
+    return fmt::format("{}; there are {}", meant(pattern, offered_), listed(std::move(patterns)));
   }
 
   Decision guarded(const Decision& decision, const SlotFacts& facts) const {

@@ -1,6 +1,7 @@
 #include "core/file.h"
 
 #include "core/error.h"
+#include "core/system_error.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,17 +12,15 @@
 namespace lacuna {
 namespace {
 
-std::string last_error() { return std::generic_category().message(errno); }
-
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
 void sync(std::string_view what, const std::filesystem::path& path, int flags) {
   const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC);
-  if (descriptor < 0) reject("cannot open {} {}: {}", what, path.string(), last_error());
+  if (descriptor < 0) reject("cannot open {} {}: {}", what, path.string(), last_system_error());
   const int result = ::fsync(descriptor);
-  const std::string reason = last_error();
+  const std::string reason = last_system_error();
   ::close(descriptor);
   if (result != 0) reject("cannot write {} {}: {}", what, path.string(), reason);
 }
@@ -32,7 +31,7 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   temporary_ = path_;
   temporary_ += fmt::format(".{}.tmp", getpid());
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) reject("cannot create {}: {}", path_.string(), last_error());
+  if (descriptor_ < 0) reject("cannot create {}: {}", path_.string(), last_system_error());
 }
 
 AtomicFile::~AtomicFile() {
@@ -42,7 +41,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::refuse(std::string_view action) const {
-  const std::string reason = last_error();
+  const std::string reason = last_system_error();
   std::error_code ignored;
   reject("cannot {} {}: {}; {}", action, path_.string(), reason,
          std::filesystem::exists(path_, ignored) ? "the file that was there is unchanged" : "no file was left behind");

@@ -1,13 +1,13 @@
 #include "data/record_file.h"
 
 #include "core/error.h"
+#include "core/system_error.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 namespace lacuna {
@@ -17,7 +17,7 @@ RecordFile::RecordFile(std::filesystem::path path, std::int64_t record_bytes)
     : path_(std::move(path)),
       record_bytes_(record_bytes),
       descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (descriptor_ < 0) reject("{}: cannot be read: {}", path_.native(), std::strerror(errno));
+  if (descriptor_ < 0) reject("{}: cannot be read: {}", path_.native(), last_system_error());
   struct stat status {};
   const bool regular = fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
   records_ = status.st_size / record_bytes_;
@@ -45,7 +45,7 @@ void RecordFile::read(std::int64_t first, std::span<std::uint8_t> out) const {
   while (!out.empty()) {
     const ssize_t got = pread(descriptor_, out.data(), out.size(), offset);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail("{}: reading failed at byte {}: {}", path_.native(), offset, std::strerror(errno));
+    if (got < 0) fail("{}: reading failed at byte {}: {}", path_.native(), offset, last_system_error());
     if (got == 0) fail("{}: ends at byte {} now: it became shorter while it was in use", path_.native(), offset);
     out = out.subspan(static_cast<std::size_t>(got));
     offset += got;

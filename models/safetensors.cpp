@@ -1,6 +1,7 @@
 #include "models/safetensors.h"
 
 #include "core/file.h"
+#include "core/system_error.h"
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
@@ -14,7 +15,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <system_error>
 
 namespace lacuna {
 namespace {
@@ -46,8 +46,6 @@ const StoredType* find_type(std::string_view name) {
 std::string_view stored_name(DType dtype) {
   return std::ranges::find(stored_types, std::optional(dtype), &StoredType::dtype)->name;
 }
-
-std::string last_error() { return std::generic_category().message(errno); }
 
 /// A tensor's description while its object is being read.
 struct Description {
@@ -222,7 +220,7 @@ void read_at(int descriptor, std::uint64_t offset, void* destination, std::uint6
   while (bytes > 0) {
     const ssize_t got = ::pread(descriptor, next, bytes, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) reject("cannot read {}: {}", path.string(), last_error());
+    if (got < 0) reject("cannot read {}: {}", path.string(), last_system_error());
     if (got == 0) reject("{}: ended at byte {} while {} more were expected", path.string(), offset, bytes);
     next += got;
     offset += static_cast<std::uint64_t>(got);
@@ -245,10 +243,10 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t 
 // Not blocking: a pipe would wait for a writer before it could be refused.
 SafetensorsFile::SafetensorsFile(std::filesystem::path path)
     : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (descriptor_ < 0) reject("cannot open {}: {}", path_.string(), last_error());
+  if (descriptor_ < 0) reject("cannot open {}: {}", path_.string(), last_system_error());
   try {
     struct stat status {};
-    if (::fstat(descriptor_, &status) != 0) reject("cannot read {}: {}", path_.string(), last_error());
+    if (::fstat(descriptor_, &status) != 0) reject("cannot read {}: {}", path_.string(), last_system_error());
     if (!S_ISREG(status.st_mode)) reject("{} is no regular file", path_.string());
     const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
     std::uint64_t header_bytes = 0;

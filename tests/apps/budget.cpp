@@ -17,6 +17,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <tuple>
 
 namespace lacuna::apps {
@@ -449,6 +450,15 @@ TEST_CASE("budget: no real run is over it, evaluation, loader and checkpoints in
       REQUIRE(result.code == 0);
       const auto summary = nlohmann::json::parse(test::read_file(folder / "run/summary.json"));
       CHECK(summary.at("memory").at(of) <= budget);
+      std::istringstream metrics(test::read_file(folder / "run/metrics.jsonl"));
+      std::int64_t highest = 0, steps = 0;
+      for (std::string line; std::getline(metrics, line);)
+        if (const auto step = nlohmann::json::parse(line); step.contains("peak")) {
+          highest = std::max(highest, step.at("peak").get<std::int64_t>());
+          ++steps;
+        }
+      CHECK(steps >= 3);
+      if (of == "peak") CHECK(highest <= budget);
     }
   }
 }

@@ -256,6 +256,15 @@ TEST_CASE("command: plan and bench share the documented keys") {
       run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact,auto:1KiB", "--json", "-"});
   CHECK(for_programs.code == 2);
   CHECK(for_programs.out.empty());
+  // A recipe's own budget is planned only where it is asked for.
+  const auto under_budget = [&](const char* const policies) {
+    return run_command(folder, {"plan", "-c", "c.yaml", "memory={policy: auto, budget: 1KiB}", "--policies", policies});
+  };
+  CHECK(under_budget("exact,mesa").code == 0);
+  CHECK(under_budget("exact,auto:100MiB").code == 0);
+  const CommandResult asked = under_budget("exact,auto");
+  CHECK(asked.code == 2);
+  CHECK(asked.error.find("--policies auto: memory.budget: 1.00 KiB do not suffice") != std::string::npos);
 }
 
 TEST_CASE("command: what measuring takes is in every throughput") {
@@ -397,6 +406,21 @@ TEST_CASE("explain: tells the bytes that plan tells, also where bits are divided
     REQUIRE(explained.code == 0);
     CHECK(explained.json().at("saved") == planned.json().at("memory").at("saved"));
   }
+}
+
+TEST_CASE("explain: a step in parts is told by the whole batch and its parts, as plan does") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml",
+             "model: {name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 2, num_heads: 4}\n"
+             "data: {name: shapes}\ntrain: {batch_size: 12, accumulate: 2, threads: 1}\n");
+  const nlohmann::json json = run_command(folder, {"explain", "-c", "c.yaml", "--json", "-"}).json();
+  CHECK(json.at("batch_size") == 12);
+  CHECK(json.at("accumulate") == 2);
+  const nlohmann::json planned = run_command(folder, {"plan", "-c", "c.yaml", "--json", "-"}).json();
+  CHECK(planned.at("batch_size") == 12);
+  CHECK(json.at("saved") == planned.at("memory").at("saved"));  // of one part
+  CHECK(run_command(folder, {"explain", "-c", "c.yaml"}).out.find(" in all, batch 12 in 2 parts, policy exact\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("explain: what backward takes besides does not grow with the number of coded tensors") {

@@ -106,6 +106,21 @@ TEST_CASE("sweep: the page shows bars with the right values in a browser") {
   CHECK(sorted_cases(folder, "out/sweep.html", "memory.saved", 2) == expected);
 }
 
+TEST_CASE("sweep: the table shows a setting of one case alone, and hides columns that are the same everywhere") {
+  const TemporaryFolder folder;
+  write_inputs(folder,
+               "command: plan\nconfig: c.yaml\noutput: {dir: out}\n"
+               "cases: [{memory.policy: exact}, {memory.policy: exact, train.seed: 7}]\n");
+  REQUIRE(sweep(folder).code == 0);
+  const std::string dom = browse(folder, "out/sweep.html");
+  if (dom.empty()) return;
+  const std::string head = dom.substr(dom.find("<thead"), dom.find("</thead>") - dom.find("<thead"));
+  CHECK(head.find("train.seed") != std::string::npos);
+  for (const char* const alike : {"memory.policy", "memory.saved", ">parameters"})
+    CHECK_MESSAGE(head.find(alike) == std::string::npos, alike);
+  CHECK(dom.find(" columns that are the same everywhere") != std::string::npos);
+}
+
 TEST_CASE("sweep: the axis of the bars covers all of them, and process peaks that are left out are told of") {
   const TemporaryFolder folder;
   write_inputs(folder,

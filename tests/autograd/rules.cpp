@@ -200,6 +200,10 @@ TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
   CHECK(unmatched[2].ends_with("none matches, or others come first; there are b, a, a.*.attn"));
   CHECK(policy->recomputes("d.2", ""));
   CHECK(policy->unmatched().size() == 3);
+
+  const std::unique_ptr<MemoryPolicy> misspelt = refine(make_policy("exact"), {}, {"a.0.atn"});
+  CHECK(!misspelt->recomputes("a.0.attn", ""));
+  CHECK(misspelt->unmatched().at(0).ends_with(", or others come first, did you mean a.0.attn?; there are a.*.attn"));
 }
 
 TEST_CASE("rules: a pattern that no tensor matches is told with those that there are") {

@@ -239,7 +239,7 @@ inline C unseen(C constant) {
 
 /// `values` [lanes], as to_coded makes them.
 template <class C, class T>
-inline Lanes<C> load_coded(const T* values) {
+[[gnu::always_inline]] inline Lanes<C> load_coded(const T* values) {
   if constexpr (std::is_same_v<T, double>) {
     float coded[lanes];
     for (std::int64_t i = 0; i < lanes; ++i) coded[i] = to_coded(values[i]);
@@ -251,7 +251,7 @@ inline Lanes<C> load_coded(const T* values) {
 
 /// (value - origin) · factor in 2^-16 steps, held to what there are codes for. V: C, or lanes of it, as By may be.
 template <class C, class V, class By>
-inline V steps_of(V value, By origin, By factor, V bottom, V top) {
+[[gnu::always_inline]] inline V steps_of(V value, By origin, By factor, V bottom, V top) {
   V v = (value - origin) * factor + C(0.5);
   v = v > bottom ? v : bottom;  // NaN too
   return v < top ? v : top;

@@ -135,47 +135,72 @@ template <class C, class Kept, class Give>
   }
 }
 
+/// The parts of a run combined, as they come and go in vectors. `kept` and `give` as of `combine_parts`.
+template <class C, class Kept, class Give>
+[[gnu::always_inline]] inline void combine_run(const HadamardRun& run, const Kept& kept, const Give& give) {
+  if (run.parts == 3)
+    reflect_parts<C>(run.part, kept, give);
+  else if (run.parts > 1)
+    combine_parts<C>(run.part, run.parts, kept, give);
+}
+
+/// In which order the passes over a run go. Memory of which a pass reads or writes one line after the other is fetched
+/// ahead, or not fetched at all where whole lines are written; from or to all parts at once it takes twice as long.
+enum class Passes : std::uint8_t { reads_in_order, writes_in_order };
+
 /// Transforms a run in vectors: `take(i, factor)` returns its values from i on, times the factor; `give(stream, i,
 /// values)` gets what becomes of them, the stream being one of four that follow each other (for sums that do not wait).
 /// `room` [parts * part] is overwritten, and may be where `take` finds the values and `give` puts them.
-template <class C, class Take, class Give>
+template <Passes passes, class C, class Take, class Give>
 [[gnu::always_inline]] inline void transform_run(const HadamardRun& run, C* room, const Take& take, Give& give) {
   const std::int64_t length = run.parts * run.part;
+  const std::int64_t together = std::min<std::int64_t>(run.part, most_vectors * lanes);  // what registers hold
   const C factor = static_cast<C>(1 / std::sqrt(static_cast<double>(run.parts == 3 ? run.part : length)));
-  const auto keep = [room](int, std::int64_t i, const Lanes<C>& values) { store<C>(values, room + i); };
-  // What registers hold first; then, in `room`, whatever of it makes a part; the last pass gives.
-  std::int64_t done = std::min<std::int64_t>(run.part, most_vectors * lanes);
-  with_vectors(
-      done / lanes, [&]<int vectors>(std::integral_constant<int, vectors>) __attribute__((always_inline)) {
-        if (length == vectors * lanes)
-          transform_part<vectors, C>(0, factor, take, give);
-        else
-          for (std::int64_t i = 0; i < length; i += vectors * lanes) transform_part<vectors, C>(i, factor, take, keep);
-      });
-  for (int parts; done < run.part; done *= parts) {
-    parts = 4 * done <= run.part ? 4 : 2;
-    const bool last = parts * done == length;
-    for (std::int64_t i = 0; i < length; i += parts * done) {
-      const std::int64_t apart = done;
-      const auto kept = [=](int index, std::int64_t j) { return load(room + i + index * apart + j); };
-      if (last)
-        combine_parts<C>(apart, parts, kept, [&](int index, std::int64_t j, const Lanes<C>& values) {
-          give(index, i + index * apart + j, values);
+  const auto in_registers = [&](const auto& from, auto& to) __attribute__((always_inline)) {
+    with_vectors(
+        together / lanes, [&]<int vectors>(std::integral_constant<int, vectors>) __attribute__((always_inline)) {
+          for (std::int64_t i = 0; i < length; i += vectors * lanes) transform_part<vectors, C>(i, factor, from, to);
         });
-      else
-        combine_parts<C>(apart, parts, kept, [&](int index, std::int64_t j, const Lanes<C>& values) {
-          store<C>(values, room + i + index * apart + j);
-        });
-    }
-  }
-  const auto kept = [=](int index, std::int64_t i) { return load(room + index * run.part + i); };
-  const auto give_part = [&](int index, std::int64_t i, const Lanes<C>& values) {
-    give(index, index * run.part + i, values);
   };
-  if (run.parts == 3)
-    reflect_parts<C>(run.part, kept, give_part);
-  else if (run.parts > 1)
-    combine_parts<C>(run.part, run.parts, kept, give_part);
+  if (length == together) return in_registers(take, give);
+  const auto kept = [room](std::int64_t i, C) { return load(room + i); };
+  auto keep = [room](int, std::int64_t i, const Lanes<C>& values) { store<C>(values, room + i); };
+  // Sums and differences of values `apart` from each other, of four or two at once.
+  const auto combine = [&](std::int64_t apart, int parts, const auto& from, auto& to) __attribute__((always_inline)) {
+    for (std::int64_t i = 0; i < length; i += parts * apart)
+      combine_parts<C>(
+          apart, parts, [&](int index, std::int64_t j) { return from(i + index * apart + j, factor); },
+          [&](int index, std::int64_t j, const Lanes<C>& values) { to(index, i + index * apart + j, values); });
+  };
+  const auto combine_all = [&](const auto& from, auto& to) __attribute__((always_inline)) {
+    combine_run<C>(
+        run, [&](int index, std::int64_t j) { return from(index * run.part + j, factor); },
+        [&](int index, std::int64_t j, const Lanes<C>& values) { to(index, index * run.part + j, values); });
+  };
+  const auto at_once = [](std::int64_t parts) { return parts >= 4 ? 4 : 2; };
+  if constexpr (passes == Passes::reads_in_order) {
+    in_registers(take, keep);
+    for (std::int64_t done = together; done < run.part;) {
+      const int parts = at_once(run.part / done);
+      if (parts * done == length)
+        combine(done, parts, kept, give);
+      else
+        combine(done, parts, kept, keep);
+      done *= parts;
+    }
+    combine_all(kept, give);
+  } else {
+    combine_all(take, keep);
+    for (std::int64_t left = run.part; left > together;) {
+      const int parts = at_once(left / together);
+      if (left == length)
+        combine(left / parts, parts, take, keep);
+      else
+        combine(left / parts, parts, kept, keep);
+      left /= parts;
+    }
+    in_registers(kept, give);
+  }
 }
 
 /// The same in place, of any run.
@@ -184,7 +209,7 @@ template <class C>
   if (run.part < lanes) return transform_few(values, run);
   const auto take = [values](std::int64_t i, C factor) { return load(values + i) * factor; };
   auto give = [values](int, std::int64_t i, const Lanes<C>& some) { store<C>(some, values + i); };
-  transform_run<C>(run, values, take, give);
+  transform_run<Passes::reads_in_order, C>(run, values, take, give);
 }
 
 /// Transforms `count` values by an orthogonal matrix that is its own inverse: Walsh and Hadamard's, of the longest run
@@ -193,13 +218,13 @@ template <class C>
 /// whole vectors; lanes beyond `count` are not looked at and come out as 0. `room` [whole_vectors(count)] is
 /// overwritten. Both functions come by value and are called in line, so that what they hold stays in registers; returns
 /// `give`.
-template <class C, class Take, class Give>
+template <Passes passes, class C, class Take, class Give>
 [[gnu::flatten]] inline Give hadamard_transform(std::int64_t count, C* room, const Take take, Give give) {
   if (count == 0) return give;
   const HadamardRun run = hadamard_run(count);
   const std::int64_t length = run.parts * run.part;
   if (length == count && run.part >= lanes) {
-    transform_run<C>(run, room, take, give);
+    transform_run<passes, C>(run, room, take, give);
     return give;
   }
   for (std::int64_t i = 0; i < count; i += lanes) store<C>(take(i, C{1}), room + i);

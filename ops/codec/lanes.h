@@ -28,31 +28,33 @@ constexpr std::int64_t whole_vectors(std::int64_t count) { return (count + lanes
 // Memory that is read or written: [lanes], at any address.
 
 template <class C>
-inline Lanes<C> load(const C* from) {
+[[gnu::always_inline]] inline Lanes<C> load(const C* from) {
   Lanes<C> all;
   std::memcpy(&all, from, sizeof all);
   return all;
 }
 template <class C>
-inline void store(const Lanes<C>& all, C* to) {
+[[gnu::always_inline]] inline void store(const Lanes<C>& all, C* to) {
   std::memcpy(to, &all, sizeof all);
 }
+
+// All are in line: GCC 12 counts an instruction a lane, and calls what has 16 of them, by way of memory.
 
 // Conversions lane by lane become one instruction; those of whole vectors take dozens where the widths differ by more
 // than twice (GCC 12).
 template <class C, class T, std::size_t... i>
-inline Lanes<C> converted(const T& from, std::index_sequence<i...>) {
+[[gnu::always_inline]] inline Lanes<C> converted(const T& from, std::index_sequence<i...>) {
   return Lanes<C>{static_cast<C>(from[i])...};
 }
 /// Lanes of another type. `from`: an array or a vector.
 template <class C, class T>
-inline Lanes<C> converted(const T& from) {
+[[gnu::always_inline]] inline Lanes<C> converted(const T& from) {
   return converted<C>(from, std::make_index_sequence<lanes>());
 }
 static_assert(std::endian::native == std::endian::little, "lanes are cut by the places of their bytes");
 /// Of every lane the bytes `offset`, `offset` + 1, ..., as many as an R has.
 template <class R, std::size_t offset, class Whole, std::size_t... i>
-inline Lanes<R> bytes_of_lanes(const Whole& all, std::index_sequence<i...>) {
+[[gnu::always_inline]] inline Lanes<R> bytes_of_lanes(const Whole& all, std::index_sequence<i...>) {
   const auto bytes = std::bit_cast<Lanes<std::uint32_t>>(all);
   typedef std::uint8_t Bytes __attribute__((vector_size(sizeof bytes)));
   const auto from = std::bit_cast<Bytes>(bytes);
@@ -61,7 +63,7 @@ inline Lanes<R> bytes_of_lanes(const Whole& all, std::index_sequence<i...>) {
 /// Lanes of 32 bits, moved down by `shift`, whole bytes, and cut to R. AVX-512 has instructions for it, which
 /// conversions become; with AVX2 a shuffle of bytes takes the fewest (GCC 12).
 template <class R, int shift, class Whole>
-inline Lanes<R> cut(const Whole& all) {
+[[gnu::always_inline]] inline Lanes<R> cut(const Whole& all) {
   if constexpr (vector_bytes == 64)
     return converted<R>(all >> shift);
   else
@@ -96,7 +98,7 @@ template <std::size_t... half, std::size_t... byte, std::size_t... lane>
 }
 /// As C.
 template <class C, class T>
-inline Lanes<C> load_as(const T* from) {
+[[gnu::always_inline]] inline Lanes<C> load_as(const T* from) {
   if constexpr (std::is_same_v<C, T>) {
     return load(from);
   } else if constexpr (std::is_same_v<T, bf16>) {
@@ -120,18 +122,18 @@ inline void prefetch(const T* x, std::int64_t begin, std::int64_t end) {
 }
 
 template <std::size_t by, class Vector, std::size_t... i>
-inline Vector exchanged(const Vector& all, std::index_sequence<i...>) {
+[[gnu::always_inline]] inline Vector exchanged(const Vector& all, std::index_sequence<i...>) {
   return __builtin_shufflevector(all, all, (i ^ by)...);
 }
 /// The lanes of a vector of any length, those `by` apart, a power of two, in each other's place.
 template <std::size_t by, class Vector>
-inline Vector exchanged(const Vector& all) {
+[[gnu::always_inline]] inline Vector exchanged(const Vector& all) {
   return exchanged<by>(all, std::make_index_sequence<sizeof(Vector) / sizeof(all[0])>());
 }
 
 /// Numbers all, to the nearest.
 template <class T>
-inline void store_as(const Lanes<float>& values, T* to) {
+[[gnu::always_inline]] inline void store_as(const Lanes<float>& values, T* to) {
   if constexpr (std::is_same_v<T, float>) {
     store<float>(values, to);
   } else if constexpr (std::is_same_v<T, bf16>) {  // the rounding of bf16(float), without its question about NaN

@@ -295,7 +295,7 @@ Kept code_group(const Outline<C>& group, std::int64_t count, int bits, const Sig
     const auto take = [=, turns = &signs](std::int64_t i, C factor) {
       return turns->applied<C>(value(i) * factor - mean * factor, i);
     };
-    return hadamard_transform(count, room.data(), take, quantizer).product();
+    return hadamard_transform<Passes::reads_in_order>(count, room.data(), take, quantizer).product();
   };
   const auto raw = [values = group.values](std::int64_t i) { return load(values + i); };
   const auto centred = [raw, means = group.means](std::int64_t i) { return raw(i) - load_as<C>(means + i); };
@@ -307,9 +307,10 @@ Kept code_group(const Outline<C>& group, std::int64_t count, int bits, const Sig
 template <class T>
 void encode_groups(const T* x, const Codes& coded, const Means& means) {
   const Layout to(coded.shape, coded.coding, coded.bytes.raw());
-  // Whole groups and whole blocks: several together, whose roots and quotients are not waited for.
+  // Whole groups and whole blocks: several together, whose roots and quotients are not waited for, and which stay in
+  // the first cache beside the next ones.
   constexpr std::int64_t most_together = 8;
-  const std::int64_t together = std::clamp<std::int64_t>(4096 / to.size, 1, most_together);
+  const std::int64_t together = std::clamp<std::int64_t>(2048 / to.size, 1, most_together);
   const std::int64_t least = std::max(to.unit(), block), unit = std::max(least, together * to.size / least * least);
   const std::int64_t units = (to.count + unit - 1) / unit;
   struct Scratch {
@@ -367,13 +368,14 @@ void decode_group(const std::uint8_t* codes, std::int64_t count, int bits, const
   };
   const Signs* const turns = &signs;
   if (means != nullptr && !std::signbit(static_cast<float>(kept.step)))
-    hadamard_transform(count, values.data(), take, [=](int, std::int64_t i, const Lanes<C>& turned) {
-      write(turns->applied<C>(turned, i) + (load_as<C>(means + i) + mean), i);
-    });
+    hadamard_transform<Passes::writes_in_order>(
+        count, values.data(), take, [=](int, std::int64_t i, const Lanes<C>& turned) {
+          write(turns->applied<C>(turned, i) + (load_as<C>(means + i) + mean), i);
+        });
   else
-    hadamard_transform(count, values.data(), take, [=](int, std::int64_t i, const Lanes<C>& turned) {
-      write(turns->applied<C>(turned, i) + mean, i);
-    });
+    hadamard_transform<Passes::writes_in_order>(
+        count, values.data(), take,
+        [=](int, std::int64_t i, const Lanes<C>& turned) { write(turns->applied<C>(turned, i) + mean, i); });
 }
 
 /// Elements [begin, end) into `out`.

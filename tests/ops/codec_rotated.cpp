@@ -62,15 +62,13 @@ Sums sums(const std::vector<float>& values, const std::vector<double>& after, st
   return sums;
 }
 
-}  // namespace
-
-TEST_CASE_TEMPLATE("rotated codes: the transform is what it is defined as, keeps lengths, and is its own inverse", C,
-                   float, double) {
+template <codec::Passes order, class C>
+void check_transform() {
   const auto transformed = [](const std::vector<C>& values) {
     const auto count = static_cast<std::int64_t>(values.size());
     std::vector<C> from(static_cast<std::size_t>(codec::whole_vectors(count))), to = from, room = from;
     std::ranges::copy(values, from.begin());
-    codec::hadamard_transform(
+    codec::hadamard_transform<order>(
         count, room.data(), [all = from.data()](std::int64_t i, C factor) { return codec::load(all + i) * factor; },
         [all = to.data()](int, std::int64_t i, const codec::Lanes<C>& some) { codec::store<C>(some, all + i); });
     to.resize(values.size());
@@ -121,6 +119,14 @@ TEST_CASE_TEMPLATE("rotated codes: the transform is what it is defined as, keeps
     for (const C value : transformed(one))
       CHECK(std::abs(value) <= (thirds ? 2 / std::sqrt(C(3)) : C(1)) / std::sqrt(static_cast<C>(count)) + C(1e-6));
   }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("rotated codes: the transform is what it is defined as, keeps lengths, and is its own inverse", C,
+                   float, double) {
+  check_transform<codec::Passes::reads_in_order, C>();
+  check_transform<codec::Passes::writes_in_order, C>();
 }
 
 TEST_CASE("rotated codes: every length and number of bits; the error is at right angles to the group") {

@@ -287,12 +287,12 @@ TEST_CASE("command: what measuring takes is in every throughput") {
   };
   check(run({"bench", "-c", "c.yaml", "--steps", "4", "--json", "-"}).json());
   run(train({"train.steps=7"}));
-  check(nlohmann::json::parse(read_file(folder / "runs/c/summary.json")));
+  check(read_json(folder / "runs/c/summary.json"));
   // A process that goes on and ends before the next measurement counts the last one.
   overrides.front() = "memory={policy: adaptive, bits: 3, measure_every: 12, by_draws: true}";
   run(train({"train.steps=7", "output.dir=r"}));
   run({"train", "--resume", "r", "train.steps=11"});
-  const nlohmann::json figures = nlohmann::json::parse(read_file(folder / "r/summary.json"));
+  const nlohmann::json figures = read_json(folder / "r/summary.json");
   const double median = figures.at("step_seconds").at("median"), measuring = figures.at("step_seconds").at("measuring");
   CHECK(measuring > 0);
   CHECK(figures.at("samples_per_second").get<double>() == doctest::Approx(4 / (median + measuring * 2 / 12)));
@@ -302,7 +302,7 @@ TEST_CASE("command: what measuring takes is in every throughput") {
   for (const char* const steps : {"train.steps=15", "train.steps=18"}) {
     overrides.front() = "memory={policy: fixed, bits: 3}";
     run({"train", "--resume", "r", steps});
-    CHECK(!nlohmann::json::parse(read_file(folder / "r/summary.json")).at("step_seconds").contains("measuring"));
+    CHECK(!read_json(folder / "r/summary.json").at("step_seconds").contains("measuring"));
   }
 }
 

@@ -21,6 +21,8 @@ struct CommandResult {
   nlohmann::json json() const { return nlohmann::json::parse(out); }
 };
 
+inline nlohmann::json read_json(const std::filesystem::path& path) { return nlohmann::json::parse(read_file(path)); }
+
 /// What the command may not go beyond, in bytes; 0: as much as there is.
 struct Limits {
   std::int64_t file = 0;     // of each file, as a full disk

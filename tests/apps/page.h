@@ -11,12 +11,10 @@
 
 namespace lacuna::test {
 
-inline constexpr std::string_view vit =
+inline constexpr std::string_view plain_vit =
     "model: {name: vit, image_size: 8, patch_size: 4, embed_dim: 8, depth: 2, num_heads: 2}\n"
     "data: {name: shapes, train_size: 35, val_size: 10}\n"
     "train: {epochs: 2, batch_size: 8, threads: 1}\n";
-
-inline nlohmann::json read_json(const std::filesystem::path& path) { return nlohmann::json::parse(read_file(path)); }
 
 inline std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;

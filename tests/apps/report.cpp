@@ -26,7 +26,7 @@ double height_of(const Attributes& curve) {
 
 TEST_CASE("report: what auto chose is no setting of the run") {
   const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  write_file(folder / "c.yaml", plain_vit);
   for (const char* const budget : {"12KiB", "14KiB"})
     REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "train.steps=1", fmt::format("output.dir={}", budget),
                                  fmt::format("memory={{policy: auto, budget: {}, budget_of: saved}}", budget)})
@@ -52,7 +52,7 @@ TEST_CASE("report: what auto chose is no setting of the run") {
 
 TEST_CASE("report: training runs on one page") {
   const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  write_file(folder / "c.yaml", plain_vit);
   for (const char* const name : {"one", "two"})
     REQUIRE(run_command(folder, {"train", "-c", "c.yaml", fmt::format("output.dir={}", name),
                                  fmt::format("memory.policy={}", name == std::string("one") ? "exact" : "mesa")})
@@ -95,7 +95,7 @@ TEST_CASE("report: training runs on one page") {
 
 TEST_CASE("report: a run is finished that reached its end, and its figures are of what it has done by now") {
   const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  write_file(folder / "c.yaml", plain_vit);
   // Whether it is finished, and after how many steps.
   const auto told = [&] {
     REQUIRE(run_command(folder, {"report", "r", "finished", "--json", "r.json"}).code == 0);
@@ -127,7 +127,7 @@ TEST_CASE("report: a run is finished that reached its end, and its figures are o
 
 TEST_CASE("train: a validation loss that is not finite ends the run, and nothing is saved of it") {
   const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  write_file(folder / "c.yaml", plain_vit);
   const CommandResult result = run_command(
       folder, {"train", "-c", "c.yaml", "output.dir=r", "train.steps=1", "optimizer={name: sgd, lr: 1e25}"});
   INFO(result.out, result.error);
@@ -139,7 +139,7 @@ TEST_CASE("train: a validation loss that is not finite ends the run, and nothing
 
 TEST_CASE("report: lines and figures that something else wrote are passed over") {
   const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  write_file(folder / "c.yaml", plain_vit);
   REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "output.dir=r"}).code == 0);
   fs::remove(folder / "r/summary.json");
   for (const std::string_view lines :
@@ -161,7 +161,7 @@ TEST_CASE("report: lines and figures that something else wrote are passed over")
 
 TEST_CASE("report: a run that diverges leaves the others' curves their height") {
   const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  write_file(folder / "c.yaml", plain_vit);
   for (const char* const name : {"good", "bad"})
     REQUIRE(run_command(folder, {"train", "-c", "c.yaml", fmt::format("output.dir={}", name)}).code == 0);
   std::string lines;
@@ -184,7 +184,7 @@ TEST_CASE("report: a run that diverges leaves the others' curves their height") 
 
 TEST_CASE("report: a bad validation leaves the training curves their height, and is told of") {
   const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  write_file(folder / "c.yaml", plain_vit);
   REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "output.dir=run"}).code == 0);
   REQUIRE(run_command(folder, {"report", "run"}).code == 0);
   const std::string sound = browse(folder, "run/report.html");

@@ -50,7 +50,7 @@ TEST_CASE("sweep: runs each case of a grid once, and again only what has changed
 
   fs::remove(folder / fmt::format("out/cases/{}.json", one.at("id").get<std::string>()));
   CHECK(sweep(folder, {"--jobs", "3"}).out.find("3 of them finished already") != std::string::npos);
-  write_file(folder / "c.yaml", std::string(vit) + "optimizer: {name: sgd, lr: 0.1}\n");
+  write_file(folder / "c.yaml", std::string(plain_vit) + "optimizer: {name: sgd, lr: 0.1}\n");
   CHECK(sweep(folder).out.find("0 of them finished already") != std::string::npos);
 }
 
@@ -246,7 +246,8 @@ TEST_CASE("sweep: a case that fails is written down, and the others run on") {
   const CommandResult again = sweep(folder, {"output.dir=moved"});
   CHECK(again.out.find("4 of them finished already") != std::string::npos);
   CHECK(again.error.find("metrics.jsonl") == std::string::npos);
-  for (const nlohmann::json& one : read_json(folder / "moved/sweep.json").at("cases"))
+  const nlohmann::json moved = read_json(folder / "moved/sweep.json");
+  for (const nlohmann::json& one : moved.at("cases"))
     if (one.at("status") == "done") CHECK(one.at("run").get<std::string>().starts_with("moved/runs/"));
   fs::rename(folder / "moved", folder / "out");
   const auto without_metrics = folder / all.at("cases").at(0).at("run").get<std::string>() / "metrics.jsonl";

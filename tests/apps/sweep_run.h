@@ -20,7 +20,7 @@ inline constexpr std::string_view plans =
     "output: {dir: out}\n";
 
 inline void write_inputs(const TemporaryFolder& folder, std::string_view sweep) {
-  write_file(folder / "c.yaml", vit);
+  write_file(folder / "c.yaml", plain_vit);
   write_file(folder / "s.yaml", sweep);
 }
 

@@ -64,8 +64,6 @@ inline CommandResult stop_in_evaluation(const TemporaryFolder& folder, std::size
   return run.wait();
 }
 
-inline nlohmann::json read_json(const fs::path& path) { return nlohmann::json::parse(read_file(path)); }
-
 inline std::set<std::string> names_in(const fs::path& folder) {
   std::set<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());

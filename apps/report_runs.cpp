@@ -139,7 +139,7 @@ class ReportRuns {
                                                 : fs::path("report.html");
     const std::string title = results.size() == 1 ? results.front().id : fmt::format("{} runs", results.size());
     write_file_atomically(page, to_html({.title = title, .subtitle = "lacuna train", .csv = {}}, results));
-    report_.write(fmt::format("{}\n{}\n", to_table(results), page.string()), json);
+    report_.write(fmt::format("{}\n{}\n", to_table(results, "run"), page.string()), json);
     return 0;
   }
 

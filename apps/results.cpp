@@ -229,7 +229,7 @@ std::string to_csv(const std::vector<Result>& results) {
   return text;
 }
 
-std::string to_table(const std::vector<Result>& results) {
+std::string to_table(const std::vector<Result>& results, const std::string& what_each_is) {
   if (results.empty()) return {};
   const std::vector<std::string> keys = varying_keys(results);
   std::vector<Fields> figures;
@@ -240,7 +240,7 @@ std::string to_table(const std::vector<Result>& results) {
       columns.push_back(&figure);
 
   std::vector<std::vector<std::string>> rows{keys};
-  if (keys.empty()) rows.front().emplace_back("case");
+  if (keys.empty()) rows.front().push_back(what_each_is);
   const std::size_t settings = rows.front().size();
   for (const Figure* const column : columns) rows.front().emplace_back(column->title);
   for (std::size_t i = 0; i < results.size(); ++i) {

@@ -45,7 +45,8 @@ std::vector<std::pair<std::string, nlohmann::ordered_json>> flat_figures(const n
 /// One row a result: what it was given and all flat figures; bytes and seconds as they are.
 std::string to_csv(const std::vector<Result>& results);
 
-/// What varies and the figures that matter most, for a terminal.
-std::string to_table(const std::vector<Result>& results);
+/// What varies and the figures that matter most, for a terminal. Where nothing varies a column has the labels;
+/// `what_each_is` heads it.
+std::string to_table(const std::vector<Result>& results, const std::string& what_each_is);
 
 }  // namespace lacuna::apps

@@ -326,8 +326,8 @@ class SweepCommand {
     const std::string failed =
         failures > 0 ? fmt::format("{} of {} cases failed; the page and sweep.csv say why\n", failures, results.size())
                      : std::string();
-    report_.write(fmt::format("\n{}\n{}{} holds sweep.html, sweep.csv, sweep.json and cases/\n", to_table(results),
-                              failed, sweep.folder.string()),
+    report_.write(fmt::format("\n{}\n{}{} holds sweep.html, sweep.csv, sweep.json and cases/\n",
+                              to_table(results, "case"), failed, sweep.folder.string()),
                   all);
     return results;
   }

@@ -53,6 +53,8 @@ TEST_CASE("measure: so it is where a measurement comes due within a step of seve
     INFO(by_draws);
     const Measurement planned = measure(with, Device::meta), measured = measure(with, Device::cpu, {.steps = 6});
     CHECK(measured.measuring_seconds > 0);
+    // Due after 4 passes, it waits for the 6th: the first of the third step.
+    CHECK(measured.measuring_share == measured.measuring_seconds / 2);
     // By bits that were measured, which no plan knows, single tensors take more.
     CHECK(static_cast<double>(measured.peak) < 1.01 * static_cast<double>(planned.peak));
     CHECK(at(measured.memory, Purpose::gradients) == at(planned.memory, Purpose::gradients));

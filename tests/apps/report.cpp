@@ -57,7 +57,9 @@ TEST_CASE("report: training runs on one page") {
     REQUIRE(run_command(folder, {"train", "-c", "c.yaml", fmt::format("output.dir={}", name),
                                  fmt::format("memory.policy={}", name == std::string("one") ? "exact" : "mesa")})
                 .code == 0);
-  CHECK(run_command(folder, {"report", "one"}).code == 0);
+  const CommandResult alone = run_command(folder, {"report", "one"});
+  CHECK(alone.code == 0);
+  CHECK(alone.out.starts_with("run "));
   CHECK(read_file(folder / "one/report.html").find("\"label\":\"one\"") != std::string::npos);
   fs::remove(folder / "two/summary.json");  // a run that still goes on
   const CommandResult result = run_command(folder, {"report", "one", "two", "-o", "both.html"});

@@ -84,6 +84,7 @@ class Slot {
   std::int64_t read_bytes() const;
 
  private:
+  class RowReader;
   bool is_aux() const { return maker_.source.kind == Source::Kind::aux; }
   /// An input of the program that somebody holds besides.
   bool borrowed() const;
@@ -98,6 +99,8 @@ class Slot {
   };
   Room room_for(std::int64_t rows, std::int64_t width, bool with_variance) const;
   Tensor variance_room(const Shape& shape, bool asked) const;
+  /// Others will want it too, and its values are exact: the first to read it derives it as a whole.
+  bool derived_once() const;
   /// Threads may decode runs of it apart from each other: decoding allocates no tensor.
   bool decodes_apart() const;
   codec::RangeDecoder range_decoder() const;

@@ -8,6 +8,9 @@
 #include "ops/codec/pack.h"
 
 #include <algorithm>
+#include <memory>
+#include <span>
+#include <vector>
 
 namespace lacuna {
 namespace {
@@ -57,6 +60,8 @@ Slot::Room Slot::room_for(std::int64_t rows, std::int64_t width, bool with_varia
   return room;
 }
 
+bool Slot::derived_once() const { return users_.size() - left_ > 1 && !is_coded(); }
+
 bool Slot::decodes_apart() const {
   return how_ == Hold::code && !tensor_.defined() && slopes_ == nullptr && probe_bits_ == 0 && shape_.count() > 0 &&
          device_ != Device::meta;
@@ -94,51 +99,98 @@ bool Slot::read_apart(const Share& share, std::int64_t width, bool with_variance
   return true;
 }
 
-/// Rows [begin, begin + rows of `out`), where every source lies there or can be decoded apart: what one thread decodes
-/// it derives from at once, in room for `run` rows. False, and nothing is done, where that is not so.
-bool Slot::derive_apart(std::int64_t begin, std::int64_t run, Label reader, const Tensor& out) {
-  const std::span<const Derive> table = origin_.op->derives();
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    const SlotPtr& source = origin_.sources[i];
-    if (source && !source->tensor_.defined() && !(table[i].by_rows && source->decodes_apart())) return false;
+/// How one thread has rows of a slot, prepared once for many runs: as they lie there, or decoded or derived by itself
+/// into room of its own.
+class Slot::RowReader {
+ public:
+  /// Whether threads can have rows of the slot apart from each other, in rows of that width.
+  static bool can_read(const Slot& slot, std::int64_t width) {
+    if (slot.tensor_.defined() || slot.decodes_apart()) return true;
+    return slot.how_ == Hold::derive && !slot.derived_once() && width == slot.shape_.back() && can_derive(slot);
   }
-  const Share share{.count = out.rows()};
-  const std::int64_t own = share.room(run);
-  if (own == 0 || out.count() < serial_below) return false;
-  std::vector<Tensor> kept(table.size());  // [rows, C]
-  std::vector<Room> rooms(table.size());
-  std::vector<codec::RangeDecoder> decoders(table.size());
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    const SlotPtr& source = origin_.sources[i];
-    if (!source) continue;
-    const Shape& shape = origin_.shapes[i];
-    if (source->tensor_.defined()) {
-      kept[i] = source->whole(reader).reshape(shape);
+  static bool can_derive(const Slot& slot) {
+    const std::span<const Derive> table = slot.origin_.op->derives();
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      const SlotPtr& source = slot.origin_.sources[i];
+      if (source && !source->tensor_.defined() &&
+          !(table[i].by_rows && can_read(*source, slot.origin_.shapes[i].back())))
+        return false;
+    }
+    return true;
+  }
+
+  /// Of a slot that can be read so, seen in `shape`; with room for `rows` rows, of all threads together.
+  RowReader(Slot& slot, const Shape& shape, std::int64_t rows, bool with_variance, Label reader)
+      : slot_(slot), width_(shape.back()) {
+    if (slot.tensor_.defined()) {
+      whole_ = slot.whole(reader).reshape(shape);
+    } else if (slot.how_ == Hold::code) {
+      room_ = slot.room_for(rows, width_, with_variance);
+      if (slot.device_ != Device::meta) decode_ = slot.range_decoder();
     } else {
-      rooms[i] = source->room_for(run, shape.back(), table[i].with_variance);
-      decoders[i] = source->range_decoder();
+      sources_ = readers_of_sources(slot, rows, reader);
+      const AllocationScope scope({Purpose::workspace, slot.maker_.op, slot.maker_.path});
+      room_.values = Tensor::empty({rows, width_}, slot.dtype_, slot.device_, Purpose::workspace);
     }
   }
+  /// Of a slot's sources, as its origin has them; null where one is absent.
+  static std::vector<std::unique_ptr<RowReader>> readers_of_sources(const Slot& slot, std::int64_t rows, Label reader) {
+    const std::span<const Derive> table = slot.origin_.op->derives();
+    std::vector<std::unique_ptr<RowReader>> readers(table.size());
+    for (std::size_t i = 0; i < table.size(); ++i)
+      if (const SlotPtr& source = slot.origin_.sources[i])
+        readers[i] = std::make_unique<RowReader>(*source, slot.origin_.shapes[i], rows, table[i].with_variance, reader);
+    return readers;
+  }
+  /// Rows [first, last) of `slot`'s output into `out`, from `sources`.
+  static void derive(const Slot& slot, const std::vector<std::unique_ptr<RowReader>>& sources, std::int64_t first,
+                     std::int64_t last, std::int64_t at, const Tensor& out) {
+    const std::span<const Derive> table = slot.origin_.op->derives();
+    std::vector<Tensor> tensors(table.size()), variances(table.size());
+    for (std::size_t i = 0; i < table.size(); ++i)
+      if (sources[i])
+        tensors[i] = table[i].by_rows ? sources[i]->read(first, last, at, variances[i]) : sources[i]->whole_;
+    slot.origin_.op->derive(tensors, variances, slot.shape_, first, slot.mask_, out);
+  }
+
+ private:
+  /// Rows [first, last), in place `at` of the room; where their errors have a variance that is asked for, that too.
+  Tensor read(std::int64_t first, std::int64_t last, std::int64_t at, Tensor& variance) const {
+    if (whole_.defined()) return whole_.row_range(first, last);
+    const Tensor values = room_.values.leading(at, at + last - first);
+    if (!decode_) {
+      derive(slot_, sources_, first, last, at, values);
+      return values;
+    }
+    decode_(first * width_, last * width_, values.raw());
+    if (room_.variance.defined()) {
+      variance = room_.variance.leading(at, at + last - first);
+      codec::find_variance(slot_.codes_, first * width_, last * width_, variance);
+    }
+    return values;
+  }
+
+  const Slot& slot_;
+  std::int64_t width_;
+  Tensor whole_{};  // [rows, C], or of any shape where it is not read by rows
+  Room room_{};
+  codec::RangeDecoder decode_{};
+  std::vector<std::unique_ptr<RowReader>> sources_{};
+};
+
+/// Rows [begin, begin + rows of `out`), where every source lies there, or threads can decode or derive it apart: what
+/// one of them has it derives from at once, in room for `run` rows a link of the chain. False, and nothing is done,
+/// where that is not so.
+bool Slot::derive_apart(std::int64_t begin, std::int64_t run, Label reader, const Tensor& out) {
+  const Share share{.count = out.rows()};
+  const std::int64_t own = share.room(run);
+  if (own == 0 || out.count() < serial_below || !RowReader::can_derive(*this)) return false;
+  const std::vector<std::unique_ptr<RowReader>> sources = RowReader::readers_of_sources(*this, run, reader);
   if (device_ == Device::meta) return true;  // deriving allocates nothing, and there is nothing to compute
-  for_runs_on_threads(
-      share, own, shape_.back() * size_of(dtype_), [&](std::int64_t from, std::int64_t to, int, std::int64_t at) {
-        const std::int64_t first = begin + from, last = begin + to;
-        std::vector<Tensor> tensors = kept, variances(table.size());
-        for (std::size_t i = 0; i < table.size(); ++i) {
-          if (decoders[i]) {
-            const std::int64_t width = origin_.shapes[i].back();
-            tensors[i] = rooms[i].values.leading(at, at + last - first);
-            decoders[i](first * width, last * width, tensors[i].raw());
-            if (rooms[i].variance.defined()) {
-              variances[i] = rooms[i].variance.leading(at, at + last - first);
-              codec::find_variance(origin_.sources[i]->codes_, first * width, last * width, variances[i]);
-            }
-          } else if (table[i].by_rows && kept[i].defined()) {
-            tensors[i] = kept[i].row_range(first, last);
-          }
-        }
-        origin_.op->derive(tensors, variances, shape_, first, mask_, out.row_range(from, to));
-      });
+  for_runs_on_threads(share, own, shape_.back() * size_of(dtype_),
+                      [&](std::int64_t from, std::int64_t to, int, std::int64_t at) {
+                        RowReader::derive(*this, sources, begin + from, begin + to, at, out.row_range(from, to));
+                      });
   return true;
 }
 
@@ -243,8 +295,7 @@ Tensor Slot::rows(std::int64_t begin, std::int64_t end, std::int64_t width, Labe
     decode(begin * width, end * width, decoded, variance);
     return decoded;
   }
-  const bool shared = users_.size() - left_ > 1 && !is_coded();  // others will want it too: derive it once
-  if (tensor_.defined() || how_ != Hold::derive || shared || begin * width % own_width != 0 ||
+  if (tensor_.defined() || how_ != Hold::derive || derived_once() || begin * width % own_width != 0 ||
       end * width % own_width != 0)
     return whole(reader).reshape({shape_.count() / width, width}).leading(begin, end);
   const std::int64_t first = begin * width / own_width, last = end * width / own_width;
@@ -257,7 +308,7 @@ Tensor Slot::rows(std::int64_t begin, std::int64_t end, std::int64_t width, Labe
 std::int64_t Slot::rows_at_once(std::int64_t width) const {
   if (shape_.count() == 0) return std::max<std::int64_t>(shape_.rows(), 1);
   const std::int64_t all = shape_.count() / width;
-  if (tensor_.defined() || (users_.size() - left_ > 1 && !is_coded())) return all;
+  if (tensor_.defined() || derived_once()) return all;
   constexpr std::int64_t cache = 1024 * 1024;  // bytes
   return std::clamp<std::int64_t>(cache / (width * size_of(dtype_)), 1, std::max<std::int64_t>(all, 1));
 }

@@ -61,11 +61,26 @@ struct Affine {
 
   template <class S>
   double rstd(std::int64_t c) const {
-    return 1 / std::sqrt(static_cast<double>(variance.data<S>()[c]) + eps);
+    return rstd_of(variance.data<S>()[c]);
   }
   template <class S>
   double scale(std::int64_t c) const {
     return static_cast<double>(weight.data<S>()[c]) * rstd<S>(c);
+  }
+  /// The scales of all channels, in vectors: who derives a run of rows begins with them, and a run of wide rows has
+  /// few.
+  template <class S>
+  void fill_scales(std::int64_t channels, S* out) const {
+    const S *const weights = weight.data<S>(), *const variances = variance.data<S>();  // [C]
+#pragma omp simd
+    for (std::int64_t c = 0; c < channels; ++c)
+      out[c] = static_cast<S>(static_cast<double>(weights[c]) * rstd_of(variances[c]));
+  }
+
+ private:
+  template <class S>
+  double rstd_of(S variance_of_channel) const {
+    return 1 / std::sqrt(static_cast<double>(variance_of_channel) + eps);
   }
 };
 
@@ -79,16 +94,21 @@ struct Normalized {
 
   void fill(const ChannelRows& rows, const Affine& affine) const {
     rows.repeated(affine.mean.data<S>(), mean);
-    for (std::int64_t c = 0; c < rows.channels; ++c) scale[c] = static_cast<S>(affine.scale<S>(c));
+    affine.fill_scales(rows.channels, scale);
     rows.repeated(scale);
     rows.repeated(affine.bias.data<S>(), bias);
   }
   S operator()(S x, std::int64_t c) const { return (x - mean[c]) * scale[c] + bias[c]; }
 };
 
-/// Writes `out` = activation(normalized(x) + residual) for the rows at hand; residual may be undefined.
-template <bool relu>
-void apply(const Affine& affine, const Tensor& x, const Tensor& residual, const Tensor& out) {
+/// What becomes of a sum: itself, itself where it is positive, or itself where a bit is set.
+enum class Activation : std::uint8_t { none, relu, gate };
+
+/// Writes `out` = activation(normalized(x) + residual) for the rows at hand; residual may be undefined. `gates`: of
+/// `gate`, the bits from `first` on, as codec::rectify reads them.
+template <Activation activation>
+void apply(const Affine& affine, const Tensor& x, const Tensor& residual, const Tensor& out,
+           const std::uint8_t* gates = nullptr, std::int64_t first_gate = 0) {
   const ChannelRows rows(x.count() / affine.weight.count(), affine.weight.count());
   with_float_type(x.dtype(), [&]<class T>(Type<T>) {
     using S = Compute<T>;
@@ -106,9 +126,12 @@ void apply(const Affine& affine, const Tensor& x, const Tensor& residual, const 
 #pragma omp simd
             for (std::int64_t c = 0; c < rows.width; ++c) {
               const S value = normalized(to_compute(in[c]), c) + addend(row * rows.width + c);
-              to[c] = static_cast<T>(relu ? formula::Relu{}(value) : value);
+              to[c] = static_cast<T>(activation == Activation::relu ? formula::Relu{}(value) : value);
             }
           }
+          if constexpr (activation == Activation::gate)  // while the run lies in the first cache
+            codec::rectify(out.dtype(), out.raw() + first * rows.width * static_cast<std::int64_t>(sizeof(T)),
+                           count * rows.width, gates, first_gate + first * rows.width);
         });
       };
       if (residual.defined())
@@ -123,9 +146,8 @@ void apply(const Affine& affine, const Tensor& x, const Tensor& residual, const 
 template <class Op>
 void derive_rectified(const Derivation<Op>& from, const Affine& affine, const Tensor& x, const Tensor& residual,
                       const Tensor& out) {
-  if (!from.signs().defined()) return apply<true>(affine, x, residual, out);
-  apply<false>(affine, x, residual, out);
-  codec::rectify(out, from.signs(), from.first_element(), out);
+  if (!from.signs().defined()) return apply<Activation::relu>(affine, x, residual, out);
+  apply<Activation::gate>(affine, x, residual, out, from.signs().template data<std::uint8_t>(), from.first_element());
 }
 
 // Gates: which elements of dy pass the activation. `at(first row, rows, thread, x)` prepares a run of rows, with what x
@@ -351,7 +373,7 @@ void expect_residual(std::string_view op, const Tensor& residual, const Tensor& 
 }
 
 /// Forward with the statistics of the batch, which become aux 0 and 1.
-template <class Op, bool relu>
+template <class Op, Activation activation>
 Tensor forward_with_own_statistics(const Op& op, std::span<const Tensor> inputs, const Tensor& residual,
                                    std::vector<Tensor>& aux) {
   const Tensor &x = inputs[Op::x], &weight = inputs[Op::weight], &bias = inputs[Op::bias];
@@ -361,12 +383,12 @@ Tensor forward_with_own_statistics(const Op& op, std::span<const Tensor> inputs,
   const Tensor mean = empty_like(weight), variance = empty_like(weight);
   batch_statistics(x, mean, variance);
   Tensor y = empty_like(x);
-  apply<relu>({weight, bias, mean, variance, op.eps}, x, residual, y);
+  apply<activation>({weight, bias, mean, variance, op.eps}, x, residual, y);
   aux = {mean, variance};
   return y;
 }
 
-template <class Op, bool relu>
+template <class Op, Activation activation>
 Tensor forward_with_given_statistics(const Op& op, std::span<const Tensor> inputs, const Tensor& residual) {
   const Tensor& x = inputs[Op::x];
   expect_channels(Op::name, "weight", inputs[Op::weight], x);
@@ -375,7 +397,8 @@ Tensor forward_with_given_statistics(const Op& op, std::span<const Tensor> input
   expect_channels(Op::name, "variance", inputs[Op::variance], x);
   if (residual.defined()) expect_residual(Op::name, residual, x);
   Tensor y = empty_like(x);
-  apply<relu>({inputs[Op::weight], inputs[Op::bias], inputs[Op::mean], inputs[Op::variance], op.eps}, x, residual, y);
+  apply<activation>({inputs[Op::weight], inputs[Op::bias], inputs[Op::mean], inputs[Op::variance], op.eps}, x, residual,
+                    y);
   return y;
 }
 
@@ -399,19 +422,19 @@ Backward backward_of(const Op& op, Tensor dy, const Saved<Op>& saved, Grads& gra
 }  // namespace
 
 Tensor BatchNorm::forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const {
-  return forward_with_own_statistics<BatchNorm, false>(*this, inputs, {}, aux);
+  return forward_with_own_statistics<BatchNorm, Activation::none>(*this, inputs, {}, aux);
 }
 void BatchNorm::backward(Tensor dy, const Saved<BatchNorm>& saved, Grads& grads) const {
   backward_of<BatchNorm, aux(mean), aux(variance)>(*this, std::move(dy), saved, grads, true).run();
 }
 void BatchNorm::derive(const Derivation<BatchNorm>& from, const Tensor& out) const {
-  apply<false>(
+  apply<Activation::none>(
       {from.get<input(weight)>(), from.get<input(bias)>(), from.get<aux(mean)>(), from.get<aux(variance)>(), eps},
       from.get<input(x)>(), {}, out);
 }
 
 Tensor BatchNormRelu::forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const {
-  return forward_with_own_statistics<BatchNormRelu, true>(*this, inputs, {}, aux);
+  return forward_with_own_statistics<BatchNormRelu, Activation::relu>(*this, inputs, {}, aux);
 }
 void BatchNormRelu::backward(Tensor dy, const Saved<BatchNormRelu>& saved, Grads& grads) const {
   Backward pass = backward_of<BatchNormRelu, aux(mean), aux(variance)>(*this, std::move(dy), saved, grads, true);
@@ -433,7 +456,7 @@ void BatchNormRelu::derive(const Derivation<BatchNormRelu>& from, const Tensor& 
 
 Tensor BatchNormAddRelu::forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const {
   expect(inputs[residual].defined(), "{}: the residual is missing; batch_norm_relu is the form without", name);
-  return forward_with_own_statistics<BatchNormAddRelu, true>(*this, inputs, inputs[residual], aux);
+  return forward_with_own_statistics<BatchNormAddRelu, Activation::relu>(*this, inputs, inputs[residual], aux);
 }
 void BatchNormAddRelu::backward(Tensor dy, const Saved<BatchNormAddRelu>& saved, Grads& grads) const {
   Backward pass = backward_of<BatchNormAddRelu, aux(mean), aux(variance)>(*this, std::move(dy), saved, grads, true);
@@ -448,19 +471,19 @@ void BatchNormAddRelu::derive(const Derivation<BatchNormAddRelu>& from, const Te
 }
 
 Tensor FrozenBatchNorm::forward(std::span<const Tensor> inputs) const {
-  return forward_with_given_statistics<FrozenBatchNorm, false>(*this, inputs, {});
+  return forward_with_given_statistics<FrozenBatchNorm, Activation::none>(*this, inputs, {});
 }
 void FrozenBatchNorm::backward(Tensor dy, const Saved<FrozenBatchNorm>& saved, Grads& grads) const {
   backward_of<FrozenBatchNorm, input(mean), input(variance)>(*this, std::move(dy), saved, grads, false).run();
 }
 void FrozenBatchNorm::derive(const Derivation<FrozenBatchNorm>& from, const Tensor& out) const {
-  apply<false>(
+  apply<Activation::none>(
       {from.get<input(weight)>(), from.get<input(bias)>(), from.get<input(mean)>(), from.get<input(variance)>(), eps},
       from.get<input(x)>(), {}, out);
 }
 
 Tensor FrozenBatchNormRelu::forward(std::span<const Tensor> inputs) const {
-  return forward_with_given_statistics<FrozenBatchNormRelu, true>(*this, inputs, inputs[residual]);
+  return forward_with_given_statistics<FrozenBatchNormRelu, Activation::relu>(*this, inputs, inputs[residual]);
 }
 void FrozenBatchNormRelu::backward(Tensor dy, const Saved<FrozenBatchNormRelu>& saved, Grads& grads) const {
   Backward pass =

@@ -4,6 +4,8 @@
 #include "autograd/tape.h"
 #include "core/random.h"
 
+#include <set>
+
 namespace lacuna {
 namespace {
 
@@ -46,7 +48,7 @@ std::int64_t recomputes_together(const SequencePart& part) {
 
 bool replaying() {
   const Tape* const tape = Tape::recording() != nullptr ? Tape::recording() : Tape::running_region();
-  return tape != nullptr && (tape->replays_ || tape->trial_);
+  return tape != nullptr && (tape->replayed_ != nullptr || tape->trial_);
 }
 
 Variable recompute(Label path, Variable x, bool trains, std::function<Variable(Variable)> body) {
@@ -54,6 +56,7 @@ Variable recompute(Label path, Variable x, bool trains, std::function<Variable(V
   expect(tape != nullptr, "{} is to be recomputed, but no tape is recording", path.text());
   if (!trains && !x.wants_grad()) {
     const Recording nothing(nullptr);  // nothing of it is saved; and a sequence would ask again whether it is a region
+    const RegionRun counted(Tape::running_region(), tape->replayed_ == nullptr ? Tape::running_region() : tape);
     return body(std::move(x));
   }
   return tape->add_region(path, std::move(x), std::move(body));
@@ -81,6 +84,7 @@ Variable Tape::add_region(Label path, Variable x, std::function<Variable(Variabl
   Variable result = [&] {
     const Recording nothing(nullptr);
     const RegionRun run(running_region(), this);
+    notes_ops_ = true;
     Tensor values = x.tensor();
     // Of an input of the program it matters whether its caller gave it up: the slot waits until the body has.
     const bool waits = slot->facts().op.text().empty();
@@ -88,9 +92,11 @@ Variable Tape::add_region(Label path, Variable x, std::function<Variable(Variabl
     x = {};
     Variable y(body(Variable(std::move(values))).tensor());
     if (waits) slot->let_go();
+    notes_ops_ = false;
     return y;
   }();
   for (const std::shared_ptr<Leaf>& leaf : nodes_.back().leaves) ++readers_[leaf.get()];
+  nodes_.back().ops_read = count_read(nodes_.back().ops);
   Variable::Value& value = *result.value_;
   value.is_leaf = false;
   value.path = path;
@@ -103,6 +109,47 @@ Variable Tape::add_region(Label path, Variable x, std::function<Variable(Variabl
     return body(std::move(again));
   };
   return result;
+}
+
+void Tape::note_region_op(const Operation& op, const std::vector<Variable>& inputs, const std::vector<Tensor>& aux,
+                          const Tensor& result) {
+  Node& region = nodes_.back();
+  RegionOp noted{.op = Label(op.name()),
+                 .shape = result.shape(),
+                 .dtype = result.dtype(),
+                 .result = result.storage()->id(),
+                 .saves_result = !aux.empty(),
+                 .saved_inputs = {}};
+  for (const Variable& input : inputs)
+    if (input.leaf() != nullptr) region.leaves.push_back(input.value_->edge.leaf);
+  for (const Save& row : op.saves()) {
+    if (row.from.kind != Source::Kind::input)
+      noted.saves_result = true;
+    else if (inputs[row.from.index].defined())
+      noted.saved_inputs.push_back(inputs[row.from.index].tensor().storage()->id());
+  }
+  region.ops.push_back(std::move(noted));
+}
+
+/// How many of a region's ops, from the first on, gave something that backward reads, or that such an op read: the
+/// rest need not run again. In a transformer's block that is the last linear layer and the sum behind it.
+std::size_t Tape::count_read(const std::vector<RegionOp>& ops) {
+  std::size_t read = ops.size();
+  for (std::set<std::uint64_t> saved; read > 0; --read) {
+    const RegionOp& last = ops[read - 1];
+    if (last.saves_result || saved.contains(last.result)) break;
+    saved.insert(last.saved_inputs.begin(), last.saved_inputs.end());
+  }
+  return read;
+}
+
+const Tape::RegionOp* Tape::next_unread(const Operation& op) {
+  if (replayed_ == nullptr) return nullptr;
+  const std::size_t index = replayed_ops_++;
+  expect(index < replayed_->ops.size() && replayed_->ops[index].op.text() == op.name(),
+         "{} was recomputed with another op than in forward: {} as number {}", replayed_->path.text(), op.name(),
+         index);
+  return index < replayed_->ops_read ? nullptr : &replayed_->ops[index];
 }
 
 Tensor& Tape::LeafGradients::operator[](const Leaf* leaf) {
@@ -119,7 +166,7 @@ Tensor Tape::run_again(const Node& node, Tensor input, Tensor gradient, LeafGrad
   Variable x(std::move(input), node.wanted.contains(0));
   if (x.wants_grad()) x.value_->edge.leaf->purpose = Purpose::transient;
   Tape tape(*exact);
-  tape.replays_ = true;
+  tape.replayed_ = &node;
   tape.region_ = node.path;
   tape.root_ = root_;
   tape.taken_ = taken != nullptr ? taken : taken_;
@@ -131,6 +178,8 @@ Tensor Tape::run_again(const Node& node, Tensor input, Tensor gradient, LeafGrad
   const Edge from = result.value_->edge;
   expect(from.leaf || from.node >= 0, "{} was recomputed, but its result depends on nothing that wants a gradient",
          node.path.text());
+  expect(tape.replayed_ops_ == node.ops.size(), "{} was recomputed by {} ops, after {} in forward", node.path.text(),
+         tape.replayed_ops_, node.ops.size());
   result = {};
   // Moved all the way: an op adds to a gradient in place only where nobody else sees it.
   std::vector<std::pair<Edge, Tensor>> gradients;

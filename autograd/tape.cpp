@@ -152,16 +152,18 @@ std::pair<Variable, std::vector<Tensor>> Tape::run(const std::shared_ptr<const O
   owner.op = Label(op->name());
   const AllocationScope scope(owner);
   Tape* const tape = recording();
-  const Tape* const watched = tape != nullptr ? tape : running_region();  // a region runs forward off the tape
+  Tape* const watched = tape != nullptr ? tape : running_region();  // a region runs forward off the tape
   Observer* const observer = watched == nullptr ? nullptr : watched->observer_;
+  const RegionOp* const unread = watched == nullptr ? nullptr : watched->next_unread(*op);
 
   std::vector<Tensor> tensors;
   tensors.reserve(inputs.size());
   for (const Variable& input : inputs) tensors.push_back(input.defined() ? input.tensor() : Tensor());
   std::vector<Tensor> aux;
-  if (observer != nullptr) observer->before(Phase::forward, *op, owner.path);
-  Tensor out = op->forward(tensors, aux);
-  if (observer != nullptr) {
+  if (observer != nullptr && unread == nullptr) observer->before(Phase::forward, *op, owner.path);
+  Tensor out = unread != nullptr ? Tensor::empty(unread->shape, unread->dtype, inputs.front().device())
+                                 : op->forward(tensors, aux);
+  if (observer != nullptr && unread == nullptr) {
     const Work work{bytes_of(tensors) + bytes_of(aux) + out.bytes(),
                     op->multiply_adds(shapes_of(tensors), out.shape())};
     observer->after(Phase::forward, *op, owner.path, work, {&out, 1});
@@ -173,9 +175,8 @@ std::pair<Variable, std::vector<Tensor>> Tape::run(const std::shared_ptr<const O
   result.value_->path = owner.path;
   if (tape != nullptr) {
     tape->add_node(op, owner.path, inputs, result, aux);
-  } else if (running_region() != nullptr) {
-    for (const Variable& input : inputs)
-      if (input.leaf() != nullptr) running_region()->nodes_.back().leaves.push_back(input.value_->edge.leaf);
+  } else if (watched != nullptr && watched->notes_ops_) {
+    watched->note_region_op(*op, inputs, aux, result.tensor());
   }
   return {std::move(result), std::move(aux)};
 }
@@ -320,7 +321,7 @@ void Tape::walk_back(std::vector<std::pair<Edge, Tensor>> gradients, const Backw
     if (edge.leaf) finish(edge.leaf);
   }
   gradients.clear();
-  SensitivityRecord* const record = replays_ || retains_ ? nullptr : policy_.sensitivity_record();
+  SensitivityRecord* const record = replayed_ != nullptr || retains_ ? nullptr : policy_.sensitivity_record();
   for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
     if (node->gradient.defined()) {
       walk_back(*node, record);
@@ -333,7 +334,7 @@ void Tape::walk_back(std::vector<std::pair<Edge, Tensor>> gradients, const Backw
     if (!retains_) *node = Node{};
   }
   on_gradient_ = nullptr;
-  if (!replays_ && !trial_ && !retains_) policy_.end_pass();
+  if (replayed_ == nullptr && !trial_ && !retains_) policy_.end_pass();
 }
 
 }  // namespace lacuna

@@ -85,10 +85,21 @@ class Tape {
   friend std::int64_t recomputes_together(const SequencePart& part);
   friend bool replaying();
   friend Variable recompute(Label path, Variable x, bool trains, std::function<Variable(Variable)> body);
+  /// What an op that runs forward for a region gave, and what backward would read for it, whatever is wanted.
+  struct RegionOp {
+    Label op;
+    Shape shape;
+    DType dtype;
+    std::uint64_t result;                     // its storage
+    bool saves_result;                        // or a result beside the output
+    std::vector<std::uint64_t> saved_inputs;  // their storages
+  };
   struct Node {
     std::shared_ptr<const Operation> op{};        // null for a region
     std::function<Variable(Variable)> replay{};   // of a region: its forward pass
     std::vector<std::shared_ptr<Leaf>> leaves{};  // of a region: those that its ops read, as often as they do
+    std::vector<RegionOp> ops{};                  // of a region: its ops in order
+    std::size_t ops_read = 0;                     // of a region: those before the ones whose results nobody reads again
     Label path{};
     InputSet wanted{};
     std::vector<Edge> edges{};     // where each input's gradient goes
@@ -110,6 +121,11 @@ class Tape {
   void add_node(const std::shared_ptr<const Operation>& op, Label path, const std::vector<Variable>& inputs,
                 Variable& result, const std::vector<Tensor>& aux);
   Variable add_region(Label path, Variable x, std::function<Variable(Variable)> body);
+  static std::size_t count_read(const std::vector<RegionOp>& ops);
+  void note_region_op(const Operation& op, const std::vector<Variable>& inputs, const std::vector<Tensor>& aux,
+                      const Tensor& result);
+  /// Of a region that runs again: what the op that comes next gave in forward, if nobody reads that again.
+  const RegionOp* next_unread(const Operation& op);
   void walk_back(std::vector<std::pair<Edge, Tensor>> gradients, const BackwardOptions& options);
   void walk_back(Node& node, SensitivityRecord* record);
   /// Its backward has read what was saved for it.
@@ -162,7 +178,9 @@ class Tape {
   Tape* root_ = this;                                      // of a region's tape: the one that the region stands on
   bool retains_ = false;                                   // the walk that goes on frees nothing
   ErrorMeasure error_measure_ = ErrorMeasure::absolute;
-  bool replays_ = false;  // a region's tape, recorded in backward
+  bool notes_ops_ = false;          // a region runs forward, whose ops are noted
+  const Node* replayed_ = nullptr;  // of a region's tape, recorded in backward: the region
+  std::size_t replayed_ops_ = 0;    // of those, how many have come
   bool trial_ = false;
   Label region_{};                                                    // the path of that region
   std::unordered_map<std::int64_t, std::vector<Followed>> followed_;  // by node, while backward is measured

@@ -1,4 +1,4 @@
-// Activations in 1 to 8 bits an element: affine codes by groups. docs/memory.md describes the format and its error.
+// Activations in 1 to 8 bits an element: affine codes by groups. docs/codes.md describes the format and its error.
 #pragma once
 
 #include "core/tensor.h"

@@ -135,6 +135,50 @@ TEST_CASE("codes decode to the same bits whoever decodes them, and are told the 
   set_threads(before);
 }
 
+TEST_CASE(
+    "a chain of several links that each thread derives for itself has the bits of one that is kept, and takes the "
+    "bytes that meta predicts") {
+  const int before = threads();
+  const auto gradients = [](const Variable& x, MemoryPolicy& memory) {
+    const Device device = x.tensor().device();
+    const Shape& shape = x.shape();
+    const auto made = [&](const Shape& of, double value) {
+      return Variable(Tensor::full(of, value, DType::f32, device, Purpose::parameters), true);
+    };
+    const Variable weight = made({3, shape.back()}, 0.25), scale = made({shape.back()}, 1.5),
+                   shift = made({shape.back()}, 0.125);
+    Tape tape(memory);
+    const Recording recording(tape);
+    Variable h = apply(Add{}, x, Variable(Tensor::zeros(shape, DType::f32, device)));
+    h = apply(Gelu{}, apply(BatchNormRelu{}, std::move(h), scale, shift));
+    h = apply(Mul{}, h, h);
+    tape.backward(total(apply(Linear{}, std::move(h), weight, Variable())));
+    std::vector<double> found;
+    if (device == Device::meta) return found;
+    for (const Variable& leaf : {x, weight, scale, shift})
+      for (const double value : leaf.grad().to_vector()) found.push_back(value);
+    return found;
+  };
+  CodedSums coded;
+  for (const Shape& shape : {Shape{1040, 1024}, Shape{257, 1024}, Shape{3, 307'200}})
+    for (const int count : {1, 2, 3}) {
+      CAPTURE(shape.count());
+      CAPTURE(count);
+      set_threads(count);
+      const Variable x = codable_leaf(shape);
+      CHECK(gradients(x, coded) == gradients(codable_leaf(shape), policy("keep")));
+      const auto peak_on = [&](Device device) {
+        const Variable leaf(Tensor::full(shape, 0.5, DType::f32, device, Purpose::data), true);
+        const std::int64_t held = ledger(device).total();
+        ledger(device).reset_peak();
+        gradients(leaf, coded);
+        return ledger(device).peak() - held;
+      };
+      CHECK(peak_on(Device::meta) == peak_on(Device::cpu));
+    }
+  set_threads(before);
+}
+
 TEST_CASE("what is decoded by threads apart takes the bytes that meta predicts") {
   const int before = threads();
   for (const Shape& shape : {Shape{600, 1000}, Shape{4, 150, 1000}})

@@ -6,6 +6,12 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
 using namespace lacuna;
 
 namespace {
@@ -58,18 +64,81 @@ TEST_CASE("an observer sees each op once a pass, in order, with its bytes, produ
                          });
 }
 
-TEST_CASE("an observer sees a region's ops in forward, and again where they run once more") {
-  const Variable x = test_leaf({2, 4}, 1), weight = test_leaf({3, 4}, 2);
-  Witness witness;
-  Tape tape(policy("exact"));
-  tape.set_observer(&witness);
-  {
+namespace {
+
+/// The ops that ran, in order, without what they took.
+std::vector<std::string> names_of(const std::vector<std::string>& lines) {
+  std::vector<std::string> ops;
+  for (const std::string& line : lines) ops.push_back(line.substr(0, line.find(' ', 2)));
+  return ops;
+}
+
+}  // namespace
+
+TEST_CASE("an observer sees a region's ops in forward, and again those whose results somebody reads") {
+  const Variable x = test_leaf({2, 4}, 1), in = test_leaf({3, 4}, 2), out = test_leaf({4, 3}, 3);
+  const auto mlp = [&](Variable value) {
+    return apply(Linear{}, apply(Gelu{}, apply(Linear{}, std::move(value), in, Variable())), out, Variable());
+  };
+  const auto gradients = [&](const std::function<Variable()>& forward) {
+    for (const Variable& leaf : {x, in, out}) Variable(leaf).set_grad({});
+    Witness witness;
+    Tape tape(policy("exact"));
+    tape.set_observer(&witness);
     const Recording recording(tape);
-    tape.backward(total(recompute(Label("region"), x, true, [&weight](Variable in) {
-      return apply(Linear{}, std::move(in), weight, Variable());
+    tape.backward(total(forward()));
+    std::vector<std::vector<double>> values;
+    for (const Variable& leaf : {x, in, out}) values.push_back(leaf.grad().to_vector());
+    return std::pair(names_of(witness.lines), values);
+  };
+  const auto [kept, exact] = gradients([&] { return apply(Add{}, mlp(x), x); });
+  const auto [ran, again] = gradients([&] {
+    return recompute(Label("region"), x, true, [&](Variable value) { return apply(Add{}, mlp(value), value); });
+  });
+  // Nobody reads what the second linear layer gives, nor the sum.
+  CHECK(ran == std::vector<std::string>{"> linear", "> gelu", "> linear", "> add", "> sum", "< sum", "> linear",
+                                        "> gelu", "< add", "< linear", "< gelu", "< linear"});
+  CHECK(again == exact);
+  // A region that runs again within one: its ops count among the outer one's.
+  const auto [nested, gradients_nested] = gradients([&] {
+    return recompute(Label("region"), x, true, [&](Variable value) {
+      Variable sum;
+      if (replaying())
+        sum = recompute(Label("part"), value, true, mlp);
+      else
+        sum = mlp(value);
+      return apply(Add{}, std::move(sum), value);
+    });
+  });
+  CHECK(gradients_nested == exact);
+  CHECK(std::count(nested.begin(), nested.end(), "> linear") == 4);  // two in forward, one in each run again
+  CHECK(std::count(nested.begin(), nested.end(), "> add") == 1);
+}
+
+TEST_CASE("a region whose last results are read runs again whole, and other ops than in forward are refused") {
+  const Variable x = test_leaf({2, 4}, 1), factor = test_leaf({2, 4}, 2);
+  Witness witness;
+  {
+    Tape tape(policy("exact"));
+    tape.set_observer(&witness);
+    const Recording recording(tape);
+    tape.backward(total(recompute(Label("region"), x, true, [&](Variable value) {
+      return apply(Mul{}, apply(Gelu{}, std::move(value)), factor);  // the product reads what it multiplies
     })));
   }
-  std::vector<std::string> ops;
-  for (const std::string& line : witness.lines) ops.push_back(line.substr(0, line.find(' ', 2)));
-  CHECK(ops == std::vector<std::string>{"> linear", "> sum", "< sum", "> linear", "< linear"});
+  CHECK(names_of(witness.lines) ==
+        std::vector<std::string>{"> gelu", "> mul", "> sum", "< sum", "> gelu", "< mul", "< gelu"});
+  const auto other_ops = [&](bool more) {
+    return error_of([&] {
+      Tape tape(policy("exact"));
+      const Recording recording(tape);
+      tape.backward(total(recompute(Label("region"), x, true, [&](Variable value) {
+        Variable y = apply(Gelu{}, std::move(value));
+        if (replaying() == more) y = apply(Silu{}, std::move(y));
+        return y;
+      })));
+    });
+  };
+  CHECK(other_ops(true) == "region was recomputed with another op than in forward: silu as number 1");
+  CHECK(other_ops(false) == "region was recomputed by 1 ops, after 2 in forward");
 }

@@ -42,7 +42,7 @@ std::int64_t group_of(const Codes& codes, std::int64_t i) {
   return (grouping.kind == Grouping::Kind::run ? i : i % codes.shape.back()) / grouping.size;
 }
 
-/// What is stored of a group, read as docs/memory.md says.
+/// What is stored of a group, read as docs/codes.md says.
 struct StoredGroup {
   double step = 0, origin = 0;
 };

@@ -63,8 +63,7 @@ Slot::Room Slot::room_for(std::int64_t rows, std::int64_t width, bool with_varia
 bool Slot::derived_once() const { return users_.size() - left_ > 1 && !is_coded(); }
 
 bool Slot::decodes_apart() const {
-  return how_ == Hold::code && !tensor_.defined() && slopes_ == nullptr && probe_bits_ == 0 && shape_.count() > 0 &&
-         device_ != Device::meta;
+  return how_ == Hold::code && !tensor_.defined() && slopes_ == nullptr && probe_bits_ == 0 && shape_.count() > 0;
 }
 
 codec::RangeDecoder Slot::range_decoder() const {
@@ -76,7 +75,7 @@ codec::RangeDecoder Slot::range_decoder() const {
 }
 
 bool Slot::read_apart(const Share& share, std::int64_t width, bool with_variance, const RunKernel& f) {
-  if (!decodes_apart() || (share.block == 0 && share.count * width < serial_below)) return false;
+  if (device_ == Device::meta || !decodes_apart() || (share.block == 0 && share.count * width < serial_below)) return false;
   expect(share.count * width <= shape_.count(), "{} rows of {} elements are to be read of a tensor {}", share.count,
          width, shape_);
   const std::int64_t usual = rows_at_once(width), own = share.room(usual), row_bytes = width * size_of(dtype_);
@@ -128,9 +127,9 @@ class Slot::RowReader {
       room_ = slot.room_for(rows, width_, with_variance);
       if (slot.device_ != Device::meta) decode_ = slot.range_decoder();
     } else {
-      sources_ = readers_of_sources(slot, rows, reader);
       const AllocationScope scope({Purpose::workspace, slot.maker_.op, slot.maker_.path});
       room_.values = Tensor::empty({rows, width_}, slot.dtype_, slot.device_, Purpose::workspace);
+      sources_ = readers_of_sources(slot, rows, reader);
     }
   }
   /// Of a slot's sources, as its origin has them; null where one is absent.

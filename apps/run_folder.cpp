@@ -26,7 +26,8 @@ void move_link(const fs::path& folder, std::string_view name, const fs::path& ta
 
 constexpr std::string_view unfinished = ".tmp";
 // What is written into the folder beside the checkpoints.
-constexpr const char* written_names[] = {"last", "best", "metrics.jsonl", "summary.json", "config.yaml"};
+constexpr const char* written_names[] = {"last",          "best",         "metrics.jsonl",
+                                         "measured.json", "summary.json", "config.yaml"};
 
 /// `step-` and digits, perhaps with `.tmp`: nothing else among the checkpoints is ours.
 bool is_checkpoint_name(std::string_view name) {

@@ -2,6 +2,7 @@
 //
 //   config.yaml     the resolved configuration
 //   metrics.jsonl   a line for each step and each evaluation
+//   measured.json   what the steps up to the latest checkpoint took, for a process that takes none
 //   summary.json    written at the end
 //   checkpoints/    step-00000042/, …: the latest few and the best
 //   last, best      links to two of them, moved when a checkpoint is complete
@@ -39,6 +40,7 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path configuration() const { return path_ / "config.yaml"; }
   std::filesystem::path summary() const { return path_ / "summary.json"; }
+  std::filesystem::path measured() const { return path_ / "measured.json"; }
   /// The latest checkpoint; refuses a run without one.
   std::filesystem::path last() const { return linked("last"); }
   /// The checkpoint to go on from: the latest. Nothing where the run ended before its first one.

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -95,6 +96,10 @@ CheckpointPath checkpoint_path(const std::filesystem::path& path);
 /// evaluations at the ends of evaluated epochs. What is no such line is left out.
 std::string kept_metrics(std::istream& lines, const Place& place);
 
+/// Calls `take` with the numbers of each line that has a step, by key, in the order of the file. What something else
+/// wrote, or is not whole since the run still goes on, is passed over.
+void read_metrics(const std::filesystem::path& run, const std::function<void(const nlohmann::ordered_json&)>& take);
+
 /// metrics.jsonl of a run.
 class MetricsLog {
  public:
@@ -102,12 +107,12 @@ class MetricsLog {
   MetricsLog(const RunFolder& folder, const Place& place);
   void write(const nlohmann::ordered_json& line);
   /// The number that the last line with such a key has, if any.
-  std::optional<double> last(std::string_view key) const;
+  std::optional<double> last(const char* key) const;
   /// Returns when all lines have reached the disk.
   void sync() const { sync_file(path_); }
 
  private:
-  std::filesystem::path path_;
+  std::filesystem::path folder_, path_;
   std::ofstream stream_;
 };
 

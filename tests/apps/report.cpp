@@ -212,6 +212,19 @@ TEST_CASE("report: under the pointer are a step and what the runs that came to i
   CHECK(dom.find(fmt::format("<pre>step 3, short {}, long {}</pre>", of_short[2], of_long[2])) != std::string::npos);
 }
 
+TEST_CASE("report: a page that cannot be written is refused before the runs are read") {
+  const TemporaryFolder folder;
+  const CommandResult none = run_command(folder, {"report", "nowhere", "-o", "no/page.html"});
+  CHECK(none.code == 2);
+  CHECK(none.error.starts_with("lacuna: cannot create no/page.html: "));
+  const CommandResult dash = run_command(folder, {"report", "nowhere", "-o", "-"});
+  CHECK(dash.code == 2);
+  CHECK(dash.error == "lacuna: -o -: expected a file; a page is not written to standard output\n");
+  CHECK(run_command(folder, {"report", "nowhere", "-o", "page.html"}).code == 2);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.path()))
+    CHECK(entry.path().filename().string().find("page.html") == std::string::npos);
+}
+
 TEST_CASE("report: a name that is not ASCII leaves the columns of the table under each other") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", plain_vit);

@@ -1,11 +1,12 @@
 #include "apps/page.h"
 
 #include "apps/page_template.h"
+#include "apps/run_folder.h"
 #include "core/error.h"
 
 #include <fmt/core.h>
 
-#include <fstream>
+#include <algorithm>
 
 namespace lacuna::apps {
 namespace {
@@ -44,20 +45,14 @@ struct Curve {
   ordered_json json() const { return {{"step", steps}, {"loss", losses}, {"accuracy", accuracies}}; }
 };
 
-/// The curves of a run folder; lines that are not whole (the run still goes on) are passed over.
-ordered_json read_curves(const std::filesystem::path& run) {
+ordered_json curves_of(const std::filesystem::path& run) {
   Curve training, validation;
-  std::ifstream stream(run / "metrics.jsonl");
-  for (std::string text; std::getline(stream, text);) {
-    const ordered_json line = ordered_json::parse(text, nullptr, false);
-    const auto number = [&](const char* key) {
-      return line.is_object() && line.contains(key) && line[key].is_number();
-    };
-    if (number("step") && number("loss") && number("accuracy"))
-      training.add(line["step"], line["loss"], line["accuracy"]);
-    if (number("step") && number("val_loss") && number("val_accuracy"))
-      validation.add(line["step"], line["val_loss"], line["val_accuracy"]);
-  }
+  read_metrics(run, [&](const ordered_json& noted) {
+    if (noted.contains("loss") && noted.contains("accuracy"))
+      training.add(noted["step"], noted["loss"], noted["accuracy"]);
+    if (noted.contains("val_loss") && noted.contains("val_accuracy"))
+      validation.add(noted["step"], noted["val_loss"], noted["val_accuracy"]);
+  });
   return {{"train", training.thinned().json()}, {"val", validation.thinned().json()}};
 }
 
@@ -103,7 +98,7 @@ std::string to_html(const PageTitle& title, const std::vector<Result>& results) 
       one["saved_by_path"] = result.figures["saved_by_path"];
     if (result.failed) one["error"] = result.error;
     if (!result.warnings.empty()) one["warnings"] = result.warnings;
-    if (!result.run.empty()) one["curves"] = read_curves(result.run);
+    if (!result.run.empty()) one["curves"] = curves_of(result.run);
     data["cases"].push_back(std::move(one));
   }
   constexpr std::string_view place = "@LACUNA_DATA@";

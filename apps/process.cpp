@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <utility>
 
@@ -55,6 +56,8 @@ ChildProcess::ChildProcess(std::vector<std::string> arguments, const fs::path& e
   std::vector<char*> pointers{name.data()};
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
+  // Where whoever started this process ignores it, the system forgets a child that ends, and nobody learns its code.
+  ::signal(SIGCHLD, SIG_DFL);
   const pid_t parent = ::getpid();
   process_ = ::fork();
   if (process_ < 0) fail("cannot start a process: {}", last_system_error());
@@ -73,8 +76,9 @@ ChildProcess::~ChildProcess() {
 std::optional<int> ChildProcess::poll() {
   if (code_) return code_;
   int status = 0;
-  if (::waitpid(process_, &status, WNOHANG) == process_)
-    code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  const pid_t ended = ::waitpid(process_, &status, WNOHANG);
+  if (ended < 0 && errno != EINTR) fail("cannot wait for process {}: {}", process_, last_system_error());
+  if (ended == process_) code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   return code_;
 }
 

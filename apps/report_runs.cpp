@@ -14,6 +14,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 namespace lacuna::apps {
@@ -23,22 +24,16 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 /// What its metrics say of a run that has no summary: it goes on, or was killed.
-ordered_json figures_so_far(const fs::path& metrics) {
+ordered_json figures_so_far(const fs::path& run) {
   ordered_json figures = ordered_json::object();
-  std::ifstream stream(metrics);
-  for (std::string line; std::getline(stream, line);) {
-    const ordered_json noted = ordered_json::parse(line, nullptr, false);
-    const auto number = [&](const char* key) {
-      return noted.is_object() && noted.contains(key) && noted[key].is_number();
-    };
-    if (!number("step")) continue;
+  read_metrics(run, [&](const ordered_json& noted) {
     figures["steps"] = noted["step"];
-    if (number("peak")) figures["memory"] = {{"peak", noted["peak"]}};
-    if (!number("val_loss")) continue;
-    if (number("epoch")) figures["epochs"] = noted["epoch"];
+    if (noted.contains("peak")) figures["memory"] = {{"peak", noted["peak"]}};
+    if (!noted.contains("val_loss")) return;
+    if (noted.contains("epoch")) figures["epochs"] = noted["epoch"];
     for (const char* const key : {"train_loss", "val_loss", "val_accuracy"})
-      if (number(key)) figures[key] = noted[key];
-  }
+      if (noted.contains(key)) figures[key] = noted[key];
+  });
   return figures;
 }
 
@@ -86,7 +81,7 @@ Result read_run(const std::string& path) {
   const bool has_summary = result.figures.is_object();  // one that is damaged is none
   const bool finished = has_summary && !result.figures.contains("stopped");
   result.settings.emplace_back("state", finished ? "finished" : "unfinished");
-  if (!has_summary) result.figures = figures_so_far(folder.path() / "metrics.jsonl");
+  if (!has_summary) result.figures = figures_so_far(folder.path());
   return result;
 }
 
@@ -120,6 +115,9 @@ class ReportRuns {
   }
 
   ExitCode operator()() const {
+    if (output_ == "-") reject("-o -: expected a file; a page is not written to standard output");
+    std::optional<AtomicFile> file;
+    if (!output_.empty()) file.emplace(output_);  // refused before all the runs are read
     std::vector<Result> results;
     ordered_json json = ordered_json::array();
     for (const std::string& run : runs_) {
@@ -138,7 +136,9 @@ class ReportRuns {
                           : results.size() == 1 ? results.front().run / "report.html"
                                                 : fs::path("report.html");
     const std::string title = results.size() == 1 ? results.front().id : fmt::format("{} runs", results.size());
-    write_file_atomically(page, to_html({.title = title, .subtitle = "lacuna train", .csv = {}}, results));
+    if (!file) file.emplace(page);
+    file->write(to_html({.title = title, .subtitle = "lacuna train", .csv = {}}, results));
+    file->commit();
     report_.write(fmt::format("{}\n{}\n", to_table(results, "run"), page.string()), json);
     return 0;
   }

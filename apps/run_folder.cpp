@@ -24,9 +24,10 @@ void move_link(const fs::path& folder, std::string_view name, const fs::path& ta
   sync_folder(folder);
 }
 
+constexpr const char* metrics_file = "metrics.jsonl";
 constexpr std::string_view unfinished = ".tmp";
 // What is written into the folder beside the checkpoints.
-constexpr const char* written_names[] = {"last", "best", "metrics.jsonl", "summary.json", "config.yaml"};
+constexpr const char* written_names[] = {"last", "best", metrics_file, "measured.json", "summary.json", "config.yaml"};
 
 /// `step-` and digits, perhaps with `.tmp`: nothing else among the checkpoints is ours.
 bool is_checkpoint_name(std::string_view name) {
@@ -282,7 +283,20 @@ std::string kept_metrics(std::istream& lines, const Place& place) {
   return kept;
 }
 
-MetricsLog::MetricsLog(const RunFolder& folder, const Place& place) : path_(folder.path() / "metrics.jsonl") {
+void read_metrics(const fs::path& run, const std::function<void(const nlohmann::ordered_json&)>& take) {
+  std::ifstream lines(run / metrics_file);
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
+    if (!json.is_object()) continue;
+    nlohmann::ordered_json numbers = nlohmann::ordered_json::object();
+    for (const auto& [key, value] : json.items())
+      if (value.is_number()) numbers[key] = value;
+    if (numbers.contains("step")) take(numbers);
+  }
+}
+
+MetricsLog::MetricsLog(const RunFolder& folder, const Place& place)
+    : folder_(folder.path()), path_(folder_ / metrics_file) {
   std::ifstream before(path_);
   write_file_atomically(path_, kept_metrics(before, place));
   stream_.open(path_, std::ios::app);
@@ -292,14 +306,11 @@ void MetricsLog::write(const nlohmann::ordered_json& line) {
   if (!(stream_ << line.dump() << std::endl)) reject("cannot write {}: is the disk full?", path_.string());
 }
 
-std::optional<double> MetricsLog::last(std::string_view key) const {
-  std::ifstream lines(path_);
+std::optional<double> MetricsLog::last(const char* key) const {
   std::optional<double> found;
-  for (std::string line; std::getline(lines, line);) {
-    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object()) continue;
-    if (const auto value = json.find(key); value != json.end() && value->is_number()) found = value->get<double>();
-  }
+  read_metrics(folder_, [&](const nlohmann::ordered_json& noted) {
+    if (noted.contains(key)) found = noted[key].get<double>();
+  });
   return found;
 }
 

@@ -2,6 +2,7 @@
 //
 //   config.yaml     the resolved configuration
 //   metrics.jsonl   a line for each step and each evaluation
+//   measured.json   what the steps up to the latest checkpoint took, for a process that takes none
 //   summary.json    written at the end
 //   checkpoints/    step-00000042/, …: the latest few and the best
 //   last, best      links to two of them, moved when a checkpoint is complete
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -39,6 +41,7 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path configuration() const { return path_ / "config.yaml"; }
   std::filesystem::path summary() const { return path_ / "summary.json"; }
+  std::filesystem::path measured() const { return path_ / "measured.json"; }
   /// The latest checkpoint; refuses a run without one.
   std::filesystem::path last() const { return linked("last"); }
   /// The checkpoint to go on from: the latest. Nothing where the run ended before its first one.
@@ -93,6 +96,10 @@ CheckpointPath checkpoint_path(const std::filesystem::path& path);
 /// evaluations at the ends of evaluated epochs. What is no such line is left out.
 std::string kept_metrics(std::istream& lines, const Place& place);
 
+/// Calls `take` with the numbers of each line that has a step, by key, in the order of the file. What something else
+/// wrote, or is not whole since the run still goes on, is passed over.
+void read_metrics(const std::filesystem::path& run, const std::function<void(const nlohmann::ordered_json&)>& take);
+
 /// metrics.jsonl of a run.
 class MetricsLog {
  public:
@@ -100,12 +107,12 @@ class MetricsLog {
   MetricsLog(const RunFolder& folder, const Place& place);
   void write(const nlohmann::ordered_json& line);
   /// The number that the last line with such a key has, if any.
-  std::optional<double> last(std::string_view key) const;
+  std::optional<double> last(const char* key) const;
   /// Returns when all lines have reached the disk.
   void sync() const { sync_file(path_); }
 
  private:
-  std::filesystem::path path_;
+  std::filesystem::path folder_, path_;
   std::ofstream stream_;
 };
 

@@ -220,7 +220,7 @@ class SweepCommand {
     const InterruptGuard guard;
     const std::vector<ordered_json> records = run(sweep);
     const std::vector<Result> results = write_results(sweep, records);
-    if (const int signal = InterruptGuard::signal(); signal != 0) {
+    if (const int signal = InterruptGuard::signal(); signal != 0 && records.size() < sweep.cases.size()) {
       fmt::print(stderr, "lacuna: stopped by a signal with {} of {} cases finished; the same command goes on\n",
                  records.size(), sweep.cases.size());
       return 128 + signal;
@@ -248,6 +248,17 @@ class SweepCommand {
     say("{}: {} cases of `lacuna {}`, {} of them finished already\n", file_, records.size(), sweep.command,
         records.size() - waiting.size());
     warn_of_problems(waiting, records.size());
+    try {
+      run(waiting, running, records);
+    } catch (...) {  // a record could not be written, as on a full disk
+      let_save(running);
+      throw;
+    }
+    std::erase_if(records, [](const ordered_json& record) { return record.is_null(); });
+    return records;
+  }
+
+  void run(std::list<Numbered>& waiting, std::list<Numbered>& running, std::vector<ordered_json>& records) const {
     bool stopping = false;
     while (!running.empty() || (!waiting.empty() && !stopping)) {
       if (const int signal = InterruptGuard::signal(); signal != 0 && !std::exchange(stopping, true))
@@ -271,8 +282,13 @@ class SweepCommand {
       });
       if (running.size() == before) std::this_thread::sleep_for(polling_interval);
     }
-    std::erase_if(records, [](const ordered_json& record) { return record.is_null(); });
-    return records;
+  }
+
+  /// Ends them as a signal would: another call goes on where they stood.
+  static void let_save(std::list<Numbered>& running) {
+    for (const Numbered& one : running) one.run.stop(SIGTERM);
+    for (Numbered& one : running)
+      while (!one.run.poll()) std::this_thread::sleep_for(polling_interval);
   }
 
   /// A case whose configuration is wrong will fail when its turn comes, in hours perhaps.

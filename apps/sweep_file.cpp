@@ -405,11 +405,13 @@ class SweepReader {
 }  // namespace
 
 std::string id_of(const Sweep& sweep, const SweepCase& one) {
-  std::vector<std::string> parts{sweep.command, fmt::format("{}", fmt::join(sweep.arguments, "\n"))};
+  std::vector<std::string> parts{sweep.command, std::to_string(sweep.arguments.size())};
+  parts.insert(parts.end(), sweep.arguments.begin(), sweep.arguments.end());
+  parts.push_back(std::to_string(one.configurations.size()));
   for (const std::string& file : one.configurations)
     parts.insert(parts.end(), {fs::path(file).filename().string(), read_text(file)});
   for (const SweepOverride& override : one.overrides) parts.push_back(override.key + "=" + override.value);
-  // With its length before each part no two lists of parts give one text.
+  // With the length before each part and the counts among them no two cases give one text.
   std::string text;
   for (const std::string& part : parts) text += fmt::format("{}:{}", part.size(), part);
   return fmt::format("{:016x}", XXH64(text.data(), text.size(), 0));

@@ -351,6 +351,10 @@ void Trainer::save(bool is_best) {
       fail("after step {} {} holds values that are not finite; nothing was saved. {}", place_.step, parameter->path(),
            advice);
   metrics_->sync();
+  // Before the checkpoint: whoever goes on from it may have no step left to take.
+  if (!step_seconds_.empty())
+    write_file_atomically(folder_->measured(),
+                          nlohmann::ordered_json{{"steps", place_.step}, {"figures", measured()}}.dump(2) + "\n");
   const bool only_place = saved_ && saved_->first == place_.step;
   folder_->save(state(), place_, only_place, is_best, configuration_.output.keep);
   saved_ = here;
@@ -379,7 +383,18 @@ void Trainer::report_nonfinite(const StepOutcome& outcome) {
   fail("step {}: {}. {}\n{}", place_.step + 1, what, search.describe(), advice);
 }
 
-nlohmann::ordered_json Trainer::summarize() const {
+std::optional<nlohmann::ordered_json> Trainer::measured_before() const {
+  using nlohmann::ordered_json;
+  std::ifstream stream(folder_->measured());
+  const ordered_json noted = ordered_json::parse(stream, nullptr, false);
+  if (!noted.is_object() || noted.value("steps", ordered_json()) != place_.step) return std::nullopt;
+  const ordered_json figures = noted.value("figures", ordered_json());
+  return figures.is_object() ? std::optional(figures) : std::nullopt;
+}
+
+nlohmann::ordered_json Trainer::measured() const {
+  if (step_seconds_.empty())
+    if (const auto before = measured_before()) return *before;
   const Ledger& account = ledger(device_of(configuration_));
   Measurement measured = describe(configuration_, training_);
   read_account(account, saved_bytes_, measured);
@@ -387,14 +402,20 @@ nlohmann::ordered_json Trainer::summarize() const {
   measured.process_peak = process_peak();
   read_times(step_seconds_, measurements(), training_.policy(), configuration_.train.accumulate, measured);
   nlohmann::ordered_json json = to_json(measured);
-  const std::optional<Evaluation>& evaluation = final_evaluation_ ? final_evaluation_ : place_.last;
-  if (step_seconds_.empty()) {  // a run that had nothing left to do
+  if (step_seconds_.empty()) {  // nobody knows what one saves
+    json["memory"]["saved"] = nullptr;
     json["process_peak"] = measured.process_peak;
     json["step_seconds"] = nullptr;
     json["saved_by_path"] = nlohmann::ordered_json::object();
   }
   constexpr std::size_t telling = 3;  // steps: the median of fewer has the first one in it, which warms up as well
   if (step_seconds_.size() < telling) json["samples_per_second"] = nullptr;
+  return json;
+}
+
+nlohmann::ordered_json Trainer::summarize() const {
+  nlohmann::ordered_json json = measured();
+  const std::optional<Evaluation>& evaluation = final_evaluation_ ? final_evaluation_ : place_.last;
   json["train_loss"] = place_.samples > 0 ? place_.loss_sum / static_cast<double>(place_.samples) : place_.train_loss;
   json["val_loss"] = evaluation ? nlohmann::ordered_json(evaluation->loss) : nullptr;
   json["val_accuracy"] = evaluation ? nlohmann::ordered_json(evaluation->accuracy) : nullptr;

@@ -34,6 +34,10 @@ class Trainer {
  private:
   /// The run so far, with the keys of summary.json: measured once, so that all who read it see the same.
   nlohmann::ordered_json summarize() const;
+  /// What of it the steps tell: those of this process or, where it takes none, of the one that took the last step.
+  nlohmann::ordered_json measured() const;
+  /// What that process wrote down; nothing where the run went back to an earlier step since.
+  std::optional<nlohmann::ordered_json> measured_before() const;
   /// The settings that give the place its meaning.
   std::map<std::string, std::string> units() const;
   LoadedCheckpoint load(const RunFolder& folder, const std::filesystem::path& checkpoint);

@@ -7,16 +7,14 @@ deit_small at batch 8, f32, 2 threads. The budget is a part of what PyTorch keep
 takes more is left out. Speeds: one process a measurement, by turns, nothing else running, medians over the rounds of each run's
 median step. Errors: bench_gradient_error after 5 steps on drawn images.
 """
-import argparse
-import json
-import pathlib
 import re
 import statistics
-import subprocess
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import common
+
 KEPT = 454.2 * 2**20  # by PyTorch
-BATCH = 8
+MODEL = common.MODELS["deit_small"]
+THREADS = 2
 BY_HAND = {
     "`exact`, all blocks recomputed": '{policy: exact, recompute: ["blocks.*"]}',
     "`exact`, 11 of 12 blocks recomputed": '{policy: exact, recompute: ["blocks.?", "blocks.10"]}',
@@ -32,34 +30,27 @@ BY_HAND = {
 }
 
 
-def run(*command):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(map(str, command))}\nended with {done.returncode}:\n{done.stderr[-2000:]}")
-    return done.stdout
-
-
 def lacuna(a, command, memory, *options):
-    return json.loads(run(a.lacuna, command, "-c", ROOT / "configs/deit_small.yaml", f"train.batch_size={BATCH}",
-                          "train.precision=f32", "train.threads=2", f"memory={memory}", "--json", "-", *options))
+    return common.json_of(a.lacuna, command, *common.configured(MODEL.configuration, MODEL.batch, THREADS),
+                          f"memory={memory}", *options)
 
 
 def error(a, memory):
     """Of the gradient as a whole, and by row; relative."""
-    out = run(a.errors, ROOT / "configs/deit_small.yaml", 5, a.draws, f"train.batch_size={BATCH}", "train.precision=f32",
-              "train.threads=2", "data={name: shapes}", f"memory={memory}")
+    out = common.run(a.errors, common.ROOT / "configs" / MODEL.configuration, 5, a.draws,
+                     *common.overrides(MODEL.batch, THREADS), "data={name: shapes}", f"memory={memory}")
     cells = re.search(r"^\| as configured \|(.*)\|$", out, re.MULTILINE)[1].split("|")
     return float(cells[2]), float(cells[4])
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common.parser(__doc__)
     parser.add_argument("--part", type=float, default=0.11, help="of what PyTorch keeps")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--draws", type=int, default=6)
-    parser.add_argument("--lacuna", default=str(ROOT / "build/release/bin/lacuna"))
-    parser.add_argument("--errors", default=str(ROOT / "build/release/bin/bench_gradient_error"))
+    parser.add_argument("--lacuna", default=common.ROOT / "build/release/bin/lacuna")
+    parser.add_argument("--errors", default=common.ROOT / "build/release/bin/bench_gradient_error")
     parser.add_argument("--json")
     a = parser.parse_args()
     budget = int(a.part * KEPT)
@@ -76,12 +67,12 @@ def main():
     rows = {}
     for name, memory in plans.items():
         whole, by_row = error(a, memory)
-        rows[name] = {"saved": saved[name], "samples_per_second": BATCH / statistics.median(seconds[name]),
+        rows[name] = {"saved": saved[name], "samples_per_second": MODEL.batch / statistics.median(seconds[name]),
                       "error": whole, "error_by_row": by_row, "seconds": seconds[name]}
         print(f"| {name} | {saved[name] / 2**20:.1f} | {rows[name]['samples_per_second']:.2f} | {whole:.4f} | "
               f"{by_row:.4f} |", flush=True)
     if a.json:
-        pathlib.Path(a.json).write_text(json.dumps({"budget": budget, "plans": rows}, indent=2) + "\n")
+        common.write_json(a.json, {"budget": budget, "plans": rows})
 
 
 if __name__ == "__main__":

@@ -3,47 +3,39 @@
 
     budget.py --peer PEER.py [--python PYTHON] [--rounds 3] [--json FILE] [--svg FILE]
 
-`PEER.py BUDGET` prints a line with `kept X MiB, Y samples/s` for deit_small_patch16_224 at batch 8, BUDGET being a part of
-what PyTorch keeps by itself. At each part Lacuna gets as many bytes as that part of PyTorch's whole (`budget_of: saved`), the
-batch included on both sides; once with exact means alone (deriving, recomputing) and once with codes. One process a measurement,
-by turns, nothing else running; samples/s of the fastest step, as PEER.py gives it, medians over the rounds.
+PEER.py, run by PYTHON (which has torch and timm), is PyTorch's side. `PEER.py BUDGET` trains timm's deit_small_patch16_224 at
+batch 8 under torch.compile, in f32, on 2 threads, with BUDGET, from 0 to 1, as the activation memory budget, and prints one
+line with `kept X MiB, Y samples/s` in it: X the storages that autograd holds between forward and backward, each once,
+parameters and buffers left out, the batch not; Y by the fastest step. At each part Lacuna gets as many bytes as that part of
+PyTorch's whole (`budget_of: saved`), the batch included on both sides; once with exact means alone (deriving, recomputing)
+and once with codes. One process a measurement, by turns, nothing else running; samples/s of the fastest step, medians over
+the rounds.
 """
-import argparse
 import json
 import pathlib
-import re
 import statistics
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import common
+
 PARTS = [1.0, 0.57, 0.30, 0.11, 0.05]
-BATCH = 8
-
-
-def run(command):
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True)
+MODEL = common.MODELS["deit_small"]
 
 
 def peer(a, part):
-    done = run([a.python, a.peer, part])
-    found = re.search(r"kept ([\d.]+) MiB, ([\d.]+) samples/s", done.stdout)
-    if not found:
-        raise SystemExit(f"{a.peer} {part} did not print `kept X MiB, Y samples/s`:\n{done.stderr[-2000:]}")
-    return {"saved": float(found[1]) * 2**20, "speed": float(found[2])}
+    kept, speed = common.printed_by(r"kept ([\d.]+) MiB, ([\d.]+) samples/s", a.python, a.peer, part)
+    return {"saved": kept * 2**20, "speed": speed}
 
 
 def own(a, budget, codes):
     """None where no plan fits."""
     memory = f"{{policy: auto, budget: {int(budget)}B, budget_of: saved, codes: {'true' if codes else 'false'}}}"
-    done = run([a.lacuna, "bench", "-c", ROOT / "configs/deit_small.yaml", f"train.batch_size={BATCH}",
-                "train.precision=f32", f"train.threads={a.threads}", f"memory={memory}", "--steps", a.steps, "--json", "-"])
+    done = common.attempt(a.lacuna, "bench", *common.configured(MODEL.configuration, MODEL.batch, a.threads),
+                          f"memory={memory}", "--steps", a.steps, "--json", "-")
     if done.returncode == 2 and "do not suffice" in done.stderr:
         return None
-    if done.returncode != 0:
-        raise SystemExit(f"lacuna bench with {memory} ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    result = json.loads(done.stdout)
-    return {"saved": result["memory"]["saved"], "speed": BATCH / result["step_seconds"]["min"]}
+    result = json.loads(common.output_of(done))
+    return {"saved": result["memory"]["saved"], "speed": MODEL.batch / result["step_seconds"]["min"]}
 
 
 def median(runs):
@@ -87,10 +79,10 @@ def svg(curves):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common.parser(__doc__)
     parser.add_argument("--peer", required=True)
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--lacuna", default=ROOT / "build/release/bin/lacuna")
+    parser.add_argument("--lacuna", default=common.ROOT / "build/release/bin/lacuna")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--threads", type=int, default=2)
@@ -114,8 +106,7 @@ def main():
               + " | ".join(f"{one['saved'] / 2**20:.1f} | {one['speed']:.2f}" if one else "none fits | " for one in cells)
               + " |")
     if a.json:
-        pathlib.Path(a.json).write_text(json.dumps({"rounds": a.rounds, "steps": a.steps, "parts": PARTS,
-                                                    "curves": curves, "runs": runs}, indent=2) + "\n")
+        common.write_json(a.json, {"rounds": a.rounds, "steps": a.steps, "parts": PARTS, "curves": curves, "runs": runs})
     if a.svg:
         pathlib.Path(a.svg).write_text(svg(curves))
 

@@ -250,8 +250,7 @@ void tensors_alone(Subject& subject, const Subject::Pass& exact, const Subject::
   }
   fmt::print(
       "\n| tensor | made by | values, thousands | error at 4 bits | 2 bits | by row: 4 bits | 2 bits | bits, measured "
-      "in "
-      "backward | by draws |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+      "in backward | by draws |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
   int same = 0, next = 0;
   for (const Subject::Coded& tensor : fixed.coded) {
     std::string by_size, by_row;

@@ -8,12 +8,8 @@ By `lacuna plan`: the peak of a whole training step, parameters, gradients and t
 resnet152, or a ViT. One number is raised while all others stay. Depth of a ResNet: layers, by blocks of the third stage; width: of the bottleneck
 (`base_width`, 64 as published). Width of a ViT: in heads of 64.
 """
-import argparse
-import json
-import pathlib
-import subprocess
+import common
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 POLICIES = {"`keep`": "{policy: keep}", "`exact`": "{policy: exact}", "`mesa`": "{policy: mesa}",
             "4 bits": "{policy: fixed, bits: 4}", "`adaptive`, 2.5": "{policy: adaptive, bits: 2.5}",
             "4 bits, blocks recomputed": "{policy: fixed, bits: 4, recompute: [\"REGIONS\"]}"}
@@ -37,14 +33,12 @@ def dimensions(model, batch):
 
 
 def fits(a, model, memory, overrides):
-    done = subprocess.run([a.lacuna, "plan", "-c", ROOT / "configs/resnet50.yaml", f"model={{name: {model}, num_classes: 1000}}",
-                           "data.name=shapes", f"optimizer={{name: {a.optimizer}, lr: 1e-3}}",
-                           f"train.precision={a.precision}", f"train.threads={a.threads}",
-                           "memory=" + memory.replace("REGIONS", "layer?.*" if model in STAGES else "blocks.*"), *overrides, "--json", "-"],
-                          capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(done.stderr[-2000:])
-    return json.loads(done.stdout)["memory"]["peak"] <= a.bytes
+    plan = common.json_of(a.lacuna, "plan", "-c", common.ROOT / "configs/resnet50.yaml",
+                          f"model={{name: {model}, num_classes: 1000}}", "data.name=shapes",
+                          f"optimizer={{name: {a.optimizer}, lr: 1e-3}}", f"train.precision={a.precision}",
+                          f"train.threads={a.threads}",
+                          "memory=" + memory.replace("REGIONS", "layer?.*" if model in STAGES else "blocks.*"), *overrides)
+    return plan["memory"]["peak"] <= a.bytes
 
 
 def largest(a, model, memory, overrides, step):
@@ -62,14 +56,14 @@ def largest(a, model, memory, overrides, step):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common.parser(__doc__)
     parser.add_argument("models", nargs="*", default=["resnet50", "resnet152", "vit_base_patch16_224"])
     parser.add_argument("--budget", type=float, default=16, help="GiB")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--precision", default="f32")
     parser.add_argument("--optimizer", default="sgd")
     parser.add_argument("--threads", type=int, default=2, help="each has memory of its own, which counts")
-    parser.add_argument("--lacuna", default=ROOT / "build/release/bin/lacuna")
+    parser.add_argument("--lacuna", default=common.ROOT / "build/release/bin/lacuna")
     a = parser.parse_args()
     a.bytes = a.budget * 2**30
     print("| model | | " + " | ".join(POLICIES) + " |\n| --- | --- |" + " --- |" * len(POLICIES))

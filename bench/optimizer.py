@@ -9,30 +9,20 @@ The fused form and Lacuna step by turns within one process, on the same arrays (
 faster in some processes than in others by more than the two differ: the ratio is the median over all pairs of steps of
 all rounds. The other forms have a process a round; the shortest step of each, medians over the rounds.
 """
-import argparse
 import json
 import pathlib
-import re
 import statistics
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import common
 
-OWN = re.compile(r"adamw .* ([\d.]+) x copy .* ([\d.]+) x reading .* temporaries (\d+) B")
-
-
-def run(*command):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(map(str, command))}\nended with {done.returncode}:\n{done.stderr[-2000:]}")
-    return done.stdout
+OWN = r"adamw .* ([\d.]+) x copy .* ([\d.]+) x reading .* temporaries (\d+) B"
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common.parser(__doc__)
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--build", default=ROOT / "build/release", type=pathlib.Path)
+    parser.add_argument("--build", default=common.ROOT / "build/release", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--threads", type=int, default=2)
     a = parser.parse_args()
@@ -40,17 +30,17 @@ def main():
     own, fused, ratios = [], [], []
     by_copy, by_reading, temporaries, seconds = [], [], {}, {}
     for _ in range(a.rounds):
-        pair = json.loads(run(a.python, ROOT / "bench/peers/optimizer_pair.py", a.build / "lib/libbench_adamw.so",
-                              "--threads", a.threads))
+        pair = json.loads(common.run(a.python, common.ROOT / "bench/peers/optimizer_pair.py",
+                                     a.build / "lib/libbench_adamw.so", "--threads", a.threads))
         own += pair["lacuna"]
         fused += pair["pytorch"]
         ratios.append(statistics.median(theirs / ours for ours, theirs in zip(pair["lacuna"], pair["pytorch"])))
-        of_copy, of_reading, bytes_ = OWN.search(run(a.build / "bin/bench_optimizer", "adamw", a.threads)).groups()
-        by_copy.append(float(of_copy))
-        by_reading.append(float(of_reading))
-        temporaries.setdefault("Lacuna", []).append(int(bytes_))
+        of_copy, of_reading, held = common.printed_by(OWN, a.build / "bin/bench_optimizer", "adamw", a.threads)
+        by_copy.append(of_copy)
+        by_reading.append(of_reading)
+        temporaries.setdefault("Lacuna", []).append(held)
         for form in ("fused", "foreach", "single"):
-            words = run(a.python, ROOT / "bench/peers/optimizer_step.py", form, "--threads", a.threads).split()
+            words = common.run(a.python, common.ROOT / "bench/peers/optimizer_step.py", form, "--threads", a.threads).split()
             if form != "fused":
                 seconds.setdefault(f"PyTorch {form}", []).append(float(words[1]))
             temporaries.setdefault(f"PyTorch {form}", []).append(int(words[3]))

@@ -31,7 +31,7 @@ def main():
     rows = {}
     for case in cases:
         if case["status"] != "done":
-            raise SystemExit(f"a case is not done: {case['settings']}")
+            raise SystemExit(f"a case is not done: {case['overrides']}")
         settings, memory = case["overrides"], case["result"]["memory"]
         key = settings["optimizer.name"], settings["optimizer.in_backward"] == "true"
         rows.setdefault(key, []).append((case["result"]["parameters"], memory))

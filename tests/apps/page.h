@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
+#include <cstdlib>
 #include <map>
 #include <sstream>
 
@@ -41,11 +42,17 @@ inline std::vector<Attributes> elements(const std::string& dom, const std::strin
   return found;
 }
 
-/// The page as a browser builds it; empty, with a message, where there is no browser.
+/// The page as a browser builds it. Without a browser the test fails, unless LACUNA_WITHOUT_BROWSER=1 says that this is
+/// known: then the page is empty, and a message says so.
 inline std::string browse(const TemporaryFolder& folder, const std::string& page,
                           const std::string& size = "1280,900") {
   if (!std::filesystem::exists("/usr/bin/chromium")) {
-    MESSAGE("skipped: chromium is not installed (tools/install-packages --tests)");
+    const char* const known = std::getenv("LACUNA_WITHOUT_BROWSER");
+    if (known == nullptr || known != std::string_view("1"))
+      FAIL(
+          "the page cannot be looked at: chromium is not installed (tools/install-packages --tests installs it; "
+          "LACUNA_WITHOUT_BROWSER=1 leaves out what needs it)");
+    MESSAGE("left out: chromium is not installed, and LACUNA_WITHOUT_BROWSER=1");
     return {};
   }
   const CommandResult result =
@@ -57,6 +64,20 @@ inline std::string browse(const TemporaryFolder& folder, const std::string& page
   REQUIRE(result.code == 0);
   REQUIRE(result.out.find("</html>") != std::string::npos);
   return result.out;
+}
+
+/// The same after a script has run on it.
+inline std::string browse_after(const TemporaryFolder& folder, const std::string& page, const std::string& script) {
+  const std::string changed = page.substr(0, page.rfind('.')) + "-after.html";
+  write_file(folder / changed, read_file(folder / page) + "<script>" + script + "</script>");
+  return browse(folder, changed);
+}
+
+/// The page from the section `id` up to the next one.
+inline std::string section_of(const std::string& dom, const std::string& id) {
+  const std::size_t begin = dom.find("<section id=\"" + id + "\"");
+  REQUIRE(begin != std::string::npos);
+  return dom.substr(begin, dom.find("</section>", begin) - begin);
 }
 
 }  // namespace lacuna::test

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <set>
 
 namespace lacuna::apps {
 namespace {
@@ -30,34 +29,6 @@ Configuration read_with(const fs::path& recipe, const std::vector<std::string>& 
   for (const std::string& name : names) files.push_back((configs() / "memory" / (name + ".yaml")).string());
   return read_configuration(files, overrides);
 }
-
-/// What a row of the sweep of GACT's levels says, by files of configs/memory and what has no file.
-struct Level {
-  std::vector<std::string> names;
-  std::vector<std::string> overrides = {};
-  bool only_vit = false;
-};
-
-const std::vector<std::string> chain{"model.attention=chain"};
-const std::vector<Level> levels{{{}},
-                                {{}, chain, true},
-                                {{"gact_l0"}},
-                                {{"gact_l1"}},
-                                {{"gact_l1"}, chain, true},
-                                {{"gact_l1_3bits"}},
-                                {{"gact_l1_2bits"}},
-                                {{"gact_cb1_vit"}, {}, true},
-                                {{"gact_cb2_vit"}, {}, true},
-                                {{"gact_code_l1"}},
-                                {{"gact_code_l1.1"}},
-                                {{"gact_code_l1.2"}},
-                                {{"gact_code_l2"}},
-                                {{"gact_code_l2.1"}},
-                                {{"gact_code_l2.2"}},
-                                {{"recompute_vit"}, {}, true},
-                                {{"recompute_vit"}, chain, true},
-                                {{"recompute_resnet"}},
-                                {{"gact_l1", "recompute_resnet"}}};
 
 /// The overrides, and what a row of bench/largest.py raises one of its steps higher.
 std::vector<std::string> one_step_larger(const Configuration& configuration, const std::vector<SweepOverride>& row,
@@ -90,37 +61,19 @@ std::vector<std::string> one_step_larger(const Configuration& configuration, con
 
 }  // namespace
 
-TEST_CASE("recipes: the levels of GACT are the same as files and as rows of the sweep") {
-  const Sweep sweep = read_sweep(configs() / "sweeps/gact_levels.yaml");
-  std::set<const Level*> found;
-  for (const SweepCase& one : sweep.cases) {
-    const std::vector<std::string> overrides = overrides_of(one);
-    std::vector<std::string> model = overrides;
-    std::erase_if(model, [](const std::string& o) { return o.starts_with("memory") || o.starts_with("model.att"); });
-    const bool is_vit = std::ranges::any_of(model, [](auto& o) { return o.starts_with("model.name=vit"); });
-    REQUIRE(one.configurations.size() == 1);
-    const std::string row = to_yaml(read_configuration(one.configurations, overrides));
-    bool has_level = false;
-    for (const Level& level : levels) {
-      std::vector<std::string> more = model;
-      more.insert(more.end(), level.overrides.begin(), level.overrides.end());
-      if ((level.only_vit && !is_vit) || to_yaml(read_with(one.configurations.front(), level.names, more)) != row)
-        continue;
-      has_level = true;
-      found.insert(&level);
-    }
-    CHECK_MESSAGE(has_level, row);
-  }
-  CHECK(found.size() == levels.size());
-  for (const fs::directory_entry& file : fs::directory_iterator(configs() / "memory"))
-    if (const std::string name = file.path().stem(); name.starts_with("gact_"))
-      CHECK_MESSAGE(std::ranges::any_of(levels, [&](const Level& level) { return level.names == std::vector{name}; }),
-                    name);
-}
-
 TEST_CASE("recipes: any policy goes with any recipe of its family") {
+  const auto adaptive = [](double bits) { return std::pair{"adaptive", SettingValues{{"bits", bits}}}; };
+  const auto fixed = [](double bits) { return std::pair{"fixed", SettingValues{{"bits", bits}}}; };
   const std::map<std::string, std::pair<std::string, SettingValues>> policies{
-      {"mesa", {"mesa", {}}}, {"fixed4", {"fixed", {{"bits", 4.0}}}}, {"adaptive2.5", {"adaptive", {{"bits", 2.5}}}}};
+      {"mesa", {"mesa", {}}},         {"fixed4", fixed(4)},
+      {"adaptive2.5", adaptive(2.5)}, {"gact_l0", {"keep", {}}},
+      {"gact_l1", adaptive(4)},       {"gact_l1_3bits", adaptive(3)},
+      {"gact_l1_2bits", adaptive(2)}, {"gact_cb1_vit", adaptive(4)},
+      {"gact_cb2_vit", adaptive(4)},  {"gact_code_l1", fixed(4)},
+      {"gact_code_l1.1", fixed(8)},   {"gact_code_l1.2", fixed(2)},
+      {"gact_code_l2", adaptive(4)},  {"gact_code_l2.1", adaptive(3)},
+      {"gact_code_l2.2", adaptive(2)}};
+  const std::map<std::string, std::string> attentions{{"gact_cb1_vit", "chain"}, {"gact_cb2_vit", "fused"}};
   for (const fs::directory_entry& file : fs::directory_iterator(configs() / "memory")) {
     const std::string name = file.path().stem();
     for (const char* const recipe : {"deit_tiny.yaml", "cifar10_resnet20.yaml"}) {
@@ -129,12 +82,16 @@ TEST_CASE("recipes: any policy goes with any recipe of its family") {
       INFO(name, " over ", recipe);
       const Configuration both = read_with(configs() / recipe, {name}, {"train.batch_size=2"});
       const auto expected = policies.find(name);
+      const bool recomputes = name.starts_with("recompute_") || name.starts_with("gact_cb");
+      CHECK(both.memory.recompute.empty() != recomputes);
       if (expected != policies.end()) {
         CHECK(both.memory.policy == expected->second.first);
         CHECK(both.memory.options == expected->second.second);
       } else {
-        CHECK((name.starts_with("gact_") || !both.memory.recompute.empty()));  // their contents are held above
+        CHECK(name.starts_with("recompute_"));
       }
+      if (const auto attention = attentions.find(name); attention != attentions.end())
+        CHECK(to_yaml(both).find("attention: " + attention->second) != std::string::npos);
       CHECK(measure(resolve(both), Device::meta).peak > 0);
     }
   }

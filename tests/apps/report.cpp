@@ -1,6 +1,7 @@
 // Reports: labels, settings, and the page as a browser builds it.
 #include "tests/apps/page.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <thread>
@@ -159,6 +160,85 @@ TEST_CASE("report: lines and figures that something else wrote are passed over")
   const CommandResult result = run_command(folder, {"report", "r"});
   CHECK(result.code == 0);
   CHECK(result.out.find("much") != std::string::npos);
+}
+
+TEST_CASE("report: a run that saved in no layer leaves the page whole") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", plain_vit);
+  REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "output.dir=r"}).code == 0);
+  nlohmann::json summary = read_json(folder / "r/summary.json");
+  summary["saved_by_path"] = nlohmann::json::object();
+  write_file(folder / "r/summary.json", summary.dump());
+  REQUIRE(run_command(folder, {"report", "r"}).code == 0);
+  const std::string dom = browse(folder, "r/report.html");
+  if (dom.empty()) return;
+  CHECK(dom.find("<section id=\"layers\"") == std::string::npos);
+  CHECK(elements(dom, "polyline", "curve").size() == 2);
+  CHECK(elements(section_of(dom, "values"), "tr", "").size() == 2);
+}
+
+TEST_CASE("report: under the pointer are a step and what the runs that came to it say of it") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", plain_vit);
+  for (const auto& [name, epochs] : {std::pair{"short", 1}, std::pair{"long", 3}})
+    REQUIRE(run_command(folder, {"train", "-c", "c.yaml", fmt::format("output.dir={}", name),
+                                 fmt::format("train.epochs={}", epochs), "schedule.warmup_epochs=0"})
+                .code == 0);
+  REQUIRE(run_command(folder, {"report", "short", "long"}).code == 0);
+  const auto losses = [&](const char* name) {
+    std::vector<std::string> text;
+    for (const std::string& line : lines_of(read_file(folder / name / "metrics.jsonl")))
+      if (const nlohmann::json noted = nlohmann::json::parse(line); noted.contains("loss"))
+        text.push_back(fmt::format("{:.4f}", noted.at("loss").get<double>()));
+    return text;
+  };
+  // At the right end, and at the third step of twelve; the axis goes 8 % beyond the last one.
+  const std::string dom =
+      browse_after(folder, "report.html",
+                   "const sheet = document.querySelector('#loss .sheet'), box = sheet.getBoundingClientRect();"
+                   "for (const share of [1, 3 / 12 / 1.08]) {"
+                   "  sheet.dispatchEvent(new PointerEvent('pointermove', {clientX: box.left + share * box.width, "
+                   "clientY: box.top}));"
+                   "  const told = document.createElement('pre');"
+                   "  told.textContent = [...document.getElementById('tip').children].map(row => row.children.length"
+                   "    ? row.children[0].textContent.split(':')[0] + ' ' + row.children[1].textContent : "
+                   "row.textContent).join(', ');"
+                   "  document.body.append(told);"
+                   "}");
+  if (dom.empty()) return;
+  const std::vector<std::string> of_short = losses("short"), of_long = losses("long");
+  REQUIRE(of_long.size() == 12);
+  CHECK(dom.find(fmt::format("<pre>step 12, long {}</pre>", of_long[11])) != std::string::npos);
+  CHECK(dom.find(fmt::format("<pre>step 3, short {}, long {}</pre>", of_short[2], of_long[2])) != std::string::npos);
+}
+
+TEST_CASE("report: a page that cannot be written is refused before the runs are read") {
+  const TemporaryFolder folder;
+  const CommandResult none = run_command(folder, {"report", "nowhere", "-o", "no/page.html"});
+  CHECK(none.code == 2);
+  CHECK(none.error.starts_with("lacuna: cannot create no/page.html: "));
+  const CommandResult dash = run_command(folder, {"report", "nowhere", "-o", "-"});
+  CHECK(dash.code == 2);
+  CHECK(dash.error == "lacuna: -o -: expected a file; a page is not written to standard output\n");
+  CHECK(run_command(folder, {"report", "nowhere", "-o", "page.html"}).code == 2);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.path()))
+    CHECK(entry.path().filename().string().find("page.html") == std::string::npos);
+}
+
+TEST_CASE("report: a name that is not ASCII leaves the columns of the table under each other") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", plain_vit);
+  for (const char* const name : {"größe", "plain"})
+    REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "train.steps=1", fmt::format("output.dir={}", name)}).code ==
+            0);
+  const std::vector<std::string> table = lines_of(run_command(folder, {"report", "größe", "plain"}).out);
+  REQUIRE(table.size() >= 3);
+  CHECK(table[1].starts_with("größe "));
+  // The last column is aligned to the right.
+  const auto characters = [](const std::string& line) {
+    return std::ranges::count_if(line, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+  };
+  for (std::size_t row = 1; row < 3; ++row) CHECK(characters(table[row]) == characters(table[0]));
 }
 
 TEST_CASE("report: a run that diverges leaves the others' curves their height") {

@@ -145,6 +145,51 @@ TEST_CASE("train: a run that reached its end is left as it is, and says so") {
   CHECK(moved.error.find("a run that goes on stays in its folder, r") != std::string::npos);
 }
 
+TEST_CASE("train: a run that goes on with no step left to take has in its summary what the steps before it took") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const auto& [steps, end] : {std::pair{4U, std::string("train.epochs=1")}, {3U, "train.steps=3"}}) {
+    CAPTURE(end);
+    REQUIRE(run_command(folder, train({"output.dir=whole", end, "schedule.warmup_epochs=0", "--overwrite"})).code == 0);
+    const nlohmann::json whole = read_json(folder / "whole/summary.json");
+    REQUIRE(whole.at("memory").at("saved") > 0);
+    const auto check_resumed = [&](const std::vector<std::string>& rest) {
+      std::vector<std::string> arguments{"train", "--resume", "r"};
+      arguments.insert(arguments.end(), rest.begin(), rest.end());
+      REQUIRE(run_command(folder, arguments).code == 0);
+      const nlohmann::json resumed = read_json(folder / "r/summary.json");
+      for (const std::string purpose : {"parameters", "gradients", "optimizer", "saved", "transient"})
+        CHECK_MESSAGE(resumed.at("memory").at(purpose) == whole.at("memory").at(purpose), purpose);
+      for (const std::string key : {"saved_by_path", "at_peak", "steps", "val_accuracy", "train_loss"})
+        CHECK_MESSAGE(resumed.at(key) == whole.at(key), key);
+      CHECK(resumed.at("step_seconds").at("median") > 0);
+      CHECK(resumed.at("samples_per_second") > 0);
+      CHECK(!resumed.contains("stopped"));
+    };
+    REQUIRE(stop_in_evaluation(folder, steps, {end, "schedule.warmup_epochs=0"}).code == 128 + SIGTERM);
+    check_resumed({"data.val_size=10"});
+    // Killed between the last checkpoint and the summary.
+    fs::remove(folder / "r/summary.json");
+    check_resumed({});
+    fs::remove_all(folder / "r");
+  }
+}
+
+TEST_CASE("train: what nobody measured is missing in a summary, not zero") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "train.steps=4", "output.save_every_steps=1", "output.keep=9"}))
+              .code == 0);
+  REQUIRE(run_command(folder, {"train", "--resume", "r/checkpoints/step-00000002", "train.steps=2"}).code == 0);
+  const nlohmann::json summary = read_json(folder / "r/summary.json");
+  CHECK(summary.at("steps") == 2);
+  CHECK(summary.at("memory").at("saved").is_null());
+  CHECK(summary.at("saved_by_path").empty());
+  CHECK(summary.at("step_seconds").is_null());
+  CHECK(summary.at("samples_per_second").is_null());
+  CHECK(run_command(folder, {"report", "r"}).code == 0);
+}
+
 TEST_CASE("train: a run within an epoch does not go on to an end before it") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);

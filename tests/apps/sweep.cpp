@@ -1,7 +1,10 @@
 // Sweeps: cases, resumption, failures.
+#include "apps/configuration.h"
 #include "apps/sweep_file.h"
 #include "core/parallel.h"
 #include "tests/apps/sweep_run.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +14,29 @@ namespace lacuna::test {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// The rows of a CSV file as RFC 4180 has them.
+std::vector<std::vector<std::string>> cells_of(const std::string& csv) {
+  std::vector<std::vector<std::string>> rows;
+  bool quoted = false, row_ended = true;
+  for (std::size_t i = 0; i < csv.size(); ++i) {
+    if (std::exchange(row_ended, false)) rows.push_back({""});
+    const char c = csv[i];
+    if (quoted && c == '"' && csv[i + 1] == '"') {
+      rows.back().back() += csv[++i];
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (!quoted && c == ',') {
+      rows.back().emplace_back();
+    } else if (!quoted && csv.compare(i, 2, "\r\n") == 0) {
+      row_ended = true;
+      ++i;
+    } else {
+      rows.back().back() += c;
+    }
+  }
+  return rows;
+}
 
 }  // namespace
 
@@ -200,8 +226,55 @@ TEST_CASE("sweep: a section given whole after a key of it is refused, not run wi
 TEST_CASE("sweep: the sweeps that come with the program are read") {
   for (const fs::directory_entry& entry : fs::directory_iterator(LACUNA_SOURCE_DIR "/configs/sweeps")) {
     INFO(entry.path().string());
-    CHECK(!apps::read_sweep(entry.path()).cases.empty());
+    const apps::Sweep sweep = apps::read_sweep(entry.path());
+    CHECK(!sweep.cases.empty());
+    for (const apps::SweepCase& one : sweep.cases) {
+      std::vector<std::string> overrides;
+      for (const apps::SweepOverride& override : one.overrides)
+        overrides.push_back(override.key + "=" + override.value);
+      INFO(fmt::format("{}", fmt::join(overrides, " ")));
+      CHECK_NOTHROW(apps::read_configuration(one.configurations, overrides));
+    }
   }
+}
+
+TEST_CASE("sweep: the id of a case has each argument by itself") {
+  const TemporaryFolder folder;
+  write_inputs(folder, plans);
+  const apps::SweepCase one{
+      .configurations = {(folder / "c.yaml").string()}, .overrides = {}, .settings = {}, .id = {}};
+  apps::SweepCase other = one;
+  other.overrides.push_back({.key = "a", .value = "1", .text = "1", .number = 1});
+  std::set<std::string> ids{id_of({.command = "plan", .arguments = {}, .folder = {}, .cases = {}}, other)};
+  const std::vector<std::string> lists[] = {{"a", "b"}, {"a\nb"}, {"b", "a"}, {"ab"}, {"a", "", "b"}, {"a=1"}};
+  for (const std::vector<std::string>& arguments : lists)
+    ids.insert(id_of({.command = "plan", .arguments = arguments, .folder = {}, .cases = {}}, one));
+  CHECK(ids.size() == 1 + std::size(lists));
+}
+
+TEST_CASE("sweep: the CSV gives back what has commas, quotes and line breaks in it") {
+  const TemporaryFolder folder;
+  const std::string path = "say \"a\", b\r\nand c", plainer = "no, \"";
+  write_inputs(folder,
+               "command: plan\nconfig: c.yaml\noutput: {dir: out}\n"
+               "grid: {data.path: [\"say \\\"a\\\", b\\r\\nand c\", 'no, \"']}\n"
+               "cases: [{train.seed: 1}, {train.seed: x, train.epochs: y}]\n");
+  CHECK(sweep(folder).code == 1);
+  const nlohmann::json cases = read_json(folder / "out/sweep.json").at("cases");
+  const std::vector<std::vector<std::string>> rows = cells_of(read_file(folder / "out/sweep.csv"));
+  REQUIRE(rows.size() == 5);
+  const auto cell = [&](std::size_t row, const char* title) {
+    const auto column = std::ranges::find(rows[0], title);
+    REQUIRE(column != rows[0].end());
+    return rows[row].at(static_cast<std::size_t>(column - rows[0].begin()));
+  };
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    CHECK(rows[i + 1].size() == rows[0].size());
+    CHECK(cell(i + 1, "data.path") == (i < 2 ? path : plainer));
+    CHECK(cell(i + 1, "error") == cases[i].value("error", ""));
+    CHECK(cell(i + 1, "status") == (i % 2 == 0 ? "done" : "failed"));
+  }
+  CHECK(cell(2, "error").find('\n') != std::string::npos);
 }
 
 TEST_CASE("sweep: a case that fails is written down, and the others run on") {
@@ -287,8 +360,7 @@ TEST_CASE("sweep: what a case warns of is said, and written down") {
   CHECK(sweep(folder, {"train.threads=2", "data.nowhere=3"}).error ==
         "lacuna: command line: train.threads cannot be set: cases of the sweep set it themselves\n"
         "command line: unknown key in section data: \"nowhere\"; known are name, path, image_size, augment, "
-        "crop_padding, "
-        "workers, seed, train_size, val_size\n");
+        "crop_padding, workers, seed, train_size, val_size\n");
   CHECK(sweep(folder, {"train={threads: 2}"}).error ==
         "lacuna: command line: train cannot be set: cases of the sweep set it themselves\n");
   const std::string dom = browse(folder, "there/sweep.html");

@@ -2,6 +2,7 @@
 #include "tests/apps/sweep_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -58,16 +59,26 @@ void check_layers(const std::string& dom, const nlohmann::json& sweep) {
       CHECK(sum->second == one.at("result").at("memory").at("saved"));
 }
 
+/// Whether places on an axis, in pixels written to a tenth, go with values as a straight line of this direction does.
+void check_straight(const std::vector<double>& values, const std::vector<double>& places, double direction) {
+  REQUIRE(values.size() == places.size());
+  const auto [least, most] = std::ranges::minmax_element(values);
+  REQUIRE(*least < *most);
+  const auto place_of = [&](auto value) { return places[static_cast<std::size_t>(value - values.begin())]; };
+  const double slope = (place_of(most) - place_of(least)) / (*most - *least);
+  CHECK(slope * direction > 0);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    CHECK(std::abs(place_of(least) + slope * (values[i] - *least) - places[i]) < 0.21);
+}
+
 /// The cases as the rows of the table stand after so many clicks on the title of `column`.
 std::vector<std::string> sorted_cases(const TemporaryFolder& folder, const std::string& page, const std::string& column,
                                       int clicks) {
-  const std::string clicked = "out/clicked.html";
-  write_file(folder / clicked,
-             read_file(folder / page) +
-                 fmt::format("<script>for (let i = 0; i < {}; ++i) [...document.querySelectorAll('#values th button')]"
-                             ".find(b => b.textContent.includes('{}')).click();</script>",
-                             clicks, column));
-  const std::string dom = browse(folder, clicked);
+  const std::string dom =
+      browse_after(folder, page,
+                   fmt::format("for (let i = 0; i < {}; ++i) [...document.querySelectorAll('#values th button')]"
+                               ".find(b => b.textContent.includes('{}')).click();",
+                               clicks, column));
   std::vector<std::string> cases;
   for (const Attributes& row : elements(dom, "tr", ""))
     if (row.contains("data-case")) cases.push_back(row.at("data-case"));
@@ -110,7 +121,7 @@ TEST_CASE("sweep: the table shows a setting of one case alone, and hides columns
   const TemporaryFolder folder;
   write_inputs(folder,
                "command: plan\nconfig: c.yaml\noutput: {dir: out}\n"
-               "cases: [{memory.policy: exact}, {memory.policy: exact, train.seed: 7}]\n");
+               "cases: [{memory.policy: exact}, {memory.policy: exact, train.seed: 20240229}]\n");
   REQUIRE(sweep(folder).code == 0);
   const std::string dom = browse(folder, "out/sweep.html");
   if (dom.empty()) return;
@@ -119,6 +130,7 @@ TEST_CASE("sweep: the table shows a setting of one case alone, and hides columns
   for (const char* const alike : {"memory.policy", "memory.saved", ">parameters"})
     CHECK_MESSAGE(head.find(alike) == std::string::npos, alike);
   CHECK(dom.find(" columns that are the same everywhere") != std::string::npos);
+  CHECK(dom.find("<td class=\"\">20240229</td>") != std::string::npos);  // as it was written
 }
 
 TEST_CASE("sweep: the axis of the bars covers all of them, and process peaks that are left out are told of") {
@@ -132,8 +144,7 @@ TEST_CASE("sweep: the axis of the bars covers all of them, and process peaks tha
     const std::string dom = browse(folder, "out/sweep.html", size);
     if (dom.empty()) return;
     double axis = 0, farthest = 0, peaks = 0;  // of the first chart, which is memory by purpose
-    const std::string chart =
-        dom.substr(dom.find("id=\"memory\""), dom.find("id=\"layers\"") - dom.find("id=\"memory\""));
+    const std::string chart = section_of(dom, "memory");
     for (const Attributes& line : elements(chart, "line", "grid")) axis = std::max(axis, std::stod(line.at("x1")));
     for (const char* const of : {"bar", "peak"})
       for (const Attributes& rect : elements(chart, "rect", of))
@@ -167,6 +178,58 @@ TEST_CASE("sweep: the axis of the bars covers all of them, and process peaks tha
     CHECK(differs("data-bytes", "cx") > 0);
     CHECK(differs("data-value", "cy") < 0);
   }
+}
+
+TEST_CASE("sweep: curves and points stand where the runs' losses and accuracies say") {
+  const TemporaryFolder folder;
+  write_inputs(folder,
+               "command: train\nconfig: c.yaml\ngrid: {memory.policy: [exact, mesa], train.seed: [1, 2]}\n"
+               "output: {dir: out}\noverrides: {train.epochs: 4, data.val_size: 50}\n");
+  REQUIRE(sweep(folder).code == 0);
+  const nlohmann::json cases = read_json(folder / "out/sweep.json").at("cases");
+  const std::string dom = browse(folder, "out/sweep.html");
+  if (dom.empty()) return;
+  for (const auto& [id, what] : {std::pair{"loss", "loss"}, std::pair{"learning", "accuracy"}}) {
+    CAPTURE(id);
+    const std::vector<Attributes> curves = elements(section_of(dom, id), "polyline", "curve");
+    REQUIRE(curves.size() == cases.size());
+    std::vector<double> steps, values, across, up;
+    for (std::size_t i = 0; i < curves.size(); ++i) {
+      CHECK(curves[i].at("data-case") == cases[i].at("id"));
+      CHECK(curves[i].at("stroke") == fmt::format("var(--s{})", i));  // a hue each, though two have one policy
+      std::istringstream points(curves[i].at("points"));
+      for (std::string point; points >> point;) {
+        across.push_back(std::stod(point));
+        up.push_back(std::stod(point.substr(point.find(',') + 1)));
+      }
+      for (const std::string& line :
+           lines_of(read_file(folder / cases[i].at("run").get<std::string>() / "metrics.jsonl"))) {
+        const nlohmann::json noted = nlohmann::json::parse(line);
+        if (!noted.contains("loss")) continue;
+        steps.push_back(noted.at("step"));
+        values.push_back(noted.at(what));
+      }
+    }
+    CHECK(steps.size() == 4 * 16);
+    check_straight(steps, across, 1);
+    check_straight(values, up, -1);
+  }
+  const std::vector<Attributes> points = elements(section_of(dom, "accuracy"), "circle", "point");
+  REQUIRE(points.size() == cases.size());
+  std::vector<double> bytes, across;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const nlohmann::json& result = cases[i].at("result");
+    CHECK(points[i].at("data-case") == cases[i].at("id"));
+    CHECK(std::stod(points[i].at("data-value")) ==
+          doctest::Approx(result.at("val_accuracy").get<double>()).epsilon(1e-12));
+    CHECK(points[i]
+              .at("aria-label")
+              .find(fmt::format("validation accuracy, % {:.2f}, ", 100 * result.at("val_accuracy").get<double>())) !=
+          std::string::npos);
+    bytes.push_back(result.at("memory").at("saved"));
+    across.push_back(std::stod(points[i].at("cx")));
+  }
+  check_straight(bytes, across, 1);
 }
 
 }  // namespace lacuna::test

@@ -75,7 +75,8 @@ codec::RangeDecoder Slot::range_decoder() const {
 }
 
 bool Slot::read_apart(const Share& share, std::int64_t width, bool with_variance, const RunKernel& f) {
-  if (device_ == Device::meta || !decodes_apart() || (share.block == 0 && share.count * width < serial_below)) return false;
+  if (device_ == Device::meta || !decodes_apart() || (share.block == 0 && share.count * width < serial_below))
+    return false;
   expect(share.count * width <= shape_.count(), "{} rows of {} elements are to be read of a tensor {}", share.count,
          width, shape_);
   const std::int64_t usual = rows_at_once(width), own = share.room(usual), row_bytes = width * size_of(dtype_);

@@ -102,13 +102,14 @@ template <std::size_t... half, std::size_t... byte, std::size_t... lane>
 }
 // GCC 12 makes no instruction for it of f16's own conversions: lane by lane they take twenty times as long.
 #if defined(__AVX512F__)
+inline constexpr __mmask16 all_lanes = 0xffff;  // without it GCC 12 warns of what its own header leaves undefined
 [[gnu::always_inline]] inline Lanes<float> load_halves(const f16* from) {
   __m256i halves;
   std::memcpy(&halves, from, sizeof halves);
-  return std::bit_cast<Lanes<float>>(_mm512_cvtph_ps(halves));
+  return std::bit_cast<Lanes<float>>(_mm512_maskz_cvtph_ps(all_lanes, halves));
 }
 [[gnu::always_inline]] inline void store_halves(const Lanes<float>& values, f16* to) {
-  const __m256i halves = _mm512_cvtps_ph(std::bit_cast<__m512>(values), _MM_FROUND_TO_NEAREST_INT);
+  const __m256i halves = _mm512_maskz_cvtps_ph(all_lanes, std::bit_cast<__m512>(values), _MM_FROUND_TO_NEAREST_INT);
   std::memcpy(static_cast<void*>(to), &halves, sizeof halves);
 }
 #elif defined(__AVX2__) && defined(__F16C__)

@@ -77,7 +77,7 @@ void Slot::check_version(Label reader) const {
 bool Slot::usable_as_source(Need need) const {
   if (slopes_ != nullptr) return false;  // its values are not there
   if (stale() || given_up()) return false;
-  if (settled_) return need < Need::exact || !is_coded();
+  if (settled_) return need < Need::exact || !policy_.codes_anything() || !may_be_coded();
   return parameter_ || is_aux() || (!users_.empty() && need_ >= Need::value);
 }
 

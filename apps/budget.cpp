@@ -88,7 +88,9 @@ class Fitting {
         std::get<double>(memory.options.at("bits")) != exact_bits ||
         std::ranges::any_of(memory.rules, [](const HoldRule& rule) { return rule.how == HoldRule::How::code; });
     if (does_code && !may_code) return false;
-    const std::int64_t bytes = used(measure(configuration_, Device::meta));
+    const std::optional<std::int64_t> planned = bytes_as_planned();
+    if (!planned) return false;
+    const std::int64_t bytes = *planned;
     const bool gives_up = does_code || !memory.recompute.empty();
     const auto left_over = memory.options.find("left_over");
     const bool as_planned = left_over != memory.options.end() &&
@@ -158,6 +160,15 @@ class Fitting {
   bool is_used(std::int64_t bytes) const { return static_cast<double>(bytes) >= 0.95 * static_cast<double>(budget_); }
   std::string budget_text() const {
     return fmt::format("budget of {} {}", format_bytes(budget_), of_saved_ ? "saved" : "in all");
+  }
+  /// Of the plan that the configuration holds; nothing where its rules, or its regions, are not all of this step.
+  std::optional<std::int64_t> bytes_as_planned() const {
+    try {
+      return used(measure(configuration_, Device::meta));
+    } catch (const Error& error) {
+      if (error.fault() != Fault::input) throw;
+      return {};  // whatever else it may be is refused again when a plan is made
+    }
   }
   std::string used_text(std::int64_t bytes) const {
     return fmt::format("{} used ({:.0f} %)", format_bytes(bytes),

@@ -556,6 +556,37 @@ TEST_CASE("budget: a plan is kept while it fits, and made anew when it does not"
   CHECK(peak_refusal.find("optimizer.in_backward") != std::string::npos);
 }
 
+TEST_CASE("budget: a plan whose rules or regions are not all of the step's is made anew") {
+  for (const char* codes : {"true", "false"}) {
+    Configuration planned =
+        configured(vit, fmt::format("{{policy: auto, budget: 4MiB, budget_of: saved, codes: {}}}", codes));
+    fit_budget(planned);
+    for (const char* train : {"head*", "blocks.5*"}) {
+      Configuration again = planned;
+      again.freeze.train = {train};
+      CHECK_THROWS_WITH_AS(measure(again, Device::meta), doctest::Contains("memory.r"), Error);
+      fit_budget(again);
+      INFO(std::string(train), " ", again.memory.why);
+      CHECK(again.memory.why.find("as planned before") == std::string::npos);
+      CHECK(saved(again) <= 4 << 20);
+    }
+  }
+}
+
+TEST_CASE("budget: a run goes on with other layers frozen") {
+  const test::TemporaryFolder folder;
+  test::write_file(folder / "c.yaml",
+                   "model: {name: vit_cifar, depth: 3}\ndata: {name: shapes, train_size: 48, val_size: 24}\n"
+                   "train: {epochs: 1, batch_size: 16, steps: 1}\n"
+                   "memory: {policy: auto, budget: 4MiB, budget_of: saved}\n");
+  REQUIRE(test::run_command(folder, {"train", "-c", "c.yaml", "output.dir=run"}).code == 0);
+  CHECK(test::read_file(folder / "run/config.yaml").find("hold: int") != std::string::npos);
+  const test::CommandResult result =
+      test::run_command(folder, {"train", "--resume", "run", "train.steps=0", "freeze.train=[\"head*\"]"});
+  INFO(result.error);
+  CHECK(result.code == 0);
+}
+
 TEST_CASE("budget: where images want a gradient, the step that has it is the one that fits") {
   for (const char* freeze : {R"({train: ["head*"]})", R"({freeze: ["*"]})"})
     for (const char* codes : {"true", "false"}) {

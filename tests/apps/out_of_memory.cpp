@@ -1,5 +1,6 @@
 // Memory that runs out: what a run says of it, and that it loses nothing.
 #include "apps/fit.h"
+#include "apps/measure.h"
 #include "core/allocator.h"
 #include "core/sanitizer.h"
 #include "tests/apps/train_run.h"
@@ -83,6 +84,42 @@ TEST_CASE("out of memory: under any limit on addresses a run ends with a message
 #endif
 
 }  // namespace
+
+TEST_CASE("out of memory: rules that hold nothing of a variant leave out its line alone") {
+  using namespace apps;
+  // The rule's tensor has less than 4 KiB in a batch of one, and is none where the block runs again.
+  const auto with = [](const std::string& memory) {
+    return parse_configuration(
+        "model: {name: vit, image_size: 16, patch_size: 4, embed_dim: 32, depth: 2, num_heads: 2, num_classes: 10}\n"
+        "data: {image_size: 16}\n"
+        "train: {batch_size: 64, threads: 1, device: cpu}\n"
+        "memory: " +
+            memory + "\n",
+        "test");
+  };
+  const Configuration ruled = with("{policy: exact, rules: [{path: blocks.1.attn, op: attention, hold: int8}]}");
+  Configuration smaller = ruled, cut = ruled;
+  smaller.train.batch_size = 32;
+  cut.train.accumulate = 2;
+  const std::int64_t available =
+      std::max(highest_need(measure(smaller, Device::meta)), highest_need(measure(cut, Device::meta)));
+  const std::string advice = what_would_fit(ruled, available, true);
+  INFO(advice);
+  const std::size_t end = advice.find(" is the largest batch under memory.policy=exact");
+  REQUIRE(end != std::string::npos);
+  smaller.train.batch_size = std::stoll(advice.substr(advice.rfind('=', end) + 1));
+  CHECK(highest_need(measure(smaller, Device::meta)) <= available);
+  CHECK(smaller.train.batch_size >= 32);
+  CHECK(advice.find("\n  train.accumulate=2: ") != std::string::npos);
+  CHECK(advice.find("\n  memory.policy=mesa: ") != std::string::npos);
+  CHECK(advice.find("memory.recompute") == std::string::npos);
+  // Where a batch of one alone would fit, the rule holds nothing of it.
+  Configuration single = with("{policy: exact}");
+  single.train.batch_size = smaller.train.batch_size = 1;
+  CHECK_THROWS_WITH_AS(measure(smaller, Device::meta), doctest::Contains("no tensor is held by the rule"), Error);
+  CHECK(what_would_fit(ruled, highest_need(measure(single, Device::meta)), true)
+            .find("no batch fits under memory.policy=exact") != std::string::npos);
+}
 
 TEST_CASE("out of memory: an error in the midst of a run gets plans for what there was") {
   using namespace apps;

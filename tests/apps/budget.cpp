@@ -392,6 +392,26 @@ TEST_CASE("budget: the batch keeps 8 bits, and has no part in the division") {
   }
 }
 
+TEST_CASE("budget: however few tensors are coded, images are") {
+  const std::int64_t whole = saved(configured(vit, "{policy: exact}"));
+  bool mostly_exact = false;
+  for (const double share : {0.98, 0.95, 0.9, 0.8, 0.6}) {
+    Configuration configuration = configured(vit,
+                                             fmt::format("{{policy: auto, budget: {}, budget_of: saved}}",
+                                                         static_cast<std::int64_t>(share * static_cast<double>(whole))),
+                                             "meta");
+    fit_budget(configuration, Rates{.multiply_adds = 1, .dithered = 1e-16, .rotated = 1e-16});
+    INFO(share, " ", configuration.memory.why);
+    constexpr std::int64_t elements = 8 * 32 * 32 * 3;
+    CHECK(measure(configuration, Device::meta).saved_by_path.front() ==
+          std::pair(Label("images"), elements + 4 * elements / 256));
+    const std::size_t tensors = survey(configuration, configuration.memory.recompute).tensors.size();
+    const auto exact = std::ranges::count(configuration.memory.rules, HoldRule::How::exact, &HoldRule::how);
+    mostly_exact = mostly_exact || 2 * static_cast<std::size_t>(exact) > tensors;
+  }
+  CHECK(mostly_exact);
+}
+
 TEST_CASE("budget: a ResNet whose stages fall into uneven pieces is planned, or refused with what would do") {
   for (const char* budget : {"9MiB", "7MiB", "5MiB", "3MiB", "1MiB"})
     for (const char* codes : {"true", "false"}) {

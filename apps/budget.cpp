@@ -126,10 +126,16 @@ class Fitting {
   /// Those given; else of this machine, where a step runs on it and measuring keeps to the budget.
   const Rates& rates() const {
     if (!rates_)
-      rates_ = device_of(configuration_) == Device::meta || (!of_saved_ && budget_ < bytes_to_measure_rates())
+      rates_ = device_of(configuration_) == Device::meta || bytes_to_measure() < bytes_to_measure_rates()
                    ? Rates{}
                    : measured_rates();
     return *rates_;
+  }
+
+  /// What measuring may take: of the budget, and of what there is at the moment.
+  std::int64_t bytes_to_measure() const {
+    const std::int64_t available = allocator(device_of(configuration_)).available();
+    return of_saved_ ? available : std::min(budget_, available);
   }
 
   Configuration with(const MemoryPlan& plan) const {
@@ -259,8 +265,7 @@ class Fitting {
   std::optional<Prediction> with_codes(const Least& least) {
     const RegionPaths order = blocks_by_bytes();
     if (!fits_at_fewest(order, least)) return without_codes();
-    const std::int64_t machine = allocator(device_of(configuration_)).capacity();
-    sensitivities_ = measure_sensitivities(configuration_, of_saved_ ? machine : std::min(budget_, machine));
+    sensitivities_ = measure_sensitivities(configuration_, bytes_to_measure());
     std::optional<Prediction> best;
     const auto consider = [&](std::optional<Prediction> found) {
       const bool better = found && (!best || found->cost() < best->cost());

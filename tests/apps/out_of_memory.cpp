@@ -81,6 +81,33 @@ TEST_CASE("out of memory: under any limit on addresses a run ends with a message
   CHECK(trained > 0);
 }
 
+TEST_CASE("out of memory: auto measures where there is room, and else plans by size") {
+  const TemporaryFolder folder;
+  // A step of two images takes 10 MiB more than training under the plan.
+  write_file(folder / "c.yaml",
+             "model: {name: vit, image_size: 32, patch_size: 1, embed_dim: 64, depth: 12, num_heads: 2}\n"
+             "data: {name: shapes, train_size: 8, val_size: 2}\n"
+             "train: {batch_size: 2, threads: 1, steps: 1}\n"
+             "memory: {policy: auto, budget: 2MiB, budget_of: saved}\n");
+  int refused = 0, by_size = 0, measured = 0;
+  for (std::int64_t limit = 120; measured == 0 && limit < 400; limit += 6) {
+    const CommandResult result =
+        run_command(folder, train({"output.dir=r", "--overwrite"}), {.address = limit * mebibyte});
+    INFO(limit, " MiB: ", result.code, " ", result.error);
+    if (result.code == 0) {
+      ++(result.out.find("(by size, not measured)") != std::string::npos ? by_size : measured);
+      continue;
+    }
+    CHECK(result.code == 1);
+    CHECK(result.error.starts_with("lacuna: out of memory: "));
+    CHECK(result.error.find("\nPlans for ") != std::string::npos);
+    ++refused;
+  }
+  CHECK(refused > 0);
+  CHECK(by_size > 0);
+  CHECK(measured > 0);
+}
+
 #endif
 
 }  // namespace

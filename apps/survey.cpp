@@ -84,14 +84,15 @@ Configuration without_policy(Configuration configuration) {
   return configuration;
 }
 
-/// Has `policy` decide on every tensor of the step, on `meta`.
-void settle_forward(const Configuration& configuration, std::unique_ptr<MemoryPolicy> policy) {
+/// Has `policy` decide on every tensor of the step, on `meta`. Returns how its optimizer takes errors of the gradient.
+ErrorMeasure settle_forward(const Configuration& configuration, std::unique_ptr<MemoryPolicy> policy) {
   Training training(without_policy(configuration), Device::meta);
   Tape tape(*policy);
   {
     const Recording recording(tape);
     std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
     training.loss_of_part(batch, 0);
+  return training.error_measure();
   }
   tape.settle();
 }
@@ -100,7 +101,8 @@ void settle_forward(const Configuration& configuration, std::unique_ptr<MemoryPo
 
 StepSurvey survey(const Configuration& configuration, const std::vector<std::string>& recompute) {
   StepSurvey found;
-  settle_forward(configuration, refine(std::make_unique<Surveyor>(found, group_size(configuration)), {}, recompute));
+  found.measure = settle_forward(configuration,
+                                 refine(std::make_unique<Surveyor>(found, group_size(configuration)), {}, recompute));
   return found;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/configuration.h"
+#include "autograd/sensitivity.h"
 
 #include <fmt/format.h>
 
@@ -44,6 +45,7 @@ struct StepSurvey {
   std::vector<Segment> sequences;    // whole
 };
 
+  ErrorMeasure measure{};            // how the optimizer takes errors of the gradient
 /// The step of `configuration` as it is when the regions `recompute` run again, on `meta`.
 StepSurvey survey(const Configuration& configuration, const std::vector<std::string>& recompute);
 

@@ -607,6 +607,22 @@ TEST_CASE("budget: a run goes on with other layers frozen") {
   CHECK(result.code == 0);
 }
 
+TEST_CASE("budget: what was not measured counts as the optimizer takes errors") {
+  const auto more_variance = [](const char* optimizer) {
+    Configuration configuration = configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}", "meta");
+    configuration.optimizer.name = optimizer;
+    fit_budget(configuration, Rates{.multiply_adds = 1, .dithered = 1e-16, .rotated = 1e-16});
+    const std::string& why = configuration.memory.why;
+    INFO(why);
+    const std::size_t end = why.find(" % more variance of the gradient (by size, not measured)");
+    REQUIRE(end != std::string::npos);
+    return std::stod(why.substr(why.rfind(' ', end - 1) + 1));
+  };
+  // By rows, for what divides by the gradient's size, codes err three times as much.
+  CHECK(more_variance("adamw") / more_variance("sgd") ==
+        doctest::Approx(0.2115 * 0.2115 / (0.0697 * 0.0697)).epsilon(0.06));
+}
+
 TEST_CASE("budget: where images want a gradient, the step that has it is the one that fits") {
   for (const char* freeze : {R"({train: ["head*"]})", R"({freeze: ["*"]})"})
     for (const char* codes : {"true", "false"}) {

@@ -98,7 +98,7 @@ class Fitting {
     if (bytes > budget_ || (gives_up && (fits({}) || (!is_used(bytes) && !as_planned)))) return false;
     if (is_used(bytes)) configuration_.memory.options.erase("left_over");
     configuration_.memory.why = fmt::format("{}: as planned before: {}; {}", budget_text(),
-                                            fmt::join(words(read_plan(memory)), "; "), used_text(bytes));
+                                            fmt::join(words_as_planned(), "; "), used_text(bytes));
     return true;
   }
 
@@ -161,12 +161,6 @@ class Fitting {
   std::int64_t used(const Measurement& planned) const {
     return of_saved_ ? at(planned.memory, Purpose::saved) : highest_need(planned);
   }
-  std::int64_t bytes_of(const MemoryPlan& plan) const { return used(measure(with(plan), Device::meta)); }
-  /// Whether so many bytes make enough of the budget.
-  bool is_used(std::int64_t bytes) const { return static_cast<double>(bytes) >= 0.95 * static_cast<double>(budget_); }
-  std::string budget_text() const {
-    return fmt::format("budget of {} {}", format_bytes(budget_), of_saved_ ? "saved" : "in all");
-  }
   /// Of the plan that the configuration holds; nothing where its rules, or its regions, are not all of this step.
   std::optional<std::int64_t> bytes_as_planned() const {
     try {
@@ -176,12 +170,22 @@ class Fitting {
       return {};  // whatever else it may be is refused again when a plan is made
     }
   }
+  std::int64_t bytes_of(const MemoryPlan& plan) const { return used(measure(with(plan), Device::meta)); }
+  /// Whether so many bytes make enough of the budget.
+  bool is_used(std::int64_t bytes) const { return static_cast<double>(bytes) >= 0.95 * static_cast<double>(budget_); }
+  std::string budget_text() const {
+    return fmt::format("budget of {} {}", format_bytes(budget_), of_saved_ ? "saved" : "in all");
+  }
   std::string used_text(std::int64_t bytes) const {
     return fmt::format("{} used ({:.0f} %)", format_bytes(bytes),
                        100.0 * static_cast<double>(bytes) / static_cast<double>(budget_));
   }
   std::vector<std::string> words(const MemoryPlan& plan) const {
     return describe(plan, survey(configuration_, plan.recompute), choices_);
+  }
+  std::vector<std::string> words_as_planned() const {
+    const StepSurvey found = survey(configuration_, configuration_.memory.recompute);
+    return describe(read_plan(configuration_.memory, found), found, choices_);
   }
   bool fits(const MemoryPlan& plan) const { return bytes_of(plan) <= budget_; }
 
@@ -219,7 +223,7 @@ class Fitting {
     if (at_fewest > budget_) return {};
     const StepSurvey found = survey(configuration_, recompute);
     std::vector<Derivable> derived = derived_tensors(configuration_, recompute);
-    std::erase_if(derived, [&](const Derivable& tensor) {  // a rule for one would be one for the other
+    std::erase_if(derived, [&](const Derivable& tensor) {  // beside codes it may be one of those
       return std::ranges::find(found.tensors, tensor.name, &Codable::name) != found.tensors.end();
     });
     std::vector<double> sensitivity;

@@ -3,6 +3,7 @@
 #include "apps/fit.h"
 #include "apps/measure.h"
 #include "apps/measured_rates.h"
+#include "apps/memory_plan.h"
 #include "apps/regions.h"
 #include "apps/survey.h"
 #include "core/error.h"
@@ -99,7 +100,7 @@ TEST_CASE("budget: what is chosen fits, and uses 95 % of it wherever anything mo
           kept += configuration.memory.rules.size();
           for (const Derivable& tensor : derived_tensors(configuration, configuration.memory.recompute)) {
             Configuration more = configuration;
-            const HoldRule keep{.path = tensor.name.first, .op = tensor.name.second, .how = HoldRule::How::keep};
+            const HoldRule keep{.path = tensor.name.first, .slot = tensor.name.second, .how = HoldRule::How::keep};
             if (std::ranges::find(more.memory.rules, keep) != more.memory.rules.end()) continue;
             more.memory.rules.push_back(keep);
             CHECK((saved(more) > budget || saved(more) == used));
@@ -605,6 +606,45 @@ TEST_CASE("budget: a run goes on with other layers frozen") {
       test::run_command(folder, {"train", "--resume", "run", "train.steps=0", "freeze.train=[\"head*\"]"});
   INFO(result.error);
   CHECK(result.code == 0);
+}
+
+TEST_CASE("budget: a plan of rules by op, as older runs have it, is kept") {
+  Configuration planned = configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}", "meta");
+  planned.memory.options.insert_or_assign("bits", 2.0);
+  for (int i = 0; i < 6; ++i)
+    planned.memory.rules.push_back(
+        {.path = fmt::format("blocks.{}", i), .op = "add", .how = HoldRule::How::code, .bits = 4});
+  const std::int64_t bytes = saved(planned);
+  planned.memory.budget = fmt::format("{}", bytes + 1);
+  const Configuration before = planned;
+  fit_budget(planned);
+  CHECK(planned.memory.rules == before.memory.rules);
+  INFO(planned.memory.why);
+  const auto count = std::ranges::count(survey(before, {}).tensors, "add", &Codable::op);
+  CHECK(count == 10);  // two a block, but for the last one, of which the class token is left
+  CHECK(planned.memory.why.find("as planned before: 10 tensors in 4 bits; ") != std::string::npos);
+}
+
+TEST_CASE("budget: tensors of one op and path have bits of their own") {
+  Configuration configuration = configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}");
+  fit_budget(configuration);
+  const Measurement planned = measure(configuration, Device::meta);
+  const StepSurvey found = survey(configuration, configuration.memory.recompute);
+  std::set<SlotName> names;
+  for (const Codable& tensor : found.tensors) CHECK(names.insert(tensor.name).second);
+  CHECK(names.contains({"blocks.3", "add"}));
+  CHECK(names.contains({"blocks.3", "add #2"}));
+  for (const HoldRule& rule : configuration.memory.rules) {
+    CHECK(rule.op == "*");
+    CHECK((rule.how == HoldRule::How::keep || names.contains({rule.path, rule.slot})));
+  }
+  // Each is written as its own, and read as that.
+  MemoryPlan plan{.bits = 4, .others = {{{"blocks.3", "add #2"}, 8}, {{"blocks.2", "add"}, exact_bits}}};
+  write_plan(plan, configuration.memory);
+  CHECK(parse_configuration(to_yaml(configuration), "b.yaml").memory.rules == configuration.memory.rules);
+  const MemoryPlan again = read_plan(configuration.memory, found);
+  CHECK(again.bits == plan.bits);
+  CHECK(again.others == plan.others);
 }
 
 TEST_CASE("budget: what was not measured counts as the optimizer takes errors") {

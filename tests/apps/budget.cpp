@@ -12,6 +12,7 @@
 #include "tests/apps/command_run.h"
 
 #include <doctest/doctest.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -204,7 +205,7 @@ TEST_CASE("budget: codes and recomputation are weighed by how long each takes he
   CHECK(!planned(0.2, {.multiply_adds = 1e15, .bytes = 1e13}).memory.recompute.empty());
 }
 
-TEST_CASE("budget: the rates that are measured are finite, positive and the same all the time") {
+TEST_CASE("budget: rates are finite and positive, and measured once") {
   const Rates first = measured_rates();
   for (const double rate : {first.multiply_adds, first.bytes, first.dithered, first.rotated}) {
     CHECK(std::isfinite(rate));
@@ -234,6 +235,9 @@ TEST_CASE("budget: the rates that are measured are finite, positive and the same
     REQUIRE(kept().size() == 1);
     CHECK(kept().front().at("bytes") == others.bytes);
   }
+  // This process goes on with what it has, whatever stands there by now.
+  set_threads(before);
+  CHECK(measured_rates() == first);
   // What stands there is taken as it is.
   set_threads(before + 3);
   const std::string mine = fmt::format(" {} threads,", before);
@@ -306,18 +310,19 @@ TEST_CASE("regions: the other ways to recompute each block, and what is recomput
 }
 
 TEST_CASE("budget: frozen layers are no regions, and what is chosen fits or is refused with the least") {
-  for (const auto& [model, train] : std::vector<std::pair<const char*, const char*>>{
-           {"{name: vit_cifar, num_classes: 10, depth: 3}", R"(["head*", "blocks.2*"])"},
-           {"{name: vit_cifar, num_classes: 10, depth: 2}", R"(["head*", "blocks.1*"])"},
-           {resnet, R"(["fc*", "layer3*"])"},
-           {resnet, R"(["fc*"])"}}) {
+  // Nothing runs again but what lies in `trained`.
+  for (const auto& [model, train, trained] : std::vector<std::tuple<const char*, const char*, std::string>>{
+           {"{name: vit_cifar, num_classes: 10, depth: 3}", R"(["head*", "blocks.2*"])", "blocks.2"},
+           {"{name: vit_cifar, num_classes: 10, depth: 2}", R"(["head*", "blocks.1*"])", "blocks.1"},
+           {resnet, R"(["fc*", "layer3*"])", "layer3"},
+           {resnet, R"(["fc*"])", "nothing"}}) {
     const auto frozen = [&, on = model, what = train](const std::string& memory) {
       return parse_configuration(
           fmt::format("model: {}\nmemory: {}\ntrain: {{batch_size: 8}}\nfreeze: {{train: {}}}\n", on, memory, what),
           "a.yaml");
     };
     const std::int64_t whole = saved(frozen("{policy: exact}"));
-    int refused = 0, chosen = 0;
+    int refused = 0, chosen = 0, recomputing = 0;
     for (const double share : {0.9, 0.5, 0.25, 0.1, 0.04, 0.005})
       for (const bool codes : {true, false}) {
         const auto budget = static_cast<std::int64_t>(share * static_cast<double>(whole));
@@ -328,13 +333,17 @@ TEST_CASE("budget: frozen layers are no regions, and what is chosen fits or is r
           fit_budget(configuration);
           ++chosen;
           CHECK(saved(configuration) <= budget);
+          for (const std::string& region : configuration.memory.recompute) CHECK(lies_in(region, trained));
+          recomputing += configuration.memory.recompute.empty() ? 0 : 1;
         } catch (const Error& error) {
           ++refused;
           CHECK(std::string(error.what()).find("the least that auto comes to") != std::string::npos);
         }
       }
-    CHECK(refused > 0);
-    CHECK(refused + chosen == 12);
+    // Where the head alone is trained there is nothing to choose.
+    CHECK(chosen == (trained == "nothing" ? 0 : 8));
+    CHECK(refused == (trained == "nothing" ? 12 : 4));
+    CHECK((recomputing > 0) == (trained != "nothing"));
   }
 }
 
@@ -414,6 +423,7 @@ TEST_CASE("budget: however few tensors are coded, images are") {
 }
 
 TEST_CASE("budget: a ResNet whose stages fall into uneven pieces is planned, or refused with what would do") {
+  int planned = 0;
   for (const char* budget : {"9MiB", "7MiB", "5MiB", "3MiB", "1MiB"})
     for (const char* codes : {"true", "false"}) {
       Configuration configuration =
@@ -422,10 +432,12 @@ TEST_CASE("budget: a ResNet whose stages fall into uneven pieces is planned, or 
       try {
         fit_budget(configuration);
         CHECK(saved(configuration) <= parse_bytes(budget));
+        ++planned;
       } catch (const Error& error) {
         CHECK(std::string(error.what()).find("do not suffice") != std::string::npos);
       }
     }
+  CHECK(planned == 9);  // but for the least budget by exact means
 }
 
 TEST_CASE("budget: what is chosen is among the figures") {
@@ -454,19 +466,44 @@ TEST_CASE("budget: the peak of a real step is the one planned") {
 }
 
 TEST_CASE("budget: no real run is over it, evaluation, loader and checkpoints included") {
+  struct Wish {
+    std::string of;
+    double share;
+    bool codes;
+  };
+  struct Case {
+    const char* model;
+    std::vector<std::string> settings;
+    std::vector<Wish> wishes;
+  };
+  const std::vector<Wish> all{
+      {"peak", 0.75, true}, {"peak", 0.85, false}, {"saved", 0.12, true}, {"saved", 0.5, false}};
+  const char *const small_vit = "{name: vit_cifar, depth: 3}", *const small_resnet = "{name: resnet20}";
+  const Case cases[] = {
+      {small_vit, {}, all},
+      {small_resnet, {}, all},
+      {small_vit, {"train.precision=bf16"}, {{"peak", 0.85, true}, {"saved", 0.3, true}}},
+      {small_resnet, {"train.accumulate=4", "train.precision=bf16"}, {{"peak", 0.9, true}}},
+      {small_vit, {"train.accumulate=4", "train.ema_decay=0.9"}, {{"peak", 0.95, true}, {"saved", 0.5, false}}},
+      {small_vit, {"optimizer.in_backward=true", "train.clip_norm=1"}, {{"peak", 0.8, true}}},
+      {small_resnet, {"optimizer.in_backward=true", "train.ema_decay=0.9"}, {{"peak", 0.7, false}}}};
   const test::TemporaryFolder folder;
-  const std::string data = "data: {name: shapes, train_size: 48, val_size: 24}\n";
-  for (const char* const model : {"{name: vit_cifar, depth: 3}", "{name: resnet20}"}) {
-    test::write_file(folder / "c.yaml",
-                     fmt::format("model: {}\n{}train: {{epochs: 1, batch_size: 16}}\n", model, data));
-    const auto exact = test::run_command(folder, {"plan", "-c", "c.yaml", "--json", "-"}).json();
-    for (const auto& [of, share, codes] : std::vector<std::tuple<std::string, double, bool>>{
-             {"peak", 0.75, true}, {"peak", 0.85, false}, {"saved", 0.12, true}, {"saved", 0.5, false}}) {
+  for (const auto& [model, settings, wishes] : cases) {
+    test::write_file(folder / "c.yaml", fmt::format("model: {}\ndata: {{name: shapes, train_size: 48, val_size: 24}}\n"
+                                                    "train: {{epochs: 1, batch_size: 16}}\n",
+                                                    model));
+    const auto run = [&, &own = settings](std::vector<std::string> arguments) {
+      arguments.insert(arguments.end(), own.begin(), own.end());
+      return test::run_command(folder, std::move(arguments));
+    };
+    const auto exact = run({"plan", "-c", "c.yaml", "--json", "-"}).json();
+    for (const auto& [of, share, codes] : wishes) {
       const auto budget = static_cast<std::int64_t>(share * exact.at("memory").at(of).get<double>());
-      INFO(std::string(model), ": ", share, " of ", of, ", codes: ", codes);
-      const test::CommandResult result = test::run_command(
-          folder, {"train", "-c", "c.yaml", "--overwrite", "output.dir=run",
-                   fmt::format("memory={{policy: auto, budget: {}, budget_of: {}, codes: {}}}", budget, of, codes)});
+      INFO(std::string(model), " ", fmt::format("{}", fmt::join(settings, " ")), ": ", share, " of ", of,
+           ", codes: ", codes);
+      const test::CommandResult result =
+          run({"train", "-c", "c.yaml", "--overwrite", "output.dir=run",
+               fmt::format("memory={{policy: auto, budget: {}, budget_of: {}, codes: {}}}", budget, of, codes)});
       INFO(result.out, result.error);
       REQUIRE(result.code == 0);
       const auto summary = nlohmann::json::parse(test::read_file(folder / "run/summary.json"));

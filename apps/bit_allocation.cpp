@@ -85,8 +85,10 @@ MemoryPlan BitAllocation::plan(std::int64_t most, const Predicate& fits, const P
 }
 
 MemoryPlan BitAllocation::plan_of(const Ways& ways) const {
-  std::map<int, std::int64_t> tensors_of;  // by their bits
-  for (std::size_t i = 0; i < tensors_.size(); ++i) ++tensors_of[bit_widths.at(ways[i])];
+  // Where anything is coded images are too, as a plan's bits say, however many tensors are exact.
+  std::map<int, std::int64_t> tensors_of;  // that are coded, by their bits
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (const int bits = bit_widths.at(ways[i]); bits != exact_bits) ++tensors_of[bits];
   MemoryPlan plan{.recompute = recompute_};
   if (!tensors_of.empty())
     plan.bits = std::ranges::max_element(tensors_of, {}, [](const auto& of) { return of.second; })->first;

@@ -88,7 +88,9 @@ class Fitting {
         std::get<double>(memory.options.at("bits")) != exact_bits ||
         std::ranges::any_of(memory.rules, [](const HoldRule& rule) { return rule.how == HoldRule::How::code; });
     if (does_code && !may_code) return false;
-    const std::int64_t bytes = used(measure(configuration_, Device::meta));
+    const std::optional<std::int64_t> planned = bytes_as_planned();
+    if (!planned) return false;
+    const std::int64_t bytes = *planned;
     const bool gives_up = does_code || !memory.recompute.empty();
     const auto left_over = memory.options.find("left_over");
     const bool as_planned = left_over != memory.options.end() &&
@@ -96,7 +98,7 @@ class Fitting {
     if (bytes > budget_ || (gives_up && (fits({}) || (!is_used(bytes) && !as_planned)))) return false;
     if (is_used(bytes)) configuration_.memory.options.erase("left_over");
     configuration_.memory.why = fmt::format("{}: as planned before: {}; {}", budget_text(),
-                                            fmt::join(words(read_plan(memory)), "; "), used_text(bytes));
+                                            fmt::join(words_as_planned(), "; "), used_text(bytes));
     return true;
   }
 
@@ -124,10 +126,16 @@ class Fitting {
   /// Those given; else of this machine, where a step runs on it and measuring keeps to the budget.
   const Rates& rates() const {
     if (!rates_)
-      rates_ = device_of(configuration_) == Device::meta || (!of_saved_ && budget_ < bytes_to_measure_rates())
+      rates_ = device_of(configuration_) == Device::meta || bytes_to_measure() < bytes_to_measure_rates()
                    ? Rates{}
                    : measured_rates();
     return *rates_;
+  }
+
+  /// What measuring may take: of the budget, and of what there is at the moment.
+  std::int64_t bytes_to_measure() const {
+    const std::int64_t available = allocator(device_of(configuration_)).available();
+    return of_saved_ ? available : std::min(budget_, available);
   }
 
   Configuration with(const MemoryPlan& plan) const {
@@ -153,6 +161,15 @@ class Fitting {
   std::int64_t used(const Measurement& planned) const {
     return of_saved_ ? at(planned.memory, Purpose::saved) : highest_need(planned);
   }
+  /// Of the plan that the configuration holds; nothing where its rules, or its regions, are not all of this step.
+  std::optional<std::int64_t> bytes_as_planned() const {
+    try {
+      return used(measure(configuration_, Device::meta));
+    } catch (const Error& error) {
+      if (error.fault() != Fault::input) throw;
+      return {};  // whatever else it may be is refused again when a plan is made
+    }
+  }
   std::int64_t bytes_of(const MemoryPlan& plan) const { return used(measure(with(plan), Device::meta)); }
   /// Whether so many bytes make enough of the budget.
   bool is_used(std::int64_t bytes) const { return static_cast<double>(bytes) >= 0.95 * static_cast<double>(budget_); }
@@ -166,6 +183,10 @@ class Fitting {
   std::vector<std::string> words(const MemoryPlan& plan) const {
     return describe(plan, survey(configuration_, plan.recompute), choices_);
   }
+  std::vector<std::string> words_as_planned() const {
+    const StepSurvey found = survey(configuration_, configuration_.memory.recompute);
+    return describe(read_plan(configuration_.memory, found), found, choices_);
+  }
   bool fits(const MemoryPlan& plan) const { return bytes_of(plan) <= budget_; }
 
   /// What an error as large as the tensor would do to the gradient. Of a region's input it is that of the tensor which
@@ -176,8 +197,10 @@ class Fitting {
       const auto known = sensitivities_.find(name);
       return known == sensitivities_.end() ? std::nullopt : std::optional(known->second);
     };
-    // Of all tensors together, as measured for a ViT: an error of 0.11 with 4 bits (docs/compression.md).
-    const double usual = 0.0125 / code_variance(4);
+    // Of all tensors together, as measured with 4 bits: by row of a ViT, as it is of ResNet-20 (docs/compression.md,
+    // `fixed`, 4).
+    const double error = survey_.measure == ErrorMeasure::relative ? 0.2115 : 0.0697;
+    const double usual = error * error / code_variance(4);
     // With nothing recomputed a mostly frozen model may have next to none, and inputs of regions be the first.
     const auto elements_of = [](const StepSurvey& step) {
       double elements = 0;
@@ -200,7 +223,7 @@ class Fitting {
     if (at_fewest > budget_) return {};
     const StepSurvey found = survey(configuration_, recompute);
     std::vector<Derivable> derived = derived_tensors(configuration_, recompute);
-    std::erase_if(derived, [&](const Derivable& tensor) {  // a rule for one would be one for the other
+    std::erase_if(derived, [&](const Derivable& tensor) {  // beside codes it may be one of those
       return std::ranges::find(found.tensors, tensor.name, &Codable::name) != found.tensors.end();
     });
     std::vector<double> sensitivity;
@@ -248,8 +271,7 @@ class Fitting {
   std::optional<Prediction> with_codes(const Least& least) {
     const RegionPaths order = blocks_by_bytes();
     if (!fits_at_fewest(order, least)) return without_codes();
-    const std::int64_t machine = allocator(device_of(configuration_)).capacity();
-    sensitivities_ = measure_sensitivities(configuration_, of_saved_ ? machine : std::min(budget_, machine));
+    sensitivities_ = measure_sensitivities(configuration_, bytes_to_measure());
     std::optional<Prediction> best;
     const auto consider = [&](std::optional<Prediction> found) {
       const bool better = found && (!best || found->cost() < best->cost());

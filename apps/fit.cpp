@@ -53,7 +53,7 @@ class Alternatives {
       if (train.batch_size % parts != 0) continue;
       Configuration cut = configuration_;
       cut.train.accumulate = parts;
-      if (bytes_of(cut) > available_) continue;
+      if (const auto bytes = bytes_of(cut); !bytes || *bytes > available_) continue;
       text += line(fmt::format("train.accumulate={}", parts), cut);
       break;
     }
@@ -79,15 +79,21 @@ class Alternatives {
   }
 
  private:
-  std::int64_t bytes_of(const Configuration& configuration) const {
-    return need_of(measure(configuration, Device::meta), with_loader_).bytes;
+  /// Nothing where the step is refused: rules that hold a tensor of the configuration's may hold none of a variant's.
+  std::optional<std::int64_t> bytes_of(const Configuration& configuration) const {
+    try {
+      return need_of(measure(configuration, Device::meta), with_loader_).bytes;
+    } catch (const Error& error) {
+      if (error.fault() != Fault::input) throw;
+      return {};
+    }
   }
 
   std::string line(const std::string& setting, const Configuration& configuration) const {
-    const std::int64_t bytes = bytes_of(configuration);
-    if (bytes >= bytes_of(configuration_)) return {};
-    return fmt::format("\n  {}: {} for batches of {}{}", setting, format_bytes(bytes), configuration.train.batch_size,
-                       bytes <= available_ ? ", which fits" : ": too much");
+    const std::optional<std::int64_t> bytes = bytes_of(configuration), before = bytes_of(configuration_);
+    if (!bytes || (before && *bytes >= *before)) return {};
+    return fmt::format("\n  {}: {} for batches of {}{}", setting, format_bytes(*bytes), configuration.train.batch_size,
+                       *bytes <= available_ ? ", which fits" : ": too much");
   }
 
   Configuration with_codes() const {
@@ -100,10 +106,15 @@ class Alternatives {
   /// In as many parts as the configuration says; 0 where none fits.
   std::int64_t largest_batch() const {
     const std::int64_t parts = configuration_.train.accumulate, most = configuration_.train.batch_size / parts;
-    const auto fits = [&](std::int64_t images) {
+    const auto bytes_with = [&](std::int64_t images) {
       Configuration smaller = configuration_;
       smaller.train.batch_size = images * parts;
-      return bytes_of(smaller) <= available_;
+      return bytes_of(smaller);
+    };
+    // Rules that hold nothing of a small batch may do so of a larger one.
+    const auto fits = [&](std::int64_t images) {
+      const auto bytes = bytes_with(images);
+      return !bytes || *bytes <= available_;
     };
     std::int64_t low = 0, high = 1;  // from below: a plan takes longer the more images it is for
     while (high <= most && fits(high)) {
@@ -117,7 +128,7 @@ class Alternatives {
       else
         high = middle - 1;
     }
-    return low * parts;
+    return low > 0 && bytes_with(low) ? low * parts : 0;
   }
 
   const Configuration& configuration_;

@@ -150,7 +150,7 @@ nlohmann::ordered_json to_json(const Measurement& m) {
   if (m.chosen) {
     nlohmann::ordered_json rules = nlohmann::ordered_json::array();
     for (const HoldRule& rule : m.chosen->rules)
-      rules.push_back({{"path", rule.path}, {"op", rule.op}, {"hold", hold_text(rule)}});
+      rules.push_back({{"path", rule.path}, {"op", rule.op}, {"slot", rule.slot}, {"hold", hold_text(rule)}});
     json["chosen"] = {{"why", m.chosen->why},
                       {"bits", std::get<double>(m.chosen->options.at("bits"))},
                       {"recompute", m.chosen->recompute},

@@ -17,24 +17,25 @@ void write_plan(const MemoryPlan& plan, Configuration::Memory& memory) {
   memory.rules.clear();
   const auto group_size = memory.options.find("group_size");
   for (const auto& [name, bits] : plan.others) {
-    HoldRule& rule = memory.rules.emplace_back(HoldRule{.path = name.first, .op = name.second});
+    HoldRule& rule = memory.rules.emplace_back(HoldRule{.path = name.first, .slot = name.second});
     rule.how = bits == exact_bits ? HoldRule::How::exact : HoldRule::How::code;
     if (bits != exact_bits) rule.bits = bits;
     if (group_size != memory.options.end())
       rule.group_size = static_cast<std::int64_t>(std::get<double>(group_size->second));
   }
   for (const SlotName& name : plan.kept)
-    memory.rules.push_back({.path = name.first, .op = name.second, .how = HoldRule::How::keep});
+    memory.rules.push_back({.path = name.first, .slot = name.second, .how = HoldRule::How::keep});
 }
 
-MemoryPlan read_plan(const Configuration::Memory& memory) {
+MemoryPlan read_plan(const Configuration::Memory& memory, const StepSurvey& found) {
   MemoryPlan plan{.bits = static_cast<int>(std::get<double>(memory.options.at("bits"))), .recompute = memory.recompute};
   for (const HoldRule& rule : memory.rules) {
-    const SlotName name{rule.path, rule.op};
-    if (rule.how == HoldRule::How::keep)
-      plan.kept.push_back(name);
-    else
-      plan.others[name] = rule.how == HoldRule::How::exact ? exact_bits : rule.bits;
+    const bool of_op = rule.slot == "*";
+    if (rule.how == HoldRule::How::keep) plan.kept.emplace_back(rule.path, of_op ? rule.op : rule.slot);
+    if (rule.how == HoldRule::How::keep) continue;
+    for (const Codable& tensor : found.tensors)
+      if (tensor.name.first == rule.path && (of_op ? tensor.op == rule.op : tensor.name.second == rule.slot))
+        plan.others[tensor.name] = rule.how == HoldRule::How::exact ? exact_bits : rule.bits;
   }
   return plan;
 }

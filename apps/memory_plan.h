@@ -24,8 +24,9 @@ struct MemoryPlan {
 
 /// Writes the plan into `memory`: `bits`, `rules` and `recompute`, in the place of what stands there.
 void write_plan(const MemoryPlan& plan, Configuration::Memory& memory);
-/// The plan that was written into `memory`.
-MemoryPlan read_plan(const Configuration::Memory& memory);
+/// The plan that was written into `memory`, of the step `found` under its regions. Older ones have rules for an op of a
+/// path: for all of its tensors.
+MemoryPlan read_plan(const Configuration::Memory& memory, const StepSurvey& found);
 
 /// In words, as `3 tensors in 4 bits`; `found`: the step under the plan's regions.
 std::vector<std::string> describe(const MemoryPlan& plan, const StepSurvey& found, const RegionChoices& choices);

@@ -15,6 +15,8 @@
 namespace lacuna::apps {
 namespace {
 
+SlotName name_of(const SlotFacts& facts) { return {std::string(facts.path.text()), facts.name()}; }
+
 /// Holds in 8 bits what can be coded, and notes it.
 class Surveyor final : public CodedPolicy {
  public:
@@ -35,15 +37,14 @@ class Surveyor final : public CodedPolicy {
 
  private:
   codec::Coding coding_of(const SlotFacts& facts) override {
-    const SlotName name{facts.path.text(), facts.maker()};
-    names_[facts.key()] = name;
-    auto known = std::ranges::find(found_.tensors, name, &Codable::name);
-    if (known == found_.tensors.end()) known = found_.tensors.insert(known, Codable{.name = name});
-    known->elements += facts.shape.count();
-    known->bytes += facts.bytes;
     const BitChoice choice = bit_choice(facts, group_size_);
-    known->range_bytes += choice.range_bytes;
-    known->rotated_bytes += choice.rotated_bytes;
+    found_.tensors.push_back({.name = name_of(facts),
+                              .op = std::string(facts.maker()),
+                              .elements = facts.shape.count(),
+                              .bytes = facts.bytes,
+                              .range_bytes = choice.range_bytes,
+                              .rotated_bytes = choice.rotated_bytes});
+    names_[facts.key()] = name_of(facts);
     return run_coding(facts, 8, group_size_);
   }
 
@@ -61,10 +62,7 @@ class Deriving final : public MemoryPolicy {
   Decision settle(const SlotFacts& facts) override {
     const Decision decision = settle_exactly(facts);
     if (decision.hold != Hold::derive) return decision;
-    const SlotName name{facts.path.text(), facts.maker()};
-    auto known = std::ranges::find(found_, name, &Derivable::name);
-    if (known == found_.end()) known = found_.insert(known, Derivable{.name = name});
-    known->bytes += facts.bytes;
+    found_.push_back({.name = name_of(facts), .bytes = facts.bytes});
     return decision;
   }
 
@@ -84,8 +82,8 @@ Configuration without_policy(Configuration configuration) {
   return configuration;
 }
 
-/// Has `policy` decide on every tensor of the step, on `meta`.
-void settle_forward(const Configuration& configuration, std::unique_ptr<MemoryPolicy> policy) {
+/// Has `policy` decide on every tensor of the step, on `meta`. Returns how its optimizer takes errors of the gradient.
+ErrorMeasure settle_forward(const Configuration& configuration, std::unique_ptr<MemoryPolicy> policy) {
   Training training(without_policy(configuration), Device::meta);
   Tape tape(*policy);
   {
@@ -94,13 +92,15 @@ void settle_forward(const Configuration& configuration, std::unique_ptr<MemoryPo
     training.loss_of_part(batch, 0);
   }
   tape.settle();
+  return training.error_measure();
 }
 
 }  // namespace
 
 StepSurvey survey(const Configuration& configuration, const std::vector<std::string>& recompute) {
   StepSurvey found;
-  settle_forward(configuration, refine(std::make_unique<Surveyor>(found, group_size(configuration)), {}, recompute));
+  found.measure = settle_forward(configuration,
+                                 refine(std::make_unique<Surveyor>(found, group_size(configuration)), {}, recompute));
   return found;
 }
 
@@ -137,7 +137,7 @@ Sensitivities probe_step(const Configuration& small, std::int64_t group_size, De
   const std::map<std::string, double> measured_variances = surveyor.record().sensitivities();
   for (const auto& [key, name] : surveyor.names())
     if (const auto measured = measured_variances.find(key); measured != measured_variances.end())
-      sensitivities[name] += measured->second / gradient;
+      sensitivities[name] = measured->second / gradient;
   return sensitivities;
 }
 

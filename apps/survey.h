@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/configuration.h"
+#include "autograd/sensitivity.h"
 
 #include <fmt/format.h>
 
@@ -13,12 +14,14 @@
 
 namespace lacuna::apps {
 
-/// Names tensors as a rule does: the path and the op that made them.
+/// Names a tensor as a rule does: the path of the module that made it, and which of that module's it is
+/// (SlotFacts::name).
 using SlotName = std::pair<std::string, std::string>;
 
-/// Tensors of one name that policies would hold in codes.
+/// A tensor that policies would hold in codes.
 struct Codable {
   SlotName name;
+  std::string op{};  // that made it, as a rule has it
   std::int64_t elements = 0;
   std::int64_t bytes = 0;        // as they are
   std::int64_t range_bytes = 0;  // of their codes, as BitChoice has them
@@ -42,12 +45,13 @@ struct StepSurvey {
   std::vector<Codable> tensors;      // in the order of forward
   std::vector<std::string> regions;  // that can be recomputed, outer ones before those in them
   std::vector<Segment> sequences;    // whole
+  ErrorMeasure measure{};            // how the optimizer takes errors of the gradient
 };
 
 /// The step of `configuration` as it is when the regions `recompute` run again, on `meta`.
 StepSurvey survey(const Configuration& configuration, const std::vector<std::string>& recompute);
 
-/// Tensors of one name that `exact` derives anew in backward, and the bytes that keeping them would take.
+/// A tensor that `exact` derives anew in backward, and the bytes that keeping it would take.
 struct Derivable {
   SlotName name;
   std::int64_t bytes = 0;

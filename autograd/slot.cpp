@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 
 namespace lacuna {
 
@@ -77,7 +78,7 @@ void Slot::check_version(Label reader) const {
 bool Slot::usable_as_source(Need need) const {
   if (slopes_ != nullptr) return false;  // its values are not there
   if (stale() || given_up()) return false;
-  if (settled_) return need < Need::exact || !is_coded();
+  if (settled_) return need < Need::exact || !policy_.codes_anything() || !may_be_coded();
   return parameter_ || is_aux() || (!users_.empty() && need_ >= Need::value);
 }
 
@@ -202,11 +203,18 @@ void Slot::encode(const Decision& decision) {
     return;
   }
   const auto groups = static_cast<std::size_t>(codec::group_count(shape_, decision.coding.grouping));
-  std::vector<codec::Range> seen(groups);
-  std::vector<codec::Range> ranges = running->ranges;
+  std::vector<codec::Range> ranges = running->ranges, seen = ranges;  // of a group without finite values: as before
   if (ranges.size() != groups) {  // the first step takes the ranges of its own tensor
+    constexpr float infinity = std::numeric_limits<float>::infinity();
     ranges.assign(groups, {0, 0});
+    seen.assign(groups, {infinity, -infinity});
     codec::encode(tensor_, decision.coding, key, ranges, seen);
+    const auto is_unseen = [](const codec::Range& range) { return range.least > range.most; };
+    if (std::any_of(seen.begin(), seen.end(), is_unseen)) {  // a step with finite values is to be the first
+      std::replace_if(seen.begin(), seen.end(), is_unseen, codec::Range{});
+      codes_ = codec::encode(tensor_, decision.coding, key, seen, {});
+      return;
+    }
     ranges = seen;
   }
   codes_ = codec::encode(tensor_, decision.coding, key, ranges, seen);

@@ -284,8 +284,8 @@ void Tape::leave(Node& node) const {
 
 void Tape::backward(const std::vector<std::pair<Variable, Tensor>>& losses, const BackwardOptions& options) {
   expect(!consumed_,
-         "backward was run on this tape before, and what it had saved is freed: run forward again on a new "
-         "tape, or pass several losses to one call");
+         "backward was run on this tape before, and what it had saved is freed, or read in part before an error: run "
+         "forward again on a new tape, or pass several losses to one call");
   for (const auto& [loss, product] : losses) {
     expect(loss.wants_grad(), "backward from a value that depends on no parameter that wants a gradient");
     expect(loss.value_->edge.leaf || loss.value_->edge.tape == id_, "backward from a value that another tape recorded");
@@ -308,7 +308,8 @@ void Tape::walk_back(std::vector<std::pair<Edge, Tensor>> gradients, const Backw
   for (const std::weak_ptr<Slot>& slot : order_)
     if (const SlotPtr alive = slot.lock()) alive->set_retained(options.retain);
   retains_ = options.retain;
-  consumed_ = !retains_;
+  consumed_ = true;  // until the walk has come to its end: one that an error ends leaves half of the gradients behind
+  on_gradient_ = nullptr;
   if (options.on_gradient) {
     on_gradient_ = &options.on_gradient;
     awaited_ = readers_;
@@ -334,6 +335,7 @@ void Tape::walk_back(std::vector<std::pair<Edge, Tensor>> gradients, const Backw
     if (!retains_) *node = Node{};
   }
   on_gradient_ = nullptr;
+  consumed_ = !retains_;
   if (replayed_ == nullptr && !trial_ && !retains_) policy_.end_pass();
 }
 

@@ -51,7 +51,7 @@ class Tape {
   /// Ends the gathering: every tensor that backward needs gets its holder. `backward` begins with it.
   void settle();
   /// Gradients of the sum of `losses` (or of the given products with them) into the leaves behind them, added to what
-  /// is there. Frees the tape, unless it is to `retain`: a second call is an error.
+  /// is there. Frees the tape, unless it is to `retain`: a second call is an error, as is one after an error in it.
   void backward(const Variable& loss, const BackwardOptions& options = {}) { backward({{loss, {}}}, options); }
   void backward(const std::vector<std::pair<Variable, Tensor>>& losses, const BackwardOptions& options = {});
 

@@ -87,6 +87,22 @@ TEST_CASE("bit allocation: of a sum of bytes it is what the solver makes of them
   CHECK(!allocation.plan(unlimited, always, never).has_codes());
 }
 
+TEST_CASE("bit allocation: where one tensor is coded the plan's own bits are of codes, and exact ones are others") {
+  const Step step{.tensors = {tensor("a", 1000), tensor("b", 1000), tensor("c", 1000)}, .derived = {}};
+  const BitAllocation allocation(step.tensors, {1, 1, 1}, {}, {});
+  int exact_ones = 0;
+  for (std::int64_t budget = allocation.fewest_bytes(); budget < 12'000; budget += 250) {
+    const MemoryPlan plan = allocation.plan(
+        unlimited, [&](const MemoryPlan& asked) { return step.bytes(asked) <= budget; }, never);
+    CAPTURE(budget);
+    CHECK(plan.bits != exact_bits);
+    const auto exact = std::ranges::count(plan.others, exact_bits, [](const auto& other) { return other.second; });
+    exact_ones = std::max(exact_ones, static_cast<int>(exact));
+  }
+  CHECK(exact_ones == 2);
+  CHECK(allocation.plan(unlimited, always, never).bits == exact_bits);
+}
+
 TEST_CASE("bit allocation: a tensor that lies at the peak does not keep the others from their bits") {
   const Step step{.tensors = {tensor("at_peak", 1000), tensor("b", 1000), tensor("c", 1000)}, .derived = {}};
   const BitAllocation allocation(step.tensors, {100, 1, 1}, {}, {});

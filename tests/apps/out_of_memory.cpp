@@ -1,5 +1,6 @@
 // Memory that runs out: what a run says of it, and that it loses nothing.
 #include "apps/fit.h"
+#include "apps/measure.h"
 #include "core/allocator.h"
 #include "core/sanitizer.h"
 #include "tests/apps/train_run.h"
@@ -80,9 +81,72 @@ TEST_CASE("out of memory: under any limit on addresses a run ends with a message
   CHECK(trained > 0);
 }
 
+TEST_CASE("out of memory: auto measures where there is room, and else plans by size") {
+  const TemporaryFolder folder;
+  // A step of two images takes 10 MiB more than training under the plan.
+  write_file(folder / "c.yaml",
+             "model: {name: vit, image_size: 32, patch_size: 1, embed_dim: 64, depth: 12, num_heads: 2}\n"
+             "data: {name: shapes, train_size: 8, val_size: 2}\n"
+             "train: {batch_size: 2, threads: 1, steps: 1}\n"
+             "memory: {policy: auto, budget: 2MiB, budget_of: saved}\n");
+  int refused = 0, by_size = 0, measured = 0;
+  for (std::int64_t limit = 120; measured == 0 && limit < 400; limit += 6) {
+    const CommandResult result =
+        run_command(folder, train({"output.dir=r", "--overwrite"}), {.address = limit * mebibyte});
+    INFO(limit, " MiB: ", result.code, " ", result.error);
+    if (result.code == 0) {
+      ++(result.out.find("(by size, not measured)") != std::string::npos ? by_size : measured);
+      continue;
+    }
+    CHECK(result.code == 1);
+    CHECK(result.error.starts_with("lacuna: out of memory: "));
+    CHECK(result.error.find("\nPlans for ") != std::string::npos);
+    ++refused;
+  }
+  CHECK(refused > 0);
+  CHECK(by_size > 0);
+  CHECK(measured > 0);
+}
+
 #endif
 
 }  // namespace
+
+TEST_CASE("out of memory: rules that hold nothing of a variant leave out its line alone") {
+  using namespace apps;
+  // The rule's tensor has less than 4 KiB in a batch of one, and is none where the block runs again.
+  const auto with = [](const std::string& memory) {
+    return parse_configuration(
+        "model: {name: vit, image_size: 16, patch_size: 4, embed_dim: 32, depth: 2, num_heads: 2, num_classes: 10}\n"
+        "data: {image_size: 16}\n"
+        "train: {batch_size: 64, threads: 1, device: cpu}\n"
+        "memory: " +
+            memory + "\n",
+        "test");
+  };
+  const Configuration ruled = with("{policy: exact, rules: [{path: blocks.1.attn, op: attention, hold: int8}]}");
+  Configuration smaller = ruled, cut = ruled;
+  smaller.train.batch_size = 32;
+  cut.train.accumulate = 2;
+  const std::int64_t available =
+      std::max(highest_need(measure(smaller, Device::meta)), highest_need(measure(cut, Device::meta)));
+  const std::string advice = what_would_fit(ruled, available, true);
+  INFO(advice);
+  const std::size_t end = advice.find(" is the largest batch under memory.policy=exact");
+  REQUIRE(end != std::string::npos);
+  smaller.train.batch_size = std::stoll(advice.substr(advice.rfind('=', end) + 1));
+  CHECK(highest_need(measure(smaller, Device::meta)) <= available);
+  CHECK(smaller.train.batch_size >= 32);
+  CHECK(advice.find("\n  train.accumulate=2: ") != std::string::npos);
+  CHECK(advice.find("\n  memory.policy=mesa: ") != std::string::npos);
+  CHECK(advice.find("memory.recompute") == std::string::npos);
+  // Where a batch of one alone would fit, the rule holds nothing of it.
+  Configuration single = with("{policy: exact}");
+  single.train.batch_size = smaller.train.batch_size = 1;
+  CHECK_THROWS_WITH_AS(measure(smaller, Device::meta), doctest::Contains("no tensor is held by the rule"), Error);
+  CHECK(what_would_fit(ruled, highest_need(measure(single, Device::meta)), true)
+            .find("no batch fits under memory.policy=exact") != std::string::npos);
+}
 
 TEST_CASE("out of memory: an error in the midst of a run gets plans for what there was") {
   using namespace apps;

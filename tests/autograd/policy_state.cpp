@@ -1,5 +1,6 @@
 // What memory policies carry from step to step: taken as it was given, and refused where it is anything else.
 #include "ops/activation.h"
+#include "ops/arithmetic.h"
 #include "ops/linear.h"
 #include "tests/autograd/graphs.h"
 
@@ -121,4 +122,44 @@ TEST_CASE("policy state: what is to be measured by draws is measured in backward
       if (name.starts_with("tensor ") && numbers[3] == 1 && numbers[2] > 0) ++measured;
     CHECK(measured >= 2);
   }
+}
+
+namespace {
+
+/// gelu(x + 0), forward and back, of f32 [4, 16, 128], whose columns share ranges by 64: the sum's are returned.
+/// The first `missing` columns of x are NaN.
+std::vector<double> ranges_after(MemoryPolicy& policy, std::uint32_t site, std::int64_t missing = 0) {
+  const Shape shape{4, 16, 128};
+  const Variable x = test_leaf(shape, site, DType::f32);
+  float* const values = x.tensor().data<float>();
+  for (std::int64_t i = 0; i < shape.count(); ++i)
+    if (i % shape.back() < missing) values[i] = std::numeric_limits<float>::quiet_NaN();
+  Tape tape(policy);
+  const Recording recording(tape);
+  Variable sum = apply(Add{}, x, Variable(Tensor::zeros(shape, DType::f32, Device::cpu)));
+  tape.backward(total(apply(Gelu{}, std::move(sum))));
+  const auto all = numbers_of(policy);
+  REQUIRE(all.size() <= 1);
+  return all.empty() ? std::vector<double>() : all.begin()->second;
+}
+
+}  // namespace
+
+TEST_CASE("policy state: a group without finite values leaves mesa's ranges as they are") {
+  const std::unique_ptr<MemoryPolicy> policy = make_policy("mesa"), other = make_policy("mesa");
+  const std::vector<double> before = ranges_after(*policy, 1);
+  REQUIRE(before.size() == 4);
+  ranges_after(*other, 1);
+  const std::vector<double> moved = ranges_after(*other, 2), after = ranges_after(*policy, 2, 64);
+  CHECK(std::vector(after.begin(), after.begin() + 2) == std::vector(before.begin(), before.begin() + 2));
+  CHECK(std::vector(after.begin() + 2, after.end()) == std::vector(moved.begin() + 2, moved.end()));
+  CHECK(moved != before);
+}
+
+TEST_CASE("policy state: mesa's ranges begin with the first step that has values of every group") {
+  const std::unique_ptr<MemoryPolicy> policy = make_policy("mesa"), other = make_policy("mesa");
+  CHECK(ranges_after(*policy, 1, 64).empty());
+  CHECK(ranges_after(*policy, 1, 128).empty());
+  CHECK(ranges_after(*policy, 2, 3) == ranges_after(*other, 2, 3));  // some of a group are enough
+  CHECK(policy->state().size() == 1);
 }

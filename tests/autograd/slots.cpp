@@ -6,6 +6,7 @@
 #include "ops/heads.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
+#include "ops/loss.h"
 #include "ops/slicing.h"
 #include "tests/autograd/graphs.h"
 
@@ -440,6 +441,32 @@ TEST_CASE("what is derived from codes through a curve has no bias that draws wou
   };
   CHECK(squared_bias(*three_bits) < 1.5);
   CHECK(squared_bias(stochastic) > 20);  // so many draws would show it
+}
+
+TEST_CASE("what is needed exactly is not derived from a tensor that may still be coded") {
+  // logits = gelu(u) + b, where u lives on: only then does it settle, in codes.
+  const auto gradient_of_logits = [](std::string_view name, Hold expected) {
+    const Variable x = test_leaf({4, 8, 64}, 1, DType::f32), first = test_parameter({64, 64}, 2, DType::f32),
+                   second = test_parameter({64, 64}, 3, DType::f32), b = test_parameter({4, 8, 64}, 4, DType::f32);
+    const std::vector<std::int64_t> classes(32, 5);
+    Tape tape(policy(name));
+    const Recording recording(tape);
+    Variable u = linear(x, first), read, loss;
+    {
+      Variable curve = apply(Gelu{}, u);
+      read = linear(curve, second);
+      Variable logits = apply(Add{}, std::move(curve), b);
+      loss = apply(CrossEntropy{}, logits.reshape({32, 64}),
+                   Variable(Tensor::from(std::span<const std::int64_t>(classes), {32})));
+    }
+    u = {};
+    const Described holds = described(tape.report());
+    CHECK(holds.find("cross_entropy input 0")->second == expected);
+    CHECK(holds.find("gelu input 0")->second == (expected == Hold::keep ? Hold::code : Hold::keep));
+    tape.backward({{loss, {}}, {total(std::move(read)), {}}});
+    return b.grad().to_vector();
+  };
+  CHECK(gradient_of_logits("fixed", Hold::keep) == gradient_of_logits("exact", Hold::derive));
 }
 
 TEST_CASE("a report in the midst of forward changes nothing but the time of the decision") {

@@ -106,8 +106,8 @@ TEST_CASE("a tape is walked back once") {
   const Variable loss = total(apply(Gelu{}, x));
   tape.backward(loss);
   CHECK(error_of([&] { tape.backward(loss); }) ==
-        "backward was run on this tape before, and what it had saved is freed: run forward again on a new tape, or "
-        "pass several losses to one call");
+        "backward was run on this tape before, and what it had saved is freed, or read in part before an error: run "
+        "forward again on a new tape, or pass several losses to one call");
   CHECK(error_of([&] { apply(Gelu{}, x); }) == "this tape was walked back already: record on a new one");
 }
 
@@ -380,4 +380,25 @@ TEST_CASE("a leaf is told whole once all that read it are walked back, in region
     CHECK(told_x[0] == x.grad().to_vector());
     CHECK(told_w[0] == w.grad().to_vector());
   }
+}
+
+TEST_CASE("a walk back that an error ended is not walked again, and tells nobody any more") {
+  const SmallGraph graph;
+  Tape tape(policy("exact"));
+  const Recording recording(tape);
+  const Variable loss = total(graph.forward());
+  int told = 0;
+  {
+    const BackwardOptions stopping{.on_gradient =
+                                       [&](const Leaf&) {
+                                         ++told;
+                                         fail("stop");
+                                       },
+                                   .retain = true};
+    CHECK(error_of([&] { tape.backward(loss, stopping); }) == "stop");
+  }
+  CHECK(told == 1);
+  // Half of what it had passed on would be there twice.
+  CHECK(error_of([&] { tape.backward(loss); }).starts_with("backward was run on this tape before"));
+  CHECK(told == 1);
 }

@@ -8,8 +8,9 @@ Bytes are those of `lacuna bench`, one process a policy, and are compared with w
 below. PEER.py, run by PYTHON (which has torch and timm), finds it anew for models of timm: `PEER.py MODEL BATCH` prints
 one line with `saved X MiB` in it, X the storages that autograd holds in f32 between forward and backward of timm's MODEL,
 each once, parameters and buffers left out. Both counts have the batch in them, or what codes hold of it. Times are those
-of `bench_policy_times`: each step of a policy between two of `exact`. Beside them stands what a number takes from one thread to the other and back: where a guest's processors share no cache,
-it is several times as long, and what threads hand to each other costs more.
+of `bench_policy_times`: each step of a policy between two of `exact`. Beside the median stand those of the steps in which
+the threads shared a last-level cache and of those in which they did not, with their numbers: on two caches what threads hand
+to each other costs more, under `exact` too.
 A policy that measures sensitivities does so every so many steps: what such a step takes is found by a training in which
 every step measures, and is shared out.
 """
@@ -44,26 +45,28 @@ def measure_bytes(a, config, batch, memory):
 
 
 def measure_times(a, config, batch, memories, steps):
-    """(seconds of a step, those of `exact` beside it, their ratio, nanoseconds between threads) of each."""
+    """Of each: seconds of a step, of `exact` beside it, and their ratio; steps on one cache and their ratio; on two."""
     lines = common.run(a.build / "bin/bench_policy_times", common.ROOT / "configs" / config, steps,
                        *common.overrides(batch, a.threads), *(f"memory={{{memory}}}" for memory in memories)).splitlines()
     return [tuple(map(float, line.split())) for line in lines]
 
 
 def measure(a, config, batch, policies):
-    """By title: bytes, seconds and the ratio to `exact`, measuring included."""
+    """By title: bytes, seconds and the ratios to `exact`, measuring included."""
     times = measure_times(a, config, batch, policies.values(), a.steps)
     found = {"exact": {**measure_bytes(a, config, batch, "policy: exact"),
-                       "seconds": statistics.median(exact for _, exact, _, _ in times), "of_exact": 1}}
-    for (title, memory), (seconds, _, ratio, trip) in zip(policies.items(), times):
-        found[title] = {**measure_bytes(a, config, batch, memory), "seconds": seconds, "of_exact": ratio,
-                        "round_trip_ns": trip}
+                       "seconds": statistics.median(line[1] for line in times), "of_exact": 1}}
+    for (title, memory), (seconds, _, ratio, near, near_ratio, far, far_ratio) in zip(policies.items(), times):
+        one = found[title] = {**measure_bytes(a, config, batch, memory), "seconds": seconds, "of_exact": ratio,
+                              "steps_on_one_cache": near, "of_exact_on_one_cache": near_ratio,
+                              "steps_on_two": far, "of_exact_on_two": far_ratio}
         if "adaptive" in memory:
-            (measured, _, measured_ratio, _), = measure_times(a, config, batch, [memory + ", measure_every: 1"],
-                                                           max(3, a.steps // 3))
-            found[title]["measured_seconds"] = measured
-            found[title]["seconds"] += (measured - seconds) / MEASURE_EVERY
-            found[title]["of_exact"] += (measured_ratio - ratio) / MEASURE_EVERY
+            (measured, _, measured_ratio, *_), = measure_times(a, config, batch, [memory + ", measure_every: 1"],
+                                                               max(3, a.steps // 3))
+            one["measured_seconds"] = measured
+            one["seconds"] += (measured - seconds) / MEASURE_EVERY
+            for key in [key for key in one if key.startswith("of_exact") and one[key] > 0]:
+                one[key] += (measured_ratio - ratio) / MEASURE_EVERY
     return found
 
 
@@ -95,13 +98,14 @@ def main():
         found = measure(a, model.configuration, batch,
                         {title: memory.replace("{regions}", model.regions) for title, memory in POLICIES.items()})
         print(f"\n{case}, batch {batch}: PyTorch keeps {kept / 2**20:.1f} MiB\n\n"
-              "| policy | saved, MiB | of PyTorch's | peak, MiB | ms a step | of `exact` | between threads, ns | "
+              "| policy | saved, MiB | of PyTorch's | peak, MiB | ms a step | of `exact` | on one cache | on two | "
               "ms where it measures |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
         for title, one in found.items():
-            trip = f"{one['round_trip_ns']:.0f}" if "round_trip_ns" in one else ""
+            on_one, on_two = (f"{one[ratio]:.3f} × ({one[steps]:.0f})" if one.get(steps) else "" for ratio, steps in
+                              [("of_exact_on_one_cache", "steps_on_one_cache"), ("of_exact_on_two", "steps_on_two")])
             measured = f"{1e3 * one['measured_seconds']:.0f}" if "measured_seconds" in one else ""
             print(f"| {title} | {one['saved'] / 2**20:.2f} | 1/{kept / one['saved']:.2f} | {one['peak'] / 2**20:.1f} | "
-                  f"{1e3 * one['seconds']:.0f} | {one['of_exact']:.3f} × | {trip} | {measured} |",
+                  f"{1e3 * one['seconds']:.0f} | {one['of_exact']:.3f} × | {on_one} | {on_two} | {measured} |",
                   flush=True)
         results[case] = {"batch_size": batch, "kept_by_pytorch": kept, "policies": found}
     if a.json:

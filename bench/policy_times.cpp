@@ -5,9 +5,11 @@
 // One process holds a training under `exact` and, one after the other, one under each of the given policies, all with
 // the other overrides. A policy's ratio is the median, over its STEPS steps, of a step's seconds by the mean of those
 // of `exact` just before and after it: a clock that drifts, or a neighbour who comes and goes, meets both. Prints for
-// each policy, in their order, a line with its median seconds, those of `exact`, the ratio, and the nanoseconds that a
-// number takes from one thread to another and back, the median over the steps, 0 with one thread: what a machine gives
-// its guest for two processors may share a cache or not, and not for long.
+// each policy, in their order, a line with its median seconds, those of `exact`, and the ratio; then how many of the
+// steps were taken while the threads shared a last-level cache, and the ratio of those; then the same of the others.
+// What a machine gives its guest for two processors may share one or not, and not for long: by how long a number takes
+// from one thread to another and back, just after a step, which is about 100 or 400 ns. With one thread all share one.
+// The ratio of no steps is 0.
 #include "apps/measure.h"
 #include "apps/resolve.h"
 #include "bench/bench.h"
@@ -70,7 +72,8 @@ double round_trip_seconds() {
 
 void compare(Subject& policy, Subject& exact, int steps) {
   constexpr int warm_up = 2;
-  std::vector<double> own, beside, ratios, trips;
+  constexpr double longest_within_cache = 220e-9;
+  std::vector<double> own, beside, ratios, on_one, on_two;
   double before = exact.step_seconds();
   for (int i = -warm_up; i < steps; ++i) {
     const double seconds = policy.step_seconds(), after = exact.step_seconds();
@@ -78,12 +81,13 @@ void compare(Subject& policy, Subject& exact, int steps) {
       own.push_back(seconds);
       beside.push_back(after);
       ratios.push_back(2 * seconds / (before + after));
-      trips.push_back(round_trip_seconds());
+      (round_trip_seconds() < longest_within_cache ? on_one : on_two).push_back(ratios.back());
     }
     before = after;
   }
-  fmt::print("{:.6f} {:.6f} {:.4f} {:.0f}\n", bench::median(own), bench::median(beside), bench::median(ratios),
-             1e9 * bench::median(trips));
+  const auto median_or_none = [](const std::vector<double>& some) { return some.empty() ? 0 : bench::median(some); };
+  fmt::print("{:.6f} {:.6f} {:.4f} {} {:.4f} {} {:.4f}\n", bench::median(own), bench::median(beside),
+             bench::median(ratios), on_one.size(), median_or_none(on_one), on_two.size(), median_or_none(on_two));
   std::fflush(stdout);
 }
 

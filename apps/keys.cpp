@@ -75,8 +75,7 @@ const Key table[] = {
      }},
     {"train", "threads", [](Configuration& c) -> Field { return &c.train.threads; },
      "threads that compute; 0: as many as OMP_NUM_THREADS says, or the machine has. More than the process may run on "
-     "(by "
-     "its affinity; a container's quota of time is not seen) are warned of",
+     "(by its affinity; a container's quota of time is not seen) are warned of",
      0, 4096},
     {"train", "seed", [](Configuration& c) -> Field { return &c.train.seed; },
      "of initial weights, the order of images, augmentation and dropout"},

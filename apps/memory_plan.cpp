@@ -56,9 +56,11 @@ std::vector<std::string> describe(const MemoryPlan& plan, const StepSurvey& foun
   const auto parts = std::ranges::count_if(plan.recompute, [&](const std::string& region) {
     return std::ranges::find(choices.parts(), region) != choices.parts().end();
   });
-  std::string again = fmt::format("recomputed {} of {} blocks", whole, choices.blocks().size());
+  std::string again = "recomputed";
+  if (whole > 0 || parts == 0) again += fmt::format(" {} of {} blocks", whole, choices.blocks().size());
+  if (whole > 0 && parts > 0) again += " and";
   if (parts > 0)
-    again += fmt::format(" and {} of blocks by {}", counted(parts, "part"), parts == 1 ? "itself" : "themselves");
+    again += fmt::format(" {} of blocks by {}", counted(parts, "part"), parts == 1 ? "itself" : "themselves");
   if (whole > std::ssize(plan.recompute) - parts)
     again += ", in " + counted(std::ssize(plan.recompute) - parts, "region");
   how.push_back(std::move(again));

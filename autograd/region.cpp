@@ -21,17 +21,24 @@ class RandomStateScope {
   RandomState outer_;
 };
 
-/// While it lives, ops run forward for a region of the tape.
+/// While it lives, ops that no tape records belong to a region of `tape`; `notes`, if given, is true.
 class RegionRun {
  public:
-  RegionRun(Tape*& running, Tape* tape) : running_(running), outer_(std::exchange(running, tape)) {}
-  ~RegionRun() { running_ = outer_; }
+  RegionRun(Tape*& running, Tape* tape, bool* notes = nullptr)
+      : running_(running), outer_(std::exchange(running, tape)), notes_(notes) {
+    if (notes_ != nullptr) *notes_ = true;
+  }
+  ~RegionRun() {
+    running_ = outer_;
+    if (notes_ != nullptr) *notes_ = false;
+  }
   RegionRun(const RegionRun&) = delete;
   RegionRun& operator=(const RegionRun&) = delete;
 
  private:
   Tape*& running_;
   Tape* outer_;
+  bool* notes_;
 };
 
 }  // namespace
@@ -56,7 +63,7 @@ Variable recompute(Label path, Variable x, bool trains, std::function<Variable(V
   expect(tape != nullptr, "{} is to be recomputed, but no tape is recording", path.text());
   if (!trains && !x.wants_grad()) {
     const Recording nothing(nullptr);  // nothing of it is saved; and a sequence would ask again whether it is a region
-    const RegionRun counted(Tape::running_region(), tape->replayed_ == nullptr ? Tape::running_region() : tape);
+    const RegionRun watched(Tape::running_region(), tape);
     return body(std::move(x));
   }
   return tape->add_region(path, std::move(x), std::move(body));
@@ -83,8 +90,7 @@ Variable Tape::add_region(Label path, Variable x, std::function<Variable(Variabl
   nodes_.push_back(std::move(node));
   Variable result = [&] {
     const Recording nothing(nullptr);
-    const RegionRun run(running_region(), this);
-    notes_ops_ = true;
+    const RegionRun run(running_region(), this, &notes_ops_);
     Tensor values = x.tensor();
     // Of an input of the program it matters whether its caller gave it up: the slot waits until the body has.
     const bool waits = slot->facts().op.text().empty();
@@ -92,7 +98,6 @@ Variable Tape::add_region(Label path, Variable x, std::function<Variable(Variabl
     x = {};
     Variable y(body(Variable(std::move(values))).tensor());
     if (waits) slot->let_go();
-    notes_ops_ = false;
     return y;
   }();
   for (const std::shared_ptr<Leaf>& leaf : nodes_.back().leaves) ++readers_[leaf.get()];
@@ -173,6 +178,7 @@ Tensor Tape::run_again(const Node& node, Tensor input, Tensor gradient, LeafGrad
   tape.observer_ = tape.taken_ != nullptr ? nullptr : observer_;
   Variable result = [&] {
     const Recording recording(tape);
+    const RegionRun run(Tape::running_region(), &tape);  // what the body does not record is counted too, as in forward
     return node.replay(x);
   }();
   const Edge from = result.value_->edge;

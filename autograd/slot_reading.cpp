@@ -99,8 +99,8 @@ bool Slot::read_apart(const Share& share, std::int64_t width, bool with_variance
   return true;
 }
 
-/// How one thread has rows of a slot, prepared once for many runs: as they lie there, or decoded or derived by itself
-/// into room of its own.
+/// How threads have rows of a slot apart from each other, prepared once for many runs: as they lie there, or decoded or
+/// derived by each for itself, in its part of the room.
 class Slot::RowReader {
  public:
   /// Whether threads can have rows of the slot apart from each other, in rows of that width.

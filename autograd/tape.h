@@ -221,7 +221,8 @@ bool recomputes(std::string_view path);
 std::int64_t recomputes_together(const SequencePart& part);
 /// Whether forward code runs for another time over the same batch: in backward, or for a trial.
 bool replaying();
-/// Runs `body(x)` saving nothing but x: backward runs it again, with the same random state, on a tape of its own.
+/// Runs `body(x)` saving nothing but x: backward runs it again, with the same random state, on a tape of its own, as
+/// far as it reads what the ops give. The body runs the same ops each time, and reads values through ops alone.
 /// `trains`: some parameter in it wants a gradient.
 Variable recompute(Label path, Variable x, bool trains, std::function<Variable(Variable)> body);
 

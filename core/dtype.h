@@ -152,6 +152,7 @@ constexpr std::int64_t size_of(DType dtype) {
 constexpr DType compute_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 constexpr bool is_floating(DType dtype) { return dtype <= DType::f64; }
+constexpr bool is_half_type(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 
 constexpr std::string_view name_of(DType dtype) {
   constexpr std::string_view names[] = {"f32", "bf16", "f16", "f64", "i64", "i32", "u8"};

@@ -146,6 +146,9 @@ void apply(const Affine& affine, const Tensor& x, const Tensor& residual, const 
 template <class Op>
 void derive_rectified(const Derivation<Op>& from, const Affine& affine, const Tensor& x, const Tensor& residual,
                       const Tensor& out) {
+  expect(!from.signs().defined() || 8 * from.signs().count() >= from.first_element() + out.count(),
+         "{} values from element {} on were given {} signs", out.count(), from.first_element(),
+         8 * from.signs().count());
   if (!from.signs().defined()) return apply<Activation::relu>(affine, x, residual, out);
   apply<Activation::gate>(affine, x, residual, out, from.signs().template data<std::uint8_t>(), from.first_element());
 }

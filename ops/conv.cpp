@@ -43,8 +43,6 @@ ConvShape checked_shape(const Conv2d& op, const Tensor& x, const Tensor& weight,
 
 Matrix matrix_of(const Tensor& weight) { return Matrix(weight.reshape({weight.shape()[0], weight.shape()[1]})); }
 
-bool is_half_type(DType type) { return type == DType::bf16 || type == DType::f16; }
-
 enum class Product : std::uint8_t { forward, gradient_of_input, gradient_of_weight };
 enum class Kernels : std::uint8_t { direct, winograd, gather, onednn, gemm };
 

@@ -26,8 +26,6 @@ T* data_of(const Matrix& m) {
   return m.tensor.data<T>() + m.first;
 }
 
-bool is_half_type(const Matrix& m) { return m.tensor.dtype() == DType::bf16 || m.tensor.dtype() == DType::f16; }
-
 /// A product in blocks (Goto and van de Geijn 2008): b is packed into panels, which all threads share; each thread goes
 /// through its part of c by blocks of rows, whose part of `a` stays in the second level of the cache, while a panel of
 /// b stays in the first. Packing converts to the compute type C.
@@ -40,7 +38,7 @@ class BlockedProduct {
     block_depth_ = (depth_ + blocks - 1) / blocks;
     // Half sums would lose bits between runs.
     const std::int64_t fitting = std::max<std::int64_t>(1, packed_elements / (block_depth_ * width()));
-    run_depth_ = is_half_type(c) ? blocks * block_depth_ : std::min(blocks, fitting) * block_depth_;
+    run_depth_ = is_half_type(c.tensor.dtype()) ? blocks * block_depth_ : std::min(blocks, fitting) * block_depth_;
   }
 
   /// Elements of the packed b that threads share, and of what each has to itself.
@@ -68,7 +66,9 @@ class BlockedProduct {
     if (!copies_left()) return 0;
     return block_rows / tile::rows * tile::packed_group<C>(block_depth_);
   }
-  std::int64_t sum_elements() const { return is_half_type(c_) && block_depth_ < depth_ ? block_rows * width() : 0; }
+  std::int64_t sum_elements() const {
+    return is_half_type(c_.tensor.dtype()) && block_depth_ < depth_ ? block_rows * width() : 0;
+  }
 
   void pack(std::int64_t begin, std::int64_t end, std::int64_t index, std::int64_t parts, C* packed) const {
     const std::int64_t panels = (width() + panel - 1) / panel, blocks = (end - begin + block_depth_ - 1) / block_depth_;

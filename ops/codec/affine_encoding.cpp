@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace lacuna::codec {
@@ -220,14 +221,15 @@ class ColumnGroups {
     }
     return all;
   }
-  /// The range of a group's finite values.
-  void write_finite(std::size_t group, Range& seen) const {
-    FiniteRange<T> finite;
-    to_.for_pieces(0, to_.count, [&](std::int64_t at, std::int64_t i, std::int64_t next) {
-      if (at == static_cast<std::int64_t>(group))
-        for (; i < next; ++i) finite.add(x_[i]);
+  /// The ranges of the finite values of the groups that hold others too: one more pass over x for all of them.
+  void write_finite(const std::vector<Found>& found, std::span<Range> seen) const {
+    std::vector<FiniteRange<T>> ranges(groups_);
+    to_.for_pieces(0, to_.count, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
+      const auto at = static_cast<std::size_t>(group);
+      if (!found[at].finite)
+        for (; i < next; ++i) ranges[at].add(x_[i]);
     });
-    finite.write(seen);
+    for (std::size_t group = 0; group < groups_; ++group) ranges[group].write(seen[group]);
   }
 
  private:
@@ -288,14 +290,15 @@ void encode_columns(const T* x, const Layout& to, const Coding& coding, std::uin
   for (const Range& range : known->ranges) given.push_back({range, true});
   columns.encode(coding, key, fit_groups(given, to), true);
   const std::vector<Found> found = columns.found();
+  bool all_finite = true;
   for (std::size_t group = 0; group < groups; ++group) {
-    if (!found[group].finite) to.set_group(static_cast<std::int64_t>(group), not_finite());
-    if (known->seen.empty()) continue;
-    if (found[group].finite)
+    all_finite &= found[group].finite;
+    if (!found[group].finite)
+      to.set_group(static_cast<std::int64_t>(group), not_finite());
+    else if (!known->seen.empty())
       known->seen[group] = found[group].range;
-    else
-      columns.write_finite(group, known->seen[group]);
   }
+  if (!all_finite && !known->seen.empty()) columns.write_finite(found, known->seen);
 }
 
 }  // namespace

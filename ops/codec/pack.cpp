@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -52,14 +53,12 @@ template <bool nan_stays, class T>
 void mask_values(const T* in, std::int64_t count, const std::uint8_t* bytes, std::int64_t first, T* out) {
   using B = Bits<T>;
   constexpr B all = std::numeric_limits<B>::max();
-  const auto* const from = reinterpret_cast<const B*>(in);
-  auto* const to = reinterpret_cast<B*>(out);
   parallel_for(count, 16384, [&](std::int64_t begin, std::int64_t end) {
     for_bits(bytes, first, begin, end, [&](std::int64_t i, std::uint32_t word) {
-      const B value = from[i];
+      const auto value = std::bit_cast<B>(in[i]);
       B mask = B{0} - static_cast<B>(word & 1U);
       if (nan_stays) mask |= (value & (all >> 1)) > infinity<T> ? all : B{0};
-      to[i] = static_cast<B>(value & mask);
+      out[i] = std::bit_cast<T>(static_cast<B>(value & mask));
     });
   });
 }

@@ -115,6 +115,44 @@ TEST_CASE("an observer sees a region's ops in forward, and again those whose res
   CHECK(std::count(nested.begin(), nested.end(), "> add") == 1);
 }
 
+TEST_CASE("a region may hold what is not recorded, and a part of it that wants no gradient: their ops count too") {
+  const Variable x = test_leaf({2, 4}, 1), weight = test_leaf({4, 4}, 2);
+  const auto gradient = [&](const std::function<Variable()>& forward) {
+    Variable(weight).set_grad({});
+    Witness witness;
+    Tape tape(policy("exact"));
+    tape.set_observer(&witness);
+    const Recording recording(tape);
+    tape.backward(total(forward()));
+    return std::pair(weight.grad().to_vector(), names_of(witness.lines));
+  };
+  const auto unrecorded = [](const Variable& value) {
+    const Recording nothing(nullptr);
+    return apply(Gelu{}, value).detach();
+  };
+  const auto scaled = [&](const Variable& value) { return apply(Linear{}, value, weight, Variable()); };
+  const Variable constant(x.tensor());
+  const auto [exact, ran] = gradient([&] { return scaled(unrecorded(constant)); });
+  const auto [again, ran_again] = gradient([&] {
+    return recompute(Label("region"), constant, true, [&](const Variable& value) { return scaled(unrecorded(value)); });
+  });
+  CHECK(again == exact);
+  CHECK(std::count(ran_again.begin(), ran_again.end(), "> gelu") == 2);
+  const auto [frozen, ran_frozen] = gradient([&] {
+    return recompute(Label("region"), constant, true, [&](const Variable& value) {
+      const auto curve = [](const Variable& in) { return apply(Gelu{}, in); };
+      return scaled(replaying() ? recompute(Label("frozen"), value, false, curve) : curve(value));
+    });
+  });
+  CHECK(frozen == exact);
+  CHECK(std::count(ran_frozen.begin(), ran_frozen.end(), "> gelu") == 2);
+  const auto [outside, ran_outside] = gradient([&] {
+    return scaled(recompute(Label("frozen"), constant, false, [](const Variable& in) { return apply(Gelu{}, in); }));
+  });
+  CHECK(outside == exact);
+  CHECK(std::count(ran_outside.begin(), ran_outside.end(), "> gelu") == 1);
+}
+
 TEST_CASE("a region whose last results are read runs again whole, and other ops than in forward are refused") {
   const Variable x = test_leaf({2, 4}, 1), factor = test_leaf({2, 4}, 2);
   Witness witness;

@@ -416,7 +416,10 @@ nlohmann::ordered_json Trainer::measured() const {
 nlohmann::ordered_json Trainer::summarize() const {
   nlohmann::ordered_json json = measured();
   const std::optional<Evaluation>& evaluation = final_evaluation_ ? final_evaluation_ : place_.last;
-  json["train_loss"] = place_.samples > 0 ? place_.loss_sum / static_cast<double>(place_.samples) : place_.train_loss;
+  if (place_.step == 0)
+    json["train_loss"] = nullptr;
+  else
+    json["train_loss"] = place_.samples > 0 ? place_.loss_sum / static_cast<double>(place_.samples) : place_.train_loss;
   json["val_loss"] = evaluation ? nlohmann::ordered_json(evaluation->loss) : nullptr;
   json["val_accuracy"] = evaluation ? nlohmann::ordered_json(evaluation->accuracy) : nullptr;
   json["epochs"] = whole_epochs();

@@ -126,14 +126,14 @@ class Fitting {
   /// Those given; else of this machine, where a step runs on it and measuring keeps to the budget.
   const Rates& rates() const {
     if (!rates_)
-      rates_ = device_of(configuration_) == Device::meta || bytes_to_measure() < bytes_to_measure_rates()
+      rates_ = device_of(configuration_) == Device::meta || bytes_for_measuring() < bytes_to_measure_rates()
                    ? Rates{}
                    : measured_rates();
     return *rates_;
   }
 
   /// What measuring may take: of the budget, and of what there is at the moment.
-  std::int64_t bytes_to_measure() const {
+  std::int64_t bytes_for_measuring() const {
     const std::int64_t available = allocator(device_of(configuration_)).available();
     return of_saved_ ? available : std::min(budget_, available);
   }
@@ -197,8 +197,8 @@ class Fitting {
       const auto known = sensitivities_.find(name);
       return known == sensitivities_.end() ? std::nullopt : std::optional(known->second);
     };
-    // Of all tensors together, as measured with 4 bits: by row of a ViT, as it is of ResNet-20 (docs/compression.md,
-    // `fixed`, 4).
+    // Of all tensors together, the gradient's error under `fixed` with 4 bits (docs/compression.md): by row that of a
+    // ViT, as it is that of ResNet-20.
     const double error = survey_.measure == ErrorMeasure::relative ? 0.2115 : 0.0697;
     const double usual = error * error / code_variance(4);
     // With nothing recomputed a mostly frozen model may have next to none, and inputs of regions be the first.
@@ -271,7 +271,7 @@ class Fitting {
   std::optional<Prediction> with_codes(const Least& least) {
     const RegionPaths order = blocks_by_bytes();
     if (!fits_at_fewest(order, least)) return without_codes();
-    sensitivities_ = measure_sensitivities(configuration_, bytes_to_measure());
+    sensitivities_ = measure_sensitivities(configuration_, bytes_for_measuring());
     std::optional<Prediction> best;
     const auto consider = [&](std::optional<Prediction> found) {
       const bool better = found && (!best || found->cost() < best->cost());

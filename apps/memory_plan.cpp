@@ -31,8 +31,10 @@ MemoryPlan read_plan(const Configuration::Memory& memory, const StepSurvey& foun
   MemoryPlan plan{.bits = static_cast<int>(std::get<double>(memory.options.at("bits"))), .recompute = memory.recompute};
   for (const HoldRule& rule : memory.rules) {
     const bool of_op = rule.slot == "*";
-    if (rule.how == HoldRule::How::keep) plan.kept.emplace_back(rule.path, of_op ? rule.op : rule.slot);
-    if (rule.how == HoldRule::How::keep) continue;
+    if (rule.how == HoldRule::How::keep) {
+      plan.kept.emplace_back(rule.path, of_op ? rule.op : rule.slot);
+      continue;
+    }
     for (const Codable& tensor : found.tensors)
       if (tensor.name.first == rule.path && (of_op ? tensor.op == rule.op : tensor.name.second == rule.slot))
         plan.others[tensor.name] = rule.how == HoldRule::How::exact ? exact_bits : rule.bits;

@@ -383,7 +383,7 @@ void Trainer::report_nonfinite(const StepOutcome& outcome) {
   fail("step {}: {}. {}\n{}", place_.step + 1, what, search.describe(), advice);
 }
 
-std::optional<nlohmann::ordered_json> Trainer::measured_before() const {
+std::optional<nlohmann::ordered_json> Trainer::noted_figures() const {
   using nlohmann::ordered_json;
   std::ifstream stream(folder_->measured());
   const ordered_json noted = ordered_json::parse(stream, nullptr, false);
@@ -394,7 +394,7 @@ std::optional<nlohmann::ordered_json> Trainer::measured_before() const {
 
 nlohmann::ordered_json Trainer::measured() const {
   if (step_seconds_.empty())
-    if (const auto before = measured_before()) return *before;
+    if (const auto before = noted_figures()) return *before;
   const Ledger& account = ledger(device_of(configuration_));
   Measurement measured = describe(configuration_, training_);
   read_account(account, saved_bytes_, measured);

@@ -37,7 +37,7 @@ class Trainer {
   /// What of it the steps tell: those of this process or, where it takes none, of the one that took the last step.
   nlohmann::ordered_json measured() const;
   /// What that process wrote down; nothing where the run went back to an earlier step since.
-  std::optional<nlohmann::ordered_json> measured_before() const;
+  std::optional<nlohmann::ordered_json> noted_figures() const;
   /// The settings that give the place its meaning.
   std::map<std::string, std::string> units() const;
   LoadedCheckpoint load(const RunFolder& folder, const std::filesystem::path& checkpoint);

@@ -8,6 +8,7 @@
 #include "autograd/coded_policies.h"
 #include "autograd/lossless_policies.h"
 #include "autograd/rules.h"
+#include "core/allocator.h"
 
 #include <algorithm>
 #include <cmath>
@@ -154,7 +155,11 @@ Sensitivities measure_sensitivities(const Configuration& configuration, std::int
   probe_step(small, size, Device::meta);
   if (account.peak() > bytes) return {};
   warn_if_crowded();
-  return probe_step(small, size, device_of(small));
+  try {
+    return probe_step(small, size, device_of(small));
+  } catch (const OutOfMemory&) {  // free blocks between others were too small: no plan of bytes sees those
+    return {};
+  }
 }
 
 }  // namespace lacuna::apps

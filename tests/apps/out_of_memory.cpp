@@ -90,7 +90,7 @@ TEST_CASE("out of memory: auto measures where there is room, and else plans by s
              "train: {batch_size: 2, threads: 1, steps: 1}\n"
              "memory: {policy: auto, budget: 2MiB, budget_of: saved}\n");
   int refused = 0, by_size = 0, measured = 0;
-  for (std::int64_t limit = 120; measured == 0 && limit < 400; limit += 6) {
+  for (std::int64_t limit = 120; measured == 0 && limit < 400; limit += 2) {
     const CommandResult result =
         run_command(folder, train({"output.dir=r", "--overwrite"}), {.address = limit * mebibyte});
     INFO(limit, " MiB: ", result.code, " ", result.error);

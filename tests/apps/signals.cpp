@@ -4,14 +4,18 @@
 namespace lacuna::test {
 namespace {
 
-/// Whether `process` is the command by now, and takes note of `signal`.
-bool notes(pid_t process, int signal) {
-  if (read_file("/proc/" + std::to_string(process) + "/comm") != "lacuna\n") return false;
+/// Whether the set of signals `set` of a process, as the kernel names it, has `signal`.
+bool has(pid_t process, std::string_view set, int signal) {
   std::istringstream status(read_file("/proc/" + std::to_string(process) + "/status"));
   for (std::string word; status >> word;)
-    if (std::uint64_t blocked = 0; word == "SigBlk:" && status >> std::hex >> blocked)
-      return (blocked >> (signal - 1) & 1) != 0;
+    if (std::uint64_t signals = 0; word == set && status >> std::hex >> signals)
+      return (signals >> (signal - 1) & 1) != 0;
   return false;
+}
+
+/// Whether `process` is the command by now, and takes note of `signal`.
+bool notes(pid_t process, int signal) {
+  return read_file("/proc/" + std::to_string(process) + "/comm") == "lacuna\n" && has(process, "SigBlk:", signal);
 }
 
 }  // namespace
@@ -117,7 +121,7 @@ TEST_CASE("train: a second signal ends at once") {
     while (run.running() && lines_in(folder / "r/metrics.jsonl") < 1) std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::milliseconds(2));  // into the second of an epoch's four steps
     run.signal(first);
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    while (run.running() && has(run.process(), "ShdPnd:", first)) std::this_thread::yield();
     run.signal(second);
     CHECK(run.wait().code == 128 + second);
     CHECK(!fs::exists(folder / "r/last"));  // nor was the step finished

@@ -27,11 +27,11 @@ BitAllocation::BitAllocation(std::vector<Codable> tensors, const std::vector<dou
     const BitChoice choice{.elements = tensor.elements,
                            .range_bytes = tensor.range_bytes,
                            .rotated_bytes = tensor.rotated_bytes,
+                           .sensitivity = sensitivity[i],
                            .exact_bytes = tensor.bytes};
-    std::vector<HoldCost>& ways = ways_.emplace_back();
     // By variance alone, and time decides between plans. Here it would buy thousandths of a step with variance, of
     // which more than is predicted comes with 4 bits and more (docs/compression.md).
-    for (const int bits : bit_widths) ways.push_back({held_bytes(choice, bits), sensitivity[i] * code_variance(bits)});
+    ways_.push_back(ways_of(choice));
   }
   for (const Derivable& tensor : derived_)
     ways_.push_back({{0, 0}, {tensor.bytes, 0}});  // kept of what is left over: that gains no variance

@@ -37,6 +37,11 @@ struct Prediction {
   double cost() const { return seconds * (1 + variance); }
 };
 
+bool may_code(const Configuration::Memory& memory) {
+  const auto codes = memory.options.find("codes");
+  return codes == memory.options.end() || std::get<bool>(codes->second);
+}
+
 class Fitting {
  public:
   Fitting(Configuration& configuration, std::int64_t budget, const std::optional<Rates>& rates)
@@ -82,12 +87,10 @@ class Fitting {
   /// as a new one would: so that a run that goes on under the same budget has the same plan. Says so.
   bool holds() {
     const Configuration::Memory& memory = configuration_.memory;
-    const auto codes = memory.options.find("codes");
-    const bool may_code = codes == memory.options.end() || std::get<bool>(codes->second);
     const bool does_code =
         std::get<double>(memory.options.at("bits")) != exact_bits ||
         std::ranges::any_of(memory.rules, [](const HoldRule& rule) { return rule.how == HoldRule::How::code; });
-    if (does_code && !may_code) return false;
+    if (does_code && !may_code(memory)) return false;
     const std::optional<std::int64_t> planned = bytes_as_planned();
     if (!planned) return false;
     const std::int64_t bytes = *planned;
@@ -117,9 +120,11 @@ class Fitting {
     Outcome outcome{.bytes = used(step.measured), .seconds = step.seconds};
     for (const Derivable& tensor : derived_)
       if (std::ranges::find(plan.kept, tensor.name) == plan.kept.end())
-        outcome.seconds += rates().deriving_seconds(tensor.bytes);
+        outcome.seconds += parts() * rates().deriving_seconds(tensor.bytes);
     return outcome;
   }
+  /// Of a step, each of which codes and derives its own tensors: a survey sees those of one.
+  double parts() const { return static_cast<double>(configuration_.train.accumulate); }
   /// By more than rounding.
   static bool is_less(double seconds, double than) { return seconds < than * (1 - 1e-9); }
 
@@ -240,7 +245,7 @@ class Fitting {
     prediction.seconds = outcome({.recompute = recompute, .kept = prediction.plan.kept}).seconds;
     for (std::size_t i = 0; i < found.tensors.size(); ++i) {
       const int bits = prediction.plan.bits_of(found.tensors[i].name);
-      prediction.seconds += rates().coding_seconds(found.tensors[i].bytes, bits);
+      prediction.seconds += parts() * rates().coding_seconds(found.tensors[i].bytes, bits);
       prediction.variance += sensitivity[i] * code_variance(bits);
     }
     return prediction;
@@ -501,7 +506,7 @@ std::int64_t parse_bytes(const std::string& text) {
 std::int64_t least_need(const Configuration& configuration, std::int64_t enough) {
   Configuration candidate = configuration;
   candidate.memory.policy = "auto";
-  return Fitting(candidate, enough, {}).least(true).bytes;
+  return Fitting(candidate, enough, {}).least(may_code(candidate.memory)).bytes;
 }
 
 std::vector<std::string> recomputable_blocks(const Configuration& configuration) {
@@ -541,9 +546,7 @@ void fit_budget(Configuration& configuration, const std::optional<Rates>& rates)
   }
   if (!memory.rules.empty() || !memory.recompute.empty())
     reject("memory.policy: auto chooses `rules` and `recompute` itself: expected none");
-  const auto codes = memory.options.find("codes");
-  Fitting(configuration, parse_bytes(memory.budget), rates)
-      .run(codes == memory.options.end() || std::get<bool>(codes->second));
+  Fitting(configuration, parse_bytes(memory.budget), rates).run(may_code(memory));
 }
 
 }  // namespace lacuna::apps

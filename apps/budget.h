@@ -36,8 +36,9 @@ void forget_plan(Configuration::Memory& memory);
 /// recorded, so that it goes on as it began wherever that plan still does.
 void take_plan(const Configuration::Memory& recorded, Configuration::Memory& memory);
 
-/// What training takes at the least that `auto` comes to, in bytes, by codes and recomputation: what its refusal of a
-/// smaller budget says. Once that is `enough` bytes or fewer no less is looked for.
+/// What training takes at the least that `auto` comes to, in bytes, by codes (if `memory` allows them) and
+/// recomputation: what its refusal of a smaller budget says. Once that is `enough` bytes or fewer no less is looked
+/// for.
 std::int64_t least_need(const Configuration& configuration, std::int64_t enough);
 
 /// Patterns on the paths of all blocks that can be recomputed, as `blocks.*`.

@@ -44,6 +44,8 @@ class Alternatives {
   std::string describe() const {
     const Configuration::Train& train = configuration_.train;
     std::string text = fmt::format("Plans for {}:", format_bytes(available_));
+    // Of other batches it would make another plan: what this one's rules come to there says nothing.
+    if (configuration_.memory.policy == "auto") return text + within_budget(std::min(most_saved, train.batch_size));
     const std::int64_t batch = largest_batch();
     text += batch > 0 ? fmt::format("\n  train.batch_size={} is the largest batch under memory.policy={}", batch,
                                     configuration_.memory.policy)
@@ -63,22 +65,35 @@ class Alternatives {
       recomputing.memory.recompute = blocks;
       text += line(fmt::format("'memory.recompute=[\"{}\"]'", fmt::join(blocks, "\", \"")), recomputing);
     }
-    // `auto` says what it finds when it is asked: here it may have to run a step first. It takes none of these.
     const Configuration::Memory& memory = configuration_.memory;
-    constexpr std::int64_t mebibyte = 1 << 20;
-    if (memory.policy != "auto" && memory.rules.empty() && memory.recompute.empty() && memory.options.empty() &&
-        memory.budget_of == "peak") {
-      const std::int64_t whole = available_ / mebibyte * mebibyte, least = least_need(configuration_, whole);
-      text += least <= whole
-                  ? fmt::format("\n  memory.policy=auto memory.budget={}MiB looks for bits and recomputation that fit",
-                                available_ / mebibyte)
-                  : fmt::format("\n  memory.policy=auto: {} for batches of {} at the least: too much",
-                                format_bytes(least), configuration_.train.batch_size);
-    }
+    if (memory.rules.empty() && memory.recompute.empty() && memory.options.empty() && memory.budget_of == "peak")
+      text += within_budget(train.accumulate);
     return text;
   }
 
  private:
+  /// `auto` with what is available as its budget, in as few parts as that allows, `most_parts` at most. What it comes
+  /// to it says when it is asked: here it may have to run a step first.
+  std::string within_budget(std::int64_t most_parts) const {
+    Configuration candidate = configuration_;
+    forget_plan(candidate.memory);
+    candidate.memory.budget_of = "peak";
+    constexpr std::int64_t mebibyte = 1 << 20;
+    const std::int64_t whole = available_ / mebibyte * mebibyte;
+    for (std::int64_t& parts = candidate.train.accumulate; parts <= most_parts; ++parts) {
+      if (candidate.train.batch_size % parts != 0 || least_need(candidate, whole) > whole) continue;
+      std::string settings;
+      if (parts != configuration_.train.accumulate) settings += fmt::format("train.accumulate={} ", parts);
+      if (configuration_.memory.policy != "auto") settings += "memory.policy=auto ";
+      settings += fmt::format("memory.budget={}MiB", whole / mebibyte);
+      if (configuration_.memory.budget_of != "peak") settings += " memory.budget_of=peak";
+      return fmt::format("\n  {} looks for bits and recomputation that fit", settings);
+    }
+    candidate.train.accumulate = configuration_.train.accumulate;
+    return fmt::format("\n  memory.policy=auto: {} for batches of {} at the least: too much",
+                       format_bytes(least_need(candidate, whole)), candidate.train.batch_size);
+  }
+
   /// Nothing where the step is refused: rules that hold a tensor of the configuration's may hold none of a variant's.
   std::optional<std::int64_t> bytes_of(const Configuration& configuration) const {
     try {

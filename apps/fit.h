@@ -17,8 +17,8 @@ void require_fit(const Configuration& configuration, Device device, bool with_lo
 std::int64_t highest_need(const Measurement& planned);
 
 /// What plans say would fit into `available` bytes: the largest batch under the configuration's policy, and what its
-/// own batch takes in more parts, under `mesa`, and with all blocks recomputed. Lines of a report, each with keys to
-/// set.
+/// own batch takes in more parts, under `mesa`, and with all blocks recomputed; and the budget to ask `auto` for. Of
+/// `auto` itself that budget alone, in more parts where it takes them. Lines of a report, each with keys to set.
 std::string what_would_fit(const Configuration& configuration, std::int64_t available, bool with_loader);
 
 /// Throws the exception in hand on; where memory ran out, with what would have fitted.

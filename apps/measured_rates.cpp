@@ -31,8 +31,8 @@ struct NamedRate {
 constexpr NamedRate named[] = {{"bytes", &Rates::bytes}, {"dithered", &Rates::dithered}, {"rotated", &Rates::rotated}};
 
 std::string entry_name() {
-  return fmt::format("{}, vectors of {} bytes, {} threads, lacuna {}", processor_model(), vector_bytes, threads(),
-                     LACUNA_VERSION);
+  return fmt::format("{}, vectors of {} bytes, {} threads, lacuna {} {}", processor_model(), vector_bytes, threads(),
+                     LACUNA_VERSION, LACUNA_BUILD);
 }
 
 /// What the file holds; nothing where there is none, or it is damaged.
@@ -56,7 +56,7 @@ std::optional<Rates> rates_in(const json& all) {
 }
 
 /// Held while rates are looked up, measured and written: of several processes the first measures, by itself, and the
-/// others take what it found. Where nothing can be written there is nothing to hold.
+/// others take what it found.
 class RatesLock {
  public:
   explicit RatesLock(const fs::path& file) : descriptor_(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) {
@@ -68,17 +68,23 @@ class RatesLock {
   RatesLock(const RatesLock&) = delete;
   RatesLock& operator=(const RatesLock&) = delete;
 
+  /// Not where nothing can be written.
+  bool held() const { return descriptor_ >= 0; }
+
  private:
   int descriptor_;
 };
 
+/// Nominal ones where none can be kept: measured anew in every run, they would now and then give another plan, and one
+/// seed other bits.
 Rates kept_or_measured() {
   const fs::path file = rates_file();
-  if (file.empty()) return measure_rates();
+  if (file.empty()) return {};
   std::error_code failed;
   fs::create_directories(file.parent_path(), failed);
   const RatesLock lock(file.string() + ".lock");
   if (const std::optional<Rates> kept = rates_in(read_file())) return *kept;
+  if (!lock.held()) return {};
   const Rates measured = measure_rates();
   json all = read_file(), entry;
   for (const auto& [name, rate] : named) entry[name] = measured.*rate;
@@ -86,7 +92,7 @@ Rates kept_or_measured() {
   try {
     write_file_atomically(file, all.dump(2) + "\n");
   } catch (const Error&) {
-    // A home that cannot be written to costs another measurement next time, and no more.
+    return {};
   }
   return measured;
 }

@@ -8,8 +8,8 @@
 namespace lacuna::apps {
 
 /// Rates with as many threads as are set: those of `rates_file`, or measured in a tenth of a second or two and kept
-/// there, if that can be written. An entry is of the processor's model, the build's vectors, the threads and the
-/// version. Measuring takes `bytes_to_measure_rates` for as long.
+/// there; nominal ones where that cannot be written. An entry is of the processor's model, the build and its vectors,
+/// the threads and the version. Measuring takes `bytes_to_measure_rates` for as long.
 const Rates& measured_rates();
 
 /// `lacuna/rates.json` in $XDG_CACHE_HOME, or in .cache of $HOME; empty where neither is set.

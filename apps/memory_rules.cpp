@@ -24,11 +24,7 @@ void read_entry(const YamlEntry& entry, HoldRule& rule, Problems& problems) {
       return expected("a whole number from 64 to 1024");
     rule.group_size = static_cast<std::int64_t>(*size);
   } else if (std::ranges::find(keys, entry.key) == keys.end()) {
-    const std::string near = nearest_name(entry.key, keys);
-    problems.add(entry.where,
-                 near.empty()
-                     ? fmt::format("memory.rules: unknown key \"{}\"; known are {}", entry.key, fmt::join(keys, ", "))
-                     : fmt::format("memory.rules: unknown key \"{}\", did you mean \"{}\"?", entry.key, near));
+    problems.add_unknown(entry.where, "key of memory.rules:", entry.key, keys);
   } else if (!is_text) {
     expected("text");
   } else if (entry.key == "hold") {
@@ -59,6 +55,7 @@ std::vector<HoldRule> read_rules(const YamlNode& node, Problems& problems) {
   }
   for (const YamlNode& item : node.items) {
     HoldRule& rule = rules.emplace_back();
+    const std::size_t others = problems.count();
     if (item.kind != YamlNode::Kind::map) {
       problems.add(item.where, fmt::format("memory.rules: expected keys with values, got {}", describe(item)));
       continue;
@@ -68,6 +65,11 @@ std::vector<HoldRule> read_rules(const YamlNode& node, Problems& problems) {
     for (const YamlEntry& entry : item.entries) read_entry(entry, rule, problems);
     if (rule.how == HoldRule::How::recompute && (rule.op != "*" || rule.slot != "*" || rule.user != "*"))
       problems.add(item.where, "memory.rules: `hold: recompute` takes a `path` alone, of a region");
+    if (problems.count() == others && rule.how != HoldRule::How::code &&
+        (rule.by_columns || rule.group_size != HoldRule{}.group_size))
+      problems.add(item.where,
+                   fmt::format("memory.rules: `groups` and `group_size` are of codes, and `hold: {}` has none",
+                               hold_text(rule)));
   }
   return rules;
 }
@@ -75,10 +77,14 @@ std::vector<HoldRule> read_rules(const YamlNode& node, Problems& problems) {
 std::string write_rules(const std::vector<HoldRule>& rules) {
   std::vector<std::string> all;
   const auto text = [](std::string_view pattern) { return to_yaml(pattern); };
-  for (const HoldRule& rule : rules)
-    all.push_back(fmt::format("{{path: {}, op: {}, slot: {}, user: {}, hold: {}, groups: {}, group_size: {}}}",
-                              text(rule.path), text(rule.op), text(rule.slot), text(rule.user), hold_text(rule),
-                              rule.by_columns ? "channels" : "run", rule.group_size));
+  for (const HoldRule& rule : rules) {
+    const std::string groups =
+        rule.how == HoldRule::How::code
+            ? fmt::format(", groups: {}, group_size: {}", rule.by_columns ? "channels" : "run", rule.group_size)
+            : "";
+    all.push_back(fmt::format("{{path: {}, op: {}, slot: {}, user: {}, hold: {}{}}}", text(rule.path), text(rule.op),
+                              text(rule.slot), text(rule.user), hold_text(rule), groups));
+  }
   return fmt::format("[{}]", fmt::join(all, ", "));
 }
 

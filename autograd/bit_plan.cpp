@@ -34,8 +34,6 @@ std::optional<Step> best_step(const std::vector<HoldCost>& ways, std::size_t ten
   return best;
 }
 
-bool may_have(const BitChoice& choice, int bits) { return bits != exact_bits || choice.exact_bytes > 0; }
-
 }  // namespace
 
 HoldPlan choose_ways(std::span<const std::vector<HoldCost>> tensors, std::int64_t bytes) {
@@ -83,12 +81,17 @@ std::int64_t held_bytes(const BitChoice& choice, int bits) {
 
 double code_variance(int bits) { return bits == exact_bits ? 0 : codec::relative_error(bits); }
 
+std::vector<HoldCost> ways_of(const BitChoice& choice) {
+  std::vector<HoldCost> ways;
+  for (const int bits : bit_widths)
+    if (bits != exact_bits || choice.exact_bytes > 0)
+      ways.push_back({held_bytes(choice, bits), choice.sensitivity * code_variance(bits)});
+  return ways;
+}
+
 BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes) {
-  std::vector<std::vector<HoldCost>> tensors(choices.size());
-  for (std::size_t i = 0; i < choices.size(); ++i)
-    for (const int bits : bit_widths)
-      if (may_have(choices[i], bits))
-        tensors[i].push_back({held_bytes(choices[i], bits), choices[i].sensitivity * code_variance(bits)});
+  std::vector<std::vector<HoldCost>> tensors;
+  for (const BitChoice& choice : choices) tensors.push_back(ways_of(choice));
   const HoldPlan plan = choose_ways(tensors, bytes);
   BitPlan allocated{.bits = {}, .bytes = plan.bytes, .variance = plan.cost, .least_variance = plan.least_cost};
   for (const std::size_t way : plan.ways) allocated.bits.push_back(bit_widths[way]);

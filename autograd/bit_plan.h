@@ -44,6 +44,8 @@ inline constexpr int exact_bits = 32;
 inline constexpr std::array bit_widths{1, 2, 3, 4, 5, 6, 8, exact_bits};
 /// Bytes of a tensor in so many bits, codes and ranges; of itself at `exact_bits`.
 std::int64_t held_bytes(const BitChoice& choice, int bits);
+/// As `bit_widths`, by the variance of the gradient that each causes; without `exact_bits` where that is no choice.
+std::vector<HoldCost> ways_of(const BitChoice& choice);
 
 struct BitPlan {
   std::vector<int> bits;      // as the choices

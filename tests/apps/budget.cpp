@@ -48,7 +48,7 @@ TEST_CASE("budget: what is chosen fits, and uses 95 % of it wherever anything mo
         Configuration configuration =
             configured(model, fmt::format("{{policy: auto, budget: {}, budget_of: saved, codes: {}}}", budget, codes),
                        measured ? "auto" : "meta");
-        fit_budget(configuration);
+        fit_budget(configuration, Rates{});
         INFO(std::string(model), " ", share, " of the exact bytes: ", configuration.memory.why);
         const std::int64_t used = saved(configuration);
         CHECK(used <= budget);
@@ -112,7 +112,7 @@ TEST_CASE("budget: of a peak too 95 % are used") {
       const auto budget = static_cast<std::int64_t>(share * static_cast<double>(whole));
       Configuration configuration = planned(fmt::format("{{policy: auto, budget: {}}}", budget));
       try {
-        fit_budget(configuration);
+        fit_budget(configuration, Rates{});
       } catch (const Error& error) {
         CHECK(std::string(error.what()).find("do not suffice") != std::string::npos);
         continue;
@@ -136,7 +136,7 @@ TEST_CASE("budget: where everything fits as it is nothing else is chosen") {
         const auto budget = static_cast<std::int64_t>(share * static_cast<double>(exact));
         Configuration configuration =
             configured(model, fmt::format("{{policy: auto, budget: {}, budget_of: saved, codes: {}}}", budget, codes));
-        fit_budget(configuration);
+        fit_budget(configuration, Rates{});
         INFO(std::string(model), " ", share, " ", configuration.memory.why);
         CHECK(saved(configuration) == exact);
         CHECK(configuration.memory.recompute.empty());
@@ -285,7 +285,7 @@ TEST_CASE("budget: frozen layers are no regions, and what is chosen fits or is r
             frozen(fmt::format("{{policy: auto, budget: {}, budget_of: saved, codes: {}}}", budget, codes));
         INFO(std::string(model), " ", std::string(train), " ", share, codes ? " codes" : " exact");
         try {
-          fit_budget(configuration);
+          fit_budget(configuration, Rates{});
           ++chosen;
           CHECK(saved(configuration) <= budget);
           for (const std::string& region : configuration.memory.recompute) CHECK(lies_in(region, trained));
@@ -317,7 +317,7 @@ TEST_CASE("budget: where little but images can be coded, what is chosen fits, an
     INFO(budget);
     if (!refusal(configuration).empty()) continue;
     ++chosen;
-    fit_budget(configuration);
+    fit_budget(configuration, Rates{});
     CHECK(saved(configuration) <= budget);
     CHECK(configuration.memory.why.find("inf") == std::string::npos);
     CHECK(configuration.memory.why.find("nan") == std::string::npos);
@@ -385,7 +385,7 @@ TEST_CASE("budget: a ResNet whose stages fall into uneven pieces is planned, or 
           configured(resnet, fmt::format("{{policy: auto, budget: {}, budget_of: saved, codes: {}}}", budget, codes));
       INFO(std::string(budget), " ", std::string(codes));
       try {
-        fit_budget(configuration);
+        fit_budget(configuration, Rates{});
         CHECK(saved(configuration) <= parse_bytes(budget));
         ++planned;
       } catch (const Error& error) {
@@ -395,9 +395,30 @@ TEST_CASE("budget: a ResNet whose stages fall into uneven pieces is planned, or 
   CHECK(planned == 9);  // but for the least budget by exact means
 }
 
+TEST_CASE("budget: a step in more parts codes and derives in each of them") {
+  for (const char* const codes : {"true", "false"}) {
+    const auto expected = [&](int parts) {
+      Configuration configuration =
+          configured(vit, fmt::format("{{policy: auto, budget: 10MiB, budget_of: saved, codes: {}}}", codes), "meta");
+      configuration.train.batch_size = 8 * parts;
+      configuration.train.accumulate = parts;
+      fit_budget(configuration, Rates{.dithered = 10 * Rates{}.dithered});
+      const std::string& why = configuration.memory.why;
+      INFO(why);
+      const std::string before = "expected: a step of ";
+      const std::size_t at = why.find(before);
+      REQUIRE(at != std::string::npos);
+      return std::stod(why.substr(at + before.size()));
+    };
+    const double whole = expected(1);
+    CHECK(whole > 1.05);
+    CHECK(std::abs(expected(8) - whole) <= 0.02);  // the optimizer works once in either
+  }
+}
+
 TEST_CASE("budget: what is chosen is among the figures") {
   Configuration configuration = configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}");
-  fit_budget(configuration);
+  fit_budget(configuration, Rates{});
   const auto chosen = to_json(measure(configuration, Device::meta)).at("chosen");
   CHECK(chosen.at("why").get<std::string>() == configuration.memory.why);
   CHECK(chosen.at("bits").get<double>() == std::get<double>(configuration.memory.options.at("bits")));
@@ -410,7 +431,7 @@ TEST_CASE("budget: what is chosen is among the figures") {
 
 TEST_CASE("budget: the peak of a real step is the one planned") {
   Configuration configuration = configured(vit, "{policy: auto, budget: 50MiB}");
-  fit_budget(configuration);
+  fit_budget(configuration);  // by this machine's rates
   INFO(configuration.memory.why);
   const Measurement planned = measure(configuration, Device::meta);
   CHECK(planned.peak <= 50 << 20);
@@ -532,7 +553,7 @@ TEST_CASE("budget: auto is advised where its least fits, and else what that is")
 
 TEST_CASE("budget: tensors of one op and path have bits of their own") {
   Configuration configuration = configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}");
-  fit_budget(configuration);
+  fit_budget(configuration, Rates{});
   const Measurement planned = measure(configuration, Device::meta);
   const StepSurvey found = survey(configuration, configuration.memory.recompute);
   std::set<SlotName> names;
@@ -577,7 +598,7 @@ TEST_CASE("budget: where images want a gradient, the step that has it is the one
                                           vit, freeze, codes),
                               "a.yaml");
       configuration.image_gradient = true;
-      fit_budget(configuration);
+      fit_budget(configuration, Rates{});
       INFO(std::string(freeze), " ", configuration.memory.why);
       CHECK(saved(configuration) <= 4 << 20);
       CHECK(configuration.memory.why.find("everything fits as it is") == std::string::npos);

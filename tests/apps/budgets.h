@@ -27,7 +27,7 @@ inline std::int64_t saved(const Configuration& configuration) {
 
 inline std::string refusal(Configuration configuration) {
   try {
-    fit_budget(configuration);
+    fit_budget(configuration, Rates{});
   } catch (const Error& error) {
     CHECK(error.fault() == Fault::input);
     return error.what();

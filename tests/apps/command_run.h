@@ -49,6 +49,7 @@ class CommandRun {
     if (::chdir(folder.path().c_str()) != 0) ::_exit(99);
     limit(RLIMIT_FSIZE, limits.file);
     limit(RLIMIT_AS, limits.address);
+    if (limits.address > 0) limit(RLIMIT_STACK, usual_stack);  // a thread's takes of the addresses
     ::execv(pointers[0], pointers.data());
     ::_exit(99);
   }
@@ -65,6 +66,7 @@ class CommandRun {
   }
 
  private:
+  static constexpr std::int64_t usual_stack = std::int64_t{8} << 20;
   static void limit(int resource, std::int64_t bytes) {
     const rlimit both{static_cast<rlim_t>(bytes), static_cast<rlim_t>(bytes)};
     if (bytes > 0) ::setrlimit(static_cast<__rlimit_resource>(resource), &both);

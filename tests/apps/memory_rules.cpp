@@ -63,9 +63,15 @@ TEST_CASE("memory.rules: what is wrong is told with its place, all at once") {
     CHECK(refusal("[{hold: int4, group_size: " + size + "}]")
               .starts_with("a.yaml:3:36: memory.rules: group_size: expected a whole number from 64 to 1024, got "));
   CHECK(refusal("[{hold: int4, paht: a}]") ==
-        "a.yaml:3:24: memory.rules: unknown key \"paht\", did you mean \"path\"?");
-  CHECK(refusal("[{hold: int4, zzzzzz: a}]") ==
-        "a.yaml:3:24: memory.rules: unknown key \"zzzzzz\"; known are path, op, slot, user, hold, groups, group_size");
+        "a.yaml:3:24: unknown key of memory.rules: \"paht\", did you mean \"path\"?");
+  CHECK(
+      refusal("[{hold: int4, zzzzzz: a}]") ==
+      "a.yaml:3:24: unknown key of memory.rules: \"zzzzzz\"; known are path, op, slot, user, hold, groups, group_size");
+  for (const std::string hold : {"keep", "exact", "slope2", "recompute"})
+    for (const std::string groups : {"groups: heads", "group_size: 512"})
+      CHECK(refusal("[{hold: " + hold + ", " + groups + "}]") ==
+            "a.yaml:3:11: memory.rules: `groups` and `group_size` are of codes, and `hold: " + hold + "` has none");
+  CHECK(rules_of("[{hold: keep, groups: run, group_size: 256}]").front().how == HoldRule::How::keep);
   CHECK(refusal("[{hold: int0},\n    {path: b}]") ==
         "a.yaml:3:18: memory.rules: hold: expected keep, exact, recompute, int1 to int8, or slope2, got `int0`\n"
         "a.yaml:4:5: memory.rules: expected `hold`: keep, exact, recompute, int1 to int8, or slope2");

@@ -21,7 +21,7 @@ using namespace budgets;
 TEST_CASE("budget: a run goes on with the plan that it recorded, wherever that is what it asks for") {
   const Configuration wish = configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}");
   Configuration recorded = wish;
-  fit_budget(recorded);
+  fit_budget(recorded, Rates{});
   const auto taken = [&](const Configuration::Memory& by) {
     Configuration::Memory memory = by;
     take_plan(recorded.memory, memory);
@@ -42,10 +42,10 @@ TEST_CASE("budget: a run goes on with the plan that it recorded, wherever that i
 
 TEST_CASE("budget: a plan is kept while it fits, and made anew when it does not") {
   Configuration planned = configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}");
-  fit_budget(planned);
+  fit_budget(planned, Rates{});
   Configuration again = planned;
   again.memory.budget = "4.2MiB";
-  fit_budget(again);
+  fit_budget(again, Rates{});
   CHECK(again.memory.rules == planned.memory.rules);
   CHECK(again.memory.why.find("as planned before: ") != std::string::npos);
   const std::size_t expected = planned.memory.why.find("; expected: ");  // all that was chosen stands before it
@@ -53,16 +53,16 @@ TEST_CASE("budget: a plan is kept while it fits, and made anew when it does not"
   const std::size_t begin = planned.memory.why.find(": ") + 2;
   CHECK(again.memory.why.find(planned.memory.why.substr(begin, expected - begin)) != std::string::npos);
   again.memory.budget = "5MiB";  // of which the plan would leave a fifth
-  fit_budget(again);
+  fit_budget(again, Rates{});
   CHECK(again.memory.rules != planned.memory.rules);
   CHECK(saved(again) >= 5 * 1024 * 1024 / 20 * 19);
   again.train.batch_size = 16;
-  fit_budget(again);
+  fit_budget(again, Rates{});
   CHECK(again.memory.rules != planned.memory.rules);
   CHECK(saved(again) <= 5 << 20);
   // Codes that are no longer wanted go.
   again.memory.options.insert_or_assign("codes", false);
-  fit_budget(again);
+  fit_budget(again, Rates{});
   for (const HoldRule& rule : again.memory.rules) CHECK(rule.how == HoldRule::How::keep);
   CHECK(!again.memory.recompute.empty());
   CHECK(saved(again) <= 5 << 20);
@@ -83,12 +83,12 @@ TEST_CASE("budget: a plan whose rules or regions are not all of the step's is ma
   for (const char* codes : {"true", "false"}) {
     Configuration planned =
         configured(vit, fmt::format("{{policy: auto, budget: 4MiB, budget_of: saved, codes: {}}}", codes));
-    fit_budget(planned);
+    fit_budget(planned, Rates{});
     for (const char* train : {"head*", "blocks.5*"}) {
       Configuration again = planned;
       again.freeze.train = {train};
       CHECK_THROWS_WITH_AS(measure(again, Device::meta), doctest::Contains("memory.r"), Error);
-      fit_budget(again);
+      fit_budget(again, Rates{});
       INFO(std::string(train), " ", again.memory.why);
       CHECK(again.memory.why.find("as planned before") == std::string::npos);
       CHECK(saved(again) <= 4 << 20);
@@ -119,7 +119,7 @@ TEST_CASE("budget: a plan of rules by op, as older runs have it, is kept") {
   const std::int64_t bytes = saved(planned);
   planned.memory.budget = fmt::format("{}", bytes + 1);
   const Configuration before = planned;
-  fit_budget(planned);
+  fit_budget(planned, Rates{});
   CHECK(planned.memory.rules == before.memory.rules);
   INFO(planned.memory.why);
   const auto count = std::ranges::count(survey(before, {}).tensors, "add", &Codable::op);
@@ -129,7 +129,7 @@ TEST_CASE("budget: a plan of rules by op, as older runs have it, is kept") {
 
 TEST_CASE("budget: bits that a user asks for are refused, those of a plan are not") {
   Configuration planned = configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}");
-  fit_budget(planned);
+  fit_budget(planned, Rates{});
   const std::string plan = to_yaml(planned);
   CHECK(parse_configuration(plan, "b.yaml").memory.options.contains("bits"));
   CHECK(parse_configuration(plan, "b.yaml", std::vector<std::string>{"memory.budget=5MiB"}).memory.budget == "5MiB");

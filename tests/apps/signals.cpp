@@ -18,6 +18,11 @@ bool notes(pid_t process, int signal) {
   return read_file("/proc/" + std::to_string(process) + "/comm") == "lacuna\n" && has(process, "SigBlk:", signal);
 }
 
+/// Two of one number that are not taken yet are one.
+void wait_until_taken(CommandRun& run, int signal) {
+  while (run.running() && has(run.process(), "ShdPnd:", signal)) std::this_thread::yield();
+}
+
 }  // namespace
 
 TEST_CASE("signals: at any moment of a matrix product, and again and again") {
@@ -104,7 +109,7 @@ TEST_CASE("train: the same SIGTERM or SIGHUP twice, as timeout sends it to a pro
                                   "train.batch_size=2048", "train.accumulate=1"}));
     while (run.running() && lines_in(folder / "r/metrics.jsonl") < 1) std::this_thread::yield();
     run.signal(signal);
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    wait_until_taken(run, signal);
     run.signal(signal);
     CHECK(run.wait().code == 128 + signal);
     CHECK(read_json(folder / "r/last/checkpoint.json").at("place").at("step").get<int>() >= 1);
@@ -121,7 +126,7 @@ TEST_CASE("train: a second signal ends at once") {
     while (run.running() && lines_in(folder / "r/metrics.jsonl") < 1) std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::milliseconds(2));  // into the second of an epoch's four steps
     run.signal(first);
-    while (run.running() && has(run.process(), "ShdPnd:", first)) std::this_thread::yield();
+    wait_until_taken(run, first);
     run.signal(second);
     CHECK(run.wait().code == 128 + second);
     CHECK(!fs::exists(folder / "r/last"));  // nor was the step finished

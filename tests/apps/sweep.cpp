@@ -430,7 +430,7 @@ TEST_CASE("sweep: configurations of one name in several folders are told from ea
 TEST_CASE("sweep: a case whose configuration has changed since the sweep began is not run") {
   const TemporaryFolder folder;
   write_inputs(folder,
-               "command: train\nconfig: c.yaml\ngrid: {train.seed: [1, 2]}\noverrides: {train.epochs: 20}\noutput: "
+               "command: train\nconfig: c.yaml\ngrid: {train.seed: [1, 2]}\noverrides: {train.epochs: 100}\noutput: "
                "{dir: out}\n");
   const std::string before = read_file(folder / "c.yaml");
   CommandRun run(folder, {"sweep", "-c", "s.yaml"});

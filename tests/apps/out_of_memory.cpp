@@ -69,9 +69,8 @@ TEST_CASE("out of memory: a run under a limit on addresses says what would fit, 
 TEST_CASE("out of memory: auto with too large a budget says which fits, and that does") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", std::string(large) + "memory: {policy: auto, budget: 1GiB}\n");
-  for (const auto& [limit, of] :
-       {std::pair{330 * mebibyte, "peak"}, {330 * mebibyte, "saved"}, {200 * mebibyte, "peak"}}) {
-    const Limits limits{.address = limit};
+  const Limits limits{.address = 330 * mebibyte};
+  for (const std::string of : {"peak", "saved"}) {
     const std::vector<std::string> run = train({"output.dir=r", "train.steps=1", "--overwrite"});
     const auto with = [&](std::string changes) {
       std::vector<std::string> arguments = run;
@@ -79,12 +78,12 @@ TEST_CASE("out of memory: auto with too large a budget says which fits, and that
       for (std::string word; words >> word;) arguments.push_back(word);
       return run_command(folder, arguments, limits);
     };
-    const CommandResult refused = with(std::string("memory.budget_of=") + of);
+    const CommandResult refused = with("memory.budget_of=" + of);
     INFO(refused.error);
     CHECK(refused.code == 1);
     const std::string advice = between(refused.error, "MiB:\n  ", " looks for bits and recomputation that fit");
     CHECK(advice.find("memory.budget=") != std::string::npos);
-    CHECK((advice.find("memory.budget_of=peak") != std::string::npos) == (of == std::string("saved")));
+    CHECK((advice.find("memory.budget_of=peak") != std::string::npos) == (of == "saved"));
     CHECK(refused.error.find("is the largest batch") == std::string::npos);
     const CommandResult fits = with(advice);
     INFO(advice, ": ", fits.error);

@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
@@ -107,7 +108,7 @@ class Fitting {
 
  private:
   static constexpr int fewest_bits = 1;
-  static constexpr int most_fitting = 4;       // choices that a plan without codes is made from
+  static constexpr int most_fitting = 4;       // choices of regions that cover the whole model and are worked out
   static constexpr std::int64_t quarters = 4;  // of the blocks, by which their number is raised
 
   /// What a plan comes to.
@@ -155,7 +156,10 @@ class Fitting {
     if (configuration_.train.batch_size > configuration_.train.accumulate)
       text += " A larger train.accumulate or a smaller train.batch_size takes less.";
     if (of_saved_) return text;
-    const Bytes memory = measure(with({.bits = fewest_bits}), Device::meta).memory;
+    const Measurement planned = measure(with({.bits = fewest_bits}), Device::meta);
+    const Bytes& memory = planned.memory;
+    if (evaluation_is_highest(planned))
+      text += " It is an evaluation that takes the most, of as many images at once as a step has.";
     const std::int64_t training =
         at(memory, Purpose::parameters) + at(memory, Purpose::gradients) + at(memory, Purpose::optimizer);
     return text + fmt::format(
@@ -297,8 +301,19 @@ class Fitting {
       for (const std::int64_t blocks : {count - step, count + step}) consider_first(blocks);
     }
     consider(without_codes());
-    for (const RegionChoices::Whole& regions : choices_.wholes())
-      if (!best) consider(divided(regions.paths));
+    // Then what else covers the whole model, the least work first. Codes only add to its time.
+    std::vector<std::pair<double, RegionPaths>> others;
+    for (RegionChoices::Whole& regions : choices_.wholes())
+      if (regions.paths != choices_.blocks())
+        others.emplace_back(outcome({.recompute = regions.paths}).seconds, std::move(regions.paths));
+    std::ranges::stable_sort(others, {}, &std::pair<double, RegionPaths>::first);
+    int fitting = 0;
+    for (const auto& [seconds, regions] : others) {
+      if (best && (fitting == most_fitting || seconds >= best->cost())) break;
+      std::optional<Prediction> found = divided(regions);
+      fitting += found ? 1 : 0;
+      consider(std::move(found));
+    }
     return best;
   }
 
@@ -497,6 +512,8 @@ std::int64_t parse_bytes(const std::string& text) {
   } catch (const std::exception&) {
   }
   const std::size_t unit_begin = std::min(text.find_first_not_of(' ', end), text.size());
+  if (end > 0 && unit_begin == text.size() && number != std::floor(number))
+    reject("memory.budget: expected bytes as 6GiB, 1.5GB or 800MiB, got {}: a number without a unit is bytes", text);
   for (const Unit& unit : units)
     if (end > 0 && text.substr(unit_begin) == unit.name && number * unit.bytes >= 1 && number * unit.bytes < 0x1p62)
       return static_cast<std::int64_t>(number * unit.bytes);

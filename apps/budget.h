@@ -21,12 +21,12 @@ std::int64_t parse_bytes(const std::string& text);
 /// bytes left are divided among the tensors by what one short step says that their bits are worth to the gradient; what
 /// is left over keeps tensors that would be derived. Of these plans, and the one that has no codes, that one is taken
 /// whose predicted time for a step, times one plus the variance that its codes add to the gradient relative to its
-/// square, is least. Where none fits, several blocks are recomputed as one. Without `codes`: blocks, their parts, or
-/// several as one, as little work as fits, and what is left keeps tensors that would be derived. Less than 95 % of the
-/// budget is used where everything fits, or where nothing more that would be kept fits: in that case `memory.left_over`
-/// says how much is not, in bytes. `rates`: in place of those measured here. Rejects a budget that no choice fits, and
-/// says the smallest that one would. A configuration that holds a plan already keeps it while it fits and would not
-/// leave more of the budget than it did or 5 %.
+/// square, is least; parts of all blocks, or several blocks as one, are recomputed where that may be it. Without
+/// `codes`: blocks, their parts, or several as one, as little work as fits, and what is left keeps tensors that would
+/// be derived. Less than 95 % of the budget is used where everything fits, or where nothing more that would be kept
+/// fits: in that case `memory.left_over` says how much is not, in bytes. `rates`: in place of those measured here.
+/// Rejects a budget that no choice fits, and says the smallest that one would. A configuration that holds a plan
+/// already keeps it while it fits and would not leave more of the budget than it did or 5 %.
 void fit_budget(Configuration& configuration, const std::optional<Rates>& rates = {});
 
 /// Takes off what `fit_budget` wrote.

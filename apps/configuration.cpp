@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
 
 namespace lacuna::apps {
@@ -234,6 +235,33 @@ void lay_over(YamlNode& root, YamlNode later) {
   }
 }
 
+/// A policy that the command line names by itself begins with its own settings, as one that a later file names does:
+/// those of the policy before it would mean something else. What `auto` keeps to and has planned is its own too.
+void leave_policy(YamlNode& root, std::span<const std::string> overrides) {
+  const auto memory = std::ranges::find(root.entries, "memory", &YamlEntry::key);
+  if (memory == root.entries.end() || memory->value.kind != YamlNode::Kind::map) return;
+  const YamlEntry* const named = memory->value.find("policy");
+  const std::string before = named == nullptr ? Configuration::Memory{}.policy : named->value.text;
+  std::string after = before;
+  for (const std::string& assignment : overrides) {
+    Problems reported_later;
+    const std::optional<YamlEntry> given = parse_assignment(assignment, reported_later);
+    if (given && given->key == "memory.policy") after = given->value.text;
+  }
+  if (after == before) return;
+  const std::vector<Setting> own = section_settings("memory", before);
+  std::erase_if(memory->value.entries, [&](const YamlEntry& entry) {
+    constexpr std::string_view of_auto[] = {"budget", "budget_of", "rules", "recompute"};
+    return std::ranges::find(own, entry.key, &Setting::name) != own.end() ||
+           (before == "auto" && std::ranges::find(of_auto, entry.key) != std::end(of_auto));
+  });
+}
+
+void apply_overrides(YamlNode& root, std::span<const std::string> overrides, Problems& problems) {
+  leave_policy(root, overrides);
+  for (const std::string& assignment : overrides) apply_override(root, assignment, problems);
+}
+
 Configuration from_tree(const YamlNode& root, Problems& problems) {
   Configuration configuration;
   for (const YamlEntry& entry : root.entries) {
@@ -262,7 +290,7 @@ Configuration parse_configuration(const std::string& text, const std::string& so
                                   std::span<const std::string> overrides) {
   Problems problems;
   YamlNode root = read_tree(text, source, problems);
-  for (const std::string& assignment : overrides) apply_override(root, assignment, problems);
+  apply_overrides(root, overrides, problems);
   return from_tree(root, problems);
 }
 
@@ -274,7 +302,7 @@ Configuration read_configuration(std::span<const std::string> files, std::span<c
   Problems problems;
   YamlNode root = read_tree(read_text(files.front()), files.front(), problems);
   for (const std::string& file : files.subspan(1)) lay_over(root, read_tree(read_text(file), file, problems));
-  for (const std::string& assignment : overrides) apply_override(root, assignment, problems);
+  apply_overrides(root, overrides, problems);
   return from_tree(root, problems);
 }
 

@@ -22,14 +22,16 @@ namespace {
 struct Need {
   std::int64_t bytes = 0;    // at its highest
   std::int64_t batches = 0;  // prepared ahead, for training and evaluation together
+  bool evaluating = false;   // an evaluation takes more than a step
 };
 
 Need need_of(const Measurement& planned, bool with_loader) {
   if (!with_loader) return {planned.peak, 0};
   constexpr std::int64_t depth = LoaderOptions{}.depth;  // batches that a loader holds besides the one in use
-  // The training loader waits while the evaluation's works, whose batches are as large as the parts of a step's.
-  const std::int64_t training = depth * planned.batch, evaluation = training + depth * planned.part;
-  return {std::max(planned.peak + training, planned.evaluation_peak + evaluation), evaluation};
+  // The training loader waits while the evaluation's works.
+  const std::int64_t training = depth * planned.batch, ahead = training + depth * planned.evaluation_batch;
+  const std::int64_t step = planned.peak + training, evaluation = planned.evaluation_peak + ahead;
+  return {std::max(step, evaluation), ahead, evaluation > step};
 }
 
 /// How many times smaller codes, parts or recomputation make a step at best, about: beyond, no plan is worth its time.
@@ -180,6 +182,8 @@ void require_fit(const Configuration& configuration, Device device, bool with_lo
 }
 
 std::int64_t highest_need(const Measurement& planned) { return need_of(planned, true).bytes; }
+
+bool evaluation_is_highest(const Measurement& planned) { return need_of(planned, true).evaluating; }
 
 std::string what_would_fit(const Configuration& configuration, std::int64_t available, bool with_loader) {
   // Where addresses are limited, free blocks that lie between others are too small for some: a plan does not see those.

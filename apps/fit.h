@@ -15,6 +15,8 @@ void require_fit(const Configuration& configuration, Device device, bool with_lo
 
 /// What training takes at its highest by a plan, in bytes: batches that are prepared ahead included.
 std::int64_t highest_need(const Measurement& planned);
+/// Whether that is in an evaluation, which keeps nothing: no policy takes less.
+bool evaluation_is_highest(const Measurement& planned);
 
 /// What plans say would fit into `available` bytes: the largest batch under the configuration's policy, and what its
 /// own batch takes in more parts, under `mesa`, and with all blocks recomputed; and the budget to ask `auto` for. Of

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 
 namespace lacuna::apps {
 
@@ -70,7 +71,6 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
   };
   const int warm_up = std::max(options.warm_up, measures ? 1 : 0);
   for (const MicroBatch& part : batch()) result.batch += part.images.bytes() + part.targets.bytes();
-  result.part = result.batch / configuration.train.accumulate;
   Ledger& account = ledger(device);
   account.reset_peak();
   for (int i = 0; i < warm_up; ++i) seconds_of_measuring(training.step(batch(), i, configuration.optimizer.lr));
@@ -89,9 +89,13 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
   if (device == Device::meta) {
     training.model().set_training(false);
     account.reset_peak();
-    std::vector<MicroBatch> images = batch();
-    images.resize(1);
-    training.loss(std::move(images.front()));
+    Configuration evaluated = configuration;
+    evaluated.train.batch_size /= std::exchange(evaluated.train.accumulate, 1);
+    if (const std::int64_t all = configuration.data.val_size; all > 0)
+      evaluated.train.batch_size = std::min(evaluated.train.batch_size, all);
+    MicroBatch images = std::move(made_up_batch(evaluated, training.model()).front());
+    result.evaluation_batch = images.images.bytes() + images.targets.bytes();
+    training.loss(std::move(images));
     result.evaluation_peak = account.peak();
     return result;
   }

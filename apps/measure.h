@@ -22,15 +22,15 @@ struct Measurement {
   std::optional<Configuration::Memory> chosen;  // what `auto` made of its budget
   std::int64_t parameters = 0;
   std::int64_t trainable = 0;
-  Bytes memory{};                    // each purpose at its own highest; saved: at the end of the forward pass
-  BytesByPath saved_by_path;         // what makes up `memory`'s saved
-  std::int64_t batch = 0, part = 0;  // bytes of the images and targets of a step, and of one of its parts
-  std::int64_t evaluation_peak =
-      0;                          // the ledger's in a forward pass of as many images as a step has at once; on `meta`
-  std::int64_t peak = 0;          // the ledger's
-  std::vector<Held> at_peak;      // who held what then
-  Owner brought_to_peak;          // whose bytes made it one
-  std::int64_t process_peak = 0;  // 0 on `meta`
+  Bytes memory{};             // each purpose at its own highest; saved: at the end of the forward pass
+  BytesByPath saved_by_path;  // what makes up `memory`'s saved
+  std::int64_t batch = 0;     // bytes of the images and targets of a step
+  // Of an evaluation, whose batches have as many images as a step has at once, or all that there are; on `meta`.
+  std::int64_t evaluation_batch = 0, evaluation_peak = 0;  // bytes of a batch, and the ledger's in its forward pass
+  std::int64_t peak = 0;                                   // the ledger's
+  std::vector<Held> at_peak;                               // who held what then
+  Owner brought_to_peak;                                   // whose bytes made it one
+  std::int64_t process_peak = 0;                           // 0 on `meta`
   std::vector<double> step_seconds;  // less what the policy measured in them, sorted; empty on `meta`
   double measuring_seconds = 0;      // that a measurement takes; 0 where none was made
   double measuring_share = 0;        // what measurements add to each step between two of them

@@ -86,7 +86,8 @@ std::string refinement_text(const Configuration::Memory& memory) {
 /// What a run takes at its highest.
 std::string need_text(const Measurement& planned) {
   const std::string bytes = format_bytes(highest_need(planned));
-  return planned.divides_anew ? "about " + bytes : bytes + " at most";
+  const std::string_view where = evaluation_is_highest(planned) ? ", in an evaluation" : "";
+  return planned.divides_anew ? fmt::format("about {}{}", bytes, where) : fmt::format("{} at most{}", bytes, where);
 }
 
 ExitCode plan(const Options& options) {
@@ -125,7 +126,7 @@ ExitCode plan(const Options& options) {
   }
   text += chosen;
   if (plans.size() == 1) {
-    text += fmt::format("`train` prepares batches ahead: {} with them\n", need_text(first));
+    text += fmt::format("with the batches that `train` prepares ahead {}\n", need_text(first));
     text += fmt::format("largest holders at the peak, which comes with memory for {}:\n{}", place_of_peak(first),
                         describe(first.at_peak, 8));
   }

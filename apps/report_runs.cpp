@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -78,7 +79,12 @@ Result read_run(const std::string& path) {
   result.settings = settings_of(folder.configuration());
   std::ifstream stream(folder.summary());
   result.figures = ordered_json::parse(stream, nullptr, false);
-  const bool has_summary = result.figures.is_object();  // one that is damaged is none
+  const bool has_summary = result.figures.is_object();
+  if (stream.is_open() && !has_summary)
+    std::fputs(fmt::format("lacuna: warning: {} is damaged: what the run's steps say stands for it\n",
+                           folder.summary().string())
+                   .c_str(),
+               stderr);
   const bool finished = has_summary && !result.figures.contains("stopped");
   result.settings.emplace_back("state", finished ? "finished" : "unfinished");
   if (!has_summary) result.figures = figures_so_far(folder.path());

@@ -241,7 +241,13 @@ class Refined final : public MemoryPolicy {
     std::vector<std::string> patterns;
     for (const std::string& path : offered_) add_new(patterns, with_any_number(path));
     if (patterns.empty()) return {};
-    return fmt::format("{}; there are {}", meant(pattern, offered_), listed(std::move(patterns)));
+    // One that is there, or several of them as one, has been read right.
+    const bool known = std::ranges::find(offered_, pattern) != offered_.end() || parse_block_run(pattern);
+    std::string near = known ? std::string() : meant(pattern, offered_);
+    if (!known && near.empty())
+      if (const std::string like = nearest_name(pattern, patterns); !like.empty() && like != pattern)
+        near = ", did you mean " + like + "?";
+    return fmt::format("{}; there are {}", near, listed(std::move(patterns)));
   }
 
   Decision guarded(const Decision& decision, const SlotFacts& facts) const {

@@ -32,7 +32,8 @@ TEST_CASE("budget: bytes are read with their units") {
   CHECK(parse_bytes("1.5KiB") == 1536);
   CHECK(parse_bytes("2 GB") == 2'000'000'000);
   CHECK(parse_bytes("1TB") == 1'000'000'000'000);
-  for (const char* wrong : {"", "0.5", "GiB", "-1GiB", "6 gigs", "1e30GiB", "nan"})
+  CHECK(parse_bytes("31604.0") == 31604);
+  for (const char* wrong : {"", "0.5", "GiB", "-1GiB", "6 gigs", "1e30GiB", "nan", "2048.5"})
     CHECK_THROWS_WITH_AS(parse_bytes(wrong), doctest::Contains("memory.budget: expected bytes"), Error);
 }
 
@@ -414,6 +415,35 @@ TEST_CASE("budget: a step in more parts codes and derives in each of them") {
     CHECK(whole > 1.05);
     CHECK(std::abs(expected(8) - whole) <= 0.02);  // the optimizer works once in either
   }
+}
+
+TEST_CASE("budget: with codes too more bytes are not predicted to cost more") {
+  // Of so small a model one bit everywhere fits in little more than parts that run again do.
+  const auto cost = [](std::int64_t budget) {
+    Configuration configuration = parse_configuration(
+        fmt::format("model: {{name: vit, image_size: 32, patch_size: 8, embed_dim: 64, depth: 3, num_heads: 2, "
+                    "num_classes: 10}}\n"
+                    "train: {{batch_size: 32, device: meta}}\nmemory: {{policy: auto, budget: {}}}\n",
+                    budget),
+        "a.yaml");
+    fit_budget(configuration, Rates{});
+    const std::string& why = configuration.memory.why;
+    INFO(why);
+    const auto number_before = [&](std::string_view after) {
+      const std::size_t end = why.find(after);
+      return end == std::string::npos ? 0 : std::stod(why.substr(why.rfind(' ', end - 1) + 1));
+    };
+    const double seconds = number_before(" x the time of an exact one");
+    CHECK(seconds > 1);
+    return seconds * (1 + number_before(" % more variance") / 100);
+  };
+  double before = std::numeric_limits<double>::infinity();
+  for (std::int64_t budget = 4'850'000; budget < 5'600'000; budget += 25'000) {
+    const double now = cost(budget);
+    CHECK(now <= before + 0.01);  // as many digits as it says
+    before = now;
+  }
+  CHECK(before < 1.2);
 }
 
 TEST_CASE("budget: what is chosen is among the figures") {

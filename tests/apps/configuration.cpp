@@ -177,6 +177,27 @@ TEST_CASE("configuration: the command line overrides the file") {
   CHECK(refusal_after_model("", {"freeze.train=[*norm]"}).starts_with("command line: this is no YAML"));
 }
 
+TEST_CASE("configuration: a policy on the command line begins with its own settings") {
+  const std::string fixed = "memory: {policy: fixed, bits: 2, group_size: 64, recompute: [\"blocks.0\"]}\n";
+  const Configuration mesa = read(fixed, {"memory.policy=mesa"});
+  CHECK(mesa.memory.options.empty());
+  CHECK(mesa.memory.recompute == std::vector<std::string>{"blocks.0"});
+  CHECK(read(fixed, {"memory.bits=4", "memory.policy=mesa"}).memory.options == SettingValues{{"bits", 4.0}});
+  CHECK(read(fixed, {"memory.policy=fixed"}).memory.options == SettingValues{{"bits", 2.0}, {"group_size", 64.0}});
+  CHECK(read(fixed, {"memory={policy: adaptive, bits: 3}"}).memory.options == SettingValues{{"bits", 3.0}});
+  // What `auto` has planned goes with its budget.
+  const std::string planned =
+      "memory: {policy: auto, budget: 4MiB, budget_of: saved, codes: true, bits: 2, recompute: [\"blocks.0\"], "
+      "rules: [{path: \"blocks.1\", hold: int4}]}\n";
+  const Configuration exact = read(planned, {"memory.policy=exact"});
+  CHECK(exact.memory.budget.empty());
+  CHECK(exact.memory.budget_of == "peak");
+  CHECK(exact.memory.options.empty());
+  CHECK(exact.memory.rules.empty());
+  CHECK(exact.memory.recompute.empty());
+  CHECK(read(planned, {"memory.budget=5MiB"}).memory.rules.size() == 1);
+}
+
 TEST_CASE("configuration: a further file replaces what it sets") {
   const test::TemporaryFolder folder;
   const auto file = [&](const char* name, std::string_view text) {

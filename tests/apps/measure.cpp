@@ -1,8 +1,10 @@
 #include "apps/measure.h"
 
+#include "apps/fit.h"
 #include "apps/resolve.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -95,6 +97,27 @@ TEST_CASE("a drawn dataset is drawn at the size that the model takes") {
   const DatasetInfo info = describe_dataset(configuration.data.name, dataset_options(configuration, Split::validation));
   CHECK(info.height == 48);
   CHECK(info.width == 48);
+}
+
+TEST_CASE("measure: an evaluation has no more images than there are, and is told where it takes the most") {
+  const auto planned = [](std::int64_t images, std::int64_t parts) {
+    return measure(parse_configuration(
+                       fmt::format("model: {{name: vit, image_size: 32, patch_size: 8, embed_dim: 64, depth: 3, "
+                                   "num_heads: 2, num_classes: 10}}\ndata: {{name: shapes, val_size: {}}}\n"
+                                   "train: {{batch_size: 512, accumulate: {}}}\nmemory: {{policy: fixed, bits: 1}}\n",
+                                   images, parts),
+                       "a.yaml"),
+                   Device::meta);
+  };
+  const std::int64_t image = 32 * 32 * 3 * 4 + 8;  // with its target
+  CHECK(planned(10, 1).evaluation_batch == 10 * image);
+  CHECK(planned(1000, 1).evaluation_batch == 512 * image);
+  CHECK(planned(1000, 4).evaluation_batch == 128 * image);
+  CHECK(planned(0, 1).evaluation_batch == 512 * image);  // all that the data set has
+  CHECK(planned(10, 1).evaluation_peak < planned(1000, 1).evaluation_peak / 4);
+  CHECK(!evaluation_is_highest(planned(10, 1)));
+  CHECK(evaluation_is_highest(planned(1000, 1)));
+  CHECK(highest_need(planned(10, 1)) == planned(10, 1).peak + 2 * planned(10, 1).batch);
 }
 
 TEST_CASE("recompute: a frozen sequence that nothing trained stands before saves nothing, and runs once") {

@@ -80,7 +80,9 @@ TEST_CASE("report: training runs on one page") {
   CHECK(page.find("\"csv\":\"\"") != std::string::npos);  // it names no file that is not there
   CHECK(page.find("unfinished\"") != std::string::npos);
   write_file(folder / "two/summary.json", "{\"a\":");
-  CHECK(run_command(folder, {"report", "one", "two"}).out.find("unfinished") != std::string::npos);
+  const CommandResult damaged = run_command(folder, {"report", "one", "two"});
+  CHECK(damaged.out.find("unfinished") != std::string::npos);
+  CHECK(damaged.error.find("two/summary.json is damaged") != std::string::npos);
   CHECK(run_command(folder, {"report", "nowhere"}).error.find("nowhere does not exist") != std::string::npos);
   // Of its folder a label has what tells it from the others' folders.
   fs::create_directory(folder / "exp");

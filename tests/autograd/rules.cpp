@@ -204,6 +204,10 @@ TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
   const std::unique_ptr<MemoryPolicy> misspelt = refine(make_policy("exact"), {}, {"a.0.atn"});
   CHECK(!misspelt->recomputes("a.0.attn", ""));
   CHECK(misspelt->unmatched().at(0).ends_with(", or others come first, did you mean a.0.attn?; there are a.*.attn"));
+  const std::unique_ptr<MemoryPolicy> others = refine(make_policy("exact"), {}, {"a.0.attn", "a.0.attn", "A.*.attn"});
+  CHECK(others->recomputes("a.0.attn", ""));
+  CHECK(others->unmatched().at(0).ends_with(", or others come first; there are a.*.attn"));
+  CHECK(others->unmatched().at(1).ends_with(", or others come first, did you mean a.*.attn?; there are a.*.attn"));
 }
 
 TEST_CASE("rules: a pattern that no tensor matches is told with those that there are") {

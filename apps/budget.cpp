@@ -20,6 +20,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 namespace lacuna::apps {
 namespace {

@@ -303,7 +303,8 @@ class Fitting {
       for (const std::int64_t blocks : {count - step, count + step}) consider_first(blocks);
     }
     consider(without_codes());
-    // Then what else covers the whole model, the least work first. Codes only add to its time.
+    // Then what else covers the whole model, the least work first. Codes add to its time; what is kept takes little
+    // off.
     std::vector<std::pair<double, RegionPaths>> others;
     for (RegionChoices::Whole& regions : choices_.wholes())
       if (regions.paths != choices_.blocks())

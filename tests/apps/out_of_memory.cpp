@@ -3,6 +3,7 @@
 #include "apps/measure.h"
 #include "core/allocator.h"
 #include "core/sanitizer.h"
+#include "tests/apps/budgets.h"
 #include "tests/apps/train_run.h"
 
 #include <new>
@@ -207,3 +208,52 @@ TEST_CASE("out of memory: an error in the midst of a run gets plans for what the
 }
 
 }  // namespace lacuna::test
+
+namespace lacuna::apps {
+
+using namespace budgets;
+
+TEST_CASE("out of memory: auto is advised where its least fits, and else what that is") {
+  const Configuration with = configured(vit, "{policy: exact}");
+  const std::int64_t least = least_need(with, 0);
+  CHECK(refusal(configured(vit, fmt::format("{{policy: auto, budget: {}}}", least))).empty());
+  CHECK(refusal(configured(vit, fmt::format("{{policy: auto, budget: {}}}", least - 1)))
+            .find(fmt::format("({} bytes)", least)) != std::string::npos);
+  constexpr std::int64_t mebibyte = 1 << 20;
+  CHECK(what_would_fit(with, least + mebibyte, true).find("\n  memory.policy=auto memory.budget=") !=
+        std::string::npos);
+  CHECK(what_would_fit(with, least - mebibyte, true)
+            .find(fmt::format("\n  memory.policy=auto: {} for batches of 8 at the least: too much",
+                              format_bytes(least))) != std::string::npos);
+}
+
+TEST_CASE("out of memory: a run under auto is advised a smaller budget, in more parts where it takes them") {
+  constexpr std::int64_t mebibyte = 1 << 20;
+  for (const std::string codes : {"true", "false"}) {
+    const auto with = [&](std::int64_t budget, std::int64_t parts) {
+      Configuration configuration =
+          configured(vit, fmt::format("{{policy: auto, budget: {}, codes: {}}}", budget, codes));
+      configuration.train.batch_size = 64;
+      configuration.train.accumulate = parts;
+      return configuration;
+    };
+    Configuration planned = with(200 * mebibyte, 1);
+    const std::int64_t least = least_need(planned, 0), room = (least / mebibyte + 1) * mebibyte;
+    fit_budget(planned, Rates{});
+    CHECK(what_would_fit(planned, room, true) ==
+          fmt::format("Plans for {}:\n  memory.budget={}MiB looks for bits and recomputation that fit",
+                      format_bytes(room), room / mebibyte));
+    CHECK(refusal(with(room, 1)).empty());
+    const std::int64_t less = least / mebibyte * mebibyte;
+    CHECK(!refusal(with(less, 1)).empty());
+    CHECK(what_would_fit(planned, less, true)
+              .find(fmt::format("\n  train.accumulate=2 memory.budget={}MiB looks for", less / mebibyte)) !=
+          std::string::npos);
+    CHECK(refusal(with(less, 2)).empty());
+    CHECK(what_would_fit(planned, mebibyte, true)
+              .find(fmt::format("\n  memory.policy=auto: {} for batches of 64 at the least: too much",
+                                format_bytes(least))) != std::string::npos);
+  }
+}
+
+}  // namespace lacuna::apps

@@ -515,7 +515,8 @@ std::int64_t parse_bytes(const std::string& text) {
   } catch (const std::exception&) {
   }
   const std::size_t unit_begin = std::min(text.find_first_not_of(' ', end), text.size());
-  if (end > 0 && unit_begin == text.size() && number != std::floor(number))
+  constexpr double least_meant = 4096;  // a `6` lacks its GiB, an `800` its MiB
+  if (end > 0 && unit_begin == text.size() && (number != std::floor(number) || number < least_meant))
     reject("memory.budget: expected bytes as 6GiB, 1.5GB or 800MiB, got {}: a number without a unit is bytes", text);
   for (const Unit& unit : units)
     if (end > 0 && text.substr(unit_begin) == unit.name && number * unit.bytes >= 1 && number * unit.bytes < 0x1p62)

@@ -328,9 +328,12 @@ class SweepCommand {
     ordered_json all{{"command", sweep.command}, {"cases", records}};
     const std::string name = fs::path(file_).stem().string();
     const auto failures = std::ranges::count_if(results, &Result::failed);
-    const std::string subtitle =
-        fmt::format("lacuna {} · {} cases{}", sweep.command, results.size(),
-                    failures > 0 ? fmt::format(", {} of them failed", failures) : std::string());
+    std::string subtitle = fmt::format("lacuna {} · ", sweep.command);
+    if (results.size() < sweep.cases.size())
+      subtitle += fmt::format("stopped with {} of {} cases finished", results.size(), sweep.cases.size());
+    else
+      subtitle += fmt::format("{} cases", results.size());
+    if (failures > 0) subtitle += fmt::format(", {} of them failed", failures);
     write_file_atomically(sweep.folder / "sweep.json",
                           all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
     write_file_atomically(sweep.folder / "sweep.csv", to_csv(results));

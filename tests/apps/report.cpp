@@ -96,6 +96,7 @@ TEST_CASE("report: training runs on one page") {
   CHECK(dom.find("<title>exp/one · exact · finished</title>") != std::string::npos);  // of a bar
   CHECK(elements(dom, "polyline", "curve").size() == 2 * 2);
   CHECK(dom.find("2 runs") != std::string::npos);
+  CHECK(dom.find("Not known yet: two: mesa · unfinished. ") != std::string::npos);
 }
 
 TEST_CASE("report: a run is finished that reached its end, and its figures are of what it has done by now") {

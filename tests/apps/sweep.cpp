@@ -398,6 +398,7 @@ TEST_CASE("sweep: an interrupted one goes on where it stopped") {
     CHECK(result.code == 130);
     CHECK(result.error.find("1 of 2 cases finished") != std::string::npos);
     CHECK(read_json(folder / "out/sweep.json").at("cases").size() == 1);
+    CHECK(read_file(folder / "out/sweep.html").find("stopped with 1 of 2 cases finished") != std::string::npos);
     const auto left = std::distance(fs::directory_iterator(folder / "out/cases"), {});
     CHECK(left == 1);
     const std::vector<std::string> all = written();

@@ -78,10 +78,15 @@ class Fitting {
   Least least(bool codes) const {
     const int fewest = codes ? fewest_bits : exact_bits;
     Least least{.bytes = bytes_of({.bits = fewest})};
-    for (const RegionChoices::Whole& regions : choices_.wholes()) {
+    std::vector<RegionPaths> choices;
+    for (const RegionChoices::Whole& regions : choices_.wholes()) choices.push_back(regions.paths);
+    const RegionPaths order = codes ? blocks_by_bytes() : RegionPaths();
+    for (std::int64_t blocks = std::ssize(order) - 1; blocks > 0; --blocks)
+      choices.push_back({order.begin(), order.begin() + blocks});
+    for (const RegionPaths& recompute : choices) {
       if (least.bytes <= budget_) break;
-      const std::int64_t bytes = bytes_of({.bits = fewest, .recompute = regions.paths});
-      if (bytes < least.bytes) least = {bytes, std::ssize(regions.paths)};
+      const std::int64_t bytes = bytes_of({.bits = fewest, .recompute = recompute});
+      if (bytes < least.bytes) least = {bytes, std::ssize(recompute)};
     }
     return least;
   }
@@ -268,20 +273,9 @@ class Fitting {
     return order;
   }
 
-  /// Whether anything that `with_codes` considers first, or its last resorts, of which `least` is, fits at the fewest
-  /// bits: otherwise nothing need be measured.
-  bool fits_at_fewest(const RegionPaths& order, const Least& least) const {
-    if (least.bytes <= budget_) return true;
-    for (std::int64_t i = 1; i <= quarters; ++i) {
-      const RegionPaths some(order.begin(), order.begin() + std::ssize(order) * i / quarters);
-      if (fits({.bits = fewest_bits, .recompute = some})) return true;
-    }
-    return false;
-  }
-
   std::optional<Prediction> with_codes(const Least& least) {
+    if (least.bytes > budget_) return without_codes();  // nothing need be measured
     const RegionPaths order = blocks_by_bytes();
-    if (!fits_at_fewest(order, least)) return without_codes();
     sensitivities_ = measure_sensitivities(configuration_, bytes_for_measuring());
     std::optional<Prediction> best;
     const auto consider = [&](std::optional<Prediction> found) {
@@ -289,7 +283,8 @@ class Fitting {
       if (better) best = std::move(found);
       return better;
     };
-    // How many: a quarter more and a quarter more, then by halves around the best.
+    // How many: a quarter more and a quarter more, then by halves around the best; each number where none of those
+    // fits.
     const std::int64_t all = std::ssize(order);
     std::int64_t count = 0;
     std::set<std::int64_t> tried;
@@ -302,6 +297,7 @@ class Fitting {
       step = (step + 1) / 2;
       for (const std::int64_t blocks : {count - step, count + step}) consider_first(blocks);
     }
+    for (std::int64_t blocks = all - 1; !best && blocks > 0; --blocks) consider_first(blocks);
     consider(without_codes());
     // Then what else covers the whole model, the least work first. Codes add to its time; what is kept takes little
     // off.

@@ -11,6 +11,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -60,7 +61,9 @@ std::optional<Rates> rates_in(const json& all) {
 class RatesLock {
  public:
   explicit RatesLock(const fs::path& file) : descriptor_(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) {
-    if (descriptor_ >= 0) ::flock(descriptor_, LOCK_EX);
+    if (descriptor_ < 0) return;
+    do held_ = ::flock(descriptor_, LOCK_EX) == 0;
+    while (!held_ && errno == EINTR);
   }
   ~RatesLock() {
     if (descriptor_ >= 0) ::close(descriptor_);
@@ -68,11 +71,12 @@ class RatesLock {
   RatesLock(const RatesLock&) = delete;
   RatesLock& operator=(const RatesLock&) = delete;
 
-  /// Not where nothing can be written.
-  bool held() const { return descriptor_ >= 0; }
+  /// Not where nothing can be written, or locked.
+  bool held() const { return held_; }
 
  private:
   int descriptor_;
+  bool held_ = false;
 };
 
 /// Nominal ones where none can be kept: measured anew in every run, they would now and then give another plan, and one

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <set>
 
@@ -95,7 +96,10 @@ struct Figure {
   std::string (*format)(double);
 };
 
-std::string bytes(double value) { return format_bytes(static_cast<std::int64_t>(value)); }
+std::string bytes(double value) {
+  constexpr double countable = 0x1p62;  // whoever wrote the file may have meant anything
+  return std::abs(value) < countable ? format_bytes(static_cast<std::int64_t>(value)) : fmt::format("{}", value);
+}
 
 const Figure main_figures[] = {
     {"memory.saved", "saved", bytes},

@@ -76,7 +76,7 @@ HoldPlan choose_ways(std::span<const std::vector<HoldCost>> tensors, std::int64_
 
 std::int64_t held_bytes(const BitChoice& choice, int bits) {
   if (bits == exact_bits) return choice.exact_bytes;
-  return (codec::rotates(bits) ? choice.rotated_bytes : choice.range_bytes) + (choice.elements * bits + 7) / 8;
+  return (codec::rotates(bits) ? choice.rotated_bytes : choice.range_bytes) + codec::code_bytes(choice.elements, bits);
 }
 
 double code_variance(int bits) { return bits == exact_bits ? 0 : codec::relative_error(bits); }

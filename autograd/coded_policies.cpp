@@ -19,7 +19,9 @@ bool can_be_coded(const SlotFacts& facts) {
 }
 
 bool worth_coding(const SlotFacts& facts) {
-  return can_be_coded(facts) && facts.shape.count() > facts.shape.front() * facts.shape.back();
+  const std::int64_t vectors = facts.shape.rows() / std::max<std::int64_t>(facts.shape.front(), 1),
+                     heads = lies_by_heads(facts) ? facts.shape[1] : 1;
+  return can_be_coded(facts) && vectors > heads;
 }
 
 Decision hold_coded(Decision otherwise, const SlotFacts& facts, const codec::Coding& coding) {

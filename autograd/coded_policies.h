@@ -9,8 +9,8 @@ namespace lacuna {
 /// its bytes matter. Parameters, integers, statistics and masks never are coded.
 bool can_be_coded(const SlotFacts& facts);
 /// The same, but for one vector a sample, as the class token's alone or what the classifier reads: those are few bytes,
-/// and the whole gradient passes through them; and but for what no op made, as images, which the caller holds anyway.
-/// Only a rule codes them.
+/// and the whole gradient passes through them. Only a rule codes them, and what no op made, as images, while its caller
+/// holds it; given up, policies code it in 8 bits.
 bool worth_coding(const SlotFacts& facts);
 
 /// Codes where `otherwise` keeps; derives and masks as it does. An error in the sign of an activation is an error of

@@ -60,7 +60,8 @@ void Slot::add_user(const SlotUser& user, Groups groups, std::int64_t heads) {
          maker_.path.text());
   users_.push_back(user);
   need_ = std::max(need_, user.need);
-  if (groups != Groups::run && maker_.groups == Groups::run) {
+  // Tokens whose scales differ lose most by a range that they share.
+  if (groups == Groups::token || (groups != Groups::run && maker_.groups == Groups::run)) {
     maker_.groups = groups;
     maker_.heads = heads;
   }
@@ -233,6 +234,9 @@ void Slot::settle() {
   const Owner saved{Purpose::saved, maker_.op, maker_.path};
   costs_nothing_ = parameter_ || (borrowed() && owner_.purpose == Purpose::data);
   // Before anything else changes: where there is no memory for it, all of this is tried again.
+  if (hold == Hold::derive)
+    for (const SlotPtr& source : origin_.sources)
+      if (source) source->users_.reserve(source->users_.size() + origin_.sources.size());
   if (hold == Hold::mask || decision.signs) {
     const AllocationScope scope(saved);
     mask_ = codec::pack_signs(tensor_);

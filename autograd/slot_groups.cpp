@@ -33,7 +33,11 @@ BitChoice bit_choice(const SlotFacts& facts, std::int64_t size) {
           .rotated_bytes = codec::range_bytes(facts.shape, run_coding(facts, 1, size))};
 }
 
+bool lies_by_heads(const SlotFacts& facts) { return facts.groups == Groups::head && facts.shape.rank() == 4; }
+
 codec::Grouping column_groups(const SlotFacts& facts, std::int64_t size) {
+  if (lies_by_heads(facts))
+    return {.kind = codec::Grouping::Kind::column, .size = facts.shape[2] * facts.shape[3], .extents = 3};
   // The largest power of two that divides the width of one head (a packed projection holds three a head).
   const std::int64_t width = facts.shape.back() / (facts.shape.back() % facts.heads == 0 ? facts.heads : 1);
   const std::int64_t columns = std::min<std::int64_t>(width & -width, 64);

@@ -13,7 +13,10 @@ codec::Grouping run_groups(const SlotFacts& facts, std::int64_t size);
 codec::Coding run_coding(const SlotFacts& facts, int bits, std::int64_t size);
 /// What they take, without a sensitivity.
 BitChoice bit_choice(const SlotFacts& facts, std::int64_t size);
-/// Groups of columns that do not cross a head; runs of `size` where the columns are too narrow for it.
+/// Whether the tensor is [samples, heads, positions, width].
+bool lies_by_heads(const SlotFacts& facts);
+/// A head each, of all samples, where the tensor lies by heads; groups of columns that do not cross a head elsewhere;
+/// runs of `size` where the columns are too narrow for it.
 codec::Grouping column_groups(const SlotFacts& facts, std::int64_t size);
 
 }  // namespace lacuna

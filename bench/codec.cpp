@@ -59,7 +59,8 @@ void measure(std::int64_t bytes, DType dtype) {
                         {"8 bit, columns, known", {8, columns}, true},
                         {"4 bit, columns, known", {4, columns}, true},
                         {"8 bit, 32 columns, known", {8, {codec::Grouping::Kind::column, 32}}, true},
-                        {"8 bit, 8 columns, known", {8, {codec::Grouping::Kind::column, 8}}, true}};
+                        {"8 bit, 8 columns, known", {8, {codec::Grouping::Kind::column, 8}}, true},
+                        {"8 bit, one group, known", {8, {codec::Grouping::Kind::column, 1024}}, true}};
   for (const Case& c : cases) {
     const Tensor shaped = c.positions == 1 ? x : x.reshape({x.count() / c.positions / 1024, c.positions, 1024});
     const std::vector<codec::Range> ranges(static_cast<std::size_t>(codec::group_count(x.shape(), c.coding.grouping)),

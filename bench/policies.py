@@ -99,7 +99,7 @@ def main():
                         {title: memory.replace("{regions}", model.regions) for title, memory in POLICIES.items()})
         print(f"\n{case}, batch {batch}: PyTorch keeps {kept / 2**20:.1f} MiB\n\n"
               "| policy | saved, MiB | of PyTorch's | peak, MiB | ms a step | of `exact` | on one cache | on two | "
-              "ms where it measures |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
+              "ms where it measures |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
         for title, one in found.items():
             on_one, on_two = (f"{one[ratio]:.3f} × ({one[steps]:.0f})" if one.get(steps) else "" for ratio, steps in
                               [("of_exact_on_one_cache", "steps_on_one_cache"), ("of_exact_on_two", "steps_on_two")])

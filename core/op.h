@@ -41,8 +41,9 @@ enum class Need : std::uint8_t { sign, value, exact };
 std::string_view name_of(Need need);
 
 /// Which elements of a saved tensor are alike, for codecs that keep a range per group.
+/// head: the second extent of four, or else the last one, has the heads of an attention.
 /// token: rows whose scales differ, as those of a layer norm's input.
-enum class Groups : std::uint8_t { run, head, channel, token };
+enum class Groups : std::uint8_t { run, head, token };
 
 /// Some of an op's inputs, by number.
 class InputSet {
@@ -320,7 +321,7 @@ class Operation {
   virtual std::span<const Derive> derives() const = 0;
   /// Inputs whose gradient the op can add to one that is there already.
   virtual InputSet adds() const = 0;
-  /// Heads of an attention op, 1 elsewhere: the meaning of Groups::head.
+  /// Heads in the last extent of an attention op's tensors, 1 elsewhere.
   virtual std::int64_t heads() const = 0;
   /// Products that the definition of the forward pass sums up, whatever a kernel saves of them; 0 for passes over
   /// memory.

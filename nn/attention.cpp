@@ -36,7 +36,7 @@ Variable Attention::chain(Variable qkv, std::int64_t queries) const {
   Variable v = apply(SplitHeads{.heads = heads_, .part = 2}, std::move(qkv));     // [B, H, L, d]
   const double scale = 1 / std::sqrt(static_cast<double>(head_width_));
   Variable scores = apply(MatMul{.transpose_b = true, .scale = scale}, std::move(q), std::move(k));  // [B, H, n, L]
-  Variable probabilities = apply(Softmax{.heads = heads_}, std::move(scores));                       // [B, H, n, L]
+  Variable probabilities = apply(Softmax{}, std::move(scores));                                      // [B, H, n, L]
   Variable mixed = apply(MatMul{}, attention_dropout_.forward(std::move(probabilities)), std::move(v));
   return apply(MergeHeads{.heads = heads_}, std::move(mixed));  // [B, n, width]
 }

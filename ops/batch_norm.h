@@ -15,11 +15,10 @@ struct BatchNorm {
   enum Aux { mean, variance };
   double eps = 1e-5;
   static constexpr std::string_view name = "batch_norm";
-  static constexpr std::array saves{
-      Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight}, .groups = Groups::channel},
-      Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
-      Save{.from = aux(mean), .need = Need::exact, .for_grad_of = {x, weight}},
-      Save{.from = aux(variance), .need = Need::exact, .for_grad_of = {x, weight}}};
+  static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight}},
+                                    Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
+                                    Save{.from = aux(mean), .need = Need::exact, .for_grad_of = {x, weight}},
+                                    Save{.from = aux(variance), .need = Need::exact, .for_grad_of = {x, weight}}};
   static constexpr std::array derives{rows_of(input(x)), all_of(input(weight)), all_of(input(bias)), all_of(aux(mean)),
                                       all_of(aux(variance))};
   static constexpr InputSet adds{weight, bias};
@@ -36,7 +35,7 @@ struct BatchNormRelu {
   double eps = 1e-5;
   static constexpr std::string_view name = "batch_norm_relu";
   static constexpr std::array saves{
-      Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight, bias}, .groups = Groups::channel},
+      Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight, bias}},
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x, weight, bias}},
       Save{.from = input(bias), .need = Need::exact, .for_grad_of = {x, weight, bias}},
       Save{.from = aux(mean), .need = Need::exact, .for_grad_of = {x, weight, bias}},
@@ -57,7 +56,7 @@ struct BatchNormAddRelu {
   double eps = 1e-5;
   static constexpr std::string_view name = "batch_norm_add_relu";
   static constexpr std::array saves{
-      Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight}, .groups = Groups::channel},
+      Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight}},
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
       Save{.from = aux(mean), .need = Need::exact, .for_grad_of = {x, weight}},
       Save{.from = aux(variance), .need = Need::exact, .for_grad_of = {x, weight}},
@@ -76,11 +75,10 @@ struct FrozenBatchNorm {
   enum Input { x, weight, bias, mean, variance };
   double eps = 1e-5;
   static constexpr std::string_view name = "frozen_batch_norm";
-  static constexpr std::array saves{
-      Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}, .groups = Groups::channel},
-      Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
-      Save{.from = input(mean), .need = Need::exact, .for_grad_of = {weight}},
-      Save{.from = input(variance), .need = Need::exact, .for_grad_of = {x, weight}}};
+  static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}},
+                                    Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
+                                    Save{.from = input(mean), .need = Need::exact, .for_grad_of = {weight}},
+                                    Save{.from = input(variance), .need = Need::exact, .for_grad_of = {x, weight}}};
   static constexpr std::array derives{rows_of(input(x)), all_of(input(weight)), all_of(input(bias)),
                                       all_of(input(mean)), all_of(input(variance))};
   static constexpr InputSet adds{weight, bias};
@@ -95,7 +93,7 @@ struct FrozenBatchNormRelu {
   double eps = 1e-5;
   static constexpr std::string_view name = "frozen_batch_norm_relu";
   static constexpr std::array saves{
-      Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}, .groups = Groups::channel},
+      Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}},
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
       Save{.from = input(mean), .need = Need::exact, .for_grad_of = {weight}},
       Save{.from = input(variance), .need = Need::exact, .for_grad_of = {x, weight}},

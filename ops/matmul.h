@@ -12,8 +12,9 @@ struct MatMul {
   bool transpose_b = false;
   double scale = 1;
   static constexpr std::string_view name = "matmul";
-  static constexpr std::array saves{Save{.from = input(a), .need = Need::value, .for_grad_of = {b}},
-                                    Save{.from = input(b), .need = Need::value, .for_grad_of = {a}}};
+  static constexpr std::array saves{
+      Save{.from = input(a), .need = Need::value, .for_grad_of = {b}, .groups = Groups::head},
+      Save{.from = input(b), .need = Need::value, .for_grad_of = {a}, .groups = Groups::head}};
   static constexpr InputSet adds{a, b};
   static constexpr InputSet factors{a, b};
   std::int64_t multiply_adds(std::span<const Shape> inputs, const Shape& y) const;

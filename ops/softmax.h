@@ -8,7 +8,6 @@ namespace lacuna {
 /// y = e^(x - max x) / Σ e^(x - max x) along the last axis. x, y: [..., C].
 struct Softmax {
   enum Input { x };
-  std::int64_t heads = 1;  // for scores [batch, heads, length, length]: which rows a codec may treat alike
   static constexpr std::string_view name = "softmax";
   static constexpr std::array saves{
       Save{.from = output, .need = Need::value, .for_grad_of = {x}, .groups = Groups::head}};

@@ -18,6 +18,7 @@ namespace {
 void expect_valid(const Coding& coding) {
   expect(coding.bits >= 1 && coding.bits <= 8, "codes of {} bits were asked for; 1 to 8 are possible", coding.bits);
   expect(coding.grouping.size >= 1, "a group has one element or more, not {}", coding.grouping.size);
+  expect(coding.grouping.extents >= 1, "a row is one extent or more, not {}", coding.grouping.extents);
   if (coding.rounding != Rounding::rotated) return;
   expect(coding.bits <= most_rotated_bits && coding.grouping.kind == Grouping::Kind::run &&
              coding.grouping.size <= longest_rotated_group,
@@ -84,13 +85,16 @@ void for_variances(const Codes& codes, std::int64_t begin, std::int64_t end, con
 
 std::int64_t group_count(const Shape& shape, const Grouping& grouping) {
   const std::int64_t count = shape.count();
-  const std::int64_t grouped = grouping.kind == Grouping::Kind::run || count == 0 ? count : shape.back();
+  const std::int64_t grouped =
+      grouping.kind == Grouping::Kind::run || count == 0 ? count : row_elements(shape, grouping);
   return (grouped + grouping.size - 1) / grouping.size;
 }
 
 std::int64_t coded_bytes(const Shape& shape, const Coding& coding) {
-  return packed_row_bytes(shape.count(), coding.bits) + range_bytes(shape, coding);
+  return code_bytes(shape.count(), coding.bits) + range_bytes(shape, coding);
 }
+
+std::int64_t code_bytes(std::int64_t elements, int bits) { return packed_row_bytes(elements, bits); }
 
 std::int64_t range_bytes(const Shape& shape, const Coding& coding) {
   const Shape means = means_shape(shape, coding);

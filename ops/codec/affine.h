@@ -22,11 +22,12 @@ enum class Rounding : std::uint8_t {
 inline constexpr std::int64_t longest_rotated_group = 1024;
 
 /// Which elements share a range. `run`: `size` consecutive elements; the last group may be shorter. `column`: columns
-/// [k·size, (k+1)·size) of every row, a row being the last extent; the last group may be narrower.
+/// [k·size, (k+1)·size) of every row, a row being the last extent, or the last few; the last group may be narrower.
 struct Grouping {
   enum class Kind : std::uint8_t { run, column };
   Kind kind = Kind::run;
   std::int64_t size = 256;  // 1 or more; rotated: at most longest_rotated_group
+  int extents = 1;          // of `column`: how many of the last are a row
   bool operator==(const Grouping&) const = default;
 };
 
@@ -52,6 +53,8 @@ struct Codes {
 };
 
 std::int64_t group_count(const Shape& shape, const Grouping& grouping);
+/// What codes of so many elements take, without their ranges.
+std::int64_t code_bytes(std::int64_t elements, int bits);
 /// Everything that a coded tensor keeps: codes, steps and origins, means.
 std::int64_t coded_bytes(const Shape& shape, const Coding& coding);
 /// The same without the codes of its elements.

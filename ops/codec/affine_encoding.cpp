@@ -164,7 +164,8 @@ template <class T>
   });
 }
 
-/// Groups that are columns: coded piece by piece, whose numbers stay in registers, or narrow ones column by column.
+/// Groups that are columns: coded piece by piece, whose numbers stay in registers, or narrow ones column by column. One
+/// of all columns is measured by each thread in its share.
 template <class T>
 class ColumnGroups {
  public:
@@ -204,8 +205,13 @@ class ColumnGroups {
         if (columns) add_columns(part, *columns);
       } else {
         to_.for_pieces(share.begin, share.end, [&](std::int64_t group, std::int64_t begin, std::int64_t end) {
-          if (measures) measure_piece(part, group, begin, end);
-          encoder.encode(x_, begin, end, slopes[static_cast<std::size_t>(group)]);
+          // A piece may be all of the share: what is measured is coded while it is in the first cache.
+          for (std::int64_t next; begin < end; begin = next) {
+            next = std::min(end, begin + codes_together);
+            if (measures) measure_piece(part, group, begin, next);
+            prefetch(x_, next, std::min(end, next + codes_together));
+            encoder.encode(x_, begin, next, slopes[static_cast<std::size_t>(group)]);
+          }
         });
       }
       encoder.pack(share.end);
@@ -309,7 +315,7 @@ void encode_affine(const Tensor& x, const Codes& codes, const KnownRanges* known
   launch(x.device(), [&] {
     const Layout layout(x.shape(), coding, codes.bytes.raw());
     with_float_type(x.dtype(), [&]<class T>(Type<T>) {
-      if (coding.grouping.kind == Grouping::Kind::run)
+      if (layout.kind == Grouping::Kind::run && !layout.one_group)
         encode_runs(x.data<T>(), layout, coding, codes.key, known);
       else
         encode_columns(x.data<T>(), layout, coding, codes.key, known, groups);

@@ -25,14 +25,22 @@ template <class F>
   }
 }
 
+/// Of a row, after which column groups begin anew.
+inline std::int64_t row_elements(const Shape& shape, const Grouping& grouping) {
+  std::int64_t elements = 1;
+  for (int axis = std::max(shape.rank() - grouping.extents, 0); axis < shape.rank(); ++axis) elements *= shape[axis];
+  return elements;
+}
+
 /// Where the parts of a coded tensor lie.
 struct Layout {
   Layout(const Shape& shape, const Coding& coding, std::byte* bytes)
-      : one_group(coding.grouping.kind == Grouping::Kind::column && coding.grouping.size >= shape.back()),
+      : one_group(coding.grouping.kind == Grouping::Kind::column &&
+                  coding.grouping.size >= row_elements(shape, coding.grouping)),
         kind(one_group ? Grouping::Kind::run : coding.grouping.kind),
         bits(coding.bits),
         count(shape.count()),
-        columns(shape.back()),
+        columns(row_elements(shape, coding.grouping)),
         size(one_group ? std::max<std::int64_t>(count, 1) : coding.grouping.size),
         block_bytes(packed_bytes(block, bits)),
         codes(reinterpret_cast<std::uint8_t*>(bytes)),
@@ -74,7 +82,7 @@ struct Layout {
     }
   }
 
-  bool one_group;  // of all columns: a run of everything
+  bool one_group;  // of all columns: laid out as a run of everything
   Grouping::Kind kind;
   int bits;
   std::int64_t count, columns, size;  // elements, of a row, of a group

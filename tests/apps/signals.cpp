@@ -4,23 +4,9 @@
 namespace lacuna::test {
 namespace {
 
-/// Whether the set of signals `set` of a process, as the kernel names it, has `signal`.
-bool has(pid_t process, std::string_view set, int signal) {
-  std::istringstream status(read_file("/proc/" + std::to_string(process) + "/status"));
-  for (std::string word; status >> word;)
-    if (std::uint64_t signals = 0; word == set && status >> std::hex >> signals)
-      return (signals >> (signal - 1) & 1) != 0;
-  return false;
-}
-
 /// Whether `process` is the command by now, and takes note of `signal`.
 bool notes(pid_t process, int signal) {
   return read_file("/proc/" + std::to_string(process) + "/comm") == "lacuna\n" && has(process, "SigBlk:", signal);
-}
-
-/// Two of one number that are not taken yet are one.
-void wait_until_taken(CommandRun& run, int signal) {
-  while (run.running() && has(run.process(), "ShdPnd:", signal)) std::this_thread::yield();
 }
 
 }  // namespace

@@ -428,28 +428,6 @@ TEST_CASE("sweep: configurations of one name in several folders are told from ea
   }
 }
 
-TEST_CASE("sweep: a case whose configuration has changed since the sweep began is not run") {
-  const TemporaryFolder folder;
-  write_inputs(folder,
-               "command: train\nconfig: c.yaml\ngrid: {train.seed: [1, 2]}\noverrides: {train.epochs: 100}\noutput: "
-               "{dir: out}\n");
-  const std::string before = read_file(folder / "c.yaml");
-  CommandRun run(folder, {"sweep", "-c", "s.yaml"});
-  const auto has_begun = [&] { return fs::exists(folder / "out/runs") && !fs::is_empty(folder / "out/runs"); };
-  while (run.running() && !has_begun()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  write_file(folder / "c.yaml", before + "# another\n");
-  const CommandResult result = run.wait();
-  INFO(result.out, result.error);
-  CHECK(result.code == 1);
-  const nlohmann::json cases = read_json(folder / "out/sweep.json").at("cases");
-  CHECK(cases.at(0).at("status") == "done");
-  CHECK(cases.at(1).at("status") == "failed");
-  CHECK(cases.at(1).at("error") ==
-        "lacuna: c.yaml changed after the sweep had begun; the same command runs the case as it is now");
-  write_file(folder / "c.yaml", before);
-  CHECK(sweep(folder).code == 0);  // the first is done, and the second is as it was
-}
-
 TEST_CASE("sweep: what is no whole record of a case counts as not done") {
   const TemporaryFolder folder;
   write_inputs(folder, plans);

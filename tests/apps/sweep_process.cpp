@@ -30,6 +30,9 @@ std::size_t steps_in(const fs::path& run) {
   return fs::exists(run / "metrics.jsonl") ? lines_in(run / "metrics.jsonl") : 0;
 }
 
+/// Ends a training that would not end by itself.
+void end_training(const fs::path& run) { ::kill(std::stoi(read_file(run / "lock")), SIGTERM); }
+
 }  // namespace
 
 TEST_CASE("sweep: cases run at the same time, and a signal stops all that run so that they can be gone on with") {
@@ -68,19 +71,44 @@ TEST_CASE("sweep: cases run at the same time, and a signal stops all that run so
 
 TEST_CASE("sweep: where a record cannot be written the other cases save what they have, and then the sweep ends") {
   const TemporaryFolder folder;
-  write_inputs(folder, "command: train\nconfig: c.yaml\ngrid: {train.epochs: [300, 100000]}\noutput: {dir: out}\n");
+  write_inputs(folder, "command: train\nconfig: c.yaml\ngrid: {train.epochs: [100000, 100001]}\noutput: {dir: out}\n");
   const std::vector<std::string> ids = ids_in(folder);
   CommandRun run(folder, {"sweep", "-c", "s.yaml", "--jobs", "2"});
-  REQUIRE(comes_true([&] { return steps_in(folder / "out/runs" / ids[1]) > 0; }));
+  for (const std::string& id : ids) REQUIRE(comes_true([&] { return steps_in(folder / "out/runs" / id) > 0; }));
   const std::string record = fmt::format("out/cases/{}.json", ids[0]);
   fs::create_directories(folder / record / "in the way");
+  end_training(folder / "out/runs" / ids[0]);
   REQUIRE(comes_true([&] { return !run.running(); }));
   const CommandResult result = run.wait();
   INFO(result.out, result.error);
   CHECK(result.code == 2);
   CHECK(result.error.find(fmt::format("lacuna: cannot replace {}: ", record)) != std::string::npos);
-  CHECK(read_json(folder / "out/runs" / ids[0] / "summary.json").at("epochs") == 300);
-  CHECK(read_json(folder / "out/runs" / ids[1] / "summary.json").at("stopped") == true);
+  for (const std::string& id : ids) CHECK(read_json(folder / "out/runs" / id / "summary.json").at("stopped") == true);
+}
+
+TEST_CASE("sweep: a case whose configuration has changed since the sweep began is not run") {
+  const TemporaryFolder folder;
+  write_inputs(folder,
+               "command: train\nconfig: c.yaml\ncases: [{train.epochs: 100000}, {train.epochs: 1}]\n"
+               "output: {dir: out}\n");
+  const std::vector<std::string> ids = ids_in(folder);
+  const std::string before = read_file(folder / "c.yaml");
+  CommandRun run(folder, {"sweep", "-c", "s.yaml"});
+  REQUIRE(comes_true([&] { return steps_in(folder / "out/runs" / ids[0]) > 0; }));
+  write_file(folder / "c.yaml", before + "# another\n");
+  end_training(folder / "out/runs" / ids[0]);
+  const CommandResult result = run.wait();
+  INFO(result.out, result.error);
+  CHECK(result.code == 1);
+  const nlohmann::json cases = read_json(folder / "out/sweep.json").at("cases");
+  CHECK(cases.at(0).at("exit_code") == 128 + SIGTERM);
+  CHECK(cases.at(1).at("error") ==
+        "lacuna: c.yaml changed after the sweep had begun; the same command runs the case as it is now");
+  CHECK(!fs::exists(folder / "out/runs" / ids[1]));
+  // The second is as it was: it runs.
+  write_inputs(folder, "command: train\nconfig: c.yaml\ncases: [{train.epochs: 1}]\noutput: {dir: out}\n");
+  CHECK(sweep(folder).code == 0);
+  CHECK(fs::exists(folder / "out/runs" / ids[1] / "summary.json"));
 }
 
 TEST_CASE("sweep: a signal after the last case has ended hides no failure") {
@@ -96,7 +124,7 @@ TEST_CASE("sweep: a signal after the last case has ended hides no failure") {
   CommandRun run(folder, {"sweep", "-c", "s.yaml"});
   REQUIRE(comes_true([&] { return fs::exists(failed); }));
   run.signal(SIGINT);
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  wait_until_taken(run, SIGINT);
   std::ofstream(curve).close();
   const CommandResult result = run.wait();
   INFO(result.out, result.error);

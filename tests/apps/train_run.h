@@ -42,6 +42,20 @@ inline std::size_t lines_in(const fs::path& path) {
   return static_cast<std::size_t>(std::ranges::count(text, '\n'));
 }
 
+/// Whether the set of signals `set` of a process, as the kernel names it, has `signal`.
+inline bool has(pid_t process, std::string_view set, int signal) {
+  std::istringstream status(read_file("/proc/" + std::to_string(process) + "/status"));
+  for (std::string word; status >> word;)
+    if (std::uint64_t signals = 0; word == set && status >> std::hex >> signals)
+      return (signals >> (signal - 1) & 1) != 0;
+  return false;
+}
+
+/// Two of one number that are not taken yet are one.
+inline void wait_until_taken(CommandRun& run, int signal) {
+  while (run.running() && has(run.process(), "ShdPnd:", signal)) std::this_thread::yield();
+}
+
 /// Trains without end and, when `steps` steps are noted, sends `signal`.
 inline CommandResult stop_after(const TemporaryFolder& folder, std::size_t steps, int signal,
                                 const std::string& schedule = "cosine") {

@@ -18,7 +18,7 @@ constexpr std::array widths{1, 2, 3, 4, 5, 6, 8, exact_bits};
 
 std::int64_t bytes_of(const BitChoice& choice, int bits) {
   if (bits == exact_bits) return choice.exact_bytes;
-  return (bits <= 3 ? choice.rotated_bytes : choice.range_bytes) + (choice.elements * bits + 7) / 8;
+  return (bits <= 3 ? choice.rotated_bytes : choice.range_bytes) + codec::code_bytes(choice.elements, bits);
 }
 
 double variance_of(const BitChoice& choice, int bits) { return choice.sensitivity * code_variance(bits); }

@@ -185,7 +185,7 @@ class RandomGraph {
         const Variable qkv = linear(take().reshape({6, width}), 3 * width).reshape({2, 3, 3 * width});
         const auto part = [&](std::int64_t i) { return run(SplitHeads{.heads = 2, .part = i, .parts = 3}, qkv); };
         Variable scores = run(MatMul{.transpose_b = true, .scale = 0.5}, part(0), part(1));
-        return run(MergeHeads{.heads = 2}, run(MatMul{}, run(Softmax{.heads = 2}, std::move(scores)), part(2)));
+        return run(MergeHeads{.heads = 2}, run(MatMul{}, run(Softmax{}, std::move(scores)), part(2)));
       }
       case common_ops + 10: {
         const Variable x = take();

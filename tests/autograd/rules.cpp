@@ -4,6 +4,7 @@
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/linear.h"
+#include "ops/matmul.h"
 #include "tests/autograd/graphs.h"
 
 #include <doctest/doctest.h>
@@ -123,6 +124,22 @@ TEST_CASE("rules: one vector a sample is coded by a rule alone, not by a policy"
   };
   for (const std::string_view policy : {"fixed", "mesa", "adaptive"}) CHECK(hold(policy, {}) == Hold::keep);
   CHECK(hold("fixed", {rule("int4", "*", "linear")}) == Hold::code);
+}
+
+TEST_CASE("mesa: what lies by heads has a range a head, and is not coded where that is one vector a sample") {
+  const Variable keys = test_leaf({8, 3, 20, 64}, 1, DType::f32), square = test_parameter({64, 64}, 2, DType::f32);
+  const auto held = [&](std::int64_t positions) {
+    const std::unique_ptr<MemoryPolicy> policy = make_policy("mesa");
+    Tape tape(*policy);
+    const Recording recording(tape);
+    Variable queries = apply(Linear{}, test_leaf({8, 3, positions, 64}, 3, DType::f32), square, Variable());
+    const Variable y = total(apply(MatMul{.transpose_b = true}, std::move(queries), keys));
+    for (const Tape::SlotReport& slot : tape.report())
+      if (slot.facts.op.text() == "linear") return std::pair(slot.hold, slot.bytes);
+    return std::pair(Hold::drop, std::int64_t{0});
+  };
+  CHECK(held(20) == std::pair(Hold::code, std::int64_t{8 * 3 * 20 * 64 + 3 * 4}));
+  CHECK(held(1).first == Hold::keep);
 }
 
 TEST_CASE("rules: by the ops that read a tensor") {

@@ -381,9 +381,10 @@ TEST_CASE("codes: far from zero the step grows until the origin fits") {
 
 TEST_CASE("codes: the same bits with one thread and with two") {
   const int before = threads();
-  for (const Grouping grouping : {Grouping{}, Grouping{Grouping::Kind::run, 1000},
-                                  Grouping{Grouping::Kind::run, 100000}, Grouping{Grouping::Kind::column, 3},
-                                  Grouping{Grouping::Kind::column, 16}, Grouping{Grouping::Kind::column, 64}}) {
+  for (const Grouping grouping :
+       {Grouping{}, Grouping{Grouping::Kind::run, 1000}, Grouping{Grouping::Kind::run, 100000},
+        Grouping{Grouping::Kind::column, 3}, Grouping{Grouping::Kind::column, 16}, Grouping{Grouping::Kind::column, 64},
+        Grouping{Grouping::Kind::column, 211}, Grouping{Grouping::Kind::column, 5000, 2}}) {
     const Tensor x = tensor_of(drawn(197 * 211)).reshape({197, 211});
     const std::vector<codec::Range> ranges(static_cast<std::size_t>(codec::group_count(x.shape(), grouping)),
                                            codec::Range{-0.5F, 0.5F});
@@ -404,6 +405,41 @@ TEST_CASE("codes: the same bits with one thread and with two") {
     }
   }
   set_threads(before);
+}
+
+TEST_CASE("codes: one group of all columns is a run of everything, and a row of several extents one of their product") {
+  const Tensor x = tensor_of(drawn(6 * 5 * 7 * 400)).reshape({6, 5, 7, 400});
+  const Coding whole{.bits = 5, .grouping = {Grouping::Kind::run, x.count()}},
+      columns{.bits = 5, .grouping = {Grouping::Kind::column, 400}},
+      heads{.bits = 5, .grouping = {Grouping::Kind::column, 7 * 400, 3}},
+      flat{.bits = 5, .grouping = {Grouping::Kind::column, 7 * 400}};
+  const Tensor rows = x.reshape({6, 5 * 7 * 400});
+  CHECK(codec::group_count(x.shape(), heads.grouping) == 5);
+  CHECK(bytes_of(codec::encode(x, columns, 3)) == bytes_of(codec::encode(x, whole, 3)));
+  CHECK(bytes_of(codec::encode(x, heads, 3)) == bytes_of(codec::encode(rows, flat, 3)));
+  CHECK(decoded(codec::encode(x, heads, 3)) == decoded(codec::encode(rows, flat, 3)));
+  // With ranges that are known, some values lie outside.
+  for (const auto& [one, other] : {std::pair(columns, whole), std::pair(heads, heads)}) {
+    const auto groups = static_cast<std::size_t>(codec::group_count(x.shape(), one.grouping));
+    const std::vector<codec::Range> ranges(groups, codec::Range{-0.25F, 0.25F});
+    std::vector<codec::Range> seen = ranges, seen_by_other = ranges;
+    CHECK(bytes_of(codec::encode(x, one, 3, ranges, seen)) ==
+          bytes_of(codec::encode(x, other, 3, ranges, seen_by_other)));
+    for (std::size_t group = 0; group < groups; ++group) {
+      CHECK(seen[group].least == seen_by_other[group].least);
+      CHECK(seen[group].most == seen_by_other[group].most);
+      if (groups == 1) continue;
+      float least = 1, most = -1;
+      for (std::int64_t sample = 0; sample < 6; ++sample)
+        for (std::int64_t i = 0; i < 7 * 400; ++i) {
+          const float value = x.data<float>()[(sample * 5 + static_cast<std::int64_t>(group)) * 7 * 400 + i];
+          least = std::min(least, value);
+          most = std::max(most, value);
+        }
+      CHECK(seen[group].least == least);
+      CHECK(seen[group].most == most);
+    }
+  }
 }
 
 TEST_CASE("codes: bytes are the ones announced, on meta too, and have the purpose of the scope") {

@@ -33,14 +33,14 @@ class FiniteRange {
 };
 
 template <class T>
-[[gnu::always_inline]] inline void code_slice(const T* values, std::int64_t count, const Slope& slope, int bits,
+[[gnu::always_inline]] inline void code_slice(const T* values, std::int64_t count, const EncodingLine& line, int bits,
                                               const std::uint16_t* draws, std::uint8_t* codes) {
-  if (slope.wide)
-    Encoder<double, SameLine<double>>({slope.exact}, bits)(values, count, draws, codes);
+  if (line.wide)
+    Encoder<double, SameLine<double>>({line.exact}, bits)(values, count, draws, codes);
   else
     with_count(
         count, [&](std::int64_t number) __attribute__((always_inline)) {
-          Encoder<float, SameLine<float>>({slope.floats}, bits)(values, number, draws, codes);
+          Encoder<float, SameLine<float>>({line.floats}, bits)(values, number, draws, codes);
         });
 }
 
@@ -52,11 +52,12 @@ class BlockEncoder {
 
   /// Codes elements [begin, end), of one group.
   template <class T>
-  [[gnu::always_inline]] inline void encode(const T* x, std::int64_t begin, std::int64_t end, const Slope& slope) {
+  [[gnu::always_inline]] inline void encode(const T* x, std::int64_t begin, std::int64_t end,
+                                            const EncodingLine& line) {
     for (std::int64_t i = begin; i < end;) {
       const std::int64_t next = std::min(end, i - i % block + block);
       const std::uint16_t* const draws = drawn(i);  // first: it may pack, and codes go to the front again
-      code_slice(x + i, next - i, slope, to_.bits, draws, codes_of(i));
+      code_slice(x + i, next - i, line, to_.bits, draws, codes_of(i));
       i = next;
     }
   }
@@ -144,7 +145,7 @@ void encode_runs(const T* x, const Layout& to, const Coding& coding, std::uint64
         if (first(g) >= begin)
           to.set_group(from + static_cast<std::int64_t>(g), finite[g] ? batch.stored(g) : not_finite());
       for (std::size_t g = 0; g < groups; ++g) {
-        encoder.encode(x, std::max(begin, first(g)), std::min(end, first(g) + to.size), batch.slope(g));
+        encoder.encode(x, std::max(begin, first(g)), std::min(end, first(g) + to.size), batch.encoding_line(g));
         const std::int64_t next = first(g) + together * to.size;
         if (next < end) prefetch(x, next, std::min(end, next + std::min(to.size, cached)));
       }
@@ -191,11 +192,12 @@ class ColumnGroups {
       add_columns(part, columns);
     });
   }
-  /// One pass over x, which codes it by the groups' slopes, and measures them too if it is to.
-  void encode(const Coding& coding, std::uint64_t key, const std::vector<Slope>& slopes, bool measures) {
+  /// One pass over x, which codes it by the groups' lines, and measures them too if it is to.
+  void encode(const Coding& coding, std::uint64_t key, const std::vector<EncodingLine>& group_lines, bool measures) {
     std::optional<ColumnLines> lines;
-    if (narrow_ && std::none_of(slopes.begin(), slopes.end(), [](const Slope& slope) { return slope.wide; }))
-      lines.emplace(to_, [&](std::int64_t group) { return slopes[static_cast<std::size_t>(group)].floats; });
+    if (narrow_ &&
+        std::none_of(group_lines.begin(), group_lines.end(), [](const EncodingLine& line) { return line.wide; }))
+      lines.emplace(to_, [&](std::int64_t group) { return group_lines[static_cast<std::size_t>(group)].floats; });
     for_shares([&](std::int64_t part, const lacuna::Range& share) {
       BlockEncoder encoder(to_, coding, key, share.begin);
       if (lines) {
@@ -210,7 +212,7 @@ class ColumnGroups {
             next = std::min(end, begin + codes_together);
             if (measures) measure_piece(part, group, begin, next);
             prefetch(x_, next, std::min(end, next + codes_together));
-            encoder.encode(x_, begin, next, slopes[static_cast<std::size_t>(group)]);
+            encoder.encode(x_, begin, next, group_lines[static_cast<std::size_t>(group)]);
           }
         });
       }
@@ -263,10 +265,10 @@ class ColumnGroups {
   std::vector<Extremes<T>> extremes_;  // [parts, groups]
 };
 
-/// Writes what is kept of each group; returns their slopes.
-std::vector<Slope> fit_groups(const std::vector<Found>& found, const Layout& to) {
+/// Writes what is kept of each group; returns their lines.
+std::vector<EncodingLine> fit_groups(const std::vector<Found>& found, const Layout& to) {
   const Fitting fitting(to.bits);
-  std::vector<Slope> slopes;
+  std::vector<EncodingLine> group_lines;
   GroupBatch batch;
   for (std::size_t from = 0; from < found.size(); from += GroupBatch::most) {
     const std::size_t some = std::min(found.size() - from, GroupBatch::most);
@@ -277,10 +279,10 @@ std::vector<Slope> fit_groups(const std::vector<Found>& found, const Layout& to)
     fitting.fit(batch);
     for (std::size_t g = 0; g < some; ++g) {
       to.set_group(static_cast<std::int64_t>(from + g), found[from + g].finite ? batch.stored(g) : not_finite());
-      slopes.push_back(batch.slope(g));
+      group_lines.push_back(batch.encoding_line(g));
     }
   }
-  return slopes;
+  return group_lines;
 }
 
 template <class T>

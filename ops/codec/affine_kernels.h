@@ -122,17 +122,17 @@ template <class T>
 using Key = std::conditional_t<is_half<T>, std::int16_t,
                                std::conditional_t<std::is_same_v<T, float>, std::int32_t, std::int64_t>>;
 
-/// Its own inverse.
+/// Bits of a value as a number in the order of the values. Its own inverse.
 template <class K>
-constexpr K turned(K key) {
+constexpr K ordered(K key) {
   return static_cast<K>(key ^ ((key >> std::numeric_limits<K>::digits) & std::numeric_limits<K>::max()));
 }
 template <class T>
 inline Key<T> key_of(T value) {
   if constexpr (is_half<T>)
-    return turned(static_cast<Key<T>>(value.bits));
+    return ordered(static_cast<Key<T>>(value.bits));
   else
-    return turned(std::bit_cast<Key<T>>(value));
+    return ordered(std::bit_cast<Key<T>>(value));
 }
 
 /// The range of values, and whether all are finite.
@@ -143,7 +143,7 @@ struct Found {
 
 template <class T>
 inline Found found_between(Key<T> least, Key<T> most) {
-  const float low = to_coded(std::bit_cast<T>(turned(least))), high = to_coded(std::bit_cast<T>(turned(most)));
+  const float low = to_coded(std::bit_cast<T>(ordered(least))), high = to_coded(std::bit_cast<T>(ordered(most)));
   return {{low, high}, std::isfinite(low) && std::isfinite(high)};
 }
 

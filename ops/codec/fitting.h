@@ -47,7 +47,7 @@ struct Line {
 
 /// How a group's values become codes: ((value - origin) · factor) / 2^16, with factor = 2^16 / step. Groups that are
 /// constant or not finite have a factor of 0, and so the codes 0.
-struct Slope {
+struct EncodingLine {
   Line<double> exact{};
   Line<float> floats{};
   /// Differences or the factor do not fit floats.
@@ -69,9 +69,9 @@ struct GroupBatch {
     own.origin = origins[group];
     return own;
   }
-  Slope slope(std::size_t group) const {
-    return {{slope_origins[group], slope_factors[group]},
-            {static_cast<float>(slope_origins[group]), static_cast<float>(slope_factors[group])},
+  EncodingLine encoding_line(std::size_t group) const {
+    return {{line_origins[group], line_factors[group]},
+            {static_cast<float>(line_origins[group]), static_cast<float>(line_factors[group])},
             wide[group]};
   }
 
@@ -79,8 +79,8 @@ struct GroupBatch {
   std::array<float, most> least{}, greatest{};  // finite
   std::array<std::uint16_t, most> steps{};      // bits of a bf16
   std::array<std::int16_t, most> origins{};     // in units, as Stored has them
-  std::array<double, most> slope_origins{}, slope_factors{};
-  std::array<bool, most> wide{};  // as Slope has it
+  std::array<double, most> line_origins{}, line_factors{};
+  std::array<bool, most> wide{};  // as EncodingLine has it
 };
 
 /// Chooses steps and origins for codes of one width.
@@ -121,8 +121,8 @@ class Fitting {
     const bool varies = least < most;
     batch.steps[i] = static_cast<std::uint16_t>(bits);
     batch.origins[i] = static_cast<std::int16_t>(origin);
-    batch.slope_origins[i] = varies ? step * (origin * unit_) : 0.0;
-    batch.slope_factors[i] = varies ? 65536 / step : 0.0;
+    batch.line_origins[i] = varies ? step * (origin * unit_) : 0.0;
+    batch.line_factors[i] = varies ? 65536 / step : 0.0;
     batch.wide[i] = varies && (std::max(std::abs(least), std::abs(most)) > 0x1p125 || step < 0x1p-110);
   }
   void fit_if_constant(GroupBatch& batch, std::size_t i) const {

@@ -342,13 +342,13 @@ TEST_CASE("codes: groups fitted together are as each by itself, and of what was 
       CHECK(together.step.bits == alone.step.bits);
       CHECK(together.origin == alone.origin);
       const codec::Scale scale = codec::scale_of(together, bits);
-      const codec::Slope slope = batch.slope(place);
+      const codec::EncodingLine line = batch.encoding_line(place);
       const bool varies = range.least < range.most;
-      CHECK(slope.exact.factor == (varies ? 65536 / scale.step : 0));
-      CHECK(slope.exact.origin == (varies ? scale.origin : 0));
+      CHECK(line.exact.factor == (varies ? 65536 / scale.step : 0));
+      CHECK(line.exact.origin == (varies ? scale.origin : 0));
       const double largest =
           std::max(std::abs(static_cast<double>(range.least)), std::abs(static_cast<double>(range.most)));
-      CHECK(slope.wide == (varies && (largest > 0x1p125 || scale.step < 0x1p-110)));
+      CHECK(line.wide == (varies && (largest > 0x1p125 || scale.step < 0x1p-110)));
     };
     for (std::size_t i = 0; i < ranges.size(); ++i) check(i, ranges[i]);
     batch.set(0, {-2, 5});

@@ -61,23 +61,23 @@ class Fitting {
     std::optional<Least> fewest;
     if (codes) fewest = this->least(true);
     if (const std::optional<Prediction> found = codes ? with_codes(*fewest) : without_codes()) return choose(*found);
-    const auto [least, regions_of_least] = codes ? *fewest : this->least(false);
+    const Least least = codes ? *fewest : this->least(false);
     reject(
         "memory.budget: {} do not suffice for a training step with batches of {}: the least that auto comes to is {} "
         "({} bytes), with {} recomputed{}.{}",
-        format_bytes(budget_), configuration_.train.batch_size, format_bytes(least), least,
-        regions_of_least == 0 ? "nothing" : counted(regions_of_least, "region"),
-        codes ? " and one bit an element" : "; memory.codes: true may come to less", what_takes_less());
+        format_bytes(budget_), configuration_.train.batch_size, format_bytes(least.bytes), least.bytes,
+        least.plan.recompute.empty() ? "nothing" : counted(std::ssize(least.plan.recompute), "region"),
+        codes ? " and one bit an element" : "", what_takes_less(least.plan, codes));
   }
 
   struct Least {
     std::int64_t bytes = 0;
-    std::ptrdiff_t regions = 0;  // that run again for it
+    MemoryPlan plan{};
   };
   /// The fewest bytes that plans of the fewest bits come to, or what the first comes to that fits the budget.
   Least least(bool codes) const {
     const int fewest = codes ? fewest_bits : exact_bits;
-    Least least{.bytes = bytes_of({.bits = fewest})};
+    Least least{.bytes = bytes_of({.bits = fewest}), .plan = {.bits = fewest}};
     std::vector<RegionPaths> choices;
     for (const RegionChoices::Whole& regions : choices_.wholes()) choices.push_back(regions.paths);
     const RegionPaths order = codes ? blocks_by_bytes() : RegionPaths();
@@ -85,8 +85,9 @@ class Fitting {
       choices.push_back({order.begin(), order.begin() + blocks});
     for (const RegionPaths& recompute : choices) {
       if (least.bytes <= budget_) break;
-      const std::int64_t bytes = bytes_of({.bits = fewest, .recompute = recompute});
-      if (bytes < least.bytes) least = {bytes, std::ssize(recompute)};
+      MemoryPlan plan{.bits = fewest, .recompute = recompute};
+      const std::int64_t bytes = bytes_of(plan);
+      if (bytes < least.bytes) least = {bytes, std::move(plan)};
     }
     return least;
   }
@@ -157,22 +158,27 @@ class Fitting {
     return candidate;
   }
 
-  /// Of what no plan changes.
-  std::string what_takes_less() const {
+  /// What else there is to change, where not even `least` fits.
+  std::string what_takes_less(const MemoryPlan& least, bool codes) const {
     std::string text;
+    const Measurement planned = measure(with(least), Device::meta);
+    const bool evaluates = !of_saved_ && evaluation_is_highest(planned);
+    if (!codes && !evaluates) text += " memory.codes: true may come to less.";
     if (configuration_.train.batch_size > configuration_.train.accumulate)
       text += " A larger train.accumulate or a smaller train.batch_size takes less.";
     if (of_saved_) return text;
-    const Measurement planned = measure(with({.bits = fewest_bits}), Device::meta);
+    if (evaluates)
+      text += " It is an evaluation that takes the most, of as many images at once as a part of a step has.";
     const Bytes& memory = planned.memory;
-    if (evaluation_is_highest(planned))
-      text += " It is an evaluation that takes the most, of as many images at once as a step has.";
-    const std::int64_t training =
-        at(memory, Purpose::parameters) + at(memory, Purpose::gradients) + at(memory, Purpose::optimizer);
-    return text + fmt::format(
-                      " Parameters, gradients and the optimizer's state are {} of it: optimizer.in_backward, "
-                      "optimizer.state or a frozen part of the model takes less.",
-                      format_bytes(training));
+    const std::int64_t of_training = at(memory, Purpose::gradients) + at(memory, Purpose::optimizer);
+    constexpr std::int64_t worth_saying = 20;  // a part of all
+    if (of_training < used(planned) / worth_saying) return text;
+    std::vector<std::string_view> ways;
+    if (!configuration_.optimizer.in_backward && !evaluates) ways.push_back("optimizer.in_backward");
+    if (configuration_.optimizer.state == "f32") ways.push_back("optimizer.state: int8");
+    ways.push_back("a frozen part of the model");
+    return text + fmt::format(" Parameters, gradients and the optimizer's state are {} of it: less with {}.",
+                              format_bytes(at(memory, Purpose::parameters) + of_training), fmt::join(ways, " or "));
   }
   std::int64_t used(const Measurement& planned) const {
     return of_saved_ ? at(planned.memory, Purpose::saved) : highest_need(planned);
@@ -513,7 +519,10 @@ std::int64_t parse_bytes(const std::string& text) {
   const std::size_t unit_begin = std::min(text.find_first_not_of(' ', end), text.size());
   constexpr double least_meant = 4096;  // a `6` lacks its GiB, an `800` its MiB
   if (end > 0 && unit_begin == text.size() && (number != std::floor(number) || number < least_meant))
-    reject("memory.budget: expected bytes as 6GiB, 1.5GB or 800MiB, got {}: a number without a unit is bytes", text);
+    reject(
+        "memory.budget: expected bytes as 6GiB, 1.5GB or 800MiB, got {0}: a number without a unit is bytes; {0}B, if "
+        "so few are meant",
+        text);
   for (const Unit& unit : units)
     if (end > 0 && text.substr(unit_begin) == unit.name && number * unit.bytes >= 1 && number * unit.bytes < 0x1p62)
       return static_cast<std::int64_t>(number * unit.bytes);

@@ -18,13 +18,14 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 namespace lacuna::apps {
 namespace {
 
 struct Options {
   ConfigurationOptions configuration;
-  std::vector<std::string> policies;
+  std::optional<std::string> policies;  // between commas
   Report report;
 };
 
@@ -92,11 +93,15 @@ std::string need_text(const Measurement& planned) {
 
 ExitCode plan(const Options& options) {
   const Configuration read = resolve_without_budget(options.configuration.parse());
-  std::vector<std::string> choices = options.policies, titles;
-  for (std::string& choice : choices) std::erase(choice, ' ');  // as in `exact, mesa`
+  std::vector<std::string> choices, titles;
+  const std::string given = options.policies.value_or(read.memory.policy);
+  for (std::size_t begin = 0, end = 0; begin <= given.size(); begin = end + 1) {
+    end = std::min(given.find(',', begin), given.size());
+    choices.push_back(given.substr(begin, end - begin));
+    std::erase(choices.back(), ' ');  // as in `exact, mesa`
+  }
   if (std::ranges::find(choices, "") != choices.end())
     reject("--policies: expected names between commas, as exact,mesa,fixed:4");
-  if (choices.empty()) choices = {read.memory.policy};
   std::vector<Measurement> plans;
   std::string chosen;
   Problems problems;
@@ -108,7 +113,7 @@ ExitCode plan(const Options& options) {
       if (!configuration.memory.why.empty())
         chosen += (choices.size() > 1 ? titles.back() + ": " : "") + configuration.memory.why + "\n";
     } catch (const Error& error) {
-      if (options.policies.empty() || error.fault() != Fault::input) throw;
+      if (!options.policies || error.fault() != Fault::input) throw;
       problems.add({"--policies " + choice, 0, 0}, error.what());
     }
   }
@@ -148,9 +153,7 @@ const RegisterCommand command(40, "plan", "Predict memory by purpose, on any mac
   options->configuration.declare(app, true);
   app.add_option("--policies", options->policies,
                  "compare these memory policies, side by side, as exact,mesa,fixed:4 (bits) or auto:6GiB")
-      ->delimiter(',')
-      ->option_text("NAME,NAME:BITS,...")
-      ->allow_extra_args(false);
+      ->option_text("NAME,NAME:BITS,...");
   options->configuration.declare_image_gradient(app);
   options->report.declare(app);
   return std::function<ExitCode()>([options] { return plan(*options); });

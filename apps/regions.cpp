@@ -79,10 +79,16 @@ std::vector<RegionChoices::Whole> RegionChoices::wholes() const {
     all.push_back({paths_of(segments(length)), segments(length)});
     if (length == 1 && !parts_.empty()) all.push_back({parts_});
   }
-  for (std::int64_t length = 1; length <= longest_; ++length)
-    all.push_back({with_all(paths_of(segments(length)), length == 1 ? parts_ : with_all(blocks_, parts_))});
   std::map<std::string, RegionPaths> by_name;
   for (const std::string& part : parts_) by_name[part.substr(part.rfind('.') + 1)].push_back(part);
+  for (std::int64_t length = 1; length <= longest_; ++length) {
+    const auto nest = [&](const RegionPaths& parts) {
+      all.push_back({with_all(paths_of(segments(length)), length == 1 ? parts : with_all(blocks_, parts))});
+    };
+    if (by_name.size() > 1)
+      for (const auto& [name, paths] : by_name) nest(paths);
+    nest(parts_);
+  }
   for (auto& [name, paths] : by_name) all.push_back({std::move(paths)});
   return all;
 }

@@ -38,7 +38,8 @@ class RegionChoices {
     std::vector<Segment> segments{};  // that they are, if they are
   };
   /// What covers the whole model, the least work first: all blocks, or all parts of blocks; several blocks as one;
-  /// blocks with their parts within them, which run again once more; and several blocks, the blocks and their parts.
+  /// blocks with their parts within them, of one name or all, which run again once more; and several blocks, the blocks
+  /// and their parts.
   /// Last, where what a block holds while it runs again is the peak: the parts of one name alone.
   std::vector<Whole> wholes() const;
 

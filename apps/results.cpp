@@ -181,6 +181,9 @@ void set_short_labels(std::vector<Result>& results) {
   for (const std::string& key : varying_keys(results))
     (key == "memory.policy" || key == "memory.budget" || key == "memory.bits" ? chosen : others).push_back(key);
   const std::vector<std::string> in_order = others;
+  // First what bytes follow from, and what is short.
+  std::ranges::stable_partition(
+      others, [](const std::string& key) { return key.starts_with("memory.") || key == "train.batch_size"; });
   std::ranges::stable_partition(others, [&](const std::string& key) { return !is_long(results, key); });
   const auto told_apart = [&](const std::vector<std::string>& keys) {
     std::set<std::string> labels;

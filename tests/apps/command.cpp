@@ -236,8 +236,9 @@ TEST_CASE("command: plan and bench share the documented keys") {
   CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact, fixed:2 ", "--json", "-"})
             .json()[1]
             .at("choice") == "fixed:2");
-  CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", " , mesa"}).error ==
-        "lacuna: --policies: expected names between commas, as exact,mesa,fixed:4\n");
+  for (const char* const gap : {" , mesa", "exact,,mesa", "exact,", ""})
+    CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", gap}).error ==
+          "lacuna: --policies: expected names between commas, as exact,mesa,fixed:4\n");
   // All that is wrong is said at once.
   const CommandResult wrong =
       run_command(folder, {"plan", "-c", "c.yaml", "--policies", "keep,fixed:few,exact:4,some"});

@@ -44,8 +44,8 @@ TEST_CASE("results: a short label begins with what tells memory, and has of the 
   results[2].settings = settings(4, 8, 0.2, "[]", "exact", "unfinished");
   results[1].settings = settings(6, 16, 0.2, patterns, "fixed", "finished");
   set_short_labels(results);
-  CHECK(results[0].label == "exact · depth 4 · num_heads 4 · lr 0.1");
-  CHECK(results[2].label == "exact · depth 4 · num_heads 4 · lr 0.2");
+  CHECK(results[0].label == "exact · depth 4 · batch_size 8 · lr 0.1");
+  CHECK(results[2].label == "exact · depth 4 · batch_size 8 · lr 0.2");
   // What is long is left out, but where nothing else tells apart.
   results.resize(2);
   results[1].settings = results[0].settings;

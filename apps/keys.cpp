@@ -124,8 +124,8 @@ const Key table[] = {
     {"memory", "policy", [](Configuration& c) -> Field { return &c.memory.policy; },
      "how tensors wait for the backward pass", 0, 0, [] { return memory_policies().names(); }},
     {"memory", "budget", [](Configuration& c) -> Field { return &c.memory.budget; },
-     "of the policy `auto`: what the tensors of a training step may take, as `6GiB`; code, stacks and libraries come "
-     "on top"},
+     "of the policy `auto`: what the tensors of a training step may take, as `6GiB` (without a unit: bytes, 4096 at "
+     "least); code, stacks and libraries come on top"},
     {"memory", "budget_of", [](Configuration& c) -> Field { return &c.memory.budget_of; },
      "what the budget counts: all memory at its highest, or what is saved for backward", 0, 0,
      [] {

@@ -165,8 +165,7 @@ template <class T>
   });
 }
 
-/// Groups that are columns: coded piece by piece, whose numbers stay in registers, or narrow ones column by column. One
-/// of all columns is measured by each thread in its share.
+/// Groups that are columns: coded piece by piece, whose numbers stay in registers, or narrow ones column by column.
 template <class T>
 class ColumnGroups {
  public:
@@ -317,7 +316,7 @@ void encode_affine(const Tensor& x, const Codes& codes, const KnownRanges* known
   launch(x.device(), [&] {
     const Layout layout(x.shape(), coding, codes.bytes.raw());
     with_float_type(x.dtype(), [&]<class T>(Type<T>) {
-      if (layout.kind == Grouping::Kind::run && !layout.one_group)
+      if (coding.grouping.kind == Grouping::Kind::run)
         encode_runs(x.data<T>(), layout, coding, codes.key, known);
       else
         encode_columns(x.data<T>(), layout, coding, codes.key, known, groups);

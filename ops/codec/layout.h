@@ -82,7 +82,7 @@ struct Layout {
     }
   }
 
-  bool one_group;  // of all columns: laid out as a run of everything
+  bool one_group;  // of all columns: a run of everything
   Grouping::Kind kind;
   int bits;
   std::int64_t count, columns, size;  // elements, of a row, of a group

@@ -482,6 +482,28 @@ TEST_CASE("budget: what no choice fits is refused before anything is computed") 
   }
 }
 
+TEST_CASE("budget: a refusal names what can still help, and nothing else") {
+  const auto refused = [](const std::string& optimizer, const std::string& train, const std::string& memory) {
+    return refusal(parse_configuration(
+        fmt::format("model: {}\noptimizer: {{name: adamw, {}}}\ntrain: {{batch_size: 8}}\nfreeze: {{train: {}}}\n"
+                    "memory: {{policy: auto, budget: 4096, {}}}\n",
+                    vit, optimizer, train, memory),
+        "a.yaml"));
+  };
+  const auto names = [](const std::string& text, std::string_view what) {
+    return text.find(what) != std::string::npos;
+  };
+  const std::string all = refused("lr: 1e-3", "[\"*\"]", "codes: false");
+  for (const char* const way : {"memory.codes: true", "optimizer.in_backward", "optimizer.state", "frozen part"})
+    CHECK_MESSAGE(names(all, way), all);
+  const std::string set = refused("lr: 1e-3, in_backward: true, state: int8", "[\"*\"]", "codes: true");
+  for (const char* const way : {"memory.codes", "optimizer."}) CHECK_MESSAGE(!names(set, way), set);
+  CHECK_MESSAGE(names(set, "less with a frozen part of the model."), set);
+  // What the head's gradients and state take is next to nothing.
+  const std::string head = refused("lr: 1e-3", "[\"head*\"]", "codes: true");
+  for (const char* const way : {"optimizer.", "frozen part"}) CHECK_MESSAGE(!names(head, way), head);
+}
+
 TEST_CASE("budget: what no choice fits is refused with the least that would") {
   CHECK(refusal(configured(vit, "{policy: auto}")) ==
         "memory.policy: auto needs memory.budget: how much memory there is, as 6GiB");
@@ -505,6 +527,11 @@ TEST_CASE("budget: what no choice fits is refused with the least that would") {
       CHECK(least_of(refused_at(std::stoll(least) - 1)) == least);
     }
   }
+  // A block within which one part runs again holds less than one within which all do.
+  const std::string nested = "recompute: [\"blocks.*\", \"blocks.*.attn\"]";
+  const std::int64_t by_hand =
+      highest_need(measure(configured(vit, fmt::format("{{policy: exact, {}}}", nested)), Device::meta));
+  CHECK(std::stoll(least_of(refusal(configured(vit, "{policy: auto, budget: 4096, codes: false}")))) <= by_hand);
   // What a block holds while it runs again is the peak here: parts of one name take less than all.
   const auto small = [](const std::string& memory) {
     return parse_configuration(

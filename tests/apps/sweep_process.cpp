@@ -71,44 +71,51 @@ TEST_CASE("sweep: cases run at the same time, and a signal stops all that run so
 
 TEST_CASE("sweep: where a record cannot be written the other cases save what they have, and then the sweep ends") {
   const TemporaryFolder folder;
-  write_inputs(folder, "command: train\nconfig: c.yaml\ngrid: {train.epochs: [100000, 100001]}\noutput: {dir: out}\n");
+  // The first two do not end by themselves: the third begins when the test ends one of them, and the other takes steps.
+  write_inputs(folder,
+               "command: train\nconfig: c.yaml\ngrid: {train.epochs: [100000, 100001, 3]}\noutput: {dir: out}\n");
   const std::vector<std::string> ids = ids_in(folder);
+  const fs::path runs = folder / "out/runs";
   CommandRun run(folder, {"sweep", "-c", "s.yaml", "--jobs", "2"});
-  for (const std::string& id : ids) REQUIRE(comes_true([&] { return steps_in(folder / "out/runs" / id) > 0; }));
-  const std::string record = fmt::format("out/cases/{}.json", ids[0]);
+  for (const std::string& id : {ids[0], ids[1]}) REQUIRE(comes_true([&] { return steps_in(runs / id) > 0; }));
+  const std::string record = fmt::format("out/cases/{}.json", ids[2]);
   fs::create_directories(folder / record / "in the way");
-  end_training(folder / "out/runs" / ids[0]);
+  end_training(runs / ids[0]);
   REQUIRE(comes_true([&] { return !run.running(); }));
   const CommandResult result = run.wait();
   INFO(result.out, result.error);
   CHECK(result.code == 2);
   CHECK(result.error.find(fmt::format("lacuna: cannot replace {}: ", record)) != std::string::npos);
-  for (const std::string& id : ids) CHECK(read_json(folder / "out/runs" / id / "summary.json").at("stopped") == true);
+  CHECK(read_json(runs / ids[2] / "summary.json").at("epochs") == 3);
+  CHECK(!read_json(runs / ids[2] / "summary.json").contains("stopped"));
+  CHECK(read_json(runs / ids[1] / "summary.json").at("stopped") == true);
 }
 
 TEST_CASE("sweep: a case whose configuration has changed since the sweep began is not run") {
   const TemporaryFolder folder;
-  write_inputs(folder,
-               "command: train\nconfig: c.yaml\ncases: [{train.epochs: 100000}, {train.epochs: 1}]\n"
-               "output: {dir: out}\n");
+  write_inputs(folder, "command: train\nconfig: c.yaml\ngrid: {train.epochs: [1, 100000, 2]}\noutput: {dir: out}\n");
   const std::vector<std::string> ids = ids_in(folder);
   const std::string before = read_file(folder / "c.yaml");
   CommandRun run(folder, {"sweep", "-c", "s.yaml"});
-  REQUIRE(comes_true([&] { return steps_in(folder / "out/runs" / ids[0]) > 0; }));
+  // The second does not end by itself.
+  REQUIRE(comes_true([&] { return steps_in(folder / "out/runs" / ids[1]) > 0; }));
   write_file(folder / "c.yaml", before + "# another\n");
-  end_training(folder / "out/runs" / ids[0]);
+  end_training(folder / "out/runs" / ids[1]);
   const CommandResult result = run.wait();
   INFO(result.out, result.error);
   CHECK(result.code == 1);
   const nlohmann::json cases = read_json(folder / "out/sweep.json").at("cases");
-  CHECK(cases.at(0).at("exit_code") == 128 + SIGTERM);
-  CHECK(cases.at(1).at("error") ==
+  CHECK(cases.at(0).at("status") == "done");
+  CHECK(cases.at(1).at("exit_code") == 128 + SIGTERM);
+  CHECK(cases.at(2).at("status") == "failed");
+  CHECK(cases.at(2).at("error") ==
         "lacuna: c.yaml changed after the sweep had begun; the same command runs the case as it is now");
-  CHECK(!fs::exists(folder / "out/runs" / ids[1]));
-  // The second is as it was: it runs.
-  write_inputs(folder, "command: train\nconfig: c.yaml\ncases: [{train.epochs: 1}]\noutput: {dir: out}\n");
-  CHECK(sweep(folder).code == 0);
-  CHECK(fs::exists(folder / "out/runs" / ids[1] / "summary.json"));
+  CHECK(!fs::exists(folder / "out/runs" / ids[2]));
+  // The first is done, and the third as it was.
+  write_inputs(folder, "command: train\nconfig: c.yaml\ngrid: {train.epochs: [1, 2]}\noutput: {dir: out}\n");
+  const CommandResult again = sweep(folder);
+  CHECK(again.code == 0);
+  CHECK(again.out.find("2 cases of `lacuna train`, 1 of them finished already") != std::string::npos);
 }
 
 TEST_CASE("sweep: a signal after the last case has ended hides no failure") {

@@ -77,6 +77,17 @@ TEST_CASE("a code's variance is what the codec does to normal values, and convex
           (code_variance(widths[i - 1]) - code_variance(widths[i])) / (widths[i] - widths[i - 1]));
 }
 
+TEST_CASE("bits: bytes are those that codes take, whatever is left over for the last block") {
+  for (const std::int64_t elements : {1, 7, 129, 1000, 4097, 20003})
+    for (const int bits : {1, 2, 3, 4, 5, 6, 8}) {
+      const codec::Coding coding = codec::least_error(bits, {});
+      const std::int64_t ranges = codec::range_bytes({elements}, coding);
+      const codec::Codes codes = codec::encode(test::tensor_of(test::normal_values(elements, 7)), coding, 1);
+      CHECK(held_bytes({.elements = elements, .range_bytes = ranges, .rotated_bytes = ranges}, bits) ==
+            codes.bytes.bytes());
+    }
+}
+
 TEST_CASE("bits: within the bytes and near the best of all allocations") {
   for (std::uint32_t site = 0; site < 200; ++site) {
     const std::vector<BitChoice> choices = random_choices(site);

@@ -14,15 +14,16 @@ class Tape::NodeTensors final : public SavedTensors {
   Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor* variance) const override {
     return slot(row).rows(begin, end, node_.shapes[row].back(), name_, variance);
   }
-  std::int64_t rows_at_once(std::size_t row) const override { return slot(row).rows_at_once(node_.shapes[row].back()); }
-  bool read_apart(std::size_t row, const Share& share, bool with_variance, const RunKernel& f) const override {
+  std::int64_t block_rows(std::size_t row) const override { return slot(row).block_rows(node_.shapes[row].back()); }
+  bool read_apart(std::size_t row, const RowPartition& share, bool with_variance,
+                  const RowBlockKernel& f) const override {
     return slot(row).read_apart(share, node_.shapes[row].back(), with_variance, f);
   }
   Signs signs(std::size_t row) const override { return slot(row).signs(name_, node_.op->saves()[row].optional); }
   Shape shape(std::size_t row) const override { return node_.shapes[row]; }
 
  private:
-  Slot& slot(std::size_t row) const {
+  SavedTensor& slot(std::size_t row) const {
     expect(node_.saved[row] != nullptr, "{} in {} reads a tensor that no wanted gradient needs: row {} of its saves",
            name_.text(), node_.path.text(), row);
     return *node_.saved[row];

@@ -3,18 +3,18 @@
 namespace lacuna {
 
 std::string_view name_of(Hold hold) {
-  constexpr std::string_view names[] = {"drop", "keep", "derive", "mask", "code"};
+  constexpr std::string_view names[] = {"drop", "keep", "rematerialize", "sign mask", "quantize"};
   return names[static_cast<std::size_t>(hold)];
 }
 
-std::string SlotFacts::name() const {
+std::string SavedTensorInfo::name() const {
   std::string name(maker());
-  if (source.kind == Source::Kind::aux) name += fmt::format(" statistic {}", source.index);
+  if (source.kind == Source::Kind::extra_output) name += fmt::format(" statistic {}", source.index);
   if (occurrence > 0) name += fmt::format(" #{}", occurrence + 1);
   return name;
 }
 
-std::string SlotFacts::key() const { return fmt::format("{} {}", path.text(), name()); }
+std::string SavedTensorInfo::key() const { return fmt::format("{} {}", path.text(), name()); }
 
 bool MemoryPolicy::recomputes(std::string_view, std::string_view) { return false; }
 

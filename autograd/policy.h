@@ -5,8 +5,8 @@
 #include "core/op.h"
 #include "core/registry.h"
 #include "core/settings.h"
-#include "ops/codec/affine.h"
-#include "ops/codec/slope.h"
+#include "ops/quantize/affine.h"
+#include "ops/quantize/slope.h"
 
 #include <functional>
 #include <memory>
@@ -18,17 +18,17 @@
 namespace lacuna {
 
 /// One reader of a saved tensor in the backward pass.
-struct SlotUser {
+struct Reader {
   Label op;
   Label path;
   Source source{};  // which tensor of that op
   Need need{};
-  bool derives = false;   // reads it to derive another slot, not for a gradient of its own
-  bool optional = false;  // can do without it
+  bool rematerializes = false;  // reads it to rematerialize another tensor, not for a gradient of its own
+  bool optional = false;        // can do without it
 };
 
 /// All that is known of a tensor when the last variable that names it lets go.
-struct SlotFacts {
+struct SavedTensorInfo {
   Label op;                // what made it: an op, or empty for an input of the program
   Label path;              // in which module
   Source source = output;  // which tensor of that op
@@ -39,13 +39,13 @@ struct SlotFacts {
   Need need = Need::sign;  // the strongest among the users
   Groups groups = Groups::run;
   std::int64_t heads = 1;
-  bool optional = false;    // every user can do without it: it may be dropped
-  bool parameter = false;   // lives on anyway: keeping it costs nothing
-  bool borrowed = false;    // an input of the program that its caller holds anyway: codes would come besides
-  bool derivable = false;   // one cheap pass over tensors that are kept anyway yields it
-  bool approximate = true;  // what it could be derived from is coded, or may still be
-  int chain = 0;            // passes such a derivation would take at most, itself included
-  std::span<const SlotUser> users;
+  bool optional = false;           // every user can do without it: it may be dropped
+  bool parameter = false;          // lives on anyway: keeping it costs nothing
+  bool borrowed = false;           // an input of the program that its caller holds anyway: codes would come besides
+  bool can_rematerialize = false;  // one cheap pass over tensors that are kept anyway yields it
+  bool approximate = true;         // what it could be derived from is coded, or may still be
+  int chain = 0;                   // passes such a derivation would take at most, itself included
+  std::span<const Reader> users;
 
   /// An input of the program: no op made it.
   bool is_input() const { return op.text().empty(); }
@@ -58,7 +58,7 @@ struct SlotFacts {
 };
 
 /// How a tensor waits for backward.
-enum class Hold : std::uint8_t { drop, keep, derive, mask, code };
+enum class Hold : std::uint8_t { drop, keep, rematerialize, sign_mask, quantize };
 
 std::string_view name_of(Hold hold);
 
@@ -66,15 +66,15 @@ std::string_view name_of(Hold hold);
 /// estimate moves by `1 − decay` of the way to what each step has seen (Mesa, section 3.2).
 struct RunningRanges {
   double decay = 0.9;
-  std::vector<codec::Range> ranges;  // [groups]; empty before the first step
+  std::vector<quant::Range> ranges;  // [groups]; empty before the first step
 };
 
 /// A policy's answer.
 struct Decision {
   Hold hold = Hold::keep;
-  codec::Coding coding{};  // of `code`
-  bool signs = false;      // of `code` and `derive`: the exact signs are kept besides, one bit an element
-  const codec::SlopeLevels* slopes = nullptr;  // of `code`: the slope there is all that is kept, in 2 bits
+  quant::QuantConfig coding{};  // of `code`
+  bool signs = false;           // of `code` and `derive`: the exact signs are kept besides, one bit an element
+  const quant::SlopeLevels* slopes = nullptr;  // of `code`: the slope there is all that is kept, in 2 bits
   RunningRanges* running = nullptr;  // of `code` by columns: where the ranges come from; null: from the tensor
   std::uint64_t draw = 0;            // of `code`: which of the step's draws rounds it
 };
@@ -91,11 +91,11 @@ class MemoryPolicy {
  public:
   virtual ~MemoryPolicy() = default;
   virtual std::string_view name() const = 0;
-  /// Asked once a tensor that somebody needs, parameters apart. `derive` is for derivable ones, `mask` for needs of a
-  /// sign, `code` for needs of a value.
-  virtual Decision settle(const SlotFacts& facts) = 0;
+  /// Asked once a tensor that somebody needs, parameters apart. `derive` is for can_rematerialize ones, `mask` for
+  /// needs of a sign, `code` for needs of a value.
+  virtual Decision decide(const SavedTensorInfo& facts) = 0;
   /// Whether `settle` may answer `code`: then what is derived, or read in place of a sign, may be approximate.
-  virtual bool codes_anything() const { return false; }
+  virtual bool quantizes() const { return false; }
   /// Whether the module at `path` runs again in backward and saves nothing but its input. `within`: the region that
   /// runs again at the moment and has the module in it; empty in forward.
   virtual bool recomputes(std::string_view path, std::string_view within);

@@ -1,7 +1,7 @@
 #include "autograd/sensitivity.h"
 
 #include "autograd/accumulate.h"
-#include "autograd/bit_plan.h"
+#include "autograd/plan/bit_allocation.h"
 #include "core/error.h"
 
 #include <algorithm>

@@ -45,8 +45,8 @@ class SensitivityRecord {
   /// A node that backward reaches: the squares of its output's whole gradient, and, when the signs of that are drawn,
   /// of its parameters' gradients and of what flows on.
   void add_node(std::int64_t node, double gradient, double parameters, std::vector<Flow> flows);
-  /// Slot `key` was held in `bits` more coarsely than it is, for the node added last: the squared changes. Returns the
-  /// change's number.
+  /// SavedTensor `key` was held in `bits` more coarsely than it is, for the node added last: the squared changes.
+  /// Returns the change's number.
   std::size_t add_change(const std::string& key, int bits, double parameters, std::vector<Flow> flows);
   /// What flows of a change to a node has been followed through it: the squares behind.
   void follow(std::size_t change, std::int64_t through, double parameters, const std::vector<Flow>& flows);

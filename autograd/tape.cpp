@@ -33,10 +33,9 @@ std::vector<Shape> shapes_of(const std::vector<Tensor>& tensors) {
 
 /// A gradient of one factor is a product of the other with that of the result: as many multiply-adds as forward each,
 /// whether one input holds one factor or both.
-std::int64_t multiply_adds_of_gradients(const Operation& op, std::span<const Shape> inputs, const Shape& y,
-                                        InputSet wanted) {
-  const InputSet factors = op.factors();
-  return factors.empty() ? 0 : 2 * op.multiply_adds(inputs, y) * (factors & wanted).size() / factors.size();
+std::int64_t macs_of_gradients(const Operation& op, std::span<const Shape> inputs, const Shape& y, InputSet wanted) {
+  const InputSet factors = op.matmul_operands();
+  return factors.empty() ? 0 : 2 * op.macs(inputs, y) * (factors & wanted).size() / factors.size();
 }
 
 }  // namespace
@@ -45,8 +44,8 @@ Tape::Tape(MemoryPolicy& policy) : policy_(policy), id_(next_tape_id()) {}
 
 Tape::~Tape() {
   // A variable that lives on knows its slot, and that slot what it would be derived from.
-  for (const std::weak_ptr<Slot>& slot : order_)
-    if (const SlotPtr alive = slot.lock()) alive->abandon();
+  for (const std::weak_ptr<SavedTensor>& slot : order_)
+    if (const SavedTensorPtr alive = slot.lock()) alive->discard();
 }
 
 Tape*& Tape::recording() {
@@ -59,22 +58,22 @@ Tape*& Tape::running_region() {
   return tape;
 }
 
-SlotPtr Tape::slot_of(const Tensor& tensor, const SlotMaker& maker) {
-  std::weak_ptr<Slot>& known = slots_[key_of(tensor)];
-  SlotPtr slot = known.lock();
-  if (!slot || slot->given_up()) {
-    SlotMaker numbered = maker;
+SavedTensorPtr Tape::slot_of(const Tensor& tensor, const Producer& maker) {
+  std::weak_ptr<SavedTensor>& known = slots_[key_of(tensor)];
+  SavedTensorPtr slot = known.lock();
+  if (!slot || slot->is_discarded()) {
+    Producer numbered = maker;
     numbered.occurrence = occurrences_[{maker.op, maker.path, maker.source.kind, maker.source.index}]++;
-    slot = std::make_shared<Slot>(tensor, policy_, id_, numbered);
+    slot = std::make_shared<SavedTensor>(tensor, policy_, id_, numbered);
     known = slot;
     order_.push_back(slot);
   }
   return slot;
 }
 
-SlotPtr Tape::slot_of(const Variable& variable) {
+SavedTensorPtr Tape::slot_of(const Variable& variable) {
   Variable::Value& value = *variable.value_;
-  if (!value.slot || value.slot->tape() != id_ || value.slot->given_up()) {
+  if (!value.slot || value.slot->tape() != id_ || value.slot->is_discarded()) {
     value.slot = slot_of(value.tensor, {.op = {}, .path = value.path});
     value.slot->hold();
   }
@@ -82,14 +81,14 @@ SlotPtr Tape::slot_of(const Variable& variable) {
 }
 
 void Tape::add_node(const std::shared_ptr<const Operation>& op, Label path, const std::vector<Variable>& inputs,
-                    Variable& result, const std::vector<Tensor>& aux) {
+                    Variable& result, const std::vector<Tensor>& extra_outputs) {
   expect(!consumed_, "this tape was walked back already: record on a new one");
   const Label name(op->name());
   InputSet wanted;
   std::vector<Edge> edges;
-  std::vector<SlotPtr> input_slots;
+  std::vector<SavedTensorPtr> input_slots;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const bool wants = inputs[i].wants_grad();
+    const bool wants = inputs[i].requires_grad();
     if (wants) wanted.insert(static_cast<int>(i));
     edges.push_back(wants ? inputs[i].value_->edge : Edge{});
     if (edges.back().leaf) ++readers_[edges.back().leaf.get()];
@@ -97,9 +96,10 @@ void Tape::add_node(const std::shared_ptr<const Operation>& op, Label path, cons
            "{} in {} takes a value that another tape recorded: detach it first", op->name(), path.text());
     input_slots.push_back(inputs[i].defined() ? slot_of(inputs[i]) : nullptr);
   }
-  std::vector<SlotPtr> aux_slots;
-  for (std::size_t i = 0; i < aux.size(); ++i) {
-    SlotPtr slot = slot_of(aux[i], {.op = name, .path = path, .source = lacuna::aux(static_cast<int>(i))});
+  std::vector<SavedTensorPtr> aux_slots;
+  for (std::size_t i = 0; i < extra_outputs.size(); ++i) {
+    SavedTensorPtr slot =
+        slot_of(extra_outputs[i], {.op = name, .path = path, .source = lacuna::extra_output(static_cast<int>(i))});
     slot->hold();  // until this op is recorded
     aux_slots.push_back(std::move(slot));
   }
@@ -110,18 +110,18 @@ void Tape::add_node(const std::shared_ptr<const Operation>& op, Label path, cons
   });
   value.slot = slot_of(value.tensor, {.op = name, .path = path});
   value.slot->hold();
-  const auto slot_at = [&](Source source) -> const SlotPtr& {
+  const auto slot_at = [&](Source source) -> const SavedTensorPtr& {
     if (source.kind == Source::Kind::input) return input_slots[source.index];
-    return source.kind == Source::Kind::aux ? aux_slots[source.index] : value.slot;
+    return source.kind == Source::Kind::extra_output ? aux_slots[source.index] : value.slot;
   };
   const auto shape_at = [&](Source source) {
     if (source.kind == Source::Kind::input)
       return inputs[source.index].defined() ? inputs[source.index].shape() : Shape{};
-    return source.kind == Source::Kind::aux ? aux[source.index].shape() : value.tensor.shape();
+    return source.kind == Source::Kind::extra_output ? extra_outputs[source.index].shape() : value.tensor.shape();
   };
-  if (!op->derives().empty() && !is_view) {
+  if (!op->rematerializes().empty() && !is_view) {
     Origin origin{op, {}, {}};
-    for (const Derive& row : op->derives()) {
+    for (const Remat& row : op->rematerializes()) {
       origin.sources.push_back(slot_at(row.from));
       origin.shapes.push_back(shape_at(row.from));
     }
@@ -132,7 +132,7 @@ void Tape::add_node(const std::shared_ptr<const Operation>& op, Label path, cons
     Node node{.op = op, .path = path, .wanted = wanted, .edges = std::move(edges), .shape = value.tensor.shape()};
     for (const Variable& input : inputs) node.inputs.push_back(input.defined() ? input.shape() : Shape{});
     for (const Save& row : op->saves()) {
-      const SlotPtr& slot = slot_at(row.from);
+      const SavedTensorPtr& slot = slot_at(row.from);
       const bool needed = slot != nullptr && row.for_grad_of.intersects(wanted);
       if (needed)
         slot->add_user({.op = name, .path = path, .source = row.from, .need = row.need, .optional = row.optional},
@@ -143,7 +143,7 @@ void Tape::add_node(const std::shared_ptr<const Operation>& op, Label path, cons
     value.edge = {.tape = id_, .node = static_cast<std::int64_t>(nodes_.size()), .leaf = nullptr};
     nodes_.push_back(std::move(node));
   }
-  for (const SlotPtr& slot : aux_slots) slot->let_go();
+  for (const SavedTensorPtr& slot : aux_slots) slot->release();
 }
 
 std::pair<Variable, std::vector<Tensor>> Tape::run(const std::shared_ptr<const Operation>& op,
@@ -159,13 +159,13 @@ std::pair<Variable, std::vector<Tensor>> Tape::run(const std::shared_ptr<const O
   std::vector<Tensor> tensors;
   tensors.reserve(inputs.size());
   for (const Variable& input : inputs) tensors.push_back(input.defined() ? input.tensor() : Tensor());
-  std::vector<Tensor> aux;
+  std::vector<Tensor> extra_outputs;
   if (observer != nullptr && unread == nullptr) observer->before(Phase::forward, *op, owner.path);
   Tensor out = unread != nullptr ? Tensor::empty(unread->shape, unread->dtype, inputs.front().device())
-                                 : op->forward(tensors, aux);
+                                 : op->forward(tensors, extra_outputs);
   if (observer != nullptr && unread == nullptr) {
-    const Work work{bytes_of(tensors) + bytes_of(aux) + out.bytes(),
-                    op->multiply_adds(shapes_of(tensors), out.shape())};
+    const Work work{bytes_of(tensors) + bytes_of(extra_outputs) + out.bytes(),
+                    op->macs(shapes_of(tensors), out.shape())};
     observer->after(Phase::forward, *op, owner.path, work, {&out, 1});
   }
   tensors.clear();
@@ -174,11 +174,11 @@ std::pair<Variable, std::vector<Tensor>> Tape::run(const std::shared_ptr<const O
   result.value_->is_leaf = false;
   result.value_->path = owner.path;
   if (tape != nullptr) {
-    tape->add_node(op, owner.path, inputs, result, aux);
+    tape->add_node(op, owner.path, inputs, result, extra_outputs);
   } else if (watched != nullptr && watched->notes_ops_) {
-    watched->note_region_op(*op, inputs, aux, result.tensor());
+    watched->note_region_op(*op, inputs, extra_outputs, result.tensor());
   }
-  return {std::move(result), std::move(aux)};
+  return {std::move(result), std::move(extra_outputs)};
 }
 
 std::pair<Variable, std::vector<Tensor>> record(const std::shared_ptr<const Operation>& op,
@@ -186,25 +186,25 @@ std::pair<Variable, std::vector<Tensor>> record(const std::shared_ptr<const Oper
   return Tape::run(op, inputs);
 }
 
-void Tape::settle() {
+void Tape::finalize() {
   // Later ones first: what is derived becomes a user of what it is derived from.
   for (auto slot = order_.rbegin(); slot != order_.rend(); ++slot)
-    if (const SlotPtr alive = slot->lock()) alive->settle();
+    if (const SavedTensorPtr alive = slot->lock()) alive->finalize();
 }
 
-std::vector<Tape::SlotReport> Tape::report() {
-  settle();
-  std::vector<SlotReport> reports;
-  for (const std::weak_ptr<Slot>& slot : order_) {
-    const SlotPtr alive = slot.lock();
+std::vector<Tape::SavedTensorReport> Tape::report() {
+  finalize();
+  std::vector<SavedTensorReport> reports;
+  for (const std::weak_ptr<SavedTensor>& slot : order_) {
+    const SavedTensorPtr alive = slot.lock();
     if (!alive) continue;
-    SlotReport report{alive->facts(),
-                      alive->how(),
-                      alive->held_bytes(),
-                      alive->bits(),
-                      alive->keeps_slope(),
-                      alive->keeps_signs(),
-                      {}};
+    SavedTensorReport report{alive->facts(),
+                             alive->how(),
+                             alive->held_bytes(),
+                             alive->bits(),
+                             alive->keeps_slope(),
+                             alive->keeps_signs(),
+                             {}};
     if (report.facts.users.empty() || report.hold == Hold::drop) continue;
     report.users.assign(report.facts.users.begin(), report.facts.users.end());
     report.facts.users = {};
@@ -245,7 +245,7 @@ void Tape::walk_back(Node& node, SensitivityRecord* record) {
   Grads grads(node.edges.size(), node.wanted);
   for (std::size_t i = 0; i < node.edges.size(); ++i) {
     const int input = static_cast<int>(i);
-    if (!node.wanted.contains(input) || !node.op->adds().contains(input)) continue;
+    if (!node.wanted.contains(input) || !node.op->accumulates_into().contains(input)) continue;
     if (node.edges[i].leaf && node.edges[i].leaf->gradient_type) continue;  // an op adds to its own type
     if (Tensor& there = pending(node.edges[i]); there.defined() && there.unique())
       grads[input] = std::exchange(there, {}).reshape(node.inputs[i]);
@@ -253,16 +253,16 @@ void Tape::walk_back(Node& node, SensitivityRecord* record) {
   const NodeTensors saved(node);
   if (observer_ != nullptr) {
     std::int64_t bytes = node.gradient.bytes();
-    for (const SlotPtr& slot : node.saved)
+    for (const SavedTensorPtr& slot : node.saved)
       if (slot) bytes += slot->read_bytes();
     observer_->before(Phase::backward, *node.op, node.path);
     node.op->backward(std::move(node.gradient), saved, grads);
     std::vector<Tensor> given;
     for (std::size_t i = 0; i < grads.size(); ++i)
       if (grads[static_cast<int>(i)].defined()) given.push_back(grads[static_cast<int>(i)]);
-    observer_->after(
-        Phase::backward, *node.op, node.path,
-        {bytes + bytes_of(given), multiply_adds_of_gradients(*node.op, node.inputs, node.shape, node.wanted)}, given);
+    observer_->after(Phase::backward, *node.op, node.path,
+                     {bytes + bytes_of(given), macs_of_gradients(*node.op, node.inputs, node.shape, node.wanted)},
+                     given);
   } else {
     node.op->backward(std::move(node.gradient), saved, grads);
   }
@@ -277,7 +277,7 @@ void Tape::walk_back(Node& node, SensitivityRecord* record) {
 }
 
 void Tape::leave(Node& node) const {
-  for (const SlotPtr& slot : node.saved)
+  for (const SavedTensorPtr& slot : node.saved)
     if (slot) slot->leave();
   if (!retains_) node.saved.clear();
 }
@@ -287,7 +287,7 @@ void Tape::backward(const std::vector<std::pair<Variable, Tensor>>& losses, cons
          "backward was run on this tape before, and what it had saved is freed, or read in part before an error: run "
          "forward again on a new tape, or pass several losses to one call");
   for (const auto& [loss, product] : losses) {
-    expect(loss.wants_grad(), "backward from a value that depends on no parameter that wants a gradient");
+    expect(loss.requires_grad(), "backward from a value that depends on no parameter that wants a gradient");
     expect(loss.value_->edge.leaf || loss.value_->edge.tape == id_, "backward from a value that another tape recorded");
     expect(product.defined() || loss.tensor().count() == 1,
            "backward from {}: a value with more than one element needs the gradient to start from", loss.shape());
@@ -304,14 +304,14 @@ void Tape::backward(const std::vector<std::pair<Variable, Tensor>>& losses, cons
 }
 
 void Tape::walk_back(std::vector<std::pair<Edge, Tensor>> gradients, const BackwardOptions& options) {
-  settle();
-  for (const std::weak_ptr<Slot>& slot : order_)
-    if (const SlotPtr alive = slot.lock()) alive->set_retained(options.retain);
+  finalize();
+  for (const std::weak_ptr<SavedTensor>& slot : order_)
+    if (const SavedTensorPtr alive = slot.lock()) alive->set_retained(options.retain);
   retains_ = options.retain;
   consumed_ = true;  // until the walk has come to its end: one that an error ends leaves half of the gradients behind
   on_gradient_ = nullptr;
-  if (options.on_gradient) {
-    on_gradient_ = &options.on_gradient;
+  if (options.post_accumulate_grad) {
+    on_gradient_ = &options.post_accumulate_grad;
     awaited_ = readers_;
     for (const auto& [edge, gradient] : gradients)
       if (edge.leaf) ++awaited_[edge.leaf.get()];

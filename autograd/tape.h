@@ -17,8 +17,8 @@ enum class Phase : std::uint8_t { forward, backward };
 
 /// What one op did in one direction.
 struct Work {
-  std::int64_t bytes = 0;          // read and written, each tensor once
-  std::int64_t multiply_adds = 0;  // by definition (Operation::multiply_adds)
+  std::int64_t bytes = 0;  // read and written, each tensor once
+  std::int64_t macs = 0;   // by definition (Operation::macs)
 };
 
 /// Watches ops run: a profiler, a search for the first NaN.
@@ -35,7 +35,7 @@ class Observer {
 struct BackwardOptions {
   /// Called with each leaf as soon as its gradient is whole: every op of this tape that reads the leaf has been walked
   /// back. The callee may take the gradient away, and change the leaf's tensor in place.
-  std::function<void(const Leaf&)> on_gradient{};
+  std::function<void(const Leaf&)> post_accumulate_grad{};
   /// Frees nothing: the tape can be walked back again, to the same gradients.
   bool retain = false;
 };
@@ -49,7 +49,7 @@ class Tape {
   Tape& operator=(const Tape&) = delete;
 
   /// Ends the gathering: every tensor that backward needs gets its holder. `backward` begins with it.
-  void settle();
+  void finalize();
   /// Gradients of the sum of `losses` (or of the given products with them) into the leaves behind them, added to what
   /// is there. Frees the tape, unless it is to `retain`: a second call is an error, as is one after an error in it.
   void backward(const Variable& loss, const BackwardOptions& options = {}) { backward({{loss, {}}}, options); }
@@ -58,16 +58,16 @@ class Tape {
   /// Bytes held for backward, as they stood when it began.
   std::int64_t saved_bytes() const { return saved_bytes_; }
   /// Every tensor that backward needs and how it is held, in the order of forward. Settles.
-  struct SlotReport {
-    SlotFacts facts;
+  struct SavedTensorReport {
+    SavedTensorInfo facts;
     Hold hold;
     std::int64_t bytes;
     int bits;    // of codes
     bool slope;  // the codes are of the curve's slope there
     bool signs;  // one bit an element, alone or besides
-    std::vector<SlotUser> users;
+    std::vector<Reader> users;
   };
-  std::vector<SlotReport> report();
+  std::vector<SavedTensorReport> report();
 
   /// The pass is a trial: running statistics stay as they are, and the policy is not told that it is over.
   void set_trial() { trial_ = true; }
@@ -79,11 +79,12 @@ class Tape {
 
  private:
   friend class Recording;
+  friend class NoGrad;
   friend std::pair<Variable, std::vector<Tensor>> record(const std::shared_ptr<const Operation>& op,
                                                          const std::vector<Variable>& inputs);
   friend bool recomputes(std::string_view path);
   friend std::int64_t recomputes_together(const SequencePart& part);
-  friend bool replaying();
+  friend bool is_recomputing();
   friend Variable recompute(Label path, Variable x, bool trains, std::function<Variable(Variable)> body);
   /// What an op that runs forward for a region gave, and what backward would read for it, whatever is wanted.
   struct RegionOp {
@@ -102,12 +103,12 @@ class Tape {
     std::size_t ops_read = 0;                     // of a region: those before the ones whose results nobody reads again
     Label path{};
     InputSet wanted{};
-    std::vector<Edge> edges{};     // where each input's gradient goes
-    std::vector<Shape> inputs{};   // the shapes the inputs had for this op
-    std::vector<SlotPtr> saved{};  // as op->saves(); null where no wanted gradient needs the row
-    std::vector<Shape> shapes{};   // the shapes those tensors had for this op
-    Shape shape{};                 // the output's
-    Tensor gradient{};             // of the output, as far as it is known
+    std::vector<Edge> edges{};            // where each input's gradient goes
+    std::vector<Shape> inputs{};          // the shapes the inputs had for this op
+    std::vector<SavedTensorPtr> saved{};  // as op->saves(); null where no wanted gradient needs the row
+    std::vector<Shape> shapes{};          // the shapes those tensors had for this op
+    Shape shape{};                        // the output's
+    Tensor gradient{};                    // of the output, as far as it is known
   };
   class NodeTensors;
 
@@ -116,14 +117,14 @@ class Tape {
   static Tape*& running_region();
   static std::pair<Variable, std::vector<Tensor>> run(const std::shared_ptr<const Operation>& op,
                                                       const std::vector<Variable>& inputs);
-  SlotPtr slot_of(const Tensor& tensor, const SlotMaker& maker);
-  SlotPtr slot_of(const Variable& variable);
+  SavedTensorPtr slot_of(const Tensor& tensor, const Producer& maker);
+  SavedTensorPtr slot_of(const Variable& variable);
   void add_node(const std::shared_ptr<const Operation>& op, Label path, const std::vector<Variable>& inputs,
-                Variable& result, const std::vector<Tensor>& aux);
+                Variable& result, const std::vector<Tensor>& extra_outputs);
   Variable add_region(Label path, Variable x, std::function<Variable(Variable)> body);
   static std::size_t count_read(const std::vector<RegionOp>& ops);
-  void note_region_op(const Operation& op, const std::vector<Variable>& inputs, const std::vector<Tensor>& aux,
-                      const Tensor& result);
+  void note_region_op(const Operation& op, const std::vector<Variable>& inputs,
+                      const std::vector<Tensor>& extra_outputs, const Tensor& result);
   /// Of a region that runs again: what the op that comes next gave in forward, if nobody reads that again.
   const RegionOp* next_unread(const Operation& op);
   void walk_back(std::vector<std::pair<Edge, Tensor>> gradients, const BackwardOptions& options);
@@ -167,9 +168,10 @@ class Tape {
   MemoryPolicy& policy_;
   std::uint64_t id_;
   std::vector<Node> nodes_;
-  std::map<std::tuple<std::uint64_t, std::size_t, std::int64_t>, std::weak_ptr<Slot>> slots_;  // storage, offset, bytes
-  std::vector<std::weak_ptr<Slot>> order_;                                                     // slots as they came
-  std::map<std::tuple<Label, Label, Source::Kind, int>, int> occurrences_;                     // of op, path and source
+  std::map<std::tuple<std::uint64_t, std::size_t, std::int64_t>, std::weak_ptr<SavedTensor>>
+      slots_;                                                               // storage, offset, bytes
+  std::vector<std::weak_ptr<SavedTensor>> order_;                           // slots as they came
+  std::map<std::tuple<Label, Label, Source::Kind, int>, int> occurrences_;  // of op, path and source
   std::int64_t saved_bytes_ = 0;
   bool consumed_ = false;
   std::unordered_map<const Leaf*, int> readers_;           // how many ops read each leaf
@@ -192,11 +194,21 @@ class Tape {
 class Recording {
  public:
   explicit Recording(Tape& tape) : outer_(std::exchange(Tape::recording(), &tape)) {}
-  /// Nothing is recorded, also within a recording.
-  explicit Recording(std::nullptr_t) : outer_(std::exchange(Tape::recording(), nullptr)) {}
   ~Recording() { Tape::recording() = outer_; }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
+
+ private:
+  Tape* outer_;
+};
+
+/// While it lives, ops of this thread are not recorded, also within a Recording.
+class NoGrad {
+ public:
+  NoGrad() : outer_(std::exchange(Tape::recording(), nullptr)) {}
+  ~NoGrad() { Tape::recording() = outer_; }
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
 
  private:
   Tape* outer_;
@@ -220,7 +232,7 @@ bool recomputes(std::string_view path);
 /// The same for modules in a row, as MemoryPolicy answers.
 std::int64_t recomputes_together(const SequencePart& part);
 /// Whether forward code runs for another time over the same batch: in backward, or for a trial.
-bool replaying();
+bool is_recomputing();
 /// Runs `body(x)` saving nothing but x: backward runs it again, with the same random state, on a tape of its own, as
 /// far as it reads what the ops give. The body runs the same ops each time, and reads values through ops alone.
 /// `trains`: some parameter in it wants a gradient.

@@ -4,19 +4,19 @@ namespace lacuna {
 
 Variable::Value::~Value() {
   tensor = {};  // the slot decides with the memory in its own hands only
-  if (slot) slot->let_go();
+  if (slot) slot->release();
 }
 
-Variable::Variable(Tensor tensor, bool wants_grad, std::string_view path) : value_(std::make_shared<Value>()) {
+Variable::Variable(Tensor tensor, bool requires_grad, std::string_view path) : value_(std::make_shared<Value>()) {
   value_->tensor = std::move(tensor);
   value_->path = Label(path);
-  if (wants_grad) set_wants_grad(true);
+  if (requires_grad) set_requires_grad(true);
 }
 
-void Variable::set_wants_grad(bool wanted) {
+void Variable::set_requires_grad(bool wanted) {
   expect(value_->is_leaf, "only a leaf can be told whether it wants a gradient; this value was computed");
   expect(!wanted || is_floating(dtype()), "a tensor of {} has no gradient", name_of(dtype()));
-  if (wanted == wants_grad()) return;
+  if (wanted == requires_grad()) return;
   value_->edge.leaf =
       wanted ? std::make_shared<Leaf>(Leaf{.shape = shape(), .path = value_->path, .gradient = {}}) : nullptr;
 }

@@ -1,7 +1,7 @@
 // A tensor that the tape knows.
 #pragma once
 
-#include "autograd/slot.h"
+#include "autograd/saved_tensor.h"
 
 #include <memory>
 #include <optional>
@@ -31,7 +31,7 @@ class Variable {
  public:
   Variable() = default;  // undefined: an absent optional input
   /// A constant, or a leaf that gathers a gradient. `path` names it in reports.
-  explicit Variable(Tensor tensor, bool wants_grad = false, std::string_view path = {});
+  explicit Variable(Tensor tensor, bool requires_grad = false, std::string_view path = {});
 
   bool defined() const { return value_ != nullptr; }
   const Tensor& tensor() const { return value_->tensor; }
@@ -42,9 +42,9 @@ class Variable {
   std::string_view path() const { return value_->path.text(); }
 
   /// Whether some leaf behind this value wants a gradient.
-  bool wants_grad() const { return value_ && value_->edge.leads_somewhere(); }
+  bool requires_grad() const { return value_ && value_->edge.leads_somewhere(); }
   /// Leaves only: whether to gather a gradient from now on.
-  void set_wants_grad(bool wanted);
+  void set_requires_grad(bool wanted);
   /// Leaves that want one only: the gathered gradient, undefined when there is none yet.
   const Tensor& grad() const;
   void set_grad(Tensor gradient);
@@ -63,7 +63,7 @@ class Variable {
   struct Value {
     Tensor tensor;
     Edge edge;
-    SlotPtr slot;  // on the tape that saw it last
+    SavedTensorPtr slot;  // on the tape that saw it last
     Label path;
     bool is_leaf = true;
     ~Value();

@@ -18,9 +18,9 @@ void measure(std::int64_t images, std::int64_t length, std::int64_t heads, std::
   const Bound<Attention> op({.heads = heads, .queries = queries});
   const std::vector<Tensor> inputs{
       Tensor::from(std::span<const float>(values), {images, length, 3 * heads * head_dim})};
-  std::vector<Tensor> aux;
-  const Tensor out = op.forward(inputs, aux);
-  const bench::KeptTensors saved(op.saves(), inputs, out, aux);
+  std::vector<Tensor> extra_outputs;
+  const Tensor out = op.forward(inputs, extra_outputs);
+  const bench::KeptTensors saved(op.saves(), inputs, out, extra_outputs);
 
   const double forward = bench::seconds([&] {
     std::vector<Tensor> again;

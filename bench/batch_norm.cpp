@@ -20,9 +20,9 @@ void measure(const Shape& shape, const Op& op, const Passes& passes, double copy
   const Tensor vector = Tensor::full({channels}, 1, DType::f32, Device::cpu);
   std::vector<Tensor> inputs{x, vector, vector};
   if constexpr (requires { Op::residual; }) inputs.push_back(x.clone());
-  std::vector<Tensor> aux;
-  Tensor y = op.forward(inputs, aux);
-  const bench::KeptTensors kept(Op::saves, inputs, y, aux);
+  std::vector<Tensor> extra_outputs;
+  Tensor y = op.forward(inputs, extra_outputs);
+  const bench::KeptTensors kept(Op::saves, inputs, y, extra_outputs);
   InputSet wanted;
   for (int i = 0; i < static_cast<int>(inputs.size()); ++i) wanted.insert(i);
   const double pass = 1e-9 * static_cast<double>(x.bytes());

@@ -4,7 +4,7 @@
 #include "core/median.h"
 #include "core/op.h"
 #include "core/parallel.h"
-#include "ops/tile.h"
+#include "ops/kernels/tile.h"
 
 #include <algorithm>
 #include <chrono>
@@ -91,21 +91,21 @@ inline double peak_flops() {
 class KeptTensors final : public SavedTensors {
  public:
   KeptTensors(std::span<const Save> saves, std::span<const Tensor> inputs, const Tensor& out,
-              std::span<const Tensor> aux) {
+              std::span<const Tensor> extra_outputs) {
     for (const Save& save : saves) {
       if (save.from.kind == Source::Kind::input)
         tensors_.push_back(inputs[save.from.index]);
       else if (save.from.kind == Source::Kind::output)
         tensors_.push_back(out);
       else
-        tensors_.push_back(aux[save.from.index]);
+        tensors_.push_back(extra_outputs[save.from.index]);
     }
   }
   Tensor whole(std::size_t row) const override { return tensors_[row]; }
   Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor*) const override {
     return tensors_[row].row_range(begin, end);
   }
-  std::int64_t rows_at_once(std::size_t row) const override { return tensors_[row].rows(); }
+  std::int64_t block_rows(std::size_t row) const override { return tensors_[row].rows(); }
   Signs signs(std::size_t row) const override { return {tensors_[row], {}}; }
 
  private:

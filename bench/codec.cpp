@@ -1,7 +1,7 @@
 // The affine codec beside a plain copy of the same tensor, in alternation: time of the copy over time of the codec.
 #include "bench/bench.h"
 #include "core/random.h"
-#include "ops/codec/affine.h"
+#include "ops/quantize/affine.h"
 
 #include <fmt/core.h>
 
@@ -39,11 +39,11 @@ void measure(std::int64_t bytes, DType dtype) {
         },
         4096);
   };
-  const codec::Grouping runs{}, columns{codec::Grouping::Kind::column, 64};
-  constexpr auto dithered = codec::Rounding::dithered, rotated = codec::Rounding::rotated;
+  const quant::Grouping runs{}, columns{quant::Grouping::Kind::column, 64};
+  constexpr auto dithered = quant::Rounding::dithered, rotated = quant::Rounding::hadamard;
   struct Case {
     std::string_view name;
-    codec::Coding coding;
+    quant::QuantConfig coding;
     bool known;
     std::int64_t positions = 1;  // that share a mean
   };
@@ -55,28 +55,28 @@ void measure(std::int64_t bytes, DType dtype) {
                         {"2 bit, rotated in 768", {2, {.size = 768}, rotated}, false},
                         {"2 bit, with means", {2, {.size = 1024}, rotated}, false, 64},
                         {"4 bit, stochastic", {4, runs}, false},
-                        {"8 bit, nearest", {8, runs, codec::Rounding::nearest}, false},
+                        {"8 bit, nearest", {8, runs, quant::Rounding::nearest}, false},
                         {"8 bit, columns, known", {8, columns}, true},
                         {"4 bit, columns, known", {4, columns}, true},
-                        {"8 bit, 32 columns, known", {8, {codec::Grouping::Kind::column, 32}}, true},
-                        {"8 bit, 8 columns, known", {8, {codec::Grouping::Kind::column, 8}}, true},
-                        {"8 bit, one group, known", {8, {codec::Grouping::Kind::column, 1024}}, true}};
+                        {"8 bit, 32 columns, known", {8, {quant::Grouping::Kind::column, 32}}, true},
+                        {"8 bit, 8 columns, known", {8, {quant::Grouping::Kind::column, 8}}, true},
+                        {"8 bit, one group, known", {8, {quant::Grouping::Kind::column, 1024}}, true}};
   for (const Case& c : cases) {
     const Tensor shaped = c.positions == 1 ? x : x.reshape({x.count() / c.positions / 1024, c.positions, 1024});
-    const std::vector<codec::Range> ranges(static_cast<std::size_t>(codec::group_count(x.shape(), c.coding.grouping)),
+    const std::vector<quant::Range> ranges(static_cast<std::size_t>(quant::group_count(x.shape(), c.coding.grouping)),
                                            {-1.5F, 1.5F});
-    std::vector<codec::Range> seen = ranges;
-    codec::Codes codes;
+    std::vector<quant::Range> seen = ranges;
+    quant::QuantizedTensor codes;
     const auto encode = [&] {
       codes = {};  // the memory of the codes before is taken again, as in training
-      codes = c.known ? codec::encode(shaped, c.coding, 1, ranges, seen) : codec::encode(shaped, c.coding, 1);
+      codes = c.known ? quant::encode(shaped, c.coding, 1, ranges, seen) : quant::encode(shaped, c.coding, 1);
     };
     encode();
     std::vector<double> copies, encodes, decodes, encode_ratios, decode_ratios;
     for (int round = 0; round < rounds; ++round) {
       copies.push_back(seconds_once(run_copy, repeats));
       encodes.push_back(seconds_once(encode, repeats));
-      decodes.push_back(seconds_once([&] { codec::decode(codes, 0, x.count(), out); }, repeats));
+      decodes.push_back(seconds_once([&] { quant::decode(codes, 0, x.count(), out); }, repeats));
       encode_ratios.push_back(copies.back() / encodes.back());
       decode_ratios.push_back(copies.back() / decodes.back());
     }

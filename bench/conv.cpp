@@ -4,7 +4,7 @@
 #include "ops/conv.h"
 #include "bench/bench.h"
 #include "core/parallel.h"
-#include "ops/conv_kernels.h"
+#include "ops/kernels/conv_kernels.h"
 
 #include <fmt/core.h>
 

@@ -2,9 +2,9 @@
 #include "bench/bench.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
-#include "ops/codec/pack.h"
 #include "ops/dropout.h"
 #include "ops/layer_norm.h"
+#include "ops/quantize/pack.h"
 #include "ops/softmax.h"
 
 #include <fmt/core.h>
@@ -31,10 +31,10 @@ void print(std::string_view name, double forward, double backward, double copy) 
 template <class Op>
 void measure(std::string_view name, const Op& op, const std::vector<Tensor>& inputs, int forward_passes,
              int backward_passes, double copy) {
-  std::vector<Tensor> aux;
+  std::vector<Tensor> extra_outputs;
   const auto operation = std::make_shared<const Bound<Op>>(op);
-  Tensor y = operation->forward(inputs, aux);
-  const bench::KeptTensors kept(Op::saves, inputs, y, aux);
+  Tensor y = operation->forward(inputs, extra_outputs);
+  const bench::KeptTensors kept(Op::saves, inputs, y, extra_outputs);
   InputSet wanted;
   for (int i = 0; i < static_cast<int>(inputs.size()); ++i) wanted.insert(i);
   const double pass = 1e-9 * static_cast<double>(y.bytes());
@@ -65,7 +65,7 @@ void measure_all(const Shape& shape, DType dtype) {
   measure("mul", Mul{}, {x, x.clone()}, 3, 6, copy);
   measure("softmax", Softmax{}, {x}, 2, 3, copy);
   measure("dropout", Dropout{.p = 0.1, .stream = {}}, {x}, 2, 2, copy);
-  const double packing = 1e-9 * static_cast<double>(x.bytes()) / bench::seconds([&] { codec::pack_signs(x); });
+  const double packing = 1e-9 * static_cast<double>(x.bytes()) / bench::seconds([&] { quant::pack_signs(x); });
   print("pack_signs", packing, 0, copy);
 }
 

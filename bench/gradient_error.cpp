@@ -6,12 +6,12 @@
 // Trains STEPS steps under `exact`, then takes the gradient of one more batch under every policy with DRAWS different
 // draws of the rounding; under the configuration's own `memory` alone, if that is not `exact`. The configuration must
 // draw nothing else (no dropout). Prints Markdown.
-#include "apps/configuration.h"
-#include "apps/resolve.h"
-#include "apps/study.h"
+#include "apps/config/configuration.h"
+#include "apps/config/resolve.h"
+#include "apps/train/study.h"
 #include "data/loader.h"
 #include "ops/activation.h"
-#include "ops/codec/pack.h"
+#include "ops/quantize/pack.h"
 #include "tests/models/one_coded.h"
 #include "tests/ops/one_tensor.h"
 
@@ -88,12 +88,12 @@ class GatesFromCodes final : public MemoryPolicy {
  public:
   explicit GatesFromCodes(std::unique_ptr<MemoryPolicy> base) : base_(std::move(base)) {}
   std::string_view name() const override { return base_->name(); }
-  Decision settle(const SlotFacts& facts) override {
-    Decision decision = base_->settle(facts);
+  Decision decide(const SavedTensorInfo& facts) override {
+    Decision decision = base_->decide(facts);
     decision.signs = false;
     return decision;
   }
-  bool codes_anything() const override { return base_->codes_anything(); }
+  bool quantizes() const override { return base_->quantizes(); }
 
  private:
   std::unique_ptr<MemoryPolicy> base_;
@@ -139,8 +139,8 @@ class Subject {
       const Recording recording(tape);
       return training_.loss({batch_.images.clone(Purpose::data), batch_.targets.clone(Purpose::data)});  // given up
     }();
-    for (const Tape::SlotReport& slot : tape.report())
-      if (slot.hold == Hold::code)
+    for (const Tape::SavedTensorReport& slot : tape.report())
+      if (slot.hold == Hold::quantize)
         done.coded.push_back({slot.facts.key(), std::string(slot.facts.path.text()), std::string(slot.facts.maker()),
                               slot.facts.shape.count(), slot.bits});
     tape.backward(loss);
@@ -230,7 +230,7 @@ void kinds_alone(Subject& subject, const Subject::Pass& exact, const Subject::Pa
     for (const int bits : {8, 4, 2}) {
       HoldRule rule;
       rule.op = kind;
-      rule.how = HoldRule::How::code;
+      rule.how = HoldRule::How::quantize;
       rule.bits = bits;
       const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {rule}, {});
       fmt::print(" {:.5f} |", subject.errors_of(*policy, exact, draws).relative());
@@ -289,7 +289,7 @@ void curves(int draws) {
   const auto value_of = [](auto op) -> Curve {
     return [op](const Tensor& at, const Tensor& variance) {
       const Tensor y = empty_like(at);
-      Bound(op).derive({&at, 1}, {&variance, 1}, at.shape(), 0, {}, y);
+      Bound(op).rematerialize({&at, 1}, {&variance, 1}, at.shape(), 0, {}, y);
       return y;
     };
   };
@@ -303,7 +303,7 @@ void curves(int draws) {
   const auto untold = [](Curve curve) -> Curve {
     return [curve = std::move(curve)](const Tensor& at, const Tensor&) { return curve(at, {}); };
   };
-  const Tensor x = normal_values(1 << 16).reshape({1 << 8, 1 << 8}), signs = codec::pack_signs(x);
+  const Tensor x = normal_values(1 << 16).reshape({1 << 8, 1 << 8}), signs = quant::pack_signs(x);
   const std::vector<std::pair<std::string, Curve>> all{
       {"the value itself", [](const Tensor& at, const Tensor&) { return at; }},
       {"GELU", value_of(Gelu{})},
@@ -315,7 +315,7 @@ void curves(int draws) {
       {"ReLU, by exact signs",
        [&](const Tensor& at, const Tensor&) {
          const Tensor y = empty_like(at);
-         codec::rectify(at, signs, 0, y);
+         quant::rectify(at, signs, 0, y);
          return y;
        }},
       {"ReLU, by the codes' signs", value_of(Relu{})},
@@ -334,10 +334,11 @@ void curves(int draws) {
       Errors errors(vector(x, {}));
       const Tensor decoded = empty_like(x);
       for (int draw = 0; draw < draws; ++draw) {
-        const codec::Codes codes = codec::encode(x, codec::least_error(bits, {}), static_cast<std::uint64_t>(draw));
-        codec::decode(codes, 0, x.count(), decoded);
+        const quant::QuantizedTensor codes =
+            quant::encode(x, quant::least_error(bits, {}), static_cast<std::uint64_t>(draw));
+        quant::decode(codes, 0, x.count(), decoded);
         const Tensor variance = Tensor::empty(x.shape(), DType::f32, Device::cpu);
-        codec::find_variance(codes, 0, x.count(), variance);
+        quant::find_variance(codes, 0, x.count(), variance);
         errors.add(vector(decoded, variance));
       }
       fmt::print(" {:.4f}, {:.4f} |", errors.relative(), errors.bias());

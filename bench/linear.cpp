@@ -20,9 +20,9 @@ Tensor values(const Shape& shape) {
 void measure(std::int64_t rows, std::int64_t features, std::int64_t width, double peak) {
   const Bound<Linear> op({});
   const std::vector<Tensor> inputs{values({rows, width}), values({features, width}), values({features})};
-  std::vector<Tensor> aux;
-  const Tensor y = op.forward(inputs, aux);
-  const bench::KeptTensors saved(op.saves(), inputs, y, aux);
+  std::vector<Tensor> extra_outputs;
+  const Tensor y = op.forward(inputs, extra_outputs);
+  const bench::KeptTensors saved(op.saves(), inputs, y, extra_outputs);
   const double flops = 2.0 * static_cast<double>(rows * features * width);
   const auto rate = [&](auto&& f) {
     const double seconds = bench::seconds(f);
@@ -35,7 +35,8 @@ void measure(std::int64_t rows, std::int64_t features, std::int64_t width, doubl
     });
   };
   fmt::print("{:>6} {:>5} {:>5}   y {}   dx {}   dw, db {}\n", rows, features, width,
-             rate([&] { op.forward(inputs, aux); }), backward({Linear::x}), backward({Linear::weight, Linear::bias}));
+             rate([&] { op.forward(inputs, extra_outputs); }), backward({Linear::x}),
+             backward({Linear::weight, Linear::bias}));
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 // What a machine gives its guest for two processors may share one or not, and not for long: by how long a number takes
 // from one thread to another and back, just after a step, which is about 100 or 400 ns. With one thread all share one.
 // The ratio of no steps is 0.
-#include "apps/measure.h"
-#include "apps/resolve.h"
+#include "apps/config/resolve.h"
+#include "apps/train/measure.h"
 #include "bench/bench.h"
 
 #include <fmt/core.h>

@@ -9,7 +9,7 @@ if(TARGET lacuna_command)
 endif()
 # Kernels' own headers stay here: what is in line there follows this machine's vectors, another program's are its own.
 set(kernel_headers vector tile rowwise panel_kernel conv_panels affine_encoding affine_kernels columns fitting hadamard lanes
-                   layout planes rotated)
+                   layout planes hadamard_codes)
 list(JOIN kernel_headers "|" kernel_headers)
 foreach(layer ${layers})
   install(DIRECTORY ${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lacuna FILES_MATCHING PATTERN "*.h"

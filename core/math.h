@@ -51,7 +51,7 @@ LACUNA_HOST_DEVICE inline float tanh(float x) {
 /// The normal distribution at a point: Φ, the probability of less, and its density φ.
 template <class T>
 struct Normal {
-  T distribution, density;
+  T cdf, pdf;
 };
 LACUNA_HOST_DEVICE inline Normal<double> normal(double x) {
   return {0.5 * std::erfc(-0.70710678118654752 * x), 0.39894228040143268 * std::exp(-0.5 * x * x)};

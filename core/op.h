@@ -22,15 +22,16 @@
 
 namespace lacuna {
 
-/// A tensor an op touches. `aux` are results beside the output that only backward or a module's statistics read.
+/// A tensor an op touches. `extra_outputs` are results beside the output that only backward or a module's statistics
+/// read.
 struct Source {
-  enum class Kind : std::uint8_t { input, output, aux };
+  enum class Kind : std::uint8_t { input, output, extra_output };
   Kind kind;
   std::uint8_t index;
   constexpr bool operator==(const Source&) const = default;
 };
 constexpr Source input(int index) { return {Source::Kind::input, static_cast<std::uint8_t>(index)}; }
-constexpr Source aux(int index) { return {Source::Kind::aux, static_cast<std::uint8_t>(index)}; }
+constexpr Source extra_output(int index) { return {Source::Kind::extra_output, static_cast<std::uint8_t>(index)}; }
 inline constexpr Source output{Source::Kind::output, 0};
 
 /// How much of a tensor backward needs; each includes the ones before it.
@@ -77,14 +78,14 @@ struct Save {
 
 /// One row of the table of derivation: the output's rows [b, e) need this tensor's rows [b, e), or all of it; and where
 /// the output is a curve of it, the variance of its errors.
-struct Derive {
+struct Remat {
   Source from;
   bool by_rows;
   bool with_variance = false;
 };
-constexpr Derive rows_of(Source from) { return {from, true}; }
-constexpr Derive all_of(Source from) { return {from, false}; }
-constexpr Derive curve_of(Source from) { return {from, true, true}; }
+constexpr Remat rows_of(Source from) { return {from, true}; }
+constexpr Remat all_of(Source from) { return {from, false}; }
+constexpr Remat curve_of(Source from) { return {from, true, true}; }
 
 /// Signs of a saved tensor: from its values, or from a bit mask where only that was kept. Neither where the row is
 /// optional and nothing was kept.
@@ -95,7 +96,7 @@ struct Signs {
 
 /// How a saved tensor's rows are shared among threads. In blocks: of each, every thread has a consecutive part of whole
 /// units, so that what it adds up depends on the rows' numbers alone, however the tensor is held.
-struct Share {
+struct RowPartition {
   std::int64_t count;      // rows
   std::int64_t block = 0;  // rows; 0: all of them are one, where nobody cares who has which
   std::int64_t unit = 1;   // rows
@@ -110,7 +111,7 @@ struct Share {
   /// Calls `f(begin, end)` for part `index` of each block of rows [first, last), which are whole blocks but for the
   /// last.
   template <class F>
-  void for_parts(std::int64_t first, std::int64_t last, std::int64_t index, const F& f) const {
+  void for_row_blocks(std::int64_t first, std::int64_t last, std::int64_t index, const F& f) const {
     const std::int64_t step = block == 0 ? last - first : block;
     for (std::int64_t from = first; from < last; from += step) {
       const Range own = part(std::min(step, last - from), index, parts, unit);
@@ -120,9 +121,9 @@ struct Share {
 };
 
 /// Rows of a saved tensor on the CPU, as a thread gets them.
-struct SavedRun {
+struct RowBlock {
   std::int64_t begin, end;  // rows
-  int part;                 // that owns them: a number below Share::parts
+  int part;                 // that owns them: a number below RowPartition::parts
   DType dtype;
   const std::byte* bytes;           // [end - begin, C] values
   const float* variance = nullptr;  // [end - begin, C] of their errors, or null: as Saved::rows has it
@@ -133,7 +134,7 @@ struct SavedRun {
     return reinterpret_cast<const T*>(bytes);
   }
 };
-using RunKernel = std::function<void(const SavedRun&)>;
+using RowBlockKernel = std::function<void(const RowBlock&)>;
 
 /// Where saved tensors come from: autograd implements it over slots. `row` numbers the op's table of saves.
 class SavedTensors {
@@ -142,10 +143,12 @@ class SavedTensors {
   virtual Tensor whole(std::size_t row) const = 0;
   /// `variance`: null, or what gets it as Saved::rows gives it.
   virtual Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor* variance) const = 0;
-  virtual std::int64_t rows_at_once(std::size_t row) const = 0;
+  virtual std::int64_t block_rows(std::size_t row) const = 0;
   /// Calls `f` on the thread that owns them for runs of rows that it has decoded. False, and nothing is done, where all
   /// threads had better read together. `with_variance`: `f` would use it, and whoever reads together asks for it.
-  virtual bool read_apart(std::size_t, const Share&, bool /*with_variance*/, const RunKernel&) const { return false; }
+  virtual bool read_apart(std::size_t, const RowPartition&, bool /*with_variance*/, const RowBlockKernel&) const {
+    return false;
+  }
   virtual Signs signs(std::size_t row) const = 0;
   virtual Shape shape(std::size_t row) const { return whole(row).shape(); }
 };
@@ -176,7 +179,7 @@ class Saved {
     return tensors_.rows(row<from>(), begin, end, nullptr);
   }
   /// The same. Of values that come from codes of at most 3 bits `variance` gets that of each one's error, f32
-  /// [end - begin, C], where it is the same about zero whatever the value (codec::tells_variance). It stays undefined
+  /// [end - begin, C], where it is the same about zero whatever the value (quant::tells_variance). It stays undefined
   /// where values are exact, derived, or approximate in another way. A curve f has the mean f + variance / 2 · f'' over
   /// such errors, to second order: an op that is one takes the difference off.
   template <Source from>
@@ -185,14 +188,14 @@ class Saved {
   }
   /// How many rows to ask for at a time: all of a tensor that lies there whole, a cache-sized run of any other.
   template <Source from>
-  std::int64_t rows_at_once() const {
-    return tensors_.rows_at_once(row<from>());
+  std::int64_t block_rows() const {
+    return tensors_.block_rows(row<from>());
   }
   /// Calls `f(begin, end, rows [end - begin, C])`, or with the variance of `rows` besides, for such runs of the first
   /// `count` rows, in order.
   template <Source from, class F>
-  void for_runs(std::int64_t count, const F& f) const {
-    const std::int64_t step = rows_at_once<from>();
+  void for_blocks_in_order(std::int64_t count, const F& f) const {
+    const std::int64_t step = block_rows<from>();
     for (std::int64_t begin = 0; begin < count; begin += step) {
       const std::int64_t end = std::min(count, begin + step);
       if constexpr (std::is_invocable_v<F, std::int64_t, std::int64_t, Tensor, Tensor>) {
@@ -204,33 +207,34 @@ class Saved {
       }
     }
   }
-  /// Calls `f(SavedRun)` for runs of the first `count` rows in any order, and none on `meta`. Where they have to be
+  /// Calls `f(RowBlock)` for runs of the first `count` rows in any order, and none on `meta`. Where they have to be
   /// decoded each thread calls it for rows of its own, while they lie in its cache; elsewhere one does, and `f` shares
   /// the work.
   template <Source from, class F>
-  void for_runs_apart(std::int64_t count, const F& f) const {
+  void for_each_row_block(std::int64_t count, const F& f) const {
     if (tensors_.read_apart(row<from>(), {.count = count}, true, f)) return;
-    for_runs<from>(count, [&](std::int64_t begin, std::int64_t end, const Tensor& values, const Tensor& variance) {
+    for_blocks_in_order<from>(count, [&](std::int64_t begin, std::int64_t end, const Tensor& values,
+                                         const Tensor& variance) {
       launch(values.device(), [&] {
-        f(SavedRun{begin, end, 0, values.dtype(), values.raw(), variance.defined() ? variance.data<float>() : nullptr});
+        f(RowBlock{begin, end, 0, values.dtype(), values.raw(), variance.defined() ? variance.data<float>() : nullptr});
       });
     });
   }
-  /// Calls `f(SavedRun)` on each thread for runs of its parts of the blocks, in order: whole units but for the last of
+  /// Calls `f(RowBlock)` on each thread for runs of its parts of the blocks, in order: whole units but for the last of
   /// a part. None on `meta`.
   template <Source from, class F>
-  void for_parts(const Share& share, const F& f) const {
-    expect(share.block > 0, "parts of saved rows are those of blocks: Share::block is {}", share.block);
+  void for_row_blocks(const RowPartition& share, const F& f) const {
+    expect(share.block > 0, "parts of saved rows are those of blocks: RowPartition::block is {}", share.block);
     if (tensors_.read_apart(row<from>(), share, false, f)) return;
-    const std::int64_t step = share.run(rows_at_once<from>());
+    const std::int64_t step = share.run(block_rows<from>());
     for (std::int64_t first = 0; first < share.count; first += step) {
       const std::int64_t last = std::min(share.count, first + step);
       const Tensor values = rows<from>(first, last);
       const std::int64_t row_bytes = values.shape().back() * size_of(values.dtype());
       launch(values.device(), [&] {
         parallel_tasks(share.parts, [&](std::int64_t index, int) {
-          share.for_parts(first, last, index, [&](std::int64_t begin, std::int64_t end) {
-            f(SavedRun{begin, end, static_cast<int>(index), values.dtype(),
+          share.for_row_blocks(first, last, index, [&](std::int64_t begin, std::int64_t end) {
+            f(RowBlock{begin, end, static_cast<int>(index), values.dtype(),
                        values.raw() + (begin - first) * row_bytes});
           });
         });
@@ -257,33 +261,34 @@ class Saved {
   const SavedTensors& tensors_;
 };
 
-/// What the derivation of some rows of `Op`'s output can see: the rows of `Op::derives`.
+/// What the derivation of some rows of `Op`'s output can see: the rows of `Op::rematerializes`.
 template <class Op>
-class Derivation {
+class RematInputs {
  public:
-  Derivation(std::span<const Tensor> tensors, std::span<const Tensor> variances, const Shape& shape,
-             std::int64_t first_row, const Tensor& signs)
+  RematInputs(std::span<const Tensor> tensors, std::span<const Tensor> variances, const Shape& shape,
+              std::int64_t first_row, const Tensor& signs)
       : tensors_(tensors), variances_(variances), shape_(shape), first_row_(first_row), signs_(signs) {}
 
   /// Rows of the tensor that belong to the wanted rows of the output, [rows, C]; or all of it, as the table says.
   template <Source from>
   const Tensor& get() const {
-    constexpr std::size_t found = detail::find_row(Op::derives, from);
-    static_assert(found < Op::derives.size(), "derive reads a tensor that the op's `derives` table does not list");
+    constexpr std::size_t found = detail::find_row(Op::rematerializes, from);
+    static_assert(found < Op::rematerializes.size(),
+                  "derive reads a tensor that the op's `derives` table does not list");
     return tensors_[found];
   }
   /// Of the errors of a tensor that the table has as `curve_of`, as Saved::rows gives it.
   template <Source from>
   Tensor variance() const {
-    constexpr std::size_t found = detail::find_row(Op::derives, from);
-    static_assert(Op::derives[found].with_variance, "derive asks for a variance that the op's table does not");
+    constexpr std::size_t found = detail::find_row(Op::rematerializes, from);
+    static_assert(Op::rematerializes[found].with_variance, "derive asks for a variance that the op's table does not");
     return variances_.empty() ? Tensor() : variances_[found];
   }
   /// The whole output's shape, and which of its rows comes first here.
   const Shape& shape() const { return shape_; }
   std::int64_t first_row() const { return first_row_; }
   std::int64_t first_element() const { return first_row_ * shape_.back(); }
-  /// The exact signs of the whole output, u8 [ceil(count / 8)] as codec::pack_signs makes them, where they were kept:
+  /// The exact signs of the whole output, u8 [ceil(count / 8)] as quant::pack_signs makes them, where they were kept:
   /// the other tensors may be approximate. Undefined: they are exact, or nobody knows.
   const Tensor& signs() const { return signs_; }
 
@@ -301,8 +306,8 @@ class Grads {
 
   bool wanted(int input) const { return wanted_.contains(input); }
   InputSet wanted() const { return wanted_; }
-  /// Gradient of an input. Undefined at first, but for inputs in `Op::adds`: there it may hold a gradient that came
-  /// from elsewhere, and the op adds its own to it in place.
+  /// Gradient of an input. Undefined at first, but for inputs in `Op::accumulates_into`: there it may hold a gradient
+  /// that came from elsewhere, and the op adds its own to it in place.
   Tensor& operator[](int input) { return tensors_[static_cast<std::size_t>(input)]; }
   std::size_t size() const { return tensors_.size(); }
 
@@ -318,34 +323,34 @@ class Operation {
   virtual std::string_view name() const = 0;
   virtual std::span<const Save> saves() const = 0;
   /// Empty: not cheap, never derived.
-  virtual std::span<const Derive> derives() const = 0;
+  virtual std::span<const Remat> rematerializes() const = 0;
   /// Inputs whose gradient the op can add to one that is there already.
-  virtual InputSet adds() const = 0;
+  virtual InputSet accumulates_into() const = 0;
   /// Heads in the last extent of an attention op's tensors, 1 elsewhere.
   virtual std::int64_t heads() const = 0;
   /// Products that the definition of the forward pass sums up, whatever a kernel saves of them; 0 for passes over
   /// memory.
-  virtual std::int64_t multiply_adds(std::span<const Shape> inputs, const Shape& y) const = 0;
+  virtual std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const = 0;
   /// The inputs that hold the factors of these products: the gradients of all of them together take twice as many.
-  virtual InputSet factors() const = 0;
-  virtual Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const = 0;
+  virtual InputSet matmul_operands() const = 0;
+  virtual Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const = 0;
   virtual void backward(Tensor dy, const SavedTensors& saved, Grads& grads) const = 0;
   /// Writes rows of the output into `out` [rows, C], allocating no tensor: threads do so at once, for rows of their
-  /// own. `tensors` and their `variances`, if there are any, are laid out as `derives()`, `signs` as a Derivation's.
-  virtual void derive(std::span<const Tensor> tensors, std::span<const Tensor> variances, const Shape& shape,
-                      std::int64_t first_row, const Tensor& signs, const Tensor& out) const = 0;
+  /// own. `tensors` and their `variances`, if there are any, are laid out as `derives()`, `signs` as a RematInputs's.
+  virtual void rematerialize(std::span<const Tensor> tensors, std::span<const Tensor> variances, const Shape& shape,
+                             std::int64_t first_row, const Tensor& signs, const Tensor& out) const = 0;
 };
 
 /// Binds a concrete op struct to `Operation`. An op provides
 ///   static constexpr std::string_view name;
 ///   static constexpr std::array saves{Save{...}, ...};              (or std::array<Save, 0>{})
-///   static constexpr std::array derives{rows_of(...), ...};         optional
-///   static constexpr InputSet adds{...};                            optional
-///   static constexpr InputSet factors{...};                         of an op that multiplies matrices, with
-///   std::int64_t multiply_adds(std::span<const Shape> inputs, const Shape& y) const;
-///   Tensor forward(std::span<const Tensor> inputs[, std::vector<Tensor>& aux]) const;
+///   static constexpr std::array rematerializes{rows_of(...), ...};         optional
+///   static constexpr InputSet accumulates_into{...};                            optional
+///   static constexpr InputSet matmul_operands{...};                         of an op that multiplies matrices, with
+///   std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;
+///   Tensor forward(std::span<const Tensor> inputs[, std::vector<Tensor>& extra_outputs]) const;
 ///   void backward(Tensor dy, const Saved<Op>&, Grads&) const;
-///   void derive(const Derivation<Op>&, const Tensor& out) const;    where `derives` is given
+///   void rematerialize(const RematInputs<Op>&, const Tensor& out) const;    where `derives` is given
 template <class Op>
 class Bound final : public Operation {
  public:
@@ -353,15 +358,15 @@ class Bound final : public Operation {
 
   std::string_view name() const override { return Op::name; }
   std::span<const Save> saves() const override { return Op::saves; }
-  std::span<const Derive> derives() const override {
-    if constexpr (requires { Op::derives; })
-      return Op::derives;
+  std::span<const Remat> rematerializes() const override {
+    if constexpr (requires { Op::rematerializes; })
+      return Op::rematerializes;
     else
       return {};
   }
-  InputSet adds() const override {
-    if constexpr (requires { Op::adds; })
-      return Op::adds;
+  InputSet accumulates_into() const override {
+    if constexpr (requires { Op::accumulates_into; })
+      return Op::accumulates_into;
     else
       return {};
   }
@@ -371,34 +376,34 @@ class Bound final : public Operation {
     else
       return 1;
   }
-  std::int64_t multiply_adds(std::span<const Shape> inputs, const Shape& y) const override {
-    constexpr bool counts = requires { op_.multiply_adds(inputs, y); };
+  std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const override {
+    constexpr bool counts = requires { op_.macs(inputs, y); };
     static_assert(
-        counts == requires { Op::factors; }, "an op has both, `factors` and `multiply_adds`, or neither");
+        counts == requires { Op::matmul_operands; }, "an op has both, `factors` and `macs`, or neither");
     if constexpr (counts)
-      return op_.multiply_adds(inputs, y);
+      return op_.macs(inputs, y);
     else
       return 0;
   }
-  InputSet factors() const override {
-    if constexpr (requires { Op::factors; })
-      return Op::factors;
+  InputSet matmul_operands() const override {
+    if constexpr (requires { Op::matmul_operands; })
+      return Op::matmul_operands;
     else
       return {};
   }
-  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const override {
-    if constexpr (requires { op_.forward(inputs, aux); })
-      return op_.forward(inputs, aux);
+  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const override {
+    if constexpr (requires { op_.forward(inputs, extra_outputs); })
+      return op_.forward(inputs, extra_outputs);
     else
       return op_.forward(inputs);
   }
   void backward(Tensor dy, const SavedTensors& saved, Grads& grads) const override {
     op_.backward(std::move(dy), Saved<Op>(saved), grads);
   }
-  void derive(std::span<const Tensor> tensors, std::span<const Tensor> variances, const Shape& shape,
-              std::int64_t first_row, const Tensor& signs, const Tensor& out) const override {
-    if constexpr (requires { Op::derives; })
-      op_.derive(Derivation<Op>(tensors, variances, shape, first_row, signs), out);
+  void rematerialize(std::span<const Tensor> tensors, std::span<const Tensor> variances, const Shape& shape,
+                     std::int64_t first_row, const Tensor& signs, const Tensor& out) const override {
+    if constexpr (requires { Op::rematerializes; })
+      op_.rematerialize(RematInputs<Op>(tensors, variances, shape, first_row, signs), out);
     else
       fail("{} cannot be derived", Op::name);
   }

@@ -30,7 +30,7 @@ class Loader::Workers {
   struct Place {  // where a batch stands in the order
     std::int64_t epoch, first;
   };
-  struct Slot {
+  struct SavedTensor {
     bool ready = false;
     Memory memory;
     std::exception_ptr error;
@@ -40,7 +40,7 @@ class Loader::Workers {
   std::int64_t count_steps() const;
   Place place_of(std::int64_t ticket) const;
   std::int64_t images_from(std::int64_t first) const;
-  Slot& slot_of(std::int64_t ticket) { return ring_[static_cast<std::size_t>(ticket % options_.depth)]; }
+  SavedTensor& slot_of(std::int64_t ticket) { return ring_[static_cast<std::size_t>(ticket % options_.depth)]; }
   Memory allocate();
   void run(const std::stop_token& stop);
   void prepare(const Place& place, const Memory& memory, ImageBuffer& image, const std::stop_token& stop) const;
@@ -53,7 +53,7 @@ class Loader::Workers {
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable_any may_prepare_, is_ready_;
-  std::vector<Slot> ring_;              // [depth]: batch `ticket` waits at ticket mod depth
+  std::vector<SavedTensor> ring_;       // [depth]: batch `ticket` waits at ticket mod depth
   std::vector<Memory> free_;            // with those in the ring and in workers' hands [depth]
   std::int64_t taken_ = 0, given_ = 0;  // tickets: batches begun by workers, and handed out
   std::exception_ptr error_;
@@ -122,7 +122,7 @@ std::optional<Batch> Loader::Workers::next() {
   const Place place = place_of(given_);
   if (place.epoch >= options_.end_epoch) return std::nullopt;
   Memory fresh = allocate();  // an error here leaves everything as it is
-  Slot& slot = slot_of(given_);
+  SavedTensor& slot = slot_of(given_);
   is_ready_.wait(lock, [&] { return slot.ready; });
   slot.ready = false;
   if (slot.error) {

@@ -2,8 +2,8 @@
 #include "core/glob.h"
 
 #include "autograd/tape.h"
+#include "models/io/weights.h"
 #include "models/registry.h"
-#include "models/weights.h"
 #include "nn/freeze.h"
 #include "ops/loss.h"
 #include "optim/optimizer.h"

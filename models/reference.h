@@ -1,7 +1,7 @@
 // Comparison with a public implementation: one training step and an evaluation against a reference file.
 #pragma once
 
-#include "models/safetensors.h"
+#include "models/io/safetensors.h"
 
 #include <string>
 #include <string_view>

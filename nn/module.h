@@ -27,8 +27,8 @@ class Parameter {
   const Tensor& tensor() const { return variable_.tensor(); }
   const Shape& shape() const { return variable_.shape(); }
   const Variable& variable() const { return variable_; }
-  bool trainable() const { return variable_.wants_grad(); }
-  void set_trainable(bool trainable) { variable_.set_wants_grad(trainable); }
+  bool trainable() const { return variable_.requires_grad(); }
+  void set_trainable(bool trainable) { variable_.set_requires_grad(trainable); }
   const Tensor& grad() const { return variable_.grad(); }
   void set_grad(Tensor gradient) { variable_.set_grad(std::move(gradient)); }
   /// Stores the gradient as `type`; of a parameter that is frozen nothing.

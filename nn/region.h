@@ -23,7 +23,7 @@ inline bool trains(const Module& module) {
 template <class Body>
 Variable run_region(const Module& module, Variable x, const Body& body) {
   const bool any = trains(module);
-  if ((!any && !x.wants_grad()) || !recomputes(module.path())) return body(std::move(x));
+  if ((!any && !x.requires_grad()) || !recomputes(module.path())) return body(std::move(x));
   return recompute(Label(module.path()), std::move(x), any, body);
 }
 

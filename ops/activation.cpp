@@ -1,8 +1,8 @@
 #include "ops/activation.h"
 
 #include "core/parallel.h"
-#include "ops/codec/pack.h"
 #include "ops/formulas.h"
+#include "ops/quantize/pack.h"
 
 namespace lacuna {
 namespace {
@@ -45,7 +45,7 @@ Tensor backward_of(const Formula& formula, const Tensor& dy, const Saved<Op>& sa
   Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
   const std::int64_t width = dy.shape().back();
   with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
-    saved.template for_runs_apart<from>(dy.rows(), [&](const SavedRun& run) {
+    saved.template for_each_row_block<from>(dy.rows(), [&](const RowBlock& run) {
       const T* const in = dy.data<T>() + run.begin * width;
       T* const out = dx.data<T>() + run.begin * width;
       const std::int64_t count = (run.end - run.begin) * width;
@@ -68,7 +68,7 @@ void Gelu::backward(const Tensor& dy, const Saved<Gelu>& saved, Grads& grads) co
   grads[x] = form == Form::erf ? backward_of<input(x)>(formula::GeluErfBackward{}, dy, saved)
                                : backward_of<input(x)>(formula::GeluTanhBackward{}, dy, saved);
 }
-void Gelu::derive(const Derivation<Gelu>& from, const Tensor& out) const {
+void Gelu::rematerialize(const RematInputs<Gelu>& from, const Tensor& out) const {
   if (form == Form::erf)
     apply_curve(formula::GeluErf{}, out, from.get<input(x)>(), from.variance<input(x)>());
   else
@@ -80,23 +80,23 @@ void Relu::backward(Tensor dy, const Saved<Relu>& saved, Grads& grads) const {
   const Signs signs = saved.signs<output>();
   const Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
   grads[x] = dx;
-  if (signs.bits.defined()) return codec::pass_where_set(dy, signs.bits, 0, dx);
+  if (signs.bits.defined()) return quant::pass_where_set(dy, signs.bits, 0, dx);
   launch(dy.device(), [&] {
     with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
       map(dy.count(), formula::ReluBackward{}, dx.data<T>(), dy.data<T>(), signs.values.data<T>());
     });
   });
 }
-void Relu::derive(const Derivation<Relu>& from, const Tensor& out) const {
+void Relu::rematerialize(const RematInputs<Relu>& from, const Tensor& out) const {
   if (!from.signs().defined()) return apply(formula::Relu{}, out, from.get<input(x)>());
-  codec::rectify(from.get<input(x)>(), from.signs(), from.first_element(), out);
+  quant::rectify(from.get<input(x)>(), from.signs(), from.first_element(), out);
 }
 
 Tensor Silu::forward(std::span<const Tensor> inputs) const { return applied(formula::Silu{}, inputs[x]); }
 void Silu::backward(const Tensor& dy, const Saved<Silu>& saved, Grads& grads) const {
   grads[x] = backward_of<input(x)>(formula::SiluBackward{}, dy, saved);
 }
-void Silu::derive(const Derivation<Silu>& from, const Tensor& out) const {
+void Silu::rematerialize(const RematInputs<Silu>& from, const Tensor& out) const {
   apply_curve(formula::Silu{}, out, from.get<input(x)>(), from.variance<input(x)>());
 }
 
@@ -104,7 +104,7 @@ Tensor Sigmoid::forward(std::span<const Tensor> inputs) const { return applied(f
 void Sigmoid::backward(const Tensor& dy, const Saved<Sigmoid>& saved, Grads& grads) const {
   grads[x] = backward_of<output>(formula::SigmoidBackward{}, dy, saved);
 }
-void Sigmoid::derive(const Derivation<Sigmoid>& from, const Tensor& out) const {
+void Sigmoid::rematerialize(const RematInputs<Sigmoid>& from, const Tensor& out) const {
   apply(formula::Sigmoid{}, out, from.get<input(x)>());
 }
 
@@ -112,7 +112,7 @@ Tensor Tanh::forward(std::span<const Tensor> inputs) const { return applied(form
 void Tanh::backward(const Tensor& dy, const Saved<Tanh>& saved, Grads& grads) const {
   grads[x] = backward_of<output>(formula::TanhBackward{}, dy, saved);
 }
-void Tanh::derive(const Derivation<Tanh>& from, const Tensor& out) const {
+void Tanh::rematerialize(const RematInputs<Tanh>& from, const Tensor& out) const {
   apply(formula::Tanh{}, out, from.get<input(x)>());
 }
 

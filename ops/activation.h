@@ -11,10 +11,10 @@ struct Gelu {
   enum class Form : std::uint8_t { erf, tanh } form = Form::erf;
   static constexpr std::string_view name = "gelu";
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x}}};
-  static constexpr std::array derives{curve_of(input(x))};
+  static constexpr std::array rematerializes{curve_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(const Tensor& dy, const Saved<Gelu>& saved, Grads& grads) const;
-  void derive(const Derivation<Gelu>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<Gelu>& from, const Tensor& out) const;
 };
 
 /// Rectified linear unit, max(x, 0): backward needs a bit an element.
@@ -22,10 +22,10 @@ struct Relu {
   enum Input { x };
   static constexpr std::string_view name = "relu";
   static constexpr std::array saves{Save{.from = output, .need = Need::sign, .for_grad_of = {x}}};
-  static constexpr std::array derives{rows_of(input(x))};
+  static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<Relu>& saved, Grads& grads) const;
-  void derive(const Derivation<Relu>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<Relu>& from, const Tensor& out) const;
 };
 
 /// Sigmoid linear unit, x·σ(x).
@@ -33,10 +33,10 @@ struct Silu {
   enum Input { x };
   static constexpr std::string_view name = "silu";
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x}}};
-  static constexpr std::array derives{curve_of(input(x))};
+  static constexpr std::array rematerializes{curve_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(const Tensor& dy, const Saved<Silu>& saved, Grads& grads) const;
-  void derive(const Derivation<Silu>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<Silu>& from, const Tensor& out) const;
 };
 
 /// σ(x) = 1 / (1 + e^-x); its derivative is a function of its output.
@@ -44,10 +44,10 @@ struct Sigmoid {
   enum Input { x };
   static constexpr std::string_view name = "sigmoid";
   static constexpr std::array saves{Save{.from = output, .need = Need::value, .for_grad_of = {x}}};
-  static constexpr std::array derives{rows_of(input(x))};
+  static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(const Tensor& dy, const Saved<Sigmoid>& saved, Grads& grads) const;
-  void derive(const Derivation<Sigmoid>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<Sigmoid>& from, const Tensor& out) const;
 };
 
 /// Hyperbolic tangent; its derivative is a function of its output.
@@ -55,10 +55,10 @@ struct Tanh {
   enum Input { x };
   static constexpr std::string_view name = "tanh";
   static constexpr std::array saves{Save{.from = output, .need = Need::value, .for_grad_of = {x}}};
-  static constexpr std::array derives{rows_of(input(x))};
+  static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(const Tensor& dy, const Saved<Tanh>& saved, Grads& grads) const;
-  void derive(const Derivation<Tanh>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<Tanh>& from, const Tensor& out) const;
 };
 
 }  // namespace lacuna

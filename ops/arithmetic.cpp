@@ -77,7 +77,7 @@ void Add::backward(const Tensor& dy, const Saved<Add>&, Grads& grads) const {
   for (const Input side : {a, b})
     if (grads.wanted(side)) pass_on(dy, grads[side]);
 }
-void Add::derive(const Derivation<Add>& from, const Tensor& out) const {
+void Add::rematerialize(const RematInputs<Add>& from, const Tensor& out) const {
   apply(formula::Add{}, out, from.get<input(a)>(), from.get<input(b)>());
 }
 
@@ -96,7 +96,7 @@ void AddBroadcast::backward(const Tensor& dy, const Saved<AddBroadcast>&, Grads&
   if (grads.wanted(b)) grads[b] = sum_over_leading(dy, shape);
   if (grads.wanted(x)) pass_on(dy, grads[x]);
 }
-void AddBroadcast::derive(const Derivation<AddBroadcast>& from, const Tensor& out) const {
+void AddBroadcast::rematerialize(const RematInputs<AddBroadcast>& from, const Tensor& out) const {
   add_rows(from.get<input(x)>(), from.get<input(b)>(), from.first_row(), out);
 }
 
@@ -112,18 +112,18 @@ void Mul::backward(Tensor dy, const Saved<Mul>& saved, Grads& grads) const {
   };
   if (grads.wanted(a)) {
     grads[a] = grads.wanted(b) ? empty_like(dy) : reuse_or_empty(dy, dy.shape(), dy.dtype());
-    saved.for_runs<input(b)>(dy.rows(), [&](std::int64_t begin, std::int64_t end, const Tensor& other) {
+    saved.for_blocks_in_order<input(b)>(dy.rows(), [&](std::int64_t begin, std::int64_t end, const Tensor& other) {
       write(grads[a], begin, end, other);
     });
   }
   if (grads.wanted(b)) {
     grads[b] = reuse_or_empty(dy, dy.shape(), dy.dtype());
-    saved.for_runs<input(a)>(dy.rows(), [&](std::int64_t begin, std::int64_t end, const Tensor& other) {
+    saved.for_blocks_in_order<input(a)>(dy.rows(), [&](std::int64_t begin, std::int64_t end, const Tensor& other) {
       write(grads[b], begin, end, other);
     });
   }
 }
-void Mul::derive(const Derivation<Mul>& from, const Tensor& out) const {
+void Mul::rematerialize(const RematInputs<Mul>& from, const Tensor& out) const {
   apply(formula::Mul{}, out, from.get<input(a)>(), from.get<input(b)>());
 }
 
@@ -136,7 +136,7 @@ void Scale::backward(const Tensor& dy, const Saved<Scale>&, Grads& grads) const 
   grads[x] = reuse_or_empty(dy, dy.shape(), dy.dtype());
   apply(formula::Scale{factor}, grads[x], dy);
 }
-void Scale::derive(const Derivation<Scale>& from, const Tensor& out) const {
+void Scale::rematerialize(const RematInputs<Scale>& from, const Tensor& out) const {
   apply(formula::Scale{factor}, out, from.get<input(x)>());
 }
 

@@ -10,11 +10,11 @@ struct Add {
   enum Input { a, b };
   static constexpr std::string_view name = "add";
   static constexpr std::array<Save, 0> saves{};
-  static constexpr std::array derives{rows_of(input(a)), rows_of(input(b))};
-  static constexpr InputSet adds{a, b};
+  static constexpr std::array rematerializes{rows_of(input(a)), rows_of(input(b))};
+  static constexpr InputSet accumulates_into{a, b};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(const Tensor& dy, const Saved<Add>& saved, Grads& grads) const;
-  void derive(const Derivation<Add>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<Add>& from, const Tensor& out) const;
 };
 
 /// y = x + b, b repeated over the leading axes of x: a position embedding [1, L, D] or [L, D], a bias [C].
@@ -24,11 +24,11 @@ struct AddBroadcast {
   Shape shape;  // of b, and so of its gradient
   static constexpr std::string_view name = "add_broadcast";
   static constexpr std::array<Save, 0> saves{};
-  static constexpr std::array derives{rows_of(input(x)), all_of(input(b))};
-  static constexpr InputSet adds{x};
+  static constexpr std::array rematerializes{rows_of(input(x)), all_of(input(b))};
+  static constexpr InputSet accumulates_into{x};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(const Tensor& dy, const Saved<AddBroadcast>& saved, Grads& grads) const;
-  void derive(const Derivation<AddBroadcast>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<AddBroadcast>& from, const Tensor& out) const;
 };
 
 /// y = a · b element by element, of one shape and type.
@@ -37,10 +37,10 @@ struct Mul {
   static constexpr std::string_view name = "mul";
   static constexpr std::array saves{Save{.from = input(a), .need = Need::value, .for_grad_of = {b}},
                                     Save{.from = input(b), .need = Need::value, .for_grad_of = {a}}};
-  static constexpr std::array derives{rows_of(input(a)), rows_of(input(b))};
+  static constexpr std::array rematerializes{rows_of(input(a)), rows_of(input(b))};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<Mul>& saved, Grads& grads) const;
-  void derive(const Derivation<Mul>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<Mul>& from, const Tensor& out) const;
 };
 
 /// y = factor · x.
@@ -49,10 +49,10 @@ struct Scale {
   double factor = 1;
   static constexpr std::string_view name = "scale";
   static constexpr std::array<Save, 0> saves{};
-  static constexpr std::array derives{rows_of(input(x))};
+  static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(const Tensor& dy, const Saved<Scale>& saved, Grads& grads) const;
-  void derive(const Derivation<Scale>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<Scale>& from, const Tensor& out) const;
 };
 
 }  // namespace lacuna

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "core/parallel.h"
-#include "ops/tile.h"
+#include "ops/kernels/tile.h"
 
 namespace lacuna {
 namespace {
@@ -306,7 +306,7 @@ Tensor workspace_for(std::int64_t count, Device device) {
 
 }  // namespace
 
-std::int64_t Attention::multiply_adds(std::span<const Shape> inputs, const Shape& y) const {
+std::int64_t Attention::macs(std::span<const Shape> inputs, const Shape& y) const {
   // q·k and the sums over v, each over all tokens.
   return 2 * y.count() * inputs[qkv][1];
 }
@@ -344,7 +344,7 @@ void Attention::backward(Tensor dy, const Saved<Attention>& saved, Grads& grads)
     const Tensor workspace = workspace_for<T>(kernel.workspace(), dy.device());
     // As many images at a time as lie there decoded, but work for every thread; where they come in parts, parts that
     // give each thread as many heads, if so many images are decoded.
-    const std::int64_t decoded = saved.rows_at_once<input(qkv)>() / g.length;
+    const std::int64_t decoded = saved.block_rows<input(qkv)>() / g.length;
     const std::int64_t even = threads() / std::gcd<std::int64_t>(threads(), g.heads);  // images
     const std::int64_t run = decoded < g.images && decoded >= even
                                  ? decoded / even * even

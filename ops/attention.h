@@ -17,9 +17,9 @@ struct Attention {
   static constexpr std::string_view name = "attention";
   static constexpr std::array saves{
       Save{.from = input(qkv), .need = Need::value, .for_grad_of = {qkv}, .groups = Groups::head}};
-  static constexpr InputSet factors{qkv};
-  std::int64_t multiply_adds(std::span<const Shape> inputs, const Shape& y) const;
-  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const;
+  static constexpr InputSet matmul_operands{qkv};
+  std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;
+  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const;
   void backward(Tensor dy, const Saved<Attention>& saved, Grads& grads) const;
 };
 

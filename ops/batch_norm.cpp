@@ -1,8 +1,8 @@
 #include "ops/batch_norm.h"
 
-#include "ops/channel_sums.h"
-#include "ops/codec/pack.h"
 #include "ops/formulas.h"
+#include "ops/kernels/channel_sums.h"
+#include "ops/quantize/pack.h"
 
 #include <cmath>
 #include <functional>
@@ -105,7 +105,7 @@ struct Normalized {
 enum class Activation : std::uint8_t { none, relu, gate };
 
 /// Writes `out` = activation(normalized(x) + residual) for the rows at hand; residual may be undefined. `gates`: of
-/// `gate`, the bits from `first` on, as codec::rectify reads them.
+/// `gate`, the bits from `first` on, as quant::rectify reads them.
 template <Activation activation>
 void apply(const Affine& affine, const Tensor& x, const Tensor& residual, const Tensor& out,
            const std::uint8_t* gates = nullptr, std::int64_t first_gate = 0) {
@@ -119,7 +119,7 @@ void apply(const Affine& affine, const Tensor& x, const Tensor& residual, const 
       const Normalized<S> normalized(rows, scratch.data());
       normalized.fill(rows, affine);
       const auto run = [&](auto addend) {
-        rows.for_runs([&](std::int64_t first, std::int64_t count, int) {
+        rows.for_blocks_in_order([&](std::int64_t first, std::int64_t count, int) {
           for (std::int64_t row = first; row < first + count; ++row) {
             const T* const in = x.data<T>() + row * rows.width;  // [width]
             T* const to = out.data<T>() + row * rows.width;      // [width]
@@ -130,7 +130,7 @@ void apply(const Affine& affine, const Tensor& x, const Tensor& residual, const 
             }
           }
           if constexpr (activation == Activation::gate)  // while the run lies in the first cache
-            codec::rectify(out.dtype(), out.raw() + first * rows.width * static_cast<std::int64_t>(sizeof(T)),
+            quant::rectify(out.dtype(), out.raw() + first * rows.width * static_cast<std::int64_t>(sizeof(T)),
                            count * rows.width, gates, first_gate + first * rows.width);
         });
       };
@@ -144,7 +144,7 @@ void apply(const Affine& affine, const Tensor& x, const Tensor& residual, const 
 
 /// Rows of max(normalized(x) + residual, 0) from x and residual, which may be approximate where signs were kept.
 template <class Op>
-void derive_rectified(const Derivation<Op>& from, const Affine& affine, const Tensor& x, const Tensor& residual,
+void derive_rectified(const RematInputs<Op>& from, const Affine& affine, const Tensor& x, const Tensor& residual,
                       const Tensor& out) {
   expect(!from.signs().defined() || 8 * from.signs().count() >= from.first_element() + out.count(),
          "{} values from element {} on were given {} signs", out.count(), from.first_element(),
@@ -189,7 +189,7 @@ struct PositiveBits {
   template <class T>
   auto at(std::int64_t first, std::int64_t count, int thread, const T*) const {
     std::int32_t* const out = spread + thread * rows.together() * rows.width;
-    codec::spread_signs(bits, first * rows.width, count * rows.width, out);
+    quant::spread_signs(bits, first * rows.width, count * rows.width, out);
     return [out](std::int64_t i, std::int64_t) { return out[i] != 0; };
   }
 };
@@ -214,7 +214,7 @@ struct GradientTerms {
 /// The backward pass of all forms. Undefined: what the form or the wanted gradients do not need.
 struct Backward {
   Tensor dy{}, weight{}, bias{}, mean{}, variance{};
-  std::function<void(const Share&, const RunKernel&)> x{};  // calls for runs of its rows; empty: not needed
+  std::function<void(const RowPartition&, const RowBlockKernel&)> x{};  // calls for runs of its rows; empty: not needed
   std::optional<Signs> signs{};  // of the output; without them and with `bias`, the sign is found from x
   bool own_statistics = true;    // mean and variance are functions of x
   double eps = 0;
@@ -255,16 +255,16 @@ struct Backward {
   /// Calls `f(first row, rows, thread, x)` for runs of `together` rows with what x holds there [rows, width]; without
   /// x, dy stands in for it: it is being read anyway.
   template <class T, class F>
-  void for_runs(const ChannelRows& rows, const F& f) const {
+  void for_blocks_in_order(const ChannelRows& rows, const F& f) const {
     if (!x) {
       launch(dy.device(), [&] {
-        rows.for_runs([&](std::int64_t first, std::int64_t count, int thread) {
+        rows.for_blocks_in_order([&](std::int64_t first, std::int64_t count, int thread) {
           f(first, count, thread, dy.data<T>() + first * rows.width);
         });
       });
       return;
     }
-    x(rows.share(), [&](const SavedRun& run) {
+    x(rows.share(), [&](const RowBlock& run) {
       const std::int64_t begin = run.begin / rows.repeats, end = run.end / rows.repeats;
       for (std::int64_t first = begin; first < end; first += rows.together())
         f(first, std::min(rows.together(), end - first), run.part, run.values<T>() + (first - begin) * rows.width);
@@ -286,7 +286,7 @@ struct Backward {
         else
           std::fill_n(vector(3), rows.width, S{});
       });
-      for_runs<T>(rows, [&](std::int64_t first, std::int64_t count, int thread, const T* in) {
+      for_blocks_in_order<T>(rows, [&](std::int64_t first, std::int64_t count, int thread, const T* in) {
         sums.add<S>(first, count, thread, GradientTerms<T, Gate>{dy.data<T>(), in, vector(3), gate, rows.width});
       });
       launch(dy.device(), [&] {
@@ -334,7 +334,7 @@ struct Backward {
     using S = Compute<T>;
     const std::int64_t n = rows.width;
     const auto write_with = [&](auto&& store) {
-      for_runs<T>(rows, [&](std::int64_t first, std::int64_t count, int thread, const T* in) {
+      for_blocks_in_order<T>(rows, [&](std::int64_t first, std::int64_t count, int thread, const T* in) {
         const auto passes = gate.at(first, count, thread, in);
         const T* const from = dy.data<T>();  // [rows, width]
         for (std::int64_t row = 0; row < count; ++row) {
@@ -375,10 +375,10 @@ void expect_residual(std::string_view op, const Tensor& residual, const Tensor& 
          name_of(residual.dtype()), residual.shape());
 }
 
-/// Forward with the statistics of the batch, which become aux 0 and 1.
+/// Forward with the statistics of the batch, which become extra_outputs 0 and 1.
 template <class Op, Activation activation>
 Tensor forward_with_own_statistics(const Op& op, std::span<const Tensor> inputs, const Tensor& residual,
-                                   std::vector<Tensor>& aux) {
+                                   std::vector<Tensor>& extra_outputs) {
   const Tensor &x = inputs[Op::x], &weight = inputs[Op::weight], &bias = inputs[Op::bias];
   expect_channels(Op::name, "weight", weight, x);
   expect_channels(Op::name, "bias", bias, x);
@@ -387,7 +387,7 @@ Tensor forward_with_own_statistics(const Op& op, std::span<const Tensor> inputs,
   batch_statistics(x, mean, variance);
   Tensor y = empty_like(x);
   apply<activation>({weight, bias, mean, variance, op.eps}, x, residual, y);
-  aux = {mean, variance};
+  extra_outputs = {mean, variance};
   return y;
 }
 
@@ -414,7 +414,9 @@ Backward backward_of(const Op& op, Tensor dy, const Saved<Op>& saved, Grads& gra
   if (grads.wanted(Op::weight)) pass.dweight = &grads[Op::weight];
   if (grads.wanted(Op::bias)) pass.dbias = &grads[Op::bias];
   if ((pass.dx != nullptr && own_statistics) || pass.dweight != nullptr) {
-    pass.x = [&saved](const Share& share, const RunKernel& f) { saved.template for_parts<input(Op::x)>(share, f); };
+    pass.x = [&saved](const RowPartition& share, const RowBlockKernel& f) {
+      saved.template for_row_blocks<input(Op::x)>(share, f);
+    };
     pass.mean = saved.template get<mean>();
   }
   if (pass.dx != nullptr || pass.dweight != nullptr) pass.variance = saved.template get<variance>();
@@ -424,53 +426,58 @@ Backward backward_of(const Op& op, Tensor dy, const Saved<Op>& saved, Grads& gra
 
 }  // namespace
 
-Tensor BatchNorm::forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const {
-  return forward_with_own_statistics<BatchNorm, Activation::none>(*this, inputs, {}, aux);
+Tensor BatchNorm::forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const {
+  return forward_with_own_statistics<BatchNorm, Activation::none>(*this, inputs, {}, extra_outputs);
 }
 void BatchNorm::backward(Tensor dy, const Saved<BatchNorm>& saved, Grads& grads) const {
-  backward_of<BatchNorm, aux(mean), aux(variance)>(*this, std::move(dy), saved, grads, true).run();
+  backward_of<BatchNorm, extra_output(mean), extra_output(variance)>(*this, std::move(dy), saved, grads, true).run();
 }
-void BatchNorm::derive(const Derivation<BatchNorm>& from, const Tensor& out) const {
-  apply<Activation::none>(
-      {from.get<input(weight)>(), from.get<input(bias)>(), from.get<aux(mean)>(), from.get<aux(variance)>(), eps},
-      from.get<input(x)>(), {}, out);
+void BatchNorm::rematerialize(const RematInputs<BatchNorm>& from, const Tensor& out) const {
+  apply<Activation::none>({from.get<input(weight)>(), from.get<input(bias)>(), from.get<extra_output(mean)>(),
+                           from.get<extra_output(variance)>(), eps},
+                          from.get<input(x)>(), {}, out);
 }
 
-Tensor BatchNormRelu::forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const {
-  return forward_with_own_statistics<BatchNormRelu, Activation::relu>(*this, inputs, {}, aux);
+Tensor BatchNormRelu::forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const {
+  return forward_with_own_statistics<BatchNormRelu, Activation::relu>(*this, inputs, {}, extra_outputs);
 }
 void BatchNormRelu::backward(Tensor dy, const Saved<BatchNormRelu>& saved, Grads& grads) const {
-  Backward pass = backward_of<BatchNormRelu, aux(mean), aux(variance)>(*this, std::move(dy), saved, grads, true);
-  pass.x = [&saved](const Share& share, const RunKernel& f) { saved.for_parts<input(x)>(share, f); };
+  Backward pass =
+      backward_of<BatchNormRelu, extra_output(mean), extra_output(variance)>(*this, std::move(dy), saved, grads, true);
+  pass.x = [&saved](const RowPartition& share, const RowBlockKernel& f) { saved.for_row_blocks<input(x)>(share, f); };
   pass.weight = saved.get<input(weight)>();
-  pass.mean = saved.get<aux(mean)>();
-  pass.variance = saved.get<aux(variance)>();
+  pass.mean = saved.get<extra_output(mean)>();
+  pass.variance = saved.get<extra_output(variance)>();
   if (const Signs signs = saved.signs<output>(); signs.bits.defined() || signs.values.defined())
     pass.signs = signs;
   else
     pass.bias = saved.get<input(bias)>();
   pass.run();
 }
-void BatchNormRelu::derive(const Derivation<BatchNormRelu>& from, const Tensor& out) const {
-  derive_rectified(
-      from, {from.get<input(weight)>(), from.get<input(bias)>(), from.get<aux(mean)>(), from.get<aux(variance)>(), eps},
-      from.get<input(x)>(), {}, out);
+void BatchNormRelu::rematerialize(const RematInputs<BatchNormRelu>& from, const Tensor& out) const {
+  derive_rectified(from,
+                   {from.get<input(weight)>(), from.get<input(bias)>(), from.get<extra_output(mean)>(),
+                    from.get<extra_output(variance)>(), eps},
+                   from.get<input(x)>(), {}, out);
 }
 
-Tensor BatchNormAddRelu::forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const {
+Tensor BatchNormAddRelu::forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const {
   expect(inputs[residual].defined(), "{}: the residual is missing; batch_norm_relu is the form without", name);
-  return forward_with_own_statistics<BatchNormAddRelu, Activation::relu>(*this, inputs, inputs[residual], aux);
+  return forward_with_own_statistics<BatchNormAddRelu, Activation::relu>(*this, inputs, inputs[residual],
+                                                                         extra_outputs);
 }
 void BatchNormAddRelu::backward(Tensor dy, const Saved<BatchNormAddRelu>& saved, Grads& grads) const {
-  Backward pass = backward_of<BatchNormAddRelu, aux(mean), aux(variance)>(*this, std::move(dy), saved, grads, true);
+  Backward pass = backward_of<BatchNormAddRelu, extra_output(mean), extra_output(variance)>(*this, std::move(dy), saved,
+                                                                                            grads, true);
   pass.signs = saved.signs<output>();
   if (grads.wanted(residual)) pass.dresidual = &grads[residual];
   pass.run();
 }
-void BatchNormAddRelu::derive(const Derivation<BatchNormAddRelu>& from, const Tensor& out) const {
-  derive_rectified(
-      from, {from.get<input(weight)>(), from.get<input(bias)>(), from.get<aux(mean)>(), from.get<aux(variance)>(), eps},
-      from.get<input(x)>(), from.get<input(residual)>(), out);
+void BatchNormAddRelu::rematerialize(const RematInputs<BatchNormAddRelu>& from, const Tensor& out) const {
+  derive_rectified(from,
+                   {from.get<input(weight)>(), from.get<input(bias)>(), from.get<extra_output(mean)>(),
+                    from.get<extra_output(variance)>(), eps},
+                   from.get<input(x)>(), from.get<input(residual)>(), out);
 }
 
 Tensor FrozenBatchNorm::forward(std::span<const Tensor> inputs) const {
@@ -479,7 +486,7 @@ Tensor FrozenBatchNorm::forward(std::span<const Tensor> inputs) const {
 void FrozenBatchNorm::backward(Tensor dy, const Saved<FrozenBatchNorm>& saved, Grads& grads) const {
   backward_of<FrozenBatchNorm, input(mean), input(variance)>(*this, std::move(dy), saved, grads, false).run();
 }
-void FrozenBatchNorm::derive(const Derivation<FrozenBatchNorm>& from, const Tensor& out) const {
+void FrozenBatchNorm::rematerialize(const RematInputs<FrozenBatchNorm>& from, const Tensor& out) const {
   apply<Activation::none>(
       {from.get<input(weight)>(), from.get<input(bias)>(), from.get<input(mean)>(), from.get<input(variance)>(), eps},
       from.get<input(x)>(), {}, out);
@@ -495,7 +502,7 @@ void FrozenBatchNormRelu::backward(Tensor dy, const Saved<FrozenBatchNormRelu>& 
   if (grads.wanted(residual)) pass.dresidual = &grads[residual];
   pass.run();
 }
-void FrozenBatchNormRelu::derive(const Derivation<FrozenBatchNormRelu>& from, const Tensor& out) const {
+void FrozenBatchNormRelu::rematerialize(const RematInputs<FrozenBatchNormRelu>& from, const Tensor& out) const {
   derive_rectified(
       from,
       {from.get<input(weight)>(), from.get<input(bias)>(), from.get<input(mean)>(), from.get<input(variance)>(), eps},

@@ -9,22 +9,24 @@
 
 namespace lacuna {
 
-/// y = (x − mean) / √(variance + eps) · weight + bias with the statistics of this batch: aux 0 and aux 1.
+/// y = (x − mean) / √(variance + eps) · weight + bias with the statistics of this batch: extra_outputs 0 and
+/// extra_outputs 1.
 struct BatchNorm {
   enum Input { x, weight, bias };
   enum Aux { mean, variance };
   double eps = 1e-5;
   static constexpr std::string_view name = "batch_norm";
-  static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight}},
-                                    Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
-                                    Save{.from = aux(mean), .need = Need::exact, .for_grad_of = {x, weight}},
-                                    Save{.from = aux(variance), .need = Need::exact, .for_grad_of = {x, weight}}};
-  static constexpr std::array derives{rows_of(input(x)), all_of(input(weight)), all_of(input(bias)), all_of(aux(mean)),
-                                      all_of(aux(variance))};
-  static constexpr InputSet adds{weight, bias};
-  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const;
+  static constexpr std::array saves{
+      Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight}},
+      Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
+      Save{.from = extra_output(mean), .need = Need::exact, .for_grad_of = {x, weight}},
+      Save{.from = extra_output(variance), .need = Need::exact, .for_grad_of = {x, weight}}};
+  static constexpr std::array rematerializes{rows_of(input(x)), all_of(input(weight)), all_of(input(bias)),
+                                             all_of(extra_output(mean)), all_of(extra_output(variance))};
+  static constexpr InputSet accumulates_into{weight, bias};
+  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const;
   void backward(Tensor dy, const Saved<BatchNorm>& saved, Grads& grads) const;
-  void derive(const Derivation<BatchNorm>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<BatchNorm>& from, const Tensor& out) const;
 };
 
 /// y = max(batch_norm(x), 0). Backward finds the sign again from x, so it keeps no more than BatchNorm; where x is
@@ -38,15 +40,15 @@ struct BatchNormRelu {
       Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight, bias}},
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x, weight, bias}},
       Save{.from = input(bias), .need = Need::exact, .for_grad_of = {x, weight, bias}},
-      Save{.from = aux(mean), .need = Need::exact, .for_grad_of = {x, weight, bias}},
-      Save{.from = aux(variance), .need = Need::exact, .for_grad_of = {x, weight, bias}},
+      Save{.from = extra_output(mean), .need = Need::exact, .for_grad_of = {x, weight, bias}},
+      Save{.from = extra_output(variance), .need = Need::exact, .for_grad_of = {x, weight, bias}},
       Save{.from = output, .need = Need::sign, .for_grad_of = {x, weight, bias}, .optional = true}};
-  static constexpr std::array derives{rows_of(input(x)), all_of(input(weight)), all_of(input(bias)), all_of(aux(mean)),
-                                      all_of(aux(variance))};
-  static constexpr InputSet adds{weight, bias};
-  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const;
+  static constexpr std::array rematerializes{rows_of(input(x)), all_of(input(weight)), all_of(input(bias)),
+                                             all_of(extra_output(mean)), all_of(extra_output(variance))};
+  static constexpr InputSet accumulates_into{weight, bias};
+  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const;
   void backward(Tensor dy, const Saved<BatchNormRelu>& saved, Grads& grads) const;
-  void derive(const Derivation<BatchNormRelu>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<BatchNormRelu>& from, const Tensor& out) const;
 };
 
 /// y = max(batch_norm(x) + residual, 0): the end of a residual block.
@@ -58,15 +60,16 @@ struct BatchNormAddRelu {
   static constexpr std::array saves{
       Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight}},
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
-      Save{.from = aux(mean), .need = Need::exact, .for_grad_of = {x, weight}},
-      Save{.from = aux(variance), .need = Need::exact, .for_grad_of = {x, weight}},
+      Save{.from = extra_output(mean), .need = Need::exact, .for_grad_of = {x, weight}},
+      Save{.from = extra_output(variance), .need = Need::exact, .for_grad_of = {x, weight}},
       Save{.from = output, .need = Need::sign, .for_grad_of = {x, weight, bias, residual}}};
-  static constexpr std::array derives{rows_of(input(x)),        all_of(input(weight)), all_of(input(bias)),
-                                      rows_of(input(residual)), all_of(aux(mean)),     all_of(aux(variance))};
-  static constexpr InputSet adds{weight, bias};
-  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const;
+  static constexpr std::array rematerializes{rows_of(input(x)),          all_of(input(weight)),
+                                             all_of(input(bias)),        rows_of(input(residual)),
+                                             all_of(extra_output(mean)), all_of(extra_output(variance))};
+  static constexpr InputSet accumulates_into{weight, bias};
+  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const;
   void backward(Tensor dy, const Saved<BatchNormAddRelu>& saved, Grads& grads) const;
-  void derive(const Derivation<BatchNormAddRelu>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<BatchNormAddRelu>& from, const Tensor& out) const;
 };
 
 /// Batch norm with given statistics (evaluation, or a frozen layer): an affine map of each channel, so that the
@@ -79,12 +82,12 @@ struct FrozenBatchNorm {
                                     Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
                                     Save{.from = input(mean), .need = Need::exact, .for_grad_of = {weight}},
                                     Save{.from = input(variance), .need = Need::exact, .for_grad_of = {x, weight}}};
-  static constexpr std::array derives{rows_of(input(x)), all_of(input(weight)), all_of(input(bias)),
-                                      all_of(input(mean)), all_of(input(variance))};
-  static constexpr InputSet adds{weight, bias};
+  static constexpr std::array rematerializes{rows_of(input(x)), all_of(input(weight)), all_of(input(bias)),
+                                             all_of(input(mean)), all_of(input(variance))};
+  static constexpr InputSet accumulates_into{weight, bias};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<FrozenBatchNorm>& saved, Grads& grads) const;
-  void derive(const Derivation<FrozenBatchNorm>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<FrozenBatchNorm>& from, const Tensor& out) const;
 };
 
 /// y = max(frozen_batch_norm(x) + residual, 0); residual may be undefined.
@@ -98,12 +101,12 @@ struct FrozenBatchNormRelu {
       Save{.from = input(mean), .need = Need::exact, .for_grad_of = {weight}},
       Save{.from = input(variance), .need = Need::exact, .for_grad_of = {x, weight}},
       Save{.from = output, .need = Need::sign, .for_grad_of = {x, weight, bias, residual}}};
-  static constexpr std::array derives{rows_of(input(x)),   all_of(input(weight)),   all_of(input(bias)),
-                                      all_of(input(mean)), all_of(input(variance)), rows_of(input(residual))};
-  static constexpr InputSet adds{weight, bias};
+  static constexpr std::array rematerializes{rows_of(input(x)),   all_of(input(weight)),   all_of(input(bias)),
+                                             all_of(input(mean)), all_of(input(variance)), rows_of(input(residual))};
+  static constexpr InputSet accumulates_into{weight, bias};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<FrozenBatchNormRelu>& saved, Grads& grads) const;
-  void derive(const Derivation<FrozenBatchNormRelu>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<FrozenBatchNormRelu>& from, const Tensor& out) const;
 };
 
 }  // namespace lacuna

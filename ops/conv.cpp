@@ -1,9 +1,9 @@
 #include "ops/conv.h"
 
 #include "core/parallel.h"
-#include "ops/conv_kernels.h"
-#include "ops/gemm.h"
-#include "ops/panel_kernel.h"
+#include "ops/kernels/conv_kernels.h"
+#include "ops/kernels/gemm.h"
+#include "ops/kernels/panel_kernel.h"
 
 #include <limits>
 
@@ -191,7 +191,7 @@ void add_sums_of_rows(const Tensor& dy, const Tensor& bias) {
 
 }  // namespace
 
-std::int64_t Conv2d::multiply_adds(std::span<const Shape> inputs, const Shape& y) const {
+std::int64_t Conv2d::macs(std::span<const Shape> inputs, const Shape& y) const {
   return y.count() * (inputs[weight].count() / inputs[weight].front());
 }
 

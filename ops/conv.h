@@ -18,9 +18,9 @@ struct Conv2d {
   static constexpr std::string_view name = "conv2d";
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}},
                                     Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}}};
-  static constexpr InputSet adds{x, weight, bias};
-  static constexpr InputSet factors{x, weight};
-  std::int64_t multiply_adds(std::span<const Shape> inputs, const Shape& y) const;
+  static constexpr InputSet accumulates_into{x, weight, bias};
+  static constexpr InputSet matmul_operands{x, weight};
+  std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<Conv2d>& saved, Grads& grads) const;
 };

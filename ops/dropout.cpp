@@ -80,7 +80,7 @@ void Dropout::backward(Tensor dy, const Saved<Dropout>&, Grads& grads) const {
   grads[x] = reuse_or_empty(dy, dy.shape(), dy.dtype());
   drop_elements(*this, 0, dy, grads[x]);
 }
-void Dropout::derive(const Derivation<Dropout>& from, const Tensor& out) const {
+void Dropout::rematerialize(const RematInputs<Dropout>& from, const Tensor& out) const {
   drop_elements(*this, from.first_row() * out.shape().back(), from.get<input(x)>(), out);
 }
 
@@ -94,7 +94,7 @@ void DropPath::backward(Tensor dy, const Saved<DropPath>&, Grads& grads) const {
   grads[x] = reuse_or_empty(dy, dy.shape(), dy.dtype());
   drop_samples(*this, dy.shape(), 0, dy, grads[x]);
 }
-void DropPath::derive(const Derivation<DropPath>& from, const Tensor& out) const {
+void DropPath::rematerialize(const RematInputs<DropPath>& from, const Tensor& out) const {
   drop_samples(*this, from.shape(), from.first_row(), from.get<input(x)>(), out);
 }
 

@@ -14,10 +14,10 @@ struct Dropout {
   RandomStream stream;
   static constexpr std::string_view name = "dropout";
   static constexpr std::array<Save, 0> saves{};
-  static constexpr std::array derives{rows_of(input(x))};
+  static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<Dropout>& saved, Grads& grads) const;
-  void derive(const Derivation<Dropout>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<Dropout>& from, const Tensor& out) const;
 };
 
 /// Each sample of a batch (entry of axis 0) is 0 with probability p and divided by 1 - p otherwise (stochastic depth:
@@ -28,10 +28,10 @@ struct DropPath {
   RandomStream stream;
   static constexpr std::string_view name = "drop_path";
   static constexpr std::array<Save, 0> saves{};
-  static constexpr std::array derives{rows_of(input(x))};
+  static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<DropPath>& saved, Grads& grads) const;
-  void derive(const Derivation<DropPath>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<DropPath>& from, const Tensor& out) const;
 };
 
 }  // namespace lacuna

@@ -27,12 +27,12 @@ LACUNA_HOST_DEVICE T gelu_third(T x, T density) {
 struct GeluErf {
   template <class T>
   LACUNA_HOST_DEVICE T operator()(T x) const {
-    return x * math::normal(x).distribution;
+    return x * math::normal(x).cdf;
   }
   template <class T, class V>
   LACUNA_HOST_DEVICE T operator()(T x, V variance) const {
     const math::Normal<T> normal = math::normal(x);
-    return x * normal.distribution - half_variance<T>(variance) * gelu_second(x, normal.density);
+    return x * normal.cdf - half_variance<T>(variance) * gelu_second(x, normal.pdf);
   }
 };
 /// dy·(Φ(x) + x·φ(x)).
@@ -40,13 +40,13 @@ struct GeluErfBackward {
   template <class T>
   LACUNA_HOST_DEVICE T operator()(T dy, T x) const {
     const math::Normal<T> normal = math::normal(x);
-    return dy * (normal.distribution + x * normal.density);
+    return dy * (normal.cdf + x * normal.pdf);
   }
   template <class T, class V>
   LACUNA_HOST_DEVICE T operator()(T dy, T x, V variance) const {
     const math::Normal<T> normal = math::normal(x);
-    const T slope = normal.distribution + x * normal.density;
-    return dy * (slope - half_variance<T>(variance) * gelu_third(x, normal.density));
+    const T slope = normal.cdf + x * normal.pdf;
+    return dy * (slope - half_variance<T>(variance) * gelu_third(x, normal.pdf));
   }
 };
 /// x/2·(1 + tanh z) = x·σ(2z) with z = √(2/π)·(x + 0.044715·x³). It bends as the form with Φ does.
@@ -58,7 +58,7 @@ struct GeluTanh {
   template <class T, class V>
   LACUNA_HOST_DEVICE T operator()(T x, V variance) const {
     const T y = (*this)(x);
-    return y - half_variance<T>(variance) * gelu_second(x, math::normal(x).density);
+    return y - half_variance<T>(variance) * gelu_second(x, math::normal(x).pdf);
   }
 };
 struct GeluTanhBackward {
@@ -71,7 +71,7 @@ struct GeluTanhBackward {
   template <class T, class V>
   LACUNA_HOST_DEVICE T operator()(T dy, T x, V variance) const {
     const T dx = (*this)(dy, x);
-    return dx - dy * half_variance<T>(variance) * gelu_third(x, math::normal(x).density);
+    return dx - dy * half_variance<T>(variance) * gelu_third(x, math::normal(x).pdf);
   }
 };
 struct Relu {

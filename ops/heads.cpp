@@ -100,7 +100,7 @@ void SplitHeads::backward(const Tensor& dy, const Saved<SplitHeads>&, Grads& gra
   scatter(SplitPieces(*this, shape), dy, grads[x], add);
 }
 
-void SplitHeads::derive(const Derivation<SplitHeads>& from, const Tensor& out) const {
+void SplitHeads::rematerialize(const RematInputs<SplitHeads>& from, const Tensor& out) const {
   gather(SplitPieces(*this, from.shape()), from.get<input(x)>(), out, from.first_row());
 }
 
@@ -121,7 +121,7 @@ void MergeHeads::backward(const Tensor& dy, const Saved<MergeHeads>&, Grads& gra
   scatter(MergePieces{heads, shape[1], head_dim}, dy, grads[x], add);
 }
 
-void MergeHeads::derive(const Derivation<MergeHeads>& from, const Tensor& out) const {
+void MergeHeads::rematerialize(const RematInputs<MergeHeads>& from, const Tensor& out) const {
   const Shape& shape = from.shape();
   gather(MergePieces{heads, shape[1], shape.back() / heads}, from.get<input(x)>(), out, from.first_row() * heads);
 }

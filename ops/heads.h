@@ -14,11 +14,11 @@ struct SplitHeads {
   std::int64_t parts = 3;
   static constexpr std::string_view name = "split_heads";
   static constexpr std::array<Save, 0> saves{};
-  static constexpr std::array derives{all_of(input(x))};
-  static constexpr InputSet adds{x};
+  static constexpr std::array rematerializes{all_of(input(x))};
+  static constexpr InputSet accumulates_into{x};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(const Tensor& dy, const Saved<SplitHeads>& saved, Grads& grads) const;
-  void derive(const Derivation<SplitHeads>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<SplitHeads>& from, const Tensor& out) const;
 };
 
 /// Heads side by side again: x [B, H, L, d] to [B, L, H·d].
@@ -27,11 +27,11 @@ struct MergeHeads {
   std::int64_t heads = 1;
   static constexpr std::string_view name = "merge_heads";
   static constexpr std::array<Save, 0> saves{};
-  static constexpr std::array derives{all_of(input(x))};
-  static constexpr InputSet adds{x};
+  static constexpr std::array rematerializes{all_of(input(x))};
+  static constexpr InputSet accumulates_into{x};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(const Tensor& dy, const Saved<MergeHeads>& saved, Grads& grads) const;
-  void derive(const Derivation<MergeHeads>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<MergeHeads>& from, const Tensor& out) const;
 };
 
 }  // namespace lacuna

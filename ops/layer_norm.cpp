@@ -1,7 +1,7 @@
 #include "ops/layer_norm.h"
 
+#include "ops/kernels/rowwise.h"
 #include "ops/reduce.h"
-#include "ops/rowwise.h"
 
 #include <cmath>
 
@@ -66,7 +66,7 @@ void row_gradient(std::int64_t n, const C* x, const C* dy, C mean, C rstd, const
 
 }  // namespace
 
-Tensor LayerNorm::forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const {
+Tensor LayerNorm::forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const {
   const Tensor& in = inputs[x];
   const DType compute = compute_type(in.dtype());
   const Shape channels{in.shape().back()};
@@ -75,7 +75,8 @@ Tensor LayerNorm::forward(std::span<const Tensor> inputs, std::vector<Tensor>& a
            "layer_norm of {} {} expects weight and bias {} in {}, got {} in {}", name_of(in.dtype()), in.shape(),
            channels, name_of(compute), inputs[parameter].shape(), name_of(inputs[parameter].dtype()));
   Tensor y = empty_like(in);
-  aux = {Tensor::empty({in.rows(), 1}, compute, in.device()), Tensor::empty({in.rows(), 1}, compute, in.device())};
+  extra_outputs = {Tensor::empty({in.rows(), 1}, compute, in.device()),
+                   Tensor::empty({in.rows(), 1}, compute, in.device())};
   launch(in.device(), [&] {
     with_float_type(in.dtype(), [&]<class T>(Type<T>) {
       using C = Compute<T>;
@@ -91,8 +92,8 @@ Tensor LayerNorm::forward(std::span<const Tensor> inputs, std::vector<Tensor>& a
                                          n, [m](const auto& v) { return (v - m) * (v - m); }, values);
           const C r = C(1) / std::sqrt(variance + static_cast<C>(eps));
           normalise(n, values, m, r, inputs[weight].data<C>(), inputs[bias].data<C>(), y.data<T>() + row * n);
-          aux[mean].data<C>()[row] = m;
-          aux[rstd].data<C>()[row] = r;
+          extra_outputs[mean].data<C>()[row] = m;
+          extra_outputs[rstd].data<C>()[row] = r;
         }
       });
     });
@@ -100,14 +101,14 @@ Tensor LayerNorm::forward(std::span<const Tensor> inputs, std::vector<Tensor>& a
   return y;
 }
 
-void LayerNorm::derive(const Derivation<LayerNorm>& from, const Tensor& out) const {
+void LayerNorm::rematerialize(const RematInputs<LayerNorm>& from, const Tensor& out) const {
   launch(out.device(), [&] {
     with_float_type(out.dtype(), [&]<class T>(Type<T>) {
       using C = Compute<T>;
       const std::int64_t n = out.shape().back();
       const T* const in = from.get<input(x)>().template data<T>();
-      const C* const m = from.get<aux(mean)>().template data<C>();
-      const C* const r = from.get<aux(rstd)>().template data<C>();
+      const C* const m = from.get<extra_output(mean)>().template data<C>();
+      const C* const r = from.get<extra_output(rstd)>().template data<C>();
       const C* const w = from.get<input(weight)>().template data<C>();
       const C* const b = from.get<input(bias)>().template data<C>();
       parallel_for(out.rows(), serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
@@ -128,7 +129,7 @@ void LayerNorm::backward(Tensor dy, const Saved<LayerNorm>& saved, Grads& grads)
   const DType compute = compute_type(dy.dtype());
   const bool add = grads[x].defined();
   const Tensor gamma = grads.wanted(x) ? saved.get<input(weight)>() : Tensor();
-  const Tensor means = saved.get<aux(mean)>(), rstds = saved.get<aux(rstd)>();
+  const Tensor means = saved.get<extra_output(mean)>(), rstds = saved.get<extra_output(rstd)>();
   const int parts = rows < serial_rows(n) ? 1 : threads();
   const Tensor sums = Tensor::zeros({parts, 2, n}, compute, dy.device(), Purpose::workspace);  // [parts, 2, C]
   if (grads.wanted(x) && !add) grads[x] = reuse_or_empty(dy, dy.shape(), dy.dtype());
@@ -136,10 +137,10 @@ void LayerNorm::backward(Tensor dy, const Saved<LayerNorm>& saved, Grads& grads)
   with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
     using C = Compute<T>;
     const std::int64_t together = rows_together(n, parts);
-    const Share share{.count = rows, .block = together * parts, .unit = together, .parts = parts};
+    const RowPartition share{.count = rows, .block = together * parts, .unit = together, .parts = parts};
     std::vector<std::vector<C>> x_rows(static_cast<std::size_t>(parts), row_scratch<T>(n)), dy_rows = x_rows;
     C* const all_sums = sums.data<C>();
-    saved.for_parts<input(x)>(share, [&](const SavedRun& run) {
+    saved.for_row_blocks<input(x)>(share, [&](const RowBlock& run) {
       C* const x_scratch = x_rows[static_cast<std::size_t>(run.part)].data();
       C* const dy_scratch = dy_rows[static_cast<std::size_t>(run.part)].data();
       C* const own = all_sums + run.part * 2 * n;

@@ -16,14 +16,14 @@ struct LayerNorm {
   static constexpr std::array saves{
       Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight}, .groups = Groups::token},
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
-      Save{.from = aux(mean), .need = Need::exact, .for_grad_of = {x, weight}},
-      Save{.from = aux(rstd), .need = Need::exact, .for_grad_of = {x, weight}}};
-  static constexpr std::array derives{rows_of(input(x)), rows_of(aux(mean)), rows_of(aux(rstd)), all_of(input(weight)),
-                                      all_of(input(bias))};
-  static constexpr InputSet adds{x};
-  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const;
+      Save{.from = extra_output(mean), .need = Need::exact, .for_grad_of = {x, weight}},
+      Save{.from = extra_output(rstd), .need = Need::exact, .for_grad_of = {x, weight}}};
+  static constexpr std::array rematerializes{rows_of(input(x)), rows_of(extra_output(mean)),
+                                             rows_of(extra_output(rstd)), all_of(input(weight)), all_of(input(bias))};
+  static constexpr InputSet accumulates_into{x};
+  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const;
   void backward(Tensor dy, const Saved<LayerNorm>& saved, Grads& grads) const;
-  void derive(const Derivation<LayerNorm>& from, const Tensor& out) const;
+  void rematerialize(const RematInputs<LayerNorm>& from, const Tensor& out) const;
 };
 
 }  // namespace lacuna

@@ -1,7 +1,7 @@
 #include "ops/linear.h"
 
 #include "core/parallel.h"
-#include "ops/gemm.h"
+#include "ops/kernels/gemm.h"
 
 #include <algorithm>
 
@@ -60,7 +60,7 @@ void add_bias_gradient(const Tensor& dy, const Tensor& partial, const Tensor& gr
 
 }  // namespace
 
-std::int64_t Linear::multiply_adds(std::span<const Shape> inputs, const Shape& y) const {
+std::int64_t Linear::macs(std::span<const Shape> inputs, const Shape& y) const {
   return y.count() * inputs[weight].back();
 }
 

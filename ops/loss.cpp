@@ -1,7 +1,7 @@
 #include "ops/loss.h"
 
 #include "core/math.h"
-#include "ops/rowwise.h"
+#include "ops/kernels/rowwise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -81,7 +81,7 @@ std::int64_t largest_at(const T* values, std::int64_t n) {
 
 }  // namespace
 
-Tensor CrossEntropy::forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const {
+Tensor CrossEntropy::forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const {
   const Tensor& z = inputs[logits];
   const Tensor& target = inputs[targets];
   const DType compute = compute_type(z.dtype());
@@ -99,7 +99,7 @@ Tensor CrossEntropy::forward(std::span<const Tensor> inputs, std::vector<Tensor>
   }
   const std::int64_t rows = z.rows(), n = z.shape().back();
   Tensor loss = Tensor::empty({}, compute, z.device());
-  aux = {Tensor::empty({rows, 1}, compute, z.device())};
+  extra_outputs = {Tensor::empty({rows, 1}, compute, z.device())};
   const Tensor losses = Tensor::empty({rows}, compute, z.device(), Purpose::workspace);
   launch(z.device(), [&] {
     with_float_type(z.dtype(), [&]<class T>(Type<T>) {
@@ -115,7 +115,7 @@ Tensor CrossEntropy::forward(std::span<const Tensor> inputs, std::vector<Tensor>
 #pragma omp simd reduction(+ : sum)
             for (std::int64_t i = 0; i < n; ++i) sum += math::exp(in[i] - largest);
             const C log_sum = largest + std::log(sum);
-            aux[log_sum_exp].data<C>()[row] = log_sum;
+            extra_outputs[log_sum_exp].data<C>()[row] = log_sum;
             losses.data<C>()[row] = row_loss(n, in, log_sum, target_of(row), smoothing);
           }
         });
@@ -130,7 +130,7 @@ Tensor CrossEntropy::forward(std::span<const Tensor> inputs, std::vector<Tensor>
 
 void CrossEntropy::backward(Tensor dy, const Saved<CrossEntropy>& saved, Grads& grads) const {
   const Tensor z = saved.get<input(logits)>(), target = saved.get<input(targets)>();
-  const Tensor log_sums = saved.get<aux(log_sum_exp)>();
+  const Tensor log_sums = saved.get<extra_output(log_sum_exp)>();
   const Tensor dz = empty_like(z);
   launch(z.device(), [&] {
     with_float_type(z.dtype(), [&]<class T>(Type<T>) {

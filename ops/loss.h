@@ -14,10 +14,11 @@ struct CrossEntropy {
   enum Aux { log_sum_exp };
   double label_smoothing = 0;
   static constexpr std::string_view name = "cross_entropy";
-  static constexpr std::array saves{Save{.from = input(logits), .need = Need::exact, .for_grad_of = {logits}},
-                                    Save{.from = input(targets), .need = Need::exact, .for_grad_of = {logits}},
-                                    Save{.from = aux(log_sum_exp), .need = Need::exact, .for_grad_of = {logits}}};
-  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const;
+  static constexpr std::array saves{
+      Save{.from = input(logits), .need = Need::exact, .for_grad_of = {logits}},
+      Save{.from = input(targets), .need = Need::exact, .for_grad_of = {logits}},
+      Save{.from = extra_output(log_sum_exp), .need = Need::exact, .for_grad_of = {logits}}};
+  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const;
   void backward(Tensor dy, const Saved<CrossEntropy>& saved, Grads& grads) const;
 };
 

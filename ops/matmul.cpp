@@ -1,6 +1,6 @@
 #include "ops/matmul.h"
 
-#include "ops/gemm.h"
+#include "ops/kernels/gemm.h"
 
 #include <algorithm>
 #include <vector>
@@ -26,9 +26,7 @@ bool same_leading(const Shape& a, const Shape& b) {
 
 }  // namespace
 
-std::int64_t MatMul::multiply_adds(std::span<const Shape> inputs, const Shape& y) const {
-  return y.count() * inputs[a].back();
-}
+std::int64_t MatMul::macs(std::span<const Shape> inputs, const Shape& y) const { return y.count() * inputs[a].back(); }
 
 Tensor MatMul::forward(std::span<const Tensor> inputs) const {
   const Shape& left = inputs[a].shape();

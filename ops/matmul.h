@@ -15,9 +15,9 @@ struct MatMul {
   static constexpr std::array saves{
       Save{.from = input(a), .need = Need::value, .for_grad_of = {b}, .groups = Groups::head},
       Save{.from = input(b), .need = Need::value, .for_grad_of = {a}, .groups = Groups::head}};
-  static constexpr InputSet adds{a, b};
-  static constexpr InputSet factors{a, b};
-  std::int64_t multiply_adds(std::span<const Shape> inputs, const Shape& y) const;
+  static constexpr InputSet accumulates_into{a, b};
+  static constexpr InputSet matmul_operands{a, b};
+  std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<MatMul>& saved, Grads& grads) const;
 };

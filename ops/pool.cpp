@@ -1,7 +1,7 @@
 #include "ops/pool.h"
 
 #include "core/parallel.h"
-#include "ops/codec/planes.h"
+#include "ops/quantize/planes.h"
 
 #include <bit>
 
@@ -117,7 +117,7 @@ int place_bits(const Windows& w) {
 }
 /// Bytes of the packed places of one row of windows.
 std::int64_t winner_bytes(const Windows& w) {
-  return codec::packed_row_bytes(w.out_width() * w.channels, place_bits(w));
+  return quant::packed_row_bytes(w.out_width() * w.channels, place_bits(w));
 }
 /// Rows of windows that cover one row of the image, at most.
 std::int64_t rows_covering(const Windows& w) { return (w.kernel - 1) / w.stride + 1; }
@@ -131,7 +131,7 @@ void gather_maxima(const Windows& w, const T* dy, const std::uint8_t* winner, st
     const Range vertical = w.covering(row, w.height);
     std::uint8_t* const places = unpacked + thread * rows_covering(w) * out_row;  // of rows `vertical`
     for (std::int64_t i = vertical.begin; i < vertical.end; ++i)
-      codec::unpack_row(winner + (out_image + i) * bytes, out_row, place_bits(w),
+      quant::unpack_row(winner + (out_image + i) * bytes, out_row, place_bits(w),
                         places + (i - vertical.begin) * out_row);
     gather_row(w, row, dx + task * w.width * w.channels,
                [&](std::int64_t i, std::int64_t j, std::int64_t place, std::int64_t begin, std::int64_t count,
@@ -157,7 +157,7 @@ S share(const AvgPool2d& op, const Windows& w, std::int64_t i, std::int64_t j) {
 
 }  // namespace
 
-Tensor MaxPool2d::forward(std::span<const Tensor> inputs, std::vector<Tensor>& aux) const {
+Tensor MaxPool2d::forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const {
   const Tensor& in = inputs[x];
   const Windows w = checked_windows(*this, in);
   Tensor y = Tensor::empty(w.out_shape(), in.dtype(), in.device());
@@ -171,16 +171,16 @@ Tensor MaxPool2d::forward(std::span<const Tensor> inputs, std::vector<Tensor>& a
         std::uint8_t* const places = unpacked.data<std::uint8_t>() + thread * out_row;
         max_pool_row(w, in.data<T>() + image * w.height * w.width * w.channels, task % w.out_height(),
                      y.data<T>() + task * out_row, places);
-        codec::pack_row(places, out_row, place_bits(w), winner.data<std::uint8_t>() + task * bytes);
+        quant::pack_row(places, out_row, place_bits(w), winner.data<std::uint8_t>() + task * bytes);
       });
     });
   });
-  aux = {winner};
+  extra_outputs = {winner};
   return y;
 }
 void MaxPool2d::backward(Tensor dy, const Saved<MaxPool2d>& saved, Grads& grads) const {
   const Windows w = windows_of(*this, dy.shape().front(), dy.shape().back());
-  const Tensor winner = saved.get<aux(0)>();
+  const Tensor winner = saved.get<extra_output(0)>();
   const Tensor dx = Tensor::empty(w.in_shape(), dy.dtype(), dy.device());
   const Tensor unpacked = Tensor::empty({threads(), rows_covering(w), w.out_width() * w.channels}, DType::u8,
                                         dy.device(), Purpose::workspace);

@@ -1,6 +1,6 @@
 #include "ops/reduce.h"
 
-#include "ops/rowwise.h"
+#include "ops/kernels/rowwise.h"
 
 namespace lacuna {
 namespace {

@@ -23,7 +23,7 @@ struct Slice {
   std::int64_t extent = 0;  // of x along `axis`
   static constexpr std::string_view name = "slice";
   static constexpr std::array<Save, 0> saves{};
-  static constexpr InputSet adds{x};
+  static constexpr InputSet accumulates_into{x};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(const Tensor& dy, const Saved<Slice>& saved, Grads& grads) const;
 };

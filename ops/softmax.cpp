@@ -1,7 +1,7 @@
 #include "ops/softmax.h"
 
 #include "core/math.h"
-#include "ops/rowwise.h"
+#include "ops/kernels/rowwise.h"
 
 #include <cmath>
 
@@ -57,7 +57,7 @@ void log_softmax_rows(const Tensor& in, const Tensor& out) {
 template <class Op, class Kernel>
 Tensor backward_by_rows(const Tensor& dy, const Saved<Op>& saved, const Kernel& row_kernel) {
   const Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
-  saved.template for_runs<output>(dy.rows(), [&](std::int64_t first, std::int64_t last, const Tensor& y) {
+  saved.template for_blocks_in_order<output>(dy.rows(), [&](std::int64_t first, std::int64_t last, const Tensor& y) {
     const Tensor in = dy.row_range(first, last), out = dx.row_range(first, last);
     launch(dy.device(), [&] {
       with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
@@ -81,7 +81,7 @@ Tensor Softmax::forward(std::span<const Tensor> inputs) const {
   softmax_rows(inputs[x], y);
   return y;
 }
-void Softmax::derive(const Derivation<Softmax>& from, const Tensor& out) const {
+void Softmax::rematerialize(const RematInputs<Softmax>& from, const Tensor& out) const {
   softmax_rows(from.get<input(x)>(), out);
 }
 void Softmax::backward(const Tensor& dy, const Saved<Softmax>& saved, Grads& grads) const {
@@ -98,7 +98,7 @@ Tensor LogSoftmax::forward(std::span<const Tensor> inputs) const {
   log_softmax_rows(inputs[x], y);
   return y;
 }
-void LogSoftmax::derive(const Derivation<LogSoftmax>& from, const Tensor& out) const {
+void LogSoftmax::rematerialize(const RematInputs<LogSoftmax>& from, const Tensor& out) const {
   log_softmax_rows(from.get<input(x)>(), out);
 }
 void LogSoftmax::backward(const Tensor& dy, const Saved<LogSoftmax>& saved, Grads& grads) const {

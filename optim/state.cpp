@@ -1,7 +1,7 @@
 #include "optim/state.h"
 
-#include "ops/codec/affine_kernels.h"
-#include "ops/codec/fitting.h"
+#include "ops/quantize/affine_kernels.h"
+#include "ops/quantize/fitting.h"
 
 #include <algorithm>
 #include <array>
@@ -15,13 +15,13 @@ namespace {
 
 constexpr std::int64_t block = OptimizerState::block;
 constexpr int bits = 8;
-static_assert(block % codec::block == 0);
+static_assert(block % quant::block == 0);
 
 /// x · |x|, whose inverse is the root with the sign kept.
 struct SignedRoot {
   static float compress(float value) { return std::copysign(std::sqrt(std::abs(value)), value); }
   static float expand(float root) { return root * std::abs(root); }
-  static codec::Range held(codec::Range range) { return range; }
+  static quant::Range held(quant::Range range) { return range; }
 };
 
 /// The bits of a positive float, read as a number, are its logarithm to base 2 but for straight lines between powers
@@ -39,7 +39,7 @@ struct Logarithm {
   }
   /// What lies 32 octaves or more below a block's greatest value counts as if it lay there: steps of an eighth of an
   /// octave or less.
-  static codec::Range held(codec::Range range) { return {std::max(range.least, range.most - 32), range.most}; }
+  static quant::Range held(quant::Range range) { return {std::max(range.min, range.max - 32), range.max}; }
 };
 
 template <class F>
@@ -50,30 +50,30 @@ void with_curve(StateValues values, const F& f) {
     f(SignedRoot{});
 }
 
-/// Codes values [count] of one block, from element `begin` on: up with the probability of what is left over, counted in
-/// values and not on the curve, so that the mean is the value itself.
+/// QuantizedTensor values [count] of one block, from element `begin` on: up with the probability of what is left over,
+/// counted in values and not on the curve, so that the mean is the value itself.
 template <class Curve>
 void encode(Curve curve, const float* values, std::int64_t begin, std::int64_t count, std::uint64_t key,
-            std::uint8_t* codes, codec::Stored& stored) {
+            std::uint8_t* codes, quant::Stored& stored) {
   std::array<float, block> compressed;
   for (std::int64_t i = 0; i < count; ++i) compressed[static_cast<std::size_t>(i)] = curve.compress(values[i]);
-  const codec::Found found = codec::range_of(compressed.data(), count);
-  codec::Range range = curve.held(found.range);
-  if (range.least == range.most) {  // a constant too lies between two codes, or it could never move down
-    const float margin = std::abs(range.least) * 0x1p-10F;
-    range = {range.least - margin, range.most + margin};
+  const quant::Found found = quant::range_of(compressed.data(), count);
+  quant::Range range = curve.held(found.range);
+  if (range.min == range.max) {  // a constant too lies between two codes, or it could never move down
+    const float margin = std::abs(range.min) * 0x1p-10F;
+    range = {range.min - margin, range.max + margin};
   }
-  stored = found.finite ? codec::Fitting(bits).fit(range) : codec::not_finite();
-  const codec::Scale scale = codec::scale_of(stored, bits);
+  stored = found.finite ? quant::Fitting(bits).fit(range) : quant::not_finite();
+  const quant::Scale scale = quant::scale_of(stored, bits);
   if (!(scale.step > 0)) {
     std::fill_n(codes, count, std::uint8_t{0});
     return;
   }
   const auto step = static_cast<float>(scale.step), origin = static_cast<float>(scale.origin), per = 1 / step;
-  codec::Draws draws(key, codec::Rounding::stochastic);
-  for (std::int64_t first = 0; first < count; first += codec::block) {
-    const auto& draw = draws.of_block((begin + first) / codec::block);
-    const std::int64_t length = std::min(codec::block, count - first);
+  quant::Draws draws(key, quant::Rounding::stochastic);
+  for (std::int64_t first = 0; first < count; first += quant::block) {
+    const auto& draw = draws.of_block((begin + first) / quant::block);
+    const std::int64_t length = std::min(quant::block, count - first);
     const float *const x = values + first, *const y = compressed.data() + first;
     std::uint8_t* const out = codes + first;
 #pragma GCC ivdep
@@ -87,8 +87,8 @@ void encode(Curve curve, const float* values, std::int64_t begin, std::int64_t c
 }
 
 template <class Curve>
-void decode(Curve curve, const std::uint8_t* codes, std::int64_t count, codec::Stored stored, float* values) {
-  const codec::Scale scale = codec::scale_of(stored, bits);
+void decode(Curve curve, const std::uint8_t* codes, std::int64_t count, quant::Stored stored, float* values) {
+  const quant::Scale scale = quant::scale_of(stored, bits);
   if (std::isnan(scale.step)) {
     std::fill_n(values, count, std::numeric_limits<float>::quiet_NaN());
     return;
@@ -100,10 +100,10 @@ void decode(Curve curve, const std::uint8_t* codes, std::int64_t count, codec::S
 
 /// The upper half of each value plus a draw below it: f32 to bf16, unbiased. NaN and infinities stay.
 void round_to_bf16(const float* values, std::int64_t begin, std::int64_t count, std::uint64_t key, bf16* out) {
-  codec::Draws draws(key, codec::Rounding::stochastic);
-  for (std::int64_t first = 0; first < count; first += codec::block) {
-    const auto& draw = draws.of_block((begin + first) / codec::block);
-    const std::int64_t length = std::min(codec::block, count - first);
+  quant::Draws draws(key, quant::Rounding::stochastic);
+  for (std::int64_t first = 0; first < count; first += quant::block) {
+    const auto& draw = draws.of_block((begin + first) / quant::block);
+    const std::int64_t length = std::min(quant::block, count - first);
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < length; ++i) {
       const auto u = std::bit_cast<std::uint32_t>(values[first + i]);
@@ -129,7 +129,7 @@ OptimizerState::OptimizerState(const Shape& shape, Device device, const StateKin
                                              ? StatePrecision::f32
                                              : precision)),
       count_(shape.count()) {
-  const std::int64_t coded = count_ + (count_ + block - 1) / block * codec::stored_bytes;
+  const std::int64_t coded = count_ + (count_ + block - 1) / block * quant::stored_bytes;
   tensor_ = precision_ == StatePrecision::int8
                 ? Tensor::zeros({coded}, DType::u8, device, Purpose::optimizer)
                 : Tensor::zeros(shape, precision_ == StatePrecision::f32 ? DType::f32 : DType::bf16, device,
@@ -144,8 +144,8 @@ float* OptimizerState::open(std::int64_t begin, std::int64_t end, float* scratch
     return scratch;
   }
   const std::uint8_t* const bytes = tensor_.data<std::uint8_t>();
-  codec::Stored stored;
-  std::memcpy(&stored, bytes + count_ + begin / block * codec::stored_bytes, sizeof stored);
+  quant::Stored stored;
+  std::memcpy(&stored, bytes + count_ + begin / block * quant::stored_bytes, sizeof stored);
   with_curve(kind_.values, [&](auto curve) { decode(curve, bytes + begin, end - begin, stored, scratch); });
   return scratch;
 }
@@ -155,9 +155,9 @@ void OptimizerState::close(std::int64_t begin, std::int64_t end, const float* va
   if (precision_ == StatePrecision::bf16)
     return round_to_bf16(values, begin, end - begin, key, tensor_.data<bf16>() + begin);
   std::uint8_t* const bytes = tensor_.data<std::uint8_t>();
-  codec::Stored stored;
+  quant::Stored stored;
   with_curve(kind_.values, [&](auto curve) { encode(curve, values, begin, end - begin, key, bytes + begin, stored); });
-  std::memcpy(bytes + count_ + begin / block * codec::stored_bytes, &stored, sizeof stored);
+  std::memcpy(bytes + count_ + begin / block * quant::stored_bytes, &stored, sizeof stored);
 }
 
 }  // namespace lacuna

@@ -28,8 +28,8 @@ struct StateKind {
 /// than half a step moves all the same, in the mean over many steps.
 class OptimizerState {
  public:
-  /// Elements that share a range in 8 bits (2 + 2 bytes a block, as in ops/codec), and the least number that is stored
-  /// so: smaller parameters stay f32, as in bitsandbytes (Dettmers et al. 2022, "8-bit optimizers via block-wise
+  /// Elements that share a range in 8 bits (2 + 2 bytes a block, as in ops/quantize), and the least number that is
+  /// stored so: smaller parameters stay f32, as in bitsandbytes (Dettmers et al. 2022, "8-bit optimizers via block-wise
   /// quantization").
   static constexpr std::int64_t block = 256, least_coded = 4096;
 

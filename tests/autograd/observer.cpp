@@ -27,7 +27,7 @@ class Witness final : public Observer {
   void after(Phase, const Operation&, Label, const Work& work, std::span<const Tensor> results) override {
     CHECK(inside_);
     inside_ = false;
-    lines.back() += fmt::format(" {} {}", work.bytes, work.multiply_adds);
+    lines.back() += fmt::format(" {} {}", work.bytes, work.macs);
     for (const Tensor& result : results) lines.back() += fmt::format(" {}", result.shape());
   }
   std::vector<std::string> lines;
@@ -51,8 +51,8 @@ TEST_CASE("an observer sees each op once a pass, in order, with its bytes, produ
   }
   apply(Gelu{}, x);                                   // not on the tape
   constexpr int in = 8 * 8, w = 12 * 8, out = 6 * 8;  // bytes
-  const auto line = [](std::string_view what, int bytes, int multiply_adds, std::string_view results) {
-    return fmt::format("{} {} {} {}", what, bytes, multiply_adds, results);
+  const auto line = [](std::string_view what, int bytes, int macs, std::string_view results) {
+    return fmt::format("{} {} {} {}", what, bytes, macs, results);
   };
   CHECK(witness.lines == std::vector<std::string>{
                              line("> linear head", in + w + out, 2 * 4 * 3, "[2, 3]"),
@@ -103,7 +103,7 @@ TEST_CASE("an observer sees a region's ops in forward, and again those whose res
   const auto [nested, gradients_nested] = gradients([&] {
     return recompute(Label("region"), x, true, [&](Variable value) {
       Variable sum;
-      if (replaying())
+      if (is_recomputing())
         sum = recompute(Label("part"), value, true, mlp);
       else
         sum = mlp(value);
@@ -127,7 +127,7 @@ TEST_CASE("a region may hold what is not recorded, and a part of it that wants n
     return std::pair(weight.grad().to_vector(), names_of(witness.lines));
   };
   const auto unrecorded = [](const Variable& value) {
-    const Recording nothing(nullptr);
+    const NoGrad no_grad;
     return apply(Gelu{}, value).detach();
   };
   const auto scaled = [&](const Variable& value) { return apply(Linear{}, value, weight, Variable()); };
@@ -141,7 +141,7 @@ TEST_CASE("a region may hold what is not recorded, and a part of it that wants n
   const auto [frozen, ran_frozen] = gradient([&] {
     return recompute(Label("region"), constant, true, [&](const Variable& value) {
       const auto curve = [](const Variable& in) { return apply(Gelu{}, in); };
-      return scaled(replaying() ? recompute(Label("frozen"), value, false, curve) : curve(value));
+      return scaled(is_recomputing() ? recompute(Label("frozen"), value, false, curve) : curve(value));
     });
   });
   CHECK(frozen == exact);
@@ -172,7 +172,7 @@ TEST_CASE("a region whose last results are read runs again whole, and other ops 
       const Recording recording(tape);
       tape.backward(total(recompute(Label("region"), x, true, [&](Variable value) {
         Variable y = apply(Gelu{}, std::move(value));
-        if (replaying() == more) y = apply(Silu{}, std::move(y));
+        if (is_recomputing() == more) y = apply(Silu{}, std::move(y));
         return y;
       })));
     });

@@ -61,7 +61,7 @@ class RandomGraph {
       for (std::uint32_t i = 0; i < count; ++i) {
         Variable value = std::move(pool_.back());
         pool_.pop_back();
-        if (!value.wants_grad()) continue;
+        if (!value.requires_grad()) continue;
         result.tensors.push_back(bytes_of(value.tensor()));
         const Tensor start = test_values(value.shape(), 90 + i, setup_.dtype);
         losses.emplace_back(std::move(value), start);
@@ -73,16 +73,16 @@ class RandomGraph {
       for (const auto& [index, gradient] : taken_) CHECK(gradient == bytes_of(leaves_[index].grad()));
     }
     for (const Variable& leaf : leaves_)
-      if (leaf.wants_grad() && leaf.grad().defined()) result.tensors.push_back(bytes_of(leaf.grad()));
+      if (leaf.requires_grad() && leaf.grad().defined()) result.tensors.push_back(bytes_of(leaf.grad()));
     result.program = program_;
     return result;
   }
 
  private:
   void walk_back_and_take(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses) {
-    tape.settle();
+    tape.finalize();
     const std::int64_t before = live_bytes(Purpose::saved);
-    tape.backward(losses, {.on_gradient =
+    tape.backward(losses, {.post_accumulate_grad =
                                [&](const Leaf& leaf) {
                                  for (std::size_t i = 0; i < leaves_.size(); ++i) {
                                    if (leaves_[i].leaf() != &leaf) continue;
@@ -91,7 +91,7 @@ class RandomGraph {
                                  }
                                },
                            .retain = true});
-    for (const Variable& leaf : leaves_) CHECK((!leaf.wants_grad() || !leaf.grad().defined()));
+    for (const Variable& leaf : leaves_) CHECK((!leaf.requires_grad() || !leaf.grad().defined()));
     CHECK(live_bytes(Purpose::saved) == before);
     CHECK(live_bytes(Purpose::workspace) == 0);
   }

@@ -1,5 +1,5 @@
 // Rules for single tensors, and regions to recompute.
-#include "autograd/rules.h"
+#include "autograd/policies/rules.h"
 
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
@@ -20,7 +20,7 @@ HoldRule rule(std::string_view hold, std::string_view path = "*", std::string_vi
   const auto how = parse_hold(hold);
   REQUIRE(how);
   HoldRule made{.path = std::string(path), .op = std::string(op), .user = std::string(user), .how = how->first};
-  if (made.how == HoldRule::How::code) made.bits = how->second;
+  if (made.how == HoldRule::How::quantize) made.bits = how->second;
   return made;
 }
 
@@ -47,7 +47,7 @@ std::map<std::string, HowHeld> held(MemoryPolicy& policy) {
   h = at("b.curve", [&] { return apply(Tanh{}, std::move(h)); });
   const Variable loss = total(std::move(h));
   std::map<std::string, HowHeld> all;
-  for (const Tape::SlotReport& slot : tape.report())
+  for (const Tape::SavedTensorReport& slot : tape.report())
     all[slot.facts.op.text().empty() ? std::string(slot.facts.path.text())
                                      : std::string(slot.facts.path.text()) + " " + std::string(slot.facts.op.text())] =
         {slot.hold, slot.bits};
@@ -65,16 +65,16 @@ std::map<std::string, HowHeld> held(std::string_view base, std::vector<HoldRule>
 TEST_CASE("rules: the first that applies wins, the rest is the policy's") {
   const auto exact = held("exact", {});
   CHECK(exact.at("a linear") == HowHeld{Hold::keep, 0});
-  CHECK(exact.at("a.curve gelu") == HowHeld{Hold::derive, 0});
+  CHECK(exact.at("a.curve gelu") == HowHeld{Hold::rematerialize, 0});
   CHECK(exact.at("b.curve tanh") == HowHeld{Hold::keep, 0});
 
   auto ruled = held("exact", {rule("int4", "a"), rule("int2", "*", "linear"), rule("int2")});
-  CHECK(ruled.at("a linear") == HowHeld{Hold::code, 4});
-  CHECK(ruled.at("b.curve tanh") == HowHeld{Hold::code, 2});
+  CHECK(ruled.at("a linear") == HowHeld{Hold::quantize, 4});
+  CHECK(ruled.at("b.curve tanh") == HowHeld{Hold::quantize, 2});
   CHECK(ruled.at("leaf1") == HowHeld{Hold::keep, 0});  // the caller holds it anyway: no rule codes it
 
   ruled = held("fixed", {rule("keep", "b*")});
-  CHECK(ruled.at("a linear") == HowHeld{Hold::code, 4});  // the policy's own
+  CHECK(ruled.at("a linear") == HowHeld{Hold::quantize, 4});  // the policy's own
   CHECK(ruled.at("b.curve tanh") == HowHeld{Hold::keep, 0});
   CHECK(ruled.at("leaf1") == HowHeld{Hold::keep, 0});  // the caller holds it anyway: no policy codes it
   CHECK(held("fixed", {rule("exact", "a")}).at("a linear") == HowHeld{Hold::keep, 0});
@@ -98,7 +98,7 @@ TEST_CASE("rules: a slot is one of the tensors that an op of a module makes") {
     for (int i = 0; i < 3; ++i) h = apply(Linear{}, std::move(h), weight, Variable());
     const Variable loss = total(apply(Tanh{}, std::move(h)));
     std::map<std::string, int> bits;
-    for (const Tape::SlotReport& slot_report : tape.report()) bits[slot_report.facts.name()] = slot_report.bits;
+    for (const Tape::SavedTensorReport& slot_report : tape.report()) bits[slot_report.facts.name()] = slot_report.bits;
     tape.backward(loss);
     return bits;
   };
@@ -118,12 +118,12 @@ TEST_CASE("rules: one vector a sample is coded by a rule alone, not by a policy"
     const Recording recording(tape);
     Variable vectors = apply(Linear{}, x, square, Variable());  // [64, 32]
     const Variable y = total(apply(Linear{}, std::move(vectors), square, Variable()));
-    for (const Tape::SlotReport& slot : tape.report())
+    for (const Tape::SavedTensorReport& slot : tape.report())
       if (slot.facts.op.text() == "linear") return slot.hold;
     return Hold::drop;
   };
   for (const std::string_view policy : {"fixed", "mesa", "adaptive"}) CHECK(hold(policy, {}) == Hold::keep);
-  CHECK(hold("fixed", {rule("int4", "*", "linear")}) == Hold::code);
+  CHECK(hold("fixed", {rule("int4", "*", "linear")}) == Hold::quantize);
 }
 
 TEST_CASE("mesa: what lies by heads has a range a head, and is not coded where that is one vector a sample") {
@@ -134,17 +134,17 @@ TEST_CASE("mesa: what lies by heads has a range a head, and is not coded where t
     const Recording recording(tape);
     Variable queries = apply(Linear{}, test_leaf({8, 3, positions, 64}, 3, DType::f32), square, Variable());
     const Variable y = total(apply(MatMul{.transpose_b = true}, std::move(queries), keys));
-    for (const Tape::SlotReport& slot : tape.report())
+    for (const Tape::SavedTensorReport& slot : tape.report())
       if (slot.facts.op.text() == "linear") return std::pair(slot.hold, slot.bytes);
     return std::pair(Hold::drop, std::int64_t{0});
   };
-  CHECK(held(20) == std::pair(Hold::code, std::int64_t{8 * 3 * 20 * 64 + 3 * 4}));
+  CHECK(held(20) == std::pair(Hold::quantize, std::int64_t{8 * 3 * 20 * 64 + 3 * 4}));
   CHECK(held(1).first == Hold::keep);
 }
 
 TEST_CASE("rules: by the ops that read a tensor") {
   const auto ruled = held("exact", {rule("int3", "*", "*", "gelu")});
-  CHECK(ruled.at("a linear") == HowHeld{Hold::code, 3});
+  CHECK(ruled.at("a linear") == HowHeld{Hold::quantize, 3});
   CHECK(ruled.at("leaf1") == HowHeld{Hold::keep, 0});
   CHECK(ruled.at("b.curve tanh") == HowHeld{Hold::keep, 0});
 }
@@ -156,7 +156,7 @@ TEST_CASE("rules: codes pass over what cannot be coded") {
   Tape tape(*policy);
   const Recording recording(tape);
   const Variable y = total(apply(Linear{}, x, weight, Variable()));
-  for (const Tape::SlotReport& slot : tape.report()) CHECK(slot.hold == Hold::keep);
+  for (const Tape::SavedTensorReport& slot : tape.report()) CHECK(slot.hold == Hold::keep);
   tape.backward(y);
   const std::vector<std::string> unmatched = policy->unmatched();
   REQUIRE(unmatched.size() == 1);  // the second was reached
@@ -170,10 +170,10 @@ TEST_CASE("rules: of what only a curve's slope needs two bits are kept") {
   const HoldRule output = rule("int4", "*", "gelu"), two_bits = rule("slope2", "*", "*", "gelu");
   // The curve's value cannot be derived from the slope's two bits.
   const auto alone = held("exact", {two_bits}), both = held("exact", {output, two_bits});
-  CHECK(alone.at("a linear") == HowHeld{Hold::code, 2});
+  CHECK(alone.at("a linear") == HowHeld{Hold::quantize, 2});
   CHECK(alone.at("a.curve gelu").hold == Hold::keep);
-  CHECK(both.at("a linear") == HowHeld{Hold::code, 2});
-  CHECK(both.at("a.curve gelu") == HowHeld{Hold::code, 4});
+  CHECK(both.at("a linear") == HowHeld{Hold::quantize, 2});
+  CHECK(both.at("a.curve gelu") == HowHeld{Hold::quantize, 4});
   // Of what a linear layer reads the values are needed.
   const std::unique_ptr<MemoryPolicy> nothing = refine(make_policy("exact"), {rule("slope2", "*", "*", "linear")}, {});
   held(*nothing);

@@ -1,7 +1,7 @@
 // What is noted of the gradient's sensitivity to codes, and whether it is true.
 #include "autograd/sensitivity.h"
 
-#include "autograd/bit_plan.h"
+#include "autograd/plan/bit_allocation.h"
 #include "core/tensor.h"
 
 #include <doctest/doctest.h>

@@ -91,7 +91,7 @@ TEST_CASE("an input of the program wants a gradient, and none when it does not")
       const Recording recording(tape);
       tape.backward(total(linear(x, weight)));
     }
-    CHECK(x.wants_grad() == wanted);
+    CHECK(x.requires_grad() == wanted);
     if (!wanted)
       CHECK_THROWS_WITH_AS(x.grad(), "only a leaf that wants a gradient has one", Error);
     else
@@ -320,7 +320,7 @@ TEST_CASE("values outlive the tape") {
 TEST_CASE("without a tape nothing is recorded") {
   const Variable x = test_leaf({3, 4}, 1);
   const std::int64_t before = ledger(Device::cpu).total();
-  CHECK_FALSE(apply(Gelu{}, x).wants_grad());
+  CHECK_FALSE(apply(Gelu{}, x).requires_grad());
   CHECK(ledger(Device::cpu).total() == before);
   Tape outer(policy("exact")), inner(policy("exact"));
   const Recording recording(outer);
@@ -347,13 +347,13 @@ TEST_CASE("a reshape is free in both directions, also where ops add to one gradi
 
 TEST_CASE("a leaf is told whether it wants a gradient; a computed value is not") {
   Variable x(test_values({4}, 1));
-  CHECK_FALSE(x.wants_grad());
-  x.set_wants_grad(true);
-  CHECK(x.wants_grad());
+  CHECK_FALSE(x.requires_grad());
+  x.set_requires_grad(true);
+  CHECK(x.requires_grad());
   Tape tape(policy("exact"));
   const Recording recording(tape);
   Variable y = apply(Gelu{}, x);
-  CHECK_THROWS_AS(y.set_wants_grad(false), Error);
+  CHECK_THROWS_AS(y.set_requires_grad(false), Error);
   const std::vector<std::int64_t> labels{1, 2};
   CHECK_THROWS_WITH_AS(Variable(Tensor::from(std::span<const std::int64_t>(labels), {2}), true),
                        "a tensor of i64 has no gradient", Error);
@@ -372,7 +372,7 @@ TEST_CASE("a leaf is told whole once all that read it are walked back, in region
     if (reaches_loss) y = apply(Add{}, std::move(y), std::move(unused));
     unused = {};
     std::vector<std::vector<double>> told_x, told_w;
-    tape.backward(total(apply(Mul{}, std::move(y), w)), {.on_gradient = [&](const Leaf& leaf) {
+    tape.backward(total(apply(Mul{}, std::move(y), w)), {.post_accumulate_grad = [&](const Leaf& leaf) {
                     (&leaf == x.leaf() ? told_x : told_w).push_back(leaf.gradient.to_vector());
                   }});
     REQUIRE(told_x.size() == 1);
@@ -389,7 +389,7 @@ TEST_CASE("a walk back that an error ended is not walked again, and tells nobody
   const Variable loss = total(graph.forward());
   int told = 0;
   {
-    const BackwardOptions stopping{.on_gradient =
+    const BackwardOptions stopping{.post_accumulate_grad =
                                        [&](const Leaf&) {
                                          ++told;
                                          fail("stop");

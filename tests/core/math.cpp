@@ -70,24 +70,24 @@ TEST_CASE("tanh is within 1e-7, and within 3 units in the last place") {
 }
 
 TEST_CASE("the normal distribution and its density are within 1.5e-7") {
-  const auto distribution = [](float x) { return math::normal(x).distribution; };
-  const auto density = [](float x) { return math::normal(x).density; };
-  const auto exact_distribution = [](double x) { return math::normal(x).distribution; };
-  const auto exact_density = [](double x) { return math::normal(x).density; };
+  const auto distribution = [](float x) { return math::normal(x).cdf; };
+  const auto density = [](float x) { return math::normal(x).pdf; };
+  const auto exact_distribution = [](double x) { return math::normal(x).cdf; };
+  const auto exact_density = [](double x) { return math::normal(x).pdf; };
   CHECK(worst(grid(-14, 14), distribution, exact_distribution, one) < 1.5e-7);
   CHECK(worst(grid(-14, 14), density, exact_density, one) < 1.5e-7);
   const auto itself = [](double y) { return y; };
   CHECK(worst(grid(-12, 0), distribution, exact_distribution, itself) < 1e-5);
-  CHECK(math::normal(infinity).distribution == 1.0F);
-  CHECK(math::normal(-infinity).distribution == 0.0F);
-  CHECK(math::normal(1e30F).density == 0.0F);
-  CHECK(math::normal(1e-40F).distribution == doctest::Approx(0.5));
-  CHECK(std::isnan(math::normal(nan).distribution));
+  CHECK(math::normal(infinity).cdf == 1.0F);
+  CHECK(math::normal(-infinity).cdf == 0.0F);
+  CHECK(math::normal(1e30F).pdf == 0.0F);
+  CHECK(math::normal(1e-40F).cdf == doctest::Approx(0.5));
+  CHECK(std::isnan(math::normal(nan).cdf));
 }
 
 TEST_CASE("x times the normal distribution, which is GELU, is within 1e-7 or 2.5 units in the last place") {
-  const auto gelu = [](float x) { return x * math::normal(x).distribution; };
-  const auto exact = [](double x) { return x * math::normal(x).distribution; };
+  const auto gelu = [](float x) { return x * math::normal(x).cdf; };
+  const auto exact = [](double x) { return x * math::normal(x).cdf; };
   CHECK(worst(grid(-14, 14), gelu, exact, [](double y) { return std::max(1e-7, 2.5 * float_spacing(y)); }) < 1);
 }
 

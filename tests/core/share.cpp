@@ -13,20 +13,21 @@ TEST_CASE("shares of rows are each one's once, in order, in whole units, by thei
   for (const std::int64_t unit : {1, 4})
     for (const std::int64_t units : {0, 1, 2, 7})
       for (const int parts : {1, 2, 3}) {
-        const Share share{.count = rows, .block = units * unit, .unit = unit, .parts = parts};
+        const RowPartition share{.count = rows, .block = units * unit, .unit = unit, .parts = parts};
         const auto owners = [&](std::int64_t step) {
           std::vector<int> owner(rows, -1);
           for (std::int64_t first = 0; first < rows; first += step)
             for (int index = 0; index < parts; ++index) {
               std::int64_t next = first;
-              share.for_parts(first, std::min(rows, first + step), index, [&](std::int64_t begin, std::int64_t end) {
-                REQUIRE((next <= begin && begin < end && begin % unit == 0 && (end % unit == 0 || end == rows)));
-                next = end;
-                for (std::int64_t row = begin; row < end; ++row) {
-                  REQUIRE(owner[static_cast<std::size_t>(row)] == -1);
-                  owner[static_cast<std::size_t>(row)] = index;
-                }
-              });
+              share.for_row_blocks(
+                  first, std::min(rows, first + step), index, [&](std::int64_t begin, std::int64_t end) {
+                    REQUIRE((next <= begin && begin < end && begin % unit == 0 && (end % unit == 0 || end == rows)));
+                    next = end;
+                    for (std::int64_t row = begin; row < end; ++row) {
+                      REQUIRE(owner[static_cast<std::size_t>(row)] == -1);
+                      owner[static_cast<std::size_t>(row)] = index;
+                    }
+                  });
             }
           return owner;
         };
@@ -42,11 +43,11 @@ TEST_CASE("shares of rows are each one's once, in order, in whole units, by thei
 }
 
 TEST_CASE("rows are read in whole blocks, however few are read at once elsewhere") {
-  CHECK(Share{.count = 100, .block = 16}.run(50) == 48);
-  CHECK(Share{.count = 100, .block = 16}.run(3) == 16);
-  CHECK(Share{.count = 10, .block = 16}.run(3) == 10);
-  CHECK(Share{.count = 100}.run(50) == 50);
-  CHECK(Share{.count = 100}.run(1000) == 100);
+  CHECK(RowPartition{.count = 100, .block = 16}.run(50) == 48);
+  CHECK(RowPartition{.count = 100, .block = 16}.run(3) == 16);
+  CHECK(RowPartition{.count = 10, .block = 16}.run(3) == 10);
+  CHECK(RowPartition{.count = 100}.run(50) == 50);
+  CHECK(RowPartition{.count = 100}.run(1000) == 100);
 }
 
 }  // namespace lacuna

@@ -1,4 +1,4 @@
-#include "data/shapes.h"
+#include "data/sets/shapes.h"
 
 #include "core/error.h"
 

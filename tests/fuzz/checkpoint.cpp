@@ -1,6 +1,6 @@
 // Any bytes as checkpoint.json and as metrics.jsonl: they are refused with an Error, or what they say is possible.
-#include "apps/checkpoint.h"
-#include "apps/run_folder.h"
+#include "apps/train/checkpoint.h"
+#include "apps/train/run_folder.h"
 #include "core/error.h"
 
 #include <cstdlib>

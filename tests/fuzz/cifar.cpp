@@ -1,5 +1,5 @@
 // Any bytes as a CIFAR file: it is refused with an Error, or every record reads with a label within its classes.
-#include "data/cifar.h"
+#include "data/sets/cifar.h"
 
 #include "core/error.h"
 #include "tests/temporary_folder.h"

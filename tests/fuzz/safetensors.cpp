@@ -1,5 +1,5 @@
 // Any bytes as a safetensors header: they are refused with an Error or describe data that fits.
-#include "models/safetensors.h"
+#include "models/io/safetensors.h"
 
 #include <cstdlib>
 

@@ -1,6 +1,6 @@
 // Any bytes as a safetensors file: it is refused with an Error, or every tensor of a type that Lacuna has can be read.
 #include "core/error.h"
-#include "models/safetensors.h"
+#include "models/io/safetensors.h"
 #include "tests/temporary_folder.h"
 
 #include <cstdint>

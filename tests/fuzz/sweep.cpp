@@ -1,5 +1,5 @@
 // Any bytes as a sweep file: it is refused with an Error, or has cases whose names differ.
-#include "apps/sweep_file.h"
+#include "apps/sweep/sweep_file.h"
 #include "core/error.h"
 #include "tests/temporary_folder.h"
 

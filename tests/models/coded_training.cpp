@@ -1,5 +1,5 @@
 // Whole models under the policies that hold tensors in few bits: what their gradients lose, what their memory is.
-#include "autograd/bit_plan.h"
+#include "autograd/plan/bit_allocation.h"
 #include "tests/models/one_coded.h"
 #include "tests/models/tiny_models.h"
 
@@ -45,7 +45,7 @@ std::map<std::string, std::unique_ptr<MemoryPolicy>> all_policies() {
   const auto rule = [](std::string_view op, int bits) {
     HoldRule one;
     one.op = op;
-    one.how = HoldRule::How::code;
+    one.how = HoldRule::How::quantize;
     one.bits = bits;
     return one;
   };
@@ -192,11 +192,11 @@ TEST_CASE("coded training: the gates of ReLU are exact wherever codes come from"
   const auto rule = [](HoldRule::How how, std::string path, std::string user) {
     return HoldRule{.path = std::move(path), .user = std::move(user), .how = how, .bits = 8};
   };
-  const HoldRule codes = rule(HoldRule::How::code, "*", "*"), late = rule(HoldRule::How::code, "layer2*", "*"),
+  const HoldRule codes = rule(HoldRule::How::quantize, "*", "*"), late = rule(HoldRule::How::quantize, "layer2*", "*"),
                  for_convolutions = rule(HoldRule::How::exact, "*", "conv2d"),
-                 nowhere = rule(HoldRule::How::code, "nowhere", "*"),
+                 nowhere = rule(HoldRule::How::quantize, "nowhere", "*"),
                  early = rule(HoldRule::How::exact, "layer1*", "*");
-  const HoldRule of_convolutions{.op = "conv2d", .how = HoldRule::How::code, .bits = 8},
+  const HoldRule of_convolutions{.op = "conv2d", .how = HoldRule::How::quantize, .bits = 8},
       rectified{.op = "batch_norm_relu", .how = HoldRule::How::keep};
   // With frozen convolutions behind them outputs of norms are needed by their sign alone.
   for (const FreezeRules& frozen : {FreezeRules{}, FreezeRules{.train = {"*bn*", "fc*"}, .freeze = {}}})

@@ -13,7 +13,7 @@ class Count final : public Observer {
  public:
   void before(Phase, const Operation&, Label) override {}
   void after(Phase phase, const Operation&, Label, const Work& work, std::span<const Tensor>) override {
-    (phase == Phase::forward ? forward : backward) += work.multiply_adds;
+    (phase == Phase::forward ? forward : backward) += work.macs;
   }
   std::int64_t forward = 0, backward = 0;
 };

@@ -1,8 +1,8 @@
 // A policy that tells what the codes of one tensor do.
 #pragma once
 
-#include "autograd/coded_policies.h"
-#include "autograd/lossless_policies.h"
+#include "autograd/policies/lossless.h"
+#include "autograd/policies/quantizing.h"
 
 #include <string>
 
@@ -13,12 +13,12 @@ class OneCoded final : public MemoryPolicy {
  public:
   OneCoded(std::string key, int bits) : key_(std::move(key)), bits_(bits) {}
   std::string_view name() const override { return "one coded"; }
-  Decision settle(const SlotFacts& facts) override {
-    const Decision exact = beside_codes(settle_exactly(facts), facts);
-    if (exact.hold != Hold::keep || facts.key() != key_ || !worth_coding(facts)) return exact;
-    return hold_coded(exact, facts, run_coding(facts, bits_, 256));
+  Decision decide(const SavedTensorInfo& facts) override {
+    const Decision exact = beside_codes(decide_exactly(facts), facts);
+    if (exact.hold != Hold::keep || facts.key() != key_ || !worth_quantizing(facts)) return exact;
+    return hold_quantized(exact, facts, run_config(facts, bits_, 256));
   }
-  bool codes_anything() const override { return true; }
+  bool quantizes() const override { return true; }
 
  private:
   std::string key_;

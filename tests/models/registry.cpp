@@ -160,7 +160,7 @@ TEST_CASE("models: images keep their name in whatever type the model computes") 
     const Recording recording(tape);
     const Tensor images = Tensor::empty({2, 32, 32, 3}, DType::f32, Device::meta, Purpose::data);
     const Variable logits = model->forward(Variable(images, false, "images"));
-    const std::vector<Tape::SlotReport> slots = tape.report();
+    const std::vector<Tape::SavedTensorReport> slots = tape.report();
     CHECK(std::ranges::any_of(slots, [](const auto& slot) { return slot.facts.path.text() == "images"; }));
   }
 }

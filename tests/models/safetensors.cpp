@@ -1,4 +1,4 @@
-#include "models/safetensors.h"
+#include "models/io/safetensors.h"
 
 #include "tests/temporary_folder.h"
 

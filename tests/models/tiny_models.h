@@ -1,7 +1,7 @@
 // Small models and one training step of them, for the tests.
 #pragma once
 
-#include "autograd/rules.h"
+#include "autograd/policies/rules.h"
 #include "autograd/tape.h"
 #include "models/registry.h"
 #include "nn/freeze.h"
@@ -91,8 +91,8 @@ inline Step step(const Description& description, MemoryPolicy& policy, const Fre
     Variable logits = model->forward(Variable(images));
     if (readable) done.results["logits"] = logits.tensor().to_vector();
     const Variable loss = apply(CrossEntropy{}, std::move(logits), Variable(targets));
-    for (const Tape::SlotReport& slot : tape.report()) {
-      if (slot.hold != Hold::code) continue;
+    for (const Tape::SavedTensorReport& slot : tape.report()) {
+      if (slot.hold != Hold::quantize) continue;
       done.coded_elements += slot.facts.shape.count();
       done.coded_bits += slot.bits * slot.facts.shape.count();
     }

@@ -1,6 +1,6 @@
 // Whole models in training: policies agree to the bit, frozen parts stay as they are, meta counts what the CPU holds.
 #include "core/glob.h"
-#include "models/weights.h"
+#include "models/io/weights.h"
 #include "tests/models/tiny_models.h"
 
 #include <doctest/doctest.h>

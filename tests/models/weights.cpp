@@ -1,4 +1,4 @@
-#include "models/weights.h"
+#include "models/io/weights.h"
 
 #include "core/error.h"
 #include "models/registry.h"

@@ -122,6 +122,6 @@ TEST_CASE("what a module saves is accounted to its path") {
   const Recording recording(tape);
   const Variable y = model.blocks[1]->forward(Variable(Tensor::zeros({4, 2}, DType::f32, Device::cpu)));
   CHECK(y.tensor().storage()->owner().path.text() == "blocks.1");
-  for (const Tape::SlotReport& slot : tape.report())
-    for (const SlotUser& user : slot.users) CHECK(user.path.text() == "blocks.1");
+  for (const Tape::SavedTensorReport& slot : tape.report())
+    for (const Reader& user : slot.users) CHECK(user.path.text() == "blocks.1");
 }

@@ -22,7 +22,7 @@ class SavedByRuns final : public SavedTensors {
     ranges_.push_back({begin, end});
     return tensors_[row].row_range(begin, end);
   }
-  std::int64_t rows_at_once(std::size_t) const override { return rows_; }
+  std::int64_t block_rows(std::size_t) const override { return rows_; }
   Signs signs(std::size_t row) const override { return {tensors_[row], {}}; }
   /// That were asked for, in turn.
   const std::vector<Range>& ranges() const { return ranges_; }
@@ -38,12 +38,12 @@ struct Results {
   std::vector<Range> ranges;  // of the rows that backward read
 };
 
-Results run(const Attention& op, const Tensor& qkv, std::int64_t rows_at_once) {
-  std::vector<Tensor> aux;
+Results run(const Attention& op, const Tensor& qkv, std::int64_t block_rows) {
+  std::vector<Tensor> extra_outputs;
   const std::vector<Tensor> inputs{qkv};
-  const Tensor out = op.forward(inputs, aux);
-  CHECK(aux.empty());
-  const SavedByRuns saved({qkv}, rows_at_once);
+  const Tensor out = op.forward(inputs, extra_outputs);
+  CHECK(extra_outputs.empty());
+  const SavedByRuns saved({qkv}, block_rows);
   Grads grads(1, {Attention::qkv});
   op.backward(sample_values(out.shape(), out.dtype(), 9), Saved<Attention>(saved), grads);
   return {out, grads[Attention::qkv], saved.ranges()};
@@ -128,8 +128,8 @@ TEST_CASE("attention bears large scores, and shows a NaN") {
 
 TEST_CASE("attention refuses a width that its heads do not divide") {
   const std::vector<Tensor> inputs{sample_values({1, 4, 20}, DType::f32, 1)};
-  std::vector<Tensor> aux;
-  CHECK_THROWS_AS(Attention{.heads = 3}.forward(inputs, aux), Error);
+  std::vector<Tensor> extra_outputs;
+  CHECK_THROWS_AS(Attention{.heads = 3}.forward(inputs, extra_outputs), Error);
 }
 
 }  // namespace lacuna

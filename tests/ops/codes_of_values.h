@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/random.h"
-#include "ops/codec/affine.h"
+#include "ops/quantize/affine.h"
 
 #include <cmath>
 #include <cstdint>
@@ -26,14 +26,16 @@ inline std::vector<float> normal_values(std::int64_t count, std::uint64_t seed) 
   return values;
 }
 
-inline std::vector<double> decoded(const codec::Codes& codes, std::int64_t begin, std::int64_t end) {
+inline std::vector<double> decoded(const quant::QuantizedTensor& codes, std::int64_t begin, std::int64_t end) {
   const Tensor out = Tensor::empty({end - begin}, codes.dtype, Device::cpu);
-  codec::decode(codes, begin, end, out);
+  quant::decode(codes, begin, end, out);
   return out.to_vector();
 }
-inline std::vector<double> decoded(const codec::Codes& codes) { return decoded(codes, 0, codes.shape.count()); }
+inline std::vector<double> decoded(const quant::QuantizedTensor& codes) {
+  return decoded(codes, 0, codes.shape.count());
+}
 
-inline std::vector<std::uint8_t> bytes_of(const codec::Codes& codes) {
+inline std::vector<std::uint8_t> bytes_of(const quant::QuantizedTensor& codes) {
   const auto* const data = codes.bytes.data<std::uint8_t>();
   return {data, data + codes.bytes.count()};
 }

@@ -18,7 +18,7 @@ std::vector<double> curve(const Operation& op, bool slope, const Tensor& x, cons
     return grads[0].to_vector();
   }
   const Tensor y = empty_like(x);
-  op.derive({&x, 1}, {&variance, 1}, x.shape(), 0, {}, y);
+  op.rematerialize({&x, 1}, {&variance, 1}, x.shape(), 0, {}, y);
   return y.to_vector();
 }
 

@@ -1,4 +1,4 @@
-#include "ops/gemm.h"
+#include "ops/kernels/gemm.h"
 #include "tests/ops/op_sample.h"
 
 #include <doctest/doctest.h>

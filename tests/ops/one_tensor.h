@@ -16,7 +16,7 @@ class OneTensor final : public SavedTensors {
     if (variance != nullptr && variance_.defined()) *variance = variance_.row_range(begin, end);
     return values_.row_range(begin, end);
   }
-  std::int64_t rows_at_once(std::size_t) const override { return 7; }
+  std::int64_t block_rows(std::size_t) const override { return 7; }
   Signs signs(std::size_t) const override { return {.values = values_, .bits = {}}; }
 
  private:

@@ -2,7 +2,7 @@
 #include "autograd/tape.h"
 #include "core/parallel.h"
 #include "ops/activation.h"
-#include "ops/codec/pack.h"
+#include "ops/quantize/pack.h"
 #include "tests/ops/op_sample.h"
 
 #include <doctest/doctest.h>
@@ -66,17 +66,17 @@ Tensor in_double(const Tensor& tensor) { return is_floating(tensor.dtype()) ? te
 struct Result {
   std::vector<Tensor> inputs;
   Tensor y;
-  std::vector<Tensor> aux;
+  std::vector<Tensor> extra_outputs;
 
   const Tensor& at(Source source) const {
     if (source.kind == Source::Kind::output) return y;
-    return (source.kind == Source::Kind::input ? inputs : aux)[source.index];
+    return (source.kind == Source::Kind::input ? inputs : extra_outputs)[source.index];
   }
 };
 
 Result forward(const Operation& op, std::vector<Tensor> inputs) {
-  Result result{.inputs = std::move(inputs), .y = {}, .aux = {}};
-  result.y = op.forward(result.inputs, result.aux);
+  Result result{.inputs = std::move(inputs), .y = {}, .extra_outputs = {}};
+  result.y = op.forward(result.inputs, result.extra_outputs);
   return result;
 }
 
@@ -92,13 +92,13 @@ class DeclaredTensors final : public SavedTensors {
   Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor*) const override {
     return values(row).row_range(begin, end).clone();
   }
-  std::int64_t rows_at_once(std::size_t row) const override {
+  std::int64_t block_rows(std::size_t row) const override {
     return form_ == Form::by_three_rows ? 3 : values(row).rows();
   }
-  bool read_apart(std::size_t row, const Share& share, bool, const RunKernel& f) const override {
+  bool read_apart(std::size_t row, const RowPartition& share, bool, const RowBlockKernel& f) const override {
     if (form_ != Form::apart) return false;
     parallel_tasks(share.parts, [&](std::int64_t index, int) {
-      share.for_parts(0, share.count, index, [&](std::int64_t first, std::int64_t last) {
+      share.for_row_blocks(0, share.count, index, [&](std::int64_t first, std::int64_t last) {
         for (std::int64_t begin = first; begin < last; begin += 3 * share.unit) {
           const std::int64_t end = std::min(last, begin + 3 * share.unit);
           const Tensor own = values(row).row_range(begin, end).clone();
@@ -110,7 +110,7 @@ class DeclaredTensors final : public SavedTensors {
   }
   Signs signs(std::size_t row) const override {
     const Tensor& tensor = declared(row);
-    if (form_ == Form::bits) return {.values = {}, .bits = codec::pack_signs(tensor)};
+    if (form_ == Form::bits) return {.values = {}, .bits = quant::pack_signs(tensor)};
     return {.values = tensor, .bits = {}};
   }
   Shape shape(std::size_t row) const override { return declared(row).shape(); }
@@ -225,7 +225,8 @@ TEST_CASE("forward repeats to the bit and leaves its inputs alone") {
     const std::vector<Tensor> before = each(inputs, [](const Tensor& t) { return t.clone(); });
     const Result first = forward(*sample.op, inputs), second = forward(*sample.op, inputs);
     CHECK(same_bits(first.y, second.y));
-    for (std::size_t i = 0; i < first.aux.size(); ++i) CHECK(same_bits(first.aux[i], second.aux[i]));
+    for (std::size_t i = 0; i < first.extra_outputs.size(); ++i)
+      CHECK(same_bits(first.extra_outputs[i], second.extra_outputs[i]));
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i].defined()) CHECK(same_bits(inputs[i], before[i]));
   });
@@ -239,8 +240,9 @@ TEST_CASE("shapes and bytes on meta are those on the cpu") {
     CHECK(shadow.y.device() == Device::meta);
     CHECK(shadow.y.shape() == real.y.shape());
     CHECK(shadow.y.dtype() == real.y.dtype());
-    REQUIRE(shadow.aux.size() == real.aux.size());
-    for (std::size_t i = 0; i < real.aux.size(); ++i) CHECK(shadow.aux[i].shape() == real.aux[i].shape());
+    REQUIRE(shadow.extra_outputs.size() == real.extra_outputs.size());
+    for (std::size_t i = 0; i < real.extra_outputs.size(); ++i)
+      CHECK(shadow.extra_outputs[i].shape() == real.extra_outputs[i].shape());
     CHECK(same(footprint(Device::cpu, [&] { return forward(op, inputs); }),
                footprint(Device::meta, [&] { return forward(op, shadows); })));
     for (const InputSet wanted : subsets(sample)) {
@@ -328,7 +330,7 @@ TEST_CASE("backward gives the same bits however its tensors come, and leaves wha
     const Operation& op = *sample.op;
     const Result result = forward(op, inputs);
     const Result before{each(inputs, [](const Tensor& t) { return t.clone(); }), result.y.clone(),
-                        each(result.aux, [](const Tensor& t) { return t.clone(); })};
+                        each(result.extra_outputs, [](const Tensor& t) { return t.clone(); })};
     const Tensor dy = projection(result.y), kept = dy.clone();
     for (const InputSet wanted : subsets(sample)) {
       const std::vector<Tensor> expected = backward(op, result, dy, wanted);
@@ -347,7 +349,8 @@ TEST_CASE("backward gives the same bits however its tensors come, and leaves wha
     }
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i].defined()) CHECK(same_bits(inputs[i], before.inputs[i]));
-    for (std::size_t i = 0; i < result.aux.size(); ++i) CHECK(same_bits(result.aux[i], before.aux[i]));
+    for (std::size_t i = 0; i < result.extra_outputs.size(); ++i)
+      CHECK(same_bits(result.extra_outputs[i], before.extra_outputs[i]));
     CHECK(same_bits(result.y, before.y));
   });
 }
@@ -362,7 +365,7 @@ TEST_CASE("gradients that an op adds to come out as old plus new") {
       std::vector<Tensor> present(inputs.size());
       std::vector<Tensor> expected(inputs.size());
       for (std::size_t i = 0; i < inputs.size(); ++i) {
-        if (!wanted.contains(static_cast<int>(i)) || !op.adds().contains(static_cast<int>(i))) continue;
+        if (!wanted.contains(static_cast<int>(i)) || !op.accumulates_into().contains(static_cast<int>(i))) continue;
         present[i] = sample_values(alone[i].shape(), alone[i].dtype(), 99);
         const std::vector<double> a = present[i].to_vector(), b = alone[i].to_vector();
         std::vector<double> sum(a.size());
@@ -383,7 +386,7 @@ TEST_CASE("gradients that an op adds to come out as old plus new") {
 TEST_CASE("rows derived again have the bits of forward") {
   for_each_case([](const OpSample& sample, DType, const std::vector<Tensor>& inputs) {
     const Operation& op = *sample.op;
-    if (op.derives().empty()) return;
+    if (op.rematerializes().empty()) return;
     const Result result = forward(op, inputs);
     const std::int64_t rows = result.y.rows();
     const std::vector<Range> ranges{{0, rows}, {0, 1}, {rows - 1, rows}, {rows / 3, rows / 2 + 1}};
@@ -391,16 +394,16 @@ TEST_CASE("rows derived again have the bits of forward") {
       CAPTURE(range.begin);
       CAPTURE(range.end);
       std::vector<Tensor> tensors;
-      for (const Derive& row : op.derives()) {
+      for (const Remat& row : op.rematerializes()) {
         Tensor tensor = result.at(row.from);
         if (tensor.defined() && row.by_rows)
           tensor = tensor.reshape({rows, tensor.count() / rows}).leading(range.begin, range.end).clone();
         tensors.push_back(tensor);
       }
       const Tensor expected = result.y.row_range(range.begin, range.end), out = empty_like(expected);
-      const Tensor signs = codec::pack_signs(result.y);
+      const Tensor signs = quant::pack_signs(result.y);
       for (const Tensor& known : {Tensor(), signs}) {
-        op.derive(tensors, {}, result.y.shape(), range.begin, known, out);
+        op.rematerialize(tensors, {}, result.y.shape(), range.begin, known, out);
         CHECK(same_bits(out, expected));
       }
       const bool rectifies = std::any_of(op.saves().begin(), op.saves().end(), [](const Save& save) {
@@ -412,8 +415,8 @@ TEST_CASE("rows derived again have the bits of forward") {
       for (const double value : tensors[0].to_vector()) off.push_back(static_cast<float>(0.1 - 0.7 * value));
       tensors[0] = Tensor::from(std::span<const float>(off), tensors[0].shape(), tensors[0].dtype());
       const Tensor cut = empty_like(expected);
-      op.derive(tensors, {}, result.y.shape(), range.begin, {}, cut);
-      op.derive(tensors, {}, result.y.shape(), range.begin, signs, out);
+      op.rematerialize(tensors, {}, result.y.shape(), range.begin, {}, cut);
+      op.rematerialize(tensors, {}, result.y.shape(), range.begin, signs, out);
       const std::vector<double> exact = expected.to_vector(), with = out.to_vector(), without = cut.to_vector();
       for (std::size_t i = 0; i < exact.size(); ++i) {
         CAPTURE(i);
@@ -429,23 +432,23 @@ TEST_CASE("rows derived again have the bits of forward") {
 TEST_CASE("threads derive rows of their own at once, and allocate nothing for it") {
   for_each_case([](const OpSample& sample, DType, const std::vector<Tensor>& inputs) {
     const Operation& op = *sample.op;
-    if (op.derives().empty()) return;
+    if (op.rematerializes().empty()) return;
     const Result result = forward(op, inputs);
     const std::int64_t rows = result.y.rows();
     const Tensor out = empty_like(result.y);
     // By row, and whole where the table has it so.
     std::vector<std::vector<Tensor>> tensors(static_cast<std::size_t>(rows));
     for (std::int64_t row = 0; row < rows; ++row)
-      for (const Derive& from : op.derives()) {
+      for (const Remat& from : op.rematerializes()) {
         const Tensor& all = result.at(from.from);
         tensors[static_cast<std::size_t>(row)].push_back(
             all.defined() && from.by_rows ? all.reshape({rows, all.count() / rows}).leading(row, row + 1) : all);
       }
-    const Tensor signs = codec::pack_signs(result.y);
+    const Tensor signs = quant::pack_signs(result.y);
     const Footprint found = footprint(Device::cpu, [&] {
       parallel_tasks(rows, [&](std::int64_t row, int) {
-        op.derive(tensors[static_cast<std::size_t>(row)], {}, result.y.shape(), row, signs,
-                  out.row_range(row, row + 1));
+        op.rematerialize(tensors[static_cast<std::size_t>(row)], {}, result.y.shape(), row, signs,
+                         out.row_range(row, row + 1));
       });
       return true;
     });
@@ -458,13 +461,13 @@ TEST_CASE("a ReLU derived from approximate values opens where the exact ones did
   const Tensor exact = Tensor::from(std::vector<float>{1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6}, {4, 3});
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor near = Tensor::from(std::vector<float>{1, 1, -2, -2, -3, 3, 4, nan, 5, -5, -6, 6}, {4, 3});
-  const Tensor signs = codec::pack_signs(exact);
+  const Tensor signs = quant::pack_signs(exact);
   const Bound<Relu> relu{Relu{}};
   const std::vector<float> expected{1, 0, -2, 0, -3, 0, 4, nan, 5, 0, -6, 0};
   for (std::int64_t first = 0; first < 4; ++first) {
     const std::vector<Tensor> rows{near.leading(first, 4).clone()};
     const Tensor out = empty_like(rows[0]);
-    relu.derive(rows, {}, exact.shape(), first, signs, out);
+    relu.rematerialize(rows, {}, exact.shape(), first, signs, out);
     const Tensor wanted =
         Tensor::from(std::span(expected).subspan(static_cast<std::size_t>(3 * first)), rows[0].shape());
     CHECK(same_bits(out, wanted));

@@ -1,5 +1,5 @@
 // Signs as bits, against their definition.
-#include "ops/codec/pack.h"
+#include "ops/quantize/pack.h"
 
 #include "core/error.h"
 #include "core/parallel.h"
@@ -84,7 +84,7 @@ TEST_CASE("signs: a bit is set where the element is positive, and none behind th
       std::vector<std::uint8_t> expected(static_cast<std::size_t>((count + 7) / 8));
       for (std::size_t i = 0; i < values.size(); ++i)
         if (values[i] > 0) expected[i / 8] = static_cast<std::uint8_t>(expected[i / 8] | 1U << i % 8);
-      const Tensor bits = codec::pack_signs(x);
+      const Tensor bits = quant::pack_signs(x);
       REQUIRE(bits.dtype() == DType::u8);
       REQUIRE(bits.shape() == Shape{(count + 7) / 8});
       const auto* const bytes = bits.data<std::uint8_t>();
@@ -105,19 +105,19 @@ TEST_CASE("signs: values pass where their bit is set, whichever is the first; of
         return bit_of(bytes.data(), first + i) || std::isnan(values[static_cast<std::size_t>(i)]);
       });
       Tensor out = in.clone();
-      codec::pass_where_set(in, bits, first, out);
+      quant::pass_where_set(in, bits, first, out);
       REQUIRE(raw(out) == passes);
-      codec::rectify(in, bits, first, out);
+      quant::rectify(in, bits, first, out);
       REQUIRE(raw(out) == rectified);
       // In place.
       out = in.clone();
-      codec::pass_where_set(out, bits, first, out);
+      quant::pass_where_set(out, bits, first, out);
       REQUIRE(raw(out) == passes);
       out = in.clone();
-      codec::rectify(out, bits, first, out);
+      quant::rectify(out, bits, first, out);
       REQUIRE(raw(out) == rectified);
       out = in.clone();
-      codec::rectify(dtype, out.raw(), count, bytes.data(), first);
+      quant::rectify(dtype, out.raw(), count, bytes.data(), first);
       REQUIRE(raw(out) == rectified);
     });
 }
@@ -126,7 +126,7 @@ TEST_CASE("signs: what was packed rectifies to ReLU's values") {
   for (const DType dtype : float_types) {
     const Tensor x = tensor_of(various_values(3000, 5), dtype), out = Tensor::empty(x.shape(), dtype, Device::cpu);
     const std::vector<double> values = x.to_vector();
-    codec::rectify(x, codec::pack_signs(x), 0, out);
+    quant::rectify(x, quant::pack_signs(x), 0, out);
     CHECK(raw(out) == where(x, [&](std::int64_t i) {
             const double value = values[static_cast<std::size_t>(i)];
             return value > 0 || std::isnan(value);
@@ -139,7 +139,7 @@ TEST_CASE("signs: bits become whole numbers from any one on, and nothing beyond 
   for (std::int64_t count = 0; count <= 1030; ++count)
     for (const std::int64_t first : {std::int64_t{0}, std::int64_t{1}, count % 41, std::int64_t{64}}) {
       std::vector<std::int32_t> out(static_cast<std::size_t>(count + 1), -5);
-      codec::spread_signs(bytes.data(), first, count, out.data());
+      quant::spread_signs(bytes.data(), first, count, out.data());
       for (std::int64_t i = 0; i < count; ++i)
         REQUIRE(out[static_cast<std::size_t>(i)] == (bit_of(bytes.data(), first + i) ? 1 : 0));
       REQUIRE(out.back() == -5);
@@ -147,11 +147,11 @@ TEST_CASE("signs: bits become whole numbers from any one on, and nothing beyond 
 }
 
 TEST_CASE("signs: too few bits, and another length or type to write, are refused") {
-  const Tensor in = tensor_of(normal_values(20, 1)), bits = codec::pack_signs(in);  // 24 bits
-  codec::rectify(in, bits, 4, in);
+  const Tensor in = tensor_of(normal_values(20, 1)), bits = quant::pack_signs(in);  // 24 bits
+  quant::rectify(in, bits, 4, in);
   for (const auto act :
-       {static_cast<void (*)(const Tensor&, const Tensor&, std::int64_t, const Tensor&)>(codec::rectify),
-        codec::pass_where_set}) {
+       {static_cast<void (*)(const Tensor&, const Tensor&, std::int64_t, const Tensor&)>(quant::rectify),
+        quant::pass_where_set}) {
     CHECK_THROWS_AS(act(in, bits, 5, in), Error);
     CHECK_THROWS_AS(act(in, bits, 0, tensor_of(normal_values(21, 1))), Error);
     CHECK_THROWS_AS(act(in, bits, 0, in.to(DType::bf16)), Error);

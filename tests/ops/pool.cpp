@@ -20,12 +20,12 @@ TEST_CASE("max pooling keeps the place that won in as few bits as the window nee
   for (const Case& one : cases) {
     CAPTURE(one.op.kernel);
     for (const Device device : {Device::cpu, Device::meta}) {
-      std::vector<Tensor> aux;
+      std::vector<Tensor> extra_outputs;
       const Tensor x = Tensor::zeros({2, one.op.height, one.op.width, 16}, DType::f32, device);
-      const Tensor y = one.op.forward(std::vector{x}, aux);
+      const Tensor y = one.op.forward(std::vector{x}, extra_outputs);
       CHECK(y.shape() == Shape{2, 8, 8, 16});
-      REQUIRE(aux.size() == 1);
-      CHECK(aux[0].bytes() == one.bytes);
+      REQUIRE(extra_outputs.size() == 1);
+      CHECK(extra_outputs[0].bytes() == one.bytes);
     }
   }
 }

@@ -1,6 +1,6 @@
 #include "core/parallel.h"
-#include "ops/conv_kernels.h"
-#include "ops/winograd_filter.h"
+#include "ops/kernels/conv_kernels.h"
+#include "ops/kernels/winograd_filter.h"
 
 #include <doctest/doctest.h>
 

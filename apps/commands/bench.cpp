@@ -1,0 +1,65 @@
+// lacuna bench: timed training steps on made-up input, with their memory.
+#include "apps/command.h"
+#include "apps/config/configuration_options.h"
+#include "apps/config/resolve.h"
+#include "apps/output.h"
+#include "apps/train/crowding.h"
+#include "apps/train/fit.h"
+#include "apps/train/measure.h"
+#include "apps/train/profile.h"
+
+#include <CLI/CLI.hpp>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+namespace lacuna::apps {
+namespace {
+
+struct Options {
+  ConfigurationOptions configuration;
+  int steps = 10;
+  bool profile = false;
+  Report report;
+};
+
+ExitCode bench(const Options& options) {
+  const Configuration configuration = options.configuration.read();
+  const Device device = device_of(configuration);
+  if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");
+  warn_if_crowded();
+  require_fit(configuration, device, false);
+  Profile profile;
+  const Measurement m = with_advice_when_exhausted(configuration, false, [&] {
+    return measure(configuration, device,
+                   {.warm_up = 2, .steps = options.steps, .observer = options.profile ? &profile : nullptr});
+  });
+  nlohmann::ordered_json json = to_json(m);
+  const double seconds = std::accumulate(m.step_seconds.begin(), m.step_seconds.end(), 0.0);
+  std::string text = fmt::format(
+      "{}: batch {}, {}, {} threads, policy {}\n{}{:.2f} samples/s; a step takes {:.1f} ms (from {:.1f} to {:.1f})\n{}"
+      "process peak {}\n",
+      m.model, m.batch_size, m.precision, m.threads, m.policy,
+      configuration.memory.why.empty() ? "" : configuration.memory.why + "\n", json["samples_per_second"].get<double>(),
+      1e3 * json["step_seconds"]["median"].get<double>(), 1e3 * m.step_seconds.front(), 1e3 * m.step_seconds.back(),
+      memory_table({m}, {m.policy}), format_bytes(m.process_peak));
+  if (options.profile) {
+    text += "\n" + profile.table(options.steps, seconds);
+    json["profile"] = profile.json(options.steps);
+  }
+  options.report.write(text, json);
+  return 0;
+}
+
+const RegisterCommand command(30, "bench", "Time training steps on made-up input", [](CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  options->configuration.declare(app, true);
+  app.add_option("--steps", options->steps, "timed steps, after two that warm up")->check(CLI::Range(1, 100000));
+  app.add_flag("--profile", options->profile, "time, bytes and rate by op");
+  options->report.declare(app);
+  return std::function<ExitCode()>([options] { return bench(*options); });
+});
+
+}  // namespace
+}  // namespace lacuna::apps

@@ -1,0 +1,163 @@
+// lacuna doctor: what this machine and this build can do.
+#include "apps/command.h"
+#include "apps/output.h"
+#include "apps/train/measured_rates.h"
+#include "core/allocator.h"
+#include "core/ledger.h"
+#include "core/parallel.h"
+#include "core/system_memory.h"
+
+#include <fmt/ranges.h>
+#include <gnu/libc-version.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <xxhash.h>
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace lacuna::apps {
+namespace {
+
+struct InstructionSet {
+  std::string name;
+  bool compiled;   // the kernels of this build use it
+  bool processor;  // this processor has it
+};
+
+std::vector<InstructionSet> instruction_sets() {
+#if defined(__x86_64__)
+  // What the compiler was allowed to use is a matter of the preprocessor only.
+#ifdef __AVX2__
+  constexpr bool avx2 = true;
+#else
+  constexpr bool avx2 = false;
+#endif
+#ifdef __FMA__
+  constexpr bool fma = true;
+#else
+  constexpr bool fma = false;
+#endif
+#ifdef __AVX512F__
+  constexpr bool avx512f = true;
+#else
+  constexpr bool avx512f = false;
+#endif
+#ifdef __AVX512BW__
+  constexpr bool avx512bw = true;
+#else
+  constexpr bool avx512bw = false;
+#endif
+#ifdef __AVX512BF16__
+  constexpr bool avx512bf16 = true;
+#else
+  constexpr bool avx512bf16 = false;
+#endif
+  __builtin_cpu_init();
+  return {{"avx2", avx2, __builtin_cpu_supports("avx2") != 0},
+          {"fma", fma, __builtin_cpu_supports("fma") != 0},
+          {"avx512f", avx512f, __builtin_cpu_supports("avx512f") != 0},
+          {"avx512bw", avx512bw, __builtin_cpu_supports("avx512bw") != 0},
+          {"avx512bf16", avx512bf16, __builtin_cpu_supports("avx512bf16") != 0}};
+#else
+  return {};
+#endif
+}
+
+std::string advice(const std::vector<InstructionSet>& sets) {
+  std::vector<std::string> unused, missing;
+  for (const InstructionSet& set : sets) {
+    if (set.processor && !set.compiled) unused.push_back(set.name);
+    if (set.compiled && !set.processor) missing.push_back(set.name);
+  }
+  if (!missing.empty())
+    return fmt::format("this build needs {}, which this processor does not have: build with -DLACUNA_ARCH=native",
+                       fmt::join(missing, ", "));
+  if (!unused.empty())
+    return fmt::format("this processor also has {}: a build with -DLACUNA_ARCH=native is faster",
+                       fmt::join(unused, ", "));
+  return "the build fits this processor";
+}
+
+#ifdef __clang__
+constexpr const char* compiler = "Clang " __clang_version__;
+#else
+constexpr const char* compiler = "GCC " __VERSION__;
+#endif
+
+std::string version_of_onednn() {
+  const dnnl_version_t* const version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
+std::string version_from(int packed) {
+  return fmt::format("{}.{}.{}", packed / 10000, packed / 100 % 100, packed % 100);
+}
+
+ExitCode run(const Report& report) {
+  const std::vector<InstructionSet> sets = instruction_sets();
+  nlohmann::ordered_json compiled = nlohmann::json::array(), processor = nlohmann::json::array();
+  for (const InstructionSet& set : sets) {
+    if (set.compiled) compiled.push_back(set.name);
+    if (set.processor) processor.push_back(set.name);
+  }
+  const nlohmann::ordered_json json = {
+      {"version", LACUNA_VERSION},
+      {"devices",
+       {{{"name", "cpu"},
+         {"model", processor_model()},
+         {"memory", allocator(Device::cpu).capacity()},
+         {"available", allocator(Device::cpu).available()}},
+        {{"name", "meta"}, {"model", "shapes only, for planning"}}}},
+      {"instruction_sets", {{"compiled", compiled}, {"processor", processor}, {"advice", advice(sets)}}},
+      {"threads", {{"processors", processors()}, {"used", threads()}}},
+      {"rates_file", rates_file().string()},
+      {"build", {{"architecture", LACUNA_ARCH}, {"compiler", compiler}}},
+      {"libraries",
+       {{"oneDNN", version_of_onednn()},
+        {"fmt", version_from(FMT_VERSION)},
+        {"CLI11", CLI11_VERSION},
+        {"nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
+                                      NLOHMANN_JSON_VERSION_PATCH)},
+        {"yaml-cpp", LACUNA_YAML_CPP_VERSION},
+        {"xxHash", fmt::format("{}.{}.{}", XXH_VERSION_MAJOR, XXH_VERSION_MINOR, XXH_VERSION_RELEASE)},
+        {"OpenMP", fmt::format("{}", _OPENMP)},
+        {"glibc", gnu_get_libc_version()}}}};
+
+  std::string text = fmt::format("Lacuna {}\n", LACUNA_VERSION);
+  const auto line = [&](std::string_view name, const std::string& value) {
+    text += fmt::format("{:<18}{}\n", name, value);
+  };
+  line("processor", json["devices"][0]["model"]);
+  line("devices", "cpu, meta");
+  line("memory", fmt::format("{}, {} available", format_bytes(allocator(Device::cpu).capacity()),
+                             format_bytes(allocator(Device::cpu).available())));
+  line("threads", fmt::format("{} of {}", threads(), processors()));
+  const std::string_view arch = LACUNA_ARCH;
+  const std::string march = arch.empty() ? "the compiler's default" : fmt::format("-march={}", arch);
+  line("instruction sets", fmt::format("compiled for {} ({}); {}", fmt::join(compiled, " "), march, advice(sets)));
+  std::error_code ignored;
+  line("rates for `auto`", fmt::format("{}{}", rates_file().string(),
+                                       std::filesystem::exists(rates_file(), ignored) ? "" : " (none measured yet)"));
+  line("compiler", json["build"]["compiler"]);
+  for (const auto& [name, version] : json["libraries"].items()) line(name, version);
+  report.write(text, json);
+  return 0;
+}
+
+class Doctor {
+ public:
+  explicit Doctor(CLI::App& app) { report_.declare(app); }
+  ExitCode operator()() const { return run(report_); }
+
+ private:
+  Report report_;
+};
+
+const RegisterCommand doctor(90, "doctor", "devices, instruction sets, libraries and versions, memory",
+                             declare<Doctor>);
+
+}  // namespace
+}  // namespace lacuna::apps

@@ -1,0 +1,99 @@
+// lacuna eval: evaluates a checkpoint or a weight file.
+#include "apps/command.h"
+#include "apps/config/configuration_options.h"
+#include "apps/config/resolve.h"
+#include "apps/output.h"
+#include "apps/train/crowding.h"
+#include "apps/train/evaluation.h"
+#include "apps/train/run_folder.h"
+#include "apps/train/training.h"
+#include "core/system_memory.h"
+
+#include <CLI/CLI.hpp>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+namespace lacuna::apps {
+namespace {
+
+class Eval {
+ public:
+  explicit Eval(CLI::App& app) {
+    app.add_option("arguments", arguments_,
+                   "a run folder, whose best checkpoint is evaluated, or one of its checkpoints (RUN/last); then "
+                   "key=value overrides")
+        ->type_name("[RUN | RUN/last] [key=value ...]");
+    app.add_option("-c,--config", files_,
+                   "configuration file, in the place of RUN; model.from names the weights; given again, a further one")
+        ->type_name("CONFIG")
+        ->option_text("CONFIG")
+        ->allow_extra_args(false);
+    report_.declare(app);
+  }
+
+  ExitCode operator()() const {
+    std::vector<std::string> overrides = arguments_;
+    std::filesystem::path weights;
+    std::vector<std::string> files = files_;
+    if (files.empty()) {
+      if (overrides.empty()) reject("expected a run folder, or -c CONFIG");
+      const CheckpointPath path = checkpoint_path(overrides.front());
+      const RunFolder folder = RunFolder::open(path.run);
+      overrides.erase(overrides.begin());
+      weights = path.checkpoint.empty() ? folder.best() : folder.checkpoint(path.checkpoint);
+      read_place(weights);  // refuses a checkpoint whose files have changed
+      files = {folder.configuration().string()};
+      if (read_configuration(files, overrides).model.from != read_configuration(files, {}).model.from)
+        reject("model.from: the weights are those of the run; expected -c {} to evaluate others", files.front());
+    }
+    Configuration configuration = read_configuration(files, overrides);
+    configuration.memory = {};  // nothing is saved for backward, and no budget of a step is asked for
+    configuration = resolve(configuration);
+    if (configuration.train.device == "meta")
+      reject("train.device: nothing can be evaluated on meta, which holds no values");
+    if (!weights.empty()) {
+      std::error_code ignored;
+      const std::filesystem::path average = weights / average_file;  // what the run was evaluated by, where it is kept
+      configuration.model.from = (std::filesystem::exists(average, ignored) ? average : weights).string();
+    }
+    if (configuration.model.from.empty()) reject("expected model.from, the weights to evaluate, or a run folder");
+
+    warn_if_crowded();
+    const std::shared_ptr<const Dataset> dataset =
+        open_dataset(configuration.data.name, dataset_options(configuration, Split::validation));
+    const std::unique_ptr<Model> model = make_model(configuration, Device::cpu, false).model;
+    ledger(Device::cpu).reset_peak();
+    const auto start = std::chrono::steady_clock::now();
+    const Evaluation evaluation = *evaluate(*model, dataset, configuration);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double rate = static_cast<double>(evaluation.samples) / seconds;
+    report_.write(fmt::format("{} from {}: {} images, loss {:.4f}, accuracy {:.2f} %, {:.1f} samples/s\n",
+                              configuration.model.name, configuration.model.from, evaluation.samples, evaluation.loss,
+                              100 * evaluation.accuracy, rate),
+                  {{"model", configuration.model.name},
+                   {"weights", configuration.model.from},
+                   {"device", configuration.train.device},
+                   {"precision", configuration.train.precision},
+                   {"batch_size", configuration.train.batch_size},
+                   {"threads", configuration.train.threads},
+                   {"parameters", model->parameter_count()},
+                   {"samples", evaluation.samples},
+                   {"val_loss", evaluation.loss},
+                   {"val_accuracy", evaluation.accuracy},
+                   {"samples_per_second", rate},
+                   {"memory", {{"peak", ledger(Device::cpu).peak()}}},
+                   {"process_peak", process_peak()}});
+    return 0;
+  }
+
+ private:
+  std::vector<std::string> arguments_;
+  std::vector<std::string> files_;
+  Report report_;
+};
+
+const RegisterCommand eval(20, "eval", "evaluate a checkpoint or a weight file", declare<Eval>);
+
+}  // namespace
+}  // namespace lacuna::apps

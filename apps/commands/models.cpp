@@ -1,0 +1,46 @@
+// lacuna models: names, parameters, input sizes.
+#include "apps/command.h"
+#include "apps/output.h"
+#include "models/registry.h"
+
+#include <CLI/CLI.hpp>
+
+#include <nlohmann/json.hpp>
+
+namespace lacuna::apps {
+namespace {
+
+class Models {
+ public:
+  explicit Models(CLI::App& app) { report_.declare(app); }
+
+  ExitCode operator()() const {
+    nlohmann::ordered_json json = nlohmann::json::array();
+    std::string text =
+        fmt::format("{:<32} {:<16} {:>12} {:>10} {:>8}\n", "name", "family", "parameters", "image", "classes");
+    for (const std::string& name : model_names()) {
+      const ModelDescription description = describe_model(name, {});
+      const std::unique_ptr<Model> model = description.build({.device = Device::meta});
+      text += fmt::format("{:<32} {:<16} {:>12} {:>10} {:>8}\n", name, description.family, model->parameter_count(),
+                          fmt::format("{0}x{0}x{1}", model->image_size(), model->in_channels()), model->num_classes());
+      json.push_back({{"name", name},
+                      {"family", description.family},
+                      {"parameters", model->parameter_count()},
+                      {"image_size", model->image_size()},
+                      {"channels", model->in_channels()},
+                      {"num_classes", model->num_classes()}});
+    }
+    text += "Families, every hyper-parameter open:";
+    for (const std::string& family : model_families().names()) text += " " + family;
+    report_.write(text + "\n", json);
+    return 0;
+  }
+
+ private:
+  Report report_;
+};
+
+const RegisterCommand models(80, "models", "names, parameters, input sizes", declare<Models>);
+
+}  // namespace
+}  // namespace lacuna::apps

@@ -1,0 +1,163 @@
+// lacuna plan: what a configuration will take, from one training step on `meta`.
+#include "apps/command.h"
+#include "apps/config/configuration_options.h"
+#include "apps/config/resolve.h"
+#include "apps/config/yaml.h"
+#include "apps/output.h"
+#include "apps/train/budget.h"
+#include "apps/train/fit.h"
+#include "apps/train/measure.h"
+#include "apps/train/memory_plan.h"
+#include "autograd/policy.h"
+
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace lacuna::apps {
+namespace {
+
+struct Options {
+  ConfigurationOptions configuration;
+  std::optional<std::string> policies;  // between commas
+  Report report;
+};
+
+/// `read` under `choice`: NAME, NAME:BITS, or of `auto` NAME:BUDGET.
+Configuration under(const Configuration& read, const std::string& choice) {
+  const std::size_t colon = std::min(choice.find(':'), choice.size());
+  const std::string policy = choice.substr(0, colon), value = choice.substr(std::min(colon + 1, choice.size()));
+  Configuration configuration = read;
+  if (choice == read.memory.policy) {
+    fit_budget(configuration);
+    return configuration;
+  }
+  Configuration::Memory& memory = configuration.memory;
+  memory.policy = policy;
+  memory.why.clear();
+  if (policy != read.memory.policy) memory.options.clear();  // they are the other's
+  if (read.memory.policy == "auto" && read.memory.options.contains("bits")) forget_plan(memory);
+  if (colon < choice.size() && policy == "auto") {
+    memory.budget = value;
+  } else if (colon < choice.size()) {
+    const std::vector<Setting>& settings = memory_policies().get(policy).settings;
+    if (std::ranges::find(settings, "bits", &Setting::name) == settings.end())
+      reject(
+          "the policy {0} has no bits: expected {0} alone, or another with its bits behind a colon, as fixed:4; auto "
+          "takes a budget there, as auto:6GiB",
+          policy);
+    double bits = 0;
+    const char* const end = value.data() + value.size();
+    if (const auto [at, failed] = std::from_chars(value.data(), end, bits); failed != std::errc() || at != end)
+      reject("expected bits behind {}:, got \"{}\"", policy, value);
+    memory.options["bits"] = bits;
+  }
+  fit_budget(configuration);
+  return configuration;
+}
+
+/// What a column is headed: the policy, and its bits or its budget where it has any.
+std::string title_of(const Configuration& configuration) {
+  const Configuration::Memory& memory = configuration.memory;
+  if (memory.policy == "auto") return "auto:" + memory.budget;
+  const std::vector<Setting>& settings = memory_policies().get(memory.policy).settings;
+  const auto bits = std::ranges::find(settings, "bits", &Setting::name);
+  if (bits == settings.end()) return memory.policy;
+  const auto given = memory.options.find("bits");
+  return fmt::format("{}:{}", memory.policy,
+                     std::get<double>(given == memory.options.end() ? bits->initial : given->second));
+}
+
+/// What holds beside the policy, of all that are compared; `auto` says itself what it chose.
+std::string refinement_text(const Configuration::Memory& memory) {
+  std::vector<std::string> regions = memory.recompute, parts;
+  for (const HoldRule& rule : memory.rules)
+    if (rule.how == HoldRule::How::recompute) regions.push_back(rule.path);
+  if (!regions.empty()) parts.push_back(fmt::format("recomputed: {}", fmt::join(regions, ", ")));
+  if (!memory.rules.empty()) parts.push_back(counted(std::ssize(memory.rules), "rule"));
+  return parts.empty() || memory.policy == "auto" ? std::string() : fmt::format("{}\n", fmt::join(parts, "; "));
+}
+
+/// What a run takes at its highest.
+std::string need_text(const Measurement& planned) {
+  const std::string bytes = format_bytes(highest_need(planned));
+  const std::string_view where = evaluation_is_highest(planned) ? ", in an evaluation" : "";
+  return planned.divides_anew ? fmt::format("about {}{}", bytes, where) : fmt::format("{} at most{}", bytes, where);
+}
+
+ExitCode plan(const Options& options) {
+  const Configuration read = resolve_without_budget(options.configuration.parse());
+  std::vector<std::string> choices, titles;
+  const std::string given = options.policies.value_or(read.memory.policy);
+  for (std::size_t begin = 0, end = 0; begin <= given.size(); begin = end + 1) {
+    end = std::min(given.find(',', begin), given.size());
+    choices.push_back(given.substr(begin, end - begin));
+    std::erase(choices.back(), ' ');  // as in `exact, mesa`
+  }
+  if (std::ranges::find(choices, "") != choices.end())
+    reject("--policies: expected names between commas, as exact,mesa,fixed:4");
+  std::vector<Measurement> plans;
+  std::string chosen;
+  Problems problems;
+  for (const std::string& choice : choices) {
+    try {
+      const Configuration configuration = under(read, choice);
+      plans.push_back(measure(configuration, Device::meta));
+      titles.push_back(title_of(configuration));
+      if (!configuration.memory.why.empty())
+        chosen += (choices.size() > 1 ? titles.back() + ": " : "") + configuration.memory.why + "\n";
+    } catch (const Error& error) {
+      if (!options.policies || error.fault() != Fault::input) throw;
+      problems.add({"--policies " + choice, 0, 0}, error.what());
+    }
+  }
+  if (plans.empty()) problems.refuse_if_any();
+  const Measurement& first = plans.front();
+  std::string text = fmt::format("{}: batch {}, {}, {} parameters, {} of them trained\n", first.model, first.batch_size,
+                                 first.precision, first.parameters, first.trainable);
+  text += refinement_text(read.memory) + memory_table(plans, titles);
+  if (plans.size() > 1) {
+    text += "the peak comes with memory for\n";
+    const std::size_t width = std::ranges::max(titles, {}, &std::string::size).size();
+    for (std::size_t i = 0; i < plans.size(); ++i)
+      text += fmt::format("  {:<{}}  {}; with the batches that `train` prepares ahead {}\n", titles[i], width,
+                          place_of_peak(plans[i]), need_text(plans[i]));
+  }
+  text += chosen;
+  if (plans.size() == 1) {
+    text += fmt::format("with the batches that `train` prepares ahead {}\n", need_text(first));
+    text += fmt::format("largest holders at the peak, which comes with memory for {}:\n{}", place_of_peak(first),
+                        describe(first.at_peak, 8));
+  }
+  if (!problems.empty() && options.report.for_people())
+    std::fputs((text + "\n").c_str(), stdout);  // what can be planned
+  problems.refuse_if_any();
+  nlohmann::ordered_json json;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    json.push_back(to_json(plans[i]));
+    json.back()["peak_in_training"] = highest_need(plans[i]);
+    if (plans.size() > 1) json.back()["choice"] = titles[i];
+  }
+  options.report.write(text, plans.size() == 1 ? json.front() : json);
+  return 0;
+}
+
+const RegisterCommand command(40, "plan", "Predict memory by purpose, on any machine", [](CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  options->configuration.declare(app, true);
+  app.add_option("--policies", options->policies,
+                 "compare these memory policies, side by side, as exact,mesa,fixed:4 (bits) or auto:6GiB")
+      ->option_text("NAME,NAME:BITS,...");
+  options->configuration.declare_image_gradient(app);
+  options->report.declare(app);
+  return std::function<ExitCode()>([options] { return plan(*options); });
+});
+
+}  // namespace
+}  // namespace lacuna::apps

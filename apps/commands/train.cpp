@@ -1,0 +1,127 @@
+// lacuna train: trains or fine-tunes; writes a run folder.
+#include "apps/command.h"
+#include "apps/config/configuration_options.h"
+#include "apps/config/resolve.h"
+#include "apps/config/yaml.h"
+#include "apps/output.h"
+#include "apps/train/budget.h"
+#include "apps/train/crowding.h"
+#include "apps/train/fit.h"
+#include "apps/train/interrupt.h"
+#include "apps/train/trainer.h"
+
+#include <CLI/CLI.hpp>
+
+#include <nlohmann/json.hpp>
+
+namespace lacuna::apps {
+namespace {
+
+class Train {
+ public:
+  explicit Train(CLI::App& app) {
+    configuration_.declare(app, false);
+    app.add_option("--resume", resumed_,
+                   "go on with the run in this folder, with its configuration unless -c is given; or from one of its "
+                   "checkpoints, RUN/checkpoints/step-…: later ones are removed")
+        ->type_name("RUN");
+    app.add_flag("--overwrite", overwrite_, "replace the run that is in the run folder");
+    report_.declare(app);
+  }
+
+  ExitCode operator()() const {
+    if (!configuration_.given() && resumed_.empty()) reject("expected -c CONFIG, --resume RUN, or both");
+    if (overwrite_ && !resumed_.empty()) reject("--overwrite begins anew and --resume goes on: expected one of them");
+    const InterruptGuard guard;  // from here on: reading data and building a model may take a while
+    const int signal = resumed_.empty() ? begin() : go_on();
+    return signal == 0 ? 0 : 128 + signal;
+  }
+
+ private:
+  int begin() const {
+    const Configuration configuration = ready(configuration_.parse());
+    return with_advice_when_exhausted(configuration, true, [&] {
+      // Everything the configuration can have wrong is found before the folder is touched.
+      Trainer trainer(configuration, false, stream());
+      return run(trainer, RunFolder::create(configuration.output.dir, overwrite_));
+    });
+  }
+
+  int go_on() const {
+    const CheckpointPath point = checkpoint_path(resumed_);
+    for (const std::string& change : configuration_.overrides())
+      if (sets_folder(change)) reject("{}: a run that goes on stays in its folder, {}", change, point.run.string());
+    const RunFolder folder = RunFolder::open_to_resume(point.run);
+    const std::optional<std::filesystem::path> checkpoint =
+        point.checkpoint.empty() ? folder.newest() : folder.checkpoint(point.checkpoint);
+    Configuration configuration = configuration_.given()
+                                      ? configuration_.parse()
+                                      : read_configuration(folder.configuration(), configuration_.overrides());
+    if (configuration.memory.policy == "auto")  // the one read may be another file, or changed on the command line
+      take_plan(read_configuration(folder.configuration(), {}).memory, configuration.memory);
+    // The run's weights are the checkpoint's, and the file that it began with may be gone.
+    const std::string from = configuration.model.from;
+    if (checkpoint)
+      configuration.model.from =
+          configuration.memory.policy == "auto" && !is_damaged(*checkpoint) ? checkpoint->string() : "";
+    const Configuration planned = ready(configuration);
+    configuration = planned;
+    configuration.model.from = from;
+    configuration.output.dir = point.run.string();
+    return with_advice_when_exhausted(planned, true, [&] { return go_on(configuration, folder, checkpoint); });
+  }
+
+  int go_on(const Configuration& configuration, const RunFolder& folder,
+            const std::optional<std::filesystem::path>& checkpoint) const {
+    Trainer trainer(configuration, checkpoint.has_value(), stream());
+    if (checkpoint) {
+      trainer.resume(folder, *checkpoint);
+    } else {
+      folder.go_back_to_start();
+      if (report_.for_people())
+        std::fputs(
+            fmt::format("{} ended before its first checkpoint: it begins anew, at step 0\n", folder.path().string())
+                .c_str(),
+            stdout);
+    }
+    return run(trainer, folder);
+  }
+
+  int run(Trainer& trainer, const RunFolder& folder) const {
+    const int signal = trainer.run(folder);
+    report_.write("", trainer.summary());
+    return signal;
+  }
+
+  /// Resolved. What can be planned but not trained is refused first: `auto` may look for a plan for long.
+  static Configuration ready(const Configuration& read) {
+    if (read.train.device == "meta")
+      reject("train.device: nothing can be trained on meta, which holds no values; `lacuna plan` runs there");
+    const DatasetInfo data = describe_dataset(read.data.name, dataset_options(read, Split::train));
+    if (data.size < read.train.batch_size)
+      reject("train.batch_size is {}, but the data set {} has {} images to train on", read.train.batch_size,
+             read.data.name, data.size);
+    Configuration configuration = resolve(read);
+    warn_if_crowded();
+    return configuration;
+  }
+
+  /// Of `key=value`, also where the section is given whole.
+  static bool sets_folder(const std::string& change) {
+    Problems reported_later;
+    const std::optional<YamlEntry> given = parse_assignment(change, reported_later);
+    return given && (given->key == "output.dir" || (given->key == "output" && given->value.find("dir") != nullptr));
+  }
+
+  std::FILE* stream() const { return report_.for_people() ? stdout : nullptr; }
+
+  ConfigurationOptions configuration_;
+  std::string resumed_;
+  bool overwrite_ = false;
+  Report report_;
+};
+
+const RegisterCommand train(10, "train", "train or fine-tune; writes a run folder", declare<Train>);
+
+}  // namespace
+}  // namespace lacuna::apps

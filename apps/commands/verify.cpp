@@ -1,0 +1,83 @@
+// lacuna verify: compares a model with a public implementation's results.
+#include "apps/command.h"
+#include "apps/output.h"
+#include "apps/train/crowding.h"
+#include "autograd/policies/quantizing.h"
+#include "core/error.h"
+#include "models/reference.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace lacuna::apps {
+namespace {
+
+class Verify {
+ public:
+  explicit Verify(CLI::App& app) {
+    app.add_option("file", file_, "reference file")->type_name("GOLDEN.safetensors")->required();
+    app.add_option("--policy", policy_, "memory policy, one that is exact")->capture_default_str();
+    app.add_option("--tolerance", tolerance_, "largest difference relative to a tensor's largest magnitude")
+        ->capture_default_str()
+        ->check(CLI::Range(reference_tolerance, 1.0));
+    report_.declare(app);
+  }
+
+  ExitCode operator()() const {
+    if (dynamic_cast<const QuantizingPolicy*>(make_policy(policy_).get()) != nullptr)
+      reject(
+          "--policy: {} holds tensors in codes, so that its gradients differ by design, by more than any rounding, or "
+          "not at all where the file's tensors are too small to be coded: expected a policy that is exact, as exact or "
+          "keep. docs/compression.md tells how far codes change a gradient",
+          policy_);
+    warn_if_crowded();
+    const ReferenceReport result = compare_with_reference(SafetensorsFile(file_), policy_);
+    nlohmann::ordered_json tensors = nlohmann::json::array();
+    std::string text = fmt::format("{:>12} {:>12} {:>12}  {}\n", "difference", "magnitude", "relative", "tensor");
+    for (const ReferenceTensor& tensor : result.tensors) {
+      text += fmt::format("{:12.4g} {:12.4g} {:12.4g}  {}{}\n", tensor.difference, tensor.magnitude, tensor.relative(),
+                          tensor.name, agrees(tensor) ? "" : "  <- too large");
+      tensors.push_back({{"name", tensor.name},
+                         {"difference", tensor.difference},
+                         {"magnitude", tensor.magnitude},
+                         {"relative", tensor.relative()}});
+    }
+    const ReferenceTensor& worst = result.worst();
+    if (result.repetition > 0)
+      text +=
+          fmt::format("repetition {}, from images moved within rounding: a ReLU of the file's own lies at its kink\n",
+                      result.repetition);
+    if (result.stepped_alike > 0)
+      text += fmt::format("{} elements of gradients are zero within the tolerance: the step is from the file's there\n",
+                          result.stepped_alike);
+    text += fmt::format("{}: {} tensors, the worst is {}: {:.4g} relative to its magnitude, allowed {:g}: {}\n",
+                        result.model, result.tensors.size(), worst.name, worst.relative(), tolerance_,
+                        agrees(worst) ? "passed" : "FAILED");
+    report_.write(text, {{"model", result.model},
+                         {"policy", policy_},
+                         {"tolerance", tolerance_},
+                         {"passed", agrees(worst)},
+                         {"repetition", result.repetition},
+                         {"stepped_alike", result.stepped_alike},
+                         {"worst", {{"name", worst.name}, {"relative", worst.relative()}}},
+                         {"tensors", tensors}});
+    expect(agrees(worst), "{}: {} differs by {:.4g} relative to its largest magnitude, more than {:g}", file_,
+           worst.name, worst.relative(), tolerance_);
+    return 0;
+  }
+
+ private:
+  bool agrees(const ReferenceTensor& tensor) const { return tensor.relative() <= tolerance_; }
+
+  std::string file_;
+  std::string policy_ = "exact";
+  double tolerance_ = reference_tolerance;
+  Report report_;
+};
+
+const RegisterCommand verify(70, "verify", "logits, gradients and one step against a reference file", declare<Verify>);
+
+}  // namespace
+}  // namespace lacuna::apps

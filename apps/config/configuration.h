@@ -1,0 +1,105 @@
+// What a configuration file says, typed. The meaning of each key stands in the table of apps/keys.cpp.
+#pragma once
+
+#include "autograd/policies/rules.h"
+#include "core/settings.h"
+#include "models/hyper_parameters.h"
+#include "nn/freeze.h"
+#include "optim/optimizer.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lacuna::apps {
+
+struct Configuration {
+  struct Model {
+    std::string name;
+    std::string from;
+    std::int64_t num_classes = 0;
+    std::vector<HyperParameter> options;  // the model's family knows which there are
+  };
+  struct Data {
+    std::string name = "shapes";
+    std::string path;
+    std::int64_t image_size = 0;
+    std::string augment = "none";
+    std::int64_t crop_padding = 4;
+    std::int64_t workers = 1;
+    std::int64_t seed = 1;
+    std::int64_t train_size = 0;
+    std::int64_t val_size = 0;
+  };
+  struct Train {
+    std::int64_t epochs = 1;
+    std::int64_t steps = 0;
+    std::int64_t batch_size = 64;
+    std::int64_t accumulate = 1;
+    std::string precision = "f32";
+    std::string device = "auto";
+    std::int64_t threads = 0;
+    std::int64_t seed = 1;
+    double clip_norm = 0;
+    double clip_parameter_norm = 0;
+    double clip_value = 0;
+    double ema_decay = 0;
+    double label_smoothing = 0;
+  };
+  struct Optimizer {
+    std::string name = "adamw";
+    double lr = 1e-3;
+    std::string state = "f32";
+    std::string gradients = "f32";
+    bool in_backward = false;
+    double layer_decay = 1;
+    std::vector<GroupRule> groups;
+    SettingValues options;  // the optimizer knows which there are
+  };
+  struct Schedule {
+    std::string name = "constant";
+    SettingValues options;  // the schedule knows which there are
+  };
+  struct Memory {
+    std::string policy = "exact";
+    SettingValues options;           // the policy knows which there are
+    std::string budget;              // of `auto`
+    std::string budget_of = "peak";  // what the budget counts
+    std::vector<std::string> recompute;
+    std::vector<HoldRule> rules;
+    std::string why;  // what was chosen for the budget, in words; not part of the file
+  };
+  struct Output {
+    std::string dir;
+    std::int64_t save_every = 1;
+    std::int64_t save_every_steps = 0;
+    std::int64_t keep = 2;
+  };
+
+  Model model;
+  Data data;
+  Train train;
+  Optimizer optimizer;
+  Schedule schedule;
+  FreezeRules freeze;
+  Memory memory;
+  Output output;
+  /// Whether the images of the step that is made up want a gradient: said on the command line, not part of the file.
+  bool image_gradient = false;
+};
+
+/// Reads a file and then `key=value` overrides. Refuses with all problems at once, each with its place in the file.
+Configuration read_configuration(const std::filesystem::path& path, std::span<const std::string> overrides);
+/// The same of several files, one at least, of which a later one replaces what it says anew: single keys, or a whole
+/// section where it names that section's model, data set, optimizer, schedule or policy.
+Configuration read_configuration(std::span<const std::string> files, std::span<const std::string> overrides);
+/// The same from text; `source` names it in messages.
+Configuration parse_configuration(const std::string& text, const std::string& source,
+                                  std::span<const std::string> overrides = {});
+
+/// All of it, defaults included: read again it gives the same configuration.
+std::string to_yaml(const Configuration& configuration);
+
+}  // namespace lacuna::apps

@@ -1,0 +1,110 @@
+#include "apps/config/consistency.h"
+
+#include "apps/config/model_options.h"
+#include "apps/config/resolve.h"
+#include "models/registry.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+#include <algorithm>
+
+namespace lacuna::apps {
+namespace {
+
+/// What `attempt` is refused with becomes a problem.
+void note_refusal(const Location& where, Problems& problems, const auto& attempt) {
+  try {
+    attempt();
+  } catch (const Error& error) {
+    problems.add(where, error.what());
+  }
+}
+
+/// Settings of the right type and range, which alone can be tried out.
+template <class Kinds>
+bool can_be_made(const Kinds& kinds, const std::string& name, const SettingValues& options) {
+  return kinds.contains(name) && setting_problems(name, kinds.get(name).settings, options).empty();
+}
+
+void check_optimizer(const Configuration& c, const YamlNode& root, Problems& problems) {
+  if (!can_be_made(optimizers(), c.optimizer.name, c.optimizer.options)) return;
+  note_refusal(place_of(root, "optimizer"), problems, [&] {
+    const OptimizerKind& kind = optimizers().get(c.optimizer.name);
+    kind.make(Settings(c.optimizer.name, kind.settings, c.optimizer.options), {});
+  });
+}
+
+void check_schedule(const Configuration& c, const YamlNode& root, Problems& problems) {
+  if (!can_be_made(schedules(), c.schedule.name, c.schedule.options)) return;
+  constexpr std::int64_t steps = 1 << 20;  // how many an epoch has only the data can say: fine enough for any fraction
+  note_refusal(place_of(root, "schedule"), problems, [&] {
+    make_schedule(c.schedule.name, c.schedule.options,
+                  {.lr = c.optimizer.lr, .total_steps = c.train.epochs * steps, .steps_per_epoch = steps});
+  });
+}
+
+void check_data(const Configuration& c, const YamlNode& root, Problems& problems) {
+  if (std::ranges::find(dataset_kinds(), c.data.name, &DatasetKind::name) == dataset_kinds().end()) return;
+  const DatasetInfo data = describe_dataset(c.data.name, dataset_options(c, Split::train));
+  const auto classes = static_cast<std::int64_t>(data.classes.size());
+  if (c.model.num_classes > 0 && c.model.num_classes < classes)
+    problems.add(place_of(root, "model", "num_classes"),
+                 fmt::format("model.num_classes is {}, but the data set {} has {} classes", c.model.num_classes,
+                             c.data.name, classes));
+  if (c.model.name.empty()) return;
+  const ModelDescription model = describe_model(c.model.name, hyper_parameters_of(c));
+  for (const HyperParameter& parameter : model.hyper_parameters)
+    if (parameter.key == "in_channels" && parameter.value != HyperValue(data.channels))
+      problems.add(place_of(root, "model", "in_channels"),
+                   fmt::format("model.in_channels is {}, but the images of the data set {} have {}",
+                               lacuna::to_string(parameter.value), c.data.name, data.channels));
+}
+
+/// A plan that `auto` wrote has `bits`, `rules` and `recompute`, all in one place; a user's wish has not.
+void check_chosen(const Configuration& c, const YamlNode& root, Problems& problems) {
+  const YamlEntry* const memory = root.find("memory");
+  const YamlEntry* const bits = memory == nullptr ? nullptr : memory->value.find("bits");
+  const YamlEntry* const left_over = memory == nullptr ? nullptr : memory->value.find("left_over");
+  if (c.memory.policy != "auto") return;
+  if (left_over != nullptr && (bits == nullptr || left_over->where.source != bits->where.source))
+    problems.add(left_over->where,
+                 "memory.left_over: the policy auto writes this into a run's config.yaml beside `bits`: expected none");
+  if (bits == nullptr) return;
+  for (const char* const key : {"rules", "recompute"})
+    if (const YamlEntry* const other = memory->value.find(key);
+        other == nullptr || other->where.source != bits->where.source)
+      return problems.add(bits->where,
+                          fmt::format("memory.bits: the policy auto chooses `bits`, `rules` and `recompute` itself: "
+                                      "expected none of them, or all three as auto wrote them into a run's "
+                                      "config.yaml; here `{}` {}",
+                                      key, other == nullptr ? "is missing" : "is from another place"));
+}
+
+}  // namespace
+
+void check_consistency(const Configuration& c, const YamlNode& root, Problems& problems) {
+  if (c.train.batch_size % c.train.accumulate != 0)
+    problems.add(place_of(root, "train", "accumulate"),
+                 fmt::format("train.accumulate: expected a divisor of train.batch_size ({}), got {}",
+                             c.train.batch_size, c.train.accumulate));
+  if (!c.freeze.train.empty() && !c.freeze.freeze.empty())
+    problems.add(place_of(root, "freeze"),
+                 "freeze: expected `train` (only these are trained) or `freeze` (all but these are), got both");
+  if ((c.train.clip_norm > 0) + (c.train.clip_parameter_norm > 0) + (c.train.clip_value > 0) > 1)
+    problems.add(place_of(root, "train"),
+                 "train: expected one of clip_norm, clip_parameter_norm and clip_value, got several");
+  if (c.train.ema_decay == 1)
+    problems.add(place_of(root, "train", "ema_decay"), "train.ema_decay: expected less than 1, which never moves");
+  if (c.optimizer.layer_decay == 0)
+    problems.add(place_of(root, "optimizer", "layer_decay"),
+                 "optimizer.layer_decay: expected more than 0; `freeze` leaves layers as they are");
+  if (!c.memory.budget.empty() && c.memory.policy != "auto")
+    problems.add(place_of(root, "memory", "budget"),
+                 fmt::format("memory.budget: only the policy auto keeps to one, the policy is {}", c.memory.policy));
+  check_chosen(c, root, problems);
+  check_optimizer(c, root, problems);
+  check_schedule(c, root, problems);
+  check_data(c, root, problems);
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,59 @@
+#include "apps/config/resolve.h"
+
+#include "apps/train/budget.h"
+
+#include "apps/config/model_options.h"
+#include "core/parallel.h"
+#include "models/registry.h"
+
+#include <algorithm>
+
+namespace lacuna::apps {
+namespace {
+
+std::int64_t image_size_of(const ModelDescription& description) {
+  const auto found = std::ranges::find(description.hyper_parameters, "image_size", &HyperParameter::key);
+  expect(found != description.hyper_parameters.end(), "model {} has no image_size", description.name);
+  return std::get<std::int64_t>(found->value);
+}
+
+}  // namespace
+
+Configuration resolve_without_budget(const Configuration& configuration) {
+  Configuration resolved = configuration;
+  if (resolved.train.device == "auto") resolved.train.device = "cpu";
+  set_threads(static_cast<int>(resolved.train.threads));
+  resolved.train.threads = threads();
+  if (resolved.model.num_classes == 0)
+    resolved.model.num_classes = static_cast<std::int64_t>(
+        describe_dataset(resolved.data.name, dataset_options(resolved, Split::train)).classes.size());
+  resolved.data.image_size = image_size_of(describe_model(resolved.model.name, hyper_parameters_of(resolved)));
+  return resolved;
+}
+
+Configuration resolve(const Configuration& configuration) {
+  Configuration resolved = resolve_without_budget(configuration);
+  fit_budget(resolved);
+  return resolved;
+}
+
+Device device_of(const Configuration& resolved) { return resolved.train.device == "meta" ? Device::meta : Device::cpu; }
+
+DatasetOptions dataset_options(const Configuration& configuration, Split split) {
+  const Configuration::Data& data = configuration.data;
+  return {.path = data.path,
+          .split = split,
+          .seed = static_cast<std::uint64_t>(data.seed),
+          .train_size = data.train_size,
+          .validation_size = data.val_size,
+          .image_size = data.image_size};
+}
+
+TransformOptions transform_options(const Configuration& resolved, Split split) {
+  const bool training = split == Split::train;
+  return {.image_size = resolved.data.image_size,
+          .augment = training ? resolved.data.augment : "none",
+          .crop_padding = resolved.data.crop_padding};
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,295 @@
+#include "apps/config/yaml.h"
+
+#include "core/error.h"
+#include "core/registry.h"
+
+#include <fmt/ranges.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace lacuna::apps {
+namespace {
+
+constexpr std::size_t max_depth = 16;
+constexpr std::uintmax_t max_file_bytes = 1 << 20;
+
+Location locate(const Location& start, const YAML::Mark& mark) {
+  return start.line == 0 ? start : Location{start.source, start.line + mark.line, mark.column + 1};
+}
+
+/// The value of `key`, which is added to the map where it is new.
+YamlEntry& entry_at(YamlNode& map, std::string_view key, const Location& where) {
+  const auto found = std::ranges::find(map.entries, key, &YamlEntry::key);
+  if (found != map.entries.end()) return *found;
+  map.entries.push_back({std::string(key), where, {}});
+  map.entries.back().value.where = where;
+  return map.entries.back();
+}
+
+/// Builds the tree from the parser's events: unlike its own tree they keep locations, quotes and repeated keys.
+class TreeBuilder final : public YAML::EventHandler {
+ public:
+  TreeBuilder(const Location& start, Problems& problems) : start_(start), problems_(problems) {}
+
+  YamlNode take() { return std::move(root_); }
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { attach(node(YamlNode::Kind::null, mark)); }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    YamlNode alias = node(YamlNode::Kind::invalid, mark);
+    problems_.add(alias.where, "aliases (*name) are not part of a configuration; write the value out");
+    attach(std::move(alias));
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, const std::string& value) override {
+    YamlNode scalar = node(YamlNode::Kind::scalar, mark);
+    scalar.text = value;
+    scalar.quoted = tag == "!";
+    check_tag(tag, scalar);
+    attach(std::move(scalar));
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    open(node(YamlNode::Kind::list, mark), tag);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, YAML::EmitterStyle::value) override {
+    open(node(YamlNode::Kind::map, mark), tag);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Frame {
+    YamlNode node;
+    bool has_key = false;  // of a map: the next value belongs to `key`
+    YamlEntry key;
+  };
+
+  YamlNode node(YamlNode::Kind kind, const YAML::Mark& mark) const {
+    YamlNode made;
+    made.kind = kind;
+    made.where = locate(start_, mark);
+    return made;
+  }
+
+  void check_tag(const std::string& tag, YamlNode& tagged) {
+    if (tag.empty() || tag == "?" || tag == "!") return;
+    problems_.add(tagged.where, fmt::format("tags ({}) are not part of a configuration", tag));
+    tagged.kind = YamlNode::Kind::invalid;
+  }
+
+  void open(YamlNode opened, const std::string& tag) {
+    if (frames_.size() == max_depth) reject("{}: nested more than {} deep", to_string(opened.where), max_depth);
+    check_tag(tag, opened);
+    frames_.push_back({std::move(opened), false, {}});
+  }
+
+  void close() {
+    YamlNode closed = std::move(frames_.back().node);
+    frames_.pop_back();
+    attach(std::move(closed));
+  }
+
+  void attach(YamlNode value) {
+    if (frames_.empty()) {
+      root_ = std::move(value);
+      return;
+    }
+    Frame& parent = frames_.back();
+    if (parent.node.kind == YamlNode::Kind::list) {
+      parent.node.items.push_back(std::move(value));
+    } else if (!parent.has_key) {
+      parent.has_key = true;
+      parent.key = {value.text, value.where, {}};
+      if (value.kind != YamlNode::Kind::scalar)
+        problems_.add(value.where, fmt::format("expected a name as key, got {}", describe(value)));
+    } else {
+      parent.has_key = false;
+      if (const YamlEntry* const first = parent.node.find(parent.key.key)) {
+        problems_.add(parent.key.where,
+                      fmt::format("the key \"{}\" stands in line {} already", parent.key.key, first->where.line));
+      } else {
+        parent.key.value = std::move(value);
+        parent.node.entries.push_back(std::move(parent.key));
+      }
+    }
+  }
+
+  const Location& start_;
+  Problems& problems_;
+  YamlNode root_;
+  std::vector<Frame> frames_;
+};
+
+std::string in_quotes(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// Whether text can stand in a list as it is and reads back as it was.
+bool is_plain(std::string_view text) {
+  constexpr std::string_view safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-./";
+  return !text.empty() && text.find_first_not_of(safe) == std::string_view::npos && text != "null" && text != "Null" &&
+         text != "NULL";
+}
+
+}  // namespace
+
+std::string to_string(const Location& where) {
+  return where.line == 0 ? where.source : fmt::format("{}:{}:{}", where.source, where.line, where.column);
+}
+
+void Problems::add(const Location& where, std::string_view message) {
+  messages_.push_back(fmt::format("{}: {}", to_string(where), message));
+}
+
+void Problems::add_unknown(const Location& where, std::string_view what, std::string_view name,
+                           const std::vector<std::string>& known) {
+  const std::string near = nearest_name(name, known);
+  add(where, near.empty() ? fmt::format("unknown {} \"{}\"; known are {}", what, name, fmt::join(known, ", "))
+                          : fmt::format("unknown {} \"{}\", did you mean \"{}\"?", what, name, near));
+}
+
+void Problems::refuse_if_any() const {
+  if (!messages_.empty()) reject("{}", fmt::join(messages_, "\n"));
+}
+
+const YamlEntry* YamlNode::find(std::string_view key) const {
+  const auto found = std::ranges::find(entries, key, &YamlEntry::key);
+  return found == entries.end() ? nullptr : &*found;
+}
+
+Location place_of(const YamlNode& root, std::string_view section, std::string_view key) {
+  const YamlEntry* const found = root.find(section);
+  if (found == nullptr) return root.where;
+  const YamlEntry* const entry = found->value.find(key);
+  return entry == nullptr ? found->where : entry->where;
+}
+
+std::optional<double> number_in(const YamlNode& node) {
+  if (node.kind != YamlNode::Kind::scalar || node.quoted || node.text.empty()) return {};
+  const char* const begin = node.text.data() + (node.text.front() == '+' ? 1 : 0);
+  const char* const end = node.text.data() + node.text.size();
+  double value = 0;
+  const auto [stop, error] = std::from_chars(begin, end, value);
+  if (error != std::errc{} || stop != end || !std::isfinite(value)) return {};
+  return value;
+}
+
+std::optional<bool> flag_in(const YamlNode& node) {
+  if (node.kind != YamlNode::Kind::scalar || node.quoted || (node.text != "true" && node.text != "false")) return {};
+  return node.text == "true";
+}
+
+std::string to_yaml(std::string_view text) {
+  return is_plain(text) && text.front() != '-' ? std::string(text) : in_quotes(text);
+}
+
+std::string to_yaml(const YamlNode& node) {
+  std::vector<std::string> parts;
+  switch (node.kind) {
+    case YamlNode::Kind::scalar:
+      // A negative number begins as an item of a list does.
+      return !node.quoted && is_plain(node.text) ? node.text : in_quotes(node.text);
+    case YamlNode::Kind::list:
+      for (const YamlNode& item : node.items) parts.push_back(to_yaml(item));
+      return fmt::format("[{}]", fmt::join(parts, ", "));
+    case YamlNode::Kind::map:
+      for (const YamlEntry& entry : node.entries)
+        parts.push_back(fmt::format("{}: {}", to_yaml(std::string_view(entry.key)), to_yaml(entry.value)));
+      return fmt::format("{{{}}}", fmt::join(parts, ", "));
+    default:
+      return {};
+  }
+}
+
+std::string describe(const YamlNode& node) {
+  switch (node.kind) {
+    case YamlNode::Kind::scalar:
+      return (node.quoted ? "the text `" : "`") + node.text + '`';
+    case YamlNode::Kind::list:
+      return "a list";
+    case YamlNode::Kind::map:
+      return "a section";
+    default:
+      return "nothing";
+  }
+}
+
+YamlNode parse_yaml(const std::string& text, const Location& start, Problems& problems) {
+  std::istringstream stream(text);
+  TreeBuilder builder(start, problems);
+  try {
+    YAML::Parser parser(stream);
+    if (parser.HandleNextDocument(builder) && parser)
+      reject("{}: expected one document, got another after `---`", to_string(start));
+  } catch (const YAML::Exception& error) {
+    reject("{}: this is no YAML: {}", to_string(locate(start, error.mark)), error.msg);
+  }
+  YamlNode root = builder.take();
+  if (root.kind == YamlNode::Kind::null) {
+    root.kind = YamlNode::Kind::map;
+    root.where = start;
+  }
+  return root;
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  std::error_code failed;
+  if (std::filesystem::is_directory(path, failed)) reject("{}: expected a file, got a folder", path.string());
+  if (!std::filesystem::is_regular_file(path, failed)) reject("{}: there is no such file", path.string());
+  const std::uintmax_t bytes = std::filesystem::file_size(path, failed);
+  if (failed || bytes > max_file_bytes)
+    reject("{}: {} bytes are more than a configuration can have ({})", path.string(), bytes, max_file_bytes);
+  std::ifstream stream(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(stream), {}};
+  if (stream.bad() || text.size() != bytes) reject("{}: cannot be read", path.string());
+  return text;
+}
+
+std::optional<YamlEntry> parse_assignment(std::string_view assignment, Problems& problems) {
+  const Location here{"command line", 0, 0};
+  const std::size_t equals = assignment.find('=');
+  if (equals == std::string_view::npos || equals == 0) {
+    problems.add(here, fmt::format("expected key=value, got `{}`", assignment));
+    return {};
+  }
+  const std::string text(assignment.substr(equals + 1));
+  YamlEntry entry{std::string(assignment.substr(0, equals)), here, parse_yaml(text, here, problems)};
+  if (text.empty()) entry.value.kind = YamlNode::Kind::null;
+  return entry;
+}
+
+void apply_override(YamlNode& root, std::string_view assignment, Problems& problems) {
+  std::optional<YamlEntry> given = parse_assignment(assignment, problems);
+  if (!given) return;
+  const Location& here = given->where;
+  std::string_view path = given->key;
+  YamlNode* parent = &root;
+  for (std::size_t dot; (dot = path.find('.')) != std::string_view::npos; path.remove_prefix(dot + 1)) {
+    parent = &entry_at(*parent, path.substr(0, dot), here).value;
+    if (parent->kind == YamlNode::Kind::null) parent->kind = YamlNode::Kind::map;
+    if (parent->kind != YamlNode::Kind::map) {
+      problems.add(
+          here, fmt::format("\"{}\" cannot be set: \"{}\" is {}", given->key, path.substr(0, dot), describe(*parent)));
+      return;
+    }
+  }
+  YamlEntry& entry = entry_at(*parent, path, here);
+  entry.where = here;
+  entry.value = std::move(given->value);
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,161 @@
+// lacuna report: training runs as one HTML page.
+#include "apps/command.h"
+#include "apps/config/yaml.h"
+#include "apps/output.h"
+#include "apps/report/page.h"
+#include "apps/train/run_folder.h"
+#include "core/error.h"
+#include "core/file.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+namespace lacuna::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+/// What its metrics say of a run that has no summary: it goes on, or was killed.
+ordered_json figures_so_far(const fs::path& run) {
+  ordered_json figures = ordered_json::object();
+  read_metrics(run, [&](const ordered_json& noted) {
+    figures["steps"] = noted["step"];
+    if (noted.contains("peak")) figures["memory"] = {{"peak", noted["peak"]}};
+    if (!noted.contains("val_loss")) return;
+    if (noted.contains("epoch")) figures["epochs"] = noted["epoch"];
+    for (const char* const key : {"train_loss", "val_loss", "val_accuracy"})
+      if (noted.contains(key)) figures[key] = noted[key];
+  });
+  return figures;
+}
+
+/// Leaves of the section memory what a user can have said: not what `auto` chose, nor what a budget that is not there
+/// would count.
+void leave_wishes(std::vector<std::pair<std::string, ordered_json>>& settings) {
+  using Setting = std::pair<std::string, ordered_json>;
+  const auto has = [&](const Setting& setting) { return std::ranges::find(settings, setting) != settings.end(); };
+  const bool chosen = has({"memory.policy", "auto"}), no_budget = has({"memory.budget", ""});
+  std::erase_if(settings, [&](const Setting& setting) {
+    return (chosen && (setting.first == "memory.bits" || setting.first == "memory.left_over")) ||
+           (no_budget && setting.first == "memory.budget_of");
+  });
+  for (auto& [key, value] : settings)
+    if (chosen && (key == "memory.rules" || key == "memory.recompute")) value = "[]";
+}
+
+/// The configuration of a run, key by key, but for the folder that it is.
+std::vector<std::pair<std::string, ordered_json>> settings_of(const fs::path& configuration) {
+  Problems problems;
+  const YamlNode root = parse_yaml(read_text(configuration), {configuration.string(), 1, 1}, problems);
+  problems.refuse_if_any();
+  std::vector<std::pair<std::string, ordered_json>> settings;
+  for (const YamlEntry& section : root.entries)
+    for (const YamlEntry& entry : section.value.entries) {
+      const bool scalar = entry.value.kind == YamlNode::Kind::scalar;
+      if (section.key == "output" && entry.key == "dir") continue;
+      ordered_json value = scalar ? entry.value.text : to_yaml(entry.value);
+      if (number_in(entry.value)) value = ordered_json::parse(entry.value.text, nullptr, false);
+      if (value.is_discarded()) value = entry.value.text;  // a number as YAML writes it, and JSON does not
+      settings.emplace_back(section.key + "." + entry.key, std::move(value));
+    }
+  leave_wishes(settings);
+  return settings;
+}
+
+Result read_run(const std::string& path) {
+  const RunFolder folder = RunFolder::open(path);
+  Result result;
+  result.run = folder.path();
+  result.id = folder.path().lexically_normal().string();
+  result.settings = settings_of(folder.configuration());
+  std::ifstream stream(folder.summary());
+  result.figures = ordered_json::parse(stream, nullptr, false);
+  const bool has_summary = result.figures.is_object();
+  if (stream.is_open() && !has_summary)
+    std::fputs(fmt::format("lacuna: warning: {} is damaged: what the run's steps say stands for it\n",
+                           folder.summary().string())
+                   .c_str(),
+               stderr);
+  const bool finished = has_summary && !result.figures.contains("stopped");
+  result.settings.emplace_back("state", finished ? "finished" : "unfinished");
+  if (!has_summary) result.figures = figures_so_far(folder.path());
+  return result;
+}
+
+/// More folders in front than tell it from the others would push out of a label what tells memory.
+std::string short_name(const Result& result, const std::vector<Result>& results) {
+  const auto folder = [](const Result& run) { return (run.run / "").lexically_normal().parent_path(); };
+  std::set<fs::path> folders;
+  for (const Result& run : results) folders.insert(folder(run));
+  const std::string name = shortest_names(folders).at(folder(result));
+  return name.empty() ? result.id : name;
+}
+
+/// A run beside itself, perhaps under another name, would be told from itself by nothing.
+void refuse_twice(const std::vector<Result>& results) {
+  std::map<fs::path, std::string> seen;
+  for (const Result& result : results) {
+    const auto [first, is_new] = seen.emplace(fs::canonical(result.run), result.id);
+    if (is_new) continue;
+    if (first->second == result.id) reject("the run {} is given twice; give each run once", result.id);
+    reject("{} and {} are one run; give it once", first->second, result.id);
+  }
+}
+
+class ReportRuns {
+ public:
+  explicit ReportRuns(CLI::App& app) {
+    app.add_option("runs", runs_, "run folders, finished or not")->type_name("RUN")->required();
+    app.add_option("-o,--output", output_, "the page; report.html in the run's folder, or here for several runs")
+        ->type_name("FILE");
+    report_.declare(app);
+  }
+
+  ExitCode operator()() const {
+    if (output_ == "-") reject("-o -: expected a file; a page is not written to standard output");
+    std::optional<AtomicFile> file;
+    if (!output_.empty()) file.emplace(output_);  // refused before all the runs are read
+    std::vector<Result> results;
+    ordered_json json = ordered_json::array();
+    for (const std::string& run : runs_) {
+      results.push_back(read_run(run));
+      json.push_back({{"run", results.back().id}, {"result", results.back().figures}});
+    }
+    refuse_twice(results);
+    keep_varying_settings(results);
+    set_short_labels(results);
+    for (Result& result : results) {
+      result.label =
+          result.label.empty() ? result.id : fmt::format("{}: {}", short_name(result, results), result.label);
+      result.settings.emplace(result.settings.begin(), "run", result.id);
+    }
+    const fs::path page = !output_.empty()      ? fs::path(output_)
+                          : results.size() == 1 ? results.front().run / "report.html"
+                                                : fs::path("report.html");
+    const std::string title = results.size() == 1 ? results.front().id : fmt::format("{} runs", results.size());
+    if (!file) file.emplace(page);
+    file->write(to_html({.title = title, .subtitle = "lacuna train", .csv = {}}, results));
+    file->commit();
+    report_.write(fmt::format("{}\n{}\n", to_table(results, "run"), page.string()), json);
+    return 0;
+  }
+
+ private:
+  std::vector<std::string> runs_;
+  std::string output_;
+  Report report_;
+};
+
+const RegisterCommand report(57, "report", "Show training runs as one HTML page", declare<ReportRuns>);
+
+}  // namespace
+}  // namespace lacuna::apps

@@ -1,0 +1,426 @@
+#include "apps/sweep/sweep_file.h"
+
+#include "apps/command.h"
+#include "apps/config/keys.h"
+#include "apps/config/yaml.h"
+#include "core/error.h"
+
+#include <fmt/ranges.h>
+
+#include <xxhash.h>
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+
+namespace lacuna::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t most_cases = 10'000;
+
+const std::vector<std::string> file_keys{"command", "config", "arguments", "overrides", "grid", "cases", "output"};
+const std::vector<std::string> commands{"plan", "bench", "train"};
+
+/// A value for one key; `config` is a key like any other.
+struct Choice {
+  const YamlEntry* key;
+  const YamlNode* value;
+};
+using Row = std::vector<Choice>;
+
+class SweepReader {
+ public:
+  SweepReader(const fs::path& path, const YamlNode& root, const std::vector<std::string>& overrides, Problems& problems)
+      : path_(path), root_(root), problems_(problems) {
+    for (const std::string& override : overrides)
+      if (std::optional<YamlEntry> entry = parse_assignment(override, problems)) given_.push_back(std::move(*entry));
+  }
+
+  Sweep read() {
+    if (root_.kind != YamlNode::Kind::map) {
+      problems_.add(root_.where, fmt::format("expected the keys of a sweep, got {}", describe(root_)));
+      problems_.refuse_if_any();
+    }
+    if (root_.find("command") == nullptr && root_.find("model") != nullptr)
+      reject(
+          "{0}: this is a configuration, not a sweep, which has a command and the cases that it is run on: `lacuna "
+          "train -c {0}` trains by it",
+          path_.string());
+    for (const YamlEntry& entry : root_.entries)
+      if (std::ranges::find(file_keys, entry.key) == file_keys.end())
+        problems_.add_unknown(entry.where, "key of a sweep", entry.key, file_keys);
+    read_command();
+    read_arguments();
+    read_output();
+    read_common();
+    std::vector<Row> rows = read_grid();
+    rows = product(rows, read_cases());
+    read_given(rows);
+    for (const Row& row : rows) refuse_what_drops(row);
+    problems_.refuse_if_any();
+    for (const Row& row : rows) add_case(row);
+    problems_.refuse_if_any();
+    return std::move(sweep_);
+  }
+
+ private:
+  const YamlNode* value_of(std::string_view key) const {
+    const YamlEntry* const entry = root_.find(key);
+    return entry == nullptr ? nullptr : &entry->value;
+  }
+
+  void expected(const YamlNode& node, std::string_view key, std::string_view what) {
+    if (node.kind != YamlNode::Kind::invalid)
+      problems_.add(node.where, fmt::format("{}: expected {}, got {}", key, what, describe(node)));
+  }
+
+  void read_command() {
+    const YamlNode* const node = value_of("command");
+    if (node == nullptr) {
+      problems_.add(root_.where, fmt::format("expected the key \"command\": one of {}", fmt::join(commands, ", ")));
+    } else if (node->kind != YamlNode::Kind::scalar) {
+      expected(*node, "command", fmt::format("one of {}", fmt::join(commands, ", ")));
+    } else if (std::ranges::find(commands, node->text) == commands.end()) {
+      problems_.add_unknown(node->where, "command of a sweep", node->text, commands);
+    } else {
+      sweep_.command = node->text;
+    }
+  }
+
+  void read_arguments() {
+    const YamlNode* const node = value_of("arguments");
+    if (node == nullptr) return;
+    if (node->kind != YamlNode::Kind::list) return expected(*node, "arguments", "a list, as [--steps, 20]");
+    for (const YamlNode& item : node->items) {
+      if (item.kind != YamlNode::Kind::scalar) {
+        expected(item, "arguments", "text");
+        continue;
+      }
+      // What the sweep gives itself, or what would make several results of one case.
+      for (const std::string_view own : {"--json", "-c", "--config", "--policies", "--resume", "--overwrite"})
+        if (item.text == own || item.text.starts_with(std::string(own) + "=") ||
+            (own == "-c" && item.text.starts_with(own)))  // -cFILE is -c FILE
+          problems_.add(item.where, fmt::format("arguments: {} cannot be given here; configurations belong under "
+                                                "`config`, values under `overrides`, `grid` or `cases`",
+                                                own));
+      if (!item.text.starts_with("-") && item.text.find('=') != std::string::npos)
+        problems_.add(item.where, fmt::format("arguments: {} is a value of the configuration, which belongs under "
+                                              "`overrides`, `grid` or `cases`",
+                                              item.text));
+      sweep_.arguments.push_back(item.text);
+    }
+    if (sweep_.command.empty()) return;
+    std::vector<std::string> words{sweep_.command, "-c", "CONFIG"};
+    words.insert(words.end(), sweep_.arguments.begin(), sweep_.arguments.end());
+    if (const std::string problem = command_line_problem(std::move(words)); !problem.empty())
+      problems_.add(node->where, fmt::format("arguments: {}", problem));
+  }
+
+  void read_output() {
+    sweep_.folder = fs::path("runs") / "sweeps" / path_.stem();
+    const YamlNode* const node = value_of("output");
+    if (node == nullptr) return;
+    if (node->kind != YamlNode::Kind::map) return expected(*node, "output", "a section, as {dir: FOLDER}");
+    for (const YamlEntry& entry : node->entries) {
+      if (entry.key != "dir") {
+        problems_.add_unknown(entry.where, "key in section output of a sweep:", entry.key, {"dir"});
+      } else {
+        read_folder(entry.value);
+      }
+    }
+  }
+
+  void read_folder(const YamlNode& node) {
+    if (node.kind != YamlNode::Kind::scalar || node.text.empty()) return expected(node, "output.dir", "a folder");
+    sweep_.folder = node.text;
+  }
+
+  /// Whether `entry` names something that a case can set: a key of a section, or a section with keys and values, of
+  /// which a grid has a list.
+  bool check_key(const YamlEntry& entry) {
+    if (entry.key == "config") return true;
+    const std::size_t dot = entry.key.find('.');
+    const std::string section = entry.key.substr(0, dot);
+    const std::size_t before = problems_.count();
+    if (std::ranges::find(sections(), section) == sections().end())
+      problems_.add_unknown(entry.where, "section", section, {sections().begin(), sections().end()});
+    else if (dot != std::string::npos)
+      check_name(section, entry.key.substr(dot + 1), entry.where);
+    else if (entry.value.kind == YamlNode::Kind::list)
+      for (const YamlNode& item : entry.value.items) check_section(section, item);
+    else
+      check_section(section, entry.value);
+    return problems_.count() == before;
+  }
+
+  void check_section(const std::string& section, const YamlNode& values) {
+    if (values.kind != YamlNode::Kind::map) {
+      problems_.add(values.where,
+                    fmt::format("expected keys and values of the section {0}, as {{NAME: ...}}, or one key "
+                                "as {0}.NAME, got {1}",
+                                section, describe(values)));
+      return;
+    }
+    for (const YamlEntry& entry : values.entries) check_name(section, entry.key, entry.where);
+  }
+
+  void check_name(const std::string& section, const std::string& name, const Location& where) {
+    if (section == "output" && name == "dir") {
+      problems_.add(where,
+                    "output.dir: a case that trains has a run folder of its own inside the sweep's, which `output: "
+                    "{dir: FOLDER}` of the sweep sets, or output.dir=FOLDER on the command line");
+    } else if (section != "model") {  // its keys depend on the family
+      const std::vector<std::string> known = known_keys(section);
+      if (std::ranges::find(known, name.substr(0, name.find('.'))) == known.end())
+        problems_.add_unknown(where, fmt::format("key in section {}:", section), name, known);
+    }
+  }
+
+  /// Of a `config`: one file, or several of which each is laid over those before it.
+  static std::span<const YamlNode> files_in(const YamlNode& node) {
+    return node.kind == YamlNode::Kind::list ? std::span(node.items) : std::span(&node, 1);
+  }
+
+  void check_configuration(const YamlNode& node) {
+    const std::span<const YamlNode> files = files_in(node);
+    const auto is_file = [](const YamlNode& item) { return item.kind == YamlNode::Kind::scalar; };
+    if (files.empty() || !std::ranges::all_of(files, is_file))
+      return expected(node, "config", "a file, or a list of files of which each is laid over those before it");
+    for (const YamlNode& item : files) {
+      const fs::path file = path_.parent_path() / item.text;
+      std::error_code failed;
+      if (!fs::is_regular_file(file, failed))
+        problems_.add(item.where, fmt::format("config: there is no file {}", file.string()));
+    }
+  }
+
+  void add_choice(Row& row, const YamlEntry& key, const YamlNode& value) {
+    if (value.kind == YamlNode::Kind::invalid) return;
+    if (key.key == "config") check_configuration(value);
+    row.push_back({&key, &value});
+  }
+
+  void read_common() {
+    if (const YamlEntry* const config = root_.find("config")) add_choice(common_, *config, config->value);
+    const YamlNode* const node = value_of("overrides");
+    if (node == nullptr) return;
+    if (node->kind != YamlNode::Kind::map) return expected(*node, "overrides", "keys with values");
+    for (const YamlEntry& entry : node->entries) {
+      if (entry.key == "config")
+        problems_.add(entry.where, "overrides: `config` stands beside `overrides`, not in it");
+      else if (check_key(entry))
+        add_choice(common_, entry, entry.value);
+    }
+  }
+
+  /// What the command line sets for all `rows`, none of which may set it itself.
+  void read_given(const std::vector<Row>& rows) {
+    for (const YamlEntry& entry : given_) {
+      if (entry.key == "output.dir") {
+        read_folder(entry.value);
+        continue;
+      }
+      const auto lies_in = [](const std::string& key, const std::string& section) {
+        return key == section || key.starts_with(section + ".");
+      };
+      const auto sets = [&](const Choice& choice) {
+        return lies_in(choice.key->key, entry.key) || lies_in(entry.key, choice.key->key);
+      };
+      const auto set = [&](const Row& row) { return std::ranges::any_of(row, sets); };
+      if (std::ranges::any_of(rows, set))
+        problems_.add(entry.where, fmt::format("{} cannot be set: cases of the sweep set it themselves", entry.key));
+      else if (check_key(entry))
+        add_choice(common_, entry, entry.value);
+    }
+  }
+
+  std::vector<Row> read_grid() {
+    std::vector<Row> rows{{}};
+    const YamlNode* const node = value_of("grid");
+    if (node == nullptr) return rows;
+    if (node->kind != YamlNode::Kind::map) {
+      expected(*node, "grid", "keys with lists of values");
+      return rows;
+    }
+    for (const YamlEntry& entry : node->entries) {
+      if (!check_key(entry)) continue;
+      if (entry.value.kind != YamlNode::Kind::list || entry.value.items.empty()) {
+        if (entry.value.kind == YamlNode::Kind::list)
+          problems_.add(entry.value.where,
+                        fmt::format("grid.{}: expected a list of values, got an empty one", entry.key));
+        else
+          expected(entry.value, "grid." + entry.key, "a list of values");
+        continue;
+      }
+      std::vector<Row> values;
+      for (const YamlNode& item : entry.value.items) add_choice(values.emplace_back(), entry, item);
+      rows = product(rows, values);
+    }
+    return rows;
+  }
+
+  std::vector<Row> read_cases() {
+    std::vector<Row> rows;
+    const YamlNode* const node = value_of("cases");
+    if (node == nullptr) return {{}};
+    if (node->kind != YamlNode::Kind::list || node->items.empty()) {
+      constexpr std::string_view wanted = "a list of cases, each with keys and values";
+      if (node->kind == YamlNode::Kind::list)
+        problems_.add(node->where, fmt::format("cases: expected {}, got an empty one", wanted));
+      else
+        expected(*node, "cases", wanted);
+      return {{}};
+    }
+    const YamlNode* const grid = value_of("grid");
+    for (const YamlNode& item : node->items) {
+      Row& row = rows.emplace_back();
+      if (item.kind != YamlNode::Kind::map) {
+        expected(item, "cases", "keys with values");
+        continue;
+      }
+      for (const YamlEntry& entry : item.entries) {
+        if (const YamlEntry* const other = grid == nullptr ? nullptr : grid->find(entry.key))
+          problems_.add(entry.where, fmt::format("the key \"{}\" stands in the grid already, in line {}", entry.key,
+                                                 other->where.line));
+        else if (check_key(entry))
+          add_choice(row, entry, entry.value);
+      }
+    }
+    return rows;
+  }
+
+  std::vector<Row> product(const std::vector<Row>& outer, const std::vector<Row>& inner) {
+    std::vector<Row> rows;
+    if (outer.size() * inner.size() > most_cases) {
+      problems_.add(root_.where, fmt::format("more than {} cases", most_cases));
+      return outer;
+    }
+    for (const Row& one : outer) {
+      for (const Row& other : inner) {
+        rows.push_back(one);
+        rows.back().insert(rows.back().end(), other.begin(), other.end());
+      }
+    }
+    return rows;
+  }
+
+  /// A section given whole after a key of it would leave the key out, and cases would bear values that they do not
+  /// have.
+  void refuse_what_drops(const Row& row) {
+    Row all;
+    for (const Row* const choices : std::array{&std::as_const(common_), &row})
+      for (const Choice& choice : *choices) {  // a key given again has its first place, as in `set_override`
+        const auto found = std::ranges::find(
+            all, choice.key->key, [](const Choice& one) -> const auto& { return one.key->key; });
+        if (found == all.end())
+          all.push_back(choice);
+        else
+          *found = choice;
+      }
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto& [section, values] = all[i];
+      if (values->kind != YamlNode::Kind::map) continue;
+      for (const Choice& before : std::span(all).first(i))
+        if (before.key->key.starts_with(section->key + ".") && dropped_.emplace(before.key, values).second)
+          problems_.add(values->where, drop_message(*before.key, section->key, *values));
+    }
+  }
+
+  static std::string drop_message(const YamlEntry& before, const std::string& section, const YamlNode& values) {
+    const bool typed = values.where.line == 0;  // on the command line
+    std::vector<std::string> keys;
+    for (const YamlEntry& entry : values.entries)
+      keys.push_back(fmt::format("{}.{}{}{}", section, entry.key, typed ? "=" : ": ", to_yaml(entry.value)));
+    return fmt::format(
+        "{0}: given whole, the section replaces all that is set of it, and {1} of {2} is dropped; set the "
+        "keys one by one{3}{4}",
+        section, before.key, before.where.line == 0 ? "the command line" : fmt::format("line {}", before.where.line),
+        keys.empty() ? "" : ", as ", fmt::join(keys, typed ? " " : ", "));
+  }
+
+  static void set_override(std::vector<SweepOverride>& overrides, const std::string& key, const YamlNode& value) {
+    const std::string yaml = to_yaml(value);
+    const SweepOverride made{key, yaml, value.kind == YamlNode::Kind::scalar ? value.text : yaml, number_in(value)};
+    const auto found = std::ranges::find(overrides, key, &SweepOverride::key);
+    if (found == overrides.end())
+      overrides.push_back(made);
+    else
+      *found = made;
+  }
+
+  /// A section given whole replaces what was set of it.
+  static void add_settings(std::vector<SweepOverride>& settings, const std::string& key, const YamlNode& value) {
+    if (value.kind != YamlNode::Kind::map || key.find('.') != std::string::npos)
+      return set_override(settings, key, value);
+    std::erase_if(settings, [&](const SweepOverride& setting) { return setting.key.starts_with(key + "."); });
+    for (const YamlEntry& entry : value.entries) set_override(settings, key + "." + entry.key, entry.value);
+  }
+
+  void add_case(const Row& row) {
+    SweepCase one;
+    std::map<std::string, const YamlNode*> values;  // by key, the last one given
+    const auto set = [&](const Choice& choice) {
+      if (choice.key->key == "config") {
+        one.configurations.clear();
+        for (const YamlNode& file : files_in(*choice.value))
+          one.configurations.push_back((path_.parent_path() / file.text).lexically_normal().string());
+        return;
+      }
+      set_override(one.overrides, choice.key->key, *choice.value);
+      values[choice.key->key] = choice.value;
+    };
+    for (const Choice& choice : common_) set(choice);
+    for (const Choice& choice : row) set(choice);
+    for (const SweepOverride& override : one.overrides) add_settings(one.settings, override.key, *values[override.key]);
+    if (one.configurations.empty()) {
+      problems_.add(root_.where,
+                    "expected the key \"config\": a configuration file, several that go together as a list, or a list "
+                    "of such under `grid`");
+      problems_.refuse_if_any();
+    }
+    one.id = id_of(sweep_, one);
+    if (!ids_.insert(one.id).second) {
+      std::vector<std::string> words;
+      for (const SweepOverride& override : one.overrides) words.push_back(override.key + "=" + override.value);
+      problems_.add(root_.where, fmt::format("the case {} {} is there twice", fmt::join(one.configurations, " "),
+                                             fmt::join(words, " ")));
+    }
+    sweep_.cases.push_back(std::move(one));
+  }
+
+  fs::path path_;
+  const YamlNode& root_;
+  Problems& problems_;
+  Sweep sweep_;
+  std::vector<YamlEntry> given_;  // on the command line
+  Row common_;
+  std::set<std::string> ids_;
+  std::set<std::pair<const YamlEntry*, const YamlNode*>> dropped_;  // keys and sections that were told of
+};
+
+}  // namespace
+
+std::string id_of(const Sweep& sweep, const SweepCase& one) {
+  std::vector<std::string> parts{sweep.command, std::to_string(sweep.arguments.size())};
+  parts.insert(parts.end(), sweep.arguments.begin(), sweep.arguments.end());
+  parts.push_back(std::to_string(one.configurations.size()));
+  for (const std::string& file : one.configurations)
+    parts.insert(parts.end(), {fs::path(file).filename().string(), read_text(file)});
+  for (const SweepOverride& override : one.overrides) parts.push_back(override.key + "=" + override.value);
+  // With the length before each part and the counts among them no two cases give one text.
+  std::string text;
+  for (const std::string& part : parts) text += fmt::format("{}:{}", part.size(), part);
+  return fmt::format("{:016x}", XXH64(text.data(), text.size(), 0));
+}
+
+Sweep read_sweep(const fs::path& path, const std::vector<std::string>& overrides) {
+  Problems problems;
+  const YamlNode root = parse_yaml(read_text(path), {path.string(), 1, 1}, problems);
+  return SweepReader(path, root, overrides, problems).read();
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,253 @@
+#include "apps/train/checkpoint.h"
+
+#include "apps/report/json_fields.h"
+#include "core/file.h"
+#include "models/io/weights.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include <xxhash.h>
+
+namespace lacuna::apps {
+namespace {
+
+using nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr std::string_view optimizer_file = "optimizer.safetensors";
+constexpr std::string_view memory_file = "memory.safetensors";  // what the memory policy goes on with
+constexpr std::string_view manifest_file = "checkpoint.json";
+constexpr std::string_view content_files[] = {weights_file, optimizer_file, memory_file};  // and perhaps average_file
+constexpr std::int64_t format = 1;  // of checkpoint.json; to be raised when what it says changes
+
+std::string hash_of(const fs::path& file) {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  std::ifstream stream(file, std::ios::binary);
+  std::array<char, 1 << 16> block;
+  while (stream.read(block.data(), block.size()) || stream.gcount() > 0)
+    XXH3_64bits_update(state.get(), block.data(), static_cast<std::size_t>(stream.gcount()));
+  if (!stream.eof()) reject("cannot read {}", file.string());
+  return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
+}
+
+ordered_json to_json(const std::optional<Evaluation>& evaluation) {
+  if (!evaluation) return nullptr;
+  return {{"loss", evaluation->loss}, {"accuracy", evaluation->accuracy}, {"samples", evaluation->samples}};
+}
+
+std::optional<Evaluation> evaluation_in(const ordered_json& json, const char* key, std::string_view origin) {
+  const ordered_json& value = field(json, key, origin);
+  if (value.is_null()) return {};
+  const Evaluation evaluation{number_in(value, "loss", origin), number_in(value, "accuracy", origin),
+                              count_in(value, "samples", origin)};
+  if (evaluation.accuracy < 0 || evaluation.accuracy > 1)
+    reject("{}: expected `accuracy` to be from 0 to 1, got {}", origin, evaluation.accuracy);
+  return evaluation;
+}
+
+ordered_json to_json(const Place& place) {
+  return {{"step", place.step},          {"epochs_evaluated", place.epochs_evaluated},
+          {"loss_sum", place.loss_sum},  {"correct", place.correct},
+          {"samples", place.samples},    {"train_loss", place.train_loss},
+          {"last", to_json(place.last)}, {"best", to_json(place.best)},
+          {"units", place.units}};
+}
+
+Place place_in(const ordered_json& manifest, std::string_view origin) {
+  const ordered_json& json = field(manifest, "place", origin);
+  Place place{.step = count_in(json, "step", origin),
+              .epochs_evaluated = count_in(json, "epochs_evaluated", origin),
+              .loss_sum = number_in(json, "loss_sum", origin),
+              .correct = count_in(json, "correct", origin),
+              .samples = count_in(json, "samples", origin),
+              .train_loss = number_in(json, "train_loss", origin),
+              .last = evaluation_in(json, "last", origin),
+              .best = evaluation_in(json, "best", origin),
+              .units = texts_in(json, "units", origin)};
+  if (place.epochs_evaluated > place.step || place.correct > place.samples)
+    reject("{}: {} epochs cannot end within {} steps, nor {} of {} samples be right", origin, place.epochs_evaluated,
+           place.step, place.correct, place.samples);
+  return place;
+}
+
+void write_manifest(const fs::path& folder, const Manifest& manifest) {
+  const ordered_json json = {{"format", format}, {"place", to_json(manifest.place)}, {"files", manifest.files}};
+  write_file_atomically(folder / manifest_file, json.dump(2) + "\n");
+}
+
+/// The manifest of a checkpoint that is as it was written; refuses any other.
+Manifest checked_manifest(const fs::path& folder) {
+  Manifest manifest = read_manifest(folder);
+  for (const auto& [name, hash] : manifest.files)
+    if (hash_of(folder / name) != hash)
+      reject("{} has changed since it was written: its hash is another", (folder / name).string());
+  return manifest;
+}
+
+/// The parameter that a tensor of an optimizer's state belongs to.
+std::string parameter_of(const std::string& state_name) { return state_name.substr(0, state_name.rfind('.')); }
+
+/// Sets the optimizer's state; returns for how many parameters the file has none.
+std::int64_t load_state(const SafetensorsFile& file, const Model& model, const Optimizer& optimizer) {
+  std::set<std::string> stored, frozen, anew, known;
+  for (const SafetensorsEntry& entry : file.entries()) stored.insert(parameter_of(entry.name));
+  for (const Parameter* parameter : model.parameters())
+    if (!parameter->trainable()) frozen.insert(parameter->path());
+  std::string differences;
+  bool other_names = false;
+  const std::vector<Optimizer::StateTensor> state = optimizer.state();
+  for (const auto& [name, tensor] : state) {
+    known.insert(name);
+    const SafetensorsEntry* const entry = file.find(name);
+    if (entry == nullptr && !stored.contains(parameter_of(name))) {
+      anew.insert(parameter_of(name));
+    } else if (entry == nullptr || entry->dtype != tensor.dtype() || !(entry->shape == tensor.shape())) {
+      other_names = other_names || entry == nullptr;
+      differences += fmt::format("\n  {}: expected {} {}, got {}", name, name_of(tensor.dtype()), tensor.shape(),
+                                 entry == nullptr ? "nothing" : entry->stored_dtype + " " + to_string(entry->shape));
+    }
+  }
+  for (const SafetensorsEntry& entry : file.entries())
+    if (!known.contains(entry.name) && !frozen.contains(parameter_of(entry.name))) {
+      other_names = true;
+      differences += fmt::format("\n  {}: expected nothing, got {} {}", entry.name, entry.stored_dtype, entry.shape);
+    }
+  if (!differences.empty())
+    reject("{}: {}, which this run cannot go on from:{}", file.path().string(),
+           other_names ? "this is the state of another optimizer" : "optimizer.state was another when this was written",
+           first_lines(differences));
+  for (const auto& [name, tensor] : state)
+    if (file.contains(name)) tensor.copy_from(file.load(name));
+  return std::ssize(anew);
+}
+
+/// Names begin with the policy's: another policy finds none.
+std::string state_prefix(const MemoryPolicy& policy) { return std::string(policy.name()) + ": "; }
+
+std::vector<NamedTensor> state_of(const MemoryPolicy& policy) {
+  std::vector<NamedTensor> state;
+  for (auto& [name, tensor] : policy.state()) state.emplace_back(state_prefix(policy) + name, tensor);
+  return state;
+}
+
+/// What the policy had learnt, if it is the same one; another begins anew.
+void load_state(const SafetensorsFile& file, MemoryPolicy& policy) {
+  const std::string prefix = state_prefix(policy);
+  std::map<std::string, Tensor> state;
+  for (const SafetensorsEntry& entry : file.entries())
+    if (entry.name.starts_with(prefix)) state.emplace(entry.name.substr(prefix.size()), file.load(entry.name));
+  try {
+    policy.set_state(state);
+  } catch (const Error& error) {
+    throw Error(error.fault(), fmt::format("{}: {}", file.path().string(), error.what()));
+  }
+}
+
+}  // namespace
+
+Manifest read_manifest(const fs::path& folder) {
+  const fs::path path = folder / manifest_file;
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) reject("{} holds no checkpoint: there is no {}", folder.string(), manifest_file);
+  return parse_manifest(std::string{std::istreambuf_iterator<char>(stream), {}}, path.string());
+}
+
+Manifest parse_manifest(std::string_view text, std::string_view origin) {
+  const ordered_json json = ordered_json::parse(text, nullptr, false);
+  if (json.is_discarded()) reject("{} is no JSON: it has changed since it was written", origin);
+  if (const std::int64_t version = count_in(json, "format", origin); version != format)
+    reject(
+        "{}: expected a checkpoint of format {}, got one of format {}: another version of Lacuna wrote it. Its weights "
+        "can be trained on as a new run: model.from={}",
+        origin, format, version, fs::path(origin).parent_path().string());
+  Manifest manifest{place_in(json, origin), texts_in(json, "files", origin)};
+  const std::size_t averages = manifest.files.count(std::string(average_file));
+  if (manifest.files.size() != std::size(content_files) + averages ||
+      !std::ranges::all_of(content_files, [&](auto name) { return manifest.files.contains(std::string(name)); }))
+    reject("{}: expected `files` to name {}, perhaps {}, and nothing else", origin, fmt::join(content_files, ", "),
+           average_file);
+  return manifest;
+}
+
+void write_checkpoint(const fs::path& folder, const TrainedState& state, const Place& place) {
+  fs::path temporary = folder;
+  temporary += ".tmp";
+  std::error_code failed;
+  fs::remove_all(temporary, failed);
+  if (!fs::create_directories(temporary, failed)) reject("cannot create {}: {}", temporary.string(), failed.message());
+  try {
+    Manifest manifest{place, {}};
+    const auto note = [&](std::string_view name) { manifest.files.emplace(name, hash_of(temporary / name)); };
+    save_weights(state.model, temporary / weights_file);
+    if (state.average != nullptr) {
+      const WeightAverage::Exchange exchange(state.average);
+      save_weights(state.model, temporary / average_file);
+      note(average_file);
+    }
+    std::vector<NamedTensor> optimizer;
+    for (Optimizer::StateTensor& one : state.optimizer.state())
+      optimizer.emplace_back(std::move(one.name), std::move(one.tensor));
+    write_safetensors(temporary / optimizer_file, std::move(optimizer));
+    write_safetensors(temporary / memory_file, state_of(state.policy));
+    for (const std::string_view name : content_files) note(name);
+    write_manifest(temporary, manifest);
+    fs::rename(temporary, folder, failed);
+    if (failed) reject("cannot move a checkpoint to {}: {}", folder.string(), failed.message());
+  } catch (...) {
+    fs::remove_all(temporary, failed);
+    throw;
+  }
+  sync_folder(folder.parent_path());
+}
+
+void update_place(const fs::path& folder, const Place& place) {
+  Manifest manifest = checked_manifest(folder);
+  expect(manifest.place.step == place.step, "{} is not of step {}", folder.string(), place.step);
+  manifest.place = place;
+  write_manifest(folder, manifest);
+}
+
+Place read_place(const fs::path& folder) { return checked_manifest(folder).place; }
+
+bool is_whole(const fs::path& folder) {
+  try {
+    checked_manifest(folder);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+bool is_damaged(const fs::path& folder) {
+  std::ifstream stream(folder / manifest_file, std::ios::binary);
+  const ordered_json json =
+      ordered_json::parse(std::string{std::istreambuf_iterator<char>(stream), {}}, nullptr, false);
+  const bool other_version = json.is_object() && json.contains("format") && json["format"] != format;
+  return !other_version && !is_whole(folder);
+}
+
+LoadedCheckpoint load_checkpoint(const fs::path& folder, const TrainedState& state) {
+  const Manifest manifest = checked_manifest(folder);
+  LoadedCheckpoint loaded{manifest.place};
+  if (state.average != nullptr) {  // first: what is frozen by now has no average, and takes its weights below
+    const bool kept = manifest.files.contains(std::string(average_file));
+    const WeightAverage::Exchange exchange(state.average);
+    load_weights(state.model, SafetensorsFile(folder / (kept ? average_file : weights_file)));
+  }
+  load_weights(state.model, SafetensorsFile(folder / weights_file));
+  loaded.started_anew = load_state(SafetensorsFile(folder / optimizer_file), state.model, state.optimizer);
+  load_state(SafetensorsFile(folder / memory_file), state.policy);
+  return loaded;
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,50 @@
+#include "apps/train/evaluation.h"
+
+#include "apps/config/resolve.h"
+#include "apps/train/interrupt.h"
+#include "data/loader.h"
+#include "ops/loss.h"
+
+namespace lacuna::apps {
+namespace {
+
+/// The model evaluates while this lives.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(Model& model) : model_(model), before_(model.training()) { model_.set_training(false); }
+  ~EvaluationMode() { model_.set_training(before_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  Model& model_;
+  bool before_;
+};
+
+}  // namespace
+
+std::optional<Evaluation> evaluate(Model& model, const std::shared_ptr<const Dataset>& dataset,
+                                   const Configuration& resolved) {
+  const EvaluationMode mode(model);
+  // As many images at once as training has: what it is cut for does not grow here.
+  Loader loader(dataset, transform_options(resolved, Split::validation),
+                {.batch_size = resolved.train.batch_size / resolved.train.accumulate,
+                 .end_epoch = 1,
+                 .workers = static_cast<int>(resolved.data.workers)});
+  double loss_sum = 0;
+  std::int64_t correct = 0, samples = 0;
+  while (std::optional<Batch> batch = loader.next()) {
+    if (InterruptGuard::signal() != 0) return {};
+    const Variable logits = model.forward(Variable(std::move(batch->images)));
+    const Variable loss = apply(CrossEntropy{}, logits, Variable(batch->targets));
+    const std::int64_t count = batch->targets.count();
+    loss_sum += loss.tensor().item() * static_cast<double>(count);
+    correct += count_correct(logits.tensor(), batch->targets);
+    samples += count;
+  }
+  if (samples == 0) reject("data.val_size: there are no images to evaluate on");
+  const auto n = static_cast<double>(samples);
+  return Evaluation{.loss = loss_sum / n, .accuracy = static_cast<double>(correct) / n, .samples = samples};
+}
+
+}  // namespace lacuna::apps

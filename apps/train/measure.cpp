@@ -1,0 +1,190 @@
+#include "apps/train/measure.h"
+
+#include "core/median.h"
+#include "core/parallel.h"
+#include "core/system_memory.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+namespace lacuna::apps {
+
+std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const Model& model) {
+  const std::int64_t samples = configuration.train.batch_size, parts = configuration.train.accumulate;
+  const Device device = model.context().device;
+  const AllocationScope scope({Purpose::data, Label("batch"), {}});
+  std::vector<MicroBatch> batch;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const MicroBatch made{Tensor::empty({samples / parts, model.image_size(), model.image_size(), model.in_channels()},
+                                        DType::f32, device, Purpose::data),
+                          Tensor::empty({samples / parts}, DType::i64, device, Purpose::data),
+                          configuration.image_gradient};
+    launch(device, [&] {
+      const RandomStream pixels{1, static_cast<std::uint32_t>(part), random_site("pixels")};
+      float* const values = made.images.data<float>();
+      parallel_for(made.images.count(), 4096, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) values[i] = 4 * pixels.uniform(static_cast<std::uint64_t>(i)) - 2;
+      });
+      const RandomStream classes{1, static_cast<std::uint32_t>(part), random_site("classes")};
+      for (std::int64_t i = 0; i < made.targets.count(); ++i)
+        made.targets.data<std::int64_t>()[i] =
+            classes.below(static_cast<std::uint64_t>(i), static_cast<std::uint32_t>(model.num_classes()));
+    });
+    batch.push_back(made);
+  }
+  return batch;
+}
+
+Measurement describe(const Configuration& configuration, const Training& training) {
+  Measurement result;
+  result.model = configuration.model.name;
+  result.device = training.model().context().device;
+  result.precision = configuration.train.precision;
+  result.batch_size = configuration.train.batch_size;
+  result.threads = threads();
+  result.policy = training.policy().name();
+  result.divides_anew = training.policy().measures_every() > 0;
+  if (result.policy == "auto") result.chosen = configuration.memory;
+  result.parameters = training.model().parameter_count();
+  result.trainable = training.trainable_count();
+  return result;
+}
+
+Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options) {
+  Training training(configuration, device);
+  if (training.trainable_count() == 0 && !configuration.image_gradient)
+    reject(
+        "freeze: no parameter is left to train; `freeze.train` names those that are, `freeze.freeze` those that are "
+        "not");
+  const auto batch = [&] { return made_up_batch(configuration, training.model()); };
+  Measurement result = describe(configuration, training);
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto since = [&](auto begin) { return std::chrono::duration<double>(now() - begin).count(); };
+  const bool measures = training.policy().measures_every() > 0;
+  std::vector<double> steps, measurements;
+  const auto seconds_of_measuring = [&](const StepOutcome& of) {
+    measurements.insert(measurements.end(), of.measuring_seconds.begin(), of.measuring_seconds.end());
+    return std::accumulate(of.measuring_seconds.begin(), of.measuring_seconds.end(), 0.0);
+  };
+  const int warm_up = std::max(options.warm_up, measures ? 1 : 0);
+  for (const MicroBatch& part : batch()) result.batch += part.images.bytes() + part.targets.bytes();
+  Ledger& account = ledger(device);
+  account.reset_peak();
+  for (int i = 0; i < warm_up; ++i) seconds_of_measuring(training.step(batch(), i, configuration.optimizer.lr));
+  if (!measures) account.reset_peak();  // a step that measures holds more, and is the run's as the others are
+  StepOutcome outcome;
+  for (int i = 0; i < options.steps; ++i) {
+    std::vector<MicroBatch> images = batch();
+    const auto begin = now();
+    outcome = training.step(std::move(images), warm_up + i, configuration.optimizer.lr, options.observer);
+    steps.push_back(since(begin) - seconds_of_measuring(outcome));
+  }
+  if (device != Device::meta)
+    read_times(std::move(steps), std::move(measurements), training.policy(), configuration.train.accumulate, result);
+  read_account(account, outcome.saved_bytes, result);
+  result.saved_by_path = std::move(outcome.saved_by_path);
+  if (device == Device::meta) {
+    training.model().set_training(false);
+    account.reset_peak();
+    Configuration evaluated = configuration;
+    evaluated.train.batch_size /= std::exchange(evaluated.train.accumulate, 1);
+    if (const std::int64_t all = configuration.data.val_size; all > 0)
+      evaluated.train.batch_size = std::min(evaluated.train.batch_size, all);
+    MicroBatch images = std::move(made_up_batch(evaluated, training.model()).front());
+    result.evaluation_batch = images.images.bytes() + images.targets.bytes();
+    training.loss(std::move(images));
+    result.evaluation_peak = account.peak();
+    return result;
+  }
+  result.process_peak = process_peak();
+  return result;
+}
+
+void read_account(const Ledger& account, std::int64_t saved_bytes, Measurement& measurement) {
+  measurement.memory = account.highest();
+  at(measurement.memory, Purpose::saved) = saved_bytes;
+  measurement.peak = account.peak();
+  measurement.at_peak = account.holders_at_peak();
+  measurement.brought_to_peak = account.brought_to_peak();
+}
+
+void read_times(std::vector<double> steps, std::vector<double> measurements, const MemoryPolicy& policy,
+                std::int64_t accumulate, Measurement& measurement) {
+  std::ranges::sort(steps);
+  measurement.step_seconds = std::move(steps);
+  if (measurements.empty()) return;
+  measurement.measuring_seconds = median(std::move(measurements));
+  measurement.measuring_share = amortized(measurement.measuring_seconds, policy, accumulate);
+}
+
+double amortized(double measuring_seconds, const MemoryPolicy& policy, std::int64_t accumulate) {
+  const std::int64_t every = policy.measures_every();
+  const std::int64_t steps = (every + accumulate - 1) / accumulate;  // it measures in the first pass of a step
+  return every == 0 ? 0 : measuring_seconds / static_cast<double>(steps);
+}
+
+std::int64_t saved_at_peak(const Measurement& m) {
+  std::int64_t saved = 0;
+  for (const Held& held : m.at_peak)
+    if (held.owner.purpose == Purpose::saved) saved += held.bytes;
+  return saved;
+}
+
+std::string place_of_peak(const Measurement& m) {
+  const auto& [purpose, op, path] = m.brought_to_peak;
+  if (op.text().empty() || path.text().empty())
+    return std::string(!op.text().empty() ? op.text() : !path.text().empty() ? path.text() : name_of(purpose));
+  return fmt::format("{} of {}", op.text(), path.text());
+}
+
+nlohmann::ordered_json to_json(const Measurement& m) {
+  nlohmann::ordered_json memory;
+  for (int i = 0; i < purpose_count; ++i)
+    memory[std::string(name_of(static_cast<Purpose>(i)))] = m.memory[static_cast<std::size_t>(i)];
+  memory["peak"] = m.peak;
+  nlohmann::ordered_json json{
+      {"model", m.model},           {"device", name_of(m.device)},
+      {"precision", m.precision},   {"batch_size", m.batch_size},
+      {"threads", m.threads},       {"policy", m.policy},
+      {"parameters", m.parameters}, {"trainable_parameters", m.trainable},
+      {"memory", memory},           {"at_peak", {{"saved", saved_at_peak(m)}, {"taken_for", place_of_peak(m)}}}};
+  if (m.chosen) {
+    nlohmann::ordered_json rules = nlohmann::ordered_json::array();
+    for (const HoldRule& rule : m.chosen->rules)
+      rules.push_back({{"path", rule.path}, {"op", rule.op}, {"slot", rule.slot}, {"hold", hold_text(rule)}});
+    json["chosen"] = {{"why", m.chosen->why},
+                      {"bits", std::get<double>(m.chosen->options.at("bits"))},
+                      {"recompute", m.chosen->recompute},
+                      {"rules", rules}};
+  }
+  if (!m.step_seconds.empty()) {
+    const double middle = median(m.step_seconds);
+    json["process_peak"] = m.process_peak;
+    json["samples_per_second"] = static_cast<double>(m.batch_size) / (middle + m.measuring_share);
+    json["step_seconds"] = {{"min", m.step_seconds.front()}, {"median", middle}, {"max", m.step_seconds.back()}};
+    if (m.measuring_seconds > 0) json["step_seconds"]["measuring"] = m.measuring_seconds;
+  }
+  for (const auto& [path, bytes] : m.saved_by_path) json["saved_by_path"][std::string(path.text())] = bytes;
+  return json;
+}
+
+std::string memory_table(const std::vector<Measurement>& measurements, const std::vector<std::string>& titles) {
+  std::size_t width = 14;
+  for (const std::string& title : titles) width = std::max(width, title.size() + 2);
+  std::string text = fmt::format("{:<12}", "memory");
+  for (const std::string& title : titles) text += fmt::format("{:>{}}", title, width);
+  const auto row = [&](std::string_view name, auto&& bytes) {
+    text += fmt::format("\n{:<12}", name);
+    for (const Measurement& m : measurements) text += fmt::format("{:>{}}", format_bytes(bytes(m)), width);
+  };
+  for (int i = 0; i < purpose_count; ++i)
+    row(name_of(static_cast<Purpose>(i)), [&](const Measurement& m) { return m.memory[static_cast<std::size_t>(i)]; });
+  row("peak", [](const Measurement& m) { return m.peak; });
+  row("saved then", saved_at_peak);
+  return text + "\n";
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,75 @@
+// Training steps on made-up input: what `bench` times and `plan` predicts, in the same words.
+#pragma once
+
+#include "apps/train/training.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lacuna::apps {
+
+struct Measurement {
+  std::string model;
+  Device device = Device::cpu;
+  std::string precision;
+  std::int64_t batch_size = 0;
+  int threads = 0;
+  std::string policy;
+  bool divides_anew = false;  // a run's measurements move bits between tensors, and with them the peak, a little
+  std::optional<Configuration::Memory> chosen;  // what `auto` made of its budget
+  std::int64_t parameters = 0;
+  std::int64_t trainable = 0;
+  Bytes memory{};             // each purpose at its own highest; saved: at the end of the forward pass
+  BytesByPath saved_by_path;  // what makes up `memory`'s saved
+  std::int64_t batch = 0;     // bytes of the images and targets of a step
+  // Of an evaluation, whose batches have as many images as a step has at once, or all that there are; on `meta`.
+  std::int64_t evaluation_batch = 0, evaluation_peak = 0;  // bytes of a batch, and the ledger's in its forward pass
+  std::int64_t peak = 0;                                   // the ledger's
+  std::vector<Held> at_peak;                               // who held what then
+  Owner brought_to_peak;                                   // whose bytes made it one
+  std::int64_t process_peak = 0;                           // 0 on `meta`
+  std::vector<double> step_seconds;  // less what the policy measured in them, sorted; empty on `meta`
+  double measuring_seconds = 0;      // that a measurement takes; 0 where none was made
+  double measuring_share = 0;        // what measurements add to each step between two of them
+};
+
+/// What is known before anything is measured.
+Measurement describe(const Configuration& configuration, const Training& training);
+
+/// A batch of `configuration.train.batch_size` made-up images and targets, cut into `accumulate` micro-batches.
+std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const Model& model);
+
+struct MeasureOptions {
+  int warm_up = 0;
+  int steps = 1;  // on `meta` one tells everything
+  Observer* observer = nullptr;
+};
+
+/// Runs training steps on a made-up batch.
+Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options = {});
+
+/// Fills in memory by purpose and all about the peak; `saved_bytes` at the end of the forward pass.
+void read_account(const Ledger& account, std::int64_t saved_bytes, Measurement& measurement);
+
+/// What a measurement adds to each step between two of them, which come every `policy.measures_every()` passes
+/// or a few more, in the first of the `accumulate` passes of a step.
+double amortized(double measuring_seconds, const MemoryPolicy& policy, std::int64_t accumulate);
+/// Fills in the seconds of `steps`, less what measuring took in them, and what `measurements` took.
+void read_times(std::vector<double> steps, std::vector<double> measurements, const MemoryPolicy& policy,
+                std::int64_t accumulate, Measurement& measurement);
+
+/// Bytes held for backward when the total was at its peak.
+std::int64_t saved_at_peak(const Measurement& measurement);
+/// For what memory was taken when the peak came, as `conv2d of patch_embed.proj`.
+std::string place_of_peak(const Measurement& measurement);
+
+/// The documented keys.
+nlohmann::ordered_json to_json(const Measurement& measurement);
+
+/// Purposes by rows, measurements by columns; `titles` head the columns.
+std::string memory_table(const std::vector<Measurement>& measurements, const std::vector<std::string>& titles);
+
+}  // namespace lacuna::apps

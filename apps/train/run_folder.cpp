@@ -1,0 +1,317 @@
+#include "apps/train/run_folder.h"
+
+#include "core/file.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace lacuna::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Points the link `name` in `folder` at `target`, in one step.
+void move_link(const fs::path& folder, std::string_view name, const fs::path& target) {
+  const fs::path temporary = folder / fmt::format("{}.tmp", name);
+  std::error_code failed;
+  fs::remove(temporary, failed);
+  fs::create_directory_symlink(target, temporary, failed);
+  if (!failed) fs::rename(temporary, folder / name, failed);
+  if (failed) reject("cannot set the link {}: {}", (folder / name).string(), failed.message());
+  sync_folder(folder);
+}
+
+constexpr const char* metrics_file = "metrics.jsonl";
+constexpr std::string_view unfinished = ".tmp";
+// What is written into the folder beside the checkpoints.
+constexpr const char* written_names[] = {"last", "best", metrics_file, "measured.json", "summary.json", "config.yaml"};
+
+/// `step-` and digits, perhaps with `.tmp`: nothing else among the checkpoints is ours.
+bool is_checkpoint_name(std::string_view name) {
+  constexpr std::string_view prefix = "step-";
+  if (!name.starts_with(prefix)) return false;
+  name.remove_prefix(prefix.size());
+  if (name.ends_with(unfinished)) name.remove_suffix(unfinished.size());
+  return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// `RUN/` as `RUN`.
+fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
+
+/// Why a folder without a configuration is no run, by what it holds.
+[[noreturn]] void refuse_as_run(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) reject("{} does not exist: expected the folder of a run", path.string());
+  if (!fs::is_directory(path, ignored)) reject("{} is no folder: expected that of a run", path.string());
+  fs::path folder = without_slash(path.lexically_normal());
+  if (folder == ".") folder = fs::current_path(ignored);
+  const fs::path run = folder.has_parent_path() ? folder.parent_path() : ".";
+  if (fs::is_regular_file(folder / "sweep.json", ignored))
+    reject("{0} holds a sweep, not a run: its page is {0}/sweep.html{1}", folder.string(),
+           fs::is_directory(folder / "runs", ignored)
+               ? fmt::format(", and each folder in {}/runs is a run of its own", folder.string())
+               : "");
+  if (folder.filename() == "checkpoints" && fs::is_regular_file(run / "config.yaml", ignored))
+    reject(
+        "{0} holds the checkpoints of a run: expected the run, {1}, its latest checkpoint, {1}/last, or a folder in "
+        "{0}",
+        folder.string(), run.string());
+  reject("{} holds no run: there is no config.yaml in it", path.string());
+}
+
+void remove_whole(const fs::path& path) {
+  std::error_code failed;
+  fs::remove_all(path, failed);
+  if (failed) reject("cannot remove {}: {}", path.string(), failed.message());
+}
+
+}  // namespace
+
+RunFolder RunFolder::create(const fs::path& path, bool overwrite) {
+  RunFolder folder(path);
+  std::error_code failed;
+  fs::create_directories(path, failed);
+  if (failed) reject("cannot create {}: {}", path.string(), failed.message());
+  folder.lock_ = std::make_shared<const RunLock>(path);
+  const bool is_run = fs::exists(folder.configuration(), failed);
+  if (is_run && !overwrite)
+    reject(
+        "{0} holds a run already: go on with it (--resume {0}), replace it (--overwrite), or choose another "
+        "output.dir",
+        path.string());
+  if (!overwrite && fs::is_directory(folder.checkpoints(), failed) && !folder.saved_names().empty())
+    reject("{} holds checkpoints without a config.yaml: replace them (--overwrite), or choose another output.dir",
+           path.string());
+  if (overwrite) {
+    for (const char* const name : written_names) remove_whole(path / name);
+    remove_whole(folder.checkpoints());
+  }
+  fs::create_directories(folder.checkpoints(), failed);
+  if (failed) reject("cannot create {}: {}", folder.checkpoints().string(), failed.message());
+  sync_folder(path);
+  return folder;
+}
+
+RunFolder RunFolder::open(const fs::path& path) {
+  RunFolder folder(path);
+  std::error_code ignored;
+  if (!fs::is_regular_file(folder.configuration(), ignored)) refuse_as_run(path);
+  return folder;
+}
+
+RunFolder RunFolder::open_to_resume(const fs::path& path) {
+  RunFolder folder = open(path);
+  folder.lock_ = std::make_shared<const RunLock>(path);
+  return folder;
+}
+
+std::optional<fs::path> RunFolder::newest() const {
+  std::error_code ignored;
+  if (fs::is_symlink(path_ / "last", ignored)) return last();
+  // A run that was killed between its first checkpoint and the link to it.
+  const std::vector<std::string> names = finished_names();
+  if (names.empty()) return {};
+  return checkpoints() / names.back();
+}
+
+fs::path RunFolder::checkpoint(const std::string& name) const {
+  const std::vector<std::string> names = finished_names();
+  if (std::ranges::find(names, name) == names.end())
+    reject("{} has no checkpoint {}; it has {}", path_.string(), name,
+           names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+  return checkpoints() / name;
+}
+
+std::optional<fs::path> RunFolder::whole_before(const fs::path& checkpoint) const {
+  const std::vector<std::string> names = finished_names();
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    const fs::path older = checkpoints() / *name;
+    if (*name < checkpoint.filename().string() && is_whole(older)) return older;
+  }
+  return {};
+}
+
+fs::path RunFolder::linked(std::string_view name) const {
+  std::error_code failed;
+  const fs::path target = fs::read_symlink(path_ / name, failed);
+  if (failed) reject("{} holds no checkpoint yet", path_.string());
+  return path_ / target;
+}
+
+fs::path RunFolder::best() const {
+  std::error_code ignored;
+  return linked(fs::is_symlink(path_ / "best", ignored) ? "best" : "last");
+}
+
+void RunFolder::remove_summary() const {
+  std::error_code failed;
+  fs::remove(summary(), failed);
+  if (failed) reject("cannot remove {}: {}", summary().string(), failed.message());
+}
+
+void RunFolder::save_configuration(const std::string& yaml) const { write_file_atomically(configuration(), yaml); }
+
+void RunFolder::save(const TrainedState& state, const Place& place, bool only_place, bool is_best,
+                     std::int64_t keep) const {
+  const fs::path target = fs::path("checkpoints") / fmt::format("step-{:08}", place.step);
+  if (only_place)
+    update_place(path_ / target, place);
+  else
+    write_checkpoint(path_ / target, state, place);
+  move_link(path_, "last", target);
+  if (is_best) move_link(path_, "best", target);  // a run killed before this gets the link when it goes on
+  remove_old_checkpoints(keep);
+}
+
+std::set<std::string> RunFolder::saved_names() const {
+  std::set<std::string> names;  // the number of the step has leading zeros: the order is that of the steps
+  std::error_code failed;
+  fs::directory_iterator entry(checkpoints(), failed);
+  for (; !failed && entry != fs::directory_iterator(); entry.increment(failed))
+    if (std::string name = entry->path().filename().string(); is_checkpoint_name(name)) names.insert(std::move(name));
+  if (failed) reject("cannot read {}: {}", checkpoints().string(), failed.message());
+  return names;
+}
+
+std::vector<std::string> RunFolder::finished_names() const {
+  std::vector<std::string> names;
+  for (const std::string& name : saved_names())
+    if (!name.ends_with(unfinished)) names.push_back(name);
+  return names;
+}
+
+void RunFolder::go_back_to(const fs::path& checkpoint, const Place& place) const {
+  const std::string name = checkpoint.filename().string();
+  move_link(path_, "last", fs::path("checkpoints") / name);
+  remove_leftovers(name);
+  restore_best(place);
+}
+
+void RunFolder::restore_best(const Place& place) const {
+  // The first checkpoint that was written with the best evaluation as its last one. Those within the next epoch say the
+  // same of it, but stand among that epoch's images.
+  for (const std::string& name : finished_names()) {
+    std::optional<Place> there;
+    try {
+      there = read_manifest(checkpoints() / name).place;
+    } catch (const Error&) {  // damaged: an older one that nobody asked for
+    }
+    if (!there || there->samples > 0 || !there->last || there->last != place.best || there->best != place.best)
+      continue;
+    return move_link(path_, "best", fs::path("checkpoints") / name);
+  }
+  remove_whole(path_ / "best");
+}
+
+void RunFolder::remove_leftovers(const std::string& newest) const {
+  for (const std::string& name : saved_names())
+    if (name.ends_with(unfinished) || name > newest) remove_checkpoint(name);
+  std::vector<fs::path> temporary;
+  const auto look = [&](const fs::path& folder, const auto& is_ours) {
+    std::error_code failed;
+    fs::directory_iterator entry(folder, failed);
+    for (; !failed && entry != fs::directory_iterator(); entry.increment(failed)) {
+      const std::string name = entry->path().filename().string();
+      if (name.ends_with(unfinished) && is_ours(name)) temporary.push_back(entry->path());
+    }
+  };
+  look(path_, [](const std::string& name) {
+    return std::ranges::any_of(written_names, [&](const char* written) { return name.starts_with(written); });
+  });
+  for (const std::string& name : finished_names())  // of a place that was written anew
+    look(checkpoints() / name, [](const std::string&) { return true; });
+  for (const fs::path& path : temporary) remove_whole(path);
+}
+
+void RunFolder::remove_checkpoint(const std::string& name) const {
+  // A removal that is cut short leaves nothing that bears the name of a checkpoint.
+  fs::path folder = checkpoints() / name;
+  if (!name.ends_with(unfinished)) {
+    const fs::path whole = folder;
+    folder += unfinished;
+    remove_whole(folder);
+    std::error_code failed;
+    fs::rename(whole, folder, failed);
+    if (failed) reject("cannot remove {}: {}", whole.string(), failed.message());
+  }
+  remove_whole(folder);
+}
+
+void RunFolder::remove_old_checkpoints(std::int64_t keep) const {
+  const std::set<std::string> names = saved_names();
+  const std::string newest = last().filename().string(), highest = best().filename().string();
+  std::int64_t kept = 0;
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    if (!name->ends_with(unfinished) && (*name == newest || *name == highest || kept < keep)) {
+      ++kept;
+    } else {
+      remove_checkpoint(*name);
+    }
+  }
+}
+
+CheckpointPath checkpoint_path(const fs::path& path) {
+  std::error_code failed;
+  fs::path folder = without_slash(path);
+  const fs::path target = fs::read_symlink(folder, failed);
+  if (!failed && is_checkpoint_name(target.filename().string())) folder = folder.parent_path() / target;
+  if (const std::string name = folder.filename().string(); is_checkpoint_name(name))
+    return {without_slash((folder / "../..").lexically_normal()), name};
+  return {path, ""};
+}
+
+std::string kept_metrics(std::istream& lines, const Place& place) {
+  std::string kept;
+  std::int64_t evaluated = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
+    const auto step = json["step"].get<std::int64_t>();
+    if (step < 1 || step > place.step) continue;
+    if (json.contains("val_loss")) {
+      // One that stands within an epoch names the epoch before it, whose own evaluation came first.
+      if (!json.contains("epoch") || !json["epoch"].is_number_integer()) continue;
+      const auto epoch = json["epoch"].get<std::int64_t>();
+      if (epoch <= evaluated || epoch > place.epochs_evaluated) continue;
+      evaluated = epoch;
+    }
+    kept += line + "\n";
+  }
+  return kept;
+}
+
+void read_metrics(const fs::path& run, const std::function<void(const nlohmann::ordered_json&)>& take) {
+  std::ifstream lines(run / metrics_file);
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
+    if (!json.is_object()) continue;
+    nlohmann::ordered_json numbers = nlohmann::ordered_json::object();
+    for (const auto& [key, value] : json.items())
+      if (value.is_number()) numbers[key] = value;
+    if (numbers.contains("step")) take(numbers);
+  }
+}
+
+MetricsLog::MetricsLog(const RunFolder& folder, const Place& place)
+    : folder_(folder.path()), path_(folder_ / metrics_file) {
+  std::ifstream before(path_);
+  write_file_atomically(path_, kept_metrics(before, place));
+  stream_.open(path_, std::ios::app);
+}
+
+void MetricsLog::write(const nlohmann::ordered_json& line) {
+  if (!(stream_ << line.dump() << std::endl)) reject("cannot write {}: is the disk full?", path_.string());
+}
+
+std::optional<double> MetricsLog::last(const char* key) const {
+  std::optional<double> found;
+  read_metrics(folder_, [&](const nlohmann::ordered_json& noted) {
+    if (noted.contains(key)) found = noted[key].get<double>();
+  });
+  return found;
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,119 @@
+// The folder of a run: configuration, metrics, summary and checkpoints.
+//
+//   config.yaml     the resolved configuration
+//   metrics.jsonl   a line for each step and each evaluation
+//   measured.json   what the steps up to the latest checkpoint took, for a process that takes none
+//   summary.json    written at the end
+//   checkpoints/    step-00000042/, …: the latest few and the best
+//   last, best      links to two of them, moved when a checkpoint is complete
+//   lock            held by the process that trains into the folder, whose number it tells
+#pragma once
+
+#include "apps/train/checkpoint.h"
+#include "apps/train/run_lock.h"
+
+#include "core/file.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace lacuna::apps {
+
+class RunFolder {
+ public:
+  /// Creates the folder, for this process alone to write to. Refuses one that holds a run or checkpoints already,
+  /// unless they may be `overwrite`n: then they are removed.
+  static RunFolder create(const std::filesystem::path& path, bool overwrite);
+  /// Opens it to read. Refuses a folder that holds no run.
+  static RunFolder open(const std::filesystem::path& path);
+  /// Opens it to go on with the run: for this process alone to write to.
+  static RunFolder open_to_resume(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path configuration() const { return path_ / "config.yaml"; }
+  std::filesystem::path summary() const { return path_ / "summary.json"; }
+  std::filesystem::path measured() const { return path_ / "measured.json"; }
+  /// The latest checkpoint; refuses a run without one.
+  std::filesystem::path last() const { return linked("last"); }
+  /// The checkpoint to go on from: the latest. Nothing where the run ended before its first one.
+  std::optional<std::filesystem::path> newest() const;
+  /// The checkpoint of a step, as `step-00000042`; refuses one that is not there, and lists those that are.
+  std::filesystem::path checkpoint(const std::string& name) const;
+  /// The newest whole checkpoint of an earlier step than that of `checkpoint`.
+  std::optional<std::filesystem::path> whole_before(const std::filesystem::path& checkpoint) const;
+  /// The checkpoint with the highest accuracy, or the latest where nothing was evaluated.
+  std::filesystem::path best() const;
+
+  /// Makes `checkpoint`, which stands at `place`, the latest: sets the links as they were when it was written, and
+  /// removes what came after it and what a run that ended within a save left behind.
+  void go_back_to(const std::filesystem::path& checkpoint, const Place& place) const;
+  /// The same where there is no checkpoint to go back to.
+  void go_back_to_start() const { remove_leftovers(""); }
+
+  void save_configuration(const std::string& yaml) const;
+  /// What an earlier process wrote is no more true once the run goes on.
+  void remove_summary() const;
+  /// Saves the step of `place`, moves the links, and removes all older checkpoints but `keep` and the best.
+  /// `only_place`: the checkpoint of that step stands there already, and only the place has changed.
+  void save(const TrainedState& state, const Place& place, bool only_place, bool is_best, std::int64_t keep) const;
+
+ private:
+  explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
+  std::filesystem::path linked(std::string_view name) const;
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  /// Names of the entries that a save makes, those it did not finish included, in the order of their steps.
+  std::set<std::string> saved_names() const;
+  /// The same without those it did not finish.
+  std::vector<std::string> finished_names() const;
+  /// Temporary files, and checkpoints after the one named `newest`.
+  void remove_leftovers(const std::string& newest) const;
+  void remove_checkpoint(const std::string& name) const;
+  void restore_best(const Place& place) const;
+  void remove_old_checkpoints(std::int64_t keep) const;
+
+  std::filesystem::path path_;
+  std::shared_ptr<const RunLock> lock_;  // null where the folder is only read
+};
+
+/// A run, or one of its checkpoints.
+struct CheckpointPath {
+  std::filesystem::path run;
+  std::string checkpoint;  // its name; empty: none was named
+};
+/// `path` is a run's folder, a folder among its checkpoints, or a link to one (`RUN/best`).
+CheckpointPath checkpoint_path(const std::filesystem::path& path);
+
+/// The lines of a metrics file that a run which goes on from `place` does not write again: its steps, and the
+/// evaluations at the ends of evaluated epochs. What is no such line is left out.
+std::string kept_metrics(std::istream& lines, const Place& place);
+
+/// Calls `take` with the numbers of each line that has a step, by key, in the order of the file. What something else
+/// wrote, or is not whole since the run still goes on, is passed over.
+void read_metrics(const std::filesystem::path& run, const std::function<void(const nlohmann::ordered_json&)>& take);
+
+/// metrics.jsonl of a run.
+class MetricsLog {
+ public:
+  /// Goes on with the file, without what is about to happen again.
+  MetricsLog(const RunFolder& folder, const Place& place);
+  void write(const nlohmann::ordered_json& line);
+  /// The number that the last line with such a key has, if any.
+  std::optional<double> last(const char* key) const;
+  /// Returns when all lines have reached the disk.
+  void sync() const { sync_file(path_); }
+
+ private:
+  std::filesystem::path folder_, path_;
+  std::ofstream stream_;
+};
+
+}  // namespace lacuna::apps

@@ -1,0 +1,39 @@
+// The policies whose gradients are the very same bits: `keep` and `exact`.
+#include "autograd/policies/lossless.h"
+
+namespace lacuna {
+
+Decision decide_exactly(const SavedTensorInfo& facts) {
+  constexpr int longest_chain = 3;  // a longer one saves little more and makes backward hold all its links at once
+  if (facts.optional) return {.hold = Hold::drop};
+  if (facts.can_rematerialize && facts.chain <= longest_chain) return {.hold = Hold::rematerialize};
+  return {.hold = facts.need == Need::sign ? Hold::sign_mask : Hold::keep};
+}
+
+namespace {
+
+/// What is needed stays as it is: what a classical framework does.
+class Keep final : public MemoryPolicy {
+ public:
+  static constexpr std::string_view policy_name = "keep";
+  static std::vector<Setting> settings() { return {}; }
+  explicit Keep(const Settings&) {}
+  std::string_view name() const override { return policy_name; }
+  Decision decide(const SavedTensorInfo& facts) override { return {.hold = facts.optional ? Hold::drop : Hold::keep}; }
+};
+
+/// Whatever a cheap pass over something kept yields is not kept; where only a sign is needed, a bit is.
+class Exact final : public MemoryPolicy {
+ public:
+  static constexpr std::string_view policy_name = "exact";
+  static std::vector<Setting> settings() { return {}; }
+  explicit Exact(const Settings&) {}
+  std::string_view name() const override { return policy_name; }
+  Decision decide(const SavedTensorInfo& facts) override { return decide_exactly(facts); }
+};
+
+const RegisterPolicy<Keep> keep;
+const RegisterPolicy<Exact> exact;
+
+}  // namespace
+}  // namespace lacuna

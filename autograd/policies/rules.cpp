@@ -1,0 +1,318 @@
+#include "autograd/policies/rules.h"
+
+#include "autograd/policies/lossless.h"
+#include "autograd/policies/quantizing.h"
+#include "core/glob.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <set>
+
+namespace lacuna {
+namespace {
+
+/// The pattern of a path and of those that differ from it in numbers: `blocks.*.attn` of `blocks.3.attn`.
+std::string with_any_number(std::string_view path) {
+  std::string pattern;
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find('.', begin), path.size());
+    const std::string_view name = path.substr(begin, end - begin);
+    const bool number = !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
+    if (begin > 0) pattern += '.';
+    pattern += number ? "*" : name;
+    begin = end + 1;
+  }
+  return pattern;
+}
+
+/// Of the curve whose slope is all that backward needs of the tensor; null where it needs more.
+const quant::SlopeLevels* slopes_of(const SavedTensorInfo& facts) {
+  if (!can_quantize(facts) || facts.users.size() != 1 || facts.users.front().rematerializes) return nullptr;
+  return quant::slope_levels(facts.users.front().op.text());
+}
+
+bool is_for_tensors(const HoldRule& rule) { return rule.how != HoldRule::How::recompute; }
+bool matches(const HoldRule& rule, const SavedTensorInfo& facts) {
+  return is_for_tensors(rule) && matches_glob(rule.path, facts.path.text()) && matches_glob(rule.op, facts.maker()) &&
+         matches_glob(rule.slot, facts.name()) &&
+         std::any_of(facts.users.begin(), facts.users.end(),
+                     [&](const Reader& user) { return matches_glob(rule.user, user.op.text()); });
+}
+bool can_hold(const HoldRule& rule, const SavedTensorInfo& facts) {
+  if (rule.how == HoldRule::How::quantize) return can_quantize(facts);
+  return rule.how != HoldRule::How::slope || slopes_of(facts) != nullptr;
+}
+
+/// Adds what is not there yet.
+void add_new(std::vector<std::string>& all, std::string text) {
+  if (std::ranges::find(all, text) == all.end()) all.push_back(std::move(text));
+}
+
+/// A few of them, in words.
+std::string listed(std::vector<std::string> all) {
+  constexpr std::size_t most = 12;
+  const bool whole = all.size() <= most;
+  all.resize(std::min(most, all.size()));
+  return fmt::format("{}{}", fmt::join(all, ", "), whole ? "" : " and others");
+}
+
+/// Of a name without wildcards, the known one that is near it: `, did you mean attn?`, or nothing.
+std::string meant(const std::string& pattern, const std::vector<std::string>& known) {
+  const bool is_name = pattern.find_first_of("*?[") == std::string::npos;
+  const std::string near = is_name ? nearest_name(pattern, known) : std::string();
+  return near.empty() ? near : ", did you mean " + near + "?";
+}
+
+/// What rules for tensors came to: which have held one, and why the others have not.
+class RuleUses {
+ public:
+  explicit RuleUses(const std::vector<HoldRule>& rules)
+      : uses_(rules.size(), Use::none), open_(std::ranges::count_if(rules, is_for_tensors)) {}
+
+  bool used(std::size_t rule) const { return uses_[rule] == Use::used; }
+
+  /// A tensor that `holder` holds: a rule's place, or as many as there are.
+  void note(const std::vector<HoldRule>& rules, const SavedTensorInfo& facts, std::size_t holder) {
+    if (holder < rules.size() && !used(holder)) {
+      uses_[holder] = Use::used;
+      --open_;
+    }
+    if (open_ == 0) return;  // nothing will be asked
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+      if (used(i) || !matches(rules[i], facts)) continue;
+      if (!can_hold(rules[i], facts))
+        uses_[i] = std::max(uses_[i], Use::impossible);
+      else if (i > holder)
+        uses_[i] = std::max(uses_[i], Use::too_late);
+    }
+    if (!facts.path.text().empty()) paths_.insert(facts.path);
+    ops_.emplace(facts.maker());
+    slots_.insert(facts.name());
+    for (const Reader& user : facts.users) users_.insert(user.op);
+  }
+
+  std::string why_unused(std::size_t index, const HoldRule& rule) const {
+    if (uses_[index] == Use::too_late) return "rules before it hold all that it could";
+    if (uses_[index] == Use::impossible && rule.how == HoldRule::How::slope)
+      return "what matches cannot be coded, or is read by something besides one GELU or SiLU";
+    if (uses_[index] == Use::impossible)
+      return "what matches cannot be coded: less than 4 KiB, statistics, parameters, a batch that is held anyway, "
+             "and what is needed to the bit or by its sign alone";
+    std::vector<std::string> paths, shown_paths, ops(ops_.begin(), ops_.end()), slots(slots_.begin(), slots_.end()),
+        users;
+    for (const Label& path : paths_) {
+      paths.emplace_back(path.text());
+      add_new(shown_paths, with_any_number(path.text()));
+    }
+    for (const Label& user : users_) users.emplace_back(user.text());
+    std::string reason = unknown("path", rule.path, paths, shown_paths);
+    if (reason.empty()) reason = unknown("op", rule.op, ops, ops);
+    if (reason.empty()) reason = unknown("slot", rule.slot, slots, slots);
+    if (reason.empty()) reason = unknown("user", rule.user, users, users);
+    return reason.empty() ? "no tensor matches all of it; `lacuna explain` lists them by path, slot and reader"
+                          : reason;
+  }
+
+ private:
+  enum class Use : std::uint8_t { none, impossible, too_late, used };
+  /// Why `pattern` alone matches none of the known ones; nothing where it does. `shown`: what is told of them.
+  static std::string unknown(std::string_view what, const std::string& pattern, const std::vector<std::string>& known,
+                             const std::vector<std::string>& shown) {
+    if (std::ranges::any_of(known, [&](const std::string& name) { return matches_glob(pattern, name); })) return {};
+    return fmt::format("no tensor has the {} {}{}; there are {}", what, pattern, meant(pattern, known), listed(shown));
+  }
+
+  std::vector<Use> uses_;          // [rules]
+  std::ptrdiff_t open_;            // for tensors, and have held none
+  std::set<Label> paths_, users_;  // of tensors
+  std::set<std::string, std::less<>> ops_, slots_;
+};
+
+class Refined final : public MemoryPolicy {
+ public:
+  Refined(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules, std::vector<std::string> recompute)
+      : base_(std::move(base)),
+        rules_(std::move(rules)),
+        uses_(rules_),
+        codes_(base_->quantizes() || std::any_of(rules_.begin(), rules_.end(), [](const HoldRule& rule) {
+                 return rule.how == HoldRule::How::quantize || rule.how == HoldRule::How::slope;
+               })) {
+    for (std::string& pattern : recompute) regions_.push_back({.pattern = std::move(pattern)});
+    for (const HoldRule& rule : rules_)
+      if (rule.how == HoldRule::How::recompute) regions_.push_back({.pattern = rule.path, .rule = &rule});
+  }
+  std::string_view name() const override { return base_->name(); }
+
+  Decision decide(const SavedTensorInfo& facts) override {
+    const auto holder = std::ranges::find_if(
+        rules_, [&](const HoldRule& rule) { return can_hold(rule, facts) && matches(rule, facts); });
+    uses_.note(rules_, facts, static_cast<std::size_t>(holder - rules_.begin()));
+    if (holder == rules_.end()) return guarded(base_->decide(facts), facts);
+    switch (holder->how) {
+      case HoldRule::How::quantize:
+        return coded(*holder, facts);
+      case HoldRule::How::slope:
+        return {.hold = Hold::quantize, .slopes = slopes_of(facts)};
+      case HoldRule::How::keep:
+        return {.hold = Hold::keep};
+      default:
+        return guarded(decide_exactly(facts), facts);
+    }
+  }
+  bool quantizes() const override { return codes_; }
+
+  bool recomputes(std::string_view path, std::string_view within) override {
+    offer(path);
+    for (Region& region : regions_)
+      if (outermost_match(region.pattern, path, within)) return region.used = true;
+    return base_->recomputes(path, within);
+  }
+
+  std::int64_t recomputes_together(const SequencePart& part, std::string_view within) override {
+    if (part.whole()) offer(part.path);
+    for (Region& region : regions_) {
+      if (part.whole() && outermost_match(region.pattern, part.path, within)) {
+        region.used = true;
+        return part.count;
+      }
+      const std::optional<BlockRun> run = parse_block_run(region.pattern);
+      if (!run || run->sequence != part.path || run->first != part.first || run->last >= part.end) continue;
+      const std::int64_t together = run->last - run->first + 1;
+      if (within == (together == part.count ? part.path : region.pattern)) continue;
+      region.used = true;
+      return together;
+    }
+    return base_->recomputes_together(part, within);
+  }
+
+  std::vector<std::string> unmatched() const override {
+    std::vector<std::string> all = base_->unmatched();
+    const auto text_of = [](const HoldRule& rule) {
+      return fmt::format("{{path: {}, op: {}, slot: {}, user: {}, hold: {}}}", rule.path, rule.op, rule.slot, rule.user,
+                         hold_text(rule));
+    };
+    for (std::size_t i = 0; i < rules_.size(); ++i)
+      if (is_for_tensors(rules_[i]) && !uses_.used(i))
+        all.push_back(fmt::format("memory.rules: no tensor is held by the rule {}: {}", text_of(rules_[i]),
+                                  uses_.why_unused(i, rules_[i])));
+    for (const Region& region : regions_)
+      if (region.rule != nullptr && !region.used)
+        all.push_back(
+            fmt::format("memory.rules: no region is recomputed by the rule {}: none matches, or others come first{}",
+                        text_of(*region.rule), offered_beside(region.pattern)));
+    for (const Region& region : regions_)
+      if (region.rule == nullptr && !region.used)
+        all.push_back(
+            fmt::format("memory.recompute: {} recomputes nothing: no region of the model matches, or others come "
+                        "first{}",
+                        region.pattern, offered_beside(region.pattern)));
+    return all;
+  }
+
+  void begin_pass(bool first_of_step) override { base_->begin_pass(first_of_step); }
+  bool begin_study() override { return base_->begin_study(); }
+  SensitivityRecord* sensitivity_record() override { return base_->sensitivity_record(); }
+  DrawStudy* draw_study() override { return base_->draw_study(); }
+  void end_study() override { base_->end_study(); }
+  std::int64_t measures_every() const override { return base_->measures_every(); }
+  void end_pass() override { base_->end_pass(); }
+  std::map<std::string, Tensor> state() const override { return base_->state(); }
+  void set_state(const std::map<std::string, Tensor>& state) override { base_->set_state(state); }
+
+ private:
+  struct Region {
+    std::string pattern;
+    const HoldRule* rule = nullptr;  // of rules_, that names it
+    bool used = false;
+  };
+  /// A region that a pattern matches ends where the pattern's next one begins: `blocks.*` does not open `blocks.0.attn`
+  /// in `blocks.0`. A run of blocks is matched by its own name alone, not by what matches blocks.
+  static bool outermost_match(std::string_view pattern, std::string_view path, std::string_view within) {
+    const bool opened_within = parse_block_run(within) ? pattern == within : matches_glob(pattern, within);
+    return matches_glob(pattern, path) && (within.empty() || !opened_within);
+  }
+
+  void offer(std::string_view path) { add_new(offered_, std::string(path)); }
+  /// What could have been recomputed in place of what `pattern` names.
+  std::string offered_beside(const std::string& pattern) const {
+    std::vector<std::string> patterns;
+    for (const std::string& path : offered_) add_new(patterns, with_any_number(path));
+    if (patterns.empty()) return {};
+    // One that is there, or several of them as one, has been read right.
+    const bool known = std::ranges::find(offered_, pattern) != offered_.end() || parse_block_run(pattern);
+    std::string near = known ? std::string() : meant(pattern, offered_);
+    if (!known && near.empty())
+      if (const std::string like = nearest_name(pattern, patterns); !like.empty() && like != pattern)
+        near = ", did you mean " + like + "?";
+    return fmt::format("{}; there are {}", near, listed(std::move(patterns)));
+  }
+
+  Decision guarded(const Decision& decision, const SavedTensorInfo& facts) const {
+    return codes_ ? beside_codes(decision, facts) : decision;
+  }
+  static Decision coded(const HoldRule& rule, const SavedTensorInfo& facts) {
+    const quant::QuantConfig coding = rule.by_columns
+                                          ? quant::least_error(rule.bits, column_groups(facts, rule.group_size))
+                                          : run_config(facts, rule.bits, rule.group_size);
+    return hold_quantized({.hold = Hold::keep}, facts, coding);
+  }
+
+  std::unique_ptr<MemoryPolicy> base_;
+  std::vector<HoldRule> rules_;
+  RuleUses uses_;
+  bool codes_;  // some rule does, or the policy itself
+  std::vector<Region> regions_;
+  std::vector<std::string> offered_;  // what could have been recomputed
+};
+
+}  // namespace
+
+std::optional<std::pair<HoldRule::How, int>> parse_hold(std::string_view text) {
+  if (text == "keep") return {{HoldRule::How::keep, 0}};
+  if (text == "exact") return {{HoldRule::How::exact, 0}};
+  if (text == "slope2") return {{HoldRule::How::slope, 0}};
+  if (text == "recompute") return {{HoldRule::How::recompute, 0}};
+  if (text.size() == 4 && text.starts_with("int") && text[3] >= '1' && text[3] <= '8')
+    return {{HoldRule::How::quantize, text[3] - '0'}};
+  return {};
+}
+
+std::string hold_text(const HoldRule& rule) {
+  switch (rule.how) {
+    case HoldRule::How::keep:
+      return "keep";
+    case HoldRule::How::exact:
+      return "exact";
+    case HoldRule::How::slope:
+      return "slope2";
+    case HoldRule::How::recompute:
+      return "recompute";
+    default:
+      return fmt::format("int{}", rule.bits);
+  }
+}
+
+std::optional<BlockRun> parse_block_run(std::string_view pattern) {
+  const std::size_t dot = pattern.rfind('.');
+  if (dot == std::string_view::npos) return {};
+  BlockRun run{.sequence = pattern.substr(0, dot), .first = 0, .last = 0};
+  const char* const end = pattern.data() + pattern.size();
+  const auto [dash, first_error] = std::from_chars(pattern.data() + dot + 1, end, run.first);
+  if (first_error != std::errc() || dash == end || *dash != '-') return {};
+  const auto [rest, last_error] = std::from_chars(dash + 1, end, run.last);
+  if (last_error != std::errc() || rest != end || run.first < 0 || run.last <= run.first) return {};
+  // As it names the region: without zeros in front.
+  if (pattern.substr(dot + 1) != fmt::format("{}-{}", run.first, run.last)) return {};
+  return run;
+}
+
+std::unique_ptr<MemoryPolicy> refine(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules,
+                                     std::vector<std::string> recompute) {
+  if (rules.empty() && recompute.empty()) return base;
+  return std::make_unique<Refined>(std::move(base), std::move(rules), std::move(recompute));
+}
+
+}  // namespace lacuna

@@ -1,0 +1,155 @@
+// A saved tensor's life between forward and backward.
+//
+// While a variable names the tensor nothing is decided: the slot gathers who needs it and how exactly. When the last
+// variable lets go (or backward begins) the slot settles, once: dropped, kept, derived from other slots, masked or
+// coded.
+// In backward each user leaves the slot when it is done; the last one frees it.
+#pragma once
+
+#include "autograd/policy.h"
+
+#include <memory>
+#include <vector>
+
+namespace lacuna {
+
+class SavedTensor;
+using SavedTensorPtr = std::shared_ptr<SavedTensor>;
+
+/// How an op's output can be had again.
+struct Origin {
+  std::shared_ptr<const Operation> op;
+  std::vector<SavedTensorPtr> sources;  // as op->rematerializes(); null where an optional input is absent
+  std::vector<Shape> shapes;            // the shapes those tensors had for the op
+};
+
+/// What made a tensor. For an input of the program, `op` is empty.
+struct Producer {
+  Label op;
+  Label path;
+  Source source = output;
+  Groups groups = Groups::run;
+  std::int64_t heads = 1;
+  int occurrence = 0;
+};
+
+class SavedTensor {
+ public:
+  SavedTensor(const Tensor& tensor, MemoryPolicy& policy, std::uint64_t tape, const Producer& maker);
+  ~SavedTensor();
+  SavedTensor(const SavedTensor&) = delete;
+  SavedTensor& operator=(const SavedTensor&) = delete;
+
+  std::uint64_t tape() const { return tape_; }
+
+  /// A variable names the tensor; or an undecided slot may be derived from it, where it has no variable of its own.
+  void hold() { ++names_; }
+  void release() noexcept;
+
+  void set_origin(Origin origin);
+  void add_user(const Reader& user, Groups groups = Groups::run, std::int64_t heads = 1);
+  void finalize();
+  /// Its tape is gone: nobody will read it any more.
+  void discard();
+  /// Settled in a way that takes no further users.
+  bool is_discarded() const { return settled_ && (how_ == Hold::drop || how_ == Hold::sign_mask); }
+
+  /// For users in backward; `reader` is named in errors. `width` is the last extent of the user's view.
+  Tensor whole(Label reader);
+  Tensor rows(std::int64_t begin, std::int64_t end, std::int64_t width, Label reader, Tensor* variance);
+  std::int64_t block_rows(std::int64_t width) const;
+  /// As SavedTensors has it.
+  bool read_apart(const RowPartition& share, std::int64_t width, bool with_variance, const RowBlockKernel& f);
+  /// `optional`: nothing is derived for it, and what is kept is read where sources may be coded.
+  Signs signs(Label reader, bool optional);
+  void leave();
+  /// Whether, after the walk back that begins now, everything is to be held as before it, for another one.
+  void set_retained(bool retained) { retained_ = retained; }
+
+  /// The coded slots that its values come from: itself, or what it is derived from.
+  void gather_coded(std::vector<SavedTensor*>& coded);
+  std::string key() const { return facts().key(); }
+  /// From now on decoded as if it were held in so few bits; 0: as it is.
+  void set_probe(int bits) { probe_bits_ = bits; }
+
+  Hold how() const { return how_; }
+  SavedTensorInfo facts() const;
+  /// Bytes held because of this slot: none for a parameter or a tensor that will be derived.
+  std::int64_t held_bytes() const;
+  /// Of codes: bits of an element, ranges and masks aside; 0 otherwise.
+  int bits() const { return how_ == Hold::quantize ? codes_.coding.bits : 0; }
+  bool keeps_slope() const { return slopes_ != nullptr; }
+  bool keeps_signs() const { return mask_.defined(); }
+  /// Bytes that a reader sees.
+  std::int64_t read_bytes() const;
+
+ private:
+  class RowReader;
+  bool is_aux() const { return maker_.source.kind == Source::Kind::extra_output; }
+  /// An input of the program that somebody holds besides.
+  bool borrowed() const;
+  bool usable_as_source(Need need) const;
+  bool can_rematerialize() const;
+  Decision decide() const;
+  void encode(const Decision& decision);
+  void decode(std::int64_t begin, std::int64_t end, const Tensor& out, Tensor* variance = nullptr) const;
+  struct Room {
+    Tensor values;    // [rows, width]
+    Tensor variance;  // of their errors, f32 [rows, width]; undefined where nobody could ask, or is told
+  };
+  Room room_for(std::int64_t rows, std::int64_t width, bool with_variance) const;
+  Tensor variance_room(const Shape& shape, bool asked) const;
+  /// Others will want it too, and its values are exact: the first to read it derives it as a whole.
+  bool derived_once() const;
+  /// Threads may decode runs of it apart from each other: decoding allocates no tensor.
+  bool decodes_apart() const;
+  quant::RangeDecoder range_decoder() const;
+  void code_again(std::int64_t begin, std::int64_t end, const Tensor& values, const Tensor& variance) const;
+  /// Decoding or deriving it yields approximate values: again by blocks for each reader, never as a whole to share.
+  bool is_coded() const;
+  /// Every user can do without it.
+  bool is_optional() const;
+  /// QuantizedTensor hold it, or what it is derived from, or may when it settles.
+  bool may_be_coded() const;
+  /// What it could be derived from is coded, or may still be.
+  bool found_approximately() const;
+  int chain_below() const;
+  void raise_chain_above(int above);
+  bool stale() const { return tensor_.defined() && tensor_.storage()->version() != version_; }
+  void check_version(Label reader) const;
+  /// Rows of the output into `out`, a run at a time where the sources are not at hand.
+  void derive_runs(std::int64_t begin, std::int64_t end, Label reader, const Tensor& out);
+  bool derive_apart(std::int64_t begin, std::int64_t run, Label reader, const Tensor& out);
+  void derive_rows(std::int64_t begin, std::int64_t end, Label reader, const Tensor& out);
+  void release_origin();
+  void free();
+
+  Tensor tensor_;
+  Tensor mask_;               // u8 [ceil(count / 8)]
+  bool shows_signs_ = false;  // kept where its sources may be coded: who could find the signs from those reads it
+  quant::QuantizedTensor codes_;
+  const quant::SlopeLevels* slopes_ = nullptr;  // the codes are of slopes
+  int probe_bits_ = 0;
+  MemoryPolicy& policy_;
+  std::uint64_t tape_;
+  Producer maker_;
+  Shape shape_;
+  DType dtype_;
+  Device device_;
+  std::uint64_t version_;
+  bool parameter_;
+  Owner owner_;  // the storage's, before this slot claimed it
+
+  std::vector<Reader> users_;
+  std::size_t left_ = 0;  // users that are done
+  int names_ = 0;         // holders of the undecided tensor
+  bool settled_ = false;
+  bool retained_ = false;
+  bool costs_nothing_ = false;  // when it settled: held anyway and on another's account, a parameter or a batch
+  Hold how_ = Hold::keep;
+  Need need_ = Need::sign;
+  Origin origin_;
+  int chain_above_ = 0;  // the longest chain of derivations that stands on this slot
+};
+
+}  // namespace lacuna

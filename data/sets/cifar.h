@@ -1,0 +1,47 @@
+// CIFAR-10 and CIFAR-100 in their original binary layout (Krizhevsky 2009; cs.toronto.edu/~kriz/cifar.html).
+#pragma once
+
+#include "data/dataset.h"
+#include "data/sets/record_file.h"
+
+#include <string>
+#include <vector>
+
+namespace lacuna {
+
+/// How a file is laid out: records of `label_bytes` labels, the last of which is the class, and 32×32 pixels by plane.
+struct CifarFormat {
+  static constexpr std::int64_t side = 32, channels = 3;  // pixels u8 [channels, side, side]
+
+  std::string name, title;
+  std::string archive_folder;  // what the published archive unpacks to
+  std::vector<std::string> train_files, validation_files;
+  std::int64_t train_images = 0, validation_images = 0;  // as published
+  std::int64_t label_bytes = 1;
+  std::vector<std::string> classes;
+  std::vector<float> mean, deviation;  // [channels], over the published training images
+
+  std::int64_t record_bytes() const { return label_bytes + channels * side * side; }
+};
+
+const CifarFormat& cifar10_format();
+const CifarFormat& cifar100_format();
+
+class Cifar final : public Dataset {
+ public:
+  /// Opens the files of `options.split` in `options.path` (or in the archive's folder there) and checks the length of
+  /// each and every label. All published images have to be there unless fewer are asked for. The images stay in the
+  /// files.
+  Cifar(const CifarFormat& format, const DatasetOptions& options);
+
+  std::int64_t read(std::int64_t index, std::uint8_t* image) const override;
+
+ private:
+  std::int64_t label_of(const RecordFile& file, std::int64_t record, const std::uint8_t* bytes) const;
+  void check_labels(const RecordFile& file) const;
+
+  const CifarFormat& format_;
+  std::vector<RecordFile> files_;
+};
+
+}  // namespace lacuna

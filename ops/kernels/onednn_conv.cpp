@@ -1,0 +1,186 @@
+#include "core/parallel.h"
+#include "ops/kernels/conv_kernels.h"
+#include "ops/kernels/onednn.h"
+
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <unordered_map>
+
+namespace lacuna::onednn {
+namespace {
+
+using Description = dnnl::memory::desc;
+using Tag = dnnl::memory::format_tag;
+using Arguments = std::unordered_map<int, dnnl::memory>;
+
+constexpr auto f32 = dnnl::memory::data_type::f32;
+
+enum class Product : std::uint8_t { forward, gradient_of_input, gradient_of_weight };
+
+/// A convolution that is ready to run, and the weights as it wants them.
+struct Prepared {
+  dnnl::primitive primitive;
+  dnnl::primitive reorder;  // of the weights: to the primitive's layout, or from it
+  Description x, weight, y, scratchpad;
+  bool same_layout;  // the weights' layout is that of files: nothing to reorder
+};
+
+Description images_of(const ConvShape& s, bool output) {
+  if (output) return {{s.images, s.outputs, s.out_height(), s.out_width()}, f32, Tag::nhwc};
+  return {{s.images, s.channels, s.height, s.width}, f32, Tag::nhwc};
+}
+
+dnnl::memory::dims weight_extents(const ConvShape& s) {
+  if (s.groups == 1) return {s.outputs, s.channels, s.kernel_height, s.kernel_width};
+  return {s.groups, s.outputs / s.groups, s.channels / s.groups, s.kernel_height, s.kernel_width};
+}
+
+/// Weights as files have them.
+Description file_weights(const ConvShape& s) {
+  return {weight_extents(s), f32, s.groups == 1 ? Tag::oihw : Tag::goihw};
+}
+
+dnnl::convolution_forward::primitive_desc describe_forward(const ConvShape& s, bool bias,
+                                                           const dnnl::primitive_attr& attributes) {
+  const Description x = images_of(s, false), y = images_of(s, true), weight(weight_extents(s), f32, Tag::any);
+  const Description b = bias ? Description({s.outputs}, f32, Tag::a) : Description();
+  const dnnl::memory::dims strides{s.stride, s.stride}, padding{s.padding, s.padding};
+  return {{dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, x, weight, b, y, strides, padding,
+           padding},
+          attributes,
+          engine()};
+}
+
+/// `add`: the reorder of a weight gradient adds to what is there.
+Prepared prepare(const ConvShape& s, Product product, bool bias, bool add) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const auto forward = describe_forward(s, bias, attributes);
+  const Description any(weight_extents(s), f32, Tag::any), files = file_weights(s);
+  const Description x = images_of(s, false), y = images_of(s, true);
+  const dnnl::memory::dims strides{s.stride, s.stride}, padding{s.padding, s.padding};
+  const auto finish = [&](const auto& description, const dnnl::primitive& primitive, const Description& weight) {
+    Prepared prepared{.primitive = primitive,
+                      .reorder = {},
+                      .x = x,
+                      .weight = weight,
+                      .y = y,
+                      .scratchpad = description.scratchpad_desc(),
+                      .same_layout = weight == files && !add};
+    if (!prepared.same_layout) {
+      dnnl::primitive_attr adding;
+      if (add) {
+        dnnl::post_ops sum;
+        sum.append_sum(1);
+        adding.set_post_ops(sum);
+      }
+      const bool outwards = product == Product::gradient_of_weight;
+      prepared.reorder =
+          dnnl::reorder({engine(), outwards ? weight : files, engine(), outwards ? files : weight, adding});
+    }
+    return prepared;
+  };
+  switch (product) {
+    case Product::forward:
+      return finish(forward, dnnl::convolution_forward(forward), forward.weights_desc());
+    case Product::gradient_of_input: {
+      const dnnl::convolution_backward_data::primitive_desc backward(
+          {dnnl::algorithm::convolution_direct, x, any, y, strides, padding, padding}, attributes, engine(), forward);
+      return finish(backward, dnnl::convolution_backward_data(backward), backward.weights_desc());
+    }
+    case Product::gradient_of_weight:
+      break;
+  }
+  const dnnl::convolution_backward_weights::primitive_desc backward(
+      {dnnl::algorithm::convolution_direct, x, any, y, strides, padding, padding}, attributes, engine(), forward);
+  return finish(backward, dnnl::convolution_backward_weights(backward), backward.diff_weights_desc());
+}
+
+/// Prepared convolutions by what they compute; a network has far fewer than the bound, and a program that goes through
+/// more starts anew.
+const Prepared& prepared(const ConvShape& shape, Product product, bool bias, bool add) {
+  constexpr std::size_t bound = 512;
+  thread_local std::map<std::tuple<ConvShape, Product, bool, bool, int>, Prepared> cache;
+  const std::tuple key(shape, product, bias, add, threads());
+  const auto found = cache.find(key);
+  if (found != cache.end()) return found->second;
+  if (cache.size() == bound) cache.clear();
+  return cache.emplace(key, prepare(shape, product, bias, add)).first->second;
+}
+
+Tensor workspace(const Description& description, Device device) {
+  return Tensor::empty({static_cast<std::int64_t>(description.get_size())}, DType::u8, device, Purpose::workspace);
+}
+
+dnnl::memory as_memory(const Description& description, const Tensor& tensor) {
+  return {description, engine(), tensor.raw()};
+}
+
+void run(const dnnl::primitive& primitive, const Arguments& arguments) {
+  primitive.execute(stream(), arguments);
+  stream().wait();
+}
+
+/// y or dx, whichever the product writes, from weights that are reordered first.
+void run_with_weights(const ConvShape& shape, Product product, const Tensor& weight, const Tensor& bias,
+                      Arguments&& images, Device device) {
+  const Prepared& p = prepared(shape, product, bias.defined(), false);
+  const Tensor reordered = p.same_layout ? weight : workspace(p.weight, device);
+  const Tensor scratchpad = workspace(p.scratchpad, device);
+  launch(device, [&] {
+    if (!p.same_layout)
+      run(p.reorder,
+          {{DNNL_ARG_FROM, as_memory(file_weights(shape), weight)}, {DNNL_ARG_TO, as_memory(p.weight, reordered)}});
+    images.emplace(DNNL_ARG_WEIGHTS, as_memory(p.weight, reordered));
+    images.emplace(DNNL_ARG_SCRATCHPAD, as_memory(p.scratchpad, scratchpad));
+    if (bias.defined()) images.emplace(DNNL_ARG_BIAS, as_memory({{shape.outputs}, f32, Tag::a}, bias));
+    run(p.primitive, images);
+  });
+}
+
+}  // namespace
+
+void forward(const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
+  run_with_weights(
+      shape, Product::forward, weight, bias,
+      {{DNNL_ARG_SRC, as_memory(images_of(shape, false), x)}, {DNNL_ARG_DST, as_memory(images_of(shape, true), y)}},
+      y.device());
+}
+
+void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add) {
+  const Tensor own = add ? Tensor::empty(dx.shape(), DType::f32, dx.device(), Purpose::workspace) : dx;
+  run_with_weights(shape, Product::gradient_of_input, weight, {},
+                   {{DNNL_ARG_DIFF_SRC, as_memory(images_of(shape, false), own)},
+                    {DNNL_ARG_DIFF_DST, as_memory(images_of(shape, true), dy)}},
+                   dx.device());
+  if (!add) return;
+  launch(dx.device(), [&] {
+    map(
+        dx.count(), [](float a, float b) { return a + b; }, dx.data<float>(), dx.data<float>(), own.data<float>());
+  });
+}
+
+void gradient_of_weight(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add) {
+  // oneDNN 2.6 gives wrong gradients for strided 1×1 windows over channels that fill no whole vector.
+  constexpr std::int64_t vector = 16;
+  const bool strided_points = shape.kernel_height == 1 && shape.kernel_width == 1 && shape.stride > 1;
+  if (strided_points && (shape.channels % vector != 0 || shape.outputs % vector != 0)) {
+    direct::gradient_of_weight(shape, x, dy, dweight, add);
+    return;
+  }
+  const Prepared& p = prepared(shape, Product::gradient_of_weight, false, add);
+  const Tensor own = p.same_layout ? dweight : workspace(p.weight, dweight.device());
+  const Tensor scratchpad = workspace(p.scratchpad, dweight.device());
+  launch(dweight.device(), [&] {
+    run(p.primitive, {{DNNL_ARG_SRC, as_memory(p.x, x)},
+                      {DNNL_ARG_DIFF_DST, as_memory(p.y, dy)},
+                      {DNNL_ARG_DIFF_WEIGHTS, as_memory(p.weight, own)},
+                      {DNNL_ARG_SCRATCHPAD, as_memory(p.scratchpad, scratchpad)}});
+    if (!p.same_layout)
+      run(p.reorder,
+          {{DNNL_ARG_FROM, as_memory(p.weight, own)}, {DNNL_ARG_TO, as_memory(file_weights(shape), dweight)}});
+  });
+}
+
+}  // namespace lacuna::onednn

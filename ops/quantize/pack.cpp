@@ -1,0 +1,123 @@
+#include "ops/quantize/pack.h"
+
+#include "core/parallel.h"
+
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+namespace lacuna::quant {
+namespace {
+
+constexpr std::int64_t block = 64;  // elements whose bits are gathered at once
+
+/// Bits of `count` elements, at most 64, from the lowest on.
+template <class T>
+std::uint64_t signs_of(const T* values, std::int64_t count) {
+  std::uint64_t bits = 0;
+  for (std::int64_t i = 0; i < count; ++i) bits |= std::uint64_t{to_compute(values[i]) > 0} << i;
+  return bits;
+}
+
+/// A type's numbers as whole ones, and the greatest that is no NaN without its sign.
+template <class T>
+using Bits = std::conditional_t<is_half<T>, std::uint16_t,
+                                std::conditional_t<std::is_same_v<T, float>, std::uint32_t, std::uint64_t>>;
+template <class T>
+inline constexpr Bits<T> infinity = std::is_same_v<T, bf16>    ? 0x7f80U
+                                    : std::is_same_v<T, f16>   ? 0x7c00U
+                                    : std::is_same_v<T, float> ? 0x7f800000U
+                                                               : static_cast<Bits<T>>(0x7ff0000000000000U);
+
+/// Calls `f(i, word)` for elements [begin, end), the lowest bit of `word` being bit `first` + i: in vectors, if `f`
+/// can.
+template <class F>
+void for_bits(const std::uint8_t* bytes, std::int64_t first, std::int64_t begin, std::int64_t end, const F& f) {
+  const auto one = [&](std::int64_t i) {
+    f(i, static_cast<std::uint32_t>(bytes[(first + i) / 8]) >> ((first + i) % 8));
+  };
+  std::int64_t i = begin;
+  for (; i < end && (first + i) % 8 != 0; ++i) one(i);
+  for (; i + 32 <= end; i += 32) {
+    std::uint32_t word;
+    std::memcpy(&word, bytes + (first + i) / 8, sizeof word);
+#pragma GCC ivdep
+    for (std::uint32_t bit = 0; bit < 32; ++bit) f(i + bit, word >> bit);
+  }
+  for (; i < end; ++i) one(i);
+}
+
+/// out[i] = in[i] where bit `first` + i is set, or where it is NaN and `nan_stays`; 0 elsewhere.
+template <bool nan_stays, class T>
+void mask_values(const T* in, std::int64_t count, const std::uint8_t* bytes, std::int64_t first, T* out) {
+  using B = Bits<T>;
+  constexpr B all = std::numeric_limits<B>::max();
+  parallel_for(count, 16384, [&](std::int64_t begin, std::int64_t end) {
+    for_bits(bytes, first, begin, end, [&](std::int64_t i, std::uint32_t word) {
+      const auto value = std::bit_cast<B>(in[i]);
+      B mask = B{0} - static_cast<B>(word & 1U);
+      if (nan_stays) mask |= (value & (all >> 1)) > infinity<T> ? all : B{0};
+      out[i] = std::bit_cast<T>(static_cast<B>(value & mask));
+    });
+  });
+}
+
+template <bool nan_stays>
+void mask_by_bits(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out) {
+  expect(out.count() == in.count() && out.dtype() == in.dtype() && 8 * bits.count() >= first + in.count(),
+         "{} values of {} were given {} bits from bit {} on, and {} of {} to write", in.count(), name_of(in.dtype()),
+         8 * bits.count(), first, out.count(), name_of(out.dtype()));
+  launch(in.device(), [&] {
+    with_float_type(in.dtype(), [&]<class T>(Type<T>) {
+      mask_values<nan_stays>(in.data<T>(), in.count(), bits.data<std::uint8_t>(), first, out.data<T>());
+    });
+  });
+}
+
+}  // namespace
+
+void pass_where_set(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out) {
+  mask_by_bits<false>(in, bits, first, out);
+}
+
+void rectify(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out) {
+  mask_by_bits<true>(in, bits, first, out);
+}
+
+void rectify(DType dtype, std::byte* values, std::int64_t count, const std::uint8_t* bits, std::int64_t first) {
+  with_float_type(dtype, [&]<class T>(Type<T>) {
+    T* const at = reinterpret_cast<T*>(values);
+    mask_values<true>(at, count, bits, first, at);
+  });
+}
+
+void spread_signs(const std::uint8_t* bits, std::int64_t first, std::int64_t count, std::int32_t* out) {
+  for_bits(bits, first, 0, count,
+           [&](std::int64_t i, std::uint32_t word) { out[i] = static_cast<std::int32_t>(word & 1U); });
+}
+
+Tensor pack_signs(const Tensor& values) {
+  const std::int64_t n = values.count();
+  Tensor bits = Tensor::empty({(n + 7) / 8}, DType::u8, values.device(), Purpose::saved);
+  launch(values.device(), [&] {
+    with_float_type(values.dtype(), [&]<class T>(Type<T>) {
+      const T* const in = values.data<T>();
+      auto* const out = bits.data<std::uint8_t>();
+      parallel_for(
+          n, 65536,
+          [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; i += block) {
+              const std::int64_t count = std::min(block, end - i);
+              const std::uint64_t word = count == block ? signs_of(in + i, block) : signs_of(in + i, count);
+              for (std::int64_t byte = 0; byte < (count + 7) / 8; ++byte)
+                out[i / 8 + byte] = static_cast<std::uint8_t>(word >> (8 * byte));
+            }
+          },
+          block);
+    });
+  });
+  return bits;
+}
+
+}  // namespace lacuna::quant

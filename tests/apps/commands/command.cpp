@@ -1,0 +1,475 @@
+// The built command from end to end, on models and data small enough for a test.
+#include "core/parallel.h"
+#include "models/io/safetensors.h"
+#include "tests/apps/train/train_run.h"
+
+#include <fmt/core.h>
+
+namespace lacuna::test {
+
+TEST_CASE("train: writes a run folder with configuration, metrics, summary and checkpoints") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const CommandResult result = run_command(folder, train({"--json", "s.json"}));
+  INFO(result.error);
+  REQUIRE(result.code == 0);
+  CHECK(result.out.find("epoch 3/3: train loss") != std::string::npos);
+  const nlohmann::json summary = read_json(folder / "runs/c/summary.json");
+  CHECK(summary == read_json(folder / "s.json"));
+  for (const char* const key : {"model", "device", "precision", "batch_size", "threads", "policy", "parameters",
+                                "process_peak", "samples_per_second", "train_loss", "val_loss", "val_accuracy"})
+    CHECK_MESSAGE(summary.contains(key), key);
+  for (const char* const key :
+       {"parameters", "gradients", "optimizer", "saved", "transient", "workspace", "data", "peak"})
+    CHECK_MESSAGE(summary.at("memory").contains(key), key);
+  for (const char* const key : {"min", "median", "max"}) CHECK(summary.at("step_seconds").at(key) > 0);
+  CHECK(summary.at("steps") == 12);
+  CHECK(summary.at("epochs") == 3);
+  CHECK(lines_in(folder / "runs/c/metrics.jsonl") == 12 + 3);
+  CHECK(fs::exists(folder / "runs/c/last/checkpoint.json"));
+  CHECK(fs::exists(folder / "runs/c/best/model.safetensors"));
+  CHECK(std::distance(fs::directory_iterator(folder / "runs/c/checkpoints"), {}) <= 3);
+
+  const CommandResult evaluated = run_command(folder, {"eval", "runs/c", "--json", "-"});
+  REQUIRE(evaluated.code == 0);
+  const nlohmann::json place = read_json(folder / "runs/c/best/checkpoint.json");
+  CHECK(evaluated.json().at("val_accuracy") == place.at("place").at("best").at("accuracy"));
+
+  const CommandResult again = run_command(folder, train({}));
+  CHECK(again.code == 2);
+  CHECK(again.error.find("runs/c holds a run already") != std::string::npos);
+  CHECK(run_command(folder, train({"--overwrite", "train.steps=1"})).code == 0);
+  CHECK(read_json(folder / "runs/c/summary.json").at("steps") == 1);
+}
+
+TEST_CASE("train: two steps, of which the first warms up, tell no rate") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const int steps : {2, 3}) {
+    const nlohmann::json summary =
+        run_command(folder, train({fmt::format("train.steps={}", steps), "--overwrite", "--json", "-"})).json();
+    CHECK(summary.at("samples_per_second").is_number() == (steps > 2));
+    CHECK(summary.at("step_seconds").at("median") > 0);
+  }
+}
+
+TEST_CASE("train: a classifier that starts anew is announced") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=one", "train.steps=1", "model.num_classes=12"})).code == 0);
+  const CommandResult result = run_command(folder, train({"model.from=one/last", "train.steps=1"}));
+  CHECK(result.code == 0);
+  CHECK(result.out.find("the classifier head starts anew: 12 classes in one/last, 10 now") != std::string::npos);
+}
+
+TEST_CASE("train: the best checkpoint is kept without any between") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "output.save_every=0"})).code == 0);
+  const nlohmann::json last = read_json(folder / "r/last/checkpoint.json").at("place"),
+                       best = read_json(folder / "r/best/checkpoint.json").at("place");
+  CHECK(best.at("last") == last.at("best"));
+}
+
+TEST_CASE("train: a loss that is not finite names step, layer and the largest values") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const auto diverge = [&](const std::string& lr, std::vector<std::string> rest) {
+    rest.insert(rest.end(), {"optimizer={name: sgd, lr: " + lr + "}", "schedule={name: constant}", "--overwrite"});
+    const CommandResult result = run_command(folder, train(std::move(rest)));
+    CHECK(result.code == 1);
+    CHECK(result.error.starts_with("lacuna: step "));
+    CHECK(result.error.find("The first value that is not finite came out of ") != std::string::npos);
+    CHECK(result.error.find("The largest values until then:\n") != std::string::npos);
+    return result.error;
+  };
+  const std::string forward = diverge("1e30", {"train.clip_norm=0"});
+  CHECK(forward.find("the loss is ") != std::string::npos);
+  CHECK(forward.find("(forward)") != std::string::npos);
+  CHECK(forward.find(" in blocks.") != std::string::npos);
+  const std::string recomputed = diverge("1e30", {"train.clip_norm=0", "memory.recompute=[\"blocks.*\"]"});
+  CHECK(recomputed.find(" in blocks.") != std::string::npos);
+
+  // Zeros times large weights: what comes out is finite, its gradient is not.
+  REQUIRE(run_command(folder, train({"train.steps=1", "output.dir=one"})).code == 0);
+  std::vector<NamedTensor> weights;
+  const SafetensorsFile file(folder / "one/last/model.safetensors");
+  for (const SafetensorsEntry& entry : file.entries()) {
+    weights.emplace_back(entry.name, file.load(entry.name));
+    if (entry.name.starts_with("blocks.1.mlp.fc1.")) weights.back().second.fill(0);
+    if (entry.name == "blocks.1.mlp.fc2.weight") weights.back().second.fill(3e38);
+    if (entry.name == "head.weight")
+      for (std::int64_t i = 0; i < weights.back().second.count(); ++i) weights.back().second.data<float>()[i] *= 1e10F;
+  }
+  write_safetensors(folder / "large.safetensors", weights);
+  for (const char* const clip : {"train.clip_norm=0", "train.clip_norm=1"}) {
+    const std::string backward = diverge("1e-3", {"model.from=large.safetensors", "model.drop_path_rate=0", clip});
+    INFO(backward);
+    CHECK(backward.starts_with("lacuna: step 1: the loss is "));
+    CHECK(backward.find("but the gradient of ") != std::string::npos);
+    CHECK(backward.find("came out of linear in blocks.1.mlp.fc2 (backward)") != std::string::npos);
+  }
+}
+
+TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"model.depth=1", "train.steps=1", "output.dir=one"})).code == 0);
+  fs::copy_file(folder / "one/last/model.safetensors", folder / "other.safetensors");
+  const auto refused = [&](std::vector<std::string> arguments, std::string_view reason) {
+    const CommandResult result = run_command(folder, std::move(arguments));
+    INFO(result.error);
+    CHECK(result.code == 2);
+    CHECK(result.error.find(reason) != std::string::npos);
+    CHECK(result.out.empty());
+    CHECK(!fs::exists(folder / "runs"));
+  };
+  refused(train({"train.epoch=3"}), "command line: unknown key in section train: \"epoch\", did you mean \"epochs\"?");
+  refused(train({"model.patch_size=3"}), "`patch_size` 3 does not divide `image_size` 8");
+  refused(train({"model.num_heads=3"}), "`num_heads` 3 does not divide `embed_dim` 8");
+  refused(train({"train.batch_size=64"}), "train.batch_size is 64, but the data set shapes has 35");
+  refused(train({"train.batch_size=64", "memory.policy=auto", "memory.budget=1KiB"}), "train.batch_size is 64");
+  refused(train({"train.batch_size=2000000000", "train.accumulate=1"}), "train.batch_size is 2000000000");
+  refused(train({"train.accumulate=3"}), "train.accumulate: expected a divisor of train.batch_size (8), got 3");
+  refused(train({"freeze.train=[\"hed*\"]"}), "the pattern `hed*` matches no parameter");
+  refused(train({"data.name=cifar10", "data.path=nowhere"}), "nowhere");
+  refused(train({"model.from=nowhere.safetensors"}), "nowhere.safetensors");
+  refused(train({"schedule.warmup_epochs=7"}), "warm-up");
+  refused(train({"train.device=meta"}), "train.device");
+  refused(train({"model.in_channels=1"}), "model.in_channels is 1, but the images of the data set shapes have 3");
+  refused(train({"train.batch_size=1e15"}), "train.batch_size: expected 1 to 2147483647");
+  refused({"plan", "-c", "c.yaml", "train.batch_size=2147483647", "train.accumulate=1", "model.image_size=4096",
+           "model.patch_size=4096"},
+          "any machine's memory");
+  refused({"plan", "-c", "c.yaml", "data.image_size=8", "train.batch_size=0"},
+          "train.batch_size: expected 1 to 2147483647");
+  for (const std::string command : {"train", "plan", "bench", "explain"})
+    refused({command, "-c", "c.yaml", "freeze.freeze=[\"*\"]"}, "freeze: ");
+  refused(train({"--json", "nowhere/s.json"}), "there is no folder nowhere");
+  refused(train({"--json", "."}), "it is a folder");
+  refused(train({"model.num_classes=3"}), "model.num_classes is 3, but the data set shapes has 10 classes");
+  refused(train({"train.batch_size=1000000000", "data.train_size=1000000000"}),
+          "out of memory: training with batches of 1000000000 needs ");
+  refused(train({"model.from=other.safetensors"}), "blocks.1");
+  refused({"train"}, "expected -c CONFIG");
+  refused({"train", "--resume", "nowhere"}, "nowhere does not exist");
+  refused({"train", "-c", "nowhere.yaml"}, "nowhere.yaml: there is no such file");
+  refused({"train", "-c", "."}, ".: expected a file, got a folder");
+  refused({"eval"}, "expected a run folder");
+  refused({"eval", "one", "model.from=other.safetensors"}, "the weights are those of the run");
+  refused({"eval", "one", "train.device=meta"}, "nothing can be evaluated on meta");
+  refused({"verify", "c.yaml"}, "c.yaml: ");
+  refused({"verify", "nowhere"}, "cannot open nowhere");
+  for (const std::string policy : {"fixed", "mesa", "adaptive", "auto"})
+    refused({"verify", "nowhere", "--policy", policy}, policy + " holds tensors in codes");
+  refused({"train", "--jsn"}, "lacuna: train: --jsn is not expected, did you mean --json?");
+  refused({"train", "-c"}, "lacuna: train: ");
+  refused({"trian"}, "unknown command \"trian\", did you mean \"train\"?");
+}
+
+TEST_CASE("command: plan and bench share the documented keys") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const nlohmann::json plan = run_command(folder, {"plan", "-c", "c.yaml", "--json", "-"}).json();
+  const nlohmann::json bench = run_command(folder, {"bench", "-c", "c.yaml", "--steps", "1", "--json", "-"}).json();
+  const std::set<std::string> measured{"process_peak", "samples_per_second", "step_seconds"};
+  for (const std::string key :
+       {"model", "device", "precision", "batch_size", "threads", "policy", "parameters", "trainable_parameters",
+        "memory", "saved_by_path", "process_peak", "samples_per_second", "step_seconds"}) {
+    CHECK_MESSAGE(plan.contains(key) != measured.contains(key), key);
+    CHECK_MESSAGE(bench.contains(key), key);
+  }
+  for (const std::string key :
+       {"parameters", "gradients", "optimizer", "saved", "transient", "workspace", "data", "peak"}) {
+    CHECK_MESSAGE(plan.at("memory").at(key).is_number_integer(), key);
+    CHECK_MESSAGE(bench.at("memory").at(key).is_number_integer(), key);
+  }
+  CHECK(plan.at("peak_in_training") > plan.at("memory").at("peak"));  // batches are prepared ahead
+  CHECK(!bench.contains("peak_in_training"));
+  CHECK(plan.at("device") == "meta");
+  CHECK(bench.at("device") == "cpu");
+  for (const char* const key : {"min", "median", "max"}) CHECK(bench.at("step_seconds").at(key) > 0);
+  const nlohmann::json both =
+      run_command(folder, {"plan", "-c", "c.yaml", "--policies", "keep,exact", "--json", "-"}).json();
+  // What stands behind the list is an override, no policy.
+  CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", "keep,exact", "train.batch_size=4", "--json", "-"})
+            .json()[1]["batch_size"] == 4);
+  REQUIRE(both.size() == 2);
+  CHECK(both[0].at("memory").at("saved") > both[1].at("memory").at("saved"));
+  const std::string bits = "exact,fixed:8,fixed,fixed:2,auto:100MiB";
+  const CommandResult table = run_command(folder, {"plan", "-c", "c.yaml", "--policies", bits, "train.batch_size=32"});
+  for (const char* const title : {" exact ", " fixed:8 ", " fixed:4 ", " fixed:2 ", " auto:100MiB\n"})
+    CHECK_MESSAGE(table.out.find(title) != std::string::npos, title);
+  const nlohmann::json coded =
+      run_command(folder, {"plan", "-c", "c.yaml", "--policies", bits, "train.batch_size=32", "--json", "-"}).json();
+  for (std::size_t i = 1; i < 4; ++i) CHECK(coded[i - 1].at("memory").at("saved") > coded[i].at("memory").at("saved"));
+  CHECK(coded[3].at("choice") == "fixed:2");
+  for (const nlohmann::json& one : coded) {
+    CHECK(one.at("at_peak").at("saved") <= one.at("memory").at("peak"));
+    CHECK(table.out.find("  " + one.at("at_peak").at("taken_for").get<std::string>() + "; with the batches") !=
+          std::string::npos);
+  }
+  CHECK(coded[0].at("at_peak").at("saved") > coded[3].at("at_peak").at("saved"));
+  CHECK(table.out.find("everything fits as it is") != std::string::npos);
+  CHECK(table.out.find("\nauto:100MiB: budget of 100.00 MiB in all: ") != std::string::npos);
+  CHECK(table.out.find("\nsaved then ") != std::string::npos);
+  CHECK(table.out.find("the peak comes with memory for\n  exact  ") != std::string::npos);
+  CHECK(run_command(folder, {"plan", "-c", "c.yaml"}).out.find("at the peak, which comes with ") != std::string::npos);
+  // Only what the colon sets is another than the file says.
+  const auto saved_of = [&](const std::string& memory, const std::string& choice) {
+    return run_command(folder, {"plan", "-c", "c.yaml", "train.batch_size=32", "memory=" + memory, "--policies", choice,
+                                "--json", "-"})
+        .json()
+        .at("memory")
+        .at("saved");
+  };
+  CHECK(saved_of("{policy: fixed, bits: 8, group_size: 64}", "fixed:4") ==
+        saved_of("{policy: fixed, bits: 4, group_size: 64}", "fixed"));
+  CHECK(saved_of("{policy: fixed, bits: 4, group_size: 64}", "fixed") != saved_of("{policy: fixed, bits: 4}", "fixed"));
+  CHECK(coded[4].at("memory").at("saved") == coded[0].at("memory").at("saved"));  // everything fits
+  const std::string refined =
+      "memory={policy: exact, recompute: [blocks.0], "
+      "rules: [{op: layer_norm, hold: keep}, {path: blocks.1, hold: recompute}]}";
+  for (const char* const policies : {"exact", "keep,fixed"})
+    CHECK(run_command(folder, {"plan", "-c", "c.yaml", refined, "--policies", policies})
+              .out.find(" of them trained\nrecomputed: blocks.0, blocks.1; 2 rules\nmemory ") != std::string::npos);
+  CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact, fixed:2 ", "--json", "-"})
+            .json()[1]
+            .at("choice") == "fixed:2");
+  for (const char* const gap : {" , mesa", "exact,,mesa", "exact,", ""})
+    CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", gap}).error ==
+          "lacuna: --policies: expected names between commas, as exact,mesa,fixed:4\n");
+  // All that is wrong is said at once.
+  const CommandResult wrong =
+      run_command(folder, {"plan", "-c", "c.yaml", "--policies", "keep,fixed:few,exact:4,some"});
+  CHECK(wrong.code == 2);
+  CHECK(wrong.error.find("--policies fixed:few: expected bits behind fixed:, got \"few\"\n") != std::string::npos);
+  CHECK(wrong.error.find("--policies exact:4: the policy exact has no bits: expected exact alone") !=
+        std::string::npos);
+  CHECK(wrong.error.find("--policies some: unknown memory policy some") != std::string::npos);
+  // What can be planned is shown beside a budget that is too small.
+  const CommandResult one = run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact,auto:1KiB,mesa"});
+  CHECK(one.code == 2);
+  CHECK(one.error.find("--policies auto:1KiB: memory.budget: 1.00 KiB do not suffice") != std::string::npos);
+  CHECK(one.out.find("  exact ") != std::string::npos);
+  CHECK(one.out.find("  mesa:8 ") != std::string::npos);
+  const CommandResult for_programs =
+      run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact,auto:1KiB", "--json", "-"});
+  CHECK(for_programs.code == 2);
+  CHECK(for_programs.out.empty());
+  // A recipe's own budget is planned only where it is asked for.
+  const auto under_budget = [&](const char* const policies) {
+    return run_command(folder, {"plan", "-c", "c.yaml", "memory={policy: auto, budget: 1KiB}", "--policies", policies});
+  };
+  CHECK(under_budget("exact,mesa").code == 0);
+  CHECK(under_budget("exact,auto:100MiB").code == 0);
+  const CommandResult asked = under_budget("exact,auto");
+  CHECK(asked.code == 2);
+  CHECK(asked.error.find("--policies auto: memory.budget: 1.00 KiB do not suffice") != std::string::npos);
+}
+
+TEST_CASE("command: what measuring takes is in every throughput") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  std::vector<std::string> overrides{"memory={policy: adaptive, bits: 3, measure_every: 6, by_draws: true}",
+                                     "train.accumulate=2", "train.batch_size=4"};
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), overrides.begin(), overrides.end());
+    const CommandResult result = run_command(folder, std::move(arguments));
+    INFO(result.error);
+    REQUIRE(result.code == 0);
+    return result;
+  };
+  const auto check = [](const nlohmann::json& figures) {
+    const double median = figures.at("step_seconds").at("median"),
+                 measuring = figures.at("step_seconds").at("measuring");
+    CHECK(measuring > 0);
+    CHECK(figures.at("samples_per_second").get<double>() == doctest::Approx(4 / (median + measuring * 2 / 6)));
+  };
+  check(run({"bench", "-c", "c.yaml", "--steps", "4", "--json", "-"}).json());
+  run(train({"train.steps=7"}));
+  check(read_json(folder / "runs/c/summary.json"));
+  // A process that goes on and ends before the next measurement counts the last one.
+  overrides.front() = "memory={policy: adaptive, bits: 3, measure_every: 12, by_draws: true}";
+  run(train({"train.steps=7", "output.dir=r"}));
+  run({"train", "--resume", "r", "train.steps=11"});
+  const nlohmann::json figures = read_json(folder / "r/summary.json");
+  const double median = figures.at("step_seconds").at("median"), measuring = figures.at("step_seconds").at("measuring");
+  CHECK(measuring > 0);
+  CHECK(figures.at("samples_per_second").get<double>() == doctest::Approx(4 / (median + measuring * 2 / 12)));
+  // A record that is damaged keeps nobody from going on with -c, and one of another policy tells nothing of this one.
+  write_file(folder / "r/config.yaml", "nonsense: [");
+  run({"train", "--resume", "r", "-c", "c.yaml", "train.steps=12"});
+  for (const char* const steps : {"train.steps=15", "train.steps=18"}) {
+    overrides.front() = "memory={policy: fixed, bits: 3}";
+    run({"train", "--resume", "r", steps});
+    CHECK(!read_json(folder / "r/summary.json").at("step_seconds").contains("measuring"));
+  }
+}
+
+TEST_CASE("train: frozen weights that nothing was loaded into are warned of") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const std::string warning = "lacuna: warning: what is frozen has random weights, since model.from names none\n";
+  CHECK(run_command(folder, train({"train.steps=1", "freeze.train=[\"head*\"]", "output.dir=a"})).error == warning);
+  CHECK(run_command(folder, train({"train.steps=1", "freeze.train=[\"*\"]", "output.dir=b"})).error.empty());
+  CHECK(run_command(folder, train({"train.steps=1", "freeze.train=[\"head*\"]", "model.from=a/last", "output.dir=c"}))
+            .error.empty());
+  CHECK(run_command(folder, {"train", "--resume", "a", "train.steps=2"}).error.empty());
+}
+
+TEST_CASE("command: more threads than processors are warned of, once, by what computes") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const int many = processors() + 1;
+  const std::string threads = fmt::format("train.threads={}", many);
+  const std::string warning =
+      fmt::format("lacuna: warning: {} threads are to compute on {} processors: ", many, many - 1);
+  const auto error_of = [&](std::vector<std::string> arguments) {
+    const CommandResult result = run_command(folder, std::move(arguments));
+    INFO(result.error);
+    CHECK(result.code == 0);
+    return result.error;
+  };
+  const auto warned_once = [&](const std::string& error) {
+    INFO(error);
+    CHECK(error.starts_with(warning));
+    CHECK(std::ranges::count(error, '\n') == 1);
+  };
+  warned_once(error_of(train({threads, "train.steps=1"})));
+  warned_once(error_of({"train", "--resume", "runs/c", "train.steps=2"}));
+  warned_once(error_of({"eval", "runs/c"}));
+  warned_once(error_of({"bench", "-c", "c.yaml", "--steps", "1", threads}));
+  CHECK(error_of({"eval", "runs/c", fmt::format("train.threads={}", many - 1)}).empty());
+  CHECK(error_of({"plan", "-c", "c.yaml", threads}).empty());
+  // What auto chooses here takes a step that computes.
+  warned_once(error_of({"plan", "-c", "c.yaml", threads,
+                        "model={name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 2, num_heads: 4}",
+                        "train.batch_size=16", "memory={policy: auto, budget: 300KiB, budget_of: saved}"}));
+  const CommandResult verified =
+      run_program(folder, "/usr/bin/env",
+                  {fmt::format("OMP_NUM_THREADS={}", many), LACUNA_BINARY_DIR "/bin/lacuna", "verify", "nowhere"});
+  CHECK(verified.error.starts_with(warning));
+}
+
+TEST_CASE("command: --json - gives JSON and nothing else") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const std::vector<std::vector<std::string>> commands{{"train", "-c", "c.yaml", "train.steps=1"},
+                                                       {"plan", "-c", "c.yaml"},
+                                                       {"explain", "-c", "c.yaml"},
+                                                       {"bench", "-c", "c.yaml", "--steps", "1", "--profile"},
+                                                       {"models"},
+                                                       {"doctor"}};
+  for (std::vector<std::string> arguments : commands) {
+    const std::string name = arguments.front();
+    arguments.insert(arguments.end(), {"--json", "-"});
+    const CommandResult result = run_command(folder, std::move(arguments));
+    INFO(name, ": ", result.error);
+    CHECK(result.code == 0);
+    CHECK(nlohmann::json::accept(result.out));
+    CHECK(result.error.empty());
+  }
+}
+
+TEST_CASE("train: saves to the byte what plan says, its batch included") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml",
+             "model: {name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 2, num_heads: 4}\n"
+             "data: {name: shapes, train_size: 64, val_size: 8}\ntrain: {batch_size: 16, steps: 2, threads: 1}\n");
+  for (const char* const memory : {"{policy: exact}", "{policy: fixed, bits: 3}", "{policy: mesa}",
+                                   "{policy: auto, budget: 300KiB, budget_of: saved}"})
+    for (const char* const parts : {"train.accumulate=1", "train.accumulate=2"}) {
+      const std::string how = fmt::format("memory={}", memory);
+      const CommandResult trained =
+          run_command(folder, {"train", "-c", "c.yaml", how, parts, "--overwrite", "--json", "-"});
+      const CommandResult planned = run_command(folder, {"plan", "-c", "c.yaml", how, parts, "--json", "-"});
+      INFO(how, " ", std::string(parts), "\n", trained.error, planned.error);
+      REQUIRE(trained.code == 0);
+      CHECK(trained.json().at("memory").at("saved") == planned.json().at("memory").at("saved"));
+      CHECK(trained.json().at("saved_by_path").contains("images") == (std::string_view(parts).back() == '1'));
+    }
+}
+
+TEST_CASE("explain: tells the bytes that plan tells, also where bits are divided by a measurement") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml",
+             "model: {name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 3, num_heads: 4}\n"
+             "data: {name: shapes}\ntrain: {batch_size: 32, threads: 1}\n");
+  for (const char* const memory :
+       {"{policy: adaptive, bits: 2.5}", "{policy: adaptive, bits: 4}",
+        "{policy: adaptive, bits: 1.5, measure_every: 1}",
+        "{policy: adaptive, bits: 2.5, measure_every: 1, by_draws: true}", "{policy: fixed}"}) {
+    const std::string how = fmt::format("memory={}", memory);
+    const CommandResult explained = run_command(folder, {"explain", "-c", "c.yaml", how, "--json", "-"});
+    const CommandResult planned = run_command(folder, {"plan", "-c", "c.yaml", how, "--json", "-"});
+    INFO(explained.error, planned.error);
+    REQUIRE(explained.code == 0);
+    CHECK(explained.json().at("saved") == planned.json().at("memory").at("saved"));
+  }
+}
+
+TEST_CASE("explain: a step in parts is told by the whole batch and its parts, as plan does") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml",
+             "model: {name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 2, num_heads: 4}\n"
+             "data: {name: shapes}\ntrain: {batch_size: 12, accumulate: 2, threads: 1}\n");
+  const nlohmann::json json = run_command(folder, {"explain", "-c", "c.yaml", "--json", "-"}).json();
+  CHECK(json.at("batch_size") == 12);
+  CHECK(json.at("accumulate") == 2);
+  const nlohmann::json planned = run_command(folder, {"plan", "-c", "c.yaml", "--json", "-"}).json();
+  CHECK(planned.at("batch_size") == 12);
+  CHECK(json.at("saved") == planned.at("memory").at("saved"));  // of one part
+  CHECK(run_command(folder, {"explain", "-c", "c.yaml"}).out.find(" in all, batch 12 in 2 parts, policy exact\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("explain: what backward takes besides does not grow with the number of coded tensors") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml",
+             "model: {name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 3, num_heads: 4}\n"
+             "data: {name: shapes}\ntrain: {batch_size: 32, threads: 1}\nmemory: {policy: adaptive}\n");
+  const auto explained = [&](const char* depth) {
+    return run_command(folder, {"explain", "-c", "c.yaml", depth, "--json", "-"}).json();
+  };
+  const nlohmann::json few = explained("model.depth=3"), many = explained("model.depth=9");
+  CHECK(many.at("saved") > few.at("saved"));
+  CHECK(many.at("backward") == few.at("backward"));
+  const std::int64_t transient = few.at("backward").at("transient"), workspace = few.at("backward").at("workspace");
+  CHECK(workspace > 0);
+  const std::string told = run_command(folder, {"explain", "-c", "c.yaml"}).out;
+  CHECK(told.find(fmt::format("\nbackward takes up to {} of transient tensors and {} of workspace besides\n",
+                              format_bytes(transient), format_bytes(workspace))) != std::string::npos);
+  CHECK(told.find("\nits bits are those by size alone") != std::string::npos);
+}
+
+TEST_CASE("command: a reader that has enough ends it silently, a full disk does not") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const std::string rest : {"", " --json -"}) {
+    const std::string lacuna = LACUNA_BINARY_DIR "/bin/lacuna explain -c c.yaml" + rest;
+    const CommandResult closed =
+        run_program(folder, "/bin/bash", {"-c", lacuna + " | head -c 0; echo ${PIPESTATUS[0]}"});
+    CHECK(closed.out == "0\n");
+    CHECK(closed.error.empty());
+    const CommandResult full = run_program(folder, "/bin/bash", {"-c", lacuna + " > /dev/full"});
+    CHECK(full.code == 2);
+    CHECK(full.error == "lacuna: cannot write to standard output: No space left on device\n");
+  }
+}
+
+TEST_CASE("explain: a slope is not told as a code of values") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml",
+             "model: {name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 2, num_heads: 4}\n"
+             "data: {name: shapes}\ntrain: {batch_size: 16, threads: 1}\n"
+             "memory: {policy: exact, rules: [{op: gelu, hold: int4}, {user: gelu, hold: slope2}]}\n");
+  const CommandResult told = run_command(folder, {"explain", "-c", "c.yaml"});
+  CHECK(told.out.find("code, 4 bit") != std::string::npos);
+  CHECK(told.out.find("code, slope2") != std::string::npos);
+  CHECK(told.out.find("code, 2 bit") == std::string::npos);
+  const nlohmann::json json = run_command(folder, {"explain", "-c", "c.yaml", "--json", "-"}).json();
+  CHECK(std::ranges::count_if(json.at("slots"), [](const auto& slot) { return slot.at("slope") == true; }) == 2);
+}
+
+}  // namespace lacuna::test

@@ -1,0 +1,551 @@
+// Sweeps: cases, resumption, failures.
+#include "apps/config/configuration.h"
+#include "apps/sweep/sweep_file.h"
+#include "core/parallel.h"
+#include "tests/apps/sweep/sweep_run.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace lacuna::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The rows of a CSV file as RFC 4180 has them.
+std::vector<std::vector<std::string>> cells_of(const std::string& csv) {
+  std::vector<std::vector<std::string>> rows;
+  bool quoted = false, row_ended = true;
+  for (std::size_t i = 0; i < csv.size(); ++i) {
+    if (std::exchange(row_ended, false)) rows.push_back({""});
+    const char c = csv[i];
+    if (quoted && c == '"' && csv[i + 1] == '"') {
+      rows.back().back() += csv[++i];
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (!quoted && c == ',') {
+      rows.back().emplace_back();
+    } else if (!quoted && csv.compare(i, 2, "\r\n") == 0) {
+      row_ended = true;
+      ++i;
+    } else {
+      rows.back().back() += c;
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("sweep: runs each case of a grid once, and again only what has changed") {
+  const TemporaryFolder folder;
+  write_inputs(folder, plans);
+  const CommandResult first = sweep(folder);
+  INFO(first.error);
+  REQUIRE(first.code == 0);
+  CHECK(first.out.find("4 cases of `lacuna plan`, 0 of them finished already") != std::string::npos);
+  const nlohmann::json all = read_json(folder / "out/sweep.json");
+  REQUIRE(all.at("cases").size() == 4);
+  const nlohmann::json& one = all.at("cases").at(1);
+  CHECK(one.at("overrides") ==
+        nlohmann::json{{"train.accumulate", 1}, {"train.batch_size", 4}, {"memory.policy", "exact"}});
+  CHECK(one == read_json(folder / fmt::format("out/cases/{}.json", one.at("id").get<std::string>())));
+  // A case is what the command itself says.
+  CHECK(
+      one.at("result") ==
+      run_command(folder, {"plan", "-c", "c.yaml", "train.batch_size=4", "memory.policy=exact", "--json", "-"}).json());
+
+  const std::vector<std::string> rows = lines_of(read_file(folder / "out/sweep.csv"));
+  REQUIRE(rows.size() == 5);
+  CHECK(rows[0].starts_with("id,status,exit_code,config,train.accumulate,train.batch_size,memory.policy,model,"));
+  CHECK(rows[0].find(",memory.saved,") != std::string::npos);
+  CHECK(rows[2].starts_with(one.at("id").get<std::string>() + ",done,0,c.yaml,1,4,exact,vit,meta,"));
+  CHECK(rows[2].find(fmt::format(",{},", one.at("result").at("memory").at("saved").get<std::int64_t>())) !=
+        std::string::npos);
+
+  const std::string page = read_file(folder / "out/sweep.html");
+  const CommandResult second = sweep(folder);
+  CHECK(second.code == 0);
+  CHECK(second.out.find("4 of them finished already") != std::string::npos);
+  CHECK(second.out.find("[1/4]") == std::string::npos);
+  CHECK(read_json(folder / "out/sweep.json") == all);
+  CHECK(read_file(folder / "out/sweep.html") == page);
+
+  fs::remove(folder / fmt::format("out/cases/{}.json", one.at("id").get<std::string>()));
+  CHECK(sweep(folder, {"--jobs", "3"}).out.find("3 of them finished already") != std::string::npos);
+  write_file(folder / "c.yaml", std::string(plain_vit) + "optimizer: {name: sgd, lr: 0.1}\n");
+  CHECK(sweep(folder).out.find("0 of them finished already") != std::string::npos);
+}
+
+TEST_CASE("sweep: saved bytes by path add up to what is saved") {
+  const TemporaryFolder folder;
+  write_inputs(folder, plans);
+  REQUIRE(sweep(folder).code == 0);
+  const nlohmann::json read = read_json(folder / "out/sweep.json");
+  for (const nlohmann::json& one : read.at("cases")) {
+    const nlohmann::json& result = one.at("result");
+    std::int64_t sum = 0;
+    for (const auto& [path, bytes] : result.at("saved_by_path").items()) sum += bytes.get<std::int64_t>();
+    CHECK(sum == result.at("memory").at("saved"));
+    CHECK(result.at("saved_by_path").contains("blocks.1.mlp.fc1"));
+  }
+}
+
+TEST_CASE("sweep: a case may set a whole section at once") {
+  const TemporaryFolder folder;
+  write_inputs(folder,
+               "command: plan\nconfig: c.yaml\noutput: {dir: out}\n"
+               "cases: [{memory: {policy: fixed, bits: 4}}, {memory.policy: fixed, memory.bits: 4}]\n");
+  REQUIRE(sweep(folder).code == 0);
+  const auto cases = read_json(folder / "out/sweep.json").at("cases");
+  REQUIRE(cases.size() == 2);
+  CHECK(cases[0].at("result").at("memory").at("saved") == cases[1].at("result").at("memory").at("saved"));
+  const nlohmann::json listed = {{"memory.policy", "fixed"}, {"memory.bits", 4}};  // key by key, however it was given
+  for (const nlohmann::json& one : cases) CHECK(one.at("overrides") == listed);
+  write_file(folder / "s.yaml", "command: plan\nconfig: c.yaml\ngrid: {memory: [{policy: keep}, {bitts: 4}]}\n");
+  const CommandResult wrong = sweep(folder);
+  CHECK(wrong.code == 2);
+  CHECK(wrong.error.find("unknown key in section memory: \"bitts\", did you mean \"bits\"?") != std::string::npos);
+}
+
+TEST_CASE("sweep: a case may have several configurations, of which each is laid over those before") {
+  const TemporaryFolder folder;
+  write_inputs(folder,
+               "command: plan\n"
+               "grid: {config: [c.yaml, [c.yaml, codes.yaml], [c.yaml, codes.yaml, few.yaml]]}\n"
+               "output: {dir: out}\n");
+  write_file(folder / "codes.yaml", "memory: {policy: fixed, bits: 4}\n");
+  write_file(folder / "few.yaml", "train: {batch_size: 2}\n");
+  CommandResult result = sweep(folder);
+  INFO(result.error);
+  REQUIRE(result.code == 0);
+  const auto written = read_json(folder / "out/sweep.json");
+  const nlohmann::json& cases = written.at("cases");
+  REQUIRE(cases.size() == 3);
+  CHECK(cases[0].at("config") == "c.yaml");
+  CHECK(cases[2].at("config") == nlohmann::json{"c.yaml", "codes.yaml", "few.yaml"});
+  const auto saved = [&](std::size_t i) { return cases[i].at("result").at("memory").at("saved").get<std::int64_t>(); };
+  CHECK(saved(1) < saved(0));
+  CHECK(saved(2) < saved(1));
+  CHECK(result.out.find("c.yaml + codes.yaml + few.yaml") != std::string::npos);
+  result = sweep(folder);  // nothing is left to do
+  CHECK(result.out.find("3 of them finished already") != std::string::npos);
+  write_file(folder / "few.yaml", "train: {batch_size: 1}\n");
+  result = sweep(folder);
+  CHECK(result.out.find("2 of them finished already") != std::string::npos);
+
+  const auto plan = run_command(folder, {"plan", "-c", "c.yaml", "-c", "codes.yaml", "--json", "-"}).json();
+  CHECK(cases[1].at("result") == plan);
+
+  write_file(folder / "s.yaml",
+             "command: plan\n"
+             "config: []\n"
+             "cases:\n"
+             "  - {config: [c.yaml, [codes.yaml]]}\n"
+             "  - {config: [c.yaml, no.yaml]}\n");
+  result = sweep(folder);
+  CHECK(result.code == 2);
+  const std::string expected = "config: expected a file, or a list of files of which each is laid over those before it";
+  const std::size_t first = result.error.find(expected);
+  REQUIRE(first != std::string::npos);
+  CHECK(result.error.find(expected, first + 1) != std::string::npos);
+  CHECK(result.error.find("s.yaml:2") != std::string::npos);
+  CHECK(result.error.find("s.yaml:4") != std::string::npos);
+  CHECK(result.error.find("config: there is no file no.yaml") != std::string::npos);
+
+  write_file(folder / "s.yaml", "command: plan\ngrid: {config: [c.yaml, [c.yaml]]}\n");
+  CHECK(sweep(folder).error.find("is there twice") != std::string::npos);  // one file in a list is that file
+
+  write_file(folder / "codes.yaml", "memory: {policy: [\n");
+  write_file(folder / "s.yaml",
+             "command: plan\n"
+             "grid: {config: [c.yaml, [c.yaml, codes.yaml], [codes.yaml, c.yaml]]}\n"
+             "output: {dir: damaged}\n");
+  CHECK(sweep(folder).code == 1);
+  const nlohmann::json after = read_json(folder / "damaged/sweep.json").at("cases");
+  CHECK(after.at(0).at("status") == "done");
+  CHECK(after.at(1).at("status") == "failed");
+  CHECK(after.at(2).at("status") == "failed");
+  CHECK(after.at(1).at("id") != after.at(2).at("id"));
+}
+
+TEST_CASE("sweep: a section given whole after a key of it is refused, not run without the key") {
+  const TemporaryFolder folder;
+  const auto error_of = [&](const std::string& text, std::vector<std::string> rest = {}) {
+    write_inputs(folder, "command: plan\nconfig: c.yaml\noutput: {dir: out}\n" + text);
+    const CommandResult result = sweep(folder, std::move(rest));
+    CHECK(result.code == (result.error.empty() ? 0 : 2));
+    return result.error;
+  };
+  const std::string whole = "memory: given whole, the section replaces all that is set of it, and ";
+  // Said once, however many cases it makes.
+  CHECK(error_of("grid: {memory.bits: [2, 4], train.seed: [1, 2]}\n"
+                 "cases: [{memory: {policy: fixed, recompute: [\"blocks.*\"]}}]\n") ==
+        "lacuna: s.yaml:5:18: " + whole +
+            "memory.bits of line 4 is dropped; set the keys one by one, as memory.policy: fixed, memory.recompute: "
+            "[\"blocks.*\"]\n");
+  CHECK(!fs::exists(folder / "out"));
+  CHECK(
+      error_of("overrides: {memory.recompute: [\"blocks.*\"]}\ncases: [{memory: {policy: fixed, bits: 4}}]\n") ==
+      "lacuna: s.yaml:5:18: " + whole +
+          "memory.recompute of line 4 is dropped; set the keys one by one, as memory.policy: fixed, memory.bits: 4\n");
+  CHECK(error_of("overrides: {memory.bits: 4}\ngrid: {memory: [{policy: fixed}, {policy: adaptive}]}\n") ==
+        "lacuna: s.yaml:5:17: " + whole +
+            "memory.bits of line 4 is dropped; set the keys one by one, as memory.policy: fixed\n"
+            "s.yaml:5:34: " +
+            whole + "memory.bits of line 4 is dropped; set the keys one by one, as memory.policy: adaptive\n");
+  const std::string bits = "overrides: {memory.bits: 4}\n";
+  CHECK(error_of(bits, {"memory={policy: fixed}"}) ==
+        "lacuna: command line: " + whole +
+            "memory.bits of line 4 is dropped; set the keys one by one, as memory.policy=fixed\n");
+  CHECK(error_of("", {"memory.bits=4", "memory={policy: fixed}"}) ==
+        "lacuna: command line: " + whole +
+            "memory.bits of the command line is dropped; set the keys one by one, as memory.policy=fixed\n");
+  // A key after a section that came whole is a key of it.
+  const std::string fixed = "overrides: {memory: {policy: fixed}}\n";
+  CHECK(error_of(fixed + "grid: {memory.bits: [2, 4]}\n").empty());
+  const auto cases = read_json(folder / "out/sweep.json").at("cases");
+  REQUIRE(cases.size() == 2);
+  const auto saved = [](const nlohmann::json& one) { return one.at("result").at("memory").at("saved").get<int>(); };
+  CHECK(saved(cases[0]) < saved(cases[1]));
+  CHECK(error_of(fixed, {"memory.bits=4"}).empty());
+  CHECK(error_of("grid: {memory: [{policy: fixed}]}\ncases: [{memory.bits: 2}]\n").empty());
+  // A section given whole again stands where it stood first.
+  CHECK(error_of(fixed + "grid: {memory.bits: [2, 4]}\ncases: [{memory: {policy: adaptive}}]\n").empty());
+  const auto again = read_json(folder / "out/sweep.json").at("cases");
+  REQUIRE(again.size() == 2);
+  CHECK(saved(again[0]) < saved(again[1]));
+  for (const char* const argument : {"-c", "-cother.yaml", "-c=other.yaml", "--config=other.yaml"})
+    CHECK(error_of(fmt::format("arguments: [{}]\n", argument)).find(" cannot be given here; configurations belong") !=
+          std::string::npos);
+}
+
+TEST_CASE("sweep: the sweeps that come with the program are read") {
+  for (const fs::directory_entry& entry : fs::directory_iterator(LACUNA_SOURCE_DIR "/configs/sweeps")) {
+    INFO(entry.path().string());
+    const apps::Sweep sweep = apps::read_sweep(entry.path());
+    CHECK(!sweep.cases.empty());
+    for (const apps::SweepCase& one : sweep.cases) {
+      std::vector<std::string> overrides;
+      for (const apps::SweepOverride& override : one.overrides)
+        overrides.push_back(override.key + "=" + override.value);
+      INFO(fmt::format("{}", fmt::join(overrides, " ")));
+      CHECK_NOTHROW(apps::read_configuration(one.configurations, overrides));
+    }
+  }
+}
+
+TEST_CASE("sweep: the id of a case has each argument by itself") {
+  const TemporaryFolder folder;
+  write_inputs(folder, plans);
+  const apps::SweepCase one{
+      .configurations = {(folder / "c.yaml").string()}, .overrides = {}, .settings = {}, .id = {}};
+  apps::SweepCase other = one;
+  other.overrides.push_back({.key = "a", .value = "1", .text = "1", .number = 1});
+  std::set<std::string> ids{id_of({.command = "plan", .arguments = {}, .folder = {}, .cases = {}}, other)};
+  const std::vector<std::string> lists[] = {{"a", "b"}, {"a\nb"}, {"b", "a"}, {"ab"}, {"a", "", "b"}, {"a=1"}};
+  for (const std::vector<std::string>& arguments : lists)
+    ids.insert(id_of({.command = "plan", .arguments = arguments, .folder = {}, .cases = {}}, one));
+  CHECK(ids.size() == 1 + std::size(lists));
+}
+
+TEST_CASE("sweep: the CSV gives back what has commas, quotes and line breaks in it") {
+  const TemporaryFolder folder;
+  const std::string path = "say \"a\", b\r\nand c", plainer = "no, \"";
+  write_inputs(folder,
+               "command: plan\nconfig: c.yaml\noutput: {dir: out}\n"
+               "grid: {data.path: [\"say \\\"a\\\", b\\r\\nand c\", 'no, \"']}\n"
+               "cases: [{train.seed: 1}, {train.seed: x, train.epochs: y}]\n");
+  CHECK(sweep(folder).code == 1);
+  const nlohmann::json cases = read_json(folder / "out/sweep.json").at("cases");
+  const std::vector<std::vector<std::string>> rows = cells_of(read_file(folder / "out/sweep.csv"));
+  REQUIRE(rows.size() == 5);
+  const auto cell = [&](std::size_t row, const char* title) {
+    const auto column = std::ranges::find(rows[0], title);
+    REQUIRE(column != rows[0].end());
+    return rows[row].at(static_cast<std::size_t>(column - rows[0].begin()));
+  };
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    CHECK(rows[i + 1].size() == rows[0].size());
+    CHECK(cell(i + 1, "data.path") == (i < 2 ? path : plainer));
+    CHECK(cell(i + 1, "error") == cases[i].value("error", ""));
+    CHECK(cell(i + 1, "status") == (i % 2 == 0 ? "done" : "failed"));
+  }
+  CHECK(cell(2, "error").find('\n') != std::string::npos);
+}
+
+TEST_CASE("sweep: a case that fails is written down, and the others run on") {
+  const TemporaryFolder folder;
+  write_inputs(folder,
+               "command: train\n"
+               "config: c.yaml\n"
+               "grid: {model.num_heads: [2, 3, 4]}\n"
+               "cases:\n  - {optimizer.lr: 1e-3}\n  - {data.path: \"<b>&</script>\", optimizer.lr: 2e-3}\n"
+               "output: {dir: out}\n");
+  const CommandResult result = sweep(folder, {"--jobs", "2", "--json", "all.json"});
+  CHECK(result.code == 1);
+  const nlohmann::json all = read_json(folder / "all.json");
+  REQUIRE(all.at("cases").size() == 6);
+  for (const nlohmann::json& one : all.at("cases")) {
+    const bool wrong = one.at("overrides").at("model.num_heads") == 3;
+    CHECK(one.at("status") == (wrong ? "failed" : "done"));
+    CHECK(one.at("exit_code") == (wrong ? 2 : 0));
+    if (wrong)
+      CHECK(one.at("error").get<std::string>().find("`num_heads` 3 does not divide") != std::string::npos);
+    else
+      CHECK(fs::exists(fs::path(folder.path()) / one.at("run").get<std::string>() / "summary.json"));
+  }
+  CHECK(result.out.find("warning") == std::string::npos);
+  // What is wrong with configurations is told before the first case runs.
+  for (const char* const number : {"[3/6]", "[4/6]"})
+    CHECK(result.error.find(fmt::format("lacuna: warning: {} will fail: c model.num_heads=3 ", number)) !=
+          std::string::npos);
+  CHECK(result.error.find("`num_heads` 3 does not divide") != std::string::npos);
+  CHECK(result.error.find("[1/6]") == std::string::npos);
+  CHECK(result.out.find("\n2 of 6 cases failed; the page and sweep.csv say why\n") != std::string::npos);
+  // A case keeps its number, and its words stand again only where it failed.
+  CHECK(result.out.find("[1/6] started c model.num_heads=2 optimizer.lr=1e-3\n") != std::string::npos);
+  CHECK(result.out.find("[1/6] done in ") != std::string::npos);
+  CHECK(result.out.find("[3/6] started c model.num_heads=3 optimizer.lr=1e-3\n") != std::string::npos);
+  CHECK(result.out.find("[3/6] FAILED after ") != std::string::npos);
+  CHECK(result.out.find(" s: c model.num_heads=3 optimizer.lr=1e-3\n") != std::string::npos);
+  CHECK(result.out.find(" s: c model.num_heads=2 ") == std::string::npos);
+  // A failure is tried again, since its cause may be gone; nothing else is. Where the sweep was moved, its runs are
+  // found.
+  fs::rename(folder / "out", folder / "moved");
+  const CommandResult again = sweep(folder, {"output.dir=moved"});
+  CHECK(again.out.find("4 of them finished already") != std::string::npos);
+  CHECK(again.error.find("metrics.jsonl") == std::string::npos);
+  const nlohmann::json moved = read_json(folder / "moved/sweep.json");
+  for (const nlohmann::json& one : moved.at("cases"))
+    if (one.at("status") == "done") CHECK(one.at("run").get<std::string>().starts_with("moved/runs/"));
+  fs::rename(folder / "moved", folder / "out");
+  const auto without_metrics = folder / all.at("cases").at(0).at("run").get<std::string>() / "metrics.jsonl";
+  const std::string metrics = read_file(without_metrics);
+  fs::remove(without_metrics);
+  CHECK(sweep(folder).error.find("holds no metrics.jsonl: the page has no curves of ") != std::string::npos);
+  write_file(without_metrics, metrics);
+  CHECK(sweep(folder).error.find("metrics.jsonl") == std::string::npos);
+
+  const std::string page = read_file(folder / "out/sweep.html");
+  CHECK(page.find("<b>&") == std::string::npos);
+  const std::string dom = browse(folder, "out/sweep.html");
+  if (dom.empty()) return;
+  CHECK(dom.find("2 cases failed") != std::string::npos);
+  CHECK(elements(dom, "polyline", "curve").size() == 2 * 4);  // loss and accuracy
+  CHECK(elements(dom, "circle", "point").size() == 2 * 4);    // against bytes
+  CHECK(dom.find("<td class=\"text\">&lt;b&gt;&amp;&lt;/script&gt;</td>") != std::string::npos);
+}
+
+TEST_CASE("sweep: what a case warns of is said, and written down") {
+  const TemporaryFolder folder;
+  const int many = processors() + 1;
+  write_inputs(folder, fmt::format("command: bench\nconfig: c.yaml\narguments: [--steps, 1]\n"
+                                   "grid: {{train.threads: [1, {}]}}\noutput: {{dir: out}}\n",
+                                   many));
+  const CommandResult result = sweep(folder, {"--json", "all.json", "train.batch_size=4", "output.dir=there"});
+  CHECK(result.code == 0);
+  const nlohmann::json cases = read_json(folder / "all.json").at("cases");
+  REQUIRE(cases.size() == 2);
+  CHECK(cases[0].at("result").at("batch_size") == 4);
+  CHECK(!cases[0].contains("warnings"));
+  const std::string warning = cases[1].at("warnings");
+  CHECK(warning.starts_with(fmt::format("lacuna: warning: {} threads", many)));
+  CHECK(result.out.find(" s\n" + warning + "\n") > result.out.find("[2/2] done in "));
+  CHECK(result.out.find(warning) != std::string::npos);
+  CHECK(read_file(folder / "there/sweep.csv").find(warning.substr(0, warning.find(','))) != std::string::npos);
+  CHECK(sweep(folder, {"train.threads=2", "data.nowhere=3"}).error ==
+        "lacuna: command line: train.threads cannot be set: cases of the sweep set it themselves\n"
+        "command line: unknown key in section data: \"nowhere\"; known are name, path, image_size, augment, "
+        "crop_padding, workers, seed, train_size, val_size\n");
+  CHECK(sweep(folder, {"train={threads: 2}"}).error ==
+        "lacuna: command line: train cannot be set: cases of the sweep set it themselves\n");
+  const std::string dom = browse(folder, "there/sweep.html");
+  if (!dom.empty()) CHECK(dom.find("One case gave a warning") != std::string::npos);
+}
+
+TEST_CASE("sweep: an interrupted one goes on where it stopped") {
+  const TemporaryFolder folder;
+  write_inputs(folder, "command: train\nconfig: c.yaml\ngrid: {train.epochs: [1, 100000]}\noutput: {dir: out}\n");
+  // The folder of the long case, once it has a checkpoint.
+  const auto long_case = [&]() -> fs::path {
+    if (!fs::exists(folder / "out/runs")) return {};
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder / "out/runs"))
+      if (fs::is_symlink(entry.path() / "last") &&
+          read_file(entry.path() / "config.yaml").find("epochs: 100000") != std::string::npos)
+        return entry.path();
+    return {};
+  };
+  // What the case has written down so far. Each line has its step's time in it: none is written twice alike.
+  const auto written = [&]() -> std::vector<std::string> {
+    const fs::path run = long_case();
+    if (run.empty() || !fs::exists(run / "metrics.jsonl")) return {};
+    return lines_of(read_file(run / "metrics.jsonl"));
+  };
+  std::vector<std::string> before;
+  for (int call = 0; call < 2; ++call) {
+    // A group of its own, to all of which the signal goes in the second call, as a terminal sends it.
+    CommandRun run(folder, {LACUNA_BINARY_DIR "/bin/lacuna", "sweep", "-c", "s.yaml"}, {}, "/usr/bin/setsid");
+    while (run.running() &&
+           !(lines_of(read_file(folder / "stdout")).size() >= (call == 0 ? 2 : 1) && written().size() > before.size()))
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ::kill(call == 0 ? run.process() : -run.process(), SIGINT);
+    const CommandResult result = run.wait();
+    INFO(result.out, result.error);
+    CHECK(result.code == 130);
+    CHECK(result.error.find("1 of 2 cases finished") != std::string::npos);
+    CHECK(read_json(folder / "out/sweep.json").at("cases").size() == 1);
+    CHECK(read_file(folder / "out/sweep.html").find("stopped with 1 of 2 cases finished") != std::string::npos);
+    const auto left = std::distance(fs::directory_iterator(folder / "out/cases"), {});
+    CHECK(left == 1);
+    const std::vector<std::string> all = written();
+    REQUIRE(all.size() > before.size());
+    CHECK(std::equal(before.begin(), before.end(), all.begin()));
+    before = all;
+    // The case has saved where it was stopped.
+    const nlohmann::json last = nlohmann::json::parse(all.back());
+    CHECK(read_json(long_case() / "last/checkpoint.json").at("place").at("step") == last.at("step"));
+  }
+}
+
+TEST_CASE("sweep: configurations of one name in several folders are told from each other") {
+  const TemporaryFolder folder;
+  write_inputs(folder, "command: plan\ngrid: {config: [x/c.yaml, y/c.yaml]}\noutput: {dir: out}\n");
+  for (const char* const name : {"x", "y"}) {
+    fs::create_directory(folder / name);
+    write_file(folder / name / "c.yaml", read_file(folder / "c.yaml") + "# of " + name + "\n");
+  }
+  const CommandResult result = sweep(folder);
+  INFO(result.error);
+  REQUIRE(result.code == 0);
+  for (const char* const name : {"x/c", "y/c"}) {
+    CHECK(result.out.find(std::string("started ") + name + "\n") != std::string::npos);
+    CHECK(result.out.find(std::string("\n") + name + ".yaml ") != std::string::npos);
+    CHECK(read_file(folder / "out/sweep.csv").find(std::string(name) + ".yaml") != std::string::npos);
+  }
+}
+
+TEST_CASE("sweep: what is no whole record of a case counts as not done") {
+  const TemporaryFolder folder;
+  write_inputs(folder, plans);
+  REQUIRE(sweep(folder).code == 0);
+  const nlohmann::json all = read_json(folder / "out/sweep.json");
+  const nlohmann::json whole = all.at("cases").at(1);
+  const fs::path file = folder / fmt::format("out/cases/{}.json", whole.at("id").get<std::string>());
+  std::vector<nlohmann::json> damaged{nlohmann::json::array({whole}), 1, nullptr};
+  for (const auto& [key, value] : std::vector<std::pair<const char*, nlohmann::json>>{{"id", 1},
+                                                                                      {"id", "0"},
+                                                                                      {"status", 1},
+                                                                                      {"status", "DONE"},
+                                                                                      {"config", nullptr},
+                                                                                      {"overrides", {1}},
+                                                                                      {"exit_code", "0"},
+                                                                                      {"exit_code", 1e300},
+                                                                                      {"exit_code", -1},
+                                                                                      {"result", {1}},
+                                                                                      {"result", "x"},
+                                                                                      {"warnings", 1},
+                                                                                      {"run", {"r"}}}) {
+    damaged.push_back(whole);
+    damaged.back()[key] = value;
+  }
+  for (const nlohmann::json& one : damaged) {
+    write_file(file, one.dump());
+    const CommandResult result = sweep(folder);
+    INFO(one.dump(), result.out, result.error);
+    CHECK(result.code == 0);
+    CHECK(result.out.find("3 of them finished already") != std::string::npos);
+    CHECK(read_json(file).at("result") == whole.at("result"));
+  }
+  nlohmann::json again = read_json(folder / "out/sweep.json"), before = all;
+  for (nlohmann::json* const json : {&again, &before}) json->at("cases").at(1).erase("seconds");
+  CHECK(again == before);
+}
+
+TEST_CASE("sweep: two processes do not sweep into one folder") {
+  const TemporaryFolder folder;
+  write_inputs(folder, "command: train\nconfig: c.yaml\ngrid: {train.epochs: [1, 100000]}\noutput: {dir: out}\n");
+  CommandRun first(folder, {"sweep", "-c", "s.yaml"});
+  const auto finished = [&] {
+    return fs::exists(folder / "out/cases") &&
+           std::ranges::any_of(fs::directory_iterator(folder / "out/cases"),
+                               [](const auto& e) { return e.path().extension() == ".json"; });
+  };
+  while (first.running() && !finished()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  // A folder of its own for what the second one prints.
+  const TemporaryFolder elsewhere;
+  for (const char* const name : {"c.yaml", "s.yaml"}) fs::copy(folder / name, elsewhere / name);
+  const std::string place = "output.dir=" + (folder / "out").string();
+  const CommandResult second = sweep(elsewhere, {place});
+  INFO(second.out, second.error);
+  CHECK(second.code == 2);
+  CHECK(second.error == fmt::format("lacuna: {} cannot be written to: process {} sweeps into it\n",
+                                    (folder / "out").string(), first.process()));
+  CHECK(second.out.empty());
+  CHECK(first.running());
+  CHECK(!fs::exists(folder / "out/sweep.json"));
+  first.signal(SIGINT);
+  const CommandResult stopped = first.wait();
+  CHECK(stopped.code == 130);
+  CHECK(stopped.out.find("FAILED") == std::string::npos);
+  // Whoever held it, the folder is free once the process has ended.
+  write_file(elsewhere / "s.yaml", "command: train\nconfig: c.yaml\ngrid: {train.epochs: [1]}\n");
+  CHECK(sweep(elsewhere, {place}).out.find("1 cases of `lacuna train`, 1 of them finished already") !=
+        std::string::npos);
+}
+
+TEST_CASE("sweep: a wrong file is refused with all that is wrong in it") {
+  const TemporaryFolder folder;
+  write_inputs(folder,
+               "comand: plan\n"
+               "command: plans\n"
+               "config: nowhere.yaml\n"
+               "arguments: [--json]\n"
+               "overrides: {trian.batch_size: 4, train.batchsize: 4, train: 3}\n"
+               "grid: {memory.policy: keep, optimizer.momentun: [0.9]}\n"
+               "cases: [{memory.policy: exact}]\n"
+               "output: {dri: x}\n");
+  const CommandResult result = sweep(folder);
+  CHECK(result.code == 2);
+  for (const std::string_view expected :
+       {"s.yaml:1:1: unknown key of a sweep \"comand\", did you mean \"command\"?",
+        "s.yaml:2:10: unknown command of a sweep \"plans\", did you mean \"plan\"?",
+        "s.yaml:3:9: config: there is no file nowhere.yaml", "arguments: --json cannot be given here",
+        "unknown section \"trian\", did you mean \"train\"?",
+        "unknown key in section train: \"batchsize\", did you mean \"batch_size\"?",
+        "expected keys and values of the section train, as {NAME: ...}, or one key as train.NAME, got `3`",
+        "grid.memory.policy: expected a list of values, got `keep`",
+        "unknown key in section optimizer: \"momentun\", did you mean \"momentum\"?",
+        "the key \"memory.policy\" stands in the grid already, in line 6",
+        "unknown key in section output of a sweep: \"dri\", did you mean \"dir\"?"}) {
+    INFO(result.error);
+    CHECK_MESSAGE(result.error.find(expected) != std::string::npos, expected);
+  }
+  CHECK(!fs::exists(folder / "out"));
+  const auto refused = [&](std::string_view text, std::string_view reason) {
+    write_file(folder / "s.yaml", text);
+    const CommandResult wrong = sweep(folder);
+    INFO(wrong.error);
+    CHECK(wrong.code == 2);
+    CHECK(wrong.error.find(reason) != std::string::npos);
+  };
+  refused("command: plan\n", "expected the key \"config\"");
+  refused("command: train\nconfig: c.yaml\noverrides: {output.dir: x}\n", "a run folder of its own");
+  refused("command: plan\nconfig: c.yaml\ngrid: {train.batch_size: [4, 4]}\n", "is there twice");
+  refused("command: bench\nconfig: c.yaml\narguments: [--step, 2]\n",
+          "s.yaml:3:12: arguments: bench: --step is not "
+          "expected, did you mean --steps?");
+  refused("command: bench\nconfig: c.yaml\narguments: [--steps, x]\n", "arguments: bench: --steps: ");
+  refused("command: plan\nconfig: c.yaml\ncases: []\n",
+          "cases: expected a list of cases, each with keys and values, got an empty one");
+  refused("command: plan\nconfig: c.yaml\noverrides: {output: {dir: x}}\n", "a run folder of its own");
+  refused("command: bench\nconfig: c.yaml\narguments: [--steps, 3, train.batch_size=5]\n",
+          "s.yaml:3:25: arguments: train.batch_size=5 is a value of the configuration");
+  refused("command: plan\nconfig: c.yaml\narguments: [--help]\n", "arguments: expected no option that prints");
+  refused("[1]\n", "expected the keys of a sweep, got a list");
+}
+
+}  // namespace lacuna::test

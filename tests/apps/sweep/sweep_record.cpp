@@ -1,0 +1,54 @@
+#include "apps/sweep/sweep_record.h"
+
+#include "core/error.h"
+
+#include <doctest/doctest.h>
+
+namespace lacuna::apps {
+
+TEST_CASE("sweep record: a case has failed by its code, or by a result that is not whole") {
+  CHECK(!failure_of(0, R"({"memory": {}})", "lacuna: warning: slow"));
+  CHECK(failure_of(2, "{}", "lacuna: no") == "lacuna: no");
+  CHECK(failure_of(1, "{}", "") == "ended with code 1");
+  CHECK(failure_of(137, "", "") == "ended by signal 9");
+  const std::string no_result = "ended with code 0, but left no whole result: expected a JSON object, got ";
+  CHECK(failure_of(0, "", "") == no_result + "nothing");
+  CHECK(failure_of(0, R"({"memory":)", "") == no_result + "what is no JSON");
+  CHECK(failure_of(0, "[1]", "lacuna: warning: slow") == no_result + "JSON of the type array\nlacuna: warning: slow");
+}
+
+TEST_CASE("sweep record: a record with anything else is refused") {
+  const auto whole = nlohmann::ordered_json::parse(
+      R"({"id": "a", "config": "b/c.yaml", "overrides": {"train.epochs": 1}, "status": "failed", "exit_code": 2,
+          "error": "no"})");
+  const Result result = to_result(whole, "a.json");
+  CHECK(result.failed);
+  CHECK(result.error == "no");
+  CHECK(result.settings.at(0).second == "c.yaml");
+  nlohmann::ordered_json several = whole;
+  several["config"] = {"b/c.yaml", "d.yaml"};
+  CHECK(to_result(several, "a.json").settings.at(0).second == "c.yaml + d.yaml");
+  const auto refusal = [&](const char* key, const nlohmann::ordered_json& value) -> std::string {
+    nlohmann::ordered_json record = whole;
+    record[key] = value;
+    try {
+      to_result(record, "a.json");
+    } catch (const Error& error) {
+      CHECK(error.fault() == Fault::input);
+      return error.what();
+    }
+    return {};
+  };
+  CHECK(refusal("id", 1) == "a.json: expected `id` to be a text");
+  CHECK(refusal("status", "dnoe") == "a.json: expected `status` to be \"done\" or \"failed\", got \"dnoe\"");
+  CHECK(refusal("status", "done") == "a.json: expected `result`, found none");
+  CHECK(refusal("overrides", {1}) == "a.json: expected `overrides` to hold keys with values");
+  CHECK(refusal("exit_code", 256) == "a.json: expected `exit_code` to be a whole number from 0 to 255");
+  CHECK(refusal("config", 1) == "a.json: expected `config` to be a text, or a list of texts");
+  CHECK(refusal("config", nlohmann::ordered_json::array()) ==
+        "a.json: expected `config` to be a text, or a list of texts");
+  CHECK(refusal("config", {"a.yaml", 1}) == "a.json: expected `config` to be a text, or a list of texts");
+  CHECK(refusal("warnings", nullptr) == "a.json: expected `warnings` to be a text");
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,113 @@
+#include "apps/train/checkpoint.h"
+
+#include "apps/train/run_folder.h"
+#include "apps/train/training.h"
+#include "core/error.h"
+#include "tests/temporary_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace lacuna::apps {
+namespace {
+
+nlohmann::json whole_manifest() {
+  return nlohmann::json::parse(R"({"format": 1, "place": {"step": 8, "epochs_evaluated": 2, "loss_sum": 0.5,
+    "correct": 3, "samples": 4, "train_loss": 1, "last": null, "best": {"loss": 1, "accuracy": 0.5, "samples": 2},
+    "units": {"train.seed": "1"}}, "files": {"model.safetensors": "a", "memory.safetensors": "c", "optimizer.safetensors": "b"}})");
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    parse_manifest(text, "m");
+  } catch (const Error& error) {
+    CHECK(error.fault() == Fault::input);
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: a manifest is read") {
+  const Manifest manifest = parse_manifest(whole_manifest().dump(), "m");
+  CHECK(manifest.place.step == 8);
+  CHECK(!manifest.place.last);
+  CHECK(manifest.place.best->accuracy == 0.5);
+  CHECK(manifest.place.units.at("train.seed") == "1");
+  CHECK(manifest.files.at("model.safetensors") == "a");
+}
+
+TEST_CASE("checkpoint: a manifest with anything else is refused") {
+  struct Change {
+    const char* where;
+    nlohmann::json value;
+    const char* reason;
+  };
+  const Change changes[] = {{"/format", 0, "expected a checkpoint of format 1, got one of format 0"},
+                            {"/format", "1", "`format` to be a whole number"},
+                            {"/place", 1, "expected `step`, found none"},
+                            {"/place/step", -1, "`step` to be a whole number"},
+                            {"/place/step", 1e300, "`step` to be a whole number"},
+                            {"/place/step", 18446744073709551615U, "`step` to be a whole number"},
+                            {"/place/step", 1, "2 epochs cannot end within 1 steps"},
+                            {"/place/correct", 5, "nor 5 of 4 samples be right"},
+                            {"/place/loss_sum", nullptr, "`loss_sum` to be a number"},
+                            {"/place/best/accuracy", 2, "from 0 to 1"},
+                            {"/place/units", {1}, "keys with texts"},
+                            {"/files/model.safetensors", 1, "keys with texts"},
+                            {"/files/..~1x", "c", "and nothing else"},
+                            {"/files", nlohmann::json::object(), "and nothing else"}};
+  for (const Change& change : changes) {
+    nlohmann::json manifest = whole_manifest();
+    manifest[nlohmann::json::json_pointer(change.where)] = change.value;
+    const std::string message = refusal(manifest.dump());
+    INFO(change.where, ": ", message);
+    CHECK(message.find(change.reason) != std::string::npos);
+  }
+  CHECK(refusal("{").find("no JSON") != std::string::npos);
+  CHECK(refusal(std::string(1 << 20, '[')).find("no JSON") != std::string::npos);
+}
+
+TEST_CASE("checkpoint: metrics that are about to be written again are left out, and so is what is none") {
+  std::istringstream lines(
+      "{\"step\":1}\nnonsense\n{\"step\":\"1\"}\n[]\n{\"step\":2}\n{\"step\":2,\"epoch\":1,\"val_loss\":1}\n{\"step\":"
+      "3}\n"
+      "{\"step\":3,\"epoch\":1,\"val_loss\":2}\n{\"step\":3,\"val_loss\":2}\n{\"step\":4,\"epoch\":2,\"val_loss\":2}\n"
+      "{\"step\":5}\n");
+  CHECK(kept_metrics(lines, {.step = 4, .epochs_evaluated = 1}) ==
+        "{\"step\":1}\n{\"step\":2}\n{\"step\":2,\"epoch\":1,\"val_loss\":1}\n{\"step\":3}\n");
+}
+
+TEST_CASE("checkpoint: a policy's state that the policy cannot have written is refused with its file") {
+  class Damaged final : public MemoryPolicy {
+   public:
+    std::string_view name() const override { return "mesa"; }
+    Decision decide(const SavedTensorInfo&) override { return {}; }
+    std::map<std::string, Tensor> state() const override {
+      return {{"fc linear", Tensor::zeros({3}, DType::f32, Device::cpu)}};
+    }
+  };
+  const test::TemporaryFolder folder;
+  Training training(parse_configuration("model: {name: vit, image_size: 8, patch_size: 4, embed_dim: 8, depth: 1, "
+                                        "num_heads: 2, num_classes: 10}\n",
+                                        "c.yaml"),
+                    Device::cpu);
+  Damaged damaged;
+  write_checkpoint(folder / "checkpoint", {training.model(), training.optimizer(), damaged, nullptr}, {});
+  const std::unique_ptr<MemoryPolicy> mesa = make_policy("mesa");
+  try {
+    load_checkpoint(folder / "checkpoint", {training.model(), training.optimizer(), *mesa, nullptr});
+    FAIL("taken");
+  } catch (const Error& error) {
+    CHECK(error.fault() == Fault::input);
+    CHECK(error.what() == (folder / "checkpoint/memory.safetensors").string() +
+                              ": memory policy mesa: expected the ranges of fc linear as f32 [groups, 2], got f32 [3]");
+  }
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,197 @@
+// What becomes of a run folder when disk, checkpoints or a second process are not as they should be.
+#include "tests/apps/train/train_run.h"
+
+#include <fmt/core.h>
+
+namespace lacuna::test {
+
+TEST_CASE("train: a full disk leaves the older checkpoint whole") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "train.steps=2"})).code == 0);
+  const CommandResult full = run_command(folder, {"train", "--resume", "r", "train.steps=3"}, {.file = 4096});
+  CHECK(full.code == 2);
+  CHECK(full.error.find("cannot write") != std::string::npos);
+  CHECK(fs::read_symlink(folder / "r/last") == "checkpoints/step-00000002");
+  CHECK(std::distance(fs::directory_iterator(folder / "r/checkpoints"), {}) == 1);
+  CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=3"}).code == 0);
+}
+
+TEST_CASE("command: a folder that holds no run is told for what it is") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "train.steps=1"})).code == 0);
+  const auto refusal = [&](std::vector<std::string> arguments) {
+    const CommandResult result = run_command(folder, std::move(arguments));
+    CHECK(result.code == 2);
+    return result.error;
+  };
+  const std::string checkpoints =
+      "lacuna: r/checkpoints holds the checkpoints of a run: expected the run, r, its latest checkpoint, r/last, or a "
+      "folder in r/checkpoints\n";
+  CHECK(refusal({"eval", "r/checkpoints"}) == checkpoints);
+  CHECK(refusal({"eval", "r/checkpoints/"}) == checkpoints);
+  CHECK(refusal({"train", "--resume", "r/checkpoints"}) == checkpoints);
+  fs::create_directories(folder / "checkpoints");
+  CHECK(refusal({"eval", "checkpoints"}) == "lacuna: checkpoints holds no run: there is no config.yaml in it\n");
+  CHECK(refusal({"eval", "c.yaml"}) == "lacuna: c.yaml is no folder: expected that of a run\n");
+  CHECK(refusal({"sweep", "-c", "c.yaml"}) ==
+        "lacuna: c.yaml: this is a configuration, not a sweep, which has a command and the cases that it is run on: "
+        "`lacuna train -c c.yaml` trains by it\n");
+
+  for (const std::string command : {"plan", "train"}) {
+    write_file(folder / "s.yaml", fmt::format("command: {0}\nconfig: c.yaml\noverrides: {{train.steps: 1}}\n"
+                                              "output: {{dir: {0}}}\n",
+                                              command));
+    REQUIRE(run_command(folder, {"sweep", "-c", "s.yaml"}).code == 0);
+  }
+  CHECK(refusal({"report", "plan"}) == "lacuna: plan holds a sweep, not a run: its page is plan/sweep.html\n");
+  CHECK(refusal({"report", "train/"}) ==
+        "lacuna: train holds a sweep, not a run: its page is train/sweep.html, and each folder in train/runs is a run "
+        "of its own\n");
+}
+
+TEST_CASE("train: a checkpoint that is damaged is named, and the one before it offered") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=whole"})).code == 0);
+  REQUIRE(run_command(folder, train({"output.dir=r", "output.save_every_steps=1"})).code == 0);
+  const auto flip_last_byte = [&](const fs::path& file) {
+    std::string content = read_file(file);
+    content.back() = static_cast<char>(content.back() ^ 1);
+    write_file(file, content);
+  };
+  for (const std::string name : {"model.safetensors", "optimizer.safetensors", "checkpoint.json"}) {
+    const std::string last = "r/" + fs::read_symlink(folder / "r/last").string();
+    if (name == "checkpoint.json")
+      fs::remove(folder / last / name);
+    else
+      flip_last_byte(folder / last / name);
+    const CommandResult result = run_command(folder, {"train", "--resume", "r"});
+    INFO(result.error);
+    CHECK(result.code == 2);
+    CHECK(result.error.find(last) != std::string::npos);
+    CHECK(result.error.find(name) != std::string::npos);
+    CHECK(fs::exists(folder / last));
+    const std::string option = "go on from there with --resume ";
+    const std::size_t offer = result.error.find(option);
+    REQUIRE(offer != std::string::npos);
+    const std::string older = result.error.substr(offer + option.size(), std::string("r/checkpoints/step-").size() + 8);
+    CHECK(older < last);
+    CHECK(run_command(folder, {"train", "--resume", older}).code == 0);
+    CHECK(read_file(folder / "r/last/model.safetensors") == read_file(folder / "whole/last/model.safetensors"));
+  }
+  for (const fs::directory_entry& checkpoint : fs::directory_iterator(folder / "r/checkpoints"))
+    flip_last_byte(checkpoint.path() / "model.safetensors");
+  const CommandResult none = run_command(folder, {"train", "--resume", "r"});
+  CHECK(none.code == 2);
+  CHECK(none.error.find("No checkpoint before it is whole") != std::string::npos);
+}
+
+TEST_CASE("train: a checkpoint of another model or another version is refused") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "train.steps=2"})).code == 0);
+  const CommandResult other = run_command(folder, {"train", "--resume", "r", "model.embed_dim=16"});
+  INFO(other.error);
+  CHECK(other.code == 2);
+  CHECK(other.error.find("r/checkpoints/step-00000002/model.safetensors") != std::string::npos);
+  CHECK(other.error.find("[8, 4, 4, 3]") == std::string::npos);
+  CHECK(other.error.find("The checkpoint before it") == std::string::npos);
+  const fs::path manifest = folder / "r/last/checkpoint.json";
+  nlohmann::json json = read_json(manifest);
+  json["format"] = 0;
+  write_file(manifest, json.dump());
+  const CommandResult older = run_command(folder, {"train", "--resume", "r"});
+  CHECK(older.code == 2);
+  CHECK(older.error.find("expected a checkpoint of format 1, got one of format 0") != std::string::npos);
+  CHECK(older.error.find("before it") == std::string::npos);  // nothing is damaged
+  CHECK(older.error.find("model.from=r/checkpoints/step-00000002") != std::string::npos);
+}
+
+TEST_CASE("train: what several files say is one configuration, and the run goes on without them") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  write_file(folder / "m.yaml", "memory: {policy: adaptive, bits: 2.5}\ntrain: {epochs: 1}\n");
+  const std::vector<std::string> both{"-c", "c.yaml", "-c", "m.yaml"};
+  const auto with_both = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin() + 1, both.begin(), both.end());
+    return run_command(folder, arguments);
+  };
+  const CommandResult begun = with_both({"train", "train.steps=2"});
+  INFO(begun.error);
+  REQUIRE(begun.code == 0);
+  const std::string written = read_file(folder / "runs/c_m/config.yaml");
+  CHECK(written.find("policy: adaptive") != std::string::npos);
+  for (const char* const name : {"c.yaml", "m.yaml"}) fs::rename(folder / name, folder / (std::string("was.") + name));
+  REQUIRE(run_command(folder, {"train", "--resume", "runs/c_m", "train.steps=0"}).code == 0);
+  const nlohmann::json summary = read_json(folder / "runs/c_m/summary.json");
+  CHECK(summary.at("policy") == "adaptive");
+  CHECK(summary.at("epochs") == 1);
+  CHECK(summary.at("steps") == 4);
+  for (const char* const name : {"c.yaml", "m.yaml"}) fs::rename(folder / (std::string("was.") + name), folder / name);
+  for (const char* const command : {"plan", "explain"}) CHECK(with_both({command}).code == 0);
+  CHECK(with_both({"bench", "--steps", "2", "--json", "-"}).json().at("policy") == "adaptive");
+  CHECK(with_both({"eval", "model.from=runs/c_m/last"}).code == 0);
+  CHECK(run_command(folder, {"plan", "-c", "c.yaml", "m.yaml"}).error ==
+        "lacuna: command line: expected key=value, got `m.yaml`\n");
+}
+
+TEST_CASE("train: two processes do not train into one folder") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const std::vector<std::string> endless = train({"output.dir=r", "train.epochs=1000000", "output.save_every_steps=1"});
+  CommandRun first(folder, endless);
+  while (first.running() && !fs::exists(folder / "r/last")) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const std::string holder = "process " + std::to_string(first.process()) + " trains into it";
+  for (const std::vector<std::string>& second :
+       {endless, train({"output.dir=r", "--overwrite"}), {"train", "--resume", "r"}}) {
+    const CommandResult refused = run_command(folder, second);
+    INFO(refused.error);
+    CHECK(refused.code == 2);
+    CHECK(refused.error.find(holder) != std::string::npos);
+  }
+  CHECK(first.running());
+  CHECK(run_command(folder, {"eval", "r"}).code == 0);  // reading is free
+  first.signal(SIGKILL);
+  first.wait();
+  CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=1"}).code == 0);
+}
+
+TEST_CASE("train: a folder that cannot be written is refused and left as it is") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "train.steps=2"})).code == 0);
+  write_file(folder / "file", "mine");
+  const CommandResult within = run_command(folder, train({"output.dir=file/r"}));
+  CHECK(within.code == 2);
+  CHECK(within.error.find("cannot create file/r") != std::string::npos);
+
+  // Root may write anywhere: the run is another user's.
+  const bool is_root = ::geteuid() == 0;
+  const auto as_user = [&](std::vector<std::string> arguments) {
+    if (!is_root) return run_command(folder, std::move(arguments));
+    arguments.insert(arguments.begin(), {"--reuid=65534", "--clear-groups", LACUNA_BINARY_DIR "/bin/lacuna"});
+    return run_program(folder, "/usr/bin/setpriv", std::move(arguments));
+  };
+  fs::permissions(folder.path(), fs::perms(0755));
+  for (const char* const path : {"r", "r/checkpoints"}) fs::permissions(folder / path, fs::perms(0555));
+  const CommandResult refused = as_user({"train", "--resume", "r", "train.steps=3"});
+  INFO(refused.error);
+  CHECK(refused.code == 2);
+  CHECK(refused.error.find("cannot write into r: ") != std::string::npos);
+  CHECK(fs::read_symlink(folder / "r/last") == "checkpoints/step-00000002");
+
+  // The folder of the checkpoints alone: found when the first one is to be written.
+  fs::permissions(folder / "r", fs::perms(0777));
+  for (const fs::directory_entry& file : fs::directory_iterator(folder / "r"))
+    if (file.is_regular_file()) fs::permissions(file, fs::perms(0666));
+  const CommandResult unsaved = as_user({"train", "--resume", "r", "train.steps=3"});
+  INFO(unsaved.error);
+  CHECK(unsaved.code == 2);
+  CHECK(unsaved.error.find("cannot create r/checkpoints/step-00000003.tmp: Permission denied") != std::string::npos);
+  for (const char* const path : {"r", "r/checkpoints"}) fs::permissions(folder / path, fs::perms(0755));
+  CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=3"}).code == 0);
+}
+
+}  // namespace lacuna::test

@@ -1,0 +1,139 @@
+// What a tensor's bits are worth, measured before a step: in a pass over part of the batch, or by drawing codes anew.
+#include "apps/train/study.h"
+#include "apps/config/resolve.h"
+#include "apps/train/measure.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+namespace lacuna::apps {
+namespace {
+
+Configuration configured(const std::string& model, bool by_draws, const std::string& more = {}, int batch_size = 16) {
+  return resolve(parse_configuration(
+      fmt::format("model: {}\nmemory: {{policy: adaptive, bits: 4, by_draws: {}}}\ntrain: {{batch_size: {}}}\n{}",
+                  model, by_draws, batch_size, more),
+      "a.yaml"));
+}
+
+std::map<std::string, std::vector<double>> state_of(const Training& training) {
+  std::map<std::string, std::vector<double>> state;
+  for (const auto& [name, values] : training.policy().state()) state[name] = values.to_vector();
+  return state;
+}
+
+constexpr int sensitivity = 2, bits = 4;  // places in the state of a tensor
+
+}  // namespace
+
+TEST_CASE("study: one pass over part of the batch tells what passes over all of it for each tensor do") {
+  for (const auto& [optimizer, batch_size] :
+       std::vector<std::pair<const char*, int>>{{"adamw", 16}, {"adamw", 48}, {"sgd", 16}, {"sgd", 48}})
+    for (const char* model : {"{name: vit_cifar, num_classes: 10, depth: 3, embed_dim: 48, num_heads: 3}",
+                              "{name: resnet20, num_classes: 10, zero_init_last: false}"}) {
+      INFO(std::string(model), " ", std::string(optimizer), " ", batch_size);
+      std::map<std::string, double> found[2];
+      double all[2] = {};
+      for (const bool by_draws : {false, true}) {
+        const Configuration with =
+            configured(model, by_draws, fmt::format("optimizer: {{name: {}, lr: 0.01}}\n", optimizer), batch_size);
+        Training training(with, Device::cpu);
+        training.step(made_up_batch(with, training.model()), 0, 0.01);
+        for (const auto& [name, values] : state_of(training)) {
+          if (!name.starts_with("tensor ")) continue;
+          found[by_draws ? 1 : 0][name] = values[sensitivity];
+          all[by_draws ? 1 : 0] += values[sensitivity];
+        }
+      }
+      int tensors = 0, near = 0;
+      for (const auto& one : found[1]) {
+        const std::string& name = one.first;
+        const double drawn = one.second / all[1],
+                     backward = found[0].at(name) / all[0];  // shares: bits follow from these
+        ++tensors;
+        INFO(name, ": ", backward, " in backward, ", drawn, " by draws");
+        CHECK(drawn < 16 * backward);
+        CHECK(backward < 16 * drawn);
+        if (drawn < 2 * backward && backward < 2 * drawn) ++near;
+      }
+      CHECK(tensors > 8);
+      // From a part of two samples norms over the batch have gradients of their own; of 48 it has eight.
+      CHECK(4 * near > 3 * tensors);
+      if (batch_size == 48) CHECK(8 * near >= 7 * tensors);
+    }
+}
+
+TEST_CASE("study: the step that measures takes no more memory than the others, from batches of four on") {
+  struct Case {
+    const char* model;
+    std::int64_t batch;
+  };
+  constexpr const char* vit = "{name: vit_cifar, num_classes: 10, depth: 6, embed_dim: 96, num_heads: 3}";
+  constexpr const char* resnet = "{name: resnet20, num_classes: 10}";
+  for (const auto& [model, batch] : {Case{vit, 4}, {vit, 8}, {vit, 16}, {vit, 64}, {resnet, 4}, {resnet, 16}}) {
+    CAPTURE(model);
+    CAPTURE(batch);
+    Configuration with = configured(model, false, "");
+    with.train.batch_size = batch;
+    with.memory.options["bits"] = 2.5;
+    Training training(with, Device::meta);
+    Ledger& account = ledger(Device::meta);
+    std::int64_t peaks[2];
+    for (std::int64_t step = 0; step < 2; ++step) {
+      std::vector<MicroBatch> images = made_up_batch(with, training.model());
+      account.reset_peak();
+      training.step(std::move(images), step, 0.01);
+      peaks[step] = account.peak();
+    }
+    CHECK(peaks[0] <= peaks[1]);
+  }
+}
+
+TEST_CASE("study: what is frozen stays out of it") {
+  for (const char* memory : {"{policy: adaptive, bits: 3}", "{policy: adaptive, bits: 3, by_draws: true}"}) {
+    const Configuration with = resolve(parse_configuration(
+        fmt::format("model: {{name: vit_cifar, num_classes: 10, depth: 2, embed_dim: 48, num_heads: 3}}\n"
+                    "memory: {}\ntrain: {{batch_size: 8}}\nfreeze: {{freeze: [\"blocks.0.*\", \"*bias\"]}}\n",
+                    memory),
+        "a.yaml"));
+    Training training(with, Device::cpu);
+    const StepOutcome outcome = training.step(made_up_batch(with, training.model()), 0, 0.01);
+    CHECK(outcome.finite());
+    CHECK(outcome.gradient_norm > 0);
+  }
+}
+
+TEST_CASE("study: leaves no trace but the bits") {
+  for (const bool by_draws : {false, true}) {
+    const Configuration with = configured("{name: resnet20, num_classes: 10}", by_draws);
+    Training training(with, Device::cpu);
+    const std::vector<MicroBatch> batch = made_up_batch(with, training.model());
+    const auto buffers = [&] {
+      std::vector<std::vector<double>> values;
+      for (const Buffer* buffer : training.model().buffers()) values.push_back(buffer->tensor().to_vector());
+      return values;
+    };
+    const auto before = buffers();
+    training.model().set_training(true);
+    random_state() = {.seed = 1, .step = 0};
+    study(training, batch.front(), training.policy());
+    CHECK(buffers() == before);
+    for (const Parameter* parameter : training.model().parameters()) CHECK(!parameter->grad().defined());
+    CHECK(at(ledger(Device::cpu).live(), Purpose::saved) == 0);
+    // The bits differ by what they are worth, within the average.
+    int fewest = 8, most = 1;
+    for (const auto& [name, values] : state_of(training)) {
+      if (!name.starts_with("tensor ")) continue;
+      fewest = std::min(fewest, static_cast<int>(values[bits]));
+      most = std::max(most, static_cast<int>(values[bits]));
+    }
+    CHECK(fewest < most);
+    // Asked once: the next pass is an ordinary one.
+    training.step(batch, 0, 0.01);
+    CHECK(training.policy().draw_study() == nullptr);
+    CHECK(!training.policy().begin_study());
+  }
+}
+
+}  // namespace lacuna::apps

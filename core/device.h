@@ -1,19 +1,32 @@
 // Where a tensor lives.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <string_view>
+#include <string>
 
 namespace lacuna {
 
-/// `meta` tensors have shape, type and identity and no memory: kernels do nothing on them, the ledger counts as ever.
-enum class Device : std::uint8_t { cpu, meta };
+/// `meta` tensors have shape, type and identity, and no memory: kernels do nothing on them; the ledger counts them.
+enum class DeviceKind : std::uint8_t { cpu, meta };
 
-inline constexpr int device_count = 2;
+inline constexpr std::size_t device_kind_count = 2;
 
-constexpr std::string_view name_of(Device device) { return device == Device::cpu ? "cpu" : "meta"; }
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  std::uint8_t index = 0;  // among the devices of this kind
 
-/// Runs `kernel` where `device` has memory to run it on.
+  static const Device cpu, meta;
+  constexpr bool operator==(const Device&) const = default;
+};
+
+inline constexpr Device Device::cpu{DeviceKind::cpu};
+inline constexpr Device Device::meta{DeviceKind::meta};
+
+/// `cpu`, `meta`.
+std::string name_of(Device device);
+
+/// Runs `kernel` if `device` is the CPU.
 template <class Kernel>
 void launch(Device device, Kernel&& kernel) {
   if (device == Device::cpu) kernel();

@@ -156,8 +156,8 @@ void Ledger::reset_peak() {
 }
 
 Ledger& ledger(Device device) {
-  static std::array<Ledger, device_count> ledgers;
-  return ledgers[static_cast<std::size_t>(device)];
+  static std::array<Ledger, device_kind_count> ledgers;
+  return ledgers[static_cast<std::size_t>(device.kind)];
 }
 
 AllocationScope::AllocationScope(const Owner& owner) : outer_(current_owner) { current_owner = owner; }

@@ -90,7 +90,7 @@ void measure(std::int64_t bytes, DType dtype) {
 
 int main() {
   fmt::print("{} threads; speed as a multiple of a copy's, medians of {} alternating rounds\n", threads(), rounds);
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+  for (const DType dtype : {DType::f32, DType::bf16})
     for (const std::int64_t mebibytes : {64, 1}) {
       fmt::print("{} MiB of {}\n", mebibytes, name_of(dtype));
       measure(mebibytes << 20, dtype);

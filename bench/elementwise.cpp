@@ -76,6 +76,5 @@ int main() {
   measure_all({16, 197, 192}, DType::f32);  // stays in the last cache
   measure_all({64, 197, 768}, DType::f32);
   measure_all({64, 197, 768}, DType::bf16);
-  measure_all({64, 197, 768}, DType::f16);
   measure_all({16, 3, 197, 197}, DType::f32);
 }

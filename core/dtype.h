@@ -25,7 +25,7 @@ struct bf16 {
   explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };
 
-/// IEEE half precision. Arithmetic happens in float.
+/// IEEE half precision: a type of weights in files. Tensors of it are converted and copied; no op computes on it.
 struct f16 {
   std::uint16_t bits = 0;
   f16() = default;
@@ -61,7 +61,12 @@ struct Type {
   using type = T;
 };
 
-/// Calls `f(Type<T>{})` with the C++ type of `dtype`, for any floating type.
+constexpr std::string_view name_of(DType dtype) {
+  constexpr std::string_view names[] = {"f32", "bf16", "f16", "f64", "i64", "i32", "u8"};
+  return names[static_cast<std::size_t>(dtype)];
+}
+
+/// Calls `f(Type<T>{})` with the C++ type of `dtype`, for the types that ops compute on: f32, bf16 and f64.
 template <class F>
 decltype(auto) with_float_type(DType dtype, F&& f) {
   switch (dtype) {
@@ -69,12 +74,12 @@ decltype(auto) with_float_type(DType dtype, F&& f) {
       return f(Type<float>{});
     case DType::bf16:
       return f(Type<bf16>{});
-    case DType::f16:
-      return f(Type<f16>{});
     case DType::f64:
       return f(Type<double>{});
+    case DType::f16:
+      fail("f16 only stores weights: convert the tensor to f32 or bf16 first");
     default:
-      fail("expected a floating type");
+      fail("expected f32, bf16 or f64, got {}", name_of(dtype));
   }
 }
 
@@ -84,10 +89,12 @@ decltype(auto) with_compute_type(DType dtype, F&& f) {
   return dtype == DType::f64 ? f(Type<double>{}) : f(Type<float>{});
 }
 
-/// Calls `f(Type<T>{})` with the C++ type of `dtype`.
+/// Calls `f(Type<T>{})` with the C++ type of `dtype`, whichever it is: for conversions and copies.
 template <class F>
 decltype(auto) with_type(DType dtype, F&& f) {
   switch (dtype) {
+    case DType::f16:
+      return f(Type<f16>{});
     case DType::i64:
       return f(Type<std::int64_t>{});
     case DType::i32:
@@ -153,10 +160,5 @@ constexpr DType compute_type(DType dtype) { return dtype == DType::f64 ? DType::
 
 constexpr bool is_floating(DType dtype) { return dtype <= DType::f64; }
 constexpr bool is_half_type(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
-
-constexpr std::string_view name_of(DType dtype) {
-  constexpr std::string_view names[] = {"f32", "bf16", "f16", "f64", "i64", "i32", "u8"};
-  return names[static_cast<std::size_t>(dtype)];
-}
 
 }  // namespace lacuna

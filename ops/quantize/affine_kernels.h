@@ -388,8 +388,6 @@ template <class T>
 inline constexpr double most_finite = static_cast<double>(std::numeric_limits<T>::max());
 template <>
 inline constexpr double most_finite<bf16> = 0x1.FEp127;
-template <>
-inline constexpr double most_finite<f16> = 65504;
 
 /// Some code of the group may stand for more than T holds, or than is kept right in floats.
 template <class T>

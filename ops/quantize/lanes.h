@@ -11,10 +11,6 @@
 #include <type_traits>
 #include <utility>
 
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
-
 namespace lacuna::quant {
 
 inline constexpr std::int64_t lanes = vector_bytes / 4;
@@ -100,39 +96,6 @@ template <std::size_t... half, std::size_t... byte, std::size_t... lane>
   store_third_bytes(all, to, std::make_index_sequence<2 * lanes>(), std::make_index_sequence<4 * lanes>(),
                     std::make_index_sequence<lanes>());
 }
-// GCC 12 makes no instruction for it of f16's own conversions: lane by lane they take twenty times as long.
-#if defined(__AVX512F__)
-inline constexpr __mmask16 all_lanes = 0xffff;  // without it GCC 12 warns of what its own header leaves undefined
-[[gnu::always_inline]] inline Lanes<float> load_halves(const f16* from) {
-  __m256i halves;
-  std::memcpy(&halves, from, sizeof halves);
-  return std::bit_cast<Lanes<float>>(_mm512_maskz_cvtph_ps(all_lanes, halves));
-}
-[[gnu::always_inline]] inline void store_halves(const Lanes<float>& values, f16* to) {
-  const __m256i halves = _mm512_maskz_cvtps_ph(all_lanes, std::bit_cast<__m512>(values), _MM_FROUND_TO_NEAREST_INT);
-  std::memcpy(static_cast<void*>(to), &halves, sizeof halves);
-}
-#elif defined(__AVX2__) && defined(__F16C__)
-[[gnu::always_inline]] inline Lanes<float> load_halves(const f16* from) {
-  __m128i halves;
-  std::memcpy(&halves, from, sizeof halves);
-  return std::bit_cast<Lanes<float>>(_mm256_cvtph_ps(halves));
-}
-[[gnu::always_inline]] inline void store_halves(const Lanes<float>& values, f16* to) {
-  const __m128i halves = _mm256_cvtps_ph(std::bit_cast<__m256>(values), _MM_FROUND_TO_NEAREST_INT);
-  std::memcpy(static_cast<void*>(to), &halves, sizeof halves);
-}
-#else
-[[gnu::always_inline]] inline Lanes<float> load_halves(const f16* from) {
-  float floats[lanes];
-  for (std::int64_t lane = 0; lane < lanes; ++lane) floats[lane] = static_cast<float>(from[lane]);
-  return load(floats);
-}
-[[gnu::always_inline]] inline void store_halves(const Lanes<float>& values, f16* to) {
-  for (std::int64_t lane = 0; lane < lanes; ++lane) to[lane] = static_cast<f16>(values[lane]);
-}
-#endif
-
 /// As C.
 template <class C, class T>
 [[gnu::always_inline]] inline Lanes<C> load_as(const T* from) {
@@ -142,8 +105,6 @@ template <class C, class T>
     std::uint16_t halves[lanes];
     std::memcpy(halves, from, sizeof halves);
     return converted<C>(std::bit_cast<Lanes<float>>(converted<std::uint32_t>(halves) << 16));
-  } else if constexpr (std::is_same_v<T, f16>) {
-    return converted<C>(load_halves(from));
   } else {
     return converted<C>(from);
   }
@@ -175,8 +136,6 @@ template <class T>
     const auto bits = std::bit_cast<Lanes<std::uint32_t>>(values);
     const auto rounded = cut<std::uint16_t, 16>(bits + 0x7fffU + ((bits >> 16) & 1U));
     std::memcpy(static_cast<void*>(to), &rounded, sizeof rounded);
-  } else if constexpr (std::is_same_v<T, f16>) {
-    store_halves(values, to);
   } else {
     for (std::int64_t lane = 0; lane < lanes; ++lane) to[lane] = static_cast<T>(values[lane]);
   }

@@ -26,7 +26,6 @@ using Bits = std::conditional_t<is_half<T>, std::uint16_t,
                                 std::conditional_t<std::is_same_v<T, float>, std::uint32_t, std::uint64_t>>;
 template <class T>
 inline constexpr Bits<T> infinity = std::is_same_v<T, bf16>    ? 0x7f80U
-                                    : std::is_same_v<T, f16>   ? 0x7c00U
                                     : std::is_same_v<T, float> ? 0x7f800000U
                                                                : static_cast<Bits<T>>(0x7ff0000000000000U);
 

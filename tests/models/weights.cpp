@@ -56,18 +56,22 @@ TEST_CASE("weights: what is saved comes back, running statistics included") {
 }
 
 TEST_CASE("weights: half precision is converted, counters may be missing, prefixes are stripped") {
-  const TemporaryFolder folder;
-  const auto path = folder / "model.safetensors";
-  const std::unique_ptr<Model> one = tiny_resnet(1), two = tiny_resnet(2);
-  std::vector<NamedTensor> halves{{"other", Tensor::full({1}, 0, DType::f32, Device::cpu)}};
-  for (const auto& [name, tensor] : state_of(*one))
-    if (is_floating(tensor.dtype())) halves.emplace_back("model/" + name, tensor.to(DType::bf16));
-  write_safetensors(path, halves);
-  load_weights(*two, SafetensorsFile(path), {.prefix = "model/"});
-  for (const Parameter* parameter : two->parameters())
-    if (parameter->path() == "fc.weight")
-      CHECK(parameter->tensor().to_vector() ==
-            one->parameters()[one->parameters().size() - 2]->tensor().to(DType::bf16).to_vector());
+  for (const DType stored : {DType::bf16, DType::f16}) {
+    const TemporaryFolder folder;
+    const auto path = folder / "model.safetensors";
+    const std::unique_ptr<Model> one = tiny_resnet(1), two = tiny_resnet(2);
+    std::vector<NamedTensor> halves{{"other", Tensor::full({1}, 0, DType::f32, Device::cpu)}};
+    for (const auto& [name, tensor] : state_of(*one))
+      if (is_floating(tensor.dtype())) halves.emplace_back("model/" + name, tensor.to(stored));
+    write_safetensors(path, halves);
+    load_weights(*two, SafetensorsFile(path), {.prefix = "model/"});
+    for (const Parameter* parameter : two->parameters())
+      if (parameter->path() == "fc.weight") {
+        CHECK(parameter->tensor().dtype() == DType::f32);
+        CHECK(parameter->tensor().to_vector() ==
+              one->parameters()[one->parameters().size() - 2]->tensor().to(stored).to_vector());
+      }
+  }
 }
 
 TEST_CASE("weights: missing, unexpected and differently shaped names are listed, and nothing is loaded") {

@@ -82,12 +82,11 @@ TEST_CASE("curves of codes: halves differ from f32 by their rounding") {
   const Bound<Gelu> gelu{Gelu{}};
   const Tensor x = Tensor::from(std::vector<float>{-3, -1, -0.5F, 0, 0.25F, 1, 2}, {1, 7});
   const Tensor variance = Tensor::full(x.shape(), 0.125, DType::f32, Device::cpu);
-  for (const DType dtype : {DType::bf16, DType::f16})
-    for (const bool slope : {false, true}) {
-      const std::vector<double> half = curve(gelu, slope, x.to(dtype), variance),
-                                exact = curve(gelu, slope, x, variance);
-      for (std::size_t i = 0; i < exact.size(); ++i) CHECK(std::abs(half[i] - exact[i]) <= 0x1p-8 * std::abs(exact[i]));
-    }
+  for (const bool slope : {false, true}) {
+    const std::vector<double> half = curve(gelu, slope, x.to(DType::bf16), variance),
+                              exact = curve(gelu, slope, x, variance);
+    for (std::size_t i = 0; i < exact.size(); ++i) CHECK(std::abs(half[i] - exact[i]) <= 0x1p-8 * std::abs(exact[i]));
+  }
 }
 
 TEST_CASE("curves of codes: slopes that are read off the output are quadratic, and have no bias at all") {

@@ -22,8 +22,6 @@ double tolerance(DType dtype) {
       return 1e-11;
     case DType::f32:
       return 2e-5;
-    case DType::f16:
-      return 5e-3;
     default:
       return 4e-2;
   }

@@ -17,7 +17,7 @@ struct OpSample {
   /// inputs stay integers; an optional input may be undefined.
   std::function<std::vector<Tensor>(DType dtype)> inputs;
   InputSet differentiable;
-  std::vector<DType> types{DType::f64, DType::f32, DType::bf16, DType::f16};  // that `inputs` can be asked for
+  std::vector<DType> types{DType::f64, DType::f32, DType::bf16};  // that `inputs` can be asked for
 };
 
 /// All samples of this test program.

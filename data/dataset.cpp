@@ -2,51 +2,53 @@
 
 #include "core/error.h"
 
-#include <algorithm>
-
 namespace lacuna {
 namespace {
-
-std::vector<DatasetKind>& registry() {
-  static std::vector<DatasetKind> kinds;
-  return kinds;
-}
-
-const DatasetKind& find_kind(std::string_view name) {
-  const auto found = std::ranges::find(registry(), name, &DatasetKind::name);
-  if (found != registry().end()) return *found;
-  std::string known;
-  for (const DatasetKind& kind : registry()) known += (known.empty() ? "" : ", ") + kind.name;
-  reject("data.name: expected one of {}; got '{}'", known, name);
-}
 
 void check(const DatasetOptions& options) {
   for (const auto& [key, value] :
        {std::pair{"train_size", options.train_size}, std::pair{"val_size", options.validation_size},
         std::pair{"image_size", options.image_size}})
-    if (value < 0) reject("data.{}: expected 0 (the dataset's own) or more, got {}", key, value);
+    if (value < 0) reject("data.{}: expected 0 (the data set's own) or more, got {}", key, value);
 }
 
 }  // namespace
 
-RegisterDataset::RegisterDataset(DatasetKind kind) {
-  const auto place = std::ranges::lower_bound(registry(), kind.name, {}, &DatasetKind::name);
-  registry().insert(place, std::move(kind));
+SampleFields image_fields(std::int64_t height, std::int64_t width, std::int64_t channels) {
+  return {{.name = "images", .dtype = DType::u8, .shape = {height, width, channels}},
+          {.name = "labels", .dtype = DType::i64, .shape = {}}};
 }
 
-const std::vector<DatasetKind>& dataset_kinds() { return registry(); }
+void Dataset::read(std::int64_t index, Sample& sample) const {
+  expect(0 <= index && index < size(), "{} has no sample {}: it holds {}", info().name, index, size());
+  sample.index = index;
+  read_sample(index, sample);
+}
+
+void ImageDataset::read_sample(std::int64_t index, Sample& sample) const {
+  Tensor image = sample.make("images", field_of(info().fields, "images").shape, DType::u8);
+  Tensor label = sample.make("labels", {}, DType::i64);
+  *label.data<std::int64_t>() = read_image(index, image.data<std::uint8_t>());
+  sample.set("images", std::move(image));
+  sample.set("labels", std::move(label));
+}
+
+Registry<DatasetKind>& dataset_kinds() {
+  static Registry<DatasetKind> kinds("data set (data.name)");
+  return kinds;
+}
 
 DatasetInfo describe_dataset(std::string_view name, const DatasetOptions& options) {
   check(options);
-  return find_kind(name).describe(options);
+  return dataset_kinds().get(name).describe(options);
 }
 
 std::unique_ptr<const Dataset> open_dataset(std::string_view name, const DatasetOptions& options) {
   check(options);
-  const DatasetKind& kind = find_kind(name);
+  const DatasetKind& kind = dataset_kinds().get(name);
   std::unique_ptr<const Dataset> dataset = kind.open(options);
   const std::int64_t described = kind.describe(options).size;
-  expect(dataset->size() == described, "the data set {} has {} images, but is described as one of {}", name,
+  expect(dataset->size() == described, "the data set {} has {} samples, but is described as one of {}", name,
          dataset->size(), described);
   return dataset;
 }

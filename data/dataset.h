@@ -1,5 +1,8 @@
-// Sets of labelled images, found by name. A new one only adds files: it registers itself (docs/data.md).
+// Data sets: labelled samples by number, found by name. A new one only adds files: it registers itself (docs/data.md).
 #pragma once
+
+#include "core/registry.h"
+#include "data/sample.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -12,27 +15,30 @@ namespace lacuna {
 
 enum class Split : std::uint8_t { train, validation };
 
-/// What a configuration says about a dataset. Each dataset reads what concerns it.
+/// The configuration of a data set. Each data set reads the options that concern it.
 struct DatasetOptions {
-  std::filesystem::path path{};  // folder of the files; drawn datasets have none
+  std::filesystem::path path{};  // folder of the files; drawn data sets have none
   Split split = Split::train;
-  std::uint64_t seed = 1;       // drawn datasets: which images
-  std::int64_t train_size = 0;  // images: the first so many, 0: all; a drawn dataset draws so many, 0: its default
+  std::uint64_t seed = 1;       // of drawn data sets
+  std::int64_t train_size = 0;  // number of samples to use; 0: all of them, or a drawn data set's default
   std::int64_t validation_size = 0;
-  std::int64_t image_size = 0;  // drawn datasets: side in pixels, 0: their own
+  std::int64_t image_size = 0;  // drawn data sets: side in pixels; 0: their own
 
-  /// The images asked for of `split`.
+  /// The number of samples asked for of `split`.
   std::int64_t size() const { return split == Split::train ? train_size : validation_size; }
 };
 
-/// What is known before any image is read.
+/// Known before any sample is read.
 struct DatasetInfo {
   std::string name;
-  std::int64_t size = 0;                             // images of the split
-  std::vector<std::string> classes;                  // names, by label
-  std::int64_t height = 0, width = 0, channels = 0;  // of every image
-  std::vector<float> mean, deviation;                // [channels], of values scaled to [0, 1]; train split
+  std::int64_t size = 0;                   // samples of the split
+  SampleFields fields{};                   // of each sample
+  std::vector<std::string> classes{};      // names, by label; empty where labels are numbers
+  std::vector<float> mean{}, deviation{};  // [channels] of images scaled to [0, 1], over the train split
 };
+
+/// Fields of a labelled image data set: `images` u8 [height, width, channels] and `labels` i64 [].
+SampleFields image_fields(std::int64_t height, std::int64_t width, std::int64_t channels);
 
 class Dataset {
  public:
@@ -42,37 +48,47 @@ class Dataset {
   Dataset& operator=(const Dataset&) = delete;
 
   const DatasetInfo& info() const { return info_; }
-  std::int64_t image_bytes() const { return info_.height * info_.width * info_.channels; }
-
-  /// Number of images.
+  /// Number of samples.
   std::int64_t size() const { return info_.size; }
-  /// Writes image `index` to `image` (u8 [height, width, channels]) and returns its label. Any thread may call it.
-  virtual std::int64_t read(std::int64_t index, std::uint8_t* image) const = 0;
+
+  /// Sets the tensors of `sample`, which has begun, to those of sample `index`. Several threads may read at once.
+  void read(std::int64_t index, Sample& sample) const;
 
  private:
+  virtual void read_sample(std::int64_t index, Sample& sample) const = 0;
+
   DatasetInfo info_;
 };
 
-/// A kind of dataset as it stands in the registry.
+/// A data set of labelled u8 images, which are decoded where they are needed.
+class ImageDataset : public Dataset {
+ public:
+  using Dataset::Dataset;
+  std::int64_t image_bytes() const { return field_of(info().fields, "images").shape.count(); }
+  /// Writes image `index` to `image` (u8 [height, width, channels]) and returns its label. Any thread may call it.
+  virtual std::int64_t read_image(std::int64_t index, std::uint8_t* image) const = 0;
+
+ private:
+  void read_sample(std::int64_t index, Sample& sample) const final;
+};
+
+/// A kind of data set in the registry.
 struct DatasetKind {
-  std::string name;
   DatasetInfo (*describe)(const DatasetOptions& options);
   std::unique_ptr<const Dataset> (*open)(const DatasetOptions& options);
 };
+Registry<DatasetKind>& dataset_kinds();
 
-/// A static object of this type in the dataset's source file makes it known.
+/// A static object of this type in the data set's source file registers it.
 struct RegisterDataset {
-  explicit RegisterDataset(DatasetKind kind);
+  RegisterDataset(std::string_view name, DatasetKind kind) { dataset_kinds().add(name, kind); }
 };
 
-/// All kinds, by name.
-const std::vector<DatasetKind>& dataset_kinds();
-
-/// Number and size of the images and classes of the dataset `name`. CIFAR and drawn datasets need no file for it. An
-/// unknown name or an impossible option is the input's fault.
+/// Size, fields and classes of the data set `name`. CIFAR and drawn data sets need no file for it. An unknown name or
+/// an impossible option is the input's fault.
 DatasetInfo describe_dataset(std::string_view name, const DatasetOptions& options);
 
-/// Opens the dataset `name`. Missing, truncated or malformed files are the input's fault: one message says which.
+/// Opens the data set `name`. Missing, truncated or malformed files are the input's fault; the message names them.
 std::unique_ptr<const Dataset> open_dataset(std::string_view name, const DatasetOptions& options);
 
 }  // namespace lacuna

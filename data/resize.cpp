@@ -8,7 +8,7 @@ namespace {
 
 constexpr int fraction_bits = 22;  // Pillow's: 8 bits of pixel, 2 of head room
 
-/// As Pillow rounds: what is negative goes towards zero.
+/// As Pillow rounds: negative numbers towards zero.
 std::int64_t rounded(double x) { return static_cast<std::int64_t>(std::trunc(x + 0.5)); }
 
 }  // namespace
@@ -55,12 +55,11 @@ void BilinearAxis::apply(const std::uint8_t* in, std::int64_t outer, std::int64_
   }
 }
 
-void resize(const BilinearAxis& rows, const BilinearAxis& columns, ImageBuffer& image) {
-  const std::int64_t channels = image.channels;
-  image.spare.resize(static_cast<std::size_t>(rows.source() * columns.target() * channels));
-  columns.apply(image.pixels.data(), rows.source(), channels, image.spare.data());
-  image.set_size(rows.target(), columns.target(), channels);
-  rows.apply(image.spare.data(), 1, image.row_bytes(), image.pixels.data());
+void resize(const BilinearAxis& rows, const BilinearAxis& columns, const Tensor& in, const Tensor& between,
+            const Tensor& out) {
+  const std::int64_t channels = in.shape()[2];
+  columns.apply(in.data<std::uint8_t>(), rows.source(), channels, between.data<std::uint8_t>());
+  rows.apply(between.data<std::uint8_t>(), 1, columns.target() * channels, out.data<std::uint8_t>());
 }
 
 }  // namespace lacuna

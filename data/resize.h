@@ -2,14 +2,14 @@
 // image shrinks, with weights in fixed point; columns first, then rows, rounded to u8 between.
 #pragma once
 
-#include "data/image.h"
+#include "core/tensor.h"
 
 #include <cstdint>
 #include <vector>
 
 namespace lacuna {
 
-/// Which source positions make up each position of an axis, and with which weights.
+/// The source positions and weights that make up each position of a resampled axis.
 class BilinearAxis {
  public:
   /// An axis of `source` positions as one of `target`.
@@ -23,13 +23,15 @@ class BilinearAxis {
 
  private:
   std::int64_t source_;
-  std::int64_t taps_;                  // weights a position, the widest's count
+  std::int64_t taps_;                  // weights for each position: the largest count
   std::vector<std::int64_t> first_;    // [target]: the first source position
-  std::vector<std::int64_t> count_;    // [target]: how many there are
+  std::vector<std::int64_t> count_;    // [target]: number of source positions
   std::vector<std::int32_t> weights_;  // [target, taps]
 };
 
-/// Resizes `image` to [rows.target(), columns.target(), channels].
-void resize(const BilinearAxis& rows, const BilinearAxis& columns, ImageBuffer& image);
+/// Resizes `in` u8 [rows.source(), columns.source(), channels] into `out` u8 [rows.target(), columns.target(),
+/// channels]; `between` u8 [rows.source(), columns.target(), channels] is scratch memory.
+void resize(const BilinearAxis& rows, const BilinearAxis& columns, const Tensor& in, const Tensor& between,
+            const Tensor& out);
 
 }  // namespace lacuna

@@ -8,94 +8,156 @@
 namespace lacuna {
 namespace {
 
-// Random crop of the padded image, then a flip of every second one (the CIFAR recipe of He et al. 2016, section 4.2).
-void crop_flip(const TransformOptions& options, SampleRandom& random, ImageBuffer& image) {
-  const std::int64_t padding = options.crop_padding;
-  const std::int64_t down = random.below(2 * padding + 1) - padding, right = random.below(2 * padding + 1) - padding;
-  shift(down, right, image);
-  if (random.below(2) == 1) flip_horizontally(image);
-}
-
-constexpr std::array table{
-    Augmentation{"none", [](const TransformOptions&, SampleRandom&, ImageBuffer&) {}},
-    Augmentation{"crop_flip", crop_flip},
-};
-
-const Augmentation* find_augmentation(std::string_view name) {
-  const auto found = std::ranges::find(table, name, &Augmentation::name);
-  if (found != table.end()) return &*found;
-  std::string known;
-  for (const Augmentation& augmentation : table)
-    known += std::string(known.empty() ? "" : ", ") + std::string(augmentation.name);
-  reject("data.augment: expected one of {}; got '{}'", known, name);
-}
-
+constexpr std::string_view images = "images";
 constexpr std::int64_t largest_side = 16384;
 
-std::int64_t side(std::int64_t own, const TransformOptions& options) {
-  const std::int64_t wanted = options.image_size == 0 ? own : options.image_size;
-  if (wanted < 1 || wanted > largest_side)
-    reject("data.image_size: expected 0 (the dataset's own) to {}, got {}", largest_side, options.image_size);
-  return wanted;
+/// The `images` of `fields`; refuses them where they are no u8 images.
+SampleField& image_field(SampleFields& fields, std::string_view transform) {
+  const SampleField& field = field_of(fields, images);
+  expect(field.dtype == DType::u8 && field.shape.rank() == 3, "{} expects images u8 [H, W, C], got {} {}", transform,
+         name_of(field.dtype), field.shape);
+  return fields[static_cast<std::size_t>(&field - fields.data())];
+}
+
+const Augmentation& find_augmentation(std::string_view name) {
+  std::string known;
+  for (const Augmentation& augmentation : augmentations()) {
+    if (augmentation.name == name) return augmentation;
+    known += std::string(known.empty() ? "" : ", ") + std::string(augmentation.name);
+  }
+  reject("data.augment: expected one of {}; got '{}'", known, name);
 }
 
 }  // namespace
 
-std::span<const Augmentation> augmentations() { return table; }
+Resize::Resize(const Shape& source, std::int64_t height, std::int64_t width)
+    : rows_(source[0], height), columns_(source[1], width) {}
 
-void shift(std::int64_t down, std::int64_t right, ImageBuffer& image) {
-  const std::int64_t row_bytes = image.row_bytes();
-  const std::int64_t begin =
-      std::clamp<std::int64_t>(-right, 0, image.width) * image.channels;  // where the image starts
-  const std::int64_t end = std::clamp<std::int64_t>(image.width - right, 0, image.width) * image.channels;
-  image.spare.assign(image.pixels.size(), 0);
-  for (std::int64_t y = 0; y < image.height; ++y) {
-    const std::int64_t from = y + down;
-    if (from < 0 || from >= image.height || begin >= end) continue;
-    std::copy_n(image.pixels.data() + from * row_bytes + begin + right * image.channels, end - begin,
-                image.spare.data() + y * row_bytes + begin);
-  }
-  image.pixels.swap(image.spare);
+SampleFields Resize::describe(SampleFields fields) const {
+  SampleField& field = image_field(fields, "resize");
+  field.shape = {rows_.target(), columns_.target(), field.shape[2]};
+  return fields;
 }
 
-void flip_horizontally(ImageBuffer& image) {
-  const std::int64_t channels = image.channels;
-  for (std::int64_t y = 0; y < image.height; ++y) {
-    std::uint8_t* left = image.pixels.data() + y * image.row_bytes();
-    for (std::uint8_t* right = left + image.row_bytes() - channels; left < right; left += channels, right -= channels)
-      std::swap_ranges(left, left + channels, right);
-  }
+void Resize::apply(Sample& sample, SampleRandom&) const {
+  const Tensor in = sample[images];
+  const Shape& shape = in.shape();
+  const bool expected = shape[0] == rows_.source() && shape[1] == columns_.source();
+  const BilinearAxis rows = expected ? rows_ : BilinearAxis(shape[0], rows_.target());
+  const BilinearAxis columns = expected ? columns_ : BilinearAxis(shape[1], columns_.target());
+  const Tensor out = sample.make(images, {rows.target(), columns.target(), shape[2]}, DType::u8);
+  Tensor between = sample.scratch({shape[0], columns.target(), shape[2]}, DType::u8);
+  resize(rows, columns, in, between, out);
+  sample.give_back(std::move(between));
+  sample.set(images, out);
 }
 
-Transform::Transform(const DatasetInfo& source, const TransformOptions& options)
-    : options_(options),
-      augmentation_(find_augmentation(options.augment)),
-      channels_(source.channels),
-      rows_(source.height, side(source.height, options)),
-      columns_(source.width, side(source.width, options)) {
+SampleFields RandomCrop::describe(SampleFields fields) const {
+  image_field(fields, "a random crop");
+  return fields;
+}
+
+void RandomCrop::apply(Sample& sample, SampleRandom& random) const {
+  const std::int64_t down = random.below(2 * padding_ + 1) - padding_,
+                     right = random.below(2 * padding_ + 1) - padding_;
+  const Tensor in = sample[images];
+  Tensor out = sample.make(images, in.shape(), DType::u8);
+  shift(down, right, in, out);
+  sample.set(images, std::move(out));
+}
+
+SampleFields RandomFlip::describe(SampleFields fields) const {
+  image_field(fields, "a random flip");
+  return fields;
+}
+
+void RandomFlip::apply(Sample& sample, SampleRandom& random) const {
+  if (random.below(2) == 1) flip_horizontally(sample[images]);
+}
+
+Normalize::Normalize(const std::vector<float>& mean, const std::vector<float>& deviation)
+    : channels_(std::ssize(mean)) {
+  expect(mean.size() == deviation.size() && channels_ > 0,
+         "normalisation expects a mean and a deviation for each channel, got {} and {}", mean.size(), deviation.size());
+  constexpr std::int64_t long_enough = 1024;  // values, for a vector loop
+  for (std::int64_t pixel = 0; pixel == 0 || pixel * channels_ < long_enough; ++pixel)
+    for (std::size_t c = 0; c < mean.size(); ++c) {
+      scale_.push_back(static_cast<float>(1.0 / (255.0 * static_cast<double>(deviation[c]))));
+      offset_.push_back(static_cast<float>(-static_cast<double>(mean[c]) / static_cast<double>(deviation[c])));
+    }
+}
+
+SampleFields Normalize::describe(SampleFields fields) const {
+  SampleField& field = image_field(fields, "normalisation");
+  expect(field.shape[2] == channels_, "normalisation expects images of {} channels, got {}", channels_, field.shape);
+  field.dtype = DType::f32;
+  return fields;
+}
+
+void Normalize::apply(Sample& sample, SampleRandom&) const {
+  const Tensor in = sample[images];
+  Tensor out = sample.make(images, in.shape(), DType::f32);
+  const std::uint8_t* from = in.data<std::uint8_t>();
+  float* to = out.data<float>();
+  for (std::int64_t left = in.count(); left > 0;) {
+    const std::int64_t count = std::min(left, std::ssize(scale_));
+    const float* const scale = scale_.data();
+    const float* const offset = offset_.data();
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]) * scale[i] + offset[i];
+    from += count;
+    to += count;
+    left -= count;
+  }
+  sample.set(images, std::move(out));
+}
+
+std::span<const Augmentation> augmentations() {
+  static constexpr std::array table{
+      Augmentation{"none", [](const TransformOptions&) { return Transforms(); }},
+      Augmentation{
+          "crop_flip",
+          [](const TransformOptions& options) {
+            return Transforms{std::make_shared<RandomCrop>(options.crop_padding), std::make_shared<RandomFlip>()};
+          }},
+  };
+  return table;
+}
+
+Transforms image_transforms(const DatasetInfo& source, const TransformOptions& options) {
+  const Augmentation& augmentation = find_augmentation(options.augment);
+  if (options.image_size < 0 || options.image_size > largest_side)
+    reject("data.image_size: expected 0 (the data set's own) to {}, got {}", largest_side, options.image_size);
   if (options.crop_padding < 0 || options.crop_padding > largest_side)
     reject("data.crop_padding: expected 0 to {}, got {}", largest_side, options.crop_padding);
-  for (std::int64_t x = 0; x < width(); ++x) {
-    for (std::int64_t c = 0; c < channels_; ++c) {
-      const double mean = source.mean[static_cast<std::size_t>(c)];
-      const double deviation = source.deviation[static_cast<std::size_t>(c)];
-      scale_.push_back(static_cast<float>(1.0 / (255.0 * deviation)));
-      offset_.push_back(static_cast<float>(-mean / deviation));
-    }
+  const Shape& shape = field_of(source.fields, images).shape;
+  Transforms all;
+  if (const std::int64_t side = options.image_size; side != 0 && (shape[0] != side || shape[1] != side))
+    all.push_back(std::make_shared<Resize>(shape, side, side));
+  for (auto& one : augmentation.make(options)) all.push_back(std::move(one));
+  all.push_back(std::make_shared<Normalize>(source.mean, source.deviation));
+  return all;
+}
+
+void shift(std::int64_t down, std::int64_t right, const Tensor& in, const Tensor& out) {
+  const std::int64_t height = in.shape()[0], width = in.shape()[1], channels = in.shape()[2], row = width * channels;
+  const std::int64_t begin = std::clamp<std::int64_t>(-right, 0, width) * channels;  // where the image starts
+  const std::int64_t end = std::clamp<std::int64_t>(width - right, 0, width) * channels;
+  std::uint8_t* const to = out.data<std::uint8_t>();
+  std::fill_n(to, out.count(), std::uint8_t{0});
+  for (std::int64_t y = 0; y < height; ++y) {
+    const std::int64_t from = y + down;
+    if (from < 0 || from >= height || begin >= end) continue;
+    std::copy_n(in.data<std::uint8_t>() + from * row + begin + right * channels, end - begin, to + y * row + begin);
   }
 }
 
-void Transform::operator()(ImageBuffer& image, SampleRandom random, float* out) const {
-  if (rows_.source() != rows_.target() || columns_.source() != columns_.target()) resize(rows_, columns_, image);
-  augmentation_->apply(options_, random, image);
-  const std::int64_t row = image.row_bytes();
-  const float* const scale = scale_.data();
-  const float* const offset = offset_.data();
-  for (std::int64_t y = 0; y < image.height; ++y) {
-    const std::uint8_t* const in = image.pixels.data() + y * row;
-    float* const line = out + y * row;
-#pragma omp simd
-    for (std::int64_t i = 0; i < row; ++i) line[i] = static_cast<float>(in[i]) * scale[i] + offset[i];
+void flip_horizontally(const Tensor& image) {
+  const std::int64_t channels = image.shape()[2], row = image.shape()[1] * channels;
+  for (std::int64_t y = 0; y < image.shape()[0]; ++y) {
+    std::uint8_t* left = image.data<std::uint8_t>() + y * row;
+    for (std::uint8_t* right = left + row - channels; left < right; left += channels, right -= channels)
+      std::swap_ranges(left, left + channels, right);
   }
 }
 

@@ -1,12 +1,14 @@
-// From a stored image to the floating-point one that a model sees: resized, augmented, normalised.
+// Transforms of a sample: resize, crop, flip, normalise, and what else can be composed with them.
 #pragma once
 
 #include "core/random.h"
 #include "data/dataset.h"
-#include "data/image.h"
 #include "data/resize.h"
+#include "data/sample.h"
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,61 +16,97 @@
 
 namespace lacuna {
 
-/// The draws of one image in one epoch: a function of (seed, epoch, index), whoever asks and when.
+/// The draws of one sample in one epoch: a function of (seed, epoch, index), in whatever order samples are read.
 class SampleRandom {
  public:
   SampleRandom(std::uint64_t seed, std::int64_t epoch, std::int64_t index)
       : stream_{seed, static_cast<std::uint32_t>(epoch), random_site("data/augment")},
-        next_(static_cast<std::uint64_t>(index) * draws_per_image) {}
+        next_(static_cast<std::uint64_t>(index) * draws_per_sample) {}
 
   /// The next draw: an integer in [0, bound).
   std::int64_t below(std::int64_t bound) { return stream_.below(next_++, static_cast<std::uint32_t>(bound)); }
 
  private:
-  static constexpr std::uint64_t draws_per_image = 1024;
+  static constexpr std::uint64_t draws_per_sample = 1024;
   RandomStream stream_;
   std::uint64_t next_;
 };
 
-struct TransformOptions {
-  std::int64_t image_size = 0;    // side in pixels of what comes out; 0: the dataset's own size
-  std::string augment = "none";   // a name of `augmentations()`
-  std::int64_t crop_padding = 4;  // pixels on each side before a random crop; what is beyond the image is black
+class Transform {
+ public:
+  virtual ~Transform() = default;
+  /// The fields of its results. Refuses fields that it cannot take.
+  virtual SampleFields describe(SampleFields fields) const = 0;
+  /// Replaces tensors of the sample. Called by several threads at once.
+  virtual void apply(Sample& sample, SampleRandom& random) const = 0;
+};
+using Transforms = std::vector<std::shared_ptr<const Transform>>;
+
+/// Resamples `images` u8 [H, W, C] to [height, width, C]: bilinear and antialiased, to Pillow's bits.
+class Resize final : public Transform {
+ public:
+  /// The weights for images of `source` are computed once.
+  Resize(const Shape& source, std::int64_t height, std::int64_t width);
+  SampleFields describe(SampleFields fields) const override;
+  void apply(Sample& sample, SampleRandom& random) const override;
+
+ private:
+  BilinearAxis rows_, columns_;
 };
 
-/// A random change of an image that leaves its size and its class as they are.
+/// A crop of `images` u8 [H, W, C] of the same size, from the image padded by `padding` black pixels on each side (the
+/// CIFAR recipe of He et al. 2016, section 4.2).
+class RandomCrop final : public Transform {
+ public:
+  explicit RandomCrop(std::int64_t padding) : padding_(padding) {}
+  SampleFields describe(SampleFields fields) const override;
+  void apply(Sample& sample, SampleRandom& random) const override;
+
+ private:
+  std::int64_t padding_;
+};
+
+/// Mirrors every second image u8 [H, W, C], left to right.
+class RandomFlip final : public Transform {
+ public:
+  SampleFields describe(SampleFields fields) const override;
+  void apply(Sample& sample, SampleRandom& random) const override;
+};
+
+/// `images` u8 [H, W, C] to f32: (value / 255 − mean) / deviation for each channel.
+class Normalize final : public Transform {
+ public:
+  Normalize(const std::vector<float>& mean, const std::vector<float>& deviation);
+  SampleFields describe(SampleFields fields) const override;
+  void apply(Sample& sample, SampleRandom& random) const override;
+
+ private:
+  std::int64_t channels_;
+  std::vector<float> scale_, offset_;  // [pixels, channels]: those of the channels, repeated
+};
+
+struct TransformOptions {
+  std::int64_t image_size = 0;    // side in pixels of the result; 0: the data set's own size
+  std::string augment = "none";   // a name of `augmentations()`
+  std::int64_t crop_padding = 4;  // pixels on each side before a random crop
+};
+
+/// Random transforms of an image that leave its size and its label as they are, by name.
 struct Augmentation {
   std::string_view name;
-  void (*apply)(const TransformOptions& options, SampleRandom& random, ImageBuffer& image);
+  Transforms (*make)(const TransformOptions& options);
 };
-
 /// All augmentations; a further one is a further line of the table.
 std::span<const Augmentation> augmentations();
 
-/// The window of the image's own size whose corner lies `down`, `right` from the image's; black beyond the image.
-void shift(std::int64_t down, std::int64_t right, ImageBuffer& image);
-/// Left becomes right.
-void flip_horizontally(ImageBuffer& image);
+/// Resize, augmentation and normalisation for the images of a data set. An unknown augmentation and an impossible size
+/// are the input's fault.
+Transforms image_transforms(const DatasetInfo& source, const TransformOptions& options);
 
-/// Resizes (bilinear, antialiased), augments and normalises: (value / 255 - mean) / deviation.
-class Transform {
- public:
-  /// An unknown augmentation or an impossible size is the input's fault.
-  Transform(const DatasetInfo& source, const TransformOptions& options);
-
-  std::int64_t height() const { return rows_.target(); }
-  std::int64_t width() const { return columns_.target(); }
-  std::int64_t channels() const { return channels_; }
-
-  /// `image` holds a stored image and is used up; `out` is f32 [height, width, channels].
-  void operator()(ImageBuffer& image, SampleRandom random, float* out) const;
-
- private:
-  TransformOptions options_;
-  const Augmentation* augmentation_;
-  std::int64_t channels_;
-  BilinearAxis rows_, columns_;
-  std::vector<float> scale_, offset_;  // [width, channels]: one row of pixels
-};
+/// Writes the window of `in` u8 [H, W, C] whose corner lies `down`, `right` from the image's to `out` [H, W, C]; black
+/// beyond the image.
+void shift(std::int64_t down, std::int64_t right, const Tensor& in, const Tensor& out);
+/// Mirrors an image u8 [H, W, C] in place, left to right.
+void flip_horizontally(const Tensor& image);
 
 }  // namespace lacuna

@@ -17,10 +17,8 @@ std::int64_t published_size(const CifarFormat& format, Split split) {
 DatasetInfo info_of(const CifarFormat& format, const DatasetOptions& options) {
   return {.name = format.name,
           .size = options.size() > 0 ? options.size() : published_size(format, options.split),
+          .fields = image_fields(CifarFormat::side, CifarFormat::side, CifarFormat::channels),
           .classes = format.classes,
-          .height = CifarFormat::side,
-          .width = CifarFormat::side,
-          .channels = CifarFormat::channels,
           .mean = format.mean,
           .deviation = format.deviation};
 }
@@ -60,7 +58,7 @@ std::vector<RecordFile> open_files(const CifarFormat& format, const DatasetOptio
 }  // namespace
 
 Cifar::Cifar(const CifarFormat& format, const DatasetOptions& options)
-    : Dataset(info_of(format, options)), format_(format), files_(open_files(format, options)) {
+    : ImageDataset(info_of(format, options)), format_(format), files_(open_files(format, options)) {
   std::int64_t held = 0;
   for (const RecordFile& file : files_) {
     check_labels(file);
@@ -95,7 +93,7 @@ void Cifar::check_labels(const RecordFile& file) const {
   }
 }
 
-std::int64_t Cifar::read(std::int64_t index, std::uint8_t* image) const {
+std::int64_t Cifar::read_image(std::int64_t index, std::uint8_t* image) const {
   expect(0 <= index && index < size(), "{} has no image {}: it holds {}", info().name, index, size());
   auto file = files_.begin();
   for (; index >= file->records(); ++file) index -= file->records();
@@ -162,21 +160,14 @@ const CifarFormat& cifar100_format() {
 
 namespace {
 
-const RegisterDataset register_cifar10({
-    .name = "cifar10",
-    .describe = [](const DatasetOptions& options) { return info_of(cifar10_format(), options); },
-    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-      return std::make_unique<Cifar>(cifar10_format(), options);
-    },
-});
+template <const CifarFormat& (*format)()>
+constexpr DatasetKind kind_of{.describe = [](const DatasetOptions& options) { return info_of(format(), options); },
+                              .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+                                return std::make_unique<Cifar>(format(), options);
+                              }};
 
-const RegisterDataset register_cifar100({
-    .name = "cifar100",
-    .describe = [](const DatasetOptions& options) { return info_of(cifar100_format(), options); },
-    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-      return std::make_unique<Cifar>(cifar100_format(), options);
-    },
-});
+const RegisterDataset register_cifar10("cifar10", kind_of<cifar10_format>);
+const RegisterDataset register_cifar100("cifar100", kind_of<cifar100_format>);
 
 }  // namespace
 

@@ -9,12 +9,12 @@
 
 namespace lacuna {
 
-/// How a file is laid out: records of `label_bytes` labels, the last of which is the class, and 32×32 pixels by plane.
+/// Layout of a file: records of `label_bytes` labels, the last of which is the class, and 32×32 pixels by plane.
 struct CifarFormat {
   static constexpr std::int64_t side = 32, channels = 3;  // pixels u8 [channels, side, side]
 
   std::string name, title;
-  std::string archive_folder;  // what the published archive unpacks to
+  std::string archive_folder;  // top folder of the published archive
   std::vector<std::string> train_files, validation_files;
   std::int64_t train_images = 0, validation_images = 0;  // as published
   std::int64_t label_bytes = 1;
@@ -27,14 +27,14 @@ struct CifarFormat {
 const CifarFormat& cifar10_format();
 const CifarFormat& cifar100_format();
 
-class Cifar final : public Dataset {
+class Cifar final : public ImageDataset {
  public:
   /// Opens the files of `options.split` in `options.path` (or in the archive's folder there) and checks the length of
-  /// each and every label. All published images have to be there unless fewer are asked for. The images stay in the
+  /// each file and every label. All published images must be there unless fewer are asked for. Images stay in the
   /// files.
   Cifar(const CifarFormat& format, const DatasetOptions& options);
 
-  std::int64_t read(std::int64_t index, std::uint8_t* image) const override;
+  std::int64_t read_image(std::int64_t index, std::uint8_t* image) const override;
 
  private:
   std::int64_t label_of(const RecordFile& file, std::int64_t record, const std::uint8_t* bytes) const;

@@ -13,13 +13,13 @@
 namespace lacuna {
 namespace {
 
-// How hard the pictures are. Lengths are in half image sides: the image spans [-1, 1].
+// Difficulty of the pictures. Lengths are in half image sides: the image spans [-1, 1].
 constexpr float smallest_radius = 0.45F, largest_radius = 0.75F;
 constexpr float largest_shift = 0.35F;     // of the shape's centre, along each axis
 constexpr float brightest_ground = 0.45F;  // of a channel
 constexpr float largest_tilt = 0.2F;       // tangent of half the angle a shape is turned by: 23 degrees
-constexpr float least_contrast = 0.4F;     // how much brighter than the ground the shape is, on average over channels
-constexpr float largest_shading = 0.2F;    // how far a channel of the ground rises from side to side
+constexpr float least_contrast = 0.4F;     // brightness of the shape above the ground's, mean over channels
+constexpr float largest_shading = 0.2F;    // rise of a channel of the ground from side to side
 constexpr int fewest_fragments = 1, most_fragments = 4;
 constexpr float smallest_fragment = 0.08F, largest_fragment = 0.18F;
 constexpr float noise = 0.05F;  // standard deviation, of a full scale of 1
@@ -121,7 +121,7 @@ class Draws {
     return {(1.0F - t * t) / (1.0F + t * t), 2.0F * t / (1.0F + t * t)};
   }
   Colour colour(float brightest) { return {uniform(0, brightest), uniform(0, brightest), uniform(0, brightest)}; }
-  // Four words from a part of the picture's draws that nothing else reaches.
+  // Four words from a part of the picture's draws that only the noise reads.
   std::array<std::uint32_t, 4> words(std::int64_t block) const {
     return stream_.draw((next_ >> 24 << 22) + (1 << 20) + static_cast<std::uint64_t>(block));
   }
@@ -134,7 +134,7 @@ class Draws {
 constexpr float farthest = 1.25F;  // no outline above reaches further from its origin
 
 struct Pose {
-  Point centre, turn;  // turn: where the shape's x axis points
+  Point centre, turn;  // turn: direction of the shape's x axis
   float radius;
 };
 
@@ -268,41 +268,38 @@ void develop(const Canvas& canvas, std::int64_t side, const Draws& draws, std::u
 }
 
 DatasetInfo describe(const DatasetOptions& options) {
-  // Beyond these it is drawn at the nearest of them, and resized as any other image.
+  // Other sizes are drawn at the nearest of these and resized like any image.
   constexpr std::int64_t smallest_side = 8, largest_side = 1024;
   const std::int64_t side =
       options.image_size == 0 ? default_side : std::clamp(options.image_size, smallest_side, largest_side);
   const std::int64_t own_size = options.split == Split::train ? default_train_size : default_validation_size;
   DatasetInfo info{.name = "shapes",
                    .size = options.size() > 0 ? options.size() : own_size,
+                   .fields = image_fields(side, side, channels),
                    .classes = {},
-                   .height = side,
-                   .width = side,
-                   .channels = channels,
                    .mean = {0.31F, 0.31F, 0.31F},
                    .deviation = {0.233F, 0.233F, 0.233F}};
   for (const ShapeClass& shape : shape_classes) info.classes.emplace_back(shape.name);
   return info;
 }
 
-const RegisterDataset register_shapes({
-    .name = "shapes",
-    .describe = describe,
-    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-      return std::make_unique<Shapes>(options);
-    },
-});
+const RegisterDataset register_shapes("shapes",
+                                      {.describe = describe,
+                                       .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+                                         return std::make_unique<Shapes>(options);
+                                       }});
 
 }  // namespace
 
 Shapes::Shapes(const DatasetOptions& options)
-    : Dataset(describe(options)), seed_(options.seed), split_(options.split) {}
+    : ImageDataset(describe(options)), seed_(options.seed), split_(options.split) {}
 
-std::int64_t Shapes::read(std::int64_t index, std::uint8_t* image) const {
+std::int64_t Shapes::read_image(std::int64_t index, std::uint8_t* image) const {
   expect(0 <= index && index < size(), "{} has no image {}: it holds {}", info().name, index, size());
   const auto label = static_cast<std::size_t>(index) % shape_classes.size();
   Draws draws(seed_, split_, index);
-  Canvas canvas(info().height);
+  const std::int64_t side = field_of(info().fields, "images").shape[0];
+  Canvas canvas(side);
 
   const Colour ground = draws.colour(brightest_ground);
   Colour rise;
@@ -313,7 +310,7 @@ std::int64_t Shapes::read(std::int64_t index, std::uint8_t* image) const {
   const Pose pose{draws.point(largest_shift), draws.tilt(largest_tilt), draws.uniform(smallest_radius, largest_radius)};
   shape_classes[label].paint(canvas, pose, brighter_than(ground, draws));
   paint_fragments(fragments / 2, canvas, draws);
-  develop(canvas, info().height, draws, image);
+  develop(canvas, side, draws, image);
   return static_cast<std::int64_t>(label);
 }
 

@@ -6,13 +6,13 @@
 namespace lacuna {
 
 /// One bright shape of ten on a darker, shaded ground, turned by up to 23 degrees, in any colour, among fragments and
-/// noise: its outline alone says its class. Image `index` is a function of (seed, split, index, image size), the same
+/// noise: only its outline tells its class. Image `index` is a function of (seed, split, index, image size), the same
 /// on every machine.
-class Shapes final : public Dataset {
+class Shapes final : public ImageDataset {
  public:
   explicit Shapes(const DatasetOptions& options);
 
-  std::int64_t read(std::int64_t index, std::uint8_t* image) const override;
+  std::int64_t read_image(std::int64_t index, std::uint8_t* image) const override;
 
  private:
   std::uint64_t seed_;

@@ -1,6 +1,7 @@
 #include "data/sets/shapes.h"
 
 #include "core/error.h"
+#include "tests/data/read_image.h"
 
 #include <doctest/doctest.h>
 
@@ -16,11 +17,7 @@ namespace {
 
 using Pixels = std::vector<std::uint8_t>;
 
-Pixels image_of(const Dataset& dataset, std::int64_t index) {
-  Pixels pixels(static_cast<std::size_t>(dataset.image_bytes()));
-  dataset.read(index, pixels.data());
-  return pixels;
-}
+Pixels image_of(const Dataset& dataset, std::int64_t index) { return read_image(dataset, index).pixels; }
 
 // FNV-1a, 64 bits.
 std::uint64_t hash_of(const Dataset& dataset, std::int64_t images) {
@@ -60,12 +57,11 @@ TEST_CASE("shapes: sizes are those asked for, classes balanced") {
   CHECK(train->size() == 230);
   CHECK(train->info().classes.size() == 10);
   std::array<int, 10> counts{};
-  Pixels pixels(static_cast<std::size_t>(train->image_bytes()));
-  for (std::int64_t i = 0; i < train->size(); ++i) ++counts.at(static_cast<std::size_t>(train->read(i, pixels.data())));
+  for (std::int64_t i = 0; i < train->size(); ++i) ++counts.at(static_cast<std::size_t>(read_image(*train, i).label));
   for (const int count : counts) CHECK(count == 23);
   options.split = Split::validation;
   CHECK(open_dataset("shapes", options)->size() == 40);
-  CHECK_THROWS_AS(train->read(230, pixels.data()), Error);
+  CHECK_THROWS_AS(read_image(*train, 230), Error);
 }
 
 TEST_CASE("shapes: mean and deviation are those of the data set's description, whatever the class") {
@@ -91,16 +87,17 @@ TEST_CASE("shapes: mean and deviation are those of the data set's description, w
   for (const double level : brightness) CHECK(std::abs(level - 0.31) < 0.05);
 }
 
+std::int64_t side_of(const DatasetInfo& info) { return field_of(info.fields, "images").shape[1]; }
+
 TEST_CASE("shapes: they are drawn at any size within bounds, and at the nearest bound beyond") {
   for (const std::int64_t side : {8, 33, 100}) {
     const auto dataset = open_dataset("shapes", {.image_size = side});
-    CHECK(dataset->info().height == side);
-    CHECK(dataset->image_bytes() == side * side * 3);
+    CHECK(side_of(dataset->info()) == side);
     const Pixels pixels = image_of(*dataset, 0);
     CHECK(*std::ranges::max_element(pixels) > *std::ranges::min_element(pixels));
   }
-  CHECK(describe_dataset("shapes", {.image_size = 7}).height == 8);
-  CHECK(open_dataset("shapes", {.image_size = 100000})->info().width == 1024);
+  CHECK(side_of(describe_dataset("shapes", {.image_size = 7})) == 8);
+  CHECK(side_of(open_dataset("shapes", {.image_size = 100000})->info()) == 1024);
 }
 
 }  // namespace

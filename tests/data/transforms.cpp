@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <set>
@@ -13,75 +14,95 @@
 namespace lacuna {
 namespace {
 
-ImageBuffer image_of(std::int64_t height, std::int64_t width, std::int64_t channels, std::vector<std::uint8_t> pixels) {
-  return {.height = height, .width = width, .channels = channels, .pixels = std::move(pixels), .spare = {}};
+using Pixels = std::vector<std::uint8_t>;
+
+Tensor image_of(std::int64_t height, std::int64_t width, std::int64_t channels, const Pixels& pixels) {
+  Tensor image = Tensor::empty({height, width, channels}, DType::u8, Device::cpu);
+  std::ranges::copy(pixels, image.data<std::uint8_t>());
+  return image;
 }
 
-DatasetInfo info_of(std::int64_t side) {
-  return {.name = "test",
-          .classes = {"one"},
-          .height = side,
-          .width = side,
-          .channels = 3,
-          .mean = {0.25F, 0.5F, 0.75F},
-          .deviation = {0.5F, 0.25F, 0.2F}};
+Pixels pixels_of(const Tensor& image) {
+  return {image.data<std::uint8_t>(), image.data<std::uint8_t>() + image.count()};
 }
 
-TEST_CASE("a flip turns pixels round and leaves channels in order") {
-  ImageBuffer odd = image_of(2, 3, 2, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+DatasetInfo info_of(std::int64_t side, std::int64_t channels = 3) {
+  DatasetInfo info{.name = "test",
+                   .fields = image_fields(side, side, channels),
+                   .classes = {"one"},
+                   .mean = {0.25F, 0.5F, 0.75F},
+                   .deviation = {0.5F, 0.25F, 0.2F}};
+  info.mean.resize(static_cast<std::size_t>(channels));
+  info.deviation.resize(static_cast<std::size_t>(channels));
+  return info;
+}
+
+// The sample `images` after the transforms.
+Tensor transformed(const Transforms& transforms, const Tensor& image, SampleRandom random = {1, 0, 0}) {
+  Sample sample;
+  sample.begin(0);
+  sample.set("images", image.clone());
+  for (const auto& transform : transforms) transform->apply(sample, random);
+  return sample["images"];
+}
+
+TEST_CASE("a flip mirrors pixels and leaves channels in order") {
+  const Tensor odd = image_of(2, 3, 2, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
   flip_horizontally(odd);
-  CHECK(odd.pixels == std::vector<std::uint8_t>{5, 6, 3, 4, 1, 2, 11, 12, 9, 10, 7, 8});
-  ImageBuffer even = image_of(1, 4, 1, {1, 2, 3, 4});
+  CHECK(pixels_of(odd) == Pixels{5, 6, 3, 4, 1, 2, 11, 12, 9, 10, 7, 8});
+  const Tensor even = image_of(1, 4, 1, {1, 2, 3, 4});
   flip_horizontally(even);
-  CHECK(even.pixels == std::vector<std::uint8_t>{4, 3, 2, 1});
+  CHECK(pixels_of(even) == Pixels{4, 3, 2, 1});
 }
 
-TEST_CASE("a shift brings black in from beyond the image") {
-  const std::vector<std::uint8_t> pixels{1, 2, 3, 4, 5, 6, 7, 8, 9};
+TEST_CASE("a shift fills with black beyond the image") {
+  const Pixels pixels{1, 2, 3, 4, 5, 6, 7, 8, 9};
   const auto shifted = [&](std::int64_t down, std::int64_t right) {
-    ImageBuffer image = image_of(3, 3, 1, pixels);
-    shift(down, right, image);
-    return image.pixels;
+    const Tensor image = image_of(3, 3, 1, pixels), out = empty_like(image);
+    shift(down, right, image, out);
+    return pixels_of(out);
   };
   CHECK(shifted(0, 0) == pixels);
-  CHECK(shifted(1, 0) == std::vector<std::uint8_t>{4, 5, 6, 7, 8, 9, 0, 0, 0});
-  CHECK(shifted(0, -1) == std::vector<std::uint8_t>{0, 1, 2, 0, 4, 5, 0, 7, 8});
-  CHECK(shifted(-2, 2) == std::vector<std::uint8_t>{0, 0, 0, 0, 0, 0, 3, 0, 0});
-  CHECK(shifted(3, 0) == std::vector<std::uint8_t>(9, 0));
-  CHECK(shifted(0, -5) == std::vector<std::uint8_t>(9, 0));
+  CHECK(shifted(1, 0) == Pixels{4, 5, 6, 7, 8, 9, 0, 0, 0});
+  CHECK(shifted(0, -1) == Pixels{0, 1, 2, 0, 4, 5, 0, 7, 8});
+  CHECK(shifted(-2, 2) == Pixels{0, 0, 0, 0, 0, 0, 3, 0, 0});
+  CHECK(shifted(3, 0) == Pixels(9, 0));
+  CHECK(shifted(0, -5) == Pixels(9, 0));
 }
 
-TEST_CASE("a transform without augmentation normalises") {
-  const Transform transform(info_of(1), {});
-  ImageBuffer image = image_of(1, 1, 3, {0, 255, 51});
-  float out[3];
-  transform(image, {1, 0, 0}, out);
+TEST_CASE("transforms without augmentation normalise") {
+  const std::vector<double> out =
+      transformed(image_transforms(info_of(1), {}), image_of(1, 1, 3, {0, 255, 51})).to_vector();
   CHECK(out[0] == doctest::Approx(-0.5));
   CHECK(out[1] == doctest::Approx(2.0));
   CHECK(out[2] == doctest::Approx((0.2 - 0.75) / 0.2));
 }
 
+TEST_CASE("normalisation treats the channels of a large image alike") {
+  const Tensor image = image_of(40, 50, 3, Pixels(6000, 51));
+  const std::vector<double> out = transformed(image_transforms(info_of(40), {}), image).to_vector();
+  for (std::size_t i = 0; i < out.size(); ++i) CHECK(out[i] == out[i % 3]);
+}
+
 TEST_CASE("crop_flip yields each crop and flip, and its draws are those of seed, epoch and index") {
-  DatasetInfo info = info_of(3);
-  info.channels = 1;
+  DatasetInfo info = info_of(3, 1);
   info.mean = {0.0F};
   info.deviation = {1.0F / 255.0F};
-  const Transform transform(info, {.image_size = 0, .augment = "crop_flip", .crop_padding = 1});
+  const Transforms transforms = image_transforms(info, {.image_size = 0, .augment = "crop_flip", .crop_padding = 1});
+  const Tensor image = image_of(3, 3, 1, {1, 2, 3, 4, 5, 6, 7, 8, 9});
   const auto seen = [&](std::uint64_t seed, std::int64_t epoch, std::int64_t index) {
-    ImageBuffer image = image_of(3, 3, 1, {1, 2, 3, 4, 5, 6, 7, 8, 9});
-    std::vector<float> out(9);
-    transform(image, {seed, epoch, index}, out.data());
-    for (float& value : out) value = std::round(value);
+    std::vector<double> out = transformed(transforms, image, {seed, epoch, index}).to_vector();
+    for (double& value : out) value = std::round(value);
     return out;
   };
-  std::set<std::vector<float>> expected, got;
+  std::set<std::vector<double>> expected, got;
   for (std::int64_t down = -1; down <= 1; ++down) {
     for (std::int64_t right = -1; right <= 1; ++right) {
-      ImageBuffer image = image_of(3, 3, 1, {1, 2, 3, 4, 5, 6, 7, 8, 9});
-      shift(down, right, image);
-      expected.insert({image.pixels.begin(), image.pixels.end()});
-      flip_horizontally(image);
-      expected.insert({image.pixels.begin(), image.pixels.end()});
+      const Tensor crop = empty_like(image);
+      shift(down, right, image, crop);
+      expected.insert(crop.to_vector());
+      flip_horizontally(crop);
+      expected.insert(crop.to_vector());
     }
   }
   for (std::int64_t index = 0; index < 400; ++index) {
@@ -104,11 +125,10 @@ TEST_CASE("resizing gives Pillow's bits") {
   std::vector<std::uint8_t> source(5 * 7 * 3);
   for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::uint8_t>(i * 37 % 256);
   const auto resized = [&](std::int64_t width, std::int64_t height) {
-    ImageBuffer image = image_of(5, 7, 3, source);
-    resize(BilinearAxis(5, height), BilinearAxis(7, width), image);
-    CHECK(image.height == height);
-    CHECK(image.width == width);
-    return image.pixels;
+    const Transforms resize{std::make_shared<Resize>(Shape{5, 7, 3}, height, width)};
+    const Tensor image = transformed(resize, image_of(5, 7, 3, source));
+    CHECK(image.shape() == Shape{height, width, 3});
+    return pixels_of(image);
   };
   CHECK(resized(7, 5) == source);
   CHECK(resized(4, 3) == std::vector<std::uint8_t>{62, 87,  124, 163, 67, 104, 132, 169, 73,  112, 149, 174,
@@ -121,14 +141,22 @@ TEST_CASE("resizing gives Pillow's bits") {
   CHECK(std::accumulate(larger.begin(), larger.end(), 0) == 27005);
 }
 
-TEST_CASE("a transform resizes to the size that the model wants") {
-  DatasetInfo info = info_of(2);
-  const Transform transform(info, {.image_size = 5, .augment = "none"});
-  CHECK(transform.height() == 5);
-  CHECK(transform.width() == 5);
-  ImageBuffer image = image_of(2, 2, 3, std::vector<std::uint8_t>(12, 51));
-  std::vector<float> out(75);
-  transform(image, {1, 0, 0}, out.data());
+TEST_CASE("a resize whose source has another size than expected gives the same bits") {
+  const Tensor image = image_of(2, 3, 1, {1, 20, 3, 40, 5, 60});
+  const auto resized = [&](const Shape& expected) {
+    return pixels_of(transformed({std::make_shared<Resize>(expected, 4, 5)}, image));
+  };
+  CHECK(resized({2, 3, 1}) == resized({7, 2, 1}));
+}
+
+TEST_CASE("transforms resize to the size that the model wants") {
+  const DatasetInfo info = info_of(2);
+  const Transforms transforms = image_transforms(info, {.image_size = 5, .augment = "none"});
+  const auto source =
+      transform(std::make_shared<SmallDataset>(3), image_transforms(SmallDataset(3).info(), {.image_size = 5}), 1);
+  CHECK(field_of(source->info().fields, "images").shape == Shape{5, 5, 3});
+  const std::vector<double> out = transformed(transforms, image_of(2, 2, 3, Pixels(12, 51))).to_vector();
+  REQUIRE(out.size() == 75);
   for (std::size_t i = 0; i < out.size(); i += 3) {
     CHECK(out[i] == doctest::Approx(-0.1));
     CHECK(out[i + 1] == doctest::Approx(-1.2));
@@ -141,14 +169,22 @@ TEST_CASE("an unknown augmentation and impossible sizes are the input's fault") 
        {TransformOptions{.augment = "crop"}, TransformOptions{.image_size = -1},
         TransformOptions{.image_size = 1 << 20}, TransformOptions{.crop_padding = -1}}) {
     try {
-      const Transform refused(info_of(4), options);
+      image_transforms(info_of(4), options);
       FAIL("accepted");
     } catch (const Error& error) {
       CHECK(error.fault() == Fault::input);
     }
   }
-  CHECK_THROWS_WITH(Transform(info_of(4), {.augment = "flipp"}),
-                    "data.augment: expected one of none, crop_flip; got 'flipp'");
+  CHECK_THROWS_WITH(image_transforms(info_of(4), {.augment = "flipp"}), doctest::Contains("data.augment"));
+}
+
+TEST_CASE("transforms refuse fields that they cannot take") {
+  const SampleFields floats{{.name = "images", .dtype = DType::f32, .shape = {4, 4, 3}}};
+  const SampleFields text{{.name = "ids", .dtype = DType::i64, .shape = {7}}};
+  for (const auto& transform : image_transforms(info_of(4), {.image_size = 8, .augment = "crop_flip"})) {
+    CHECK_THROWS_AS(transform->describe(floats), Error);
+    CHECK_THROWS_AS(transform->describe(text), Error);
+  }
 }
 
 }  // namespace

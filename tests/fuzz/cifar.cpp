@@ -17,7 +17,7 @@ void read_all(const lacuna::CifarFormat& format, const std::filesystem::path& fo
     const Cifar cifar(any_number, {.path = folder, .split = Split::validation});
     std::vector<std::uint8_t> image(static_cast<std::size_t>(cifar.image_bytes()));
     for (std::int64_t i = 0; i < cifar.size(); ++i) {
-      const std::int64_t label = cifar.read(i, image.data());
+      const std::int64_t label = cifar.read_image(i, image.data());
       if (label < 0 || label >= static_cast<std::int64_t>(format.classes.size())) std::abort();
     }
   } catch (const Error& error) {

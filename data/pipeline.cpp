@@ -1,0 +1,134 @@
+#include "data/pipeline.h"
+
+#include "core/error.h"
+#include "data/permutation.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lacuna {
+namespace {
+
+DatasetInfo with_size(DatasetInfo info, std::int64_t size) {
+  info.size = size;
+  return info;
+}
+
+class Taken final : public Dataset {
+ public:
+  Taken(DatasetPtr source, std::int64_t count) : Dataset(with_size(source->info(), count)), source_(std::move(source)) {
+    expect(0 <= count && count <= source_->size(), "{} samples of {} were asked for, it has {}", count, info().name,
+           source_->size());
+  }
+
+ private:
+  void read_sample(std::int64_t index, Sample& sample) const override { source_->read(index, sample); }
+  DatasetPtr source_;
+};
+
+class Shuffled final : public Dataset {
+ public:
+  Shuffled(DatasetPtr source, std::uint64_t seed) : Dataset(source->info()), source_(std::move(source)), seed_(seed) {}
+
+ private:
+  void read_sample(std::int64_t index, Sample& sample) const override {
+    const Permutation order(size(), {seed_, static_cast<std::uint32_t>(sample.epoch), random_site("data/order")});
+    source_->read(order(index), sample);
+  }
+  DatasetPtr source_;
+  std::uint64_t seed_;
+};
+
+class Transformed final : public Dataset {
+ public:
+  Transformed(DatasetPtr source, Transforms transforms, std::uint64_t seed)
+      : Dataset(described(source->info(), transforms)),
+        source_(std::move(source)),
+        transforms_(std::move(transforms)),
+        seed_(seed) {}
+
+ private:
+  static DatasetInfo described(DatasetInfo info, const Transforms& transforms) {
+    for (const auto& transform : transforms) info.fields = transform->describe(std::move(info.fields));
+    return info;
+  }
+  void read_sample(std::int64_t index, Sample& sample) const override {
+    source_->read(index, sample);
+    SampleRandom random(seed_, sample.epoch, sample.index);
+    for (const auto& transform : transforms_) transform->apply(sample, random);
+  }
+  DatasetPtr source_;
+  Transforms transforms_;
+  std::uint64_t seed_;
+};
+
+}  // namespace
+
+DatasetPtr take(DatasetPtr source, std::int64_t count) { return std::make_shared<Taken>(std::move(source), count); }
+
+DatasetPtr shuffle(DatasetPtr source, std::uint64_t seed) {
+  return std::make_shared<Shuffled>(std::move(source), seed);
+}
+
+DatasetPtr transform(DatasetPtr source, Transforms transforms, std::uint64_t seed) {
+  return std::make_shared<Transformed>(std::move(source), std::move(transforms), seed);
+}
+
+Batches::Batches(DatasetPtr source, const BatchOptions& options) : source_(std::move(source)), options_(options) {
+  const auto& [size, drop_last, rank, ranks] = options_;
+  if (size < 1) reject("train.batch_size: expected 1 or more, got {}", size);
+  expect(ranks > 0 && 0 <= rank && rank < ranks, "expected a rank from 0 to {}, got {}", ranks - 1, rank);
+  if (size % ranks != 0) reject("train.batch_size: {} samples cannot be shared equally by {} ranks", size, ranks);
+  if (count() == 0)
+    reject("train.batch_size: {} is more than the {} samples of {}", size, source_->size(), info().name);
+}
+
+std::int64_t Batches::count(std::int64_t first) const {
+  return (samples() - first + (options_.drop_last ? 0 : size() - 1)) / size();
+}
+
+NamedTensors Batches::allocate() const {
+  const AllocationScope scope({Purpose::data, Label("loader"), {}});
+  NamedTensors memory;
+  if (std::ranges::any_of(info().fields, &SampleField::varying_length)) return memory;
+  for (const SampleField& field : info().fields)
+    memory.set(field.name, batch_memory(field, size() / options_.ranks, 0));
+  return memory;
+}
+
+Batch Batches::read(std::int64_t epoch, std::int64_t first, const NamedTensors& memory, Sample& sample,
+                    const std::stop_token& stop) const {
+  const SampleFields& fields = info().fields;
+  const std::int64_t all = std::min(size(), samples() - first);
+  const std::int64_t begin = all * options_.rank / options_.ranks, end = all * (options_.rank + 1) / options_.ranks;
+  const std::int64_t count = end - begin;
+  std::vector<Sample> varying;  // kept until the longest is known
+  for (std::int64_t i = 0; i < count && !stop.stop_requested(); ++i) {
+    if (memory.empty()) {
+      Sample& one = varying.emplace_back();
+      one.begin(epoch);
+      source_->read(first + begin + i, one);
+      continue;
+    }
+    NamedTensors places;
+    for (const SampleField& field : fields)
+      places.set(field.name, memory[field.name].leading(i, i + 1).reshape(field.shape));
+    sample.begin(epoch, places);
+    source_->read(first + begin + i, sample);
+    for (const SampleField& field : fields) copy_to_batch(sample, field, places[field.name]);
+  }
+  Batch batch;
+  if (!memory.empty()) {
+    for (const SampleField& field : fields) batch.set(field.name, memory[field.name].leading(0, count));
+    sample.begin(epoch);  // the batch is its caller's alone
+  } else if (!stop.stop_requested()) {
+    const AllocationScope scope({Purpose::data, Label("loader"), {}});
+    batch = collate(varying, fields);
+  }
+  batch.epoch = epoch;
+  batch.first = first + begin;
+  batch.samples = count;
+  return batch;
+}
+
+}  // namespace lacuna

@@ -1,0 +1,52 @@
+// One sample on its way from a data set into a batch.
+#pragma once
+
+#include "data/batch.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lacuna {
+
+/// A tensor that every sample of a data set has.
+struct SampleField {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape{};                // of one sample
+  bool varying_length = false;  // axis 0 differs between samples: batches are padded
+  double padding = 0;           // value of the padding
+};
+using SampleFields = std::vector<SampleField>;
+
+/// The field `name`; an error that lists the fields there are where it is missing.
+const SampleField& field_of(const SampleFields& fields, std::string_view name);
+
+/// Named tensors of one sample, in memory that is reused from sample to sample. A tensor whose place in the batch is
+/// known is written there directly, so that collating copies nothing.
+class Sample {
+ public:
+  std::int64_t index = 0;  // its number in the data set that it was read from
+  std::int64_t epoch = 0;
+
+  /// Forgets the tensors of the sample before. `places`: where the batch wants some of this one's.
+  void begin(std::int64_t epoch_now, NamedTensors places = {});
+
+  const NamedTensors& tensors() const { return tensors_; }
+  const Tensor& operator[](std::string_view name) const { return tensors_.at(name); }
+
+  /// Memory for a new value of `name`: its place in the batch if shape and type are those wanted there and the present
+  /// value does not occupy it, otherwise scratch memory. The value counts once it is `set`.
+  Tensor make(std::string_view name, const Shape& shape, DType dtype);
+  void set(std::string_view name, Tensor value);
+  /// Scratch memory that is reused once the tensor is given back.
+  Tensor scratch(const Shape& shape, DType dtype);
+  void give_back(Tensor scratch);
+
+ private:
+  NamedTensors tensors_, places_;
+  std::vector<Tensor> spare_;
+};
+
+}  // namespace lacuna

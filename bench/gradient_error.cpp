@@ -104,12 +104,12 @@ class Subject {
  public:
   Subject(const apps::Configuration& configuration, int steps)
       : training_(configuration, apps::device_of(configuration)) {
-    Loader loader(open_dataset(configuration.data.name, apps::dataset_options(configuration, Split::train)),
-                  apps::transform_options(configuration, Split::train),
-                  {.batch_size = configuration.train.batch_size, .shuffle = true, .drop_last = true});
+    Loader loader(apps::batches_of(
+        configuration, open_dataset(configuration.data.name, apps::dataset_options(configuration, Split::train)),
+        Split::train));
     const auto next = [&] {
       std::optional<Batch> batch = loader.next();
-      return apps::MicroBatch{std::move(batch->images), std::move(batch->targets)};
+      return apps::MicroBatch{batch->take("images"), batch->take("labels")};
     };
     double loss = 0;
     for (int i = 0; i < steps; ++i) loss = training_.step({next()}, i, configuration.optimizer.lr).loss;

@@ -44,9 +44,10 @@ void check_schedule(const Configuration& c, const YamlNode& root, Problems& prob
 }
 
 void check_data(const Configuration& c, const YamlNode& root, Problems& problems) {
-  if (std::ranges::find(dataset_kinds(), c.data.name, &DatasetKind::name) == dataset_kinds().end()) return;
+  if (!dataset_kinds().contains(c.data.name)) return;
   const DatasetInfo data = describe_dataset(c.data.name, dataset_options(c, Split::train));
   const auto classes = static_cast<std::int64_t>(data.classes.size());
+  const std::int64_t channels = field_of(data.fields, "images").shape.back();
   if (c.model.num_classes > 0 && c.model.num_classes < classes)
     problems.add(place_of(root, "model", "num_classes"),
                  fmt::format("model.num_classes is {}, but the data set {} has {} classes", c.model.num_classes,
@@ -54,10 +55,10 @@ void check_data(const Configuration& c, const YamlNode& root, Problems& problems
   if (c.model.name.empty()) return;
   const ModelDescription model = describe_model(c.model.name, hyper_parameters_of(c));
   for (const HyperParameter& parameter : model.hyper_parameters)
-    if (parameter.key == "in_channels" && parameter.value != HyperValue(data.channels))
+    if (parameter.key == "in_channels" && parameter.value != HyperValue(channels))
       problems.add(place_of(root, "model", "in_channels"),
                    fmt::format("model.in_channels is {}, but the images of the data set {} have {}",
-                               lacuna::to_string(parameter.value), c.data.name, data.channels));
+                               lacuna::to_string(parameter.value), c.data.name, channels));
 }
 
 /// A plan that `auto` wrote has `bits`, `rules` and `recompute`, all in one place; a user's wish has not.

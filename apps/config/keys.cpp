@@ -16,11 +16,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-Names dataset_names() {
-  Names names;
-  for (const DatasetKind& kind : dataset_kinds()) names.push_back(kind.name);
-  return names;
-}
+Names dataset_names() { return dataset_kinds().names(); }
 
 Names augmentation_names() {
   Names names;

@@ -49,11 +49,15 @@ DatasetOptions dataset_options(const Configuration& configuration, Split split) 
           .image_size = data.image_size};
 }
 
-TransformOptions transform_options(const Configuration& resolved, Split split) {
+Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split) {
   const bool training = split == Split::train;
-  return {.image_size = resolved.data.image_size,
-          .augment = training ? resolved.data.augment : "none",
-          .crop_padding = resolved.data.crop_padding};
+  const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
+  Transforms transforms = image_transforms(dataset->info(), {.image_size = resolved.data.image_size,
+                                                             .augment = training ? resolved.data.augment : "none",
+                                                             .crop_padding = resolved.data.crop_padding});
+  DatasetPtr ready = transform(std::move(dataset), std::move(transforms), seed);
+  if (!training) return {std::move(ready), {.size = resolved.train.batch_size / resolved.train.accumulate}};
+  return {shuffle(std::move(ready), seed), {.size = resolved.train.batch_size, .drop_last = true}};
 }
 
 }  // namespace lacuna::apps

@@ -3,7 +3,7 @@
 
 #include "apps/config/configuration.h"
 #include "data/dataset.h"
-#include "data/transforms.h"
+#include "data/pipeline.h"
 
 namespace lacuna::apps {
 
@@ -16,7 +16,8 @@ Configuration resolve_without_budget(const Configuration& configuration);
 
 Device device_of(const Configuration& resolved);
 DatasetOptions dataset_options(const Configuration& configuration, Split split);
-/// Augmentation is for training only.
-TransformOptions transform_options(const Configuration& resolved, Split split);
+/// The batches of an opened data set. For training: augmented, in random order, of `train.batch_size` samples, all of
+/// them full. For validation: of as many samples as a training step has at once.
+Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split);
 
 }  // namespace lacuna::apps

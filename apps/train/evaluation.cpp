@@ -27,19 +27,17 @@ std::optional<Evaluation> evaluate(Model& model, const std::shared_ptr<const Dat
                                    const Configuration& resolved) {
   const EvaluationMode mode(model);
   // As many images at once as training has: what it is cut for does not grow here.
-  Loader loader(dataset, transform_options(resolved, Split::validation),
-                {.batch_size = resolved.train.batch_size / resolved.train.accumulate,
-                 .end_epoch = 1,
-                 .workers = static_cast<int>(resolved.data.workers)});
+  Loader loader(batches_of(resolved, dataset, Split::validation),
+                {.end_epoch = 1, .workers = static_cast<int>(resolved.data.workers)});
   double loss_sum = 0;
   std::int64_t correct = 0, samples = 0;
   while (std::optional<Batch> batch = loader.next()) {
     if (InterruptGuard::signal() != 0) return {};
-    const Variable logits = model.forward(Variable(std::move(batch->images)));
-    const Variable loss = apply(CrossEntropy{}, logits, Variable(batch->targets));
-    const std::int64_t count = batch->targets.count();
+    const Variable logits = model.forward(Variable(batch->take("images")));
+    const Variable loss = apply(CrossEntropy{}, logits, Variable((*batch)["labels"]));
+    const std::int64_t count = batch->samples;
     loss_sum += loss.tensor().item() * static_cast<double>(count);
-    correct += count_correct(logits.tensor(), batch->targets);
+    correct += count_correct(logits.tensor(), (*batch)["labels"]);
     samples += count;
   }
   if (samples == 0) reject("data.val_size: there are no images to evaluate on");

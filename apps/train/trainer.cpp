@@ -44,11 +44,9 @@ Training make_training(Configuration configuration, bool resumed) {
 }
 
 /// A batch cut into as many parts as the configuration says.
-std::vector<MicroBatch> cut(const Batch& batch, std::int64_t parts) {
-  const std::int64_t size = batch.targets.count() / parts;
+std::vector<MicroBatch> cut(Batch batch, std::int64_t parts) {
   std::vector<MicroBatch> cuts;
-  for (std::int64_t i = 0; i < parts; ++i)
-    cuts.push_back({batch.images.leading(i * size, (i + 1) * size), batch.targets.leading(i * size, (i + 1) * size)});
+  for (Batch& part : split_batch(std::move(batch), parts)) cuts.push_back({part.take("images"), part.take("labels")});
   return cuts;
 }
 
@@ -189,7 +187,7 @@ int Trainer::run(const RunFolder& folder) {
   ledger(device_of(configuration_)).reset_peak();
   bool evaluated = false;  // all that is due
   {
-    Loader loader(training_images_, transform_options(configuration_, Split::train), loader_options());
+    Loader loader(batches_of(configuration_, training_images_, Split::train), loader_options());
     while ((evaluated = evaluate_if_due()) && !at_end() && InterruptGuard::signal() == 0) {
       take_step(loader);
       const std::int64_t every = configuration_.output.save_every_steps;
@@ -244,12 +242,8 @@ void Trainer::announce() {
 }
 
 LoaderOptions Trainer::loader_options() const {
-  return {.batch_size = configuration_.train.batch_size,
-          .shuffle = true,
-          .drop_last = true,
-          .seed = static_cast<std::uint64_t>(configuration_.train.seed),
-          .first_epoch = place_.epochs_evaluated,
-          .first_image = place_.samples,
+  return {.first_epoch = place_.epochs_evaluated,
+          .first_sample = place_.samples,
           .workers = static_cast<int>(configuration_.data.workers)};
 }
 
@@ -377,7 +371,7 @@ void Trainer::report_nonfinite(const StepOutcome& outcome) {
   NonFiniteSearch search;
   LoaderOptions one_batch = loader_options();
   one_batch.depth = 1;
-  Loader loader(training_images_, transform_options(configuration_, Split::train), one_batch);
+  Loader loader(batches_of(configuration_, training_images_, Split::train), one_batch);
   std::vector<MicroBatch> batch = cut(*loader.next(), configuration_.train.accumulate);
   training_.step(std::move(batch), place_.step, 0, &search);
   fail("step {}: {}. {}\n{}", place_.step + 1, what, search.describe(), advice);

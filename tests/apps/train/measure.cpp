@@ -95,8 +95,7 @@ TEST_CASE("a drawn dataset is drawn at the size that the model takes") {
                                   "num_heads: 3}\ndata: {name: shapes}\n",
                                   "test", {}));
   const DatasetInfo info = describe_dataset(configuration.data.name, dataset_options(configuration, Split::validation));
-  CHECK(info.height == 48);
-  CHECK(info.width == 48);
+  CHECK(field_of(info.fields, "images").shape == Shape{48, 48, 3});
 }
 
 TEST_CASE("measure: an evaluation has no more images than there are, and is told where it takes the most") {

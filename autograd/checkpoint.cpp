@@ -199,10 +199,10 @@ Tensor Tape::run_again(const Node& node, Tensor input, Tensor gradient, LeafGrad
 void Tape::replay(Node& node, SensitivityRecord* record) {
   if (record != nullptr) probe(node, *record);
   Tensor input = node.saved[0]->whole(Label("recompute")).reshape(node.shapes[0]);
-  leave(node);
+  release_readers(node);
   Tensor gradient = run_again(node, std::move(input), std::exchange(node.gradient, {}), nullptr);
-  if (gradient.defined()) deliver(node.edges[0], std::move(gradient));
-  if (node.edges[0].leaf) finish(node.edges[0].leaf);
+  if (gradient.defined()) accumulate_grad(node.edges[0], std::move(gradient));
+  if (node.edges[0].leaf) leaf_done(node.edges[0].leaf);
 }
 
 }  // namespace lacuna

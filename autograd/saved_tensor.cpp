@@ -6,14 +6,15 @@
 #include "ops/quantize/pack.h"
 
 #include <algorithm>
-#include <exception>
 #include <limits>
 
 namespace lacuna {
 
-SavedTensor::SavedTensor(const Tensor& tensor, MemoryPolicy& policy, std::uint64_t tape, const Producer& maker)
+SavedTensor::SavedTensor(const Tensor& tensor, MemoryPolicy& policy, std::uint64_t tape, SavedTensorQueue& queue,
+                         const Producer& maker)
     : tensor_(tensor),
       policy_(policy),
+      queue_(&queue),
       tape_(tape),
       maker_(maker),
       shape_(tensor.shape()),
@@ -27,13 +28,15 @@ SavedTensor::SavedTensor(const Tensor& tensor, MemoryPolicy& policy, std::uint64
 
 SavedTensor::~SavedTensor() { free(); }
 
-// Called where a variable dies: what fails here (no memory for a mask) is tried again, and told, when backward begins.
 void SavedTensor::release() noexcept {
-  if (--names_ > 0) return;
-  try {
-    finalize();
-  } catch (const std::exception&) {
-  }
+  if (--names_ > 0 || settled_ || queued_ || queue_ == nullptr) return;
+  queued_ = true;
+  queue_->push_back(weak_from_this());
+}
+
+void SavedTensor::finalize_if_unnamed() {
+  if (names_ == 0) finalize();
+  queued_ = false;
 }
 
 void SavedTensor::set_origin(Origin origin) {
@@ -48,7 +51,7 @@ void SavedTensor::release_origin() {
   for (const SavedTensorPtr& source : origin.sources) {
     if (!source) continue;
     if (settled_ && how_ == Hold::rematerialize)
-      source->leave();
+      source->release_reader();
     else if (source->is_aux())
       source->release();
   }
@@ -165,7 +168,7 @@ std::int64_t SavedTensor::held_bytes() const {
   const std::int64_t mask = mask_.defined() ? mask_.bytes() : 0;
   if (how_ == Hold::quantize) return mask + codes_.bytes.bytes();
   if (how_ == Hold::sign_mask || !tensor_.defined() || costs_nothing_) return mask;
-  return mask + static_cast<std::int64_t>(tensor_.storage()->bytes());
+  return mask + tensor_.bytes();  // of a view: its own part of the storage
 }
 
 Decision SavedTensor::decide() const {
@@ -272,6 +275,7 @@ void SavedTensor::finalize() {
 }
 
 void SavedTensor::discard() {
+  queue_ = nullptr;
   free();
   settled_ = true;
   how_ = Hold::drop;
@@ -286,14 +290,14 @@ void SavedTensor::gather_coded(std::vector<SavedTensor*>& coded) {
     if (source) source->gather_coded(coded);
 }
 
-void SavedTensor::leave() {
+void SavedTensor::release_reader() {
   if (++left_ < users_.size()) return;
   if (!retained_) return free();
   left_ = 0;
   if (how_ != Hold::rematerialize) return;
   tensor_ = {};
   for (const SavedTensorPtr& source : origin_.sources)
-    if (source) source->leave();
+    if (source) source->release_reader();
 }
 
 void SavedTensor::free() {

@@ -33,18 +33,26 @@ struct Producer {
   int occurrence = 0;
 };
 
-class SavedTensor {
+/// Tensors that no variable names any more, in the order in which they were released. Has room for every tensor of its
+/// tape, so that a destructor adds to it without allocating.
+using SavedTensorQueue = std::vector<std::weak_ptr<SavedTensor>>;
+
+class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
  public:
-  SavedTensor(const Tensor& tensor, MemoryPolicy& policy, std::uint64_t tape, const Producer& maker);
+  SavedTensor(const Tensor& tensor, MemoryPolicy& policy, std::uint64_t tape, SavedTensorQueue& queue,
+              const Producer& maker);
   ~SavedTensor();
   SavedTensor(const SavedTensor&) = delete;
   SavedTensor& operator=(const SavedTensor&) = delete;
 
   std::uint64_t tape() const { return tape_; }
 
-  /// A variable names the tensor; or an undecided slot may be derived from it, where it has no variable of its own.
+  /// A variable names the tensor; or an undecided one may be rematerialized from it, where it has no variable of its
+  /// own.
   void hold() { ++names_; }
+  /// The last release queues the tensor: its tape finalizes it before the next op allocates.
   void release() noexcept;
+  void finalize_if_unnamed();
 
   void set_origin(Origin origin);
   void add_user(const Reader& user, Groups groups = Groups::run, std::int64_t heads = 1);
@@ -62,7 +70,7 @@ class SavedTensor {
   bool read_apart(const RowPartition& share, std::int64_t width, bool with_variance, const RowBlockKernel& f);
   /// `optional`: nothing is derived for it, and what is kept is read where sources may be coded.
   Signs signs(Label reader, bool optional);
-  void leave();
+  void release_reader();
   /// Whether, after the walk back that begins now, everything is to be held as before it, for another one.
   void set_retained(bool retained) { retained_ = retained; }
 
@@ -131,6 +139,8 @@ class SavedTensor {
   const quant::SlopeLevels* slopes_ = nullptr;  // the codes are of slopes
   int probe_bits_ = 0;
   MemoryPolicy& policy_;
+  SavedTensorQueue* queue_;  // of its tape; null once that is gone
+  bool queued_ = false;
   std::uint64_t tape_;
   Producer maker_;
   Shape shape_;

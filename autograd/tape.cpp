@@ -64,9 +64,10 @@ SavedTensorPtr Tape::slot_of(const Tensor& tensor, const Producer& maker) {
   if (!slot || slot->is_discarded()) {
     Producer numbered = maker;
     numbered.occurrence = occurrences_[{maker.op, maker.path, maker.source.kind, maker.source.index}]++;
-    slot = std::make_shared<SavedTensor>(tensor, policy_, id_, numbered);
+    slot = std::make_shared<SavedTensor>(tensor, policy_, id_, queue_, numbered);
     known = slot;
     order_.push_back(slot);
+    queue_.reserve(order_.capacity());
   }
   return slot;
 }
@@ -153,6 +154,7 @@ std::pair<Variable, std::vector<Tensor>> Tape::run(const std::shared_ptr<const O
   const AllocationScope scope(owner);
   Tape* const tape = recording();
   Tape* const watched = tape != nullptr ? tape : running_region();  // a region runs forward off the tape
+  if (watched != nullptr) watched->finalize_queued();
   Observer* const observer = watched == nullptr ? nullptr : watched->observer_;
   const RegionOp* const unread = watched == nullptr ? nullptr : watched->next_unread(*op);
 
@@ -186,7 +188,15 @@ std::pair<Variable, std::vector<Tensor>> record(const std::shared_ptr<const Oper
   return Tape::run(op, inputs);
 }
 
+void Tape::finalize_queued() {
+  for (; queue_begin_ < queue_.size(); ++queue_begin_)
+    if (const SavedTensorPtr released = queue_[queue_begin_].lock()) released->finalize_if_unnamed();
+  queue_.clear();
+  queue_begin_ = 0;
+}
+
 void Tape::finalize() {
+  finalize_queued();
   // Later ones first: what is derived becomes a user of what it is derived from.
   for (auto slot = order_.rbegin(); slot != order_.rend(); ++slot)
     if (const SavedTensorPtr alive = slot->lock()) alive->finalize();
@@ -219,7 +229,7 @@ Tensor& Tape::pending(const Edge& edge) {
   return taken ? (*taken_)[edge.leaf.get()] : edge.leaf->gradient;
 }
 
-void Tape::deliver(const Edge& edge, Tensor gradient) {
+void Tape::accumulate_grad(const Edge& edge, Tensor gradient) {
   const Shape& shape = edge.leaf ? edge.leaf->shape : nodes_[static_cast<std::size_t>(edge.node)].shape;
   gradient = gradient.reshape(shape);
   if (edge.leaf && edge.leaf->gradient_type) gradient = gradient.to(*edge.leaf->gradient_type);
@@ -230,11 +240,12 @@ void Tape::deliver(const Edge& edge, Tensor gradient) {
     target.storage()->assign({edge.leaf->purpose, {}, edge.leaf->path});
 }
 
-void Tape::finish(const std::shared_ptr<Leaf>& leaf) {
-  if (root_->on_gradient_ == nullptr || taken_ != nullptr) return;
+void Tape::leaf_done(const std::shared_ptr<Leaf>& leaf) {
+  if (taken_ != nullptr) return;
   const auto readers = root_->awaited_.find(leaf.get());
   if (readers == root_->awaited_.end() || --readers->second > 0) return;
-  if (leaf->gradient.defined()) (*root_->on_gradient_)(*leaf);
+  for (const GradientHook& hook : root_->running_->post_accumulate_grad_hooks)
+    if (leaf->gradient.defined()) hook(*leaf);
 }
 
 void Tape::walk_back(Node& node, SensitivityRecord* record) {
@@ -266,20 +277,20 @@ void Tape::walk_back(Node& node, SensitivityRecord* record) {
   } else {
     node.op->backward(std::move(node.gradient), saved, grads);
   }
-  leave(node);
+  release_readers(node);
   for (std::size_t i = 0; i < node.edges.size(); ++i) {
     const int input = static_cast<int>(i);
     if (!node.wanted.contains(input)) continue;
     expect(grads[input].defined(), "{} gave no gradient for input {}, which wants one", node.op->name(), i);
-    deliver(node.edges[i], std::move(grads[input]));
-    if (node.edges[i].leaf) finish(node.edges[i].leaf);
+    accumulate_grad(node.edges[i], std::move(grads[input]));
+    if (node.edges[i].leaf) leaf_done(node.edges[i].leaf);
   }
 }
 
-void Tape::leave(Node& node) const {
+void Tape::release_readers(Node& node) const {
   for (const SavedTensorPtr& slot : node.saved)
-    if (slot) slot->leave();
-  if (!retains_) node.saved.clear();
+    if (slot) slot->release_reader();
+  if (!running_->retain_graph) node.saved.clear();
 }
 
 void Tape::backward(const std::vector<std::pair<Variable, Tensor>>& losses, const BackwardOptions& options) {
@@ -306,37 +317,36 @@ void Tape::backward(const std::vector<std::pair<Variable, Tensor>>& losses, cons
 void Tape::walk_back(std::vector<std::pair<Edge, Tensor>> gradients, const BackwardOptions& options) {
   finalize();
   for (const std::weak_ptr<SavedTensor>& slot : order_)
-    if (const SavedTensorPtr alive = slot.lock()) alive->set_retained(options.retain);
-  retains_ = options.retain;
-  consumed_ = true;  // until the walk has come to its end: one that an error ends leaves half of the gradients behind
-  on_gradient_ = nullptr;
-  if (options.post_accumulate_grad) {
-    on_gradient_ = &options.post_accumulate_grad;
+    if (const SavedTensorPtr alive = slot.lock()) alive->set_retained(options.retain_graph);
+  consumed_ = true;  // also after an error, which leaves half of the gradients behind
+  running_ = &options;
+  awaited_.clear();
+  if (!options.post_accumulate_grad_hooks.empty()) {
     awaited_ = readers_;
     for (const auto& [edge, gradient] : gradients)
       if (edge.leaf) ++awaited_[edge.leaf.get()];
   }
   if (!gradients.empty()) saved_bytes_ = at(ledger(gradients.front().second.device()).live(), Purpose::saved);
   for (auto& [edge, gradient] : gradients) {
-    deliver(edge, std::move(gradient));
-    if (edge.leaf) finish(edge.leaf);
+    accumulate_grad(edge, std::move(gradient));
+    if (edge.leaf) leaf_done(edge.leaf);
   }
   gradients.clear();
-  SensitivityRecord* const record = replayed_ != nullptr || retains_ ? nullptr : policy_.sensitivity_record();
+  SensitivityRecord* const record =
+      replayed_ != nullptr || options.retain_graph ? nullptr : policy_.sensitivity_record();
   for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
     if (node->gradient.defined()) {
       walk_back(*node, record);
     } else {  // no loss depends on it
-      leave(*node);
+      release_readers(*node);
       for (const Edge& edge : node->edges)
-        if (edge.leaf) finish(edge.leaf);
-      for (const std::shared_ptr<Leaf>& leaf : node->leaves) finish(leaf);
+        if (edge.leaf) leaf_done(edge.leaf);
+      for (const std::shared_ptr<Leaf>& leaf : node->leaves) leaf_done(leaf);
     }
-    if (!retains_) *node = Node{};
+    if (!options.retain_graph) *node = Node{};
   }
-  on_gradient_ = nullptr;
-  consumed_ = !retains_;
-  if (replayed_ == nullptr && !trial_ && !retains_) policy_.end_pass();
+  consumed_ = !options.retain_graph;
+  if (replayed_ == nullptr && !trial_ && !options.retain_graph) policy_.end_pass();
 }
 
 }  // namespace lacuna

@@ -31,13 +31,15 @@ class Observer {
                      std::span<const Tensor> results) = 0;
 };
 
-/// What a walk back does beside adding up gradients.
+/// Called with a leaf once its gradient is complete. May take the gradient away and change the leaf's tensor in place.
+using GradientHook = std::function<void(const Leaf&)>;
+
 struct BackwardOptions {
-  /// Called with each leaf as soon as its gradient is whole: every op of this tape that reads the leaf has been walked
-  /// back. The callee may take the gradient away, and change the leaf's tensor in place.
-  std::function<void(const Leaf&)> post_accumulate_grad{};
-  /// Frees nothing: the tape can be walked back again, to the same gradients.
-  bool retain = false;
+  /// Run for each leaf, in this order, as soon as backward has passed every op of this tape that reads the leaf. A leaf
+  /// whose gradient a hook took away is not shown to the hooks behind it.
+  std::vector<GradientHook> post_accumulate_grad_hooks{};
+  /// Keeps what is saved, so that backward can run again, to the same gradients.
+  bool retain_graph = false;
 };
 
 class Tape {
@@ -48,10 +50,11 @@ class Tape {
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  /// Ends the gathering: every tensor that backward needs gets its holder. `backward` begins with it.
+  /// Decides how each saved tensor is held that is still undecided. `backward` begins with it.
   void finalize();
-  /// Gradients of the sum of `losses` (or of the given products with them) into the leaves behind them, added to what
-  /// is there. Frees the tape, unless it is to `retain`: a second call is an error, as is one after an error in it.
+  /// Adds the gradients of `losses` to those of the leaves behind them. Each loss comes with the gradient to start
+  /// from, of its shape and type; undefined: 1, for a loss of one element. Frees what was saved, unless `retain_graph`:
+  /// a second call is an error then, as is a call after one that threw.
   void backward(const Variable& loss, const BackwardOptions& options = {}) { backward({{loss, {}}}, options); }
   void backward(const std::vector<std::pair<Variable, Tensor>>& losses, const BackwardOptions& options = {});
 
@@ -130,7 +133,7 @@ class Tape {
   void walk_back(std::vector<std::pair<Edge, Tensor>> gradients, const BackwardOptions& options);
   void walk_back(Node& node, SensitivityRecord* record);
   /// Its backward has read what was saved for it.
-  void leave(Node& node) const;
+  void release_readers(Node& node) const;
   void replay(Node& node, SensitivityRecord* record);
   /// Of leaves, in the order in which they first came: sums over all are to have the same bits in every run.
   class LeafGradients {
@@ -161,24 +164,27 @@ class Tape {
     std::size_t change;  // its number in the record
     Tensor gradient;     // as the node's output
   };
-  void deliver(const Edge& edge, Tensor gradient);
-  /// One op that reads the leaf has been walked back.
-  void finish(const std::shared_ptr<Leaf>& leaf);
+  void accumulate_grad(const Edge& edge, Tensor gradient);
+  /// Backward has passed one of the ops that read the leaf.
+  void leaf_done(const std::shared_ptr<Leaf>& leaf);
+  /// Decides on the tensors that were released since the last op.
+  void finalize_queued();
 
   MemoryPolicy& policy_;
   std::uint64_t id_;
   std::vector<Node> nodes_;
   std::map<std::tuple<std::uint64_t, std::size_t, std::int64_t>, std::weak_ptr<SavedTensor>>
-      slots_;                                                               // storage, offset, bytes
-  std::vector<std::weak_ptr<SavedTensor>> order_;                           // slots as they came
+      slots_;                                      // storage, offset, bytes
+  std::vector<std::weak_ptr<SavedTensor>> order_;  // saved tensors as they came
+  SavedTensorQueue queue_;
+  std::size_t queue_begin_ = 0;                                             // what lies before is finalized
   std::map<std::tuple<Label, Label, Source::Kind, int>, int> occurrences_;  // of op, path and source
   std::int64_t saved_bytes_ = 0;
   bool consumed_ = false;
-  std::unordered_map<const Leaf*, int> readers_;           // how many ops read each leaf
-  std::unordered_map<const Leaf*, int> awaited_;           // the same, of those not walked back yet
-  const std::function<void(const Leaf&)>* on_gradient_{};  // of the walk that goes on; null for none
-  Tape* root_ = this;                                      // of a region's tape: the one that the region stands on
-  bool retains_ = false;                                   // the walk that goes on frees nothing
+  std::unordered_map<const Leaf*, int> readers_;  // how many ops read each leaf
+  std::unordered_map<const Leaf*, int> awaited_;  // the same, of those not walked back yet
+  const BackwardOptions* running_{};              // of the backward pass that is running
+  Tape* root_ = this;                             // of a region's tape: the one that the region stands on
   ErrorMeasure error_measure_ = ErrorMeasure::absolute;
   bool notes_ops_ = false;          // a region runs forward, whose ops are noted
   const Node* replayed_ = nullptr;  // of a region's tape, recorded in backward: the region

@@ -33,13 +33,15 @@ class Variable {
   /// A constant, or a leaf that gathers a gradient. `path` names it in reports.
   explicit Variable(Tensor tensor, bool requires_grad = false, std::string_view path = {});
 
+  /// False for a default-constructed variable and for one that was moved away: all but requires_grad and leaf is an
+  /// error then.
   bool defined() const { return value_ != nullptr; }
-  const Tensor& tensor() const { return value_->tensor; }
-  const Shape& shape() const { return value_->tensor.shape(); }
-  DType dtype() const { return value_->tensor.dtype(); }
-  Device device() const { return value_->tensor.device(); }
+  const Tensor& tensor() const { return value().tensor; }
+  const Shape& shape() const { return tensor().shape(); }
+  DType dtype() const { return tensor().dtype(); }
+  Device device() const { return tensor().device(); }
   /// A leaf's name, or a constant's.
-  std::string_view path() const { return value_->path.text(); }
+  std::string_view path() const { return value().path.text(); }
 
   /// Whether some leaf behind this value wants a gradient.
   bool requires_grad() const { return value_ && value_->edge.leads_somewhere(); }
@@ -68,6 +70,10 @@ class Variable {
     bool is_leaf = true;
     ~Value();
   };
+  Value& value() const {
+    expect(value_ != nullptr, "an undefined variable is used: it was never given a value, or it was moved away");
+    return *value_;
+  }
   std::shared_ptr<Value> value_;
 };
 

@@ -45,29 +45,29 @@ void step_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>
   std::unordered_map<const Leaf*, Parameter*> of_leaf;
   for (Parameter* parameter : step.parameters())
     if (parameter->trainable()) of_leaf.emplace(parameter->variable().leaf(), parameter);
-  const auto post_accumulate_grad = [&](auto&& use) {
+  const auto hook = [&](auto&& use) {
     return [&of_leaf, use](const Leaf& leaf) {
       if (const auto found = of_leaf.find(&leaf); found != of_leaf.end()) use(*found->second);
     };
   };
   if (step.needs_all()) {
-    tape.backward(losses, {.post_accumulate_grad = post_accumulate_grad([&](Parameter& parameter) {
+    tape.backward(losses, {.post_accumulate_grad_hooks = {hook([&](Parameter& parameter) {
                              step.measure(parameter);
                              parameter.set_grad({});
-                           }),
-                           .retain = true});
+                           })},
+                           .retain_graph = true});
     for (const Parameter* parameter : step.parameters())
       expect(!parameter->trainable() || !parameter->grad().defined(),
              "{} has a gradient that came from elsewhere: the norm of all gradients would be wrong", parameter->path());
     if (step.nonfinite() != nullptr) return;
   }
-  tape.backward(losses, {.post_accumulate_grad = post_accumulate_grad([&](Parameter& parameter) {
+  tape.backward(losses, {.post_accumulate_grad_hooks = {hook([&](Parameter& parameter) {
                            if (!step.needs_all()) step.measure(parameter);
                            if (step.nonfinite() == nullptr)
                              step.apply(parameter);
                            else
                              parameter.set_grad({});
-                         })});
+                         })}});
 }
 
 }  // namespace lacuna

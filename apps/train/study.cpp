@@ -84,9 +84,11 @@ void study_part(Training& training, const MicroBatch& batch, MemoryPolicy& polic
   const GradientsAside aside(trainable);
   std::unordered_map<const Leaf*, Parameter*> of_leaf;
   for (Parameter* parameter : trainable) of_leaf.emplace(parameter->variable().leaf(), parameter);
-  run_trial(training, part_to_study(batch), policy, {.post_accumulate_grad = [&](const Leaf& leaf) {
-              if (const auto found = of_leaf.find(&leaf); found != of_leaf.end()) found->second->set_grad({});
-            }});
+  run_trial(training, part_to_study(batch), policy, {.post_accumulate_grad_hooks = {[&](const Leaf& leaf) {
+                                                       if (const auto found = of_leaf.find(&leaf);
+                                                           found != of_leaf.end())
+                                                         found->second->set_grad({});
+                                                     }}});
 }
 
 }  // namespace

@@ -82,15 +82,14 @@ class RandomGraph {
   void walk_back_and_take(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses) {
     tape.finalize();
     const std::int64_t before = live_bytes(Purpose::saved);
-    tape.backward(losses, {.post_accumulate_grad =
-                               [&](const Leaf& leaf) {
-                                 for (std::size_t i = 0; i < leaves_.size(); ++i) {
-                                   if (leaves_[i].leaf() != &leaf) continue;
-                                   CHECK(taken_.emplace(i, bytes_of(leaves_[i].grad())).second);  // told once
-                                   leaves_[i].set_grad({});
-                                 }
-                               },
-                           .retain = true});
+    tape.backward(losses, {.post_accumulate_grad_hooks = {[&](const Leaf& leaf) {
+                             for (std::size_t i = 0; i < leaves_.size(); ++i) {
+                               if (leaves_[i].leaf() != &leaf) continue;
+                               CHECK(taken_.emplace(i, bytes_of(leaves_[i].grad())).second);  // once a leaf
+                               leaves_[i].set_grad({});
+                             }
+                           }},
+                           .retain_graph = true});
     for (const Variable& leaf : leaves_) CHECK((!leaf.requires_grad() || !leaf.grad().defined()));
     CHECK(live_bytes(Purpose::saved) == before);
     CHECK(live_bytes(Purpose::workspace) == 0);

@@ -1,4 +1,5 @@
 // What is held for backward, and how.
+#include "autograd/policies/lossless.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/batch_norm.h"
@@ -14,6 +15,7 @@
 
 #include <cmath>
 #include <map>
+#include <new>
 
 using namespace lacuna;
 
@@ -375,8 +377,8 @@ TEST_CASE("data that its caller gave up is the tape's: kept it is counted, and p
     Tape tape(policy(name));
     const Recording recording(tape);
     const Variable y = linear(std::move(x), weight);
-    CHECK(live_bytes(Purpose::data) == 0);
     const Reports reports = tape.report();
+    CHECK(live_bytes(Purpose::data) == 0);
     CHECK(held(reports) == live_bytes(Purpose::saved));
     CHECK(reports.front().facts.key() == "images input");
     tape.backward(total(y));
@@ -502,23 +504,68 @@ class Stubborn final : public MemoryPolicy {
 
 }  // namespace
 
-TEST_CASE("impossible answers of a policy are told by backward, not by a variable that dies") {
+TEST_CASE("an impossible answer of a policy is an error of the next op, and of each after it") {
   const auto message_with = [](Hold hold) {
     Stubborn stubborn(hold);
     const Variable x = test_leaf({2, 4}, 1), weight = test_leaf({4, 4}, 2);
     Tape tape(stubborn);
     const Recording recording(tape);
-    Variable loss;
-    {
-      const Variable h = linear(linear(x, weight), weight);
-      loss = total(h);
-    }
+    Variable h = linear(linear(x, weight), weight), loss;
+    const std::string first = error_of([&] { loss = total(h); });
+    CHECK(error_of([&] { loss = total(h); }) == first);
+    CHECK(error_of([&] { tape.finalize(); }) == first);
+    if (!loss.defined()) return first;
     return error_of([&] { tape.backward(loss); });
   };
   CHECK(message_with(Hold::drop).starts_with("a policy drops what linear needs"));
   CHECK(message_with(Hold::rematerialize).starts_with("a policy derives what cannot be derived"));
   CHECK(message_with(Hold::sign_mask).starts_with("a policy masks what is needed as"));
   CHECK(message_with(Hold::keep) == "no error");
+}
+
+TEST_CASE("an error in a decision reaches the caller, and the tape goes on once the cause is gone") {
+  /// Throws as long as it is told to.
+  class Failing final : public MemoryPolicy {
+   public:
+    std::string_view name() const override { return "failing"; }
+    Decision decide(const SavedTensorInfo& info) override {
+      if (fails) throw std::bad_alloc();
+      return decide_exactly(info);
+    }
+    bool fails = true;
+  };
+  Failing failing;
+  const Variable x = test_leaf({2, 4}, 1), weight = test_leaf({4, 4}, 2);
+  const auto forward = [&] {
+    Variable h = linear(apply(Relu{}, linear(x, weight)), weight);
+    return total(std::move(h));
+  };
+  std::vector<double> gradients[2];
+  for (const bool fails : {false, true}) {
+    Variable(weight).set_grad({});
+    Tape tape(failing);
+    const Recording recording(tape);
+    failing.fails = fails;
+    if (fails) {
+      CHECK_THROWS_AS(forward(), std::bad_alloc);
+      CHECK_THROWS_AS(tape.finalize(), std::bad_alloc);
+      failing.fails = false;
+    }
+    tape.backward(forward());
+    gradients[fails ? 1 : 0] = weight.grad().to_vector();
+    CHECK(live_bytes(Purpose::saved) == 0);
+  }
+  CHECK(gradients[0] == gradients[1]);
+}
+
+TEST_CASE("a saved view of a larger tensor counts its own bytes") {
+  const Tensor all = test_values({8, 4}, 1);
+  const Variable x(all.leading(0, 2), true), weight = test_leaf({3, 4}, 2);
+  Tape tape(policy("keep"));
+  const Recording recording(tape);
+  const Variable y = linear(x, weight);
+  CHECK(held(tape.report()) == 2 * 4 * 8 + 3 * 4 * 8);
+  tape.backward(total(y));
 }
 
 TEST_CASE("the ledger on meta sees the bytes of a run") {

@@ -372,9 +372,10 @@ TEST_CASE("a leaf is told whole once all that read it are walked back, in region
     if (reaches_loss) y = apply(Add{}, std::move(y), std::move(unused));
     unused = {};
     std::vector<std::vector<double>> told_x, told_w;
-    tape.backward(total(apply(Mul{}, std::move(y), w)), {.post_accumulate_grad = [&](const Leaf& leaf) {
-                    (&leaf == x.leaf() ? told_x : told_w).push_back(leaf.gradient.to_vector());
-                  }});
+    tape.backward(total(apply(Mul{}, std::move(y), w)),
+                  {.post_accumulate_grad_hooks = {[&](const Leaf& leaf) {
+                     (&leaf == x.leaf() ? told_x : told_w).push_back(leaf.gradient.to_vector());
+                   }}});
     REQUIRE(told_x.size() == 1);
     REQUIRE(told_w.size() == 1);
     CHECK(told_x[0] == x.grad().to_vector());
@@ -389,16 +390,60 @@ TEST_CASE("a walk back that an error ended is not walked again, and tells nobody
   const Variable loss = total(graph.forward());
   int told = 0;
   {
-    const BackwardOptions stopping{.post_accumulate_grad =
-                                       [&](const Leaf&) {
-                                         ++told;
-                                         fail("stop");
-                                       },
-                                   .retain = true};
+    const BackwardOptions stopping{.post_accumulate_grad_hooks = {[&](const Leaf&) {
+                                     ++told;
+                                     fail("stop");
+                                   }},
+                                   .retain_graph = true};
     CHECK(error_of([&] { tape.backward(loss, stopping); }) == "stop");
   }
   CHECK(told == 1);
   // Half of what it had passed on would be there twice.
   CHECK(error_of([&] { tape.backward(loss); }).starts_with("backward was run on this tape before"));
   CHECK(told == 1);
+}
+
+TEST_CASE("two gradient hooks run for each leaf in the order in which they were given") {
+  const Variable x = test_leaf({2, 3}, 1), w = test_leaf({2, 3}, 2);
+  Tape tape(policy("exact"));
+  const Recording recording(tape);
+  std::vector<std::pair<int, const Leaf*>> calls;
+  const Variable loss = total(apply(Mul{}, x, w));
+  tape.backward(loss, {.post_accumulate_grad_hooks = {[&](const Leaf& leaf) { calls.emplace_back(1, &leaf); },
+                                                      [&](const Leaf& leaf) { calls.emplace_back(2, &leaf); }}});
+  REQUIRE(calls.size() == 4);
+  for (const std::size_t i : {0U, 2U}) {
+    CHECK(calls[i].first == 1);
+    CHECK(calls[i + 1].first == 2);
+    CHECK(calls[i].second == calls[i + 1].second);
+  }
+  CHECK(calls[0].second != calls[2].second);
+}
+
+TEST_CASE("a hook that takes the gradient away hides the leaf from the hooks behind it") {
+  Variable x = test_leaf({2, 3}, 1);
+  Tape tape(policy("exact"));
+  const Recording recording(tape);
+  int second = 0;
+  tape.backward(total(apply(Gelu{}, x)),
+                {.post_accumulate_grad_hooks = {[&](const Leaf&) { x.set_grad({}); }, [&](const Leaf&) { ++second; }}});
+  CHECK(second == 0);
+}
+
+TEST_CASE("a use of an undefined variable or of one that was moved away is an error that says so") {
+  Variable x = test_leaf({2, 3}, 1);
+  const Variable moved = std::move(x);
+  for (const Variable& empty : {Variable(), x}) {
+    CHECK_FALSE(empty.defined());
+    CHECK_FALSE(empty.requires_grad());
+    CHECK(empty.leaf() == nullptr);
+    CHECK_THROWS_AS(empty.tensor(), Error);
+    CHECK_THROWS_AS(empty.shape(), Error);
+    CHECK_THROWS_AS(empty.grad(), Error);
+    CHECK_THROWS_AS(empty.detach(), Error);
+    CHECK_THROWS_AS(empty.reshape({6}), Error);
+    CHECK_THROWS_AS(Variable(empty).set_requires_grad(true), Error);
+    Tape tape(policy("exact"));
+    CHECK_THROWS_AS(tape.backward(empty), Error);
+  }
 }

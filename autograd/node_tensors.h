@@ -10,6 +10,7 @@ class Tape::NodeTensors final : public SavedTensors {
  public:
   explicit NodeTensors(const Node& node) : node_(node), name_(node.op->name()) {}
 
+  bool present(std::size_t row) const override { return node_.saved[row] != nullptr; }
   Tensor whole(std::size_t row) const override { return slot(row).whole(name_).reshape(node_.shapes[row]); }
   Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor* variance) const override {
     return slot(row).rows(begin, end, node_.shapes[row].back(), name_, variance);

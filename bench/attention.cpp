@@ -1,5 +1,5 @@
-// Fused attention, forward and backward, against the rate of multiply-adds out of registers. Only the products count as
-// work: 2 forward, 5 backward, 2·n·L·d each and head.
+// Fused attention, forward and backward, against the peak rate of multiply-adds in registers. Work is counted as the
+// matrix products per head: 2 forward and 5 backward, 2·n·L·d operations each.
 #include "ops/attention.h"
 #include "bench/bench.h"
 
@@ -17,7 +17,7 @@ void measure(std::int64_t images, std::int64_t length, std::int64_t heads, std::
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 2654435761U % 1000) / 500 - 1;
   const Bound<Attention> op({.heads = heads, .queries = queries});
   const std::vector<Tensor> inputs{
-      Tensor::from(std::span<const float>(values), {images, length, 3 * heads * head_dim})};
+      Tensor::from(std::span<const float>(values), {images, length, 3 * heads * head_dim}), {}, {}};
   std::vector<Tensor> extra_outputs;
   const Tensor out = op.forward(inputs, extra_outputs);
   const bench::KeptTensors saved(op.saves(), inputs, out, extra_outputs);
@@ -27,7 +27,7 @@ void measure(std::int64_t images, std::int64_t length, std::int64_t heads, std::
     op.forward(inputs, again);
   });
   const double backward = bench::seconds([&] {
-    Grads grads(1, {Attention::qkv});
+    Grads grads(3, {Attention::qkv});
     op.backward(out, saved, grads);
   });
   const double product = 2.0 * static_cast<double>(images * heads * out.shape()[1] * length * head_dim);

@@ -101,6 +101,7 @@ class KeptTensors final : public SavedTensors {
         tensors_.push_back(extra_outputs[save.from.index]);
     }
   }
+  bool present(std::size_t row) const override { return tensors_[row].defined(); }
   Tensor whole(std::size_t row) const override { return tensors_[row]; }
   Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor*) const override {
     return tensors_[row].row_range(begin, end);

@@ -140,6 +140,8 @@ using RowBlockKernel = std::function<void(const RowBlock&)>;
 class SavedTensors {
  public:
   virtual ~SavedTensors() = default;
+  /// False for an optional input that was not given.
+  virtual bool present(std::size_t /*row*/) const { return true; }
   virtual Tensor whole(std::size_t row) const = 0;
   /// `variance`: null, or what gets it as Saved::rows gives it.
   virtual Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor* variance) const = 0;
@@ -168,6 +170,11 @@ class Saved {
  public:
   explicit Saved(const SavedTensors& tensors) : tensors_(tensors) {}
 
+  /// Whether the tensor is there: false for an optional input that was not given.
+  template <Source from>
+  bool has() const {
+    return tensors_.present(row<from>());
+  }
   /// The whole tensor, in the shape it had in forward. Computed on first use where the policy did not keep it.
   template <Source from>
   Tensor get() const {

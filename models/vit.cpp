@@ -55,7 +55,7 @@ class VisionTransformer::Block final : public Module {
  private:
   Variable transform(Variable x, std::int64_t tokens) const {
     const Scope scope(*this);
-    Variable mixed = drop_path1_.forward(attention_.forward(norm1_.forward(x), tokens));
+    Variable mixed = drop_path1_.forward(attention_.forward(norm1_.forward(x), {.queries = tokens}));
     if (const std::int64_t length = x.shape()[1]; tokens != 0 && tokens != length)
       x = apply(Slice{.axis = 1, .begin = 0, .end = tokens, .extent = length}, std::move(x));
     x = apply(Add{}, std::move(x), std::move(mixed));
@@ -162,9 +162,6 @@ VitOptions read_vit_options(HyperParameters& parameters) {
                                                     options.mlp_ratio, options.embed_dim));
   if (!options.class_token && !options.average_pool)
     parameters.add_problem("global_pool", "`global_pool: token` reads the class token, but `class_token` is false");
-  if (options.attn_drop_rate > 0 && options.attention == nn::AttentionForm::fused)
-    parameters.add_problem("attn_drop_rate",
-                           "`attn_drop_rate` needs `attention: chain`: the fused op has no probabilities to drop");
   return options;
 }
 

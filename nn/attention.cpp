@@ -22,18 +22,24 @@ Attention::Attention(Module& parent, std::string_view name, std::int64_t width, 
       projection_(*this, "proj", width, width, {.init = options.init}),
       projection_dropout_(*this, "proj_drop", options.projection_dropout) {
   expect(width % heads_ == 0, "{}: {} heads do not divide the width {}", path(), heads_, width);
-  expect(options.attention_dropout == 0 || form_ == AttentionForm::chain,
-         "{}: dropout of attention probabilities needs the chain of matmul, softmax and matmul", path());
+}
+
+Variable Attention::fused(Variable qkv, const AttentionInputs& inputs) const {
+  return apply(lacuna::Attention{.heads = heads_,
+                                 .queries = inputs.queries,
+                                 .dropout = attention_dropout_.current_rate(),
+                                 .stream = attention_dropout_.mask_stream()},
+               std::move(qkv), inputs.bias, inputs.key_lengths);
 }
 
 Variable Attention::chain(Variable qkv, std::int64_t queries) const {
   const std::int64_t length = qkv.shape()[1];
-  Variable asking = qkv;  // [B, n, 3 · width]
+  Variable first = qkv;  // [B, n, 3 · width]
   if (queries != 0 && queries != length)
-    asking = apply(Slice{.axis = 1, .begin = 0, .end = queries, .extent = length}, std::move(asking));
-  Variable q = apply(SplitHeads{.heads = heads_, .part = 0}, std::move(asking));  // [B, H, n, d]
-  Variable k = apply(SplitHeads{.heads = heads_, .part = 1}, qkv);                // [B, H, L, d]
-  Variable v = apply(SplitHeads{.heads = heads_, .part = 2}, std::move(qkv));     // [B, H, L, d]
+    first = apply(Slice{.axis = 1, .begin = 0, .end = queries, .extent = length}, std::move(first));
+  Variable q = apply(SplitHeads{.heads = heads_, .part = 0}, std::move(first));  // [B, H, n, d]
+  Variable k = apply(SplitHeads{.heads = heads_, .part = 1}, qkv);               // [B, H, L, d]
+  Variable v = apply(SplitHeads{.heads = heads_, .part = 2}, std::move(qkv));    // [B, H, L, d]
   const double scale = 1 / std::sqrt(static_cast<double>(head_width_));
   Variable scores = apply(MatMul{.transpose_b = true, .scale = scale}, std::move(q), std::move(k));  // [B, H, n, L]
   Variable probabilities = apply(Softmax{}, std::move(scores));                                      // [B, H, n, L]
@@ -41,13 +47,14 @@ Variable Attention::chain(Variable qkv, std::int64_t queries) const {
   return apply(MergeHeads{.heads = heads_}, std::move(mixed));  // [B, n, width]
 }
 
-Variable Attention::forward(Variable x, std::int64_t queries) const {
-  return run_region(*this, std::move(x), [this, queries](Variable in) {
+Variable Attention::forward(Variable x, const AttentionInputs& inputs) const {
+  expect(form_ == AttentionForm::fused || !(inputs.bias.defined() || inputs.key_lengths.defined()),
+         "{}: a bias or key lengths need the fused form of attention", path());
+  return run_region(*this, std::move(x), [this, inputs](Variable in) {
     const Scope scope(*this);
     Variable qkv = qkv_.forward(std::move(in));  // [B, L, 3 · width]
-    Variable mixed = form_ == AttentionForm::chain
-                         ? chain(std::move(qkv), queries)
-                         : apply(lacuna::Attention{.heads = heads_, .queries = queries}, std::move(qkv));
+    Variable mixed =
+        form_ == AttentionForm::chain ? chain(std::move(qkv), inputs.queries) : fused(std::move(qkv), inputs);
     return projection_dropout_.forward(projection_.forward(std::move(mixed)));
   });
 }

@@ -6,8 +6,8 @@
 
 namespace lacuna::nn {
 
-/// How attention is computed. fused: one op, nothing of size L×L is kept. chain: matmul, softmax, (dropout,) matmul,
-/// which keeps the probabilities, as the papers on activation compression have it.
+/// fused: one op, which keeps no L×L matrix. chain: matmul, softmax, dropout and matmul, which keep the probabilities,
+/// as papers on activation compression assume.
 enum class AttentionForm : std::uint8_t { fused, chain };
 
 struct AttentionOptions {
@@ -18,16 +18,24 @@ struct AttentionOptions {
   WeightInit init = {};  // of both projections
 };
 
-/// timm's layer: `qkv` projects x [B, L, width] to q | k | v, `proj` what the heads yield. Attention dropout needs the
-/// chain: the fused op has no probabilities to leave out.
+/// What one call of attention takes beside x.
+struct AttentionInputs {
+  std::int64_t queries = 0;  // only the first n tokens are queries; 0: all
+  Variable bias{};           // added to the scores: [W, heads or 1, n or 1, L] as lacuna::Attention
+  Variable key_lengths{};    // i64 [B]: keys at or beyond it are masked
+};
+
+/// timm's layer: `qkv` projects x [B, L, width] to q | k | v, `proj` the mixed values.
 class Attention : public Module {
  public:
+  /// Throws Error if `options.heads` does not divide `width`.
   Attention(Module& parent, std::string_view name, std::int64_t width, const AttentionOptions& options);
 
-  /// [B, L, width] to [B, n, width]: the first n = `queries` tokens ask, all L are attended to. 0: all ask.
-  Variable forward(Variable x, std::int64_t queries = 0) const;
+  /// x [B, L, width] to [B, n, width]. Bias and key lengths need the fused form.
+  Variable forward(Variable x, const AttentionInputs& inputs = {}) const;
 
  private:
+  Variable fused(Variable qkv, const AttentionInputs& inputs) const;
   Variable chain(Variable qkv, std::int64_t queries) const;
 
   std::int64_t heads_, head_width_;

@@ -5,9 +5,9 @@
 namespace lacuna::nn {
 
 Variable Dropout::forward(Variable x) const {
-  if (rate_ == 0 || !training()) return x;
+  if (current_rate() == 0) return x;
   const Scope scope(*this);
-  return apply(lacuna::Dropout{.p = rate_, .stream = stream("mask")}, std::move(x));
+  return apply(lacuna::Dropout{.p = rate_, .stream = mask_stream()}, std::move(x));
 }
 
 Variable DropPath::forward(Variable x) const {

@@ -1,21 +1,25 @@
-// Layers that leave something out at random, in training only. Rate 0 costs nothing.
+// Dropout layers. They do nothing in evaluation or at rate 0.
 #pragma once
 
 #include "nn/module.h"
 
 namespace lacuna::nn {
 
-/// Each element is left out with probability `rate`.
+/// Zeroes each element with probability `rate` and divides the others by 1 - rate.
 class Dropout : public Module {
  public:
   Dropout(Module& parent, std::string_view name, double rate) : Module(parent, name), rate_(rate) {}
   Variable forward(Variable x) const;
+  /// The rate in training, 0 in evaluation.
+  double current_rate() const { return training() ? rate_ : 0; }
+  /// What decides on the elements in this step.
+  RandomStream mask_stream() const { return stream("mask"); }
 
  private:
   double rate_;
 };
 
-/// Each sample's whole contribution is left out with probability `rate` (stochastic depth).
+/// Zeroes each sample with probability `rate` and divides the others by 1 - rate (stochastic depth).
 class DropPath : public Module {
  public:
   DropPath(Module& parent, std::string_view name, double rate) : Module(parent, name), rate_(rate) {}

@@ -179,7 +179,7 @@ class RandomGraph {
       case common_ops + 7:
         return run(AddBroadcast{.shape = {3, width}}, take(), parameter({1, 3, width}).reshape({3, width}));
       case common_ops + 8:
-        return run(Attention{.heads = 2}, linear(take(), 3 * width));
+        return run(Attention{.heads = 2}, linear(take(), 3 * width), Variable(), Variable());
       case common_ops + 9: {
         const Variable qkv = linear(take().reshape({6, width}), 3 * width).reshape({2, 3, 3 * width});
         const auto part = [&](std::int64_t i) { return run(SplitHeads{.heads = 2, .part = i, .parts = 3}, qkv); };

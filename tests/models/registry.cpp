@@ -92,7 +92,6 @@ TEST_CASE("models: everything wrong with a description is listed at once") {
                         {"drop_rate", 1.0},
                         {"qkv_bias", std::int64_t{1}},
                         {"global_pool", "max"},
-                        {"attn_drop_rate", 0.5},
                         {"patch_siz", std::int64_t{8}},
                         {"zebra", true}}) ==
         "model vit:\n"
@@ -102,7 +101,6 @@ TEST_CASE("models: everything wrong with a description is listed at once") {
         "  `drop_rate` should be a number from 0 to below 1, got `1`\n"
         "  `patch_size` 8 does not divide `image_size` 33\n"
         "  `num_heads` 4 does not divide `embed_dim` 50\n"
-        "  `attn_drop_rate` needs `attention: chain`: the fused op has no probabilities to drop\n"
         "  unknown hyper-parameter `patch_siz`: did you mean `patch_size`?\n"
         "  unknown hyper-parameter `zebra`; known are image_size, patch_size, in_channels, num_classes, embed_dim, "
         "depth, "

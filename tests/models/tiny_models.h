@@ -51,6 +51,7 @@ inline const std::vector<Description>& descriptions() {
       tiny_vit(),
       tiny_vit({{"global_pool", "avg"}, {"drop_rate", 0.1}, {"proj_drop_rate", 0.1}, {"drop_path_rate", 0.2}}),
       tiny_vit({{"attention", "chain"}, {"attn_drop_rate", 0.1}, {"pos_drop_rate", 0.1}}),
+      tiny_vit({{"attn_drop_rate", 0.3}}),
       tiny_resnet(),
       tiny_resnet({{"stem", "cifar"}, {"block", "basic"}, {"drop_path_rate", 0.3}}),
   };

@@ -120,19 +120,46 @@ TEST_CASE("attention: the chain agrees with the fused op, and the first query al
   const Tensor x = values({2, 7, 12}, 1);
   const Tensor all = fused.forward(Variable(x)).tensor();
   CHECK(largest_difference(chain.forward(Variable(x)).tensor(), all) < 1e-6);
-  const Tensor first = fused.forward(Variable(x), 1).tensor();
+  const Tensor first = fused.forward(Variable(x), {.queries = 1}).tensor();
   REQUIRE(first.shape() == Shape{2, 1, 12});
   for (std::int64_t image = 0; image < 2; ++image)
     CHECK(largest_difference(first.leading(image, image + 1).reshape({1, 12}),
                              all.leading(image, image + 1).reshape({7, 12}).leading(0, 1)) < 1e-6);
-  CHECK(largest_difference(chain.forward(Variable(x), 1).tensor(), first) < 1e-6);
+  CHECK(largest_difference(chain.forward(Variable(x), {.queries = 1}).tensor(), first) < 1e-6);
 }
 
-TEST_CASE("attention: impossible sizes and dropout without probabilities are refused") {
+TEST_CASE("attention: fused and chain form drop the same probabilities") {
+  Root fused_root, chain_root;
+  const nn::Attention fused(fused_root, "attn", 12, {.heads = 3, .attention_dropout = 0.4});
+  const nn::Attention chain(chain_root, "attn", 12,
+                            {.heads = 3, .attention_dropout = 0.4, .form = nn::AttentionForm::chain});
+  const Tensor x = values({2, 7, 12}, 1);
+  for (const std::int64_t queries : {0, 3})
+    CHECK(largest_difference(fused.forward(Variable(x), {.queries = queries}).tensor(),
+                             chain.forward(Variable(x), {.queries = queries}).tensor()) < 1e-6);
+  const Tensor trained = fused.forward(Variable(x)).tensor();
+  fused_root.set_training(false);
+  CHECK(largest_difference(fused.forward(Variable(x)).tensor(), trained) > 1e-3);
+}
+
+TEST_CASE("attention: bias and key lengths reach the scores, in the fused form only") {
   Root root;
-  CHECK_THROWS_WITH_AS(nn::Attention(root, "a", 12, {.heads = 5}), "a: 5 heads do not divide the width 12", Error);
-  CHECK_THROWS_WITH_AS(nn::Attention(root, "b", 12, {.heads = 3, .attention_dropout = 0.1}),
-                       doctest::Contains("needs the chain"), Error);
+  const nn::Attention fused(root, "fused", 12, {.heads = 3});
+  const nn::Attention chain(root, "chain", 12, {.heads = 3, .form = nn::AttentionForm::chain});
+  const Tensor x = values({2, 7, 12}, 1);
+  const Variable lengths(Tensor::from(std::vector<std::int64_t>{5, 7}, {2}));
+  Tensor mask = Tensor::zeros({2, 1, 1, 7}, DType::f32, Device::cpu);
+  mask.data<float>()[5] = mask.data<float>()[6] = -1e9F;
+  const Tensor cut = fused.forward(Variable(x), {.key_lengths = lengths}).tensor();
+  CHECK(largest_difference(fused.forward(Variable(x), {.bias = Variable(mask)}).tensor(), cut) < 1e-6);
+  CHECK(largest_difference(fused.forward(Variable(x)).tensor(), cut) > 1e-3);
+  CHECK_THROWS_AS(chain.forward(Variable(x), {.key_lengths = lengths}), Error);
+  CHECK_THROWS_AS(chain.forward(Variable(x), {.bias = Variable(mask)}), Error);
+}
+
+TEST_CASE("attention: heads have to divide the width") {
+  Root root;
+  CHECK_THROWS_AS(nn::Attention(root, "a", 12, {.heads = 5}), Error);
 }
 
 TEST_CASE("dropout: nothing happens at rate 0 or in evaluation; in training each step draws anew") {

@@ -86,6 +86,7 @@ class DeclaredTensors final : public SavedTensors {
   DeclaredTensors(const Operation& op, const Result& result, InputSet wanted, Form form)
       : op_(op), result_(result), wanted_(wanted), form_(form) {}
 
+  bool present(std::size_t row) const override { return result_.at(op_.saves()[row].from).defined(); }
   Tensor whole(std::size_t row) const override { return values(row); }
   Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor*) const override {
     return values(row).row_range(begin, end).clone();

@@ -1,0 +1,530 @@
+// Fused attention on the CPU. A task is one head of one sample: its keys and values are packed once, then each block of
+// queries passes through cache.
+#include "ops/attention_kernels.h"
+
+#include "core/parallel.h"
+#include "ops/kernels/tile.h"
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+namespace lacuna {
+namespace {
+
+using tile::lanes;
+using tile::Left;
+using tile::Vector;
+
+/// Sizes of one thread's blocks: all keys of a head, some of its queries.
+template <class C>
+struct Blocks {
+  std::int64_t stride;   // elements from one query's scores to the next's
+  std::int64_t queries;  // per block
+
+  explicit Blocks(const AttentionArguments& a) : stride(tile::padded<C>(a.keys)) {
+    constexpr std::int64_t cache = 96 * 1024;  // bytes of scores: a part of the second level
+    if (stride * static_cast<std::int64_t>(sizeof(C)) % 1024 == 0) stride += lanes<C>;  // spread over the cache's sets
+    const std::int64_t fitting = cache / (stride * static_cast<std::int64_t>(sizeof(C))) / tile::rows * tile::rows;
+    queries = std::min(tile::round_up(a.queries, tile::rows), std::max<std::int64_t>(fitting, 4 * tile::rows));
+  }
+  std::int64_t scores() const { return queries * stride + tile::rows; }  // a transposed left factor reads past its end
+};
+
+/// Divides one thread's part of a workspace into arrays that start on cache lines.
+template <class C>
+class Arena {
+ public:
+  explicit Arena(C* memory) : next_(memory) {}
+  C* take(std::int64_t count) {
+    C* const piece = next_;
+    next_ += rounded(count);
+    return piece;
+  }
+  static std::int64_t rounded(std::int64_t count) {
+    return tile::round_up(count, 64 / static_cast<std::int64_t>(sizeof(C)));
+  }
+
+ private:
+  C* next_;
+};
+
+/// Softmax without the division, in place: `scores` are logarithms to base 2, and row i still has to be multiplied by
+/// inverse[i]. Rows are taken as many at a time as a vector has lanes, which computes the numbers per row in one
+/// vector.
+template <class C>
+void softmax_rows(C* scores, std::int64_t stride, std::int64_t rows, std::int64_t length, C* inverse) {
+  const std::int64_t whole = length / lanes<C> * lanes<C>;
+  for (std::int64_t first = 0; first < rows; first += lanes<C>) {
+    const std::int64_t count = std::min(lanes<C>, rows - first);
+    Vector<C> greatest[lanes<C>] = {}, sums[lanes<C>] = {};
+    for (std::int64_t r = 0; r < count; ++r) {
+      C* const row = scores + (first + r) * stride;
+      for (std::int64_t j = length; j < tile::padded<C>(length); ++j) row[j] = -std::numeric_limits<C>::infinity();
+      Vector<C> top = tile::load(row);
+      for (std::int64_t j = lanes<C>; j < length; j += lanes<C>) {
+        const Vector<C> v = tile::load(row + j);
+        top = v > top ? v : top;
+      }
+      greatest[r] = top;
+    }
+    tile::transpose<C>(greatest);
+    Vector<C> tops = greatest[0];
+    for (const Vector<C>& v : greatest) tops = v > tops ? v : tops;
+
+    for (std::int64_t r = 0; r < count; ++r) {
+      C* const row = scores + (first + r) * stride;
+      const C top = tops[r];
+      Vector<C> sum{};
+      for (std::int64_t j = 0; j < whole; j += lanes<C>) {
+        const Vector<C> p = tile::exp2(tile::load(row + j) - top);
+        tile::store(row + j, p);
+        sum += p;
+      }
+      if (whole < length) {
+        const Vector<C> p = tile::exp2(tile::load(row + whole) - top);
+        tile::store(row + whole, p);
+        sum += tile::load_as(row + whole, length - whole);
+      }
+      sums[r] = sum;
+    }
+    tile::transpose<C>(sums);
+    Vector<C> totals{};
+    for (const Vector<C>& v : sums) totals += v;
+    const Vector<C> inverses = C(1) / totals;
+    for (std::int64_t r = 0; r < count; ++r) inverse[first + r] = inverses[r];
+  }
+}
+
+/// Rows of tokens: head h of sample b starts at data + b · sample + h · head_dim.
+template <class T>
+struct Rows {
+  T* data = nullptr;
+  std::int64_t stride = 0, sample = 0;
+
+  Rows(const TokenColumns& columns, std::int64_t rows_per_sample) {
+    if (!columns.tokens.defined() || columns.tokens.raw() == nullptr) return;  // not wanted, or on meta
+    data = columns.tokens.data<std::remove_const_t<T>>() + columns.first;
+    stride = columns.tokens.shape().back();
+    sample = rows_per_sample * stride;
+  }
+  T* of(std::int64_t b, std::int64_t column) const { return data + b * sample + column; }
+};
+
+struct Task {
+  std::int64_t sample, head;
+};
+
+/// What both passes read of one problem, and the steps that both share.
+template <class T>
+class Pass {
+ protected:
+  using C = Compute<T>;
+
+  explicit Pass(const AttentionArguments& a)
+      : a_(a), blocks_(a), d_(a.head_dim), q_(a.q, a.query_rows), k_(a.k, a.keys), v_(a.v, a.keys) {
+    if (a.bias.defined()) {
+      const Shape& shape = a.bias.shape();
+      bias_ = a.bias.data<T>();
+      bias_windows_ = shape[0];
+      bias_row_ = shape[2] == 1 ? 0 : shape[3];
+      bias_head_ = shape[1] == 1 ? 0 : shape[2] * shape[3];
+      bias_window_ = shape[1] * shape[2] * shape[3];
+    }
+    if (a.key_lengths.defined()) key_lengths_ = a.key_lengths.data<std::int64_t>();
+    dropped_below_ = static_cast<std::uint32_t>(std::min(std::ldexp(a.dropout, 32), 4294967295.0));
+  }
+
+  /// Keys that the sample's queries see.
+  std::int64_t keys_of(std::int64_t sample) const {
+    return key_lengths_ == nullptr ? a_.keys : key_lengths_[a_.first + sample];
+  }
+  /// First element of a task's bias, in bias and in each part of its gradient.
+  std::int64_t bias_offset(Task task) const {
+    return (a_.first + task.sample) % bias_windows_ * bias_window_ + task.head * bias_head_;
+  }
+  /// Scores [count, keys] of queries from `begin` on, as logarithms to base 2, then exp and the rows' factors.
+  void probabilities(Task task, std::int64_t begin, std::int64_t count, std::int64_t keys, const C* k_transposed,
+                     C* q_copy, C* scores, C* inverse) const {
+    const std::int64_t stride = blocks_.stride;
+    const T* const q = q_.of(task.sample, task.head * d_) + begin * q_.stride;
+    tile::product(
+        tile::left_rows(q, q_.stride, count, d_, q_copy), count, d_, k_transposed, keys,
+        [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) { tile::store(scores + i * stride + j, sum); });
+    if (bias_ != nullptr) {
+      const T* row = bias_ + bias_offset(task) + begin * bias_row_;
+      constexpr auto log2e = static_cast<C>(std::numbers::log2e);
+      for (std::int64_t i = 0; i < count; ++i, row += bias_row_)
+#pragma GCC ivdep
+        for (std::int64_t j = 0; j < keys; ++j) scores[i * stride + j] += log2e * to_compute(row[j]);
+    }
+    softmax_rows(scores, stride, count, keys, inverse);
+  }
+  bool drops() const { return a_.dropout > 0; }
+  C kept_scale() const { return static_cast<C>(1 / (1 - a_.dropout)); }
+  std::int64_t draws() const { return drops() ? tile::round_up(a_.keys + 3, 4) : 0; }
+  /// Draws that decide on a query's keys, made in `memory`, whose elements have no fewer bytes than a draw.
+  const std::uint32_t* draw(Task task, std::int64_t query, std::int64_t keys, C* memory) const {
+    const auto sample = static_cast<std::uint64_t>(a_.first_sample + a_.first + task.sample);
+    const std::uint64_t first =
+        ((sample * static_cast<std::uint64_t>(a_.heads) + static_cast<std::uint64_t>(task.head)) *
+             static_cast<std::uint64_t>(a_.queries) +
+         static_cast<std::uint64_t>(query)) *
+        static_cast<std::uint64_t>(a_.keys);
+    auto* const numbers = reinterpret_cast<std::uint32_t*>(memory);
+    const auto skip = static_cast<std::int64_t>(first % 4);
+#pragma GCC ivdep
+    for (std::int64_t block = 0; block < (skip + keys + 3) / 4; ++block) {
+      const std::array<std::uint32_t, 4> four = a_.stream.draw(first / 4 + static_cast<std::uint64_t>(block));
+      for (std::size_t i = 0; i < 4; ++i) numbers[4 * block + static_cast<std::int64_t>(i)] = four[i];
+    }
+    return numbers + skip;
+  }
+  /// Fetches into cache, piece by piece, what a later task reads of q, k and v.
+  auto fetcher(Task next) const {
+    const std::int64_t column = next.head * d_;
+    return [this, q = q_.of(next.sample, column), k = k_.of(next.sample, column), v = v_.of(next.sample, column)](
+               std::int64_t i, std::int64_t j) {
+      __builtin_prefetch(q + i * q_.stride + j);
+      __builtin_prefetch(k + i * k_.stride + j);
+      __builtin_prefetch(v + i * v_.stride + j);
+    };
+  }
+
+  const AttentionArguments& a_;
+  Blocks<C> blocks_;
+  std::int64_t d_;
+  Rows<const T> q_, k_, v_;
+  const T* bias_ = nullptr;
+  std::int64_t bias_windows_ = 1, bias_window_ = 0, bias_head_ = 0, bias_row_ = 0;
+  const std::int64_t* key_lengths_ = nullptr;
+  std::uint32_t dropped_below_ = 0;
+};
+
+template <class T>
+class Forward : Pass<T> {
+  using typename Pass<T>::C;
+  using Pass<T>::a_, Pass<T>::blocks_, Pass<T>::d_, Pass<T>::k_, Pass<T>::v_;
+
+ public:
+  explicit Forward(const AttentionArguments& a) : Pass<T>(a) {}
+
+  std::int64_t workspace() const {
+    const auto rounded = Arena<C>::rounded;
+    return rounded(packed_keys()) + rounded(packed_values()) + rounded(blocks_.scores()) + rounded(blocks_.queries) +
+           rounded(left_copy()) + rounded(this->draws());
+  }
+
+  /// One task's output, rows of `y` [samples · queries, D]. The rows of `next` are fetched into cache meanwhile.
+  void run(T* y, Task task, Task next, C* memory) const {
+    const std::int64_t width = a_.heads * d_, keys = this->keys_of(task.sample);
+    T* const o = y + task.sample * a_.queries * width + task.head * d_;
+    if (keys == 0) {
+      for (std::int64_t i = 0; i < a_.queries; ++i) std::fill_n(o + i * width, d_, T{});
+      return;
+    }
+    Arena<C> arena(memory);
+    C* const k = arena.take(packed_keys());          // kᵀ in panels, [d, keys]
+    C* const v = arena.take(packed_values());        // panels, [keys, d]
+    C* const scores = arena.take(blocks_.scores());  // [block, stride]
+    C* const inverse = arena.take(blocks_.queries);
+    C* const q_copy = arena.take(left_copy());
+    C* const draws = arena.take(this->draws());
+    const std::int64_t stride = blocks_.stride;
+    const auto fetch = this->fetcher(next);
+    tile::pack_transposed(k_.of(task.sample, task.head * d_), k_.stride, d_, keys,
+                          static_cast<C>(a_.scale * std::numbers::log2e), k);
+    tile::pack(v_.of(task.sample, task.head * d_), v_.stride, keys, d_, v);
+    for (std::int64_t begin = 0; begin < a_.queries; begin += blocks_.queries) {
+      const std::int64_t count = std::min(blocks_.queries, a_.queries - begin);
+      this->probabilities(task, begin, count, keys, k, q_copy, scores, inverse);
+      if (this->drops()) {
+        for (std::int64_t i = 0; i < count; ++i) {
+          const std::uint32_t* const drawn = this->draw(task, begin + i, keys, draws);
+          C* const p = scores + i * stride;
+#pragma GCC ivdep
+          for (std::int64_t j = 0; j < keys; ++j) p[j] = drawn[j] < this->dropped_below_ ? C(0) : p[j];
+          inverse[i] *= this->kept_scale();
+        }
+      }
+      tile::product(Left<C, false>{scores, stride}, count, keys, v, d_,
+                    [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+                      tile::store_as(o + (begin + i) * width + j, sum * inverse[i], d_ - j);
+                      fetch(begin + i, j);
+                    });
+    }
+  }
+
+ private:
+  std::int64_t packed_keys() const { return tile::padded<C>(a_.keys) * d_; }
+  std::int64_t packed_values() const { return a_.keys * tile::padded<C>(d_); }
+  std::int64_t left_copy() const { return is_half<T> ? blocks_.queries * d_ : 0; }
+};
+
+template <class T>
+class Backward : Pass<T> {
+  using typename Pass<T>::C;
+  using Pass<T>::a_, Pass<T>::blocks_, Pass<T>::d_, Pass<T>::q_, Pass<T>::k_, Pass<T>::v_;
+
+ public:
+  Backward(const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to)
+      : Pass<T>(a),
+        dy_(TokenColumns{dy}, a.queries),
+        dq_(to.q, a.query_rows),
+        dk_(to.k, a.keys),
+        dv_(to.v, a.keys),
+        dbias_(to.bias_sums.defined() ? to.bias_sums.data<C>() : nullptr) {}
+
+  std::int64_t workspace() const {
+    const auto rounded = Arena<C>::rounded;
+    return 2 * rounded(transposed()) + rounded(rows_of(a_.keys)) + 2 * rounded(rows_of(blocks_.queries)) +
+           2 * rounded(sums()) + 2 * rounded(blocks_.scores()) + rounded(blocks_.queries) + rounded(left_copy()) +
+           rounded(this->draws());
+  }
+
+  /// One task's gradients; that of bias is added to part `part` of the sums. The rows of `next` are fetched into cache
+  /// meanwhile.
+  void run(Task task, Task next, std::int64_t part, C* memory) const {
+    const std::int64_t keys = this->keys_of(task.sample), column = task.head * d_;
+    if (dq_.data != nullptr) {
+      const std::int64_t written = keys == 0 ? 0 : a_.queries;
+      zero_rows(dq_, task, written, a_.query_rows);  // tokens that are not queries
+    }
+    if (dk_.data != nullptr) zero_rows(dk_, task, keys, a_.keys);
+    if (dv_.data != nullptr) zero_rows(dv_, task, keys, a_.keys);
+    if (keys == 0) return;
+
+    Arena<C> arena(memory);
+    C* const k_transposed = arena.take(transposed());         // scaled; panels, [d, keys]
+    C* const v_transposed = arena.take(transposed());         // panels, [d, keys]
+    C* const k_rows = arena.take(rows_of(a_.keys));           // panels, [keys, d]
+    C* const q_rows = arena.take(rows_of(blocks_.queries));   // panels, [block, d]
+    C* const dy_rows = arena.take(rows_of(blocks_.queries));  // panels, [block, d]
+    C* const dk_sums = arena.take(sums());                    // [keys, d] where there are several blocks
+    C* const dv_sums = arena.take(sums());
+    C* const p = arena.take(blocks_.scores());       // [block, stride]: probabilities
+    C* const ds = arena.take(blocks_.scores());      // [block, stride]: gradients of the scores
+    C* const inverse = arena.take(blocks_.queries);  // of the denominators
+    C* const copy = arena.take(left_copy());
+    C* const draws = arena.take(this->draws());
+
+    const bool scores_gradient = dq_.data != nullptr || dk_.data != nullptr || dbias_ != nullptr;
+    const std::int64_t stride = blocks_.stride;
+    const T* const k = k_.of(task.sample, column);
+    const auto fetch = this->fetcher(next);
+    const T* const next_dy = dy_.of(next.sample, next.head * d_);
+    const auto scale = static_cast<C>(a_.scale);
+    tile::pack_transposed(k, k_.stride, d_, keys, static_cast<C>(a_.scale * std::numbers::log2e), k_transposed);
+    if (scores_gradient) {
+      tile::pack_transposed(v_.of(task.sample, column), v_.stride, d_, keys, C(1), v_transposed);
+      tile::pack(k, k_.stride, keys, d_, k_rows);
+    }
+
+    for (std::int64_t begin = 0; begin < a_.queries; begin += blocks_.queries) {
+      const std::int64_t count = std::min(blocks_.queries, a_.queries - begin);
+      const T* const q_block = q_.of(task.sample, column) + begin * q_.stride;
+      const T* const dy_block = dy_.of(task.sample, column) + begin * dy_.stride;
+      tile::pack(q_block, q_.stride, count, d_, q_rows);
+      tile::pack(dy_block, dy_.stride, count, d_, dy_rows);
+      // Adds up the blocks' gradients of a key and writes them with the last block.
+      const auto gather = [&](const Rows<T>& to, C* sums, C factor) {
+        return [=, this, first = begin == 0, last = begin + count == a_.queries, rows = to.of(task.sample, column)](
+                   std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+          C* const partial = sums + i * tile::padded<C>(d_) + j;
+          const Vector<C> all = first ? sum : sum + tile::load(partial);
+          if (last)
+            tile::store_as(rows + i * to.stride + j, all * factor, d_ - j);
+          else
+            tile::store(partial, all);
+        };
+      };
+      this->probabilities(task, begin, count, keys, k_transposed, copy, p, inverse);
+      if (scores_gradient) {
+        // ds = p ∘ (dp − Σ p ∘ dp), dp = dy·vᵀ
+        tile::product(tile::left_rows(dy_block, dy_.stride, count, d_, copy), count, d_, v_transposed, keys,
+                      [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+                        const std::int64_t place = i * stride + j;
+                        const Vector<C> probability = tile::load(p + place) * inverse[i];
+                        tile::store(p + place, probability);
+                        tile::store(ds + place, probability * sum);
+                      });
+        for (std::int64_t i = 0; i < count; ++i) {
+          if (this->drops())
+            finish_dropped(this->draw(task, begin + i, keys, draws), keys, p + i * stride, ds + i * stride);
+          else
+            finish(keys, p + i * stride, ds + i * stride);
+        }
+      } else {
+        for (std::int64_t i = 0; i < count; ++i) {
+          scale_row(keys, inverse[i], p + i * stride);
+          if (this->drops()) drop(this->draw(task, begin + i, keys, draws), keys, p + i * stride);
+        }
+      }
+      if (dv_.data != nullptr)  // dv = pᵀ·dy
+        tile::product(Left<C, true>{p, stride}, keys, count, dy_rows, d_, gather(dv_, dv_sums, C(1)));
+      if (dbias_ != nullptr) add_to_bias(task, part, begin, count, keys, ds);
+      if (dq_.data != nullptr) {  // dq = scale · ds·k
+        T* const dq = dq_.of(task.sample, column) + begin * dq_.stride;
+        tile::product(Left<C, false>{ds, stride}, count, keys, k_rows, d_,
+                      [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+                        tile::store_as(dq + i * dq_.stride + j, sum * scale, d_ - j);
+                        fetch(begin + i, j);
+                        __builtin_prefetch(next_dy + (begin + i) * dy_.stride + j);
+                      });
+      }
+      if (dk_.data != nullptr)  // dk = scale · dsᵀ·q
+        tile::product(Left<C, true>{ds, stride}, keys, count, q_rows, d_, gather(dk_, dk_sums, scale));
+    }
+  }
+
+ private:
+  void zero_rows(const Rows<T>& of, Task task, std::int64_t begin, std::int64_t end) const {
+    for (std::int64_t i = begin; i < end; ++i) std::fill_n(of.of(task.sample, task.head * d_) + i * of.stride, d_, T{});
+  }
+  /// `ds`, which holds p ∘ dp, becomes the scores' gradient.
+  static void finish(std::int64_t keys, const C* p, C* ds) {
+    C total = 0;
+#pragma omp simd reduction(+ : total)
+    for (std::int64_t j = 0; j < keys; ++j) total += ds[j];
+#pragma omp simd
+    for (std::int64_t j = 0; j < keys; ++j) ds[j] = ds[j] - p[j] * total;
+  }
+  /// The same with dropout, of which `ds` knows nothing yet; the probabilities become those after dropout.
+  void finish_dropped(const std::uint32_t* drawn, std::int64_t keys, C* p, C* ds) const {
+    const C scale = this->kept_scale();
+    C total = 0;
+#pragma omp simd reduction(+ : total)
+    for (std::int64_t j = 0; j < keys; ++j) {
+      ds[j] = drawn[j] < this->dropped_below_ ? C(0) : ds[j] * scale;
+      total += ds[j];
+    }
+#pragma omp simd
+    for (std::int64_t j = 0; j < keys; ++j) ds[j] = ds[j] - p[j] * total;
+    drop(drawn, keys, p);
+  }
+  void drop(const std::uint32_t* drawn, std::int64_t keys, C* p) const {
+    const C scale = this->kept_scale();
+#pragma omp simd
+    for (std::int64_t j = 0; j < keys; ++j) p[j] = drawn[j] < this->dropped_below_ ? C(0) : p[j] * scale;
+  }
+  static void scale_row(std::int64_t keys, C factor, C* p) {
+#pragma omp simd
+    for (std::int64_t j = 0; j < keys; ++j) p[j] *= factor;
+  }
+  void add_to_bias(Task task, std::int64_t part, std::int64_t begin, std::int64_t count, std::int64_t keys,
+                   const C* ds) const {
+    C* row =
+        dbias_ + part * this->bias_windows_ * this->bias_window_ + this->bias_offset(task) + begin * this->bias_row_;
+    for (std::int64_t i = 0; i < count; ++i, row += this->bias_row_, ds += blocks_.stride) {
+#pragma omp simd
+      for (std::int64_t j = 0; j < keys; ++j) row[j] += ds[j];
+    }
+  }
+  std::int64_t transposed() const { return tile::padded<C>(a_.keys) * d_; }
+  std::int64_t rows_of(std::int64_t rows) const { return rows * tile::padded<C>(d_); }
+  std::int64_t sums() const { return blocks_.queries < a_.queries ? rows_of(a_.keys) : 0; }
+  std::int64_t left_copy() const { return is_half<T> ? blocks_.queries * d_ : 0; }
+
+  Rows<const T> dy_;
+  Rows<T> dq_, dk_, dv_;
+  C* dbias_;
+};
+
+/// Calls `f(task, next task, thread)` for each head of each sample.
+template <class F>
+void for_each_task(const AttentionArguments& a, const F& f) {
+  const std::int64_t tasks = a.samples * a.heads;
+  parallel_tasks(tasks, [&](std::int64_t task, std::int64_t thread) {
+    const std::int64_t next = std::min(task + 1, tasks - 1);
+    f(Task{task / a.heads, task % a.heads}, Task{next / a.heads, next % a.heads}, thread);
+  });
+}
+
+/// Calls `f(task, next task, part, thread)` for each head of each sample. One thread has all tasks that add to the same
+/// row of `bias_sums` [parts, W, H or 1, ...], in ascending order of samples.
+template <class F>
+void for_each_bias_task(const AttentionArguments& a, const Shape& bias_sums, const F& f) {
+  const std::int64_t parts = bias_sums[0], windows = bias_sums[1], bias_heads = bias_sums[2], step = parts * windows;
+  const std::int64_t end = a.first + a.samples;
+  parallel_tasks(step * bias_heads, [&](std::int64_t index, std::int64_t thread) {
+    const std::int64_t residue = index / bias_heads, part = residue / windows;  // of the sample's number by `step`
+    const std::int64_t from = bias_heads == 1 ? 0 : index % bias_heads, to = bias_heads == 1 ? a.heads : from + 1;
+    const std::int64_t begin = a.first + (residue + step - a.first % step) % step;
+    for (std::int64_t sample = begin; sample < end; sample += step)
+      for (std::int64_t head = from; head < to; ++head) {
+        const Task task{sample - a.first, head};
+        const Task next = head + 1 < to         ? Task{task.sample, head + 1}
+                          : sample + step < end ? Task{task.sample + step, from}
+                                                : task;
+        f(task, next, part, thread);
+      }
+  });
+}
+
+/// Throws Error for a length that is not one of [0, keys].
+void check_key_lengths(const AttentionArguments& a) {
+  if (!a.key_lengths.defined()) return;
+  const std::int64_t* const lengths = a.key_lengths.data<std::int64_t>();
+  for (std::int64_t i = a.first; i < a.first + a.samples; ++i)
+    expect(0 <= lengths[i] && lengths[i] <= a.keys,
+           "attention: expected key_lengths between 0 and the {} keys, got {} for sample {}", a.keys, lengths[i], i);
+}
+
+}  // namespace
+
+std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtype) {
+  return with_float_type(dtype, [&]<class T>(Type<T>) { return Forward<T>(a).workspace(); });
+}
+std::int64_t attention_backward_workspace(const AttentionArguments& a, DType dtype) {
+  return with_float_type(dtype, [&]<class T>(Type<T>) { return Backward<T>(a, {}, {}).workspace(); });
+}
+
+void attention_forward(Device device, const AttentionArguments& a, const Tensor& y, const Tensor& workspace) {
+  launch(device, [&] {
+    check_key_lengths(a);
+    with_float_type(y.dtype(), [&]<class T>(Type<T>) {
+      using C = Compute<T>;
+      const Forward<T> kernel(a);
+      for_each_task(a, [&](Task task, Task next, std::int64_t thread) {
+        kernel.run(y.data<T>(), task, next, workspace.data<C>() + thread * workspace.shape()[1]);
+      });
+    });
+  });
+}
+
+void attention_backward(Device device, const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to,
+                        const Tensor& workspace) {
+  launch(device, [&] {
+    with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
+      using C = Compute<T>;
+      const Backward<T> kernel(a, dy, to);
+      const auto run = [&](Task task, Task next, std::int64_t part, std::int64_t thread) {
+        kernel.run(task, next, part, workspace.data<C>() + thread * workspace.shape()[1]);
+      };
+      if (to.bias_sums.defined())
+        for_each_bias_task(a, to.bias_sums.shape(), run);
+      else
+        for_each_task(a, [&](Task task, Task next, std::int64_t thread) { run(task, next, 0, thread); });
+    });
+  });
+}
+
+void attention_sum_bias(Device device, const Tensor& bias_sums, const Tensor& bias_gradient) {
+  launch(device, [&] {
+    with_float_type(bias_gradient.dtype(), [&]<class T>(Type<T>) {
+      using C = Compute<T>;
+      const C* const sums = bias_sums.data<C>();
+      T* const to = bias_gradient.data<T>();
+      const std::int64_t parts = bias_sums.shape()[0], count = bias_gradient.count();
+      parallel_for(count, 4096, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          C sum = sums[i];
+          for (std::int64_t part = 1; part < parts; ++part) sum += sums[part * count + i];
+          to[i] = static_cast<T>(sum);
+        }
+      });
+    });
+  });
+}
+
+}  // namespace lacuna

@@ -1,0 +1,47 @@
+// What the kernels of fused attention take: one call is a run of samples.
+#pragma once
+
+#include "core/random.h"
+#include "core/tensor.h"
+
+namespace lacuna {
+
+/// Columns [first, first + heads · head_dim) of `tokens`, whose rows [samples · length, C] are the tokens of one sample
+/// after another. Undefined: a gradient that nobody wants.
+struct TokenColumns {
+  Tensor tokens{};
+  std::int64_t first = 0;
+};
+
+struct AttentionArguments {
+  std::int64_t samples, heads, queries, keys, head_dim;
+  std::int64_t query_rows;  // rows from one sample's queries to the next's in q and dq: not fewer than `queries`
+  double scale;
+  TokenColumns q{}, k{}, v{};
+  Tensor bias{};         // [W, heads or 1, queries or 1, keys] or undefined
+  Tensor key_lengths{};  // i64 [batch] or undefined
+  double dropout = 0;
+  RandomStream stream{};
+  std::int64_t first = 0;         // of these samples in the batch
+  std::int64_t first_sample = 0;  // of the batch among all samples drawn for
+};
+
+struct AttentionGradients {
+  TokenColumns q{}, k{}, v{};
+  /// [parts, W, heads or 1, queries or 1, keys] in the compute type, added to; or undefined. Samples b with the same
+  /// (b % W, b / W % parts) are summed by one thread in ascending order.
+  Tensor bias_sums{};
+};
+
+/// Elements of the compute type that one thread of the CPU works in.
+std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtype);
+std::int64_t attention_backward_workspace(const AttentionArguments& a, DType dtype);
+
+/// y [samples · queries, heads · head_dim]; workspace [threads, C].
+void attention_forward(Device device, const AttentionArguments& a, const Tensor& y, const Tensor& workspace);
+void attention_backward(Device device, const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to,
+                        const Tensor& workspace);
+/// bias_gradient = the sum of `bias_sums` over its first axis, in order.
+void attention_sum_bias(Device device, const Tensor& bias_sums, const Tensor& bias_gradient);
+
+}  // namespace lacuna

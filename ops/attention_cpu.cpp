@@ -470,6 +470,51 @@ void check_key_lengths(const AttentionArguments& a) {
            "attention: expected key_lengths between 0 and the {} keys, got {} for sample {}", a.keys, lengths[i], i);
 }
 
+void forward(const AttentionArguments& a, const Tensor& y, const Tensor& workspace) {
+  check_key_lengths(a);
+  with_float_type(y.dtype(), [&]<class T>(Type<T>) {
+    using C = Compute<T>;
+    const Forward<T> kernel(a);
+    for_each_task(a, [&](Task task, Task next, std::int64_t thread) {
+      kernel.run(y.data<T>(), task, next, workspace.data<C>() + thread * workspace.shape()[1]);
+    });
+  });
+}
+
+void backward(const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to, const Tensor& workspace) {
+  with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
+    using C = Compute<T>;
+    const Backward<T> kernel(a, dy, to);
+    const auto run = [&](Task task, Task next, std::int64_t part, std::int64_t thread) {
+      kernel.run(task, next, part, workspace.data<C>() + thread * workspace.shape()[1]);
+    };
+    if (to.bias_sums.defined())
+      for_each_bias_task(a, to.bias_sums.shape(), run);
+    else
+      for_each_task(a, [&](Task task, Task next, std::int64_t thread) { run(task, next, 0, thread); });
+  });
+}
+
+void sum_bias(const Tensor& bias_sums, const Tensor& bias_gradient) {
+  with_float_type(bias_gradient.dtype(), [&]<class T>(Type<T>) {
+    using C = Compute<T>;
+    const C* const sums = bias_sums.data<C>();
+    T* const to = bias_gradient.data<T>();
+    const std::int64_t parts = bias_sums.shape()[0], count = bias_gradient.count();
+    parallel_for(count, 4096, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        C sum = sums[i];
+        for (std::int64_t part = 1; part < parts; ++part) sum += sums[part * count + i];
+        to[i] = static_cast<T>(sum);
+      }
+    });
+  });
+}
+
+const RegisterKernel cpu_forward{attention_forward, DeviceKind::cpu, forward};
+const RegisterKernel cpu_backward{attention_backward, DeviceKind::cpu, backward};
+const RegisterKernel cpu_sum_bias{attention_sum_bias, DeviceKind::cpu, sum_bias};
+
 }  // namespace
 
 std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtype) {
@@ -477,54 +522,6 @@ std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtyp
 }
 std::int64_t attention_backward_workspace(const AttentionArguments& a, DType dtype) {
   return with_float_type(dtype, [&]<class T>(Type<T>) { return Backward<T>(a, {}, {}).workspace(); });
-}
-
-void attention_forward(Device device, const AttentionArguments& a, const Tensor& y, const Tensor& workspace) {
-  launch(device, [&] {
-    check_key_lengths(a);
-    with_float_type(y.dtype(), [&]<class T>(Type<T>) {
-      using C = Compute<T>;
-      const Forward<T> kernel(a);
-      for_each_task(a, [&](Task task, Task next, std::int64_t thread) {
-        kernel.run(y.data<T>(), task, next, workspace.data<C>() + thread * workspace.shape()[1]);
-      });
-    });
-  });
-}
-
-void attention_backward(Device device, const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to,
-                        const Tensor& workspace) {
-  launch(device, [&] {
-    with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
-      using C = Compute<T>;
-      const Backward<T> kernel(a, dy, to);
-      const auto run = [&](Task task, Task next, std::int64_t part, std::int64_t thread) {
-        kernel.run(task, next, part, workspace.data<C>() + thread * workspace.shape()[1]);
-      };
-      if (to.bias_sums.defined())
-        for_each_bias_task(a, to.bias_sums.shape(), run);
-      else
-        for_each_task(a, [&](Task task, Task next, std::int64_t thread) { run(task, next, 0, thread); });
-    });
-  });
-}
-
-void attention_sum_bias(Device device, const Tensor& bias_sums, const Tensor& bias_gradient) {
-  launch(device, [&] {
-    with_float_type(bias_gradient.dtype(), [&]<class T>(Type<T>) {
-      using C = Compute<T>;
-      const C* const sums = bias_sums.data<C>();
-      T* const to = bias_gradient.data<T>();
-      const std::int64_t parts = bias_sums.shape()[0], count = bias_gradient.count();
-      parallel_for(count, 4096, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          C sum = sums[i];
-          for (std::int64_t part = 1; part < parts; ++part) sum += sums[part * count + i];
-          to[i] = static_cast<T>(sum);
-        }
-      });
-    });
-  });
 }
 
 }  // namespace lacuna

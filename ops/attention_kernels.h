@@ -1,6 +1,7 @@
-// What the kernels of fused attention take: one call is a run of samples.
+// Kernels of ops/attention.h. One call computes a run of consecutive samples.
 #pragma once
 
+#include "core/kernel.h"
 #include "core/random.h"
 #include "core/tensor.h"
 
@@ -38,10 +39,13 @@ std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtyp
 std::int64_t attention_backward_workspace(const AttentionArguments& a, DType dtype);
 
 /// y [samples · queries, heads · head_dim]; workspace [threads, C].
-void attention_forward(Device device, const AttentionArguments& a, const Tensor& y, const Tensor& workspace);
-void attention_backward(Device device, const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to,
-                        const Tensor& workspace);
+inline constinit Kernel<void(const AttentionArguments& a, const Tensor& y, const Tensor& workspace)> attention_forward{
+    "attention forward"};
+inline constinit Kernel<void(const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to,
+                             const Tensor& workspace)>
+    attention_backward{"attention backward"};
 /// bias_gradient = the sum of `bias_sums` over its first axis, in order.
-void attention_sum_bias(Device device, const Tensor& bias_sums, const Tensor& bias_gradient);
+inline constinit Kernel<void(const Tensor& bias_sums, const Tensor& bias_gradient)> attention_sum_bias{
+    "attention bias gradient"};
 
 }  // namespace lacuna

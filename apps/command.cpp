@@ -1,4 +1,5 @@
 #include "apps/command.h"
+#include "apps/plugin.h"
 
 #include "core/error.h"
 #include "core/registry.h"
@@ -13,6 +14,7 @@
 #include <exception>
 #include <limits>
 #include <new>
+#include <optional>
 #include <vector>
 
 namespace lacuna::apps {
@@ -50,6 +52,10 @@ class CommandLine {
   CommandLine() : app_("Lacuna trains neural networks in a fraction of the memory.", "lacuna") {
     app_.require_subcommand(1);
     app_.set_version_flag("--version", LACUNA_VERSION);
+    app_.add_option_function<std::string>(
+            "--load", [](const std::string&) { reject("--load: expected before all other words of the command"); },
+            "shared object with ops, models or data sets to load first; may be repeated")
+        ->type_name("FILE");
     app_.footer(
         "Exit codes: 0 done, 1 the run failed, 2 the input is wrong, 130, 143 or 129 stopped by a signal with a "
         "checkpoint written.");
@@ -113,15 +119,19 @@ ExitCode run_command_line(int argc, const char* const* argv) {
   // Each thread would take 64 MiB of addresses for small allocations of its own: too much where they are limited.
   if (address_space_left() != std::numeric_limits<std::int64_t>::max()) ::mallopt(M_ARENA_MAX, 1);
 
-  CommandLine line;
+  std::optional<CommandLine> line;  // after plugins: options may list what these register
   try {
-    if (argc > 1) check_known(argv[1]);
-    line.app().parse(argc, argv);
-    return line.chosen()();
+    std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+    load_leading_plugins(words);
+    line.emplace();
+    if (!words.empty()) check_known(words.front());
+    std::ranges::reverse(words);  // as CLI11 takes them
+    line->app().parse(std::move(words));
+    return line->chosen()();
   } catch (const CLI::Success& asked) {  // for help, or the version
-    return line.app().exit(asked);
+    return line->app().exit(asked);
   } catch (const CLI::ParseError& error) {
-    return report(line.explain(error), wrong_input);
+    return report(line->explain(error), wrong_input);
   } catch (const Error& error) {
     return report(error.what(), error.fault() == Fault::input ? wrong_input : run_failed);
   } catch (const std::bad_alloc&) {

@@ -7,14 +7,11 @@ install(TARGETS lacuna EXPORT LacunaTargets
 if(TARGET lacuna_command)
   install(TARGETS lacuna_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-# Kernels' own headers stay here: what is in line there follows this machine's vectors, another program's are its own.
-set(kernel_headers vector tile rowwise panel_kernel conv_panels affine_encoding affine_kernels columns fitting hadamard lanes
-                   layout planes hadamard_codes)
-list(JOIN kernel_headers "|" kernel_headers)
-foreach(layer ${layers})
-  install(DIRECTORY ${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lacuna FILES_MATCHING PATTERN "*.h"
-          REGEX "/(${kernel_headers})\\.h$" EXCLUDE)
-endforeach()
+# Headers are used as <lacuna/lacuna.h> or <lacuna/core/tensor.h>.
+set(staged_headers ${CMAKE_CURRENT_BINARY_DIR}/staged_headers)
+install(CODE "set(source \"${CMAKE_CURRENT_SOURCE_DIR}\")\nset(staging \"${staged_headers}\")")
+install(SCRIPT cmake/StageHeaders.cmake)
+install(DIRECTORY ${staged_headers}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Lacuna)
 install(EXPORT LacunaTargets NAMESPACE Lacuna:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/LacunaConfig.cmake.in LacunaConfig.cmake INSTALL_DESTINATION ${package_dir})

@@ -8,6 +8,7 @@
 
 #include "core/parallel.h"
 #include "core/tensor.h"
+#include "core/version.h"
 
 #include <algorithm>
 #include <array>

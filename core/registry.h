@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/error.h"
+#include "core/version.h"
 
 #include <functional>
 #include <map>

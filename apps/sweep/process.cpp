@@ -1,5 +1,6 @@
 #include "apps/sweep/process.h"
 
+#include "apps/plugin.h"
 #include "core/error.h"
 #include "core/system_error.h"
 
@@ -53,6 +54,9 @@ class Descriptor {
 ChildProcess::ChildProcess(std::vector<std::string> arguments, const fs::path& errors) {
   const Descriptor output("/dev/null"), error_file(errors);
   std::string name = "lacuna";
+  std::vector<std::string> plugins;
+  for (const std::string& plugin : loaded_plugins()) plugins.push_back("--load=" + plugin);
+  arguments.insert(arguments.begin(), plugins.begin(), plugins.end());
   std::vector<char*> pointers{name.data()};
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);

@@ -1,0 +1,83 @@
+#include "apps/plugin.h"
+
+#include "autograd/policy.h"
+#include "core/error.h"
+#include "core/op.h"
+#include "data/dataset.h"
+#include "models/registry.h"
+#include "optim/optimizer.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+
+namespace lacuna::apps {
+namespace {
+
+std::vector<std::string>& plugins() {
+  static std::vector<std::string> files;
+  return files;
+}
+
+bool is_elf(const std::string& file) {
+  std::array<char, 4> start{};
+  std::ifstream(file, std::ios::binary).read(start.data(), start.size());
+  return std::memcmp(start.data(), "\177ELF", start.size()) == 0;
+}
+
+std::size_t registered() {
+  return op_names().size() + model_families().names().size() + model_presets().names().size() +
+         dataset_kinds().names().size() + optimizers().names().size() + memory_policies().names().size();
+}
+
+[[noreturn]] void reject_unloadable(const std::string& file, const std::string& reason) {
+  static const std::regex version(R"(undefined symbol: lacuna_version_(\d+)_(\d+)_(\d+))");
+  std::smatch match;
+  if (std::regex_search(reason, match, version))
+    reject("--load: {} was built against Lacuna {}.{}.{}, this is {}; build it against this version", file,
+           match[1].str(), match[2].str(), match[3].str(), LACUNA_VERSION);
+  reject("--load: expected a shared object, got {}: {}", file, reason);
+}
+
+}  // namespace
+
+void load_plugin(const std::string& file) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) reject("--load: there is no file {}", file);
+  if (!is_elf(file)) reject("--load: expected a shared object (.so), got {}", file);
+  const std::size_t before = registered();
+  // dlopen looks for a name without a slash in the system's folders.
+  const std::string path = std::filesystem::absolute(file).string();
+  if (::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) reject_unloadable(file, ::dlerror());
+  if (registered() == before)
+    reject(
+        "--load: {} registers no op, model, data set, optimizer or memory policy; is it linked with the library "
+        "that this command uses?",
+        file);
+  plugins().push_back(path);
+}
+
+const std::vector<std::string>& loaded_plugins() { return plugins(); }
+
+void load_leading_plugins(std::vector<std::string>& words) {
+  constexpr std::string_view option = "--load";
+  while (!words.empty() && words.front().starts_with(option)) {
+    const std::string first = words.front();
+    if (first == option) {
+      if (words.size() < 2) reject("--load: expected a file behind it");
+      load_plugin(words[1]);
+      words.erase(words.begin(), words.begin() + 2);
+    } else if (first[option.size()] == '=') {
+      load_plugin(first.substr(option.size() + 1));
+      words.erase(words.begin());
+    } else {
+      return;
+    }
+  }
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,90 @@
+// An op, a model that uses it and a data set, for `lacuna --load`.
+#include <lacuna/lacuna.h>
+
+#include <cmath>
+
+namespace {
+
+using namespace lacuna;
+
+/// y = x², which keeps x.
+struct Square {
+  enum Input { x };
+  static constexpr std::string_view name = "square";
+  static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x}}};
+  Tensor forward(std::span<const Tensor> inputs) const {
+    const Tensor y = empty_like(inputs[x]);
+    launch(y.device(), [&] {
+      with_float_type(y.dtype(), [&]<class T>(Type<T>) {
+        for (std::int64_t i = 0; i < y.count(); ++i) {
+          const auto value = to_compute(inputs[x].data<T>()[i]);
+          y.data<T>()[i] = static_cast<T>(value * value);
+        }
+      });
+    });
+    return y;
+  }
+  void backward(const Tensor& dy, const Saved<Square>& saved, Grads& grads) const {
+    const Tensor in = saved.get<input(x)>();
+    grads[x] = empty_like(dy);
+    launch(dy.device(), [&] {
+      with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
+        for (std::int64_t i = 0; i < dy.count(); ++i)
+          grads[x].data<T>()[i] = static_cast<T>(2 * to_compute(in.data<T>()[i]) * to_compute(dy.data<T>()[i]));
+      });
+    });
+  }
+};
+const RegisterOp<Square> square;
+
+/// Classifies by the squares of random projections of the image.
+class SquareNet final : public Model {
+ public:
+  SquareNet(const ModelContext& context, std::int64_t image_size, std::int64_t classes)
+      : Model(context, {image_size, 1, classes, "body.2"}), pixels_(image_size * image_size), body_(*this, "body") {
+    body_.add<nn::Linear>(pixels_, 32)
+        .add([](Variable x) { return apply(Square{}, std::move(x)); })
+        .add<nn::Linear>(32, classes);
+  }
+
+ private:
+  Variable classify(Variable images) override {
+    const std::int64_t batch = images.shape()[0];
+    return body_.forward(images.reshape({batch, pixels_}));
+  }
+
+  std::int64_t pixels_;
+  nn::Sequential body_;
+};
+
+const RegisterFamily family("square_net", [](HyperParameters& parameters) -> ModelFactory {
+  const std::int64_t image_size = parameters.integer("image_size", 8), classes = parameters.integer("num_classes", 2);
+  return [=](const ModelContext& context) { return std::make_unique<SquareNet>(context, image_size, classes); };
+});
+
+/// Bars on a dark ground: class 0 lies, class 1 stands.
+class Bars final : public ImageDataset {
+ public:
+  explicit Bars(const DatasetOptions& options) : ImageDataset(describe(options)) {}
+  static DatasetInfo describe(const DatasetOptions& options) {
+    const std::int64_t side = options.image_size > 0 ? options.image_size : 8;
+    return {.name = "bars",
+            .size = options.size() > 0 ? options.size() : 256,
+            .fields = image_fields(side, side, 1),
+            .classes = {"lying", "standing"},
+            .mean = {0.2F},
+            .deviation = {0.3F}};
+  }
+  std::int64_t read_image(std::int64_t index, std::uint8_t* image) const override {
+    const std::int64_t side = info().fields.front().shape[0], label = index % 2, place = index / 2 % side;
+    std::fill_n(image, side * side, std::uint8_t{20});
+    for (std::int64_t i = 0; i < side; ++i) image[label == 0 ? place * side + i : i * side + place] = 220;
+    return label;
+  }
+};
+const RegisterDataset bars("bars", {.describe = Bars::describe,
+                                    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+                                      return std::make_unique<Bars>(options);
+                                    }});
+
+}  // namespace

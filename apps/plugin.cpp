@@ -68,7 +68,7 @@ void load_leading_plugins(std::vector<std::string>& words) {
   while (!words.empty() && words.front().starts_with(option)) {
     const std::string first = words.front();
     if (first == option) {
-      if (words.size() < 2) reject("--load: expected a file behind it");
+      if (words.size() < 2) reject("--load: expected a file after it");
       load_plugin(words[1]);
       words.erase(words.begin(), words.begin() + 2);
     } else if (first[option.size()] == '=') {

@@ -1,110 +1,190 @@
-// Measuring, in an ordinary backward pass, what codes of fewer bits would do to the gradient.
+#include "autograd/calibration.h"
+
 #include "autograd/accumulate.h"
-#include "autograd/node_tensors.h"
+#include "autograd/checkpoint.h"
+#include "autograd/plan/bit_allocation.h"
+#include "core/random.h"
 
 #include <algorithm>
 
 namespace lacuna {
 namespace {
 
-/// While it lives, a slot decodes as if it had so many bits.
-class ProbeScope {
+/// While it lives, a quantized tensor decodes as if it had so few bits.
+class CoarserScope {
  public:
-  ProbeScope(SavedTensor& slot, int bits) : slot_(slot) { slot_.set_probe(bits); }
-  ~ProbeScope() { slot_.set_probe(0); }
-  ProbeScope(const ProbeScope&) = delete;
-  ProbeScope& operator=(const ProbeScope&) = delete;
+  CoarserScope(SavedTensor& tensor, int bits) : tensor_(tensor) { tensor_.set_probe(bits); }
+  ~CoarserScope() { tensor_.set_probe(0); }
+  CoarserScope(const CoarserScope&) = delete;
+  CoarserScope& operator=(const CoarserScope&) = delete;
 
  private:
-  SavedTensor& slot_;
+  SavedTensor& tensor_;
 };
+
+/// The gradients that a node's backward gives; the tape stays as it is.
+class NodeGradients final : public BackwardPass {
+ public:
+  NodeGradients(Node& node, std::vector<Tensor> gradients) : inputs(node.edges.size()) {
+    node.backward(std::move(gradients), *this);
+  }
+  Tensor take_gradient(const Edge&) override { return {}; }
+  void accumulate_grad(const Node&, std::size_t input, Tensor gradient) override {
+    inputs[input] = std::move(gradient);
+  }
+  void release_readers(Node&) override {}
+  void leaf_done(const Leaf&) override {}
+  LeafGradients* leaf_gradients() override { return &leaves; }
+  Observer* observer() override { return nullptr; }
+  Purpose purpose() const override { return Purpose::workspace; }
+
+  std::vector<Tensor> inputs;  // undefined where none is wanted
+  LeafGradients leaves{};      // of the parameters in a region
+};
+
+/// Applies `f` to each gradient that is defined.
+template <class F>
+std::vector<Tensor> map(const std::vector<Tensor>& gradients, const F& f) {
+  std::vector<Tensor> all;
+  for (const Tensor& gradient : gradients) all.push_back(gradient.defined() ? f(gradient) : Tensor());
+  return all;
+}
 
 }  // namespace
 
-/// What a node's backward gives.
-struct Tape::Given {
-  std::vector<Tensor> inputs{};  // gradients, as the edges; undefined where none is wanted
-  LeafGradients leaves{};        // of a region: of the parameters in it
-};
-
-/// `run` takes a gradient of the node's output; the tape stays as it was.
-template <class Run>
-void Tape::measure_node(Node& node, SensitivityRecord& record, const Run& run) {
-  const AllocationScope scope({Purpose::workspace, Label(node.op ? node.op->name() : "recompute"), node.path});
-  std::vector<SavedTensor*> coded;
-  for (const SavedTensorPtr& slot : node.saved)
-    if (slot) slot->gather_coded(coded);
-  const Given exact = run(node.gradient.clone());
+void BackwardCalibration::operator()(Node& node, std::int64_t number) {
+  const AllocationScope scope({Purpose::workspace, node.op, node.path});
+  std::vector<SavedTensor*> quantized;
+  for (const SavedTensorPtr& saved : node.saved)
+    if (saved) saved->gather_coded(quantized);
+  const auto clones = [&] { return map(node.gradients, [](const Tensor& gradient) { return gradient.clone(); }); };
+  const NodeGradients exact(node, clones());
   struct Squares {
     double parameters = 0;
     std::vector<SensitivityRecord::Flow> flows{};
   };
-  /// Of `given`, or of what it differs by from `other`.
-  const auto squares = [&](const Given& given, const Given* other) {
+  /// Of `given`, or of its difference from `other`.
+  const auto squares = [&](const NodeGradients& given, const NodeGradients* other) {
     Squares sums;
     for (std::size_t i = 0; i < given.inputs.size(); ++i) {
       if (!given.inputs[i].defined()) continue;
       const Tensor from = other == nullptr ? Tensor() : other->inputs[i];
       if (node.edges[i].leaf)
-        sums.parameters += counted_error(given.inputs[i], from, exact.inputs[i], error_measure_);
+        sums.parameters += counted_error(given.inputs[i], from, exact.inputs[i], measure_);
       else
         sums.flows.push_back({node.edges[i].node, squared_difference(given.inputs[i], from)});
     }
     for (const auto& [leaf, gradient] : given.leaves) {
       const Tensor from = other == nullptr ? Tensor() : other->leaves.at(leaf);
-      sums.parameters += counted_error(gradient, from, exact.leaves.at(leaf), error_measure_);
+      sums.parameters += counted_error(gradient, from, exact.leaves.at(leaf), measure_);
     }
     return sums;
   };
-  const std::int64_t number = &node - nodes_.data();
-  if (const auto waiting = followed_.extract(number)) {
-    for (Followed& change : waiting.mapped()) {
-      const Squares onward = squares(run(std::move(change.gradient)), nullptr);
-      record.follow(change.change, number, onward.parameters, onward.flows);
+  if (const auto arrived = arriving_.extract(number)) {
+    for (Change& change : arrived.mapped()) {
+      std::vector<Tensor> gradients(node.outputs.size());
+      gradients[change.output] = change.gradient.reshape(node.outputs[change.output]);
+      change.gradient = {};
+      const Squares onward = squares(NodeGradients(node, std::move(gradients)), nullptr);
+      record_.follow(change.change, number, onward.parameters, onward.flows);
     }
   }
   const RandomStream signs = random_stream(fmt::format("signs {}", number));
-  const Squares scattered = squares(run(with_random_signs(node.gradient, signs)), nullptr);
-  record.add_node(number, squared_difference(node.gradient, {}), scattered.parameters, scattered.flows);
+  const auto scattered = squares(
+      NodeGradients(node, map(node.gradients, [&](const Tensor& all) { return with_random_signs(all, signs); })),
+      nullptr);
+  double whole = 0;
+  for (const Tensor& gradient : node.gradients)
+    if (gradient.defined()) whole += squared_difference(gradient, {});
+  record_.add_node(number, whole, scattered.parameters, scattered.flows);
 
-  for (SavedTensor* const slot : coded) {
-    const int bits = std::min(2, slot->bits() - 1);
+  for (SavedTensor* const tensor : quantized) {
+    const int bits = std::min(2, tensor->bits() - 1);
     if (bits < 1) continue;
-    Given coarser = [&] {
-      const ProbeScope probe(*slot, bits);
-      return run(node.gradient.clone());
+    NodeGradients coarser = [&] {
+      const CoarserScope fewer(*tensor, bits);
+      return NodeGradients(node, clones());
     }();
     Squares changed = squares(coarser, &exact);
-    const std::size_t change = record.add_change(slot->key(), bits, changed.parameters, std::move(changed.flows));
+    const std::size_t change = record_.add_change(tensor->key(), bits, changed.parameters, std::move(changed.flows));
     for (std::size_t i = 0; i < coarser.inputs.size(); ++i) {
       const Edge& edge = node.edges[i];
       if (!coarser.inputs[i].defined() || edge.leaf) continue;
-      const Shape& shape = nodes_[static_cast<std::size_t>(edge.node)].shape;
-      followed_[edge.node].push_back(
-          {change, difference(std::move(coarser.inputs[i]), exact.inputs[i]).reshape(shape)});
+      arriving_[edge.node].push_back(
+          {change, static_cast<std::size_t>(edge.output), difference(std::move(coarser.inputs[i]), exact.inputs[i])});
     }
   }
 }
 
-void Tape::probe(Node& node, SensitivityRecord& record) {
-  if (node.replay) {
-    measure_node(node, record, [&](Tensor gradient) {
-      Given given;
-      Tensor input = node.saved[0]->whole(Label("recompute")).reshape(node.shapes[0]);
-      given.inputs.push_back(run_again(node, std::move(input), std::move(gradient), &given.leaves));
-      return given;
-    });
-    return;
+namespace {
+
+/// One pass of the step, whose gradients go into `gradients`. `look` sees the tape between forward and backward.
+void run(MemoryPolicy& policy, const CalibrationStep& step, BackwardOptions options, LeafGradients& gradients,
+         const std::function<void(Tape&)>& look = {}) {
+  const RecomputingScope recomputing;
+  Tape tape(policy);
+  const Variable loss = [&] {
+    const Recording recording(tape);
+    return step();
+  }();
+  if (!loss.requires_grad()) return;
+  if (look) look(tape);
+  options.leaf_gradients = &gradients;
+  tape.backward(loss, options);
+}
+
+/// Rounds one tensor by other draws than the policy does.
+class Redrawn final : public MemoryPolicy {
+ public:
+  explicit Redrawn(MemoryPolicy& base) : MemoryPolicy(base.quantizes()), base_(base) {}
+  std::string_view name() const override { return base_.name(); }
+  Hold decide(const SavedTensorInfo& info) override {
+    Hold hold = base_.decide(info);
+    if (info.key() == key) ++hold.draw;
+    return hold;
   }
-  const NodeTensors saved(node);
-  measure_node(node, record, [&](Tensor gradient) {
-    Grads grads(node.edges.size(), node.wanted);
-    node.op->backward(std::move(gradient), saved, grads);
-    Given given;
-    for (std::size_t i = 0; i < node.edges.size(); ++i)
-      given.inputs.push_back(node.wanted.contains(static_cast<int>(i)) ? grads[static_cast<int>(i)] : Tensor());
-    return given;
+  std::int64_t recomputes(const ModuleRange& modules, std::string_view within) override {
+    return base_.recomputes(modules, within);
+  }
+  std::string key{};
+
+ private:
+  MemoryPolicy& base_;
+};
+
+}  // namespace
+
+Sensitivities calibrate_in_backward(MemoryPolicy& policy, const CalibrationStep& step, ErrorMeasure measure) {
+  BackwardCalibration calibration(measure);
+  LeafGradients unused;
+  const GradientHook release = [&](const Leaf& leaf) { unused[&leaf] = {}; };
+  run(policy, step, {.post_accumulate_grad_hooks = {release}, .before_node = std::ref(calibration)}, unused);
+  return calibration.sensitivities();
+}
+
+Sensitivities calibrate_by_draws(MemoryPolicy& policy, const CalibrationStep& step, ErrorMeasure measure) {
+  Redrawn redrawn(policy);
+  std::map<std::string, int> quantized;  // bits by key
+  LeafGradients usual;
+  run(redrawn, step, {}, usual, [&](Tape& tape) {
+    for (const SavedTensorReport& saved : tape.report())
+      if (saved.hold == Hold::quantize && !saved.slope) quantized[saved.facts.key()] = saved.bits;
   });
+  Sensitivities sensitivities;
+  for (const auto& [key, bits] : quantized) {
+    redrawn.key = key;
+    LeafGradients other;
+    run(redrawn, step, {}, other);
+    double square = 0;
+    bool is_meta = false;
+    for (const auto& [leaf, gradient] : usual) {
+      square += counted_error(other.at(leaf), gradient, gradient, measure);
+      is_meta = gradient.device() == Device::meta;
+    }
+    sensitivities[key] = square / 2 / code_variance(bits);
+    if (is_meta) break;  // one pass shows what memory it takes, and others show no more
+  }
+  return sensitivities;
 }
 
 }  // namespace lacuna

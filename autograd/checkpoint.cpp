@@ -1,208 +1,258 @@
-// Regions that are recomputed: forward saves their input alone, backward runs them again on a tape of their own.
-#include "autograd/accumulate.h"
-#include "autograd/policies/lossless.h"
-#include "autograd/tape.h"
+#include "autograd/checkpoint.h"
+
+#include "autograd/op_mode.h"
 #include "core/random.h"
 
+#include <algorithm>
 #include <set>
 
 namespace lacuna {
 namespace {
 
-/// Draws in backward are those of forward.
-class RandomStateScope {
- public:
-  explicit RandomStateScope(const RandomState& state) : outer_(std::exchange(random_state(), state)) {}
-  ~RandomStateScope() { random_state() = outer_; }
-  RandomStateScope(const RandomStateScope&) = delete;
-  RandomStateScope& operator=(const RandomStateScope&) = delete;
-
- private:
-  RandomState outer_;
+/// What an op of a region gave in forward.
+struct RegionOp {
+  Label op;
+  Shape shape;
+  DType dtype;
+  std::uint64_t result;                     // its storage
+  bool saves_result;                        // backward may read the output, or there are extra ones
+  std::vector<std::uint64_t> saved_inputs;  // storages that backward may read
 };
 
-/// While it lives, ops that no tape records belong to a region of `tape`; `notes`, if given, is true.
-class RegionRun {
+/// The region that this thread runs again, and the policy that decides within it.
+struct Rerun {
+  MemoryPolicy* policy;
+  Label region;
+};
+
+const Rerun*& current_rerun() {
+  thread_local const Rerun* rerun = nullptr;
+  return rerun;
+}
+
+int& recomputing_depth() {
+  thread_local int depth = 0;
+  return depth;
+}
+
+/// Sets a thread's value and resets it.
+template <class T>
+class ScopedValue {
  public:
-  RegionRun(Tape*& running, Tape* tape, bool* notes = nullptr)
-      : running_(running), outer_(std::exchange(running, tape)), notes_(notes) {
-    if (notes_ != nullptr) *notes_ = true;
-  }
-  ~RegionRun() {
-    running_ = outer_;
-    if (notes_ != nullptr) *notes_ = false;
-  }
-  RegionRun(const RegionRun&) = delete;
-  RegionRun& operator=(const RegionRun&) = delete;
+  ScopedValue(T& place, T value) : place_(place), outer_(std::exchange(place, std::move(value))) {}
+  ~ScopedValue() { place_ = std::move(outer_); }
+  ScopedValue(const ScopedValue&) = delete;
+  ScopedValue& operator=(const ScopedValue&) = delete;
 
  private:
-  Tape*& running_;
-  Tape* outer_;
-  bool* notes_;
+  T& place_;
+  T outer_;
 };
+
+struct CheckpointNode final : Node {
+  CheckpointFunction function{};
+  RandomState state = random_state();
+  MemoryPolicy* policy = nullptr;
+  std::vector<RegionOp> ops{};
+  std::size_t ops_read = 0;  // ops before those at the end whose results backward does not read
+
+  void backward(std::vector<Tensor> output_gradients, BackwardPass& pass) override;
+};
+
+/// Notes the ops of a region's forward pass.
+class NoteOps final : public OpMode {
+ public:
+  explicit NoteOps(CheckpointNode& region) : region_(region) {}
+
+  void after(const Operation& op, const std::vector<Variable>& inputs, const Tensor& output,
+             const std::vector<Tensor>& extra_outputs) override {
+    RegionOp noted{.op = Label(op.name()),
+                   .shape = output.shape(),
+                   .dtype = output.dtype(),
+                   .result = output.storage()->id(),
+                   .saves_result = !extra_outputs.empty(),
+                   .saved_inputs = {}};
+    for (const Variable& input : inputs)
+      if (input.leaf() != nullptr && !std::ranges::count(region_.leaves, input.edge().leaf))
+        region_.leaves.push_back(input.edge().leaf);
+    for (const Save& row : op.saves()) {
+      if (row.from.kind != Source::Kind::input) {
+        noted.saves_result = true;
+      } else if (const Variable& input = inputs[row.from.index]; input.defined()) {
+        noted.saved_inputs.push_back(input.tensor().storage()->id());
+        // The region's input is held as the ops in the region would have it.
+        for (const SavedTensorPtr& saved : region_.saved)
+          if (saved && saved->is_of(input.tensor())) saved->add_hint(row.groups, op.heads());
+      }
+    }
+    region_.ops.push_back(std::move(noted));
+  }
+
+  /// How many ops have to run again: up to the last one that gave something that backward reads, or that such an op
+  /// reads. In a transformer's block the last linear layer and the sum behind it do not.
+  static std::size_t count_read(const std::vector<RegionOp>& ops) {
+    std::size_t read = ops.size();
+    for (std::set<std::uint64_t> saved; read > 0; --read) {
+      const RegionOp& last = ops[read - 1];
+      if (last.saves_result || saved.contains(last.result)) break;
+      saved.insert(last.saved_inputs.begin(), last.saved_inputs.end());
+    }
+    return read;
+  }
+
+ private:
+  CheckpointNode& region_;
+};
+
+/// Follows a region that runs again, and skips what nobody reads.
+class FollowOps final : public OpMode {
+ public:
+  explicit FollowOps(const CheckpointNode& region) : region_(region) {}
+
+  Tensor output_without_running(const Operation& op, const std::vector<Variable>& inputs) override {
+    const std::size_t index = seen_++;
+    expect(index < region_.ops.size() && region_.ops[index].op.text() == op.name(),
+           "{} was recomputed with another op than in forward: {} as number {}", region_.path.text(), op.name(), index);
+    const RegionOp& noted = region_.ops[index];
+    return index < region_.ops_read ? Tensor() : Tensor::empty(noted.shape, noted.dtype, inputs.front().device());
+  }
+  void expect_all() const {
+    expect(seen_ == region_.ops.size(), "{} was recomputed by {} ops, after {} in forward", region_.path.text(), seen_,
+           region_.ops.size());
+  }
+
+ private:
+  const CheckpointNode& region_;
+  std::size_t seen_ = 0;
+};
+
+void CheckpointNode::backward(std::vector<Tensor> output_gradients, BackwardPass& pass) {
+  std::vector<Variable> again;
+  std::vector<std::shared_ptr<Leaf>> input_leaves;
+  for (std::size_t i = 0; i < saved.size(); ++i) {
+    again.push_back(saved[i] ? Variable(saved[i]->whole(op).reshape(saved_shapes[i]), edges[i].leads_somewhere())
+                             : Variable());
+    input_leaves.push_back(again[i].leaf() != nullptr ? again[i].edge().leaf : nullptr);
+    if (input_leaves[i]) input_leaves[i]->purpose = Purpose::transient;
+  }
+  pass.release_readers(*this);
+
+  // What the region saves now is read at once: quantizing it would gain nothing.
+  const std::unique_ptr<MemoryPolicy> exact = make_policy("exact");
+  Tape tape(*exact);
+  tape.set_observer(pass.observer());
+  std::vector<Variable> results = [&] {
+    const Rerun rerun{policy, path};
+    const ScopedValue<const Rerun*> within(current_rerun(), &rerun);
+    const RecomputingScope recomputing;
+    const ScopedValue<RandomState> draws(random_state(), state);
+    const Recording recording(tape);
+    FollowOps follow(*this);
+    std::vector<Variable> outputs_again = function(std::move(again));
+    follow.expect_all();
+    return outputs_again;
+  }();
+  std::vector<std::pair<Variable, Tensor>> losses;
+  for (std::size_t i = 0, differentiable = 0; i < results.size(); ++i) {
+    if (!is_floating(results[i].dtype())) continue;
+    Tensor gradient = std::move(output_gradients[differentiable++]);
+    if (!gradient.defined()) continue;
+    expect(results[i].requires_grad(), "{} was recomputed, but output {} depends on nothing that requires a gradient",
+           path.text(), i);
+    losses.emplace_back(std::move(results[i]), gradient.reshape(results[i].shape()));
+  }
+  results.clear();
+
+  std::set<const Leaf*> done;
+  tape.backward(std::move(losses), {.post_accumulate_grad_hooks = {[&](const Leaf& leaf) {
+                                      done.insert(&leaf);
+                                      pass.leaf_done(leaf);
+                                    }},
+                                    .leaf_gradients = pass.leaf_gradients()});
+  for (const std::shared_ptr<Leaf>& leaf : leaves)
+    if (!done.contains(leaf.get())) pass.leaf_done(*leaf);
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    if (!input_leaves[i]) continue;
+    if (Tensor gradient = std::exchange(input_leaves[i]->gradient, {}); gradient.defined())
+      pass.accumulate_grad(*this, i, std::move(gradient));
+    if (edges[i].leaf) pass.leaf_done(*edges[i].leaf);
+  }
+}
 
 }  // namespace
 
-bool recomputes(std::string_view path) {
-  const Tape* const tape = Tape::recording();
-  return tape != nullptr && tape->root_->policy_.recomputes(path, tape->region_.text());
-}
-
-std::int64_t recomputes_together(const SequencePart& part) {
-  const Tape* const tape = Tape::recording();
-  return tape == nullptr ? 0 : tape->root_->policy_.recomputes_together(part, tape->region_.text());
-}
-
-bool is_recomputing() {
-  const Tape* const tape = Tape::recording() != nullptr ? Tape::recording() : Tape::running_region();
-  return tape != nullptr && (tape->replayed_ != nullptr || tape->trial_);
-}
-
-Variable recompute(Label path, Variable x, bool trains, std::function<Variable(Variable)> body) {
+std::vector<Variable> checkpoint(Label path, const CheckpointFunction& function, std::vector<Variable> inputs) {
   Tape* const tape = Tape::recording();
-  expect(tape != nullptr, "{} is to be recomputed, but no tape is recording", path.text());
-  if (!trains && !x.requires_grad()) {
-    const NoGrad no_grad;  // nothing of it is saved; and a sequence would ask again whether it is a region
-    const RegionRun watched(Tape::running_region(), tape);
-    return body(std::move(x));
-  }
-  return tape->add_region(path, std::move(x), std::move(body));
-}
-
-Variable Tape::add_region(Label path, Variable x, std::function<Variable(Variable)> body) {
-  expect(!consumed_, "this tape was walked back already: record on a new one");
+  if (tape == nullptr) return function(std::move(inputs));
   const Label name("recompute");
-  const Edge edge = x.requires_grad() ? x.value_->edge : Edge{};
-  if (edge.leaf) ++readers_[edge.leaf.get()];
-  expect(edge.node < 0 || edge.tape == id_, "{} takes a value that another tape recorded: detach it first",
-         path.text());
-  const SavedTensorPtr slot = slot_of(x);
-  // Of a sequence each token has its own scale, which the ops in the region see.
-  slot->add_user({name, path, input(0), Need::value}, x.shape().rank() == 3 ? Groups::token : Groups::run);
-  Node node{.path = path,
-            .wanted = x.requires_grad() ? InputSet{0} : InputSet{},
-            .edges = {edge},
-            .inputs = {x.shape()},
-            .saved = {slot},
-            .shapes = {x.shape()}};
+  auto node = std::make_unique<CheckpointNode>();
+  node->op = name;
+  node->path = path;
+  node->function = function;
+  node->policy = current_rerun() != nullptr ? current_rerun()->policy : &tape->policy();
+  std::vector<Variable> constants;
+  bool wanted = false;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Variable& input = inputs[i];
+    wanted = wanted || input.requires_grad();
+    node->edges.push_back(input.requires_grad() ? input.edge() : Edge{});
+    node->inputs.push_back(input.defined() ? input.shape() : Shape{});
+    node->saved.push_back(input.defined() ? tape->saved_tensor(input) : nullptr);
+    if (node->saved.back())
+      node->saved.back()->add_user(
+          {.op = name, .path = path, .source = lacuna::input(static_cast<int>(i)), .need = Need::value});
+    if (node->saved.back()) node->saved.back()->note_use(true);
+    constants.push_back(input.defined() ? input.detach() : Variable());
+  }
+  node->saved_shapes = node->inputs;
+  inputs.clear();  // from here on the function decides how long they live
 
-  const std::int64_t index = std::ssize(nodes_);
-  nodes_.push_back(std::move(node));
-  Variable result = [&] {
+  std::vector<Variable> results = [&] {
     const NoGrad no_grad;
-    const RegionRun run(running_region(), this, &notes_ops_);
-    Tensor values = x.tensor();
-    // Of an input of the program it matters whether its caller gave it up: the slot waits until the body has.
-    const bool waits = slot->facts().op.text().empty();
-    if (waits) slot->hold();
-    x = {};
-    Variable y(body(Variable(std::move(values))).tensor());
-    if (waits) slot->release();
-    return y;
+    const NoteOps note(*node);
+    return function(std::move(constants));
   }();
-  for (const std::shared_ptr<Leaf>& leaf : nodes_.back().leaves) ++readers_[leaf.get()];
-  nodes_.back().ops_read = count_read(nodes_.back().ops);
-  Variable::Value& value = *result.value_;
-  value.is_leaf = false;
-  value.path = path;
-  value.slot = slot_of(value.tensor, {.op = name, .path = path});
-  value.slot->hold();
-  value.edge = {.tape = id_, .node = index, .leaf = nullptr};
-  nodes_.back().shape = result.shape();
-  nodes_.back().replay = [body = std::move(body), state = random_state()](Variable again) {
-    const RandomStateScope scope(state);
-    return body(std::move(again));
-  };
-  return result;
-}
-
-void Tape::note_region_op(const Operation& op, const std::vector<Variable>& inputs,
-                          const std::vector<Tensor>& extra_outputs, const Tensor& result) {
-  Node& region = nodes_.back();
-  RegionOp noted{.op = Label(op.name()),
-                 .shape = result.shape(),
-                 .dtype = result.dtype(),
-                 .result = result.storage()->id(),
-                 .saves_result = !extra_outputs.empty(),
-                 .saved_inputs = {}};
-  for (const Variable& input : inputs)
-    if (input.leaf() != nullptr) region.leaves.push_back(input.value_->edge.leaf);
-  for (const Save& row : op.saves()) {
-    if (row.from.kind != Source::Kind::input)
-      noted.saves_result = true;
-    else if (inputs[row.from.index].defined())
-      noted.saved_inputs.push_back(inputs[row.from.index].tensor().storage()->id());
+  node->ops_read = NoteOps::count_read(node->ops);
+  if (!wanted && node->leaves.empty()) {
+    for (const SavedTensorPtr& saved : node->saved)
+      if (saved) saved->withdraw_user();
+    return results;
   }
-  region.ops.push_back(std::move(noted));
-}
-
-/// How many of a region's ops, from the first on, gave something that backward reads, or that such an op read: the
-/// rest need not run again. In a transformer's block that is the last linear layer and the sum behind it.
-std::size_t Tape::count_read(const std::vector<RegionOp>& ops) {
-  std::size_t read = ops.size();
-  for (std::set<std::uint64_t> saved; read > 0; --read) {
-    const RegionOp& last = ops[read - 1];
-    if (last.saves_result || saved.contains(last.result)) break;
-    saved.insert(last.saved_inputs.begin(), last.saved_inputs.end());
+  for (const Variable& result : results)
+    if (is_floating(result.dtype())) node->outputs.push_back(result.shape());
+  const std::int64_t number = tape->add(std::move(node));
+  int index = 0;
+  for (Variable& result : results) {
+    Variable recorded = Variable::computed(result.tensor(), path);
+    result = {};
+    const bool differentiable = is_floating(recorded.dtype());
+    tape->set_producer(recorded, {.op = name, .path = path}, differentiable ? number : -1,
+                       differentiable ? index++ : 0);
+    result = std::move(recorded);
   }
-  return read;
+  return results;
 }
 
-const Tape::RegionOp* Tape::next_unread(const Operation& op) {
-  if (replayed_ == nullptr) return nullptr;
-  const std::size_t index = replayed_ops_++;
-  expect(index < replayed_->ops.size() && replayed_->ops[index].op.text() == op.name(),
-         "{} was recomputed with another op than in forward: {} as number {}", replayed_->path.text(), op.name(),
-         index);
-  return index < replayed_->ops_read ? nullptr : &replayed_->ops[index];
+Variable checkpoint(Label path, const std::function<Variable(Variable)>& function, Variable input) {
+  std::vector<Variable> inputs;
+  inputs.push_back(std::move(input));
+  return checkpoint(
+             path,
+             [function](std::vector<Variable> one) { return std::vector<Variable>{function(std::move(one.front()))}; },
+             std::move(inputs))
+      .front();
 }
 
-Tensor& Tape::LeafGradients::operator[](const Leaf* leaf) {
-  const auto [place, is_new] = places_.emplace(leaf, entries_.size());
-  if (is_new) entries_.emplace_back(leaf, Tensor());
-  return entries_[place->second].second;
+std::int64_t recomputes(const ModuleRange& modules) {
+  Tape* const tape = Tape::recording();
+  if (tape == nullptr) return 0;
+  const Rerun* const rerun = current_rerun();
+  return rerun != nullptr ? rerun->policy->recomputes(modules, rerun->region.text())
+                          : tape->policy().recomputes(modules, {});
 }
 
-const Tensor& Tape::LeafGradients::at(const Leaf* leaf) const { return entries_.at(places_.at(leaf)).second; }
-
-// What the region saves now is read at once: nothing is gained by coding it.
-Tensor Tape::run_again(const Node& node, Tensor input, Tensor gradient, LeafGradients* taken) {
-  const std::unique_ptr<MemoryPolicy> exact = make_policy("exact");
-  Variable x(std::move(input), node.wanted.contains(0));
-  if (x.requires_grad()) x.value_->edge.leaf->purpose = Purpose::transient;
-  Tape tape(*exact);
-  tape.replayed_ = &node;
-  tape.region_ = node.path;
-  tape.root_ = root_;
-  tape.taken_ = taken != nullptr ? taken : taken_;
-  tape.observer_ = tape.taken_ != nullptr ? nullptr : observer_;
-  Variable result = [&] {
-    const Recording recording(tape);
-    const RegionRun run(Tape::running_region(), &tape);  // what the body does not record is counted too, as in forward
-    return node.replay(x);
-  }();
-  const Edge from = result.value_->edge;
-  expect(from.leaf || from.node >= 0, "{} was recomputed, but its result depends on nothing that wants a gradient",
-         node.path.text());
-  expect(tape.replayed_ops_ == node.ops.size(), "{} was recomputed by {} ops, after {} in forward", node.path.text(),
-         tape.replayed_ops_, node.ops.size());
-  result = {};
-  // Moved all the way: an op adds to a gradient in place only where nobody else sees it.
-  std::vector<std::pair<Edge, Tensor>> gradients;
-  gradients.emplace_back(from, std::move(gradient));
-  tape.walk_back(std::move(gradients), {});
-  expect(!x.requires_grad() || x.grad().defined(), "{} was recomputed, but its input had no part in the result",
-         node.path.text());
-  return x.requires_grad() ? x.grad() : Tensor();
-}
-
-void Tape::replay(Node& node, SensitivityRecord* record) {
-  if (record != nullptr) probe(node, *record);
-  Tensor input = node.saved[0]->whole(Label("recompute")).reshape(node.shapes[0]);
-  release_readers(node);
-  Tensor gradient = run_again(node, std::move(input), std::exchange(node.gradient, {}), nullptr);
-  if (gradient.defined()) accumulate_grad(node.edges[0], std::move(gradient));
-  if (node.edges[0].leaf) leaf_done(node.edges[0].leaf);
-}
+bool is_recomputing() { return recomputing_depth() > 0; }
+RecomputingScope::RecomputingScope() { ++recomputing_depth(); }
+RecomputingScope::~RecomputingScope() { --recomputing_depth(); }
 
 }  // namespace lacuna

@@ -2,9 +2,9 @@
 
 namespace lacuna {
 
-std::string_view name_of(Hold hold) {
+std::string_view name_of(Hold::Kind kind) {
   constexpr std::string_view names[] = {"drop", "keep", "rematerialize", "sign mask", "quantize"};
-  return names[static_cast<std::size_t>(hold)];
+  return names[kind];
 }
 
 std::string SavedTensorInfo::name() const {
@@ -16,9 +16,7 @@ std::string SavedTensorInfo::name() const {
 
 std::string SavedTensorInfo::key() const { return fmt::format("{} {}", path.text(), name()); }
 
-bool MemoryPolicy::recomputes(std::string_view, std::string_view) { return false; }
-
-std::int64_t MemoryPolicy::recomputes_together(const SequencePart&, std::string_view) { return 0; }
+std::int64_t MemoryPolicy::recomputes(const ModuleRange&, std::string_view) { return 0; }
 
 void MemoryPolicy::set_state(const std::map<std::string, Tensor>& state) {
   if (!state.empty())

@@ -1,14 +1,15 @@
 // What a memory policy is asked and what it answers.
 #pragma once
 
-#include "autograd/sensitivity.h"
 #include "core/op.h"
 #include "core/registry.h"
 #include "core/settings.h"
+#include "core/tensor.h"
 #include "ops/quantize/affine.h"
 #include "ops/quantize/slope.h"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -36,6 +37,7 @@ struct SavedTensorInfo {
   Shape shape;
   DType dtype = DType::f32;
   std::int64_t bytes = 0;
+  std::uint64_t tape = 0;  // differs from pass to pass
   Need need = Need::sign;  // the strongest among the users
   Groups groups = Groups::run;
   std::int64_t heads = 1;
@@ -45,6 +47,7 @@ struct SavedTensorInfo {
   bool can_rematerialize = false;  // one cheap pass over tensors that are kept anyway yields it
   bool approximate = true;         // what it could be derived from is coded, or may still be
   int chain = 0;                   // passes such a derivation would take at most, itself included
+  bool results_unread = false;     // nobody reads what could be rematerialized from it, as a curve of it
   std::span<const Reader> users;
 
   /// An input of the program: no op made it.
@@ -57,77 +60,63 @@ struct SavedTensorInfo {
   std::string key() const;
 };
 
-/// How a tensor waits for backward.
-enum class Hold : std::uint8_t { drop, keep, rematerialize, sign_mask, quantize };
-
-std::string_view name_of(Hold hold);
-
-/// Ranges of column groups that are carried from step to step, so that a tensor is coded in one pass over it. The
+/// Ranges of column groups that are carried from step to step, so that a tensor is quantized in one pass over it. The
 /// estimate moves by `1 − decay` of the way to what each step has seen (Mesa, section 3.2).
 struct RunningRanges {
   double decay = 0.9;
   std::vector<quant::Range> ranges;  // [groups]; empty before the first step
 };
 
-/// A policy's answer.
-struct Decision {
-  Hold hold = Hold::keep;
-  quant::QuantConfig coding{};  // of `code`
-  bool signs = false;           // of `code` and `derive`: the exact signs are kept besides, one bit an element
-  const quant::SlopeLevels* slopes = nullptr;  // of `code`: the slope there is all that is kept, in 2 bits
-  RunningRanges* running = nullptr;  // of `code` by columns: where the ranges come from; null: from the tensor
-  std::uint64_t draw = 0;            // of `code`: which of the step's draws rounds it
+/// A policy's answer: how a saved tensor is held until backward.
+struct Hold {
+  enum Kind : std::uint8_t {
+    drop,           // not at all: every reader can do without it
+    keep,           // as it is
+    rematerialize,  // computed again by the op that made it, from tensors that are held
+    sign_mask,      // one bit an element
+    quantize,
+  };
+  Kind kind = keep;
+  quant::QuantConfig config{};                 // of `quantize`
+  bool signs = false;                          // of `quantize` and `rematerialize`: the exact signs are kept besides
+  const quant::SlopeLevels* slopes = nullptr;  // of `quantize`: 2 bits of the curve's slope at each element, no value
+  RunningRanges* running = nullptr;  // of `quantize` by columns: where the ranges come from; null: from the tensor
+  std::uint64_t draw = 0;            // of `quantize`: which of the step's random draws rounds it
 };
 
-/// Modules `first` to before `end` of a sequence of `count`: `blocks.0`, `blocks.1` and so on of `blocks`.
-struct SequencePart {
+std::string_view name_of(Hold::Kind kind);
+
+/// Modules that may be recomputed as one region: the module at `path`, or, of the `count` modules of the sequence at
+/// `path` (`blocks.0`, `blocks.1` and so on), those from `first` to before `end`.
+struct ModuleRange {
   std::string_view path;
-  std::int64_t first, end, count;
-  bool whole() const { return first == 0 && end == count; }
+  std::int64_t first = 0, end = 1, count = 0;  // count 0: a module by itself
+  bool is_sequence() const { return count > 0; }
+  bool is_whole() const { return first == 0 && end == count; }
 };
 
-/// A function from facts to holders. What it carries from step to step is its state, which a checkpoint holds.
+/// Decides how saved tensors are held, and which parts of a model are recomputed.
 class MemoryPolicy {
  public:
+  /// `quantizes`: whether `decide` may ever answer `quantize`. Without, rematerialized tensors are known to be exact.
+  explicit MemoryPolicy(bool quantizes = false) : quantizes_(quantizes) {}
   virtual ~MemoryPolicy() = default;
-  virtual std::string_view name() const = 0;
-  /// Asked once a tensor that somebody needs, parameters apart. `derive` is for can_rematerialize ones, `mask` for
-  /// needs of a sign, `code` for needs of a value.
-  virtual Decision decide(const SavedTensorInfo& facts) = 0;
-  /// Whether `settle` may answer `code`: then what is derived, or read in place of a sign, may be approximate.
-  virtual bool quantizes() const { return false; }
-  /// Whether the module at `path` runs again in backward and saves nothing but its input. `within`: the region that
-  /// runs again at the moment and has the module in it; empty in forward.
-  virtual bool recomputes(std::string_view path, std::string_view within);
-  /// How many of the modules of `part` of a sequence, from its first on, run again in backward as one region, so that
-  /// only the first one's input is saved; 0: none do.
-  virtual std::int64_t recomputes_together(const SequencePart& part, std::string_view within);
-  /// Told before a pass whether it is the first of its step. In another, gradients of those before it are held, and
-  /// what is due to be measured waits for the next step. Whoever does not tell has a pass a step.
-  virtual void begin_pass(bool /*first_of_step*/) {}
-  /// Whether the next pass is one that measures. If so, a pass over part of the batch may go before it (a trial, see
-  /// `Tape::set_trial`, then `end_study`): what is to be measured is measured there, with less memory than in a whole
-  /// pass, which then is one like the others.
-  virtual bool begin_study() { return false; }
-  /// Where backward is to note how sensitive the gradient is to the codes, or null. Asked once a pass.
-  virtual SensitivityRecord* sensitivity_record() { return nullptr; }
-  /// What is to be measured by further passes over the batch before the next one, or null. Whoever does not ask has it
-  /// measured in backward.
-  virtual DrawStudy* draw_study() { return nullptr; }
-  /// What was to be measured has been.
-  virtual void end_study() {}
-  /// After how many passes at least it measures again how to hold the next, the first being one that measures; 0:
-  /// never.
-  virtual std::int64_t measures_every() const { return 0; }
-  /// A backward pass is over.
-  virtual void end_pass() {}
-  /// What was asked for and has applied to nothing so far, a line each.
-  virtual std::vector<std::string> unmatched() const { return {}; }
+  bool quantizes() const { return quantizes_; }
 
-  /// What the next step depends on, by name: tensors on the host.
+  virtual std::string_view name() const = 0;
+  /// Called once for each saved tensor that is not a parameter. `drop` is for optional tensors, `rematerialize` for
+  /// those that can be, `sign_mask` for Need::sign, `quantize` for Need::value and below.
+  virtual Hold decide(const SavedTensorInfo& info) = 0;
+  /// How many of `modules`, from the first on, are one region that saves its input alone and runs again in backward;
+  /// 0: none. `within`: the region that runs again at the moment and contains them; empty in forward.
+  virtual std::int64_t recomputes(const ModuleRange& modules, std::string_view within);
+  /// State that the next step depends on, by name: tensors on the CPU.
   virtual std::map<std::string, Tensor> state() const { return {}; }
-  /// Refuses, and changes nothing, where that is not a state that `state` could have given.
+  /// Throws, and changes nothing, if `state` could not have returned that.
   virtual void set_state(const std::map<std::string, Tensor>& state);
+
+ private:
+  bool quantizes_;
 };
 
 /// A policy by name.

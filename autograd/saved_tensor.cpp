@@ -41,9 +41,11 @@ void SavedTensor::finalize_if_unnamed() {
 
 void SavedTensor::set_origin(Origin origin) {
   origin_ = std::move(origin);
-  // Statistics have no variable: they wait for what may be derived from them.
-  for (const SavedTensorPtr& source : origin_.sources)
-    if (source && source->is_aux()) source->hold();
+  for (const SavedTensorPtr& source : origin_.sources) {
+    if (!source) continue;
+    source->derived_.push_back(weak_from_this());
+    if (source->is_aux()) source->hold();  // statistics have no variable: they wait for what may come of them
+  }
 }
 
 void SavedTensor::release_origin() {
@@ -63,11 +65,28 @@ void SavedTensor::add_user(const Reader& user, Groups groups, std::int64_t heads
          maker_.path.text());
   users_.push_back(user);
   need_ = std::max(need_, user.need);
+  add_hint(groups, heads);
+}
+
+void SavedTensor::withdraw_user() {
+  if (settled_) return release_reader();
+  users_.pop_back();
+  need_ = Need::sign;
+  for (const Reader& user : users_) need_ = std::max(need_, user.need);
+}
+
+void SavedTensor::add_hint(Groups groups, std::int64_t heads) {
   // Tokens whose scales differ lose most by a range that they share.
   if (groups == Groups::token || (groups != Groups::run && maker_.groups == Groups::run)) {
     maker_.groups = groups;
     maker_.heads = heads;
   }
+}
+
+SavedTensorReport SavedTensor::report() const {
+  SavedTensorReport report{facts(), how_, held_bytes(), bits(), keeps_slope(), keeps_signs(), users_};
+  report.facts.users = {};
+  return report;
 }
 
 void SavedTensor::check_version(Label reader) const {
@@ -143,6 +162,7 @@ SavedTensorInfo SavedTensor::facts() const {
           .shape = shape_,
           .dtype = dtype_,
           .bytes = shape_.count() * size_of(dtype_),
+          .tape = tape_,
           .need = need_,
           .groups = maker_.groups,
           .heads = maker_.heads,
@@ -152,6 +172,11 @@ SavedTensorInfo SavedTensor::facts() const {
           .can_rematerialize = can_rematerialize(),
           .approximate = found_approximately(),
           .chain = below + 1 + chain_above_,
+          .results_unread = std::ranges::all_of(derived_,
+                                                [](const std::weak_ptr<SavedTensor>& result) {
+                                                  const SavedTensorPtr alive = result.lock();
+                                                  return !alive || (alive->used_ && !alive->may_be_read_);
+                                                }),
           .users = users_};
 }
 
@@ -171,14 +196,14 @@ std::int64_t SavedTensor::held_bytes() const {
   return mask + tensor_.bytes();  // of a view: its own part of the storage
 }
 
-Decision SavedTensor::decide() const {
-  if (parameter_) return {.hold = Hold::keep};
-  if (users_.empty()) return {.hold = Hold::drop};
-  const Decision decision = policy_.decide(facts());
-  const Hold hold = decision.hold;
+Hold SavedTensor::decide() const {
+  if (parameter_) return {.kind = Hold::keep};
+  if (users_.empty()) return {.kind = Hold::drop};
+  const Hold decision = policy_.decide(facts());
+  const Hold::Kind hold = decision.kind;
   // A mask or code of values that are not those of forward would be wrong in silence; a kept tensor is refused when it
   // is read.
-  if ((hold == Hold::sign_mask || hold == Hold::quantize) && stale()) return {.hold = Hold::keep};
+  if ((hold == Hold::sign_mask || hold == Hold::quantize) && stale()) return {.kind = Hold::keep};
   expect(hold != Hold::drop || is_optional(), "a policy drops what {} needs", users_.front().op.text());
   expect(hold != Hold::rematerialize || can_rematerialize(), "a policy derives what cannot be derived: {} of {}",
          maker_.op.text(), maker_.path.text());
@@ -192,7 +217,7 @@ Decision SavedTensor::decide() const {
   return decision;
 }
 
-void SavedTensor::encode(const Decision& decision) {
+void SavedTensor::encode(const Hold& decision) {
   slopes_ = decision.slopes;
   if (slopes_ != nullptr) {
     codes_ = {
@@ -204,25 +229,25 @@ void SavedTensor::encode(const Decision& decision) {
   const std::uint64_t key = std::uint64_t{draw[0]} << 32 | draw[1];
   RunningRanges* const running = decision.running;
   if (running == nullptr || device_ == Device::meta) {
-    codes_ = quant::encode(tensor_, decision.coding, key);
+    codes_ = quant::encode(tensor_, decision.config, key);
     return;
   }
-  const auto groups = static_cast<std::size_t>(quant::group_count(shape_, decision.coding.grouping));
+  const auto groups = static_cast<std::size_t>(quant::group_count(shape_, decision.config.grouping));
   std::vector<quant::Range> ranges = running->ranges, seen = ranges;  // of a group without finite values: as before
   if (ranges.size() != groups) {  // the first step takes the ranges of its own tensor
     constexpr float infinity = std::numeric_limits<float>::infinity();
     ranges.assign(groups, {0, 0});
     seen.assign(groups, {infinity, -infinity});
-    quant::encode(tensor_, decision.coding, key, ranges, seen);
+    quant::encode(tensor_, decision.config, key, ranges, seen);
     const auto is_unseen = [](const quant::Range& range) { return range.min > range.max; };
     if (std::any_of(seen.begin(), seen.end(), is_unseen)) {  // a step with finite values is to be the first
       std::replace_if(seen.begin(), seen.end(), is_unseen, quant::Range{});
-      codes_ = quant::encode(tensor_, decision.coding, key, seen, {});
+      codes_ = quant::encode(tensor_, decision.config, key, seen, {});
       return;
     }
     ranges = seen;
   }
-  codes_ = quant::encode(tensor_, decision.coding, key, ranges, seen);
+  codes_ = quant::encode(tensor_, decision.config, key, ranges, seen);
   const auto keep = static_cast<float>(running->decay), take = 1 - keep;
   for (std::size_t i = 0; i < groups; ++i) {
     quant::Range& range = ranges[i];
@@ -233,8 +258,8 @@ void SavedTensor::encode(const Decision& decision) {
 
 void SavedTensor::finalize() {
   if (settled_) return;
-  const Decision decision = decide();
-  const Hold hold = decision.hold;
+  const Hold decision = decide();
+  const Hold::Kind hold = decision.kind;
   const Owner saved{Purpose::saved, maker_.op, maker_.path};
   costs_nothing_ = parameter_ || (borrowed() && owner_.purpose == Purpose::data);
   // Before anything else changes: where there is no memory for it, all of this is tried again.

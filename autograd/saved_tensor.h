@@ -37,6 +37,17 @@ struct Producer {
 /// tape, so that a destructor adds to it without allocating.
 using SavedTensorQueue = std::vector<std::weak_ptr<SavedTensor>>;
 
+/// How a tensor is held, for reports.
+struct SavedTensorReport {
+  SavedTensorInfo facts;  // without readers, which are in `users`
+  Hold::Kind hold;
+  std::int64_t bytes;
+  int bits;    // of quantized tensors
+  bool slope;  // the quantized values are slopes of the curve
+  bool signs;  // one bit an element, alone or besides
+  std::vector<Reader> users;
+};
+
 class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
  public:
   SavedTensor(const Tensor& tensor, MemoryPolicy& policy, std::uint64_t tape, SavedTensorQueue& queue,
@@ -56,6 +67,8 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
 
   void set_origin(Origin origin);
   void add_user(const Reader& user, Groups groups = Groups::run, std::int64_t heads = 1);
+  /// The reader added last does not need it after all.
+  void withdraw_user();
   void finalize();
   /// Its tape is gone: nobody will read it any more.
   void discard();
@@ -80,7 +93,20 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   /// From now on decoded as if it were held in so few bits; 0: as it is.
   void set_probe(int bits) { probe_bits_ = bits; }
 
-  Hold how() const { return how_; }
+  /// Undecided, and in this memory.
+  bool is_of(const Tensor& tensor) const { return tensor_.defined() && tensor_.storage() == tensor.storage(); }
+  /// Somebody reads it, and it is not dropped.
+  bool is_held() const { return !users_.empty() && how_ != Hold::drop; }
+  SavedTensorReport report() const;
+  /// An op takes the tensor as an input. `reads`: backward may read it for that op, or rematerialize from it.
+  void note_use(bool reads) {
+    used_ = true;
+    may_be_read_ |= reads;
+  }
+  /// The strictest hint of how its elements group, of several readers.
+  void add_hint(Groups groups, std::int64_t heads);
+
+  Hold::Kind how() const { return how_; }
   SavedTensorInfo facts() const;
   /// Bytes held because of this slot: none for a parameter or a tensor that will be derived.
   std::int64_t held_bytes() const;
@@ -98,8 +124,8 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   bool borrowed() const;
   bool usable_as_source(Need need) const;
   bool can_rematerialize() const;
-  Decision decide() const;
-  void encode(const Decision& decision);
+  Hold decide() const;
+  void encode(const Hold& decision);
   void decode(std::int64_t begin, std::int64_t end, const Tensor& out, Tensor* variance = nullptr) const;
   struct Room {
     Tensor values;    // [rows, width]
@@ -156,10 +182,12 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   bool settled_ = false;
   bool retained_ = false;
   bool costs_nothing_ = false;  // when it settled: held anyway and on another's account, a parameter or a batch
-  Hold how_ = Hold::keep;
+  Hold::Kind how_ = Hold::keep;
   Need need_ = Need::sign;
   Origin origin_;
-  int chain_above_ = 0;  // the longest chain of derivations that stands on this slot
+  std::vector<std::weak_ptr<SavedTensor>> derived_;  // tensors that could be rematerialized from this one
+  bool used_ = false, may_be_read_ = false;          // by ops that take it as an input
+  int chain_above_ = 0;                              // the longest chain of derivations that stands on this slot
 };
 
 }  // namespace lacuna

@@ -43,7 +43,7 @@ void SensitivityRecord::follow(std::size_t change, std::int64_t through, double 
   followed.flows.insert(followed.flows.end(), flows.begin(), flows.end());
 }
 
-std::map<std::string, double> SensitivityRecord::sensitivities() const {
+Sensitivities SensitivityRecord::sensitivities() const {
   std::map<std::int64_t, double> gain;  // by node: squared change behind it for each of its squared gradient
   const auto behind = [&](double parameters, const std::vector<Flow>& flows) {
     for (const Flow& flow : flows)
@@ -52,7 +52,7 @@ std::map<std::string, double> SensitivityRecord::sensitivities() const {
   };
   for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node)
     if (node->gradient > 0) gain[node->node] = behind(node->parameters, node->flows) / node->gradient;
-  std::map<std::string, double> sum;
+  Sensitivities sum;
   for (const Change& change : changes_)
     sum[change.key] += behind(change.parameters, change.flows) / code_variance(change.bits);
   return sum;

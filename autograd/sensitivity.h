@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +16,10 @@ enum class ErrorMeasure : std::uint8_t {
   relative,  // squares over the mean square of the gradient, row by row: for an optimizer that divides by the
              // gradient's size, or takes its signs, so that what has a small gradient moves as far as others
 };
+
+/// By key of the saved tensor (SavedTensorInfo::key): the variance of the whole gradient that an error as large as the
+/// tensor's values would cause, in some ErrorMeasure.
+using Sensitivities = std::map<std::string, double>;
 
 /// The rows of a parameter whose gradients are as large as each other, more or less: one an output of a linear layer or
 /// a convolution; a vector is one row. In a packed projection queries and keys have gradients of a tenth of those of
@@ -53,7 +56,7 @@ class SensitivityRecord {
 
   /// Of each slot: the variance of the whole gradient that an error as large as its values would
   /// cause, in the measure of what was added.
-  std::map<std::string, double> sensitivities() const;
+  Sensitivities sensitivities() const;
 
  private:
   struct Change {
@@ -69,15 +72,6 @@ class SensitivityRecord {
   };
   std::vector<Node> nodes_;
   std::vector<Change> changes_;
-};
-
-/// GACT's own measurement (Liu et al. 2022, section 4.2): the same batch goes through again and again with the same
-/// draws but for one tensor's, whose codes are drawn anew; half the squared change of the gradient is the variance that
-/// this tensor's codes cause. Whoever can run a pass again does so and fills in the variances.
-struct DrawStudy {
-  std::string redrawn{};                      // the slot whose codes are drawn anew in the next pass; empty: none
-  std::set<std::string> coded{};              // the slots that the last pass held in codes
-  std::map<std::string, double> variances{};  // of the whole gradient, in its ErrorMeasure, by slot
 };
 
 }  // namespace lacuna

@@ -1,7 +1,8 @@
 #include "autograd/tape.h"
 
 #include "autograd/accumulate.h"
-#include "autograd/node_tensors.h"
+#include "autograd/op_mode.h"
+#include "autograd/op_node.h"
 
 #include <algorithm>
 #include <atomic>
@@ -18,335 +19,332 @@ std::tuple<std::uint64_t, std::size_t, std::int64_t> key_of(const Tensor& tensor
   return {tensor.storage()->id(), tensor.offset(), tensor.bytes()};
 }
 
-std::int64_t bytes_of(std::span<const Tensor> tensors) {
-  std::int64_t bytes = 0;
-  for (const Tensor& tensor : tensors)
-    if (tensor.defined()) bytes += tensor.bytes();
-  return bytes;
-}
-
-std::vector<Shape> shapes_of(const std::vector<Tensor>& tensors) {
-  std::vector<Shape> shapes;
-  for (const Tensor& tensor : tensors) shapes.push_back(tensor.defined() ? tensor.shape() : Shape());
-  return shapes;
-}
-
-/// A gradient of one factor is a product of the other with that of the result: as many multiply-adds as forward each,
-/// whether one input holds one factor or both.
-std::int64_t macs_of_gradients(const Operation& op, std::span<const Shape> inputs, const Shape& y, InputSet wanted) {
-  const InputSet factors = op.matmul_operands();
-  return factors.empty() ? 0 : 2 * op.macs(inputs, y) * (factors & wanted).size() / factors.size();
+/// The tape of this thread, and whether ops are recorded on it.
+std::pair<Tape*, bool>& thread_tape() {
+  thread_local std::pair<Tape*, bool> tape{nullptr, false};
+  return tape;
 }
 
 }  // namespace
 
+Recording::Recording(Tape* tape, bool records) : outer_(std::exchange(thread_tape(), {tape, records})) {}
+Recording::~Recording() { thread_tape() = outer_; }
+
+Tape* Tape::current() { return thread_tape().first; }
+Tape* Tape::recording() { return thread_tape().second ? thread_tape().first : nullptr; }
+
+OpMode*& OpMode::innermost() {
+  thread_local OpMode* mode = nullptr;
+  return mode;
+}
+
+Tensor& LeafGradients::operator[](const Leaf* leaf) {
+  const auto [place, is_new] = places_.emplace(leaf, entries_.size());
+  if (is_new) entries_.emplace_back(leaf, Tensor());
+  return entries_[place->second].second;
+}
+
 Tape::Tape(MemoryPolicy& policy) : policy_(policy), id_(next_tape_id()) {}
 
 Tape::~Tape() {
-  // A variable that lives on knows its slot, and that slot what it would be derived from.
-  for (const std::weak_ptr<SavedTensor>& slot : order_)
-    if (const SavedTensorPtr alive = slot.lock()) alive->discard();
+  // A variable that lives on knows its saved tensor, and that what it would be rematerialized from.
+  for (const std::weak_ptr<SavedTensor>& saved : order_)
+    if (const SavedTensorPtr alive = saved.lock()) alive->discard();
 }
 
-Tape*& Tape::recording() {
-  thread_local Tape* tape = nullptr;
-  return tape;
-}
-
-Tape*& Tape::running_region() {
-  thread_local Tape* tape = nullptr;
-  return tape;
-}
-
-SavedTensorPtr Tape::slot_of(const Tensor& tensor, const Producer& maker) {
-  std::weak_ptr<SavedTensor>& known = slots_[key_of(tensor)];
-  SavedTensorPtr slot = known.lock();
-  if (!slot || slot->is_discarded()) {
-    Producer numbered = maker;
-    numbered.occurrence = occurrences_[{maker.op, maker.path, maker.source.kind, maker.source.index}]++;
-    slot = std::make_shared<SavedTensor>(tensor, policy_, id_, queue_, numbered);
-    known = slot;
-    order_.push_back(slot);
-    queue_.reserve(order_.capacity());
+SavedTensorPtr Tape::saved_tensor(const Tensor& tensor, const Producer& producer) {
+  std::weak_ptr<SavedTensor>& known = saved_[key_of(tensor)];
+  SavedTensorPtr saved = known.lock();
+  if (!saved || saved->is_discarded()) {
+    Producer numbered = producer;
+    numbered.occurrence = occurrences_[{producer.op, producer.path, producer.source.kind, producer.source.index}]++;
+    saved = std::make_shared<SavedTensor>(tensor, policy_, id_, released_, numbered);
+    known = saved;
+    order_.push_back(saved);
+    released_.reserve(order_.capacity());
   }
-  return slot;
+  return saved;
 }
 
-SavedTensorPtr Tape::slot_of(const Variable& variable) {
-  Variable::Value& value = *variable.value_;
-  if (!value.slot || value.slot->tape() != id_ || value.slot->is_discarded()) {
-    value.slot = slot_of(value.tensor, {.op = {}, .path = value.path});
-    value.slot->hold();
+SavedTensorPtr Tape::saved_tensor(const Variable& variable) {
+  Variable::Value& value = variable.value();
+  if (!value.saved || value.saved->tape() != id_ || value.saved->is_discarded()) {
+    value.saved = saved_tensor(value.tensor, {.op = {}, .path = value.path});
+    value.saved->hold();
   }
-  return value.slot;
+  return value.saved;
 }
 
-void Tape::add_node(const std::shared_ptr<const Operation>& op, Label path, const std::vector<Variable>& inputs,
-                    Variable& result, const std::vector<Tensor>& extra_outputs) {
-  expect(!consumed_, "this tape was walked back already: record on a new one");
+std::int64_t Tape::add(std::unique_ptr<Node> node) {
+  expect(!consumed_, "backward was run on this tape already: record on a new one");
+  for (const Edge& edge : node->edges) {
+    if (edge.leaf) ++readers_[edge.leaf.get()];
+    expect(edge.node < 0 || edge.tape == id_, "{} in {} takes a value that another tape recorded: detach it first",
+           node->op.text(), node->path.text());
+  }
+  for (const std::shared_ptr<Leaf>& leaf : node->leaves) ++readers_[leaf.get()];
+  node->gradients.resize(node->outputs.size());
+  nodes_.push_back(std::move(node));
+  return std::ssize(nodes_) - 1;
+}
+
+void Tape::set_producer(Variable& variable, const Producer& producer, std::int64_t node, int index) {
+  Variable::Value& value = variable.value();
+  value.is_leaf = false;
+  value.path = producer.path;
+  value.saved = saved_tensor(value.tensor, producer);
+  value.saved->hold();
+  if (node >= 0) value.edge = {.tape = id_, .node = node, .output = index, .leaf = nullptr};
+}
+
+namespace {
+
+/// Records on `tape` that `op` made `result` of `inputs`.
+void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, const std::vector<Variable>& inputs,
+            Variable& result, const std::vector<Tensor>& extra_outputs) {
   const Label name(op->name());
-  InputSet wanted;
-  std::vector<Edge> edges;
-  std::vector<SavedTensorPtr> input_slots;
+  auto node = std::make_unique<OpNode>();
+  node->op = name;
+  node->path = path;
+  node->operation = op;
+  std::vector<SavedTensorPtr> saved_inputs, saved_extras;
+  bool is_view = false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const bool wants = inputs[i].requires_grad();
-    if (wants) wanted.insert(static_cast<int>(i));
-    edges.push_back(wants ? inputs[i].value_->edge : Edge{});
-    if (edges.back().leaf) ++readers_[edges.back().leaf.get()];
-    expect(!wants || edges.back().node < 0 || edges.back().tape == id_,
-           "{} in {} takes a value that another tape recorded: detach it first", op->name(), path.text());
-    input_slots.push_back(inputs[i].defined() ? slot_of(inputs[i]) : nullptr);
+    const bool wants = inputs[i].requires_grad(), is_there = inputs[i].defined();
+    if (wants) node->wanted.insert(static_cast<int>(i));
+    node->edges.push_back(wants ? inputs[i].edge() : Edge{});
+    node->inputs.push_back(is_there ? inputs[i].shape() : Shape{});
+    saved_inputs.push_back(is_there ? tape.saved_tensor(inputs[i]) : nullptr);
+    is_view = is_view || (is_there && key_of(inputs[i].tensor()) == key_of(result.tensor()));
   }
-  std::vector<SavedTensorPtr> aux_slots;
+  node->outputs.push_back(result.shape());
+  OpNode& added = *node;
+  std::unique_ptr<Node> unrecorded;  // no gradient goes through it
+  std::int64_t number = -1;
+  if (added.wanted.empty())
+    unrecorded = std::move(node);
+  else
+    number = tape.add(std::move(node));
   for (std::size_t i = 0; i < extra_outputs.size(); ++i) {
-    SavedTensorPtr slot =
-        slot_of(extra_outputs[i], {.op = name, .path = path, .source = lacuna::extra_output(static_cast<int>(i))});
-    slot->hold();  // until this op is recorded
-    aux_slots.push_back(std::move(slot));
+    SavedTensorPtr saved = tape.saved_tensor(
+        extra_outputs[i], {.op = name, .path = path, .source = lacuna::extra_output(static_cast<int>(i))});
+    saved->hold();  // until this op is recorded
+    saved_extras.push_back(std::move(saved));
   }
-
-  Variable::Value& value = *result.value_;
-  const bool is_view = std::any_of(inputs.begin(), inputs.end(), [&](const Variable& input) {
-    return input.defined() && key_of(input.tensor()) == key_of(value.tensor);
-  });
-  value.slot = slot_of(value.tensor, {.op = name, .path = path});
-  value.slot->hold();
-  const auto slot_at = [&](Source source) -> const SavedTensorPtr& {
-    if (source.kind == Source::Kind::input) return input_slots[source.index];
-    return source.kind == Source::Kind::extra_output ? aux_slots[source.index] : value.slot;
+  tape.set_producer(result, {.op = name, .path = path}, number);
+  const SavedTensorPtr saved_output = tape.saved_tensor(result);
+  const auto saved_at = [&](Source source) -> const SavedTensorPtr& {
+    if (source.kind == Source::Kind::input) return saved_inputs[source.index];
+    return source.kind == Source::Kind::extra_output ? saved_extras[source.index] : saved_output;
   };
   const auto shape_at = [&](Source source) {
-    if (source.kind == Source::Kind::input)
-      return inputs[source.index].defined() ? inputs[source.index].shape() : Shape{};
-    return source.kind == Source::Kind::extra_output ? extra_outputs[source.index].shape() : value.tensor.shape();
+    if (source.kind == Source::Kind::input) return added.inputs[source.index];
+    return source.kind == Source::Kind::extra_output ? extra_outputs[source.index].shape() : result.shape();
   };
   if (!op->rematerializes().empty() && !is_view) {
     Origin origin{op, {}, {}};
     for (const Remat& row : op->rematerializes()) {
-      origin.sources.push_back(slot_at(row.from));
+      origin.sources.push_back(saved_at(row.from));
       origin.shapes.push_back(shape_at(row.from));
     }
-    value.slot->set_origin(std::move(origin));
+    saved_output->set_origin(std::move(origin));
   }
-
-  if (!wanted.empty()) {
-    Node node{.op = op, .path = path, .wanted = wanted, .edges = std::move(edges), .shape = value.tensor.shape()};
-    for (const Variable& input : inputs) node.inputs.push_back(input.defined() ? input.shape() : Shape{});
+  if (number >= 0) {
     for (const Save& row : op->saves()) {
-      const SavedTensorPtr& slot = slot_at(row.from);
-      const bool needed = slot != nullptr && row.for_grad_of.intersects(wanted);
+      const SavedTensorPtr& saved = saved_at(row.from);
+      const bool needed = saved != nullptr && row.for_grad_of.intersects(added.wanted);
       if (needed)
-        slot->add_user({.op = name, .path = path, .source = row.from, .need = row.need, .optional = row.optional},
-                       row.groups, op->heads());
-      node.saved.push_back(needed ? slot : nullptr);
-      node.shapes.push_back(shape_at(row.from));
+        saved->add_user({.op = name, .path = path, .source = row.from, .need = row.need, .optional = row.optional},
+                        row.groups, op->heads());
+      added.saved.push_back(needed ? saved : nullptr);
+      added.saved_shapes.push_back(shape_at(row.from));
     }
-    value.edge = {.tape = id_, .node = static_cast<std::int64_t>(nodes_.size()), .leaf = nullptr};
-    nodes_.push_back(std::move(node));
   }
-  for (const SavedTensorPtr& slot : aux_slots) slot->release();
+  for (const SavedTensorPtr& saved : saved_extras) saved->release();
 }
 
-std::pair<Variable, std::vector<Tensor>> Tape::run(const std::shared_ptr<const Operation>& op,
-                                                   const std::vector<Variable>& inputs) {
-  Owner owner = AllocationScope::current();
-  owner.op = Label(op->name());
-  const AllocationScope scope(owner);
-  Tape* const tape = recording();
-  Tape* const watched = tape != nullptr ? tape : running_region();  // a region runs forward off the tape
-  if (watched != nullptr) watched->finalize_queued();
-  Observer* const observer = watched == nullptr ? nullptr : watched->observer_;
-  const RegionOp* const unread = watched == nullptr ? nullptr : watched->next_unread(*op);
+}  // namespace
 
-  std::vector<Tensor> tensors;
-  tensors.reserve(inputs.size());
-  for (const Variable& input : inputs) tensors.push_back(input.defined() ? input.tensor() : Tensor());
-  std::vector<Tensor> extra_outputs;
-  if (observer != nullptr && unread == nullptr) observer->before(Phase::forward, *op, owner.path);
-  Tensor out = unread != nullptr ? Tensor::empty(unread->shape, unread->dtype, inputs.front().device())
-                                 : op->forward(tensors, extra_outputs);
-  if (observer != nullptr && unread == nullptr) {
-    const Work work{bytes_of(tensors) + bytes_of(extra_outputs) + out.bytes(),
-                    op->macs(shapes_of(tensors), out.shape())};
-    observer->after(Phase::forward, *op, owner.path, work, {&out, 1});
-  }
-  tensors.clear();
+namespace {
 
-  Variable result(std::move(out));
-  result.value_->is_leaf = false;
-  result.value_->path = owner.path;
-  if (tape != nullptr) {
-    tape->add_node(op, owner.path, inputs, result, extra_outputs);
-  } else if (watched != nullptr && watched->notes_ops_) {
-    watched->note_region_op(*op, inputs, extra_outputs, result.tensor());
-  }
-  return {std::move(result), std::move(extra_outputs)};
+/// Tells the inputs' saved tensors how the op will use them, before what they came from is decided.
+void note_uses(Tape& tape, const Operation& op, const std::vector<Variable>& inputs) {
+  InputSet wanted, read;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].requires_grad()) wanted.insert(static_cast<int>(i));
+  for (const Save& row : op.saves())
+    if (row.from.kind == Source::Kind::input && row.for_grad_of.intersects(wanted)) read.insert(row.from.index);
+  for (const Remat& row : op.rematerializes())
+    if (row.from.kind == Source::Kind::input) read.insert(row.from.index);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].defined()) tape.saved_tensor(inputs[i])->note_use(read.contains(static_cast<int>(i)));
 }
+
+}  // namespace
 
 std::pair<Variable, std::vector<Tensor>> record(const std::shared_ptr<const Operation>& op,
                                                 const std::vector<Variable>& inputs) {
-  return Tape::run(op, inputs);
+  Tape* const tape = Tape::current();
+  if (Tape* const recording = Tape::recording()) note_uses(*recording, *op, inputs);
+  if (tape != nullptr) tape->finalize_released();
+  Owner owner = AllocationScope::current();
+  owner.op = Label(op->name());
+  const AllocationScope scope(owner);
+
+  Tensor out;
+  for (OpMode* mode = OpMode::innermost(); mode != nullptr; mode = mode->outer())
+    if (Tensor given = mode->output_without_running(*op, inputs); given.defined()) out = std::move(given);
+  std::vector<Tensor> extra_outputs;
+  if (!out.defined()) {
+    Observer* const observer = tape == nullptr ? nullptr : tape->observer();
+    std::vector<Tensor> tensors;
+    tensors.reserve(inputs.size());
+    for (const Variable& input : inputs) tensors.push_back(input.defined() ? input.tensor() : Tensor());
+    if (observer != nullptr) observer->before(Phase::forward, *op, owner.path);
+    out = op->forward(tensors, extra_outputs);
+    if (observer != nullptr) {
+      std::vector<Shape> shapes;
+      for (const Tensor& tensor : tensors) shapes.push_back(tensor.defined() ? tensor.shape() : Shape());
+      const Work work{bytes_of(tensors) + bytes_of(extra_outputs) + out.bytes(), op->macs(shapes, out.shape())};
+      observer->after(Phase::forward, *op, owner.path, work, {&out, 1});
+    }
+  }
+  Variable result = Variable::computed(std::move(out), owner.path);
+  if (Tape* const recording = Tape::recording()) add_op(*recording, op, owner.path, inputs, result, extra_outputs);
+  for (OpMode* mode = OpMode::innermost(); mode != nullptr; mode = mode->outer())
+    mode->after(*op, inputs, result.tensor(), extra_outputs);
+  return {std::move(result), std::move(extra_outputs)};
 }
 
-void Tape::finalize_queued() {
-  for (; queue_begin_ < queue_.size(); ++queue_begin_)
-    if (const SavedTensorPtr released = queue_[queue_begin_].lock()) released->finalize_if_unnamed();
-  queue_.clear();
-  queue_begin_ = 0;
+void Tape::finalize_released() {
+  for (; released_begin_ < released_.size(); ++released_begin_)
+    if (const SavedTensorPtr saved = released_[released_begin_].lock()) saved->finalize_if_unnamed();
+  released_.clear();
+  released_begin_ = 0;
 }
 
 void Tape::finalize() {
-  finalize_queued();
-  // Later ones first: what is derived becomes a user of what it is derived from.
-  for (auto slot = order_.rbegin(); slot != order_.rend(); ++slot)
-    if (const SavedTensorPtr alive = slot->lock()) alive->finalize();
+  finalize_released();
+  // Later ones first: a tensor that is rematerialized becomes a reader of its sources.
+  for (auto saved = order_.rbegin(); saved != order_.rend(); ++saved)
+    if (const SavedTensorPtr alive = saved->lock()) alive->finalize();
 }
 
-std::vector<Tape::SavedTensorReport> Tape::report() {
+std::vector<SavedTensorReport> Tape::report() {
   finalize();
   std::vector<SavedTensorReport> reports;
-  for (const std::weak_ptr<SavedTensor>& slot : order_) {
-    const SavedTensorPtr alive = slot.lock();
-    if (!alive) continue;
-    SavedTensorReport report{alive->facts(),
-                             alive->how(),
-                             alive->held_bytes(),
-                             alive->bits(),
-                             alive->keeps_slope(),
-                             alive->keeps_signs(),
-                             {}};
-    if (report.facts.users.empty() || report.hold == Hold::drop) continue;
-    report.users.assign(report.facts.users.begin(), report.facts.users.end());
-    report.facts.users = {};
-    reports.push_back(std::move(report));
-  }
+  for (const std::weak_ptr<SavedTensor>& saved : order_)
+    if (const SavedTensorPtr alive = saved.lock(); alive && alive->is_held()) reports.push_back(alive->report());
   return reports;
 }
 
-Tensor& Tape::pending(const Edge& edge) {
-  if (!edge.leaf) return nodes_[static_cast<std::size_t>(edge.node)].gradient;
-  const bool taken = taken_ != nullptr && edge.leaf->purpose == Purpose::gradients;
-  return taken ? (*taken_)[edge.leaf.get()] : edge.leaf->gradient;
-}
+/// The backward pass of a tape.
+class Tape::Pass final : public BackwardPass {
+ public:
+  Pass(Tape& tape, const BackwardOptions& options) : tape_(tape), options_(options), awaited_(tape.readers_) {}
 
-void Tape::accumulate_grad(const Edge& edge, Tensor gradient) {
-  const Shape& shape = edge.leaf ? edge.leaf->shape : nodes_[static_cast<std::size_t>(edge.node)].shape;
-  gradient = gradient.reshape(shape);
-  if (edge.leaf && edge.leaf->gradient_type) gradient = gradient.to(*edge.leaf->gradient_type);
-  Tensor& target = pending(edge);
-  target = target.defined() ? sum(std::move(target), std::move(gradient)) : std::move(gradient);
-  const bool theirs = edge.leaf && &target == &edge.leaf->gradient;
-  if (theirs && target.storage()->owner().purpose != edge.leaf->purpose)
-    target.storage()->assign({edge.leaf->purpose, {}, edge.leaf->path});
-}
-
-void Tape::leaf_done(const std::shared_ptr<Leaf>& leaf) {
-  if (taken_ != nullptr) return;
-  const auto readers = root_->awaited_.find(leaf.get());
-  if (readers == root_->awaited_.end() || --readers->second > 0) return;
-  for (const GradientHook& hook : root_->running_->post_accumulate_grad_hooks)
-    if (leaf->gradient.defined()) hook(*leaf);
-}
-
-void Tape::walk_back(Node& node, SensitivityRecord* record) {
-  if (node.replay) return replay(node, record);
-  if (record != nullptr) probe(node, *record);
-  Owner owner{Purpose::transient, Label(node.op->name()), node.path};
-  const AllocationScope scope(owner);
-  Grads grads(node.edges.size(), node.wanted);
-  for (std::size_t i = 0; i < node.edges.size(); ++i) {
-    const int input = static_cast<int>(i);
-    if (!node.wanted.contains(input) || !node.op->accumulates_into().contains(input)) continue;
-    if (node.edges[i].leaf && node.edges[i].leaf->gradient_type) continue;  // an op adds to its own type
-    if (Tensor& there = pending(node.edges[i]); there.defined() && there.unique())
-      grads[input] = std::exchange(there, {}).reshape(node.inputs[i]);
+  /// The gradient to start from at `edge`.
+  void start(const Edge& edge, Tensor gradient) {
+    accumulate(edge, std::move(gradient));
+    if (edge.leaf) leaf_done(*edge.leaf);
   }
-  const NodeTensors saved(node);
-  if (observer_ != nullptr) {
-    std::int64_t bytes = node.gradient.bytes();
-    for (const SavedTensorPtr& slot : node.saved)
-      if (slot) bytes += slot->read_bytes();
-    observer_->before(Phase::backward, *node.op, node.path);
-    node.op->backward(std::move(node.gradient), saved, grads);
-    std::vector<Tensor> given;
-    for (std::size_t i = 0; i < grads.size(); ++i)
-      if (grads[static_cast<int>(i)].defined()) given.push_back(grads[static_cast<int>(i)]);
-    observer_->after(Phase::backward, *node.op, node.path,
-                     {bytes + bytes_of(given), macs_of_gradients(*node.op, node.inputs, node.shape, node.wanted)},
-                     given);
-  } else {
-    node.op->backward(std::move(node.gradient), saved, grads);
+  void expect_from(const Edge& edge) {
+    if (edge.leaf) ++awaited_[edge.leaf.get()];
   }
-  release_readers(node);
-  for (std::size_t i = 0; i < node.edges.size(); ++i) {
-    const int input = static_cast<int>(i);
-    if (!node.wanted.contains(input)) continue;
-    expect(grads[input].defined(), "{} gave no gradient for input {}, which wants one", node.op->name(), i);
-    accumulate_grad(node.edges[i], std::move(grads[input]));
-    if (node.edges[i].leaf) leaf_done(node.edges[i].leaf);
+  void run(Node& node, std::int64_t number) {
+    const auto is_known = [](const Tensor& gradient) { return gradient.defined(); };
+    if (std::ranges::any_of(node.gradients, is_known)) {
+      if (options_.before_node) options_.before_node(node, number);
+      std::vector<Tensor> gradients(node.outputs.size());
+      node.gradients.swap(gradients);
+      return node.backward(std::move(gradients), *this);
+    }
+    release_readers(node);  // no loss depends on it
+    for (const Edge& edge : node.edges)
+      if (edge.leaf) leaf_done(*edge.leaf);
+    for (const std::shared_ptr<Leaf>& leaf : node.leaves) leaf_done(*leaf);
   }
-}
 
-void Tape::release_readers(Node& node) const {
-  for (const SavedTensorPtr& slot : node.saved)
-    if (slot) slot->release_reader();
-  if (!running_->retain_graph) node.saved.clear();
-}
+  Tensor take_gradient(const Edge& edge) override {
+    Tensor& there = gradient_at(edge);
+    return there.defined() && there.unique() ? std::exchange(there, {}) : Tensor();
+  }
+  void accumulate_grad(const Node& node, std::size_t input, Tensor gradient) override {
+    accumulate(node.edges[input], std::move(gradient));
+  }
+  void release_readers(Node& node) override {
+    for (const SavedTensorPtr& saved : node.saved)
+      if (saved) saved->release_reader();
+    if (!options_.retain_graph) node.saved.clear();
+  }
+  void leaf_done(const Leaf& leaf) override {
+    const auto readers = awaited_.find(&leaf);
+    if (readers == awaited_.end() || --readers->second > 0) return;
+    for (const GradientHook& hook : options_.post_accumulate_grad_hooks)
+      if (gradient_of(leaf).defined()) hook(leaf);
+  }
+  LeafGradients* leaf_gradients() override { return options_.leaf_gradients; }
+  Observer* observer() override { return tape_.observer_; }
 
-void Tape::backward(const std::vector<std::pair<Variable, Tensor>>& losses, const BackwardOptions& options) {
+ private:
+  bool collects(const Leaf& leaf) const {
+    return options_.leaf_gradients != nullptr && leaf.purpose == Purpose::gradients;
+  }
+  const Tensor& gradient_of(const Leaf& leaf) const {
+    return collects(leaf) ? (*options_.leaf_gradients)[&leaf] : leaf.gradient;
+  }
+  Tensor& gradient_at(const Edge& edge) {
+    if (!edge.leaf)
+      return tape_.nodes_[static_cast<std::size_t>(edge.node)]->gradients[static_cast<std::size_t>(edge.output)];
+    return collects(*edge.leaf) ? (*options_.leaf_gradients)[edge.leaf.get()] : edge.leaf->gradient;
+  }
+  void accumulate(const Edge& edge, Tensor gradient) {
+    gradient = gradient.reshape(
+        edge.leaf ? edge.leaf->shape
+                  : tape_.nodes_[static_cast<std::size_t>(edge.node)]->outputs[static_cast<std::size_t>(edge.output)]);
+    if (edge.leaf && edge.leaf->gradient_type) gradient = gradient.to(*edge.leaf->gradient_type);
+    Tensor& target = gradient_at(edge);
+    target = target.defined() ? sum(std::move(target), std::move(gradient)) : std::move(gradient);
+    if (edge.leaf && !collects(*edge.leaf) && target.storage()->owner().purpose != edge.leaf->purpose)
+      target.storage()->assign({edge.leaf->purpose, {}, edge.leaf->path});
+  }
+
+  Tape& tape_;
+  const BackwardOptions& options_;
+  std::unordered_map<const Leaf*, int> awaited_;  // readers that the pass has not gone by yet
+};
+
+void Tape::backward(std::vector<std::pair<Variable, Tensor>> losses, const BackwardOptions& options) {
   expect(!consumed_,
          "backward was run on this tape before, and what it had saved is freed, or read in part before an error: run "
          "forward again on a new tape, or pass several losses to one call");
-  for (const auto& [loss, product] : losses) {
-    expect(loss.requires_grad(), "backward from a value that depends on no parameter that wants a gradient");
-    expect(loss.value_->edge.leaf || loss.value_->edge.tape == id_, "backward from a value that another tape recorded");
-    expect(product.defined() || loss.tensor().count() == 1,
+  std::vector<std::pair<Edge, Tensor>> starts;
+  for (auto& [loss, gradient] : losses) {
+    expect(loss.requires_grad(), "backward from a value that depends on no parameter that requires a gradient");
+    expect(loss.edge().leaf || loss.edge().tape == id_, "backward from a value that another tape recorded");
+    expect(gradient.defined() || loss.tensor().count() == 1,
            "backward from {}: a value with more than one element needs the gradient to start from", loss.shape());
-    expect(!product.defined() || (product.shape() == loss.shape() && product.dtype() == loss.dtype()),
-           "backward from {} {} with a gradient of {} {}", loss.shape(), name_of(loss.dtype()), product.shape(),
-           name_of(product.dtype()));
+    expect(!gradient.defined() || (gradient.shape() == loss.shape() && gradient.dtype() == loss.dtype()),
+           "backward from {} {} with a gradient of {} {}", loss.shape(), name_of(loss.dtype()), gradient.shape(),
+           name_of(gradient.dtype()));
+    if (!gradient.defined()) gradient = Tensor::full(loss.shape(), 1, loss.dtype(), loss.device());
+    starts.emplace_back(loss.edge(), gradient.unique() ? std::move(gradient) : gradient.clone());
   }
-  std::vector<std::pair<Edge, Tensor>> gradients;
-  for (const auto& [loss, product] : losses)
-    gradients.emplace_back(loss.value_->edge, product.defined()
-                                                  ? product.clone()
-                                                  : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
-  walk_back(std::move(gradients), options);
-}
-
-void Tape::walk_back(std::vector<std::pair<Edge, Tensor>> gradients, const BackwardOptions& options) {
+  losses.clear();
   finalize();
-  for (const std::weak_ptr<SavedTensor>& slot : order_)
-    if (const SavedTensorPtr alive = slot.lock()) alive->set_retained(options.retain_graph);
+  for (const std::weak_ptr<SavedTensor>& saved : order_)
+    if (const SavedTensorPtr alive = saved.lock()) alive->set_retained(options.retain_graph);
   consumed_ = true;  // also after an error, which leaves half of the gradients behind
-  running_ = &options;
-  awaited_.clear();
-  if (!options.post_accumulate_grad_hooks.empty()) {
-    awaited_ = readers_;
-    for (const auto& [edge, gradient] : gradients)
-      if (edge.leaf) ++awaited_[edge.leaf.get()];
-  }
-  if (!gradients.empty()) saved_bytes_ = at(ledger(gradients.front().second.device()).live(), Purpose::saved);
-  for (auto& [edge, gradient] : gradients) {
-    accumulate_grad(edge, std::move(gradient));
-    if (edge.leaf) leaf_done(edge.leaf);
-  }
-  gradients.clear();
-  SensitivityRecord* const record =
-      replayed_ != nullptr || options.retain_graph ? nullptr : policy_.sensitivity_record();
-  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
-    if (node->gradient.defined()) {
-      walk_back(*node, record);
-    } else {  // no loss depends on it
-      release_readers(*node);
-      for (const Edge& edge : node->edges)
-        if (edge.leaf) leaf_done(edge.leaf);
-      for (const std::shared_ptr<Leaf>& leaf : node->leaves) leaf_done(leaf);
-    }
-    if (!options.retain_graph) *node = Node{};
+  if (!starts.empty()) saved_bytes_ = at(ledger(starts.front().second.device()).live(), Purpose::saved);
+  Pass pass(*this, options);
+  for (const auto& [edge, gradient] : starts) pass.expect_from(edge);
+  for (auto& [edge, gradient] : starts) pass.start(edge, std::move(gradient));
+  starts.clear();
+  for (std::size_t i = nodes_.size(); i-- > 0;) {
+    pass.run(*nodes_[i], static_cast<std::int64_t>(i));
+    if (!options.retain_graph) nodes_[i].reset();
   }
   consumed_ = !options.retain_graph;
-  if (replayed_ == nullptr && !trial_ && !options.retain_graph) policy_.end_pass();
 }
 
 }  // namespace lacuna

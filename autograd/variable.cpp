@@ -1,10 +1,12 @@
 #include "autograd/variable.h"
 
+#include "autograd/saved_tensor.h"
+
 namespace lacuna {
 
 Variable::Value::~Value() {
   tensor = {};  // first: from here on the saved tensor alone holds the memory
-  if (slot) slot->release();
+  if (saved) saved->release();
 }
 
 Variable::Variable(Tensor tensor, bool requires_grad, std::string_view path) : value_(std::make_shared<Value>()) {
@@ -13,40 +15,51 @@ Variable::Variable(Tensor tensor, bool requires_grad, std::string_view path) : v
   if (requires_grad) set_requires_grad(true);
 }
 
+Variable Variable::computed(Tensor tensor, Label path) {
+  Variable result;
+  result.value_ = std::make_shared<Value>();
+  result.value_->tensor = std::move(tensor);
+  result.value_->path = path;
+  result.value_->is_leaf = false;
+  return result;
+}
+
 void Variable::set_requires_grad(bool wanted) {
-  expect(value().is_leaf, "only a leaf can be told whether it wants a gradient; this value was computed");
+  expect(value().is_leaf, "only a leaf can be told whether it requires a gradient; this value was computed");
   expect(!wanted || is_floating(dtype()), "a tensor of {} has no gradient", name_of(dtype()));
   if (wanted == requires_grad()) return;
   value().edge.leaf =
       wanted ? std::make_shared<Leaf>(Leaf{.shape = shape(), .path = value().path, .gradient = {}}) : nullptr;
 }
 
-const Tensor& Variable::grad() const {
-  expect(value().edge.leaf != nullptr, "only a leaf that wants a gradient has one");
-  return value().edge.leaf->gradient;
-}
-
-void Variable::set_grad(Tensor gradient) {
-  expect(value().edge.leaf != nullptr, "only a leaf that wants a gradient has one");
-  value().edge.leaf->gradient = std::move(gradient);
+Leaf& Variable::gathering() const {
+  expect(value().edge.leaf != nullptr, "only a leaf that requires a gradient has one");
+  return *value().edge.leaf;
 }
 
 void Variable::set_gradient_type(DType type) {
-  expect(value().edge.leaf != nullptr, "only a leaf that wants a gradient has one");
   expect(is_floating(type), "a gradient cannot be stored as {}", name_of(type));
-  value().edge.leaf->gradient_type = type;
+  gathering().gradient_type = type;
+}
+
+Variable Variable::alias(const Shape& shape) const {
+  Variable other = computed(tensor().reshape(shape), value().path);
+  other.value_->saved = value().saved;
+  if (other.value_->saved) other.value_->saved->hold();
+  return other;
 }
 
 Variable Variable::reshape(const Shape& shape) const {
-  Variable view;
-  view.value_ = std::make_shared<Value>();
-  view.value_->tensor = tensor().reshape(shape);
+  Variable view = alias(shape);
   view.value_->edge = value().edge;
-  view.value_->path = value().path;
-  view.value_->is_leaf = false;
-  view.value_->slot = value().slot;
-  if (view.value_->slot) view.value_->slot->hold();
   return view;
+}
+
+Variable Variable::detach() const {
+  Variable constant = alias(shape());
+  constant.value_->is_leaf = true;
+  constant.value_->path = {};
+  return constant;
 }
 
 }  // namespace lacuna

@@ -1,40 +1,47 @@
-// A tensor that the tape knows.
+// A tensor that the tape knows, and the leaves that gather gradients.
 #pragma once
 
-#include "autograd/saved_tensor.h"
+#include "core/op.h"
 
 #include <memory>
 #include <optional>
+#include <string_view>
 
 namespace lacuna {
 
-/// Where a leaf's gradient gathers.
+class SavedTensor;
+using SavedTensorPtr = std::shared_ptr<SavedTensor>;
+
+/// A tensor that gathers a gradient: a parameter, or an input that requires one.
 struct Leaf {
   Shape shape;
   Label path;
   Tensor gradient;                       // undefined until a backward pass reached the leaf
-  Purpose purpose = Purpose::gradients;  // what the gradient counts as
+  Purpose purpose = Purpose::gradients;  // of the gradient's memory
   std::optional<DType> gradient_type{};  // what it is stored as; nothing: as it comes
 };
 
-/// Where the gradient of a value goes: to a node of a tape, to a leaf, or nowhere.
+/// Where the gradient of a value goes: to an output of a node, to a leaf, or nowhere.
 struct Edge {
   std::uint64_t tape = 0;
   std::int64_t node = -1;
+  int output = 0;
   std::shared_ptr<Leaf> leaf;
   bool leads_somewhere() const { return node >= 0 || leaf != nullptr; }
 };
 
-/// A handle: copies name the same value. While one names it, nothing about saving it is decided; a caller that is done
-/// with a value moves its variable into the next op.
+/// A handle to a tensor: copies name the same value. While a variable names a value, the tape does not decide how to
+/// hold it for backward; a caller that is done with a value moves it into the next op.
 class Variable {
  public:
   Variable() = default;  // undefined: an absent optional input
   /// A constant, or a leaf that gathers a gradient. `path` names it in reports.
   explicit Variable(Tensor tensor, bool requires_grad = false, std::string_view path = {});
+  /// The result of an op in the module at `path`.
+  static Variable computed(Tensor tensor, Label path);
 
-  /// False for a default-constructed variable and for one that was moved away: all but requires_grad and leaf is an
-  /// error then.
+  /// False for a default-constructed variable and for one that was moved away: all but requires_grad, edge and leaf is
+  /// an error then.
   bool defined() const { return value_ != nullptr; }
   const Tensor& tensor() const { return value().tensor; }
   const Shape& shape() const { return tensor().shape(); }
@@ -43,29 +50,30 @@ class Variable {
   /// A leaf's name, or a constant's.
   std::string_view path() const { return value().path.text(); }
 
-  /// Whether some leaf behind this value wants a gradient.
+  /// Whether the gradient of some leaf depends on this value.
   bool requires_grad() const { return value_ && value_->edge.leads_somewhere(); }
-  /// Leaves only: whether to gather a gradient from now on.
+  /// Of a leaf or a constant: whether to gather a gradient from now on.
   void set_requires_grad(bool wanted);
-  /// Leaves that want one only: the gathered gradient, undefined when there is none yet.
-  const Tensor& grad() const;
-  void set_grad(Tensor gradient);
+  /// Of a leaf that requires one: the gradient so far, or undefined.
+  const Tensor& grad() const { return gathering().gradient; }
+  void set_grad(Tensor gradient) { gathering().gradient = std::move(gradient); }
   /// Stores the gradient as `type` from now on.
   void set_gradient_type(DType type);
-  /// What the tape calls this leaf; null for all but leaves that want a gradient.
+  /// Null for all but leaves that require a gradient.
   const Leaf* leaf() const { return value_ ? value_->edge.leaf.get() : nullptr; }
+  const Edge& edge() const { return value().edge; }
 
-  /// The same value under another shape: free, in both directions.
+  /// The same value under another shape. Copies nothing, in either direction.
   Variable reshape(const Shape& shape) const;
   /// The same tensor as a constant.
-  Variable detach() const { return Variable(tensor()); }
+  Variable detach() const;
 
  private:
   friend class Tape;
   struct Value {
     Tensor tensor;
     Edge edge;
-    SavedTensorPtr slot;  // on the tape that saw it last
+    SavedTensorPtr saved;  // on the tape that saw it last
     Label path;
     bool is_leaf = true;
     ~Value();
@@ -74,6 +82,9 @@ class Variable {
     expect(value_ != nullptr, "an undefined variable is used: it was never given a value, or it was moved away");
     return *value_;
   }
+  Leaf& gathering() const;
+  /// Names this value's tensor under another shape.
+  Variable alias(const Shape& shape) const;
   std::shared_ptr<Value> value_;
 };
 

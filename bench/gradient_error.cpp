@@ -8,7 +8,7 @@
 // draw nothing else (no dropout). Prints Markdown.
 #include "apps/config/configuration.h"
 #include "apps/config/resolve.h"
-#include "apps/train/study.h"
+#include "apps/train/calibrate.h"
 #include "data/loader.h"
 #include "ops/activation.h"
 #include "ops/quantize/pack.h"
@@ -86,14 +86,14 @@ class Errors {
 /// As another policy, but the gates of activations are read off the codes.
 class GatesFromCodes final : public MemoryPolicy {
  public:
-  explicit GatesFromCodes(std::unique_ptr<MemoryPolicy> base) : base_(std::move(base)) {}
+  explicit GatesFromCodes(std::unique_ptr<MemoryPolicy> base)
+      : MemoryPolicy(base->quantizes()), base_(std::move(base)) {}
   std::string_view name() const override { return base_->name(); }
-  Decision decide(const SavedTensorInfo& facts) override {
-    Decision decision = base_->decide(facts);
+  Hold decide(const SavedTensorInfo& facts) override {
+    Hold decision = base_->decide(facts);
     decision.signs = false;
     return decision;
   }
-  bool quantizes() const override { return base_->quantizes(); }
 
  private:
   std::unique_ptr<MemoryPolicy> base_;
@@ -134,7 +134,6 @@ class Subject {
     random_state() = {.seed = 1, .step = draw};
     Pass done;
     Tape tape(policy);
-    tape.set_error_measure(training_.error_measure());
     Variable loss = [&] {
       const Recording recording(tape);
       return training_.loss({batch_.images.clone(Purpose::data), batch_.targets.clone(Purpose::data)});  // given up
@@ -161,7 +160,7 @@ class Subject {
   void learn(MemoryPolicy& policy) {
     for (std::uint32_t draw = 0; draw < learning; ++draw) {
       random_state() = {.seed = 1, .step = draw};
-      apps::study(training_, batch_, policy);
+      apps::calibrate(training_, batch_, policy);
       pass(policy, draw);
     }
   }
@@ -215,7 +214,7 @@ void whole_policies(Subject& subject, const Subject::Pass& exact, int draws) {
     GatesFromCodes policy(make_policy("fixed", {{"bits", bits}}));
     subject.report(fmt::format("`fixed`, {:g}, signs read off the codes", bits), policy, exact, draws);
     const std::unique_ptr<MemoryPolicy> regions =
-        refine(make_policy("fixed", {{"bits", bits}}), {}, {"blocks.*", "layer?.*"});
+        with_rules(make_policy("fixed", {{"bits", bits}}), {}, {"blocks.*", "layer?.*"});
     subject.report(fmt::format("`fixed`, {:g}, blocks recomputed", bits), *regions, exact, draws);
   }
 }
@@ -232,7 +231,7 @@ void kinds_alone(Subject& subject, const Subject::Pass& exact, const Subject::Pa
       rule.op = kind;
       rule.how = HoldRule::How::quantize;
       rule.bits = bits;
-      const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {rule}, {});
+      const std::unique_ptr<MemoryPolicy> policy = with_rules(make_policy("exact"), {rule}, {});
       fmt::print(" {:.5f} |", subject.errors_of(*policy, exact, draws).relative());
     }
     fmt::print("\n");
@@ -365,8 +364,8 @@ int main(int count, char** arguments) {
     fmt::print("`exact` saves {:.2f} MiB; {} draws\n", static_cast<double>(truth.saved) / (1 << 20), draws);
     if (own.policy != "exact" || !own.recompute.empty() || !own.rules.empty()) {
       head();
-      subject.report("as configured", *refine(make_policy(own.policy, own.options), own.rules, own.recompute), truth,
-                     draws);
+      subject.report("as configured", *with_rules(make_policy(own.policy, own.options), own.rules, own.recompute),
+                     truth, draws);
       return 0;
     }
     whole_policies(subject, truth, draws);

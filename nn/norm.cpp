@@ -1,5 +1,6 @@
 #include "nn/norm.h"
 
+#include "autograd/checkpoint.h"
 #include "nn/init.h"
 #include "ops/batch_norm.h"
 #include "ops/layer_norm.h"
@@ -52,7 +53,7 @@ Variable BatchNorm2d::with_running_statistics(Variable x, Residual... residual) 
 }
 
 void BatchNorm2d::update_running_statistics(const Tensor& mean, const Tensor& variance, std::int64_t rows) {
-  if (is_recomputing()) return;  // they were seen in forward
+  if (is_recomputing()) return;  // this batch was seen already
   const double unbiased = static_cast<double>(rows) / static_cast<double>(rows - 1);
   follow(running_mean_.tensor(), mean, momentum_, 1);
   follow(running_var_.tensor(), variance, momentum_, unbiased);

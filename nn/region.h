@@ -1,6 +1,7 @@
-// Parts of a model that may run again in backward instead of saving what they need.
+// Parts of a model that a memory policy may recompute in backward.
 #pragma once
 
+#include "autograd/checkpoint.h"
 #include "nn/module.h"
 
 #include <fmt/format.h>
@@ -17,38 +18,43 @@ inline bool trains(const Module& module) {
   return std::any_of(parameters.begin(), parameters.end(), [](const Parameter* one) { return one->trainable(); });
 }
 
-/// Runs `body(x)`, the forward pass of `module`. Where the memory policy recomputes this module, only x is saved and
+/// Runs `body(x)`, the forward pass of `module`. If the memory policy recomputes this module, only x is saved and
 /// backward runs the body again: it must be a function of x, of the module and of the random state alone. A frozen
 /// module that no gradient passes saves nothing, and the policy is not asked.
 template <class Body>
 Variable run_region(const Module& module, Variable x, const Body& body) {
-  const bool any = trains(module);
-  if ((!any && !x.requires_grad()) || !recomputes(module.path())) return body(std::move(x));
-  return recompute(Label(module.path()), std::move(x), any, body);
+  if ((!trains(module) && !x.requires_grad()) || recomputes({.path = module.path()}) == 0) return body(std::move(x));
+  return checkpoint(Label(module.path()), body, std::move(x));
 }
 
 /// Runs modules `first` to `end` of a sequence one after another, each by `forward(block, x)`; their paths are
-/// `blocks.0`, `blocks.1` and so on. The memory policy may have some in a row run again as one region, `blocks.4-7` or
-/// all of them, `blocks`: `forward` must be a function as the body of `run_region` is.
+/// `blocks.0`, `blocks.1` and so on. The memory policy may recompute some in a row as one region, `blocks.4-7` or all
+/// of them, `blocks`: `forward` must be a function as the body of `run_region` is.
 template <class Block, class Forward>
 Variable run_sequence(const std::vector<std::unique_ptr<Block>>& blocks, std::size_t first, std::size_t end, Variable x,
                       const Forward& forward) {
   const std::string& path = blocks.front()->path();
   const std::string sequence = path.substr(0, path.rfind('.'));
   while (first < end) {
-    const auto together = static_cast<std::size_t>(recomputes_together(
-        {sequence, static_cast<std::int64_t>(first), static_cast<std::int64_t>(end), std::ssize(blocks)}));
-    if (together == 0) {
-      x = forward(*blocks[first++], std::move(x));
+    const auto together = static_cast<std::size_t>(recomputes({.path = sequence,
+                                                               .first = static_cast<std::int64_t>(first),
+                                                               .end = static_cast<std::int64_t>(end),
+                                                               .count = std::ssize(blocks)}));
+    const std::size_t next = first + std::max<std::size_t>(together, 1);
+    const bool needs_grad =
+        x.requires_grad() || std::any_of(blocks.begin() + first, blocks.begin() + next,
+                                         [](const std::unique_ptr<Block>& block) { return trains(*block); });
+    if (together == 0 || !needs_grad) {
+      for (; first < next; ++first) x = forward(*blocks[first], std::move(x));
       continue;
     }
-    const std::size_t next = first + together;
-    const bool any = std::any_of(blocks.begin() + first, blocks.begin() + next,
-                                 [](const std::unique_ptr<Block>& block) { return trains(*block); });
     const Label region(together == blocks.size() ? sequence : fmt::format("{}.{}-{}", sequence, first, next - 1));
-    x = recompute(region, std::move(x), any, [&blocks, first, next, forward](Variable in) {
-      return run_sequence(blocks, first, next, std::move(in), forward);
-    });
+    x = checkpoint(
+        region,
+        [&blocks, first, next, forward](Variable in) {
+          return run_sequence(blocks, first, next, std::move(in), forward);
+        },
+        std::move(x));
     first = next;
   }
   return x;

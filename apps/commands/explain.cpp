@@ -2,8 +2,9 @@
 #include "apps/command.h"
 #include "apps/config/configuration_options.h"
 #include "apps/output.h"
+#include "apps/train/calibrate.h"
 #include "apps/train/measure.h"
-#include "apps/train/study.h"
+#include "autograd/policies/adaptive.h"
 
 #include <CLI/CLI.hpp>
 
@@ -62,9 +63,9 @@ ExitCode explain(const Options& options) {
   const auto made_up = [&] { return made_up_batch(configuration, training.model()); };
   // What adapts has its plan after a step; where nothing is trained there is none.
   const bool trains = training.trainable_count() > 0 || configuration.image_gradient;
-  if (trains && training.policy().measures_every() > 0) training.step(made_up(), 0, configuration.optimizer.lr);
+  if (trains && adaptive_of(training.policy()) != nullptr) training.step(made_up(), 0, configuration.optimizer.lr);
   std::vector<MicroBatch> batch = made_up();
-  if (trains) study(training, batch.front(), training.policy());  // as a step does, where it is one that measures
+  if (trains) calibrate(training, batch.front(), training.policy());  // as a step does, where it is one that measures
   Tape tape(training.policy());
   const Variable loss = [&] {
     const Recording recording(tape);
@@ -112,7 +113,7 @@ ExitCode explain(const Options& options) {
   const std::int64_t batch_size = configuration.train.batch_size, parts = configuration.train.accumulate;
   text += fmt::format("{} saved for backward in all, batch {}{}, policy {}\n", format_bytes(total), batch_size,
                       parts > 1 ? fmt::format(" in {} parts", parts) : "", training.policy().name());
-  if (training.policy().measures_every() > 0)
+  if (adaptive_of(training.policy()) != nullptr)
     text += "its bits are those by size alone, as nothing is measured here; a run measures what tensors are worth\n";
   text += fmt::format("backward takes up to {} of transient tensors and {} of workspace besides\n",
                       format_bytes(at(backward, Purpose::transient)), format_bytes(at(backward, Purpose::workspace)));

@@ -1,5 +1,6 @@
 #include "apps/train/measure.h"
 
+#include "autograd/policies/adaptive.h"
 #include "core/median.h"
 #include "core/parallel.h"
 #include "core/system_memory.h"
@@ -46,7 +47,7 @@ Measurement describe(const Configuration& configuration, const Training& trainin
   result.batch_size = configuration.train.batch_size;
   result.threads = threads();
   result.policy = training.policy().name();
-  result.divides_anew = training.policy().measures_every() > 0;
+  result.divides_anew = adaptive_of(training.policy()) != nullptr;
   if (result.policy == "auto") result.chosen = configuration.memory;
   result.parameters = training.model().parameter_count();
   result.trainable = training.trainable_count();
@@ -63,7 +64,7 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
   Measurement result = describe(configuration, training);
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto since = [&](auto begin) { return std::chrono::duration<double>(now() - begin).count(); };
-  const bool measures = training.policy().measures_every() > 0;
+  const bool measures = adaptive_of(training.policy()) != nullptr;
   std::vector<double> steps, measurements;
   const auto seconds_of_measuring = [&](const StepOutcome& of) {
     measurements.insert(measurements.end(), of.measuring_seconds.begin(), of.measuring_seconds.end());
@@ -121,7 +122,8 @@ void read_times(std::vector<double> steps, std::vector<double> measurements, con
 }
 
 double amortized(double measuring_seconds, const MemoryPolicy& policy, std::int64_t accumulate) {
-  const std::int64_t every = policy.measures_every();
+  const Adaptive* const adaptive = adaptive_of(policy);
+  const std::int64_t every = adaptive == nullptr ? 0 : adaptive->calibrate_every();
   const std::int64_t steps = (every + accumulate - 1) / accumulate;  // it measures in the first pass of a step
   return every == 0 ? 0 : measuring_seconds / static_cast<double>(steps);
 }

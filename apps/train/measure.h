@@ -54,7 +54,7 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
 /// Fills in memory by purpose and all about the peak; `saved_bytes` at the end of the forward pass.
 void read_account(const Ledger& account, std::int64_t saved_bytes, Measurement& measurement);
 
-/// What a measurement adds to each step between two of them, which come every `policy.measures_every()` passes
+/// What a measurement adds to each step between two of them, which come every `Adaptive::calibrate_every()` passes
 /// or a few more, in the first of the `accumulate` passes of a step.
 double amortized(double measuring_seconds, const MemoryPolicy& policy, std::int64_t accumulate);
 /// Fills in the seconds of `steps`, less what measuring took in them, and what `measurements` took.

@@ -3,7 +3,7 @@
 #include "apps/config/resolve.h"
 #include "apps/train/crowding.h"
 #include "apps/train/measure.h"
-#include "autograd/accumulate.h"
+#include "autograd/calibration.h"
 #include "autograd/plan/bit_allocation.h"
 #include "autograd/policies/lossless.h"
 #include "autograd/policies/quantizing.h"
@@ -23,21 +23,19 @@ class Surveyor final : public QuantizingPolicy {
  public:
   Surveyor(StepSurvey& found, std::int64_t group_size) : found_(found), group_size_(group_size) {}
   std::string_view name() const override { return "survey"; }
-  bool recomputes(std::string_view path, std::string_view) override {
-    if (std::ranges::find(found_.regions, path) == found_.regions.end()) found_.regions.emplace_back(path);
-    return false;
-  }
-  std::int64_t recomputes_together(const SequencePart& part, std::string_view) override {
-    if (part.whole()) found_.sequences.push_back({std::string(part.path), 0, part.count});
+  std::int64_t recomputes(const ModuleRange& modules, std::string_view) override {
+    if (modules.is_sequence()) {
+      if (modules.is_whole()) found_.sequences.push_back({std::string(modules.path), 0, modules.count});
+    } else if (std::ranges::find(found_.regions, modules.path) == found_.regions.end()) {
+      found_.regions.emplace_back(modules.path);
+    }
     return 0;
   }
-  SensitivityRecord* sensitivity_record() override { return &record_; }
 
-  const SensitivityRecord& record() const { return record_; }
   const std::map<std::string, SavedTensorName>& names() const { return names_; }
 
  private:
-  quant::QuantConfig coding_of(const SavedTensorInfo& facts) override {
+  quant::QuantConfig config_of(const SavedTensorInfo& facts) override {
     const BitChoice choice = bit_choice(facts, group_size_);
     found_.tensors.push_back({.name = name_of(facts),
                               .op = std::string(facts.maker()),
@@ -51,7 +49,6 @@ class Surveyor final : public QuantizingPolicy {
 
   StepSurvey& found_;
   std::int64_t group_size_;
-  SensitivityRecord record_;
   std::map<std::string, SavedTensorName> names_;  // by the slot's key
 };
 
@@ -60,9 +57,9 @@ class Deriving final : public MemoryPolicy {
  public:
   explicit Deriving(std::vector<Rematerializable>& found) : found_(found) {}
   std::string_view name() const override { return "survey"; }
-  Decision decide(const SavedTensorInfo& facts) override {
-    const Decision decision = decide_exactly(facts);
-    if (decision.hold != Hold::rematerialize) return decision;
+  Hold decide(const SavedTensorInfo& facts) override {
+    const Hold decision = decide_exactly(facts);
+    if (decision.kind != Hold::rematerialize) return decision;
     found_.push_back({.name = name_of(facts), .bytes = facts.bytes});
     return decision;
   }
@@ -100,15 +97,15 @@ ErrorMeasure settle_forward(const Configuration& configuration, std::unique_ptr<
 
 StepSurvey survey(const Configuration& configuration, const std::vector<std::string>& recompute) {
   StepSurvey found;
-  found.measure = settle_forward(configuration,
-                                 refine(std::make_unique<Surveyor>(found, group_size(configuration)), {}, recompute));
+  found.measure = settle_forward(
+      configuration, with_rules(std::make_unique<Surveyor>(found, group_size(configuration)), {}, recompute));
   return found;
 }
 
 std::vector<Rematerializable> rematerialized_tensors(const Configuration& configuration,
                                                      const std::vector<std::string>& recompute) {
   std::vector<Rematerializable> found;
-  settle_forward(configuration, refine(std::make_unique<Deriving>(found), {}, recompute));
+  settle_forward(configuration, with_rules(std::make_unique<Deriving>(found), {}, recompute));
   return found;
 }
 
@@ -122,21 +119,21 @@ Sensitivities probe_step(const Configuration& small, std::int64_t group_size, De
   random_state() = {.seed = static_cast<std::uint64_t>(small.train.seed), .step = 0};
   Tape tape(surveyor);
   const ErrorMeasure measure = training.error_measure();
-  tape.set_error_measure(measure);
+  BackwardCalibration calibration(measure);
   const Variable loss = [&] {
     const Recording recording(tape);
     std::vector<MicroBatch> batch = made_up_batch(small, training.model());
     return training.loss_of_part(batch, 0);
   }();
   if (!loss.requires_grad()) return {};
-  tape.backward(loss);
+  tape.backward(loss, {.before_node = std::ref(calibration)});
   double gradient = 0;  // squared, in the measure of the errors
   for (const Parameter* parameter : training.model().parameters())
     if (parameter->trainable() && parameter->grad().defined())
       gradient += counted_error(parameter->grad(), {}, parameter->grad(), measure);
   Sensitivities sensitivities;
   if (!std::isfinite(gradient) || gradient == 0) return sensitivities;
-  const std::map<std::string, double> measured_variances = surveyor.record().sensitivities();
+  const std::map<std::string, double> measured_variances = calibration.sensitivities();
   for (const auto& [key, name] : surveyor.names())
     if (const auto measured = measured_variances.find(key); measured != measured_variances.end())
       sensitivities[name] = measured->second / gradient;

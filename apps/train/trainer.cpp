@@ -1,4 +1,5 @@
 #include "apps/train/trainer.h"
+#include "autograd/policies/adaptive.h"
 
 #include "apps/config/resolve.h"
 #include "apps/train/evaluation.h"
@@ -95,7 +96,7 @@ bool Trainer::at_end() const {
 }
 
 bool Trainer::measures_as_recorded() const {
-  if (training_.policy().measures_every() == 0) return false;
+  if (adaptive_of(training_.policy()) == nullptr) return false;
   try {
     const Configuration recorded = read_configuration(folder_->configuration(), {});
     const Configuration::Train &now = configuration_.train, &then = recorded.train;

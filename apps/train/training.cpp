@@ -1,8 +1,7 @@
 #include "apps/train/training.h"
 
 #include "apps/config/model_options.h"
-#include "apps/train/study.h"
-#include "autograd/policies/rules.h"
+#include "apps/train/calibrate.h"
 #include "core/parallel.h"
 #include "models/registry.h"
 #include "ops/loss.h"
@@ -43,7 +42,7 @@ DType precision_type(const std::string& precision) {
   reject("train.precision: expected f32 or bf16, got {}", precision);
 }
 
-void refuse_unmatched(const MemoryPolicy& policy) {
+void refuse_unmatched(const RuledPolicy& policy) {
   if (const std::vector<std::string> lines = policy.unmatched(); !lines.empty()) reject("{}", fmt::join(lines, "\n"));
 }
 
@@ -54,8 +53,8 @@ Training::Training(const Configuration& configuration, Device device)
                 .parameter_norm = configuration.train.clip_parameter_norm,
                 .value = configuration.train.clip_value},
       in_backward_(configuration.optimizer.in_backward),
-      policy_(refine(make_policy(configuration.memory.policy, configuration.memory.options), configuration.memory.rules,
-                     configuration.memory.recompute)) {
+      policy_(with_rules(make_policy(configuration.memory.policy, configuration.memory.options),
+                         configuration.memory.rules, configuration.memory.recompute)) {
   set_threads(static_cast<int>(configuration.train.threads));
   MadeModel made = make_model(configuration, device, true);
   model_ = std::move(made.model);
@@ -127,13 +126,11 @@ StepOutcome Training::step(std::vector<MicroBatch> batch, std::int64_t number, d
     constexpr std::uint64_t golden = 0x9E3779B97F4A7C15U;
     random_state() = {seed_ + i * golden, static_cast<std::uint32_t>(number)};
     const auto begin = std::chrono::steady_clock::now();
-    policy_->begin_pass(i == 0);
-    if (study(*this, batch[i], *policy_))
+    if (i == 0 && calibrate(*this, batch[i], *policy_))
       outcome.measuring_seconds.push_back(
           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     Tape tape(*policy_);
     tape.set_observer(observer);
-    tape.set_error_measure(error_measure());
     // The batch's loss is the mean over all its samples, whatever the sizes of its parts.
     const double share = static_cast<double>(batch[i].targets.count()) / static_cast<double>(outcome.samples);
     Variable result = [&] {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "apps/config/configuration.h"
+#include "autograd/policies/rules.h"
+#include "autograd/sensitivity.h"
 #include "autograd/tape.h"
 #include "models/io/weights.h"
 #include "optim/clip.h"
@@ -57,8 +59,8 @@ class Training {
   Optimizer& optimizer() { return *optimizer_; }
   /// Of the weights, which is evaluated in their place; null where none is kept.
   WeightAverage* average() { return average_.get(); }
-  MemoryPolicy& policy() { return *policy_; }
-  const MemoryPolicy& policy() const { return *policy_; }
+  RuledPolicy& policy() { return *policy_; }
+  const RuledPolicy& policy() const { return *policy_; }
   /// What each pattern of `freeze:` matched.
   const std::vector<FreezeMatch>& freeze_matches() const { return freeze_matches_; }
   /// What became of the classifier of `model.from`.
@@ -82,7 +84,7 @@ class Training {
   double label_smoothing_;
   Clipping clipping_;
   bool in_backward_;
-  std::unique_ptr<MemoryPolicy> policy_;
+  std::unique_ptr<RuledPolicy> policy_;
   std::unique_ptr<Model> model_;
   LoadedWeights loaded_weights_;
   std::vector<FreezeMatch> freeze_matches_;
@@ -91,7 +93,7 @@ class Training {
 };
 
 /// Refuses a policy with rules or regions that applied to nothing, after a forward pass of the whole model.
-void refuse_unmatched(const MemoryPolicy& policy);
+void refuse_unmatched(const RuledPolicy& policy);
 
 /// The type of activations for `train.precision`.
 DType precision_type(const std::string& precision);

@@ -3,11 +3,11 @@
 
 namespace lacuna {
 
-Decision decide_exactly(const SavedTensorInfo& facts) {
+Hold decide_exactly(const SavedTensorInfo& facts) {
   constexpr int longest_chain = 3;  // a longer one saves little more and makes backward hold all its links at once
-  if (facts.optional) return {.hold = Hold::drop};
-  if (facts.can_rematerialize && facts.chain <= longest_chain) return {.hold = Hold::rematerialize};
-  return {.hold = facts.need == Need::sign ? Hold::sign_mask : Hold::keep};
+  if (facts.optional) return {.kind = Hold::drop};
+  if (facts.can_rematerialize && facts.chain <= longest_chain) return {.kind = Hold::rematerialize};
+  return {.kind = facts.need == Need::sign ? Hold::sign_mask : Hold::keep};
 }
 
 namespace {
@@ -19,7 +19,7 @@ class Keep final : public MemoryPolicy {
   static std::vector<Setting> settings() { return {}; }
   explicit Keep(const Settings&) {}
   std::string_view name() const override { return policy_name; }
-  Decision decide(const SavedTensorInfo& facts) override { return {.hold = facts.optional ? Hold::drop : Hold::keep}; }
+  Hold decide(const SavedTensorInfo& facts) override { return {.kind = facts.optional ? Hold::drop : Hold::keep}; }
 };
 
 /// Whatever a cheap pass over something kept yields is not kept; where only a sign is needed, a bit is.
@@ -29,7 +29,7 @@ class Exact final : public MemoryPolicy {
   static std::vector<Setting> settings() { return {}; }
   explicit Exact(const Settings&) {}
   std::string_view name() const override { return policy_name; }
-  Decision decide(const SavedTensorInfo& facts) override { return decide_exactly(facts); }
+  Hold decide(const SavedTensorInfo& facts) override { return decide_exactly(facts); }
 };
 
 const RegisterPolicy<Keep> keep;

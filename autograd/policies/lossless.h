@@ -7,6 +7,6 @@ namespace lacuna {
 
 /// What `exact` answers: derived where a short chain of cheap passes yields the tensor, a mask where only its sign is
 /// needed, kept otherwise.
-Decision decide_exactly(const SavedTensorInfo& facts);
+Hold decide_exactly(const SavedTensorInfo& facts);
 
 }  // namespace lacuna

@@ -28,12 +28,6 @@ std::string with_any_number(std::string_view path) {
   return pattern;
 }
 
-/// Of the curve whose slope is all that backward needs of the tensor; null where it needs more.
-const quant::SlopeLevels* slopes_of(const SavedTensorInfo& facts) {
-  if (!can_quantize(facts) || facts.users.size() != 1 || facts.users.front().rematerializes) return nullptr;
-  return quant::slope_levels(facts.users.front().op.text());
-}
-
 bool is_for_tensors(const HoldRule& rule) { return rule.how != HoldRule::How::recompute; }
 bool matches(const HoldRule& rule, const SavedTensorInfo& facts) {
   return is_for_tensors(rule) && matches_glob(rule.path, facts.path.text()) && matches_glob(rule.op, facts.maker()) &&
@@ -66,8 +60,10 @@ std::string meant(const std::string& pattern, const std::vector<std::string>& kn
   return near.empty() ? near : ", did you mean " + near + "?";
 }
 
+}  // namespace
+
 /// What rules for tensors came to: which have held one, and why the others have not.
-class RuleUses {
+class RuledPolicy::RuleUses {
  public:
   explicit RuleUses(const std::vector<HoldRule>& rules)
       : uses_(rules.size(), Use::none), open_(std::ranges::count_if(rules, is_for_tensors)) {}
@@ -131,144 +127,115 @@ class RuleUses {
   std::set<std::string, std::less<>> ops_, slots_;
 };
 
-class Refined final : public MemoryPolicy {
- public:
-  Refined(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules, std::vector<std::string> recompute)
-      : base_(std::move(base)),
-        rules_(std::move(rules)),
-        uses_(rules_),
-        codes_(base_->quantizes() || std::any_of(rules_.begin(), rules_.end(), [](const HoldRule& rule) {
-                 return rule.how == HoldRule::How::quantize || rule.how == HoldRule::How::slope;
-               })) {
-    for (std::string& pattern : recompute) regions_.push_back({.pattern = std::move(pattern)});
-    for (const HoldRule& rule : rules_)
-      if (rule.how == HoldRule::How::recompute) regions_.push_back({.pattern = rule.path, .rule = &rule});
-  }
-  std::string_view name() const override { return base_->name(); }
+namespace {
 
-  Decision decide(const SavedTensorInfo& facts) override {
-    const auto holder = std::ranges::find_if(
-        rules_, [&](const HoldRule& rule) { return can_hold(rule, facts) && matches(rule, facts); });
-    uses_.note(rules_, facts, static_cast<std::size_t>(holder - rules_.begin()));
-    if (holder == rules_.end()) return guarded(base_->decide(facts), facts);
-    switch (holder->how) {
-      case HoldRule::How::quantize:
-        return coded(*holder, facts);
-      case HoldRule::How::slope:
-        return {.hold = Hold::quantize, .slopes = slopes_of(facts)};
-      case HoldRule::How::keep:
-        return {.hold = Hold::keep};
-      default:
-        return guarded(decide_exactly(facts), facts);
-    }
-  }
-  bool quantizes() const override { return codes_; }
+bool quantizes(const HoldRule& rule) { return rule.how == HoldRule::How::quantize || rule.how == HoldRule::How::slope; }
 
-  bool recomputes(std::string_view path, std::string_view within) override {
-    offer(path);
-    for (Region& region : regions_)
-      if (outermost_match(region.pattern, path, within)) return region.used = true;
-    return base_->recomputes(path, within);
-  }
+/// A region that a pattern matches ends where the pattern's next one begins: `blocks.*` does not open `blocks.0.attn`
+/// in `blocks.0`. A run of blocks is matched by its own name alone, not by what matches blocks.
+bool outermost_match(std::string_view pattern, std::string_view path, std::string_view within) {
+  const bool opened_within = parse_block_run(within) ? pattern == within : matches_glob(pattern, within);
+  return matches_glob(pattern, path) && (within.empty() || !opened_within);
+}
 
-  std::int64_t recomputes_together(const SequencePart& part, std::string_view within) override {
-    if (part.whole()) offer(part.path);
-    for (Region& region : regions_) {
-      if (part.whole() && outermost_match(region.pattern, part.path, within)) {
-        region.used = true;
-        return part.count;
-      }
-      const std::optional<BlockRun> run = parse_block_run(region.pattern);
-      if (!run || run->sequence != part.path || run->first != part.first || run->last >= part.end) continue;
-      const std::int64_t together = run->last - run->first + 1;
-      if (within == (together == part.count ? part.path : region.pattern)) continue;
-      region.used = true;
-      return together;
-    }
-    return base_->recomputes_together(part, within);
-  }
+Hold quantized_by(const HoldRule& rule, const SavedTensorInfo& info) {
+  const quant::QuantConfig config = rule.by_columns
+                                        ? quant::least_error(rule.bits, column_groups(info, rule.group_size))
+                                        : run_config(info, rule.bits, rule.group_size);
+  return hold_quantized({.kind = Hold::keep}, info, config);
+}
 
-  std::vector<std::string> unmatched() const override {
-    std::vector<std::string> all = base_->unmatched();
-    const auto text_of = [](const HoldRule& rule) {
-      return fmt::format("{{path: {}, op: {}, slot: {}, user: {}, hold: {}}}", rule.path, rule.op, rule.slot, rule.user,
-                         hold_text(rule));
-    };
-    for (std::size_t i = 0; i < rules_.size(); ++i)
-      if (is_for_tensors(rules_[i]) && !uses_.used(i))
-        all.push_back(fmt::format("memory.rules: no tensor is held by the rule {}: {}", text_of(rules_[i]),
-                                  uses_.why_unused(i, rules_[i])));
-    for (const Region& region : regions_)
-      if (region.rule != nullptr && !region.used)
-        all.push_back(
-            fmt::format("memory.rules: no region is recomputed by the rule {}: none matches, or others come first{}",
-                        text_of(*region.rule), offered_beside(region.pattern)));
-    for (const Region& region : regions_)
-      if (region.rule == nullptr && !region.used)
-        all.push_back(
-            fmt::format("memory.recompute: {} recomputes nothing: no region of the model matches, or others come "
-                        "first{}",
-                        region.pattern, offered_beside(region.pattern)));
-    return all;
-  }
-
-  void begin_pass(bool first_of_step) override { base_->begin_pass(first_of_step); }
-  bool begin_study() override { return base_->begin_study(); }
-  SensitivityRecord* sensitivity_record() override { return base_->sensitivity_record(); }
-  DrawStudy* draw_study() override { return base_->draw_study(); }
-  void end_study() override { base_->end_study(); }
-  std::int64_t measures_every() const override { return base_->measures_every(); }
-  void end_pass() override { base_->end_pass(); }
-  std::map<std::string, Tensor> state() const override { return base_->state(); }
-  void set_state(const std::map<std::string, Tensor>& state) override { base_->set_state(state); }
-
- private:
-  struct Region {
-    std::string pattern;
-    const HoldRule* rule = nullptr;  // of rules_, that names it
-    bool used = false;
-  };
-  /// A region that a pattern matches ends where the pattern's next one begins: `blocks.*` does not open `blocks.0.attn`
-  /// in `blocks.0`. A run of blocks is matched by its own name alone, not by what matches blocks.
-  static bool outermost_match(std::string_view pattern, std::string_view path, std::string_view within) {
-    const bool opened_within = parse_block_run(within) ? pattern == within : matches_glob(pattern, within);
-    return matches_glob(pattern, path) && (within.empty() || !opened_within);
-  }
-
-  void offer(std::string_view path) { add_new(offered_, std::string(path)); }
-  /// What could have been recomputed in place of what `pattern` names.
-  std::string offered_beside(const std::string& pattern) const {
-    std::vector<std::string> patterns;
-    for (const std::string& path : offered_) add_new(patterns, with_any_number(path));
-    if (patterns.empty()) return {};
-    // One that is there, or several of them as one, has been read right.
-    const bool known = std::ranges::find(offered_, pattern) != offered_.end() || parse_block_run(pattern);
-    std::string near = known ? std::string() : meant(pattern, offered_);
-    if (!known && near.empty())
-      if (const std::string like = nearest_name(pattern, patterns); !like.empty() && like != pattern)
-        near = ", did you mean " + like + "?";
-    return fmt::format("{}; there are {}", near, listed(std::move(patterns)));
-  }
-
-  Decision guarded(const Decision& decision, const SavedTensorInfo& facts) const {
-    return codes_ ? beside_codes(decision, facts) : decision;
-  }
-  static Decision coded(const HoldRule& rule, const SavedTensorInfo& facts) {
-    const quant::QuantConfig coding = rule.by_columns
-                                          ? quant::least_error(rule.bits, column_groups(facts, rule.group_size))
-                                          : run_config(facts, rule.bits, rule.group_size);
-    return hold_quantized({.hold = Hold::keep}, facts, coding);
-  }
-
-  std::unique_ptr<MemoryPolicy> base_;
-  std::vector<HoldRule> rules_;
-  RuleUses uses_;
-  bool codes_;  // some rule does, or the policy itself
-  std::vector<Region> regions_;
-  std::vector<std::string> offered_;  // what could have been recomputed
-};
+std::string text_of(const HoldRule& rule) {
+  return fmt::format("{{path: {}, op: {}, slot: {}, user: {}, hold: {}}}", rule.path, rule.op, rule.slot, rule.user,
+                     hold_text(rule));
+}
 
 }  // namespace
+
+RuledPolicy::RuledPolicy(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules,
+                         std::vector<std::string> recompute)
+    : MemoryPolicy(base->quantizes() || std::ranges::any_of(rules, lacuna::quantizes)),
+      base_(std::move(base)),
+      rules_(std::move(rules)),
+      uses_(std::make_unique<RuleUses>(rules_)) {
+  for (std::string& pattern : recompute) regions_.push_back({.pattern = std::move(pattern)});
+  for (const HoldRule& rule : rules_)
+    if (rule.how == HoldRule::How::recompute) regions_.push_back({.pattern = rule.path, .rule = &rule});
+}
+
+RuledPolicy::~RuledPolicy() = default;
+
+Hold RuledPolicy::decide(const SavedTensorInfo& info) {
+  const auto beside = [&](const Hold& hold) { return MemoryPolicy::quantizes() ? beside_quantized(hold, info) : hold; };
+  const auto rule =
+      std::ranges::find_if(rules_, [&](const HoldRule& one) { return can_hold(one, info) && matches(one, info); });
+  uses_->note(rules_, info, static_cast<std::size_t>(rule - rules_.begin()));
+  if (rule == rules_.end()) return beside(base_->decide(info));
+  switch (rule->how) {
+    case HoldRule::How::quantize:
+      return quantized_by(*rule, info);
+    case HoldRule::How::slope:
+      return {.kind = Hold::quantize, .slopes = slopes_of(info)};
+    case HoldRule::How::keep:
+      return {.kind = Hold::keep};
+    default:
+      return beside(decide_exactly(info));
+  }
+}
+
+std::int64_t RuledPolicy::recomputes(const ModuleRange& modules, std::string_view within) {
+  const bool has_one_name = !modules.is_sequence() || modules.is_whole();
+  if (has_one_name) add_new(offered_, std::string(modules.path));
+  for (Region& region : regions_) {
+    if (has_one_name && outermost_match(region.pattern, modules.path, within)) {
+      region.used = true;
+      return std::max<std::int64_t>(modules.count, 1);
+    }
+    const std::optional<BlockRun> run = parse_block_run(region.pattern);
+    if (!modules.is_sequence() || !run || run->sequence != modules.path || run->first != modules.first ||
+        run->last >= modules.end)
+      continue;
+    const std::int64_t together = run->last - run->first + 1;
+    if (within == (together == modules.count ? modules.path : region.pattern)) continue;
+    region.used = true;
+    return together;
+  }
+  return base_->recomputes(modules, within);
+}
+
+std::vector<std::string> RuledPolicy::unmatched() const {
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < rules_.size(); ++i)
+    if (is_for_tensors(rules_[i]) && !uses_->used(i))
+      all.push_back(fmt::format("memory.rules: no tensor is held by the rule {}: {}", text_of(rules_[i]),
+                                uses_->why_unused(i, rules_[i])));
+  for (const Region& region : regions_)
+    if (region.rule != nullptr && !region.used)
+      all.push_back(
+          fmt::format("memory.rules: no region is recomputed by the rule {}: none matches, or others come first{}",
+                      text_of(*region.rule), offered_beside(region.pattern)));
+  for (const Region& region : regions_)
+    if (region.rule == nullptr && !region.used)
+      all.push_back(
+          fmt::format("memory.recompute: {} recomputes nothing: no region of the model matches, or others come "
+                      "first{}",
+                      region.pattern, offered_beside(region.pattern)));
+  return all;
+}
+
+/// The regions that could have been recomputed in place of what `pattern` names.
+std::string RuledPolicy::offered_beside(const std::string& pattern) const {
+  std::vector<std::string> patterns;
+  for (const std::string& path : offered_) add_new(patterns, with_any_number(path));
+  if (patterns.empty()) return {};
+  // One that is there, or several of them as one, has been read right.
+  const bool known = std::ranges::find(offered_, pattern) != offered_.end() || parse_block_run(pattern);
+  std::string near = known ? std::string() : meant(pattern, offered_);
+  if (!known && near.empty())
+    if (const std::string like = nearest_name(pattern, patterns); !like.empty() && like != pattern)
+      near = ", did you mean " + like + "?";
+  return fmt::format("{}; there are {}", near, listed(std::move(patterns)));
+}
 
 std::optional<std::pair<HoldRule::How, int>> parse_hold(std::string_view text) {
   if (text == "keep") return {{HoldRule::How::keep, 0}};
@@ -309,10 +276,9 @@ std::optional<BlockRun> parse_block_run(std::string_view pattern) {
   return run;
 }
 
-std::unique_ptr<MemoryPolicy> refine(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules,
-                                     std::vector<std::string> recompute) {
-  if (rules.empty() && recompute.empty()) return base;
-  return std::make_unique<Refined>(std::move(base), std::move(rules), std::move(recompute));
+std::unique_ptr<RuledPolicy> with_rules(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules,
+                                        std::vector<std::string> recompute) {
+  return std::make_unique<RuledPolicy>(std::move(base), std::move(rules), std::move(recompute));
 }
 
 }  // namespace lacuna

@@ -1,8 +1,10 @@
-// A policy refined by the user: rules for single tensors, and regions to recompute.
+// Rules of the user over a policy: for single tensors, and for regions to recompute.
 #pragma once
 
 #include "autograd/policy.h"
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,9 +38,41 @@ struct BlockRun {
 };
 std::optional<BlockRun> parse_block_run(std::string_view pattern);
 
-/// Asks the rules first, then `base`. `recompute`: patterns on paths of modules and of sequences of them, and runs of
-/// blocks.
-std::unique_ptr<MemoryPolicy> refine(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules,
-                                     std::vector<std::string> recompute);
+/// Asks the rules first, then `base`.
+class RuledPolicy final : public MemoryPolicy {
+ public:
+  /// `recompute`: patterns on paths of modules and of sequences of them, and runs of blocks.
+  RuledPolicy(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules, std::vector<std::string> recompute);
+  ~RuledPolicy() override;
+
+  MemoryPolicy& base() { return *base_; }
+  const MemoryPolicy& base() const { return *base_; }
+  /// The rules and patterns that have applied to nothing so far, a line each, with the reason.
+  std::vector<std::string> unmatched() const;
+
+  std::string_view name() const override { return base_->name(); }
+  Hold decide(const SavedTensorInfo& info) override;
+  std::int64_t recomputes(const ModuleRange& modules, std::string_view within) override;
+  std::map<std::string, Tensor> state() const override { return base_->state(); }
+  void set_state(const std::map<std::string, Tensor>& state) override { base_->set_state(state); }
+
+ private:
+  class RuleUses;
+  struct Region {
+    std::string pattern;
+    const HoldRule* rule = nullptr;  // of rules_, that names it
+    bool used = false;
+  };
+  std::string offered_beside(const std::string& pattern) const;
+
+  std::unique_ptr<MemoryPolicy> base_;
+  std::vector<HoldRule> rules_;
+  std::unique_ptr<RuleUses> uses_;
+  std::vector<Region> regions_;
+  std::vector<std::string> offered_;  // what could have been recomputed
+};
+
+std::unique_ptr<RuledPolicy> with_rules(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules,
+                                        std::vector<std::string> recompute = {});
 
 }  // namespace lacuna

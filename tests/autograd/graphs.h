@@ -1,6 +1,7 @@
 // What the autograd tests build graphs with.
 #pragma once
 
+#include "autograd/checkpoint.h"
 #include "autograd/tape.h"
 #include "core/random.h"
 #include "ops/reduce.h"
@@ -39,6 +40,11 @@ inline MemoryPolicy& policy(std::string_view name) {
   std::unique_ptr<MemoryPolicy>& one = made[std::string(name)];
   if (!one) one = make_policy(name);
   return *one;
+}
+
+/// `function(x)` as a checkpointed region.
+inline Variable checkpoint_of(Label path, Variable x, const std::function<Variable(Variable)>& function) {
+  return checkpoint(path, function, std::move(x));
 }
 
 inline Variable total(Variable x) {

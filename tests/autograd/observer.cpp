@@ -93,7 +93,7 @@ TEST_CASE("an observer sees a region's ops in forward, and again those whose res
   };
   const auto [kept, exact] = gradients([&] { return apply(Add{}, mlp(x), x); });
   const auto [ran, again] = gradients([&] {
-    return recompute(Label("region"), x, true, [&](Variable value) { return apply(Add{}, mlp(value), value); });
+    return checkpoint_of(Label("region"), x, [&](Variable value) { return apply(Add{}, mlp(value), value); });
   });
   // Nobody reads what the second linear layer gives, nor the sum.
   CHECK(ran == std::vector<std::string>{"> linear", "> gelu", "> linear", "> add", "> sum", "< sum", "> linear",
@@ -101,10 +101,10 @@ TEST_CASE("an observer sees a region's ops in forward, and again those whose res
   CHECK(again == exact);
   // A region that runs again within one: its ops count among the outer one's.
   const auto [nested, gradients_nested] = gradients([&] {
-    return recompute(Label("region"), x, true, [&](Variable value) {
+    return checkpoint_of(Label("region"), x, [&](Variable value) {
       Variable sum;
       if (is_recomputing())
-        sum = recompute(Label("part"), value, true, mlp);
+        sum = checkpoint_of(Label("part"), value, mlp);
       else
         sum = mlp(value);
       return apply(Add{}, std::move(sum), value);
@@ -134,20 +134,20 @@ TEST_CASE("a region may hold what is not recorded, and a part of it that wants n
   const Variable constant(x.tensor());
   const auto [exact, ran] = gradient([&] { return scaled(unrecorded(constant)); });
   const auto [again, ran_again] = gradient([&] {
-    return recompute(Label("region"), constant, true, [&](const Variable& value) { return scaled(unrecorded(value)); });
+    return checkpoint_of(Label("region"), constant, [&](const Variable& value) { return scaled(unrecorded(value)); });
   });
   CHECK(again == exact);
   CHECK(std::count(ran_again.begin(), ran_again.end(), "> gelu") == 2);
   const auto [frozen, ran_frozen] = gradient([&] {
-    return recompute(Label("region"), constant, true, [&](const Variable& value) {
+    return checkpoint_of(Label("region"), constant, [&](const Variable& value) {
       const auto curve = [](const Variable& in) { return apply(Gelu{}, in); };
-      return scaled(is_recomputing() ? recompute(Label("frozen"), value, false, curve) : curve(value));
+      return scaled(is_recomputing() ? checkpoint_of(Label("frozen"), value, curve) : curve(value));
     });
   });
   CHECK(frozen == exact);
   CHECK(std::count(ran_frozen.begin(), ran_frozen.end(), "> gelu") == 2);
   const auto [outside, ran_outside] = gradient([&] {
-    return scaled(recompute(Label("frozen"), constant, false, [](const Variable& in) { return apply(Gelu{}, in); }));
+    return scaled(checkpoint_of(Label("frozen"), constant, [](const Variable& in) { return apply(Gelu{}, in); }));
   });
   CHECK(outside == exact);
   CHECK(std::count(ran_outside.begin(), ran_outside.end(), "> gelu") == 1);
@@ -160,7 +160,7 @@ TEST_CASE("a region whose last results are read runs again whole, and other ops 
     Tape tape(policy("exact"));
     tape.set_observer(&witness);
     const Recording recording(tape);
-    tape.backward(total(recompute(Label("region"), x, true, [&](Variable value) {
+    tape.backward(total(checkpoint_of(Label("region"), x, [&](Variable value) {
       return apply(Mul{}, apply(Gelu{}, std::move(value)), factor);  // the product reads what it multiplies
     })));
   }
@@ -170,7 +170,7 @@ TEST_CASE("a region whose last results are read runs again whole, and other ops 
     return error_of([&] {
       Tape tape(policy("exact"));
       const Recording recording(tape);
-      tape.backward(total(recompute(Label("region"), x, true, [&](Variable value) {
+      tape.backward(total(checkpoint_of(Label("region"), x, [&](Variable value) {
         Variable y = apply(Gelu{}, std::move(value));
         if (is_recomputing() == more) y = apply(Silu{}, std::move(y));
         return y;

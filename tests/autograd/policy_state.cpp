@@ -1,4 +1,5 @@
 // What memory policies carry from step to step: taken as it was given, and refused where it is anything else.
+#include "autograd/policies/adaptive.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/linear.h"
@@ -23,13 +24,13 @@ using State = std::map<std::string, Tensor>;
 constexpr double infinity = std::numeric_limits<double>::infinity(), not_a_number = std::nan("");
 
 /// tanh(linear(gelu(linear(x)))) of f32 [4, 16, 32], large enough to be coded, forward and back.
-void step(MemoryPolicy& policy) {
+void step(MemoryPolicy& policy, const BackwardOptions& options = {}) {
   const Variable x = test_leaf({4, 16, 32}, 1, DType::f32), first = test_leaf({32, 32}, 2, DType::f32);
   const Variable second = test_parameter({32, 32}, 3, DType::f32);
   Tape tape(policy);
   const Recording recording(tape);
   Variable h = apply(Gelu{}, apply(Linear{}, x, first, Variable()));
-  tape.backward(total(apply(Tanh{}, apply(Linear{}, std::move(h), second, Variable()))));
+  tape.backward(total(apply(Tanh{}, apply(Linear{}, std::move(h), second, Variable()))), options);
 }
 
 std::map<std::string, std::vector<double>> numbers_of(const MemoryPolicy& policy) {
@@ -113,10 +114,23 @@ TEST_CASE("policy state: sensitivities and plans that adaptive did not write are
     }
 }
 
-TEST_CASE("policy state: what is to be measured by draws is measured in backward where nobody draws") {
+TEST_CASE("policy state: both ways to calibrate measure every tensor that adaptive quantizes") {
   for (const bool by_draws : {false, true}) {
-    const std::unique_ptr<MemoryPolicy> policy = make_policy("adaptive", {{"by_draws", by_draws}});
-    step(*policy);
+    const std::unique_ptr<MemoryPolicy> policy = make_policy("adaptive");
+    Adaptive& adaptive = *adaptive_of(*policy);
+    CHECK(adaptive.calibration_due());
+    const Variable x = test_leaf({4, 16, 32}, 1, DType::f32), first = test_leaf({32, 32}, 2, DType::f32);
+    const auto forward = [&] {
+      Variable h = apply(Gelu{}, apply(Linear{}, x, first, Variable()));
+      return total(apply(Tanh{}, apply(Linear{}, std::move(h), first, Variable())));
+    };
+    adaptive.calibrate(0, [&] {
+      return by_draws ? calibrate_by_draws(adaptive, forward, ErrorMeasure::absolute)
+                      : calibrate_in_backward(adaptive, forward, ErrorMeasure::absolute);
+    });
+    CHECK_FALSE(adaptive.calibration_due());
+    CHECK_FALSE(x.grad().defined());
+    CHECK_FALSE(first.grad().defined());
     int measured = 0;
     for (const auto& [name, numbers] : numbers_of(*policy))
       if (name.starts_with("tensor ") && numbers[3] == 1 && numbers[2] > 0) ++measured;

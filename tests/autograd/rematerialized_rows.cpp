@@ -16,13 +16,12 @@ class CodedSums final : public MemoryPolicy {
   explicit CodedSums(const quant::QuantConfig& coding = {.bits = 8,
                                                          .grouping = {},
                                                          .rounding = quant::Rounding::nearest})
-      : coding_(coding) {}
+      : MemoryPolicy(true), coding_(coding) {}
   std::string_view name() const override { return "coded sums"; }
-  Decision decide(const SavedTensorInfo& facts) override {
+  Hold decide(const SavedTensorInfo& facts) override {
     if (facts.op.text() != "add") return policy("exact").decide(facts);
-    return {.hold = Hold::quantize, .coding = coding_};
+    return {.kind = Hold::quantize, .config = coding_};
   }
-  bool quantizes() const override { return true; }
 
  private:
   quant::QuantConfig coding_;

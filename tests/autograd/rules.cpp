@@ -1,5 +1,6 @@
 // Rules for single tensors, and regions to recompute.
 #include "autograd/policies/rules.h"
+#include "autograd/policies/adaptive.h"
 
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
@@ -25,7 +26,7 @@ HoldRule rule(std::string_view hold, std::string_view path = "*", std::string_vi
 }
 
 struct HowHeld {
-  Hold hold;
+  Hold::Kind hold;
   int bits;
   bool operator==(const HowHeld&) const = default;
 };
@@ -57,7 +58,7 @@ std::map<std::string, HowHeld> held(MemoryPolicy& policy) {
 }
 
 std::map<std::string, HowHeld> held(std::string_view base, std::vector<HoldRule> rules) {
-  return held(*refine(make_policy(base), std::move(rules), {}));
+  return held(*with_rules(make_policy(base), std::move(rules), {}));
 }
 
 }  // namespace
@@ -90,7 +91,7 @@ TEST_CASE("rules: a slot is one of the tensors that an op of a module makes") {
   const auto bits_of = [&](const std::string& slot) {
     HoldRule int2 = rule("int2", "m", "linear"), int4 = rule("int4");
     int2.slot = slot;
-    const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {int2, int4}, {});
+    const std::unique_ptr<RuledPolicy> policy = with_rules(make_policy("exact"), {int2, int4}, {});
     Tape tape(*policy);
     const Recording recording(tape);
     const AllocationScope scope({Purpose::transient, {}, Label("m")});
@@ -113,7 +114,7 @@ TEST_CASE("rules: a slot is one of the tensors that an op of a module makes") {
 TEST_CASE("rules: one vector a sample is coded by a rule alone, not by a policy") {
   const Variable x = test_leaf({64, 32}, 1, DType::f32), square = test_parameter({32, 32}, 2, DType::f32);
   const auto hold = [&](std::string_view base, std::vector<HoldRule> rules) {
-    const std::unique_ptr<MemoryPolicy> policy = refine(make_policy(base), std::move(rules), {});
+    const std::unique_ptr<RuledPolicy> policy = with_rules(make_policy(base), std::move(rules), {});
     Tape tape(*policy);
     const Recording recording(tape);
     Variable vectors = apply(Linear{}, x, square, Variable());  // [64, 32]
@@ -152,7 +153,8 @@ TEST_CASE("rules: by the ops that read a tensor") {
 TEST_CASE("rules: codes pass over what cannot be coded") {
   // Both are so small that codes would save nothing worth having.
   const Variable x = test_leaf({16, 16}, 1, DType::f32), weight = test_leaf({16, 16}, 2, DType::f32);
-  const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {rule("int4"), rule("keep", "leaf1")}, {});
+  const std::unique_ptr<RuledPolicy> policy =
+      with_rules(make_policy("exact"), {rule("int4"), rule("keep", "leaf1")}, {});
   Tape tape(*policy);
   const Recording recording(tape);
   const Variable y = total(apply(Linear{}, x, weight, Variable()));
@@ -175,13 +177,14 @@ TEST_CASE("rules: of what only a curve's slope needs two bits are kept") {
   CHECK(both.at("a linear") == HowHeld{Hold::quantize, 2});
   CHECK(both.at("a.curve gelu") == HowHeld{Hold::quantize, 4});
   // Of what a linear layer reads the values are needed.
-  const std::unique_ptr<MemoryPolicy> nothing = refine(make_policy("exact"), {rule("slope2", "*", "*", "linear")}, {});
+  const std::unique_ptr<RuledPolicy> nothing =
+      with_rules(make_policy("exact"), {rule("slope2", "*", "*", "linear")}, {});
   held(*nothing);
   CHECK(nothing->unmatched().size() == 1);
 
   // The gradient is that at one of four places.
   const Variable x = test_leaf({64, 64}, 1, DType::f32);
-  const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {two_bits}, {});
+  const std::unique_ptr<RuledPolicy> policy = with_rules(make_policy("exact"), {two_bits}, {});
   Tape tape(*policy);
   const Recording recording(tape);
   const Variable y = apply(Gelu{}, apply(Scale{.factor = 1}, x));
@@ -192,15 +195,15 @@ TEST_CASE("rules: of what only a curve's slope needs two bits are kept") {
 }
 
 TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
-  const std::unique_ptr<MemoryPolicy> policy =
-      refine(make_policy("exact"),
-             {rule("int4", "a*"), rule("int2", "a"), rule("keep", "c*"), rule("recompute", "d.*")}, {"e.*", "b"});
+  const std::unique_ptr<RuledPolicy> policy =
+      with_rules(make_policy("exact"),
+                 {rule("int4", "a*"), rule("int2", "a"), rule("keep", "c*"), rule("recompute", "d.*")}, {"e.*", "b"});
   CHECK(policy->unmatched().size() == 6);
   held(*policy);
-  CHECK(policy->recomputes("b", ""));
-  CHECK(!policy->recomputes("a", ""));
-  CHECK(!policy->recomputes("a.0.attn", "a"));
-  CHECK(!policy->recomputes("a.11.attn", "a"));
+  CHECK(policy->recomputes({.path = "b"}, ""));
+  CHECK(!policy->recomputes({.path = "a"}, ""));
+  CHECK(!policy->recomputes({.path = "a.0.attn"}, "a"));
+  CHECK(!policy->recomputes({.path = "a.11.attn"}, "a"));
   const std::vector<std::string> unmatched = policy->unmatched();
   REQUIRE(unmatched.size() == 4);
   const auto names = [&](std::size_t line, const char* rule) {
@@ -215,21 +218,22 @@ TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
         "memory.recompute: e.* recomputes nothing: no region of the model matches, or others come first; "
         "there are b, a, a.*.attn");
   CHECK(unmatched[2].ends_with("none matches, or others come first; there are b, a, a.*.attn"));
-  CHECK(policy->recomputes("d.2", ""));
+  CHECK(policy->recomputes({.path = "d.2"}, ""));
   CHECK(policy->unmatched().size() == 3);
 
-  const std::unique_ptr<MemoryPolicy> misspelt = refine(make_policy("exact"), {}, {"a.0.atn"});
-  CHECK(!misspelt->recomputes("a.0.attn", ""));
+  const std::unique_ptr<RuledPolicy> misspelt = with_rules(make_policy("exact"), {}, {"a.0.atn"});
+  CHECK(!misspelt->recomputes({.path = "a.0.attn"}, ""));
   CHECK(misspelt->unmatched().at(0).ends_with(", or others come first, did you mean a.0.attn?; there are a.*.attn"));
-  const std::unique_ptr<MemoryPolicy> others = refine(make_policy("exact"), {}, {"a.0.attn", "a.0.attn", "A.*.attn"});
-  CHECK(others->recomputes("a.0.attn", ""));
+  const std::unique_ptr<RuledPolicy> others =
+      with_rules(make_policy("exact"), {}, {"a.0.attn", "a.0.attn", "A.*.attn"});
+  CHECK(others->recomputes({.path = "a.0.attn"}, ""));
   CHECK(others->unmatched().at(0).ends_with(", or others come first; there are a.*.attn"));
   CHECK(others->unmatched().at(1).ends_with(", or others come first, did you mean a.*.attn?; there are a.*.attn"));
 }
 
 TEST_CASE("rules: a pattern that no tensor matches is told with those that there are") {
   const auto reason = [](HoldRule wrong) {
-    const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {std::move(wrong)}, {});
+    const std::unique_ptr<RuledPolicy> policy = with_rules(make_policy("exact"), {std::move(wrong)}, {});
     held(*policy);
     const std::string text = policy->unmatched().at(0);
     return text.substr(text.find("}: ") + 3);
@@ -248,21 +252,21 @@ TEST_CASE("rules: a pattern that no tensor matches is told with those that there
 }
 
 TEST_CASE("rules: regions that could be recomputed are told by patterns, of a sequence once and a dozen at most") {
-  const auto told = [](const MemoryPolicy& policy) {
+  const auto told = [](const RuledPolicy& policy) {
     const std::string text = policy.unmatched().front();
     const std::size_t at = text.find("; there are ");
     return at == std::string::npos ? std::string() : text.substr(at + 2);
   };
-  const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("exact"), {}, {"nowhere"});
+  const std::unique_ptr<RuledPolicy> policy = with_rules(make_policy("exact"), {}, {"nowhere"});
   CHECK(told(*policy).empty());
-  CHECK(policy->recomputes_together({"layer1", 0, 3, 3}, "") == 0);
-  CHECK(policy->recomputes_together({"layer2", 1, 3, 3}, "") == 0);  // its first block is frozen
+  CHECK(policy->recomputes({"layer1", 0, 3, 3}, "") == 0);
+  CHECK(policy->recomputes({"layer2", 1, 3, 3}, "") == 0);  // its first block is frozen
   for (const char* path : {"layer1.0", "layer1.2", "layer2.1", "0", "0.1", "2x.1"})
-    CHECK(!policy->recomputes(path, ""));
+    CHECK(!policy->recomputes({.path = path}, ""));
   CHECK(told(*policy) == "there are layer1, layer1.*, layer2.*, *, *.*, 2x.*");
-  for (const char* path : {"a", "b", "c", "d", "e", "f"}) CHECK(!policy->recomputes(path, ""));
+  for (const char* path : {"a", "b", "c", "d", "e", "f"}) CHECK(!policy->recomputes({.path = path}, ""));
   CHECK(told(*policy) == "there are layer1, layer1.*, layer2.*, *, *.*, 2x.*, a, b, c, d, e, f");
-  CHECK(!policy->recomputes("g", ""));
+  CHECK(!policy->recomputes({.path = "g"}, ""));
   CHECK(told(*policy) == "there are layer1, layer1.*, layer2.*, *, *.*, 2x.*, a, b, c, d, e, f and others");
 }
 
@@ -275,9 +279,9 @@ TEST_CASE("rules: texts of holds") {
 
 TEST_CASE("rules: a refined policy is the policy in name and state") {
   const std::unique_ptr<MemoryPolicy> mesa = make_policy("mesa"),
-                                      refined = refine(make_policy("mesa"), {rule("int4", "b*")}, {});
+                                      refined = with_rules(make_policy("mesa"), {rule("int4", "b*")}, {});
   CHECK(refined->name() == "mesa");
-  CHECK(refine(make_policy("adaptive"), {rule("int4")}, {})->measures_every() == 200);
+  CHECK(adaptive_of(*with_rules(make_policy("adaptive"), {rule("int4")}, {}))->calibrate_every() == 200);
   held(*refined);
   CHECK(!refined->state().empty());
   mesa->set_state(refined->state());
@@ -292,8 +296,8 @@ TEST_CASE("rules: runs of blocks have one name") {
                             "blocks.-0-3", "blocks.4-7 ", "blocks.4-", "blocks.[4-7]", "4-7", ""})
     CHECK(!parse_block_run(other));
   // Of a sequence of one block the whole is a region, too.
-  const std::unique_ptr<MemoryPolicy> whole = refine(make_policy("exact"), {}, {"layer1"});
-  CHECK(whole->recomputes_together({"layer1", 0, 1, 1}, "") == 1);
-  CHECK(whole->recomputes_together({"layer1", 0, 1, 1}, "layer1") == 0);
+  const std::unique_ptr<RuledPolicy> whole = with_rules(make_policy("exact"), {}, {"layer1"});
+  CHECK(whole->recomputes({"layer1", 0, 1, 1}, "") == 1);
+  CHECK(whole->recomputes({"layer1", 0, 1, 1}, "layer1") == 0);
   CHECK(whole->unmatched().empty());
 }

@@ -30,8 +30,8 @@ std::int64_t held(const Reports& slots) {
 }
 
 /// `op input 0`, `op output`, `op extra_outputs 1` with the hold, for every tensor that somebody needs.
-std::multimap<std::string, Hold> described(const Reports& slots) {
-  std::multimap<std::string, Hold> all;
+std::multimap<std::string, Hold::Kind> described(const Reports& slots) {
+  std::multimap<std::string, Hold::Kind> all;
   for (const Tape::SavedTensorReport& slot : slots) {
     for (const Reader& user : slot.users) {
       constexpr std::string_view kinds[] = {" input ", " output ", " extra_outputs "};
@@ -43,7 +43,7 @@ std::multimap<std::string, Hold> described(const Reports& slots) {
   return all;
 }
 
-using Described = std::multimap<std::string, Hold>;
+using Described = std::multimap<std::string, Hold::Kind>;
 
 Variable linear(Variable x, const Variable& weight, const Variable& bias = {}) {
   return apply(Linear{}, std::move(x), weight, bias);
@@ -394,14 +394,13 @@ TEST_CASE("what is derived from codes through a curve has no bias that draws wou
   /// As another, but rounds stochastically: of errors that depend on the value no variance is told.
   class Stochastic final : public MemoryPolicy {
    public:
-    explicit Stochastic(MemoryPolicy& base) : base_(base) {}
+    explicit Stochastic(MemoryPolicy& base) : MemoryPolicy(base.quantizes()), base_(base) {}
     std::string_view name() const override { return base_.name(); }
-    Decision decide(const SavedTensorInfo& facts) override {
-      Decision decision = base_.decide(facts);
-      decision.coding.rounding = quant::Rounding::stochastic;
+    Hold decide(const SavedTensorInfo& facts) override {
+      Hold decision = base_.decide(facts);
+      decision.config.rounding = quant::Rounding::stochastic;
       return decision;
     }
-    bool quantizes() const override { return base_.quantizes(); }
 
    private:
     MemoryPolicy& base_;
@@ -447,7 +446,7 @@ TEST_CASE("what is derived from codes through a curve has no bias that draws wou
 
 TEST_CASE("what is needed exactly is not derived from a tensor that may still be coded") {
   // logits = gelu(u) + b, where u lives on: only then does it settle, in codes.
-  const auto gradient_of_logits = [](std::string_view name, Hold expected) {
+  const auto gradient_of_logits = [](std::string_view name, Hold::Kind expected) {
     const Variable x = test_leaf({4, 8, 64}, 1, DType::f32), first = test_parameter({64, 64}, 2, DType::f32),
                    second = test_parameter({64, 64}, 3, DType::f32), b = test_parameter({4, 8, 64}, 4, DType::f32);
     const std::vector<std::int64_t> classes(32, 5);
@@ -494,18 +493,18 @@ namespace {
 /// Answers every question alike.
 class Stubborn final : public MemoryPolicy {
  public:
-  explicit Stubborn(Hold hold) : hold_(hold) {}
+  explicit Stubborn(Hold::Kind hold) : hold_(hold) {}
   std::string_view name() const override { return "stubborn"; }
-  Decision decide(const SavedTensorInfo&) override { return {.hold = hold_}; }
+  Hold decide(const SavedTensorInfo&) override { return {.kind = hold_}; }
 
  private:
-  Hold hold_;
+  Hold::Kind hold_;
 };
 
 }  // namespace
 
 TEST_CASE("an impossible answer of a policy is an error of the next op, and of each after it") {
-  const auto message_with = [](Hold hold) {
+  const auto message_with = [](Hold::Kind hold) {
     Stubborn stubborn(hold);
     const Variable x = test_leaf({2, 4}, 1), weight = test_leaf({4, 4}, 2);
     Tape tape(stubborn);
@@ -528,7 +527,7 @@ TEST_CASE("an error in a decision reaches the caller, and the tape goes on once 
   class Failing final : public MemoryPolicy {
    public:
     std::string_view name() const override { return "failing"; }
-    Decision decide(const SavedTensorInfo& info) override {
+    Hold decide(const SavedTensorInfo& info) override {
       if (fails) throw std::bad_alloc();
       return decide_exactly(info);
     }

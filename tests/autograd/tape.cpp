@@ -93,7 +93,7 @@ TEST_CASE("an input of the program wants a gradient, and none when it does not")
     }
     CHECK(x.requires_grad() == wanted);
     if (!wanted)
-      CHECK_THROWS_WITH_AS(x.grad(), "only a leaf that wants a gradient has one", Error);
+      CHECK_THROWS_WITH_AS(x.grad(), "only a leaf that requires a gradient has one", Error);
     else
       CHECK(x.grad().shape() == Shape{2, 4});
   }
@@ -108,7 +108,7 @@ TEST_CASE("a tape is walked back once") {
   CHECK(error_of([&] { tape.backward(loss); }) ==
         "backward was run on this tape before, and what it had saved is freed, or read in part before an error: run "
         "forward again on a new tape, or pass several losses to one call");
-  CHECK(error_of([&] { apply(Gelu{}, x); }) == "this tape was walked back already: record on a new one");
+  CHECK(error_of([&] { apply(Gelu{}, x); }) == "backward was run on this tape already: record on a new one");
 }
 
 TEST_CASE("backward refuses what it cannot start from, and the tape stays as it was") {
@@ -133,7 +133,7 @@ TEST_CASE("backward refuses what it cannot start from, and the tape stays as it 
         }) == "backward from [4] f64 with a gradient of [4] f32");
   CHECK(error_of([&] { tape.backward(elsewhere); }) == "backward from a value that another tape recorded");
   CHECK(error_of([&] { tape.backward(y.detach()); }) ==
-        "backward from a value that depends on no parameter that wants a gradient");
+        "backward from a value that depends on no parameter that requires a gradient");
   const Recording recording(tape);
   CHECK(error_of([&] { apply(Add{}, elsewhere, elsewhere); }) ==
         "add in  takes a value that another tape recorded: detach it first");
@@ -365,7 +365,7 @@ TEST_CASE("a leaf is told whole once all that read it are walked back, in region
     Tape tape(policy("exact"));
     const Recording recording(tape);
     const auto region = [&](const Variable& in) {
-      return recompute(Label("region"), in, true, [&w](Variable inner) { return apply(Mul{}, std::move(inner), w); });
+      return checkpoint_of(Label("region"), in, [&w](Variable inner) { return apply(Mul{}, std::move(inner), w); });
     };
     Variable unused = region(x);
     Variable y = apply(Add{}, region(x), apply(Scale{0.5}, x));

@@ -51,11 +51,11 @@ std::map<std::string, std::unique_ptr<MemoryPolicy>> all_policies() {
   };
   std::map<std::string, std::unique_ptr<MemoryPolicy>> all;
   for (const std::string& name : memory_policies().names()) all[name] = make_policy(name);
-  all["fixed, recompute"] = refine(make_policy("fixed"), {}, blocks);
-  all["mesa, recompute"] = refine(make_policy("mesa"), {}, blocks);
-  all["adaptive, recompute"] = refine(make_policy("adaptive"), {}, blocks);
-  all["exact, rules"] = refine(make_policy("exact"), {rule("linear", 2), rule("add", 4)}, {});
-  all["fixed, rules, recompute"] = refine(make_policy("fixed"), {rule("linear", 2)}, {"blocks.1", "layer1.1"});
+  all["fixed, recompute"] = with_rules(make_policy("fixed"), {}, blocks);
+  all["mesa, recompute"] = with_rules(make_policy("mesa"), {}, blocks);
+  all["adaptive, recompute"] = with_rules(make_policy("adaptive"), {}, blocks);
+  all["exact, rules"] = with_rules(make_policy("exact"), {rule("linear", 2), rule("add", 4)}, {});
+  all["fixed, rules, recompute"] = with_rules(make_policy("fixed"), {rule("linear", 2)}, {"blocks.1", "layer1.1"});
   return all;
 }
 
@@ -89,7 +89,8 @@ TEST_CASE("coded training: most sensitivities measured in backward are the true 
       INFO(one.model.name, std::string(one.regions.empty() ? "" : ", blocks recomputed"),
            std::string(measure == ErrorMeasure::relative ? ", relative" : ", absolute"));
       const Step exact = step(one.model, "exact");
-      const std::unique_ptr<MemoryPolicy> adaptive = refine(make_policy("adaptive", {{"bits", 8.0}}), {}, one.regions);
+      const std::unique_ptr<MemoryPolicy> adaptive =
+          with_rules(make_policy("adaptive", {{"bits", 8.0}}), {}, one.regions);
       step(one.model, *adaptive, {}, {}, 4, measure);
       int compared = 0, near = 0;
       for (const auto& [name, values] : adaptive->state()) {
@@ -97,7 +98,7 @@ TEST_CASE("coded training: most sensitivities measured in backward are the true 
         const std::string key = name.substr(7);
         INFO(key);
         const double measured = values.to_vector()[2] * code_variance(2);
-        const std::unique_ptr<MemoryPolicy> alone = refine(std::make_unique<OneCoded>(key, 2), {}, one.regions);
+        const std::unique_ptr<MemoryPolicy> alone = with_rules(std::make_unique<OneCoded>(key, 2), {}, one.regions);
         const double truth = true_variance(one.model, exact, *alone, measure);
         ++compared;
         if (measured < 4 * truth && truth < 4 * measured) ++near;
@@ -161,7 +162,7 @@ TEST_CASE("coded training: recomputed regions whose inputs are coded save less t
     INFO(description.name);
     const std::vector<std::string> regions{"blocks.*", "layer?.?"};
     const Step exact = step(description, "exact");
-    const Step recomputed = step(description, *refine(make_policy("exact"), {}, regions));
+    const Step recomputed = step(description, *with_rules(make_policy("exact"), {}, regions));
     double last = 1e9;
     for (const double bits : {2.0, 4.0, 8.0}) {
       INFO(bits, " bits");
@@ -169,7 +170,8 @@ TEST_CASE("coded training: recomputed regions whose inputs are coded save less t
       constexpr std::uint32_t draws = 8;
       double square = 0;
       for (std::uint32_t draw = 0; draw < draws; ++draw) {
-        const Step both = step(description, *refine(make_policy("fixed", {{"bits", bits}}), {}, regions), {}, {}, draw);
+        const Step both =
+            step(description, *with_rules(make_policy("fixed", {{"bits", bits}}), {}, regions), {}, {}, draw);
         CHECK(both.saved < coded.saved);
         CHECK(both.saved < recomputed.saved);
         CHECK(both.results.at("logits") == exact.results.at("logits"));
@@ -207,7 +209,7 @@ TEST_CASE("coded training: the gates of ReLU are exact wherever codes come from"
       CHECK(usual > 0);
       CHECK(usual < 0.01);
       const auto error = [&](std::string_view base, const SettingValues& settings, std::vector<HoldRule> rules) {
-        return gradient_error(step(description, *refine(make_policy(base, settings), std::move(rules), {}), frozen),
+        return gradient_error(step(description, *with_rules(make_policy(base, settings), std::move(rules), {}), frozen),
                               exact);
       };
       INFO(usual);
@@ -221,7 +223,7 @@ TEST_CASE("coded training: the gates of ReLU are exact wherever codes come from"
       CHECK(error("fixed", bits, {rectified}) < 1.5 * usual);
       if (frozen.train.empty()) CHECK(error("fixed", bits, {for_convolutions}) < 1.5 * usual);
       // Nothing is kept for gates where no rule codes anything, however many there are.
-      CHECK(step(description, *refine(make_policy("exact"), {nowhere}, {}), frozen).saved == exact.saved);
+      CHECK(step(description, *with_rules(make_policy("exact"), {nowhere}, {}), frozen).saved == exact.saved);
     }
 }
 
@@ -229,9 +231,9 @@ TEST_CASE("coded training: mesa codes what regions keep, and leaves alone what o
   for (const Description& description : {tiny_vit(), tiny_resnet()}) {
     INFO(description.name);
     const std::vector<std::string> regions{"blocks.*", "layer?.?"};
-    const std::int64_t both = step(description, *refine(make_policy("mesa"), {}, regions)).saved;
+    const std::int64_t both = step(description, *with_rules(make_policy("mesa"), {}, regions)).saved;
     CHECK(both < step(description, "mesa").saved);
-    CHECK(both < step(description, *refine(make_policy("exact"), {}, regions)).saved);
+    CHECK(both < step(description, *with_rules(make_policy("exact"), {}, regions)).saved);
     SettingValues off;
     for (const char* const kind : {"linear", "convolution", "matmul", "softmax", "activation", "norm"})
       off[kind] = false;
@@ -250,7 +252,7 @@ TEST_CASE("coded training: what is measured in regions has the same bits whereve
   std::map<std::string, std::vector<double>> first;
   for (std::size_t i = 0; i < 12; ++i) {
     for (std::size_t j = 0; j <= i; ++j) between.push_back(std::make_unique<char[]>(40 + 112 * ((5 * i + 3 * j) % 7)));
-    const std::unique_ptr<MemoryPolicy> policy = refine(make_policy("adaptive"), {}, {"layer?.*"});
+    const std::unique_ptr<MemoryPolicy> policy = with_rules(make_policy("adaptive"), {}, {"layer?.*"});
     step(tiny_resnet(), *policy);
     std::map<std::string, std::vector<double>> numbers;
     for (const auto& [name, values] : policy->state()) numbers[name] = values.to_vector();

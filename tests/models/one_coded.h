@@ -11,14 +11,13 @@ namespace lacuna::test {
 /// Holds one tensor in few bits, everything else exactly.
 class OneCoded final : public MemoryPolicy {
  public:
-  OneCoded(std::string key, int bits) : key_(std::move(key)), bits_(bits) {}
+  OneCoded(std::string key, int bits) : MemoryPolicy(true), key_(std::move(key)), bits_(bits) {}
   std::string_view name() const override { return "one coded"; }
-  Decision decide(const SavedTensorInfo& facts) override {
-    const Decision exact = beside_codes(decide_exactly(facts), facts);
-    if (exact.hold != Hold::keep || facts.key() != key_ || !worth_quantizing(facts)) return exact;
+  Hold decide(const SavedTensorInfo& facts) override {
+    const Hold exact = beside_quantized(decide_exactly(facts), facts);
+    if (exact.kind != Hold::keep || facts.key() != key_ || !worth_quantizing(facts)) return exact;
     return hold_quantized(exact, facts, run_config(facts, bits_, 256));
   }
-  bool quantizes() const override { return true; }
 
  private:
   std::string key_;

@@ -1,6 +1,7 @@
 // Small models and one training step of them, for the tests.
 #pragma once
 
+#include "autograd/policies/adaptive.h"
 #include "autograd/policies/rules.h"
 #include "autograd/tape.h"
 #include "models/registry.h"
@@ -67,7 +68,8 @@ struct Step {
 
 inline constexpr std::int64_t batch = 3;
 
-/// One forward and backward pass of a fresh model; `draw`: the step that random numbers belong to.
+/// One forward and backward pass of a fresh model, in which a policy that adapts is calibrated if that is due; `draw`:
+/// the step that random numbers belong to.
 inline Step step(const Description& description, MemoryPolicy& policy, const FreezeRules& rules = {},
                  const ModelContext& context = {}, std::uint32_t draw = 4,
                  ErrorMeasure measure = ErrorMeasure::absolute) {
@@ -85,9 +87,7 @@ inline Step step(const Description& description, MemoryPolicy& policy, const Fre
   });
   Step done;
   const bool readable = context.device != Device::meta;
-  Tape tape(policy);
-  tape.set_error_measure(measure);
-  {
+  const auto pass = [&](Tape& tape, const BackwardOptions& options) {
     const Recording recording(tape);
     Variable logits = model->forward(Variable(images));
     if (readable) done.results["logits"] = logits.tensor().to_vector();
@@ -97,9 +97,18 @@ inline Step step(const Description& description, MemoryPolicy& policy, const Fre
       done.coded_elements += slot.facts.shape.count();
       done.coded_bits += slot.bits * slot.facts.shape.count();
     }
-    tape.backward(loss);
-  }
-  done.saved = tape.saved_bytes();
+    tape.backward(loss, options);
+    done.saved = tape.saved_bytes();
+  };
+  Tape tape(policy);
+  if (Adaptive* const adaptive = adaptive_of(policy); adaptive != nullptr && adaptive->calibration_due())
+    adaptive->calibrate(0, [&] {
+      BackwardCalibration calibration(measure);
+      pass(tape, {.before_node = std::ref(calibration)});
+      return calibration.sensitivities();
+    });
+  else
+    pass(tape, {});
   if (!readable) return done;
   for (const Parameter* parameter : model->parameters()) {
     if (!parameter->trainable()) continue;

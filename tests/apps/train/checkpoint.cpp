@@ -87,7 +87,7 @@ TEST_CASE("checkpoint: a policy's state that the policy cannot have written is r
   class Damaged final : public MemoryPolicy {
    public:
     std::string_view name() const override { return "mesa"; }
-    Decision decide(const SavedTensorInfo&) override { return {}; }
+    Hold decide(const SavedTensorInfo&) override { return {}; }
     std::map<std::string, Tensor> state() const override {
       return {{"fc linear", Tensor::zeros({3}, DType::f32, Device::cpu)}};
     }

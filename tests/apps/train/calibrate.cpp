@@ -1,7 +1,8 @@
 // What a tensor's bits are worth, measured before a step: in a pass over part of the batch, or by drawing codes anew.
-#include "apps/train/study.h"
+#include "apps/train/calibrate.h"
 #include "apps/config/resolve.h"
 #include "apps/train/measure.h"
+#include "autograd/policies/adaptive.h"
 
 #include <doctest/doctest.h>
 
@@ -27,7 +28,7 @@ constexpr int sensitivity = 2, bits = 4;  // places in the state of a tensor
 
 }  // namespace
 
-TEST_CASE("study: one pass over part of the batch tells what passes over all of it for each tensor do") {
+TEST_CASE("calibrate: one pass over part of the batch tells what passes over all of it for each tensor do") {
   for (const auto& [optimizer, batch_size] :
        std::vector<std::pair<const char*, int>>{{"adamw", 16}, {"adamw", 48}, {"sgd", 16}, {"sgd", 48}})
     for (const char* model : {"{name: vit_cifar, num_classes: 10, depth: 3, embed_dim: 48, num_heads: 3}",
@@ -64,7 +65,7 @@ TEST_CASE("study: one pass over part of the batch tells what passes over all of 
     }
 }
 
-TEST_CASE("study: the step that measures takes no more memory than the others, from batches of four on") {
+TEST_CASE("calibrate: the step that measures takes no more memory than the others, from batches of four on") {
   struct Case {
     const char* model;
     std::int64_t batch;
@@ -90,7 +91,7 @@ TEST_CASE("study: the step that measures takes no more memory than the others, f
   }
 }
 
-TEST_CASE("study: what is frozen stays out of it") {
+TEST_CASE("calibrate: what is frozen stays out of it") {
   for (const char* memory : {"{policy: adaptive, bits: 3}", "{policy: adaptive, bits: 3, by_draws: true}"}) {
     const Configuration with = resolve(parse_configuration(
         fmt::format("model: {{name: vit_cifar, num_classes: 10, depth: 2, embed_dim: 48, num_heads: 3}}\n"
@@ -104,7 +105,7 @@ TEST_CASE("study: what is frozen stays out of it") {
   }
 }
 
-TEST_CASE("study: leaves no trace but the bits") {
+TEST_CASE("calibrate: leaves no trace but the bits") {
   for (const bool by_draws : {false, true}) {
     const Configuration with = configured("{name: resnet20, num_classes: 10}", by_draws);
     Training training(with, Device::cpu);
@@ -117,7 +118,7 @@ TEST_CASE("study: leaves no trace but the bits") {
     const auto before = buffers();
     training.model().set_training(true);
     random_state() = {.seed = 1, .step = 0};
-    study(training, batch.front(), training.policy());
+    CHECK(calibrate(training, batch.front(), training.policy()));
     CHECK(buffers() == before);
     for (const Parameter* parameter : training.model().parameters()) CHECK(!parameter->grad().defined());
     CHECK(at(ledger(Device::cpu).live(), Purpose::saved) == 0);
@@ -131,8 +132,7 @@ TEST_CASE("study: leaves no trace but the bits") {
     CHECK(fewest < most);
     // Asked once: the next pass is an ordinary one.
     training.step(batch, 0, 0.01);
-    CHECK(training.policy().draw_study() == nullptr);
-    CHECK(!training.policy().begin_study());
+    CHECK_FALSE(adaptive_of(training.policy())->calibration_due());
   }
 }
 

@@ -17,7 +17,7 @@ TEST_CASE("training: recomputed blocks give the same gradients and statistics to
     for (const DType dtype : {DType::f32, DType::bf16}) {
       INFO(description.name, " in ", name_of(dtype));
       const Step exact = step(description, "exact", {}, {.dtype = dtype});
-      const std::unique_ptr<MemoryPolicy> policy = with_rules(make_policy("exact"), {}, {"blocks.*", "layer?.?"});
+      const std::unique_ptr<RuledPolicy> policy = with_rules(make_policy("exact"), {}, {"blocks.*", "layer?.?"});
       const Step recomputed = step(description, *policy, {}, {.dtype = dtype});
       CHECK(recomputed.results == exact.results);
       CHECK(recomputed.saved < exact.saved);
@@ -40,7 +40,7 @@ TEST_CASE("training: regions of several blocks, and regions within regions, save
     std::vector<std::int64_t> saved;
     for (const std::vector<std::string>& patterns : regions) {
       INFO("recomputed: ", fmt::format("{}", fmt::join(patterns, " ")));
-      const std::unique_ptr<MemoryPolicy> policy = with_rules(make_policy("exact"), {}, patterns);
+      const std::unique_ptr<RuledPolicy> policy = with_rules(make_policy("exact"), {}, patterns);
       const Step recomputed = step(description, *policy);
       CHECK(recomputed.results == exact.results);
       saved.push_back(recomputed.saved);

@@ -1,4 +1,5 @@
 #include "ops/attention.h"
+#include "autograd/checkpoint.h"
 #include "autograd/tape.h"
 #include "core/parallel.h"
 #include "ops/arithmetic.h"
@@ -311,7 +312,7 @@ TEST_CASE("attention: a recomputed region sees the same draws") {
     {
       const Recording recording(tape);
       const auto body = [&](Variable in) { return apply(op, std::move(in), Variable(), Variable()); };
-      y = recomputed ? recompute(Label("block"), x, false, body) : body(x);
+      y = recomputed ? checkpoint(Label("block"), body, x) : body(x);
     }
     tape.backward({{y, dy}});
     return x.grad();

@@ -1,5 +1,6 @@
 #include "apps/plugin.h"
 
+#include "apps/command.h"
 #include "autograd/policy.h"
 #include "core/error.h"
 #include "core/op.h"
@@ -8,9 +9,12 @@
 #include "optim/optimizer.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <array>
+#include <cstdio>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -43,6 +47,27 @@ std::size_t registered() {
   reject("--load: expected a shared object, got {}: {}", file, reason);
 }
 
+/// dlopen with a clear end for an exception of a static object in the file, say for a name that is registered twice.
+/// Such exceptions cannot be caught: the runtime calls std::terminate.
+void* open_shared_object(const std::string& path) {
+  static std::string opening;
+  opening = path;
+  const std::terminate_handler outer = std::set_terminate([] {
+    std::string reason = "its static objects end the process";
+    try {
+      if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+    } catch (const std::exception& error) {
+      reason = error.what();
+    } catch (...) {
+    }
+    std::fputs(fmt::format("lacuna: --load: {}: {}\n", opening, reason).c_str(), stderr);
+    ::_exit(wrong_input);
+  });
+  void* const opened = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  std::set_terminate(outer);
+  return opened;
+}
+
 }  // namespace
 
 void load_plugin(const std::string& file) {
@@ -52,7 +77,7 @@ void load_plugin(const std::string& file) {
   const std::size_t before = registered();
   // dlopen looks for a name without a slash in the system's folders.
   const std::string path = std::filesystem::absolute(file).string();
-  if (::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) reject_unloadable(file, ::dlerror());
+  if (open_shared_object(path) == nullptr) reject_unloadable(file, ::dlerror());
   if (registered() == before)
     reject(
         "--load: {} registers no op, model, data set, optimizer or memory policy; is it linked with the library "

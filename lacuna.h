@@ -1,6 +1,7 @@
 // The whole library in one header: tensors, ops, autograd, layers, optimizers, data and models.
 #pragma once
 
+#include "autograd/checkpoint.h"
 #include "autograd/tape.h"
 #include "core/ledger.h"
 #include "core/op.h"

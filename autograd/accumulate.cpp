@@ -33,7 +33,7 @@ Tensor difference(Tensor a, const Tensor& b) {
 
 namespace {
 
-/// Of `q`, which may be null, from `p`, both from `begin` to `end`.
+/// Σ (p − q)² from `begin` to `end`; `q` may be null.
 template <class T>
 double squared_difference(const T* p, const T* q, std::int64_t begin, std::int64_t end) {
   double sum = 0;
@@ -44,7 +44,7 @@ double squared_difference(const T* p, const T* q, std::int64_t begin, std::int64
   return sum;
 }
 
-/// The tensors' squared difference from begin(i) to begin(i + 1), for each i below `parts`; zeros on `meta`.
+/// The squared difference of elements begin(i) to begin(i + 1), for each i below `parts`; zeros on `meta`.
 template <class F>
 std::vector<double> squared_differences_of_parts(const Tensor& a, const Tensor& b, std::int64_t parts, const F& begin) {
   std::vector<double> sums(static_cast<std::size_t>(parts));

@@ -1,4 +1,4 @@
-// Gradients that meet, and how they differ.
+// Sums and differences of gradients.
 #pragma once
 
 #include "core/random.h"
@@ -9,15 +9,15 @@
 
 namespace lacuna {
 
-/// a + b, written into whichever of the two nobody else sees.
+/// a + b, in place of an input whose memory nobody else sees.
 Tensor sum(Tensor a, Tensor b);
-/// a − b, in the place of a if nobody else sees it.
+/// a − b, in place of a if nobody else sees its memory.
 Tensor difference(Tensor a, const Tensor& b);
 /// Σ (a − b)², or Σ a² without b; 0 on `meta`.
 double squared_difference(const Tensor& a, const Tensor& b);
-/// The same of `rows` equal parts, one after the other: [rows].
+/// The same for each of `rows` equal parts of consecutive elements: [rows].
 std::vector<double> squared_differences(const Tensor& a, const Tensor& b, std::int64_t rows);
-/// a with a sign drawn for each element.
+/// a with a random sign for each element.
 Tensor with_random_signs(const Tensor& a, const RandomStream& stream);
 
 }  // namespace lacuna

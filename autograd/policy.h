@@ -28,25 +28,25 @@ struct Reader {
   bool optional = false;        // can do without it
 };
 
-/// All that is known of a tensor when the last variable that names it lets go.
+/// What is known of a saved tensor when it is decided how to hold it.
 struct SavedTensorInfo {
-  Label op;                // what made it: an op, or empty for an input of the program
-  Label path;              // in which module
+  Label op;                // that made it; empty for an input of the program
+  Label path;              // of the module that ran the op
   Source source = output;  // which tensor of that op
   int occurrence = 0;      // how many tensors of this op, path and source came before it on the tape
   Shape shape;
   DType dtype = DType::f32;
   std::int64_t bytes = 0;
   std::uint64_t tape = 0;  // differs from pass to pass
-  Need need = Need::sign;  // the strongest among the users
+  Need need = Need::sign;  // the strongest of its readers
   Groups groups = Groups::run;
   std::int64_t heads = 1;
-  bool optional = false;           // every user can do without it: it may be dropped
+  bool optional = false;           // every reader can do without it: it may be dropped
   bool parameter = false;          // lives on anyway: keeping it costs nothing
-  bool borrowed = false;           // an input of the program that its caller holds anyway: codes would come besides
-  bool can_rematerialize = false;  // one cheap pass over tensors that are kept anyway yields it
-  bool approximate = true;         // what it could be derived from is coded, or may still be
-  int chain = 0;                   // passes such a derivation would take at most, itself included
+  bool borrowed = false;           // an input that the caller still holds: a quantized copy would come besides
+  bool can_rematerialize = false;  // its op can compute it again from tensors that are held
+  bool approximate = true;         // those tensors are quantized, or may still be
+  int chain = 0;                   // ops that rematerializing it runs in a row at most, itself included
   bool results_unread = false;     // nobody reads what could be rematerialized from it, as a curve of it
   std::span<const Reader> users;
 
@@ -56,7 +56,7 @@ struct SavedTensorInfo {
   std::string_view maker() const { return is_input() ? "input" : op.text(); }
   /// Which of its module's tensors it is: `linear`, `add #2` of an op's second, `layer_norm statistic 0`.
   std::string name() const;
-  /// Names the slot in every step of the same program: its path and its name.
+  /// The same in every step of the same program: its path and its name.
   std::string key() const;
 };
 

@@ -1,4 +1,4 @@
-// What codes do to the gradient, measured while backward runs.
+// How errors of saved tensors change the gradient.
 #pragma once
 
 #include "core/tensor.h"
@@ -21,22 +21,21 @@ enum class ErrorMeasure : std::uint8_t {
 /// tensor's values would cause, in some ErrorMeasure.
 using Sensitivities = std::map<std::string, double>;
 
-/// The rows of a parameter whose gradients are as large as each other, more or less: one an output of a linear layer or
-/// a convolution; a vector is one row. In a packed projection queries and keys have gradients of a tenth of those of
+/// Rows of a parameter within which gradients have about one size: one for each output of a linear layer or
+/// convolution; a vector is one row. In a packed projection the gradients of queries and keys are a tenth of those of
 /// values.
 std::int64_t rows_alike(const Shape& parameter);
 
-/// What a change of a parameter's `gradient` counts: `changed` less `other`, or all of it without. Where the gradient
-/// is nearly zero, as of a bias before a norm, no change is more than twice as large as it.
+/// The squared error `changed` − `other` of a parameter's `gradient` in `measure`; `other` undefined: of `changed`. A
+/// relative error is at most 4 for each element: some gradients are nearly zero, as that of a bias before a norm.
 double counted_error(const Tensor& changed, const Tensor& other, const Tensor& gradient, ErrorMeasure measure);
 
-/// Gathers, node by node in the order of backward, how much coarser codes of one slot change the gradients.
+/// Notes, node by node in the order of backward, how much one saved tensor at fewer bits changes the gradients.
 ///
-/// The error of a parameter's gradient counts as it is. That of a gradient which flows on is followed through the next
-/// node as it is, too: where that node has errors of one sum in all its elements, as of a norm's mean, they add up
-/// there. From then on it is taken to be as large as the gradient is, element by element, and independent from element
-/// to element: of its square such a part goes at each node into parameters, and such parts on to other nodes, as those
-/// of the gradient with signs drawn at random.
+/// The error of a parameter's gradient counts as measured. The error of a gradient that flows on is measured through
+/// the next node too, since errors may add up there: a norm sums them over its row. Behind that node, errors are taken
+/// to be proportional to the gradient and independent from element to element. Their squares then split over parameters
+/// and further nodes as the squares of the gradient with random signs do.
 class SensitivityRecord {
  public:
   /// A gradient that goes to another node of the tape.
@@ -45,17 +44,16 @@ class SensitivityRecord {
     double square = 0;
   };
 
-  /// A node that backward reaches: the squares of its output's whole gradient, and, when the signs of that are drawn,
-  /// of its parameters' gradients and of what flows on.
+  /// A node that backward reaches: the squared norm of its outputs' gradients, and, with random signs on those, the
+  /// squared norms of the gradients of its parameters and of those that flow on.
   void add_node(std::int64_t node, double gradient, double parameters, std::vector<Flow> flows);
-  /// SavedTensor `key` was held in `bits` more coarsely than it is, for the node added last: the squared changes.
-  /// Returns the change's number.
+  /// The squared changes of the gradients of the node added last, with saved tensor `key` at only `bits` bits. Returns
+  /// the change's number.
   std::size_t add_change(const std::string& key, int bits, double parameters, std::vector<Flow> flows);
-  /// What flows of a change to a node has been followed through it: the squares behind.
+  /// Replaces the part of a change that flows to node `through` by the squares measured behind that node.
   void follow(std::size_t change, std::int64_t through, double parameters, const std::vector<Flow>& flows);
 
-  /// Of each slot: the variance of the whole gradient that an error as large as its values would
-  /// cause, in the measure of what was added.
+  /// In the measure of what was added.
   Sensitivities sensitivities() const;
 
  private:

@@ -6,17 +6,17 @@
 
 namespace lacuna {
 
-/// Runs of `size` elements; tokens, or equal parts of them, where the op hints that their scales differ.
+/// Runs of `size` elements; one token, or equal parts of one, if the op hints that tokens have different ranges.
 quant::Grouping run_groups(const SavedTensorInfo& facts, std::int64_t size);
-/// QuantizedTensor of `bits` in run_groups of `size`, those that err least: what is rotated, in four of them at once
-/// where that is possible. A turned group has no extremes that more of it would move apart.
+/// The configuration of `bits` with the least error, in run_groups of `size`. Where it applies a Hadamard transform, a
+/// group is four times as long: after it a longer group has no wider range.
 quant::QuantConfig run_config(const SavedTensorInfo& facts, int bits, std::int64_t size);
-/// What they take, without a sensitivity.
+/// The bytes of that for any number of bits; no sensitivity.
 BitChoice bit_choice(const SavedTensorInfo& facts, std::int64_t size);
 /// Whether the tensor is [samples, heads, positions, width].
 bool lies_by_heads(const SavedTensorInfo& facts);
-/// A head each, of all samples, where the tensor lies by heads; groups of columns that do not cross a head elsewhere;
-/// runs of `size` where the columns are too narrow for it.
+/// One head of all samples, if the tensor lies by heads; otherwise columns within one head; runs of `size` if the
+/// columns are too narrow.
 quant::Grouping column_groups(const SavedTensorInfo& facts, std::int64_t size);
 
 }  // namespace lacuna

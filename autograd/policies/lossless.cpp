@@ -12,7 +12,7 @@ Hold decide_exactly(const SavedTensorInfo& facts) {
 
 namespace {
 
-/// What is needed stays as it is: what a classical framework does.
+/// Keeps every tensor that backward reads, as PyTorch does.
 class Keep final : public MemoryPolicy {
  public:
   static constexpr std::string_view policy_name = "keep";
@@ -22,7 +22,8 @@ class Keep final : public MemoryPolicy {
   Hold decide(const SavedTensorInfo& facts) override { return {.kind = facts.optional ? Hold::drop : Hold::keep}; }
 };
 
-/// Whatever a cheap pass over something kept yields is not kept; where only a sign is needed, a bit is.
+/// Rematerializes what is cheap, and keeps one bit where only a sign is needed. The bits of gradients are those of
+/// `keep`.
 class Exact final : public MemoryPolicy {
  public:
   static constexpr std::string_view policy_name = "exact";

@@ -1,12 +1,12 @@
-// What every policy that saves memory has in common: what costs nothing to have again is not kept.
+// What all policies but `keep` share: a tensor that is cheap to compute again is not kept.
 #pragma once
 
 #include "autograd/policy.h"
 
 namespace lacuna {
 
-/// What `exact` answers: derived where a short chain of cheap passes yields the tensor, a mask where only its sign is
-/// needed, kept otherwise.
+/// The answer of `exact`: rematerialized if a short chain of cheap ops yields the tensor, a mask if only its sign is
+/// needed, otherwise kept.
 Hold decide_exactly(const SavedTensorInfo& facts);
 
 }  // namespace lacuna

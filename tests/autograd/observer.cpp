@@ -75,7 +75,7 @@ std::vector<std::string> names_of(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-TEST_CASE("an observer sees a region's ops in forward, and again those whose results somebody reads") {
+TEST_CASE("an observer sees a region's ops in forward, and in backward those that run again") {
   const Variable x = test_leaf({2, 4}, 1), in = test_leaf({3, 4}, 2), out = test_leaf({4, 3}, 3);
   const auto mlp = [&](Variable value) {
     return apply(Linear{}, apply(Gelu{}, apply(Linear{}, std::move(value), in, Variable())), out, Variable());
@@ -115,7 +115,7 @@ TEST_CASE("an observer sees a region's ops in forward, and again those whose res
   CHECK(std::count(nested.begin(), nested.end(), "> add") == 1);
 }
 
-TEST_CASE("a region may hold what is not recorded, and a part of it that wants no gradient: their ops count too") {
+TEST_CASE("a region may contain ops that are not recorded, and a region without gradients") {
   const Variable x = test_leaf({2, 4}, 1), weight = test_leaf({4, 4}, 2);
   const auto gradient = [&](const std::function<Variable()>& forward) {
     Variable(weight).set_grad({});
@@ -153,7 +153,7 @@ TEST_CASE("a region may hold what is not recorded, and a part of it that wants n
   CHECK(std::count(ran_outside.begin(), ran_outside.end(), "> gelu") == 1);
 }
 
-TEST_CASE("a region whose last results are read runs again whole, and other ops than in forward are refused") {
+TEST_CASE("a region whose last result is read runs again whole; other ops than in forward are an error") {
   const Variable x = test_leaf({2, 4}, 1), factor = test_leaf({2, 4}, 2);
   Witness witness;
   {

@@ -63,7 +63,7 @@ void check_refused(const std::string& policy, const State& whole, const std::str
 
 }  // namespace
 
-TEST_CASE("policy state: what a policy gave, another one goes on from") {
+TEST_CASE("policy state: another policy object continues from a saved state") {
   for (const std::string name : {"mesa", "adaptive"}) {
     const std::unique_ptr<MemoryPolicy> one = make_policy(name), other = make_policy(name);
     step(*one);
@@ -159,7 +159,7 @@ std::vector<double> ranges_after(MemoryPolicy& policy, std::uint32_t site, std::
 
 }  // namespace
 
-TEST_CASE("policy state: a group without finite values leaves mesa's ranges as they are") {
+TEST_CASE("policy state: a group without finite values does not change mesa's ranges") {
   const std::unique_ptr<MemoryPolicy> policy = make_policy("mesa"), other = make_policy("mesa");
   const std::vector<double> before = ranges_after(*policy, 1);
   REQUIRE(before.size() == 4);

@@ -111,7 +111,7 @@ TEST_CASE("rules: a slot is one of the tensors that an op of a module makes") {
   CHECK(all.at("tanh") == 4);
 }
 
-TEST_CASE("rules: one vector a sample is coded by a rule alone, not by a policy") {
+TEST_CASE("rules: a tensor of one vector a sample is quantized by a rule only") {
   const Variable x = test_leaf({64, 32}, 1, DType::f32), square = test_parameter({32, 32}, 2, DType::f32);
   const auto hold = [&](std::string_view base, std::vector<HoldRule> rules) {
     const std::unique_ptr<RuledPolicy> policy = with_rules(make_policy(base), std::move(rules), {});
@@ -127,7 +127,7 @@ TEST_CASE("rules: one vector a sample is coded by a rule alone, not by a policy"
   CHECK(hold("fixed", {rule("int4", "*", "linear")}) == Hold::quantize);
 }
 
-TEST_CASE("mesa: what lies by heads has a range a head, and is not coded where that is one vector a sample") {
+TEST_CASE("mesa: a tensor by heads has a range a head, and is not quantized if it has one vector a sample") {
   const Variable keys = test_leaf({8, 3, 20, 64}, 1, DType::f32), square = test_parameter({64, 64}, 2, DType::f32);
   const auto held = [&](std::int64_t positions) {
     const std::unique_ptr<MemoryPolicy> policy = make_policy("mesa");
@@ -150,7 +150,7 @@ TEST_CASE("rules: by the ops that read a tensor") {
   CHECK(ruled.at("b.curve tanh") == HowHeld{Hold::keep, 0});
 }
 
-TEST_CASE("rules: codes pass over what cannot be coded") {
+TEST_CASE("rules: a rule passes over tensors that cannot be quantized") {
   // Both are so small that codes would save nothing worth having.
   const Variable x = test_leaf({16, 16}, 1, DType::f32), weight = test_leaf({16, 16}, 2, DType::f32);
   const std::unique_ptr<RuledPolicy> policy =
@@ -168,7 +168,7 @@ TEST_CASE("rules: codes pass over what cannot be coded") {
         "and what is needed to the bit or by its sign alone");
 }
 
-TEST_CASE("rules: of what only a curve's slope needs two bits are kept") {
+TEST_CASE("rules: slope2 keeps two bits where only the slope of a curve is read") {
   const HoldRule output = rule("int4", "*", "gelu"), two_bits = rule("slope2", "*", "*", "gelu");
   // The curve's value cannot be derived from the slope's two bits.
   const auto alone = held("exact", {two_bits}), both = held("exact", {output, two_bits});
@@ -194,7 +194,7 @@ TEST_CASE("rules: of what only a curve's slope needs two bits are kept") {
   CHECK(slopes.size() == 4);
 }
 
-TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
+TEST_CASE("rules: rules and patterns that applied to nothing are reported") {
   const std::unique_ptr<RuledPolicy> policy =
       with_rules(make_policy("exact"),
                  {rule("int4", "a*"), rule("int2", "a"), rule("keep", "c*"), rule("recompute", "d.*")}, {"e.*", "b"});
@@ -231,7 +231,7 @@ TEST_CASE("rules: what applies to nothing is told, once it had a chance") {
   CHECK(others->unmatched().at(1).ends_with(", or others come first, did you mean a.*.attn?; there are a.*.attn"));
 }
 
-TEST_CASE("rules: a pattern that no tensor matches is told with those that there are") {
+TEST_CASE("rules: the report of a pattern without a match names what there is") {
   const auto reason = [](HoldRule wrong) {
     const std::unique_ptr<RuledPolicy> policy = with_rules(make_policy("exact"), {std::move(wrong)}, {});
     held(*policy);
@@ -251,7 +251,7 @@ TEST_CASE("rules: a pattern that no tensor matches is told with those that there
         "what matches cannot be coded, or is read by something besides one GELU or SiLU");
 }
 
-TEST_CASE("rules: regions that could be recomputed are told by patterns, of a sequence once and a dozen at most") {
+TEST_CASE("rules: the report names up to twelve patterns of regions") {
   const auto told = [](const RuledPolicy& policy) {
     const std::string text = policy.unmatched().front();
     const std::size_t at = text.find("; there are ");
@@ -277,7 +277,7 @@ TEST_CASE("rules: texts of holds") {
     CHECK_MESSAGE(!parse_hold(text), text);
 }
 
-TEST_CASE("rules: a refined policy is the policy in name and state") {
+TEST_CASE("rules: with rules a policy has the same name and state") {
   const std::unique_ptr<MemoryPolicy> mesa = make_policy("mesa"),
                                       refined = with_rules(make_policy("mesa"), {rule("int4", "b*")}, {});
   CHECK(refined->name() == "mesa");

@@ -34,7 +34,7 @@ TEST_CASE("sensitivity: errors count as they are, or row by row against the grad
   CHECK(rows_alike({64, 3, 3, 16}) == 64);
 }
 
-TEST_CASE("sensitivity: in a chain, what flows on counts by all parameters behind it") {
+TEST_CASE("sensitivity: a change that flows on counts by all parameters behind it") {
   SensitivityRecord record;
   record.add_node(3, 1, 1000, {{.to = 2, .square = 40}});
   record.add_change("last layer", 1, 0, {{.to = 2, .square = 20}});  // half of what flows
@@ -51,7 +51,7 @@ TEST_CASE("sensitivity: in a chain, what flows on counts by all parameters behin
   CHECK(found.at("first layer") == doctest::Approx(3 / code_variance(1)));
 }
 
-TEST_CASE("sensitivity: what flows into a stream is weighed against the whole stream") {
+TEST_CASE("sensitivity: a change that flows into a sum is weighed against the whole sum") {
   SensitivityRecord record;
   record.add_node(2, 100, 0, {{.to = 1, .square = 100}, {.to = 0, .square = 100}});  // x + branch(x)
   record.add_node(1, 100, 6, {{.to = 0, .square = 4}});
@@ -61,7 +61,7 @@ TEST_CASE("sensitivity: what flows into a stream is weighed against the whole st
   CHECK(found.at("branch") == doctest::Approx(4 * 52.0 / 104 / code_variance(1)));
 }
 
-TEST_CASE("sensitivity: a tensor that several ops read gathers all of its changes") {
+TEST_CASE("sensitivity: the changes of a tensor with several readers add up") {
   SensitivityRecord record;
   record.add_node(1, 1, 0, {{.to = 0, .square = 1}});
   record.add_change("x", 2, 0.25, {});

@@ -63,7 +63,7 @@ TEST_CASE("two losses in one backward give what their sum gives") {
   CHECK(gradients(true) == gradients(false));
 }
 
-TEST_CASE("backward starts from a product with the gradient it is given") {
+TEST_CASE("backward starts from the gradient it is given") {
   const Variable x = test_leaf({4}, 1);
   const Tensor start = test_values({4}, 2);
   const std::vector<double> before = start.to_vector();
@@ -82,7 +82,7 @@ TEST_CASE("a loss that is a leaf itself") {
   CHECK(x.grad().item() == 1);
 }
 
-TEST_CASE("an input of the program wants a gradient, and none when it does not") {
+TEST_CASE("an input gathers a gradient only if it requires one") {
   const Variable weight = test_leaf({3, 4}, 2);
   for (const bool wanted : {true, false}) {
     const Variable x(test_values({2, 4}, 1), wanted, "image");
@@ -99,7 +99,7 @@ TEST_CASE("an input of the program wants a gradient, and none when it does not")
   }
 }
 
-TEST_CASE("a tape is walked back once") {
+TEST_CASE("backward runs once on a tape") {
   const Variable x = test_leaf({4}, 1);
   Tape tape(policy("exact"));
   const Recording recording(tape);
@@ -111,7 +111,7 @@ TEST_CASE("a tape is walked back once") {
   CHECK(error_of([&] { apply(Gelu{}, x); }) == "backward was run on this tape already: record on a new one");
 }
 
-TEST_CASE("backward refuses what it cannot start from, and the tape stays as it was") {
+TEST_CASE("an invalid start of backward is an error, and the tape stays as it was") {
   const Variable x = test_leaf({4}, 1);
   Tape tape(policy("exact")), other(policy("exact"));
   Variable y, elsewhere;
@@ -159,7 +159,7 @@ TEST_CASE("gradients of micro-batches add up to those of the whole batch") {
   for (std::size_t i = 0; i < whole.size(); ++i) CHECK(micro[i] == doctest::Approx(whole[i]).epsilon(1e-12));
 }
 
-TEST_CASE("gradients of leaves are accounted as such and to their path") {
+TEST_CASE("the ledger counts a leaf's gradient as one, under its path") {
   const Variable weight = test_leaf({3, 5}, 2);
   const std::int64_t before = live_bytes(Purpose::gradients);
   {
@@ -210,7 +210,7 @@ TEST_CASE("a tensor changed before its signs were packed is refused") {
   CHECK(error_of([&] { tape.backward(loss); }).starts_with("relu reads a tensor of relu"));
 }
 
-TEST_CASE("a value that dies after its source was changed ends nothing") {
+TEST_CASE("a value may die after its source was changed in place") {
   const Variable x = test_leaf({2, 4}, 1), weight = test_leaf({4, 4}, 2);
   Tape tape(policy("exact"));
   const Recording recording(tape);
@@ -236,7 +236,7 @@ struct SmallGraph {
 
 }  // namespace
 
-TEST_CASE("nothing is left behind after backward") {
+TEST_CASE("nothing stays saved after backward") {
   for (const std::string_view name : {"keep", "exact"}) {
     CAPTURE(name);
     const std::int64_t before = ledger(Device::cpu).total();
@@ -252,7 +252,7 @@ TEST_CASE("nothing is left behind after backward") {
   }
 }
 
-TEST_CASE("nothing is left behind by a tape that was dropped without backward, whatever lives on") {
+TEST_CASE("nothing stays saved by a tape dropped without backward, though its values live on") {
   for (const std::string_view name : {"keep", "exact"}) {
     CAPTURE(name);
     const std::int64_t before = ledger(Device::cpu).total();
@@ -268,7 +268,7 @@ TEST_CASE("nothing is left behind by a tape that was dropped without backward, w
   }
 }
 
-TEST_CASE("nothing is left behind where backward ended with an error") {
+TEST_CASE("nothing stays saved after an error in backward") {
   for (const std::string_view name : {"keep", "exact"}) {
     CAPTURE(name);
     const std::int64_t before = ledger(Device::cpu).total();
@@ -284,7 +284,7 @@ TEST_CASE("nothing is left behind where backward ended with an error") {
   }
 }
 
-TEST_CASE("outputs that no loss depends on are free of backward") {
+TEST_CASE("an op whose output no loss depends on has no backward") {
   const Variable x = test_leaf({3, 4}, 1), weight = test_leaf({4, 4}, 2), other = test_leaf({4, 4}, 3);
   Tape tape(policy("exact"));
   const Recording recording(tape);
@@ -345,7 +345,7 @@ TEST_CASE("a reshape is free in both directions, also where ops add to one gradi
       {test_values({6, 4}, 1)});
 }
 
-TEST_CASE("a leaf is told whether it wants a gradient; a computed value is not") {
+TEST_CASE("requires_grad can be set on leaves only") {
   Variable x(test_values({4}, 1));
   CHECK_FALSE(x.requires_grad());
   x.set_requires_grad(true);
@@ -359,7 +359,7 @@ TEST_CASE("a leaf is told whether it wants a gradient; a computed value is not")
                        "a tensor of i64 has no gradient", Error);
 }
 
-TEST_CASE("a leaf is told whole once all that read it are walked back, in regions too, and once only") {
+TEST_CASE("a hook sees a leaf once, when backward has passed all its readers, in regions too") {
   for (const bool reaches_loss : {true, false}) {
     const Variable x = test_leaf({2, 3, 4}, 1), w = test_leaf({2, 3, 4}, 2);
     Tape tape(policy("exact"));
@@ -383,7 +383,7 @@ TEST_CASE("a leaf is told whole once all that read it are walked back, in region
   }
 }
 
-TEST_CASE("a walk back that an error ended is not walked again, and tells nobody any more") {
+TEST_CASE("after an error in backward, backward cannot run again and calls no hook") {
   const SmallGraph graph;
   Tape tape(policy("exact"));
   const Recording recording(tape);
@@ -430,7 +430,7 @@ TEST_CASE("a hook that takes the gradient away hides the leaf from the hooks beh
   CHECK(second == 0);
 }
 
-TEST_CASE("a use of an undefined variable or of one that was moved away is an error that says so") {
+TEST_CASE("using an undefined or moved-from variable is an error") {
   Variable x = test_leaf({2, 3}, 1);
   const Variable moved = std::move(x);
   for (const Variable& empty : {Variable(), x}) {

@@ -1,4 +1,4 @@
-// What a tensor's bits are worth, measured before a step: in a pass over part of the batch, or by drawing codes anew.
+// Calibration before a step: in a pass over part of the batch, or by draws.
 #include "apps/train/calibrate.h"
 #include "apps/config/resolve.h"
 #include "apps/train/measure.h"
@@ -28,7 +28,7 @@ constexpr int sensitivity = 2, bits = 4;  // places in the state of a tensor
 
 }  // namespace
 
-TEST_CASE("calibrate: one pass over part of the batch tells what passes over all of it for each tensor do") {
+TEST_CASE("calibrate: one pass over part of the batch agrees with GACT's passes over all of it") {
   for (const auto& [optimizer, batch_size] :
        std::vector<std::pair<const char*, int>>{{"adamw", 16}, {"adamw", 48}, {"sgd", 16}, {"sgd", 48}})
     for (const char* model : {"{name: vit_cifar, num_classes: 10, depth: 3, embed_dim: 48, num_heads: 3}",
@@ -65,7 +65,7 @@ TEST_CASE("calibrate: one pass over part of the batch tells what passes over all
     }
 }
 
-TEST_CASE("calibrate: the step that measures takes no more memory than the others, from batches of four on") {
+TEST_CASE("calibrate: a step with calibration takes no more memory than others, from batches of four on") {
   struct Case {
     const char* model;
     std::int64_t batch;
@@ -91,7 +91,7 @@ TEST_CASE("calibrate: the step that measures takes no more memory than the other
   }
 }
 
-TEST_CASE("calibrate: what is frozen stays out of it") {
+TEST_CASE("calibrate: works with frozen parameters") {
   for (const char* memory : {"{policy: adaptive, bits: 3}", "{policy: adaptive, bits: 3, by_draws: true}"}) {
     const Configuration with = resolve(parse_configuration(
         fmt::format("model: {{name: vit_cifar, num_classes: 10, depth: 2, embed_dim: 48, num_heads: 3}}\n"
@@ -105,7 +105,7 @@ TEST_CASE("calibrate: what is frozen stays out of it") {
   }
 }
 
-TEST_CASE("calibrate: leaves no trace but the bits") {
+TEST_CASE("calibrate: changes nothing but the bits") {
   for (const bool by_draws : {false, true}) {
     const Configuration with = configured("{name: resnet20, num_classes: 10}", by_draws);
     Training training(with, Device::cpu);

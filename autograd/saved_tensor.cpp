@@ -23,7 +23,7 @@ SavedTensor::SavedTensor(const Tensor& tensor, MemoryPolicy& policy, std::uint64
       version_(tensor.storage()->version()),
       parameter_(tensor.storage()->owner().purpose == Purpose::parameters),
       owner_(tensor.storage()->owner()) {
-  if (owner_.purpose == Purpose::saved) owner_.purpose = Purpose::transient;  // claimed by another slot just now
+  if (owner_.purpose == Purpose::saved) owner_.purpose = Purpose::transient;  // of another saved tensor until now
 }
 
 SavedTensor::~SavedTensor() { free(); }
@@ -134,7 +134,7 @@ bool SavedTensor::can_rematerialize() const {
                      [this](const SavedTensorPtr& source) { return !source || source->usable_as_source(need_); });
 }
 
-// A source that is still undecided counts as kept: it takes what stands on it into account when it settles.
+// An undecided source counts as kept: it considers the chain above it when it is finalized.
 int SavedTensor::chain_below() const {
   if (!settled_ || how_ != Hold::rematerialize) return 0;
   int longest = 0;
@@ -185,7 +185,7 @@ std::int64_t SavedTensor::read_bytes() const {
   return how_ == Hold::sign_mask ? mask_.bytes() : shape_.count() * size_of(dtype_);
 }
 
-// What its caller gave up is this slot's alone.
+// An input that its caller gave up is in no other hands.
 bool SavedTensor::borrowed() const { return maker_.op.text().empty() && tensor_.defined() && !tensor_.unique(); }
 
 std::int64_t SavedTensor::held_bytes() const {
@@ -205,8 +205,8 @@ Hold SavedTensor::decide() const {
   // is read.
   if ((hold == Hold::sign_mask || hold == Hold::quantize) && stale()) return {.kind = Hold::keep};
   expect(hold != Hold::drop || is_optional(), "a policy drops what {} needs", users_.front().op.text());
-  expect(hold != Hold::rematerialize || can_rematerialize(), "a policy derives what cannot be derived: {} of {}",
-         maker_.op.text(), maker_.path.text());
+  expect(hold != Hold::rematerialize || can_rematerialize(),
+         "a policy rematerializes a tensor that cannot be: {} of {}", maker_.op.text(), maker_.path.text());
   expect(hold != Hold::sign_mask || need_ == Need::sign, "a policy masks what is needed as {}: {} of {}",
          name_of(need_), maker_.op.text(), maker_.path.text());
   expect(hold != Hold::quantize || policy_.quantizes(), "the policy {} codes {} of {}, and says that it codes nothing",
@@ -224,7 +224,7 @@ void SavedTensor::encode(const Hold& decision) {
         .coding = {.bits = 2}, .shape = shape_, .dtype = dtype_, .bytes = quant::encode_slopes(tensor_, *slopes_)};
     return;
   }
-  // One stream of draws a slot and step, whatever else the step draws.
+  // One random stream for each tensor and step, whatever else the step draws.
   const std::array<std::uint32_t, 4> draw = random_stream(facts().key()).draw(decision.draw);
   const std::uint64_t key = std::uint64_t{draw[0]} << 32 | draw[1];
   RunningRanges* const running = decision.running;

@@ -1,9 +1,9 @@
-// A saved tensor's life between forward and backward.
+// A tensor between forward and backward.
 //
-// While a variable names the tensor nothing is decided: the slot gathers who needs it and how exactly. When the last
-// variable lets go (or backward begins) the slot settles, once: dropped, kept, derived from other slots, masked or
-// coded.
-// In backward each user leaves the slot when it is done; the last one frees it.
+// While a variable names the tensor, it collects its readers: the ops whose backward needs it, and how exactly. When no
+// variable names it any more, or when backward begins, the tape finalizes it: the memory policy decides, once, whether
+// it is dropped, kept, rematerialized from other saved tensors, reduced to signs, or quantized. In backward every
+// reader releases it, and the last one frees it.
 #pragma once
 
 #include "autograd/policy.h"
@@ -16,14 +16,14 @@ namespace lacuna {
 class SavedTensor;
 using SavedTensorPtr = std::shared_ptr<SavedTensor>;
 
-/// How an op's output can be had again.
+/// The op that made a tensor, and the saved tensors from which it can compute it again.
 struct Origin {
   std::shared_ptr<const Operation> op;
   std::vector<SavedTensorPtr> sources;  // as op->rematerializes(); null where an optional input is absent
   std::vector<Shape> shapes;            // the shapes those tensors had for the op
 };
 
-/// What made a tensor. For an input of the program, `op` is empty.
+/// The op that made a tensor; `op` is empty for an input of the program.
 struct Producer {
   Label op;
   Label path;
@@ -58,8 +58,7 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
 
   std::uint64_t tape() const { return tape_; }
 
-  /// A variable names the tensor; or an undecided one may be rematerialized from it, where it has no variable of its
-  /// own.
+  /// A variable names the tensor. An extra output has none: the tensor that may be rematerialized from it does.
   void hold() { ++names_; }
   /// The last release queues the tensor: its tape finalizes it before the next op allocates.
   void release() noexcept;
@@ -70,9 +69,9 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   /// The reader added last does not need it after all.
   void withdraw_user();
   void finalize();
-  /// Its tape is gone: nobody will read it any more.
+  /// The tape is gone, and with it all readers.
   void discard();
-  /// Settled in a way that takes no further users.
+  /// Finalized in a way that allows no further reader.
   bool is_discarded() const { return settled_ && (how_ == Hold::drop || how_ == Hold::sign_mask); }
 
   /// For users in backward; `reader` is named in errors. `width` is the last extent of the user's view.
@@ -87,10 +86,10 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   /// Whether, after the walk back that begins now, everything is to be held as before it, for another one.
   void set_retained(bool retained) { retained_ = retained; }
 
-  /// The coded slots that its values come from: itself, or what it is derived from.
+  /// Adds the quantized tensors that its values come from: itself, or those it is rematerialized from.
   void gather_coded(std::vector<SavedTensor*>& coded);
   std::string key() const { return facts().key(); }
-  /// From now on decoded as if it were held in so few bits; 0: as it is.
+  /// For calibration: from now on decoded as if it had so few bits; 0: as it is.
   void set_probe(int bits) { probe_bits_ = bits; }
 
   /// Undecided, and in this memory.
@@ -108,9 +107,9 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
 
   Hold::Kind how() const { return how_; }
   SavedTensorInfo facts() const;
-  /// Bytes held because of this slot: none for a parameter or a tensor that will be derived.
+  /// Bytes held because of it: none for a parameter or a tensor that is rematerialized.
   std::int64_t held_bytes() const;
-  /// Of codes: bits of an element, ranges and masks aside; 0 otherwise.
+  /// Bits an element of a quantized tensor, without ranges and signs; 0 of others.
   int bits() const { return how_ == Hold::quantize ? codes_.coding.bits : 0; }
   bool keeps_slope() const { return slopes_ != nullptr; }
   bool keeps_signs() const { return mask_.defined(); }
@@ -120,7 +119,7 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
  private:
   class RowReader;
   bool is_aux() const { return maker_.source.kind == Source::Kind::extra_output; }
-  /// An input of the program that somebody holds besides.
+  /// An input of the program that the caller still holds.
   bool borrowed() const;
   bool usable_as_source(Need need) const;
   bool can_rematerialize() const;
@@ -174,14 +173,14 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   Device device_;
   std::uint64_t version_;
   bool parameter_;
-  Owner owner_;  // the storage's, before this slot claimed it
+  Owner owner_;  // of the storage, before it was saved
 
   std::vector<Reader> users_;
-  std::size_t left_ = 0;  // users that are done
-  int names_ = 0;         // holders of the undecided tensor
+  std::size_t left_ = 0;  // readers that are done
+  int names_ = 0;         // variables, see hold()
   bool settled_ = false;
   bool retained_ = false;
-  bool costs_nothing_ = false;  // when it settled: held anyway and on another's account, a parameter or a batch
+  bool costs_nothing_ = false;  // a parameter, or a batch that the caller holds
   Hold::Kind how_ = Hold::keep;
   Need need_ = Need::sign;
   Origin origin_;

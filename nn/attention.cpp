@@ -50,13 +50,17 @@ Variable Attention::chain(Variable qkv, std::int64_t queries) const {
 Variable Attention::forward(Variable x, const AttentionInputs& inputs) const {
   expect(form_ == AttentionForm::fused || !(inputs.bias.defined() || inputs.key_lengths.defined()),
          "{}: a bias or key lengths need the fused form of attention", path());
-  return run_region(*this, std::move(x), [this, inputs](Variable in) {
-    const Scope scope(*this);
-    Variable qkv = qkv_.forward(std::move(in));  // [B, L, 3 · width]
-    Variable mixed =
-        form_ == AttentionForm::chain ? chain(std::move(qkv), inputs.queries) : fused(std::move(qkv), inputs);
-    return projection_dropout_.forward(projection_.forward(std::move(mixed)));
-  });
+  std::vector<Variable> read{std::move(x)};
+  if (inputs.bias.defined()) read.push_back(inputs.bias);
+  return run_region(
+      *this, std::move(read), [this, queries = inputs.queries, lengths = inputs.key_lengths](std::vector<Variable> in) {
+        const Scope scope(*this);
+        Variable qkv = qkv_.forward(std::move(in[0]));  // [B, L, 3 · width]
+        Variable bias = in.size() > 1 ? std::move(in[1]) : Variable();
+        Variable mixed = form_ == AttentionForm::chain ? chain(std::move(qkv), queries)
+                                                       : fused(std::move(qkv), {queries, std::move(bias), lengths});
+        return projection_dropout_.forward(projection_.forward(std::move(mixed)));
+      });
 }
 
 }  // namespace lacuna::nn

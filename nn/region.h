@@ -27,6 +27,16 @@ Variable run_region(const Module& module, Variable x, const Body& body) {
   return checkpoint(Label(module.path()), body, std::move(x));
 }
 
+/// The same of several inputs, all of which are saved where the module is recomputed: `body(inputs)`.
+template <class Body>
+Variable run_region(const Module& module, std::vector<Variable> inputs, const Body& body) {
+  const bool needs_grad =
+      trains(module) || std::any_of(inputs.begin(), inputs.end(), [](const Variable& x) { return x.requires_grad(); });
+  if (!needs_grad || recomputes({.path = module.path()}) == 0) return body(std::move(inputs));
+  const CheckpointFunction function = [body](std::vector<Variable> in) { return std::vector{body(std::move(in))}; };
+  return checkpoint(Label(module.path()), function, std::move(inputs)).front();
+}
+
 /// Runs modules `first` to `end` of a sequence one after another, each by `forward(block, x)`; their paths are
 /// `blocks.0`, `blocks.1` and so on. The memory policy may recompute some in a row as one region, `blocks.4-7` or all
 /// of them, `blocks`: `forward` must be a function as the body of `run_region` is.

@@ -1,9 +1,11 @@
+#include "autograd/policies/rules.h"
 #include "nn/attention.h"
 #include "nn/conv.h"
 #include "nn/dropout.h"
 #include "nn/freeze.h"
 #include "nn/init.h"
 #include "nn/norm.h"
+#include "ops/arithmetic.h"
 #include "ops/reduce.h"
 
 #include <doctest/doctest.h>
@@ -155,6 +157,27 @@ TEST_CASE("attention: bias and key lengths reach the scores, in the fused form o
   CHECK(largest_difference(fused.forward(Variable(x)).tensor(), cut) > 1e-3);
   CHECK_THROWS_AS(chain.forward(Variable(x), {.key_lengths = lengths}), Error);
   CHECK_THROWS_AS(chain.forward(Variable(x), {.bias = Variable(mask)}), Error);
+}
+
+TEST_CASE("attention: a recomputed layer gives a computed bias its gradient") {
+  Root root;
+  const nn::Attention attention(root, "attn", 12, {.heads = 3, .attention_dropout = 0.2});
+  const Variable lengths(Tensor::from(std::vector<std::int64_t>{5, 7}, {2}));
+  const auto gradients = [&](MemoryPolicy& policy) {
+    const Variable x(values({2, 7, 12}, 1), true), table(values({1, 3, 7, 7}, 2), true);
+    Tape tape(policy);
+    Variable loss;
+    {
+      const Recording recording(tape);
+      const Variable bias = apply(Scale{.factor = 2}, table);
+      loss = apply(Sum{.shape = {2, 7, 12}}, attention.forward(x, {.bias = bias, .key_lengths = lengths}));
+    }
+    tape.backward(loss);
+    return std::vector<std::vector<double>>{x.grad().to_vector(), table.grad().to_vector()};
+  };
+  const auto kept = gradients(*make_policy("keep"));
+  CHECK(gradients(*with_rules(make_policy("exact"), {}, {"attn"})) == kept);
+  CHECK(*std::ranges::max_element(kept[1]) > 0);
 }
 
 TEST_CASE("attention: heads have to divide the width") {

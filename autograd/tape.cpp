@@ -328,7 +328,9 @@ void Tape::backward(std::vector<std::pair<Variable, Tensor>> losses, const Backw
            "backward from {} {} with a gradient of {} {}", loss.shape(), name_of(loss.dtype()), gradient.shape(),
            name_of(gradient.dtype()));
     if (!gradient.defined()) gradient = Tensor::full(loss.shape(), 1, loss.dtype(), loss.device());
-    starts.emplace_back(loss.edge(), gradient.unique() ? std::move(gradient) : gradient.clone());
+    // Ops do not write into memory that the caller sees; a leaf would keep it as its own gradient.
+    if (loss.edge().leaf && !gradient.unique()) gradient = gradient.clone();
+    starts.emplace_back(loss.edge(), std::move(gradient));
   }
   losses.clear();
   finalize();

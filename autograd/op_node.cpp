@@ -1,5 +1,7 @@
 #include "autograd/op_node.h"
 
+#include "ops/operand.h"
+
 namespace lacuna {
 namespace {
 
@@ -9,19 +11,10 @@ class NodeTensors final : public SavedTensors {
   explicit NodeTensors(const OpNode& node) : node_(node) {}
 
   bool present(std::size_t row) const override { return node_.saved[row] != nullptr; }
-  Tensor whole(std::size_t row) const override { return saved(row).whole(node_.op).reshape(node_.saved_shapes[row]); }
-  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor* variance) const override {
-    return saved(row).rows(begin, end, node_.saved_shapes[row].back(), node_.op, variance);
-  }
-  std::int64_t block_rows(std::size_t row) const override {
-    return saved(row).block_rows(node_.saved_shapes[row].back());
-  }
-  bool read_apart(std::size_t row, const RowPartition& share, bool with_variance,
-                  const RowBlockKernel& f) const override {
-    return saved(row).read_apart(share, node_.saved_shapes[row].back(), with_variance, f);
-  }
-  Signs signs(std::size_t row) const override {
-    return saved(row).signs(node_.op, node_.operation->saves()[row].optional);
+  Operand operand(std::size_t row) const override {
+    const Save& save = node_.operation->saves()[row];
+    const Shape& shape = node_.saved_shapes[row];
+    return save.need == Need::sign ? saved(row).signs(shape, node_.op, save.optional) : saved(row).operand(shape, node_.op);
   }
   Shape shape(std::size_t row) const override { return node_.saved_shapes[row]; }
 

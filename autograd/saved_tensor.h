@@ -7,6 +7,7 @@
 #pragma once
 
 #include "autograd/policy.h"
+#include "ops/operand.h"
 
 #include <memory>
 #include <vector>
@@ -74,14 +75,13 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   /// Finalized in a way that allows no further reader.
   bool is_discarded() const { return settled_ && (how_ == Hold::drop || how_ == Hold::sign_mask); }
 
-  /// For users in backward; `reader` is named in errors. `width` is the last extent of the user's view.
+  /// The tensor as backward reads it, in `shape`; `reader` is the op that errors name. A tensor that several readers
+  /// would rematerialize is rematerialized as a whole by the first one, and kept for the others.
+  Operand operand(const Shape& shape, Label reader);
+  /// The same for a reader that needs signs only. `optional`: undefined unless they were kept.
+  Operand signs(const Shape& shape, Label reader, bool optional);
+  /// The values as one tensor.
   Tensor whole(Label reader);
-  Tensor rows(std::int64_t begin, std::int64_t end, std::int64_t width, Label reader, Tensor* variance);
-  std::int64_t block_rows(std::int64_t width) const;
-  /// As SavedTensors has it.
-  bool read_apart(const RowPartition& share, std::int64_t width, bool with_variance, const RowBlockKernel& f);
-  /// `optional`: nothing is derived for it, and what is kept is read where sources may be coded.
-  Signs signs(Label reader, bool optional);
   void release_reader();
   /// Whether, after the walk back that begins now, everything is to be held as before it, for another one.
   void set_retained(bool retained) { retained_ = retained; }
@@ -117,7 +117,6 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   std::int64_t read_bytes() const;
 
  private:
-  class RowReader;
   bool is_aux() const { return maker_.source.kind == Source::Kind::extra_output; }
   /// An input of the program that the caller still holds.
   bool borrowed() const;
@@ -125,19 +124,9 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   bool can_rematerialize() const;
   Hold decide() const;
   void encode(const Hold& decision);
-  void decode(std::int64_t begin, std::int64_t end, const Tensor& out, Tensor* variance = nullptr) const;
-  struct Room {
-    Tensor values;    // [rows, width]
-    Tensor variance;  // of their errors, f32 [rows, width]; undefined where nobody could ask, or is told
-  };
-  Room room_for(std::int64_t rows, std::int64_t width, bool with_variance) const;
-  Tensor variance_room(const Shape& shape, bool asked) const;
-  /// Others will want it too, and its values are exact: the first to read it derives it as a whole.
-  bool derived_once() const;
-  /// Threads may decode runs of it apart from each other: decoding allocates no tensor.
-  bool decodes_apart() const;
-  quant::RangeDecoder range_decoder() const;
-  void code_again(std::int64_t begin, std::int64_t end, const Tensor& values, const Tensor& variance) const;
+  /// As it is held, for a tensor that is not kept.
+  Operand held_operand(const Shape& shape, Label reader) const;
+  quant::QuantConfig coarser_config() const;
   /// Decoding or deriving it yields approximate values: again by blocks for each reader, never as a whole to share.
   bool is_coded() const;
   /// Every user can do without it.
@@ -150,10 +139,6 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   void raise_chain_above(int above);
   bool stale() const { return tensor_.defined() && tensor_.storage()->version() != version_; }
   void check_version(Label reader) const;
-  /// Rows of the output into `out`, a run at a time where the sources are not at hand.
-  void derive_runs(std::int64_t begin, std::int64_t end, Label reader, const Tensor& out);
-  bool derive_apart(std::int64_t begin, std::int64_t run, Label reader, const Tensor& out);
-  void derive_rows(std::int64_t begin, std::int64_t end, Label reader, const Tensor& out);
   void release_origin();
   void free();
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "core/median.h"
-#include "core/op.h"
 #include "core/parallel.h"
 #include "ops/kernels/tile.h"
+#include "ops/operand.h"
 
 #include <algorithm>
 #include <chrono>
@@ -102,12 +102,8 @@ class KeptTensors final : public SavedTensors {
     }
   }
   bool present(std::size_t row) const override { return tensors_[row].defined(); }
-  Tensor whole(std::size_t row) const override { return tensors_[row]; }
-  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor*) const override {
-    return tensors_[row].row_range(begin, end);
-  }
-  std::int64_t block_rows(std::size_t row) const override { return tensors_[row].rows(); }
-  Signs signs(std::size_t row) const override { return {tensors_[row], {}}; }
+  Operand operand(std::size_t row) const override { return Operand(tensors_[row]); }
+  Shape shape(std::size_t row) const override { return tensors_[row].shape(); }
 
  private:
   std::vector<Tensor> tensors_;

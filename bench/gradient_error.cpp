@@ -9,11 +9,11 @@
 #include "apps/config/configuration.h"
 #include "apps/config/resolve.h"
 #include "apps/train/calibrate.h"
+#include "bench/bench.h"
 #include "data/loader.h"
 #include "ops/activation.h"
 #include "ops/quantize/pack.h"
 #include "tests/models/one_coded.h"
-#include "tests/ops/one_tensor.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -284,61 +284,55 @@ Tensor normal_values(std::int64_t count) {
 
 /// Values and slopes of curves at decoded points, against those at the points.
 void curves(int draws) {
-  using Curve = std::function<Tensor(const Tensor& at, const Tensor& variance)>;
+  using Curve = std::function<Tensor(const Tensor& at)>;
   const auto value_of = [](auto op) -> Curve {
-    return [op](const Tensor& at, const Tensor& variance) {
+    return [op](const Tensor& at) {
       const Tensor y = empty_like(at);
-      Bound(op).rematerialize({&at, 1}, {&variance, 1}, at.shape(), 0, {}, y);
+      Bound(op).rematerialize({.tensors = {&at, 1}, .shape = at.shape(), .first_row = 0, .signs = {}}, y);
       return y;
     };
   };
   const auto slope_of = [](auto op) -> Curve {
-    return [op](const Tensor& at, const Tensor& variance) {
+    return [op](const Tensor& at) {
       Grads grads(1, {0});
-      Bound(op).backward(Tensor::full(at.shape(), 1, at.dtype(), at.device()), OneTensor(at, variance), grads);
+      const std::vector<Tensor> inputs{at};
+      Bound(op).backward(Tensor::full(at.shape(), 1, at.dtype(), at.device()),
+                         bench::KeptTensors(op.saves, inputs, at, {}), grads);
       return grads[0];
     };
   };
-  const auto untold = [](Curve curve) -> Curve {
-    return [curve = std::move(curve)](const Tensor& at, const Tensor&) { return curve(at, {}); };
-  };
   const Tensor x = normal_values(1 << 16).reshape({1 << 8, 1 << 8}), signs = quant::pack_signs(x);
-  const std::vector<std::pair<std::string, Curve>> all{
-      {"the value itself", [](const Tensor& at, const Tensor&) { return at; }},
-      {"GELU", value_of(Gelu{})},
-      {"GELU, as if exact", untold(value_of(Gelu{}))},
-      {"GELU's slope", slope_of(Gelu{})},
-      {"GELU's slope, as if exact", untold(slope_of(Gelu{}))},
-      {"SiLU", value_of(Silu{})},
-      {"SiLU's slope", slope_of(Silu{})},
-      {"ReLU, by exact signs",
-       [&](const Tensor& at, const Tensor&) {
-         const Tensor y = empty_like(at);
-         quant::rectify(at, signs, 0, y);
-         return y;
-       }},
-      {"ReLU, by the codes' signs", value_of(Relu{})},
-      {"ReLU's slope, by the codes' signs", slope_of(Relu{})}};
+  const std::vector<std::pair<std::string, Curve>> all{{"the value itself", [](const Tensor& at) { return at; }},
+                                                       {"GELU", value_of(Gelu{})},
+                                                       {"GELU's slope", slope_of(Gelu{})},
+                                                       {"SiLU", value_of(Silu{})},
+                                                       {"SiLU's slope", slope_of(Silu{})},
+                                                       {"ReLU, by exact signs",
+                                                        [&](const Tensor& at) {
+                                                          const Tensor y = empty_like(at);
+                                                          quant::rectify(at, signs, 0, y);
+                                                          return y;
+                                                        }},
+                                                       {"ReLU, by the decoded signs", value_of(Relu{})},
+                                                       {"ReLU's slope, by the decoded signs", slope_of(Relu{})}};
   fmt::print(
-      "\n| derived from codes | 8 bits: error, bias | 4 bits | 3 bits | 2 bits | 1 bit |\n"
+      "\n| of a quantized x | 8 bits: error, bias | 4 bits | 3 bits | 2 bits | 1 bit |\n"
       "| --- | --- | --- | --- | --- | --- |\n");
   for (const auto& one : all) {
     const auto& curve = one.second;
-    const auto vector = [&](const Tensor& at, const Tensor& variance) {
-      const Tensor y = curve(at, variance);
+    const auto vector = [&](const Tensor& at) {
+      const Tensor y = curve(at);
       return std::vector<float>(y.data<float>(), y.data<float>() + y.count());
     };
     fmt::print("| {} |", one.first);
     for (const int bits : {8, 4, 3, 2, 1}) {
-      Errors errors(vector(x, {}));
+      Errors errors(vector(x));
       const Tensor decoded = empty_like(x);
       for (int draw = 0; draw < draws; ++draw) {
-        const quant::QuantizedTensor codes =
+        const quant::QuantizedTensor quantized =
             quant::encode(x, quant::least_error(bits, {}), static_cast<std::uint64_t>(draw));
-        quant::decode(codes, 0, x.count(), decoded);
-        const Tensor variance = Tensor::empty(x.shape(), DType::f32, Device::cpu);
-        quant::find_variance(codes, 0, x.count(), variance);
-        errors.add(vector(decoded, variance));
+        quant::decode(quantized, 0, x.count(), decoded);
+        errors.add(vector(decoded));
       }
       fmt::print(" {:.4f}, {:.4f} |", errors.relative(), errors.bias());
     }

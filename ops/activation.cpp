@@ -3,6 +3,7 @@
 #include "core/parallel.h"
 #include "ops/formulas.h"
 #include "ops/quantize/pack.h"
+#include "ops/row_blocks.h"
 
 namespace lacuna {
 namespace {
@@ -20,17 +21,6 @@ void apply(const Formula& formula, const Tensor& out, const Tensor& in) {
   });
 }
 
-/// Of values that are off by errors of a variance, where that is defined: `formula` knows what to take off.
-template <class Formula>
-void apply_curve(const Formula& formula, const Tensor& out, const Tensor& in, const Tensor& variance) {
-  if (!variance.defined()) return apply(formula, out, in);
-  launch(out.device(), [&] {
-    with_float_type(out.dtype(), [&]<class T>(Type<T>) {
-      map(out.count(), formula, out.data<T>(), in.data<T>(), variance.data<float>());
-    });
-  });
-}
-
 template <class Formula>
 Tensor applied(const Formula& formula, const Tensor& x) {
   Tensor y = empty_like(x);
@@ -38,21 +28,16 @@ Tensor applied(const Formula& formula, const Tensor& x) {
   return y;
 }
 
-/// dx = formula(dy, saved), run by run, written over dy where nobody else sees it. Where what was saved is off by
-/// errors of a variance, `formula` gets it too.
+/// dx = formula(dy, saved), run by run, written over dy where nobody else sees it.
 template <Source from, class Op, class Formula>
 Tensor backward_of(const Formula& formula, const Tensor& dy, const Saved<Op>& saved) {
   Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
   const std::int64_t width = dy.shape().back();
   with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
-    saved.template for_each_row_block<from>(dy.rows(), [&](const RowBlock& run) {
+    for_each_row_block(saved.template get<from>(), dy.rows(), [&](const RowBlock& run) {
       const T* const in = dy.data<T>() + run.begin * width;
       T* const out = dx.data<T>() + run.begin * width;
-      const std::int64_t count = (run.end - run.begin) * width;
-      if (run.variance != nullptr)
-        map(count, formula, out, in, run.values<T>(), run.variance);
-      else
-        map(count, formula, out, in, run.values<T>());
+      map((run.end - run.begin) * width, formula, out, in, run.values<T>());
     });
   });
   return dx;
@@ -70,20 +55,21 @@ void Gelu::backward(const Tensor& dy, const Saved<Gelu>& saved, Grads& grads) co
 }
 void Gelu::rematerialize(const RematInputs<Gelu>& from, const Tensor& out) const {
   if (form == Form::erf)
-    apply_curve(formula::GeluErf{}, out, from.get<input(x)>(), from.variance<input(x)>());
+    apply(formula::GeluErf{}, out, from.get<input(x)>());
   else
-    apply_curve(formula::GeluTanh{}, out, from.get<input(x)>(), from.variance<input(x)>());
+    apply(formula::GeluTanh{}, out, from.get<input(x)>());
 }
 
 Tensor Relu::forward(std::span<const Tensor> inputs) const { return applied(formula::Relu{}, inputs[x]); }
 void Relu::backward(Tensor dy, const Saved<Relu>& saved, Grads& grads) const {
-  const Signs signs = saved.signs<output>();
+  const Operand y = saved.get<output>();
   const Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
   grads[x] = dx;
-  if (signs.bits.defined()) return quant::pass_where_set(dy, signs.bits, 0, dx);
+  if (const auto* const signs = y.as<SignForm>()) return quant::pass_where_set(dy, signs->bits, 0, dx);
+  const Tensor values = y.whole();
   launch(dy.device(), [&] {
     with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
-      map(dy.count(), formula::ReluBackward{}, dx.data<T>(), dy.data<T>(), signs.values.data<T>());
+      map(dy.count(), formula::ReluBackward{}, dx.data<T>(), dy.data<T>(), values.data<T>());
     });
   });
 }
@@ -97,7 +83,7 @@ void Silu::backward(const Tensor& dy, const Saved<Silu>& saved, Grads& grads) co
   grads[x] = backward_of<input(x)>(formula::SiluBackward{}, dy, saved);
 }
 void Silu::rematerialize(const RematInputs<Silu>& from, const Tensor& out) const {
-  apply_curve(formula::Silu{}, out, from.get<input(x)>(), from.variance<input(x)>());
+  apply(formula::Silu{}, out, from.get<input(x)>());
 }
 
 Tensor Sigmoid::forward(std::span<const Tensor> inputs) const { return applied(formula::Sigmoid{}, inputs[x]); }

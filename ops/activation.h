@@ -11,7 +11,7 @@ struct Gelu {
   enum class Form : std::uint8_t { erf, tanh } form = Form::erf;
   static constexpr std::string_view name = "gelu";
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x}}};
-  static constexpr std::array rematerializes{curve_of(input(x))};
+  static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(const Tensor& dy, const Saved<Gelu>& saved, Grads& grads) const;
   void rematerialize(const RematInputs<Gelu>& from, const Tensor& out) const;
@@ -33,7 +33,7 @@ struct Silu {
   enum Input { x };
   static constexpr std::string_view name = "silu";
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x}}};
-  static constexpr std::array rematerializes{curve_of(input(x))};
+  static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(const Tensor& dy, const Saved<Silu>& saved, Grads& grads) const;
   void rematerialize(const RematInputs<Silu>& from, const Tensor& out) const;

@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "ops/formulas.h"
+#include "ops/operand.h"
 #include "ops/reduce.h"
 
 namespace lacuna {
@@ -112,13 +113,13 @@ void Mul::backward(Tensor dy, const Saved<Mul>& saved, Grads& grads) const {
   };
   if (grads.wanted(a)) {
     grads[a] = grads.wanted(b) ? empty_like(dy) : reuse_or_empty(dy, dy.shape(), dy.dtype());
-    saved.for_blocks_in_order<input(b)>(dy.rows(), [&](std::int64_t begin, std::int64_t end, const Tensor& other) {
+    saved.get<input(b)>().for_blocks(dy.rows(), [&](std::int64_t begin, std::int64_t end, const Tensor& other) {
       write(grads[a], begin, end, other);
     });
   }
   if (grads.wanted(b)) {
     grads[b] = reuse_or_empty(dy, dy.shape(), dy.dtype());
-    saved.for_blocks_in_order<input(a)>(dy.rows(), [&](std::int64_t begin, std::int64_t end, const Tensor& other) {
+    saved.get<input(a)>().for_blocks(dy.rows(), [&](std::int64_t begin, std::int64_t end, const Tensor& other) {
       write(grads[b], begin, end, other);
     });
   }

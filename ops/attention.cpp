@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "ops/attention_kernels.h"
+#include "ops/operand.h"
 
 #include <cmath>
 #include <numeric>
@@ -128,7 +129,7 @@ AttentionArguments extents_of(const CrossAttention& op, const Shape& q, const Sh
 
 template <Source from, class Op>
 Tensor saved_option(const Saved<Op>& saved) {
-  return saved.template has<from>() ? saved.template get<from>() : Tensor();
+  return saved.template has<from>() ? saved.template get<from>().whole() : Tensor();
 }
 
 }  // namespace
@@ -148,16 +149,17 @@ Tensor Attention::forward(std::span<const Tensor> inputs) const {
 }
 
 void Attention::backward(const Tensor& dy, const Saved<Attention>& saved, Grads& grads) const {
-  const Shape shape = saved.shape<input(qkv)>();
+  const Operand packed = saved.get<input(qkv)>();
+  const Shape& shape = packed.shape();
   AttentionArguments a = extents_of(*this, shape);
   set_options(a, name, dy.dtype(), scale, dropout, saved_option<input(bias)>(saved),
               saved_option<input(key_lengths)>(saved));
   const Tensor dqkv = grads.wanted(qkv) ? Tensor::empty(shape, dy.dtype(), dy.device()) : Tensor();
   const Tensor bias_sums = bias_sums_for(a, grads.wanted(bias));
   run_backward(
-      a, dy, saved.block_rows<input(qkv)>() / a.keys, bias_sums,
+      a, dy, packed.block_rows() / a.keys, bias_sums,
       [&](AttentionArguments& run, std::int64_t first, std::int64_t last) {
-        const Tensor in = saved.rows<input(qkv)>(first * a.keys, last * a.keys);
+        const Tensor in = packed.rows(first * a.keys, last * a.keys);
         run.q = part_of(in, 0);
         run.k = part_of(in, 1);
         run.v = part_of(in, 2);
@@ -189,7 +191,8 @@ Tensor CrossAttention::forward(std::span<const Tensor> inputs) const {
 }
 
 void CrossAttention::backward(const Tensor& dy, const Saved<CrossAttention>& saved, Grads& grads) const {
-  const Shape q_shape = saved.shape<input(q)>(), k_shape = saved.shape<input(k)>();
+  const Operand queries = saved.get<input(q)>(), keys = saved.get<input(k)>();
+  const Shape &q_shape = queries.shape(), &k_shape = keys.shape();
   AttentionArguments a = extents_of(*this, q_shape, k_shape, k_shape);
   set_options(a, name, dy.dtype(), scale, dropout, saved_option<input(bias)>(saved),
               saved_option<input(key_lengths)>(saved));
@@ -197,14 +200,15 @@ void CrossAttention::backward(const Tensor& dy, const Saved<CrossAttention>& sav
   for (const int i : {q, k, v})
     if (grads.wanted(i)) grads[i] = Tensor::empty(i == q ? q_shape : k_shape, dy.dtype(), dy.device());
   const Tensor bias_sums = bias_sums_for(a, grads.wanted(bias));
-  std::int64_t decoded = std::min(saved.block_rows<input(q)>() / a.queries, saved.block_rows<input(k)>() / a.keys);
-  if (reads_v) decoded = std::min(decoded, saved.block_rows<input(v)>() / a.keys);
+  std::int64_t decoded = std::min(queries.block_rows() / a.queries, keys.block_rows() / a.keys);
+  const Operand values = reads_v ? saved.get<input(v)>() : Operand();
+  if (reads_v) decoded = std::min(decoded, values.block_rows() / a.keys);
   run_backward(
       a, dy, decoded, bias_sums,
       [&](AttentionArguments& run, std::int64_t first, std::int64_t last) {
-        run.q = {saved.rows<input(q)>(first * a.queries, last * a.queries)};
-        run.k = {saved.rows<input(k)>(first * a.keys, last * a.keys)};
-        if (reads_v) run.v = {saved.rows<input(v)>(first * a.keys, last * a.keys)};
+        run.q = {queries.rows(first * a.queries, last * a.queries)};
+        run.k = {keys.rows(first * a.keys, last * a.keys)};
+        if (reads_v) run.v = {values.rows(first * a.keys, last * a.keys)};
       },
       [&](std::int64_t first, std::int64_t last) {
         const auto rows = [&](int i, std::int64_t length) -> TokenColumns {

@@ -3,10 +3,9 @@
 #include "ops/formulas.h"
 #include "ops/kernels/channel_sums.h"
 #include "ops/quantize/pack.h"
+#include "ops/row_blocks.h"
 
 #include <cmath>
-#include <functional>
-#include <optional>
 #include <vector>
 
 namespace lacuna {
@@ -214,9 +213,9 @@ struct GradientTerms {
 /// The backward pass of all forms. Undefined: what the form or the wanted gradients do not need.
 struct Backward {
   Tensor dy{}, weight{}, bias{}, mean{}, variance{};
-  std::function<void(const RowPartition&, const RowBlockKernel&)> x{};  // calls for runs of its rows; empty: not needed
-  std::optional<Signs> signs{};  // of the output; without them and with `bias`, the sign is found from x
-  bool own_statistics = true;    // mean and variance are functions of x
+  Operand x{};
+  Operand signs{};             // of the output; without them and with `bias`, the sign is found from x
+  bool own_statistics = true;  // mean and variance are functions of x
   double eps = 0;
   Tensor *dx = nullptr, *dweight = nullptr, *dbias = nullptr, *dresidual = nullptr;  // null: not wanted
 
@@ -236,12 +235,13 @@ struct Backward {
   template <class T>
   void with_gate(const ChannelRows& rows) {
     using S = Compute<T>;
-    if (signs && signs->bits.defined()) {
+    if (const auto* const mask = signs.as<SignForm>()) {
       const Tensor spread =
           Tensor::empty({threads(), rows.together(), rows.width}, DType::i32, dy.device(), Purpose::workspace);
-      run<T>(rows, PositiveBits{signs->bits.data<std::uint8_t>(), spread.data<std::int32_t>(), rows});
-    } else if (signs) {
-      run<T>(rows, PositiveValues<T>{signs->values.data<T>(), rows.width});
+      run<T>(rows, PositiveBits{mask->bits.data<std::uint8_t>(), spread.data<std::int32_t>(), rows});
+    } else if (signs.defined()) {
+      const Tensor values = signs.whole();
+      run<T>(rows, PositiveValues<T>{values.data<T>(), rows.width});
     } else if (bias.defined()) {
       const Tensor scratch = rows.scratch<S>(3, dy.device());
       const Normalized<S> normalized(rows, scratch.data<S>());
@@ -256,7 +256,7 @@ struct Backward {
   /// x, dy stands in for it: it is being read anyway.
   template <class T, class F>
   void for_blocks_in_order(const ChannelRows& rows, const F& f) const {
-    if (!x) {
+    if (!x.defined()) {
       launch(dy.device(), [&] {
         rows.for_blocks_in_order([&](std::int64_t first, std::int64_t count, int thread) {
           f(first, count, thread, dy.data<T>() + first * rows.width);
@@ -264,7 +264,7 @@ struct Backward {
       });
       return;
     }
-    x(rows.share(), [&](const RowBlock& run) {
+    for_row_blocks(x, rows.share(), [&](const RowBlock& run) {
       const std::int64_t begin = run.begin / rows.repeats, end = run.end / rows.repeats;
       for (std::int64_t first = begin; first < end; first += rows.together())
         f(first, std::min(rows.together(), end - first), run.part, run.values<T>() + (first - begin) * rows.width);
@@ -414,13 +414,11 @@ Backward backward_of(const Op& op, Tensor dy, const Saved<Op>& saved, Grads& gra
   if (grads.wanted(Op::weight)) pass.dweight = &grads[Op::weight];
   if (grads.wanted(Op::bias)) pass.dbias = &grads[Op::bias];
   if ((pass.dx != nullptr && own_statistics) || pass.dweight != nullptr) {
-    pass.x = [&saved](const RowPartition& share, const RowBlockKernel& f) {
-      saved.template for_row_blocks<input(Op::x)>(share, f);
-    };
-    pass.mean = saved.template get<mean>();
+    pass.x = saved.template get<input(Op::x)>();
+    pass.mean = saved.template get<mean>().whole();
   }
-  if (pass.dx != nullptr || pass.dweight != nullptr) pass.variance = saved.template get<variance>();
-  if (pass.dx != nullptr) pass.weight = saved.template get<input(Op::weight)>();
+  if (pass.dx != nullptr || pass.dweight != nullptr) pass.variance = saved.template get<variance>().whole();
+  if (pass.dx != nullptr) pass.weight = saved.template get<input(Op::weight)>().whole();
   return pass;
 }
 
@@ -444,14 +442,12 @@ Tensor BatchNormRelu::forward(std::span<const Tensor> inputs, std::vector<Tensor
 void BatchNormRelu::backward(Tensor dy, const Saved<BatchNormRelu>& saved, Grads& grads) const {
   Backward pass =
       backward_of<BatchNormRelu, extra_output(mean), extra_output(variance)>(*this, std::move(dy), saved, grads, true);
-  pass.x = [&saved](const RowPartition& share, const RowBlockKernel& f) { saved.for_row_blocks<input(x)>(share, f); };
-  pass.weight = saved.get<input(weight)>();
-  pass.mean = saved.get<extra_output(mean)>();
-  pass.variance = saved.get<extra_output(variance)>();
-  if (const Signs signs = saved.signs<output>(); signs.bits.defined() || signs.values.defined())
-    pass.signs = signs;
-  else
-    pass.bias = saved.get<input(bias)>();
+  pass.x = saved.get<input(x)>();
+  pass.weight = saved.get<input(weight)>().whole();
+  pass.mean = saved.get<extra_output(mean)>().whole();
+  pass.variance = saved.get<extra_output(variance)>().whole();
+  pass.signs = saved.get<output>();
+  if (!pass.signs.defined()) pass.bias = saved.get<input(bias)>().whole();
   pass.run();
 }
 void BatchNormRelu::rematerialize(const RematInputs<BatchNormRelu>& from, const Tensor& out) const {
@@ -469,7 +465,7 @@ Tensor BatchNormAddRelu::forward(std::span<const Tensor> inputs, std::vector<Ten
 void BatchNormAddRelu::backward(Tensor dy, const Saved<BatchNormAddRelu>& saved, Grads& grads) const {
   Backward pass = backward_of<BatchNormAddRelu, extra_output(mean), extra_output(variance)>(*this, std::move(dy), saved,
                                                                                             grads, true);
-  pass.signs = saved.signs<output>();
+  pass.signs = saved.get<output>();
   if (grads.wanted(residual)) pass.dresidual = &grads[residual];
   pass.run();
 }
@@ -498,7 +494,7 @@ Tensor FrozenBatchNormRelu::forward(std::span<const Tensor> inputs) const {
 void FrozenBatchNormRelu::backward(Tensor dy, const Saved<FrozenBatchNormRelu>& saved, Grads& grads) const {
   Backward pass =
       backward_of<FrozenBatchNormRelu, input(mean), input(variance)>(*this, std::move(dy), saved, grads, false);
-  pass.signs = saved.signs<output>();
+  pass.signs = saved.get<output>();
   if (grads.wanted(residual)) pass.dresidual = &grads[residual];
   pass.run();
 }

@@ -4,6 +4,7 @@
 #include "ops/kernels/conv_kernels.h"
 #include "ops/kernels/gemm.h"
 #include "ops/kernels/panel_kernel.h"
+#include "ops/operand.h"
 
 #include <limits>
 
@@ -217,6 +218,7 @@ void Conv2d::backward(Tensor dy, const Saved<Conv2d>& saved, Grads& grads) const
   }
   if (grads.wanted(weight)) {
     const std::int64_t pixels = height * width, channels = saved.shape<input(x)>().back();
+    const Operand images_in = saved.get<input(x)>();
     const ConvShape s = shape_of(*this, images, channels, outputs);
     bool add = grads[weight].defined();
     if (!add)
@@ -224,15 +226,14 @@ void Conv2d::backward(Tensor dy, const Saved<Conv2d>& saved, Grads& grads) const
           Tensor::empty({outputs, s.channels / groups, kernel_height, kernel_width}, parameters, dy.device());
     const Kernels kernels = kernels_for(s, Product::gradient_of_weight, dy.dtype());
     for_blocks(s, summed_at_once, [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
-      const Tensor in =
-          saved.rows<input(x)>(begin * pixels, end * pixels).reshape({end - begin, height, width, channels});
+      const Tensor in = images_in.rows(begin * pixels, end * pixels).reshape({end - begin, height, width, channels});
       gradient_of_weight(kernels, part, readable(kernels, in), readable(kernels, dy.leading(begin, end)), grads[weight],
                          add);
       add = true;
     });
   }
   if (grads.wanted(x)) {
-    const Tensor w = saved.get<input(weight)>();
+    const Tensor w = saved.get<input(weight)>().whole();
     const ConvShape s = shape_of(*this, images, w.shape()[1] * groups, outputs);
     const bool add = grads[x].defined();
     if (!add) grads[x] = Tensor::empty({images, height, width, s.channels}, dy.dtype(), dy.device());

@@ -2,6 +2,7 @@
 
 #include "ops/kernels/rowwise.h"
 #include "ops/reduce.h"
+#include "ops/row_blocks.h"
 
 #include <cmath>
 
@@ -128,8 +129,8 @@ void LayerNorm::backward(Tensor dy, const Saved<LayerNorm>& saved, Grads& grads)
   }
   const DType compute = compute_type(dy.dtype());
   const bool add = grads[x].defined();
-  const Tensor gamma = grads.wanted(x) ? saved.get<input(weight)>() : Tensor();
-  const Tensor means = saved.get<extra_output(mean)>(), rstds = saved.get<extra_output(rstd)>();
+  const Tensor gamma = grads.wanted(x) ? saved.get<input(weight)>().whole() : Tensor();
+  const Tensor means = saved.get<extra_output(mean)>().whole(), rstds = saved.get<extra_output(rstd)>().whole();
   const int parts = rows < serial_rows(n) ? 1 : threads();
   const Tensor sums = Tensor::zeros({parts, 2, n}, compute, dy.device(), Purpose::workspace);  // [parts, 2, C]
   if (grads.wanted(x) && !add) grads[x] = reuse_or_empty(dy, dy.shape(), dy.dtype());
@@ -140,7 +141,7 @@ void LayerNorm::backward(Tensor dy, const Saved<LayerNorm>& saved, Grads& grads)
     const RowPartition share{.count = rows, .block = together * parts, .unit = together, .parts = parts};
     std::vector<std::vector<C>> x_rows(static_cast<std::size_t>(parts), row_scratch<T>(n)), dy_rows = x_rows;
     C* const all_sums = sums.data<C>();
-    saved.for_row_blocks<input(x)>(share, [&](const RowBlock& run) {
+    for_row_blocks(saved.get<input(x)>(), share, [&](const RowBlock& run) {
       C* const x_scratch = x_rows[static_cast<std::size_t>(run.part)].data();
       C* const dy_scratch = dy_rows[static_cast<std::size_t>(run.part)].data();
       C* const own = all_sums + run.part * 2 * n;

@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "ops/kernels/gemm.h"
+#include "ops/operand.h"
 
 #include <algorithm>
 
@@ -87,6 +88,7 @@ void Linear::backward(Tensor dy, const Saved<Linear>& saved, Grads& grads) const
       if (!add_bias) grads[bias] = Tensor::empty({features}, compute_type(dy.dtype()), dy.device());
     }
     const std::int64_t runs = run_count(rows);
+    const Operand in = grads.wanted(weight) ? saved.get<input(x)>() : Operand();
     for (std::int64_t run = 0; run < runs; ++run) {
       const Range range = part(rows, run, runs);
       const Tensor dy_run = dy.row_range(range.begin, range.end);
@@ -95,7 +97,7 @@ void Linear::backward(Tensor dy, const Saved<Linear>& saved, Grads& grads) const
         add_bias = true;
       }
       if (grads.wanted(weight)) {
-        const Tensor x_run = saved.rows<input(x)>(range.begin, range.end);
+        const Tensor x_run = in.rows(range.begin, range.end);
         if (!add_weight)
           grads[weight] = Tensor::empty({features, x_run.shape().back()}, compute_type(dy.dtype()), dy.device());
         gemm(Matrix(dy_run).t(), Matrix(x_run), Matrix(grads[weight]), {.add = add_weight});
@@ -104,7 +106,7 @@ void Linear::backward(Tensor dy, const Saved<Linear>& saved, Grads& grads) const
     }
   }
   if (grads.wanted(x)) {
-    const Tensor w = saved.get<input(weight)>();
+    const Tensor w = saved.get<input(weight)>().whole();
     const bool add = grads[x].defined();
     if (!add) grads[x] = Tensor::empty(dy.shape().with_back(w.shape()[1]), dy.dtype(), dy.device());
     gemm(Matrix(dy), Matrix(w), Matrix(grads[x]), {.add = add});

@@ -2,6 +2,7 @@
 
 #include "core/math.h"
 #include "ops/kernels/rowwise.h"
+#include "ops/operand.h"
 
 #include <algorithm>
 #include <cmath>
@@ -129,8 +130,8 @@ Tensor CrossEntropy::forward(std::span<const Tensor> inputs, std::vector<Tensor>
 }
 
 void CrossEntropy::backward(Tensor dy, const Saved<CrossEntropy>& saved, Grads& grads) const {
-  const Tensor z = saved.get<input(logits)>(), target = saved.get<input(targets)>();
-  const Tensor log_sums = saved.get<extra_output(log_sum_exp)>();
+  const Tensor z = saved.get<input(logits)>().whole(), target = saved.get<input(targets)>().whole();
+  const Tensor log_sums = saved.get<extra_output(log_sum_exp)>().whole();
   const Tensor dz = empty_like(z);
   launch(z.device(), [&] {
     with_float_type(z.dtype(), [&]<class T>(Type<T>) {

@@ -1,6 +1,7 @@
 #include "ops/matmul.h"
 
 #include "ops/kernels/gemm.h"
+#include "ops/operand.h"
 
 #include <algorithm>
 #include <vector>
@@ -63,21 +64,23 @@ void MatMul::backward(Tensor dy, const Saved<MatMul>& saved, Grads& grads) const
     }
   };
   if (grads.wanted(a)) {  // dy·bᵀ
-    const Shape shape = saved.shape<input(b)>();
+    const Operand factor = saved.get<input(b)>();
+    const Shape& shape = factor.shape();
     const std::int64_t rows = shape[last - 1], summands = shape[transpose_b ? last : last - 1];
     write(a, dy.shape().with_back(summands), shape,
           [&](std::int64_t begin, std::int64_t end, const Matrix& d, const Matrix& to, const GemmOptions& options) {
-            const Tensor right = saved.rows<input(b)>(begin * rows, end * rows);
+            const Tensor right = factor.rows(begin * rows, end * rows);
             gemm_batched(end - begin, d, transpose_b ? Matrix(right) : Matrix(right).t(), to, options);
           });
   }
   if (grads.wanted(b)) {  // aᵀ·dy, or its transpose
-    const Shape shape = saved.shape<input(a)>();
+    const Operand factor = saved.get<input(a)>();
+    const Shape& shape = factor.shape();
     const std::int64_t rows = shape[last - 1], summands = shape.back(), columns = dy.shape().back();
     write(b, transpose_b ? with_last_two(dy.shape(), columns, summands) : with_last_two(dy.shape(), summands, columns),
           shape,
           [&](std::int64_t begin, std::int64_t end, const Matrix& d, const Matrix& to, const GemmOptions& options) {
-            const Tensor left = saved.rows<input(a)>(begin * rows, end * rows);
+            const Tensor left = factor.rows(begin * rows, end * rows);
             if (transpose_b)
               gemm_batched(end - begin, d.t(), Matrix(left), to, options);
             else

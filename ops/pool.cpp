@@ -1,6 +1,7 @@
 #include "ops/pool.h"
 
 #include "core/parallel.h"
+#include "ops/operand.h"
 #include "ops/quantize/planes.h"
 
 #include <bit>
@@ -180,7 +181,7 @@ Tensor MaxPool2d::forward(std::span<const Tensor> inputs, std::vector<Tensor>& e
 }
 void MaxPool2d::backward(Tensor dy, const Saved<MaxPool2d>& saved, Grads& grads) const {
   const Windows w = windows_of(*this, dy.shape().front(), dy.shape().back());
-  const Tensor winner = saved.get<extra_output(0)>();
+  const Tensor winner = saved.get<extra_output(0)>().whole();
   const Tensor dx = Tensor::empty(w.in_shape(), dy.dtype(), dy.device());
   const Tensor unpacked = Tensor::empty({threads(), rows_covering(w), w.out_width() * w.channels}, DType::u8,
                                         dy.device(), Purpose::workspace);

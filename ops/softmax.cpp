@@ -2,6 +2,7 @@
 
 #include "core/math.h"
 #include "ops/kernels/rowwise.h"
+#include "ops/operand.h"
 
 #include <cmath>
 
@@ -57,7 +58,7 @@ void log_softmax_rows(const Tensor& in, const Tensor& out) {
 template <class Op, class Kernel>
 Tensor backward_by_rows(const Tensor& dy, const Saved<Op>& saved, const Kernel& row_kernel) {
   const Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
-  saved.template for_blocks_in_order<output>(dy.rows(), [&](std::int64_t first, std::int64_t last, const Tensor& y) {
+  saved.template get<output>().for_blocks(dy.rows(), [&](std::int64_t first, std::int64_t last, const Tensor& y) {
     const Tensor in = dy.row_range(first, last), out = dx.row_range(first, last);
     launch(dy.device(), [&] {
       with_float_type(dy.dtype(), [&]<class T>(Type<T>) {

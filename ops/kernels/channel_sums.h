@@ -1,9 +1,9 @@
 // Passes over rows of channels, and sums along them: what normalisation over a batch consists of.
 #pragma once
 
-#include "core/op.h"
 #include "core/parallel.h"
 #include "core/tensor.h"
+#include "ops/row_blocks.h"
 
 #include <algorithm>
 #include <cstdint>

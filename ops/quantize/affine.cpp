@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <span>
 
 namespace lacuna::quant {
@@ -53,32 +52,6 @@ QuantizedTensor encode_with(const Tensor& x, const QuantConfig& coding, std::uin
   else
     encode_affine(x, codes, known);
   return codes;
-}
-
-/// Calls `f(variance, count, to)` for the runs of `out` whose errors have one variance.
-template <class F>
-void for_variances(const QuantizedTensor& codes, std::int64_t begin, std::int64_t end, const Tensor& out, const F& f) {
-  expect(0 <= begin && begin <= end && end <= codes.shape.count() && out.count() == end - begin,
-         "the variance of elements {} to {} of {} codes was asked for, into {}", begin, end, codes.shape.count(),
-         out.shape());
-  expect(tells_variance(codes.coding), "only errors of dithered and rotated codes have a variance of their own");
-  if (begin == end) return;
-  launch(out.device(), [&] {
-    const Layout layout(codes.shape, codes.coding, codes.bytes.raw());
-    const bool rotated = codes.coding.rounding == Rounding::hadamard;
-    parallel_for(end - begin, serial_below, [&](std::int64_t first, std::int64_t last) {
-      layout.for_pieces(begin + first, begin + last, [&](std::int64_t group, std::int64_t i, std::int64_t next) {
-        const auto dithered_variance = [&] {
-          return std::pow(scale_of(layout.group(group), layout.bits).step, 2) / 12;
-        };
-        const double found = rotated ? hadamard_variance(layout, group) : dithered_variance();
-        // A group that is not finite decodes to NaN, whatever is taken off.
-        const double own =
-            std::isfinite(found) ? std::min(found, static_cast<double>(std::numeric_limits<float>::max())) : 0;
-        f(static_cast<float>(own), next - i, out.data<float>() + (i - begin));
-      });
-    });
-  });
 }
 
 }  // namespace
@@ -132,20 +105,6 @@ QuantizedTensor encode(const Tensor& x, const QuantConfig& coding, std::uint64_t
            "the codec was given the range [{}, {}]; it takes finite ones, the least value first", range.min, range.max);
   const KnownRanges known{ranges, seen};
   return encode_with(x, coding, key, &known);
-}
-
-bool tells_variance(const QuantConfig& coding) {
-  return coding.rounding == Rounding::dithered || coding.rounding == Rounding::hadamard;
-}
-
-void find_variance(const QuantizedTensor& codes, std::int64_t begin, std::int64_t end, const Tensor& out) {
-  for_variances(codes, begin, end, out, [](float own, std::int64_t count, float* to) { std::fill_n(to, count, own); });
-}
-
-void add_variance(const QuantizedTensor& codes, std::int64_t begin, std::int64_t end, const Tensor& out) {
-  for_variances(codes, begin, end, out, [](float own, std::int64_t count, float* to) {
-    for (std::int64_t i = 0; i < count; ++i) to[i] += own;
-  });
 }
 
 }  // namespace lacuna::quant

@@ -94,12 +94,5 @@ Tensor decoding_room(const QuantizedTensor& codes, std::int64_t count);
 /// is allocated. Rotated groups are decoded whole, whatever of them is asked for.
 using RangeDecoder = std::function<void(std::int64_t begin, std::int64_t end, std::byte* out)>;
 RangeDecoder range_decoder(const QuantizedTensor& codes);
-/// Whether the codes' errors have a variance that does not depend on where a value lies: dithered and rotated ones.
-bool tells_variance(const QuantConfig& coding);
-/// The variance of each one's error, into `out`, f32: step² / 12 of dithered codes, relative_error(bits) of their
-/// group's variance, as it is held, of rotated ones. 0 where the group is not finite.
-void find_variance(const QuantizedTensor& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
-/// The same, added to what is there.
-void add_variance(const QuantizedTensor& codes, std::int64_t begin, std::int64_t end, const Tensor& out);
 
 }  // namespace lacuna::quant

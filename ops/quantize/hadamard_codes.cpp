@@ -475,11 +475,4 @@ void decode_hadamard(const QuantizedTensor& codes, std::int64_t begin, std::int6
   });
 }
 
-double hadamard_variance(const Layout& from, std::int64_t group) {
-  const auto [step, distortion] = max_quantizers[static_cast<std::size_t>(from.bits)];
-  const auto kept = static_cast<double>(static_cast<float>(from.group<Kept>(group).step));
-  // A width of 1 is held with a step of `step` / (1 - distortion) and has an error of distortion / (1 - distortion).
-  return kept * kept * (distortion * (1 - distortion) / (step * step));
-}
-
 }  // namespace lacuna::quant

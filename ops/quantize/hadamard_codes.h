@@ -33,7 +33,5 @@ double hadamard_error(int bits);
 void encode_hadamard(const Tensor& x, const QuantizedTensor& codes, std::span<const float> means);
 void decode_hadamard(const QuantizedTensor& codes, std::int64_t begin, std::int64_t end, std::span<const float> means,
                      std::int64_t first_sample, std::byte* out);
-/// What find_variance finds of one group; NaN where it is not finite.
-double hadamard_variance(const Layout& from, std::int64_t group);
 
 }  // namespace lacuna::quant

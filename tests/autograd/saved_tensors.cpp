@@ -389,61 +389,6 @@ TEST_CASE("data that its caller gave up is the tape's: kept it is counted, and p
   CHECK(step("fixed") == std::pair(Hold::quantize, 8.0 / 32 + 4.0 / (4 * 256)));  // always 8 bits
 }
 
-TEST_CASE("what is derived from codes through a curve has no bias that draws would show") {
-  constexpr int draws = 400;
-  /// As another, but rounds stochastically: of errors that depend on the value no variance is told.
-  class Stochastic final : public MemoryPolicy {
-   public:
-    explicit Stochastic(MemoryPolicy& base) : MemoryPolicy(base.quantizes()), base_(base) {}
-    std::string_view name() const override { return base_.name(); }
-    Hold decide(const SavedTensorInfo& facts) override {
-      Hold decision = base_.decide(facts);
-      decision.config.rounding = quant::Rounding::stochastic;
-      return decision;
-    }
-
-   private:
-    MemoryPolicy& base_;
-  };
-  const std::unique_ptr<MemoryPolicy> three_bits = make_policy("fixed", {{"bits", 3.0}});
-  Stochastic stochastic(*three_bits);
-  const Variable first = test_leaf({32, 8}, 2, DType::f32), second = test_leaf({8, 32}, 3, DType::f32);
-  // Steps of codes are to be shorter than GELU's bend, so that what is of fourth order does not show.
-  for (std::int64_t i = 0; i < first.tensor().count(); ++i) first.tensor().data<float>()[i] *= 0.5F;
-  const auto gradients = [&](MemoryPolicy& memory, std::uint32_t draw) {
-    random_state() = {.seed = 3, .step = draw};
-    Tape tape(memory);
-    const Recording recording(tape);
-    Variable h = linear(Variable(test_values({4, 32, 8}, 1, DType::f32)), first);
-    tape.backward(total(linear(apply(Gelu{}, std::move(h)), second)));
-    std::vector<double> all = first.grad().to_vector();
-    const std::vector<double> more = second.grad().to_vector();
-    all.insert(all.end(), more.begin(), more.end());
-    for (Variable leaf : {first, second}) leaf.set_grad({});
-    return all;
-  };
-  const std::vector<double> exact = gradients(policy("exact"), 0);
-  /// The squared error of the mean over the draws, as a multiple of what their scatter makes it.
-  const auto squared_bias = [&](MemoryPolicy& memory) {
-    std::vector<double> sums(exact.size()), squares(exact.size());
-    for (std::uint32_t draw = 0; draw < draws; ++draw) {
-      const std::vector<double> one = gradients(memory, draw);
-      for (std::size_t i = 0; i < exact.size(); ++i) {
-        sums[i] += one[i] - exact[i];
-        squares[i] += std::pow(one[i] - exact[i], 2);
-      }
-    }
-    double of_mean = 0, scatter = 0;
-    for (std::size_t i = 0; i < exact.size(); ++i) {
-      of_mean += std::pow(sums[i] / draws, 2);
-      scatter += squares[i] / draws / draws;
-    }
-    return of_mean / scatter;
-  };
-  CHECK(squared_bias(*three_bits) < 1.5);
-  CHECK(squared_bias(stochastic) > 20);  // so many draws would show it
-}
-
 TEST_CASE("what is needed exactly is not derived from a tensor that may still be coded") {
   // logits = gelu(u) + b, where u lives on: only then does it settle, in codes.
   const auto gradient_of_logits = [](std::string_view name, Hold::Kind expected) {

@@ -8,6 +8,7 @@
 #include "ops/matmul.h"
 #include "ops/softmax.h"
 #include "tests/ops/op_sample.h"
+#include "tests/ops/operand_forms.h"
 
 #include <doctest/doctest.h>
 
@@ -23,21 +24,17 @@ namespace {
 /// The saved tensors of an op whose saves are its inputs, handed out in blocks of so many rows.
 class SavedByBlocks final : public SavedTensors {
  public:
-  SavedByBlocks(std::vector<Tensor> tensors, std::int64_t rows) : tensors_(std::move(tensors)), rows_(rows) {}
+  explicit SavedByBlocks(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {}
   bool present(std::size_t row) const override { return tensors_[row].defined(); }
-  Tensor whole(std::size_t row) const override { return tensors_[row]; }
-  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor*) const override {
-    ranges_.push_back({begin, end});
-    return tensors_[row].row_range(begin, end);
+  Operand operand(std::size_t row) const override {
+    return tensors_[row].shape().rank() == 3 ? copied_operand(tensors_[row], &ranges_) : Operand(tensors_[row]);
   }
-  std::int64_t block_rows(std::size_t) const override { return rows_; }
-  Signs signs(std::size_t row) const override { return {tensors_[row], {}}; }
+  Shape shape(std::size_t row) const override { return tensors_[row].shape(); }
   /// Rows that backward read, in order.
   const std::vector<Range>& ranges() const { return ranges_; }
 
  private:
   std::vector<Tensor> tensors_;
-  std::int64_t rows_;
   mutable std::vector<Range> ranges_;
 };
 
@@ -51,7 +48,9 @@ struct Results {
 template <class Op>
 Results run(const Op& op, const std::vector<Tensor>& inputs, std::int64_t block_rows = 100000) {
   Results results{.out = op.forward(inputs), .gradients = {}, .ranges = {}};
-  const SavedByBlocks saved(inputs, block_rows);
+  const Tensor& first = inputs.front();
+  const SmallRowBlocks small(block_rows * first.shape().back() * size_of(first.dtype()));
+  const SavedByBlocks saved(inputs);
   InputSet wanted;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].defined() && is_floating(inputs[i].dtype())) wanted.insert(static_cast<int>(i));

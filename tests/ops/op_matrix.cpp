@@ -4,6 +4,7 @@
 #include "ops/activation.h"
 #include "ops/quantize/pack.h"
 #include "tests/ops/op_sample.h"
+#include "tests/ops/operand_forms.h"
 
 #include <doctest/doctest.h>
 
@@ -81,36 +82,22 @@ Result forward(const Operation& op, std::vector<Tensor> inputs) {
 /// Gives backward what the op's table says it may have, and throws when it asks for more.
 class DeclaredTensors final : public SavedTensors {
  public:
-  enum class Form { whole, by_three_rows, apart, bits };
+  /// `quantized` and `decoded` have the same values, for rows of Need::value.
+  enum class Form { kept, copied, quantized, decoded, bits };
 
   DeclaredTensors(const Operation& op, const Result& result, InputSet wanted, Form form)
       : op_(op), result_(result), wanted_(wanted), form_(form) {}
 
   bool present(std::size_t row) const override { return result_.at(op_.saves()[row].from).defined(); }
-  Tensor whole(std::size_t row) const override { return values(row); }
-  Tensor rows(std::size_t row, std::int64_t begin, std::int64_t end, Tensor*) const override {
-    return values(row).row_range(begin, end).clone();
-  }
-  std::int64_t block_rows(std::size_t row) const override {
-    return form_ == Form::by_three_rows ? 3 : values(row).rows();
-  }
-  bool read_apart(std::size_t row, const RowPartition& share, bool, const RowBlockKernel& f) const override {
-    if (form_ != Form::apart) return false;
-    parallel_tasks(share.parts, [&](std::int64_t index, int) {
-      share.for_row_blocks(0, share.count, index, [&](std::int64_t first, std::int64_t last) {
-        for (std::int64_t begin = first; begin < last; begin += 3 * share.unit) {
-          const std::int64_t end = std::min(last, begin + 3 * share.unit);
-          const Tensor own = values(row).row_range(begin, end).clone();
-          f({begin, end, static_cast<int>(index), own.dtype(), own.raw()});
-        }
-      });
-    });
-    return true;
-  }
-  Signs signs(std::size_t row) const override {
+  Operand operand(std::size_t row) const override {
     const Tensor& tensor = declared(row);
-    if (form_ == Form::bits) return {.values = {}, .bits = quant::pack_signs(tensor)};
-    return {.values = tensor, .bits = {}};
+    const Need need = op_.saves()[row].need;
+    if (need == Need::sign && form_ == Form::bits)
+      return Operand(SignForm{quant::pack_signs(tensor)}, tensor.shape(), tensor.dtype(), tensor.device(), {}, {});
+    if (form_ == Form::copied && need != Need::sign) return copied_operand(tensor);
+    if (need != Need::value || !is_floating(tensor.dtype())) return Operand(tensor);
+    if (form_ == Form::quantized) return quantized_operand(tensor);
+    return Operand(form_ == Form::decoded ? quantized_operand(tensor).whole() : tensor);
   }
   Shape shape(std::size_t row) const override { return declared(row).shape(); }
 
@@ -123,10 +110,6 @@ class DeclaredTensors final : public SavedTensors {
     expect(tensor.defined(), "{} reads row {} of its saves, an absent input", op_.name(), row);
     return tensor;
   }
-  const Tensor& values(std::size_t row) const {
-    expect(op_.saves()[row].need != Need::sign, "{} reads values where it declares a sign", op_.name());
-    return declared(row);
-  }
 
   const Operation& op_;
   const Result& result_;
@@ -138,7 +121,7 @@ using Form = DeclaredTensors::Form;
 
 /// Gradients by input. Pass `dy` as the last one to hold it to let the op write over it.
 std::vector<Tensor> backward(const Operation& op, const Result& result, Tensor dy, InputSet wanted,
-                             Form form = Form::whole, const std::vector<Tensor>& present = {}) {
+                             Form form = Form::kept, const std::vector<Tensor>& present = {}) {
   Grads grads(result.inputs.size(), wanted);
   for (std::size_t i = 0; i < present.size(); ++i) grads[static_cast<int>(i)] = present[i];
   op.backward(std::move(dy), DeclaredTensors(op, result, wanted, form), grads);
@@ -341,16 +324,34 @@ TEST_CASE("backward gives the same bits however its tensors come, and leaves wha
       };
       check(backward(op, result, dy, wanted), "again");
       check(backward(op, result, dy.clone(), wanted), "with dy to write over");
-      check(backward(op, result, dy, wanted, Form::by_three_rows), "run by run");
-      check(backward(op, result, dy, wanted, Form::apart), "by threads apart");
-      check(backward(op, result, dy.clone(), wanted, Form::apart), "by threads apart, with dy to write over");
       check(backward(op, result, dy, wanted, Form::bits), "signs from bits");
+      const SmallRowBlocks small(256);
+      check(backward(op, result, dy, wanted, Form::copied), "rematerialized block by block");
     }
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i].defined()) CHECK(same_bits(inputs[i], before.inputs[i]));
     for (std::size_t i = 0; i < result.extra_outputs.size(); ++i)
       CHECK(same_bits(result.extra_outputs[i], before.extra_outputs[i]));
     CHECK(same_bits(result.y, before.y));
+  });
+}
+
+TEST_CASE("backward that decodes on several threads gives the bits of one that reads decoded tensors") {
+  for_each_case([](const OpSample& sample, DType, const std::vector<Tensor>& inputs) {
+    const Operation& op = *sample.op;
+    const Result result = forward(op, inputs);
+    const Tensor dy = projection(result.y);
+    for (const InputSet wanted : subsets(sample)) {
+      const std::vector<Tensor> expected = backward(op, result, dy, wanted, Form::decoded);
+      for (const std::int64_t bytes : {1, 256, 1024}) {
+        const SmallRowBlocks small(bytes);
+        for (const bool overwrites : {false, true}) {
+          const std::vector<Tensor> got = backward(op, result, overwrites ? dy.clone() : dy, wanted, Form::quantized);
+          for (std::size_t i = 0; i < got.size(); ++i)
+            if (expected[i].defined()) CHECK(same_bits(got[i], expected[i]));
+        }
+      }
+    }
   });
 }
 
@@ -371,7 +372,7 @@ TEST_CASE("gradients that an op adds to come out as old plus new") {
         std::transform(a.begin(), a.end(), b.begin(), sum.begin(), std::plus<>());
         expected[i] = Tensor::from(std::span<const double>(sum), alone[i].shape());
       }
-      const std::vector<Tensor> got = backward(op, result, dy, wanted, Form::whole, present);
+      const std::vector<Tensor> got = backward(op, result, dy, wanted, Form::kept, present);
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         if (!present[i].defined()) continue;
         CAPTURE(i);
@@ -402,7 +403,7 @@ TEST_CASE("rows derived again have the bits of forward") {
       const Tensor expected = result.y.row_range(range.begin, range.end), out = empty_like(expected);
       const Tensor signs = quant::pack_signs(result.y);
       for (const Tensor& known : {Tensor(), signs}) {
-        op.rematerialize(tensors, {}, result.y.shape(), range.begin, known, out);
+        op.rematerialize({tensors, result.y.shape(), range.begin, known}, out);
         CHECK(same_bits(out, expected));
       }
       const bool rectifies = std::any_of(op.saves().begin(), op.saves().end(), [](const Save& save) {
@@ -414,8 +415,8 @@ TEST_CASE("rows derived again have the bits of forward") {
       for (const double value : tensors[0].to_vector()) off.push_back(static_cast<float>(0.1 - 0.7 * value));
       tensors[0] = Tensor::from(std::span<const float>(off), tensors[0].shape(), tensors[0].dtype());
       const Tensor cut = empty_like(expected);
-      op.rematerialize(tensors, {}, result.y.shape(), range.begin, {}, cut);
-      op.rematerialize(tensors, {}, result.y.shape(), range.begin, signs, out);
+      op.rematerialize({tensors, result.y.shape(), range.begin, {}}, cut);
+      op.rematerialize({tensors, result.y.shape(), range.begin, signs}, out);
       const std::vector<double> exact = expected.to_vector(), with = out.to_vector(), without = cut.to_vector();
       for (std::size_t i = 0; i < exact.size(); ++i) {
         CAPTURE(i);
@@ -446,7 +447,7 @@ TEST_CASE("threads derive rows of their own at once, and allocate nothing for it
     const Tensor signs = quant::pack_signs(result.y);
     const Footprint found = footprint(Device::cpu, [&] {
       parallel_tasks(rows, [&](std::int64_t row, int) {
-        op.rematerialize(tensors[static_cast<std::size_t>(row)], {}, result.y.shape(), row, signs,
+        op.rematerialize({tensors[static_cast<std::size_t>(row)], result.y.shape(), row, signs},
                          out.row_range(row, row + 1));
       });
       return true;
@@ -466,7 +467,7 @@ TEST_CASE("a ReLU derived from approximate values opens where the exact ones did
   for (std::int64_t first = 0; first < 4; ++first) {
     const std::vector<Tensor> rows{near.leading(first, 4).clone()};
     const Tensor out = empty_like(rows[0]);
-    relu.rematerialize(rows, {}, exact.shape(), first, signs, out);
+    relu.rematerialize({rows, exact.shape(), first, signs}, out);
     const Tensor wanted =
         Tensor::from(std::span(expected).subspan(static_cast<std::size_t>(3 * first)), rows[0].shape());
     CHECK(same_bits(out, wanted));

@@ -192,29 +192,6 @@ TEST_CASE("codes: draws leave no bias; the variance is step² · f · (1 - f) st
   }
 }
 
-TEST_CASE("codes: dithered ones tell the variance of their errors") {
-  std::vector<float> values = drawn(300, 0.3F, 1.7F);
-  std::fill(values.begin() + 64, values.begin() + 128, 0.7F);
-  values[130] = not_a_number;
-  const QuantizedTensor codes =
-      quant::encode(tensor_of(values), {.bits = 3, .grouping = {.size = 64}, .rounding = Rounding::dithered}, 1);
-  const Tensor variance = Tensor::full({290}, 1, DType::f32, Device::cpu);
-  quant::add_variance(codes, 5, 295, variance);
-  const Tensor alone = Tensor::full({290}, 1, DType::f32, Device::cpu);
-  quant::find_variance(codes, 5, 295, alone);
-  const std::vector<double> told_alone = alone.to_vector();
-  const std::vector<double> told = variance.to_vector();
-  for (std::int64_t i = 5; i < 295; ++i) {
-    const bool constant = i / 64 == 1, finite = i / 64 != 2;
-    const double step = constant || !finite ? 0 : stored(codes, i / 64).step;
-    CHECK(told[static_cast<std::size_t>(i - 5)] == doctest::Approx(1 + step * step / 12));
-    CHECK(told_alone[static_cast<std::size_t>(i - 5)] == doctest::Approx(step * step / 12));
-  }
-  CHECK_THROWS_AS(quant::find_variance(codes, 0, 301, variance), Error);
-  CHECK_THROWS_AS(quant::find_variance(codes, 0, 10, variance), Error);
-  CHECK_THROWS_AS(quant::find_variance(quant::encode(tensor_of(values), {}, 1), 5, 295, variance), Error);
-}
-
 TEST_CASE("codes: draws depend on the key and the element alone") {
   const std::vector<float> values(4096, 0.5F);
   const std::vector<quant::Range> ranges(16, {0, 1});

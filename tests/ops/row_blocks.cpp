@@ -1,5 +1,5 @@
-// How rows are shared among threads that read them apart.
-#include "core/op.h"
+// Rows of operands in blocks, and how they are divided among threads.
+#include "ops/row_blocks.h"
 
 #include <doctest/doctest.h>
 
@@ -8,18 +8,18 @@
 
 namespace lacuna {
 
-TEST_CASE("shares of rows are each one's once, in order, in whole units, by their numbers alone") {
+TEST_CASE("row partition: each part gets whole units in order, and the same rows however many are read at once") {
   constexpr std::int64_t rows = 101;
   for (const std::int64_t unit : {1, 4})
     for (const std::int64_t units : {0, 1, 2, 7})
       for (const int parts : {1, 2, 3}) {
-        const RowPartition share{.count = rows, .block = units * unit, .unit = unit, .parts = parts};
+        const RowPartition partition{.count = rows, .block = units * unit, .unit = unit, .parts = parts};
         const auto owners = [&](std::int64_t step) {
           std::vector<int> owner(rows, -1);
           for (std::int64_t first = 0; first < rows; first += step)
             for (int index = 0; index < parts; ++index) {
               std::int64_t next = first;
-              share.for_row_blocks(
+              partition.for_row_blocks(
                   first, std::min(rows, first + step), index, [&](std::int64_t begin, std::int64_t end) {
                     REQUIRE((next <= begin && begin < end && begin % unit == 0 && (end % unit == 0 || end == rows)));
                     next = end;
@@ -37,17 +37,17 @@ TEST_CASE("shares of rows are each one's once, in order, in whole units, by thei
           CHECK(std::is_sorted(whole.begin(), whole.end()));
           continue;
         }
-        CHECK(owners(share.run(1)) == whole);
-        CHECK(owners(share.run(50)) == whole);
+        CHECK(owners(partition.rows_at_once(1)) == whole);
+        CHECK(owners(partition.rows_at_once(50)) == whole);
       }
 }
 
-TEST_CASE("rows are read in whole blocks, however few are read at once elsewhere") {
-  CHECK(RowPartition{.count = 100, .block = 16}.run(50) == 48);
-  CHECK(RowPartition{.count = 100, .block = 16}.run(3) == 16);
-  CHECK(RowPartition{.count = 10, .block = 16}.run(3) == 10);
-  CHECK(RowPartition{.count = 100}.run(50) == 50);
-  CHECK(RowPartition{.count = 100}.run(1000) == 100);
+TEST_CASE("row partition: rows are read in whole blocks") {
+  CHECK(RowPartition{.count = 100, .block = 16}.rows_at_once(50) == 48);
+  CHECK(RowPartition{.count = 100, .block = 16}.rows_at_once(3) == 16);
+  CHECK(RowPartition{.count = 10, .block = 16}.rows_at_once(3) == 10);
+  CHECK(RowPartition{.count = 100}.rows_at_once(50) == 50);
+  CHECK(RowPartition{.count = 100}.rows_at_once(1000) == 100);
 }
 
 }  // namespace lacuna

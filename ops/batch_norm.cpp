@@ -153,9 +153,11 @@ void derive_rectified(const RematInputs<Op>& from, const Affine& affine, const T
 }
 
 // Gates: which elements of dy pass the activation. `at(first row, rows, thread, x)` prepares a run of rows, with what x
-// holds there [rows, width], and yields a predicate on (element of the run, place in its row).
+// holds there [rows, width], and yields a predicate on (element of the run, place in its row). `residual`: whether a
+// form with this gate may have a residual.
 
 struct Open {
+  static constexpr bool residual = false;
   template <class T>
   auto at(std::int64_t, std::int64_t, int, const T*) const {
     return [](std::int64_t, std::int64_t) { return true; };
@@ -164,6 +166,7 @@ struct Open {
 
 template <class S>
 struct PositiveNormalized {
+  static constexpr bool residual = false;
   Normalized<S> normalized;
   template <class T>
   auto at(std::int64_t, std::int64_t, int, const T* x) const {
@@ -173,6 +176,7 @@ struct PositiveNormalized {
 
 template <class T>
 struct PositiveValues {
+  static constexpr bool residual = true;
   const T* values;  // [rows, width]
   std::int64_t width;
   auto at(std::int64_t first, std::int64_t, int, const T*) const {
@@ -182,6 +186,7 @@ struct PositiveValues {
 
 /// Bits spread to a number each, run by run.
 struct PositiveBits {
+  static constexpr bool residual = true;
   const std::uint8_t* bits;  // [ceil(rows · width / 8)]
   std::int32_t* spread;      // [threads, together, width]
   ChannelRows rows;
@@ -274,6 +279,7 @@ struct Backward {
   template <class T, class Gate>
   void run(const ChannelRows& rows, const Gate& gate) {
     using S = Compute<T>;
+    expect(Gate::residual || dresidual == nullptr, "batch norm: expected signs of the output beside a residual");
     const bool dx_needs_sums = dx != nullptr && own_statistics;
     // dx = g · slope + (x − mean) · tilt + level
     const Tensor vectors = rows.scratch<S>(4, dy.device());  // [slope, tilt, level, mean or zeros]
@@ -323,42 +329,48 @@ struct Backward {
                });
     } else if (dx != nullptr) {
       write<T>(rows, gate, [slope = vector(0)](S g, S, std::int64_t c) { return g * slope[c]; });
-    } else {
-      write<T>(rows, gate, [](S g, S, std::int64_t) { return g; });
+    } else if constexpr (Gate::residual) {
+      for_elements<T>(rows, gate,
+                      [to = dresidual->data<T>()](std::int64_t i, std::int64_t, S g, S) { to[i] = static_cast<T>(g); });
     }
   }
 
-  /// Writes the wanted ones of dx = formula(g, x, place in its row) and dresidual = g.
+  /// Writes dx = formula(g, x, place in its row) and, if it is wanted, dresidual = g.
   template <class T, class Gate, class Formula>
   void write(const ChannelRows& rows, const Gate& gate, const Formula& formula) const {
     using S = Compute<T>;
-    const std::int64_t n = rows.width;
-    const auto write_with = [&](auto&& store) {
-      for_blocks_in_order<T>(rows, [&](std::int64_t first, std::int64_t count, int thread, const T* in) {
-        const auto passes = gate.at(first, count, thread, in);
-        const T* const from = dy.data<T>();  // [rows, width]
-        for (std::int64_t row = 0; row < count; ++row) {
-#pragma omp simd
-          for (std::int64_t c = 0; c < n; ++c) {
-            const std::int64_t i = (first + row) * n + c;
-            const S all = to_compute(from[i]);
-            store(i, c, passes(row * n + c, c) ? all : S{}, to_compute(in[row * n + c]));
-          }
-        }
-      });
-    };
-    T* const to_x = dx == nullptr ? nullptr : dx->data<T>();                       // [rows, width]
-    T* const to_residual = dresidual == nullptr ? nullptr : dresidual->data<T>();  // [rows, width]
-    if (to_residual == nullptr) {
-      write_with([=](std::int64_t i, std::int64_t c, S g, S value) { to_x[i] = static_cast<T>(formula(g, value, c)); });
-    } else if (to_x == nullptr) {
-      write_with([=](std::int64_t i, std::int64_t, S g, S) { to_residual[i] = static_cast<T>(g); });
-    } else {
-      write_with([=](std::int64_t i, std::int64_t c, S g, S value) {
-        to_x[i] = static_cast<T>(formula(g, value, c));
-        to_residual[i] = static_cast<T>(g);
-      });
+    T* const to_x = dx->data<T>();  // [rows, width]
+    if constexpr (Gate::residual) {
+      if (dresidual != nullptr) {
+        T* const to_residual = dresidual->data<T>();  // [rows, width]
+        return for_elements<T>(rows, gate, [=](std::int64_t i, std::int64_t c, S g, S value) {
+          to_x[i] = static_cast<T>(formula(g, value, c));
+          to_residual[i] = static_cast<T>(g);
+        });
+      }
     }
+    for_elements<T>(rows, gate, [=](std::int64_t i, std::int64_t c, S g, S value) {
+      to_x[i] = static_cast<T>(formula(g, value, c));
+    });
+  }
+
+  /// Calls `store(element, place in its row, g, x)` for all elements, g being dy behind the gate.
+  template <class T, class Gate, class Store>
+  void for_elements(const ChannelRows& rows, const Gate& gate, const Store& store) const {
+    using S = Compute<T>;
+    const std::int64_t n = rows.width;
+    for_blocks_in_order<T>(rows, [&](std::int64_t first, std::int64_t count, int thread, const T* in) {
+      const auto passes = gate.at(first, count, thread, in);
+      const T* const from = dy.data<T>();  // [rows, width]
+      for (std::int64_t row = 0; row < count; ++row) {
+#pragma omp simd
+        for (std::int64_t c = 0; c < n; ++c) {
+          const std::int64_t i = (first + row) * n + c;
+          const S all = to_compute(from[i]);
+          store(i, c, passes(row * n + c, c) ? all : S{}, to_compute(in[row * n + c]));
+        }
+      }
+    });
   }
 };
 

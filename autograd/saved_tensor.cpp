@@ -225,7 +225,9 @@ void SavedTensor::encode(const Hold& decision) {
     return;
   }
   // One random stream for each tensor and step, whatever else the step draws.
-  const std::array<std::uint32_t, 4> draw = random_stream(facts().key()).draw(decision.draw);
+  const RandomStream stream = random_stream(facts().key());
+  const std::array<std::uint32_t, 4> draw =
+      stream.draw(decision.draw + (std::uint64_t{stream.first_sample} << 32));  // micro-batches differ
   const std::uint64_t key = std::uint64_t{draw[0]} << 32 | draw[1];
   RunningRanges* const running = decision.running;
   if (running == nullptr || device_ == Device::meta) {

@@ -62,4 +62,8 @@ Variable Variable::detach() const {
   return constant;
 }
 
+void Variable::throw_undefined() {
+  fail("an undefined variable was used: it was never assigned, or was moved from; check defined() before");
+}
+
 }  // namespace lacuna

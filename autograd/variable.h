@@ -79,12 +79,15 @@ class Variable {
     ~Value();
   };
   Value& value() const {
-    expect(value_ != nullptr, "an undefined variable is used: it was never given a value, or it was moved away");
+    if (value_ == nullptr) [[unlikely]]
+      throw_undefined();
     return *value_;
   }
   Leaf& gathering() const;
   /// Names this value's tensor under another shape.
   Variable alias(const Shape& shape) const;
+  [[noreturn]] static void throw_undefined();
+
   std::shared_ptr<Value> value_;
 };
 

@@ -131,7 +131,7 @@ class Subject {
     std::vector<Coded> coded{};       // in the order of forward
   };
   Pass pass(MemoryPolicy& policy, std::uint32_t draw) {
-    random_state() = {.seed = 1, .step = draw};
+    const RandomStateScope random({.seed = 1, .step = draw});
     Pass done;
     Tape tape(policy);
     Variable loss = [&] {
@@ -159,7 +159,7 @@ class Subject {
   /// Passes in which ranges and sensitivities are found.
   void learn(MemoryPolicy& policy) {
     for (std::uint32_t draw = 0; draw < learning; ++draw) {
-      random_state() = {.seed = 1, .step = draw};
+      const RandomStateScope random({.seed = 1, .step = draw});
       apps::calibrate(training_, batch_, policy);
       pass(policy, draw);
     }

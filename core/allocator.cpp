@@ -17,6 +17,8 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace lacuna {
 namespace {
@@ -59,8 +61,87 @@ std::int64_t default_stack() {
   return limited ? static_cast<std::int64_t>(limit.rlim_cur) : std::int64_t{8} << 20;
 }
 
-// One range of addresses, best fit, neighbours joined: what one tensor leaves, any other can use, so that the resident
-// size stays close to the ledger's peak.
+/// The free blocks of a range of addresses. Releasing a block must not fail, so the nodes of both indices are allocated
+/// beforehand, when blocks are handed out.
+class FreeBlocks {
+ public:
+  struct Block {
+    std::size_t offset = 0, size = 0;  // size 0: no block
+  };
+
+  /// Allocates nodes, so that `used_blocks` used blocks can become free. Throws std::bad_alloc and changes nothing.
+  void prepare(std::size_t used_blocks) {
+    // `remove` gives nodes back: there is room for those of all free blocks.
+    const std::size_t nodes = std::max(size_nodes_.size(), used_blocks) + by_offset_.size();
+    if (size_nodes_.capacity() < nodes) {
+      offset_nodes_.reserve(2 * nodes);
+      size_nodes_.reserve(2 * nodes);
+    }
+    while (size_nodes_.size() < used_blocks) {
+      std::map<std::size_t, std::size_t> offset{{0, 0}};
+      std::set<std::pair<std::size_t, std::size_t> > size{{0, 0}};
+      offset_nodes_.push_back(offset.extract(offset.begin()));
+      size_nodes_.push_back(size.extract(size.begin()));
+    }
+  }
+
+  /// The smallest block of at least `size` bytes, the first of equals.
+  Block best_fit(std::size_t size) const {
+    const auto fit = by_size_.lower_bound({size, 0});
+    return fit == by_size_.end() ? Block{} : Block{fit->second, fit->first};
+  }
+  Block last() const {
+    return by_offset_.empty() ? Block{} : Block{by_offset_.rbegin()->first, by_offset_.rbegin()->second};
+  }
+  const std::map<std::size_t, std::size_t>& by_offset() const { return by_offset_; }
+
+  void insert(std::size_t offset, std::size_t size) noexcept {
+    auto offset_node = take_last(offset_nodes_);
+    offset_node.key() = offset;
+    offset_node.mapped() = size;
+    by_offset_.insert(std::move(offset_node));
+    auto size_node = take_last(size_nodes_);
+    size_node.value() = {size, offset};
+    by_size_.insert(std::move(size_node));
+  }
+  /// The same, joined with the free blocks beside it.
+  void insert_joined(std::size_t offset, std::size_t size) noexcept {
+    if (const auto after = by_offset_.find(offset + size); after != by_offset_.end()) {
+      size += after->second;
+      remove(after->first);
+    }
+    if (const auto next = by_offset_.lower_bound(offset); next != by_offset_.begin()) {
+      const auto [before, block] = *std::prev(next);
+      if (before + block == offset) {
+        remove(before);
+        offset = before;
+        size += block;
+      }
+    }
+    insert(offset, size);
+  }
+  void remove(std::size_t offset) noexcept {
+    auto offset_node = by_offset_.extract(offset);
+    size_nodes_.push_back(by_size_.extract({offset_node.mapped(), offset}));
+    offset_nodes_.push_back(std::move(offset_node));
+  }
+
+ private:
+  template <class Node>
+  static Node take_last(std::vector<Node>& nodes) noexcept {
+    Node node = std::move(nodes.back());
+    nodes.pop_back();
+    return node;
+  }
+
+  std::map<std::size_t, std::size_t> by_offset_;            // offset to size
+  std::set<std::pair<std::size_t, std::size_t> > by_size_;  // (size, offset)
+  std::vector<decltype(by_offset_)::node_type> offset_nodes_;
+  std::vector<decltype(by_size_)::node_type> size_nodes_;
+};
+
+// One range of addresses, best fit, neighbours joined: any tensor can use what another left, so that the resident size
+// stays close to the ledger's peak.
 class CpuAllocator final : public Allocator {
  public:
   void* allocate(std::size_t bytes) override {
@@ -69,47 +150,30 @@ class CpuAllocator final : public Allocator {
     const std::lock_guard lock(mutex_);
     if (base_ == nullptr) reserve(bytes);
     if (static_cast<std::int64_t>(used_ + size) > capacity_) report_exhausted(bytes, capacity_);
-    if (const auto fit = by_size_.lower_bound({size, 0}); fit != by_size_.end()) {
-      const auto [block, offset] = *fit;
-      forget(offset, block);
-      if (block > size) remember(offset + size, block - size);
-      used_ += size;
+    free_.prepare(used_blocks_ + 1);
+    if (const auto [offset, block] = free_.best_fit(size); block != 0) {
+      free_.remove(offset);
+      if (block > size) free_.insert(offset + size, block - size);
+      take(size);
       return base_ + offset;
     }
     std::size_t offset = top_;
-    if (!by_offset_.empty()) {  // a free block at the very top can grow
-      const auto [last, block] = *by_offset_.rbegin();
-      if (last + block == top_) offset = last;
-    }
+    if (const auto [last, block] = free_.last(); block != 0 && last + block == top_) offset = last;  // it can grow
     if (size > reserved_ - offset) report_exhausted(bytes, std::min(capacity_, static_cast<std::int64_t>(reserved_)));
-    if (offset < top_) forget(offset, top_ - offset);
+    if (offset < top_) free_.remove(offset);
     top_ = offset + size;
-    used_ += size;
-    if (static_cast<std::int64_t>(top_) > capacity_) release_free_pages();  // free blocks and used ones are too much
+    take(size);
+    if (static_cast<std::int64_t>(top_) > capacity_) release_free_pages();  // free and used blocks exceed it
     return base_ + offset;
   }
 
   void release(void* memory, std::size_t bytes) noexcept override {
     if (memory == nullptr) return;
     const std::lock_guard lock(mutex_);
-    auto offset = static_cast<std::size_t>(static_cast<std::byte*>(memory) - base_);
-    std::size_t size = round_up(bytes, memory_alignment);
+    const std::size_t size = round_up(bytes, memory_alignment);
     used_ -= size;
-    const auto next = by_offset_.lower_bound(offset);
-    if (next != by_offset_.begin()) {
-      const auto [before, block] = *std::prev(next);
-      if (before + block == offset) {
-        offset = before;
-        size += block;
-        forget(before, block);
-      }
-    }
-    if (const auto after = by_offset_.find(offset + size); after != by_offset_.end()) {
-      const auto [begin, block] = *after;
-      size += block;
-      forget(begin, block);
-    }
-    remember(offset, size);
+    --used_blocks_;
+    free_.insert_joined(static_cast<std::size_t>(static_cast<std::byte*>(memory) - base_), size);
   }
 
   std::int64_t capacity() const override { return capacity_; }
@@ -127,7 +191,7 @@ class CpuAllocator final : public Allocator {
  private:
   void release_free_pages() {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    for (const auto& [offset, size] : by_offset_) {
+    for (const auto& [offset, size] : free_.by_offset()) {
       const std::size_t begin = round_up(offset, page), end = (offset + size) / page * page;
       if (end > begin) madvise(base_ + begin, end - begin, MADV_DONTNEED);
     }
@@ -163,21 +227,16 @@ class CpuAllocator final : public Allocator {
                     "and generated code: the limit on it (ulimit -v) is too low",
                     format_bytes(address_space_left()), threads()));
   }
-  void remember(std::size_t offset, std::size_t size) {
-    by_offset_.emplace(offset, size);
-    by_size_.emplace(size, offset);
-  }
-  void forget(std::size_t offset, std::size_t size) {
-    by_offset_.erase(offset);
-    by_size_.erase({size, offset});
+  void take(std::size_t size) {
+    used_ += size;
+    ++used_blocks_;
   }
 
   mutable std::mutex mutex_;
   std::byte* base_ = nullptr;
-  std::size_t reserved_ = 0, top_ = 0;                      // addresses in all; used or free below `top_`
-  std::size_t used_ = 0;                                    // bytes of all blocks that are not free
-  std::map<std::size_t, std::size_t> by_offset_;            // free blocks: offset to size
-  std::set<std::pair<std::size_t, std::size_t> > by_size_;  // the same as (size, offset)
+  std::size_t reserved_ = 0, top_ = 0;      // addresses in all; blocks, used or free, lie below `top_`
+  std::size_t used_ = 0, used_blocks_ = 0;  // bytes and number of the used blocks
+  FreeBlocks free_;
   std::int64_t capacity_ = physical_memory();
 };
 

@@ -68,8 +68,7 @@ void Ledger::before_fall() {
   stands_at_peak_ = false;
 }
 
-void Ledger::change(const Owner& owner, std::int64_t bytes) {
-  Entry& entry = account_[owner];
+void Ledger::change(Entry& entry, std::int64_t bytes) {
   if (entry.changed_in != peaks_) {
     entry.at_peak = entry.bytes;
     entry.changed_in = peaks_;
@@ -83,25 +82,27 @@ std::int64_t Ledger::at_peak(const Entry& entry) const {
 
 void Ledger::add(const Owner& owner, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
-  change(owner, bytes);
+  change(account_[owner], bytes);
   at(live_, owner.purpose) += bytes;
   at(highest_, owner.purpose) = std::max(at(highest_, owner.purpose), at(live_, owner.purpose));
   total_ += bytes;
   raise_peak(owner);
 }
 
-void Ledger::remove(const Owner& owner, std::int64_t bytes) {
+void Ledger::remove(const Owner& owner, std::int64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   before_fall();
-  change(owner, -bytes);
+  // An owner without an entry holds nothing, and `bytes` is 0.
+  if (const auto found = account_.find(owner); found != account_.end()) change(found->second, -bytes);
   at(live_, owner.purpose) -= bytes;
   total_ -= bytes;
 }
 
 void Ledger::move(const Owner& from, const Owner& to, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
-  change(from, -bytes);
-  change(to, bytes);
+  Entry& receiver = account_[to];  // may throw: before anything changes
+  change(account_[from], -bytes);
+  change(receiver, bytes);
   at(live_, from.purpose) -= bytes;
   at(live_, to.purpose) += bytes;
   at(highest_, to.purpose) = std::max(at(highest_, to.purpose), at(live_, to.purpose));

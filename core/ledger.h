@@ -53,8 +53,9 @@ struct Held {
 /// The account of one device. Safe to use from several threads.
 class Ledger {
  public:
+  /// `add` and `move` may throw std::bad_alloc, and then change nothing. `remove` allocates nothing.
   void add(const Owner& owner, std::int64_t bytes);
-  void remove(const Owner& owner, std::int64_t bytes);
+  void remove(const Owner& owner, std::int64_t bytes) noexcept;
   void move(const Owner& from, const Owner& to, std::int64_t bytes);
 
   /// What is held now.
@@ -80,7 +81,7 @@ class Ledger {
     std::int64_t at_peak = 0;      // where it has changed since that peak
     std::uint64_t changed_in = 0;  // the peak after which it last changed
   };
-  void change(const Owner& owner, std::int64_t bytes);
+  void change(Entry& entry, std::int64_t bytes);
   void raise_peak(const Owner& owner);
   void before_fall();
   std::int64_t at_peak(const Entry& entry) const;

@@ -7,7 +7,7 @@
 namespace lacuna {
 namespace {
 
-/// What OMP_NUM_THREADS says, or else the processors.
+/// OMP_NUM_THREADS, or else the number of processors.
 int usual() {
   static const int count = omp_get_max_threads();
   return count;
@@ -25,6 +25,9 @@ void set_threads(int count) {
   chosen() = count == 0 ? usual() : count;
   omp_set_num_threads(chosen());
 }
+
+ThreadCountScope::ThreadCountScope(int count) : outer_(chosen()) { set_threads(count); }
+ThreadCountScope::~ThreadCountScope() { set_threads(outer_); }
 
 int processors() { return omp_get_num_procs(); }
 

@@ -1,5 +1,5 @@
-// Work shared among threads. The split depends on the amount of work and the number of threads alone: the same bits
-// come out every time.
+// Work on several threads. The partition depends on the amount of work and the number of threads only, so results are
+// bitwise reproducible.
 #pragma once
 
 #include "core/dtype.h"
@@ -11,16 +11,29 @@
 
 namespace lacuna {
 
-/// Threads that compute (not those that load data). 0 asks for as many as the machine has.
+/// Sets the number of compute threads of the process; the data loader's are not counted. 0: as many as OpenMP says.
 void set_threads(int count);
+
+/// Sets the number of compute threads, and restores the former one at its end.
+class ThreadCountScope {
+ public:
+  explicit ThreadCountScope(int count);
+  ~ThreadCountScope();
+  ThreadCountScope(const ThreadCountScope&) = delete;
+  ThreadCountScope& operator=(const ThreadCountScope&) = delete;
+
+ private:
+  int outer_;
+};
+
 /// Processors that this process may run on.
 int processors();
-/// The model that the system names; `unknown` where it names none.
+/// The processor's model name; `unknown` if the system gives none.
 std::string processor_model();
-/// Among how many work is shared: 1 where it is one thread's share already.
+/// Number of threads that a parallel loop would use here; 1 inside a parallel loop.
 int threads();
 
-/// Part `index` of `parts` of [0, n) in multiples of `unit`: as even as can be.
+/// Part `index` of [0, n) cut into `parts` parts that are multiples of `unit` and as even as possible.
 struct Range {
   std::int64_t begin = 0, end = 0;
 };
@@ -31,8 +44,8 @@ inline Range part(std::int64_t n, std::int64_t index, std::int64_t parts, std::i
 
 namespace detail {
 
-/// Calls `f(i)` for i in [0, count), on a thread each. What one of them throws, the one of the lowest i if several do,
-/// is thrown when all have ended.
+/// Calls `f(i)` for i in [0, count), each on its own thread. Rethrows the exception of the lowest i when all have
+/// ended.
 template <class F>
 void on_threads(int count, const F& f) {
   std::exception_ptr thrown;
@@ -54,8 +67,8 @@ void on_threads(int count, const F& f) {
 
 }  // namespace detail
 
-/// Calls `f(begin, end)` for a partition of [0, n), one range a thread, each a multiple of `unit` but the last;
-/// one range in all when n is below `serial_below`.
+/// Calls `f(begin, end)` for a partition of [0, n) into one range per thread; each but the last is a multiple of
+/// `unit`. If n is below `serial_below`, one thread does everything.
 template <class F>
 void parallel_for(std::int64_t n, std::int64_t serial_below, F&& f, std::int64_t unit = 1) {
   const int count = threads();
@@ -69,7 +82,7 @@ void parallel_for(std::int64_t n, std::int64_t serial_below, F&& f, std::int64_t
   });
 }
 
-/// Calls `f(task, thread)` for each task in [0, n): for tasks that are worth a thread's while.
+/// Calls `f(task, thread)` for each task in [0, n). Each task should be large enough to pay for a thread.
 template <class F>
 void parallel_tasks(std::int64_t n, F&& f) {
   const int count = threads();
@@ -83,16 +96,15 @@ void parallel_tasks(std::int64_t n, F&& f) {
     detail::on_threads(count, share);
 }
 
-/// out[i] = f(in[i]...) in the compute type, elements converted on the way. All arrays: [n].
-/// An output may be one of the inputs.
+/// out[i] = f(in[i]...) in the compute type; elements are converted on the fly. All arrays: [n]. `out` may be one of
+/// the inputs.
 template <class Out, class F, class... In>
 void map(std::int64_t n, const F& f, Out* out, const In*... in) {
   parallel_for(
       n, 16384,
-      // One body for one thread and many: put in line at both calls, it left GELU's math::normal a call in one of them,
-      // whose loop then stayed scalar.
+      // Not inlined: with the body at two call sites, GCC kept math::normal a call in one of them, and its loop scalar.
       [&](std::int64_t begin, std::int64_t end) __attribute__((noinline)) {
-  // Not `omp simd`: that keeps GCC from making vector code of a conversion to bf16 or f16.
+  // Not `omp simd`: GCC does not vectorize conversions to bf16 and f16 under it.
 #pragma GCC ivdep
         for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<Out>(f(to_compute(in[i])...));
       },

@@ -1,10 +1,17 @@
 #include "core/random.h"
 
-namespace lacuna {
+#include <utility>
 
-RandomState& random_state() {
-  thread_local RandomState state;
-  return state;
-}
+namespace lacuna {
+namespace {
+
+thread_local RandomState current;
+
+}  // namespace
+
+const RandomState& random_state() { return current; }
+
+RandomStateScope::RandomStateScope(const RandomState& state) : outer_(std::exchange(current, state)) {}
+RandomStateScope::~RandomStateScope() { current = outer_; }
 
 }  // namespace lacuna

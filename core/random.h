@@ -25,16 +25,23 @@ LACUNA_HOST_DEVICE constexpr std::array<std::uint32_t, 4> philox(std::array<std:
   return counter;
 }
 
-/// One stream of draws: what an op or a loader holds instead of a mask.
+/// A stream of draws. An op keeps it instead of a mask.
 struct RandomStream {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
-  std::uint32_t site = 0;  // which consumer: a hash of its path
+  std::uint32_t site = 0;          // hash of the consumer's path
+  std::uint32_t first_sample = 0;  // see RandomState
 
   /// Draws 4·block to 4·block + 3.
   LACUNA_HOST_DEVICE constexpr std::array<std::uint32_t, 4> draw(std::uint64_t block) const {
     return philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), step, site},
                   {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+  }
+  /// Draws 4·block to 4·block + 3 of entry `sample` of a tensor's batch axis. They depend on the sample's number in the
+  /// global batch, not on how the batch is split into micro-batches or over ranks.
+  LACUNA_HOST_DEVICE constexpr std::array<std::uint32_t, 4> draw_of_sample(std::uint64_t sample,
+                                                                           std::uint32_t block) const {
+    return draw((first_sample + sample) << 32 | block);
   }
   constexpr std::uint32_t bits(std::uint64_t element) const { return draw(element / 4)[element % 4]; }
   /// Uniform in [0, 1), 24 bits.
@@ -54,16 +61,32 @@ constexpr std::uint32_t random_site(std::string_view name) {
   return hash;
 }
 
-/// What the ops of a training step draw from; thread-local, set by the training loop once a step.
+/// State that the random ops of a training step draw from. Thread-local; the training step sets it with a
+/// RandomStateScope.
 struct RandomState {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
+  std::uint32_t first_sample = 0;  // number in the global batch of the first sample that the ops see
+  bool operator==(const RandomState&) const = default;
 };
-RandomState& random_state();
+const RandomState& random_state();
+
+/// Sets the random state of this thread, and restores the former one at its end.
+class RandomStateScope {
+ public:
+  explicit RandomStateScope(const RandomState& state);
+  ~RandomStateScope();
+  RandomStateScope(const RandomStateScope&) = delete;
+  RandomStateScope& operator=(const RandomStateScope&) = delete;
+
+ private:
+  RandomState outer_;
+};
 
 /// The stream of the consumer at `path` in the current step.
 inline RandomStream random_stream(std::string_view path) {
-  return {random_state().seed, random_state().step, random_site(path)};
+  const RandomState& state = random_state();
+  return {state.seed, state.step, random_site(path), state.first_sample};
 }
 
 }  // namespace lacuna

@@ -1,9 +1,12 @@
 #include "core/tensor.h"
 
 #include "core/allocator.h"
+#include "core/parallel.h"
+#include "core/tensor_kernels.h"
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 
 namespace lacuna {
@@ -26,13 +29,56 @@ template <class From>
 Tensor copy_in(std::span<const From> values, const Shape& shape, DType dtype, Device device) {
   expect(static_cast<std::int64_t>(values.size()) == shape.count(), "{} values do not fill {}", values.size(), shape);
   Tensor tensor = Tensor::empty(shape, dtype, device);
-  launch(device, [&] {
+  if (device == Device::cpu)
     with_type(dtype, [&]<class To>(Type<To>) {
       std::transform(values.begin(), values.end(), tensor.data<To>(), [](From v) { return convert<To>(v); });
     });
-  });
   return tensor;
 }
+
+/// Calls `f(begin, end)` for ranges of [0, n) elements or bytes, on all threads if that pays.
+template <class F>
+void for_ranges(std::int64_t n, const F& f) {
+  constexpr std::int64_t serial_below = 65536, unit = 64;
+  parallel_for(n, serial_below, f, unit);
+}
+
+void set_to_zero(const Tensor& y) {
+  for_ranges(y.bytes(), [to = y.raw()](std::int64_t begin, std::int64_t end) {
+    std::memset(to + begin, 0, static_cast<std::size_t>(end - begin));
+  });
+}
+
+const RegisterKernel cpu_fill{
+    tensor_fill, DeviceKind::cpu, [](double value, const Tensor& y) {
+      if (std::bit_cast<std::uint64_t>(value) == 0) return set_to_zero(y);
+      with_type(y.dtype(), [&]<class T>(Type<T>) {
+        for_ranges(y.count(), [to = y.data<T>(), element = convert<T>(value)](std::int64_t begin, std::int64_t end) {
+          std::fill(to + begin, to + end, element);
+        });
+      });
+    }};
+
+void copy_bytes(const Tensor& x, const Tensor& y) {
+  for_ranges(y.bytes(), [from = x.raw(), to = y.raw()](std::int64_t begin, std::int64_t end) {
+    std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+  });
+}
+
+template <class From, class To>
+void convert_elements(const Tensor& x, const Tensor& y) {
+  for_ranges(y.count(), [from = x.data<From>(), to = y.data<To>()](std::int64_t begin, std::int64_t end) {
+#pragma GCC ivdep
+    for (std::int64_t i = begin; i < end; ++i) to[i] = convert<To>(from[i]);
+  });
+}
+
+const RegisterKernel cpu_copy{tensor_copy, DeviceKind::cpu, [](const Tensor& x, const Tensor& y) {
+                                if (x.dtype() == y.dtype()) return copy_bytes(x, y);
+                                with_type(x.dtype(), [&]<class From>(Type<From>) {
+                                  with_type(y.dtype(), [&]<class To>(Type<To>) { convert_elements<From, To>(x, y); });
+                                });
+                              }};
 
 }  // namespace
 
@@ -42,7 +88,12 @@ Storage::Storage(std::size_t bytes, Device device, const Owner& owner)
       device_(device),
       id_(next_storage_id()),
       owner_(owner) {
-  ledger(device_).add(owner_, static_cast<std::int64_t>(bytes_));
+  try {
+    ledger(device_).add(owner_, static_cast<std::int64_t>(bytes_));
+  } catch (...) {
+    allocator(device_).release(data_, bytes_);
+    throw;
+  }
 }
 
 Storage::~Storage() {
@@ -59,7 +110,7 @@ void Storage::assign(const Owner& owner) {
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Purpose purpose) {
   Owner owner = AllocationScope::current();
   owner.purpose = purpose;
-  // More than a processor can address; below it sums over all the tensors of a model cannot overflow either.
+  // More than a processor can address. Below this limit, the sum over all tensors of a model cannot overflow either.
   constexpr std::int64_t most_bytes = std::int64_t{1} << 48;
   if (shape.count() > most_bytes / size_of(dtype))
     reject("a tensor of {} {} is larger than any machine's memory: a smaller batch, image or model is needed", shape,
@@ -73,15 +124,13 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Purpose pur
 
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device, Purpose purpose) {
   Tensor tensor = empty(shape, dtype, device, purpose);
-  launch(device, [&] {
-    if (tensor.bytes() > 0) std::memset(tensor.raw(), 0, static_cast<std::size_t>(tensor.bytes()));
-  });
+  tensor_fill(device, 0, tensor);
   return tensor;
 }
 
 Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device, Purpose purpose) {
   Tensor tensor = empty(shape, dtype, device, purpose);
-  tensor.fill(value);
+  tensor_fill(device, value, tensor);
   return tensor;
 }
 
@@ -120,41 +169,31 @@ Tensor Tensor::row_range(std::int64_t begin, std::int64_t end) const {
 
 Tensor Tensor::clone(Purpose purpose) const {
   Tensor copy = empty(shape_, dtype_, device(), purpose);
-  copy.copy_from(*this);
+  tensor_copy(device(), *this, copy);
   return copy;
 }
 
 Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_) return *this;
   Tensor converted = empty(shape_, dtype, device());
-  converted.copy_from(*this);
+  tensor_copy(device(), *this, converted);
   return converted;
 }
 
 void Tensor::copy_from(const Tensor& source) const {
   expect(source.count() == count() && source.device() == device(), "cannot copy {} on {} into {} on {}", source.shape(),
          name_of(source.device()), shape_, name_of(device()));
-  launch(device(), [&] {
-    if (source.dtype() == dtype_) {
-      if (bytes() > 0) std::memcpy(raw(), source.raw(), static_cast<std::size_t>(bytes()));
-      return;
-    }
-    with_type(source.dtype(), [&]<class From>(Type<From>) {
-      with_type(dtype_, [&]<class To>(Type<To>) {
-        const From* const in = source.data<From>();
-        std::transform(in, in + count(), data<To>(), [](From v) { return convert<To>(v); });
-      });
-    });
-  });
+  tensor_copy(device(), source, *this);
+  bump_version();
 }
 
 void Tensor::fill(double value) const {
-  launch(device(),
-         [&] { with_type(dtype_, [&]<class T>(Type<T>) { std::fill_n(data<T>(), count(), convert<T>(value)); }); });
+  tensor_fill(device(), value, *this);
+  bump_version();
 }
 
 std::vector<double> Tensor::to_vector() const {
-  expect(device() == Device::cpu, "a {} tensor has no values to read", name_of(device()));
+  expect(device() == Device::cpu, "a tensor on {} has no values to read", name_of(device()));
   std::vector<double> values(static_cast<std::size_t>(count()));
   with_type(dtype_, [&]<class T>(Type<T>) {
     const T* const in = data<T>();
@@ -169,9 +208,13 @@ double Tensor::item() const {
 }
 
 void Tensor::set_purpose(Purpose purpose) const {
-  Owner owner = storage_->owner();
+  Owner owner = memory().owner();
   owner.purpose = purpose;
-  storage_->assign(owner);
+  memory().assign(owner);
+}
+
+void Tensor::throw_undefined() {
+  fail("an undefined tensor was used: it was never assigned, or was moved from; check defined() before");
 }
 
 Tensor reuse_or_empty(const Tensor& candidate, const Shape& shape, DType dtype) {

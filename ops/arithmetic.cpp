@@ -1,6 +1,7 @@
 #include "ops/arithmetic.h"
 
 #include "core/parallel.h"
+#include "ops/arithmetic_kernels.h"
 #include "ops/formulas.h"
 #include "ops/operand.h"
 #include "ops/reduce.h"
@@ -13,14 +14,41 @@ const RegisterOp<AddBroadcast> add_broadcast;
 const RegisterOp<Mul> mul;
 const RegisterOp<Scale> scale;
 
-/// out = formula(in...), all of one floating type and one number of elements; `out` may be one of the inputs.
+/// y = formula(x...) for each element.
 template <class Formula, class... In>
-void apply(const Formula& formula, const Tensor& out, const In&... in) {
-  launch(out.device(), [&] {
-    with_float_type(out.dtype(),
-                    [&]<class T>(Type<T>) { map(out.count(), formula, out.data<T>(), in.template data<T>()...); });
+void map_elements(const Formula& formula, const Tensor& y, const In&... x) {
+  with_float_type(y.dtype(), [&]<class T>(Type<T>) { map(y.count(), formula, y.data<T>(), x.template data<T>()...); });
+}
+
+template <class T>
+void add_rows_on_cpu(const Tensor& x, const Tensor& b, std::int64_t first_row, const Tensor& y) {
+  using C = Compute<T>;
+  const std::int64_t n = y.shape().back(), b_rows = b.count() / n;
+  const T* const in = x.data<T>();
+  const C* const repeated = b.data<C>();
+  T* const out = y.data<T>();
+  parallel_for(y.rows(), 16384 / n + 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const C* const addend = repeated + (first_row + row) % b_rows * n;
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < n; ++i) out[row * n + i] = static_cast<T>(to_compute(in[row * n + i]) + addend[i]);
+    }
   });
 }
+
+const RegisterKernel cpu_add{add_elements, DeviceKind::cpu, [](const Tensor& a, const Tensor& b, const Tensor& y) {
+                               map_elements(formula::Add{}, y, a, b);
+                             }};
+const RegisterKernel cpu_multiply{
+    multiply_elements, DeviceKind::cpu,
+    [](const Tensor& a, const Tensor& b, const Tensor& y) { map_elements(formula::Mul{}, y, a, b); }};
+const RegisterKernel cpu_scale{scale_elements, DeviceKind::cpu, [](double factor, const Tensor& x, const Tensor& y) {
+                                 map_elements(formula::Scale{factor}, y, x);
+                               }};
+const RegisterKernel cpu_add_rows{
+    add_rows, DeviceKind::cpu, [](const Tensor& x, const Tensor& b, std::int64_t first_row, const Tensor& y) {
+      with_float_type(y.dtype(), [&]<class T>(Type<T>) { add_rows_on_cpu<T>(x, b, first_row, y); });
+    }};
 
 void expect_alike(std::string_view op, const Tensor& a, const Tensor& b) {
   expect(a.shape() == b.shape() && a.dtype() == b.dtype(),
@@ -29,36 +57,15 @@ void expect_alike(std::string_view op, const Tensor& a, const Tensor& b) {
          op, a.shape(), name_of(a.dtype()), b.shape(), name_of(b.dtype()));
 }
 
-/// Adds `dy` to the gradient that is there; otherwise passes it on as the gradient.
+/// Adds `dy` to `gradient`, or shares it as the gradient if there is none yet.
 void pass_on(const Tensor& dy, Tensor& gradient) {
   if (gradient.defined())
-    apply(formula::Add{}, gradient, gradient, dy);
+    add_elements(dy.device(), gradient, dy, gradient);
   else
     gradient = dy;
 }
 
-/// out = x + b for rows of x [rows, C], the first of which meets row `first_row` of b, modulo b's rows.
-void add_rows(const Tensor& x, const Tensor& b, std::int64_t first_row, const Tensor& out) {
-  launch(out.device(), [&] {
-    with_float_type(out.dtype(), [&]<class T>(Type<T>) {
-      using C = Compute<T>;
-      const std::int64_t n = out.shape().back(), b_rows = b.count() / n;
-      const T* const in = x.data<T>();
-      const C* const repeated = b.data<C>();
-      T* const to = out.data<T>();
-      parallel_for(out.rows(), 16384 / n + 1, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
-          const C* const addend = repeated + (first_row + row) % b_rows * n;
-#pragma GCC ivdep
-          for (std::int64_t i = 0; i < n; ++i)
-            to[row * n + i] = static_cast<T>(to_compute(in[row * n + i]) + addend[i]);
-        }
-      });
-    });
-  });
-}
-
-/// Whether `b` is the last axes of `x`, after any number of leading ones.
+/// Whether the axes of `b`, without leading extents of 1, are the last axes of `x`.
 bool repeats_over(const Shape& b, const Shape& x) {
   int skipped = 0;
   while (skipped < b.rank() && b[skipped] == 1 && b.rank() - skipped > 1) ++skipped;
@@ -71,7 +78,7 @@ bool repeats_over(const Shape& b, const Shape& x) {
 Tensor Add::forward(std::span<const Tensor> inputs) const {
   expect_alike(name, inputs[a], inputs[b]);
   Tensor y = empty_like(inputs[a]);
-  apply(formula::Add{}, y, inputs[a], inputs[b]);
+  add_elements(y.device(), inputs[a], inputs[b], y);
   return y;
 }
 void Add::backward(const Tensor& dy, const Saved<Add>&, Grads& grads) const {
@@ -79,7 +86,7 @@ void Add::backward(const Tensor& dy, const Saved<Add>&, Grads& grads) const {
     if (grads.wanted(side)) pass_on(dy, grads[side]);
 }
 void Add::rematerialize(const RematInputs<Add>& from, const Tensor& out) const {
-  apply(formula::Add{}, out, from.get<input(a)>(), from.get<input(b)>());
+  add_elements(out.device(), from.get<input(a)>(), from.get<input(b)>(), out);
 }
 
 Tensor AddBroadcast::forward(std::span<const Tensor> inputs) const {
@@ -90,7 +97,7 @@ Tensor AddBroadcast::forward(std::span<const Tensor> inputs) const {
          "add_broadcast to {} {} expects the last axes of it in {}, got {} in {}", name_of(in.dtype()), in.shape(),
          name_of(compute_type(in.dtype())), shape, name_of(repeated.dtype()));
   Tensor y = empty_like(in);
-  add_rows(in, repeated, 0, y);
+  add_rows(y.device(), in, repeated, 0, y);
   return y;
 }
 void AddBroadcast::backward(const Tensor& dy, const Saved<AddBroadcast>&, Grads& grads) const {
@@ -98,18 +105,18 @@ void AddBroadcast::backward(const Tensor& dy, const Saved<AddBroadcast>&, Grads&
   if (grads.wanted(x)) pass_on(dy, grads[x]);
 }
 void AddBroadcast::rematerialize(const RematInputs<AddBroadcast>& from, const Tensor& out) const {
-  add_rows(from.get<input(x)>(), from.get<input(b)>(), from.first_row(), out);
+  add_rows(out.device(), from.get<input(x)>(), from.get<input(b)>(), from.first_row(), out);
 }
 
 Tensor Mul::forward(std::span<const Tensor> inputs) const {
   expect_alike(name, inputs[a], inputs[b]);
   Tensor y = empty_like(inputs[a]);
-  apply(formula::Mul{}, y, inputs[a], inputs[b]);
+  multiply_elements(y.device(), inputs[a], inputs[b], y);
   return y;
 }
 void Mul::backward(Tensor dy, const Saved<Mul>& saved, Grads& grads) const {
   const auto write = [&](const Tensor& to, std::int64_t begin, std::int64_t end, const Tensor& other) {
-    apply(formula::Mul{}, to.row_range(begin, end), dy.row_range(begin, end), other);
+    multiply_elements(dy.device(), dy.row_range(begin, end), other, to.row_range(begin, end));
   };
   if (grads.wanted(a)) {
     grads[a] = grads.wanted(b) ? empty_like(dy) : reuse_or_empty(dy, dy.shape(), dy.dtype());
@@ -125,20 +132,20 @@ void Mul::backward(Tensor dy, const Saved<Mul>& saved, Grads& grads) const {
   }
 }
 void Mul::rematerialize(const RematInputs<Mul>& from, const Tensor& out) const {
-  apply(formula::Mul{}, out, from.get<input(a)>(), from.get<input(b)>());
+  multiply_elements(out.device(), from.get<input(a)>(), from.get<input(b)>(), out);
 }
 
 Tensor Scale::forward(std::span<const Tensor> inputs) const {
   Tensor y = empty_like(inputs[x]);
-  apply(formula::Scale{factor}, y, inputs[x]);
+  scale_elements(y.device(), factor, inputs[x], y);
   return y;
 }
 void Scale::backward(const Tensor& dy, const Saved<Scale>&, Grads& grads) const {
   grads[x] = reuse_or_empty(dy, dy.shape(), dy.dtype());
-  apply(formula::Scale{factor}, grads[x], dy);
+  scale_elements(dy.device(), factor, dy, grads[x]);
 }
 void Scale::rematerialize(const RematInputs<Scale>& from, const Tensor& out) const {
-  apply(formula::Scale{factor}, out, from.get<input(x)>());
+  scale_elements(out.device(), factor, from.get<input(x)>(), out);
 }
 
 }  // namespace lacuna

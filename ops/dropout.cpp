@@ -16,87 +16,106 @@ DropRate rate_of(std::string_view op, double p) {
   return {static_cast<std::uint32_t>(std::min(std::ldexp(p, 32), 4294967295.0)), 1 / (1 - p)};
 }
 
+/// Elements of one entry of the batch axis.
+std::int64_t sample_size(const Shape& shape) { return shape.count() / std::max<std::int64_t>(shape.front(), 1); }
+
+/// Calls `f(sample, begin, end, at)` for the elements [begin, end) of each sample that lie in elements [first, last) of
+/// the tensor; `at` is the number of the first of them, counted from `origin`.
+template <class F>
+void for_samples(std::int64_t origin, std::int64_t first, std::int64_t last, std::int64_t sample_size, const F& f) {
+  while (first < last) {
+    const std::int64_t sample = first / sample_size, begin = first % sample_size;
+    const std::int64_t count = std::min(sample_size - begin, last - first);
+    f(static_cast<std::uint64_t>(sample), begin, begin + count, first - origin);
+    first += count;
+  }
+}
+
 template <class T>
-void drop_elements_on_cpu(const DropRate& rate, const RandomStream& stream, std::int64_t first, const Tensor& x,
-                          const Tensor& y) {
+void drop_elements_on_cpu(const DropRate& rate, const RandomStream& stream, std::int64_t first,
+                          std::int64_t sample_size, const Tensor& x, const Tensor& y) {
   const auto scale = static_cast<Compute<T>>(rate.scale);
   const T* const from = x.data<T>();
   T* const to = y.data<T>();
-  constexpr std::int64_t blocks = 128;  // of four draws, made at once
-  parallel_for(y.count(), 4096, [&](std::int64_t begin, std::int64_t end) {
-    std::uint32_t draws[4 * blocks];
+  constexpr std::int64_t most_blocks = 128;  // of four draws, made at once
+  const auto drop = [&](std::uint64_t sample, std::int64_t begin, std::int64_t end, std::int64_t at) {
+    std::uint32_t draws[4 * most_blocks];
     while (begin < end) {
-      const std::int64_t block = (first + begin) / 4, skip = (first + begin) % 4;
+      const std::int64_t block = begin / 4, skip = begin % 4;
+      const std::int64_t blocks = std::min(most_blocks, (end + 3) / 4 - block);
 #pragma GCC ivdep
       for (std::int64_t k = 0; k < blocks; ++k) {
-        const std::array<std::uint32_t, 4> four = stream.draw(static_cast<std::uint64_t>(block + k));
+        const std::array<std::uint32_t, 4> four = stream.draw_of_sample(sample, static_cast<std::uint32_t>(block + k));
         for (std::size_t j = 0; j < 4; ++j) draws[4 * k + static_cast<std::int64_t>(j)] = four[j];
       }
       const std::int64_t count = std::min(end - begin, 4 * blocks - skip);
 #pragma GCC ivdep
       for (std::int64_t i = 0; i < count; ++i) {
-        const Compute<T> kept = to_compute(from[begin + i]) * scale;
-        to[begin + i] = static_cast<T>(draws[skip + i] < rate.dropped_below ? Compute<T>(0) : kept);
+        const Compute<T> kept = to_compute(from[at + i]) * scale;
+        to[at + i] = static_cast<T>(draws[skip + i] < rate.dropped_below ? Compute<T>(0) : kept);
       }
       begin += count;
+      at += count;
     }
+  };
+  parallel_for(y.count(), 4096, [&](std::int64_t begin, std::int64_t end) {
+    for_samples(first, first + begin, first + end, sample_size, drop);
   });
 }
 
 template <class T>
-void drop_samples_on_cpu(const DropRate& rate, const RandomStream& stream, std::int64_t first_row,
-                         std::int64_t rows_per_sample, const Tensor& x, const Tensor& y) {
+void drop_samples_on_cpu(const DropRate& rate, const RandomStream& stream, std::int64_t first, std::int64_t sample_size,
+                         const Tensor& x, const Tensor& y) {
   const auto scale = static_cast<Compute<T>>(rate.scale);
   const T* const from = x.data<T>();
   T* const to = y.data<T>();
-  const std::int64_t n = y.shape().back();
-  parallel_for(y.rows(), 16384 / n + 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const auto sample = static_cast<std::uint64_t>((first_row + row) / rows_per_sample);
-      const bool dropped = stream.bits(sample) < rate.dropped_below;
+  const auto drop = [&](std::uint64_t sample, std::int64_t begin, std::int64_t end, std::int64_t at) {
+    const bool dropped = stream.draw_of_sample(sample, 0)[0] < rate.dropped_below;
 #pragma GCC ivdep
-      for (std::int64_t i = row * n; i < (row + 1) * n; ++i)
-        to[i] = static_cast<T>(dropped ? Compute<T>(0) : to_compute(from[i]) * scale);
-    }
+    for (std::int64_t i = at; i < at + end - begin; ++i)
+      to[i] = static_cast<T>(dropped ? Compute<T>(0) : to_compute(from[i]) * scale);
+  };
+  parallel_for(y.count(), 16384, [&](std::int64_t begin, std::int64_t end) {
+    for_samples(first, first + begin, first + end, sample_size, drop);
   });
 }
 
-const RegisterKernel cpu_drop_elements{
-    drop_elements, DeviceKind::cpu,
-    [](const DropRate& rate, const RandomStream& stream, std::int64_t first, const Tensor& x, const Tensor& y) {
-      with_float_type(y.dtype(), [&]<class T>(Type<T>) { drop_elements_on_cpu<T>(rate, stream, first, x, y); });
-    }};
+const RegisterKernel cpu_drop_elements{drop_elements, DeviceKind::cpu,
+                                       [](const DropRate& rate, const RandomStream& stream, std::int64_t first,
+                                          std::int64_t sample_size, const Tensor& x, const Tensor& y) {
+                                         with_float_type(y.dtype(), [&]<class T>(Type<T>) {
+                                           drop_elements_on_cpu<T>(rate, stream, first, sample_size, x, y);
+                                         });
+                                       }};
 const RegisterKernel cpu_drop_samples{drop_samples, DeviceKind::cpu,
-                                      [](const DropRate& rate, const RandomStream& stream, std::int64_t first_row,
-                                         std::int64_t rows_per_sample, const Tensor& x, const Tensor& y) {
+                                      [](const DropRate& rate, const RandomStream& stream, std::int64_t first,
+                                         std::int64_t sample_size, const Tensor& x, const Tensor& y) {
                                         with_float_type(y.dtype(), [&]<class T>(Type<T>) {
-                                          drop_samples_on_cpu<T>(rate, stream, first_row, rows_per_sample, x, y);
+                                          drop_samples_on_cpu<T>(rate, stream, first, sample_size, x, y);
                                         });
                                       }};
 
-void drop(const Dropout& op, std::int64_t first, const Tensor& x, const Tensor& y) {
-  drop_elements(y.device(), rate_of(Dropout::name, op.p), op.stream, first, x, y);
+/// x and y hold elements of a tensor of `shape` from number `first` on.
+void drop(const Dropout& op, const Shape& shape, std::int64_t first, const Tensor& x, const Tensor& y) {
+  drop_elements(y.device(), rate_of(Dropout::name, op.p), op.stream, first, sample_size(shape), x, y);
 }
-
-/// `shape`: the whole tensor's, of which x and y have rows from `first_row` on.
-void drop(const DropPath& op, const Shape& shape, std::int64_t first_row, const Tensor& x, const Tensor& y) {
-  drop_samples(y.device(), rate_of(DropPath::name, op.p), op.stream, first_row,
-               shape.rows() / std::max<std::int64_t>(shape.front(), 1), x, y);
+void drop(const DropPath& op, const Shape& shape, std::int64_t first, const Tensor& x, const Tensor& y) {
+  drop_samples(y.device(), rate_of(DropPath::name, op.p), op.stream, first, sample_size(shape), x, y);
 }
 
 }  // namespace
 
 Tensor Dropout::forward(std::span<const Tensor> inputs) const {
   Tensor y = empty_like(inputs[x]);
-  drop(*this, 0, inputs[x], y);
+  drop(*this, y.shape(), 0, inputs[x], y);
   return y;
 }
 void Dropout::backward(Tensor dy, const Saved<Dropout>&, Grads& grads) const {
   grads[x] = reuse_or_empty(dy, dy.shape(), dy.dtype());
-  drop(*this, 0, dy, grads[x]);
+  drop(*this, dy.shape(), 0, dy, grads[x]);
 }
 void Dropout::rematerialize(const RematInputs<Dropout>& from, const Tensor& out) const {
-  drop(*this, from.first_row() * out.shape().back(), from.get<input(x)>(), out);
+  drop(*this, from.shape(), from.first_element(), from.get<input(x)>(), out);
 }
 
 Tensor DropPath::forward(std::span<const Tensor> inputs) const {
@@ -110,7 +129,7 @@ void DropPath::backward(Tensor dy, const Saved<DropPath>&, Grads& grads) const {
   drop(*this, dy.shape(), 0, dy, grads[x]);
 }
 void DropPath::rematerialize(const RematInputs<DropPath>& from, const Tensor& out) const {
-  drop(*this, from.shape(), from.first_row(), from.get<input(x)>(), out);
+  drop(*this, from.shape(), from.first_element(), from.get<input(x)>(), out);
 }
 
 }  // namespace lacuna

@@ -1,4 +1,5 @@
-// Random omission. Nothing is kept: backward draws the same numbers again from the op's stream.
+// Dropout. Nothing is saved: backward draws the same numbers again from the op's stream. The draws of a sample depend
+// on its number in the global batch, not on how the batch is split.
 #pragma once
 
 #include "core/op.h"
@@ -6,8 +7,8 @@
 
 namespace lacuna {
 
-/// Each element is 0 with probability p and divided by 1 - p otherwise (Srivastava et al. 2014, scaled in training).
-/// 0 <= p < 1. Element i is decided by draw i of `stream`.
+/// Each element becomes 0 with probability p, and is divided by 1 - p otherwise (Srivastava et al. 2014, scaled during
+/// training). x: [batch, ...]; 0 <= p < 1.
 struct Dropout {
   enum Input { x };
   double p = 0;
@@ -20,8 +21,8 @@ struct Dropout {
   void rematerialize(const RematInputs<Dropout>& from, const Tensor& out) const;
 };
 
-/// Each sample of a batch (entry of axis 0) is 0 with probability p and divided by 1 - p otherwise (stochastic depth:
-/// Huang et al. 2016, in timm's scaled form). 0 <= p < 1. Sample i is decided by draw i of `stream`.
+/// Each sample becomes 0 with probability p, and is divided by 1 - p otherwise (stochastic depth: Huang et al. 2016, in
+/// timm's scaled form). x: [batch, ...]; 0 <= p < 1.
 struct DropPath {
   enum Input { x };
   double p = 0;

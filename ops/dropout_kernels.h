@@ -14,15 +14,15 @@ struct DropRate {
   double scale;                 // 1 / (1 - p)
 };
 
-/// y[i] = x[i] · scale, or 0 if draw first + i of `stream` drops. x, y: [n], one floating type; y may be x.
-inline constinit Kernel<void(const DropRate& rate, const RandomStream& stream, std::int64_t first, const Tensor& x,
-                             const Tensor& y)>
+/// y = x · scale, or 0. x, y: elements [first, first + n) of a tensor with `sample_size` elements per sample, of one
+/// floating type; y may be x. Element e of sample s is dropped by draw e of the sample (RandomStream::draw_of_sample).
+inline constinit Kernel<void(const DropRate& rate, const RandomStream& stream, std::int64_t first,
+                             std::int64_t sample_size, const Tensor& x, const Tensor& y)>
     drop_elements{"dropout"};
 
-/// The same for whole samples: row r of x belongs to sample (first_row + r) / rows_per_sample, and that sample's draw
-/// decides. x, y: [rows, C].
-inline constinit Kernel<void(const DropRate& rate, const RandomStream& stream, std::int64_t first_row,
-                             std::int64_t rows_per_sample, const Tensor& x, const Tensor& y)>
+/// The same for whole samples: sample s is dropped by draw 0 of the sample.
+inline constinit Kernel<void(const DropRate& rate, const RandomStream& stream, std::int64_t first,
+                             std::int64_t sample_size, const Tensor& x, const Tensor& y)>
     drop_samples{"drop_path"};
 
 }  // namespace lacuna

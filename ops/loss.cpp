@@ -3,6 +3,7 @@
 #include "core/math.h"
 #include "ops/kernels/rowwise.h"
 #include "ops/operand.h"
+#include "ops/loss_kernels.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,16 +14,6 @@ namespace {
 const RegisterOp<CrossEntropy> cross_entropy;
 
 bool are_labels(const Tensor& targets) { return targets.dtype() == DType::i64; }
-
-void check_labels(const Tensor& targets, std::int64_t classes) {
-  launch(targets.device(), [&] {
-    const auto* const label = targets.data<std::int64_t>();
-    for (std::int64_t i = 0; i < targets.count(); ++i)
-      if (label[i] < 0 || label[i] >= classes)
-        reject("the target of row {} is {}: with {} classes it has to lie in 0 to {}", i, label[i], classes,
-               classes - 1);
-  });
-}
 
 /// How label smoothing turns the target q of a class into kept · q + uniform.
 template <class C>
@@ -65,7 +56,7 @@ void row_gradient(std::int64_t n, const C* z, C log_sum, const C* q, const Smoot
     dz[i] = static_cast<T>(scale * (sum * math::exp(z[i] - log_sum) - (smoothing.kept * q[i] + smoothing.uniform)));
 }
 
-/// Calls `f` with a function that yields a row's target: its label, or its probabilities [C].
+/// Calls `f` with a function from a row's number to its target: its label, or its probabilities [C].
 template <class C, class F>
 void with_targets(const Tensor& targets, const F& f) {
   if (are_labels(targets)) {
@@ -80,6 +71,98 @@ std::int64_t largest_at(const T* values, std::int64_t n) {
   return std::max_element(values, values + n, [](T a, T b) { return to_compute(a) < to_compute(b); }) - values;
 }
 
+void check_labels_on_cpu(const Tensor& labels, std::int64_t classes) {
+  const auto* const label = labels.data<std::int64_t>();
+  for (std::int64_t i = 0; i < labels.count(); ++i)
+    if (label[i] < 0 || label[i] >= classes)
+      reject("the target of row {} is {}: with {} classes it has to lie in 0 to {}", i, label[i], classes, classes - 1);
+}
+
+template <class T>
+void forward_on_cpu(double label_smoothing, const Tensor& logits, const Tensor& targets, const Tensor& log_sums,
+                    const Tensor& losses, const Tensor& loss) {
+  using C = Compute<T>;
+  const std::int64_t rows = logits.rows(), n = logits.shape().back();
+  const Smoothing<C> smoothing(label_smoothing, n);
+  const T* const z = logits.data<T>();  // [rows, n]
+  C *const log_sum_of = log_sums.data<C>(), *const loss_of = losses.data<C>();
+  with_targets<C>(targets, [&](const auto& target_of) {
+    parallel_for(rows, serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
+      std::vector<C> scratch = row_scratch<T>(n);
+      for (std::int64_t row = begin; row < end; ++row) {
+        const C* const in = in_compute_type(z + row * n, n, scratch.data());
+        const C largest = max_of(n, in);
+        C sum{};
+#pragma omp simd reduction(+ : sum)
+        for (std::int64_t i = 0; i < n; ++i) sum += math::exp(in[i] - largest);
+        const C log_sum = largest + std::log(sum);
+        log_sum_of[row] = log_sum;
+        loss_of[row] = row_loss(n, in, log_sum, target_of(row), smoothing);
+      }
+    });
+  });
+  double total = 0;
+  for (std::int64_t row = 0; row < rows; ++row) total += static_cast<double>(loss_of[row]);
+  *loss.data<C>() = static_cast<C>(total / static_cast<double>(rows));
+}
+
+template <class T>
+void backward_on_cpu(double label_smoothing, const Tensor& logits, const Tensor& targets, const Tensor& log_sums,
+                     const Tensor& dy, const Tensor& dz) {
+  using C = Compute<T>;
+  const std::int64_t rows = logits.rows(), n = logits.shape().back();
+  const Smoothing<C> smoothing(label_smoothing, n);
+  const C scale = *dy.data<C>() / static_cast<C>(rows);
+  const T* const z = logits.data<T>();  // [rows, n]
+  const C* const log_sum_of = log_sums.data<C>();
+  T* const gradient = dz.data<T>();  // [rows, n]
+  with_targets<C>(targets, [&](const auto& target_of) {
+    parallel_for(rows, serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
+      std::vector<C> scratch = row_scratch<T>(n);
+      for (std::int64_t row = begin; row < end; ++row)
+        row_gradient(n, in_compute_type(z + row * n, n, scratch.data()), log_sum_of[row], target_of(row), smoothing,
+                     scale, gradient + row * n);
+    });
+  });
+}
+
+template <class T>
+std::int64_t correct_rows(const Tensor& logits, const Tensor& targets) {
+  const std::int64_t n = logits.shape().back();
+  std::int64_t correct = 0;
+  with_targets<Compute<T>>(targets, [&](const auto& target_of) {
+    for (std::int64_t row = 0; row < logits.rows(); ++row) {
+      const std::int64_t predicted = largest_at(logits.data<T>() + row * n, n);
+      if constexpr (std::is_pointer_v<decltype(target_of(row))>)
+        correct += predicted == largest_at(target_of(row), n);
+      else
+        correct += predicted == target_of(row);
+    }
+  });
+  return correct;
+}
+
+const RegisterKernel cpu_check_labels{check_labels, DeviceKind::cpu, check_labels_on_cpu};
+const RegisterKernel cpu_forward{cross_entropy_forward, DeviceKind::cpu,
+                                 [](double label_smoothing, const Tensor& logits, const Tensor& targets,
+                                    const Tensor& log_sums, const Tensor& losses, const Tensor& loss) {
+                                   with_float_type(logits.dtype(), [&]<class T>(Type<T>) {
+                                     forward_on_cpu<T>(label_smoothing, logits, targets, log_sums, losses, loss);
+                                   });
+                                 }};
+const RegisterKernel cpu_backward{cross_entropy_backward, DeviceKind::cpu,
+                                  [](double label_smoothing, const Tensor& logits, const Tensor& targets,
+                                     const Tensor& log_sums, const Tensor& dy, const Tensor& dz) {
+                                    with_float_type(logits.dtype(), [&]<class T>(Type<T>) {
+                                      backward_on_cpu<T>(label_smoothing, logits, targets, log_sums, dy, dz);
+                                    });
+                                  }};
+const RegisterKernel cpu_add_correct{
+    add_correct_rows, DeviceKind::cpu, [](const Tensor& logits, const Tensor& targets, const Tensor& correct) {
+      with_float_type(logits.dtype(),
+                      [&]<class T>(Type<T>) { *correct.data<std::int64_t>() += correct_rows<T>(logits, targets); });
+    }};
+
 }  // namespace
 
 Tensor CrossEntropy::forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const {
@@ -92,83 +175,29 @@ Tensor CrossEntropy::forward(std::span<const Tensor> inputs, std::vector<Tensor>
   if (are_labels(target)) {
     expect(target.shape() == Shape{z.rows()}, "cross_entropy of {} expects targets {} in i64, got {}", z.shape(),
            Shape{z.rows()}, target.shape());
-    check_labels(target, z.shape().back());
+    check_labels(target.device(), target, z.shape().back());
   } else {
     expect(target.shape() == z.shape() && target.dtype() == compute,
            "cross_entropy of {} {} expects labels in i64 or probabilities {} in {}, got {} in {}", name_of(z.dtype()),
            z.shape(), z.shape(), name_of(compute), target.shape(), name_of(target.dtype()));
   }
-  const std::int64_t rows = z.rows(), n = z.shape().back();
   Tensor loss = Tensor::empty({}, compute, z.device());
-  extra_outputs = {Tensor::empty({rows, 1}, compute, z.device())};
-  const Tensor losses = Tensor::empty({rows}, compute, z.device(), Purpose::workspace);
-  launch(z.device(), [&] {
-    with_float_type(z.dtype(), [&]<class T>(Type<T>) {
-      using C = Compute<T>;
-      const Smoothing<C> smoothing(label_smoothing, n);
-      with_targets<C>(target, [&](const auto& target_of) {
-        parallel_for(rows, serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
-          std::vector<C> scratch = row_scratch<T>(n);
-          for (std::int64_t row = begin; row < end; ++row) {
-            const C* const in = in_compute_type(z.data<T>() + row * n, n, scratch.data());
-            const C largest = max_of(n, in);
-            C sum{};
-#pragma omp simd reduction(+ : sum)
-            for (std::int64_t i = 0; i < n; ++i) sum += math::exp(in[i] - largest);
-            const C log_sum = largest + std::log(sum);
-            extra_outputs[log_sum_exp].data<C>()[row] = log_sum;
-            losses.data<C>()[row] = row_loss(n, in, log_sum, target_of(row), smoothing);
-          }
-        });
-      });
-      double total = 0;
-      for (std::int64_t row = 0; row < rows; ++row) total += static_cast<double>(losses.data<C>()[row]);
-      *loss.data<C>() = static_cast<C>(total / static_cast<double>(rows));
-    });
-  });
+  extra_outputs = {Tensor::empty({z.rows(), 1}, compute, z.device())};
+  const Tensor losses = Tensor::empty({z.rows()}, compute, z.device(), Purpose::workspace);
+  cross_entropy_forward(z.device(), label_smoothing, z, target, extra_outputs[log_sum_exp], losses, loss);
   return loss;
 }
 
 void CrossEntropy::backward(Tensor dy, const Saved<CrossEntropy>& saved, Grads& grads) const {
   const Tensor z = saved.get<input(logits)>().whole(), target = saved.get<input(targets)>().whole();
   const Tensor log_sums = saved.get<extra_output(log_sum_exp)>().whole();
-  const Tensor dz = empty_like(z);
-  launch(z.device(), [&] {
-    with_float_type(z.dtype(), [&]<class T>(Type<T>) {
-      using C = Compute<T>;
-      const std::int64_t rows = z.rows(), n = z.shape().back();
-      const Smoothing<C> smoothing(label_smoothing, n);
-      const C scale = *dy.data<C>() / static_cast<C>(rows);
-      with_targets<C>(target, [&](const auto& target_of) {
-        parallel_for(rows, serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
-          std::vector<C> scratch = row_scratch<T>(n);
-          for (std::int64_t row = begin; row < end; ++row)
-            row_gradient(n, in_compute_type(z.data<T>() + row * n, n, scratch.data()), log_sums.data<C>()[row],
-                         target_of(row), smoothing, scale, dz.data<T>() + row * n);
-        });
-      });
-    });
-  });
-  grads[logits] = dz;
+  grads[logits] = empty_like(z);
+  cross_entropy_backward(z.device(), label_smoothing, z, target, log_sums, dy, grads[logits]);
 }
 
-std::int64_t count_correct(const Tensor& logits, const Tensor& targets) {
-  std::int64_t correct = 0;
-  launch(logits.device(), [&] {
-    with_float_type(logits.dtype(), [&]<class T>(Type<T>) {
-      const std::int64_t n = logits.shape().back();
-      with_targets<Compute<T>>(targets, [&](const auto& target_of) {
-        for (std::int64_t row = 0; row < logits.rows(); ++row) {
-          const std::int64_t predicted = largest_at(logits.data<T>() + row * n, n);
-          if constexpr (std::is_pointer_v<decltype(target_of(row))>)
-            correct += predicted == largest_at(target_of(row), n);
-          else
-            correct += predicted == target_of(row);
-        }
-      });
-    });
-  });
-  return correct;
+void count_correct(const Tensor& logits, const Tensor& targets, const Tensor& correct) {
+  add_correct_rows(logits.device(), logits, targets, correct);
+  correct.bump_version();
 }
 
 }  // namespace lacuna

@@ -22,8 +22,8 @@ struct CrossEntropy {
   void backward(Tensor dy, const Saved<CrossEntropy>& saved, Grads& grads) const;
 };
 
-/// How many rows of `logits` [N, C] are largest at their target (i64 [N]; or probabilities [N, C]: at the largest of
-/// those). The first of equals counts; 0 on a device without memory.
-std::int64_t count_correct(const Tensor& logits, const Tensor& targets);
+/// Adds the number of rows of `logits` [N, C] whose largest value is at the target (i64 [N]; or probabilities [N, C], of
+/// which the largest counts) to `correct`, i64 []. The first of equals counts.
+void count_correct(const Tensor& logits, const Tensor& targets, const Tensor& correct);
 
 }  // namespace lacuna

@@ -2,22 +2,30 @@
 
 #include "core/parallel.h"
 #include "ops/formulas.h"
+#include "ops/running_statistics_kernels.h"
 
 namespace lacuna {
+namespace {
+
+const RegisterKernel cpu_update{ema_update_elements, DeviceKind::cpu,
+                                [](float momentum, float factor, const Tensor& value, const Tensor& running) {
+                                  auto* const r = running.data<float>();
+                                  map(running.count(), formula::Follow{momentum, factor}, r, r, value.data<float>());
+                                }};
+const RegisterKernel cpu_increment{increment_counter, DeviceKind::cpu,
+                                   [](const Tensor& counter) { ++*counter.data<std::int64_t>(); }};
+
+}  // namespace
 
 void follow(const Tensor& running, const Tensor& value, double momentum, double factor) {
   expect(running.dtype() == DType::f32 && value.dtype() == DType::f32 && running.count() == value.count(),
          "a running statistic expects f32 {}, got {} {}", running.shape(), name_of(value.dtype()), value.shape());
-  launch(running.device(), [&] {
-    const formula::Follow follow_batch{static_cast<float>(momentum), static_cast<float>(factor)};
-    auto* const r = running.data<float>();
-    map(running.count(), follow_batch, r, r, value.data<float>());
-  });
+  ema_update_elements(running.device(), static_cast<float>(momentum), static_cast<float>(factor), value, running);
   running.bump_version();
 }
 
 void increment(const Tensor& counter) {
-  launch(counter.device(), [&] { ++*counter.data<std::int64_t>(); });
+  increment_counter(counter.device(), counter);
   counter.bump_version();
 }
 

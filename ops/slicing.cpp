@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "ops/reduce.h"
+#include "ops/slicing_kernels.h"
 
 #include <cstring>
 #include <numeric>
@@ -13,11 +14,7 @@ const RegisterOp<Concat> concat;
 const RegisterOp<Slice> slice;
 const RegisterOp<Expand> expand;
 
-/// Entries [begin, begin + extent) of an axis of a tensor: `outer` runs of `length` elements, `stride` apart.
-struct Band {
-  std::int64_t outer, length, stride, first;  // elements
-};
-
+/// Entries [begin, begin + extent) of `axis`.
 Band band_of(const Shape& shape, int axis, std::int64_t begin, std::int64_t extent) {
   Band band{.outer = 1, .length = extent, .stride = shape[axis], .first = begin};
   for (int i = 0; i < axis; ++i) band.outer *= shape[i];
@@ -35,7 +32,7 @@ Shape with_extent(const Shape& shape, int axis, std::int64_t extent) {
   return Shape(std::span<const std::int64_t>(extents));
 }
 
-/// Calls `f(band_offset, packed_offset, count)` for stretches that lie together both in the band and packed.
+/// Calls `f(offset in whole, offset in packed, count)` for stretches that are contiguous in both.
 template <class F>
 void for_each_stretch(const Band& band, const F& f) {
   parallel_for(band.outer * band.length, 16384, [&](std::int64_t begin, std::int64_t end) {
@@ -54,33 +51,29 @@ void copy_elements(const Tensor& to, std::int64_t to_offset, const Tensor& from,
   std::memcpy(to.raw() + to_offset * size, from.raw() + from_offset * size, static_cast<std::size_t>(count * size));
 }
 
-/// The band of `whole` gets the values of `packed`, or the other way round.
-void fill_band(const Tensor& whole, const Band& band, const Tensor& packed) {
-  launch(whole.device(), [&] {
-    for_each_stretch(band, [&](std::int64_t at, std::int64_t from, std::int64_t count) {
-      copy_elements(whole, at, packed, from, count);
-    });
-  });
-}
-void take_band(const Tensor& packed, const Tensor& whole, const Band& band) {
-  launch(whole.device(), [&] {
-    for_each_stretch(band, [&](std::int64_t from, std::int64_t at, std::int64_t count) {
-      copy_elements(packed, at, whole, from, count);
-    });
-  });
-}
-void add_to_band(const Tensor& whole, const Band& band, const Tensor& packed) {
-  launch(whole.device(), [&] {
-    with_float_type(whole.dtype(), [&]<class T>(Type<T>) {
-      for_each_stretch(band, [&](std::int64_t at, std::int64_t from, std::int64_t count) {
-        T* const to = whole.data<T>() + at;
-        const T* const addend = packed.data<T>() + from;
-#pragma GCC ivdep
-        for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(to_compute(to[i]) + to_compute(addend[i]));
+const RegisterKernel cpu_fill_band{
+    fill_band, DeviceKind::cpu, [](const Tensor& whole, const Band& band, const Tensor& packed) {
+      for_each_stretch(band, [&](std::int64_t in_whole, std::int64_t in_packed, std::int64_t count) {
+        copy_elements(whole, in_whole, packed, in_packed, count);
       });
-    });
-  });
-}
+    }};
+const RegisterKernel cpu_take_band{
+    take_band, DeviceKind::cpu, [](const Tensor& whole, const Band& band, const Tensor& packed) {
+      for_each_stretch(band, [&](std::int64_t in_whole, std::int64_t in_packed, std::int64_t count) {
+        copy_elements(packed, in_packed, whole, in_whole, count);
+      });
+    }};
+const RegisterKernel cpu_add_to_band{
+    add_to_band, DeviceKind::cpu, [](const Tensor& whole, const Band& band, const Tensor& packed) {
+      with_float_type(whole.dtype(), [&]<class T>(Type<T>) {
+        for_each_stretch(band, [&](std::int64_t in_whole, std::int64_t in_packed, std::int64_t count) {
+          T* const sum = whole.data<T>() + in_whole;
+          const T* const addend = packed.data<T>() + in_packed;
+#pragma GCC ivdep
+          for (std::int64_t i = 0; i < count; ++i) sum[i] = static_cast<T>(to_compute(sum[i]) + to_compute(addend[i]));
+        });
+      });
+    }};
 
 }  // namespace
 
@@ -97,7 +90,7 @@ Tensor Concat::forward(std::span<const Tensor> inputs) const {
   Tensor y = Tensor::empty(with_extent(like, axis, total), inputs[0].dtype(), inputs[0].device());
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < inputs.size(); begin += extents[i++])
-    fill_band(y, band_of(y.shape(), axis, begin, extents[i]), inputs[i]);
+    fill_band(y.device(), y, band_of(y.shape(), axis, begin, extents[i]), inputs[i]);
   return y;
 }
 void Concat::backward(const Tensor& dy, const Saved<Concat>&, Grads& grads) const {
@@ -106,7 +99,7 @@ void Concat::backward(const Tensor& dy, const Saved<Concat>&, Grads& grads) cons
     const int k = static_cast<int>(i);
     if (!grads.wanted(k)) continue;
     grads[k] = Tensor::empty(with_extent(dy.shape(), axis, extents[i]), dy.dtype(), dy.device());
-    take_band(grads[k], dy, band_of(dy.shape(), axis, begin, extents[i]));
+    take_band(dy.device(), dy, band_of(dy.shape(), axis, begin, extents[i]), grads[k]);
   }
 }
 
@@ -115,17 +108,17 @@ Tensor Slice::forward(std::span<const Tensor> inputs) const {
   expect(axis >= 0 && axis < shape.rank() && shape[axis] == extent && 0 <= begin && begin <= end && end <= extent,
          "slice of [{}, {}) from {} entries of axis {} does not fit {}", begin, end, extent, axis, shape);
   Tensor y = Tensor::empty(with_extent(shape, axis, end - begin), inputs[x].dtype(), inputs[x].device());
-  take_band(y, inputs[x], band_of(shape, axis, begin, end - begin));
+  take_band(y.device(), inputs[x], band_of(shape, axis, begin, end - begin), y);
   return y;
 }
 void Slice::backward(const Tensor& dy, const Saved<Slice>&, Grads& grads) const {
   const Shape shape = with_extent(dy.shape(), axis, extent);
   const Band band = band_of(shape, axis, begin, end - begin);
   if (grads[x].defined()) {
-    add_to_band(grads[x], band, dy);
+    add_to_band(dy.device(), grads[x], band, dy);
   } else {
     grads[x] = Tensor::zeros(shape, dy.dtype(), dy.device());
-    fill_band(grads[x], band, dy);
+    fill_band(dy.device(), grads[x], band, dy);
   }
 }
 
@@ -135,9 +128,7 @@ Tensor Expand::forward(std::span<const Tensor> inputs) const {
          "expand expects [1, ...] in f32 or f64, got {} in {}", in.shape(), name_of(in.dtype()));
   Tensor y =
       Tensor::empty(with_extent(in.shape(), 0, count), in.dtype() == DType::f64 ? DType::f64 : dtype, in.device());
-  launch(y.device(), [&] {
-    for (std::int64_t i = 0; i < count; ++i) y.leading(i, i + 1).copy_from(in);
-  });
+  for (std::int64_t i = 0; i < count; ++i) y.leading(i, i + 1).copy_from(in);
   return y;
 }
 void Expand::backward(const Tensor& dy, const Saved<Expand>&, Grads& grads) const {

@@ -1,10 +1,24 @@
-// Adam with weight decay in the gradient (torch.optim.Adam) or apart from it (torch.optim.AdamW), as AdamW-R (Dong and
-// Lin 2024, algorithm 1): in one pass, the denominator needs no space at all.
+// Adam with weight decay in the gradient (torch.optim.Adam) or decoupled from
+// it (torch.optim.AdamW), as AdamW-R (Dong and Lin 2024, algorithm 1): the
+// denominator lives in registers only.
 #include "optim/adam_family.h"
 #include "optim/elementwise.h"
 
 namespace lacuna {
 namespace {
+
+const RegisterKernel cpu_update{
+    adam_update, DeviceKind::cpu, [](const AdamSettings& settings, const Update& what) {
+      const CpuUpdate begun = begin_on_cpu(what);
+      if (!begun) return;
+      update_elements<2>(
+          formula::AdamStep{.counted = begun.counted,
+                            .moments = adam_moments(settings, begun.step),
+                            .lr = static_cast<float>(what.lr),
+                            .coupled_decay = settings.decoupled ? 0 : static_cast<float>(what.weight_decay),
+                            .decay = settings.decoupled ? static_cast<float>(1 - what.lr * what.weight_decay) : 1},
+          what, begun.key);
+    }};
 
 template <bool decoupled>
 class AdamLike final : public AdamFamily {
@@ -12,17 +26,13 @@ class AdamLike final : public AdamFamily {
   static constexpr std::string_view name = decoupled ? "adamw" : "adam";
   static constexpr double weight_decay = decoupled ? 0.01 : 0;
   static std::vector<Setting> settings() { return AdamFamily::settings(1e-8); }
-  AdamLike(const Settings& settings, const Trained& trained) : AdamFamily(settings, trained) {}
+  AdamLike(const Settings& settings, const OptimizerConfig& config)
+      : AdamFamily(config), settings_(adam_settings(settings, decoupled)) {}
 
  private:
-  void update(const Update& what) const override {
-    update_elements<2>(formula::AdamStep{.counted = what.counted,
-                                         .moments = moments(what.step),
-                                         .lr = static_cast<float>(what.lr),
-                                         .coupled_decay = decoupled ? 0 : static_cast<float>(what.weight_decay),
-                                         .decay = decoupled ? static_cast<float>(1 - what.lr * what.weight_decay) : 1},
-                       what);
-  }
+  void update(const Update& what) const override { adam_update(what.parameter.device(), settings_, what); }
+
+  AdamSettings settings_;
 };
 
 const RegisterOptimizer<AdamLike<false>> adam;

@@ -1,10 +1,12 @@
 #include "optim/clip.h"
 
 #include "core/parallel.h"
+#include "optim/kernels.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 namespace lacuna {
 
@@ -12,35 +14,62 @@ double sum_of_squares(const Tensor& x) {
   constexpr std::int64_t run = 1 << 16;
   constexpr std::int64_t runs_at_once = 64;
   double total = 0;
-  launch(x.device(), [&] {
-    with_float_type(x.dtype(), [&]<class T>(Type<T>) {
-      const T* const values = x.data<T>();  // [count]
-      for (std::int64_t first = 0; first < x.count(); first += run * runs_at_once) {
-        const std::int64_t runs = std::min(runs_at_once, (x.count() - first + run - 1) / run);
-        std::array<double, runs_at_once> partial{};
-        parallel_tasks(runs, [&](std::int64_t i, int) {
-          const std::int64_t begin = first + i * run, end = std::min(begin + run, x.count());
-          // Several sums side by side: each addition waits for the one before it.
-          std::array<double, 32> sums{};
-          const auto add = [&](std::int64_t k, std::size_t lane) {
-            const auto value = static_cast<double>(to_compute(values[k]));
-            sums[lane] += value * value;
-          };
-          std::int64_t k = begin;
-          for (; k + 32 <= end; k += 32)
-            for (std::size_t lane = 0; lane < 32; ++lane) add(k + static_cast<std::int64_t>(lane), lane);
-          for (; k < end; ++k) add(k, 0);
-          double sum = 0;
-          for (const double one : sums) sum += one;
-          partial[static_cast<std::size_t>(i)] = sum;
-        });
-        for (const double sum : partial) total += sum;
-      }
-    });
+  with_float_type(x.dtype(), [&]<class T>(Type<T>) {
+    const T* const values = x.data<T>();  // [count]
+    for (std::int64_t first = 0; first < x.count(); first += run * runs_at_once) {
+      const std::int64_t runs = std::min(runs_at_once, (x.count() - first + run - 1) / run);
+      std::array<double, runs_at_once> partial{};
+      parallel_tasks(runs, [&](std::int64_t i, int) {
+        const std::int64_t begin = first + i * run, end = std::min(begin + run, x.count());
+        // Independent sums, since each addition waits for the one before it.
+        std::array<double, 32> sums{};
+        const auto add = [&](std::int64_t k, std::size_t lane) {
+          const auto value = static_cast<double>(to_compute(values[k]));
+          sums[lane] += value * value;
+        };
+        std::int64_t k = begin;
+        for (; k + 32 <= end; k += 32)
+          for (std::size_t lane = 0; lane < 32; ++lane) add(k + static_cast<std::int64_t>(lane), lane);
+        for (; k < end; ++k) add(k, 0);
+        double sum = 0;
+        for (const double one : sums) sum += one;
+        partial[static_cast<std::size_t>(i)] = sum;
+      });
+      for (const double sum : partial) total += sum;
+    }
   });
   return total;
 }
 
 double clip_factor(double norm, double max_norm) { return std::min(max_norm / (norm + 1e-6), 1.0); }
+
+namespace {
+
+void note_finite(double value, const Tensor& finite) {
+  if (!std::isfinite(value)) *finite.data<std::int32_t>() = 0;
+}
+
+const RegisterKernel cpu_measure{
+    measure_gradient, DeviceKind::cpu,
+    [](const Tensor& gradient, std::int64_t index, const Tensor& squares, const Tensor& finite) {
+      const double sum = sum_of_squares(gradient);
+      squares.data<double>()[index] = sum;
+      note_finite(sum, finite);
+    }};
+const RegisterKernel cpu_clip{
+    clip_gradients, DeviceKind::cpu,
+    [](const Tensor& squares, std::int64_t begin, std::int64_t end, double max_norm, const Tensor& factor) {
+      const double* const square = squares.data<double>();
+      const double norm = std::sqrt(std::accumulate(square + begin, square + end, 0.0));
+      *factor.data<float>() = static_cast<float>(clip_factor(norm, max_norm));
+    }};
+const RegisterKernel cpu_add_loss{add_loss, DeviceKind::cpu,
+                                  [](const Tensor& loss, double weight, const Tensor& total, const Tensor& finite) {
+                                    double& sum = *total.data<double>();
+                                    sum += loss.item() * weight;
+                                    note_finite(sum, finite);
+                                  }};
+
+}  // namespace
 
 }  // namespace lacuna

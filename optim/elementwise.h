@@ -1,4 +1,4 @@
-// The loop of an optimizer that updates each element by itself.
+// The CPU loop of optimizers that update each element by itself.
 #pragma once
 
 #include "core/parallel.h"
@@ -11,48 +11,57 @@
 
 namespace lacuna {
 
-/// Calls `f(parameter, gradient, state...)` for each element, all floats by reference, in one vectorised pass. What is
-/// not stored as f32 passes through scratch, a block at a time. `writes_gradient`: f leaves its result in the
-/// gradient's space (Dong and Lin 2024, section 3.1).
-template <std::size_t states, bool writes_gradient = false, class F>
-void update_elements(const F& f, const Update& what) {
-  constexpr std::int64_t block = OptimizerState::block;
-  launch(what.parameter.device(), [&] {
-    float* const parameter = what.parameter.data<float>();  // [count]
-    const bool half = what.gradient.dtype() == DType::bf16;
-    bool in_place = !half;
-    for (const OptimizerState& state : what.state) in_place = in_place && state.precision() == StatePrecision::f32;
+/// The scalars of an update, as the CPU's kernels read them.
+struct CpuUpdate {
+  std::int64_t step = 0;             // number of the update, from 1; 0: the parameter is not updated
+  formula::CountedGradient counted;  // how gradients are scaled and clipped
+  std::uint64_t key = 0;             // of the draws that round states; state k has key + k
+  explicit operator bool() const { return step > 0; }
+};
+/// Counts the update, unless a gradient or the loss of the step is not finite.
+CpuUpdate begin_on_cpu(const Update& what);
 
-    const auto pass = [&]<std::size_t... k>(std::int64_t begin, std::int64_t end, std::index_sequence<k...>) {
-      std::array<std::array<float, block>, states + 1> scratch;
-      float* gradient = scratch[states].data();
-      if (half) {
-        const bf16* const stored = what.gradient.data<bf16>() + begin;
-        for (std::int64_t i = 0; i < end - begin; ++i) gradient[i] = static_cast<float>(stored[i]);
-      } else {
-        gradient = what.gradient.data<float>() + begin;
-      }
-      const std::array<float*, states> state{what.state[k].open(begin, end, scratch[k].data())...};
-      const auto loop = [&, n = end - begin](float* const p, float* const g, auto* const... s) {
+/// Calls `f(parameter, gradient, state...)` for each element, all floats by
+/// reference, in one vectorized pass. States and gradients that are not f32 are
+/// converted block by block in scratch. `writes_gradient`: f stores its result
+/// in the gradient's memory (Dong and Lin 2024, section 3.1).
+template <std::size_t states, bool writes_gradient = false, class F>
+void update_elements(const F& f, const Update& what, std::uint64_t key) {
+  constexpr std::int64_t block = OptimizerState::block;
+  float* const parameter = what.parameter.data<float>();  // [count]
+  const bool half = what.gradient.dtype() == DType::bf16;
+  bool in_place = !half;
+  for (const OptimizerState& state : what.state) in_place = in_place && state.precision() == StatePrecision::f32;
+
+  const auto pass = [&]<std::size_t... k>(std::int64_t begin, std::int64_t end, std::index_sequence<k...>) {
+    std::array<std::array<float, block>, states + 1> scratch;
+    float* gradient = scratch[states].data();
+    if (half) {
+      const bf16* const stored = what.gradient.data<bf16>() + begin;
+      for (std::int64_t i = 0; i < end - begin; ++i) gradient[i] = static_cast<float>(stored[i]);
+    } else {
+      gradient = what.gradient.data<float>() + begin;
+    }
+    const std::array<float*, states> state{what.state[k].open(begin, end, scratch[k].data())...};
+    const auto loop = [&, n = end - begin](float* const p, float* const g, auto* const... s) {
 #pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i) f(p[i], g[i], s[i]...);
-      };
-      loop(parameter + begin, gradient, state[k]...);
-      (what.state[k].close(begin, end, state[k], what.key + k), ...);
-      if (writes_gradient && half) {
-        bf16* const stored = what.gradient.data<bf16>() + begin;
-        for (std::int64_t i = 0; i < end - begin; ++i) stored[i] = bf16(gradient[i]);
-      }
+      for (std::int64_t i = 0; i < n; ++i) f(p[i], g[i], s[i]...);
     };
-    parallel_for(
-        what.parameter.count(), 16384,
-        [&](std::int64_t begin, std::int64_t end) {
-          const std::int64_t step = in_place ? end - begin : block;
-          for (std::int64_t i = begin; i < end; i += step)
-            pass(i, std::min(end, i + step), std::make_index_sequence<states>());
-        },
-        block);
-  });
+    loop(parameter + begin, gradient, state[k]...);
+    (what.state[k].close(begin, end, state[k], key + k), ...);
+    if (writes_gradient && half) {
+      bf16* const stored = what.gradient.data<bf16>() + begin;
+      for (std::int64_t i = 0; i < end - begin; ++i) stored[i] = bf16(gradient[i]);
+    }
+  };
+  parallel_for(
+      what.parameter.count(), 16384,
+      [&](std::int64_t begin, std::int64_t end) {
+        const std::int64_t step = in_place ? end - begin : block;
+        for (std::int64_t i = begin; i < end; i += step)
+          pass(i, std::min(end, i + step), std::make_index_sequence<states>());
+      },
+      block);
 }
 
 }  // namespace lacuna

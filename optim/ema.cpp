@@ -1,10 +1,26 @@
 #include "optim/ema.h"
 
 #include "core/parallel.h"
+#include "optim/kernels.h"
 
 #include <algorithm>
 
 namespace lacuna {
+namespace {
+
+void average_on_cpu(double decay, const Tensor& value, const Tensor& average) {
+  const auto keep = static_cast<float>(decay), take = static_cast<float>(1 - decay);
+  auto* const a = average.data<float>();
+  map(
+      value.count(), [=](float old, float v) { return keep * old + take * v; }, a, a, value.data<float>());
+}
+
+const RegisterKernel cpu_average{average_weights, DeviceKind::cpu, average_on_cpu};
+const RegisterKernel cpu_swap{swap_contents, DeviceKind::cpu, [](const Tensor& a, const Tensor& b) {
+                                std::swap_ranges(a.raw(), a.raw() + a.bytes(), b.raw());
+                              }};
+
+}  // namespace
 
 WeightAverage::WeightAverage(const Module& model, double decay) : decay_(decay) {
   const auto add = [&](const std::string& path, const Tensor& value) {
@@ -17,27 +33,20 @@ WeightAverage::WeightAverage(const Module& model, double decay) : decay_(decay) 
 }
 
 void WeightAverage::update() {
-  const auto keep = static_cast<float>(decay_), take = static_cast<float>(1 - decay_);
   for (const Pair& pair : pairs_) {
-    const Tensor &value = pair.value, &average = pair.average;
-    if (value.dtype() != DType::f32) {
-      average.copy_from(value);
-      continue;
-    }
-    launch(value.device(), [&] {
-      map(
-          value.count(), [=](float a, float v) { return keep * a + take * v; }, average.data<float>(),
-          average.data<float>(), value.data<float>());
-    });
+    if (pair.value.dtype() == DType::f32)
+      average_weights(pair.value.device(), decay_, pair.value, pair.average);
+    else
+      pair.average.copy_from(pair.value);
   }
 }
 
 void WeightAverage::Exchange::exchange() const {
   if (average_ == nullptr) return;
   for (const Pair& pair : average_->pairs_) {
-    const Tensor &value = pair.value, &average = pair.average;
-    launch(value.device(), [&] { std::swap_ranges(value.raw(), value.raw() + value.bytes(), average.raw()); });
-    value.bump_version();
+    swap_contents(pair.value.device(), pair.value, pair.average);
+    pair.value.bump_version();
+    pair.average.bump_version();
   }
 }
 

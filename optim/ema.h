@@ -1,4 +1,4 @@
-// A running mean of the weights, which is evaluated in their place.
+// Exponential moving average of a model's weights.
 #pragma once
 
 #include "nn/module.h"
@@ -7,21 +7,23 @@
 
 namespace lacuna {
 
-/// Exponential moving average of what a model's training changes: trained parameters and running statistics, as
-/// timm.utils.ModelEmaV2 (Polyak and Juditsky 1992). average ← decay·average + (1 − decay)·value; whole numbers are
-/// copied. What is frozen is its own average and takes no memory.
+/// Exponential moving average of trainable parameters and buffers, as
+/// timm.utils.ModelEmaV2 (Polyak and Juditsky 1992): average ← decay·average +
+/// (1 − decay)·value; integers are copied. Frozen parameters have none and take
+/// no memory.
 class WeightAverage {
  public:
-  /// Begins with the model's values as they are. The model outlives it.
+  /// Starts from the model's present values. The model outlives it.
   WeightAverage(const Module& model, double decay);
 
-  /// After each step of the optimizer.
+  /// To be called after each step of the optimizer.
   void update();
 
-  /// The model has the averages as its weights while this lives, and the average the weights.
+  /// While this exists, the model's weights are the averages, and the average
+  /// holds the weights.
   class Exchange {
    public:
-    /// `average` may be null: nothing happens.
+    /// Does nothing if `average` is null.
     explicit Exchange(WeightAverage* average) : average_(average) { exchange(); }
     ~Exchange() { exchange(); }
     Exchange(const Exchange&) = delete;

@@ -1,4 +1,5 @@
-// Update rules as functors on one element: one text that the host's loops and a device's kernels both compile.
+// Update rules as functors on one element, shared by the CPU's loops and device
+// kernels.
 #pragma once
 
 #include "core/host_device.h"
@@ -8,7 +9,8 @@
 
 namespace lacuna::formula {
 
-/// How a stored gradient counts: the mean over micro-batches, clipping by a norm (a factor) and by value (a limit).
+/// A stored gradient times a factor (clipping by norm), clamped to a limit
+/// (clipping by value).
 struct CountedGradient {
   float factor = 1;
   float limit = std::numeric_limits<float>::infinity();
@@ -27,8 +29,8 @@ struct SgdStep {
   }
 };
 
-/// torch.optim.SGD with momentum μ and dampening 0: b ← μb + d with d = g + λp, then p ← p − lr·b, or
-/// p ← p − lr·(d + μb) in Nesterov's form.
+/// torch.optim.SGD with momentum μ and dampening 0: b ← μb + d with d = g + λp,
+/// then p ← p − lr·b, or p ← p − lr·(d + μb) in Nesterov's form.
 template <bool nesterov>
 struct SgdMomentumStep {
   CountedGradient counted;
@@ -41,7 +43,8 @@ struct SgdMomentumStep {
   }
 };
 
-/// The running means of Adam (Kingma and Ba 2015, algorithm 1) and their bias-corrected quotient.
+/// The running means of Adam (Kingma and Ba 2015, algorithm 1) and their
+/// bias-corrected quotient.
 struct AdamMoments {
   float take1, beta2, take2, eps;  // take: 1 − β, rounded once
   float correction;                // 1 / (1 − β1^t)
@@ -55,8 +58,8 @@ struct AdamMoments {
   }
 };
 
-/// torch.optim.Adam with λ in the gradient, torch.optim.AdamW (Loshchilov and Hutter 2019, algorithm 2) with the decay
-/// 1 − lr·λ apart from it.
+/// torch.optim.Adam with λ in the gradient; torch.optim.AdamW (Loshchilov and
+/// Hutter 2019, algorithm 2) with the decoupled decay 1 − lr·λ.
 struct AdamStep {
   CountedGradient counted;
   AdamMoments moments;
@@ -69,8 +72,9 @@ struct AdamStep {
   }
 };
 
-/// Adan (Xie et al. 2022, algorithm 1) as its authors' and timm's: β as kept shares, decay by division or, with
-/// `no_prox`, by 1 − lr·λ beforehand.
+/// Adan (Xie et al. 2022, algorithm 1) as implemented by its authors and timm:
+/// β is the share that is kept; decay by division, or with `no_prox` by 1 −
+/// lr·λ beforehand.
 struct AdanStep {
   CountedGradient counted;
   float take1, beta2, take2, beta3, take3, eps;  // take: 1 − β
@@ -78,7 +82,8 @@ struct AdanStep {
   float difference_size;                         // lr·β2 / (1 − β2^t)
   float root_correction;                         // 1 / √(1 − β3^t)
   float decay_before, decay_after;
-  float has_previous;  // 0 in the first step: the previous gradient counts as the same
+  float has_previous;  // 0 in the first step, where the difference of gradients
+                       // counts as 0
   LACUNA_HOST_DEVICE void operator()(float& parameter, float gradient, float& average, float& difference_average,
                                      float& square_average, float& previous) const {
     const float g = counted(gradient);
@@ -96,7 +101,8 @@ struct AdanStep {
   }
 };
 
-/// Lion (Chen et al. 2023, algorithm 2): p ← (1 − lr·λ)·p − lr·sign(β1·m + (1 − β1)·g), then m ← β2·m + (1 − β2)·g.
+/// Lion (Chen et al. 2023, algorithm 2): p ← (1 − lr·λ)·p − lr·sign(β1·m + (1 −
+/// β1)·g), then m ← β2·m + (1 − β2)·g.
 struct LionStep {
   CountedGradient counted;
   float lr, decay, take1, take2;  // take: 1 − β
@@ -109,8 +115,8 @@ struct LionStep {
   }
 };
 
-/// The first half of LAMB (You et al. 2020, algorithm 2): the update m̂ / (√v̂ + ε) + λp, left in the gradient's space
-/// until its norm is known.
+/// First half of LAMB (You et al. 2020, algorithm 2): the update m̂ / (√v̂ + ε) +
+/// λp, stored in the gradient's memory until its norm is known.
 struct LambUpdate {
   CountedGradient counted;
   AdamMoments moments;
@@ -120,7 +126,7 @@ struct LambUpdate {
   }
 };
 
-/// The second: p ← p − size·u.
+/// Second half: p ← p − size·u.
 struct LambApply {
   float size;  // lr times the trust ratio
   LACUNA_HOST_DEVICE void operator()(float& parameter, float update) const { parameter -= size * update; }

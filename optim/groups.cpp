@@ -1,4 +1,4 @@
-// How a model's parameters differ in rate and decay.
+// Division of a model's parameters by learning rate and decay.
 #include "core/glob.h"
 #include "optim/optimizer.h"
 
@@ -11,7 +11,8 @@
 namespace lacuna {
 namespace {
 
-/// The path's shortest beginning that ends with a number after a dot, `blocks.3` or `layer1.0`; empty where none does.
+/// The path's shortest prefix that ends in a number after a dot, as `blocks.3`
+/// or `layer1.0`; empty if there is none.
 std::string_view block_of(std::string_view path) {
   for (std::size_t dot = path.find('.'); dot != std::string_view::npos; dot = path.find('.', dot + 1)) {
     std::size_t end = dot + 1;
@@ -21,8 +22,9 @@ std::string_view block_of(std::string_view path) {
   return {};
 }
 
-/// The layer of each parameter, as timm's group_parameters counts them: 0 what lies before the blocks, then each block,
-/// the last with the norm behind it, then the classifier.
+/// The layer of each parameter, as timm's group_parameters counts them: 0
+/// before the blocks, then one per block, the last with the final norm, then
+/// the classifier.
 std::vector<int> layers_of(const std::vector<Parameter*>& parameters) {
   std::vector<int> layers;
   std::map<std::string_view, int> blocks;
@@ -70,8 +72,10 @@ std::vector<ParameterGroup> parameter_groups(const Module& model, const GroupRul
   }
   for (std::size_t k = 0; k < rules.rules.size(); ++k)
     if (!used[k])
-      reject("optimizer.groups: the pattern `{}` matches no parameter; they are named like {}, {}",
-             rules.rules[k].pattern, parameters.front()->path(), parameters.back()->path());
+      reject(
+          "optimizer.groups: the pattern `{}` matches no parameter; they "
+          "are named like {}, {}",
+          rules.rules[k].pattern, parameters.front()->path(), parameters.back()->path());
   std::vector<ParameterGroup> all;
   for (auto& [key, group] : groups) all.push_back(std::move(group));
   return all;

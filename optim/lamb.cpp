@@ -1,6 +1,8 @@
-// LAMB (You et al. 2020) as timm.optim.Lamb does it; its own clipping of all gradients is train.clip_norm here. How far
-// a step goes follows from the norms of the whole update and of the parameter: four sweeps, for which the update lies
-// in the gradient's space (with bf16 gradients, rounded to it).
+// LAMB (You et al. 2020) as timm.optim.Lamb, whose clipping of all gradients is
+// train.clip_norm here. The step size depends on the norms of the whole update
+// and of the parameter. The update is kept in the gradient's memory until its
+// norm is known (rounded to bf16 if the gradient is bf16), and applied in a
+// second pass.
 #include "optim/adam_family.h"
 #include "optim/clip.h"
 #include "optim/elementwise.h"
@@ -8,40 +10,53 @@
 namespace lacuna {
 namespace {
 
+double trust_ratio(const LambSettings& settings, const Update& what) {
+  if (what.weight_decay == 0 && !settings.always_adapt) return 1;
+  const double weights = sum_of_squares(what.parameter), updates = sum_of_squares(what.gradient);
+  const double ratio = weights > 0 && updates > 0 ? std::sqrt(weights / updates) : 1;
+  return settings.trust_clip ? std::min(ratio, 1.0) : ratio;
+}
+
+const RegisterKernel cpu_update{
+    lamb_update, DeviceKind::cpu, [](const LambSettings& settings, const Update& what) {
+      const CpuUpdate begun = begin_on_cpu(what);
+      if (!begun) return;
+      update_elements<2, true>(formula::LambUpdate{.counted = begun.counted,
+                                                   .moments = adam_moments(settings.adam, begun.step),
+                                                   .weight_decay = static_cast<float>(what.weight_decay)},
+                               what, begun.key);
+      Update second = what;
+      second.state = {};
+      update_elements<0>(formula::LambApply{static_cast<float>(what.lr * trust_ratio(settings, what))}, second,
+                         begun.key);
+    }};
+
 class Lamb final : public AdamFamily {
  public:
   static constexpr std::string_view name = "lamb";
   static constexpr double weight_decay = 0.01;
   static std::vector<Setting> settings() {
     std::vector<Setting> all = AdamFamily::settings(1e-6);
-    all.push_back({"trust_clip", false, {}, "whether the trust ratio is 1 at most (LAMBC)"});
+    all.push_back({"trust_clip", false, {}, "whether the trust ratio is at most 1 (LAMBC)"});
     all.push_back({"always_adapt", false, {}, "whether parameters without decay have a trust ratio too"});
     return all;
   }
 
-  Lamb(const Settings& settings, const Trained& trained)
-      : AdamFamily(settings, trained),
-        trust_clip_(settings.flag("trust_clip")),
-        always_adapt_(settings.flag("always_adapt")) {}
+  Lamb(const Settings& settings, const OptimizerConfig& config)
+      : AdamFamily(config),
+        settings_{.adam = adam_settings(settings, false),
+                  .trust_clip = settings.flag("trust_clip"),
+                  .always_adapt = settings.flag("always_adapt")} {}
 
  private:
   void update(const Update& what) const override {
-    update_elements<2, true>(formula::LambUpdate{.counted = what.counted,
-                                                 .moments = moments(what.step),
-                                                 .weight_decay = static_cast<float>(what.weight_decay)},
-                             what);
-    double ratio = 1;
-    if (what.weight_decay != 0 || always_adapt_) {
-      const double weights = sum_of_squares(what.parameter), updates = sum_of_squares(what.gradient);
-      if (weights > 0 && updates > 0) ratio = std::sqrt(weights / updates);
-      if (trust_clip_) ratio = std::min(ratio, 1.0);
-    }
-    Update second = what;
-    second.state = {};
-    update_elements<0>(formula::LambApply{static_cast<float>(what.lr * ratio)}, second);
+    // Another parameter may share the gradient: Add passes one tensor on to
+    // both of its inputs.
+    const Tensor own = what.gradient.unique() ? what.gradient : what.gradient.clone(Purpose::workspace);
+    lamb_update(what.parameter.device(), settings_, what.with_gradient(own));
   }
 
-  bool trust_clip_, always_adapt_;
+  LambSettings settings_;
 };
 
 const RegisterOptimizer<Lamb> lamb;

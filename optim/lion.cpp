@@ -1,10 +1,24 @@
-// Lion (Chen et al. 2023) as timm.optim.Lion does it. In one pass the interpolated gradient c, which Lion-R (Dong and
-// Lin 2024, algorithm 3) puts in the gradient's space, needs none.
+// Lion (Chen et al. 2023) as timm.optim.Lion. Lion-R (Dong and Lin 2024,
+// algorithm 3) keeps the interpolated gradient in the gradient's memory; in one
+// pass it needs none.
 #include "optim/elementwise.h"
+#include "optim/kernels.h"
 #include "optim/optimizer.h"
 
 namespace lacuna {
 namespace {
+
+const RegisterKernel cpu_update{lion_update, DeviceKind::cpu, [](const LionSettings& settings, const Update& what) {
+                                  const CpuUpdate begun = begin_on_cpu(what);
+                                  if (!begun) return;
+                                  update_elements<1>(
+                                      formula::LionStep{.counted = begun.counted,
+                                                        .lr = static_cast<float>(what.lr),
+                                                        .decay = static_cast<float>(1 - what.lr * what.weight_decay),
+                                                        .take1 = static_cast<float>(1 - settings.beta1),
+                                                        .take2 = static_cast<float>(1 - settings.beta2)},
+                                      what, begun.key);
+                                }};
 
 class Lion final : public Optimizer {
  public:
@@ -12,27 +26,19 @@ class Lion final : public Optimizer {
   static constexpr double weight_decay = 0;
   static std::vector<Setting> settings() {
     return {{"beta1", 0.9, below_one, "share of the running mean in the direction"},
-            {"beta2", 0.99, below_one, "decay of the gradients' running mean"}};
+            {"beta2", 0.99, below_one, "decay of the running mean of gradients"}};
   }
 
-  Lion(const Settings& settings, const Trained& trained)
-      : Optimizer(trained, {{"exp_avg"}}),
-        take1_(static_cast<float>(1 - settings.number("beta1"))),
-        take2_(static_cast<float>(1 - settings.number("beta2"))) {}
+  Lion(const Settings& settings, const OptimizerConfig& config)
+      : Optimizer(config, {{"exp_avg"}}),
+        settings_{.beta1 = settings.number("beta1"), .beta2 = settings.number("beta2")} {}
 
   bool is_scale_invariant() const override { return true; }
 
  private:
-  void update(const Update& what) const override {
-    update_elements<1>(formula::LionStep{.counted = what.counted,
-                                         .lr = static_cast<float>(what.lr),
-                                         .decay = static_cast<float>(1 - what.lr * what.weight_decay),
-                                         .take1 = take1_,
-                                         .take2 = take2_},
-                       what);
-  }
+  void update(const Update& what) const override { lion_update(what.parameter.device(), settings_, what); }
 
-  float take1_, take2_;
+  LionSettings settings_;
 };
 
 const RegisterOptimizer<Lion> lion;

@@ -1,15 +1,30 @@
 #include "optim/optimizer.h"
 
+#include "core/random.h"
+#include "optim/elementwise.h"
+
 #include <array>
 #include <cmath>
 
 namespace lacuna {
 
-Optimizer::Optimizer(const Trained& trained, std::vector<StateKind> kinds)
-    : precision_(trained.precision), seed_(trained.seed), kinds_(std::move(kinds)) {
-  for (const ParameterGroup& group : trained.groups) {
+CpuUpdate begin_on_cpu(const Update& what) {
+  const GradientClip& clip = what.clip;
+  if (clip.finite.defined() && *clip.finite.data<std::int32_t>() == 0) return {};
+  if (clip.updates.defined()) ++*clip.updates.data<std::int64_t>();
+  const std::int64_t step = ++*what.step.data<std::int64_t>();
+  const RandomStream stream{what.seed, static_cast<std::uint32_t>(step), what.site};
+  const std::array<std::uint32_t, 4> drawn = stream.draw(0);
+  return {.step = step,
+          .counted = {.factor = clip.factor.defined() ? *clip.factor.data<float>() : 1.0F, .limit = clip.limit},
+          .key = std::uint64_t{drawn[0]} << 32 | drawn[1]};
+}
+
+Optimizer::Optimizer(const OptimizerConfig& config, std::vector<StateKind> kinds)
+    : precision_(config.precision), seed_(config.seed), kinds_(std::move(kinds)) {
+  for (const ParameterGroup& group : config.groups) {
     for (Parameter* parameter : group.parameters) {
-      expect(index_.emplace(parameter, entries_.size()).second, "{} stands in two parameter groups", parameter->path());
+      expect(index_.emplace(parameter, entries_.size()).second, "{} is in two parameter groups", parameter->path());
       Entry& entry = entries_.emplace_back(Entry{parameter, group.lr_scale, group.weight_decay, {}, {}});
       if (parameter->trainable()) allocate_state(entry);
     }
@@ -20,21 +35,20 @@ void Optimizer::allocate_state(Entry& entry) const {
   const AllocationScope scope({Purpose::optimizer, {}, Label(entry.parameter->path())});
   for (const StateKind& kind : kinds_)
     entry.state.emplace_back(entry.parameter->shape(), entry.parameter->tensor().device(), kind, precision_);
-  const bool meta = entry.parameter->tensor().device() == Device::meta;
-  entry.step = Tensor::zeros({1}, DType::i64, meta ? Device::meta : Device::cpu, Purpose::optimizer);
+  entry.step = Tensor::zeros({1}, DType::i64, entry.parameter->tensor().device(), Purpose::optimizer);
 }
 
-void Optimizer::step(double lr, formula::CountedGradient counted) {
-  for (Entry& entry : entries_) update(entry, lr, counted);
+void Optimizer::step(double lr, const GradientClip& clip) {
+  for (Entry& entry : entries_) update(entry, lr, clip);
 }
 
-void Optimizer::update(const Parameter& parameter, double lr, formula::CountedGradient counted) {
+void Optimizer::update(const Parameter& parameter, double lr, const GradientClip& clip) {
   const auto found = index_.find(&parameter);
-  expect(found != index_.end(), "{} is to be updated, but stands in no parameter group", parameter.path());
-  update(entries_[found->second], lr, counted);
+  expect(found != index_.end(), "{} cannot be updated: it is in no parameter group", parameter.path());
+  update(entries_[found->second], lr, clip);
 }
 
-void Optimizer::update(Entry& entry, double lr, formula::CountedGradient counted) const {
+void Optimizer::update(Entry& entry, double lr, const GradientClip& clip) const {
   expect(std::isfinite(lr) && lr >= 0, "learning rate: expected a finite number, 0 or more, got {}", lr);
   if (!entry.parameter->trainable() || !entry.parameter->grad().defined()) return;
   const Tensor& parameter = entry.parameter->tensor();
@@ -43,17 +57,15 @@ void Optimizer::update(Entry& entry, double lr, formula::CountedGradient counted
          "{}: expected a gradient of {} f32 or bf16, got {} {}", entry.parameter->path(), parameter.shape(),
          gradient.shape(), name_of(gradient.dtype()));
   if (!entry.step.defined()) allocate_state(entry);
-  const std::int64_t step = entry.step.device() == Device::meta ? 1 : ++*entry.step.data<std::int64_t>();
-  const RandomStream stream{seed_, static_cast<std::uint32_t>(step), random_site(entry.parameter->path())};
-  const std::array<std::uint32_t, 4> drawn = stream.draw(0);
   update({.parameter = parameter,
           .gradient = gradient,
           .state = entry.state,
-          .step = step,
+          .step = entry.step,
           .lr = lr * entry.lr_scale,
           .weight_decay = entry.weight_decay,
-          .counted = counted,
-          .key = std::uint64_t{drawn[0]} << 32 | drawn[1]});
+          .clip = clip,
+          .seed = seed_,
+          .site = random_site(entry.parameter->path())});
   parameter.bump_version();
 }
 

@@ -1,4 +1,5 @@
-// Optimizers: what turns gradients into new parameters, in one pass and without memory of its own beyond its state.
+// Optimizers update parameters in one pass, in place; they allocate nothing but
+// their state.
 #pragma once
 
 #include "core/registry.h"
@@ -8,6 +9,7 @@
 #include "optim/state.h"
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,49 +20,67 @@
 
 namespace lacuna {
 
-/// Parameters that are updated alike.
+/// Parameters with one learning rate and weight decay.
 struct ParameterGroup {
   std::vector<Parameter*> parameters;
   double lr_scale = 1;  // times the step's learning rate
   double weight_decay = 0;
 };
 
-/// Parameters whose paths match a pattern (core/glob.h), with what differs for them.
+/// Learning rate and decay of the parameters whose paths match a pattern
+/// (core/glob.h).
 struct GroupRule {
   std::string pattern;
   std::optional<double> lr_scale, weight_decay;
 };
 
-/// How a model's parameters differ in rate and decay.
+/// How parameters are divided into groups.
 struct GroupRules {
   double weight_decay = 0;
-  /// Whether norms, biases and what else the model excludes from decay (Parameter::excluded_from_decay) decays too.
+  /// Whether parameters that the model excludes from decay (norms, biases:
+  /// Parameter::excluded_from_decay) decay too.
   bool decay_norm_and_bias = true;
-  std::vector<GroupRule> rules{};  // the first that matches a path holds, also against the two above
-  /// Each layer's rate is this times the next one's: timm's param_groups_layer_decay (Clark et al. 2020, section 3.2).
-  /// 1: all learn alike.
+  std::vector<GroupRule> rules{};  // the first that matches a path applies, and
+                                   // overrides the two members above
+  /// Learning rate of each layer relative to the next one: timm's
+  /// param_groups_layer_decay (Clark et al. 2020, section 3.2). 1: the same
+  /// rate for all layers.
   double layer_decay = 1;
 };
-/// All parameters of a model. Rejects rules that match nothing.
+/// Divides all parameters of a model. Rejects rules that match nothing.
 std::vector<ParameterGroup> parameter_groups(const Module& model, const GroupRules& rules);
 
-/// What an optimizer is made for.
-struct Trained {
+struct OptimizerConfig {
   std::vector<ParameterGroup> groups;
   StatePrecision precision = StatePrecision::f32;
-  std::uint64_t seed = 1;  // of the draws with which states are rounded
+  std::uint64_t seed = 1;  // of the draws that round states
 };
 
-/// The arguments of one pass over one parameter.
+/// How gradients count in an update. Scalars are tensors on the parameters'
+/// device.
+struct GradientClip {
+  Tensor factor{};                                       // f32 []: times each gradient; undefined: 1
+  float limit = std::numeric_limits<float>::infinity();  // of each element's magnitude,
+                                                         // after the factor
+  Tensor finite{};                                       // i32 []: if it is 0, nothing is updated; undefined: 1
+  Tensor updates{};                                      // i64 []: number of updates; undefined: not counted
+};
+
+/// The arguments of one update of one parameter.
 struct Update {
   const Tensor& parameter;                // f32
   const Tensor& gradient;                 // f32 or bf16, in the parameter's shape
-  std::span<const OptimizerState> state;  // as the kinds
-  std::int64_t step;                      // of this parameter, from 1
+  std::span<const OptimizerState> state;  // one of each kind
+  const Tensor& step;                     // i64 [1]: how often the parameter was updated before
   double lr;
   double weight_decay;
-  formula::CountedGradient counted;
-  std::uint64_t key;  // of the draws with which states are rounded; that of state k is key + k
+  const GradientClip& clip;
+  std::uint64_t seed;  // of the draws that round states
+  std::uint32_t site;  // the parameter's, of the draws
+
+  Update with_gradient(const Tensor& other) const {
+    return {parameter, other, state, step, lr, weight_decay, clip, seed, site};
+  }
 };
 
 class Optimizer {
@@ -69,30 +89,32 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Whether a parameter's update is as large however large its gradients are: Adam divides by them, Lion takes signs.
+  /// Whether the size of an update does not depend on the gradients' scale:
+  /// Adam divides by it, Lion takes signs.
   virtual bool is_scale_invariant() const = 0;
 
   /// Updates every trainable parameter that has a gradient, in place.
-  void step(double lr, formula::CountedGradient counted = {});
-  /// The same for one parameter: nothing happens to one that is frozen or has no gradient. Nothing is allocated, but
-  /// for the state of a parameter that was thawed just now.
-  void update(const Parameter& parameter, double lr, formula::CountedGradient counted = {});
+  void step(double lr, const GradientClip& clip = {});
+  /// Updates one parameter. Does nothing if it is frozen or has no gradient.
+  void update(const Parameter& parameter, double lr, const GradientClip& clip = {});
   /// Releases the gradients.
   void zero_grad();
 
-  /// What a checkpoint holds beside the parameters, group by group.
+  /// The tensors that a checkpoint holds, group by group.
   struct StateTensor {
-    std::string name;  // the parameter's path, a dot, and torch.optim's name: `head.weight.exp_avg`
-    Tensor tensor;     // see OptimizerState; or `step`: i64 [1] on the host
+    std::string name;  // the parameter's path, a dot, and torch.optim's name:
+                       // `head.weight.exp_avg`
+    Tensor tensor;     // see OptimizerState; or `step`: i64 [1]
   };
   std::vector<StateTensor> state() const;
 
  protected:
-  /// Allocates zeros for each trainable parameter and each kind of state; a parameter that is thawed later gets its
-  /// state at its first update.
-  Optimizer(const Trained& trained, std::vector<StateKind> kinds);
+  /// Allocates zeros for each trainable parameter and each kind of state. The
+  /// state of a parameter that is thawed later is allocated at its first
+  /// update.
+  Optimizer(const OptimizerConfig& config, std::vector<StateKind> kinds);
 
-  /// One pass over one parameter.
+  /// Runs the kernel of one update.
   virtual void update(const Update& what) const = 0;
 
  private:
@@ -100,11 +122,11 @@ class Optimizer {
     Parameter* parameter;
     double lr_scale;
     double weight_decay;
-    std::vector<OptimizerState> state;  // as the kinds; empty while the parameter is frozen
-    Tensor step;                        // i64 [1] on the host: how often the parameter was updated
+    std::vector<OptimizerState> state;  // one of each kind; empty while the parameter is frozen
+    Tensor step;                        // i64 [1]: how often the parameter was updated
   };
   void allocate_state(Entry& entry) const;
-  void update(Entry& entry, double lr, formula::CountedGradient counted) const;
+  void update(Entry& entry, double lr, const GradientClip& clip) const;
 
   StatePrecision precision_;
   std::uint64_t seed_;
@@ -113,26 +135,27 @@ class Optimizer {
   std::unordered_map<const Parameter*, std::size_t> index_;
 };
 
-/// An optimizer by name. `settings` includes `weight_decay` and `decay_norm_and_bias`.
+/// An optimizer by name. `settings` includes `weight_decay` and
+/// `decay_norm_and_bias`.
 struct OptimizerKind {
   std::vector<Setting> settings;
-  std::function<std::unique_ptr<Optimizer>(const Settings&, const Trained&)> make;
+  std::function<std::unique_ptr<Optimizer>(const Settings&, const OptimizerConfig&)> make;
 };
 Registry<OptimizerKind>& optimizers();
 
-/// What holds for any optimizer.
+/// Options that all optimizers share.
 struct OptimizerOptions {
   StatePrecision precision = StatePrecision::f32;
   std::uint64_t seed = 1;
-  GroupRules groups{};  // the decays are set from the optimizer's settings
+  GroupRules groups{};  // make_optimizer sets the decays from the optimizer's settings
 };
-/// The optimizer `name` for all parameters of `model`; rejects unknown names and settings, and rules that match
-/// nothing.
+/// The optimizer `name` for all parameters of `model`. Rejects unknown names
+/// and settings, and rules that match nothing.
 std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const SettingValues& settings, const Module& model,
                                           const OptimizerOptions& options = {});
 
-/// Registers a class with `name`, a default `weight_decay`, a table `settings` of what else it can be told, and a
-/// constructor from (Settings, Trained).
+/// Registers a class with `name`, a default `weight_decay`, a table of further
+/// `settings`, and a constructor from (Settings, OptimizerConfig).
 template <class Concrete>
 struct RegisterOptimizer {
   RegisterOptimizer() {
@@ -140,8 +163,8 @@ struct RegisterOptimizer {
         {"weight_decay", Concrete::weight_decay, not_negative, "pull of the parameters towards zero"},
         {"decay_norm_and_bias", true, {}, "whether norms, biases, class token and positions decay too"}};
     for (const Setting& setting : Concrete::settings()) settings.push_back(setting);
-    optimizers().add(Concrete::name, {std::move(settings), [](const Settings& given, const Trained& trained) {
-                                        return std::make_unique<Concrete>(given, trained);
+    optimizers().add(Concrete::name, {std::move(settings), [](const Settings& given, const OptimizerConfig& config) {
+                                        return std::make_unique<Concrete>(given, config);
                                       }});
   }
 };

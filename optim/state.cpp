@@ -17,15 +17,15 @@ constexpr std::int64_t block = OptimizerState::block;
 constexpr int bits = 8;
 static_assert(block % quant::block == 0);
 
-/// x · |x|, whose inverse is the root with the sign kept.
+/// Signed square root, whose inverse is x · |x|.
 struct SignedRoot {
   static float compress(float value) { return std::copysign(std::sqrt(std::abs(value)), value); }
   static float expand(float root) { return root * std::abs(root); }
   static quant::Range held(quant::Range range) { return range; }
 };
 
-/// The bits of a positive float, read as a number, are its logarithm to base 2 but for straight lines between powers
-/// of two: no logarithm has to be computed.
+/// Logarithm to base 2, linear between powers of two: the bit pattern of a
+/// positive float, read as an integer.
 struct Logarithm {
   static constexpr float octave = 0x1p23F;
   static float compress(float value) {
@@ -37,8 +37,8 @@ struct Logarithm {
     const float held = std::min(std::max(logarithm, 0.0F), most);
     return std::bit_cast<float>(static_cast<std::int32_t>(held * octave));
   }
-  /// What lies 32 octaves or more below a block's greatest value counts as if it lay there: steps of an eighth of an
-  /// octave or less.
+  /// Values more than 32 octaves below a block's largest are clamped, so that a
+  /// step is at most an eighth of an octave.
   static quant::Range held(quant::Range range) { return {std::max(range.min, range.max - 32), range.max}; }
 };
 
@@ -50,8 +50,9 @@ void with_curve(StateValues values, const F& f) {
     f(SignedRoot{});
 }
 
-/// QuantizedTensor values [count] of one block, from element `begin` on: up with the probability of what is left over,
-/// counted in values and not on the curve, so that the mean is the value itself.
+/// Quantizes values [count] of one block, from element `begin` on. The
+/// probability of rounding up is the remainder in values, not on the curve, so
+/// that the mean is the value itself.
 template <class Curve>
 void encode(Curve curve, const float* values, std::int64_t begin, std::int64_t count, std::uint64_t key,
             std::uint8_t* codes, quant::Stored& stored) {
@@ -59,7 +60,8 @@ void encode(Curve curve, const float* values, std::int64_t begin, std::int64_t c
   for (std::int64_t i = 0; i < count; ++i) compressed[static_cast<std::size_t>(i)] = curve.compress(values[i]);
   const quant::Found found = quant::range_of(compressed.data(), count);
   quant::Range range = curve.held(found.range);
-  if (range.min == range.max) {  // a constant too lies between two codes, or it could never move down
+  if (range.min == range.max) {  // a constant has to lie between two codes, or
+                                 // it could never decrease
     const float margin = std::abs(range.min) * 0x1p-10F;
     range = {range.min - margin, range.max + margin};
   }
@@ -98,7 +100,8 @@ void decode(Curve curve, const std::uint8_t* codes, std::int64_t count, quant::S
   for (std::int64_t i = 0; i < count; ++i) values[i] = curve.expand(static_cast<float>(codes[i]) * step + origin);
 }
 
-/// The upper half of each value plus a draw below it: f32 to bf16, unbiased. NaN and infinities stay.
+/// f32 to bf16, rounded stochastically: the upper half of the value plus a
+/// 16-bit draw. NaN and infinities stay.
 void round_to_bf16(const float* values, std::int64_t begin, std::int64_t count, std::uint64_t key, bf16* out) {
   quant::Draws draws(key, quant::Rounding::stochastic);
   for (std::int64_t first = 0; first < count; first += quant::block) {

@@ -1,5 +1,7 @@
 #include "optim/step.h"
 
+#include "optim/kernels.h"
+
 #include <cmath>
 #include <numeric>
 
@@ -7,38 +9,54 @@ namespace lacuna {
 
 OptimizerStep::OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> parameters, double lr,
                              const Clipping& clipping)
-    : optimizer_(optimizer), parameters_(parameters), lr_(lr), clipping_(clipping), squares_(parameters.size()) {
+    : optimizer_(optimizer), parameters_(parameters), lr_(lr), clipping_(clipping) {
   expect((clipping.norm > 0) + (clipping.parameter_norm > 0) + (clipping.value > 0) <= 1,
-         "gradients are held down by one limit, not by several");
+         "gradients are clipped by one limit, not by several");
   for (std::size_t i = 0; i < parameters.size(); ++i) index_.emplace(parameters[i], i);
+  const AllocationScope scope({Purpose::workspace, Label("optimizer step"), {}});
+  const Device device = parameters.empty() ? Device::cpu : parameters.front()->tensor().device();
+  const auto scalar = [&](DType dtype) { return Tensor::zeros({}, dtype, device, Purpose::workspace); };
+  loss_ = scalar(DType::f64);
+  correct_ = scalar(DType::i64);
+  squares_ = Tensor::zeros({std::ssize(parameters)}, DType::f64, device, Purpose::workspace);
+  clip_.finite = Tensor::full({}, 1, DType::i32, device, Purpose::workspace);
+  clip_.updates = scalar(DType::i64);
+  if (clipping.norm > 0 || clipping.parameter_norm > 0) clip_.factor = scalar(DType::f32);
+  if (clipping.value > 0) clip_.limit = static_cast<float>(clipping.value);
+}
+
+void OptimizerStep::add_loss(const Tensor& loss, double weight) {
+  lacuna::add_loss(loss.device(), loss, weight, loss_, clip_.finite);
 }
 
 void OptimizerStep::measure(const Parameter& parameter) {
   if (!parameter.trainable() || !parameter.grad().defined()) return;
-  squares_[index_.at(&parameter)] = sum_of_squares(parameter.grad());
+  const auto index = static_cast<std::int64_t>(index_.at(&parameter));
+  measure_gradient(squares_.device(), parameter.grad(), index, squares_, clip_.finite);
+  clip_is_known_ = false;
 }
 
 void OptimizerStep::apply(Parameter& parameter) {
   if (!parameter.trainable()) return;
-  formula::CountedGradient counted;
-  if (clipping_.norm > 0) counted.factor = static_cast<float>(clip_factor(gradient_norm(), clipping_.norm));
+  const auto index = static_cast<std::int64_t>(index_.at(&parameter));
   if (clipping_.parameter_norm > 0)
-    counted.factor =
-        static_cast<float>(clip_factor(std::sqrt(squares_[index_.at(&parameter)]), clipping_.parameter_norm));
-  if (clipping_.value > 0) counted.limit = static_cast<float>(clipping_.value);
-  applied_ = applied_ || parameter.grad().defined();
-  optimizer_.update(parameter, lr_, counted);
+    clip_gradients(squares_.device(), squares_, index, index + 1, clipping_.parameter_norm, clip_.factor);
+  if (clipping_.norm > 0 && !std::exchange(clip_is_known_, true))
+    clip_gradients(squares_.device(), squares_, 0, squares_.count(), clipping_.norm, clip_.factor);
+  optimizer_.update(parameter, lr_, clip_);
   parameter.set_grad({});
 }
 
-double OptimizerStep::gradient_norm() const {
-  return std::sqrt(std::accumulate(squares_.begin(), squares_.end(), 0.0));
-}
-
-const Parameter* OptimizerStep::nonfinite() const {
-  for (std::size_t i = 0; i < squares_.size(); ++i)
-    if (!std::isfinite(squares_[i])) return parameters_[i];
-  return nullptr;
+StepReport OptimizerStep::report() const {
+  if (squares_.device() == Device::meta) return {};
+  const std::vector<double> squares = squares_.to_vector();
+  StepReport report{.loss = loss_.item(),
+                    .correct = static_cast<std::int64_t>(correct_.item()),
+                    .gradient_norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0)),
+                    .updated = clip_.updates.item() > 0};
+  for (std::size_t i = squares.size(); i-- > 0;)
+    if (!std::isfinite(squares[i])) report.nonfinite = parameters_[i];
+  return report;
 }
 
 void step_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses, OptimizerStep& step) {
@@ -58,15 +76,13 @@ void step_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>
                            .retain_graph = true});
     for (const Parameter* parameter : step.parameters())
       expect(!parameter->trainable() || !parameter->grad().defined(),
-             "{} has a gradient that came from elsewhere: the norm of all gradients would be wrong", parameter->path());
-    if (step.nonfinite() != nullptr) return;
+             "{} has a gradient from before this backward pass: the norm of "
+             "all gradients would be wrong",
+             parameter->path());
   }
   tape.backward(losses, {.post_accumulate_grad_hooks = {hook([&](Parameter& parameter) {
                            if (!step.needs_all()) step.measure(parameter);
-                           if (step.nonfinite() == nullptr)
-                             step.apply(parameter);
-                           else
-                             parameter.set_grad({});
+                           step.apply(parameter);
                          })}});
 }
 

@@ -1,4 +1,5 @@
-// One step of an optimizer: gradients are measured, held down and applied, all at once or each as soon as it is there.
+// One step of an optimizer: losses and gradients are measured, clipped and
+// applied, all at once or during backward.
 #pragma once
 
 #include "autograd/tape.h"
@@ -12,26 +13,43 @@
 
 namespace lacuna {
 
+/// What the host learns about a step; zeros on `meta`.
+struct StepReport {
+  double loss = 0;
+  std::int64_t correct = 0;
+  double gradient_norm = 0;              // of all gradients together, before clipping
+  const Parameter* nonfinite = nullptr;  // the first parameter whose gradient is not finite
+  bool updated = false;                  // whether any parameter was
+};
+
+/// Loss, norms, clip factor and the check for finite values stay tensors on the
+/// device; `report` alone reads them.
 class OptimizerStep {
  public:
-  /// Of all `parameters` of a model, which outlive it; those that have no gradient take no part. An error where more
-  /// than one limit is set.
+  /// `parameters`: all of a model, which outlives this; those without a
+  /// gradient take no part. Throws Error if more than one limit is set.
   OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> parameters, double lr, const Clipping& clipping);
 
-  /// Notes the norm of the parameter's gradient as it is now.
+  /// Adds weight · loss to the loss of the step. loss: [] f32 or f64. If the
+  /// sum is not finite, nothing is updated from here on.
+  void add_loss(const Tensor& loss, double weight);
+  /// Number of samples predicted correctly, i64 []: count_correct adds to it.
+  const Tensor& correct() const { return correct_; }
+
+  /// Computes the norm of the parameter's present gradient. If it is not
+  /// finite, nothing is updated from here on.
   void measure(const Parameter& parameter);
-  /// Updates the parameter by its gradient, which was measured, and releases that. With Clipping::norm all gradients
-  /// have to be measured before the first is applied.
+  /// Updates the parameter by its measured gradient, and releases the gradient.
+  /// With Clipping::norm, all gradients have to be measured before the first is
+  /// applied.
   void apply(Parameter& parameter);
-  /// Of all gradients measured so far, before clipping. The same bits in whatever order they were measured.
-  double gradient_norm() const;
-  /// Whether any was.
-  bool applied() const { return applied_; }
+
   std::span<Parameter* const> parameters() const { return parameters_; }
-  /// Whether gradients cannot be applied before all are known.
+  /// Whether all gradients have to be measured before the first is applied.
   bool needs_all() const { return clipping_.norm > 0; }
-  /// The first parameter, in their order, whose gradient is not finite; null where all are.
-  const Parameter* nonfinite() const;
+
+  /// Waits for the device: to be called once, at the end of the step.
+  StepReport report() const;
 
  private:
   Optimizer& optimizer_;
@@ -39,15 +57,19 @@ class OptimizerStep {
   double lr_;
   Clipping clipping_;
   std::unordered_map<const Parameter*, std::size_t> index_;
-  std::vector<double> squares_;  // of each parameter's gradient
-  bool applied_ = false;
+  Tensor loss_;     // f64 []
+  Tensor correct_;  // i64 []
+  Tensor squares_;  // f64 [parameters]: squared norm of each gradient
+  GradientClip clip_;
+  bool clip_is_known_ = false;  // the factor for all gradients together
 };
 
-/// Walks the tape back and applies each gradient as soon as it is whole: then its memory goes, and gradients never
-/// exist all at once. The result is that of Tape::backward and then measure and apply, to the bit. Where gradients are
-/// held down by the norm of all of them, the tape is walked back twice, first for the norms alone: that costs one
-/// backward pass more, and what is saved for backward stays until the second. From the first gradient on that is not
-/// finite nothing more is applied.
+/// Runs backward and applies each gradient as soon as it is complete, then
+/// releases it: gradients never exist all at once. The result equals that of
+/// Tape::backward, measure and apply, to the bit. With Clipping::norm, backward
+/// runs twice, first for the norms: that costs one more backward pass, and
+/// saved tensors live until the second. From the first gradient on that is not
+/// finite, nothing is applied.
 void step_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses, OptimizerStep& step);
 
 }  // namespace lacuna

@@ -30,19 +30,20 @@ std::optional<Evaluation> evaluate(Model& model, const std::shared_ptr<const Dat
   Loader loader(batches_of(resolved, dataset, Split::validation),
                 {.end_epoch = 1, .workers = static_cast<int>(resolved.data.workers)});
   double loss_sum = 0;
-  std::int64_t correct = 0, samples = 0;
+  std::int64_t samples = 0;
+  const Tensor correct = Tensor::zeros({}, DType::i64, Device::cpu, Purpose::workspace);
   while (std::optional<Batch> batch = loader.next()) {
     if (InterruptGuard::signal() != 0) return {};
     const Variable logits = model.forward(Variable(batch->take("images")));
     const Variable loss = apply(CrossEntropy{}, logits, Variable((*batch)["labels"]));
     const std::int64_t count = batch->samples;
     loss_sum += loss.tensor().item() * static_cast<double>(count);
-    correct += count_correct(logits.tensor(), (*batch)["labels"]);
+    count_correct(logits.tensor(), (*batch)["labels"], correct);
     samples += count;
   }
   if (samples == 0) reject("data.val_size: there are no images to evaluate on");
   const auto n = static_cast<double>(samples);
-  return Evaluation{.loss = loss_sum / n, .accuracy = static_cast<double>(correct) / n, .samples = samples};
+  return Evaluation{.loss = loss_sum / n, .accuracy = correct.item() / n, .samples = samples};
 }
 
 }  // namespace lacuna::apps

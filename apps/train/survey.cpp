@@ -116,7 +116,7 @@ Sensitivities probe_step(const Configuration& small, std::int64_t group_size, De
   StepSurvey found;
   Surveyor surveyor(found, group_size);
   Training training(small, device);
-  random_state() = {.seed = static_cast<std::uint64_t>(small.train.seed), .step = 0};
+  const RandomStateScope random({.seed = static_cast<std::uint64_t>(small.train.seed), .step = 0});
   Tape tape(surveyor);
   const ErrorMeasure measure = training.error_measure();
   BackwardCalibration calibration(measure);

@@ -47,7 +47,8 @@ void refuse_unmatched(const RuledPolicy& policy) {
 }
 
 Training::Training(const Configuration& configuration, Device device)
-    : seed_(static_cast<std::uint64_t>(configuration.train.seed)),
+    : threads_(static_cast<int>(configuration.train.threads)),
+      seed_(static_cast<std::uint64_t>(configuration.train.seed)),
       label_smoothing_(configuration.train.label_smoothing),
       clipping_{.norm = configuration.train.clip_norm,
                 .parameter_norm = configuration.train.clip_parameter_norm,
@@ -55,7 +56,6 @@ Training::Training(const Configuration& configuration, Device device)
       in_backward_(configuration.optimizer.in_backward),
       policy_(with_rules(make_policy(configuration.memory.policy, configuration.memory.options),
                          configuration.memory.rules, configuration.memory.recompute)) {
-  set_threads(static_cast<int>(configuration.train.threads));
   MadeModel made = make_model(configuration, device, true);
   model_ = std::move(made.model);
   loaded_weights_ = made.weights;
@@ -98,14 +98,14 @@ BytesByPath saved_now(Tape& tape, Device device) {
 
 }  // namespace
 
-Variable Training::loss(MicroBatch batch, std::int64_t* correct) {
+Variable Training::loss(MicroBatch batch, const Tensor& correct) {
   Variable logits = model_->forward(Variable(std::move(batch.images), batch.image_gradient, "images"));
-  if (correct != nullptr) *correct += count_correct(logits.tensor(), batch.targets);
+  if (correct.defined()) count_correct(logits.tensor(), batch.targets, correct);
   return apply(CrossEntropy{.label_smoothing = label_smoothing_}, std::move(logits),
                Variable(std::move(batch.targets), false, "targets"));
 }
 
-Variable Training::loss_of_part(std::vector<MicroBatch>& batch, std::size_t i, std::int64_t* correct) {
+Variable Training::loss_of_part(std::vector<MicroBatch>& batch, std::size_t i, const Tensor& correct) {
   return loss(batch.size() == 1 ? std::move(batch[i]) : batch[i], correct);
 }
 
@@ -124,7 +124,7 @@ StepOutcome Training::step(std::vector<MicroBatch> batch, std::int64_t number, d
   for (std::size_t i = 0; i < batch.size(); ++i) {
     // Each part has draws of its own, and none has those of another step, in however many parts that went.
     constexpr std::uint64_t golden = 0x9E3779B97F4A7C15U;
-    random_state() = {seed_ + i * golden, static_cast<std::uint32_t>(number)};
+    const RandomStateScope random({seed_ + i * golden, static_cast<std::uint32_t>(number)});
     const auto begin = std::chrono::steady_clock::now();
     if (i == 0 && calibrate(*this, batch[i], *policy_))
       outcome.measuring_seconds.push_back(
@@ -135,14 +135,10 @@ StepOutcome Training::step(std::vector<MicroBatch> batch, std::int64_t number, d
     const double share = static_cast<double>(batch[i].targets.count()) / static_cast<double>(outcome.samples);
     Variable result = [&] {
       const Recording recording(tape);
-      return loss_of_part(batch, i, &outcome.correct);
+      return loss_of_part(batch, i, update.correct());
     }();
     const Tensor& value = result.tensor();
-    outcome.loss += value.device() == Device::meta ? 0 : value.item() * share;
-    if (!std::isfinite(outcome.loss)) {
-      optimizer_->zero_grad();
-      return outcome;
-    }
+    update.add_loss(value, share);
     tape.finalize();
     BytesByPath by_path = saved_now(tape, value.device());
     const std::vector losses{std::pair{result, Tensor::full(value.shape(), share, value.dtype(), value.device())}};
@@ -158,13 +154,14 @@ StepOutcome Training::step(std::vector<MicroBatch> batch, std::int64_t number, d
   refuse_unmatched(*policy_);
   // Finite losses may have gradients that are not, and once the parameters have them nothing can be saved any more.
   for (const Parameter* parameter : parameters) update.measure(*parameter);
-  outcome.gradient_norm = update.gradient_norm();
-  outcome.updated = update.applied();
-  if (const Parameter* const parameter = update.nonfinite()) outcome.nonfinite = parameter->path();
-  if (outcome.finite()) {
-    for (Parameter* parameter : parameters) update.apply(*parameter);
-    if (average_) average_->update();
-  }
+  for (Parameter* parameter : parameters) update.apply(*parameter);
+  const StepReport report = update.report();  // the host waits for the device here alone
+  outcome.loss = report.loss;
+  outcome.correct = report.correct;
+  outcome.gradient_norm = report.gradient_norm;
+  outcome.updated = report.updated;
+  if (report.nonfinite != nullptr) outcome.nonfinite = report.nonfinite->path();
+  if (outcome.finite() && average_) average_->update();
   optimizer_->zero_grad();
   return outcome;
 }

@@ -5,6 +5,7 @@
 #include "autograd/policies/rules.h"
 #include "autograd/sensitivity.h"
 #include "autograd/tape.h"
+#include "core/parallel.h"
 #include "models/io/weights.h"
 #include "optim/clip.h"
 #include "optim/ema.h"
@@ -72,14 +73,16 @@ class Training {
   /// `optimizer.in_backward` before the parameters in front of it are: the outcome tells. `observer` may be null. A
   /// batch of one part that the caller moves here is given up: forward needs it but for what the policy then holds.
   StepOutcome step(std::vector<MicroBatch> batch, std::int64_t number, double lr, Observer* observer = nullptr);
-  /// The loss [] of a micro-batch, recorded where a tape is recording; adds to `correct` where given.
-  Variable loss(MicroBatch batch, std::int64_t* correct = nullptr);
+  /// The loss [] of a micro-batch, recorded if a tape is recording. Adds the number of samples predicted correctly to
+  /// `correct`, i64 [], if it is defined.
+  Variable loss(MicroBatch batch, const Tensor& correct = {});
   /// The same of part `i` of a batch, which is given up where it is the only one: several are views of one memory.
-  Variable loss_of_part(std::vector<MicroBatch>& batch, std::size_t i, std::int64_t* correct = nullptr);
+  Variable loss_of_part(std::vector<MicroBatch>& batch, std::size_t i, const Tensor& correct = {});
   /// How errors of the gradient count for the optimizer.
   ErrorMeasure error_measure() const;
 
  private:
+  ThreadCountScope threads_;
   std::uint64_t seed_;
   double label_smoothing_;
   Clipping clipping_;

@@ -6,21 +6,6 @@
 #include <vector>
 
 namespace lacuna {
-namespace {
-
-/// Sets the number of threads for a test.
-class Threads {
- public:
-  explicit Threads(int count) : before_(threads()) { set_threads(count); }
-  ~Threads() { set_threads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_;
-};
-
-}  // namespace
 
 TEST_CASE("parts cover a range once, in order, in whole units") {
   for (const std::int64_t n : {0, 1, 63, 64, 65, 1000})
@@ -43,7 +28,7 @@ TEST_CASE("parts cover a range once, in order, in whole units") {
 
 TEST_CASE("parallel_for visits each index once, whatever the number of threads") {
   for (const int count : {1, 2, 5}) {
-    const Threads scope(count);
+    const ThreadCountScope scope(count);
     CHECK(threads() == count);
     for (const std::int64_t n : {0, 3, 100, 10007}) {
       std::vector<int> visits(static_cast<std::size_t>(n));
@@ -59,7 +44,7 @@ TEST_CASE("parallel_for visits each index once, whatever the number of threads")
 }
 
 TEST_CASE("tasks always fall to the same thread") {
-  const Threads scope(3);
+  const ThreadCountScope scope(3);
   const auto assignment = [] {
     std::vector<int> thread_of(20, -1);
     parallel_tasks(20, [&](std::int64_t task, int thread) { thread_of[static_cast<std::size_t>(task)] = thread; });
@@ -73,7 +58,7 @@ TEST_CASE("tasks always fall to the same thread") {
 }
 
 TEST_CASE("work within a thread's share is that thread's alone") {
-  const Threads scope(3);
+  const ThreadCountScope scope(3);
   std::vector<int> found(3), inner(3);
   parallel_tasks(3, [&](std::int64_t task, int thread) {
     const auto at = static_cast<std::size_t>(thread);
@@ -89,7 +74,7 @@ TEST_CASE("work within a thread's share is that thread's alone") {
 
 TEST_CASE("what a thread throws reaches the one that waits for it") {
   for (const int count : {1, 3}) {
-    const Threads scope(count);
+    const ThreadCountScope scope(count);
     std::vector<int> visits(9);
     const auto throwing = [&](std::int64_t task, int) {
       ++visits[static_cast<std::size_t>(task)];
@@ -105,7 +90,7 @@ TEST_CASE("what a thread throws reaches the one that waits for it") {
 }
 
 TEST_CASE("work below the threshold is one range") {
-  const Threads scope(4);
+  const ThreadCountScope scope(4);
   std::vector<Range> ranges;
   parallel_for(99, 100, [&](std::int64_t begin, std::int64_t end) { ranges.push_back({begin, end}); });
   REQUIRE(ranges.size() == 1);
@@ -118,6 +103,20 @@ TEST_CASE("map converts to the compute type and back") {
   map(
       1000, [](float a, float b) { return a + b; }, y.data(), x.data(), x.data());
   for (std::size_t i = 0; i < x.size(); ++i) REQUIRE(static_cast<float>(y[i]) == 2 * static_cast<float>(x[i]));
+}
+
+TEST_CASE("the number of threads is restored at the end of a scope") {
+  const int before = threads();
+  {
+    const ThreadCountScope outer(3);
+    CHECK(threads() == 3);
+    {
+      const ThreadCountScope inner(1);
+      CHECK(threads() == 1);
+    }
+    CHECK(threads() == 3);
+  }
+  CHECK(threads() == before);
 }
 
 TEST_CASE("a negative number of threads is refused") { CHECK_THROWS_AS(set_threads(-1), Error); }

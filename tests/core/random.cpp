@@ -1,5 +1,7 @@
 #include "core/random.h"
 
+#include "core/error.h"
+
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -49,10 +51,32 @@ TEST_CASE("draws are uniform") {
 }
 
 TEST_CASE("the stream of a path follows the state of the step") {
+  const RandomStateScope scope({.seed = 3, .step = 8, .first_sample = 6});
+  CHECK(random_stream("a.b") == RandomStream{3, 8, random_site("a.b"), 6});
+}
+
+TEST_CASE("the random state of a thread is restored at the end of a scope, also by an exception") {
   const RandomState before = random_state();
-  random_state() = {.seed = 3, .step = 8};
-  CHECK(random_stream("a.b") == RandomStream{3, 8, random_site("a.b")});
-  random_state() = before;
+  try {
+    const RandomStateScope outer({.seed = 3});
+    {
+      const RandomStateScope inner({.seed = 4, .step = 5});
+      CHECK(random_state() == RandomState{.seed = 4, .step = 5});
+    }
+    CHECK(random_state() == RandomState{.seed = 3});
+    fail("an error within the scope");
+  } catch (const Error&) {
+  }
+  CHECK(random_state() == before);
+}
+
+TEST_CASE("draws of a sample depend on its number in the global batch") {
+  const RandomStream whole{.seed = 3, .step = 8, .site = 5};
+  RandomStream part = whole;
+  part.first_sample = 6;
+  CHECK(part.draw_of_sample(1, 9) == whole.draw_of_sample(7, 9));
+  CHECK(part.draw_of_sample(1, 9) != whole.draw_of_sample(1, 9));
+  CHECK(whole.draw_of_sample(1, 9) != whole.draw_of_sample(1, 10));
 }
 
 }  // namespace lacuna

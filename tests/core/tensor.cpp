@@ -1,8 +1,11 @@
 #include "core/tensor.h"
 
+#include "core/parallel.h"
+
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <utility>
 
 namespace lacuna {
 namespace {
@@ -71,6 +74,66 @@ TEST_CASE("values convert between types") {
   CHECK(tensor.to(DType::f64).storage() == tensor.storage());
   CHECK(tensor.clone().storage() != tensor.storage());
   CHECK_THROWS_AS(tensor.data<float>(), Error);
+}
+
+TEST_CASE("large tensors are copied, filled and converted to the same bits by any number of threads") {
+  const Shape shape{3, 70001};
+  std::vector<float> values(static_cast<std::size_t>(shape.count()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
+  const Tensor tensor = Tensor::from(std::span<const float>(values), shape);
+  const auto results = [&](int count) {
+    const ThreadCountScope scope(count);
+    Tensor copy = Tensor::zeros(shape, DType::f64, Device::cpu), part = tensor.clone();
+    copy.copy_from(tensor);
+    part.leading(1, 2).fill(2.5);
+    std::vector<std::vector<double>> all;
+    for (const Tensor& each :
+         {tensor.clone(), tensor.to(DType::bf16), tensor.to(DType::i32), copy, part,
+          Tensor::zeros(shape, DType::f32, Device::cpu), Tensor::full(shape, -0.0, DType::bf16, Device::cpu)})
+      all.push_back(each.to_vector());
+    return all;
+  };
+  const std::vector<std::vector<double>> one = results(1);
+  CHECK(results(2) == one);
+  CHECK(results(3) == one);
+  CHECK(one[0] == std::vector<double>(values.begin(), values.end()));
+  CHECK(one[3] == one[0]);
+  CHECK(one[4].back() == one[0].back());
+  CHECK(one[4][70001] == 2.5);
+  CHECK(one[5] == std::vector<double>(values.size(), 0));
+  CHECK(std::signbit(one[6].back()));
+}
+
+TEST_CASE("an undefined tensor is an error, not a crash") {
+  Tensor tensor = counting({2, 3});
+  const Tensor kept = std::move(tensor);
+  const Tensor never;
+  for (const Tensor& undefined : {tensor, never}) {  // NOLINT(bugprone-use-after-move)
+    CHECK_FALSE(undefined.defined());
+    CHECK_THROWS_AS(static_cast<void>(undefined.device()), Error);
+    CHECK_THROWS_AS(static_cast<void>(undefined.raw()), Error);
+    CHECK_THROWS_AS(static_cast<void>(undefined.data<float>()), Error);
+    CHECK_THROWS_AS(static_cast<void>(undefined.clone()), Error);
+    CHECK_THROWS_AS(static_cast<void>(undefined.to(DType::f64)), Error);
+    CHECK_THROWS_AS(static_cast<void>(undefined.to_vector()), Error);
+    CHECK_THROWS_AS(static_cast<void>(undefined.whole_storage()), Error);
+    CHECK_THROWS_AS(undefined.fill(1), Error);
+    CHECK_THROWS_AS(undefined.set_purpose(Purpose::data), Error);
+    CHECK_THROWS_AS(undefined.bump_version(), Error);
+    CHECK_THROWS_AS(undefined.copy_from(kept), Error);
+    CHECK_THROWS_AS(kept.copy_from(undefined), Error);
+    CHECK_THROWS_AS(static_cast<void>(empty_like(undefined)), Error);
+  }
+}
+
+TEST_CASE("writes in place raise the version") {
+  const Tensor tensor = counting({2, 3});
+  const std::uint64_t version = tensor.storage()->version();
+  tensor.fill(1);
+  CHECK(tensor.storage()->version() > version);
+  const std::uint64_t filled = tensor.storage()->version();
+  tensor.leading(0, 1).copy_from(counting({3}));
+  CHECK(tensor.storage()->version() > filled);
 }
 
 TEST_CASE("a scalar is an item and nothing else is") {

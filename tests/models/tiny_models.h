@@ -73,7 +73,7 @@ inline constexpr std::int64_t batch = 3;
 inline Step step(const Description& description, MemoryPolicy& policy, const FreezeRules& rules = {},
                  const ModelContext& context = {}, std::uint32_t draw = 4,
                  ErrorMeasure measure = ErrorMeasure::absolute) {
-  random_state() = {.seed = 11, .step = draw};
+  const RandomStateScope random({.seed = 11, .step = draw});
   const std::unique_ptr<Model> model = build_model(description.name, description.hyper_parameters, context);
   freeze(*model, rules);
   const std::int64_t size = model->image_size();

@@ -191,10 +191,10 @@ TEST_CASE("dropout: nothing happens at rate 0 or in evaluation; in training each
   const nn::DropPath path(root, "path", 0.5);
   const Tensor x = Tensor::full({64, 8}, 1, DType::f32, Device::cpu);
   CHECK(none.forward(Variable(x)).tensor().storage() == x.storage());
-  random_state() = {.seed = 3, .step = 0};
+  const RandomStateScope scope({.seed = 3, .step = 0});
   const std::vector<double> first = half.forward(Variable(x)).tensor().to_vector();
   CHECK(half.forward(Variable(x)).tensor().to_vector() == first);
-  random_state().step = 1;
+  const RandomStateScope second_step({.seed = 3, .step = 1});
   CHECK(half.forward(Variable(x)).tensor().to_vector() != first);
   CHECK(std::count(first.begin(), first.end(), 2) + std::count(first.begin(), first.end(), 0) == 512);
 
@@ -204,7 +204,6 @@ TEST_CASE("dropout: nothing happens at rate 0 or in evaluation; in training each
   root.set_training(false);
   CHECK(half.forward(Variable(x)).tensor().storage() == x.storage());
   CHECK(path.forward(Variable(x)).tensor().storage() == x.storage());
-  random_state() = {};
 }
 
 TEST_CASE("initial values have the stated bounds and deviations") {

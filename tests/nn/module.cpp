@@ -107,11 +107,11 @@ TEST_CASE("training or evaluation is the whole model's") {
 
 TEST_CASE("a module's streams differ from its neighbour's and from step to step") {
   const Model model;
-  random_state() = {.seed = 3, .step = 1};
+  const RandomStateScope scope({.seed = 3, .step = 1});
   const RandomStream first = model.blocks[0]->numbers();
   CHECK(first == model.blocks[0]->numbers());
   CHECK(first != model.blocks[1]->numbers());
-  random_state().step = 2;
+  const RandomStateScope second({.seed = 3, .step = 2});
   CHECK(first != model.blocks[0]->numbers());
 }
 

@@ -1,7 +1,10 @@
-// Gradients measured, held down and applied, all at once and in backward.
+// Gradients are measured, clipped and applied, all at once or during backward.
 #include "optim/step.h"
 
 #include "core/parallel.h"
+#include "ops/arithmetic.h"
+#include "ops/loss.h"
+#include "ops/reduce.h"
 #include "tests/optim/two_parameters.h"
 
 #include <doctest/doctest.h>
@@ -10,7 +13,7 @@
 
 using namespace lacuna;
 
-TEST_CASE("the norm of all gradients, whatever the number of threads and the order") {
+TEST_CASE("the norm of all gradients does not depend on threads or order") {
   TwoParameters model(Device::cpu, 300, 701);
   const std::vector<Parameter*> parameters = model.parameters();
   const auto optimizer = make_optimizer("sgd", {}, model);
@@ -23,17 +26,15 @@ TEST_CASE("the norm of all gradients, whatever the number of threads and the ord
       OptimizerStep step(*optimizer, parameters, 0, {});
       step.measure(reversed ? model.bias : model.weight);
       step.measure(reversed ? model.weight : model.bias);
-      return step.gradient_norm();
+      return step.report().gradient_norm;
     };
-    const int count = threads();
     const double expected = norm(false);
     CHECK(expected == doctest::Approx(std::sqrt(sum)).epsilon(1e-12));
     CHECK(norm(true) == expected);
     for (const int other : {1, 3}) {
-      set_threads(other);
+      const ThreadCountScope scope(other);
       CHECK(norm(false) == expected);
     }
-    set_threads(count);
   }
   CHECK(clip_factor(4, 1) == doctest::Approx(0.25).epsilon(1e-6));
   CHECK(clip_factor(0.5, 1) == 1);
@@ -48,23 +49,124 @@ TEST_CASE("frozen parameters take no part") {
   const std::vector<double> weight = model.weight.tensor().to_vector();
   OptimizerStep step(*optimizer, parameters, 1, {});
   for (Parameter* parameter : parameters) step.measure(*parameter);
-  CHECK(step.gradient_norm() == std::sqrt(sum_of_squares(model.bias.grad())));
+  CHECK(step.report().gradient_norm == std::sqrt(sum_of_squares(model.bias.grad())));
   for (Parameter* parameter : parameters) step.apply(*parameter);
   CHECK(model.weight.tensor().to_vector() == weight);
   CHECK_FALSE(model.bias.grad().defined());
 }
 
-TEST_CASE("a gradient that is not finite is named") {
+TEST_CASE("nothing is updated from the first gradient on that is not finite, and it is named") {
+  for (const double norm : {0.0, 1.0}) {
+    TwoParameters model;
+    model.set_gradients(1);
+    model.bias.grad().data<float>()[1] = std::numeric_limits<float>::infinity();
+    const auto optimizer = make_optimizer("adamw", {}, model);
+    const std::vector<Parameter*> parameters = model.parameters();
+    const std::vector<double> before = model.values();
+    OptimizerStep step(*optimizer, parameters, 1, {.norm = norm});
+    step.measure(model.weight);
+    CHECK(step.report().nonfinite == nullptr);
+    step.measure(model.bias);
+    for (Parameter* parameter : parameters) step.apply(*parameter);
+    const StepReport report = step.report();
+    REQUIRE(report.nonfinite != nullptr);
+    CHECK(report.nonfinite->path() == "bias");
+    CHECK_FALSE(std::isfinite(report.gradient_norm));
+    CHECK_FALSE(report.updated);
+    CHECK(model.values() == before);
+    for (const auto& [name, tensor] : optimizer->state())
+      if (name.ends_with(".step")) CHECK(tensor.item() == 0);
+  }
+}
+
+TEST_CASE("nothing is updated if the loss is not finite") {
   TwoParameters model;
   model.set_gradients(1);
-  model.bias.grad().data<float>()[1] = std::numeric_limits<float>::infinity();
+  const auto optimizer = make_optimizer("sgd", {}, model);
+  const std::vector<Parameter*> parameters = model.parameters();
+  const std::vector<double> before = model.values();
+  OptimizerStep step(*optimizer, parameters, 1, {});
+  step.add_loss(Tensor::full({}, 2, DType::f32, Device::cpu), 0.5);
+  CHECK(step.report().loss == 1);
+  step.add_loss(Tensor::full({}, NAN, DType::f32, Device::cpu), 0.5);
+  step.measure(model.weight);
+  step.apply(model.weight);
+  CHECK(std::isnan(step.report().loss));
+  CHECK_FALSE(step.report().updated);
+  CHECK(model.values() == before);
+}
+
+TEST_CASE("a step adds up weighted losses and correct predictions, and says what was updated") {
+  TwoParameters model;
+  model.set_gradients(1);
   const auto optimizer = make_optimizer("sgd", {}, model);
   const std::vector<Parameter*> parameters = model.parameters();
   OptimizerStep step(*optimizer, parameters, 1, {});
+  step.add_loss(Tensor::full({}, 2, DType::f32, Device::cpu), 0.25);
+  step.add_loss(Tensor::full({}, 4, DType::f64, Device::cpu), 0.75);
+  const Tensor logits = Tensor::from(std::span<const float>(std::vector<float>{1, 3, 2, 5, 4, 4}), {2, 3});
+  count_correct(logits, Tensor::from(std::span<const std::int64_t>(std::vector<std::int64_t>{1, 1}), {2}),
+                step.correct());
+  count_correct(logits, Tensor::from(std::span<const std::int64_t>(std::vector<std::int64_t>{1, 0}), {2}),
+                step.correct());
+  CHECK_FALSE(step.report().updated);
   step.measure(model.weight);
-  CHECK(step.nonfinite() == nullptr);
-  step.measure(model.bias);
-  REQUIRE(step.nonfinite() != nullptr);
-  CHECK(step.nonfinite()->path() == "bias");
-  CHECK_FALSE(std::isfinite(step.gradient_norm()));
+  step.apply(model.weight);
+  const StepReport report = step.report();
+  CHECK(report.loss == 3.5);
+  CHECK(report.correct == 3);
+  CHECK(report.updated);
+}
+
+TEST_CASE("on meta a step does nothing and reports nothing") {
+  TwoParameters model(Device::meta);
+  model.set_gradients(1);
+  const auto optimizer = make_optimizer("lamb", {}, model);
+  const std::vector<Parameter*> parameters = model.parameters();
+  OptimizerStep step(*optimizer, parameters, 1, {.norm = 1});
+  step.add_loss(Tensor::full({}, 2, DType::f32, Device::meta), 1);
+  for (Parameter* parameter : parameters) step.measure(*parameter);
+  for (Parameter* parameter : parameters) step.apply(*parameter);
+  CHECK(step.report().loss == 0);
+  CHECK(step.report().gradient_norm == 0);
+}
+
+TEST_CASE("two parameters that are added have equal gradients under every optimizer") {
+  // Add hands one tensor to both of its inputs, and LAMB writes into it.
+  struct Sum : Module {
+    Sum() : Module(ModelContext{}), a(*this, "a", {4, 6}, start(1)), b(*this, "b", {4, 6}, start(2)) {}
+    static Init start(int site) { return TwoParameters::filled(site); }
+    Parameter a, b;
+  };
+  for (const std::string& name : optimizers().names()) {
+    for (const bool in_backward : {false, true}) {
+      CAPTURE(name);
+      Sum added, apart;
+      const auto values = [&](Sum& model, bool shared) {
+        const auto optimizer = make_optimizer(name, {}, model);
+        const std::vector<Parameter*> parameters = model.parameters();
+        for (int i = 0; i < 3; ++i) {
+          const std::unique_ptr<MemoryPolicy> policy = make_policy("exact");
+          Tape tape(*policy);
+          OptimizerStep step(*optimizer, parameters, 0.1, {});
+          const Variable sum = [&] {
+            const Recording recording(tape);
+            return apply(Add{}, model.a.variable(), model.b.variable());
+          }();
+          const Tensor dy = Tensor::from(std::span<const float>(drawn(i, 24)), {4, 6});
+          if (shared && in_backward) {
+            step_in_backward(tape, {{sum, dy}}, step);
+          } else {
+            tape.backward({{sum, dy}});
+            if (!shared)
+              for (Parameter* parameter : parameters) parameter->set_grad(parameter->grad().clone());
+            for (Parameter* parameter : parameters) step.measure(*parameter);
+            for (Parameter* parameter : parameters) step.apply(*parameter);
+          }
+        }
+        return std::pair{model.a.tensor().to_vector(), model.b.tensor().to_vector()};
+      };
+      CHECK(values(added, true) == values(apart, false));
+    }
+  }
 }

@@ -117,7 +117,7 @@ TEST_CASE("calibrate: changes nothing but the bits") {
     };
     const auto before = buffers();
     training.model().set_training(true);
-    random_state() = {.seed = 1, .step = 0};
+    const RandomStateScope random({.seed = 1, .step = 0});
     CHECK(calibrate(training, batch.front(), training.policy()));
     CHECK(buffers() == before);
     for (const Parameter* parameter : training.model().parameters()) CHECK(!parameter->grad().defined());

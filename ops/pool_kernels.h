@@ -1,0 +1,48 @@
+// Kernels of ops/pool.h. Images are NHWC; tensors of one call have one floating type, unless said otherwise.
+#pragma once
+
+#include "core/kernel.h"
+
+#include <cstdint>
+
+namespace lacuna {
+
+class Tensor;
+
+/// The windows of a pooling op: [out_height, out_width] of them over each image [height, width, channels].
+struct Windows {
+  std::int64_t images, height, width, channels;
+  std::int64_t kernel, stride, padding;
+
+  constexpr std::int64_t out(std::int64_t extent) const { return (extent + 2 * padding - kernel) / stride + 1; }
+  constexpr std::int64_t out_height() const { return out(height); }
+  constexpr std::int64_t out_width() const { return out(width); }
+};
+
+/// y: [N, OH, OW, C]. winners: u8 [N, OH, bytes of a row], the winning places as ops/pool.h packs them.
+/// unpacked: u8 [threads, OW, C], workspace.
+inline constinit Kernel<void(const Windows& windows, const Tensor& x, const Tensor& unpacked, const Tensor& y,
+                             const Tensor& winners)>
+    max_pool_forward{"max_pool2d"};
+
+/// dx: [N, H, W, C]. unpacked: u8 [threads, rows of windows that cover a row of x, OW, C], workspace.
+inline constinit Kernel<void(const Windows& windows, const Tensor& dy, const Tensor& winners, const Tensor& unpacked,
+                             const Tensor& dx)>
+    max_pool_backward{"max_pool2d backward"};
+
+/// y: [N, OH, OW, C], means over kernel² places or, without `count_include_pad`, over those inside the image.
+inline constinit Kernel<void(const Windows& windows, bool count_include_pad, const Tensor& x, const Tensor& y)>
+    avg_pool_forward{"avg_pool2d"};
+
+/// dx: [N, H, W, C].
+inline constinit Kernel<void(const Windows& windows, bool count_include_pad, const Tensor& dy, const Tensor& dx)>
+    avg_pool_backward{"avg_pool2d backward"};
+
+/// y: [N, C], means over the places of x [N, places, C]. sums: [threads, C] in the compute type, workspace.
+inline constinit Kernel<void(const Tensor& x, const Tensor& sums, const Tensor& y)> global_avg_pool_forward{
+    "global_avg_pool"};
+
+/// dx: [N, places, C]; each place gets dy / places. dy: [N, C].
+inline constinit Kernel<void(const Tensor& dy, const Tensor& dx)> global_avg_pool_backward{"global_avg_pool backward"};
+
+}  // namespace lacuna

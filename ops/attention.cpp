@@ -104,8 +104,7 @@ AttentionArguments extents_of(const Attention& op, const Shape& qkv) {
           .head_dim = qkv[2] / (3 * op.heads),
           .query_rows = qkv[1],
           .scale = 0,
-          .stream = op.stream,
-          .first_sample = op.first_sample};
+          .stream = op.stream};
 }
 
 /// q, k or v in the packed form: part 0, 1 or 2 of the columns.
@@ -123,8 +122,7 @@ AttentionArguments extents_of(const CrossAttention& op, const Shape& q, const Sh
           .head_dim = q[2] / op.heads,
           .query_rows = q[1],
           .scale = 0,
-          .stream = op.stream,
-          .first_sample = op.first_sample};
+          .stream = op.stream};
 }
 
 template <Source from, class Op>

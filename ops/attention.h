@@ -23,8 +23,8 @@ namespace lacuna {
 // other.
 //
 // dropout: each probability is 0 with probability `dropout` and divided by 1 - dropout otherwise. Number
-// (((first_sample + sample) · H + head) · Lq + query) · Lk + key of `stream` decides, so that backward and
-// recomputation see the same draws and nothing is stored.
+// (head · Lq + query) · Lk + key of the sample's draws decides, so that backward and recomputation see the same draws
+// and nothing is stored.
 
 /// Self-attention. qkv [B, L, 3·D] holds q | k | v, each D = heads · head_dim wide (timm's order); y [B, n, D] with
 /// n = `queries`; Lq is n and Lk is L above.
@@ -35,7 +35,6 @@ struct Attention {
   std::int64_t queries = 0;  // only the first n tokens are queries, 0: all L; all L are keys
   double dropout = 0;
   RandomStream stream = {};
-  std::int64_t first_sample = 0;  // number of the batch's first sample among those drawn for
   static constexpr std::string_view name = "attention";
   static constexpr std::array saves{
       Save{.from = input(qkv), .need = Need::value, .for_grad_of = {qkv, bias}, .groups = Groups::head},
@@ -54,7 +53,6 @@ struct CrossAttention {
   double scale = 0;  // 0: 1 / sqrt(head_dim)
   double dropout = 0;
   RandomStream stream = {};
-  std::int64_t first_sample = 0;  // number of the batch's first sample among those drawn for
   static constexpr std::string_view name = "cross_attention";
   static constexpr std::array saves{
       Save{.from = input(q), .need = Need::value, .for_grad_of = {q, k, v, bias}, .groups = Groups::head},

@@ -165,17 +165,14 @@ class Pass {
   std::int64_t draws() const { return drops() ? tile::round_up(a_.keys + 3, 4) : 0; }
   /// Draws that decide on a query's keys, made in `memory`, whose elements have no fewer bytes than a draw.
   const std::uint32_t* draw(Task task, std::int64_t query, std::int64_t keys, C* memory) const {
-    const auto sample = static_cast<std::uint64_t>(a_.first_sample + a_.first + task.sample);
-    const std::uint64_t first =
-        ((sample * static_cast<std::uint64_t>(a_.heads) + static_cast<std::uint64_t>(task.head)) *
-             static_cast<std::uint64_t>(a_.queries) +
-         static_cast<std::uint64_t>(query)) *
-        static_cast<std::uint64_t>(a_.keys);
+    const auto sample = static_cast<std::uint64_t>(a_.first + task.sample);
+    const std::int64_t first = (task.head * a_.queries + query) * a_.keys;  // element of the sample
     auto* const numbers = reinterpret_cast<std::uint32_t*>(memory);
-    const auto skip = static_cast<std::int64_t>(first % 4);
+    const std::int64_t skip = first % 4;
 #pragma GCC ivdep
     for (std::int64_t block = 0; block < (skip + keys + 3) / 4; ++block) {
-      const std::array<std::uint32_t, 4> four = a_.stream.draw(first / 4 + static_cast<std::uint64_t>(block));
+      const std::array<std::uint32_t, 4> four =
+          a_.stream.draw_of_sample(sample, static_cast<std::uint32_t>(first / 4 + block));
       for (std::size_t i = 0; i < 4; ++i) numbers[4 * block + static_cast<std::int64_t>(i)] = four[i];
     }
     return numbers + skip;

@@ -23,8 +23,7 @@ struct AttentionArguments {
   Tensor key_lengths{};  // i64 [batch] or undefined
   double dropout = 0;
   RandomStream stream{};
-  std::int64_t first = 0;         // of these samples in the batch
-  std::int64_t first_sample = 0;  // of the batch among all samples drawn for
+  std::int64_t first = 0;  // of these samples in the batch
 };
 
 struct AttentionGradients {

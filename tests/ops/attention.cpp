@@ -291,10 +291,11 @@ TEST_CASE("attention: dropout keeps the expectation and drops at its rate") {
 
 TEST_CASE("attention: draws depend on the sample's number, not on how the batch is split") {
   const Tensor qkv = sample_values({5, 6, 24}, DType::f32, 1);
-  Attention op{.heads = 2, .dropout = 0.5, .stream = stream, .first_sample = 3};
+  Attention op{.heads = 2, .dropout = 0.5, .stream = stream};
+  op.stream.first_sample = 3;
   const Tensor whole = run(op, qkv).out;
   for (std::int64_t sample = 0; sample < 5; ++sample) {
-    op.first_sample = 3 + sample;
+    op.stream.first_sample = static_cast<std::uint32_t>(3 + sample);
     CHECK(same_bits(run(op, qkv.leading(sample, sample + 1)).out.row_range(0, 6),
                     whole.row_range(6 * sample, 6 * sample + 6)));
   }

@@ -145,7 +145,7 @@ void CheckpointNode::backward(std::vector<Tensor> output_gradients, BackwardPass
     const Rerun rerun{policy, path};
     const ScopedValue<const Rerun*> within(current_rerun(), &rerun);
     const RecomputingScope recomputing;
-    const ScopedValue<RandomState> draws(random_state(), state);
+    const RandomStateScope draws(state);
     const Recording recording(tape);
     FollowOps follow(*this);
     std::vector<Variable> outputs_again = function(std::move(again));

@@ -14,7 +14,8 @@ class NodeTensors final : public SavedTensors {
   Operand operand(std::size_t row) const override {
     const Save& save = node_.operation->saves()[row];
     const Shape& shape = node_.saved_shapes[row];
-    return save.need == Need::sign ? saved(row).signs(shape, node_.op, save.optional) : saved(row).operand(shape, node_.op);
+    return save.need == Need::sign ? saved(row).signs(shape, node_.op, save.optional)
+                                   : saved(row).operand(shape, node_.op);
   }
   Shape shape(std::size_t row) const override { return node_.saved_shapes[row]; }
 

@@ -5,7 +5,7 @@
 #include "core/registry.h"
 #include "core/settings.h"
 #include "core/tensor.h"
-#include "ops/quantize/affine.h"
+#include "ops/quantize/quantize.h"
 #include "ops/quantize/slope.h"
 
 #include <functional>

@@ -3,7 +3,7 @@
 #include "autograd/policies/grouping.h"
 
 #include "core/random.h"
-#include "ops/quantize/pack.h"
+#include "ops/quantize/sign_mask.h"
 
 #include <algorithm>
 #include <limits>
@@ -221,7 +221,7 @@ void SavedTensor::encode(const Hold& decision) {
   slopes_ = decision.slopes;
   if (slopes_ != nullptr) {
     codes_ = {
-        .coding = {.bits = 2}, .shape = shape_, .dtype = dtype_, .bytes = quant::encode_slopes(tensor_, *slopes_)};
+        .config = {.bits = 2}, .shape = shape_, .dtype = dtype_, .bytes = quant::quantize_slopes(tensor_, *slopes_)};
     return;
   }
   // One random stream for each tensor and step, whatever else the step draws.
@@ -231,7 +231,7 @@ void SavedTensor::encode(const Hold& decision) {
   const std::uint64_t key = std::uint64_t{draw[0]} << 32 | draw[1];
   RunningRanges* const running = decision.running;
   if (running == nullptr || device_ == Device::meta) {
-    codes_ = quant::encode(tensor_, decision.config, key);
+    codes_ = quant::quantize(tensor_, decision.config, key);
     return;
   }
   const auto groups = static_cast<std::size_t>(quant::group_count(shape_, decision.config.grouping));
@@ -240,16 +240,16 @@ void SavedTensor::encode(const Hold& decision) {
     constexpr float infinity = std::numeric_limits<float>::infinity();
     ranges.assign(groups, {0, 0});
     seen.assign(groups, {infinity, -infinity});
-    quant::encode(tensor_, decision.config, key, ranges, seen);
+    quant::quantize(tensor_, decision.config, key, ranges, seen);
     const auto is_unseen = [](const quant::Range& range) { return range.min > range.max; };
     if (std::any_of(seen.begin(), seen.end(), is_unseen)) {  // a step with finite values is to be the first
       std::replace_if(seen.begin(), seen.end(), is_unseen, quant::Range{});
-      codes_ = quant::encode(tensor_, decision.config, key, seen, {});
+      codes_ = quant::quantize(tensor_, decision.config, key, seen, {});
       return;
     }
     ranges = seen;
   }
-  codes_ = quant::encode(tensor_, decision.config, key, ranges, seen);
+  codes_ = quant::quantize(tensor_, decision.config, key, ranges, seen);
   const auto keep = static_cast<float>(running->decay), take = 1 - keep;
   for (std::size_t i = 0; i < groups; ++i) {
     quant::Range& range = ranges[i];

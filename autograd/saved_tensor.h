@@ -110,7 +110,7 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   /// Bytes held because of it: none for a parameter or a tensor that is rematerialized.
   std::int64_t held_bytes() const;
   /// Bits an element of a quantized tensor, without ranges and signs; 0 of others.
-  int bits() const { return how_ == Hold::quantize ? codes_.coding.bits : 0; }
+  int bits() const { return how_ == Hold::quantize ? codes_.config.bits : 0; }
   bool keeps_slope() const { return slopes_ != nullptr; }
   bool keeps_signs() const { return mask_.defined(); }
   /// Bytes that a reader sees.

@@ -7,9 +7,9 @@
 namespace lacuna {
 
 quant::QuantConfig SavedTensor::coarser_config() const {
-  const quant::Grouping& grouping = codes_.coding.grouping;
-  const bool same_groups = grouping.kind != quant::Grouping::Kind::run || quant::uses_hadamard(codes_.coding.bits);
-  return same_groups ? quant::least_error(probe_bits_, grouping) : run_config(facts(), probe_bits_, grouping.size);
+  const quant::Grouping& grouping = codes_.config.grouping;
+  const bool same_groups = grouping.kind != quant::Grouping::Kind::consecutive || quant::uses_hadamard(codes_.config.bits);
+  return same_groups ? quant::min_error_config(probe_bits_, grouping) : run_config(facts(), probe_bits_, grouping.size);
 }
 
 Operand SavedTensor::held_operand(const Shape& shape, Label reader) const {

@@ -1,7 +1,7 @@
 // The affine codec beside a plain copy of the same tensor, in alternation: time of the copy over time of the codec.
 #include "bench/bench.h"
 #include "core/random.h"
-#include "ops/quantize/affine.h"
+#include "ops/quantize/quantize.h"
 
 #include <fmt/core.h>
 
@@ -39,7 +39,7 @@ void measure(std::int64_t bytes, DType dtype) {
         },
         4096);
   };
-  const quant::Grouping runs{}, columns{quant::Grouping::Kind::column, 64};
+  const quant::Grouping runs{}, columns{quant::Grouping::Kind::columns, 64};
   constexpr auto dithered = quant::Rounding::dithered, rotated = quant::Rounding::hadamard;
   struct Case {
     std::string_view name;
@@ -58,9 +58,9 @@ void measure(std::int64_t bytes, DType dtype) {
                         {"8 bit, nearest", {8, runs, quant::Rounding::nearest}, false},
                         {"8 bit, columns, known", {8, columns}, true},
                         {"4 bit, columns, known", {4, columns}, true},
-                        {"8 bit, 32 columns, known", {8, {quant::Grouping::Kind::column, 32}}, true},
-                        {"8 bit, 8 columns, known", {8, {quant::Grouping::Kind::column, 8}}, true},
-                        {"8 bit, one group, known", {8, {quant::Grouping::Kind::column, 1024}}, true}};
+                        {"8 bit, 32 columns, known", {8, {quant::Grouping::Kind::columns, 32}}, true},
+                        {"8 bit, 8 columns, known", {8, {quant::Grouping::Kind::columns, 8}}, true},
+                        {"8 bit, one group, known", {8, {quant::Grouping::Kind::columns, 1024}}, true}};
   for (const Case& c : cases) {
     const Tensor shaped = c.positions == 1 ? x : x.reshape({x.count() / c.positions / 1024, c.positions, 1024});
     const std::vector<quant::Range> ranges(static_cast<std::size_t>(quant::group_count(x.shape(), c.coding.grouping)),
@@ -69,14 +69,14 @@ void measure(std::int64_t bytes, DType dtype) {
     quant::QuantizedTensor codes;
     const auto encode = [&] {
       codes = {};  // the memory of the codes before is taken again, as in training
-      codes = c.known ? quant::encode(shaped, c.coding, 1, ranges, seen) : quant::encode(shaped, c.coding, 1);
+      codes = c.known ? quant::quantize(shaped, c.coding, 1, ranges, seen) : quant::quantize(shaped, c.coding, 1);
     };
     encode();
     std::vector<double> copies, encodes, decodes, encode_ratios, decode_ratios;
     for (int round = 0; round < rounds; ++round) {
       copies.push_back(seconds_once(run_copy, repeats));
       encodes.push_back(seconds_once(encode, repeats));
-      decodes.push_back(seconds_once([&] { quant::decode(codes, 0, x.count(), out); }, repeats));
+      decodes.push_back(seconds_once([&] { quant::dequantize(codes, 0, x.count(), out); }, repeats));
       encode_ratios.push_back(copies.back() / encodes.back());
       decode_ratios.push_back(copies.back() / decodes.back());
     }

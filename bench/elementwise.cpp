@@ -4,7 +4,7 @@
 #include "ops/arithmetic.h"
 #include "ops/dropout.h"
 #include "ops/layer_norm.h"
-#include "ops/quantize/pack.h"
+#include "ops/quantize/sign_mask.h"
 #include "ops/softmax.h"
 
 #include <fmt/core.h>

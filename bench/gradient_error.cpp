@@ -12,7 +12,7 @@
 #include "bench/bench.h"
 #include "data/loader.h"
 #include "ops/activation.h"
-#include "ops/quantize/pack.h"
+#include "ops/quantize/sign_mask.h"
 #include "tests/models/one_coded.h"
 
 #include <algorithm>
@@ -330,8 +330,8 @@ void curves(int draws) {
       const Tensor decoded = empty_like(x);
       for (int draw = 0; draw < draws; ++draw) {
         const quant::QuantizedTensor quantized =
-            quant::encode(x, quant::least_error(bits, {}), static_cast<std::uint64_t>(draw));
-        quant::decode(quantized, 0, x.count(), decoded);
+            quant::quantize(x, quant::min_error_config(bits, {}), static_cast<std::uint64_t>(draw));
+        quant::dequantize(quantized, 0, x.count(), decoded);
         errors.add(vector(decoded));
       }
       fmt::print(" {:.4f}, {:.4f} |", errors.relative(), errors.bias());

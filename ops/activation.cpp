@@ -2,7 +2,7 @@
 
 #include "core/parallel.h"
 #include "ops/formulas.h"
-#include "ops/quantize/pack.h"
+#include "ops/quantize/sign_mask.h"
 #include "ops/row_blocks.h"
 
 namespace lacuna {

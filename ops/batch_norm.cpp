@@ -2,7 +2,7 @@
 
 #include "ops/formulas.h"
 #include "ops/kernels/channel_sums.h"
-#include "ops/quantize/pack.h"
+#include "ops/quantize/sign_mask.h"
 #include "ops/row_blocks.h"
 
 #include <cmath>
@@ -193,7 +193,7 @@ struct PositiveBits {
   template <class T>
   auto at(std::int64_t first, std::int64_t count, int thread, const T*) const {
     std::int32_t* const out = spread + thread * rows.together() * rows.width;
-    quant::spread_signs(bits, first * rows.width, count * rows.width, out);
+    quant::unpack_signs(bits, first * rows.width, count * rows.width, out);
     return [out](std::int64_t i, std::int64_t) { return out[i] != 0; };
   }
 };

@@ -1,6 +1,6 @@
 #include "ops/operand.h"
 
-#include "ops/quantize/pack.h"
+#include "ops/quantize/sign_mask.h"
 #include "ops/row_blocks.h"
 
 #include <utility>
@@ -23,9 +23,9 @@ void quantize_again(const QuantizedForm& form, std::int64_t begin, std::int64_t 
     const bool has_rows = (to - from) % (samples * width) == 0;
     const Tensor own = elements.leading(from - begin, to - begin);
     const quant::QuantizedTensor again =
-        quant::encode(has_rows ? own.reshape({samples, (to - from) / (samples * width), width}) : own, *form.coarser,
+        quant::quantize(has_rows ? own.reshape({samples, (to - from) / (samples * width), width}) : own, *form.coarser,
                       form.values.key + 1 + static_cast<std::uint64_t>(from));
-    quant::decode(again, 0, to - from, own);
+    quant::dequantize(again, 0, to - from, own);
   };
   quantize(begin, first, 1);
   quantize(first, last, (last - first) / sample);
@@ -33,7 +33,7 @@ void quantize_again(const QuantizedForm& form, std::int64_t begin, std::int64_t 
 }
 
 void decode(const QuantizedForm& form, std::int64_t begin, std::int64_t end, const Tensor& out) {
-  quant::decode(form.values, begin, end, out);
+  quant::dequantize(form.values, begin, end, out);
   if (form.coarser) quantize_again(form, begin, end, out);
   if (form.signs.defined()) quant::rectify(out, form.signs, begin, out);
 }
@@ -44,7 +44,7 @@ void decode_elements(const Operand& operand, std::int64_t begin, std::int64_t en
   const auto* const slopes = operand.as<SlopeForm>();
   expect(slopes != nullptr, "values of {} in {} are read, but {}", operand.op().text(), operand.path().text(),
          operand.defined() ? "only their signs were kept" : "they were not kept");
-  quant::decode_slopes(slopes->bytes, *slopes->levels, begin, end, out);
+  quant::dequantize_slopes(slopes->bytes, *slopes->levels, begin, end, out);
 }
 
 /// Rows of a tensor that is not kept to read at a time: they stay in cache.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/op.h"
-#include "ops/quantize/affine.h"
+#include "ops/quantize/quantize.h"
 #include "ops/quantize/slope.h"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 #include "core/parallel.h"
 #include "ops/operand.h"
 #include "ops/pool_kernels.h"
-#include "ops/quantize/planes.h"
+#include "ops/quantize/bit_planes.h"
 
 #include <bit>
 
@@ -110,7 +110,7 @@ int place_bits(const Windows& w) {
 }
 /// Bytes of the packed places of one row of windows.
 std::int64_t winner_bytes(const Windows& w) {
-  return quant::packed_row_bytes(w.out_width() * w.channels, place_bits(w));
+  return quant::packed_bytes(w.out_width() * w.channels, place_bits(w));
 }
 /// Rows of windows that cover one row of the image, at most.
 std::int64_t rows_covering(const Windows& w) { return (w.kernel - 1) / w.stride + 1; }

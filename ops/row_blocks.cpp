@@ -1,8 +1,9 @@
 #include "ops/row_blocks.h"
 
-#include "ops/quantize/pack.h"
+#include "ops/quantize/sign_mask.h"
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -10,11 +11,16 @@
 namespace lacuna {
 namespace {
 
-/// Calls `f(begin, end, part, at)` for blocks of the partition's rows, on the thread that has the part. Each part has
-/// `own` rows of a common scratch; the block goes to rows [at, at + end - begin) of it.
+/// Rows that one thread handles at a time, out of the `own` rows of its scratch.
+std::int64_t rows_per_call(const RowPartition& partition, std::int64_t own, std::int64_t row_bytes) {
+  const std::int64_t unit = partition.unit;
+  return std::clamp(row_block_sizes().thread_cache / row_bytes / unit * unit, unit, own);
+}
+
+/// Calls `f(begin, end, part, at)` for blocks of up to `step` of the partition's rows, on the thread that has the part.
+/// Each part has `own` rows of a common scratch; the block goes to rows [at, at + end - begin) of it.
 template <class F>
-void for_blocks_by_threads(const RowPartition& partition, std::int64_t own, std::int64_t row_bytes, const F& f) {
-  const std::int64_t unit = partition.unit, step = std::clamp(row_block_sizes().thread_cache / row_bytes / unit * unit, unit, own);
+void for_blocks_by_threads(const RowPartition& partition, std::int64_t own, std::int64_t step, const F& f) {
   parallel_tasks(partition.parts, [&](std::int64_t index, int) {
     partition.for_row_blocks(0, partition.count, index, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t begin = first; begin < last; begin += step)
@@ -23,29 +29,39 @@ void for_blocks_by_threads(const RowPartition& partition, std::int64_t own, std:
   });
 }
 
-/// Scratch [rows, C] for what threads decode, and for a moment that of the decoder, as if all threads decoded together:
-/// the peak is the same either way, and on `meta`.
-Tensor decoding_scratch(const Operand& operand, const QuantizedForm& form, std::int64_t rows) {
-  const AllocationScope scope({Purpose::workspace, operand.op(), operand.path()});
-  const std::int64_t width = operand.shape().back();
-  Tensor values = Tensor::empty({rows, width}, operand.dtype(), operand.device(), Purpose::workspace);
-  quant::decoding_room(form.values, rows * width);
-  return values;
-}
-
 /// The quantized form, if threads can decode it independently of each other: without allocating a tensor.
 const QuantizedForm* decoded_by_threads(const Operand& operand) {
   const auto* const form = operand.as<QuantizedForm>();
   return form != nullptr && !form->coarser && operand.shape().count() > 0 ? form : nullptr;
 }
 
-quant::RangeDecoder range_decoder(const QuantizedForm& form) {
-  if (!form.signs.defined()) return quant::range_decoder(form.values);
-  return [&form, decode = quant::range_decoder(form.values)](std::int64_t begin, std::int64_t end, std::byte* out) {
-    decode(begin, end, out);
-    quant::rectify(form.values.dtype, out, end - begin, form.signs.data<std::uint8_t>(), begin);
-  };
-}
+/// Decodes rows of a quantized operand on several threads, each into its own rows of a scratch. On `meta` only the
+/// scratch is allocated.
+class RowDecoder {
+ public:
+  /// With scratch for `rows` rows of all `parts` threads together, of which each decodes up to `step` at a time.
+  RowDecoder(const Operand& operand, const QuantizedForm& form, std::int64_t rows, std::int64_t step, int parts)
+      : form_(form), width_(operand.shape().back()) {
+    const AllocationScope scope({Purpose::workspace, operand.op(), operand.path()});
+    scratch_ = Tensor::empty({rows, width_}, operand.dtype(), operand.device(), Purpose::workspace);
+    dequantize_ = quant::block_dequantizer(form.values, step * width_, parts);
+  }
+
+  /// Decodes rows [first, last) into the scratch from row `at` on.
+  Tensor decode(std::int64_t first, std::int64_t last, int part, std::int64_t at) const {
+    Tensor values = scratch_.leading(at, at + last - first);
+    dequantize_(first * width_, last * width_, values.raw(), part);
+    if (form_.signs.defined())
+      quant::rectify(values.dtype(), values.raw(), values.count(), form_.signs.data<std::uint8_t>(), first * width_);
+    return values;
+  }
+
+ private:
+  const QuantizedForm& form_;
+  std::int64_t width_;
+  Tensor scratch_{};  // [rows, C]
+  quant::BlockDequantizer dequantize_{};
+};
 
 bool can_rematerialize_by_threads(const RematerializedForm& form);
 
@@ -70,53 +86,50 @@ bool can_rematerialize_by_threads(const RematerializedForm& form) {
 /// once for many blocks.
 class RowReader {
  public:
-  /// With scratch for `rows` rows, of all threads together.
-  RowReader(const Operand& operand, std::int64_t rows) : operand_(operand), width_(operand.shape().back()) {
+  /// With scratch for `rows` rows of all `parts` threads together, of which each reads up to `step` at a time.
+  RowReader(const Operand& operand, std::int64_t rows, std::int64_t step, int parts) : operand_(operand) {
     if (const auto* const kept = operand.as<KeptForm>()) {
       kept_ = kept->values;
     } else if (const auto* const quantized = operand.as<QuantizedForm>()) {
-      scratch_ = decoding_scratch(operand, *quantized, rows);
-      if (operand.device() != Device::meta) decode_ = range_decoder(*quantized);
+      decoder_.emplace(operand, *quantized, rows, step, parts);
     } else {
       const AllocationScope scope({Purpose::workspace, operand.op(), operand.path()});
-      scratch_ = Tensor::empty({rows, width_}, operand.dtype(), operand.device(), Purpose::workspace);
-      sources_ = readers_of_sources(*operand.as<RematerializedForm>(), rows);
+      scratch_ = Tensor::empty({rows, operand.shape().back()}, operand.dtype(), operand.device(), Purpose::workspace);
+      sources_ = readers_of_sources(*operand.as<RematerializedForm>(), rows, step, parts);
     }
   }
 
   /// Of the sources of a rematerialized operand; null where one is absent.
-  static std::vector<std::unique_ptr<RowReader>> readers_of_sources(const RematerializedForm& form, std::int64_t rows) {
+  static std::vector<std::unique_ptr<RowReader>> readers_of_sources(const RematerializedForm& form, std::int64_t rows,
+                                                                    std::int64_t step, int parts) {
     std::vector<std::unique_ptr<RowReader>> readers(form.sources.size());
     for (std::size_t i = 0; i < readers.size(); ++i)
-      if (form.sources[i].defined()) readers[i] = std::make_unique<RowReader>(form.sources[i], rows);
+      if (form.sources[i].defined()) readers[i] = std::make_unique<RowReader>(form.sources[i], rows, step, parts);
     return readers;
   }
-  /// Rows [first, last) of `form`'s output into `out`; scratch from row `at` on.
+  /// Rows [first, last) of `form`'s output into `out`, for part `part`; scratch from row `at` on.
   static void rematerialize(const RematerializedForm& form, const std::vector<std::unique_ptr<RowReader>>& sources,
-                            std::int64_t first, std::int64_t last, std::int64_t at, const Tensor& out) {
+                            std::int64_t first, std::int64_t last, int part, std::int64_t at, const Tensor& out) {
     const std::span<const Remat> table = form.op->rematerializes();
     std::vector<Tensor> tensors(table.size());
     for (std::size_t i = 0; i < table.size(); ++i)
-      if (sources[i]) tensors[i] = table[i].by_rows ? sources[i]->read(first, last, at) : sources[i]->kept_;
+      if (sources[i]) tensors[i] = table[i].by_rows ? sources[i]->read(first, last, part, at) : sources[i]->kept_;
     form.op->rematerialize({tensors, form.shape, first, form.signs}, out);
   }
 
  private:
-  Tensor read(std::int64_t first, std::int64_t last, std::int64_t at) const {
+  Tensor read(std::int64_t first, std::int64_t last, int part, std::int64_t at) const {
     if (kept_.defined()) return kept_.row_range(first, last);
-    const Tensor values = scratch_.leading(at, at + last - first);
-    if (decode_)
-      decode_(first * width_, last * width_, values.raw());
-    else
-      rematerialize(*operand_.as<RematerializedForm>(), sources_, first, last, at, values);
+    if (decoder_) return decoder_->decode(first, last, part, at);
+    Tensor values = scratch_.leading(at, at + last - first);
+    rematerialize(*operand_.as<RematerializedForm>(), sources_, first, last, part, at, values);
     return values;
   }
 
   const Operand& operand_;
-  std::int64_t width_;
   Tensor kept_{};
+  std::optional<RowDecoder> decoder_{};
   Tensor scratch_{};  // [rows, C]
-  quant::RangeDecoder decode_{};
   std::vector<std::unique_ptr<RowReader>> sources_{};
 };
 
@@ -128,13 +141,13 @@ bool rematerialize_by_threads(const RematerializedForm& form, std::int64_t begin
   const RowPartition partition{.count = out.rows()};
   const std::int64_t own = partition.scratch_rows(rows);
   if (own == 0 || out.count() < row_block_sizes().serial_below || !can_rematerialize_by_threads(form)) return false;
-  const std::vector<std::unique_ptr<RowReader>> sources = RowReader::readers_of_sources(form, rows);
+  const std::int64_t step = rows_per_call(partition, own, form.shape.back() * size_of(out.dtype()));
+  const std::vector<std::unique_ptr<RowReader>> sources =
+      RowReader::readers_of_sources(form, rows, step, partition.parts);
   if (out.device() == Device::meta) return true;  // the scratch is all that is allocated
-  for_blocks_by_threads(partition, own, form.shape.back() * size_of(out.dtype()),
-                        [&](std::int64_t from, std::int64_t to, int, std::int64_t at) {
-                          RowReader::rematerialize(form, sources, begin + from, begin + to, at,
-                                                   out.row_range(from, to));
-                        });
+  for_blocks_by_threads(partition, own, step, [&](std::int64_t from, std::int64_t to, int part, std::int64_t at) {
+    RowReader::rematerialize(form, sources, begin + from, begin + to, part, at, out.row_range(from, to));
+  });
   return true;
 }
 
@@ -175,8 +188,7 @@ void rematerialize_rows(const RematerializedForm& form, std::int64_t begin, std:
 bool detail::read_by_threads(const Operand& operand, const RowPartition& partition, const RowBlockKernel& f) {
   const QuantizedForm* const form = decoded_by_threads(operand);
   const std::int64_t width = operand.shape().back();
-  if (operand.device() == Device::meta || form == nullptr ||
-      (partition.block == 0 && partition.count * width < row_block_sizes().serial_below))
+  if (form == nullptr || (partition.block == 0 && partition.count * width < row_block_sizes().serial_below))
     return false;
   expect(partition.count * width <= operand.shape().count(), "{} rows of {} elements are read of a tensor {}",
          partition.count, width, operand.shape());
@@ -185,19 +197,17 @@ bool detail::read_by_threads(const Operand& operand, const RowPartition& partiti
   // Groups with a Hadamard transform are decoded whole, and with the means of their samples: parts of a few groups
   // would decode much of it twice.
   constexpr std::int64_t fewest_groups = 16;
-  const quant::QuantConfig& config = form->values.coding;
+  const quant::QuantConfig& config = form->values.config;
   if (partition.block > 0 && config.rounding == quant::Rounding::hadamard &&
       partition.block / partition.parts * width < fewest_groups * config.grouping.size)
     return false;
-  const Tensor scratch = decoding_scratch(operand, *form, partition.rows_at_once(usual));
-  const quant::RangeDecoder decode = range_decoder(*form);
-  const std::int64_t row_bytes = width * size_of(operand.dtype());
-  for_blocks_by_threads(partition, own, row_bytes,
-                        [&](std::int64_t begin, std::int64_t end, int index, std::int64_t at) {
-                          std::byte* const values = scratch.raw() + at * row_bytes;
-                          decode(begin * width, end * width, values);
-                          f({begin, end, index, operand.dtype(), values});
-                        });
+  const std::int64_t step = rows_per_call(partition, own, width * size_of(operand.dtype()));
+  const RowDecoder decoder(operand, *form, partition.rows_at_once(usual), step, partition.parts);
+  launch(operand.device(), [&] {
+    for_blocks_by_threads(partition, own, step, [&](std::int64_t begin, std::int64_t end, int index, std::int64_t at) {
+      f({begin, end, index, operand.dtype(), decoder.decode(begin, end, index, at).raw()});
+    });
+  });
   return true;
 }
 

@@ -1,7 +1,7 @@
 #include "optim/state.h"
 
 #include "ops/quantize/affine_kernels.h"
-#include "ops/quantize/fitting.h"
+#include "ops/quantize/group_params.h"
 
 #include <algorithm>
 #include <array>
@@ -55,17 +55,17 @@ void with_curve(StateValues values, const F& f) {
 /// that the mean is the value itself.
 template <class Curve>
 void encode(Curve curve, const float* values, std::int64_t begin, std::int64_t count, std::uint64_t key,
-            std::uint8_t* codes, quant::Stored& stored) {
+            std::uint8_t* codes, quant::GroupParams& stored) {
   std::array<float, block> compressed;
   for (std::int64_t i = 0; i < count; ++i) compressed[static_cast<std::size_t>(i)] = curve.compress(values[i]);
-  const quant::Found found = quant::range_of(compressed.data(), count);
+  const quant::Observed found = quant::observe(compressed.data(), count);
   quant::Range range = curve.held(found.range);
   if (range.min == range.max) {  // a constant has to lie between two codes, or
                                  // it could never decrease
     const float margin = std::abs(range.min) * 0x1p-10F;
     range = {range.min - margin, range.max + margin};
   }
-  stored = found.finite ? quant::Fitting(bits).fit(range) : quant::not_finite();
+  stored = found.finite ? quant::ParamFitter(bits).fit(range) : quant::not_finite();
   const quant::Scale scale = quant::scale_of(stored, bits);
   if (!(scale.step > 0)) {
     std::fill_n(codes, count, std::uint8_t{0});
@@ -89,7 +89,7 @@ void encode(Curve curve, const float* values, std::int64_t begin, std::int64_t c
 }
 
 template <class Curve>
-void decode(Curve curve, const std::uint8_t* codes, std::int64_t count, quant::Stored stored, float* values) {
+void decode(Curve curve, const std::uint8_t* codes, std::int64_t count, quant::GroupParams stored, float* values) {
   const quant::Scale scale = quant::scale_of(stored, bits);
   if (std::isnan(scale.step)) {
     std::fill_n(values, count, std::numeric_limits<float>::quiet_NaN());
@@ -132,7 +132,7 @@ OptimizerState::OptimizerState(const Shape& shape, Device device, const StateKin
                                              ? StatePrecision::f32
                                              : precision)),
       count_(shape.count()) {
-  const std::int64_t coded = count_ + (count_ + block - 1) / block * quant::stored_bytes;
+  const std::int64_t coded = count_ + (count_ + block - 1) / block * quant::group_params_bytes;
   tensor_ = precision_ == StatePrecision::int8
                 ? Tensor::zeros({coded}, DType::u8, device, Purpose::optimizer)
                 : Tensor::zeros(shape, precision_ == StatePrecision::f32 ? DType::f32 : DType::bf16, device,
@@ -147,8 +147,8 @@ float* OptimizerState::open(std::int64_t begin, std::int64_t end, float* scratch
     return scratch;
   }
   const std::uint8_t* const bytes = tensor_.data<std::uint8_t>();
-  quant::Stored stored;
-  std::memcpy(&stored, bytes + count_ + begin / block * quant::stored_bytes, sizeof stored);
+  quant::GroupParams stored;
+  std::memcpy(&stored, bytes + count_ + begin / block * quant::group_params_bytes, sizeof stored);
   with_curve(kind_.values, [&](auto curve) { decode(curve, bytes + begin, end - begin, stored, scratch); });
   return scratch;
 }
@@ -158,9 +158,9 @@ void OptimizerState::close(std::int64_t begin, std::int64_t end, const float* va
   if (precision_ == StatePrecision::bf16)
     return round_to_bf16(values, begin, end - begin, key, tensor_.data<bf16>() + begin);
   std::uint8_t* const bytes = tensor_.data<std::uint8_t>();
-  quant::Stored stored;
+  quant::GroupParams stored;
   with_curve(kind_.values, [&](auto curve) { encode(curve, values, begin, end - begin, key, bytes + begin, stored); });
-  std::memcpy(bytes + count_ + begin / block * quant::stored_bytes, &stored, sizeof stored);
+  std::memcpy(bytes + count_ + begin / block * quant::group_params_bytes, &stored, sizeof stored);
 }
 
 }  // namespace lacuna

@@ -6,7 +6,7 @@
 #include "core/parallel.h"
 #include "core/random.h"
 #include "ops/linear.h"
-#include "ops/quantize/affine.h"
+#include "ops/quantize/quantize.h"
 
 #include <algorithm>
 #include <array>
@@ -111,12 +111,12 @@ Rates measure_rates() {
     for (std::size_t i = 0; i < std::size(widths); ++i) {
       const std::int64_t group =
           HoldRule{}.group_size * (quant::uses_hadamard(widths[i]) ? 4 : 1);  // as policies have it
-      const quant::QuantConfig coding = quant::least_error(widths[i], {.size = group});
+      const quant::QuantConfig coding = quant::min_error_config(widths[i], {.size = group});
       works.at(2 + 2 * i) = [&, i, coding] {
         codes.at(i) = {};  // the memory of the codes before is taken again, as in training
-        codes.at(i) = quant::encode(part, coding, 1);
+        codes.at(i) = quant::quantize(part, coding, 1);
       };
-      works.at(3 + 2 * i) = [&, i] { quant::decode(codes.at(i), 0, part.count(), out); };
+      works.at(3 + 2 * i) = [&, i] { quant::dequantize(codes.at(i), 0, part.count(), out); };
     }
     of_thread[static_cast<std::size_t>(task)] = shortest_by_turns(works);
   });

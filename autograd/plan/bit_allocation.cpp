@@ -1,6 +1,6 @@
 #include "autograd/plan/bit_allocation.h"
 
-#include "ops/quantize/affine.h"
+#include "ops/quantize/quantize.h"
 
 #include <algorithm>
 #include <cstddef>

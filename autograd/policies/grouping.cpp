@@ -18,13 +18,13 @@ std::int64_t token_group(const SavedTensorInfo& facts) {
 
 quant::Grouping run_groups(const SavedTensorInfo& facts, std::int64_t size) {
   const std::int64_t own = token_group(facts);
-  return {.kind = quant::Grouping::Kind::run, .size = own > 0 ? own : size};
+  return {.kind = quant::Grouping::Kind::consecutive, .size = own > 0 ? own : size};
 }
 
 quant::QuantConfig run_config(const SavedTensorInfo& facts, int bits, std::int64_t size) {
   constexpr std::int64_t together = 4;
   if (quant::uses_hadamard(bits)) size = std::min(together * size, longest_group);
-  return quant::least_error(bits, run_groups(facts, size));
+  return quant::min_error_config(bits, run_groups(facts, size));
 }
 
 BitChoice bit_choice(const SavedTensorInfo& facts, std::int64_t size) {
@@ -37,13 +37,13 @@ bool lies_by_heads(const SavedTensorInfo& facts) { return facts.groups == Groups
 
 quant::Grouping column_groups(const SavedTensorInfo& facts, std::int64_t size) {
   if (lies_by_heads(facts))
-    return {.kind = quant::Grouping::Kind::column, .size = facts.shape[2] * facts.shape[3], .extents = 3};
+    return {.kind = quant::Grouping::Kind::columns, .size = facts.shape[2] * facts.shape[3], .row_axes = 3};
   // The largest power of two that divides the width of one head (a packed projection holds three a head).
   const std::int64_t width = facts.shape.back() / (facts.shape.back() % facts.heads == 0 ? facts.heads : 1);
   const std::int64_t columns = std::min<std::int64_t>(width & -width, 64);
   constexpr std::int64_t narrowest = 8;
   if (columns < narrowest) return run_groups(facts, size);
-  return {.kind = quant::Grouping::Kind::column, .size = columns};
+  return {.kind = quant::Grouping::Kind::columns, .size = columns};
 }
 
 }  // namespace lacuna

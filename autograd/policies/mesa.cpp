@@ -83,7 +83,7 @@ class Mesa final : public QuantizingPolicy {
     return {.bits = static_cast<int>(bits_), .grouping = column_groups(info, group_size_)};
   }
   RunningRanges* running_of(const SavedTensorInfo& info, const quant::QuantConfig& config) override {
-    if (config.grouping.kind != quant::Grouping::Kind::column) return nullptr;
+    if (config.grouping.kind != quant::Grouping::Kind::columns) return nullptr;
     RunningRanges& running = running_[info.key()];
     running.decay = decay_;
     return &running;

@@ -140,7 +140,7 @@ bool outermost_match(std::string_view pattern, std::string_view path, std::strin
 
 Hold quantized_by(const HoldRule& rule, const SavedTensorInfo& info) {
   const quant::QuantConfig config = rule.by_columns
-                                        ? quant::least_error(rule.bits, column_groups(info, rule.group_size))
+                                        ? quant::min_error_config(rule.bits, column_groups(info, rule.group_size))
                                         : run_config(info, rule.bits, rule.group_size);
   return hold_quantized({.kind = Hold::keep}, info, config);
 }

@@ -1,13 +1,11 @@
-// The loops of the affine codec: the range of values, the draws of stochastic rounding, codes of values and values of
-// codes.
+// Loops of affine quantization: minimum and maximum, draws for stochastic rounding, values to codes, codes to values.
 #pragma once
 
 #include "core/dtype.h"
 #include "core/vector.h"
-#include "ops/quantize/affine.h"
-#include "ops/quantize/fitting.h"
-#include "ops/quantize/lanes.h"
-#include "ops/quantize/planes.h"
+#include "ops/quantize/group_params.h"
+#include "ops/quantize/layout.h"
+#include "ops/quantize/simd.h"
 
 #include <algorithm>
 #include <array>
@@ -21,35 +19,37 @@
 
 namespace lacuna::quant {
 
-/// Steele et al., "Fast splittable pseudorandom number generators" (OOPSLA 2014), the finaliser: neighbouring keys
-/// become unlike ones.
-inline std::uint64_t scrambled(std::uint64_t x) {
+inline constexpr std::int64_t serial_below = 16384;  // elements that one thread handles alone
+
+/// The finalizer of SplitMix64 (Steele et al., "Fast splittable pseudorandom number generators", OOPSLA 2014): makes
+/// neighbouring keys independent.
+inline std::uint64_t splitmix64(std::uint64_t x) {
   x += 0x9E3779B97F4A7C15U;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
   return x ^ (x >> 31);
 }
-/// A vector of 32-bit counters, each hashed with the key: Wellons' lowbias32 with half the key before and half of it
-/// amid.
+/// Hashes a vector of 32-bit counters with a key: Wellons' lowbias32 with one half of the key mixed in first, the other
+/// half in the middle.
 template <class Words>
-inline Words scrambled(Words x, std::uint64_t key) {
+inline Words lowbias32(Words x, std::uint64_t key) {
   x ^= static_cast<std::uint32_t>(key);
   x = (x ^ (x >> 16)) * 0x7feb352dU;
   x = (x ^ (x >> 15) ^ static_cast<std::uint32_t>(key >> 32)) * 0x846ca68bU;
   return x ^ (x >> 16);
 }
 
-/// Draws of stochastic rounding. Of a block's elements an eighth of their number is hashed to 32-bit words, of which
-/// each serves two; the other draws are sums without carry of two such words, each pair of words taken once. Any two
-/// draws are independent, which is all that means and variances of sums depend on.
+/// Draws for stochastic rounding, 16 bits per element, block by block. Only block / 8 words of 32 bits are hashed; each
+/// gives two draws. The other draws are XORs of two hashed words, each pair used once. Draws are therefore pairwise
+/// independent, which is all that the mean and variance of a sum depend on.
 class Draws {
  public:
   Draws(std::uint64_t key, Rounding rounding)
-      : key_(scrambled(key)), mixed_(scrambled(key_)), stochastic_(rounding != Rounding::nearest) {
+      : key_(splitmix64(key)), mixed_(splitmix64(key_)), stochastic_(rounding != Rounding::nearest) {
     if (!stochastic_) draws_.fill(0x8000);
   }
 
-  /// The draws of a block's elements, in 2^-16 steps: what to add before cutting off.
+  /// Draws of block `index` in units of 2^-16 steps, to be added before truncation.
   [[gnu::always_inline]] inline const std::array<std::uint16_t, block>& of_block(std::int64_t index) {
     if (stochastic_) draw(static_cast<std::uint64_t>(index) * hashed);
     return draws_;
@@ -57,7 +57,7 @@ class Draws {
 
  private:
   static constexpr std::size_t sets = 4, hashed = block / 2 / sets;
-  static_assert(hashed > 2 * (sets - 1), "pairs as far apart as half of them come twice");
+  static_assert(hashed > 2 * (sets - 1), "pairs half the number of words apart would be used twice");
   static_assert(hashed % lanes == 0);
   static constexpr std::size_t vectors = hashed / lanes;
   static constexpr auto each = std::make_index_sequence<lanes>();
@@ -67,22 +67,22 @@ class Draws {
   static constexpr Words counted(std::index_sequence<i...>) {
     return Words{static_cast<std::uint32_t>(i)...};
   }
-  /// Words `by`, `by` + 1, ... of two vectors, one behind the other.
+  /// Words `by`, `by` + 1, ... of the concatenation of a and b.
   template <std::size_t by, std::size_t... i>
-  static Words behind(const Words& a, const Words& b, std::index_sequence<i...>) {
+  static Words shifted(const Words& a, const Words& b, std::index_sequence<i...>) {
     return __builtin_shufflevector(a, b, (i + by)...);
   }
 
-  /// Once in 2^32 pairs: not in line with what every block does.
+  /// Out of line: runs once in 2^32 counters.
   [[gnu::noinline]] void mix(std::uint64_t high) {
     high_ = high;
-    mixed_ = scrambled(key_ + high);
+    mixed_ = splitmix64(key_ + high);
   }
   [[gnu::always_inline]] inline void draw(std::uint64_t first) {
     if (first >> 32 != high_) mix(first >> 32);
     Words x[vectors];
     for (std::size_t i = 0; i < vectors; ++i)
-      x[i] = scrambled(counted(each) + static_cast<std::uint32_t>(first + i * lanes), mixed_);
+      x[i] = lowbias32(counted(each) + static_cast<std::uint32_t>(first + i * lanes), mixed_);
     write_hashed(x);
     write_sums<1>(x);
     write_sums<2>(x);
@@ -91,38 +91,38 @@ class Draws {
   void write_hashed(const Words* x) {
     for (std::size_t i = 0; i < vectors; ++i) write(x[i], i * lanes);
   }
-  /// Of each word and the one `set` behind it, the first following the last.
+  /// XORs each word with the word `set` places further on, cyclically.
   template <std::size_t set>
   void write_sums(const Words* x) {
     static_assert(set < sets && set < lanes);
     for (std::size_t i = 0; i < vectors; ++i)
-      write(x[i] ^ behind<set>(x[i], x[(i + 1) % vectors], each), set * hashed + i * lanes);
+      write(x[i] ^ shifted<set>(x[i], x[(i + 1) % vectors], each), set * hashed + i * lanes);
   }
-  /// Words of draws from `place` on. Several vectors copied as one would have to lie in memory.
+  /// Stores two draws per word from word `place` on. One vector at a time: several would be spilled to memory first.
   void write(const Words& words, std::size_t place) { std::memcpy(draws_.data() + 2 * place, &words, sizeof words); }
 
-  std::uint64_t key_, high_ = 0, mixed_;  // the key, and what it is mixed to for pairs with these upper 32 bits
-  bool stochastic_;                       // otherwise all are half a step
-  alignas(64) std::array<std::uint16_t, block> draws_{};  // no vector of it across two cache lines
+  std::uint64_t key_, high_ = 0, mixed_;  // mixed_: key_ mixed with the upper 32 bits of the counter, high_
+  bool stochastic_;                       // otherwise every draw is half a step: rounding to nearest
+  alignas(64) std::array<std::uint16_t, block> draws_{};  // vectors do not straddle cache lines
 };
 
-/// A value as the codec sees it: f32, f64 beyond its range held to its ends.
+/// The f32 that is quantized for a value; finite f64 values saturate at the range of f32.
 template <class T>
-inline float to_coded(T value) {
+inline float to_f32(T value) {
   if constexpr (std::is_same_v<T, double>) {
-    constexpr auto most = static_cast<double>(std::numeric_limits<float>::max());
-    if (std::isfinite(value)) return static_cast<float>(std::clamp(value, -most, most));
+    constexpr auto max = static_cast<double>(std::numeric_limits<float>::max());
+    if (std::isfinite(value)) return static_cast<float>(std::clamp(value, -max, max));
   }
   return static_cast<float>(value);
 }
 
-/// Whole numbers in the order of the values whose bits they come from, for every floating type: their least and
-/// greatest are found many at a time, and infinities and NaN lie at the ends.
+/// Integers in the order of the floating-point values whose bits they are made from. Minimum and maximum over keys
+/// vectorize for every type; infinities and NaN lie at the ends.
 template <class T>
 using Key = std::conditional_t<is_half<T>, std::int16_t,
                                std::conditional_t<std::is_same_v<T, float>, std::int32_t, std::int64_t>>;
 
-/// Bits of a value as a number in the order of the values. Its own inverse.
+/// Bits of a value to its key, and a key to the bits: the function is its own inverse.
 template <class K>
 constexpr K ordered(K key) {
   return static_cast<K>(key ^ ((key >> std::numeric_limits<K>::digits) & std::numeric_limits<K>::max()));
@@ -135,69 +135,70 @@ inline Key<T> key_of(T value) {
     return ordered(std::bit_cast<Key<T>>(value));
 }
 
-/// The range of values, and whether all are finite.
-struct Found {
+/// Range of some values, and whether all are finite.
+struct Observed {
   Range range;
   bool finite = true;
 };
 
 template <class T>
-inline Found found_between(Key<T> least, Key<T> most) {
-  const float low = to_coded(std::bit_cast<T>(ordered(least))), high = to_coded(std::bit_cast<T>(ordered(most)));
+inline Observed observed_between(Key<T> min, Key<T> max) {
+  const float low = to_f32(std::bit_cast<T>(ordered(min))), high = to_f32(std::bit_cast<T>(ordered(max)));
   return {{low, high}, std::isfinite(low) && std::isfinite(high)};
 }
 
-/// The least and the greatest of values that come in pieces, by lanes of a vector until they are asked for.
+/// Minimum and maximum of values that arrive in pieces; lanes are reduced when the result is read.
 ///
-/// Taken for whole numbers, the bits of positive values are in the values' order, those of negative ones below them and
-/// in the opposite order; without a sign, above them. With AVX2 three instructions a vector find what decides (but for
-/// f64), where keys take five.
+/// As signed integers, the bits of positive values are in the values' order; those of negative values are smaller and
+/// in reverse order. As unsigned integers, those of negative values are larger than all positive ones. Signed minimum,
+/// signed maximum and unsigned maximum of the raw bits therefore determine the result: three instructions per vector
+/// with AVX2 (but for f64), where keys would take five.
 ///
-/// A cache line or more of its own: threads write to neighbours.
+/// At least one cache line each: threads write to neighbours.
 template <class T>
-class alignas(64) Extremes {
+class alignas(64) MinMax {
  public:
   void add(const T* values, std::int64_t count) {
     const std::int64_t whole = count / at_once;
-    Bits least = least_, most = most_;  // copies: for all that the compiler knows the values lie in this object
-    Unsigned most_unsigned = most_unsigned_;
-#pragma GCC unroll 4  // what counts the rounds is a third of such a short one
+    Bits min = min_, max = max_;  // local copies: the compiler cannot rule out that `values` alias this object
+    Unsigned max_unsigned = max_unsigned_;
+#pragma GCC unroll 4  // loop control would be a third of so short an iteration
     for (std::int64_t i = 0; i < whole; ++i) {
       Bits bits;
       std::memcpy(&bits, values + i * at_once, sizeof bits);
       const auto without_sign = std::bit_cast<Unsigned>(bits);
-      least = bits < least ? bits : least;
-      most = bits > most ? bits : most;
-      most_unsigned = without_sign > most_unsigned ? without_sign : most_unsigned;
+      min = bits < min ? bits : min;
+      max = bits > max ? bits : max;
+      max_unsigned = without_sign > max_unsigned ? without_sign : max_unsigned;
     }
-    least_ = least;
-    most_ = most;
-    most_unsigned_ = most_unsigned;
+    min_ = min;
+    max_ = max;
+    max_unsigned_ = max_unsigned;
     for (std::int64_t i = whole * at_once; i < count; ++i) {
       const Key<T> key = key_of(values[i]);
-      rest_least_ = key < rest_least_ ? key : rest_least_;
-      rest_most_ = key > rest_most_ ? key : rest_most_;
+      tail_min_ = key < tail_min_ ? key : tail_min_;
+      tail_max_ = key > tail_max_ ? key : tail_max_;
     }
   }
-  void add(Key<T> least_key, Key<T> most_key) {
-    rest_least_ = std::min(rest_least_, least_key);
-    rest_most_ = std::max(rest_most_, most_key);
+  void add(Key<T> min_key, Key<T> max_key) {
+    tail_min_ = std::min(tail_min_, min_key);
+    tail_max_ = std::max(tail_max_, max_key);
   }
-  void add(const Extremes& other) { add(other.least(), other.most()); }
-  /// Keys. Of no values: the greatest key that there is.
-  Key<T> least() const {
-    const auto negative = std::bit_cast<Bits>(most_unsigned_);  // the least value, where any is negative
-    const Bits keys = negative < 0 ? keys_of(negative) : least_;
-    const Bits all = folded<at_once / 2>(keys, [](Bits a, Bits b) { return a < b ? a : b; });
-    return std::min<Key<T>>(all[0], rest_least_);
+  void add(const MinMax& other) { add(other.min(), other.max()); }
+  /// Key of the minimum; the largest key if there were no values.
+  Key<T> min() const {
+    const auto negative = std::bit_cast<Bits>(max_unsigned_);  // the minimum, if any value is negative
+    const Bits keys = negative < 0 ? keys_of(negative) : min_;
+    const Bits all = reduced<at_once / 2>(keys, [](Bits a, Bits b) { return a < b ? a : b; });
+    return std::min<Key<T>>(all[0], tail_min_);
   }
-  /// Of no values: the least key.
-  Key<T> most() const {
-    const Bits keys = most_ < 0 ? keys_of(least_ | limits::min()) : most_;  // none is positive
-    const Bits all = folded<at_once / 2>(keys, [](Bits a, Bits b) { return a > b ? a : b; });
-    return std::max<Key<T>>(all[0], rest_most_);
+  /// Key of the maximum; the smallest key if there were no values.
+  Key<T> max() const {
+    const Bits keys = max_ < 0 ? keys_of(min_ | limits::min()) : max_;  // max_ < 0: no value is positive
+    const Bits all = reduced<at_once / 2>(keys, [](Bits a, Bits b) { return a > b ? a : b; });
+    return std::max<Key<T>>(all[0], tail_max_);
   }
-  Found found() const { return found_between<T>(least(), most()); }
+  Observed observed() const { return observed_between<T>(min(), max()); }
 
  private:
   using limits = std::numeric_limits<Key<T>>;
@@ -206,94 +207,93 @@ class alignas(64) Extremes {
   typedef std::make_unsigned_t<Key<T>> Unsigned __attribute__((vector_size(vector_bytes)));
 
   static Bits keys_of(Bits bits) { return bits ^ ((bits >> limits::digits) & limits::max()); }
-  /// Every lane: what `choose` makes of all.
+  /// Combines all lanes with `choose`; every lane of the result holds it.
   template <std::size_t half, class F>
-  static Bits folded(Bits of, const F& choose) {
+  static Bits reduced(Bits of, const F& choose) {
     of = choose(of, exchanged<half>(of));
-    if constexpr (half > 1) return folded<half / 2>(of, choose);
+    if constexpr (half > 1) return reduced<half / 2>(of, choose);
     return of;
   }
 
-  Bits least_ = Bits{} + limits::max(), most_ = Bits{} + limits::min();
-  Unsigned most_unsigned_{};
-  Key<T> rest_least_ = limits::max(), rest_most_ = limits::min();
+  Bits min_ = Bits{} + limits::max(), max_ = Bits{} + limits::min();
+  Unsigned max_unsigned_{};
+  Key<T> tail_min_ = limits::max(), tail_max_ = limits::min();  // of values that fill no vector
 };
 
-/// Of one value or more.
+/// Range of `count` values, at least one.
 template <class T>
-inline Found range_of(const T* values, std::int64_t count) {
-  Extremes<T> extremes;
-  extremes.add(values, count);
-  return extremes.found();
+inline Observed observe(const T* values, std::int64_t count) {
+  MinMax<T> min_max;
+  min_max.add(values, count);
+  return min_max.observed();
 }
 
-/// A constant that the compiler does not see: holding values to a known one takes a comparison and a choice, to an
-/// unknown one a single instruction (GCC 12).
+/// Hides a constant from the optimizer: GCC 12 clamps to a known constant with compare and blend, to an unknown value
+/// with one min or max instruction.
 template <class C>
-inline C unseen(C constant) {
+inline C opaque(C constant) {
 #ifdef __x86_64__
   __asm__("" : "+v"(constant));
 #endif
   return constant;
 }
 
-/// `values` [lanes], as to_coded makes them.
+/// `values` [lanes] by to_f32.
 template <class C, class T>
-[[gnu::always_inline]] inline Lanes<C> load_coded(const T* values) {
+[[gnu::always_inline]] inline Lanes<C> load_f32(const T* values) {
   if constexpr (std::is_same_v<T, double>) {
-    float coded[lanes];
-    for (std::int64_t i = 0; i < lanes; ++i) coded[i] = to_coded(values[i]);
-    return load_as<C>(coded);
+    float floats[lanes];
+    for (std::int64_t i = 0; i < lanes; ++i) floats[i] = to_f32(values[i]);
+    return load_as<C>(floats);
   } else {
     return load_as<C>(values);
   }
 }
 
-/// (value - origin) · factor in 2^-16 steps, held to what there are codes for. V: C, or lanes of it, as By may be.
+/// (value - origin) · factor in units of 2^-16 steps, clamped to the range of codes. V and By: C or Lanes<C>.
 template <class C, class V, class By>
-[[gnu::always_inline]] inline V steps_of(V value, By origin, By factor, V bottom, V top) {
+[[gnu::always_inline]] inline V in_steps(V value, By origin, By factor, V bottom, V top) {
   V v = (value - origin) * factor + C(0.5);
   v = v > bottom ? v : bottom;  // NaN too
   return v < top ? v : top;
 }
 
-/// The line of every element of a piece.
+/// One line for all elements.
 template <class C>
-struct SameLine {
+struct SharedLine {
   Line<C> line;
   C origin(std::int64_t) const { return line.origin; }
   C factor(std::int64_t) const { return line.factor; }
   C origins(std::int64_t) const { return line.origin; }
   C factors(std::int64_t) const { return line.factor; }
-  SameLine rest(std::int64_t) const { return *this; }
+  SharedLine rest(std::int64_t) const { return *this; }
 };
 
-/// A line for each.
-struct OwnLines {
+/// A line for each element.
+struct ElementLines {
   const float *origin_of, *factor_of;  // [count]
   float origin(std::int64_t i) const { return origin_of[i]; }
   float factor(std::int64_t i) const { return factor_of[i]; }
-  /// Of a vector of them.
+  /// Of `lanes` elements.
   Lanes<float> origins(std::int64_t i) const { return load(origin_of + i); }
   Lanes<float> factors(std::int64_t i) const { return load(factor_of + i); }
-  OwnLines rest(std::int64_t i) const { return {origin_of + i, factor_of + i}; }
+  ElementLines rest(std::int64_t i) const { return {origin_of + i, factor_of + i}; }
 };
 
-/// code = (value - origin) · factor in 2^-16 steps plus the draw, cut off; saturating. The sum is one of whole numbers,
-/// so that no rounding of it favours a side. C: float, or double where floats do not do. Lines:
-/// SameLine<C>, or OwnLines where C is float.
+/// code = ((value - origin) · factor + draw) >> 16, saturating. The addition is on integers, so that its rounding is
+/// not biased. C: float, or double for wide lines. Lines: SharedLine<C>, or ElementLines with C = float.
 template <class C, class Lines>
 class Encoder {
  public:
   Encoder(Lines lines, int bits)
-      : lines_(lines), bottom_(unseen(C(0.5))), top_(unseen(static_cast<C>(((1 << bits) - 1) << 16))) {}
+      : lines_(lines), bottom_(opaque(C(0.5))), top_(opaque(static_cast<C>(((1 << bits) - 1) << 16))) {}
 
-  /// All: [count].
+  /// All arrays: [count].
   template <class T>
   [[gnu::always_inline]] inline void operator()(const T* values, std::int64_t count, const std::uint16_t* draws,
                                                 std::uint8_t* codes) const {
     const auto sum = [&](std::int64_t i) __attribute__((always_inline)) {
-      const auto steps = steps_of<C>(load_coded<C>(values + i), lines_.origins(i), lines_.factors(i),
+      const auto steps = in_steps<C>(load_f32<C>(values + i), lines_.origins(i), lines_.factors(i),
                                      Lanes<C>{} + bottom_, Lanes<C>{} + top_);
       return converted<std::int32_t>(steps) + load_as<std::int32_t>(draws + i);
     };
@@ -303,17 +303,17 @@ class Encoder {
       store_third_bytes(sums, codes + i);
     }
     for (; i + lanes <= count; i += lanes) store<std::uint8_t>(cut<std::uint8_t, 16>(sum(i)), codes + i);
-    if (i < count) code_tail(values + i, count - i, lines_.rest(i), draws + i, codes + i);
+    if (i < count) encode_tail(values + i, count - i, lines_.rest(i), draws + i, codes + i);
   }
 
  private:
-  /// Fewer than a vector. In line it would take registers from the loop over vectors.
+  /// Fewer than `lanes` elements. Not inlined: it would take registers from the vector loop.
   template <class T>
-  [[gnu::noinline]] void code_tail(const T* values, std::int64_t count, Lines lines, const std::uint16_t* draws,
-                                   std::uint8_t* codes) const {
+  [[gnu::noinline]] void encode_tail(const T* values, std::int64_t count, Lines lines, const std::uint16_t* draws,
+                                     std::uint8_t* codes) const {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < count; ++i) {
-      const C steps = steps_of<C>(static_cast<C>(to_coded(values[i])), lines.origin(i), lines.factor(i), bottom_, top_);
+      const C steps = in_steps<C>(static_cast<C>(to_f32(values[i])), lines.origin(i), lines.factor(i), bottom_, top_);
       codes[i] = static_cast<std::uint8_t>((static_cast<std::int32_t>(steps) + draws[i]) >> 16);
     }
   }
@@ -322,27 +322,25 @@ class Encoder {
   C bottom_, top_;
 };
 
-/// A line by 2^-16 steps for codes less what was drawn: of a draw with its mean added, which is half a step less half
-/// of its own unit.
+/// The line that decodes 2^16 · code - draw: in units of 2^-16 steps, its origin moved by the mean draw 32767.5.
 template <class C>
-inline Line<C> dithered(Line<double> by) {
+inline Line<C> dithered_line(Line<double> by) {
   const double factor = by.factor / 65536;
   return {static_cast<C>(by.origin + 32767.5 * factor), static_cast<C>(factor)};
 }
 
-/// value = code · step + origin: numbers all. With draws (2^16 code - draw) · factor + origin, the lines being as
-/// `dithered` makes them.
+/// value = code · step + origin, finite. With draws: (2^16 · code - draw) · factor + origin, by dithered_line.
 template <bool drawn, class Lines>
 class Decoder {
  public:
   explicit Decoder(Lines lines) : lines_(lines) {}
 
-  /// All: [count]; `draws`: null without.
+  /// All arrays: [count]; `draws` is null unless `drawn`.
   template <class T>
   [[gnu::always_inline]] inline void operator()(const std::uint8_t* codes, std::int64_t count,
                                                 const std::uint16_t* draws, T* values) const {
     std::int64_t i = 0;
-#pragma GCC unroll 4  // as above
+#pragma GCC unroll 4
     for (; i + lanes <= count; i += lanes) decode(codes, i, draws, values);
     if (i < count) decode_tail(codes + i, count - i, lines_.rest(i), drawn ? draws + i : nullptr, values + i);
   }
@@ -356,7 +354,7 @@ class Decoder {
     if constexpr (drawn) code = (code << 16) - load_as<std::int32_t>(draws + i);
     store_as(__builtin_convertvector(code, Lanes<float>) * lines_.factors(i) + lines_.origins(i), values + i);
   }
-  /// Fewer than a vector.
+  /// Fewer than `lanes` elements.
   template <class T>
   [[gnu::always_inline]] inline void decode_tail(const std::uint8_t* codes, std::int64_t count, Lines lines,
                                                  const std::uint16_t* draws, T* values) const {
@@ -371,7 +369,7 @@ class Decoder {
   Lines lines_;
 };
 
-/// Calls `f` with `count`: as a constant where it is a usual one, which makes a better loop of an `f` that is in line.
+/// Calls `f(count)`, with frequent counts as compile-time constants: an inlined loop of known length is faster.
 template <class F>
 [[gnu::always_inline]] inline void with_count(std::int64_t count, const F& f) {
   if (count == block)
@@ -385,33 +383,32 @@ template <class F>
 }
 
 template <class T>
-inline constexpr double most_finite = static_cast<double>(std::numeric_limits<T>::max());
+inline constexpr double max_finite = static_cast<double>(std::numeric_limits<T>::max());
 template <>
-inline constexpr double most_finite<bf16> = 0x1.FEp127;
+inline constexpr double max_finite<bf16> = 0x1.FEp127;
 
-/// Some code of the group may stand for more than T holds, or than is kept right in floats.
+/// Whether a code of the group may exceed the range of T or of f32.
 template <class T>
-inline bool beyond(const Scale& scale, int bits) {
+inline bool may_overflow(const Scale& scale, int bits) {
   return !(std::abs(scale.origin) + scale.step * (1 << bits) <=
-           std::min(most_finite<T>, static_cast<double>(std::numeric_limits<float>::max())));
+           std::min(max_finite<T>, static_cast<double>(std::numeric_limits<float>::max())));
 }
-/// A value of T that is finite, or NaN.
+/// As T, clamped to its finite values; NaN stays NaN.
 template <class T>
-inline T held(double value) {
-  value = std::clamp(value, -most_finite<T>, most_finite<T>);  // NaN passes
+inline T clamp_finite(double value) {
+  value = std::clamp(value, -max_finite<T>, max_finite<T>);  // NaN passes
   if constexpr (std::is_same_v<T, double>)
     return value;
   else
     return static_cast<T>(static_cast<float>(value));
 }
-/// The same values, held to what is finite: a code rounded up at the end of the range stays a number. `draws`: null
-/// where codes stand for themselves.
+/// Decodes in f64 and clamps to finite values, for groups that may overflow. `draws`: null without dither.
 template <class T>
-inline void to_values_held(const std::uint8_t* codes, std::int64_t count, Line<double> by, const std::uint16_t* draws,
+inline void decode_clamped(const std::uint8_t* codes, std::int64_t count, Line<double> by, const std::uint16_t* draws,
                            T* values) {
   for (std::int64_t i = 0; i < count; ++i) {
     const double code = draws == nullptr ? codes[i] : codes[i] * 65536.0 - draws[i];
-    values[i] = held<T>(code * by.factor + by.origin);
+    values[i] = clamp_finite<T>(code * by.factor + by.origin);
   }
 }
 

@@ -1,9 +1,8 @@
-// Where codes and what is kept of their groups lie in memory.
+// Where the parts of a quantized tensor lie in memory: arithmetic on numbers, the same for every device.
 #pragma once
 
-#include "ops/quantize/affine.h"
-#include "ops/quantize/fitting.h"
-#include "ops/quantize/planes.h"
+#include "ops/quantize/group_params.h"
+#include "ops/quantize/quantize.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -12,9 +11,23 @@
 
 namespace lacuna::quant {
 
-inline constexpr std::int64_t serial_below = 16384;  // elements: what one thread codes by itself
-/// Elements whose codes are packed together: whole blocks that stay in the first cache.
-inline constexpr std::int64_t codes_together = 16 * block;
+inline constexpr std::int64_t block = 128;  // elements whose codes are packed together
+/// Elements whose codes are packed in one call: whole blocks that stay in L1.
+inline constexpr std::int64_t pack_chunk = 16 * block;
+
+/// Bytes of one bit plane, `width` bits per element, of a block of `count` elements.
+inline std::int64_t plane_bytes(std::int64_t count, int width) { return (count * width + 7) / 8; }
+/// Bytes of a block of `count` elements: planes of 8, 4, 2 and 1 bit, as the binary digits of `bits` have them.
+inline std::int64_t block_bytes(std::int64_t count, int bits) {
+  std::int64_t bytes = 0;
+  for (const int width : {8, 4, 2, 1})
+    if ((bits & width) != 0) bytes += plane_bytes(count, width);
+  return bytes;
+}
+/// Bytes of `count` elements in blocks; the last block may be shorter.
+inline std::int64_t packed_bytes(std::int64_t count, int bits) {
+  return count / block * block_bytes(block, bits) + block_bytes(count % block, bits);
+}
 
 /// Calls `f(begin, end)` for the parts of [begin, end) that lie in one block each.
 template <class F>
@@ -25,53 +38,53 @@ template <class F>
   }
 }
 
-/// Of a row, after which column groups begin anew.
+/// Elements of a row of column groups: the product of the last `row_axes` extents.
 inline std::int64_t row_elements(const Shape& shape, const Grouping& grouping) {
   std::int64_t elements = 1;
-  for (int axis = std::max(shape.rank() - grouping.extents, 0); axis < shape.rank(); ++axis) elements *= shape[axis];
+  for (int axis = std::max(shape.rank() - grouping.row_axes, 0); axis < shape.rank(); ++axis) elements *= shape[axis];
   return elements;
 }
 
-/// Where the parts of a coded tensor lie.
 struct Layout {
-  Layout(const Shape& shape, const QuantConfig& coding, std::byte* bytes)
-      : one_group(coding.grouping.kind == Grouping::Kind::column &&
-                  coding.grouping.size >= row_elements(shape, coding.grouping)),
-        kind(one_group ? Grouping::Kind::run : coding.grouping.kind),
-        bits(coding.bits),
+  Layout(const Shape& shape, const QuantConfig& config, std::byte* bytes)
+      : one_group(config.grouping.kind == Grouping::Kind::columns &&
+                  config.grouping.size >= row_elements(shape, config.grouping)),
+        kind(one_group ? Grouping::Kind::consecutive : config.grouping.kind),
+        bits(config.bits),
         count(shape.count()),
-        columns(row_elements(shape, coding.grouping)),
-        size(one_group ? std::max<std::int64_t>(count, 1) : coding.grouping.size),
-        block_bytes(packed_bytes(block, bits)),
+        columns(row_elements(shape, config.grouping)),
+        size(one_group ? std::max<std::int64_t>(count, 1) : config.grouping.size),
+        bytes_per_block(block_bytes(block, bits)),
         codes(reinterpret_cast<std::uint8_t*>(bytes)),
-        stored(codes + packed_row_bytes(count, bits)) {}
+        params(codes == nullptr ? nullptr : codes + packed_bytes(count, bits)) {}
 
-  std::uint8_t* block_at(std::int64_t element) const { return codes + element / block * block_bytes; }
-  /// QuantizedTensor of 8 bits lie as they are.
+  /// Packed codes of the block that holds `element`.
+  std::uint8_t* block_at(std::int64_t element) const { return codes + element / block * bytes_per_block; }
+  /// Codes of 8 bits are stored as they are.
   bool packs() const { return bits < 8; }
-  /// Where the block ends that holds the element before `end`.
+  /// End of the block that holds element `end` - 1.
   std::int64_t block_end_of(std::int64_t end) const { return std::min((end + block - 1) / block * block, count); }
-  /// Of groups that are runs, how many elements can be coded apart from others: whole groups and whole blocks.
+  /// Consecutive groups: the smallest number of elements that is whole groups and whole blocks.
   std::int64_t unit() const { return std::lcm(size, block); }
-  /// Of groups that are runs: elements.
+  /// Consecutive groups: elements of one.
   std::int64_t length(std::int64_t group) const { return std::min(size, count - group * size); }
-  /// What is kept of a group: `Stored`, or as many bytes that mean something else.
-  template <class Kept = Stored>
-  Kept group(std::int64_t index) const {
-    static_assert(sizeof(Kept) == stored_bytes);
-    Kept group;
-    std::memcpy(&group, stored + index * stored_bytes, sizeof group);
+  /// Parameters of a group: GroupParams, or another struct of as many bytes.
+  template <class Params = GroupParams>
+  Params group(std::int64_t index) const {
+    static_assert(sizeof(Params) == group_params_bytes);
+    Params group;
+    std::memcpy(&group, params + index * group_params_bytes, sizeof group);
     return group;
   }
-  template <class Kept>
-  void set_group(std::int64_t index, const Kept& group) const {
-    static_assert(sizeof(Kept) == stored_bytes);
-    std::memcpy(stored + index * stored_bytes, &group, sizeof group);
+  template <class Params>
+  void set_group(std::int64_t index, const Params& group) const {
+    static_assert(sizeof(Params) == group_params_bytes);
+    std::memcpy(params + index * group_params_bytes, &group, sizeof group);
   }
   /// Calls `f(group, first, last)` for the pieces of [begin, end) that belong to one group each.
   template <class F>
   void for_pieces(std::int64_t begin, std::int64_t end, F&& f) const {
-    const std::int64_t row = kind == Grouping::Kind::run ? count : columns;  // after which groups begin anew
+    const std::int64_t row = kind == Grouping::Kind::consecutive ? count : columns;
     std::int64_t group = begin % row / size, left = std::min((group + 1) * size, row) - begin % row;
     for (std::int64_t i = begin; i < end;) {
       const std::int64_t last = std::min(end, i + left);
@@ -82,13 +95,13 @@ struct Layout {
     }
   }
 
-  bool one_group;  // of all columns: a run of everything
+  bool one_group;  // one column group as wide as a row: the same as one consecutive group of everything
   Grouping::Kind kind;
   int bits;
-  std::int64_t count, columns, size;  // elements, of a row, of a group
-  std::int64_t block_bytes;           // of a block's codes
-  std::uint8_t* codes;                // [code_bytes]
-  std::uint8_t* stored;               // [groups, 4], at any address
+  std::int64_t count, columns, size;  // elements of the tensor, of a row, of a group
+  std::int64_t bytes_per_block;       // packed
+  std::uint8_t* codes;                // [packed_bytes(count, bits)]
+  std::uint8_t* params;               // [groups, 4], unaligned
 };
 
 }  // namespace lacuna::quant

@@ -7,10 +7,10 @@
 namespace lacuna::quant {
 namespace {
 
-constexpr std::int64_t in_byte = 4, serial_below = 65536;
+constexpr std::int64_t per_byte = 4, serial_below = 65536;
 
-// A test finds them again: each threshold where the slopes at its two sides err alike, each place where the slope is
-// the mean of those between its thresholds.
+// Lloyd-Max levels, checked by a test: the slopes at the points on both sides of a threshold have equal error there,
+// and the slope at a point is the mean slope between its thresholds.
 constexpr SlopeLevels gelu{{-0.499F, 0, 0.499F}, {-0.8724F, -0.2393F, 0.2393F, 0.8724F}};
 constexpr SlopeLevels silu{{-0.6685F, 0, 0.6685F}, {-1.1378F, -0.3161F, 0.3161F, 1.1378F}};
 
@@ -21,9 +21,9 @@ const SlopeLevels* slope_levels(std::string_view op) {
   return op == "silu" ? &silu : nullptr;
 }
 
-Tensor encode_slopes(const Tensor& values, const SlopeLevels& levels) {
+Tensor quantize_slopes(const Tensor& values, const SlopeLevels& levels) {
   const std::int64_t count = values.count();
-  Tensor bytes = Tensor::empty({(count + in_byte - 1) / in_byte}, DType::u8, values.device(), Purpose::saved);
+  Tensor bytes = Tensor::empty({(count + per_byte - 1) / per_byte}, DType::u8, values.device(), Purpose::saved);
   launch(values.device(), [&] {
     with_float_type(values.dtype(), [&]<class T>(Type<T>) {
       const T* const x = values.data<T>();
@@ -36,34 +36,34 @@ Tensor encode_slopes(const Tensor& values, const SlopeLevels& levels) {
               const auto v = static_cast<float>(to_compute(x[i]));
               return (v >= low ? 1 : 0) + (v >= middle ? 1 : 0) + (v >= high ? 1 : 0);
             };
-            const std::int64_t whole = begin + (end - begin) / in_byte * in_byte;
-            for (std::int64_t i = begin; i < whole; i += in_byte)
-              out[i / in_byte] =
+            const std::int64_t whole = begin + (end - begin) / per_byte * per_byte;
+            for (std::int64_t i = begin; i < whole; i += per_byte)
+              out[i / per_byte] =
                   static_cast<std::uint8_t>(level(i) | level(i + 1) << 2 | level(i + 2) << 4 | level(i + 3) << 6);
             int rest = 0;
             for (std::int64_t i = whole; i < end; ++i) rest |= level(i) << (2 * (i - whole));
-            if (whole < end) out[whole / in_byte] = static_cast<std::uint8_t>(rest);
+            if (whole < end) out[whole / per_byte] = static_cast<std::uint8_t>(rest);
           },
-          in_byte);
+          per_byte);
     });
   });
   return bytes;
 }
 
-void decode_slopes(const Tensor& bytes, const SlopeLevels& levels, std::int64_t begin, std::int64_t end,
-                   const Tensor& out) {
-  expect(0 <= begin && begin <= end && (end + in_byte - 1) / in_byte <= bytes.count() && out.count() == end - begin,
-         "slopes {} to {} of {} bytes are to be decoded into {}", begin, end, bytes.count(), out.shape());
+void dequantize_slopes(const Tensor& bytes, const SlopeLevels& levels, std::int64_t begin, std::int64_t end,
+                       const Tensor& out) {
+  expect(0 <= begin && begin <= end && (end + per_byte - 1) / per_byte <= bytes.count() && out.count() == end - begin,
+         "slopes: elements [{}, {}) of {} bytes do not fit an output of {}", begin, end, bytes.count(), out.shape());
   launch(out.device(), [&] {
     with_float_type(out.dtype(), [&]<class T>(Type<T>) {
       const auto* const in = bytes.data<std::uint8_t>();
       T* const y = out.data<T>();
-      std::array<T, 4> places;
-      std::ranges::transform(levels.places, places.begin(), [](float place) { return static_cast<T>(place); });
+      std::array<T, 4> points;
+      std::ranges::transform(levels.points, points.begin(), [](float point) { return static_cast<T>(point); });
       parallel_for(end - begin, serial_below, [&](std::int64_t from, std::int64_t to) {
         for (std::int64_t i = from; i < to; ++i) {
           const std::int64_t element = begin + i;
-          y[i] = places[static_cast<std::size_t>(in[element / in_byte] >> (2 * (element % in_byte)) & 3)];
+          y[i] = points[static_cast<std::size_t>(in[element / per_byte] >> (2 * (element % per_byte)) & 3)];
         }
       });
     });

@@ -1,4 +1,4 @@
-// Slopes of curves in 2 bits an element.
+// Slopes of activation functions in 2 bits per element.
 #pragma once
 
 #include "core/tensor.h"
@@ -9,22 +9,23 @@
 
 namespace lacuna::quant {
 
-/// A curve's slope as one of four: between two thresholds it is taken to be that at one place. For a tensor of which
-/// backward needs nothing but the slope (few-bit backward: Novikov et al. 2023). The choice is not drawn: what is wrong
-/// is wrong in every step.
+/// A piecewise constant approximation of an activation's derivative: between two thresholds it is the derivative at one
+/// point. For inputs of which backward needs nothing but the slope (few-bit backward, Novikov et al. 2023). The choice
+/// is deterministic, so its error is the same in every step.
 struct SlopeLevels {
   std::array<float, 3> thresholds;
-  std::array<float, 4> places;
+  std::array<float, 4> points;
 };
 
-/// Of the op's curve, the four that err least over standard normal values; null where it has none.
+/// The levels of least squared error over N(0, 1) for the op's activation; null if there are none.
 const SlopeLevels* slope_levels(std::string_view op);
 
-/// Two bits an element, four in a byte from the lowest on: how many thresholds it is at or above; NaN counts as below.
-/// `values` of any floating type and shape; the result is u8 [ceil(count / 4)] on the same device, purpose saved.
-Tensor encode_slopes(const Tensor& values, const SlopeLevels& levels);
-/// The places of elements [begin, end), into `out` of as many elements of a floating type.
-void decode_slopes(const Tensor& bytes, const SlopeLevels& levels, std::int64_t begin, std::int64_t end,
-                   const Tensor& out);
+/// Two bits per element, four elements per byte from bit 0 on: the number of thresholds that are not above the element;
+/// 0 for NaN. `values` has any floating type and shape. Returns u8 [ceil(count / 4)] on the same device,
+/// Purpose::saved.
+Tensor quantize_slopes(const Tensor& values, const SlopeLevels& levels);
+/// The points of elements [begin, end) into `out` [end - begin], of a floating type.
+void dequantize_slopes(const Tensor& bytes, const SlopeLevels& levels, std::int64_t begin, std::int64_t end,
+                       const Tensor& out);
 
 }  // namespace lacuna::quant

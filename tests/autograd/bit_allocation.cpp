@@ -2,7 +2,7 @@
 #include "autograd/plan/bit_allocation.h"
 
 #include "core/random.h"
-#include "tests/ops/codes_of_values.h"
+#include "tests/ops/quantized_values.h"
 
 #include <doctest/doctest.h>
 
@@ -66,7 +66,7 @@ TEST_CASE("a code's variance is what the codec does to normal values, and convex
   const std::vector<float> values = test::normal_values(256 * 400, 5);
   const Tensor x = test::tensor_of(values);
   for (const int bits : {1, 2, 3, 4, 5, 6, 8}) {
-    const std::vector<double> after = test::decoded(quant::encode(x, quant::least_error(bits, {}), 1));
+    const std::vector<double> after = test::dequantized(quant::quantize(x, quant::min_error_config(bits, {}), 1));
     double error = 0;
     for (std::size_t i = 0; i < values.size(); ++i) error += std::pow(after[i] - static_cast<double>(values[i]), 2);
     CHECK(code_variance(bits) == doctest::Approx(error / static_cast<double>(values.size())).epsilon(0.04));
@@ -80,9 +80,9 @@ TEST_CASE("a code's variance is what the codec does to normal values, and convex
 TEST_CASE("bits: bytes are those that codes take, whatever is left over for the last block") {
   for (const std::int64_t elements : {1, 7, 129, 1000, 4097, 20003})
     for (const int bits : {1, 2, 3, 4, 5, 6, 8}) {
-      const quant::QuantConfig coding = quant::least_error(bits, {});
+      const quant::QuantConfig coding = quant::min_error_config(bits, {});
       const std::int64_t ranges = quant::range_bytes({elements}, coding);
-      const quant::QuantizedTensor codes = quant::encode(test::tensor_of(test::normal_values(elements, 7)), coding, 1);
+      const quant::QuantizedTensor codes = quant::quantize(test::tensor_of(test::normal_values(elements, 7)), coding, 1);
       CHECK(held_bytes({.elements = elements, .range_bytes = ranges, .hadamard_bytes = ranges}, bits) ==
             codes.bytes.bytes());
     }

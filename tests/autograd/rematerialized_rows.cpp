@@ -112,10 +112,10 @@ std::vector<double> read_and_derived(const Variable& x, MemoryPolicy& memory) {
 /// Draws, ranges of columns, and what is turned, with means of samples and without.
 const std::vector<quant::QuantConfig> various_codings{
     {.bits = 4, .grouping = {}, .rounding = quant::Rounding::dithered},
-    {.bits = 8, .grouping = {quant::Grouping::Kind::column, 96}},
-    quant::least_error(3, {quant::Grouping::Kind::column, 96}),
-    quant::least_error(2, {}),
-    quant::least_error(3, {.size = 768})};
+    {.bits = 8, .grouping = {quant::Grouping::Kind::columns, 96}},
+    quant::min_error_config(3, {quant::Grouping::Kind::columns, 96}),
+    quant::min_error_config(2, {}),
+    quant::min_error_config(3, {.size = 768})};
 
 }  // namespace
 

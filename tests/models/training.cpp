@@ -1,4 +1,5 @@
 // Whole models in training: policies agree to the bit, frozen parts stay as they are, meta counts what the CPU holds.
+#include "core/parallel.h"
 #include "core/glob.h"
 #include "models/io/weights.h"
 #include "tests/models/tiny_models.h"

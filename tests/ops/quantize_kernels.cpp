@@ -1,12 +1,11 @@
-// The codec's kernels by the ways that elements take through them: whole vectors and tails, whole blocks and pieces of
-// them, batches of groups, stretches.
+// Kernels of quantization by code path: whole vectors and tails, whole and partial blocks, batches of groups.
 #include "core/parallel.h"
 #include "core/random.h"
-#include "ops/quantize/affine.h"
 #include "ops/quantize/affine_kernels.h"
-#include "ops/quantize/fitting.h"
-#include "ops/quantize/lanes.h"
-#include "tests/ops/codes_of_values.h"
+#include "ops/quantize/group_params.h"
+#include "ops/quantize/quantize.h"
+#include "ops/quantize/simd.h"
+#include "tests/ops/quantized_values.h"
 
 #include <doctest/doctest.h>
 
@@ -40,19 +39,19 @@ Tensor drawn(std::int64_t count, DType dtype, float scale) {
   return tensor_of(values, dtype);
 }
 
-std::vector<double> by_itself(const Tensor& x, std::int64_t begin, std::int64_t end, const QuantConfig& coding) {
-  return decoded(
-      quant::encode(x.reshape({x.count(), 1}).leading(begin, end).clone().reshape({end - begin}), coding, 1));
+std::vector<double> by_itself(const Tensor& x, std::int64_t begin, std::int64_t end, const QuantConfig& config) {
+  return dequantized(
+      quant::quantize(x.reshape({x.count(), 1}).leading(begin, end).clone().reshape({end - begin}), config, 1));
 }
 
 }  // namespace
 
-TEST_CASE("lanes are cut to fewer bytes as numbers are") {
+TEST_CASE("simd: lanes are truncated as scalars are") {
   std::uint64_t state = 1;
   for (int round = 0; round < 1000; ++round) {
     quant::Lanes<std::int32_t> all{};
     for (std::int64_t lane = 0; lane < quant::lanes; ++lane)
-      all[lane] = static_cast<std::int32_t>(state = quant::scrambled(state));
+      all[lane] = static_cast<std::int32_t>(state = quant::splitmix64(state));
     const auto low = quant::cut<std::uint8_t, 0>(all), third = quant::cut<std::uint8_t, 16>(all);
     const auto upper = quant::cut<std::uint16_t, 16>(all);
     for (std::int64_t lane = 0; lane < quant::lanes; ++lane) {
@@ -63,14 +62,14 @@ TEST_CASE("lanes are cut to fewer bytes as numbers are") {
   }
 }
 
-TEST_CASE("lanes: third bytes of four vectors are written one vector's behind the other's") {
+TEST_CASE("simd: third bytes of four vectors are stored one vector behind the other") {
   constexpr std::uint8_t untouched = 0xA5;
   std::uint64_t state = 1;
   for (int round = 0; round < 1000; ++round) {
     quant::Lanes<std::int32_t> all[4];
     for (auto& vector : all)
       for (std::int64_t lane = 0; lane < quant::lanes; ++lane)
-        vector[lane] = static_cast<std::int32_t>((state = quant::scrambled(state)) & 0xffffff);
+        vector[lane] = static_cast<std::int32_t>((state = quant::splitmix64(state)) & 0xffffff);
     all[round % 4][round % quant::lanes] = 0xffffff;
     all[(round + 1) % 4][0] = 0;
     std::vector<std::uint8_t> to(4 * quant::lanes + 2, untouched);
@@ -97,7 +96,7 @@ void check_exchanged() {
 
 }  // namespace
 
-TEST_CASE("lanes change places with those apart from them") {
+TEST_CASE("simd: lanes are exchanged at every distance") {
   typedef std::int16_t Halves __attribute__((vector_size(vector_bytes)));
   check_exchanged<1, quant::Lanes<float>>();
   check_exchanged<1, quant::Lanes<double>>();
@@ -107,7 +106,7 @@ TEST_CASE("lanes change places with those apart from them") {
 
 namespace {
 
-/// Values of which many are at an end of what a code, or the type, can hold.
+/// Values, many of them at the limits of quantized or of the type.
 template <class T>
 std::vector<T> telling_values(std::int64_t count) {
   const auto as = [](double value) {
@@ -116,68 +115,68 @@ std::vector<T> telling_values(std::int64_t count) {
     else
       return static_cast<T>(value);
   };
-  constexpr double most = quant::most_finite<T>, infinity = std::numeric_limits<double>::infinity(),
+  constexpr double max = quant::max_finite<T>, infinity = std::numeric_limits<double>::infinity(),
                    not_a_number = std::numeric_limits<double>::quiet_NaN();
-  const double special[] = {not_a_number, -not_a_number, infinity, -infinity, 0.0, -0.0, most, -most, 1.0, -1.0};
+  const double special[] = {not_a_number, -not_a_number, infinity, -infinity, 0.0, -0.0, max, -max, 1.0, -1.0};
   std::uint64_t state = 7;
   std::vector<T> values;
   for (std::int64_t i = 0; i < count; ++i) {
-    state = quant::scrambled(state);
+    state = quant::splitmix64(state);
     values.push_back(state % 3 == 0 ? as(special[state / 3 % std::size(special)])
                                     : as(static_cast<double>(state % 4001) / 1000 - 2));
   }
   return values;
 }
 
-/// QuantizedTensor of `values` together are those of each by itself, and nothing is written behind them.
+/// Codes of `values` together equal those of each alone, and nothing is written behind them.
 template <class C, class Lines, class T>
 void check_codes(const std::vector<T>& values, std::int64_t count, Lines lines, int bits,
                  const std::vector<std::uint16_t>& draws) {
   constexpr std::uint8_t untouched = 0xA5;
-  std::vector<std::uint8_t> codes(static_cast<std::size_t>(count) + 1, untouched);
-  quant::Encoder<C, Lines>(lines, bits)(values.data(), count, draws.data(), codes.data());
+  std::vector<std::uint8_t> quantized(static_cast<std::size_t>(count) + 1, untouched);
+  quant::Encoder<C, Lines>(lines, bits)(values.data(), count, draws.data(), quantized.data());
   for (std::int64_t i = 0; i < count; ++i) {
     std::uint8_t code = 0;
     quant::Encoder<C, Lines>(lines.rest(i), bits)(values.data() + i, 1, draws.data() + i, &code);
-    REQUIRE(codes[static_cast<std::size_t>(i)] == code);
+    REQUIRE(quantized[static_cast<std::size_t>(i)] == code);
     REQUIRE(code < 1 << bits);
   }
-  REQUIRE(codes.back() == untouched);
+  REQUIRE(quantized.back() == untouched);
 }
 
 template <class T>
 void check_encoders() {
-  constexpr std::int64_t most = 8 * quant::lanes + 3;
-  const std::vector<T> values = telling_values<T>(most);
-  std::vector<float> origins, factors;  // [most]
-  std::vector<std::uint16_t> draws;     // [most]
+  constexpr std::int64_t max = 8 * quant::lanes + 3;
+  const std::vector<T> values = telling_values<T>(max);
+  std::vector<float> origins, factors;  // [max]
+  std::vector<std::uint16_t> draws;     // [max]
   std::uint64_t state = 3;
-  for (std::int64_t i = 0; i < most; ++i) {
-    state = quant::scrambled(state);
+  for (std::int64_t i = 0; i < max; ++i) {
+    state = quant::splitmix64(state);
     draws.push_back(i % 5 == 0 ? 0 : i % 5 == 1 ? 0xffff : static_cast<std::uint16_t>(state));
     origins.push_back(static_cast<float>(i % 7) / 4 - 1);
     factors.push_back(i % 11 == 0 ? 0.0F : 65536.0F * static_cast<float>(i % 9 + 1));
   }
   for (const int bits : {1, 4, 8})
-    for (std::int64_t count = 0; count <= most; ++count) {
-      check_codes<float>(values, count, quant::SameLine<float>{{-1, 65536.0F * 100}}, bits, draws);
-      check_codes<float>(values, count, quant::SameLine<float>{{0.5F, 0}}, bits, draws);
-      check_codes<double>(values, count, quant::SameLine<double>{{-1, 65536.0 * 100}}, bits, draws);
-      check_codes<float>(values, count, quant::OwnLines{origins.data(), factors.data()}, bits, draws);
+    for (std::int64_t count = 0; count <= max; ++count) {
+      check_codes<float>(values, count, quant::SharedLine<float>{{-1, 65536.0F * 100}}, bits, draws);
+      check_codes<float>(values, count, quant::SharedLine<float>{{0.5F, 0}}, bits, draws);
+      check_codes<double>(values, count, quant::SharedLine<double>{{-1, 65536.0 * 100}}, bits, draws);
+      check_codes<float>(values, count, quant::ElementLines{origins.data(), factors.data()}, bits, draws);
     }
 }
 
-/// `values`, in one piece, in two, and in two that are put together.
+/// Minimum and maximum of `values` in one piece, in two, and of two objects combined.
 template <class T>
-void check_extremes(const std::vector<T>& values) {
+void check_min_max(const std::vector<T>& values) {
   using Key = quant::Key<T>;
-  Key least = std::numeric_limits<Key>::max(), most = std::numeric_limits<Key>::min();
+  Key min = std::numeric_limits<Key>::max(), max = std::numeric_limits<Key>::min();
   for (const T value : values) {
-    least = std::min(least, quant::key_of(value));
-    most = std::max(most, quant::key_of(value));
+    min = std::min(min, quant::key_of(value));
+    max = std::max(max, quant::key_of(value));
   }
   const auto count = static_cast<std::int64_t>(values.size()), half = count / 2;
-  quant::Extremes<T> one, two, first, second, none;
+  quant::MinMax<T> one, two, first, second, none;
   one.add(values.data(), count);
   two.add(values.data(), half);
   two.add(values.data() + half, count - half);
@@ -185,15 +184,15 @@ void check_extremes(const std::vector<T>& values) {
   second.add(values.data() + half, count - half);
   first.add(second);
   none.add(one);
-  one.add(quant::Extremes<T>());
-  for (const quant::Extremes<T>* extremes : {&one, &two, &first, &none}) {
-    REQUIRE(extremes->least() == least);
-    REQUIRE(extremes->most() == most);
+  one.add(quant::MinMax<T>());
+  for (const quant::MinMax<T>* min_max : {&one, &two, &first, &none}) {
+    REQUIRE(min_max->min() == min);
+    REQUIRE(min_max->max() == max);
   }
 }
 
 template <class T>
-void check_all_extremes() {
+void check_all_min_max() {
   const std::vector<T> pool = telling_values<T>(400);
   const auto is_negative = [](T value) { return quant::key_of(value) < 0; };
   std::vector<T> negative, positive;
@@ -202,50 +201,50 @@ void check_all_extremes() {
   for (std::size_t count = 0; count <= counts; ++count)
     for (const std::vector<T>* of : {&pool, &std::as_const(negative), &std::as_const(positive)})
       for (std::size_t from = 0; from + count <= of->size(); from += 37)
-        check_extremes(std::vector<T>(of->begin() + static_cast<std::ptrdiff_t>(from),
-                                      of->begin() + static_cast<std::ptrdiff_t>(from + count)));
-  for (const T value : pool) check_extremes(std::vector<T>(counts, value));
+        check_min_max(std::vector<T>(of->begin() + static_cast<std::ptrdiff_t>(from),
+                                     of->begin() + static_cast<std::ptrdiff_t>(from + count)));
+  for (const T value : pool) check_min_max(std::vector<T>(counts, value));
 }
 
 }  // namespace
 
-TEST_CASE("codes of vectors, of several at once and of what is left over, are those of elements one by one") {
+TEST_CASE("encoder: vectors, several at once, and tails give the quantized of single elements") {
   check_encoders<float>();
   check_encoders<double>();
   check_encoders<bf16>();
 }
 
-TEST_CASE("extremes are those of the keys, whatever the signs and the pieces") {
-  check_all_extremes<float>();
-  check_all_extremes<double>();
-  check_all_extremes<bf16>();
+TEST_CASE("min_max: equals minimum and maximum over keys, whatever the signs and pieces") {
+  check_all_min_max<float>();
+  check_all_min_max<double>();
+  check_all_min_max<bf16>();
 }
 
-TEST_CASE("draws are the same on every machine, whatever its vectors: dithered codes decode with them") {
+TEST_CASE("draws: the same for every vector width, since dithered tensors are dequantized with them") {
   std::uint64_t hash = 0;
   for (const std::uint64_t key : {std::uint64_t{1}, std::uint64_t{77}, ~std::uint64_t{0}}) {
     quant::Draws draws(key, Rounding::stochastic);
     for (const std::int64_t index : {0LL, 1LL, 100LL, (1LL << 28) - 1, 1LL << 28, (1LL << 40) + 5})
-      for (const std::uint16_t draw : draws.of_block(index)) hash = quant::scrambled(hash ^ draw);
+      for (const std::uint16_t draw : draws.of_block(index)) hash = quant::splitmix64(hash ^ draw);
   }
   CHECK(hash == 2366832781487746026U);
 }
 
-TEST_CASE("codes: rounded to the nearest, a group is coded as it is alone, wherever it lies") {
+TEST_CASE("quantize: a group rounded to nearest has the same quantized as alone, wherever it lies") {
   const int before = threads();
   for (const int count : {1, 2}) {
     set_threads(count);
     for (const DType dtype : all_types)
-      for (const float scale : {1.0F, 1e-36F, 1e38F})  // the outer ones are computed in f64
+      for (const float scale : {1.0F, 1e-36F, 1e38F})  // the outer ones are encoded in f64
         for (const std::int64_t size : {1, 7, 16, 100, 128, 256, 1000, 2049, 5000}) {
           const std::int64_t elements = 20001;
           const Tensor x = drawn(elements, dtype, scale);
           for (const int bits : {1, 3, 4, 8}) {
-            const QuantConfig coding{bits, {Grouping::Kind::run, size}, Rounding::nearest};
-            const std::vector<double> whole = decoded(quant::encode(x, coding, 1));
+            const QuantConfig config{bits, {Grouping::Kind::consecutive, size}, Rounding::nearest};
+            const std::vector<double> whole = dequantized(quant::quantize(x, config, 1));
             for (const std::int64_t group : {std::int64_t{0}, elements / size / 2, (elements - 1) / size}) {
               const std::int64_t begin = group * size, end = std::min(elements, begin + size);
-              const std::vector<double> alone = by_itself(x, begin, end, coding);
+              const std::vector<double> alone = by_itself(x, begin, end, config);
               for (std::int64_t i = begin; i < end; ++i)
                 REQUIRE(whole[static_cast<std::size_t>(i)] == alone[static_cast<std::size_t>(i - begin)]);
             }
@@ -255,9 +254,9 @@ TEST_CASE("codes: rounded to the nearest, a group is coded as it is alone, where
   set_threads(before);
 }
 
-TEST_CASE("codes: columns are coded as runs of the same ranges are") {
+TEST_CASE("quantize: column groups equal consecutive groups of the same ranges") {
   for (const DType dtype : all_types)
-    for (const float scale : {1.0F, 1e38F})  // the last is computed in f64
+    for (const float scale : {1.0F, 1e38F})  // the last is encoded in f64
       for (const std::int64_t width : {7, 8, 16, 24, 32, 64, 100}) {
         constexpr std::int64_t rows = 90, groups = 3;
         const Tensor x = drawn(rows * groups * width, dtype, scale).reshape({rows, groups * width});
@@ -266,10 +265,12 @@ TEST_CASE("codes: columns are coded as runs of the same ranges are") {
         for (const int bits : {2, 4, 8})
           for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dithered}) {
             std::vector<quant::Range> seen(groups), seen_by_runs(rows * groups);
-            const auto columns = quant::encode(x, {bits, {Grouping::Kind::column, width}, rounding}, 3, ranges, seen);
-            const auto runs = quant::encode(x.reshape({x.count()}), {bits, {Grouping::Kind::run, width}, rounding}, 3,
-                                            std::vector<quant::Range>(rows * groups, range), seen_by_runs);
-            REQUIRE(decoded(columns) == decoded(runs));
+            const auto columns =
+                quant::quantize(x, {bits, {Grouping::Kind::columns, width}, rounding}, 3, ranges, seen);
+            const auto runs =
+                quant::quantize(x.reshape({x.count()}), {bits, {Grouping::Kind::consecutive, width}, rounding}, 3,
+                                std::vector<quant::Range>(rows * groups, range), seen_by_runs);
+            REQUIRE(dequantized(columns) == dequantized(runs));
             for (std::size_t group = 0; group < groups; ++group) {
               quant::Range all = seen_by_runs[group];
               for (std::size_t row = 1; row < rows; ++row) {
@@ -279,16 +280,17 @@ TEST_CASE("codes: columns are coded as runs of the same ranges are") {
               CHECK(seen[group].min == all.min);
               CHECK(seen[group].max == all.max);
             }
-            // Ranges that have to be found first are those of all rows.
+            // Observed ranges are over all rows.
             if (rounding == Rounding::nearest) {
-              const QuantConfig coding{bits, {Grouping::Kind::column, width}, rounding};
-              REQUIRE(decoded(quant::encode(x, coding, 3)) == decoded(quant::encode(x, coding, 3, seen, {})));
+              const QuantConfig config{bits, {Grouping::Kind::columns, width}, rounding};
+              REQUIRE(dequantized(quant::quantize(x, config, 3)) ==
+                      dequantized(quant::quantize(x, config, 3, seen, {})));
             }
           }
       }
 }
 
-TEST_CASE("codes: a value that is not finite takes its columns with it, however narrow, and no others") {
+TEST_CASE("quantize: a nonfinite value makes its column group NaN, however narrow, and no other") {
   for (const std::int64_t width : {8, 64})
     for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
       constexpr std::int64_t rows = 300, groups = 3;
@@ -296,10 +298,10 @@ TEST_CASE("codes: a value that is not finite takes its columns with it, however 
       x.data<float>()[137 * groups * width + width + 3] = bad;  // in the second group
       std::vector<quant::Range> seen(groups);
       const std::vector<quant::Range> known(groups, quant::Range{-1, 1});
-      const QuantConfig coding{8, {Grouping::Kind::column, width}, Rounding::dithered};
-      for (const quant::QuantizedTensor& codes :
-           {quant::encode(x, coding, 3), quant::encode(x, coding, 3, known, seen)}) {
-        const std::vector<double> values = decoded(codes);
+      const QuantConfig config{8, {Grouping::Kind::columns, width}, Rounding::dithered};
+      for (const quant::QuantizedTensor& quantized :
+           {quant::quantize(x, config, 3), quant::quantize(x, config, 3, known, seen)}) {
+        const std::vector<double> values = dequantized(quantized);
         for (std::int64_t i = 0; i < x.count(); ++i) {
           const bool lost = i % (groups * width) / width == 1;
           REQUIRE(std::isnan(values[static_cast<std::size_t>(i)]) == lost);
@@ -311,31 +313,31 @@ TEST_CASE("codes: a value that is not finite takes its columns with it, however 
     }
 }
 
-TEST_CASE("codes: groups fitted together are as each by itself, and of what was set before nothing is left") {
-  constexpr float most = std::numeric_limits<float>::max();
-  const std::array<quant::Range, quant::GroupBatch::most> ranges = {{{0, 0},
-                                                                     {-0.0F, 0},
-                                                                     {1, 1},
-                                                                     {-3, -3},
-                                                                     {1e-45F, 1e-45F},
-                                                                     {0, 1e-45F},
-                                                                     {-most, most},
-                                                                     {most, most},
-                                                                     {1e6F, 1e6F + 1},
-                                                                     {-1e6F - 1, -1e6F},
-                                                                     {-1, 1},
-                                                                     {0, 6},
-                                                                     {-0.17F, 5},
-                                                                     {1e-36F, 2e-36F},
-                                                                     {-1e38F, 0},
-                                                                     {2, 3}}};
+TEST_CASE("group parameters: groups fitted together equal each alone, whatever was set before") {
+  constexpr float max = std::numeric_limits<float>::max();
+  const std::array<quant::Range, quant::GroupBatch::max_groups> ranges = {{{0, 0},
+                                                                           {-0.0F, 0},
+                                                                           {1, 1},
+                                                                           {-3, -3},
+                                                                           {1e-45F, 1e-45F},
+                                                                           {0, 1e-45F},
+                                                                           {-max, max},
+                                                                           {max, max},
+                                                                           {1e6F, 1e6F + 1},
+                                                                           {-1e6F - 1, -1e6F},
+                                                                           {-1, 1},
+                                                                           {0, 6},
+                                                                           {-0.17F, 5},
+                                                                           {1e-36F, 2e-36F},
+                                                                           {-1e38F, 0},
+                                                                           {2, 3}}};
   for (int bits = 1; bits <= 8; ++bits) {
-    const quant::Fitting fitting(bits);
+    const quant::ParamFitter fitting(bits);
     quant::GroupBatch batch;
     for (std::size_t i = 0; i < ranges.size(); ++i) batch.set(i, ranges[i]);
     fitting.fit(batch);
     const auto check = [&](std::size_t place, quant::Range range) {
-      const quant::Stored together = batch.stored(place), alone = fitting.fit(range);
+      const quant::GroupParams together = batch.params(place), alone = fitting.fit(range);
       CHECK(together.step.bits == alone.step.bits);
       CHECK(together.origin == alone.origin);
       const quant::Scale scale = quant::scale_of(together, bits);
@@ -354,7 +356,7 @@ TEST_CASE("codes: groups fitted together are as each by itself, and of what was 
   }
 }
 
-TEST_CASE("lanes: halves are widened as they are one by one, and rounded to the nearest") {
+TEST_CASE("simd: bf16 is widened and rounded as single elements are") {
   for (std::uint32_t first = 0; first < 0x10000; first += quant::lanes) {
     std::array<bf16, quant::lanes> brain;
     for (std::uint32_t i = 0; i < quant::lanes; ++i) brain[i].bits = static_cast<std::uint16_t>(first + i);

@@ -1,4 +1,4 @@
-// Slopes of curves in two bits.
+// Slopes of activation functions in two bits.
 #include "ops/quantize/slope.h"
 
 #include <doctest/doctest.h>
@@ -22,13 +22,13 @@ double silu_slope(double x) {
 struct Curve {
   std::string op;
   std::function<double(double)> slope;
-  double error;  // of the slope, relative, over standard normal values
+  double error;  // of the slope, relative, over N(0, 1)
 };
 const std::vector<Curve> curves{{"gelu", gelu_slope, 0.1325}, {"silu", silu_slope, 0.1442}};
 
 }  // namespace
 
-TEST_CASE("slopes: the four that err least over normal values") {
+TEST_CASE("slopes: four levels of least squared error over normal values") {
   for (const Curve& curve : curves) {
     INFO(curve.op);
     const SlopeLevels& levels = *slope_levels(curve.op);
@@ -37,7 +37,7 @@ TEST_CASE("slopes: the four that err least over normal values") {
       while (level < 3 && x >= static_cast<double>(levels.thresholds[level])) ++level;
       return level;
     };
-    const auto slope_at = [&](std::size_t level) { return curve.slope(static_cast<double>(levels.places[level])); };
+    const auto slope_at = [&](std::size_t level) { return curve.slope(static_cast<double>(levels.points[level])); };
     double error = 0, square = 0, weights[4] = {}, means[4] = {};
     constexpr double step = 1e-4;
     for (int i = -80000; i < 80000; ++i) {
@@ -59,7 +59,7 @@ TEST_CASE("slopes: the four that err least over normal values") {
   CHECK(slope_levels("relu") == nullptr);
 }
 
-TEST_CASE("slopes: every length, any part, every type") {
+TEST_CASE("slopes: every length, range and type") {
   const SlopeLevels& levels = *slope_levels("gelu");
   const std::vector<float> values{-3, -0.5F, -0.2F, 0, 0.3F, 0.6F, 0.499F, -0.498F, 9};
   const std::vector<std::size_t> expected{0, 0, 1, 2, 2, 3, 3, 1, 3};
@@ -67,17 +67,17 @@ TEST_CASE("slopes: every length, any part, every type") {
     for (std::int64_t length = 1; length <= 70; ++length) {
       std::vector<float> repeated;
       for (std::int64_t i = 0; i < length; ++i) repeated.push_back(values[static_cast<std::size_t>(i) % values.size()]);
-      const Tensor bytes = encode_slopes(Tensor::from(std::span<const float>(repeated), {length}).to(dtype), levels);
+      const Tensor bytes = quantize_slopes(Tensor::from(std::span<const float>(repeated), {length}).to(dtype), levels);
       CHECK(bytes.count() == (length + 3) / 4);
       for (const std::int64_t begin : {std::int64_t{0}, length / 3}) {
         const Tensor out = Tensor::empty({length - begin}, dtype, Device::cpu);
-        decode_slopes(bytes, levels, begin, length, out);
+        dequantize_slopes(bytes, levels, begin, length, out);
         const std::vector<double> decoded = out.to_vector();
         for (std::int64_t i = begin; i < length; ++i) {
           const std::size_t place = static_cast<std::size_t>(i) % values.size();
           if (dtype == DType::bf16 && place == 6) continue;  // 0.499 is 0.5 there, -0.498 is not -0.499
           CHECK(decoded[static_cast<std::size_t>(i - begin)] ==
-                doctest::Approx(static_cast<double>(levels.places[expected[place]])).epsilon(4e-3));
+                doctest::Approx(static_cast<double>(levels.points[expected[place]])).epsilon(4e-3));
         }
       }
     }

@@ -14,7 +14,7 @@
 namespace lacuna {
 namespace {
 
-// Bounds of the errors: at 512 channels they come to 4.3e-6 and 1.2e-6, at 16 to a fifth of that.
+// Bounds on the error. At 512 channels it is 4.3e-6 and 1.2e-6, at 16 a fifth of that.
 constexpr double large_tiles = 1e-5, small_tiles = 2e-6;
 
 /// The matrix of a transform, [to][from].
@@ -30,7 +30,7 @@ std::vector<std::vector<double>> matrix_of() {
   return matrix;
 }
 
-/// The largest difference between Aᵀ[(G g) ⊙ (Bᵀ d)] and the filter it stands for, over all unit g and d.
+/// The largest error of Aᵀ[(G g) ⊙ (Bᵀ d)] over all unit filters g and inputs d.
 template <class Filter>
 double error_of_identity() {
   const auto input = matrix_of<typename Filter::Input>(), weight = matrix_of<typename Filter::Weight>(),
@@ -62,7 +62,7 @@ Tensor normal(const Shape& shape, std::uint32_t seed) {
   return Tensor::from(values, shape);
 }
 
-/// The largest difference, relative to the largest number of `exact`.
+/// The largest error, relative to the largest number of `exact`.
 double error_of(const Tensor& computed, const Tensor& exact) {
   const std::vector<double> a = computed.to_vector(), b = exact.to_vector();
   double worst = 0, largest = 0;
@@ -77,7 +77,7 @@ struct Errors {
   double forward, gradient_of_input, gradient_of_weight;
 };
 
-/// Of normally distributed operands, against plain sums in double. `add`: to gradients that are there.
+/// Errors for normally distributed operands against direct sums in f64. `add`: accumulate into existing gradients.
 Errors errors_of(std::int64_t channels, std::int64_t outputs, std::int64_t height, std::int64_t width,
                  bool add = false) {
   const ConvShape s{2, height, width, channels, outputs, 3, 3, 1, 1, 1};
@@ -110,33 +110,33 @@ void check_errors(const Errors& errors, double bound) {
   CHECK(errors.gradient_of_weight < bound);
 }
 
-TEST_CASE("the transforms of minimal filtering make up the filter") {
+TEST_CASE("winograd: the transforms compose to the filter") {
   CHECK(error_of_identity<winograd::Filter<2>>() == 0);
-  CHECK(error_of_identity<winograd::Filter<4>>() < 1e-6);  // what rounding the constants to f32 leaves
+  CHECK(error_of_identity<winograd::Filter<4>>() < 1e-6);  // the constants are rounded to f32
 }
 
-TEST_CASE("the transforms that go backward are the transposes") {
+TEST_CASE("winograd: backward transforms are transposes") {
   check_transposed<winograd::Filter<2>::Weight, winograd::Filter<2>::WeightBack>();
   check_transposed<winograd::Filter<2>::Output, winograd::Filter<2>::OutputBack>();
   check_transposed<winograd::Filter<4>::Weight, winograd::Filter<4>::WeightBack>();
   check_transposed<winograd::Filter<4>::Output, winograd::Filter<4>::OutputBack>();
 }
 
-TEST_CASE("Winograd's convolutions stay close to plain sums") {
+TEST_CASE("winograd: close to direct sums") {
   for (const std::int64_t channels : {16, 64, 256, 512}) {
     CAPTURE(channels);
     check_errors(errors_of(channels, channels, 8, 8), large_tiles);
-    check_errors(errors_of(channels, channels, 2, 9), small_tiles);  // which waste less of two rows
+    check_errors(errors_of(channels, channels, 2, 9), small_tiles);  // less waste with two rows
   }
 }
 
-TEST_CASE("tiles that reach over the border, unequal channels") {
+TEST_CASE("winograd: tiles across the border, unequal channels") {
   check_errors(errors_of(32, 16, 7, 13), large_tiles);
   check_errors(errors_of(16, 48, 14, 5), large_tiles);
   check_errors(errors_of(16, 32, 1, 3), small_tiles);
 }
 
-TEST_CASE("many blocks of tiles for a thread, and gradients that are added to") {
+TEST_CASE("winograd: many tile blocks per thread, accumulated gradients") {
   const int before = threads();
   for (const int count : {1, 2, 3}) {
     CAPTURE(count);

@@ -1,9 +1,9 @@
-// Signs as bits, against their definition.
-#include "ops/quantize/pack.h"
+// Sign masks against their definition.
+#include "ops/quantize/sign_mask.h"
 
 #include "core/error.h"
 #include "core/parallel.h"
-#include "tests/ops/codes_of_values.h"
+#include "tests/ops/quantized_values.h"
 
 #include <doctest/doctest.h>
 
@@ -21,7 +21,7 @@ using namespace test;
 
 constexpr std::array float_types{DType::f32, DType::bf16, DType::f64};
 
-/// Of either sign, and what a comparison, a product with a bit or a truncated exponent would take for something else.
+/// Values of either sign, and special values that a comparison or a product with a bit would get wrong.
 std::vector<float> various_values(std::int64_t count, std::uint64_t seed) {
   constexpr float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   constexpr std::array special{0.0F, -0.0F, infinity, -infinity, nan, -nan, 6e-5F, -6e-5F};
@@ -47,7 +47,7 @@ Tensor tensor_of_bits(const std::vector<std::uint8_t>& bytes) {
 
 bool bit_of(const std::uint8_t* bytes, std::int64_t i) { return (bytes[i / 8] >> (i % 8) & 1) != 0; }
 
-/// Calls `f(count)` for every length up to 1030 with one thread, and for some that are divided among one to three.
+/// Calls `f(count)` for every length up to 1030 with one thread, and for some longer ones with one to three.
 template <class F>
 void for_lengths(const F& f) {
   const int before = threads();
@@ -60,10 +60,10 @@ void for_lengths(const F& f) {
   set_threads(before);
 }
 
-/// Values as bytes: NaN has no equal, and zeros of either sign have one.
+/// Values as bytes, to tell NaN and signed zeros apart.
 std::vector<std::byte> raw(const Tensor& x) { return {x.raw(), x.raw() + x.bytes()}; }
 
-/// Element by element in[i] where `stays(i)`, otherwise zero without a sign.
+/// in[i] if `stays(i)`, otherwise +0.
 template <class Stays>
 std::vector<std::byte> where(const Tensor& in, const Stays& stays) {
   std::vector<std::byte> expected(static_cast<std::size_t>(in.bytes()));
@@ -76,7 +76,7 @@ std::vector<std::byte> where(const Tensor& in, const Stays& stays) {
 
 }  // namespace
 
-TEST_CASE("signs: a bit is set where the element is positive, and none behind the last") {
+TEST_CASE("sign mask: a bit is set where the element is positive, and none behind the last") {
   for (const DType dtype : float_types)
     for_lengths([&](std::int64_t count) {
       const Tensor x = tensor_of(various_values(count, static_cast<std::uint64_t>(count)), dtype);
@@ -93,7 +93,7 @@ TEST_CASE("signs: a bit is set where the element is positive, and none behind th
     });
 }
 
-TEST_CASE("signs: values pass where their bit is set, whichever is the first; of ReLU's a NaN does besides") {
+TEST_CASE("sign mask: values pass where their bit is set, from any first bit; rectify also passes NaN") {
   for (const DType dtype : float_types)
     for_lengths([&](std::int64_t count) {
       const std::int64_t first = count * 7 % 41;
@@ -122,7 +122,7 @@ TEST_CASE("signs: values pass where their bit is set, whichever is the first; of
     });
 }
 
-TEST_CASE("signs: what was packed rectifies to ReLU's values") {
+TEST_CASE("sign mask: rectify by packed signs equals ReLU") {
   for (const DType dtype : float_types) {
     const Tensor x = tensor_of(various_values(3000, 5), dtype), out = Tensor::empty(x.shape(), dtype, Device::cpu);
     const std::vector<double> values = x.to_vector();
@@ -134,19 +134,19 @@ TEST_CASE("signs: what was packed rectifies to ReLU's values") {
   }
 }
 
-TEST_CASE("signs: bits become whole numbers from any one on, and nothing beyond is written") {
+TEST_CASE("sign mask: bits unpack to integers from any first bit, and nothing beyond is written") {
   const std::vector<std::uint8_t> bytes = random_bits(140, 1);
   for (std::int64_t count = 0; count <= 1030; ++count)
     for (const std::int64_t first : {std::int64_t{0}, std::int64_t{1}, count % 41, std::int64_t{64}}) {
       std::vector<std::int32_t> out(static_cast<std::size_t>(count + 1), -5);
-      quant::spread_signs(bytes.data(), first, count, out.data());
+      quant::unpack_signs(bytes.data(), first, count, out.data());
       for (std::int64_t i = 0; i < count; ++i)
         REQUIRE(out[static_cast<std::size_t>(i)] == (bit_of(bytes.data(), first + i) ? 1 : 0));
       REQUIRE(out.back() == -5);
     }
 }
 
-TEST_CASE("signs: too few bits, and another length or type to write, are refused") {
+TEST_CASE("sign mask: too few bits and outputs of another length or type are errors") {
   const Tensor in = tensor_of(normal_values(20, 1)), bits = quant::pack_signs(in);  // 24 bits
   quant::rectify(in, bits, 4, in);
   for (const auto act :

@@ -1,8 +1,8 @@
-// Values to codes and back, for the tests of the codecs.
+// Values, and tensors quantized and dequantized, for tests.
 #pragma once
 
 #include "core/random.h"
-#include "ops/quantize/affine.h"
+#include "ops/quantize/quantize.h"
 
 #include <cmath>
 #include <cstdint>
@@ -26,18 +26,18 @@ inline std::vector<float> normal_values(std::int64_t count, std::uint64_t seed) 
   return values;
 }
 
-inline std::vector<double> decoded(const quant::QuantizedTensor& codes, std::int64_t begin, std::int64_t end) {
-  const Tensor out = Tensor::empty({end - begin}, codes.dtype, Device::cpu);
-  quant::decode(codes, begin, end, out);
+inline std::vector<double> dequantized(const quant::QuantizedTensor& quantized, std::int64_t begin, std::int64_t end) {
+  const Tensor out = Tensor::empty({end - begin}, quantized.dtype, Device::cpu);
+  quant::dequantize(quantized, begin, end, out);
   return out.to_vector();
 }
-inline std::vector<double> decoded(const quant::QuantizedTensor& codes) {
-  return decoded(codes, 0, codes.shape.count());
+inline std::vector<double> dequantized(const quant::QuantizedTensor& quantized) {
+  return dequantized(quantized, 0, quantized.shape.count());
 }
 
-inline std::vector<std::uint8_t> bytes_of(const quant::QuantizedTensor& codes) {
-  const auto* const data = codes.bytes.data<std::uint8_t>();
-  return {data, data + codes.bytes.count()};
+inline std::vector<std::uint8_t> bytes_of(const quant::QuantizedTensor& quantized) {
+  const auto* const data = quantized.bytes.data<std::uint8_t>();
+  return {data, data + quantized.bytes.count()};
 }
 
 }  // namespace lacuna::test

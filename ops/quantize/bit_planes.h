@@ -1,7 +1,8 @@
-// Small whole numbers in as few bits as they need: a block's codes as planes of 8, 4, 2 and 1 bit.
+// Packing of small integers: the codes of a block as bit planes of 8, 4, 2 and 1 bit.
 #pragma once
 
 #include "core/vector.h"
+#include "ops/quantize/layout.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,32 +11,19 @@
 
 namespace lacuna::quant {
 
-inline constexpr std::int64_t block = 128;  // elements packed together
-
-/// Bytes of a plane of `width` bits for `count` elements of a block.
-inline std::int64_t plane_bytes(std::int64_t count, int width) { return (count * width + 7) / 8; }
-
-/// Bytes of `count` elements of a block.
-inline std::int64_t packed_bytes(std::int64_t count, int bits) {
-  std::int64_t bytes = 0;
-  for (const int width : {8, 4, 2, 1})
-    if ((bits & width) != 0) bytes += plane_bytes(count, width);
-  return bytes;
-}
-
-/// `width` bits, from `shift` on, of every byte.
+/// Mask of bits [shift, shift + width) of every byte.
 constexpr std::uint64_t field(int width, int shift) {
   return (((std::uint64_t{1} << width) - 1) << shift) * 0x0101010101010101U;
 }
-/// Moves every byte's bits up by `by`, or down by -by; what crosses to other bytes is to be masked.
+/// Shifts all bytes left by `by`, right if negative; bits that cross into other bytes must be masked off.
 template <class Vector>
 inline void move_bits(Vector& bytes, int by) {
   bytes = by >= 0 ? bytes << by : bytes >> -by;
 }
 
-// A plane of a block: byte j of `bytes` takes `width` bits, from `shift` on, of the codes j, j + bytes, j + 2·bytes...
+// A plane of a block, `bytes` long: byte j holds bits [shift, shift + width) of codes j, j + bytes, j + 2 · bytes, ...
 
-/// Any block, byte by byte: the last one of a tensor.
+/// A plane of a short block, the last of a tensor, byte by byte.
 [[gnu::noinline]] inline void pack_short_plane(const std::uint8_t* codes, int width, int shift, std::int64_t bytes,
                                                std::uint8_t* out) {
   std::fill_n(out, bytes, std::uint8_t{0});
@@ -52,7 +40,7 @@ inline void move_bits(Vector& bytes, int by) {
   }
 }
 
-/// Bytes of a whole block's plane, eight in a lane, as many as the machine's vectors hold.
+/// A plane of a whole block: its bytes, and the vector type that goes through them.
 template <int width>
 struct PlaneOf {
   static constexpr std::int64_t bytes = block * width / 8;
@@ -102,8 +90,8 @@ inline void unpack_plane(const std::uint8_t* in, std::int64_t bytes, std::uint8_
   }
 }
 
-/// Calls `f(width, shift, bytes, offset)` for each plane of a block: its bits and the place of its lowest bit in a
-/// code, as integral constants; its length and place among the block's bytes.
+/// Calls `f(width, shift, bytes, offset)` for each plane of a block of `count` codes. width and shift are integral
+/// constants, offset counts bytes from the start of the block.
 template <int bits, class F>
 inline void for_planes(std::int64_t count, const F& f) {
   std::int64_t offset = 0;
@@ -120,16 +108,16 @@ inline void for_planes(std::int64_t count, const F& f) {
   plane(std::integral_constant<int, 1>{});
 }
 
-/// Calls `f` with `bits`, 1 to 8, as a constant.
-template <int most = 8, class F>
+/// Calls `f` with `bits`, 1 to 8, as an integral constant.
+template <int max = 8, class F>
 inline void with_bits(int bits, const F& f) {
-  if (bits == most)
-    f(std::integral_constant<int, most>{});
-  else if constexpr (most > 1)
-    with_bits<most - 1>(bits, f);
+  if (bits == max)
+    f(std::integral_constant<int, max>{});
+  else if constexpr (max > 1)
+    with_bits<max - 1>(bits, f);
 }
 
-/// Packs a block of `count` codes. `codes` [block]: 0 behind `count`.
+/// Packs a block of `count` codes. `codes` [block], 0 behind `count`.
 template <int bits>
 inline void pack_block(const std::uint8_t* codes, std::int64_t count, std::uint8_t* out) {
   for_planes<bits>(
@@ -137,7 +125,7 @@ inline void pack_block(const std::uint8_t* codes, std::int64_t count, std::uint8
                                        std::int64_t bytes,
                                        std::int64_t offset) { pack_plane<width, shift>(codes, bytes, out + offset); });
 }
-/// Unpacks a block of `count` codes into `codes` [block]; what lies behind `count` is not meant.
+/// Unpacks a block of `count` codes into `codes` [block]; elements behind `count` are unspecified.
 template <int bits>
 inline void unpack_block(const std::uint8_t* in, std::int64_t count, std::uint8_t* codes) {
   for_planes<bits>(
@@ -146,14 +134,10 @@ inline void unpack_block(const std::uint8_t* in, std::int64_t count, std::uint8_
                                        std::int64_t offset) { unpack_plane<width, shift>(in + offset, bytes, codes); });
 }
 
-/// Bytes of `count` codes in blocks.
-inline std::int64_t packed_row_bytes(std::int64_t count, int bits) {
-  return count / block * packed_bytes(block, bits) + packed_bytes(count % block, bits);
-}
 /// Packs `count` codes, block by block.
 inline void pack_row(const std::uint8_t* codes, std::int64_t count, int bits, std::uint8_t* out) {
   with_bits(bits, [&]<int constant>(std::integral_constant<int, constant>) {
-    const std::int64_t bytes = packed_bytes(block, constant);
+    const std::int64_t bytes = block_bytes(block, constant);
     for (; count >= block; count -= block, codes += block, out += bytes) pack_block<constant>(codes, block, out);
     if (count == 0) return;
     std::uint8_t last[block] = {};
@@ -161,20 +145,20 @@ inline void pack_row(const std::uint8_t* codes, std::int64_t count, int bits, st
     pack_block<constant>(last, count, out);
   });
 }
-/// Unpacks `count` codes, block by block. `codes` has room for whole blocks; what lies behind `count` is not meant.
+/// Unpacks `count` codes, block by block. `codes` has place for whole blocks; elements behind `count` are unspecified.
 inline void unpack_blocks(const std::uint8_t* in, std::int64_t count, int bits, std::uint8_t* codes) {
   with_bits(bits, [&]<int constant>(std::integral_constant<int, constant>) {
-    const std::int64_t bytes = packed_bytes(block, constant);
+    const std::int64_t bytes = block_bytes(block, constant);
     for (; count >= block; count -= block, codes += block, in += bytes) unpack_block<constant>(in, block, codes);
     if (count > 0) unpack_block<constant>(in, count, codes);
   });
 }
-/// Unpacks `count` codes into room for no more.
+/// Unpacks `count` codes into `codes` [count].
 inline void unpack_row(const std::uint8_t* in, std::int64_t count, int bits, std::uint8_t* codes) {
   const std::int64_t whole = count / block * block;
   unpack_blocks(in, whole, bits, codes);
   std::uint8_t last[block];
-  unpack_blocks(in + packed_row_bytes(whole, bits), count - whole, bits, last);
+  unpack_blocks(in + packed_bytes(whole, bits), count - whole, bits, last);
   std::copy_n(last, count - whole, codes + whole);
 }
 

@@ -1,4 +1,4 @@
-#include "ops/quantize/pack.h"
+#include "ops/quantize/sign_mask.h"
 
 #include "core/parallel.h"
 
@@ -10,9 +10,9 @@
 namespace lacuna::quant {
 namespace {
 
-constexpr std::int64_t block = 64;  // elements whose bits are gathered at once
+constexpr std::int64_t word_bits = 64;
 
-/// Bits of `count` elements, at most 64, from the lowest on.
+/// Sign bits of `count` elements, at most 64, from bit 0 on.
 template <class T>
 std::uint64_t signs_of(const T* values, std::int64_t count) {
   std::uint64_t bits = 0;
@@ -20,7 +20,7 @@ std::uint64_t signs_of(const T* values, std::int64_t count) {
   return bits;
 }
 
-/// A type's numbers as whole ones, and the greatest that is no NaN without its sign.
+/// The bits of a type as an integer, and those of infinity: without the sign, larger bits are NaN.
 template <class T>
 using Bits = std::conditional_t<is_half<T>, std::uint16_t,
                                 std::conditional_t<std::is_same_v<T, float>, std::uint32_t, std::uint64_t>>;
@@ -29,8 +29,8 @@ inline constexpr Bits<T> infinity = std::is_same_v<T, bf16>    ? 0x7f80U
                                     : std::is_same_v<T, float> ? 0x7f800000U
                                                                : static_cast<Bits<T>>(0x7ff0000000000000U);
 
-/// Calls `f(i, word)` for elements [begin, end), the lowest bit of `word` being bit `first` + i: in vectors, if `f`
-/// can.
+/// Calls `f(i, word)` for elements [begin, end), bit 0 of `word` being bit `first` + i of `bytes`. Vectorizes if `f`
+/// does.
 template <class F>
 void for_bits(const std::uint8_t* bytes, std::int64_t first, std::int64_t begin, std::int64_t end, const F& f) {
   const auto one = [&](std::int64_t i) {
@@ -47,7 +47,7 @@ void for_bits(const std::uint8_t* bytes, std::int64_t first, std::int64_t begin,
   for (; i < end; ++i) one(i);
 }
 
-/// out[i] = in[i] where bit `first` + i is set, or where it is NaN and `nan_stays`; 0 elsewhere.
+/// out[i] = in[i] if bit `first` + i is set, or if in[i] is NaN and `nan_stays`; otherwise 0.
 template <bool nan_stays, class T>
 void mask_values(const T* in, std::int64_t count, const std::uint8_t* bytes, std::int64_t first, T* out) {
   using B = Bits<T>;
@@ -65,8 +65,8 @@ void mask_values(const T* in, std::int64_t count, const std::uint8_t* bytes, std
 template <bool nan_stays>
 void mask_by_bits(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out) {
   expect(out.count() == in.count() && out.dtype() == in.dtype() && 8 * bits.count() >= first + in.count(),
-         "{} values of {} were given {} bits from bit {} on, and {} of {} to write", in.count(), name_of(in.dtype()),
-         8 * bits.count(), first, out.count(), name_of(out.dtype()));
+         "sign mask: {} values of {} from bit {} on do not fit a mask of {} bits and an output of {} values of {}",
+         in.count(), name_of(in.dtype()), first, 8 * bits.count(), out.count(), name_of(out.dtype()));
   launch(in.device(), [&] {
     with_float_type(in.dtype(), [&]<class T>(Type<T>) {
       mask_values<nan_stays>(in.data<T>(), in.count(), bits.data<std::uint8_t>(), first, out.data<T>());
@@ -91,7 +91,7 @@ void rectify(DType dtype, std::byte* values, std::int64_t count, const std::uint
   });
 }
 
-void spread_signs(const std::uint8_t* bits, std::int64_t first, std::int64_t count, std::int32_t* out) {
+void unpack_signs(const std::uint8_t* bits, std::int64_t first, std::int64_t count, std::int32_t* out) {
   for_bits(bits, first, 0, count,
            [&](std::int64_t i, std::uint32_t word) { out[i] = static_cast<std::int32_t>(word & 1U); });
 }
@@ -106,14 +106,14 @@ Tensor pack_signs(const Tensor& values) {
       parallel_for(
           n, 65536,
           [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t i = begin; i < end; i += block) {
-              const std::int64_t count = std::min(block, end - i);
-              const std::uint64_t word = count == block ? signs_of(in + i, block) : signs_of(in + i, count);
+            for (std::int64_t i = begin; i < end; i += word_bits) {
+              const std::int64_t count = std::min(word_bits, end - i);
+              const std::uint64_t word = count == word_bits ? signs_of(in + i, word_bits) : signs_of(in + i, count);
               for (std::int64_t byte = 0; byte < (count + 7) / 8; ++byte)
                 out[i / 8 + byte] = static_cast<std::uint8_t>(word >> (8 * byte));
             }
           },
-          block);
+          word_bits);
     });
   });
   return bits;

@@ -1,4 +1,4 @@
-// As many floats at a time as the machine's vectors hold, and as many of other types, in vectors of the compiler.
+// Vectors of as many elements of any type as a vector register holds floats, in the compiler's vector extension.
 #pragma once
 
 #include "core/dtype.h"
@@ -22,10 +22,10 @@ struct LanesOf {
 template <class C>
 using Lanes = typename LanesOf<C>::type;
 
-/// Elements of the vectors that hold `count`.
+/// `count` rounded up to whole vectors.
 constexpr std::int64_t whole_vectors(std::int64_t count) { return (count + lanes - 1) / lanes * lanes; }
 
-// Memory that is read or written: [lanes], at any address.
+// Pointers are to [lanes] elements, unaligned.
 
 template <class C>
 [[gnu::always_inline]] inline Lanes<C> load(const C* from) {
@@ -38,21 +38,22 @@ template <class C>
   std::memcpy(to, &all, sizeof all);
 }
 
-// All are in line: GCC 12 counts an instruction a lane, and calls what has 16 of them, by way of memory.
+// All are always_inline: GCC 12 counts one instruction per lane and would call functions of 16 lanes, passing vectors
+// through memory.
 
-// Conversions lane by lane become one instruction; those of whole vectors take dozens where the widths differ by more
-// than twice (GCC 12).
+// Lane by lane, a conversion compiles to one instruction; __builtin_convertvector takes dozens if the widths differ by
+// more than a factor of two (GCC 12).
 template <class C, class T, std::size_t... i>
 [[gnu::always_inline]] inline Lanes<C> converted(const T& from, std::index_sequence<i...>) {
   return Lanes<C>{static_cast<C>(from[i])...};
 }
-/// Lanes of another type. `from`: an array or a vector.
+/// Converts all lanes to C. `from`: an array or a vector.
 template <class C, class T>
 [[gnu::always_inline]] inline Lanes<C> converted(const T& from) {
   return converted<C>(from, std::make_index_sequence<lanes>());
 }
-static_assert(std::endian::native == std::endian::little, "lanes are cut by the places of their bytes");
-/// Of every lane the bytes `offset`, `offset` + 1, ..., as many as an R has.
+static_assert(std::endian::native == std::endian::little, "bytes of lanes are selected by their address");
+/// Bytes [offset, offset + sizeof(R)) of every lane.
 template <class R, std::size_t offset, class Whole, std::size_t... i>
 [[gnu::always_inline]] inline Lanes<R> bytes_of_lanes(const Whole& all, std::index_sequence<i...>) {
   const auto bytes = std::bit_cast<Lanes<std::uint32_t>>(all);
@@ -60,8 +61,8 @@ template <class R, std::size_t offset, class Whole, std::size_t... i>
   const auto from = std::bit_cast<Bytes>(bytes);
   return std::bit_cast<Lanes<R>>(__builtin_shufflevector(from, from, (i / sizeof(R) * 4 + offset + i % sizeof(R))...));
 }
-/// Lanes of 32 bits, moved down by `shift`, whole bytes, and cut to R. AVX-512 has instructions for it, which
-/// conversions become; with AVX2 a shuffle of bytes takes the fewest (GCC 12).
+/// Lanes of 32 bits shifted right by `shift`, a multiple of 8, and truncated to R. With AVX-512 a conversion compiles
+/// to one instruction; with AVX2 a byte shuffle is shortest (GCC 12).
 template <class R, int shift, class Whole>
 [[gnu::always_inline]] inline Lanes<R> cut(const Whole& all) {
   if constexpr (vector_bytes == 64)
@@ -80,23 +81,23 @@ template <std::size_t... half, std::size_t... byte, std::size_t... lane>
     const auto moved = std::bit_cast<Halves>(std::bit_cast<Words>(low) >> 16), unmoved = std::bit_cast<Halves>(high);
     return std::bit_cast<Words>(__builtin_shufflevector(moved, unmoved, (half % 2 == 0 ? half : 2 * lanes + half)...));
   };
-  // A byte of each vector in every lane.
+  // Every lane: one byte of each vector.
   const Words mixed = upper_halves(all[0], all[2]) | upper_halves(all[1], all[3]) << 8;
-  // In every 16 bytes four of a vector, four of the next...
+  // Every 16 bytes: four of the first vector, four of the second, ...
   const auto bytes = std::bit_cast<Bytes>(mixed);
   const auto by_vector =
       std::bit_cast<Words>(__builtin_shufflevector(bytes, bytes, (byte / 16 * 16 + byte % 4 * 4 + byte % 16 / 4)...));
-  constexpr std::size_t fours = lanes / 4;  // of each vector
+  constexpr std::size_t fours = lanes / 4;  // groups of four per vector
   const Words in_order = __builtin_shufflevector(by_vector, by_vector, (lane % fours * 4 + lane / fours)...);
   std::memcpy(to, &in_order, sizeof in_order);
 }
-/// Writes the third byte of every lane of four vectors, one vector's behind the other's; the fourth bytes are to be 0.
-/// It takes two thirds of the instructions that `cut` takes with AVX2. `to`: [4 · lanes].
+/// Writes the third byte of every lane of four vectors, one vector behind the other; fourth bytes must be 0. With AVX2
+/// two thirds of the instructions of `cut`. `to`: [4 · lanes].
 [[gnu::always_inline]] inline void store_third_bytes(const Lanes<std::int32_t> (&all)[4], std::uint8_t* to) {
   store_third_bytes(all, to, std::make_index_sequence<2 * lanes>(), std::make_index_sequence<4 * lanes>(),
                     std::make_index_sequence<lanes>());
 }
-/// As C.
+/// Loads and converts to C.
 template <class C, class T>
 [[gnu::always_inline]] inline Lanes<C> load_as(const T* from) {
   if constexpr (std::is_same_v<C, T>) {
@@ -110,10 +111,10 @@ template <class C, class T>
   }
 }
 
-/// Asks for elements [begin, end), so that their misses pass while what lies in the cache is coded.
+/// Prefetches elements [begin, end).
 template <class T>
 inline void prefetch(const T* x, std::int64_t begin, std::int64_t end) {
-  constexpr std::int64_t line = 64 / sizeof(T);  // of a cache, in elements
+  constexpr std::int64_t line = 64 / sizeof(T);  // elements per cache line
   for (std::int64_t i = begin; i < end; i += line) __builtin_prefetch(x + i);
 }
 
@@ -121,18 +122,18 @@ template <std::size_t by, class Vector, std::size_t... i>
 [[gnu::always_inline]] inline Vector exchanged(const Vector& all, std::index_sequence<i...>) {
   return __builtin_shufflevector(all, all, (i ^ by)...);
 }
-/// The lanes of a vector of any length, those `by` apart, a power of two, in each other's place.
+/// Exchanges lanes i and i ^ by, for a vector of any length; `by` is a power of two.
 template <std::size_t by, class Vector>
 [[gnu::always_inline]] inline Vector exchanged(const Vector& all) {
   return exchanged<by>(all, std::make_index_sequence<sizeof(Vector) / sizeof(all[0])>());
 }
 
-/// Numbers all, to the nearest.
+/// Rounds to nearest and stores. No lane is NaN.
 template <class T>
 [[gnu::always_inline]] inline void store_as(const Lanes<float>& values, T* to) {
   if constexpr (std::is_same_v<T, float>) {
     store<float>(values, to);
-  } else if constexpr (std::is_same_v<T, bf16>) {  // the rounding of bf16(float), without its question about NaN
+  } else if constexpr (std::is_same_v<T, bf16>) {  // as bf16(float), without its test for NaN
     const auto bits = std::bit_cast<Lanes<std::uint32_t>>(values);
     const auto rounded = cut<std::uint16_t, 16>(bits + 0x7fffU + ((bits >> 16) & 1U));
     std::memcpy(static_cast<void*>(to), &rounded, sizeof rounded);

@@ -1,0 +1,37 @@
+// Quantization to 1 to 3 bits after a randomized Hadamard transform: quantize() and dequantize() for
+// Rounding::hadamard.
+//
+// Each group is centred, its signs are flipped at random, and it is multiplied by an orthonormal Hadamard matrix. The
+// result is close to N(0, σ²) whatever the values were. For that distribution Max ("Quantizing for minimum distortion",
+// 1960) gives the uniform quantizer of least squared error; at 2 bits its levels span half of the range, so that a few
+// values saturate. The stored step is scaled such that the inner product of the dequantized group with the group equals
+// the group's squared norm. The error is then orthogonal to the group and has zero mean over the random signs
+// (Vargaftik et al., "DRIVE", NeurIPS 2021; "EDEN", ICML 2022).
+//
+// Tensors [samples, ..., C] with enough positions per sample are centred by channel first: tokens of an image are
+// alike, as are positions of a feature map, so the mean over a sample's positions is often half of a value, after
+// attention nearly all of it. The means [samples, C] are stored with the codes, in 8 bits.
+#pragma once
+
+#include "ops/quantize/quantize.h"
+
+namespace lacuna::quant {
+
+inline constexpr int max_hadamard_bits = 3;
+
+/// Shape [samples, C] of the stored channel means; [0, C] if there are none: few positions per sample, or another
+/// rounding.
+Shape means_shape(const Shape& shape, const QuantConfig& config);
+
+/// Squared error of Max's quantizer relative to the variance of normal values, after scaling to zero bias: d / (1 - d)
+/// with his distortion d.
+double hadamard_error(int bits);
+
+/// quantize(): writes `quantized.bytes`; shape, type and config have been checked.
+void quantize_hadamard(const Tensor& x, const QuantizedTensor& quantized);
+/// dequantize() of checked arguments.
+void dequantize_hadamard(const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end, const Tensor& out);
+BlockDequantizer hadamard_block_dequantizer(const QuantizedTensor& quantized, std::int64_t max_elements,
+                                            std::int64_t slots);
+
+}  // namespace lacuna::quant

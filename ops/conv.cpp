@@ -1,9 +1,7 @@
 #include "ops/conv.h"
 
 #include "core/parallel.h"
-#include "ops/kernels/conv_kernels.h"
-#include "ops/kernels/gemm.h"
-#include "ops/kernels/panel_kernel.h"
+#include "ops/kernels/conv_choice.h"
 #include "ops/operand.h"
 
 #include <limits>
@@ -42,78 +40,6 @@ ConvShape checked_shape(const Conv2d& op, const Tensor& x, const Tensor& weight,
   return shape_of(op, x.shape()[0], channels, outputs);
 }
 
-Matrix matrix_of(const Tensor& weight) { return Matrix(weight.reshape({weight.shape()[0], weight.shape()[1]})); }
-
-enum class Product : std::uint8_t { forward, gradient_of_input, gradient_of_weight };
-enum class Kernels : std::uint8_t { direct, winograd, gather, onednn, gemm };
-
-/// Which kernels serve a product best: a rule on its shape, from what bench/conv measures.
-Kernels kernels_for(const ConvShape& s, Product product, DType type) {
-  if (type == DType::f64) return Kernels::direct;
-  if (winograd::takes(s)) return Kernels::winograd;
-  const bool forward = product == Product::forward, of_weight = product == Product::gradient_of_weight;
-  const bool wide = panel::lanes == panel::width;  // AVX-512, for which oneDNN's kernels gain more than ours
-  const bool pointwise = s.kernel_height == 1 && s.kernel_width == 1 && s.padding == 0 && s.groups == 1;
-  if (pointwise && s.stride == 1) {
-    const std::int64_t pixels = s.images * s.height * s.width;
-    if (forward && !is_half_type(type)) return Kernels::onednn;
-    // A weight gradient sums over the pixels: between few, which are in cache, and many, which every split serves, the
-    // matrix product splits them badly.
-    return of_weight && pixels >= 1024 && pixels < 32768 ? (wide ? Kernels::onednn : Kernels::gather) : Kernels::gemm;
-  }
-  if (pointwise) return of_weight && s.channels >= (wide ? 1024 : 256) ? Kernels::gather : Kernels::onednn;
-  if (wide) return s.groups > 1 && of_weight ? Kernels::gather : Kernels::onednn;
-  return s.groups > 1 || (s.channels >= 64 && s.outputs >= 64) ? Kernels::gather : Kernels::onednn;
-}
-
-void convolve(Kernels kernels, const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& bias,
-              const Tensor& y) {
-  switch (kernels) {
-    case Kernels::direct:
-      return direct::forward(s, x, weight, bias, y);
-    case Kernels::winograd:
-      return winograd::forward(s, x, weight, bias, y);
-    case Kernels::gather:
-      return gather::forward(s, x, weight, bias, y);
-    case Kernels::onednn:
-      return onednn::forward(s, x, weight, bias, y);
-    case Kernels::gemm:
-      return gemm(Matrix(x), matrix_of(weight).t(), Matrix(y), {.bias = bias});
-  }
-}
-
-void gradient_of_input(Kernels kernels, const ConvShape& s, const Tensor& dy, const Tensor& weight, const Tensor& dx,
-                       bool add) {
-  switch (kernels) {
-    case Kernels::direct:
-      return direct::gradient_of_input(s, dy, weight, dx, add);
-    case Kernels::winograd:
-      return winograd::gradient_of_input(s, dy, weight, dx, add);
-    case Kernels::gather:
-      return gather::gradient_of_input(s, dy, weight, dx, add);
-    case Kernels::onednn:
-      return onednn::gradient_of_input(s, dy, weight, dx, add);
-    case Kernels::gemm:
-      return gemm(Matrix(dy), matrix_of(weight), Matrix(dx), {.add = add, .bias = {}});
-  }
-}
-
-void gradient_of_weight(Kernels kernels, const ConvShape& s, const Tensor& x, const Tensor& dy, const Tensor& dweight,
-                        bool add) {
-  switch (kernels) {
-    case Kernels::direct:
-      return direct::gradient_of_weight(s, x, dy, dweight, add);
-    case Kernels::winograd:
-      return winograd::gradient_of_weight(s, x, dy, dweight, add);
-    case Kernels::gather:
-      return gather::gradient_of_weight(s, x, dy, dweight, add);
-    case Kernels::onednn:
-      return onednn::gradient_of_weight(s, x, dy, dweight, add);
-    case Kernels::gemm:
-      return gemm(Matrix(dy).t(), Matrix(x), matrix_of(dweight), {.add = add, .bias = {}});
-  }
-}
-
 /// Calls `f(shape, first image, last)` for blocks of images, each of at most `bound` elements where that is possible.
 template <class F>
 void for_blocks(const ConvShape& s, std::int64_t bound, F&& f) {
@@ -128,8 +54,8 @@ void for_blocks(const ConvShape& s, std::int64_t bound, F&& f) {
 
 /// Elements of a block where the kernels have no arithmetic for the type and its conversion to f32 has to stay small;
 /// no bound where it needs none.
-std::int64_t converted_at_once(Kernels kernels, DType type) {
-  return is_half_type(type) && kernels != Kernels::gemm ? 4 << 20 : std::numeric_limits<std::int64_t>::max();
+std::int64_t converted_at_once(ConvKernel kernel, DType type) {
+  return is_half_type(type) && kernel != ConvKernel::gemm ? 4 << 20 : std::numeric_limits<std::int64_t>::max();
 }
 
 /// Elements of x that a weight gradient reads at once: what is decoded or derived for it stays small, and the sum over
@@ -148,8 +74,8 @@ void convert(const Tensor& from, const Tensor& to) {
 }
 
 /// Images in a type that the kernels work in: themselves, or a converted copy.
-Tensor readable(Kernels kernels, const Tensor& block) {
-  if (!is_half_type(block.dtype()) || kernels == Kernels::gemm) return block;
+Tensor readable(ConvKernel kernel, const Tensor& block) {
+  if (!is_half_type(block.dtype()) || kernel == ConvKernel::gemm) return block;
   const Tensor converted = Tensor::empty(block.shape(), DType::f32, block.device(), Purpose::workspace);
   convert(block, converted);
   return converted;
@@ -157,9 +83,9 @@ Tensor readable(Kernels kernels, const Tensor& block) {
 
 /// Calls `f(tensor)` to write images [begin, end), or to `add` to them, in a type that the kernels work in.
 template <class F>
-void write(Kernels kernels, const Tensor& images, std::int64_t begin, std::int64_t end, bool add, F&& f) {
+void write(ConvKernel kernel, const Tensor& images, std::int64_t begin, std::int64_t end, bool add, F&& f) {
   const Tensor block = images.leading(begin, end);
-  if (!is_half_type(block.dtype()) || kernels == Kernels::gemm) {
+  if (!is_half_type(block.dtype()) || kernel == ConvKernel::gemm) {
     f(block);
     return;
   }
@@ -200,12 +126,12 @@ Tensor Conv2d::forward(std::span<const Tensor> inputs) const {
   const Tensor &in = inputs[x], &w = inputs[weight], &b = inputs[bias];
   const ConvShape s = checked_shape(*this, in, w, b);
   Tensor y = Tensor::empty({s.images, s.out_height(), s.out_width(), s.outputs}, in.dtype(), in.device());
-  const Kernels kernels = kernels_for(s, Product::forward, in.dtype());
-  for_blocks(s, converted_at_once(kernels, in.dtype()),
-             [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
-               const Tensor from = readable(kernels, in.leading(begin, end));
-               write(kernels, y, begin, end, false, [&](const Tensor& to) { convolve(kernels, part, from, w, b, to); });
-             });
+  const ConvKernel kernel = choose_conv_kernel(s, ConvProduct::forward, in.dtype());
+  for_blocks(
+      s, converted_at_once(kernel, in.dtype()), [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
+        const Tensor from = readable(kernel, in.leading(begin, end));
+        write(kernel, y, begin, end, false, [&](const Tensor& to) { conv_forward(kernel, part, from, w, b, to); });
+      });
   return y;
 }
 
@@ -224,11 +150,11 @@ void Conv2d::backward(Tensor dy, const Saved<Conv2d>& saved, Grads& grads) const
     if (!add)
       grads[weight] =
           Tensor::empty({outputs, s.channels / groups, kernel_height, kernel_width}, parameters, dy.device());
-    const Kernels kernels = kernels_for(s, Product::gradient_of_weight, dy.dtype());
+    const ConvKernel kernel = choose_conv_kernel(s, ConvProduct::weight_gradient, dy.dtype());
     for_blocks(s, summed_at_once, [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
       const Tensor in = images_in.rows(begin * pixels, end * pixels).reshape({end - begin, height, width, channels});
-      gradient_of_weight(kernels, part, readable(kernels, in), readable(kernels, dy.leading(begin, end)), grads[weight],
-                         add);
+      conv_weight_gradient(kernel, part, readable(kernel, in), readable(kernel, dy.leading(begin, end)), grads[weight],
+                           add);
       add = true;
     });
   }
@@ -237,12 +163,12 @@ void Conv2d::backward(Tensor dy, const Saved<Conv2d>& saved, Grads& grads) const
     const ConvShape s = shape_of(*this, images, w.shape()[1] * groups, outputs);
     const bool add = grads[x].defined();
     if (!add) grads[x] = Tensor::empty({images, height, width, s.channels}, dy.dtype(), dy.device());
-    const Kernels kernels = kernels_for(s, Product::gradient_of_input, dy.dtype());
-    for_blocks(s, converted_at_once(kernels, dy.dtype()),
+    const ConvKernel kernel = choose_conv_kernel(s, ConvProduct::input_gradient, dy.dtype());
+    for_blocks(s, converted_at_once(kernel, dy.dtype()),
                [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
-                 const Tensor from = readable(kernels, dy.leading(begin, end));
-                 write(kernels, grads[x], begin, end, add,
-                       [&](const Tensor& to) { gradient_of_input(kernels, part, from, w, to, add); });
+                 const Tensor from = readable(kernel, dy.leading(begin, end));
+                 write(kernel, grads[x], begin, end, add,
+                       [&](const Tensor& to) { conv_input_gradient(kernel, part, from, w, to, add); });
                });
   }
 }

@@ -1,4 +1,4 @@
-// The ways to compute a convolution. conv.cpp chooses among them by shape and type, never by a stopwatch.
+// Kernels of convolutions. conv_choice.h chooses among them.
 #pragma once
 
 #include "core/tensor.h"
@@ -19,33 +19,33 @@ struct ConvShape {
   auto operator<=>(const ConvShape&) const = default;
 };
 
-// Each kernel family has the three products: y = x * weight (+ bias), dx (+)= dy * weight, dweight (+)= dy * x.
-// Operands are contiguous, of one type; bias may be undefined. On `meta` they allocate their workspaces and do nothing
-// else.
+// Each family has three products: y = x * weight (+ bias), dx (+)= dy * weight, dweight (+)= dy * x. Operands are
+// contiguous and of one type; bias may be undefined. On `meta` only workspaces are allocated.
 
-/// Plain loops, for f64 and for shapes that nothing else takes.
+/// Direct loops for f32, bf16 and f64: the reference, and the only kernel for f64.
 namespace direct {
 void forward(const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
 void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add);
 void gradient_of_weight(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add);
 }  // namespace direct
 
-/// oneDNN's primitives on f32 NHWC images.
+/// oneDNN's convolution primitives on f32 NHWC images. Weight gradients of strided 1x1 convolutions are wrong unless
+/// channels and outputs are multiples of 16 (oneDNN 2.6): choose_conv_kernel avoids them.
 namespace onednn {
 void forward(const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
 void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add);
 void gradient_of_weight(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add);
 }  // namespace onednn
 
-/// Products over gathered pixels on f32: any shape.
+/// f32, any shape: matrix products whose left rows are gathered from the images in place.
 namespace gather {
 void forward(const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
 void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add);
 void gradient_of_weight(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add);
 }  // namespace gather
 
-/// Minimal filtering F(4x4, 3x3), or F(2x2, 3x3) on very small images, on f32: 3x3, stride 1, padding 1, whole panels
-/// of channels.
+/// f32, 3x3, stride 1, padding 1, one group, channels and outputs in whole panels: Winograd's minimal filtering
+/// F(4x4, 3x3), or F(2x2, 3x3) on very small images.
 namespace winograd {
 bool takes(const ConvShape& shape);
 void forward(const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);

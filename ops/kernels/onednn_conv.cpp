@@ -18,12 +18,12 @@ constexpr auto f32 = dnnl::memory::data_type::f32;
 
 enum class Product : std::uint8_t { forward, gradient_of_input, gradient_of_weight };
 
-/// A convolution that is ready to run, and the weights as it wants them.
+/// A compiled convolution, and the layout of weights that it expects.
 struct Prepared {
   dnnl::primitive primitive;
-  dnnl::primitive reorder;  // of the weights: to the primitive's layout, or from it
+  dnnl::primitive reorder;  // of the weights, to or from the primitive's layout
   Description x, weight, y, scratchpad;
-  bool same_layout;  // the weights' layout is that of files: nothing to reorder
+  bool same_layout;  // weights need no reorder
 };
 
 Description images_of(const ConvShape& s, bool output) {
@@ -36,7 +36,7 @@ dnnl::memory::dims weight_extents(const ConvShape& s) {
   return {s.groups, s.outputs / s.groups, s.channels / s.groups, s.kernel_height, s.kernel_width};
 }
 
-/// Weights as files have them.
+/// Weights [O, C / groups, KH, KW] as parameters hold them.
 Description file_weights(const ConvShape& s) {
   return {weight_extents(s), f32, s.groups == 1 ? Tag::oihw : Tag::goihw};
 }
@@ -52,7 +52,7 @@ dnnl::convolution_forward::primitive_desc describe_forward(const ConvShape& s, b
           engine()};
 }
 
-/// `add`: the reorder of a weight gradient adds to what is there.
+/// `add`: the reorder of a weight gradient accumulates into the result.
 Prepared prepare(const ConvShape& s, Product product, bool bias, bool add) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -97,8 +97,7 @@ Prepared prepare(const ConvShape& s, Product product, bool bias, bool add) {
   return finish(backward, dnnl::convolution_backward_weights(backward), backward.diff_weights_desc());
 }
 
-/// Prepared convolutions by what they compute; a network has far fewer than the bound, and a program that goes through
-/// more starts anew.
+/// Cache of prepared convolutions. A network has far fewer than `bound`; a program with more starts over.
 const Prepared& prepared(const ConvShape& shape, Product product, bool bias, bool add) {
   constexpr std::size_t bound = 512;
   thread_local std::map<std::tuple<ConvShape, Product, bool, bool, int>, Prepared> cache;
@@ -122,7 +121,7 @@ void run(const dnnl::primitive& primitive, const Arguments& arguments) {
   stream().wait();
 }
 
-/// y or dx, whichever the product writes, from weights that are reordered first.
+/// Runs forward or the input gradient, after reordering the weights.
 void run_with_weights(const ConvShape& shape, Product product, const Tensor& weight, const Tensor& bias,
                       Arguments&& images, Device device) {
   const Prepared& p = prepared(shape, product, bias.defined(), false);
@@ -162,13 +161,6 @@ void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& w
 }
 
 void gradient_of_weight(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add) {
-  // oneDNN 2.6 gives wrong gradients for strided 1×1 windows over channels that fill no whole vector.
-  constexpr std::int64_t vector = 16;
-  const bool strided_points = shape.kernel_height == 1 && shape.kernel_width == 1 && shape.stride > 1;
-  if (strided_points && (shape.channels % vector != 0 || shape.outputs % vector != 0)) {
-    direct::gradient_of_weight(shape, x, dy, dweight, add);
-    return;
-  }
   const Prepared& p = prepared(shape, Product::gradient_of_weight, false, add);
   const Tensor own = p.same_layout ? dweight : workspace(p.weight, dweight.device());
   const Tensor scratchpad = workspace(p.scratchpad, dweight.device());

@@ -1,0 +1,89 @@
+#include "ops/kernels/conv_choice.h"
+
+#include "ops/kernels/gemm.h"
+
+namespace lacuna {
+namespace {
+
+/// oneDNN 2.6 computes wrong weight gradients of strided 1x1 convolutions if channels or outputs do not fill whole
+/// vectors of 16.
+bool onednn_is_wrong(const ConvShape& s, ConvProduct product) {
+  constexpr std::int64_t vector = 16;
+  return product == ConvProduct::weight_gradient && s.kernel_height == 1 && s.kernel_width == 1 && s.stride > 1 &&
+         (s.channels % vector != 0 || s.outputs % vector != 0);
+}
+
+/// Weights of a 1x1 convolution as [O, C].
+Matrix matrix_of(const Tensor& weight) { return Matrix(weight.reshape({weight.shape()[0], weight.shape()[1]})); }
+
+}  // namespace
+
+ConvKernel choose_conv_kernel(const ConvShape& s, ConvProduct product, DType type, int vector) {
+  if (type == DType::f64) return ConvKernel::direct;
+  if (winograd::takes(s)) return ConvKernel::winograd;
+  if (onednn_is_wrong(s, product)) return ConvKernel::gather;
+  const bool forward = product == ConvProduct::forward, of_weight = product == ConvProduct::weight_gradient;
+  const bool avx512 = vector == 64;  // oneDNN gains more from it than our kernels
+  const bool pointwise = s.kernel_height == 1 && s.kernel_width == 1 && s.padding == 0 && s.groups == 1;
+  if (pointwise && s.stride == 1) {
+    const std::int64_t pixels = s.images * s.height * s.width;
+    if (forward && !is_half_type(type)) return ConvKernel::onednn;
+    // A weight gradient sums over pixels. Few pixels stay in cache and many divide well however they are split; between
+    // the two, the matrix product splits them badly.
+    return of_weight && pixels >= 1024 && pixels < 32768 ? (avx512 ? ConvKernel::onednn : ConvKernel::gather)
+                                                         : ConvKernel::gemm;
+  }
+  if (pointwise) return of_weight && s.channels >= (avx512 ? 1024 : 256) ? ConvKernel::gather : ConvKernel::onednn;
+  if (avx512) return s.groups > 1 && of_weight ? ConvKernel::gather : ConvKernel::onednn;
+  return s.groups > 1 || (s.channels >= 64 && s.outputs >= 64) ? ConvKernel::gather : ConvKernel::onednn;
+}
+
+void conv_forward(ConvKernel kernel, const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                  const Tensor& y) {
+  switch (kernel) {
+    case ConvKernel::direct:
+      return direct::forward(s, x, weight, bias, y);
+    case ConvKernel::winograd:
+      return winograd::forward(s, x, weight, bias, y);
+    case ConvKernel::gather:
+      return gather::forward(s, x, weight, bias, y);
+    case ConvKernel::onednn:
+      return onednn::forward(s, x, weight, bias, y);
+    case ConvKernel::gemm:
+      return gemm(Matrix(x), matrix_of(weight).t(), Matrix(y), {.bias = bias});
+  }
+}
+
+void conv_input_gradient(ConvKernel kernel, const ConvShape& s, const Tensor& dy, const Tensor& weight,
+                         const Tensor& dx, bool add) {
+  switch (kernel) {
+    case ConvKernel::direct:
+      return direct::gradient_of_input(s, dy, weight, dx, add);
+    case ConvKernel::winograd:
+      return winograd::gradient_of_input(s, dy, weight, dx, add);
+    case ConvKernel::gather:
+      return gather::gradient_of_input(s, dy, weight, dx, add);
+    case ConvKernel::onednn:
+      return onednn::gradient_of_input(s, dy, weight, dx, add);
+    case ConvKernel::gemm:
+      return gemm(Matrix(dy), matrix_of(weight), Matrix(dx), {.add = add, .bias = {}});
+  }
+}
+
+void conv_weight_gradient(ConvKernel kernel, const ConvShape& s, const Tensor& x, const Tensor& dy,
+                          const Tensor& dweight, bool add) {
+  switch (kernel) {
+    case ConvKernel::direct:
+      return direct::gradient_of_weight(s, x, dy, dweight, add);
+    case ConvKernel::winograd:
+      return winograd::gradient_of_weight(s, x, dy, dweight, add);
+    case ConvKernel::gather:
+      return gather::gradient_of_weight(s, x, dy, dweight, add);
+    case ConvKernel::onednn:
+      return onednn::gradient_of_weight(s, x, dy, dweight, add);
+    case ConvKernel::gemm:
+      return gemm(Matrix(dy).t(), Matrix(x), matrix_of(dweight), {.add = add, .bias = {}});
+  }
+}
+
+}  // namespace lacuna

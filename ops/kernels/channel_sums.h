@@ -1,4 +1,4 @@
-// Passes over rows of channels, and sums along them: what normalisation over a batch consists of.
+// Per-channel sums over rows, for batch normalization.
 #pragma once
 
 #include "core/parallel.h"
@@ -10,8 +10,8 @@
 
 namespace lacuna {
 
-/// Rows along the channels; where they are short, several are taken as one long row and the vectors of channels
-/// are repeated alike, so that inner loops have a length worth their while.
+/// Rows of channels. Several short rows are treated as one long row, with per-channel vectors repeated to match, so
+/// that inner loops are long enough.
 struct ChannelRows {
   std::int64_t channels, repeats = 1;
   std::int64_t width, count;  // of the long rows
@@ -23,28 +23,28 @@ struct ChannelRows {
   }
   explicit ChannelRows(const Tensor& x) : ChannelRows(x.rows(), x.shape().back()) {}
 
-  /// Rows handled together: their single-precision sums stay accurate, their operands in the first-level cache.
+  /// Rows per block: few enough for accurate f32 sums and operands in L1.
   std::int64_t together() const { return std::max<std::int64_t>(16, 4096 / width / 4 * 4); }
 
-  /// Calls `f(first row, rows, thread)` for runs of `together` rows, a consecutive share of them on each thread.
+  /// Calls `f(first row, rows, thread)` for blocks of `together` rows; each thread gets consecutive blocks.
   template <class F>
   void for_blocks_in_order(F&& f) const {
-    const std::int64_t run = together();
-    parallel_tasks((count + run - 1) / run, [&](std::int64_t task, int thread) {
-      const std::int64_t first = task * run;
-      f(first, std::min(run, count - first), thread);
+    const std::int64_t block = together();
+    parallel_tasks((count + block - 1) / block, [&](std::int64_t task, int thread) {
+      const std::int64_t first = task * block;
+      f(first, std::min(block, count - first), thread);
     });
   }
 
-  /// How backward, which may have to decode x, shares it among threads. A rule of the shape alone, so that sums have
-  /// the same bits however x is held.
+  /// Partition of x over threads in backward, where x may have to be dequantized. Depends on the shape alone, so that
+  /// sums have the same bits however x is stored.
   RowPartition share() const {
-    constexpr std::int64_t elements = 1 << 19;  // in cache where all threads read together
+    constexpr std::int64_t elements = 1 << 19;  // of a block: stays in cache
     const std::int64_t unit = together(), block = std::max<std::int64_t>(1, elements / width / unit) * unit;
     return {.count = count * repeats, .block = block * repeats, .unit = unit * repeats};
   }
 
-  /// Repeats a vector's first `channels` numbers to the width, in place.
+  /// Repeats the first `channels` elements of a vector [width], in place.
   template <class S>
   S* repeated(S* vector) const {
     for (std::int64_t i = channels; i < width; ++i) vector[i] = vector[i - channels];
@@ -55,7 +55,7 @@ struct ChannelRows {
     std::copy_n(from, channels, to);
     return repeated(to);
   }
-  /// Scratch for `vectors` of them.
+  /// Scratch [vectors, width].
   template <class S>
   Tensor scratch(std::int64_t vectors, Device device) const {
     return Tensor::empty({vectors, width}, dtype_of<S>(), device, Purpose::workspace);
@@ -67,9 +67,9 @@ struct ChannelTerms {
   S first, second;
 };
 
-/// Sums over rows of two terms a channel, in double: `add` for each run or `add_all`, then `finish`.
-/// `terms.at(first row, rows, thread)` prepares a run and yields f(i, c) -> {first, second} for element i of the run,
-/// which lies in place c of its row. Bits depend on the shape and on which thread adds which runs.
+/// Sums of two terms per channel over rows, in f64: `add` for each block or `add_all`, then `finish`.
+/// `terms.at(first row, rows, thread)` prepares a block and returns f(i, c) -> {first, second} for element i of the
+/// block, which is in column c of its row. Bits depend on the shape and on which thread adds which blocks.
 class ChannelSums {
  public:
   ChannelSums(const ChannelRows& rows, Device device)
@@ -77,17 +77,17 @@ class ChannelSums {
         run_(Tensor::empty({threads(), 2, rows.width}, DType::f64, device, Purpose::workspace)),
         total_(Tensor::zeros({threads(), 2, rows.width}, DType::f64, device, Purpose::workspace)) {}
 
-  /// All rows, by all threads.
+  /// All rows, on all threads.
   template <class S, class AllTerms>
   void add_all(const AllTerms& terms) const {
     rows_.for_blocks_in_order(
         [&](std::int64_t first, std::int64_t count, int thread) { add<S>(first, count, thread, terms); });
   }
-  /// A run of rows, on the thread that owns them.
+  /// A block of rows, on the thread that owns it.
   template <class S, class AllTerms>
   void add(std::int64_t first, std::int64_t count, int thread, const AllTerms& terms) const {
     const std::int64_t n = rows_.width;
-    S* const sums = reinterpret_cast<S*>(run_.data<double>() + thread * 2 * n);  // [2, width], room for double
+    S* const sums = reinterpret_cast<S*>(run_.data<double>() + thread * 2 * n);  // [2, width], allocated as f64
     const auto term = terms.at(first, count, thread);
     std::fill_n(sums, 2 * n, S{});
     std::int64_t row = 0;

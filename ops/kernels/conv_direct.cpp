@@ -6,7 +6,7 @@
 namespace lacuna::direct {
 namespace {
 
-/// Calls `f(place, tap)` for the taps of the window at output `out` that fall inside [0, extent).
+/// Calls `f(position, tap)` for the taps of the window at output `out` whose position is in [0, extent).
 template <class F>
 void for_taps(std::int64_t out, std::int64_t kernel, std::int64_t extent, const ConvShape& s, F&& f) {
   const std::int64_t first = out * s.stride - s.padding;
@@ -14,8 +14,8 @@ void for_taps(std::int64_t out, std::int64_t kernel, std::int64_t extent, const 
     f(first + tap, tap);
 }
 
-/// Calls `f(x offset, weight offset, y offset)` for every tap that one output channel of one image takes: products of
-/// the channels of its group from the x offset on with weights that lie a kernel area apart.
+/// Calls `f(x offset, weight offset, y offset)` for every tap of one output channel of one image. Each call stands for
+/// the products over the channels of the group: contiguous in x, a kernel area apart in the weights.
 template <class F>
 void for_products(const ConvShape& s, std::int64_t image, std::int64_t output, F&& f) {
   const std::int64_t inner = s.channels / s.groups, group = output / (s.outputs / s.groups);

@@ -1,5 +1,4 @@
-// Convolutions of any shape as matrix products whose left rows are gathered from the image in place: no image is
-// unrolled.
+// Convolutions of any shape as matrix products whose left rows are read from the image in place, without im2col.
 #include "ops/kernels/conv_panels.h"
 
 #include <algorithm>
@@ -10,16 +9,16 @@ namespace {
 
 using panel::Layout;
 
-constexpr std::int64_t depth_at_once = 256;  // of a panel: 16 KiB, half the first-level cache
-constexpr std::int64_t block_rows = 96;      // multiple of every kernel's rows
+constexpr std::int64_t depth_at_once = 256;  // rows of a panel: 16 KiB, half of L1
+constexpr std::int64_t block_rows = 96;      // a multiple of every kernel's rows
 
 Tensor scratch(const Shape& shape, Device device, DType dtype = DType::f32) {
   return Tensor::empty(shape, dtype, device, Purpose::workspace);
 }
 
-/// Work cut into pieces of `unit`s, `most` numbers at most, as many for each thread as can be.
-std::int64_t block_of(std::int64_t rows, std::int64_t most, std::int64_t unit) {
-  const std::int64_t blocks = (rows + most - 1) / most, rounds = (blocks + threads() - 1) / threads();
+/// Rows of a block: a multiple of `unit`, about `max` at most, such that all threads get equally many blocks.
+std::int64_t block_of(std::int64_t rows, std::int64_t max, std::int64_t unit) {
+  const std::int64_t blocks = (rows + max - 1) / max, rounds = (blocks + threads() - 1) / threads();
   const std::int64_t block = (rows + rounds * threads() - 1) / (rounds * threads());
   return (block + unit - 1) / unit * unit;
 }
@@ -34,7 +33,7 @@ Tensor pack(const ConvShape& s, const Layout& layout, const Tensor& weight, cons
   return packed;
 }
 
-/// The pointers that one block of rows works with, scratch of one thread.
+/// Pointers of one block of rows, in one thread's scratch.
 struct Pointers {
   const float** sources;  // [tiles, taps, max_rows]
   float** results;        // [tiles, max_rows]
@@ -56,7 +55,7 @@ struct PointerScratch {
   }
 };
 
-/// A product of some rows with one panel, of which `valid` columns are real.
+/// A product of some rows with one panel, of which the first `valid` columns are used.
 void multiply_runs(std::int64_t rows, std::int64_t runs, std::int64_t depth, const float* const* in,
                    std::int64_t offset, const float* weights, float* const* out, std::int64_t column,
                    std::int64_t valid, const float* start, bool add) {
@@ -76,8 +75,8 @@ void multiply_runs(std::int64_t rows, std::int64_t runs, std::int64_t depth, con
   for (std::int64_t r = 0; r < rows; ++r) std::memcpy(out[r] + column, tile[r], bytes);
 }
 
-/// For each of `rows` rows: result (+)= bias + Σ over taps of source · panels. `sources(row, taps, f)` as Sources;
-/// `result(row)` is where the row's numbers go, [groups · columns].
+/// For each of `rows` rows: result (+)= bias + Σ over taps of source · panel. `sources(row, taps, f)` as in Sources;
+/// `result(row)` points to the row's output [groups · columns].
 template <class S, class R>
 void product(std::int64_t rows, const Layout& layout, const float* weights, const float* bias, bool add,
              const PointerScratch& scratch_memory, std::int64_t block, const float* zeros, const S& sources,
@@ -200,8 +199,8 @@ void gradient_of_weight(const ConvShape& s, const Tensor& x, const Tensor& dy, c
   const Tensor images = merged ? panel::padded(s, x) : x;
   const Tensor zeros = Tensor::zeros({s.channels}, DType::f32, device, Purpose::workspace);
   const panel::Sources sources{s, images.data<float>(), merged};
-  // Each thread sums its own part of the weights over all pixels: some panels, or where there are fewer panels than
-  // threads, some runs of their depth.
+  // Each thread sums its own part of the weights over all pixels: some panels, or part of their depth if there are
+  // fewer panels than threads.
   const std::int64_t taps = layout.tap_count(), panels = layout.groups * layout.panels();
   std::int64_t by_panels = std::min<std::int64_t>(threads(), panels);
   while (threads() % by_panels != 0) --by_panels;

@@ -1,4 +1,4 @@
-// Weights of a convolution as panels of sixteen columns: the right factor of our own kernels.
+// Weights of a convolution packed as panels of 16 columns: the right factor of gather and winograd.
 #pragma once
 
 #include "core/parallel.h"
@@ -10,26 +10,26 @@
 
 namespace lacuna::panel {
 
-/// A convolution as products over gathered pixels: each row (a pixel of the result) is the sum over taps of a run of
-/// `depth` numbers that lie together in memory, times a matrix [depth, columns]. Convolution groups narrower than a
-/// panel are merged; what connects different groups then is zero.
+/// A convolution as matrix products over gathered pixels: each row (a pixel of the result) is the sum over taps of
+/// `depth` contiguous numbers times a matrix [depth, columns]. Convolution groups narrower than a panel are merged;
+/// weights between different groups are then 0.
 struct Layout {
   std::int64_t groups;             // independent products
   std::int64_t depth, columns;     // of a product, per tap
-  std::vector<std::int64_t> taps;  // numbered as in the file; a merged tap is a row of the kernel
-  bool turned;                     // the gradient of the input: columns are channels
-  bool merged;                     // a tap stands for a whole row of the kernel
+  std::vector<std::int64_t> taps;  // indices into the kernel, row-major; a merged tap is a row of the kernel
+  bool turned;                     // for the input gradient: columns are channels
+  bool merged;                     // a tap is a whole row of the kernel
 
   std::int64_t panels() const { return (columns + width - 1) / width; }
   std::int64_t tap_count() const { return static_cast<std::int64_t>(taps.size()); }
-  /// Numbers of one group's panels, [panels, taps, depth, 16]; and of all.
+  /// Elements of one group's panels [panels, taps, depth, 16], and of all groups.
   std::int64_t group_size() const { return panels() * tap_count() * depth * width; }
   std::int64_t size() const { return groups * group_size(); }
 };
 
 inline Layout layout_of(const ConvShape& s, bool turned, bool merged, std::vector<std::int64_t> taps) {
   const std::int64_t outputs = s.outputs / s.groups, channels = s.channels / s.groups;
-  // As many groups together as make whole panels in either direction.
+  // The smallest number of groups that gives whole panels in both directions.
   std::int64_t together = 1;
   while (together < s.groups &&
          (together * outputs % width != 0 || together * channels % width != 0 || s.groups % together != 0))
@@ -38,8 +38,8 @@ inline Layout layout_of(const ConvShape& s, bool turned, bool merged, std::vecto
   return {s.groups / together, turned ? out : in, turned ? in : out, std::move(taps), turned, merged};
 }
 
-/// Calls `f(number in the file's weights, number in the panels)` for every weight of the layout's taps, on all threads,
-/// each output channel on one of them.
+/// Calls `f(index in the weight tensor, index in the panels)` for every weight of the layout's taps, on all threads;
+/// each output channel is handled by one thread.
 template <class F>
 void for_weights(const ConvShape& s, const Layout& layout, const F& f) {
   const std::int64_t outputs = s.outputs / s.groups, channels = s.channels / s.groups;
@@ -69,7 +69,7 @@ void for_weights(const ConvShape& s, const Layout& layout, const F& f) {
   });
 }
 
-/// Every number of the panels has a weight of its own: nothing to fill with zeros.
+/// Whether every element of the panels has a weight, so that none has to be zeroed.
 inline bool is_full(const ConvShape& s, const Layout& layout) {
   return layout.groups == s.groups && layout.columns % width == 0;
 }
@@ -80,10 +80,10 @@ inline std::vector<std::int64_t> numbers(std::int64_t count) {
   return all;
 }
 
-/// Images with so few channels are better padded first: a row of the kernel then is one run of numbers.
+/// Whether a row of the kernel is one tap: with few channels it is faster to pad the images first.
 inline bool is_merged(const ConvShape& s) { return s.groups == 1 && s.channels < width && s.kernel_width > 1; }
 
-/// Images with their padding written out: [N, H + 2 padding, W + 2 padding, C], scratch.
+/// Padded images [N, H + 2 padding, W + 2 padding, C], a workspace.
 inline Tensor padded(const ConvShape& s, const Tensor& x) {
   const std::int64_t height = s.height + 2 * s.padding, across = s.width + 2 * s.padding;
   Tensor out = Tensor::empty({s.images, height, across, s.channels}, DType::f32, x.device(), Purpose::workspace);
@@ -104,7 +104,7 @@ inline Tensor padded(const ConvShape& s, const Tensor& x) {
   return out;
 }
 
-/// Where the pixels of a forward pass find their input: for each tap a run of numbers, or null outside the image.
+/// Inputs of the output pixels: for each tap a pointer to [depth] contiguous numbers, null outside the image.
 struct Sources {
   ConvShape shape;
   const float* x;  // [N, H, W, C], padded where `merged`
@@ -112,7 +112,7 @@ struct Sources {
 
   std::int64_t rows() const { return shape.images * shape.out_height() * shape.out_width(); }
 
-  /// Calls `f(tap's place in `taps`, run or null)` for the pixel numbered `row`.
+  /// Calls `f(index in taps, pointer or null)` for output pixel `row`.
   template <class F>
   void operator()(std::int64_t row, const std::vector<std::int64_t>& taps, F&& f) const {
     const std::int64_t j = row % shape.out_width(), i = row / shape.out_width() % shape.out_height();

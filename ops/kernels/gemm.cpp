@@ -13,7 +13,7 @@ using tile::lanes;
 using tile::Left;
 using tile::Vector;
 
-/// Calls `f(Type<T>{})` for the element types that are computed in C.
+/// Calls `f(Type<T>{})` with the element type, if its compute type is C.
 template <class C, class F>
 void with_type_in(DType dtype, F&& f) {
   with_float_type(dtype, [&]<class T>(Type<T>) {
@@ -26,9 +26,9 @@ T* data_of(const Matrix& m) {
   return m.tensor.data<T>() + m.first;
 }
 
-/// A product in blocks (Goto and van de Geijn 2008): b is packed into panels, which all threads share; each thread goes
-/// through its part of c by blocks of rows, whose part of `a` stays in the second level of the cache, while a panel of
-/// b stays in the first. Packing converts to the compute type C.
+/// Blocked matrix product (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008). b is
+/// packed into panels that all threads share. Each thread computes its part of c by blocks of rows: the block of a
+/// stays in L2, one panel of b in L1. Packing converts to the compute type C.
 template <class C>
 class BlockedProduct {
  public:
@@ -36,16 +36,16 @@ class BlockedProduct {
       : a_(a), b_(b), c_(c), options_(options), depth_(a.width()) {
     const std::int64_t blocks = (depth_ + most_depth - 1) / most_depth;
     block_depth_ = (depth_ + blocks - 1) / blocks;
-    // Half sums would lose bits between runs.
+    // Partial sums are stored in c between steps over the depth; bf16 would round them, so bf16 takes one step.
     const std::int64_t fitting = std::max<std::int64_t>(1, packed_elements / (block_depth_ * width()));
     run_depth_ = is_half_type(c.tensor.dtype()) ? blocks * block_depth_ : std::min(blocks, fitting) * block_depth_;
   }
 
-  /// Elements of the packed b that threads share, and of what each has to itself.
+  /// Workspace elements: shared by all threads (packed b), and of each thread.
   std::int64_t shared() const { return std::min(run_depth_, depth_) * width(); }
   std::int64_t own() const { return left_elements() + sum_elements(); }
 
-  /// Calls `each(f)`, which runs f(part) for every part, for each step of the product in turn.
+  /// Computes the product. `each(f)` runs f(part) for all parts and waits; it is called twice per step over the depth.
   template <class Each>
   void run(std::int64_t parts, C* shared_memory, Each&& each, C* own_memory) const {
     for (std::int64_t begin = 0; begin < depth_; begin += run_depth_) {
@@ -88,7 +88,7 @@ class BlockedProduct {
 
   void multiply(std::int64_t begin, std::int64_t end, std::int64_t index, std::int64_t parts, const C* packed,
                 C* own) const {
-    // Few rows are not split, their columns are.
+    // With few rows, columns are split among threads instead.
     const bool by_columns = c_.rows < 4 * tile::rows * parts && width() > c_.rows;
     const Range rows = by_columns ? Range{0, c_.rows} : lacuna::part(c_.rows, index, parts, tile::rows);
     const Range columns = by_columns ? lacuna::part(c_.columns, index, parts, panel) : Range{0, c_.columns};
@@ -112,7 +112,7 @@ class BlockedProduct {
     }
   }
 
-  /// Adds the product of one block of `a` with as many rows of b to rows [row, row + count) of c.
+  /// Adds (a block [count, depth]) · (b rows [k, k + depth)) to rows [row, row + count) of c.
   template <bool transposed>
   void block(const Left<C, transposed>& left, std::int64_t row, std::int64_t count, std::int64_t k, std::int64_t depth,
              const C* panels, const Range& columns, C* sums) const {
@@ -173,9 +173,9 @@ void gemm_in(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOption
   });
 }
 
-/// Whether our own product is the faster for f32. oneDNN's comes within 10 % of the multiply-add rate, but where it
-/// sums along the rows of both operands and those of one lie a large power of two apart, it halves (all its blocks meet
-/// in a few sets of the cache; packing spreads them). Measured with oneDNN 2.6 on AVX2: docs/performance.md.
+/// Whether BlockedProduct is faster than oneDNN for f32. oneDNN reaches 90 % of the peak rate, but half of that for
+/// aᵀ·b if the rows of an operand are a large power of two apart: its blocks then share a few cache sets; packing
+/// avoids it. Measured with oneDNN 2.6 on AVX2: docs/performance.md.
 bool beats_onednn(const Matrix& a, const Matrix& b, const Matrix& c) {
   const auto collides = [](std::int64_t stride) { return stride >= 512 && (stride & (stride - 1)) == 0; };
   return a.transposed && !b.transposed && (collides(a.stride) || collides(b.stride)) &&

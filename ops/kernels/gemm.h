@@ -1,4 +1,4 @@
-// The one door to matrix products.
+// Matrix products.
 #pragma once
 
 #include "core/tensor.h"
@@ -7,7 +7,7 @@
 
 namespace lacuna {
 
-/// A matrix as it lies in a tensor: row-major, `stride` elements from one row to the next.
+/// A view of a tensor as a row-major matrix; rows are `stride` elements apart.
 struct Matrix {
   Tensor tensor;
   std::int64_t rows = 0, columns = 0;  // as stored
@@ -16,33 +16,34 @@ struct Matrix {
   bool transposed = false;
 
   Matrix() = default;
-  /// All of a tensor, its leading axes taken together: [rows(), C].
+  /// The whole tensor as [rows(), C]: its leading axes merged.
   explicit Matrix(const Tensor& whole)
       : tensor(whole), rows(whole.rows()), columns(whole.shape().back()), stride(whole.shape().back()) {}
 
-  /// The same memory read as its transpose.
+  /// The transpose, a view.
   Matrix t() const;
-  /// Stored rows or columns [begin, end), as a view.
+  /// Stored rows or columns [begin, end), a view.
   Matrix row_range(std::int64_t begin, std::int64_t end) const;
   Matrix column_range(std::int64_t begin, std::int64_t end) const;
 
-  /// Extents as the product sees them.
+  /// Extents after transposition.
   std::int64_t height() const { return transposed ? columns : rows; }
   std::int64_t width() const { return transposed ? rows : columns; }
 };
 
 struct GemmOptions {
   double alpha = 1;
-  bool add = false;  // to what `c` holds, instead of overwriting it
+  bool add = false;  // accumulate into c instead of overwriting it
   Tensor bias = {};  // f32, or f64 for f64: [width of c], added to each row; or undefined
 };
 
-/// c = alpha · a·b (+ c) (+ bias in each row); `c` is not transposed. Operands may differ in type: halves are converted
-/// block by block, sums are in f32, or in f64 where all are f64. Fails where the extents do not agree.
+/// c = alpha · a·b (+ c) (+ bias in each row); c is not transposed. Operands may differ in type, f32 and bf16: bf16 is
+/// converted block by block, sums are in f32. f64 goes with f64 alone, summed in f64. Throws Error if extents or types
+/// do not agree.
 void gemm(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options = {});
 
-/// c_i = alpha · a_i·b_i (+ c_i) for each i in [0, batch), the matrices stacked one below the other in each operand:
-/// `a`, `b`, `c` describe them all (rows = batch · rows of one).
+/// c_i = alpha · a_i·b_i (+ c_i) for i in [0, batch). Each operand holds its matrices stacked by rows: rows = batch ·
+/// rows of one.
 void gemm_batched(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix& c,
                   const GemmOptions& options = {});
 

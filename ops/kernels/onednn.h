@@ -1,4 +1,4 @@
-// What the adapters to oneDNN share.
+// Engine and stream for the calls to oneDNN.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>

@@ -6,8 +6,8 @@
 
 namespace lacuna::onednn {
 
-// The same C function in oneDNN 2 and 3. On AVX2 it beats the inner product and matmul primitives, whose implementation
-// it is there, by the plain layouts that it needs no primitive for.
+// The same C function in oneDNN 2 and 3. On AVX2 the inner product and matmul primitives call it too; calling it
+// directly avoids creating primitives for plain layouts.
 void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const Operand& a, const Operand& b, float beta,
            float* c, std::int64_t c_stride) {
   const dnnl_status_t status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, alpha, a.data,

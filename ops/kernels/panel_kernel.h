@@ -1,4 +1,4 @@
-// The inner product of our own convolution kernels: a few rows times a panel of sixteen columns, all in registers.
+// The inner kernel of gather and winograd: a few rows times a panel of 16 columns, with sums in registers.
 #pragma once
 
 #include "ops/kernels/tile.h"
@@ -13,12 +13,11 @@ using tile::store;
 using Vector = tile::Vector<float>;
 
 inline constexpr int lanes = tile::lanes<float>;
-inline constexpr int width = 16;  // columns of a panel: few enough for every usual number of channels to be a multiple
+inline constexpr int width = 16;  // columns of a panel: usual channel counts are multiples of it
 inline constexpr int vectors = width / lanes;
-inline constexpr int max_rows = 12 / vectors;  // 12 accumulators leave room for the panel and a broadcast
+inline constexpr int max_rows = 12 / vectors;  // 12 accumulators leave registers for the panel and a broadcast
 
-/// Keeps a value that is used several times in its register: compilers would rather read it from memory at each use,
-/// and the loads, not the products, would set the pace.
+/// Keeps a value in its register. Compilers would reload it from memory at each use, and loads would be the bottleneck.
 inline Vector held(Vector value) {
 #ifdef __x86_64__
   __asm__("" : "+v"(value));
@@ -30,7 +29,7 @@ template <int rows>
 struct Sums {
   Vector values[rows][vectors] = {};
 
-  /// values[r] += factor(r) · the panel's row.
+  /// values[r] += factor(r) · panel_row.
   template <class F>
   void add(const float* panel_row, const F& factor) {
     Vector columns[vectors];
@@ -59,16 +58,16 @@ struct Sums {
   }
 };
 
-/// Calls `f` with the number of rows, `max_rows` at most, as a constant.
-template <int most = max_rows, class F>
+/// Calls `f` with `rows`, at most max_rows, as an integral constant.
+template <int max = max_rows, class F>
 inline void with_rows(std::int64_t rows, F&& f) {
-  if (rows == most)
-    f(std::integral_constant<int, most>{});
-  else if constexpr (most > 1)
-    with_rows<most - 1>(rows, f);
+  if (rows == max)
+    f(std::integral_constant<int, max>{});
+  else if constexpr (max > 1)
+    with_rows<max - 1>(rows, f);
 }
 
-/// c[r, 0..16) (+)= Σ_k a[r · a_row + k · a_depth] · panel[k, 0..16) for r below `rows`; c's rows lie `c_row` apart.
+/// c[r, 0..16) (+)= Σ_k a[r · a_row + k · a_depth] · panel[k, 0..16) for r < rows; rows of c are `c_row` apart.
 inline void multiply(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t a_row, std::int64_t a_depth,
                      const float* panel, float* c, std::int64_t c_row, bool add) {
   with_rows(rows, [=]<int count>(std::integral_constant<int, count>) {
@@ -81,8 +80,8 @@ inline void multiply(std::int64_t rows, std::int64_t depth, const float* a, std:
   });
 }
 
-/// out[r][0..16) (+)= start[0..16) + Σ_t Σ_k in[t · max_rows + r][k] · panel[t, k, 0..16): rows that lie anywhere, in
-/// `runs` pieces each. `start` may be null.
+/// out[r][0..16) (+)= start[0..16) + Σ_t Σ_k in[t · max_rows + r][k] · panel[t, k, 0..16) for t < runs: each row is
+/// given by `runs` pointers. `start` may be null.
 inline void multiply_runs(std::int64_t rows, std::int64_t runs, std::int64_t depth, const float* const* in,
                           std::int64_t offset, const float* panel, float* const* out, std::int64_t column,
                           const float* start, bool add) {

@@ -1,4 +1,4 @@
-// What kernels that go row by row share: a row in the compute type, and sums along it.
+// Helpers of row-wise kernels: a row in the compute type, and reductions over it.
 #pragma once
 
 #include "core/parallel.h"
@@ -9,7 +9,7 @@
 
 namespace lacuna {
 
-/// A row [n] in the compute type: `row` itself where it has that type, otherwise a copy in `scratch` [n].
+/// A row [n] in the compute type: `row` itself if it has that type, otherwise converted into `scratch` [n].
 template <class T>
 const Compute<T>* in_compute_type(const T* row, std::int64_t n, Compute<T>* scratch) {
   if constexpr (is_half<T>) {
@@ -21,14 +21,14 @@ const Compute<T>* in_compute_type(const T* row, std::int64_t n, Compute<T>* scra
   }
 }
 
-/// Memory for `in_compute_type`: none where it will not be used.
+/// Scratch [n] for in_compute_type; empty if T is its own compute type.
 template <class T>
 std::vector<Compute<T>> row_scratch(std::int64_t n) {
   return std::vector<Compute<T>>(is_half<T> ? static_cast<std::size_t>(n) : 0);
 }
 
 /// Σ term(values...) over arrays [n]. `term` is called with vectors of the compute type C and with single values. Four
-/// vectors of sums side by side: one alone would wait for its own additions.
+/// independent vectors of sums hide the latency of addition.
 template <class Term, class C, class... Rest>
 C sum_of(std::int64_t n, const Term& term, const C* first, const Rest*... rest) {
   constexpr std::int64_t width = tile::lanes<C>;
@@ -49,7 +49,7 @@ C sum_of(std::int64_t n, const Term& term, const C* first, const Rest*... rest) 
   return sum;
 }
 
-/// The largest of [n] values; -infinity for none.
+/// The largest of `values` [n]; -infinity if n is 0.
 template <class C>
 C max_of(std::int64_t n, const C* values) {
   C largest = -std::numeric_limits<C>::infinity();
@@ -58,7 +58,7 @@ C max_of(std::int64_t n, const C* values) {
   return largest;
 }
 
-/// Fewest rows of `width` elements that are worth several threads.
+/// Number of rows of `width` elements below which one thread is faster.
 inline std::int64_t serial_rows(std::int64_t width) { return 16384 / std::max<std::int64_t>(width, 1) + 1; }
 
 }  // namespace lacuna

@@ -1,5 +1,5 @@
-// Small matrix products out of registers: the inner kernels of attention. The vector width follows the instruction set
-// that the library is compiled for.
+// Register-tiled matrix products of small matrices: the inner kernels of gemm and attention. The vector width follows
+// the instruction set that the library is compiled for.
 #pragma once
 
 #include "core/dtype.h"
@@ -14,7 +14,7 @@
 
 namespace lacuna::tile {
 
-// A tile of rows · 2 vectors of sums, with two vectors of b and one element of a, fills the registers.
+// A tile of rows x 2 vectors of sums, two vectors of b and one broadcast element of a fill the registers.
 inline constexpr int rows = vector_bytes == 64 ? 12 : 6;  // of 32 registers, or 16
 
 template <class C>
@@ -39,12 +39,12 @@ template <class C>
 inline void store(C* to, const Vector<C>& v) {
   *reinterpret_cast<typename UnalignedOf<C>::type*>(to) = v;
 }
-/// The first `count` lanes, converted to T. Out of line: the tails of rows.
+/// Stores the first `count` lanes, converted to T. Not inlined: for the tails of rows.
 template <class T>
 [[gnu::noinline]] void store_lanes(T* to, Vector<Compute<T>> v, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(v[i]);
 }
-/// The first `count` lanes, all or fewer, converted to T.
+/// Stores the first `count` lanes, or all, converted to T.
 template <class T>
 inline void store_as(T* to, const Vector<Compute<T>>& v, std::int64_t count) {
   using C = Compute<T>;
@@ -53,7 +53,7 @@ inline void store_as(T* to, const Vector<Compute<T>>& v, std::int64_t count) {
   else
     store_lanes(to, v, std::min(count, lanes<C>));
 }
-/// The first `count` elements, all lanes or fewer, converted to the compute type; zeros behind them.
+/// Loads the first `count` elements, or a whole vector, converted to the compute type; the other lanes are 0.
 template <class T>
 inline Vector<Compute<T>> load_as(const T* from, std::int64_t count) {
   using C = Compute<T>;
@@ -65,13 +65,13 @@ inline Vector<Compute<T>> load_as(const T* from, std::int64_t count) {
 
 inline std::int64_t round_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-/// 2^x lane by lane, relative error below 2e-7; x is held to [-126, 127]; NaN stays NaN.
+/// 2^x per lane, relative error below 2e-7; x is clamped to [-126, 127]; NaN stays NaN.
 inline Vector<float> exp2(Vector<float> x) {
   typedef std::int32_t Bits __attribute__((vector_size(vector_bytes)));
   constexpr float magic = 12582912.0F;  // puts the nearest integer into the low bits of the mantissa
-  const Vector<float> least = Vector<float>{} - 126.0F, greatest = Vector<float>{} + 127.0F;
-  x = least > x ? least : x;  // written so, both become one instruction, and NaN passes
-  x = greatest < x ? greatest : x;
+  const Vector<float> min = Vector<float>{} - 126.0F, max = Vector<float>{} + 127.0F;
+  x = min > x ? min : x;  // in this form each compiles to one instruction, and NaN passes
+  x = max < x ? max : x;
   const Vector<float> shifted = x + magic;
   const Vector<float> r = x - (shifted - magic);
   Vector<float> p = 1.54697320e-4F * r + 1.34100010e-3F;  // minimax on [-1/2, 1/2]
@@ -87,8 +87,8 @@ inline Vector<double> exp2(Vector<double> x) {
   return x;
 }
 
-/// One round of a transposition: in blocks of 2·step, the upper right quarter of (a; b) changes place with the lower
-/// left one.
+/// One round of a transposition: in blocks of 2 · step lanes, exchanges the upper right quarter of (a; b) with the
+/// lower left one.
 template <std::size_t step, class V, std::size_t... x>
 inline void swap_quarters(V& a, V& b, std::index_sequence<x...>) {
   constexpr std::size_t count = sizeof...(x);
@@ -97,7 +97,7 @@ inline void swap_quarters(V& a, V& b, std::index_sequence<x...>) {
   a = upper;
 }
 
-/// A square of vectors becomes its transpose.
+/// Transposes a square of vectors in place.
 template <class C, std::size_t step = 1>
 inline void transpose(Vector<C> (&square)[lanes<C>]) {
   constexpr auto count = static_cast<std::size_t>(lanes<C>);
@@ -109,8 +109,8 @@ inline void transpose(Vector<C> (&square)[lanes<C>]) {
   }
 }
 
-/// A matrix [depth, columns] as the right factor: panels of two vectors' width (the last may have one), each [depth,
-/// width], columns padded with zeros.
+/// Columns of a packed right factor [depth, columns], padded with zeros. It is stored as panels [depth, width] of two
+/// vectors' width; the last panel may have one.
 template <class C>
 inline std::int64_t padded(std::int64_t columns) {
   return round_up(columns, lanes<C>);
@@ -158,7 +158,7 @@ void pack_transposed(const T* from, std::int64_t stride, std::int64_t depth, std
   }
 }
 
-/// The left factor of a product. Element (i, k) lies at data[i · stride + k]; where it is `transposed`, at
+/// The left factor of a product. Element (i, k) is data[i · stride + k]; if `transposed`,
 /// data[i / rows · group + k · stride + i % rows], and whole groups of `rows` elements are read.
 template <class C, bool transposed>
 struct Left {
@@ -167,19 +167,19 @@ struct Left {
   std::int64_t group = rows;
 };
 
-/// Elements from one group of packed rows to the next: storing whole vectors overshoots a little.
+/// Elements from one group of packed rows to the next, with space for the last whole vector.
 template <class C>
 inline std::int64_t packed_group(std::int64_t depth) {
   return round_up(depth * rows + lanes<C>, lanes<C>);
 }
 
-/// Packs a left factor whose transpose is `from` [depth, height], its rows `stride` elements apart, to be read as
+/// Packs the transpose of `from` [depth, height], rows `stride` elements apart, as the left factor
 /// Left{packed, rows, packed_group(depth)}.
 template <class T>
 void pack_left(const T* from, std::int64_t stride, std::int64_t depth, std::int64_t height, Compute<T>* packed) {
   using C = Compute<T>;
   const std::int64_t group = packed_group<C>(depth);
-  const std::int64_t reach = round_up(rows, lanes<C>);  // of the vectors that load one group
+  const std::int64_t reach = round_up(rows, lanes<C>);  // elements that the vectors of one group load
   const std::int64_t whole = height < reach ? 0 : (height - reach) / rows + 1;
   for (std::int64_t k = 0; k < depth; ++k) {
     const T* const row = from + k * stride;
@@ -191,7 +191,7 @@ void pack_left(const T* from, std::int64_t stride, std::int64_t depth, std::int6
   }
 }
 
-/// A left factor whose rows lie `stride` elements apart, in the compute type: in place, or converted into `copy`
+/// A left factor with rows `stride` elements apart, in the compute type: in place, or converted into `copy`
 /// [height, depth].
 template <class T>
 inline Left<Compute<T>, false> left_rows(const T* from, std::int64_t stride, std::int64_t height, std::int64_t depth,
@@ -202,8 +202,8 @@ inline Left<Compute<T>, false> left_rows(const T* from, std::int64_t stride, std
   return {copy, depth};
 }
 
-/// One tile of a product into `sums` [rows, vectors]; only the first `count` of its rows are meant. A function of its
-/// own: inlined among other code, the sums would not stay in registers.
+/// One tile of a product into `sums` [rows, vectors], of which the first `count` rows are valid. Not inlined: among
+/// other code the sums would not stay in registers.
 template <int vectors, bool transposed, class C>
 [[gnu::noinline]] void product_tile(const Left<C, transposed>& a, std::int64_t row, std::int64_t count,
                                     std::int64_t depth, const C* b, Vector<C>* sums) {
@@ -232,7 +232,7 @@ template <int vectors, bool transposed, class C>
   }
 }
 
-/// The product with one panel, which begins at `column`.
+/// The product with the panel that starts at `column`.
 template <int vectors, bool transposed, class C, class Finish>
 inline void product_panel(const Left<C, transposed>& a, std::int64_t height, std::int64_t depth, const C* panel,
                           std::int64_t column, const Finish& finish) {
@@ -247,7 +247,7 @@ inline void product_panel(const Left<C, transposed>& a, std::int64_t height, std
   }
 }
 
-/// a [height, depth] times packed panels [depth, columns]; finish(row, column, vector of sums) takes the result.
+/// a [height, depth] times packed panels [depth, columns]; `finish(row, column, vector of sums)` receives the result.
 template <bool transposed, class C, class Finish>
 void product(const Left<C, transposed>& a, std::int64_t height, std::int64_t depth, const C* panels,
              std::int64_t columns, const Finish& finish) {

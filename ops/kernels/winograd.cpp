@@ -1,10 +1,9 @@
-// Winograd's minimal filtering F(m x m, 3x3) for m of 2 and 4 (Lavin and Gray 2016, section 4.1): a 3x3 convolution of
-// stride 1 with 16 products for 4 results, or 36 for 16, where the definition has 9 a result. Tiles of (m + 2)² pixels
-// are transformed, multiplied for each place of a tile as matrices over channels, and transformed back to m² results.
-// F(2x2) rounds as a plain sum does. F(4x4) rounds worse: for normally distributed operands the largest error is 0.8e-6
-// of the largest result at 16 channels, 4.3e-6 at 512 (1.2e-6 for F(2x2)), and 1e-6 in a gradient of the weight of two
-// images; 1e-5 is what tests/ops/winograd.cpp holds it to. A result much smaller than the largest is off by more of
-// itself.
+// Winograd's minimal filtering F(m x m, 3x3), m = 2 and 4 (Lavin and Gray, "Fast Algorithms for Convolutional Neural
+// Networks", 2016, section 4.1): a 3x3 convolution of stride 1 with 16 products for 4 results, or 36 for 16, instead of
+// 9 per result. Tiles of (m + 2)² pixels are transformed, multiplied as matrices over channels for each position in the
+// tile, and transformed back to m² results. F(2x2) is as accurate as direct sums. F(4x4) is less: for normal operands
+// the largest error relative to the largest result is 0.8e-6 at 16 channels, 4.3e-6 at 512 (1.2e-6 for F(2x2)), and
+// 1e-6 in the weight gradient of two images. tests/ops/winograd.cpp bounds it by 1e-5.
 #include "core/parallel.h"
 #include "ops/kernels/conv_kernels.h"
 #include "ops/kernels/panel_kernel.h"
@@ -21,18 +20,17 @@ using panel::load;
 using panel::store;
 using panel::Vector;
 
-/// Rows of a transform's result that are computed together: so few that what they are computed from stays in the
-/// registers of AVX-512, and such as share sums in F(4x4) (winograd_filter.h). Kept in memory it would lie, by chance
-/// of the stack's address, at the same place of a page as some of the results, and loads would wait for stores that
-/// they have nothing to do with.
+/// Rows of a transform's result that are computed together: few enough for their inputs to stay in the registers of
+/// AVX-512, and rows that share sums in F(4x4) (winograd_filter.h). Spilled inputs may have the same page offset as
+/// results, and loads would then wait for unrelated stores (4K aliasing).
 template <class F>
 struct RowGroups {
   static constexpr int count = F::to >= 4 ? 2 : 1, rows = F::to / count;
   static constexpr int row(int group, int i) { return F::to == 6 ? group * rows + i : i * count + group; }
 };
 
-/// Applies a transform along both axes of a square: `column(j, numbers)` reads one of its columns, `row(i, numbers)`
-/// takes one row of the result. Columns are read in order, by a copy of `column` for each group of rows.
+/// Applies a transform along both axes of a square: `column(j, numbers)` reads column j, `row(i, numbers)` receives row
+/// i of the result. Columns are read in order, by a copy of `column` for each group of rows.
 template <class F, class Column, class Row>
 [[gnu::always_inline]] inline void both_axes(const Column& column, const Row& row) {
   constexpr F transform;
@@ -58,7 +56,7 @@ template <class F, class Column, class Row>
   }
 }
 
-/// Reads the columns of a square that lies in memory, one after the other.
+/// Reads the columns of a square in memory, one after the other.
 struct Columns {
   const float* next;
   std::int64_t row_step, column_step;
@@ -70,15 +68,15 @@ struct Columns {
     for (int i = 0; i < count; ++i, from += row_step) numbers[i] = load(from);
     next += column_step;
 #ifdef __x86_64__
-    __asm__("" : "+r"(next));  // or the compiler would compute all addresses beforehand, and spill them
+    __asm__("" : "+r"(next));  // keeps the compiler from precomputing all addresses and spilling them
 #endif
   }
 };
 
 template <int m>
-constexpr int places_of = Filter<m>::tile* Filter<m>::tile;  // of a transformed tile
+constexpr int places_of = Filter<m>::tile* Filter<m>::tile;  // positions of a transformed tile
 
-/// Images cut into tiles of m x m results, numbered through all images.
+/// Tiles of m x m results, numbered over all images.
 template <int m>
 struct Tiles {
   std::int64_t height, width;  // of an image
@@ -105,22 +103,22 @@ struct Tiles {
       ++image;
     }
   }
-  /// The first pixel of the first row of tiles that begins with `tile` or behind it.
+  /// First pixel of the first row of tiles that starts at or behind `tile`.
   std::int64_t first_row(std::int64_t tile) const {
     const std::int64_t row = (tile + across - 1) / across;
     return (row / down * height + row % down * m) * width;
   }
 };
 
-/// Fetches what tiles [begin, end) cover, a few lines of the cache at a time, in the course of `calls` pieces of other
-/// work: whole rows of tiles, those that begin among them; the first part only, where all would fill the cache.
+/// Prefetches the pixels of tiles [begin, end) into L2, a few cache lines in each of `calls` calls between other work:
+/// the rows of tiles that start in the range, up to 512 KiB.
 class Prefetch {
  public:
   template <int m>
   Prefetch(const Tiles<m>& tiles, const float* images, std::int64_t channels, std::int64_t begin, std::int64_t end,
            std::int64_t calls)
       : next_(images + tiles.first_row(begin) * channels) {
-    const std::int64_t count = std::min<std::int64_t>((tiles.first_row(end) - tiles.first_row(begin)) * channels, most);
+    const std::int64_t count = std::min<std::int64_t>((tiles.first_row(end) - tiles.first_row(begin)) * channels, max);
     end_ = next_ + count;
     at_once_ = ((count + line - 1) / line + calls - 1) / calls * line;
   }
@@ -131,24 +129,25 @@ class Prefetch {
   }
 
  private:
-  static constexpr std::int64_t line = 16, most = (512 << 10) / sizeof(float);  // floats
-  static constexpr int second_level = 2;  // a degree of locality: there is no room in the first
+  static constexpr std::int64_t line = 16, max = (512 << 10) / sizeof(float);  // floats
+  static constexpr int second_level = 2;                                       // of locality: L2
   const float *next_, *end_;
   std::int64_t at_once_;
 };
 
-/// One matrix a place, `stride` elements apart: off the powers of two, which would all fall into one set of the cache.
+/// One matrix per tile position, `stride` elements apart: not a power of two, which would map all to one cache set.
 struct Stack {
   float* data;
   std::int64_t stride;
 };
 std::int64_t stack_stride(std::int64_t elements) { return elements + 16; }
 
-/// Where the transform of a tile's channels [c, c + lanes) goes: its place among `rows` x channels in a stack.
+/// Offset of a tile's channels [c, c + lanes) in a matrix of the stack: row-major [tiles, channels]...
 struct RowMajor {
   std::int64_t channels;
   std::int64_t operator()(std::int64_t tile, std::int64_t c) const { return tile * channels + c; }
 };
+/// ... or panels [channels / 16, tiles, 16].
 struct Panels {
   std::int64_t tiles;
   std::int64_t operator()(std::int64_t tile, std::int64_t c) const {
@@ -156,7 +155,7 @@ struct Panels {
   }
 };
 
-/// Rows or columns [begin, end) of a tile that lie inside the image.
+/// Rows or columns [begin, end) of a tile that are inside the image.
 struct Inside {
   int begin, end;
   static Inside of(std::int64_t first, std::int64_t extent, std::int64_t image) {
@@ -166,22 +165,22 @@ struct Inside {
   bool operator()(int i) const { return i >= begin && i < end; }
 };
 
-/// Reads F::from² pixels from (row, column) on, zero outside the image, transforms and stores them.
+/// Transforms the F::from² pixels of each tile, with zeros outside the image, into `out`.
 template <class F, int m, class Layout>
 void transform_tiles(const Tiles<m>& tiles, const float* images, std::int64_t channels, std::int64_t begin,
                      std::int64_t end, const Stack& out, const Layout& layout) {
-  constexpr std::int64_t before = F::from == m ? 0 : 1;  // pixels that an input tile reaches back
+  constexpr std::int64_t before = F::from == m ? 0 : 1;  // pixels that an input tile starts before its results
   const std::int64_t line = tiles.width * channels;
   std::int64_t tile = 0;
   tiles.each(begin, end, [&](std::int64_t image, std::int64_t first_row, std::int64_t first_column) {
     const std::int64_t row = first_row - before, column = first_column - before;
-    const float* const corner = images + (image * tiles.height + row) * line + column * channels;  // may lie outside
+    const float* const corner = images + (image * tiles.height + row) * line + column * channels;  // may be outside
     const Inside rows = Inside::of(row, F::from, tiles.height), columns = Inside::of(column, F::from, tiles.width);
     const bool whole = rows.end - rows.begin == F::from && columns.end - columns.begin == F::from;
     for (std::int64_t c = 0; c < channels; c += lanes) {
       const float* const from = corner + c;
       float* const to = out.data + layout(tile, c);
-      // What the tile below will read first: the processor does not foresee the jumps from row to row.
+      // Prefetches the first rows of the tile below, which hardware does not predict.
       const float* ahead = from + F::from * line + before * channels;
 #pragma GCC unroll 4
       for (int i = 0; i < m; ++i, ahead += line)
@@ -208,8 +207,8 @@ void transform_tiles(const Tiles<m>& tiles, const float* images, std::int64_t ch
   });
 }
 
-/// Transforms products [places, tiles, outputs] back and writes the results that lie inside the image: with the bias,
-/// or added to what is there.
+/// Transforms products [positions, tiles, outputs] back and writes the results that are inside the image, with the bias
+/// or added to the image.
 template <int m>
 void write_results(const Tiles<m>& tiles, const Stack& products, std::int64_t outputs, const float* bias,
                    std::int64_t begin, std::int64_t end, bool add, float* images) {
@@ -245,8 +244,8 @@ void write_results(const Tiles<m>& tiles, const Stack& products, std::int64_t ou
   });
 }
 
-/// Weights as panels: [places][outputs / 16][channels][16].
-/// `turned`: those of the gradient of the input, whose outputs are the channels, with the taps in reverse.
+/// Transforms weights into panels [positions, outputs / 16, channels, 16]. `turned`: for the input gradient, with
+/// outputs and channels exchanged and the taps reversed.
 template <int m>
 void transform_weights(const ConvShape& s, const float* weight, bool turned, float* out) {
   constexpr int tile = Filter<m>::tile;
@@ -256,7 +255,7 @@ void transform_weights(const ConvShape& s, const float* weight, bool turned, flo
     const std::int64_t o = group * lanes;
     for (std::int64_t c = 0; c < channels; ++c) {
       const float* const from = weight + o * output_step + c * channel_step;
-      Vector taps[3][3];  // a lane an output
+      Vector taps[3][3];  // a lane per output
       for (int tap = 0; tap < 9; ++tap)
         for (int lane = 0; lane < lanes; ++lane)
           taps[tap / 3][tap % 3][lane] = from[lane * output_step + (turned ? 8 - tap : tap)];
@@ -274,16 +273,16 @@ void transform_weights(const ConvShape& s, const float* weight, bool turned, flo
   });
 }
 
-constexpr std::int64_t depth_at_once = 256;  // of a panel: 16 KiB, half the first-level cache
+constexpr std::int64_t depth_at_once = 256;  // rows of a panel: 16 KiB, half of L1
 
-/// How often `multiply` calls `between`.
+/// Number of calls of `between` by `multiply`.
 std::int64_t calls_of_multiply(std::int64_t rows, std::int64_t channels, std::int64_t outputs) {
   return (channels + depth_at_once - 1) / depth_at_once * (outputs / panel::width) *
          ((rows + panel::max_rows - 1) / panel::max_rows);
 }
 
-/// products [rows, outputs] = inputs [rows, channels] · panels [outputs / 16, channels, 16] for one place. `between` is
-/// called before each piece. Not inlined: among the code around it the compiler finds too few registers for the sums.
+/// products [rows, outputs] = inputs [rows, channels] · panels [outputs / 16, channels, 16] for one position. `between`
+/// is called before each tile of the product. Not inlined, so that the sums stay in registers.
 template <class F>
 [[gnu::noinline]] void multiply(std::int64_t rows, std::int64_t channels, std::int64_t outputs, const float* inputs,
                                 const float* panels, float* products, const F& between) {
@@ -301,21 +300,21 @@ template <class F>
 
 constexpr std::int64_t unit = 12;  // tiles: a multiple of every kernel's rows
 
-/// Tiles a thread takes at once: `fewest`, enough to make use of the matrix of a place while it is in cache, or as many
-/// more as leave their transforms near.
-std::int64_t tiles_at_once(std::int64_t fewest, std::int64_t places, std::int64_t channels, std::int64_t outputs,
+/// Tiles that a thread handles together: at least `min`, to reuse the weights of a position while they are in cache,
+/// and as many more as keep their transforms in L2.
+std::int64_t tiles_at_once(std::int64_t min, std::int64_t places, std::int64_t channels, std::int64_t outputs,
                            std::int64_t tiles) {
   constexpr std::int64_t bytes = 384 << 10;
   const std::int64_t fitting = bytes / (places * (channels + outputs) * static_cast<std::int64_t>(sizeof(float)));
   const std::int64_t share = (tiles + threads() - 1) / threads();
-  return std::min(std::clamp<std::int64_t>(fitting, fewest, 192), share + unit - 1) / unit * unit;
+  return std::min(std::clamp<std::int64_t>(fitting, min, 192), share + unit - 1) / unit * unit;
 }
 
 Tensor scratch(const Tensor& like, const Shape& shape) {
   return Tensor::empty(shape, DType::f32, like.device(), Purpose::workspace);
 }
 
-/// y = in * weights, both given as a convolution of stride 1 and padding 1 sees them.
+/// out (+)= in * weight (+ bias). `turned`: in is dy and out is dx.
 template <int m>
 void convolve(const ConvShape& s, const Tensor& in, const Tensor& weight, const Tensor& bias, const Tensor& out,
               bool turned, bool add) {
@@ -335,7 +334,7 @@ void convolve(const ConvShape& s, const Tensor& in, const Tensor& weight, const 
       const Stack p{products.data<float>() + thread * places * out_stride, out_stride};
       const std::int64_t begin = task * block, end = std::min(tiles.count, begin + block);
       transform_tiles<typename Filter<m>::Input>(tiles, in.data<float>(), channels, begin, end, v, RowMajor{channels});
-      // The products wait for no memory: meanwhile comes what the transforms before and after them touch.
+      // The products are compute-bound: meanwhile prefetch the next tiles and the results.
       const std::int64_t calls = places * calls_of_multiply(end - begin, channels, outputs);
       Prefetch next(tiles, in.data<float>(), channels, end, std::min(tiles.count, end + block), calls);
       Prefetch results(tiles, out.data<float>(), outputs, begin, end, calls);
@@ -350,7 +349,7 @@ void convolve(const ConvShape& s, const Tensor& in, const Tensor& weight, const 
   });
 }
 
-/// dweight from the sums over tiles [parts, places, C, O], which are added up in order.
+/// dweight from sums over tiles [parts, positions, C, O], which are added in order.
 template <int m>
 void write_weight(const ConvShape& s, const float* sums, int parts, bool add, float* dweight) {
   constexpr int tile = Filter<m>::tile;
@@ -376,7 +375,8 @@ void write_weight(const ConvShape& s, const float* sums, int parts, bool add, fl
   });
 }
 
-/// The gradient of the weight as a sum over tiles, matrix by matrix: sums [places, C, O] (+)= Vᵀ · G.
+/// The weight gradient as a sum over tiles for each position: sums [positions, C, O] (+)= Vᵀ · G, with V the
+/// transformed inputs and G the transformed output gradients.
 template <int m>
 struct WeightGradient {
   static constexpr int places = places_of<m>;
@@ -391,15 +391,15 @@ struct WeightGradient {
     transform_tiles<typename Filter<m>::Input>(tiles, x.data<float>(), s.channels, begin, end, v, RowMajor{s.channels});
     transform_tiles<typename Filter<m>::OutputBack>(tiles, dy.data<float>(), s.outputs, begin, end, g, Panels{block});
   }
-  /// Strips of channels that are multiplied at a time.
+  /// Number of strips of channels that are multiplied at a time.
   std::int64_t strips() const { return (s.channels + panel::max_rows - 1) / panel::max_rows; }
 
-  /// The columns of panel `o` of one place. `between` is called before each strip.
+  /// Columns of panel `o` for one position. `between` is called before each strip.
   template <class F>
   void multiply(std::int64_t rows, std::int64_t place, std::int64_t o, const float* inputs, const float* outputs,
                 float* sums, bool add, const F& between) const {
     float* const sum = sums + place * s.channels * s.outputs + o * panel::width;  // [C, O]
-    for (std::int64_t i = 0; i < strips(); ++i) {  // even: a few rows alone would wait for each other's sums
+    for (std::int64_t i = 0; i < strips(); ++i) {  // strips of even height: a short one would be bound by latency
       between();
       const Range c = part(s.channels, i, strips());
       panel::multiply(c.end - c.begin, rows, inputs + place * in_stride + c.begin, 1, s.channels,
@@ -409,7 +409,7 @@ struct WeightGradient {
   }
 };
 
-/// Every thread takes tiles of its own into sums of its own: nobody waits for another.
+/// Each thread adds its own tiles to its own sums.
 template <int m>
 void sum_apart(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add) {
   const Tiles<m> tiles(s);
@@ -444,7 +444,7 @@ void sum_apart(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tens
   });
 }
 
-/// All threads transform a block of tiles, then share out its matrices: the sums are there once.
+/// All threads transform a block of tiles, then divide its positions and panels: one set of sums.
 template <int m>
 void sum_together(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add) {
   const Tiles<m> tiles(s);
@@ -468,8 +468,7 @@ void sum_together(const ConvShape& s, const Tensor& x, const Tensor& dy, const T
   });
 }
 
-/// Calls `f` with the results of a tile along an axis that need fewer products: large tiles, unless much of them would
-/// lie outside the image.
+/// Calls `f` with the m that needs fewer products: 4, unless much of the large tiles would be outside the image.
 template <class F>
 void with_results(const ConvShape& s, const F& f) {
   if (places_of<4> * Tiles<4>(s).count <= places_of<2> * Tiles<2>(s).count)
@@ -497,7 +496,7 @@ void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& w
 
 void gradient_of_weight(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add) {
   with_results(s, [&]<int m>(std::integral_constant<int, m>) {
-    if (s.channels * s.outputs <= 128 * 128)  // beyond, sums of its own do not stay in a thread's cache
+    if (s.channels * s.outputs <= 128 * 128)  // larger sums do not stay in a thread's L2
       sum_apart<m>(s, x, dy, dweight, add);
     else
       sum_together<m>(s, x, dy, dweight, add);

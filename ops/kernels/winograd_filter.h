@@ -1,16 +1,15 @@
-// The transforms of minimal filtering F(m, 3) along one axis (Lavin and Gray 2016, section 4.1), on numbers or vectors
-// of them. Applied along both axes of a square they give F(m x m, 3x3).
+// The transforms of minimal filtering F(m, 3) along one axis (Lavin and Gray 2016, section 4.1), for numbers or
+// vectors. Applied along both axes of a square they give F(m x m, 3x3).
 #pragma once
 
 namespace lacuna::winograd {
 
-/// `tile` numbers of the input, or 3 of the weight, to `tile` places; `results` from their products. Each matrix of the
-/// paper has its transpose here too: the gradient of the weight goes backward through G and Aᵀ.
+/// Input transforms `tile` inputs to `tile` positions, Weight 3 taps; Output transforms their products to `results`.
+/// The weight gradient applies the transposes of G and Aᵀ.
 template <int results>
 struct Filter;
 
-/// Interpolation at 0, 1, -1 and infinity: nothing but sums and halves, so its rounding errors are those of a plain
-/// sum.
+/// Interpolation at 0, 1, -1 and infinity: sums and halves only, so it is as accurate as a direct sum.
 template <>
 struct Filter<2> {
   static constexpr int results = 2, tile = 4;
@@ -71,13 +70,13 @@ struct Filter<2> {
   };
 };
 
-/// Interpolation at 0, ±5/8, ±3/2 and infinity. With the paper's ±1 and ±2 the transforms would take fewer products,
-/// and errors would be several times larger. Both points of a pair share their even and odd parts.
+/// Interpolation at 0, ±5/8, ±3/2 and infinity. The paper's ±1 and ±2 need fewer products in the transforms, but errors
+/// are several times larger. Both points of a pair share their even and odd parts.
 template <>
 struct Filter<4> {
   static constexpr int results = 4, tile = 6;
   static constexpr float a = 0.625F, b = 1.5F, a2 = a * a, b2 = b * b, sum = a2 + b2, product = a2 * b2;
-  // The divisors of G: the products of a point's distances to the others.
+  // Reciprocal divisors of G: products of the differences between a point and the others.
   static constexpr float at_zero = 1 / product, at_a = 1 / (2 * a2 * (a2 - b2)), at_b = 1 / (2 * b2 * (b2 - a2));
 
   /// The rows of Bᵀ.

@@ -32,7 +32,7 @@ std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit
 
 #ifdef LACUNA_ADDRESS_SANITIZER
 
-// The address sanitizer sees the bounds of single blocks only if each comes from the system's allocator.
+// The address sanitizer knows the bounds of a block only if it comes from the system's allocator.
 class CpuAllocator final : public Allocator {
  public:
   void* allocate(std::size_t bytes) override {
@@ -54,7 +54,7 @@ class CpuAllocator final : public Allocator {
 
 constexpr std::size_t least_reserved = std::size_t{1} << 20;
 
-/// Bytes of the address space that a thread takes for its stack.
+/// Address space of a thread's stack, in bytes.
 std::int64_t default_stack() {
   rlimit limit{};
   const bool limited = getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
@@ -196,14 +196,14 @@ class CpuAllocator final : public Allocator {
       if (end > begin) madvise(base_ + begin, end - begin, MADV_DONTNEED);
     }
   }
-  /// Addresses to reserve: more than there is memory, since free blocks may lie between others. Where they are limited,
-  /// the threads that are still to start keep theirs for their stacks, oneDNN for the code it generates (a failure
-  /// there ends the process), and the program an eighth for all else.
+  /// Addresses to reserve: more than there is memory, since free blocks may lie between used ones. Under a limit on the
+  /// address space, some is left for the stacks of threads, for the code that oneDNN generates (a failure there ends
+  /// the process), and an eighth for everything else.
   std::size_t reservable() const {
     const std::size_t wanted = 2 * static_cast<std::size_t>(capacity_);
     const std::int64_t left = address_space_left();
     if (left >= static_cast<std::int64_t>(wanted)) return wanted;
-    constexpr int loading_threads = 2;  // training and evaluation images, as many as there are by default
+    constexpr int loading_threads = 2;  // the default number: for training and for evaluation
     const std::int64_t stacks = (threads() + loading_threads) * default_stack();
     constexpr std::int64_t generated_code = std::int64_t{48} << 20;
     return static_cast<std::size_t>(std::max<std::int64_t>(left - left / 8 - stacks - generated_code, 0));
@@ -266,7 +266,7 @@ void throw_out_of_memory(std::int64_t bytes, const std::string& by) {
 }
 
 Allocator& allocator(Device device) {
-  // Never destroyed: tensors in static objects may outlive it otherwise.
+  // Never destroyed, since tensors in static objects may be destroyed later.
   static auto* const cpu = new CpuAllocator;
   static auto* const meta = new MetaAllocator;
   if (device == Device::cpu) return *cpu;

@@ -1,4 +1,4 @@
-// Element types, and the one place where a run-time type becomes a compile-time one.
+// Element types, and dispatch from a run-time type to a C++ type.
 #pragma once
 
 #include "core/error.h"
@@ -49,7 +49,7 @@ struct f16 {
     float magnitude;
     if (rest >= 0x7c00U) {
       magnitude = std::bit_cast<float>(0x7f800000U | ((rest & 0x3ffU) << 13));
-    } else {  // 2^112 moves the half exponent, subnormals included, to its place
+    } else {  // times 2^112 moves the exponent to its place, for subnormals too
       magnitude = std::bit_cast<float>(rest << 13) * 0x1p112F;
     }
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
@@ -83,7 +83,7 @@ decltype(auto) with_float_type(DType dtype, F&& f) {
   }
 }
 
-/// Calls `f(Type<T>{})` with the type in which arithmetic on `dtype` happens.
+/// Calls `f(Type<T>{})` with the type of arithmetic on `dtype`.
 template <class F>
 decltype(auto) with_compute_type(DType dtype, F&& f) {
   return dtype == DType::f64 ? f(Type<double>{}) : f(Type<float>{});
@@ -109,7 +109,7 @@ decltype(auto) with_type(DType dtype, F&& f) {
 template <class T>
 inline constexpr bool is_half = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
 
-/// The type in which arithmetic on T happens: double for double, float for the other floating types.
+/// The type of arithmetic on T: double for double, float for the other floating types.
 template <class T>
 using Compute = std::conditional_t<is_half<T>, float, T>;
 
@@ -155,7 +155,7 @@ constexpr std::int64_t size_of(DType dtype) {
   return 0;
 }
 
-/// The type in which arithmetic on `dtype` happens, and which statistics and parameters beside it have.
+/// The type of arithmetic on `dtype`, and of the statistics and parameters that belong to it.
 constexpr DType compute_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 constexpr bool is_floating(DType dtype) { return dtype <= DType::f64; }

@@ -1,4 +1,4 @@
-// The one exception type. A message says what was expected, what was got, and what to do.
+// The exception type. A message says what was expected, what was got, and what to do.
 #pragma once
 
 #include <fmt/core.h>
@@ -9,7 +9,7 @@
 
 namespace lacuna {
 
-/// Whose mistake it is: decides the exit code of the command (2 or 1).
+/// Cause of an error, which decides the exit code of the command: 2 for input, 1 for run.
 enum class Fault : unsigned char { input, run };
 
 class Error : public std::runtime_error {
@@ -21,20 +21,20 @@ class Error : public std::runtime_error {
   Fault fault_;
 };
 
-/// Ends a run that cannot go on: wrong shapes, a stale tensor, a loss that is not finite.
+/// Throws an error of the run: wrong shapes, a stale tensor, a loss that is not finite.
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(Fault::run, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Refuses what came from outside and what the user can put right: a configuration, a file, a batch that does not fit,
-/// a full disk.
+/// Throws an error of the input, which the user can correct: a configuration, a file, a batch that does not fit, a full
+/// disk.
 template <class... Args>
 [[noreturn]] void reject(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(Fault::input, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Of a list in a message the first lines, and how many more there are; a line break begins each.
+/// The first lines of a list in a message, and the number of those left out. Each line starts with a line break.
 std::string first_lines(const std::string& list);
 
 template <class... Args>

@@ -1,4 +1,4 @@
-// Files that appear whole or not at all.
+// Files that are written atomically.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace lacuna {
 
-/// A file that is written beside its final place and moved there when all of it has reached the disk. Until `commit`
-/// returns, whatever was there before stays as it was; without `commit` nothing is left behind.
+/// A file that is written under a temporary name and renamed when its content has reached the disk. Until `commit`
+/// returns, a former file of this name stays unchanged; without `commit`, nothing is left behind.
 class AtomicFile {
  public:
-  /// Refuses a folder that does not exist or cannot be written.
+  /// Rejects a folder that does not exist or is not writable.
   explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -30,9 +30,9 @@ class AtomicFile {
 };
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
-/// Returns when the content of `file` has reached the disk.
+/// Waits until the content of `file` has reached the disk.
 void sync_file(const std::filesystem::path& file);
-/// Returns when the names in `folder` have reached the disk.
+/// Waits until the entries of `folder` have reached the disk.
 void sync_folder(const std::filesystem::path& folder);
 
 }  // namespace lacuna

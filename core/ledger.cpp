@@ -22,7 +22,7 @@ Interned& interned() {
 
 thread_local Owner current_owner;
 
-/// `holders`, in the order of their owners, less those that hold nothing.
+/// Sorts `holders`, given in the order of owners, and drops those that hold nothing.
 std::vector<Held> largest_first(std::vector<Held> holders) {
   std::erase_if(holders, [](const Held& held) { return held.bytes == 0; });
   std::stable_sort(holders.begin(), holders.end(), [](const Held& a, const Held& b) { return a.bytes > b.bytes; });

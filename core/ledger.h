@@ -1,4 +1,4 @@
-// Every byte of tensor memory, by what it is for and who asked for it.
+// Account of every byte of tensor memory, by purpose and owner.
 #pragma once
 
 #include "core/device.h"
@@ -34,8 +34,8 @@ class Label {
 
 struct Owner {
   Purpose purpose = Purpose::transient;
-  Label op;    // the op that asked, or what kind of state it is
-  Label path;  // the module it asked for
+  Label op;    // the op that allocated it, or a kind of state
+  Label path;  // the module that ran the op
   auto operator<=>(const Owner&) const = default;
 };
 
@@ -58,27 +58,27 @@ class Ledger {
   void remove(const Owner& owner, std::int64_t bytes) noexcept;
   void move(const Owner& from, const Owner& to, std::int64_t bytes);
 
-  /// What is held now.
+  /// Bytes held now.
   Bytes live() const;
   std::int64_t total() const;
   /// The highest total since the last `reset_peak`.
   std::int64_t peak() const;
-  /// Who asked for the bytes that brought it there; nobody where `reset_peak` did.
+  /// Owner of the allocation that reached the peak; empty if there was none since `reset_peak`.
   Owner brought_to_peak() const;
-  /// Each purpose at its own highest since the last `reset_peak`.
+  /// Peak of each purpose by itself since the last `reset_peak`.
   Bytes highest() const;
-  /// Who holds what, largest first: now, and when the total was at its peak.
+  /// Holders, largest first: now, and when the total was at its peak.
   std::vector<Held> holders() const;
   std::vector<Held> holders_at_peak() const;
-  /// Forgets earlier peaks: from now on they start at what is held.
+  /// Forgets earlier peaks: new ones start at the bytes held now.
   void reset_peak();
 
  private:
-  /// Copying all entries at each new peak would make a step quadratic in the number of owners: an entry remembers what
-  /// it held at the last peak when it first changes after it.
+  /// An entry stores its bytes at the last peak when it first changes after it. Copying all entries at each new peak
+  /// would make a step quadratic in the number of owners.
   struct Entry {
     std::int64_t bytes = 0;
-    std::int64_t at_peak = 0;      // where it has changed since that peak
+    std::int64_t at_peak = 0;      // valid if it has changed since that peak
     std::uint64_t changed_in = 0;  // the peak after which it last changed
   };
   void change(Entry& entry, std::int64_t bytes);
@@ -91,13 +91,13 @@ class Ledger {
   Owner brought_to_peak_;
   Bytes live_{}, highest_{};
   std::int64_t total_ = 0, peak_ = 0;
-  std::uint64_t peaks_ = 0;      // from which the total has fallen again
-  bool stands_at_peak_ = false;  // the total stands at a new peak: entries that change now change what they hold there
+  std::uint64_t peaks_ = 0;      // number of peaks that the total has left again
+  bool stands_at_peak_ = false;  // the total is at a new peak: changes of entries are part of it
 };
 
 Ledger& ledger(Device device);
 
-/// Names who asks for the memory allocated while it lives. Scopes nest; thread-local.
+/// Sets the owner of memory allocated on this thread while it exists. Scopes nest.
 class AllocationScope {
  public:
   explicit AllocationScope(const Owner& owner);
@@ -114,7 +114,7 @@ class AllocationScope {
 /// As `1.50 GiB`.
 std::string format_bytes(std::int64_t bytes);
 
-/// The largest holders as lines of a report, `lines` at most.
+/// Text of the largest holders, one a line, at most `lines`.
 std::string describe(const std::vector<Held>& holders, int lines);
 
 }  // namespace lacuna

@@ -1,5 +1,5 @@
-// Elementary functions for formulas: branch-free in float, so that loops over them become vector code; the standard
-// library's in double, which the gradient checks use.
+// Elementary functions for formulas. The float versions are branch-free, so that loops over them vectorize; the double
+// versions, which gradient checks use, are the standard library's.
 #pragma once
 
 #include "core/host_device.h"
@@ -15,7 +15,7 @@ LACUNA_HOST_DEVICE inline double tanh(double x) { return std::tanh(x); }
 
 /// e^x within 2 units in the last place; 0 below -87.33, infinity above 88.72, NaN stays NaN.
 LACUNA_HOST_DEVICE inline float exp(float x) {
-  // The magic constant puts the nearest integer n to x / ln 2 into the low bits of a float's mantissa.
+  // Adding 1.5·2^23 leaves n, the integer nearest to x / ln 2, in the low bits of the mantissa.
   const float shifted = x * 1.44269504F + 12582912.0F;
   const float n = shifted - 12582912.0F;
   const float r = (x - n * 0.693359375F) + n * 2.12194440e-4F;  // ln 2 in two parts
@@ -26,7 +26,7 @@ LACUNA_HOST_DEVICE inline float exp(float x) {
   p = p * r + 1.6666665459e-1F;
   p = p * r + 5.0000001201e-1F;
   p = p * (r * r) + r + 1.0F;
-  // Times 2^n: n, once the magic constant's own bits are shifted out, goes to p's exponent.
+  // Times 2^n: the shift drops the constant's own bits and moves n to the exponent of p.
   const float scaled =
       std::bit_cast<float>(std::bit_cast<std::uint32_t>(p) + (std::bit_cast<std::uint32_t>(shifted) << 23));
   const float bounded = x <= 88.72283F ? scaled : x * INFINITY;
@@ -48,7 +48,7 @@ LACUNA_HOST_DEVICE inline float tanh(float x) {
   return x < 0.0F ? -magnitude : magnitude;
 }
 
-/// The normal distribution at a point: Φ, the probability of less, and its density φ.
+/// The standard normal distribution at a point: cumulative Φ and density φ.
 template <class T>
 struct Normal {
   T cdf, pdf;
@@ -56,11 +56,11 @@ struct Normal {
 LACUNA_HOST_DEVICE inline Normal<double> normal(double x) {
   return {0.5 * std::erfc(-0.70710678118654752 * x), 0.39894228040143268 * std::exp(-0.5 * x * x)};
 }
-/// Absolute errors below 1.5e-7; below zero Φ keeps 5 digits, which 1 + erf(x / √2) would lose.
+/// Absolute errors below 1.5e-7. For x < 0, Φ has 5 correct digits, which 1 + erf(x / √2) would lose.
 LACUNA_HOST_DEVICE inline Normal<float> normal(float x) {
   const float magnitude = x < 0.0F ? -x : x;
   const float a = magnitude > 13.0F ? 13.0F : magnitude;
-  // e^(-a²/2) as 2^s, of which the whole part n goes to the exponent, as in exp.
+  // e^(-a²/2) = 2^s; the integer part of s goes to the exponent, as in exp.
   const float s = -0.72134752F * a * a;
   const float shifted = s + 12582912.0F;
   const float r = s - (shifted - 12582912.0F);

@@ -1,4 +1,4 @@
-// The median of a few measurements.
+// Median of a few measurements.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace lacuna {
 
-/// The middle one of `values`, which are not none; of an even number the mean of the two in the middle.
+/// Median of `values`, at least one; the mean of the two middle ones if their number is even.
 inline double median(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t middle = values.size() / 2;

@@ -21,7 +21,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// Of `name` to `known`; what is missing behind it counts as one edit, unless the name is too short to tell by.
+/// Edit distance; a missing suffix of `known` counts as one edit, unless `name` is very short.
 std::size_t distance_to(std::string_view name, std::string_view known) {
   constexpr std::size_t telling = 4;
   const std::size_t whole = edit_distance(name, known);

@@ -1,4 +1,4 @@
-// Things that exist by name: each file adds its own, and no list is kept anywhere else.
+// Tables of named things (ops, models, optimizers). Each source file registers its own; there is no central list.
 #pragma once
 
 #include "core/error.h"
@@ -12,14 +12,14 @@
 
 namespace lacuna {
 
-/// The name in `known` nearest to `name`, or that begins nearest to it, by edit distance; empty when none is near.
+/// The name in `known`, or a prefix of one, with the smallest edit distance to `name`; empty if none is close.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
-/// Names to values (usually factories), sorted by name.
+/// Map from names to values (usually factories), sorted by name.
 template <class Value>
 class Registry {
  public:
-  /// `kind` says in messages what is registered: "model", "memory policy".
+  /// `kind` is the noun for the values in messages: "model", "memory policy".
   explicit Registry(std::string_view kind) : kind_(kind) {}
 
   void add(std::string_view name, Value value) {

@@ -1,4 +1,4 @@
-// Whether the address sanitizer watches: GCC and clang say so in different ways, and only the preprocessor is told.
+// LACUNA_ADDRESS_SANITIZER is defined if the address sanitizer is on; GCC and clang announce it differently.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -1,5 +1,5 @@
-// What optimizers, schedules and memory policies can be told, as data: a table of named settings with their types and
-// ranges, so that a configuration is checked without knowing any of them.
+// Settings of optimizers, schedules and memory policies as tables of names, types and ranges, so that a configuration
+// is validated without knowing any of them.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace lacuna {
 using SettingValue = std::variant<bool, double, std::vector<double>>;
 using SettingValues = std::map<std::string, SettingValue, std::less<>>;
 
-/// Numbers from `low` to `high`; `below_high`: less than `high`; `whole`: without a fraction.
+/// Numbers in [low, high], or in [low, high) if `below_high`; `whole`: integers only.
 struct SettingRange {
   double low = 0;
   double high = std::numeric_limits<double>::infinity();
@@ -30,24 +30,24 @@ inline constexpr SettingRange up_to_one{.low = 0, .high = 1, .below_high = false
 
 struct Setting {
   std::string_view name;
-  SettingValue initial;  // where nothing is given; says the type
+  SettingValue initial;  // default value; its type is the setting's
   SettingRange range;    // of each number
   std::string_view meaning;
 };
 
-/// What is wrong with `given`, one line each: unknown names (with the nearest known one), wrong types, numbers out of
-/// range. `owner` begins each line: `optimizer adamw`.
+/// Problems of `given`, one line each: unknown names (with the nearest known one), wrong types, numbers out of range.
+/// Each line begins with `owner`: `optimizer adamw`.
 std::vector<std::string> setting_problems(std::string_view owner, std::span<const Setting> known,
                                           const SettingValues& given);
 
-/// Checked settings: what was given, and the initial values of the rest.
+/// Validated settings: given values, and the defaults of the others.
 class Settings {
  public:
-  /// Rejects what is wrong, all at once.
+  /// Rejects all problems at once.
   Settings(std::string_view owner, std::span<const Setting> known, const SettingValues& given);
 
   double number(std::string_view name) const { return get<double>(name); }
-  /// Of a setting whose range is of whole numbers.
+  /// Value of a setting whose range is `whole`.
   std::int64_t whole_number(std::string_view name) const { return static_cast<std::int64_t>(number(name)); }
   bool flag(std::string_view name) const { return get<bool>(name); }
   const std::vector<double>& numbers(std::string_view name) const { return get<std::vector<double>>(name); }

@@ -18,7 +18,7 @@ class Shape {
 
   Shape() = default;  // rank 0: one element
   Shape(std::initializer_list<std::int64_t> extents) : Shape(std::span(extents.begin(), extents.size())) {}
-  /// Refuses extents whose product cannot be counted.
+  /// Rejects extents whose product overflows 64 bits.
   explicit Shape(std::span<const std::int64_t> extents);
 
   int rank() const { return rank_; }
@@ -37,7 +37,7 @@ class Shape {
   /// Number of rows: runs along the last axis (a token, a pixel with its channels).
   std::int64_t rows() const { return back() == 0 ? 0 : count() / back(); }
 
-  /// The same shape with another last extent.
+  /// This shape with another last extent.
   Shape with_back(std::int64_t extent) const;
 
   bool operator==(const Shape& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }

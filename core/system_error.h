@@ -1,11 +1,11 @@
-// What the operating system says of the call that failed last.
+// Text of the last system error.
 #pragma once
 
 #include <string>
 
 namespace lacuna {
 
-/// In words, of `errno`: asked for before another call can change it.
+/// Message for `errno`. Call it before anything else can change errno.
 std::string last_system_error();
 
 }  // namespace lacuna

@@ -11,7 +11,7 @@
 namespace lacuna {
 namespace {
 
-/// A line `name value kB` of a file under /proc, in bytes; 0 where there is none.
+/// Value in bytes of the line `name value kB` of a file under /proc; 0 if there is none.
 std::int64_t bytes_in(const char* file, const std::string& name) {
   std::ifstream lines(file);
   for (std::string word; lines >> word;) {
@@ -21,7 +21,7 @@ std::int64_t bytes_in(const char* file, const std::string& name) {
   return 0;
 }
 
-/// The number in `file`; the largest one where it holds none, as "max".
+/// The number in `file`; the largest number if it holds none, as in "max".
 std::int64_t limit_in(const std::filesystem::path& file) {
   std::int64_t limit = 0;
   return std::ifstream(file) >> limit ? limit : std::numeric_limits<std::int64_t>::max();
@@ -39,7 +39,7 @@ std::int64_t control_group_limit(std::istream& groups, const std::filesystem::pa
     if (!unified && controllers != "memory") continue;
     const std::filesystem::path mount = unified ? root : root / "memory";
     const char* const file = unified ? "memory.max" : "memory.limit_in_bytes";
-    // In a container the path may be the host's, whose folders are not there: the mount itself then is the group.
+    // In a container the path may be the host's and not exist; the group is then the mount point.
     std::filesystem::path group = std::filesystem::path(line.substr(second + 1)).relative_path();
     for (; !group.empty(); group = group.parent_path()) lowest = std::min(lowest, limit_in(mount / group / file));
     lowest = std::min(lowest, limit_in(mount / file));

@@ -1,5 +1,5 @@
-// The width of the machine's vectors, by the instruction set that the library is compiled for. Not installed: another
-// program's may be another.
+// Width of the vectors of the instruction set that the library is compiled for. Not installed, since another program
+// may be compiled for another one.
 #pragma once
 
 namespace lacuna {

@@ -7,7 +7,7 @@ Parameter::Parameter(Module& owner, std::string_view name, const Shape& shape, c
   const ModelContext& context = owner.context();
   const AllocationScope scope({Purpose::parameters, {}, Label(path_)});
   Tensor tensor = Tensor::empty(shape, DType::f32, context.device, Purpose::parameters);
-  launch(context.device, [&] { init(tensor, {context.seed, 0, random_site(path_)}); });
+  if (context.device != Device::meta) init(tensor, {context.seed, 0, random_site(path_)});
   variable_ = Variable(std::move(tensor), true, path_);
   owner.parameters_.push_back(this);
 }

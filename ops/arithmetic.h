@@ -5,7 +5,7 @@
 
 namespace lacuna {
 
-/// y = a + b, of one shape and type. Nothing is kept, and both gradients are dy itself.
+/// y = a + b, of one shape and type. Both gradients are dy itself, one tensor that the inputs share.
 struct Add {
   enum Input { a, b };
   static constexpr std::string_view name = "add";
@@ -17,11 +17,11 @@ struct Add {
   void rematerialize(const RematInputs<Add>& from, const Tensor& out) const;
 };
 
-/// y = x + b, b repeated over the leading axes of x: a position embedding [1, L, D] or [L, D], a bias [C].
-/// The extents of b are the last ones of x, after leading ones of 1. b is a parameter: f32 for any x but f64.
+/// y = x + b, where b is repeated over the leading axes of x: a position embedding [1, L, D] or [L, D], a bias [C].
+/// Without leading extents of 1, the shape of b is the end of that of x. b is f32, or f64 if x is.
 struct AddBroadcast {
   enum Input { x, b };
-  Shape shape;  // of b, and so of its gradient
+  Shape shape;  // of b and its gradient
   static constexpr std::string_view name = "add_broadcast";
   static constexpr std::array<Save, 0> saves{};
   static constexpr std::array rematerializes{rows_of(input(x)), all_of(input(b))};
@@ -31,7 +31,7 @@ struct AddBroadcast {
   void rematerialize(const RematInputs<AddBroadcast>& from, const Tensor& out) const;
 };
 
-/// y = a · b element by element, of one shape and type.
+/// y = a · b, element-wise, of one shape and type.
 struct Mul {
   enum Input { a, b };
   static constexpr std::string_view name = "mul";

@@ -1,12 +1,12 @@
-// Between packed projections and one matrix a head: what surrounds the plain chain matmul-softmax-matmul.
+// Layouts around the unfused attention (matmul, softmax, matmul): packed projections to one matrix per head, and back.
 #pragma once
 
 #include "core/op.h"
 
 namespace lacuna {
 
-/// Part `part` of a packed projection, head by head: x [B, L, parts·H·d] to [B, H, L, d]. With timm's order of a packed
-/// qkv, parts 0, 1, 2 are q, k, v.
+/// Part `part` of a packed projection: x [B, L, parts·H·d] to [B, H, L, d]. In timm's order, parts 0, 1, 2 of a packed
+/// qkv are q, k, v.
 struct SplitHeads {
   enum Input { x };
   std::int64_t heads = 1;
@@ -21,7 +21,7 @@ struct SplitHeads {
   void rematerialize(const RematInputs<SplitHeads>& from, const Tensor& out) const;
 };
 
-/// Heads side by side again: x [B, H, L, d] to [B, L, H·d].
+/// Concatenation of heads: x [B, H, L, d] to [B, L, H·d].
 struct MergeHeads {
   enum Input { x };
   std::int64_t heads = 1;

@@ -1,4 +1,4 @@
-// What training makes small.
+// Losses, and the count of correct predictions.
 #pragma once
 
 #include "core/op.h"
@@ -7,8 +7,8 @@ namespace lacuna {
 
 /// Cross entropy of softmax(logits) against targets, mean over the batch, as torch.nn.CrossEntropyLoss: a scalar [],
 /// f32 (f64 for f64 logits). logits: [N, C]; targets: i64 [N], each in [0, C), or probabilities [N, C] in f32 or f64.
-/// Label smoothing mixes the targets with the uniform distribution (Szegedy et al. 2016, section 7). A target outside
-/// [0, C) is refused as the input's fault, with its row. log_sum_exp: [N, 1].
+/// Label smoothing mixes the targets with the uniform distribution (Szegedy et al. 2016, section 7). A label outside
+/// [0, C) is an Error that names its row. log_sum_exp: [N, 1].
 struct CrossEntropy {
   enum Input { logits, targets };
   enum Aux { log_sum_exp };
@@ -22,8 +22,8 @@ struct CrossEntropy {
   void backward(Tensor dy, const Saved<CrossEntropy>& saved, Grads& grads) const;
 };
 
-/// Adds the number of rows of `logits` [N, C] whose largest value is at the target (i64 [N]; or probabilities [N, C], of
-/// which the largest counts) to `correct`, i64 []. The first of equals counts.
+/// Adds the number of rows of `logits` [N, C] whose largest value is at the target (i64 [N]; or probabilities [N, C],
+/// of which the largest counts) to `correct`, i64 []. The first of equals counts.
 void count_correct(const Tensor& logits, const Tensor& targets, const Tensor& correct);
 
 }  // namespace lacuna

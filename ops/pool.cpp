@@ -74,7 +74,7 @@ void max_pool_row(const Windows& w, const T* x, std::int64_t row, T* y, std::uin
 #pragma omp simd
         for (std::int64_t c = 0; c < w.channels; ++c) {
           const auto value = to_compute(in[c]), old = to_compute(best[c]);
-          const bool wins = value > old || value != value;  // NaN wins, so that it is seen
+          const bool wins = value > old || value != value;  // NaN wins, so that it propagates
           best[c] = wins ? in[c] : best[c];
           at[c] = wins ? place : at[c];
         }
@@ -104,7 +104,7 @@ void gather_row(const Windows& w, std::int64_t row, T* dx, const Term& term) {
   }
 }
 
-/// Bits that name a place of a window.
+/// Bits for the number of a place in a window.
 int place_bits(const Windows& w) {
   return std::max(1, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(w.kernel * w.kernel - 1))));
 }
@@ -112,7 +112,7 @@ int place_bits(const Windows& w) {
 std::int64_t winner_bytes(const Windows& w) {
   return quant::packed_bytes(w.out_width() * w.channels, place_bits(w));
 }
-/// Rows of windows that cover one row of the image, at most.
+/// Largest number of rows of windows that cover a row of the image.
 std::int64_t rows_covering(const Windows& w) { return (w.kernel - 1) / w.stride + 1; }
 
 /// `unpacked`: [threads, rows_covering, OW, C].

@@ -1,13 +1,13 @@
-// Pooling: the largest or the mean of a window of an NHWC image, and the mean over all places.
+// Pooling of NHWC images: maximum and mean of windows, and mean over all places.
 #pragma once
 
 #include "core/op.h"
 
 namespace lacuna {
 
-/// Largest value of each window; padding never wins. x [N, H, W, C] -> [N, OH, OW, C] with
-/// OH = (H + 2·padding − kernel) / stride + 1, OW alike. Backward needs extra_outputs 0: which place of the window won
-/// (the first of equals, as in PyTorch), in as few bits as the window needs: 2 for 2x2, 4 for 3x3.
+/// Maximum of each window; padding does not count. x [N, H, W, C] -> [N, OH, OW, C] with
+/// OH = (H + 2·padding − kernel) / stride + 1, and OW alike. Extra output 0, for backward, is the place of the maximum
+/// in the window (the first of equals, as in PyTorch), in as few bits as the window needs: 2 for 2x2, 4 for 3x3.
 struct MaxPool2d {
   enum Input { x };
   std::int64_t kernel = 2, stride = 2, padding = 0;
@@ -19,8 +19,8 @@ struct MaxPool2d {
   void backward(Tensor dy, const Saved<MaxPool2d>& saved, Grads& grads) const;
 };
 
-/// Mean of each window, shapes as MaxPool2d. The divisor is kernel², or with `count_include_pad` false the number of
-/// places of the window that lie inside the image.
+/// Mean of each window; shapes as MaxPool2d. The divisor is kernel², or without `count_include_pad` the number of
+/// places of the window inside the image.
 struct AvgPool2d {
   enum Input { x };
   std::int64_t kernel = 2, stride = 2, padding = 0;

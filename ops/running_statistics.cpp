@@ -17,9 +17,9 @@ const RegisterKernel cpu_increment{increment_counter, DeviceKind::cpu,
 
 }  // namespace
 
-void follow(const Tensor& running, const Tensor& value, double momentum, double factor) {
+void ema_update(const Tensor& running, const Tensor& value, double momentum, double factor) {
   expect(running.dtype() == DType::f32 && value.dtype() == DType::f32 && running.count() == value.count(),
-         "a running statistic expects f32 {}, got {} {}", running.shape(), name_of(value.dtype()), value.shape());
+         "ema_update expects f32 {}, got {} {}", running.shape(), name_of(value.dtype()), value.shape());
   ema_update_elements(running.device(), static_cast<float>(momentum), static_cast<float>(factor), value, running);
   running.bump_version();
 }

@@ -1,11 +1,11 @@
-// Parts of tensors along an axis: joined, taken out, repeated. They copy, and keep nothing.
+// Concatenation, slices and repetition along an axis. The ops copy, and save nothing.
 #pragma once
 
 #include "core/op.h"
 
 namespace lacuna {
 
-/// Inputs one behind the other along `axis`; all other extents and the type agree. Up to 32 inputs.
+/// Concatenation of up to 32 inputs along `axis`; all other extents and the type agree.
 struct Concat {
   int axis = 0;
   std::vector<std::int64_t> extents;  // of each input along `axis`
@@ -15,7 +15,7 @@ struct Concat {
   void backward(const Tensor& dy, const Saved<Concat>& saved, Grads& grads) const;
 };
 
-/// Entries [begin, end) of `axis`. Where x has a gradient already, backward adds to those entries alone.
+/// Entries [begin, end) of `axis`. If x has a gradient already, backward adds to those entries only.
 struct Slice {
   enum Input { x };
   int axis = 0;
@@ -28,8 +28,8 @@ struct Slice {
   void backward(const Tensor& dy, const Saved<Slice>& saved, Grads& grads) const;
 };
 
-/// x [1, ...] repeated to [count, ...]: a class token, a parameter, becomes one of a batch's tokens. x and its gradient
-/// are in f32 and y in `dtype`; for an f64 x all are in f64.
+/// x [1, ...] repeated to [count, ...], as a class token for each sample of a batch. x and its gradient are f32 and y
+/// is `dtype`; for an f64 x, all are f64.
 struct Expand {
   enum Input { x };
   std::int64_t count = 1;

@@ -76,8 +76,7 @@ void step_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>
                            .retain_graph = true});
     for (const Parameter* parameter : step.parameters())
       expect(!parameter->trainable() || !parameter->grad().defined(),
-             "{} has a gradient from before this backward pass: the norm of "
-             "all gradients would be wrong",
+             "{} has a gradient from before this backward pass: the norm of all gradients would be wrong",
              parameter->path());
   }
   tape.backward(losses, {.post_accumulate_grad_hooks = {hook([&](Parameter& parameter) {

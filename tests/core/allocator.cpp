@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
 
-/// Starts `process_peak` anew where the operating system allows it; says whether it does.
+/// Resets `process_peak`; returns false if the operating system does not allow it.
 [[maybe_unused]] bool reset_process_peak() {
   std::ofstream clear("/proc/self/clear_refs");
   return static_cast<bool>(clear << "5" << std::flush);
@@ -40,13 +40,13 @@ TEST_CASE("blocks are aligned and do not overlap") {
   }
 }
 
-TEST_CASE("no bytes take no memory") {
+TEST_CASE("zero bytes take no memory") {
   CHECK(allocator(Device::cpu).allocate(0) == nullptr);
   CHECK(allocator(Device::meta).allocate(1 << 20) == nullptr);
   allocator(Device::cpu).release(nullptr, 0);
 }
 
-TEST_CASE("what cannot fit is refused with who holds what") {
+TEST_CASE("an allocation that cannot fit is refused, and the message lists the holders") {
   const Tensor held = block(3 * mebibyte);
   try {
     block(static_cast<std::size_t>(allocator(Device::cpu).capacity()) * 4);
@@ -61,7 +61,7 @@ TEST_CASE("what cannot fit is refused with who holds what") {
 
 #ifndef LACUNA_ADDRESS_SANITIZER  // the sanitizer's allocator hands out fresh blocks
 
-TEST_CASE("a free block serves the request that it fits best, and neighbours join") {
+TEST_CASE("allocation takes the best fit, and free neighbours are joined") {
   // Large enough that no block left by another test fits.
   Tensor a = block(40 * mebibyte), b = block(20 * mebibyte), c = block(30 * mebibyte), guard = block(64);
   const std::byte* const start = a.raw();
@@ -90,7 +90,7 @@ TEST_CASE("a free block serves the request that it fits best, and neighbours joi
   }
 }
 
-TEST_CASE("holes between blocks do not count against the capacity") {
+TEST_CASE("free blocks between used ones do not count against the capacity") {
   // Addresses only: nothing is written.
   const auto capacity = static_cast<std::size_t>(allocator(Device::cpu).capacity());
   Tensor first = block(capacity / 10 * 4);
@@ -100,7 +100,7 @@ TEST_CASE("holes between blocks do not count against the capacity") {
   CHECK_THROWS_AS(block(capacity / 10 * 7), Error);
 }
 
-TEST_CASE("steps that repeat leave the process no larger") {
+TEST_CASE("repeated steps do not grow the process") {
   const auto step = [] {
     std::vector<Tensor> held;
     for (std::size_t i = 1; i <= 8; ++i) {
@@ -115,7 +115,7 @@ TEST_CASE("steps that repeat leave the process no larger") {
   CHECK(process_resident() <= after_one + static_cast<std::int64_t>(2 * mebibyte));
 }
 
-TEST_CASE("the process's peak follows the tensors'") {
+TEST_CASE("the peak of the process is that of its tensors") {
   allocator(Device::cpu).trim();
   const bool fresh = reset_process_peak();
   const std::int64_t before = process_peak();

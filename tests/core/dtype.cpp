@@ -15,7 +15,7 @@ Half of_bits(std::uint32_t bits) {
   return half;
 }
 
-/// The value an f16 with these bits has, from the definition of the format.
+/// Value of the f16 with these bits, by the definition of the format.
 double f16_value(std::uint32_t bits) {
   const int exponent = static_cast<int>(bits >> 10 & 31U), mantissa = static_cast<int>(bits & 1023U);
   const double sign = (bits & 0x8000U) != 0 ? -1 : 1;
@@ -24,7 +24,7 @@ double f16_value(std::uint32_t bits) {
   return sign * std::ldexp(1024 + mantissa, exponent - 25);
 }
 
-/// The nearest half to `value`, to even in ties, found among all: for finite values that do not round to infinity.
+/// The half nearest to `value`, ties to even, by search. For finite values that do not round to infinity.
 template <class Half>
 std::uint16_t rounded_by_search(float value, std::uint32_t first_infinity) {
   std::uint32_t low = 0, high = first_infinity;  // magnitudes ascend with their bits
@@ -41,7 +41,7 @@ std::uint16_t rounded_by_search(float value, std::uint32_t first_infinity) {
 
 }  // namespace
 
-TEST_CASE("every f16 has its value and comes back from f32") {
+TEST_CASE("every f16 converts to its value and back") {
   for (std::uint32_t bits = 0; bits < 0x10000U; ++bits) {
     const f16 half = of_bits<f16>(bits);
     const double expected = f16_value(bits);
@@ -56,7 +56,7 @@ TEST_CASE("every f16 has its value and comes back from f32") {
   }
 }
 
-TEST_CASE("every bf16 comes back from f32") {
+TEST_CASE("every bf16 converts to f32 and back") {
   for (std::uint32_t bits = 0; bits < 0x10000U; ++bits) {
     const auto value = static_cast<float>(of_bits<bf16>(bits));
     if (std::isnan(value))
@@ -67,7 +67,7 @@ TEST_CASE("every bf16 comes back from f32") {
 }
 
 TEST_CASE("halves round to nearest, ties to even") {
-  // Halfway between every pair of neighbours, and a float to either side of that.
+  // The midpoint of every pair of neighbours, and the next float on either side of it.
   for (std::uint32_t bits = 0; bits < 0x7bffU; ++bits) {
     const float a = static_cast<float>(of_bits<f16>(bits)), b = static_cast<float>(of_bits<f16>(bits + 1));
     const float tie = (a + b) / 2;
@@ -96,7 +96,7 @@ TEST_CASE("halves overflow to infinity and keep NaN") {
   CHECK(std::isnan(static_cast<float>(f16(std::bit_cast<float>(0xff800001U)))));
 }
 
-TEST_CASE("types know their names, sizes and compute types") {
+TEST_CASE("names, sizes and compute types of element types") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64, DType::i32, DType::u8})
     with_type(dtype, [&]<class T>(Type<T>) {
       CHECK(dtype_of<T>() == dtype);

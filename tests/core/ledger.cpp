@@ -34,7 +34,7 @@ TEST_CASE("a ledger counts by purpose and remembers its peaks") {
   CHECK(at(account.highest(), Purpose::transient) == 0);
 }
 
-TEST_CASE("a ledger says who held what at the peak") {
+TEST_CASE("a ledger lists the holders at the peak") {
   Ledger account;
   account.add(transient, 30);
   account.add(saved, 100);
@@ -54,7 +54,7 @@ TEST_CASE("a ledger says who held what at the peak") {
   CHECK(account.brought_to_peak() == Owner{});
 }
 
-TEST_CASE("a ledger says who held what at the peak, whatever was added, removed and moved before and after") {
+TEST_CASE("the holders at the peak are right after any sequence of add, remove and move") {
   const std::array owners{saved, transient, Owner{}};
   std::mt19937 random(1);
   const auto below = [&](int most) { return static_cast<int>(random() % static_cast<unsigned>(most)); };
@@ -77,7 +77,7 @@ TEST_CASE("a ledger says who held what at the peak, whatever was added, removed 
         total -= bytes;
         break;
       case 2:
-        if (now[owner] < bytes || total == peak) continue;  // at the peak itself, either may be told
+        if (now[owner] < bytes || total == peak) continue;  // at the peak itself, both answers are right
         account.move(owner, other, bytes);
         now[owner] -= bytes;
         now[other] += bytes;
@@ -112,7 +112,7 @@ TEST_CASE("moving bytes between owners changes no total") {
   CHECK(account.total() == 0);
 }
 
-TEST_CASE("tensors are counted for as long as they live, under the scope that made them") {
+TEST_CASE("a tensor is counted while it exists, under the scope that allocated it") {
   Ledger& account = ledger(Device::meta);
   const std::int64_t before = account.total();
   {
@@ -133,7 +133,7 @@ TEST_CASE("tensors are counted for as long as they live, under the scope that ma
   CHECK(account.total() == before);
 }
 
-TEST_CASE("threads may allocate at once") {
+TEST_CASE("several threads may allocate at once") {
   Ledger account;
   std::vector<std::thread> workers;
   for (int i = 0; i < 4; ++i)
@@ -148,14 +148,14 @@ TEST_CASE("threads may allocate at once") {
   CHECK(account.peak() <= 12);
 }
 
-TEST_CASE("labels of one text are one label") {
+TEST_CASE("labels of equal text are equal") {
   CHECK(Label("a.b") == Label("a.b"));
   CHECK(Label("a.b") != Label("a.c"));
   CHECK(Label() == Label(""));
   CHECK(Label("a.b").text() == "a.b");
 }
 
-TEST_CASE("bytes are written for people") {
+TEST_CASE("bytes are formatted with units") {
   CHECK(format_bytes(0) == "0 B");
   CHECK(format_bytes(1023) == "1023 B");
   CHECK(format_bytes(1536) == "1.50 KiB");

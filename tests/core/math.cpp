@@ -1,4 +1,4 @@
-// The float forms of the elementary functions against the double ones, over all of their range.
+// The float versions of the elementary functions against the double ones, over their whole range.
 #include "core/math.h"
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-/// Points across [low, high], closer together near zero, where most arguments lie.
+/// Points in [low, high], denser near zero, where most arguments lie.
 std::vector<float> grid(float low, float high) {
   std::vector<float> points{0.0F, -0.0F};
   constexpr int steps = 200000;
@@ -36,7 +36,7 @@ double worst(const std::vector<float>& points, F f, Exact exact, Unit unit) {
 }
 
 double one(double) { return 1; }
-/// The distance of floats near y.
+/// Distance between neighbouring floats at y.
 double float_spacing(double y) { return std::ldexp(1.0, std::max(std::ilogb(y), -126) - 23); }
 
 }  // namespace

@@ -26,7 +26,7 @@ TEST_CASE("parts cover a range once, in order, in whole units") {
       }
 }
 
-TEST_CASE("parallel_for visits each index once, whatever the number of threads") {
+TEST_CASE("parallel_for visits each index once with any number of threads") {
   for (const int count : {1, 2, 5}) {
     const ThreadCountScope scope(count);
     CHECK(threads() == count);
@@ -43,7 +43,7 @@ TEST_CASE("parallel_for visits each index once, whatever the number of threads")
   }
 }
 
-TEST_CASE("tasks always fall to the same thread") {
+TEST_CASE("a task runs on the same thread each time") {
   const ThreadCountScope scope(3);
   const auto assignment = [] {
     std::vector<int> thread_of(20, -1);
@@ -57,7 +57,7 @@ TEST_CASE("tasks always fall to the same thread") {
   for (int i = 0; i < 10; ++i) CHECK(assignment() == first);
 }
 
-TEST_CASE("work within a thread's share is that thread's alone") {
+TEST_CASE("nested parallel loops run on one thread") {
   const ThreadCountScope scope(3);
   std::vector<int> found(3), inner(3);
   parallel_tasks(3, [&](std::int64_t task, int thread) {
@@ -72,7 +72,7 @@ TEST_CASE("work within a thread's share is that thread's alone") {
   CHECK(threads() == 3);
 }
 
-TEST_CASE("what a thread throws reaches the one that waits for it") {
+TEST_CASE("an exception on a thread reaches the caller") {
   for (const int count : {1, 3}) {
     const ThreadCountScope scope(count);
     std::vector<int> visits(9);
@@ -89,7 +89,7 @@ TEST_CASE("what a thread throws reaches the one that waits for it") {
   }
 }
 
-TEST_CASE("work below the threshold is one range") {
+TEST_CASE("work below the threshold runs as one range") {
   const ThreadCountScope scope(4);
   std::vector<Range> ranges;
   parallel_for(99, 100, [&](std::int64_t begin, std::int64_t end) { ranges.push_back({begin, end}); });

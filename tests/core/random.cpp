@@ -22,7 +22,7 @@ TEST_CASE("philox gives the published known answers") {
         Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
-TEST_CASE("a draw depends on seed, step, site and element, and on nothing else") {
+TEST_CASE("a draw depends on seed, step, site and element only") {
   const RandomStream stream{.seed = 5, .step = 2, .site = random_site("blocks.0.drop")};
   CHECK(stream.bits(9) == stream.draw(2)[1]);
   CHECK(stream.bits(9) == RandomStream(stream).bits(9));
@@ -50,7 +50,7 @@ TEST_CASE("draws are uniform") {
   for (const int tenth : tenths) CHECK(std::abs(tenth - count / 10) < 500);
 }
 
-TEST_CASE("the stream of a path follows the state of the step") {
+TEST_CASE("the stream of a path depends on the random state of the step") {
   const RandomStateScope scope({.seed = 3, .step = 8, .first_sample = 6});
   CHECK(random_stream("a.b") == RandomStream{3, 8, random_site("a.b"), 6});
 }

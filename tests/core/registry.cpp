@@ -4,7 +4,7 @@
 
 namespace lacuna {
 
-TEST_CASE("the nearest name is one with few other letters, or one that begins so") {
+TEST_CASE("the nearest name differs in few letters, or has a similar prefix") {
   const std::vector<std::string> models{"deit_base_patch16_224", "deit_small_patch16_224", "resnet20", "resnet50",
                                         "vit"};
   CHECK(nearest_name("resnet5", models) == "resnet50");
@@ -14,7 +14,7 @@ TEST_CASE("the nearest name is one with few other letters, or one that begins so
   CHECK(nearest_name("deit-smal", models) == "deit_small_patch16_224");
   CHECK(nearest_name("deit_small_16", models) == "deit_small_patch16_224");
   CHECK(nearest_name("alexnet", models).empty());
-  // So few letters begin anything.
+  // Too short for a prefix to mean anything.
   CHECK(nearest_name("x", {"epochs", "batch_size"}).empty());
   CHECK(nearest_name("bad", {"batch_size"}).empty());
 }

@@ -17,7 +17,7 @@ std::int64_t limit(const std::string& groups, const std::filesystem::path& root)
 
 }  // namespace
 
-TEST_CASE("system memory: the lowest limit of the process's control groups counts") {
+TEST_CASE("system memory: the lowest limit of the control groups applies") {
   constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
   const test::TemporaryFolder root;
   std::filesystem::create_directories(root / "a/b");
@@ -35,9 +35,9 @@ TEST_CASE("system memory: the lowest limit of the process's control groups count
   CHECK(limit("nonsense\n", root.path()) == none);
 }
 
-TEST_CASE("system memory: what is available lies between what is held and what there is") {
+TEST_CASE("system memory: available memory is at least the resident size and at most the physical memory") {
   CHECK(process_resident() > 0);
-  // Linux counts pages in a batch for each processor: two readings may differ by some of them.
+  // Linux counts pages in batches per processor: two readings may differ by some of them.
   constexpr std::int64_t batches = 1 << 20;
   CHECK(process_resident() <= process_peak() + batches);
   CHECK(available_memory() > 0);

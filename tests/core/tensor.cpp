@@ -44,7 +44,7 @@ TEST_CASE("views outside a tensor are refused") {
   CHECK(tensor.leading(2, 2).count() == 0);
 }
 
-TEST_CASE("only memory that nobody else sees is reused") {
+TEST_CASE("only memory with a single reference is reused") {
   Tensor tensor = counting({2, 3});
   CHECK(tensor.unique());
   CHECK(reuse_or_empty(tensor, {3, 2}, DType::f32).storage() == tensor.storage());
@@ -76,7 +76,7 @@ TEST_CASE("values convert between types") {
   CHECK_THROWS_AS(tensor.data<float>(), Error);
 }
 
-TEST_CASE("large tensors are copied, filled and converted to the same bits by any number of threads") {
+TEST_CASE("copies, fills and conversions of large tensors have the same bits with any number of threads") {
   const Shape shape{3, 70001};
   std::vector<float> values(static_cast<std::size_t>(shape.count()));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
@@ -136,7 +136,7 @@ TEST_CASE("writes in place raise the version") {
   CHECK(tensor.storage()->version() > filled);
 }
 
-TEST_CASE("a scalar is an item and nothing else is") {
+TEST_CASE("item reads a tensor of one element only") {
   CHECK(Tensor::full({}, 2.5, DType::bf16, Device::cpu).item() == 2.5);
   CHECK_THROWS_AS(counting({2}).item(), Error);
 }
@@ -156,7 +156,7 @@ TEST_CASE("tensors on meta have no memory and no values") {
   CHECK(tensor.clone().shape() == tensor.shape());
 }
 
-TEST_CASE("empty tensors are tensors") {
+TEST_CASE("a tensor may have no elements") {
   const Tensor tensor = Tensor::zeros({3, 0}, DType::f32, Device::cpu);
   CHECK(tensor.defined());
   CHECK(tensor.to_vector().empty());

@@ -7,7 +7,7 @@
 
 using namespace lacuna;
 
-TEST_CASE("max pooling keeps the place that won in as few bits as the window needs") {
+TEST_CASE("max pooling saves the place of the maximum in as few bits as the window needs") {
   struct Case {
     MaxPool2d op;
     std::int64_t bytes;  // of 2 images of 8x8 windows with 16 channels

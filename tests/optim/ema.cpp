@@ -1,4 +1,4 @@
-// The running mean of the weights.
+// The moving average of the weights.
 #include "optim/ema.h"
 
 #include "tests/optim/two_parameters.h"
@@ -16,7 +16,7 @@ struct WithBuffers : TwoParameters {
 
 }  // namespace
 
-TEST_CASE("the average of weights is timm's, of buffers too, and takes no memory for what is frozen") {
+TEST_CASE("the average of weights and buffers equals timm's, and frozen parameters take no memory") {
   const std::int64_t before = at(ledger(Device::cpu).live(), Purpose::optimizer);
   WithBuffers model;
   model.weight.set_trainable(false);

@@ -1,4 +1,4 @@
-// Rate and decay of parameters by layer and by pattern, as timm's (layer_decay.txt, which make_layer_decay.py wrote).
+// Learning rate and decay by layer and by pattern, against timm's (layer_decay.txt, written by make_layer_decay.py).
 #include "optim/optimizer.h"
 
 #include "models/registry.h"
@@ -31,7 +31,7 @@ struct Named : Module {
 
 }  // namespace
 
-TEST_CASE("layer-wise decay is timm's") {
+TEST_CASE("layer-wise decay equals timm's") {
   std::ifstream file(LACUNA_SOURCE_DIR "/tests/optim/layer_decay.txt");
   REQUIRE(file);
   std::map<std::string, std::vector<Line>> expected;
@@ -70,7 +70,7 @@ TEST_CASE("layer-wise decay is timm's") {
   }
 }
 
-TEST_CASE("the first rule that matches holds, on top of the layer's rate") {
+TEST_CASE("the first matching rule applies, times the layer's rate") {
   Named model;
   for (const char* const path : {"stem.weight", "blocks.0.weight", "blocks.0.bias", "head.weight"})
     model.add(path, std::string_view(path).ends_with("bias") ? 1 : 2);

@@ -58,12 +58,13 @@ TEST_CASE("a step allocates nothing") {
   }
 }
 
-TEST_CASE("state is memory of the optimizer, for trained parameters only") {
+TEST_CASE("state counts as optimizer memory, and frozen parameters have none") {
   const std::int64_t before = at(ledger(Device::cpu).live(), Purpose::optimizer);
   TwoParameters model;
   model.weight.set_trainable(false);
   const auto optimizer = make_optimizer("adamw", {}, model);
-  CHECK(at(ledger(Device::cpu).live(), Purpose::optimizer) - before == 2 * 4 * 2 + 8);  // bias [2], twice; its step
+  CHECK(at(ledger(Device::cpu).live(), Purpose::optimizer) - before ==
+        2 * 4 * 2 + 8);  // two states of bias [2], and its step
   std::vector<std::string> names;
   for (const auto& state : optimizer->state()) names.push_back(state.name);
   CHECK(names == std::vector<std::string>{"bias.exp_avg", "bias.exp_avg_sq", "bias.step"});
@@ -74,7 +75,7 @@ TEST_CASE("state is memory of the optimizer, for trained parameters only") {
     optimizer->step(0.1);
     CHECK(model.weight.tensor().to_vector() == weight);
   }
-  SUBCASE("one that is thawed later begins as a new one does") {
+  SUBCASE("a parameter that is thawed later starts with new state") {
     model.set_gradients(0);
     optimizer->step(0.1);
     model.weight.set_trainable(true);
@@ -89,7 +90,7 @@ TEST_CASE("state is memory of the optimizer, for trained parameters only") {
   }
 }
 
-TEST_CASE("an update is a change in place that a tape notices") {
+TEST_CASE("an update in place makes saved tensors stale") {
   TwoParameters model;
   const auto optimizer = make_optimizer("sgd", {}, model);
   const std::uint64_t version = model.weight.tensor().storage()->version();
@@ -98,7 +99,7 @@ TEST_CASE("an update is a change in place that a tape notices") {
   CHECK(model.weight.tensor().storage()->version() == version + 1);
 }
 
-TEST_CASE("a parameter without a gradient is left alone, and gradients are released") {
+TEST_CASE("a parameter without a gradient does not change, and gradients are released") {
   TwoParameters model;
   const auto optimizer = make_optimizer("adamw", {}, model);
   const std::vector<double> before = model.values();
@@ -111,7 +112,7 @@ TEST_CASE("a parameter without a gradient is left alone, and gradients are relea
   CHECK(at(ledger(Device::cpu).live(), Purpose::gradients) == held);
 }
 
-TEST_CASE("state that is copied into a new optimizer continues to the same bits") {
+TEST_CASE("an optimizer with copied state continues to the same bits") {
   for (const auto& kind : kinds) {
     const std::string& name = kind.first;
     const SettingValues& settings = kind.second;
@@ -142,7 +143,7 @@ TEST_CASE("state that is copied into a new optimizer continues to the same bits"
   }
 }
 
-TEST_CASE("the gradient's factor is the same as a gradient so scaled") {
+TEST_CASE("a gradient factor equals a scaled gradient") {
   for (const auto& kind : kinds) {
     const std::string& name = kind.first;
     const SettingValues& settings = kind.second;

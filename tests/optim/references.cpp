@@ -1,4 +1,4 @@
-// Trajectories and learning rates as torch.optim's and timm's (references.txt, which make_references.py wrote).
+// Trajectories and learning rates against torch.optim's and timm's (references.txt, written by make_references.py).
 #include "optim/schedule.h"
 #include "optim/step.h"
 #include "tests/optim/two_parameters.h"
@@ -13,7 +13,7 @@ using namespace lacuna;
 
 namespace {
 
-/// A line `KIND NAME key value ...` of the file and the rows of numbers below it.
+/// A line `KIND NAME key value ...` of the file with the rows of numbers below it.
 struct Reference {
   std::string kind, name;
   std::map<std::string, std::string> words;
@@ -24,7 +24,7 @@ struct Reference {
     words.erase(key);
     return value;
   }
-  /// What is left, with the types that `known` says.
+  /// The remaining values, with the types of `known`.
   SettingValues settings(const std::vector<Setting>& known) const {
     SettingValues values;
     for (const Setting& setting : known) {
@@ -67,7 +67,7 @@ std::vector<Reference> references(const std::string& kind) {
 
 }  // namespace
 
-TEST_CASE("trajectories of 20 steps are those of torch.optim and timm.optim") {
+TEST_CASE("trajectories of 20 steps equal those of torch.optim and timm.optim") {
   for (Reference& reference : references("optimizer")) {
     CAPTURE(reference.name);
     const double lr = reference.take("lr");
@@ -107,7 +107,7 @@ TEST_CASE("every optimizer and every schedule but the constant one has a referen
   }
 }
 
-TEST_CASE("learning rates are those of torch, timm and transformers, in any order of asking") {
+TEST_CASE("learning rates equal those of torch, timm and transformers, in any order of steps") {
   for (Reference& reference : references("schedule")) {
     CAPTURE(reference.name);
     const ScheduleRun run{.lr = reference.take("lr"),

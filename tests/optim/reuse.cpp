@@ -1,5 +1,5 @@
-// Gradient space reuse (Dong and Lin 2024): the unfused forms of their section 3 with a temporary of a parameter's
-// size, their -R forms without, and the fused ones here take the same path.
+// Gradient space reuse (Dong and Lin 2024): the unfused optimizers of their section 3, which need a temporary of a
+// parameter's size, their -R versions, which do not, and the fused kernels here have the same trajectory.
 #include "optim/optimizer.h"
 #include "tests/optim/two_parameters.h"
 
@@ -12,7 +12,7 @@ using namespace lacuna;
 
 namespace {
 
-/// A vector of a parameter's size. Those that are made within a step are what reuse does away with.
+/// A vector of a parameter's size. Reuse avoids those that are allocated within a step.
 class Values {
  public:
   explicit Values(std::size_t size) : values_(size) { ++made; }
@@ -24,7 +24,7 @@ class Values {
   std::vector<double> values_;
 };
 
-/// values[i] ← f(i), one pass over memory as an unfused library makes it.
+/// values[i] ← f(i): one pass over memory, as in an unfused library.
 template <class F>
 void assign(Values& values, const F& f) {
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = f(i);
@@ -53,7 +53,7 @@ void adamw(Values& p, State& s, int t) {
   assign(p, [&](auto i) { return p[i] - lr / (1 - std::pow(beta1, t)) * s.m[i] / denominator[i]; });
 }
 
-/// Algorithm 1: the gradient's space takes the denominator.
+/// Algorithm 1: the denominator overwrites the gradient.
 void adamw_r(Values& p, State& s, int t) {
   assign(s.m, [&](auto i) { return beta1 * s.m[i] + (1 - beta1) * s.g[i]; });
   assign(s.v, [&](auto i) { return beta2 * s.v[i] + (1 - beta2) * s.g[i] * s.g[i]; });
@@ -62,8 +62,8 @@ void adamw_r(Values& p, State& s, int t) {
   assign(p, [&](auto i) { return p[i] - lr / (1 - std::pow(beta1, t)) * s.m[i] / s.g[i]; });
 }
 
-// Adan's shares as the paper has them: 1 − β of its authors' code. Algorithm 2 leaves the bias corrections out, which
-// both implementations make, and decays before the update (`no_prox`).
+// The paper's β of Adan is 1 − β of its authors' code. Algorithm 2 omits the bias corrections, which both
+// implementations have, and decays before the update (`no_prox`).
 constexpr double share1 = 0.02, share2 = 0.08, share3 = 0.01;
 double corrected(double share, int t) { return 1 - std::pow(1 - share, t); }
 
@@ -84,8 +84,8 @@ void adan(Values& p, State& s, int t) {
   assign(s.previous, [&](auto i) { return s.g[i]; });
 }
 
-/// Algorithm 2: the previous gradient's space takes the difference, the combination and the denominator; then the two
-/// exchange their places.
+/// Algorithm 2: difference, combination and denominator overwrite the previous gradient; then the gradient takes its
+/// place.
 void adan_r(Values& p, State& s, int t) {
   if (t == 1) assign(s.previous, [&](auto i) { return s.g[i]; });
   assign(s.m, [&](auto i) { return (1 - share1) * s.m[i] + share1 * s.g[i]; });
@@ -109,7 +109,7 @@ void lion(Values& p, State& s, int) {
   assign(p, [&](auto i) { return (1 - decay * lr) * p[i] - lr * sign(direction[i]); });
 }
 
-/// Algorithm 3: the mean first; from it and the gradient follows the direction, in the gradient's space.
+/// Algorithm 3: the mean is updated first; the direction, computed from it, overwrites the gradient.
 void lion_r(Values& p, State& s, int) {
   assign(s.m, [&](auto i) { return lion_beta2 * s.m[i] + (1 - lion_beta2) * s.g[i]; });
   assign(s.g, [&](auto i) { return lion_beta1 / lion_beta2 * s.m[i] + (1 - lion_beta1 / lion_beta2) * s.g[i]; });
@@ -118,7 +118,7 @@ void lion_r(Values& p, State& s, int) {
 
 }  // namespace reference
 
-/// 20 steps of 24 parameters; also how many temporaries one step made.
+/// Parameters after 20 steps, and the number of temporaries of one step.
 std::pair<std::vector<double>, int> walk(const Step& step) {
   const std::vector<float> start = drawn(100, 24);
   Values p(start.size());
@@ -142,7 +142,7 @@ std::vector<double> fused(std::string_view name, SettingValues settings) {
   TwoParameters model(Device::cpu, 4, 6);
   const auto optimizer = make_optimizer(name, settings, model);
   for (int t = 1; t <= 20; ++t) {
-    model.set_gradients(t);  // the weight's is the one of the step above
+    model.set_gradients(t);  // the weight's equals `gradient` in walk
     optimizer->step(lr);
   }
   return model.weight.tensor().to_vector();
@@ -150,7 +150,7 @@ std::vector<double> fused(std::string_view name, SettingValues settings) {
 
 }  // namespace
 
-TEST_CASE("fused steps and those that reuse the gradient's space take the path of the unfused, without a temporary") {
+TEST_CASE("fused steps and those with gradient space reuse equal the unfused ones, without temporaries") {
   struct Case {
     std::string_view name;
     SettingValues settings;

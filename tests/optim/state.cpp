@@ -1,4 +1,4 @@
-// What 16 and 8 bits keep of an optimizer's state.
+// Optimizer state in 16 and 8 bits.
 #include "optim/state.h"
 
 #include "optim/optimizer.h"
@@ -35,7 +35,7 @@ OptimizerState coded(StateValues values, StatePrecision precision = StatePrecisi
   return {Shape{count}, Device::cpu, {"state", values}, precision};
 }
 
-/// Magnitudes over many powers of two, as gradients have them.
+/// Magnitudes over many powers of two, as those of gradients.
 std::vector<float> spread(StateValues values) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
@@ -54,23 +54,24 @@ float most_around(const std::vector<float>& values, std::size_t i) {
   return most;
 }
 
-/// Whether the value lies too far below its block's greatest to be told apart from what lies 32 octaves below it.
+/// Whether the value is clamped to 32 octaves below the largest of its block.
 bool held(StateValues kind, StatePrecision precision, const std::vector<float>& values, std::size_t i) {
   return kind == StateValues::no_sign && precision == StatePrecision::int8 &&
          values[i] < most_around(values, i) * 0x1p-32F;
 }
 
-/// How far a stored value may lie from its own.
+/// Bound on the error of a stored value.
 std::vector<float> gaps(StateValues kind, StatePrecision precision, const std::vector<float>& values) {
   std::vector<float> all;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const float magnitude = std::abs(values[i]), most = most_around(values, i);
     if (precision == StatePrecision::bf16) {
       all.push_back(magnitude * 0x1p-7F);
-    } else if (kind == StateValues::no_sign) {  // an eighth of an octave, across the end of one; or up to the least
+    } else if (kind ==
+               StateValues::no_sign) {  // an eighth of an octave, across a power of two; or up to the smallest value
       const float least = most * 0x1p-32F;
       all.push_back(magnitude < least ? 1.19F * least : 0.19F * magnitude);
-    } else {  // the roots lie within ±√most: 255 steps, each at most 1.4 % longer than it need be
+    } else {  // roots within ±√most: 255 steps, each at most 1.4 % longer than necessary
       const float step = 2 * std::sqrt(most) / 254 * 1.014F, root = std::sqrt(magnitude);
       all.push_back(std::max((root + step) * (root + step) - magnitude, step * step));
     }
@@ -80,24 +81,24 @@ std::vector<float> gaps(StateValues kind, StatePrecision precision, const std::v
 
 }  // namespace
 
-TEST_CASE("a new state is zero, whatever its type") {
+TEST_CASE("a new state of any type is zero") {
   for (const StatePrecision precision : {StatePrecision::f32, StatePrecision::bf16, StatePrecision::int8})
     for (const StateValues values : {StateValues::any_sign, StateValues::no_sign})
       CHECK(read(coded(values, precision)) == std::vector<float>(static_cast<std::size_t>(count)));
 }
 
-TEST_CASE("the bytes of a state") {
+TEST_CASE("bytes of a state") {
   const auto bytes = [](std::int64_t n, StatePrecision precision) {
     return OptimizerState({n}, Device::meta, {"s"}, precision).tensor().bytes();
   };
   CHECK(bytes(1 << 20, StatePrecision::f32) == 4 << 20);
   CHECK(bytes(1 << 20, StatePrecision::bf16) == 2 << 20);
   CHECK(bytes(1 << 20, StatePrecision::int8) == (1 << 20) + 4 * (1 << 12));
-  CHECK(bytes(4095, StatePrecision::int8) == 4 * 4095);  // too small to be worth coding
+  CHECK(bytes(4095, StatePrecision::int8) == 4 * 4095);  // too small to be quantized
   CHECK(bytes(4096 + 1, StatePrecision::int8) == 4097 + 4 * 17);
 }
 
-TEST_CASE("codes stay within their bound, and zero is exact") {
+TEST_CASE("quantization errors are bounded, and zero is exact") {
   for (const StateValues kind : {StateValues::any_sign, StateValues::no_sign}) {
     const OptimizerState state = coded(kind);
     std::vector<float> values = spread(kind);
@@ -114,7 +115,7 @@ TEST_CASE("codes stay within their bound, and zero is exact") {
   }
 }
 
-TEST_CASE("what is stored is the value itself in the mean, also of a slowly moving average") {
+TEST_CASE("stored values are unbiased, also those of a slowly moving average") {
   for (const StatePrecision precision : {StatePrecision::bf16, StatePrecision::int8}) {
     for (const StateValues kind : {StateValues::any_sign, StateValues::no_sign}) {
       const OptimizerState state = coded(kind, precision);
@@ -127,13 +128,13 @@ TEST_CASE("what is stored is the value itself in the mean, also of a slowly movi
         for (std::size_t i = 0; i < back.size(); ++i)
           sum[i] += static_cast<double>(back[i]) - static_cast<double>(values[i]);
       }
-      // Of two neighbours of a value, a gap apart, one is drawn: the variance is a quarter of the gap's square at most.
+      // One of two neighbours, a gap apart, is drawn: the variance is at most a quarter of the squared gap.
       double largest = 0;
       for (std::size_t i = 0; i < values.size(); ++i)
         if (!held(kind, precision, values, i))
           largest = std::max(largest, std::abs(sum[i]) / (std::sqrt(draws) * 0.5 * static_cast<double>(gap[i])));
       CHECK(largest < 5);
-      // 0.999·v over 2000 steps falls to 0.135 of what it was, although no single step moves it by a code.
+      // 0.999·v over 2000 steps falls to 0.135 of its start, although no single step is as large as a code.
       std::vector<float> moving = values;
       write(state, moving, 0);
       for (std::uint64_t step = 1; step <= 2000; ++step) {
@@ -152,7 +153,7 @@ TEST_CASE("what is stored is the value itself in the mean, also of a slowly movi
   }
 }
 
-TEST_CASE("a block of equal values decays too, and so does one with a single element") {
+TEST_CASE("a block of equal values decays, and a block with a single element") {
   for (const StateValues kind : {StateValues::any_sign, StateValues::no_sign}) {
     for (const std::int64_t n : {std::int64_t{4096}, std::int64_t{4097}}) {
       const OptimizerState state({n}, Device::cpu, {"state", kind}, StatePrecision::int8);
@@ -172,7 +173,7 @@ TEST_CASE("a block of equal values decays too, and so does one with a single ele
   }
 }
 
-TEST_CASE("a value that is not finite survives as not finite") {
+TEST_CASE("a value that is not finite stays not finite") {
   for (const StatePrecision precision : {StatePrecision::bf16, StatePrecision::int8}) {
     for (const StateValues kind : {StateValues::any_sign, StateValues::no_sign}) {
       for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
@@ -187,8 +188,8 @@ TEST_CASE("a value that is not finite survives as not finite") {
   }
 }
 
-// Gradients over many powers of two, unlike those of the model of these tests.
-TEST_CASE("every optimizer follows its own path in f32 when its state has 16 or 8 bits") {
+// Gradients here range over many powers of two, unlike those of TwoParameters.
+TEST_CASE("every optimizer with 16 or 8 bits of state stays near its f32 trajectory") {
   const std::vector<float> scales = spread(StateValues::any_sign);
   for (const std::string& name : optimizers().names()) {
     CAPTURE(name);
@@ -218,7 +219,7 @@ TEST_CASE("every optimizer follows its own path in f32 when its state has 16 or 
       return std::sqrt(difference / length);
     };
     CHECK(error(StatePrecision::bf16) < 0.02);
-    // Lion takes signs alone, and Adan differences: what is small beside its block is drawn for them.
+    // Lion takes signs, and Adan differences: their error is large where a value is small within its block.
     CHECK(error(StatePrecision::int8) < (name == "lion" || name == "adan" ? 0.25 : 0.1));
   }
 }

@@ -26,7 +26,7 @@ std::string slot_name(const SavedTensorInfo& facts) { return facts.parameter ? "
 
 /// As `linear blocks.0.mlp.fc2 (value)`.
 std::string describe_user(const Reader& user) {
-  if (user.rematerializes) return fmt::format("to derive {} {}", user.op.text(), user.path.text());
+  if (user.rematerializes) return fmt::format("to rematerialize {} {}", user.op.text(), user.path.text());
   const std::string_view path = user.path.text();
   return fmt::format("{}{}{} ({})", user.op.text(), path.empty() ? "" : " ", path, lacuna::name_of(user.need));
 }

@@ -458,16 +458,16 @@ TEST_CASE("command: a reader that has enough ends it silently, a full disk does 
   }
 }
 
-TEST_CASE("explain: a slope is not told as a code of values") {
+TEST_CASE("explain: a slope is shown as slope2, not as 2 bits") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml",
              "model: {name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 2, num_heads: 4}\n"
              "data: {name: shapes}\ntrain: {batch_size: 16, threads: 1}\n"
              "memory: {policy: exact, rules: [{op: gelu, hold: int4}, {user: gelu, hold: slope2}]}\n");
   const CommandResult told = run_command(folder, {"explain", "-c", "c.yaml"});
-  CHECK(told.out.find("code, 4 bit") != std::string::npos);
-  CHECK(told.out.find("code, slope2") != std::string::npos);
-  CHECK(told.out.find("code, 2 bit") == std::string::npos);
+  CHECK(told.out.find("quantize, 4 bit") != std::string::npos);
+  CHECK(told.out.find("quantize, slope2") != std::string::npos);
+  CHECK(told.out.find("quantize, 2 bit") == std::string::npos);
   const nlohmann::json json = run_command(folder, {"explain", "-c", "c.yaml", "--json", "-"}).json();
   CHECK(std::ranges::count_if(json.at("slots"), [](const auto& slot) { return slot.at("slope") == true; }) == 2);
 }

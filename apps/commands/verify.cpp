@@ -30,7 +30,7 @@ class Verify {
       reject(
           "--policy: {} holds tensors in codes, so that its gradients differ by design, by more than any rounding, or "
           "not at all where the file's tensors are too small to be coded: expected a policy that is exact, as exact or "
-          "keep. docs/compression.md tells how far codes change a gradient",
+          "keep. docs/quantization.md tells how far codes change a gradient",
           policy_);
     warn_if_crowded();
     const ReferenceReport result = compare_with_reference(SafetensorsFile(file_), policy_);

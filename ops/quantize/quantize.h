@@ -1,4 +1,4 @@
-// Tensors quantized to 1 to 8 bits per element, by groups. docs/codes.md describes the format and its error.
+// Tensors quantized to 1 to 8 bits per element, by groups. docs/quantization.md describes the format and its error.
 #pragma once
 
 #include "core/tensor.h"

@@ -42,7 +42,7 @@ std::int64_t group_of(const QuantizedTensor& quantized, std::int64_t i) {
   return (grouping.kind == Grouping::Kind::consecutive ? i : i % quantized.shape.back()) / grouping.size;
 }
 
-/// The stored parameters of a group, read as docs/quantized.md says.
+/// The stored parameters of a group, read as docs/quantization.md says.
 struct ScaleOfGroup {
   double step = 0, origin = 0;
 };

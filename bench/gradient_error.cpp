@@ -107,10 +107,7 @@ class Subject {
     Loader loader(apps::batches_of(
         configuration, open_dataset(configuration.data.name, apps::dataset_options(configuration, Split::train)),
         Split::train));
-    const auto next = [&] {
-      std::optional<Batch> batch = loader.next();
-      return apps::MicroBatch{batch->take("images"), batch->take("labels")};
-    };
+    const auto next = [&] { return *loader.next(); };
     double loss = 0;
     for (int i = 0; i < steps; ++i) loss = training_.step({next()}, i, configuration.optimizer.lr).loss;
     batch_ = next();
@@ -136,7 +133,8 @@ class Subject {
     Tape tape(policy);
     Variable loss = [&] {
       const Recording recording(tape);
-      return training_.loss({batch_.images.clone(Purpose::data), batch_.targets.clone(Purpose::data)});  // given up
+      return training_.loss({{"images", batch_["images"].clone(Purpose::data)},  // freed in forward
+                             {"labels", batch_["labels"].clone(Purpose::data)}});
     }();
     for (const Tape::SavedTensorReport& slot : tape.report())
       if (slot.hold == Hold::quantize)
@@ -189,7 +187,7 @@ class Subject {
  private:
   static constexpr std::uint32_t learning = 2;
   apps::Training training_;
-  apps::MicroBatch batch_;
+  Batch batch_;
 };
 
 void head() {

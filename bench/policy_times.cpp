@@ -34,7 +34,7 @@ class Subject {
       : configuration_(configuration), training_(configuration, Device::cpu) {}
 
   double step_seconds() {
-    std::vector<apps::MicroBatch> batch = apps::made_up_batch(configuration_, training_.model());
+    std::vector<Batch> batch = apps::made_up_batch(configuration_, training_);
     const auto begin = std::chrono::steady_clock::now();
     training_.step(std::move(batch), number_++, configuration_.optimizer.lr);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

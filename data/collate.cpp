@@ -31,8 +31,8 @@ const Tensor& checked(const Sample& sample, const SampleField& field) {
 
 }  // namespace
 
-Tensor batch_memory(const SampleField& field, std::int64_t samples, std::int64_t length) {
-  return Tensor::empty(with_samples(samples, padded(field, length)), field.dtype, Device::cpu, Purpose::data);
+Tensor batch_memory(const SampleField& field, std::int64_t samples, std::int64_t length, Device device) {
+  return Tensor::empty(with_samples(samples, padded(field, length)), field.dtype, device, Purpose::data);
 }
 
 void copy_to_batch(const Sample& sample, const SampleField& field, const Tensor& place) {

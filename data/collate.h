@@ -13,7 +13,7 @@ namespace lacuna {
 Batch collate(std::span<const Sample> samples, const SampleFields& fields);
 
 /// Memory for one field of a batch: [samples, ...], with `length` for axis 0 of a field of varying length.
-Tensor batch_memory(const SampleField& field, std::int64_t samples, std::int64_t length);
+Tensor batch_memory(const SampleField& field, std::int64_t samples, std::int64_t length, Device device = Device::cpu);
 /// Copies a sample's tensor to `place`, the first part of its row in the batch, unless it lies there already. Refuses
 /// a tensor that is not as the field describes it.
 void copy_to_batch(const Sample& sample, const SampleField& field, const Tensor& place);

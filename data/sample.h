@@ -17,6 +17,7 @@ struct SampleField {
   Shape shape{};                // of one sample
   bool varying_length = false;  // axis 0 differs between samples: batches are padded
   double padding = 0;           // value of the padding
+  std::int64_t below = 0;       // whole numbers are in [0, below); 0: not known
 };
 using SampleFields = std::vector<SampleField>;
 

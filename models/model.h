@@ -1,42 +1,50 @@
-// What all image classifiers have in common.
+// A model: named inputs to named outputs.
 #pragma once
 
+#include "data/batch.h"
+#include "data/sample.h"
 #include "nn/module.h"
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace lacuna {
 
-/// What goes into a model and what comes out.
+/// The inputs of a model by name. A batch converts to constants; an input that gathers a gradient is given as a
+/// Variable.
+class Inputs : public NamedValues<Variable> {
+ public:
+  using NamedValues::NamedValues;
+  Inputs(Batch batch);  // NOLINT(google-explicit-constructor): a model takes a batch
+
+  /// Removes the input `name` and returns it; an error that lists the given ones where it is missing.
+  Variable take(std::string_view name);
+};
+
+/// The outputs of a model by name: `logits` of a classifier.
+using Outputs = NamedValues<Variable>;
+
+/// Inputs and outputs of a model.
 struct ModelSignature {
-  std::int64_t image_size = 224;  // height and width in pixels
-  std::int64_t in_channels = 3;
-  std::int64_t num_classes = 1000;
-  std::string head;  // path of the classifier, whose shape depends on the number of classes
+  SampleFields inputs;              // of one sample, in the types that data sets give
+  std::int64_t num_classes = 1000;  // outputs of each head
+  std::vector<std::string> heads;   // paths of the layers whose shape depends on num_classes
 };
 
 class Model : public Module {
  public:
   Model(const ModelContext& context, ModelSignature signature) : Module(context), signature_(std::move(signature)) {}
 
-  std::int64_t image_size() const { return signature_.image_size; }
-  std::int64_t in_channels() const { return signature_.in_channels; }
+  const SampleFields& inputs() const { return signature_.inputs; }
   std::int64_t num_classes() const { return signature_.num_classes; }
-  const std::string& head() const { return signature_.head; }
+  const std::vector<std::string>& heads() const { return signature_.heads; }
 
-  /// Logits [N, num_classes] of images [N, image_size, image_size, in_channels], in the context's type. Images of
-  /// another floating type are converted, unless they want a gradient themselves.
-  Variable forward(Variable images);
+  /// Takes the inputs that it reads by name and ignores others. Move the batch to free what forward needs no longer.
+  virtual Outputs forward(Inputs inputs) = 0;
 
  private:
-  /// `images` has the right shape and type.
-  virtual Variable classify(Variable images) = 0;
-  /// Whether the model also takes images of this height and width.
-  virtual bool takes(std::int64_t height, std::int64_t width) const {
-    return height == image_size() && width == image_size();
-  }
-
   ModelSignature signature_;
 };
 

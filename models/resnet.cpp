@@ -107,7 +107,7 @@ class ResNet::Block final : public Module {
 };
 
 ResNet::ResNet(const ModelContext& context, const ResNetOptions& options)
-    : Model(context, {options.image_size, options.in_channels, options.num_classes, "fc"}),
+    : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, "fc"}),
       max_pool_(!options.cifar_stem),
       stem_(*this, "conv1", options.in_channels, options.stem_width,
             convolution(options.stem_width, stem_window(options))),

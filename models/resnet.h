@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/hyper_parameters.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "nn/conv.h"
 #include "nn/dropout.h"
 #include "nn/linear.h"
@@ -31,7 +31,7 @@ ResNetOptions read_resnet_options(HyperParameters& parameters);
 
 /// timm's ResNet: the same names, shapes and initial distributions. Stages after the first halve the image. Takes
 /// images of any size.
-class ResNet final : public Model {
+class ResNet final : public ImageModel {
  public:
   ResNet(const ModelContext& context, const ResNetOptions& options);
 

@@ -72,7 +72,7 @@ class VisionTransformer::Block final : public Module {
 };
 
 VisionTransformer::VisionTransformer(const ModelContext& context, const VitOptions& options)
-    : Model(context, {options.image_size, options.in_channels, options.num_classes, "head"}),
+    : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, "head"}),
       patches_(tokens(options) - (options.class_token ? 1 : 0)),
       embed_dim_(options.embed_dim),
       average_pool_(options.average_pool),

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/hyper_parameters.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "nn/attention.h"
 #include "nn/conv.h"
 #include "nn/dropout.h"
@@ -36,7 +36,7 @@ VitOptions read_vit_options(HyperParameters& parameters);
 /// What the head does not read is not computed. With a class token to read, only that token's query asks in the last
 /// block, and everything behind that attention (projection, residual, norm, MLP, final norm) runs on [B, 1, embed_dim];
 /// logits and gradients are those of the whole computation but for rounding.
-class VisionTransformer final : public Model {
+class VisionTransformer final : public ImageModel {
  public:
   VisionTransformer(const ModelContext& context, const VitOptions& options);
 

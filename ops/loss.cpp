@@ -2,8 +2,8 @@
 
 #include "core/math.h"
 #include "ops/kernels/rowwise.h"
-#include "ops/operand.h"
 #include "ops/loss_kernels.h"
+#include "ops/operand.h"
 
 #include <algorithm>
 #include <cmath>
@@ -66,11 +66,6 @@ void with_targets(const Tensor& targets, const F& f) {
   }
 }
 
-template <class T>
-std::int64_t largest_at(const T* values, std::int64_t n) {
-  return std::max_element(values, values + n, [](T a, T b) { return to_compute(a) < to_compute(b); }) - values;
-}
-
 void check_labels_on_cpu(const Tensor& labels, std::int64_t classes) {
   const auto* const label = labels.data<std::int64_t>();
   for (std::int64_t i = 0; i < labels.count(); ++i)
@@ -126,22 +121,6 @@ void backward_on_cpu(double label_smoothing, const Tensor& logits, const Tensor&
   });
 }
 
-template <class T>
-std::int64_t correct_rows(const Tensor& logits, const Tensor& targets) {
-  const std::int64_t n = logits.shape().back();
-  std::int64_t correct = 0;
-  with_targets<Compute<T>>(targets, [&](const auto& target_of) {
-    for (std::int64_t row = 0; row < logits.rows(); ++row) {
-      const std::int64_t predicted = largest_at(logits.data<T>() + row * n, n);
-      if constexpr (std::is_pointer_v<decltype(target_of(row))>)
-        correct += predicted == largest_at(target_of(row), n);
-      else
-        correct += predicted == target_of(row);
-    }
-  });
-  return correct;
-}
-
 const RegisterKernel cpu_check_labels{check_labels, DeviceKind::cpu, check_labels_on_cpu};
 const RegisterKernel cpu_forward{cross_entropy_forward, DeviceKind::cpu,
                                  [](double label_smoothing, const Tensor& logits, const Tensor& targets,
@@ -157,11 +136,6 @@ const RegisterKernel cpu_backward{cross_entropy_backward, DeviceKind::cpu,
                                       backward_on_cpu<T>(label_smoothing, logits, targets, log_sums, dy, dz);
                                     });
                                   }};
-const RegisterKernel cpu_add_correct{
-    add_correct_rows, DeviceKind::cpu, [](const Tensor& logits, const Tensor& targets, const Tensor& correct) {
-      with_float_type(logits.dtype(),
-                      [&]<class T>(Type<T>) { *correct.data<std::int64_t>() += correct_rows<T>(logits, targets); });
-    }};
 
 }  // namespace
 
@@ -193,11 +167,6 @@ void CrossEntropy::backward(Tensor dy, const Saved<CrossEntropy>& saved, Grads& 
   const Tensor log_sums = saved.get<extra_output(log_sum_exp)>().whole();
   grads[logits] = empty_like(z);
   cross_entropy_backward(z.device(), label_smoothing, z, target, log_sums, dy, grads[logits]);
-}
-
-void count_correct(const Tensor& logits, const Tensor& targets, const Tensor& correct) {
-  add_correct_rows(logits.device(), logits, targets, correct);
-  correct.bump_version();
 }
 
 }  // namespace lacuna

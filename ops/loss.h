@@ -22,8 +22,4 @@ struct CrossEntropy {
   void backward(Tensor dy, const Saved<CrossEntropy>& saved, Grads& grads) const;
 };
 
-/// Adds the number of rows of `logits` [N, C] whose largest value is at the target (i64 [N]; or probabilities [N, C],
-/// of which the largest counts) to `correct`, i64 []. The first of equals counts.
-void count_correct(const Tensor& logits, const Tensor& targets, const Tensor& correct);
-
 }  // namespace lacuna

@@ -21,8 +21,4 @@ inline constinit Kernel<void(double label_smoothing, const Tensor& logits, const
                              const Tensor& log_sums, const Tensor& dy, const Tensor& dz)>
     cross_entropy_backward{"cross_entropy backward"};
 
-/// Adds the number of rows whose largest logit is at the target to correct, i64 [].
-inline constinit Kernel<void(const Tensor& logits, const Tensor& targets, const Tensor& correct)> add_correct_rows{
-    "count_correct"};
-
 }  // namespace lacuna

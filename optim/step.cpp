@@ -17,7 +17,6 @@ OptimizerStep::OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> p
   const Device device = parameters.empty() ? Device::cpu : parameters.front()->tensor().device();
   const auto scalar = [&](DType dtype) { return Tensor::zeros({}, dtype, device, Purpose::workspace); };
   loss_ = scalar(DType::f64);
-  correct_ = scalar(DType::i64);
   squares_ = Tensor::zeros({std::ssize(parameters)}, DType::f64, device, Purpose::workspace);
   clip_.finite = Tensor::full({}, 1, DType::i32, device, Purpose::workspace);
   clip_.updates = scalar(DType::i64);
@@ -51,7 +50,6 @@ StepReport OptimizerStep::report() const {
   if (squares_.device() == Device::meta) return {};
   const std::vector<double> squares = squares_.to_vector();
   StepReport report{.loss = loss_.item(),
-                    .correct = static_cast<std::int64_t>(correct_.item()),
                     .gradient_norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0)),
                     .updated = clip_.updates.item() > 0};
   for (std::size_t i = squares.size(); i-- > 0;)

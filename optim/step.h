@@ -16,7 +16,6 @@ namespace lacuna {
 /// What the host learns about a step; zeros on `meta`.
 struct StepReport {
   double loss = 0;
-  std::int64_t correct = 0;
   double gradient_norm = 0;              // of all gradients together, before clipping
   const Parameter* nonfinite = nullptr;  // the first parameter whose gradient is not finite
   bool updated = false;                  // whether any parameter was
@@ -33,8 +32,6 @@ class OptimizerStep {
   /// Adds weight · loss to the loss of the step. loss: [] f32 or f64. If the
   /// sum is not finite, nothing is updated from here on.
   void add_loss(const Tensor& loss, double weight);
-  /// Number of samples predicted correctly, i64 []: count_correct adds to it.
-  const Tensor& correct() const { return correct_; }
 
   /// Computes the norm of the parameter's present gradient. If it is not
   /// finite, nothing is updated from here on.
@@ -58,7 +55,6 @@ class OptimizerStep {
   Clipping clipping_;
   std::unordered_map<const Parameter*, std::size_t> index_;
   Tensor loss_;     // f64 []
-  Tensor correct_;  // i64 []
   Tensor squares_;  // f64 [parameters]: squared norm of each gradient
   GradientClip clip_;
   bool clip_is_known_ = false;  // the factor for all gradients together

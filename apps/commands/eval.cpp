@@ -65,7 +65,7 @@ class Eval {
     const std::unique_ptr<Model> model = make_model(configuration, Device::cpu, false).model;
     ledger(Device::cpu).reset_peak();
     const auto start = std::chrono::steady_clock::now();
-    const Evaluation evaluation = *evaluate(*model, dataset, configuration);
+    const Evaluation evaluation = *evaluate(*model, *make_task(configuration, *model), dataset, configuration);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double rate = static_cast<double>(evaluation.samples) / seconds;
     report_.write(fmt::format("{} from {}: {} images, loss {:.4f}, accuracy {:.2f} %, {:.1f} samples/s\n",

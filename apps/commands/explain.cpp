@@ -60,11 +60,11 @@ std::string to_text(const std::vector<std::array<std::string, 6>>& rows) {
 ExitCode explain(const Options& options) {
   const Configuration configuration = options.configuration.read();
   Training training(configuration, Device::meta);
-  const auto made_up = [&] { return made_up_batch(configuration, training.model()); };
+  const auto made_up = [&] { return made_up_batch(configuration, training); };
   // What adapts has its plan after a step; where nothing is trained there is none.
   const bool trains = training.trainable_count() > 0 || configuration.image_gradient;
   if (trains && adaptive_of(training.policy()) != nullptr) training.step(made_up(), 0, configuration.optimizer.lr);
-  std::vector<MicroBatch> batch = made_up();
+  std::vector<Batch> batch = made_up();
   if (trains) calibrate(training, batch.front(), training.policy());  // as a step does, where it is one that measures
   Tape tape(training.policy());
   const Variable loss = [&] {

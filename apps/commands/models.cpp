@@ -21,13 +21,14 @@ class Models {
     for (const std::string& name : model_names()) {
       const ModelDescription description = describe_model(name, {});
       const std::unique_ptr<Model> model = description.build({.device = Device::meta});
+      const Shape& image = field_of(model->inputs(), "images").shape;  // [H, W, C]
       text += fmt::format("{:<32} {:<16} {:>12} {:>10} {:>8}\n", name, description.family, model->parameter_count(),
-                          fmt::format("{0}x{0}x{1}", model->image_size(), model->in_channels()), model->num_classes());
+                          fmt::format("{}x{}x{}", image[0], image[1], image[2]), model->num_classes());
       json.push_back({{"name", name},
                       {"family", description.family},
                       {"parameters", model->parameter_count()},
-                      {"image_size", model->image_size()},
-                      {"channels", model->in_channels()},
+                      {"image_size", image[0]},
+                      {"channels", image[2]},
                       {"num_classes", model->num_classes()}});
     }
     text += "Families, every hyper-parameter open:";

@@ -1,10 +1,10 @@
 // lacuna verify: compares a model with a public implementation's results.
 #include "apps/command.h"
+#include "apps/commands/reference.h"
 #include "apps/output.h"
 #include "apps/train/crowding.h"
 #include "autograd/policies/quantizing.h"
 #include "core/error.h"
-#include "models/reference.h"
 
 #include <CLI/CLI.hpp>
 

@@ -48,6 +48,10 @@ struct Configuration {
     double ema_decay = 0;
     double label_smoothing = 0;
   };
+  struct Task {
+    std::string name = "classification";
+    SettingValues options;  // the task knows which there are
+  };
   struct Optimizer {
     std::string name = "adamw";
     double lr = 1e-3;
@@ -81,12 +85,13 @@ struct Configuration {
   Model model;
   Data data;
   Train train;
+  Task task;
   Optimizer optimizer;
   Schedule schedule;
   FreezeRules freeze;
   Memory memory;
   Output output;
-  /// Whether the images of the step that is made up want a gradient: said on the command line, not part of the file.
+  /// Whether the inputs of a made-up step gather a gradient: from the command line, not part of the file.
   bool image_gradient = false;
 };
 

@@ -9,15 +9,14 @@ namespace {
 
 /// A sixth of a batch at 8 bits takes less memory than all of it at two, though the batch is held besides, and tells as
 /// much about what tensors are worth beside each other. Norms over the batch need two samples.
-MicroBatch part_of(const MicroBatch& batch) {
+Batch part_of(const Batch& batch) {
   constexpr std::int64_t share = 6, least = 2;
-  const std::int64_t samples = batch.targets.count(), part = std::min(samples, std::max(samples / share, least));
-  return {batch.images.leading(0, part), batch.targets.leading(0, part), batch.image_gradient};
+  return batch.part(0, std::min(batch.samples, std::max(batch.samples / share, least)));
 }
 
 }  // namespace
 
-bool calibrate(Training& training, const MicroBatch& batch, MemoryPolicy& policy) {
+bool calibrate(Training& training, const Batch& batch, MemoryPolicy& policy) {
   Adaptive* const adaptive = adaptive_of(policy);
   if (adaptive == nullptr || !adaptive->calibration_due()) return false;
   constexpr int held_bits = 8;

@@ -8,6 +8,6 @@ namespace lacuna::apps {
 /// Measures the sensitivities that `policy` needs, if it does and they are due: in a pass over a sixth of the batch, or
 /// by draws over all of it. Gradients of the parameters and running statistics stay as they are. Returns whether it
 /// has.
-bool calibrate(Training& training, const MicroBatch& batch, MemoryPolicy& policy);
+bool calibrate(Training& training, const Batch& batch, MemoryPolicy& policy);
 
 }  // namespace lacuna::apps

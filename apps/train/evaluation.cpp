@@ -3,7 +3,6 @@
 #include "apps/config/resolve.h"
 #include "apps/train/interrupt.h"
 #include "data/loader.h"
-#include "ops/loss.h"
 
 namespace lacuna::apps {
 namespace {
@@ -23,27 +22,19 @@ class EvaluationMode {
 
 }  // namespace
 
-std::optional<Evaluation> evaluate(Model& model, const std::shared_ptr<const Dataset>& dataset,
+std::optional<Evaluation> evaluate(Model& model, const Task& task, const std::shared_ptr<const Dataset>& dataset,
                                    const Configuration& resolved) {
   const EvaluationMode mode(model);
-  // As many images at once as training has: what it is cut for does not grow here.
   Loader loader(batches_of(resolved, dataset, Split::validation),
                 {.end_epoch = 1, .workers = static_cast<int>(resolved.data.workers)});
-  double loss_sum = 0;
-  std::int64_t samples = 0;
-  const Tensor correct = Tensor::zeros({}, DType::i64, Device::cpu, Purpose::workspace);
+  RunningTotals running(task);
   while (std::optional<Batch> batch = loader.next()) {
     if (InterruptGuard::signal() != 0) return {};
-    const Variable logits = model.forward(Variable(batch->take("images")));
-    const Variable loss = apply(CrossEntropy{}, logits, Variable((*batch)["labels"]));
-    const std::int64_t count = batch->samples;
-    loss_sum += loss.tensor().item() * static_cast<double>(count);
-    count_correct(logits.tensor(), (*batch)["labels"], correct);
-    samples += count;
+    const std::int64_t samples = batch->samples;
+    running.add(task.run(model, std::move(*batch), TaskMode::evaluate), samples);
   }
-  if (samples == 0) reject("data.val_size: there are no images to evaluate on");
-  const auto n = static_cast<double>(samples);
-  return Evaluation{.loss = loss_sum / n, .accuracy = correct.item() / n, .samples = samples};
+  const TaskTotals totals = running.read(single_process());
+  return Evaluation{.loss = totals.loss(), .accuracy = totals.value(task.best_metric()), .samples = totals.samples};
 }
 
 }  // namespace lacuna::apps

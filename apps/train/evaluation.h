@@ -4,6 +4,7 @@
 #include "apps/config/configuration.h"
 #include "apps/train/checkpoint.h"
 #include "data/dataset.h"
+#include "models/task.h"
 
 #include <memory>
 #include <optional>
@@ -11,7 +12,7 @@
 namespace lacuna::apps {
 
 /// Loss and accuracy on all images of `dataset`. Nothing where a signal came in between.
-std::optional<Evaluation> evaluate(Model& model, const std::shared_ptr<const Dataset>& dataset,
+std::optional<Evaluation> evaluate(Model& model, const Task& task, const std::shared_ptr<const Dataset>& dataset,
                                    const Configuration& resolved);
 
 }  // namespace lacuna::apps

@@ -4,6 +4,7 @@
 #include "core/median.h"
 #include "core/parallel.h"
 #include "core/system_memory.h"
+#include "data/collate.h"
 
 #include <algorithm>
 #include <chrono>
@@ -13,28 +14,45 @@
 
 namespace lacuna::apps {
 
-std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const Model& model) {
-  const std::int64_t samples = configuration.train.batch_size, parts = configuration.train.accumulate;
-  const Device device = model.context().device;
-  const AllocationScope scope({Purpose::data, Label("batch"), {}});
-  std::vector<MicroBatch> batch;
-  for (std::int64_t part = 0; part < parts; ++part) {
-    const MicroBatch made{Tensor::empty({samples / parts, model.image_size(), model.image_size(), model.in_channels()},
-                                        DType::f32, device, Purpose::data),
-                          Tensor::empty({samples / parts}, DType::i64, device, Purpose::data),
-                          configuration.image_gradient};
-    launch(device, [&] {
-      const RandomStream pixels{1, static_cast<std::uint32_t>(part), random_site("pixels")};
-      float* const values = made.images.data<float>();
-      parallel_for(made.images.count(), 4096, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) values[i] = 4 * pixels.uniform(static_cast<std::uint64_t>(i)) - 2;
+namespace {
+
+/// Uniform values: numbers in [-2, 2), whole numbers in their range. Images and labels have the draws that they had
+/// before there were other fields.
+Tensor made_up(const SampleField& field, std::int64_t samples, std::uint32_t part, Device device) {
+  const Tensor values = batch_memory(field, samples, field.shape.front(), device);
+  launch(device, [&] {
+    if (is_floating(field.dtype)) {
+      const RandomStream draws{1, part, random_site(field.name == "images" ? "pixels" : field.name)};
+      with_float_type(field.dtype, [&]<class T>(Type<T>) {
+        parallel_for(values.count(), 4096, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i)
+            values.data<T>()[i] = static_cast<T>(4 * draws.uniform(static_cast<std::uint64_t>(i)) - 2);
+        });
       });
-      const RandomStream classes{1, static_cast<std::uint32_t>(part), random_site("classes")};
-      for (std::int64_t i = 0; i < made.targets.count(); ++i)
-        made.targets.data<std::int64_t>()[i] =
-            classes.below(static_cast<std::uint64_t>(i), static_cast<std::uint32_t>(model.num_classes()));
-    });
-    batch.push_back(made);
+    } else {
+      const RandomStream draws{1, part, random_site(field.name == "labels" ? "classes" : field.name)};
+      const auto below = static_cast<std::uint32_t>(std::max<std::int64_t>(1, field.below));
+      for (std::int64_t i = 0; i < values.count(); ++i)
+        values.data<std::int64_t>()[i] = draws.below(static_cast<std::uint64_t>(i), below);
+    }
+  });
+  return values;
+}
+
+}  // namespace
+
+std::vector<Batch> made_up_batch(const Configuration& configuration, const Training& training) {
+  const std::int64_t parts = configuration.train.accumulate, samples = configuration.train.batch_size / parts;
+  const Device device = training.model().context().device;
+  const AllocationScope scope({Purpose::data, Label("batch"), {}});
+  std::vector<Batch> batch;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    Batch& made = batch.emplace_back();
+    for (const SampleFields& fields : {training.model().inputs(), training.task().targets()})
+      for (const SampleField& field : fields)
+        made.set(field.name, made_up(field, samples, static_cast<std::uint32_t>(part), device));
+    made.samples = samples;
+    made.first = part * samples;
   }
   return batch;
 }
@@ -60,7 +78,7 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
     reject(
         "freeze: no parameter is left to train; `freeze.train` names those that are, `freeze.freeze` those that are "
         "not");
-  const auto batch = [&] { return made_up_batch(configuration, training.model()); };
+  const auto batch = [&] { return made_up_batch(configuration, training); };
   Measurement result = describe(configuration, training);
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto since = [&](auto begin) { return std::chrono::duration<double>(now() - begin).count(); };
@@ -71,16 +89,16 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
     return std::accumulate(of.measuring_seconds.begin(), of.measuring_seconds.end(), 0.0);
   };
   const int warm_up = std::max(options.warm_up, measures ? 1 : 0);
-  for (const MicroBatch& part : batch()) result.batch += part.images.bytes() + part.targets.bytes();
+  for (const Batch& part : batch()) result.batch += part.bytes();
   Ledger& account = ledger(device);
   account.reset_peak();
   for (int i = 0; i < warm_up; ++i) seconds_of_measuring(training.step(batch(), i, configuration.optimizer.lr));
   if (!measures) account.reset_peak();  // a step that measures holds more, and is the run's as the others are
   StepOutcome outcome;
   for (int i = 0; i < options.steps; ++i) {
-    std::vector<MicroBatch> images = batch();
+    std::vector<Batch> parts = batch();
     const auto begin = now();
-    outcome = training.step(std::move(images), warm_up + i, configuration.optimizer.lr, options.observer);
+    outcome = training.step(std::move(parts), warm_up + i, configuration.optimizer.lr, options.observer);
     steps.push_back(since(begin) - seconds_of_measuring(outcome));
   }
   if (device != Device::meta)
@@ -94,9 +112,9 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
     evaluated.train.batch_size /= std::exchange(evaluated.train.accumulate, 1);
     if (const std::int64_t all = configuration.data.val_size; all > 0)
       evaluated.train.batch_size = std::min(evaluated.train.batch_size, all);
-    MicroBatch images = std::move(made_up_batch(evaluated, training.model()).front());
-    result.evaluation_batch = images.images.bytes() + images.targets.bytes();
-    training.loss(std::move(images));
+    Batch samples = std::move(made_up_batch(evaluated, training).front());
+    result.evaluation_batch = samples.bytes();
+    training.task().run(training.model(), std::move(samples), TaskMode::evaluate);
     result.evaluation_peak = account.peak();
     return result;
   }

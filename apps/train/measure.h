@@ -39,8 +39,8 @@ struct Measurement {
 /// What is known before anything is measured.
 Measurement describe(const Configuration& configuration, const Training& training);
 
-/// A batch of `configuration.train.batch_size` made-up images and targets, cut into `accumulate` micro-batches.
-std::vector<MicroBatch> made_up_batch(const Configuration& configuration, const Model& model);
+/// A batch of `configuration.train.batch_size` made-up samples, cut into `accumulate` micro-batches.
+std::vector<Batch> made_up_batch(const Configuration& configuration, const Training& training);
 
 struct MeasureOptions {
   int warm_up = 0;

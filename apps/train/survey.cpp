@@ -86,7 +86,7 @@ ErrorMeasure settle_forward(const Configuration& configuration, std::unique_ptr<
   Tape tape(*policy);
   {
     const Recording recording(tape);
-    std::vector<MicroBatch> batch = made_up_batch(configuration, training.model());
+    std::vector<Batch> batch = made_up_batch(configuration, training);
     training.loss_of_part(batch, 0);
   }
   tape.finalize();
@@ -122,7 +122,7 @@ Sensitivities probe_step(const Configuration& small, std::int64_t group_size, De
   BackwardCalibration calibration(measure);
   const Variable loss = [&] {
     const Recording recording(tape);
-    std::vector<MicroBatch> batch = made_up_batch(small, training.model());
+    std::vector<Batch> batch = made_up_batch(small, training);
     return training.loss_of_part(batch, 0);
   }();
   if (!loss.requires_grad()) return {};

@@ -44,11 +44,9 @@ Training make_training(Configuration configuration, bool resumed) {
   return Training(configuration, device_of(configuration));
 }
 
-/// A batch cut into as many parts as the configuration says.
-std::vector<MicroBatch> cut(Batch batch, std::int64_t parts) {
-  std::vector<MicroBatch> cuts;
-  for (Batch& part : split_batch(std::move(batch), parts)) cuts.push_back({part.take("images"), part.take("labels")});
-  return cuts;
+std::int64_t correct_of(const TaskTotals& totals) {
+  const auto found = totals.sums.find("accuracy");
+  return found == totals.sums.end() ? 0 : static_cast<std::int64_t>(found->second.front());
 }
 
 std::string describe(const FreezeMatch& match) {
@@ -231,11 +229,11 @@ void Trainer::announce() {
     fmt::print(stderr, "lacuna: warning: what is frozen has random weights, since model.from names none\n");
   if (const LoadedWeights& loaded = training_.loaded_weights(); loaded.new_head) {
     const Model& model = training_.model();
-    display_.print(
-        loaded.file_classes > 0
-            ? fmt::format("the classifier {} starts anew: {} classes in {}, {} now", model.head(), loaded.file_classes,
-                          configuration_.model.from, model.num_classes())
-            : fmt::format("the classifier {} starts anew: {} has none", model.head(), configuration_.model.from));
+    display_.print(loaded.file_classes > 0
+                       ? fmt::format("the classifier {} starts anew: {} classes in {}, {} now", model.heads().front(),
+                                     loaded.file_classes, configuration_.model.from, model.num_classes())
+                       : fmt::format("the classifier {} starts anew: {} has none", model.heads().front(),
+                                     configuration_.model.from));
   }
   if (place_.step > 0) display_.print(fmt::format("going on after step {}", place_.step));
   if (started_anew_ > 0)
@@ -251,13 +249,13 @@ LoaderOptions Trainer::loader_options() const {
 void Trainer::take_step(Loader& loader) {
   const Clock::time_point start = Clock::now();
   const double learning_rate = schedule_(scheduled_step());
-  std::vector<MicroBatch> batch = cut(*loader.next(), configuration_.train.accumulate);
+  std::vector<Batch> batch = split_batch(*loader.next(), configuration_.train.accumulate);
   const StepOutcome outcome = training_.step(std::move(batch), place_.step, learning_rate);
   if (!outcome.finite()) report_nonfinite(outcome);
   ++place_.step;
-  place_.loss_sum += outcome.loss * static_cast<double>(outcome.samples);
-  place_.correct += outcome.correct;
-  place_.samples += outcome.samples;
+  place_.loss_sum += outcome.loss * static_cast<double>(outcome.totals.samples);
+  place_.correct += correct_of(outcome.totals);
+  place_.samples += outcome.totals.samples;
   if (outcome.saved_bytes > saved_bytes_) {
     saved_bytes_ = outcome.saved_bytes;
     saved_by_path_ = outcome.saved_by_path;
@@ -271,12 +269,13 @@ void Trainer::note_step(const StepOutcome& outcome, double learning_rate, double
   measuring_seconds_.insert(measuring_seconds_.end(), measuring.begin(), measuring.end());
   const std::int64_t epoch = place_.epochs_evaluated + 1;
   const Ledger& account = ledger(device_of(configuration_));
-  const auto samples = static_cast<double>(outcome.samples);
-  nlohmann::ordered_json line{{"step", place_.step},   {"epoch", epoch},
-                              {"loss", outcome.loss},  {"accuracy", static_cast<double>(outcome.correct) / samples},
-                              {"lr", learning_rate},   {"gradient_norm", outcome.gradient_norm},
-                              {"seconds", seconds},    {"memory", account.total()},
-                              {"peak", account.peak()}};
+  const auto samples = static_cast<double>(outcome.totals.samples);
+  nlohmann::ordered_json line{
+      {"step", place_.step},   {"epoch", epoch},
+      {"loss", outcome.loss},  {"accuracy", static_cast<double>(correct_of(outcome.totals)) / samples},
+      {"lr", learning_rate},   {"gradient_norm", outcome.gradient_norm},
+      {"seconds", seconds},    {"memory", account.total()},
+      {"peak", account.peak()}};
   if (!measuring.empty()) line["measuring"] = measuring.back();
   metrics_->write(line);
   constexpr std::ptrdiff_t window = 10;  // steps over which the rate is averaged
@@ -302,7 +301,7 @@ bool Trainer::evaluate_if_due() {
   const Clock::time_point start = Clock::now();
   const std::optional<Evaluation> evaluation = [&] {
     const WeightAverage::Exchange exchange(training_.average());
-    return evaluate(training_.model(), validation_images_, configuration_);
+    return evaluate(training_.model(), training_.task(), validation_images_, configuration_);
   }();
   if (!evaluation) return false;
   if (!std::isfinite(evaluation->loss))
@@ -373,7 +372,7 @@ void Trainer::report_nonfinite(const StepOutcome& outcome) {
   LoaderOptions one_batch = loader_options();
   one_batch.depth = 1;
   Loader loader(batches_of(configuration_, training_images_, Split::train), one_batch);
-  std::vector<MicroBatch> batch = cut(*loader.next(), configuration_.train.accumulate);
+  std::vector<Batch> batch = split_batch(*loader.next(), configuration_.train.accumulate);
   training_.step(std::move(batch), place_.step, 0, &search);
   fail("step {}: {}. {}\n{}", place_.step + 1, what, search.describe(), advice);
 }

@@ -4,13 +4,11 @@
 #include "apps/train/calibrate.h"
 #include "core/parallel.h"
 #include "models/registry.h"
-#include "ops/loss.h"
-#include "optim/step.h"
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -46,30 +44,48 @@ void refuse_unmatched(const RuledPolicy& policy) {
   if (const std::vector<std::string> lines = policy.unmatched(); !lines.empty()) reject("{}", fmt::join(lines, "\n"));
 }
 
+std::unique_ptr<Task> make_task(const Configuration& configuration, const Model& model) {
+  const auto& [name, options] = configuration.task;
+  SettingValues settings = options;
+  constexpr std::string_view smoothing = "label_smoothing";
+  const std::vector<Setting>& known = tasks().get(name).settings;
+  if (const double value = configuration.train.label_smoothing; value > 0 && !settings.contains(smoothing)) {
+    if (std::ranges::find(known, smoothing, &Setting::name) == known.end())
+      reject("train.label_smoothing: the task {} has no labels to smooth", name);
+    settings.emplace(smoothing, value);
+  }
+  return lacuna::make_task(name, settings, model);
+}
+
 Training::Training(const Configuration& configuration, Device device)
     : threads_(static_cast<int>(configuration.train.threads)),
-      seed_(static_cast<std::uint64_t>(configuration.train.seed)),
-      label_smoothing_(configuration.train.label_smoothing),
-      clipping_{.norm = configuration.train.clip_norm,
-                .parameter_norm = configuration.train.clip_parameter_norm,
-                .value = configuration.train.clip_value},
-      in_backward_(configuration.optimizer.in_backward),
+      input_gradients_(configuration.image_gradient),
       policy_(with_rules(make_policy(configuration.memory.policy, configuration.memory.options),
                          configuration.memory.rules, configuration.memory.recompute)) {
   MadeModel made = make_model(configuration, device, true);
   model_ = std::move(made.model);
   loaded_weights_ = made.weights;
+  task_ = make_task(configuration, *model_);
   if (!configuration.freeze.train.empty() || !configuration.freeze.freeze.empty())
     freeze_matches_ = freeze(*model_, configuration.freeze);
+  const auto seed = static_cast<std::uint64_t>(configuration.train.seed);
   const Configuration::Optimizer& optimizer = configuration.optimizer;
   optimizer_ = make_optimizer(optimizer.name, optimizer.options, *model_,
                               {.precision = state_precision(optimizer.state),
-                               .seed = seed_,
+                               .seed = seed,
                                .groups = {.rules = optimizer.groups, .layer_decay = optimizer.layer_decay}});
   if (optimizer.gradients == "bf16")
     for (Parameter* parameter : model_->parameters()) parameter->set_gradient_type(DType::bf16);
   if (configuration.train.ema_decay > 0)
     average_ = std::make_unique<WeightAverage>(*model_, configuration.train.ema_decay);
+  step_ = std::make_unique<TrainStep>(
+      *model_, *optimizer_, *policy_,
+      TrainStepOptions{.clipping = {.norm = configuration.train.clip_norm,
+                                    .parameter_norm = configuration.train.clip_parameter_norm,
+                                    .value = configuration.train.clip_value},
+                       .in_backward = optimizer.in_backward,
+                       .seed = seed},
+      average_.get());
 }
 
 std::int64_t Training::trainable_count() const {
@@ -98,71 +114,52 @@ BytesByPath saved_now(Tape& tape, Device device) {
 
 }  // namespace
 
-Variable Training::loss(MicroBatch batch, const Tensor& correct) {
-  Variable logits = model_->forward(Variable(std::move(batch.images), batch.image_gradient, "images"));
-  if (correct.defined()) count_correct(logits.tensor(), batch.targets, correct);
-  return apply(CrossEntropy{.label_smoothing = label_smoothing_}, std::move(logits),
-               Variable(std::move(batch.targets), false, "targets"));
+Variable Training::loss(Batch batch, RunningTotals* totals) {
+  const std::int64_t samples = batch.samples;
+  Inputs inputs(std::move(batch));
+  if (input_gradients_)
+    for (const SampleField& field : model_->inputs()) {
+      const Variable input = inputs.take(field.name);
+      inputs.set(field.name, Variable(input.tensor(), is_floating(input.dtype()), field.name));
+    }
+  const TaskResult result = task_->run(*model_, std::move(inputs), TaskMode::train);
+  if (totals != nullptr) totals->add(result, samples);
+  return result.loss;
 }
 
-Variable Training::loss_of_part(std::vector<MicroBatch>& batch, std::size_t i, const Tensor& correct) {
-  return loss(batch.size() == 1 ? std::move(batch[i]) : batch[i], correct);
+Variable Training::loss_of_part(std::vector<Batch>& batch, std::size_t i, RunningTotals* totals) {
+  return loss(batch.size() == 1 ? std::move(batch[i]) : batch[i], totals);
 }
 
-ErrorMeasure Training::error_measure() const {
-  return optimizer_->is_scale_invariant() ? ErrorMeasure::relative : ErrorMeasure::absolute;
-}
-
-StepOutcome Training::step(std::vector<MicroBatch> batch, std::int64_t number, double lr, Observer* observer) {
-  model_->set_training(true);
+StepOutcome Training::step(std::vector<Batch> batch, std::int64_t number, double lr, Observer* observer) {
   StepOutcome outcome;
-  for (const MicroBatch& part : batch) outcome.samples += part.targets.count();
-  const std::vector<Parameter*> parameters = model_->parameters();
-  OptimizerStep update(*optimizer_, parameters, lr, clipping_);
-  // Gradients of several micro-batches exist all at once before the last: then nothing is gained by a second walk back.
-  const bool in_backward = in_backward_ && (batch.size() == 1 || !update.needs_all());
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    // Each part has draws of its own, and none has those of another step, in however many parts that went.
-    constexpr std::uint64_t golden = 0x9E3779B97F4A7C15U;
-    const RandomStateScope random({seed_ + i * golden, static_cast<std::uint32_t>(number)});
+  std::vector<std::int64_t> samples;
+  for (const Batch& part : batch) samples.push_back(part.samples);
+  RunningTotals totals(*task_);
+  std::int64_t most_saved = 0;
+  const auto measure = [&](std::size_t i) {
     const auto begin = std::chrono::steady_clock::now();
     if (i == 0 && calibrate(*this, batch[i], *policy_))
       outcome.measuring_seconds.push_back(
           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-    Tape tape(*policy_);
-    tape.set_observer(observer);
-    // The batch's loss is the mean over all its samples, whatever the sizes of its parts.
-    const double share = static_cast<double>(batch[i].targets.count()) / static_cast<double>(outcome.samples);
-    Variable result = [&] {
-      const Recording recording(tape);
-      return loss_of_part(batch, i, update.correct());
-    }();
-    const Tensor& value = result.tensor();
-    update.add_loss(value, share);
-    tape.finalize();
-    BytesByPath by_path = saved_now(tape, value.device());
-    const std::vector losses{std::pair{result, Tensor::full(value.shape(), share, value.dtype(), value.device())}};
-    if (in_backward && i + 1 == batch.size())
-      step_in_backward(tape, losses, update);
-    else
-      tape.backward(losses);
-    if (tape.saved_bytes() > outcome.saved_bytes) {
-      outcome.saved_bytes = tape.saved_bytes();
-      outcome.saved_by_path = std::move(by_path);
-    }
-  }
-  refuse_unmatched(*policy_);
-  // Finite losses may have gradients that are not, and once the parameters have them nothing can be saved any more.
-  for (const Parameter* parameter : parameters) update.measure(*parameter);
-  for (Parameter* parameter : parameters) update.apply(*parameter);
-  const StepReport report = update.report();  // the host waits for the device here alone
-  outcome.loss = report.loss;
-  outcome.correct = report.correct;
-  outcome.gradient_norm = report.gradient_norm;
-  outcome.updated = report.updated;
-  if (report.nonfinite != nullptr) outcome.nonfinite = report.nonfinite->path();
-  if (outcome.finite() && average_) average_->update();
-  optimizer_->zero_grad();
+  };
+  const auto note_saved = [&](Tape& tape) {
+    refuse_unmatched(*policy_);
+    BytesByPath saved = saved_now(tape, model_->context().device);
+    std::int64_t bytes = 0;
+    for (const auto& entry : saved) bytes += entry.second;
+    if (bytes <= most_saved) return;
+    most_saved = bytes;
+    outcome.saved_by_path = std::move(saved);
+  };
+  static_cast<StepResult&>(outcome) =
+      step_->run({.samples = samples,
+                  .loss = [&](std::size_t i) { return loss_of_part(batch, i, &totals); },
+                  .before = measure,
+                  .after_forward = note_saved,
+                  .observer = observer},
+                 number, lr);
+  outcome.totals = totals.read(single_process());
   return outcome;
 }
 

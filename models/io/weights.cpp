@@ -20,48 +20,53 @@ bool belongs_to(std::string_view name, std::string_view module) {
 
 void add_line(std::string& list, std::string_view line) { list.append("\n    ").append(line); }
 
-/// How the names and shapes of a file differ from a model's.
+/// Differences between the names and shapes of a file and those of a model.
 struct Differences {
-  std::string missing, unexpected, different;  // a line a name
-  const SafetensorsEntry* head = nullptr;      // a classifier's weight of the right width for other classes
-  bool only_head = true;                       // nothing but the classifier differs
+  std::string missing, unexpected, different;  // a line for each name
+  const SafetensorsEntry* head = nullptr;      // a head's weight of the right width for other classes
+  bool only_head = true;                       // nothing but the heads differs
   LoadedWeights loaded;
 
   bool none() const { return missing.empty() && unexpected.empty() && different.empty(); }
 };
 
-/// Whether the entry is the model's own classifier but for the number of classes.
+bool belongs_to_head(std::string_view name, const Model& model, std::string_view prefix = {}) {
+  return name.starts_with(prefix) && std::ranges::any_of(model.heads(), [&](const std::string& head) {
+           return belongs_to(name.substr(prefix.size()), head);
+         });
+}
+
+/// Whether the entry is one of the model's heads except for the number of classes.
 bool is_head_for_other_classes(const Model& model, std::string_view name, const SafetensorsEntry& entry,
                                const Tensor& tensor) {
-  return belongs_to(name, model.head()) && entry.dtype && is_floating(*entry.dtype) && entry.shape.rank() > 0 &&
+  return belongs_to_head(name, model) && entry.dtype && is_floating(*entry.dtype) && entry.shape.rank() > 0 &&
          entry.shape.rank() == tensor.shape().rank() &&
          std::equal(entry.shape.begin() + 1, entry.shape.end(), tensor.shape().begin() + 1);
 }
 
-/// The classifier is taken as a whole or not at all: a weight without its bias belongs to nobody.
+/// The heads are loaded as a whole or not at all: a weight is of no use without its bias.
 LoadedWeights judge_head(const Model& model, const SafetensorsFile& file, const LoadOptions& options) {
   LoadedWeights judged;
   if (!options.new_head) return judged;
   std::set<std::string, std::less<>> known;
   for (const auto& [name, tensor] : state_of(model)) {
-    if (!belongs_to(name, model.head())) continue;
+    if (!belongs_to_head(name, model)) continue;
     known.insert(options.prefix + name);
     const SafetensorsEntry* const entry = file.find(options.prefix + name);
     if (entry == nullptr || !fits(*entry, tensor)) judged.new_head = true;
   }
   for (const SafetensorsEntry& entry : file.entries())
-    if (belongs_to(entry.name, options.prefix + model.head()) && !known.contains(entry.name)) judged.new_head = true;
-  if (const SafetensorsEntry* const weight = file.find(options.prefix + model.head() + ".weight"))
-    judged.file_classes = weight->shape.front();
+    if (belongs_to_head(entry.name, model, options.prefix) && !known.contains(entry.name)) judged.new_head = true;
+  for (const std::string& head : model.heads())
+    if (const SafetensorsEntry* const weight = file.find(options.prefix + head + ".weight"))
+      judged.file_classes = weight->shape.front();
   return judged;
 }
 
 Differences compare(const Model& model, const SafetensorsFile& file, const LoadOptions& options) {
   Differences found;
   found.loaded = judge_head(model, file, options);
-  const auto starts_anew = [&](std::string_view name) {
-    return found.loaded.new_head && belongs_to(name, model.head());
-  };
+  const auto starts_anew = [&](std::string_view name) { return found.loaded.new_head && belongs_to_head(name, model); };
   std::set<std::string, std::less<>> known;
   for (const auto& [name, tensor] : state_of(model)) {
     known.insert(name);
@@ -118,7 +123,7 @@ LoadedWeights load_weights(Model& model, const SafetensorsFile& file, const Load
   const LoadedWeights loaded = check_weights(model, file, options);
   for (const auto& [name, tensor] : state_of(model)) {
     const SafetensorsEntry* const entry = file.find(options.prefix + name);
-    if (entry == nullptr || (loaded.new_head && belongs_to(name, model.head()))) continue;
+    if (entry == nullptr || (loaded.new_head && belongs_to_head(name, model))) continue;
     tensor.copy_from(file.load(entry->name));
     tensor.bump_version();
   }

@@ -12,18 +12,17 @@
 namespace lacuna {
 
 struct LoadOptions {
-  std::string prefix = {};  // of the names in the file; others are somebody else's
-  bool new_head = false;    // a classifier that is not the model's, or none, leaves the model's own initial values
+  std::string prefix = {};  // of the names to load; other names in the file are ignored
+  bool new_head = false;    // whether the heads keep their initial values where the file has none, or others
 };
 
-/// What became of the classifier.
 struct LoadedWeights {
-  bool new_head = false;          // it starts anew, weight and bias
-  std::int64_t file_classes = 0;  // of the classifier in the file; 0: it has none under this name
+  bool new_head = false;          // whether the heads keep their initial values
+  std::int64_t file_classes = 0;  // of the head in the file; 0: it has none under this name
 };
 
-/// Refuses a file that is not this model's: every missing, unexpected and differently shaped name is listed. Counters
-/// of batches may be missing, as older files lack them.
+/// Refuses a file of another model and lists every missing, unexpected and differently shaped name. Counters of batches
+/// may be missing, as older files lack them.
 LoadedWeights check_weights(const Model& model, const SafetensorsFile& file, const LoadOptions& options = {});
 
 /// Checks, then sets every parameter and buffer from the file; values of another floating type are converted.

@@ -18,7 +18,7 @@ const std::map<std::string, std::set<std::string>> may_see{
     {"nn", {"core", "ops", "autograd", "nn"}},
     {"optim", {"core", "ops", "autograd", "nn", "optim"}},
     {"data", {"core", "data"}},
-    {"models", {"core", "ops", "autograd", "nn", "optim", "data", "models"}},
+    {"models", {"core", "ops", "autograd", "nn", "data", "models"}},
     {"apps", {"core", "ops", "autograd", "nn", "optim", "data", "models", "apps"}},
 };
 

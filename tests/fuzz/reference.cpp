@@ -1,5 +1,5 @@
 // Any bytes as a reference file for `lacuna verify`: it is refused with an Error, or compared.
-#include "models/reference.h"
+#include "apps/commands/reference.h"
 #include "core/error.h"
 #include "tests/temporary_folder.h"
 

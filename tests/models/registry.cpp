@@ -3,6 +3,8 @@
 #include "autograd/tape.h"
 #include "core/error.h"
 
+#include "tests/models/tiny_models.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -79,8 +81,8 @@ TEST_CASE("models: hyper-parameters given win over the preset's, and all are res
   CHECK(to_string(HyperValue(List{3, 4, 6, 3})) == "[3, 4, 6, 3]");
   const std::unique_ptr<Model> model = description.build({.device = Device::meta});
   CHECK(model->num_classes() == 10);
-  CHECK(model->image_size() == 224);
-  CHECK(model->head() == "head");
+  CHECK(field_of(model->inputs(), "images").shape == Shape{224, 224, 3});
+  CHECK(model->heads() == std::vector<std::string>{"head"});
 }
 
 TEST_CASE("models: everything wrong with a description is listed at once") {
@@ -138,15 +140,17 @@ TEST_CASE("registry: a vision transformer excludes from decay what timm does") {
 TEST_CASE("models: images of another shape are refused with both shapes") {
   const std::unique_ptr<Model> model = build_model("vit_cifar", {}, {.device = Device::meta});
   const auto forward = [&](const Shape& shape) {
-    model->forward(Variable(Tensor::empty(shape, DType::f32, Device::meta, Purpose::data)));
+    model->forward(Batch{{"images", Tensor::empty(shape, DType::f32, Device::meta, Purpose::data)}});
   };
   CHECK_THROWS_WITH_AS(forward({2, 3, 32, 32}),
                        "the model expects images [N, 32, 32, 3] (channels last), got [2, 3, 32, 32]", Error);
   CHECK_THROWS_AS(forward({32, 32, 3}), Error);
+  CHECK_THROWS_WITH_AS(model->forward(Batch{{"ids", Tensor::zeros({2, 7}, DType::i64, Device::meta)}}),
+                       doctest::Contains("`images`, got ids"), Error);
   forward({2, 32, 32, 3});
   const std::unique_ptr<Model> resnet = build_model("resnet20", {}, {.device = Device::meta});
   const Variable logits =
-      resnet->forward(Variable(Tensor::empty({2, 40, 24, 3}, DType::f32, Device::meta, Purpose::data)));
+      test::logits_of(*resnet, Variable(Tensor::empty({2, 40, 24, 3}, DType::f32, Device::meta, Purpose::data)));
   CHECK(logits.shape() == Shape{2, 10});
 }
 
@@ -157,7 +161,7 @@ TEST_CASE("models: images keep their name in whatever type the model computes") 
     Tape tape(*exact);
     const Recording recording(tape);
     const Tensor images = Tensor::empty({2, 32, 32, 3}, DType::f32, Device::meta, Purpose::data);
-    const Variable logits = model->forward(Variable(images, false, "images"));
+    const Variable logits = test::logits_of(*model, Variable(images, false, "images"));
     const std::vector<Tape::SavedTensorReport> slots = tape.report();
     CHECK(std::ranges::any_of(slots, [](const auto& slot) { return slot.facts.path.text() == "images"; }));
   }

@@ -68,6 +68,13 @@ struct Step {
 
 inline constexpr std::int64_t batch = 3;
 
+/// Logits of a model for images, which may gather a gradient.
+inline Variable logits_of(Model& model, Variable images) {
+  Inputs inputs;
+  inputs.set("images", std::move(images));
+  return model.forward(std::move(inputs)).take("logits");
+}
+
 /// One forward and backward pass of a fresh model, in which a policy that adapts is calibrated if that is due; `draw`:
 /// the step that random numbers belong to.
 inline Step step(const Description& description, MemoryPolicy& policy, const FreezeRules& rules = {},
@@ -76,7 +83,7 @@ inline Step step(const Description& description, MemoryPolicy& policy, const Fre
   const RandomStateScope random({.seed = 11, .step = draw});
   const std::unique_ptr<Model> model = build_model(description.name, description.hyper_parameters, context);
   freeze(*model, rules);
-  const std::int64_t size = model->image_size();
+  const std::int64_t size = field_of(model->inputs(), "images").shape[0];
   const Tensor images = Tensor::empty({batch, size, size, 3}, DType::f32, context.device, Purpose::data);
   const Tensor targets = Tensor::zeros({batch}, DType::i64, context.device, Purpose::data);
   launch(context.device, [&] {
@@ -89,7 +96,7 @@ inline Step step(const Description& description, MemoryPolicy& policy, const Fre
   const bool readable = context.device != Device::meta;
   const auto pass = [&](Tape& tape, const BackwardOptions& options) {
     const Recording recording(tape);
-    Variable logits = model->forward(Variable(images));
+    Variable logits = logits_of(*model, Variable(images));
     if (readable) done.results["logits"] = logits.tensor().to_vector();
     const Variable loss = apply(CrossEntropy{}, std::move(logits), Variable(targets));
     for (const Tape::SavedTensorReport& slot : tape.report()) {

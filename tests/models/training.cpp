@@ -1,6 +1,6 @@
 // Whole models in training: policies agree to the bit, frozen parts stay as they are, meta counts what the CPU holds.
-#include "core/parallel.h"
 #include "core/glob.h"
+#include "core/parallel.h"
 #include "models/io/weights.h"
 #include "tests/models/tiny_models.h"
 
@@ -146,7 +146,7 @@ TEST_CASE("training: evaluation records nothing random and moves nothing") {
     model->set_training(false);
     const auto logits = [&](const RandomState& state) {
       const RandomStateScope scope(state);
-      return model->forward(images).tensor().to_vector();
+      return logits_of(*model, images).tensor().to_vector();
     };
     CHECK(logits({.seed = 1, .step = 1}) == logits({.seed = 2, .step = 2}));
     for (const Buffer* buffer : model->buffers())
@@ -163,7 +163,7 @@ TEST_CASE("training: an image that wants a gradient gets one") {
     Tape tape(*how);
     const Recording recording(tape);
     const Variable targets(Tensor::from(std::vector<std::int64_t>{1, 2}, {2}));
-    tape.backward(apply(CrossEntropy{}, model->forward(images), targets));
+    tape.backward(apply(CrossEntropy{}, logits_of(*model, images), targets));
     CHECK(images.grad().shape() == images.shape());
   }
 }

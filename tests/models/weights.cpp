@@ -48,7 +48,8 @@ TEST_CASE("weights: what is saved comes back, running statistics included") {
   const TemporaryFolder folder;
   const auto path = folder / "model.safetensors";
   const std::unique_ptr<Model> one = tiny_resnet(1), two = tiny_resnet(2);
-  one->forward(Variable(Tensor::full({2, 8, 8, 3}, 1, DType::f32, Device::cpu)));  // moves the running statistics
+  one->forward(
+      Batch{{"images", Tensor::full({2, 8, 8, 3}, 1, DType::f32, Device::cpu)}});  // moves the running statistics
   save_weights(*one, path);
   CHECK_FALSE(same_state(*one, *two));
   load_weights(*two, SafetensorsFile(path));

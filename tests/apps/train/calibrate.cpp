@@ -40,7 +40,7 @@ TEST_CASE("calibrate: one pass over part of the batch agrees with GACT's passes 
         const Configuration with =
             configured(model, by_draws, fmt::format("optimizer: {{name: {}, lr: 0.01}}\n", optimizer), batch_size);
         Training training(with, Device::cpu);
-        training.step(made_up_batch(with, training.model()), 0, 0.01);
+        training.step(made_up_batch(with, training), 0, 0.01);
         for (const auto& [name, values] : state_of(training)) {
           if (!name.starts_with("tensor ")) continue;
           found[by_draws ? 1 : 0][name] = values[sensitivity];
@@ -82,7 +82,7 @@ TEST_CASE("calibrate: a step with calibration takes no more memory than others, 
     Ledger& account = ledger(Device::meta);
     std::int64_t peaks[2];
     for (std::int64_t step = 0; step < 2; ++step) {
-      std::vector<MicroBatch> images = made_up_batch(with, training.model());
+      std::vector<Batch> images = made_up_batch(with, training);
       account.reset_peak();
       training.step(std::move(images), step, 0.01);
       peaks[step] = account.peak();
@@ -99,7 +99,7 @@ TEST_CASE("calibrate: works with frozen parameters") {
                     memory),
         "a.yaml"));
     Training training(with, Device::cpu);
-    const StepOutcome outcome = training.step(made_up_batch(with, training.model()), 0, 0.01);
+    const StepOutcome outcome = training.step(made_up_batch(with, training), 0, 0.01);
     CHECK(outcome.finite());
     CHECK(outcome.gradient_norm > 0);
   }
@@ -109,7 +109,7 @@ TEST_CASE("calibrate: changes nothing but the bits") {
   for (const bool by_draws : {false, true}) {
     const Configuration with = configured("{name: resnet20, num_classes: 10}", by_draws);
     Training training(with, Device::cpu);
-    const std::vector<MicroBatch> batch = made_up_batch(with, training.model());
+    const std::vector<Batch> batch = made_up_batch(with, training);
     const auto buffers = [&] {
       std::vector<std::vector<double>> values;
       for (const Buffer* buffer : training.model().buffers()) values.push_back(buffer->tensor().to_vector());

@@ -35,7 +35,7 @@ Outcome train(std::string_view text, std::vector<std::string> overrides) {
   ledger(Device::cpu).reset_peak();
   Outcome outcome;
   for (int step = 0; step < 3; ++step) {
-    const StepOutcome done = training.step(made_up_batch(configuration, training.model()), step, 1e-2);
+    const StepOutcome done = training.step(made_up_batch(configuration, training), step, 1e-2);
     outcome.losses.push_back(done.loss);
     outcome.norms.push_back(done.gradient_norm);
     for (const Parameter* parameter : training.model().parameters()) {
@@ -93,7 +93,7 @@ TEST_CASE("in backward: a gradient that is not finite ends the step with its par
     Configuration changed = configuration;
     changed.optimizer.in_backward = in_backward;
     Training training(changed, Device::cpu);
-    const std::vector<MicroBatch> batch = made_up_batch(changed, training.model());
+    const std::vector<Batch> batch = made_up_batch(changed, training);
     // The stream before the first norm is zero, so that the huge scale behind it is not seen in forward; backward
     // multiplies by it.
     std::vector<double> head;

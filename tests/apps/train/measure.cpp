@@ -125,7 +125,7 @@ TEST_CASE("recompute: a frozen sequence that nothing trained stands before saves
                           "memory: {recompute: [blocks]}\ntrain: {batch_size: 8}\nfreeze: {train: [\"head*\"]}\n",
                           "a.yaml"));
   Training training(with, Device::cpu);
-  const StepOutcome outcome = training.step(made_up_batch(with, training.model()), 0, 0.01);
+  const StepOutcome outcome = training.step(made_up_batch(with, training), 0, 0.01);
   CHECK(outcome.gradient_norm > 0);
   CHECK(outcome.saved_bytes < 8 * 48 * 4 * 4);  // the classifier's input, and little else
 }

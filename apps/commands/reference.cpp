@@ -1,7 +1,7 @@
-#include "models/reference.h"
-#include "core/glob.h"
+#include "apps/commands/reference.h"
 
 #include "autograd/tape.h"
+#include "core/glob.h"
 #include "models/io/weights.h"
 #include "models/registry.h"
 #include "nn/freeze.h"
@@ -143,7 +143,8 @@ Tensor load_expected(const SafetensorsFile& file, std::string_view name, int ran
 Tensor load_images(const SafetensorsFile& file, const Model& model) {
   const Tensor stored = load_expected(file, "input/image", 4);
   const Shape& shape = stored.shape();
-  const std::int64_t size = model.image_size(), channels = model.in_channels(), pixels = size * size;
+  const Shape& image = field_of(model.inputs(), "images").shape;  // [H, W, C]
+  const std::int64_t size = image[0], channels = image[2], pixels = size * size;
   if (!is_floating(stored.dtype()) || !(shape == Shape{shape[0], channels, size, size}))
     reject("{}: expected images [N, {}, {}, {}], got {} {}", file.path().string(), channels, size, size,
            name_of(stored.dtype()), shape);
@@ -270,20 +271,21 @@ class Comparison {
 ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memory_policy, int repetition) {
   const ReferenceModel description = read_model(file);
   const std::unique_ptr<Model> model = make_model(file, description);
-  const Variable images(load_images(file, *model));
-  const Variable targets(load_targets(file, images.tensor()));
-  if (repetition > 0) move_within_rounding(images.tensor(), repetition);
+  const Tensor images = load_images(file, *model);
+  const Variable targets(load_targets(file, images));
+  if (repetition > 0) move_within_rounding(images, repetition);
+  const auto logits_of = [&] { return model->forward(Batch{{"images", images}}).take("logits"); };
   select_trained(file, *model);
   Comparison comparison(file);
 
   model->set_training(false);
-  comparison.add("eval/logits", model->forward(images).tensor());
+  comparison.add("eval/logits", logits_of().tensor());
   model->set_training(true);
   const std::unique_ptr<MemoryPolicy> how = make_policy(memory_policy);
   Tape tape(*how);
   {
     const Recording recording(tape);
-    Variable logits = model->forward(images);
+    Variable logits = logits_of();
     comparison.add_required("output/logits", logits.tensor());
     const Variable loss = apply(CrossEntropy{}, std::move(logits), targets);
     comparison.add_required("output/loss", loss.tensor());

@@ -1,6 +1,6 @@
 // Whole models against timm: tests/models/references/ (make_references.py beside it writes them), and any further
 // folder of reference files that the environment names.
-#include "models/reference.h"
+#include "apps/commands/reference.h"
 
 #include "core/error.h"
 #include "models/registry.h"

@@ -1,0 +1,105 @@
+// Tasks: the losses and metrics of a training run, by name. A new one only adds a file: it registers itself.
+#pragma once
+
+#include "core/communicator.h"
+#include "core/registry.h"
+#include "core/settings.h"
+#include "models/model.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lacuna {
+
+/// A figure over a data set that follows from sums over its batches: [correct, samples] for accuracy, a confusion
+/// matrix for the mean intersection over union.
+struct Metric {
+  std::string name;  // as in `accuracy`: the key in metrics files
+  bool higher_is_better = true;
+  std::int64_t sums = 1;                          // how many numbers each batch adds to
+  double (*value)(std::span<const double> sums);  // the figure of all batches together
+};
+
+enum class TaskMode : std::uint8_t { train, evaluate };
+
+/// Results of one batch. Nothing in it has been read by the host.
+struct TaskResult {
+  Variable loss;             // [], mean over the batch's samples
+  std::vector<Tensor> sums;  // f64 [metric.sums], for each metric in order
+};
+
+/// A task may hold state of its own, such as the frozen teacher of a distillation; it reads as many outputs of the
+/// model as it needs.
+class Task {
+ public:
+  explicit Task(std::vector<Metric> metrics) : metrics_(std::move(metrics)) {}
+  virtual ~Task() = default;
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
+  const std::vector<Metric>& metrics() const { return metrics_; }
+  /// The metric that decides which checkpoint of a run is the best.
+  const Metric& best_metric() const { return metrics_.front(); }
+
+  /// The fields of a sample that it reads beside the model's inputs, such as `labels`.
+  virtual SampleFields targets() const = 0;
+  /// Runs the model over a batch; the loss is recorded if a tape is recording. Move the batch to free what forward
+  /// needs no longer.
+  virtual TaskResult run(Model& model, Inputs batch, TaskMode mode) const = 0;
+
+ private:
+  std::vector<Metric> metrics_;
+};
+
+/// Loss and metrics of several batches, on the host.
+struct TaskTotals {
+  double loss_sum = 0;  // Σ loss of a batch · its samples
+  std::int64_t samples = 0;
+  std::map<std::string, std::vector<double>> sums{};  // by metric
+
+  double loss() const { return loss_sum / static_cast<double>(samples); }
+  /// An error where nothing was added for the metric.
+  double value(const Metric& metric) const;
+  /// By name, in the order of the task's metrics.
+  std::vector<std::pair<std::string, double>> values(const Task& task) const;
+  void add(const TaskTotals& other);
+};
+
+/// The same while batches are running: sums stay on their device until they are read.
+class RunningTotals {
+ public:
+  explicit RunningTotals(const Task& task) : task_(task) {}
+  void add(const TaskResult& result, std::int64_t samples);
+  /// Reads the sums, over all ranks.
+  TaskTotals read(Communicator& communicator) const;
+
+ private:
+  const Task& task_;
+  Tensor loss_sum_;  // f64 []
+  std::vector<Tensor> sums_;
+  std::int64_t samples_ = 0;
+};
+
+/// A task by name.
+struct TaskKind {
+  std::vector<Setting> settings;
+  /// For the given model, whose outputs it checks.
+  std::function<std::unique_ptr<Task>(const Settings&, const Model&)> make;
+};
+Registry<TaskKind>& tasks();
+
+/// The task `name` for `model`; rejects unknown names and settings, and a model whose outputs do not fit.
+std::unique_ptr<Task> make_task(std::string_view name, const SettingValues& settings, const Model& model);
+
+/// A static object of this type in the task's source file registers it.
+struct RegisterTask {
+  RegisterTask(std::string_view name, TaskKind kind) { tasks().add(name, std::move(kind)); }
+};
+
+}  // namespace lacuna

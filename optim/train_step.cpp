@@ -1,0 +1,67 @@
+#include "optim/train_step.h"
+
+#include "core/random.h"
+#include "optim/step.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace lacuna {
+
+TrainStep::TrainStep(Module& model, Optimizer& optimizer, MemoryPolicy& policy, const TrainStepOptions& options,
+                     WeightAverage* average)
+    : model_(model), optimizer_(optimizer), policy_(policy), options_(options), average_(average) {}
+
+ErrorMeasure TrainStep::error_measure() const {
+  return optimizer_.is_scale_invariant() ? ErrorMeasure::relative : ErrorMeasure::absolute;
+}
+
+StepResult TrainStep::run(const StepParts& parts, std::int64_t number, double lr) {
+  model_.set_training(true);
+  StepResult result;
+  const auto samples =
+      static_cast<double>(std::accumulate(parts.samples.begin(), parts.samples.end(), std::int64_t{0}));
+  const std::vector<Parameter*> parameters = model_.parameters();
+  OptimizerStep update(optimizer_, parameters, lr, options_.clipping);
+  // Gradients of several micro-batches exist all at once before the last one: a second backward pass would save
+  // nothing.
+  const bool in_backward = options_.in_backward && (parts.samples.size() == 1 || !update.needs_all());
+  std::int64_t first_sample = parts.first_sample;
+  for (std::size_t i = 0; i < parts.samples.size(); ++i) {
+    const RandomStateScope random({.seed = options_.seed,
+                                   .step = static_cast<std::uint32_t>(number),
+                                   .first_sample = static_cast<std::uint32_t>(first_sample)});
+    first_sample += parts.samples[i];
+    if (parts.before) parts.before(i);
+    Tape tape(policy_);
+    tape.set_observer(parts.observer);
+    const double share = static_cast<double>(parts.samples[i]) / samples;
+    const Variable loss = [&] {
+      const Recording recording(tape);
+      return parts.loss(i);
+    }();
+    const Tensor& value = loss.tensor();
+    update.add_loss(value, share);
+    tape.finalize();
+    if (parts.after_forward) parts.after_forward(tape);
+    const std::vector losses{std::pair{loss, Tensor::full(value.shape(), share, value.dtype(), value.device())}};
+    if (in_backward && i + 1 == parts.samples.size())
+      step_in_backward(tape, losses, update);
+    else
+      tape.backward(losses);
+    result.saved_bytes = std::max(result.saved_bytes, tape.saved_bytes());
+  }
+  // Finite losses may have gradients that are not, and parameters that took them could not be saved any more.
+  for (const Parameter* parameter : parameters) update.measure(*parameter);
+  for (Parameter* parameter : parameters) update.apply(*parameter);
+  const StepReport report = update.report();  // the only place where the host waits for the device
+  result.loss = report.loss;
+  result.gradient_norm = report.gradient_norm;
+  result.updated = report.updated;
+  if (report.nonfinite != nullptr) result.nonfinite = report.nonfinite->path();
+  if (result.finite() && average_ != nullptr) average_->update();
+  optimizer_.zero_grad();
+  return result;
+}
+
+}  // namespace lacuna

@@ -1,0 +1,67 @@
+// A training step: forward and backward over the micro-batches of one batch, then the optimizer's update.
+#pragma once
+
+#include "autograd/sensitivity.h"
+#include "autograd/tape.h"
+#include "optim/clip.h"
+#include "optim/ema.h"
+#include "optim/optimizer.h"
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+namespace lacuna {
+
+struct TrainStepOptions {
+  Clipping clipping{};
+  bool in_backward = false;  // apply each gradient as soon as it is complete (see step_in_backward)
+  std::uint64_t seed = 1;    // of the step's random draws
+};
+
+/// The micro-batches of one step.
+struct StepParts {
+  std::span<const std::int64_t> samples;  // of each micro-batch
+  std::int64_t first_sample = 0;          // number of the first sample in the global batch
+  /// The loss [] of micro-batch `part`: the mean over its samples. Recorded on the step's tape.
+  std::function<Variable(std::size_t part)> loss;
+  /// Called before each micro-batch, and after its forward pass. May be null.
+  std::function<void(std::size_t part)> before{};
+  std::function<void(Tape& tape)> after_forward{};
+  Observer* observer = nullptr;
+};
+
+struct StepResult {
+  double loss = 0;               // mean over all samples; 0 on `meta`
+  double gradient_norm = 0;      // of all gradients together, before clipping; 0 on `meta`
+  std::string nonfinite{};       // the parameter whose gradient is not finite, if there is one
+  bool updated = false;          // whether any parameter was
+  std::int64_t saved_bytes = 0;  // held for backward, of the micro-batch with the most
+  bool finite() const { return std::isfinite(loss) && std::isfinite(gradient_norm); }
+};
+
+class TrainStep {
+ public:
+  /// All of them outlive it. `average` may be null.
+  TrainStep(Module& model, Optimizer& optimizer, MemoryPolicy& policy, const TrainStepOptions& options,
+            WeightAverage* average = nullptr);
+
+  /// Step number `number` of the run, on which its random draws depend. The loss and the gradients are those of the
+  /// mean over all samples. If one of them is not finite, no parameter is updated; in backward, parameters before the
+  /// first such gradient may be. Gradients are released.
+  StepResult run(const StepParts& parts, std::int64_t number, double lr);
+
+  /// How the optimizer weighs errors of the gradient.
+  ErrorMeasure error_measure() const;
+
+ private:
+  Module& model_;
+  Optimizer& optimizer_;
+  MemoryPolicy& policy_;
+  TrainStepOptions options_;
+  WeightAverage* average_;
+};
+
+}  // namespace lacuna

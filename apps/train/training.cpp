@@ -144,7 +144,6 @@ StepOutcome Training::step(std::vector<Batch> batch, std::int64_t number, double
           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   };
   const auto note_saved = [&](Tape& tape) {
-    refuse_unmatched(*policy_);
     BytesByPath saved = saved_now(tape, model_->context().device);
     std::int64_t bytes = 0;
     for (const auto& entry : saved) bytes += entry.second;
@@ -159,6 +158,7 @@ StepOutcome Training::step(std::vector<Batch> batch, std::int64_t number, double
                   .after_forward = note_saved,
                   .observer = observer},
                  number, lr);
+  refuse_unmatched(*policy_);  // nested regions are seen in backward
   outcome.totals = totals.read(single_process());
   return outcome;
 }

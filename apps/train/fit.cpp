@@ -29,7 +29,9 @@ Need need_of(const Measurement& planned, bool with_loader) {
   if (!with_loader) return {planned.peak, 0};
   constexpr std::int64_t depth = LoaderOptions{}.depth;  // batches that a loader holds besides the one in use
   // The training loader waits while the evaluation's works.
-  const std::int64_t training = depth * planned.batch, ahead = training + depth * planned.evaluation_batch;
+  // A stored sample of each worker is in the ledger as well: less than one in f32.
+  const std::int64_t sample = planned.batch / std::max<std::int64_t>(planned.batch_size, 1);
+  const std::int64_t training = depth * planned.batch + sample, ahead = training + depth * planned.evaluation_batch;
   const std::int64_t step = planned.peak + training, evaluation = planned.evaluation_peak + ahead;
   return {std::max(step, evaluation), ahead, evaluation > step};
 }
@@ -163,6 +165,12 @@ std::string highest_holders() {
 }  // namespace
 
 void require_fit(const Configuration& configuration, Device device, bool with_loader) {
+  // Where oneDNN has no addresses left for the code that it generates, it ends the process; it does so on `meta` too.
+  constexpr std::int64_t generated_code = std::int64_t{48} << 20;
+  if (const std::int64_t left = address_space_left(); left < generated_code)
+    throw Error(Fault::run, fmt::format("out of memory: {} of the address space are left, and generated code "
+                                        "takes up to {}: the limit on it (ulimit -v) is too low",
+                                        format_bytes(left), format_bytes(generated_code)));
   const Measurement planned = measure(configuration, Device::meta);
   const Need need = need_of(planned, with_loader);
   const std::int64_t available = allocator(device).available();

@@ -62,8 +62,8 @@ inline constexpr double least_share_of_usual = 0.01;
 /// `choose_ways`; `least_variance` says how far from the best it is at most.
 BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes);
 
-/// Variance of the codes that err least with so many bits (quant::min_error_config), relative to that of what they stand
-/// for, which is taken to be normally distributed; 0 for `exact_bits`.
+/// Variance of the codes that err least with so many bits (quant::min_error_config), relative to that of what they
+/// stand for, which is taken to be normally distributed; 0 for `exact_bits`.
 double code_variance(int bits);
 
 }  // namespace lacuna

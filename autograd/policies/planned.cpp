@@ -56,13 +56,8 @@ std::int64_t PlannedRegions::recomputes(const ModuleRange& modules, std::string_
 
 std::vector<std::string> PlannedRegions::unused() const {
   std::vector<std::string> paths;
-  for (const auto& [path, region] : regions_) {
-    const auto contains = [&inner = path](const auto& other) {
-      return other.first != inner && lies_in(inner, other.first);
-    };
-    // Regions within others are asked for in backward alone.
-    if (!region.used && std::ranges::none_of(regions_, contains)) paths.push_back(path);
-  }
+  for (const auto& [path, region] : regions_)
+    if (!region.used) paths.push_back(path);
   return paths;
 }
 

@@ -24,6 +24,7 @@
 #include "nn/norm.h"
 #include "nn/region.h"
 #include "nn/sequential.h"
+#include "ops/operand.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/attention.h"

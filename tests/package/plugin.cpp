@@ -25,7 +25,7 @@ struct Square {
     return y;
   }
   void backward(const Tensor& dy, const Saved<Square>& saved, Grads& grads) const {
-    const Tensor in = saved.get<input(x)>();
+    const Tensor in = saved.get<input(x)>().whole();
     grads[x] = empty_like(dy);
     launch(dy.device(), [&] {
       with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
@@ -38,10 +38,10 @@ struct Square {
 const RegisterOp<Square> square;
 
 /// Classifies by the squares of random projections of the image.
-class SquareNet final : public Model {
+class SquareNet final : public ImageModel {
  public:
   SquareNet(const ModelContext& context, std::int64_t image_size, std::int64_t classes)
-      : Model(context, {image_size, 1, classes, "body.2"}), pixels_(image_size * image_size), body_(*this, "body") {
+      : ImageModel(context, {image_size, 1, classes, "body.2"}), pixels_(image_size * image_size), body_(*this, "body") {
     body_.add<nn::Linear>(pixels_, 32)
         .add([](Variable x) { return apply(Square{}, std::move(x)); })
         .add<nn::Linear>(32, classes);

@@ -10,6 +10,7 @@
 #include "core/tensor.h"
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "models/image_model.h"
 #include "models/io/weights.h"
 #include "models/registry.h"
 #include "nn/attention.h"

@@ -9,6 +9,7 @@
 #include "apps/config/configuration.h"
 #include "apps/config/resolve.h"
 #include "apps/train/calibrate.h"
+#include "apps/train/planning.h"
 #include "bench/bench.h"
 #include "data/loader.h"
 #include "ops/activation.h"
@@ -349,6 +350,7 @@ int main(int count, char** arguments) {
     const int steps = std::atoi(arguments[2]), draws = std::max(2, std::atoi(arguments[3]));
     const std::vector<std::string> overrides(arguments + 4, arguments + count);
     apps::Configuration configuration = apps::resolve(apps::read_configuration(arguments[1], overrides));
+    apps::plan_memory(configuration);
     const apps::Configuration::Memory own = std::exchange(configuration.memory, {});
     Subject subject(configuration, steps);
     const std::unique_ptr<MemoryPolicy> exact = make_policy("exact");
@@ -356,8 +358,7 @@ int main(int count, char** arguments) {
     fmt::print("`exact` saves {:.2f} MiB; {} draws\n", static_cast<double>(truth.saved) / (1 << 20), draws);
     if (own.policy != "exact" || !own.recompute.empty() || !own.rules.empty()) {
       head();
-      subject.report("as configured", *with_rules(make_policy(own.policy, own.options), own.rules, own.recompute),
-                     truth, draws);
+      subject.report("as configured", *apps::make_memory_policy(own), truth, draws);
       return 0;
     }
     whole_policies(subject, truth, draws);

@@ -12,6 +12,7 @@
 // The ratio of no steps is 0.
 #include "apps/config/resolve.h"
 #include "apps/train/measure.h"
+#include "apps/train/planning.h"
 #include "bench/bench.h"
 
 #include <fmt/core.h>
@@ -108,7 +109,9 @@ int main(int count, char** arguments) {
     const auto made = [&](const std::string& memory) {
       std::vector<std::string> overrides = common;
       overrides.push_back(memory);
-      return apps::resolve(apps::read_configuration(arguments[1], overrides));
+      apps::Configuration configuration = apps::resolve(apps::read_configuration(arguments[1], overrides));
+      apps::plan_memory(configuration);
+      return configuration;
     };
     Subject exact(made("memory={policy: exact}"));
     for (const std::string& memory : policies) {

@@ -149,7 +149,6 @@ std::vector<Held> Ledger::holders_at_peak() const {
 
 void Ledger::reset_peak() {
   const std::lock_guard lock(mutex_);
-  std::erase_if(account_, [](const auto& entry) { return entry.second.bytes == 0; });
   peak_ = total_;
   brought_to_peak_ = {};
   highest_ = live_;

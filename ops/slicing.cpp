@@ -128,7 +128,9 @@ Tensor Expand::forward(std::span<const Tensor> inputs) const {
          "expand expects [1, ...] in f32 or f64, got {} in {}", in.shape(), name_of(in.dtype()));
   Tensor y =
       Tensor::empty(with_extent(in.shape(), 0, count), in.dtype() == DType::f64 ? DType::f64 : dtype, in.device());
-  for (std::int64_t i = 0; i < count; ++i) y.leading(i, i + 1).copy_from(in);
+  launch(in.device(), [&] {
+    for (std::int64_t i = 0; i < count; ++i) y.leading(i, i + 1).copy_from(in);
+  });
   return y;
 }
 void Expand::backward(const Tensor& dy, const Saved<Expand>&, Grads& grads) const {

@@ -6,6 +6,7 @@
 #include "apps/train/crowding.h"
 #include "apps/train/fit.h"
 #include "apps/train/measure.h"
+#include "apps/train/planning.h"
 #include "apps/train/profile.h"
 
 #include <CLI/CLI.hpp>
@@ -25,7 +26,8 @@ struct Options {
 };
 
 ExitCode bench(const Options& options) {
-  const Configuration configuration = options.configuration.read();
+  Configuration configuration = options.configuration.read();
+  plan_memory(configuration);
   const Device device = device_of(configuration);
   if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");
   warn_if_crowded();
@@ -41,7 +43,7 @@ ExitCode bench(const Options& options) {
       "{}: batch {}, {}, {} threads, policy {}\n{}{:.2f} samples/s; a step takes {:.1f} ms (from {:.1f} to {:.1f})\n{}"
       "process peak {}\n",
       m.model, m.batch_size, m.precision, m.threads, m.policy,
-      configuration.memory.why.empty() ? "" : configuration.memory.why + "\n", json["samples_per_second"].get<double>(),
+      configuration.memory.plan ? configuration.memory.plan->text + "\n" : "", json["samples_per_second"].get<double>(),
       1e3 * json["step_seconds"]["median"].get<double>(), 1e3 * m.step_seconds.front(), 1e3 * m.step_seconds.back(),
       memory_table({m}, {m.policy}), format_bytes(m.process_peak));
   if (options.profile) {

@@ -1,7 +1,7 @@
 // lacuna doctor: what this machine and this build can do.
 #include "apps/command.h"
 #include "apps/output.h"
-#include "apps/train/measured_rates.h"
+#include "apps/train/machine_costs.h"
 #include "core/allocator.h"
 #include "core/ledger.h"
 #include "core/parallel.h"
@@ -113,7 +113,7 @@ ExitCode run(const Report& report) {
         {{"name", "meta"}, {"model", "shapes only, for planning"}}}},
       {"instruction_sets", {{"compiled", compiled}, {"processor", processor}, {"advice", advice(sets)}}},
       {"threads", {{"processors", processors()}, {"used", threads()}}},
-      {"rates_file", rates_file().string()},
+      {"costs_file", costs_file().string()},
       {"build", {{"architecture", LACUNA_ARCH}, {"compiler", compiler}}},
       {"libraries",
        {{"oneDNN", version_of_onednn()},
@@ -139,8 +139,8 @@ ExitCode run(const Report& report) {
   const std::string march = arch.empty() ? "the compiler's default" : fmt::format("-march={}", arch);
   line("instruction sets", fmt::format("compiled for {} ({}); {}", fmt::join(compiled, " "), march, advice(sets)));
   std::error_code ignored;
-  line("rates for `auto`", fmt::format("{}{}", rates_file().string(),
-                                       std::filesystem::exists(rates_file(), ignored) ? "" : " (none measured yet)"));
+  line("costs for `auto`",
+       std::filesystem::exists(costs_file(), ignored) ? costs_file().string() : "nominal; --calibrate measures them");
   line("compiler", json["build"]["compiler"]);
   for (const auto& [name, version] : json["libraries"].items()) line(name, version);
   report.write(text, json);
@@ -149,10 +149,17 @@ ExitCode run(const Report& report) {
 
 class Doctor {
  public:
-  explicit Doctor(CLI::App& app) { report_.declare(app); }
-  ExitCode operator()() const { return run(report_); }
+  explicit Doctor(CLI::App& app) {
+    app.add_flag("--calibrate", calibrates_, "measure what operations cost on this machine, for plans of `auto`");
+    report_.declare(app);
+  }
+  ExitCode operator()() const {
+    if (calibrates_) calibrate();
+    return run(report_);
+  }
 
  private:
+  bool calibrates_ = false;
   Report report_;
 };
 

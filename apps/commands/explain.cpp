@@ -4,6 +4,7 @@
 #include "apps/output.h"
 #include "apps/train/calibrate.h"
 #include "apps/train/measure.h"
+#include "apps/train/planning.h"
 #include "autograd/policies/adaptive.h"
 
 #include <CLI/CLI.hpp>
@@ -58,7 +59,8 @@ std::string to_text(const std::vector<std::array<std::string, 6>>& rows) {
 }
 
 ExitCode explain(const Options& options) {
-  const Configuration configuration = options.configuration.read();
+  Configuration configuration = options.configuration.read();
+  plan_memory(configuration);
   Training training(configuration, Device::meta);
   const auto made_up = [&] { return made_up_batch(configuration, training); };
   // What adapts has its plan after a step; where nothing is trained there is none.
@@ -109,7 +111,7 @@ ExitCode explain(const Options& options) {
   const Bytes backward = ledger(Device::meta).highest();
   refuse_unmatched(training.policy());
   std::string text = to_text(rows);
-  if (!configuration.memory.why.empty()) text += configuration.memory.why + "\n";
+  if (configuration.memory.plan) text += configuration.memory.plan->text + "\n";
   const std::int64_t batch_size = configuration.train.batch_size, parts = configuration.train.accumulate;
   text += fmt::format("{} saved for backward in all, batch {}{}, policy {}\n", format_bytes(total), batch_size,
                       parts > 1 ? fmt::format(" in {} parts", parts) : "", training.policy().name());

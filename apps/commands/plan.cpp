@@ -4,10 +4,9 @@
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
 #include "apps/output.h"
-#include "apps/train/budget.h"
 #include "apps/train/fit.h"
 #include "apps/train/measure.h"
-#include "apps/train/memory_plan.h"
+#include "apps/train/planning.h"
 #include "autograd/policy.h"
 
 #include <fmt/ranges.h>
@@ -35,16 +34,18 @@ Configuration under(const Configuration& read, const std::string& choice) {
   const std::string policy = choice.substr(0, colon), value = choice.substr(std::min(colon + 1, choice.size()));
   Configuration configuration = read;
   if (choice == read.memory.policy) {
-    fit_budget(configuration);
+    plan_memory(configuration);
     return configuration;
   }
   Configuration::Memory& memory = configuration.memory;
   memory.policy = policy;
-  memory.why.clear();
-  if (policy != read.memory.policy) memory.options.clear();  // they are the other's
-  if (read.memory.policy == "auto" && read.memory.options.contains("bits")) forget_plan(memory);
+  if (policy != read.memory.policy) {  // they are the other's
+    memory.options.clear();
+    memory.plan_file.clear();
+  }
   if (colon < choice.size() && policy == "auto") {
     memory.budget = value;
+    memory.plan_file.clear();
   } else if (colon < choice.size()) {
     const std::vector<Setting>& settings = memory_policies().get(policy).settings;
     if (std::ranges::find(settings, "bits", &Setting::name) == settings.end())
@@ -58,14 +59,14 @@ Configuration under(const Configuration& read, const std::string& choice) {
       reject("expected bits behind {}:, got \"{}\"", policy, value);
     memory.options["bits"] = bits;
   }
-  fit_budget(configuration);
+  plan_memory(configuration);
   return configuration;
 }
 
 /// What a column is headed: the policy, and its bits or its budget where it has any.
 std::string title_of(const Configuration& configuration) {
   const Configuration::Memory& memory = configuration.memory;
-  if (memory.policy == "auto") return "auto:" + memory.budget;
+  if (memory.policy == "auto") return "auto:" + (memory.budget.empty() ? memory.plan_file : memory.budget);
   const std::vector<Setting>& settings = memory_policies().get(memory.policy).settings;
   const auto bits = std::ranges::find(settings, "bits", &Setting::name);
   if (bits == settings.end()) return memory.policy;
@@ -80,7 +81,7 @@ std::string refinement_text(const Configuration::Memory& memory) {
   for (const HoldRule& rule : memory.rules)
     if (rule.how == HoldRule::How::recompute) regions.push_back(rule.path);
   if (!regions.empty()) parts.push_back(fmt::format("recomputed: {}", fmt::join(regions, ", ")));
-  if (!memory.rules.empty()) parts.push_back(counted(std::ssize(memory.rules), "rule"));
+  if (!memory.rules.empty()) parts.push_back(fmt::format("{} rules", memory.rules.size()));
   return parts.empty() || memory.policy == "auto" ? std::string() : fmt::format("{}\n", fmt::join(parts, "; "));
 }
 
@@ -92,7 +93,7 @@ std::string need_text(const Measurement& planned) {
 }
 
 ExitCode plan(const Options& options) {
-  const Configuration read = resolve_without_budget(options.configuration.parse());
+  const Configuration read = resolve(options.configuration.parse());
   std::vector<std::string> choices, titles;
   const std::string given = options.policies.value_or(read.memory.policy);
   for (std::size_t begin = 0, end = 0; begin <= given.size(); begin = end + 1) {
@@ -110,8 +111,8 @@ ExitCode plan(const Options& options) {
       const Configuration configuration = under(read, choice);
       plans.push_back(measure(configuration, Device::meta));
       titles.push_back(title_of(configuration));
-      if (!configuration.memory.why.empty())
-        chosen += (choices.size() > 1 ? titles.back() + ": " : "") + configuration.memory.why + "\n";
+      if (configuration.memory.plan)
+        chosen += (choices.size() > 1 ? titles.back() + ": " : "") + configuration.memory.plan->text + "\n";
     } catch (const Error& error) {
       if (!options.policies || error.fault() != Fault::input) throw;
       problems.add({"--policies " + choice, 0, 0}, error.what());

@@ -4,10 +4,10 @@
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
 #include "apps/output.h"
-#include "apps/train/budget.h"
 #include "apps/train/crowding.h"
 #include "apps/train/fit.h"
 #include "apps/train/interrupt.h"
+#include "apps/train/planning.h"
 #include "apps/train/trainer.h"
 
 #include <CLI/CLI.hpp>
@@ -57,14 +57,12 @@ class Train {
     Configuration configuration = configuration_.given()
                                       ? configuration_.parse()
                                       : read_configuration(folder.configuration(), configuration_.overrides());
-    if (configuration.memory.policy == "auto")  // the one read may be another file, or changed on the command line
-      take_plan(read_configuration(folder.configuration(), {}).memory, configuration.memory);
     // The run's weights are the checkpoint's, and the file that it began with may be gone.
     const std::string from = configuration.model.from;
     if (checkpoint)
       configuration.model.from =
           configuration.memory.policy == "auto" && !is_damaged(*checkpoint) ? checkpoint->string() : "";
-    const Configuration planned = ready(configuration);
+    const Configuration planned = ready(configuration, folder.plan());
     configuration = planned;
     configuration.model.from = from;
     configuration.output.dir = point.run.string();
@@ -93,8 +91,8 @@ class Train {
     return signal;
   }
 
-  /// Resolved. What can be planned but not trained is refused first: `auto` may look for a plan for long.
-  static Configuration ready(const Configuration& read) {
+  /// Resolved and planned. What can be planned but not trained is refused first. `plan`: of the run that goes on.
+  static Configuration ready(const Configuration& read, const std::filesystem::path& plan = {}) {
     if (read.train.device == "meta")
       reject("train.device: nothing can be trained on meta, which holds no values; `lacuna plan` runs there");
     const DatasetInfo data = describe_dataset(read.data.name, dataset_options(read, Split::train));
@@ -102,6 +100,7 @@ class Train {
       reject("train.batch_size is {}, but the data set {} has {} images to train on", read.train.batch_size,
              read.data.name, data.size);
     Configuration configuration = resolve(read);
+    plan_memory(configuration, plan);
     warn_if_crowded();
     return configuration;
   }

@@ -3,7 +3,7 @@
 #include "apps/commands/reference.h"
 #include "apps/output.h"
 #include "apps/train/crowding.h"
-#include "autograd/policies/quantizing.h"
+#include "autograd/policy.h"
 #include "core/error.h"
 
 #include <CLI/CLI.hpp>
@@ -26,11 +26,12 @@ class Verify {
   }
 
   ExitCode operator()() const {
-    if (dynamic_cast<const QuantizingPolicy*>(make_policy(policy_).get()) != nullptr)
+    if (policy_ == "auto")
+      reject("--policy: auto needs a memory plan, and a reference file has none: expected exact or keep");
+    if (make_policy(policy_)->quantizes())
       reject(
-          "--policy: {} holds tensors in codes, so that its gradients differ by design, by more than any rounding, or "
-          "not at all where the file's tensors are too small to be coded: expected a policy that is exact, as exact or "
-          "keep. docs/quantization.md tells how far codes change a gradient",
+          "--policy: {} quantizes tensors, which changes gradients by design: expected exact or keep. "
+          "docs/quantization.md says by how much",
           policy_);
     warn_if_crowded();
     const ReferenceReport result = compare_with_reference(SafetensorsFile(file_), policy_);

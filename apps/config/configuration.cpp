@@ -251,7 +251,7 @@ void leave_policy(YamlNode& root, std::span<const std::string> overrides) {
   if (after == before) return;
   const std::vector<Setting> own = section_settings("memory", before);
   std::erase_if(memory->value.entries, [&](const YamlEntry& entry) {
-    constexpr std::string_view of_auto[] = {"budget", "budget_of", "rules", "recompute"};
+    constexpr std::string_view of_auto[] = {"budget", "budget_of", "plan", "rules", "recompute"};
     return std::ranges::find(own, entry.key, &Setting::name) != own.end() ||
            (before == "auto" && std::ranges::find(of_auto, entry.key) != std::end(of_auto));
   });

@@ -1,6 +1,7 @@
 // What a configuration file says, typed. The meaning of each key stands in the table of apps/keys.cpp.
 #pragma once
 
+#include "autograd/plan/memory_plan.h"
 #include "autograd/policies/rules.h"
 #include "core/settings.h"
 #include "models/hyper_parameters.h"
@@ -9,6 +10,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -73,7 +75,8 @@ struct Configuration {
     std::string budget_of = "peak";  // what the budget counts
     std::vector<std::string> recompute;
     std::vector<HoldRule> rules;
-    std::string why;  // what was chosen for the budget, in words; not part of the file
+    std::string plan_file;           // the key `plan`, of `auto`: a plan to replay, in place of one for the budget
+    std::optional<MemoryPlan> plan;  // of `auto`, in force; never written into the configuration file
   };
   struct Output {
     std::string dir;

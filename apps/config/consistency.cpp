@@ -61,26 +61,6 @@ void check_data(const Configuration& c, const YamlNode& root, Problems& problems
                                lacuna::to_string(parameter.value), c.data.name, channels));
 }
 
-/// A plan that `auto` wrote has `bits`, `rules` and `recompute`, all in one place; a user's wish has not.
-void check_chosen(const Configuration& c, const YamlNode& root, Problems& problems) {
-  const YamlEntry* const memory = root.find("memory");
-  const YamlEntry* const bits = memory == nullptr ? nullptr : memory->value.find("bits");
-  const YamlEntry* const left_over = memory == nullptr ? nullptr : memory->value.find("left_over");
-  if (c.memory.policy != "auto") return;
-  if (left_over != nullptr && (bits == nullptr || left_over->where.source != bits->where.source))
-    problems.add(left_over->where,
-                 "memory.left_over: the policy auto writes this into a run's config.yaml beside `bits`: expected none");
-  if (bits == nullptr) return;
-  for (const char* const key : {"rules", "recompute"})
-    if (const YamlEntry* const other = memory->value.find(key);
-        other == nullptr || other->where.source != bits->where.source)
-      return problems.add(bits->where,
-                          fmt::format("memory.bits: the policy auto chooses `bits`, `rules` and `recompute` itself: "
-                                      "expected none of them, or all three as auto wrote them into a run's "
-                                      "config.yaml; here `{}` {}",
-                                      key, other == nullptr ? "is missing" : "is from another place"));
-}
-
 }  // namespace
 
 void check_consistency(const Configuration& c, const YamlNode& root, Problems& problems) {
@@ -102,7 +82,9 @@ void check_consistency(const Configuration& c, const YamlNode& root, Problems& p
   if (!c.memory.budget.empty() && c.memory.policy != "auto")
     problems.add(place_of(root, "memory", "budget"),
                  fmt::format("memory.budget: only the policy auto keeps to one, the policy is {}", c.memory.policy));
-  check_chosen(c, root, problems);
+  if (!c.memory.plan_file.empty() && c.memory.policy != "auto")
+    problems.add(place_of(root, "memory", "plan"),
+                 fmt::format("memory.plan: only the policy auto replays one, the policy is {}", c.memory.policy));
   check_optimizer(c, root, problems);
   check_schedule(c, root, problems);
   check_data(c, root, problems);

@@ -127,6 +127,8 @@ const Key table[] = {
      [] {
        return Names{"peak", "saved"};
      }},
+    {"memory", "plan", [](Configuration& c) -> Field { return &c.memory.plan_file; },
+     "of the policy `auto`: a plan.json to follow, as a run folder holds it; empty: a plan is made for the budget"},
     {"memory", "recompute", [](Configuration& c) -> Field { return &c.memory.recompute; },
      "patterns on the paths of blocks that save their input alone and run again in backward: `blocks.*`"},
     {"memory", "rules", [](Configuration& c) -> Field { return &c.memory.rules; },

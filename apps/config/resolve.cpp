@@ -1,7 +1,5 @@
 #include "apps/config/resolve.h"
 
-#include "apps/train/budget.h"
-
 #include "apps/config/model_options.h"
 #include "core/parallel.h"
 #include "models/registry.h"
@@ -19,7 +17,7 @@ std::int64_t image_size_of(const ModelDescription& description) {
 
 }  // namespace
 
-Configuration resolve_without_budget(const Configuration& configuration) {
+Configuration resolve(const Configuration& configuration) {
   Configuration resolved = configuration;
   if (resolved.train.device == "auto") resolved.train.device = "cpu";
   set_threads(static_cast<int>(resolved.train.threads));
@@ -28,12 +26,6 @@ Configuration resolve_without_budget(const Configuration& configuration) {
     resolved.model.num_classes = static_cast<std::int64_t>(
         describe_dataset(resolved.data.name, dataset_options(resolved, Split::train)).classes.size());
   resolved.data.image_size = image_size_of(describe_model(resolved.model.name, hyper_parameters_of(resolved)));
-  return resolved;
-}
-
-Configuration resolve(const Configuration& configuration) {
-  Configuration resolved = resolve_without_budget(configuration);
-  fit_budget(resolved);
   return resolved;
 }
 

@@ -7,12 +7,9 @@
 
 namespace lacuna::apps {
 
-/// The configuration with everything decided: device, classes, image size and threads, which are set, and the plan of
-/// a budget, for which model.from and the rates of this machine are read.
+/// The configuration with device, classes, image size and threads decided; sets the threads. A memory budget stays as
+/// it is given: `plan_memory` makes its plan.
 Configuration resolve(const Configuration& configuration);
-
-/// The same but for the plan: a budget stays as it is given.
-Configuration resolve_without_budget(const Configuration& configuration);
 
 Device device_of(const Configuration& resolved);
 DatasetOptions dataset_options(const Configuration& configuration, Split split);

@@ -38,18 +38,12 @@ ordered_json figures_so_far(const fs::path& run) {
   return figures;
 }
 
-/// Leaves of the section memory what a user can have said: not what `auto` chose, nor what a budget that is not there
-/// would count.
+/// Leaves out what a budget that is not given would count.
 void leave_wishes(std::vector<std::pair<std::string, ordered_json>>& settings) {
   using Setting = std::pair<std::string, ordered_json>;
   const auto has = [&](const Setting& setting) { return std::ranges::find(settings, setting) != settings.end(); };
-  const bool chosen = has({"memory.policy", "auto"}), no_budget = has({"memory.budget", ""});
-  std::erase_if(settings, [&](const Setting& setting) {
-    return (chosen && (setting.first == "memory.bits" || setting.first == "memory.left_over")) ||
-           (no_budget && setting.first == "memory.budget_of");
-  });
-  for (auto& [key, value] : settings)
-    if (chosen && (key == "memory.rules" || key == "memory.recompute")) value = "[]";
+  if (has({"memory.budget", ""}))
+    std::erase_if(settings, [](const Setting& setting) { return setting.first == "memory.budget_of"; });
 }
 
 /// The configuration of a run, key by key, but for the folder that it is.

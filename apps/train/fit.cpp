@@ -1,24 +1,23 @@
 #include "apps/train/fit.h"
 
-#include "apps/train/budget.h"
 #include "apps/train/measure.h"
 #include "core/allocator.h"
 #include "core/system_memory.h"
 #include "data/loader.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
 #include <new>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <optional>
-#include <vector>
 
 namespace lacuna::apps {
 namespace {
 
-/// What a plan says that training takes, in bytes.
+constexpr std::int64_t depth = LoaderOptions{}.depth;  // batches that a loader holds besides the one in use
+
+/// What a step on `meta` says that training takes, in bytes.
 struct Need {
   std::int64_t bytes = 0;    // at its highest
   std::int64_t batches = 0;  // prepared ahead, for training and evaluation together
@@ -27,132 +26,95 @@ struct Need {
 
 Need need_of(const Measurement& planned, bool with_loader) {
   if (!with_loader) return {planned.peak, 0};
-  constexpr std::int64_t depth = LoaderOptions{}.depth;  // batches that a loader holds besides the one in use
-  // The training loader waits while the evaluation's works.
-  // A stored sample of each worker is in the ledger as well: less than one in f32.
-  const std::int64_t sample = planned.batch / std::max<std::int64_t>(planned.batch_size, 1);
-  const std::int64_t training = depth * planned.batch + sample, ahead = training + depth * planned.evaluation_batch;
-  const std::int64_t step = planned.peak + training, evaluation = planned.evaluation_peak + ahead;
-  return {std::max(step, evaluation), ahead, evaluation > step};
+  const std::int64_t step = planned.peak + prefetched(planned), evaluation = evaluation_need(planned);
+  return {std::max(step, evaluation), prefetched(planned) + depth * planned.evaluation_batch, evaluation > step};
 }
 
-/// How many times smaller codes, parts or recomputation make a step at best, about: beyond, no plan is worth its time.
-constexpr std::int64_t most_saved = 64;
-
-/// Tries variants of a configuration on `meta`.
-class Alternatives {
+/// Asks one step on `meta` each whether changes to a configuration make it fit.
+class Advice {
  public:
-  Alternatives(const Configuration& configuration, std::int64_t available, bool with_loader)
-      : configuration_(configuration), available_(available), with_loader_(with_loader) {}
+  /// `needed`: by the configuration as it is; 0 if it is not known.
+  Advice(const Configuration& configuration, std::int64_t available, bool with_loader, std::int64_t needed)
+      : configuration_(configuration),
+        available_(available),
+        with_loader_(with_loader),
+        needed_(needed),
+        training_(configuration, Device::meta) {}
 
-  std::string describe() const {
+  std::string text() {
+    std::string text = fmt::format("To fit {}:", format_bytes(available_));
     const Configuration::Train& train = configuration_.train;
-    std::string text = fmt::format("Plans for {}:", format_bytes(available_));
-    // Of other batches it would make another plan: what this one's rules come to there says nothing.
-    if (configuration_.memory.policy == "auto") return text + within_budget(std::min(most_saved, train.batch_size));
-    const std::int64_t batch = largest_batch();
-    text += batch > 0 ? fmt::format("\n  train.batch_size={} is the largest batch under memory.policy={}", batch,
-                                    configuration_.memory.policy)
-                      : fmt::format("\n  no batch fits under memory.policy={}", configuration_.memory.policy);
-    if (batch * most_saved < train.batch_size) return text;
-    for (std::int64_t parts = train.accumulate + 1; parts <= std::min(most_saved, train.batch_size); ++parts) {
-      if (train.batch_size % parts != 0) continue;
-      Configuration cut = configuration_;
-      cut.train.accumulate = parts;
-      if (const auto bytes = bytes_of(cut); !bytes || *bytes > available_) continue;
-      text += line(fmt::format("train.accumulate={}", parts), cut);
-      break;
-    }
-    if (configuration_.memory.policy != "mesa") text += line("memory.policy=mesa", with_codes());
-    if (const std::vector<std::string> blocks = recomputable_blocks(configuration_); !blocks.empty()) {
-      Configuration recomputing = configuration_;
-      recomputing.memory.recompute = blocks;
-      text += line(fmt::format("'memory.recompute=[\"{}\"]'", fmt::join(blocks, "\", \"")), recomputing);
-    }
-    const Configuration::Memory& memory = configuration_.memory;
-    if (memory.rules.empty() && memory.recompute.empty() && memory.options.empty() && memory.budget_of == "peak")
-      text += within_budget(train.accumulate);
-    return text;
+    Configuration fewer = configuration_;
+    do fewer.train.batch_size /= 2;
+    while (is_divisible(fewer.train) && !fits(fewer, train.batch_size / fewer.train.batch_size));
+    if (is_divisible(fewer.train)) text += line(fmt::format("train.batch_size={}", fewer.train.batch_size), fewer);
+    Configuration cut = configuration_;
+    do cut.train.accumulate *= 2;
+    while (is_divisible(cut.train) && !fits(cut, cut.train.accumulate / train.accumulate));
+    if (is_divisible(cut.train) && train.batch_size > 1)
+      text += line(fmt::format("train.accumulate={}", cut.train.accumulate), cut);
+    return text + budget();
   }
 
  private:
-  /// `auto` with what is available as its budget, in as few parts as that allows, `most_parts` at most. What it comes
-  /// to it says when it is asked: here it may have to run a step first.
-  std::string within_budget(std::int64_t most_parts) const {
-    Configuration candidate = configuration_;
-    forget_plan(candidate.memory);
-    candidate.memory.budget_of = "peak";
+  /// By a further halving.
+  static bool is_divisible(const Configuration::Train& train) {
+    return train.batch_size >= train.accumulate && train.batch_size % train.accumulate == 0;
+  }
+
+  /// With micro-batches that are `parts` times smaller.
+  bool fits(const Configuration& configuration, std::int64_t parts) {
+    return needed_ / parts <= available_ && bytes_of(configuration) <= available_;  // a huge step on `meta` takes long
+  }
+
+  std::int64_t bytes_of(const Configuration& configuration) {
+    try {
+      return need_of(measure(training_, configuration), with_loader_).bytes;
+    } catch (const Error& error) {  // rules that hold a tensor of a whole batch may hold none of a smaller one
+      if (error.fault() != Fault::input) throw;
+      return std::numeric_limits<std::int64_t>::max();
+    }
+  }
+
+  std::string line(const std::string& setting, const Configuration& configuration) {
+    const std::int64_t bytes = bytes_of(configuration);
+    if (bytes == std::numeric_limits<std::int64_t>::max()) return {};
+    return fmt::format("\n  {}: {}{}", setting, format_bytes(bytes),
+                       bytes <= available_ ? ", which fits" : ", too much");
+  }
+
+  /// A budget for `auto`, where a step fits whose blocks are all recomputed in one bit an element.
+  std::string budget() {
+    constexpr std::int64_t most_saved = 64;  // times: no plan takes so much less
+    if (needed_ / most_saved > available_) return {};
+    Configuration smallest = configuration_;
+    smallest.memory = {};
+    smallest.memory.policy = "fixed";
+    smallest.memory.options = {{"bits", 1.0}};
+    smallest.memory.recompute = {"*.*"};
     constexpr std::int64_t mebibyte = 1 << 20;
     const std::int64_t whole = available_ / mebibyte * mebibyte;
-    for (std::int64_t& parts = candidate.train.accumulate; parts <= most_parts; ++parts) {
-      if (candidate.train.batch_size % parts != 0 || least_need(candidate, whole) > whole) continue;
-      std::string settings;
-      if (parts != configuration_.train.accumulate) settings += fmt::format("train.accumulate={} ", parts);
-      if (configuration_.memory.policy != "auto") settings += "memory.policy=auto ";
-      settings += fmt::format("memory.budget={}MiB", whole / mebibyte);
-      if (configuration_.memory.budget_of != "peak") settings += " memory.budget_of=peak";
-      return fmt::format("\n  {} looks for bits and recomputation that fit", settings);
+    training_.set_policy(make_memory_policy(smallest.memory));
+    std::int64_t bytes = bytes_of(smallest);
+    if (bytes == std::numeric_limits<std::int64_t>::max()) {  // a model without blocks
+      smallest.memory.recompute.clear();
+      training_.set_policy(make_memory_policy(smallest.memory));
+      bytes = bytes_of(smallest);
     }
-    candidate.train.accumulate = configuration_.train.accumulate;
-    return fmt::format("\n  memory.policy=auto: {} for batches of {} at the least: too much",
-                       format_bytes(least_need(candidate, whole)), candidate.train.batch_size);
-  }
-
-  /// Nothing where the step is refused: rules that hold a tensor of the configuration's may hold none of a variant's.
-  std::optional<std::int64_t> bytes_of(const Configuration& configuration) const {
-    try {
-      return need_of(measure(configuration, Device::meta), with_loader_).bytes;
-    } catch (const Error& error) {
-      if (error.fault() != Fault::input) throw;
-      return {};
-    }
-  }
-
-  std::string line(const std::string& setting, const Configuration& configuration) const {
-    const std::optional<std::int64_t> bytes = bytes_of(configuration), before = bytes_of(configuration_);
-    if (!bytes || (before && *bytes >= *before)) return {};
-    return fmt::format("\n  {}: {} for batches of {}{}", setting, format_bytes(*bytes), configuration.train.batch_size,
-                       *bytes <= available_ ? ", which fits" : ": too much");
-  }
-
-  Configuration with_codes() const {
-    Configuration coded = configuration_;
-    coded.memory.policy = "mesa";
-    coded.memory.options.clear();  // they are the other policy's
-    return coded;
-  }
-
-  /// In as many parts as the configuration says; 0 where none fits.
-  std::int64_t largest_batch() const {
-    const std::int64_t parts = configuration_.train.accumulate, most = configuration_.train.batch_size / parts;
-    const auto bytes_with = [&](std::int64_t images) {
-      Configuration smaller = configuration_;
-      smaller.train.batch_size = images * parts;
-      return bytes_of(smaller);
-    };
-    // Rules that hold nothing of a small batch may do so of a larger one.
-    const auto fits = [&](std::int64_t images) {
-      const auto bytes = bytes_with(images);
-      return !bytes || *bytes <= available_;
-    };
-    std::int64_t low = 0, high = 1;  // from below: a plan takes longer the more images it is for
-    while (high <= most && fits(high)) {
-      low = high;
-      high *= 2;
-    }
-    for (high = std::min(high - 1, most); low < high;) {
-      const std::int64_t middle = (low + high + 1) / 2;
-      if (fits(middle))
-        low = middle;
-      else
-        high = middle - 1;
-    }
-    return low > 0 && bytes_with(low) ? low * parts : 0;
+    std::string settings;
+    if (configuration_.memory.policy != "auto") settings += "memory.policy=auto ";
+    settings += fmt::format("memory.budget={}MiB", whole / mebibyte);
+    if (configuration_.memory.budget_of != "peak") settings += " memory.budget_of=peak";
+    return fmt::format("\n  {}: {}{}", settings,
+                       bytes <= whole ? "plans memory within it; the smallest plan takes about " : "too little: about ",
+                       format_bytes(bytes));
   }
 
   const Configuration& configuration_;
   std::int64_t available_;
   bool with_loader_;
+  std::int64_t needed_;
+  Training training_;
 };
 
 /// Who held what when the most was held: for an allocation that no tensor asked for.
@@ -186,17 +148,28 @@ void require_fit(const Configuration& configuration, Device device, bool with_lo
           planned.batch_size, format_bytes(need.bytes), name_of(device), format_bytes(available),
           limited ? " under the limit on the address space (ulimit -v)" : "", lacuna::describe(planned.at_peak, 8),
           with_loader ? fmt::format("Batches prepared ahead hold up to {} more.\n", format_bytes(need.batches)) : "",
-          what_would_fit(configuration, available, with_loader)));
+          what_would_fit(configuration, available, with_loader, need.bytes)));
+}
+
+std::int64_t prefetched(const Measurement& planned) {
+  // A stored sample of each worker is in the ledger as well: less than one in f32.
+  return depth * planned.batch + planned.batch / std::max<std::int64_t>(planned.batch_size, 1);
+}
+
+std::int64_t evaluation_need(const Measurement& planned) {
+  // The training loader waits while the evaluation's works.
+  return planned.evaluation_peak + prefetched(planned) + depth * planned.evaluation_batch;
 }
 
 std::int64_t highest_need(const Measurement& planned) { return need_of(planned, true).bytes; }
 
 bool evaluation_is_highest(const Measurement& planned) { return need_of(planned, true).evaluating; }
 
-std::string what_would_fit(const Configuration& configuration, std::int64_t available, bool with_loader) {
+std::string what_would_fit(const Configuration& configuration, std::int64_t available, bool with_loader,
+                           std::int64_t needed) {
   // Where addresses are limited, free blocks that lie between others are too small for some: a plan does not see those.
   const bool limited = address_space_left() != std::numeric_limits<std::int64_t>::max();
-  return Alternatives(configuration, limited ? available - available / 8 : available, with_loader).describe();
+  return Advice(configuration, limited ? available - available / 8 : available, with_loader, needed).text();
 }
 
 void rethrow_with_advice(const Configuration& configuration, bool with_loader) {

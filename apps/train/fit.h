@@ -15,13 +15,18 @@ void require_fit(const Configuration& configuration, Device device, bool with_lo
 
 /// What training takes at its highest by a plan, in bytes: batches that are prepared ahead included.
 std::int64_t highest_need(const Measurement& planned);
+/// Of that, batches that are prepared ahead while a step runs, in bytes;
+std::int64_t prefetched(const Measurement& planned);
+/// and what an evaluation takes, theirs included.
+std::int64_t evaluation_need(const Measurement& planned);
 /// Whether that is in an evaluation, which keeps nothing: no policy takes less.
 bool evaluation_is_highest(const Measurement& planned);
 
-/// What plans say would fit into `available` bytes: the largest batch under the configuration's policy, and what its
-/// own batch takes in more parts, under `mesa`, and with all blocks recomputed; and the budget to ask `auto` for. Of
-/// `auto` itself that budget alone, in more parts where it takes them. Lines of a report, each with keys to set.
-std::string what_would_fit(const Configuration& configuration, std::int64_t available, bool with_loader);
+/// What would fit into `available` bytes, in three lines, each with keys to set and checked by a step on `meta`: the
+/// batch halved until it fits; `accumulate` doubled; a budget for `auto`. `needed`: by the configuration as it is, if
+/// that is known.
+std::string what_would_fit(const Configuration& configuration, std::int64_t available, bool with_loader,
+                           std::int64_t needed = 0);
 
 /// Throws the exception in hand on; where memory ran out, with what would have fitted.
 [[noreturn]] void rethrow_with_advice(const Configuration& configuration, bool with_loader);

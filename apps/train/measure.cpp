@@ -66,7 +66,7 @@ Measurement describe(const Configuration& configuration, const Training& trainin
   result.threads = threads();
   result.policy = training.policy().name();
   result.divides_anew = adaptive_of(training.policy()) != nullptr;
-  if (result.policy == "auto") result.chosen = configuration.memory;
+  result.plan = configuration.memory.plan;
   result.parameters = training.model().parameter_count();
   result.trainable = training.trainable_count();
   return result;
@@ -74,6 +74,11 @@ Measurement describe(const Configuration& configuration, const Training& trainin
 
 Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options) {
   Training training(configuration, device);
+  return measure(training, configuration, options);
+}
+
+Measurement measure(Training& training, const Configuration& configuration, const MeasureOptions& options) {
+  const Device device = training.model().context().device;
   if (training.trainable_count() == 0 && !configuration.image_gradient)
     reject(
         "freeze: no parameter is left to train; `freeze.train` names those that are, `freeze.freeze` those that are "
@@ -171,15 +176,7 @@ nlohmann::ordered_json to_json(const Measurement& m) {
       {"threads", m.threads},       {"policy", m.policy},
       {"parameters", m.parameters}, {"trainable_parameters", m.trainable},
       {"memory", memory},           {"at_peak", {{"saved", saved_at_peak(m)}, {"taken_for", place_of_peak(m)}}}};
-  if (m.chosen) {
-    nlohmann::ordered_json rules = nlohmann::ordered_json::array();
-    for (const HoldRule& rule : m.chosen->rules)
-      rules.push_back({{"path", rule.path}, {"op", rule.op}, {"slot", rule.slot}, {"hold", hold_text(rule)}});
-    json["chosen"] = {{"why", m.chosen->why},
-                      {"bits", std::get<double>(m.chosen->options.at("bits"))},
-                      {"recompute", m.chosen->recompute},
-                      {"rules", rules}};
-  }
+  if (m.plan) json["plan"] = nlohmann::ordered_json::parse(lacuna::to_json(*m.plan));
   if (!m.step_seconds.empty()) {
     const double middle = median(m.step_seconds);
     json["process_peak"] = m.process_peak;

@@ -18,8 +18,8 @@ struct Measurement {
   std::int64_t batch_size = 0;
   int threads = 0;
   std::string policy;
-  bool divides_anew = false;  // a run's measurements move bits between tensors, and with them the peak, a little
-  std::optional<Configuration::Memory> chosen;  // what `auto` made of its budget
+  bool divides_anew = false;       // a run's measurements move bits between tensors, and with them the peak, a little
+  std::optional<MemoryPlan> plan;  // of `auto`
   std::int64_t parameters = 0;
   std::int64_t trainable = 0;
   Bytes memory{};             // each purpose at its own highest; saved: at the end of the forward pass
@@ -48,7 +48,9 @@ struct MeasureOptions {
   Observer* observer = nullptr;
 };
 
-/// Runs training steps on a made-up batch.
+/// Runs training steps of a built model on a made-up batch.
+Measurement measure(Training& training, const Configuration& configuration, const MeasureOptions& options = {});
+/// The same of a model that is built for it.
 Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options = {});
 
 /// Fills in memory by purpose and all about the peak; `saved_bytes` at the end of the forward pass.

@@ -27,7 +27,8 @@ void move_link(const fs::path& folder, std::string_view name, const fs::path& ta
 constexpr const char* metrics_file = "metrics.jsonl";
 constexpr std::string_view unfinished = ".tmp";
 // What is written into the folder beside the checkpoints.
-constexpr const char* written_names[] = {"last", "best", metrics_file, "measured.json", "summary.json", "config.yaml"};
+constexpr const char* written_names[] = {"last",         "best",      metrics_file, "measured.json",
+                                         "summary.json", "plan.json", "config.yaml"};
 
 /// `step-` and digits, perhaps with `.tmp`: nothing else among the checkpoints is ours.
 bool is_checkpoint_name(std::string_view name) {
@@ -153,6 +154,13 @@ void RunFolder::remove_summary() const {
 }
 
 void RunFolder::save_configuration(const std::string& yaml) const { write_file_atomically(configuration(), yaml); }
+
+void RunFolder::save_plan(const std::string& json) const {
+  if (json.empty())
+    remove_whole(plan());
+  else
+    write_file_atomically(plan(), json);
+}
 
 void RunFolder::save(const TrainedState& state, const Place& place, bool only_place, bool is_best,
                      std::int64_t keep) const {

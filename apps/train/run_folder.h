@@ -1,6 +1,7 @@
 // The folder of a run: configuration, metrics, summary and checkpoints.
 //
 //   config.yaml     the resolved configuration
+//   plan.json       of the policy `auto`: the memory plan
 //   metrics.jsonl   a line for each step and each evaluation
 //   measured.json   what the steps up to the latest checkpoint took, for a process that takes none
 //   summary.json    written at the end
@@ -40,6 +41,7 @@ class RunFolder {
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path configuration() const { return path_ / "config.yaml"; }
+  std::filesystem::path plan() const { return path_ / "plan.json"; }
   std::filesystem::path summary() const { return path_ / "summary.json"; }
   std::filesystem::path measured() const { return path_ / "measured.json"; }
   /// The latest checkpoint; refuses a run without one.
@@ -60,6 +62,8 @@ class RunFolder {
   void go_back_to_start() const { remove_leftovers(""); }
 
   void save_configuration(const std::string& yaml) const;
+  /// Removes the plan of an earlier process where `json` is empty.
+  void save_plan(const std::string& json) const;
   /// What an earlier process wrote is no more true once the run goes on.
   void remove_summary() const;
   /// Saves the step of `place`, moves the links, and removes all older checkpoints but `keep` and the best.

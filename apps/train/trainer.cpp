@@ -181,6 +181,7 @@ int Trainer::run(const RunFolder& folder) {
   if (place_.step > 0 && measures_as_recorded())  // the next measurement may come after the end
     if (const std::optional<double> before = metrics_->last("measuring")) measured_before_ = {*before};
   folder_->save_configuration(to_yaml(configuration_));
+  folder_->save_plan(configuration_.memory.plan ? to_json(*configuration_.memory.plan) : std::string());
   folder_->remove_summary();
   announce();
   ledger(device_of(configuration_)).reset_peak();
@@ -213,7 +214,7 @@ void Trainer::announce() {
                              configuration_.model.name, training_.model().parameter_count(),
                              training_.trainable_count(), train.precision, train.device, train.threads,
                              training_.policy().name()));
-  if (!configuration_.memory.why.empty()) display_.print(configuration_.memory.why);
+  if (configuration_.memory.plan) display_.print(configuration_.memory.plan->text);
   display_.print(
       fmt::format("{}: {} images to train on, {} to evaluate on; {} steps of {} images an epoch; run folder {}",
                   configuration_.data.name, training_images_->size(), validation_images_->size(), steps_per_epoch_,

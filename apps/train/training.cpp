@@ -2,6 +2,7 @@
 
 #include "apps/config/model_options.h"
 #include "apps/train/calibrate.h"
+#include "autograd/policies/planned.h"
 #include "core/parallel.h"
 #include "models/registry.h"
 
@@ -40,8 +41,15 @@ DType precision_type(const std::string& precision) {
   reject("train.precision: expected f32 or bf16, got {}", precision);
 }
 
+std::unique_ptr<RuledPolicy> make_memory_policy(const Configuration::Memory& memory) {
+  if (memory.plan) return with_rules(std::make_unique<PlannedPolicy>(*memory.plan, memory.policy), {});
+  return with_rules(make_policy(memory.policy, memory.options), memory.rules, memory.recompute);
+}
+
 void refuse_unmatched(const RuledPolicy& policy) {
-  if (const std::vector<std::string> lines = policy.unmatched(); !lines.empty()) reject("{}", fmt::join(lines, "\n"));
+  std::vector<std::string> lines = policy.unmatched();
+  if (const auto* const planned = dynamic_cast<const PlannedPolicy*>(&policy.base())) lines = planned->unmatched();
+  if (!lines.empty()) reject("{}", fmt::join(lines, "\n"));
 }
 
 std::unique_ptr<Task> make_task(const Configuration& configuration, const Model& model) {
@@ -60,32 +68,33 @@ std::unique_ptr<Task> make_task(const Configuration& configuration, const Model&
 Training::Training(const Configuration& configuration, Device device)
     : threads_(static_cast<int>(configuration.train.threads)),
       input_gradients_(configuration.image_gradient),
-      policy_(with_rules(make_policy(configuration.memory.policy, configuration.memory.options),
-                         configuration.memory.rules, configuration.memory.recompute)) {
+      policy_(make_memory_policy(configuration.memory)),
+      step_options_{.clipping = {.norm = configuration.train.clip_norm,
+                                 .parameter_norm = configuration.train.clip_parameter_norm,
+                                 .value = configuration.train.clip_value},
+                    .in_backward = configuration.optimizer.in_backward,
+                    .seed = static_cast<std::uint64_t>(configuration.train.seed)} {
   MadeModel made = make_model(configuration, device, true);
   model_ = std::move(made.model);
   loaded_weights_ = made.weights;
   task_ = make_task(configuration, *model_);
   if (!configuration.freeze.train.empty() || !configuration.freeze.freeze.empty())
     freeze_matches_ = freeze(*model_, configuration.freeze);
-  const auto seed = static_cast<std::uint64_t>(configuration.train.seed);
   const Configuration::Optimizer& optimizer = configuration.optimizer;
   optimizer_ = make_optimizer(optimizer.name, optimizer.options, *model_,
                               {.precision = state_precision(optimizer.state),
-                               .seed = seed,
+                               .seed = step_options_.seed,
                                .groups = {.rules = optimizer.groups, .layer_decay = optimizer.layer_decay}});
   if (optimizer.gradients == "bf16")
     for (Parameter* parameter : model_->parameters()) parameter->set_gradient_type(DType::bf16);
   if (configuration.train.ema_decay > 0)
     average_ = std::make_unique<WeightAverage>(*model_, configuration.train.ema_decay);
-  step_ = std::make_unique<TrainStep>(
-      *model_, *optimizer_, *policy_,
-      TrainStepOptions{.clipping = {.norm = configuration.train.clip_norm,
-                                    .parameter_norm = configuration.train.clip_parameter_norm,
-                                    .value = configuration.train.clip_value},
-                       .in_backward = optimizer.in_backward,
-                       .seed = seed},
-      average_.get());
+  step_ = std::make_unique<TrainStep>(*model_, *optimizer_, *policy_, step_options_, average_.get());
+}
+
+void Training::set_policy(std::unique_ptr<RuledPolicy> policy) {
+  policy_ = std::move(policy);
+  step_ = std::make_unique<TrainStep>(*model_, *optimizer_, *policy_, step_options_, average_.get());
 }
 
 std::int64_t Training::trainable_count() const {

@@ -46,6 +46,8 @@ class Training {
   Optimizer& optimizer() { return *optimizer_; }
   /// The running mean of the weights, which is evaluated in their place; null where none is kept.
   WeightAverage* average() { return average_.get(); }
+  /// In place of the configuration's.
+  void set_policy(std::unique_ptr<RuledPolicy> policy);
   RuledPolicy& policy() { return *policy_; }
   const RuledPolicy& policy() const { return *policy_; }
   /// The matches of each pattern of `freeze:`.
@@ -72,10 +74,15 @@ class Training {
   std::vector<FreezeMatch> freeze_matches_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightAverage> average_;
+  TrainStepOptions step_options_;
   std::unique_ptr<TrainStep> step_;
 };
 
-/// Refuses a policy with rules or regions that applied to nothing, after a forward pass of the whole model.
+/// The policy with its rules and regions; of `auto` the one that replays the plan.
+std::unique_ptr<RuledPolicy> make_memory_policy(const Configuration::Memory& memory);
+
+/// Refuses a policy whose rules, regions or planned tensors applied to nothing, after a forward pass of the whole
+/// model.
 void refuse_unmatched(const RuledPolicy& policy);
 
 /// The type of activations for `train.precision`.

@@ -61,7 +61,7 @@ HoldPlan choose_ways(std::span<const std::vector<HoldCost>> tensors, std::int64_
     plan.ways[step.tensor] = step.to;
     offer(step.tensor, std::numeric_limits<std::int64_t>::max());
   }
-  // Whoever may buy and sell bytes at the price does at least as well as whoever has the limit.
+  // Lagrangian relaxation: bytes have a price in place of the limit, so that each tensor chooses by itself.
   const double price = first.value_or(0);
   plan.least_cost = -price * static_cast<double>(limit);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -82,6 +82,9 @@ std::int64_t held_bytes(const BitChoice& choice, int bits) {
 
 double code_variance(int bits) { return bits == exact_bits ? 0 : quant::relative_error(bits); }
 
+namespace {
+
+/// As `bit_widths`, without `exact_bits` if the tensor may not be kept.
 std::vector<HoldCost> ways_of(const BitChoice& choice) {
   std::vector<HoldCost> ways;
   for (const int bits : bit_widths)
@@ -89,6 +92,8 @@ std::vector<HoldCost> ways_of(const BitChoice& choice) {
       ways.push_back({held_bytes(choice, bits), choice.sensitivity * code_variance(bits)});
   return ways;
 }
+
+}  // namespace
 
 BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes) {
   std::vector<std::vector<HoldCost>> tensors;

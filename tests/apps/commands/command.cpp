@@ -161,7 +161,7 @@ TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
   refused({"verify", "c.yaml"}, "c.yaml: ");
   refused({"verify", "nowhere"}, "cannot open nowhere");
   for (const std::string policy : {"fixed", "mesa", "adaptive", "auto"})
-    refused({"verify", "nowhere", "--policy", policy}, policy + " holds tensors in codes");
+    refused({"verify", "nowhere", "--policy", policy}, "--policy: " + policy);
   refused({"train", "--jsn"}, "lacuna: train: --jsn is not expected, did you mean --json?");
   refused({"train", "-c"}, "lacuna: train: ");
   refused({"trian"}, "unknown command \"trian\", did you mean \"train\"?");

@@ -32,7 +32,7 @@ TEST_CASE("report: what auto chose is no setting of the run") {
     REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "train.steps=1", fmt::format("output.dir={}", budget),
                                  fmt::format("memory={{policy: auto, budget: {}, budget_of: saved}}", budget)})
                 .code == 0);
-  CHECK(read_file(folder / "12KiB/config.yaml").find("recompute: [blocks.") != std::string::npos);
+  CHECK(read_file(folder / "12KiB/plan.json").find("blocks.") != std::string::npos);
   const CommandResult result = run_command(folder, {"report", "12KiB", "14KiB"});
   INFO(result.out, result.error);
   REQUIRE(result.code == 0);

@@ -1,37 +1,50 @@
-#include "apps/train/step_time.h"
+#include "apps/train/machine_costs.h"
 
-#include "apps/train/crowding.h"
-#include "autograd/plan/bit_allocation.h"
-#include "autograd/policies/rules.h"
+#include "autograd/plan/memory_plan.h"
+#include "core/error.h"
+#include "core/file.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "core/vector.h"
 #include "ops/linear.h"
 #include "ops/quantize/quantize.h"
+
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 namespace lacuna::apps {
 namespace {
 
-/// Adds up what ops would take.
-class PredictedTime final : public Observer {
- public:
-  explicit PredictedTime(const Rates& rates) : rates_(rates) {}
-  void before(Phase, const Operation&, Label) override {}
-  void after(Phase, const Operation&, Label, const Work& work, std::span<const Tensor>) override {
-    seconds_ += std::max(static_cast<double>(work.macs) / rates_.macs, static_cast<double>(work.bytes) / rates_.bytes);
-  }
-  double seconds() const { return seconds_; }
+namespace fs = std::filesystem;
+using nlohmann::json;
 
- private:
-  const Rates& rates_;
-  double seconds_ = 0;
+struct NamedCost {
+  const char* name;
+  double CostTable::*cost;
 };
+constexpr NamedCost named[] = {
+    {"bytes", &CostTable::bytes}, {"dithered", &CostTable::dithered}, {"hadamard", &CostTable::hadamard}};
+
+std::string entry_name() {
+  return fmt::format("{}, vectors of {} bytes, {} threads, lacuna {} {}", processor_model(), vector_bytes, threads(),
+                     LACUNA_VERSION, LACUNA_BUILD);
+}
+
+/// What the file holds; nothing where there is none, or it is damaged.
+json read_file() {
+  std::ifstream stream(costs_file());
+  json all = json::parse(stream, nullptr, false);
+  return all.is_object() ? all : json::object();
+}
 
 /// The shortest time of each of several works, seconds: by turns, so that what slows the machine slows them alike, and
 /// often, each for a part of a millisecond, so that in one of them no other program had the processor.
@@ -62,23 +75,10 @@ constexpr std::int64_t positions = 256, channels = 512;  // of one part of what 
 /// In all more than caches hold.
 std::int64_t parts() { return std::max(32, threads()); }
 
-}  // namespace
-
-double Rates::coding_seconds(std::int64_t bytes_of_tensor, int bits) const {
-  if (bits == exact_bits) return 0;
-  return (quant::uses_hadamard(bits) ? rotated : dithered) * static_cast<double>(bytes_of_tensor);
-}
-
-std::int64_t bytes_to_measure_rates() {
-  constexpr std::int64_t others = 4;  // products, codes and what they decode to: of each thread's part
-  return (2 * parts() + others * threads()) * positions * channels * 4 + channels * channels * 4;
-}
-
-Rates measure_rates() {
-  warn_if_crowded();
+CostTable measure_costs() {
   const Tensor x = Tensor::empty({parts(), positions, channels}, DType::f32, Device::cpu), y = empty_like(x);
   const Tensor weight = Tensor::empty({channels, channels}, DType::f32, Device::cpu);
-  const RandomStream draws{1, 0, random_site("rates")};
+  const RandomStream draws{1, 0, random_site("costs")};
   for (const Tensor& drawn : {x, weight})
     for (std::int64_t i = 0; i < drawn.count(); ++i)
       drawn.data<float>()[i] = draws.uniform(static_cast<std::uint64_t>(i)) - 0.5F;
@@ -110,7 +110,7 @@ Rates measure_rates() {
     };
     for (std::size_t i = 0; i < std::size(widths); ++i) {
       const std::int64_t group =
-          HoldRule{}.group_size * (quant::uses_hadamard(widths[i]) ? 4 : 1);  // as policies have it
+          MemoryPlan{}.group_size * (quant::uses_hadamard(widths[i]) ? 4 : 1);  // as policies have it
       const quant::QuantConfig coding = quant::min_error_config(widths[i], {.size = group});
       works.at(2 + 2 * i) = [&, i, coding] {
         codes.at(i) = {};  // the memory of the codes before is taken again, as in training
@@ -124,24 +124,58 @@ Rates measure_rates() {
   for (const std::array<double, count>& own : of_thread)
     for (std::size_t i = 0; i < count; ++i) seconds[i] += own[i] / static_cast<double>(of_thread.size());
 
-  const Rates nominal;
-  Rates rates;
+  const CostTable nominal;
+  CostTable costs;
   constexpr double elements = positions * channels, bytes = elements * sizeof(float);
   // How much longer than by the nominal rate products take here: the unit of all the others.
   const double slower = seconds[0] * nominal.macs / (elements * channels);
-  rates.bytes = rounded(2 * bytes / seconds[1] * slower, nominal.bytes);
-  double coding[2] = {};  // dithered, rotated
+  costs.bytes = rounded(2 * bytes / seconds[1] * slower, nominal.bytes);
+  double coding[2] = {};  // dithered, Hadamard
   for (std::size_t i = 0; i < std::size(widths); ++i)
     coding[quant::uses_hadamard(widths[i]) ? 1 : 0] += (seconds[2 + 2 * i] + 2 * seconds[3 + 2 * i]) / 2;
-  rates.dithered = rounded(coding[0] / bytes / slower, nominal.dithered);
-  rates.rotated = rounded(coding[1] / bytes / slower, nominal.rotated);
-  return rates;
+  costs.dithered = rounded(coding[0] / bytes / slower, nominal.dithered);
+  costs.hadamard = rounded(coding[1] / bytes / slower, nominal.hadamard);
+  return costs;
 }
 
-PredictedStep predict_step(const Configuration& configuration, const Rates& rates) {
-  PredictedTime time(rates);
-  Measurement measured = measure(configuration, Device::meta, {.observer = &time});
-  return {std::move(measured), time.seconds()};
+}  // namespace
+
+fs::path costs_file() {
+  const auto folder = [](const char* variable) {
+    const char* const value = std::getenv(variable);
+    return value != nullptr && *value == '/' ? fs::path(value) : fs::path();
+  };
+  if (const fs::path cache = folder("XDG_CACHE_HOME"); !cache.empty()) return cache / "lacuna" / "costs.json";
+  const fs::path home = folder("HOME");
+  return home.empty() ? fs::path() : home / ".cache" / "lacuna" / "costs.json";
+}
+
+CostTable machine_costs() {
+  const json all = read_file();
+  const auto entry = all.find(entry_name());
+  if (entry == all.end() || !entry->is_object()) return {};
+  CostTable costs;
+  for (const auto& [name, cost] : named) {
+    const auto value = entry->find(name);
+    if (value == entry->end() || !value->is_number()) return {};
+    costs.*cost = value->get<double>();
+    if (!std::isfinite(costs.*cost) || costs.*cost <= 0) return {};
+  }
+  return costs;
+}
+
+CostTable calibrate() {
+  const fs::path file = costs_file();
+  if (file.empty())
+    reject("doctor --calibrate: expected $XDG_CACHE_HOME or $HOME, which say where to write, got neither");
+  std::error_code failed;
+  fs::create_directories(file.parent_path(), failed);
+  const CostTable measured = measure_costs();
+  json all = read_file(), entry;
+  for (const auto& [name, cost] : named) entry[name] = measured.*cost;
+  all[entry_name()] = entry;
+  write_file_atomically(file, all.dump(2) + "\n");
+  return measured;
 }
 
 }  // namespace lacuna::apps

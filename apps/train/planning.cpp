@@ -1,0 +1,289 @@
+#include "apps/train/planning.h"
+
+#include "apps/config/resolve.h"
+#include "apps/train/crowding.h"
+#include "apps/train/fit.h"
+#include "apps/train/machine_costs.h"
+#include "apps/train/measure.h"
+#include "autograd/calibration.h"
+#include "autograd/policies/planned.h"
+#include "autograd/policies/quantizing.h"
+#include "autograd/policies/rules.h"
+#include "core/file.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace lacuna::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::int64_t group_size(const Configuration& configuration) {
+  const auto given = configuration.memory.options.find("group_size");
+  return given == configuration.memory.options.end() ? MemoryPlan{}.group_size
+                                                     : static_cast<std::int64_t>(std::get<double>(given->second));
+}
+
+bool may_quantize(const Configuration& configuration) {
+  const auto codes = configuration.memory.options.find("codes");
+  return codes == configuration.memory.options.end() || std::get<bool>(codes->second);
+}
+
+Configuration without_policy(Configuration configuration) {
+  configuration.memory = {};
+  return configuration;
+}
+
+/// Passes everything on to a policy that the caller holds.
+class Borrowed final : public MemoryPolicy {
+ public:
+  explicit Borrowed(MemoryPolicy& policy) : MemoryPolicy(policy.quantizes()), policy_(policy) {}
+  std::string_view name() const override { return policy_.name(); }
+  Hold decide(const SavedTensorInfo& info) override { return policy_.decide(info); }
+  std::int64_t recomputes(const ModuleRange& modules, std::string_view within) override {
+    return policy_.recomputes(modules, within);
+  }
+
+ private:
+  MemoryPolicy& policy_;
+};
+
+/// A model built on `meta`, for any number of steps under any policy.
+class MetaModel {
+ public:
+  explicit MetaModel(const Configuration& configuration)
+      : configuration_(without_policy(configuration)), training_(configuration_, Device::meta) {}
+
+  StepBytes step(MemoryPolicy& policy, Observer* observer) {
+    training_.set_policy(with_rules(std::make_unique<Borrowed>(policy), {}));
+    Ledger& account = ledger(Device::meta);
+    account.reset_peak();
+    const StepOutcome outcome = training_.step(made_up_batch(configuration_, training_), 0, 0, observer);
+    return {outcome.saved_bytes, account.peak()};
+  }
+  /// A step and an evaluation under `exact`.
+  Measurement measure() { return apps::measure(training_, configuration_); }
+  Training& training() { return training_; }
+
+ private:
+  Configuration configuration_;
+  Training training_;
+};
+
+/// Holds in 8 bits what can be quantized.
+class EightBits final : public QuantizingPolicy {
+ public:
+  explicit EightBits(std::int64_t group_size) : group_size_(group_size) {}
+  std::string_view name() const override { return "eight bits"; }
+
+ private:
+  quant::QuantConfig config_of(const SavedTensorInfo& info) override { return run_config(info, 8, group_size_); }
+
+  std::int64_t group_size_;
+};
+
+/// Relative to the squared gradient, by the tensor's key, from one forward and backward pass over two made-up samples:
+/// the same in every run with as many threads. Empty where nothing is computed.
+Sensitivities measure_sensitivities(const Configuration& configuration, ErrorMeasure measure) {
+  if (device_of(configuration) == Device::meta) return {};
+  warn_if_crowded();
+  Configuration small = without_policy(configuration);
+  small.train.accumulate = 1;
+  small.train.batch_size = std::min<std::int64_t>(2, small.train.batch_size);
+  small.train.ema_decay = 0;
+  small.optimizer = {};
+  small.optimizer.name = "sgd";  // without momentum it has no state
+  EightBits policy(group_size(configuration));
+  Training training(small, device_of(small));
+  const RandomStateScope random({.seed = static_cast<std::uint64_t>(small.train.seed), .step = 0});
+  Tape tape(policy);
+  BackwardCalibration calibration(measure);
+  const Variable loss = [&] {
+    const Recording recording(tape);
+    std::vector<Batch> batch = made_up_batch(small, training);
+    return training.loss_of_part(batch, 0);
+  }();
+  if (!loss.requires_grad()) return {};
+  tape.backward(loss, {.before_node = std::ref(calibration)});
+  double gradient = 0;  // squared, in the measure of the errors
+  for (const Parameter* parameter : training.model().parameters())
+    if (parameter->trainable() && parameter->grad().defined())
+      gradient += counted_error(parameter->grad(), {}, parameter->grad(), measure);
+  if (!std::isfinite(gradient) || gradient == 0) return {};
+  Sensitivities sensitivities = calibration.sensitivities();
+  for (auto& [key, value] : sensitivities) value /= gradient;
+  return sensitivities;
+}
+
+/// What else there is to change, where not even the smallest plan fits.
+std::string what_takes_less(const Configuration& configuration, const Measurement& measured, std::int64_t least) {
+  const bool of_saved = configuration.memory.budget_of == "saved",
+             evaluates = !of_saved && evaluation_is_highest(measured);
+  std::string text;
+  if (!may_quantize(configuration) && !evaluates) text += " memory.codes: true may come to less.";
+  if (configuration.train.batch_size > configuration.train.accumulate)
+    text += " A larger train.accumulate or a smaller train.batch_size takes less.";
+  if (of_saved) return text;
+  if (evaluates) text += " It is an evaluation that takes the most, of as many images at once as a micro-batch has.";
+  const std::int64_t of_training = at(measured.memory, Purpose::gradients) + at(measured.memory, Purpose::optimizer);
+  constexpr std::int64_t worth_saying = 20;  // a part of all
+  if (of_training < least / worth_saying) return text;
+  std::vector<std::string_view> ways;
+  if (!configuration.optimizer.in_backward && !evaluates) ways.emplace_back("optimizer.in_backward");
+  if (configuration.optimizer.state == "f32") ways.emplace_back("optimizer.state: int8");
+  ways.emplace_back("a frozen part of the model");
+  return text + fmt::format(" Parameters, gradients and the optimizer's state are {} of it: less with {}.",
+                            format_bytes(at(measured.memory, Purpose::parameters) + of_training),
+                            fmt::join(ways, " or "));
+}
+
+MemoryPlan read_plan(const fs::path& path) {
+  std::ifstream stream(path);
+  if (!stream) reject("memory.plan: cannot read {}", path.string());
+  return parse_plan(std::string(std::istreambuf_iterator<char>(stream), {}), path.string());
+}
+
+class BudgetPlanner {
+ public:
+  BudgetPlanner(const Configuration& configuration, const CostTable& costs)
+      : configuration_(configuration), model_(configuration), costs_(costs) {
+    const Configuration::Memory& memory = configuration.memory;
+    of_saved_ = memory.budget_of == "saved";
+    if (!memory.budget.empty()) budget_ = parse_bytes(memory.budget);
+    measured_ = model_.measure();
+  }
+
+  /// Why a plan is not one for this configuration; empty where it is, and then its bytes are filled in.
+  std::string problem_of(MemoryPlan& plan) {
+    if (plan.quantizes() && !may_quantize(configuration_)) return "it quantizes tensors, and memory.codes is false";
+    if (plan.quantizes() && plan.group_size != group_size(configuration_))
+      return fmt::format("its groups have {} elements, memory.group_size is {}", plan.group_size,
+                         group_size(configuration_));
+    PlannedPolicy policy(plan);
+    plan.bytes = counted(model_.step(policy, nullptr));
+    if (const std::vector<std::string> lines = policy.unmatched(); !lines.empty())
+      return fmt::format("{}", fmt::join(lines, "; "));
+    if (budget_ > 0 && plan.bytes > budget_)
+      return fmt::format("it takes {}, and memory.budget is {}", format_bytes(plan.bytes), format_bytes(budget_));
+    return {};
+  }
+
+  MemoryPlan make() {
+    const double error = model_.training().error_measure() == ErrorMeasure::relative ? 0.2115 : 0.0697;
+    const PlannerOptions options{
+        .step = [this](MemoryPolicy& policy, Observer* observer) { return model_.step(policy, observer); },
+        .budget = budget_,
+        .of_saved = of_saved_,
+        .beside_step = prefetched(measured_),
+        .floor = evaluation_need(measured_),
+        .quantize = may_quantize(configuration_),
+        .group_size = group_size(configuration_),
+        .micro_batches = configuration_.train.accumulate,
+        .costs = costs_,
+        .sensitivities =
+            [this] { return measure_sensitivities(configuration_, model_.training().error_measure()); },
+        // The gradient's error under `fixed` with 4 bits, by row that of a ViT, else that of ResNet-20.
+        .usual_sensitivity = error * error / code_variance(4)};
+    PlannerResult result = lacuna::plan_memory(options);
+    if (result.fits) return std::move(result.plan);
+    const MemoryPlan& least = result.plan;
+    reject(
+        "memory.budget: {} do not suffice for a training step with batches of {}: the smallest plan takes {} ({} "
+        "bytes), with {} recomputed regions{}.{}",
+        format_bytes(budget_), configuration_.train.batch_size, format_bytes(least.bytes), least.bytes,
+        least.regions.size(), least.quantizes() ? " and one bit an element" : "",
+        what_takes_less(configuration_, measured_, least.bytes));
+  }
+
+ private:
+  std::int64_t counted(const StepBytes& bytes) const {
+    return of_saved_ ? bytes.saved : std::max(bytes.peak + prefetched(measured_), evaluation_need(measured_));
+  }
+
+  const Configuration& configuration_;
+  MetaModel model_;
+  CostTable costs_;
+  Measurement measured_;  // under `exact`
+  bool of_saved_ = false;
+  std::int64_t budget_ = 0;
+};
+
+}  // namespace
+
+std::int64_t parse_bytes(const std::string& text) {
+  struct Unit {
+    std::string_view name;
+    double bytes;
+  };
+  constexpr Unit units[] = {{"", 1},         {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+                            {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
+  std::size_t end = 0;
+  double number = 0;
+  try {
+    number = std::stod(text, &end);
+  } catch (const std::exception&) {
+  }
+  const std::size_t unit_begin = std::min(text.find_first_not_of(' ', end), text.size());
+  constexpr double least_meant = 4096;  // a `6` lacks its GiB, an `800` its MiB
+  if (end > 0 && unit_begin == text.size() && (number != std::floor(number) || number < least_meant))
+    reject(
+        "memory.budget: expected bytes as 6GiB, 1.5GB or 800MiB, got {0}: a number without a unit is bytes; {0}B, if "
+        "so few are meant",
+        text);
+  for (const Unit& unit : units)
+    if (end > 0 && text.substr(unit_begin) == unit.name && number * unit.bytes >= 1 && number * unit.bytes < 0x1p62)
+      return static_cast<std::int64_t>(number * unit.bytes);
+  reject("memory.budget: expected bytes as 6GiB, 1.5GB or 800MiB, got {}", text);
+}
+
+void plan_memory(Configuration& configuration, const CostTable& costs, const fs::path& recorded) {
+  Configuration::Memory& memory = configuration.memory;
+  if (memory.policy != "auto") return;
+  if (memory.budget.empty() && memory.plan_file.empty())
+    reject("memory.policy: auto needs memory.budget: how much memory there is, as 6GiB");
+  if (!memory.rules.empty() || !memory.recompute.empty())
+    reject("memory.policy: auto chooses `rules` and `recompute` itself: expected none");
+  BudgetPlanner planner(configuration, costs);
+  std::error_code ignored;
+  const bool has_recorded = !recorded.empty() && fs::exists(recorded, ignored);
+  // A run that goes on has its plan; the file that it began with may be gone.
+  if (!memory.plan_file.empty() && (!has_recorded || fs::exists(memory.plan_file, ignored))) {
+    MemoryPlan plan = read_plan(memory.plan_file);
+    if (const std::string problem = planner.problem_of(plan); !problem.empty())
+      reject("memory.plan: {} cannot be used: {}", memory.plan_file, problem);
+    memory.plan = std::move(plan);
+    return;
+  }
+  std::string unused;
+  if (has_recorded) {
+    try {
+      MemoryPlan plan = read_plan(recorded);
+      const std::string problem = planner.problem_of(plan);
+      if (problem.empty()) {
+        memory.plan = std::move(plan);
+        return;
+      }
+      unused = fmt::format("the plan of {} no longer fits ({}): planned anew: ", recorded.string(), problem);
+    } catch (const Error& error) {
+      unused = fmt::format("{}: planned anew: ", error.what());
+    }
+  }
+  if (memory.budget.empty()) reject("memory.plan: cannot read {}; {}", memory.plan_file, unused);
+  memory.plan = planner.make();
+  memory.plan->text = unused + memory.plan->text;
+}
+
+void plan_memory(Configuration& configuration, const fs::path& recorded) {
+  plan_memory(configuration, machine_costs(), recorded);
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,35 @@
+// What operations cost in seconds: the one table that plans are compared by.
+#pragma once
+
+#include "autograd/plan/bit_allocation.h"
+#include "ops/quantize/quantize.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace lacuna {
+
+/// Nominal rates of two cores with AVX-512. Plans depend on their ratios alone.
+struct CostTable {
+  double macs = 1.5e11;   // multiply-adds a second in matrix products
+  double bytes = 4.5e10;  // bytes a second, read or written, in a pass that does little else
+  // Seconds per byte of a quantized tensor: encoded once, decoded about twice in backward.
+  double dithered = 6.5e-11;
+  double hadamard = 1.5e-10;  // of few bits (quant::uses_hadamard)
+
+  double op_seconds(std::int64_t op_macs, std::int64_t op_bytes) const {
+    return std::max(static_cast<double>(op_macs) / macs, static_cast<double>(op_bytes) / bytes);
+  }
+  /// Quantizes a tensor of so many bytes; 0 at `exact_bits`.
+  double quantize_seconds(std::int64_t tensor_bytes, int bits) const {
+    if (bits == exact_bits) return 0;
+    return (quant::uses_hadamard(bits) ? hadamard : dithered) * static_cast<double>(tensor_bytes);
+  }
+  /// Rematerializes a tensor of so many bytes in backward: another is read, this one is written.
+  double rematerialize_seconds(std::int64_t tensor_bytes) const {
+    return 2 * static_cast<double>(tensor_bytes) / bytes;
+  }
+  bool operator==(const CostTable&) const = default;
+};
+
+}  // namespace lacuna

@@ -1,0 +1,108 @@
+// A training step as a planner sees it: recorded from one step on `meta`, then evaluated under any plan.
+#pragma once
+
+#include "autograd/observer.h"
+#include "autograd/plan/cost_table.h"
+#include "autograd/plan/memory_plan.h"
+#include "autograd/policies/planned.h"
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lacuna {
+
+/// Bytes of a step: saved for backward when that begins, and of all memory at its highest.
+struct StepBytes {
+  std::int64_t saved = 0, peak = 0;
+};
+/// Runs one training step of a built model on `meta`.
+using MetaStep = std::function<StepBytes(MemoryPolicy&, Observer*)>;
+
+/// A saved tensor. Times are numbers of events (StepGraph::events).
+struct GraphTensor {
+  std::string key;     // SavedTensorInfo::key()
+  std::string path{};  // of the module that made it
+  BitChoice size{};    // its own bytes as `exact_bytes`, and what its bits take
+  Need need{};
+  std::vector<std::string> readers{};  // paths of the ops that read it
+  bool can_quantize = false;
+  bool is_input = false;           // of the program: images
+  bool can_rematerialize = false;  // held as nothing, since a cheap pass over other saved tensors yields it
+  std::int64_t held_bytes = 0;     // when the step was recorded
+  std::int64_t sign_bytes = 0;     // of the sign mask that is kept beside its bits
+  std::size_t producer = 0;        // the forward op that made it
+  std::size_t birth = 0;           // it is held from here on,
+  std::size_t first_use = 0;       // in backward: where a rematerialized one is there again
+  std::size_t last_use = 0;        // up to here
+
+  /// Bytes under a choice.
+  std::int64_t bytes(const MemoryPlan::Choice& choice) const;
+};
+
+/// A module that can be recomputed, or a block of a sequence.
+struct GraphRegion {
+  std::string path;
+  std::string sequence{};                            // of a block
+  std::int64_t index = 0;                            // in the sequence
+  std::size_t forward_begin = 0, forward_end = 0;    // events: the first of it, and the one behind its last
+  std::size_t backward_begin = 0, backward_end = 0;  // the same in backward
+  double seconds = 0;                                // of its forward pass
+  double recompute_seconds = 0;                      // as far as its last saved tensor
+  std::vector<std::size_t> inner{};                  // tensors that are made and read in it alone
+};
+
+class StepGraph {
+ public:
+  struct Event {
+    bool backward = false;
+    std::string path{};
+    double seconds = 0;
+    std::int64_t peak = 0;  // the highest total since the event before it
+  };
+
+  /// Records one step. `bits`: of all tensors that can be quantized; exact_bits records the step of `exact`.
+  static StepGraph record(const MetaStep& step, const std::vector<std::string>& regions, int bits,
+                          std::int64_t group_size, const CostTable& costs);
+
+  std::vector<GraphTensor> tensors;   // in the order of forward
+  std::vector<GraphRegion> regions;   // outer ones before those in them
+  std::vector<std::string> recorded;  // regions that were recomputed in the recorded step
+  std::vector<Event> events;
+  StepBytes recorded_bytes;
+  std::int64_t group_size = 256;
+  std::size_t backward_begin = 0;
+
+  /// Bytes of a plan, by a sweep over the intervals in which tensors are held: what the recorded step took, changed by
+  /// what the plan holds otherwise. A prediction; a step on `meta` gives them to the byte.
+  StepBytes bytes(const MemoryPlan& plan) const;
+  /// The same where only bytes of tensors change: `held` [tensors], from birth to last use.
+  StepBytes bytes(std::span<const std::int64_t> held) const;
+  /// Seconds of all ops, recomputed ones included; without quantization and rematerialization.
+  double seconds() const;
+
+ private:
+  void find_region_contents();
+};
+
+/// Whether a tensor is made and read within the region `path` alone.
+bool is_inside(const GraphTensor& tensor, std::string_view path);
+/// Whether a tensor that is rematerialized otherwise must be held once `path` is recomputed: the region's output.
+bool is_output(const GraphTensor& tensor, std::string_view path);
+
+/// Adds deltas to intervals of events; the highest of the sums over a base.
+class IntervalSweep {
+ public:
+  explicit IntervalSweep(std::size_t events) : changes_(events + 1, 0) {}
+  /// From event `begin` to before `end`.
+  void add(std::size_t begin, std::size_t end, std::int64_t bytes);
+  std::int64_t highest(std::span<const StepGraph::Event> events, std::size_t begin, std::size_t end) const;
+
+ private:
+  std::vector<std::int64_t> changes_;
+};
+
+}  // namespace lacuna

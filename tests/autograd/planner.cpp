@@ -1,0 +1,160 @@
+// The planner against brute force, on a chain of ten regions of different sizes.
+#include "autograd/plan/planner.h"
+
+#include "autograd/checkpoint.h"
+#include "autograd/policies/planned.h"
+#include "core/ledger.h"
+#include "ops/activation.h"
+#include "ops/linear.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace lacuna {
+namespace {
+
+constexpr int regions = 10;
+constexpr std::int64_t samples = 8, rows = 64, width = 32;
+
+std::string path_of(int region) { return fmt::format("part{}", region); }
+
+/// x + what two layers make of it, ten times, each with another hidden width.
+class Chain {
+ public:
+  Chain() {
+    for (int i = 0; i < regions; ++i) {
+      const std::int64_t hidden = 16 * (1 + (7 * i) % regions);
+      for (const Shape& shape : {Shape{hidden, width}, Shape{width, hidden}})
+        weights_.emplace_back(Tensor::empty(shape, DType::f32, Device::meta, Purpose::parameters), true);
+    }
+  }
+
+  StepBytes step(MemoryPolicy& policy, Observer* observer) const {
+    Ledger& account = ledger(Device::meta);
+    account.reset_peak();
+    Tape tape(policy);
+    tape.set_observer(observer);
+    Variable x = [&] {
+      const Recording recording(tape);
+      Variable in(Tensor::empty({samples, rows, width}, DType::f32, Device::meta, Purpose::data), true);
+      for (int i = 0; i < regions; ++i) in = part(i, std::move(in));
+      return in;
+    }();
+    tape.backward({{x, Tensor::full(x.shape(), 1, x.dtype(), Device::meta)}});
+    return {tape.saved_bytes(), account.peak()};
+  }
+
+ private:
+  Variable part(int i, Variable x) const {
+    const std::string path = path_of(i);
+    const auto body = [this, i, path](Variable in) {
+      const AllocationScope scope({Purpose::transient, {}, Label(path)});
+      const auto at = static_cast<std::size_t>(2 * i);
+      Variable hidden = apply(Linear{}, std::move(in), weights_[at], Variable());
+      return apply(Linear{}, apply(Gelu{}, std::move(hidden)), weights_[at + 1], Variable());
+    };
+    return recomputes({.path = path}) > 0 ? checkpoint(Label(path), body, std::move(x)) : body(std::move(x));
+  }
+
+  std::vector<Variable> weights_;
+};
+
+}  // namespace
+
+TEST_CASE("planner: within 5 % of the best of all sets of regions, and never over the budget") {
+  const Chain chain;
+  const MetaStep step = [&](MemoryPolicy& policy, Observer* observer) { return chain.step(policy, observer); };
+  const CostTable costs;
+  struct Choice {
+    StepBytes bytes;
+    double seconds;
+  };
+  std::vector<Choice> all;
+  for (int set = 0; set < 1 << regions; ++set) {
+    std::vector<std::string> paths;
+    for (int i = 0; i < regions; ++i)
+      if ((set >> i & 1) != 0) paths.push_back(path_of(i));
+    const StepGraph graph = StepGraph::record(step, paths, exact_bits, 256, costs);
+    double seconds = graph.seconds();
+    for (const GraphTensor& tensor : graph.tensors)
+      if (tensor.can_rematerialize) seconds += costs.rematerialize_seconds(tensor.size.exact_bytes);
+    all.push_back({{graph.recorded_bytes.saved, graph.recorded_bytes.peak}, seconds});
+  }
+  for (const bool of_saved : {true, false})
+    for (const double part : {0.4, 0.5, 0.6, 0.75, 0.9}) {
+      const auto bytes = [&](const Choice& choice) { return of_saved ? choice.bytes.saved : choice.bytes.peak; };
+      const auto budget = static_cast<std::int64_t>(part * static_cast<double>(bytes(all.front())));
+      double best = std::numeric_limits<double>::infinity();
+      for (const Choice& choice : all)
+        if (bytes(choice) <= budget) best = std::min(best, choice.seconds);
+      const PlannerResult result =
+          plan_memory({.step = step, .budget = budget, .of_saved = of_saved, .quantize = false});
+      INFO(part, of_saved ? " of saved bytes: " : " of the peak: ", result.plan.text);
+      CHECK(result.fits == (best < std::numeric_limits<double>::infinity()));
+      if (!result.fits) continue;
+      PlannedPolicy policy(result.plan);
+      const StepBytes real = chain.step(policy, nullptr);
+      CHECK(policy.unmatched().empty());
+      CHECK((of_saved ? real.saved : real.peak) == result.plan.bytes);
+      CHECK(result.plan.bytes <= budget);
+      CHECK(result.plan.seconds * all.front().seconds <= 1.05 * best);
+    }
+}
+
+TEST_CASE("step graph: bytes of any plan are near those of a step, of saved tensors to the byte") {
+  const Chain chain;
+  const MetaStep step = [&](MemoryPolicy& policy, Observer* observer) { return chain.step(policy, observer); };
+  const StepGraph exact = StepGraph::record(step, {}, exact_bits, 256, {}),
+                  quantized = StepGraph::record(step, {}, 8, 256, {});
+  REQUIRE(exact.regions.size() == regions);
+  const auto check = [&](const StepGraph& graph, const MemoryPlan& plan) {
+    PlannedPolicy policy(plan);
+    const StepBytes real = chain.step(policy, nullptr), predicted = graph.bytes(plan);
+    CHECK(predicted.saved == real.saved);
+    CHECK(static_cast<double>(predicted.peak) == doctest::Approx(static_cast<double>(real.peak)).epsilon(0.1));
+  };
+  check(exact, {});
+  for (int i = 0; i < regions; ++i) {
+    MemoryPlan plan;
+    plan.regions = {path_of(i), path_of((i + 3) % regions)};
+    check(exact, plan);
+  }
+  MemoryPlan plan;
+  int bits = 1;
+  for (const GraphTensor& tensor : quantized.tensors)
+    if (tensor.can_quantize) plan.tensors[tensor.key] = {.bits = tensor.is_input ? 8 : 1 + bits++ % 6};
+  CHECK(plan.quantizes());
+  check(quantized, plan);
+}
+
+TEST_CASE("planned: what a plan names and the step does not have is told by key") {
+  const Chain chain;
+  MemoryPlan plan;
+  plan.tensors["nowhere linear"] = {.bits = 4};
+  plan.regions = {"part0", "part77"};
+  PlannedPolicy policy(plan);
+  chain.step(policy, nullptr);
+  const std::vector<std::string> lines = policy.unmatched();
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].find("nowhere linear") != std::string::npos);
+  CHECK(lines[1].find("part77") != std::string::npos);
+  CHECK(lines[1].find("part0") == std::string::npos);
+}
+
+TEST_CASE("regions: a range of blocks has the modules whose numbers are in it") {
+  CHECK(lies_in("blocks.4", "blocks.4-7"));
+  CHECK(lies_in("blocks.7.attn", "blocks.4-7"));
+  CHECK(!lies_in("blocks.8", "blocks.4-7"));
+  CHECK(!lies_in("blocks.40", "blocks.4-7"));
+  CHECK(lies_in("blocks.12.mlp.fc1", "blocks.10-12"));
+  CHECK(lies_in("blocks.1", "blocks"));
+  CHECK(!lies_in("blocks.10", "blocks.1"));
+  CHECK(!lies_in("head", "blocks"));
+}
+
+}  // namespace lacuna

@@ -3,6 +3,7 @@
 
 #include "autograd/checkpoint.h"
 #include "autograd/tape.h"
+#include "core/kernel.h"
 #include "core/ledger.h"
 #include "core/op.h"
 #include "core/parallel.h"
@@ -25,7 +26,6 @@
 #include "nn/norm.h"
 #include "nn/region.h"
 #include "nn/sequential.h"
-#include "ops/operand.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/attention.h"
@@ -37,6 +37,7 @@
 #include "ops/linear.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
+#include "ops/operand.h"
 #include "ops/pool.h"
 #include "ops/reduce.h"
 #include "ops/slicing.h"

@@ -4,7 +4,7 @@
 #include "ops/conv.h"
 #include "bench/bench.h"
 #include "core/parallel.h"
-#include "ops/kernels/conv_kernels.h"
+#include "ops/kernels/conv_algorithms.h"
 
 #include <fmt/core.h>
 

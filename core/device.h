@@ -7,7 +7,7 @@
 
 namespace lacuna {
 
-/// `meta` tensors have shape, type and identity, and no memory: kernels do nothing on them; the ledger counts them.
+/// `meta` tensors have shape, type and identity, and no memory: nothing is computed on them; the ledger counts them.
 enum class DeviceKind : std::uint8_t { cpu, meta };
 
 inline constexpr std::size_t device_kind_count = 2;
@@ -25,11 +25,5 @@ inline constexpr Device Device::meta{DeviceKind::meta};
 
 /// `cpu`, `meta`.
 std::string name_of(Device device);
-
-/// Runs `kernel` if `device` is the CPU.
-template <class Kernel>
-void launch(Device device, Kernel&& kernel) {
-  if (device == Device::cpu) kernel();
-}
 
 }  // namespace lacuna

@@ -14,11 +14,22 @@
 //   }
 //
 // The op checks shapes and allocates results and workspaces; the kernel only computes. A call costs one indirect call.
+//
+// If the size of a workspace depends on how a device computes (the packed panels of a matrix product), the kernel
+// allocates it. Such a kernel is registered for `meta` too, where it allocates and returns, so that a step on `meta`
+// has the same peak:
+//
+//   const RegisterKernel cpu_gemm{gemm_kernel, {DeviceKind::cpu, DeviceKind::meta}, [](...) {
+//     const Tensor packed = Tensor::empty(..., c.device(), Purpose::workspace);
+//     if (c.device() == Device::meta) return;
+//     ...
+//   }};
 #pragma once
 
 #include "core/device.h"
 
 #include <array>
+#include <initializer_list>
 #include <type_traits>
 #include <utility>
 
@@ -42,12 +53,13 @@ class Kernel<void(Args...)> {
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
 
-  /// Runs the implementation for `device`. Does nothing on `meta`. Throws Error if the device has no implementation.
+  /// Runs the implementation for `device`. Throws Error if there is none; on `meta` it does nothing then.
   void operator()(Device device, Args... args) const {
-    if (device.kind == DeviceKind::meta) return;
     const Function function = functions_[static_cast<std::size_t>(device.kind)];
-    if (function == nullptr) [[unlikely]]
+    if (function == nullptr) [[unlikely]] {
+      if (device.kind == DeviceKind::meta) return;
       detail::throw_missing_kernel(name_, device);
+    }
     function(std::forward<Args>(args)...);
   }
 
@@ -68,6 +80,10 @@ struct RegisterKernel {
   /// `function` may be a lambda without captures.
   RegisterKernel(Kernel<Signature>& kernel, DeviceKind kind, std::type_identity_t<Signature>* function) {
     kernel.add(kind, function);
+  }
+  RegisterKernel(Kernel<Signature>& kernel, std::initializer_list<DeviceKind> kinds,
+                 std::type_identity_t<Signature>* function) {
+    for (const DeviceKind kind : kinds) kernel.add(kind, function);
   }
 };
 

@@ -1,4 +1,5 @@
-// Elementwise non-linearities. Each keeps the one tensor that is cheapest for its derivative; all can be derived.
+// Elementwise non-linearities. Each saves the one tensor that is cheapest for its derivative; all can be
+// rematerialized.
 #pragma once
 
 #include "core/op.h"

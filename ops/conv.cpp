@@ -1,10 +1,7 @@
 #include "ops/conv.h"
 
-#include "core/parallel.h"
-#include "ops/kernels/conv_choice.h"
+#include "ops/conv_kernels.h"
 #include "ops/operand.h"
-
-#include <limits>
 
 namespace lacuna {
 namespace {
@@ -40,82 +37,6 @@ ConvShape checked_shape(const Conv2d& op, const Tensor& x, const Tensor& weight,
   return shape_of(op, x.shape()[0], channels, outputs);
 }
 
-/// Calls `f(shape, first image, last)` for blocks of images, each of at most `bound` elements where that is possible.
-template <class F>
-void for_blocks(const ConvShape& s, std::int64_t bound, F&& f) {
-  const std::int64_t image = std::max(s.height * s.width * s.channels, s.out_height() * s.out_width() * s.outputs);
-  const std::int64_t block = std::clamp<std::int64_t>(bound / image, 1, s.images);
-  for (std::int64_t begin = 0; begin < s.images; begin += block) {
-    ConvShape part = s;
-    part.images = std::min(block, s.images - begin);
-    f(part, begin, begin + part.images);
-  }
-}
-
-/// Elements of a block where the kernels have no arithmetic for the type and its conversion to f32 has to stay small;
-/// no bound where it needs none.
-std::int64_t converted_at_once(ConvKernel kernel, DType type) {
-  return is_half_type(type) && kernel != ConvKernel::gemm ? 4 << 20 : std::numeric_limits<std::int64_t>::max();
-}
-
-/// Elements of x that a weight gradient reads at once: what is decoded or derived for it stays small, and the sum over
-/// the blocks has the same bits however x is held.
-constexpr std::int64_t summed_at_once = 1 << 21;
-
-void convert(const Tensor& from, const Tensor& to) {
-  launch(to.device(), [&] {
-    with_float_type(from.dtype(), [&]<class From>(Type<From>) {
-      with_float_type(to.dtype(), [&]<class To>(Type<To>) {
-        map(
-            to.count(), [](auto value) { return static_cast<Compute<To>>(value); }, to.data<To>(), from.data<From>());
-      });
-    });
-  });
-}
-
-/// Images in a type that the kernels work in: themselves, or a converted copy.
-Tensor readable(ConvKernel kernel, const Tensor& block) {
-  if (!is_half_type(block.dtype()) || kernel == ConvKernel::gemm) return block;
-  const Tensor converted = Tensor::empty(block.shape(), DType::f32, block.device(), Purpose::workspace);
-  convert(block, converted);
-  return converted;
-}
-
-/// Calls `f(tensor)` to write images [begin, end), or to `add` to them, in a type that the kernels work in.
-template <class F>
-void write(ConvKernel kernel, const Tensor& images, std::int64_t begin, std::int64_t end, bool add, F&& f) {
-  const Tensor block = images.leading(begin, end);
-  if (!is_half_type(block.dtype()) || kernel == ConvKernel::gemm) {
-    f(block);
-    return;
-  }
-  const Tensor computed = Tensor::empty(block.shape(), DType::f32, block.device(), Purpose::workspace);
-  if (add) convert(block, computed);
-  f(computed);
-  convert(computed, block);
-}
-
-/// bias += Σ over rows of dy [..., O], in double: one reading of dy.
-void add_sums_of_rows(const Tensor& dy, const Tensor& bias) {
-  const std::int64_t outputs = bias.count();
-  const Tensor partial = Tensor::zeros({threads(), outputs}, DType::f64, dy.device(), Purpose::workspace);
-  launch(dy.device(), [&] {
-    with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
-      using S = Compute<T>;
-      double* const sums = partial.data<double>();  // [threads, O]
-      parallel_tasks(dy.rows(), [&](std::int64_t row, int thread) {
-        const T* const in = dy.data<T>() + row * outputs;  // [O]
-        double* const sum = sums + thread * outputs;       // [O]
-#pragma omp simd
-        for (std::int64_t o = 0; o < outputs; ++o) sum[o] += static_cast<double>(to_compute(in[o]));
-      });
-      for (int thread = 1; thread < threads(); ++thread)
-        for (std::int64_t o = 0; o < outputs; ++o) sums[o] += sums[thread * outputs + o];
-      for (std::int64_t o = 0; o < outputs; ++o) bias.data<S>()[o] += static_cast<S>(sums[o]);
-    });
-  });
-}
-
 }  // namespace
 
 std::int64_t Conv2d::macs(std::span<const Shape> inputs, const Shape& y) const {
@@ -123,53 +44,34 @@ std::int64_t Conv2d::macs(std::span<const Shape> inputs, const Shape& y) const {
 }
 
 Tensor Conv2d::forward(std::span<const Tensor> inputs) const {
-  const Tensor &in = inputs[x], &w = inputs[weight], &b = inputs[bias];
-  const ConvShape s = checked_shape(*this, in, w, b);
+  const Tensor& in = inputs[x];
+  const ConvShape s = checked_shape(*this, in, inputs[weight], inputs[bias]);
   Tensor y = Tensor::empty({s.images, s.out_height(), s.out_width(), s.outputs}, in.dtype(), in.device());
-  const ConvKernel kernel = choose_conv_kernel(s, ConvProduct::forward, in.dtype());
-  for_blocks(
-      s, converted_at_once(kernel, in.dtype()), [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
-        const Tensor from = readable(kernel, in.leading(begin, end));
-        write(kernel, y, begin, end, false, [&](const Tensor& to) { conv_forward(kernel, part, from, w, b, to); });
-      });
+  conv2d_forward(y.device(), s, in, inputs[weight], inputs[bias], y);
   return y;
 }
 
 void Conv2d::backward(Tensor dy, const Saved<Conv2d>& saved, Grads& grads) const {
   const DType parameters = compute_type(dy.dtype());
+  const Device device = dy.device();
   const std::int64_t images = dy.shape().front(), outputs = dy.shape().back();
   if (grads.wanted(bias)) {
-    if (!grads[bias].defined()) grads[bias] = Tensor::zeros({outputs}, parameters, dy.device());
-    add_sums_of_rows(dy, grads[bias]);
+    if (!grads[bias].defined()) grads[bias] = Tensor::zeros({outputs}, parameters, device);
+    conv2d_bias_gradient(device, dy, grads[bias]);
   }
   if (grads.wanted(weight)) {
-    const std::int64_t pixels = height * width, channels = saved.shape<input(x)>().back();
-    const Operand images_in = saved.get<input(x)>();
-    const ConvShape s = shape_of(*this, images, channels, outputs);
-    bool add = grads[weight].defined();
+    const ConvShape s = shape_of(*this, images, saved.shape<input(x)>().back(), outputs);
+    const bool add = grads[weight].defined();
     if (!add)
-      grads[weight] =
-          Tensor::empty({outputs, s.channels / groups, kernel_height, kernel_width}, parameters, dy.device());
-    const ConvKernel kernel = choose_conv_kernel(s, ConvProduct::weight_gradient, dy.dtype());
-    for_blocks(s, summed_at_once, [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
-      const Tensor in = images_in.rows(begin * pixels, end * pixels).reshape({end - begin, height, width, channels});
-      conv_weight_gradient(kernel, part, readable(kernel, in), readable(kernel, dy.leading(begin, end)), grads[weight],
-                           add);
-      add = true;
-    });
+      grads[weight] = Tensor::empty({outputs, s.channels / groups, kernel_height, kernel_width}, parameters, device);
+    conv2d_weight_gradient(device, s, saved.get<input(x)>(), dy, grads[weight], add);
   }
   if (grads.wanted(x)) {
     const Tensor w = saved.get<input(weight)>().whole();
     const ConvShape s = shape_of(*this, images, w.shape()[1] * groups, outputs);
     const bool add = grads[x].defined();
-    if (!add) grads[x] = Tensor::empty({images, height, width, s.channels}, dy.dtype(), dy.device());
-    const ConvKernel kernel = choose_conv_kernel(s, ConvProduct::input_gradient, dy.dtype());
-    for_blocks(s, converted_at_once(kernel, dy.dtype()),
-               [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
-                 const Tensor from = readable(kernel, dy.leading(begin, end));
-                 write(kernel, grads[x], begin, end, add,
-                       [&](const Tensor& to) { conv_input_gradient(kernel, part, from, w, to, add); });
-               });
+    if (!add) grads[x] = Tensor::empty({images, height, width, s.channels}, dy.dtype(), device);
+    conv2d_input_gradient(device, s, dy, w, grads[x], add);
   }
 }
 

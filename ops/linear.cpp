@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "ops/kernels/gemm.h"
+#include "ops/linear_kernels.h"
 #include "ops/operand.h"
 
 #include <algorithm>
@@ -11,24 +12,25 @@ namespace {
 
 const RegisterOp<Linear> linear;
 
-/// In how many runs the weight gradient is summed over the rows: a rule of the shape alone, so that the sum has the
-/// same bits however x is held. About so many rows keep a decoded run in cache and hide the cost of adding to the
-/// gradient.
-std::int64_t run_count(std::int64_t rows) {
-  constexpr std::int64_t run = 1024;
-  return std::max<std::int64_t>(1, (rows + run / 2) / run);
+/// Number of row blocks over which backward sums the gradients of weight and bias. If x is quantized, one block of it
+/// is decoded at a time: about 1024 rows stay in cache, and are enough to hide the cost of adding to the gradient. The
+/// number depends on the shape alone, so that a quantized and a kept x are summed in the same order.
+std::int64_t count_row_blocks(std::int64_t rows) {
+  constexpr std::int64_t block = 1024;
+  return std::max<std::int64_t>(1, (rows + block / 2) / block);
 }
 
-/// sums[j] (+)= Σ_i rows[i][j] for rows [rows, width] of dy; in `partial`, [threads, width], stands each thread's
-/// share.
+/// Each thread sums a part of the rows in `partial` [threads, N]; the parts are added in order.
 template <class T>
-void column_sums(const T* rows, std::int64_t count, std::int64_t width, Compute<T>* partial, Compute<T>* sums,
-                 bool add) {
+void sum_rows_on_cpu(const Tensor& dy, bool add, const Tensor& sums) {
   using C = Compute<T>;
-  const std::int64_t parts = threads();
+  const std::int64_t count = dy.rows(), width = dy.shape().back(), parts = threads();
+  const Tensor partial = Tensor::empty({parts, width}, dtype_of<C>(), dy.device(), Purpose::workspace);
+  if (dy.device() == Device::meta) return;
+  const T* const rows = dy.data<T>();
   parallel_tasks(parts, [&](std::int64_t index, std::int64_t) {
     const Range range = part(count, index, parts);
-    C* const sum = partial + index * width;
+    C* const sum = partial.data<C>() + index * width;
     std::fill_n(sum, width, C(0));
     std::int64_t i = range.begin;
     for (; i + 4 <= range.end; i += 4) {
@@ -44,20 +46,16 @@ void column_sums(const T* rows, std::int64_t count, std::int64_t width, Compute<
     }
   });
   for (std::int64_t j = 0; j < width; ++j) {
-    C sum = add ? sums[j] : C(0);
-    for (std::int64_t p = 0; p < parts; ++p) sum += partial[p * width + j];
-    sums[j] = sum;
+    C sum = add ? sums.data<C>()[j] : C(0);
+    for (std::int64_t p = 0; p < parts; ++p) sum += partial.data<C>()[p * width + j];
+    sums.data<C>()[j] = sum;
   }
 }
 
-void add_bias_gradient(const Tensor& dy, const Tensor& partial, const Tensor& gradient, bool add) {
-  launch(dy.device(), [&] {
-    with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
-      using C = Compute<T>;
-      column_sums(dy.data<T>(), dy.rows(), dy.shape().back(), partial.data<C>(), gradient.data<C>(), add);
-    });
-  });
-}
+const RegisterKernel cpu_sum_rows{
+    sum_rows, {DeviceKind::cpu, DeviceKind::meta}, [](const Tensor& dy, bool add, const Tensor& sums) {
+      with_float_type(dy.dtype(), [&]<class T>(Type<T>) { sum_rows_on_cpu<T>(dy, add, sums); });
+    }};
 
 }  // namespace
 
@@ -80,28 +78,22 @@ Tensor Linear::forward(std::span<const Tensor> inputs) const {
 
 void Linear::backward(Tensor dy, const Saved<Linear>& saved, Grads& grads) const {
   const std::int64_t rows = dy.rows(), features = dy.shape().back();
-  if (grads.wanted(weight) || grads.wanted(bias)) {
+  const DType parameters = compute_type(dy.dtype());
+  const bool of_weight = grads.wanted(weight), of_bias = grads.wanted(bias);
+  if (of_weight || of_bias) {
     bool add_weight = grads[weight].defined(), add_bias = grads[bias].defined();
-    Tensor partial;  // [threads, features]
-    if (grads.wanted(bias)) {
-      partial = Tensor::empty({threads(), features}, compute_type(dy.dtype()), dy.device(), Purpose::workspace);
-      if (!add_bias) grads[bias] = Tensor::empty({features}, compute_type(dy.dtype()), dy.device());
-    }
-    const std::int64_t runs = run_count(rows);
-    const Operand in = grads.wanted(weight) ? saved.get<input(x)>() : Operand();
-    for (std::int64_t run = 0; run < runs; ++run) {
-      const Range range = part(rows, run, runs);
-      const Tensor dy_run = dy.row_range(range.begin, range.end);
-      if (grads.wanted(bias)) {
-        add_bias_gradient(dy_run, partial, grads[bias], add_bias);
-        add_bias = true;
-      }
-      if (grads.wanted(weight)) {
-        const Tensor x_run = in.rows(range.begin, range.end);
-        if (!add_weight)
-          grads[weight] = Tensor::empty({features, x_run.shape().back()}, compute_type(dy.dtype()), dy.device());
-        gemm(Matrix(dy_run).t(), Matrix(x_run), Matrix(grads[weight]), {.add = add_weight});
-        add_weight = true;
+    if (of_bias && !add_bias) grads[bias] = Tensor::empty({features}, parameters, dy.device());
+    // With a frozen weight x was not saved.
+    const Operand in = of_weight ? saved.get<input(x)>() : Operand();
+    if (of_weight && !add_weight) grads[weight] = Tensor::empty({features, in.shape().back()}, parameters, dy.device());
+    const std::int64_t blocks = count_row_blocks(rows);
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const Range range = part(rows, block, blocks);
+      const Tensor dy_block = dy.row_range(range.begin, range.end);  // [block, N]
+      if (of_bias) sum_rows(dy.device(), dy_block, std::exchange(add_bias, true), grads[bias]);
+      if (of_weight) {
+        const Tensor x_block = in.rows(range.begin, range.end);  // [block, K]
+        gemm(Matrix(dy_block).t(), Matrix(x_block), Matrix(grads[weight]), {.add = std::exchange(add_weight, true)});
       }
     }
   }

@@ -1,7 +1,8 @@
 // Rows of operands on the CPU, divided among threads.
 //
-// Elementwise ops and norms read quantized operands here: each thread decodes rows of its own into a scratch that stays
-// in its cache. On `meta` the same scratch is allocated for the ledger, and nothing is called.
+// Kernels of elementwise ops and norms read quantized operands here: each thread decodes rows of its own into a scratch
+// that stays in its cache. On `meta` the same scratch is allocated for the ledger, and nothing is called: such a kernel
+// is registered for `meta` too (core/kernel.h).
 #pragma once
 
 #include "core/parallel.h"
@@ -15,9 +16,9 @@ namespace lacuna {
 
 /// How much is decoded at a time. Sums do not depend on it; tests make it small.
 struct RowBlockSizes {
-  std::int64_t cache = 1024 * 1024;         // bytes that all threads decode together
-  std::int64_t thread_cache = 256 * 1024;   // bytes that one thread decodes for itself
-  std::int64_t serial_below = 16384;        // elements of a tensor that are not worth several threads
+  std::int64_t cache = 1024 * 1024;        // bytes that all threads decode together
+  std::int64_t thread_cache = 256 * 1024;  // bytes that one thread decodes for itself
+  std::int64_t serial_below = 16384;       // elements of a tensor that are not worth several threads
 };
 RowBlockSizes& row_block_sizes();
 
@@ -76,7 +77,7 @@ template <class F>
 void for_each_row_block(const Operand& operand, std::int64_t count, const F& f) {
   if (detail::read_by_threads(operand, {.count = count}, f)) return;
   operand.for_blocks(count, [&](std::int64_t begin, std::int64_t end, const Tensor& values) {
-    launch(values.device(), [&] { f(RowBlock{begin, end, 0, values.dtype(), values.raw()}); });
+    if (values.device() != Device::meta) f(RowBlock{begin, end, 0, values.dtype(), values.raw()});
   });
 }
 
@@ -92,11 +93,10 @@ void for_row_blocks(const Operand& operand, const RowPartition& partition, const
     const std::int64_t last = std::min(partition.count, first + step);
     const Tensor values = operand.rows(first, last);
     const std::int64_t row_bytes = values.shape().back() * size_of(values.dtype());
-    launch(values.device(), [&] {
-      parallel_tasks(partition.parts, [&](std::int64_t index, int) {
-        partition.for_row_blocks(first, last, index, [&](std::int64_t begin, std::int64_t end) {
-          f(RowBlock{begin, end, static_cast<int>(index), values.dtype(), values.raw() + (begin - first) * row_bytes});
-        });
+    if (values.device() == Device::meta) continue;
+    parallel_tasks(partition.parts, [&](std::int64_t index, int) {
+      partition.for_row_blocks(first, last, index, [&](std::int64_t begin, std::int64_t end) {
+        f(RowBlock{begin, end, static_cast<int>(index), values.dtype(), values.raw() + (begin - first) * row_bytes});
       });
     });
   }

@@ -75,6 +75,10 @@ const RegisterKernel cpu_add_to_band{
       });
     }};
 
+const RegisterKernel cpu_repeat{repeat_entry, DeviceKind::cpu, [](const Tensor& x, const Tensor& y) {
+                                  for (std::int64_t i = 0; i < y.shape().front(); ++i) y.leading(i, i + 1).copy_from(x);
+                                }};
+
 }  // namespace
 
 Tensor Concat::forward(std::span<const Tensor> inputs) const {
@@ -128,9 +132,7 @@ Tensor Expand::forward(std::span<const Tensor> inputs) const {
          "expand expects [1, ...] in f32 or f64, got {} in {}", in.shape(), name_of(in.dtype()));
   Tensor y =
       Tensor::empty(with_extent(in.shape(), 0, count), in.dtype() == DType::f64 ? DType::f64 : dtype, in.device());
-  launch(in.device(), [&] {
-    for (std::int64_t i = 0; i < count; ++i) y.leading(i, i + 1).copy_from(in);
-  });
+  repeat_entry(y.device(), in, y);
   return y;
 }
 void Expand::backward(const Tensor& dy, const Saved<Expand>&, Grads& grads) const {

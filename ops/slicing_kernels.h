@@ -25,4 +25,7 @@ inline constinit Kernel<void(const Tensor& whole, const Band& band, const Tensor
 inline constinit Kernel<void(const Tensor& whole, const Band& band, const Tensor& packed)> add_to_band{
     "slice backward"};
 
+/// Copies `x` to each entry of the first axis of y. x: [1, ...] in y's compute type or in its type; y: [count, ...].
+inline constinit Kernel<void(const Tensor& x, const Tensor& y)> repeat_entry{"expand"};
+
 }  // namespace lacuna

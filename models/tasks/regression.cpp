@@ -25,7 +25,7 @@ class Regression final : public Task {
     result.loss = apply(MeanSquaredError{}, std::move(predictions), std::move(labels));
     const Tensor& loss = result.loss.tensor();
     const Tensor sums = Tensor::full({2}, values, DType::f64, loss.device());
-    launch(loss.device(), [&] { sums.data<double>()[0] = loss.item() * values; });
+    if (loss.device() != Device::meta) sums.data<double>()[0] = loss.item() * values;
     result.sums = {sums};
     return result;
   }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/vector.h"
-#include "ops/kernels/conv_kernels.h"
+#include "ops/kernels/conv_algorithms.h"
 
 #include <cstdint>
 
@@ -11,7 +11,7 @@ namespace lacuna {
 /// y = x * weight (+ bias); dx from dy and weight; dweight from x and dy.
 enum class ConvProduct : std::uint8_t { forward, input_gradient, weight_gradient };
 
-/// The namespaces of conv_kernels.h, and gemm for 1x1 convolutions as one matrix product.
+/// The namespaces of conv_algorithms.h, and gemm for 1x1 convolutions as one matrix product.
 enum class ConvKernel : std::uint8_t { direct, winograd, gather, onednn, gemm };
 
 /// The fastest kernel that serves the product correctly: a rule on shape, type and instruction set, from measurements
@@ -19,7 +19,8 @@ enum class ConvKernel : std::uint8_t { direct, winograd, gather, onednn, gemm };
 /// `vector`: bytes of a vector register.
 ConvKernel choose_conv_kernel(const ConvShape& shape, ConvProduct product, DType type, int vector = vector_bytes);
 
-// The products by the kernel that was chosen. Tensors as in conv_kernels.h; with ConvKernel::gemm images may be bf16.
+// The products by the kernel that was chosen. Tensors as in conv_algorithms.h; with ConvKernel::gemm images may be
+// bf16.
 void conv_forward(ConvKernel kernel, const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& y);
 void conv_input_gradient(ConvKernel kernel, const ConvShape& shape, const Tensor& dy, const Tensor& weight,

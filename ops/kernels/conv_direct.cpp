@@ -1,5 +1,5 @@
 #include "core/parallel.h"
-#include "ops/kernels/conv_kernels.h"
+#include "ops/kernels/conv_algorithms.h"
 
 #include <algorithm>
 
@@ -35,61 +35,58 @@ void for_products(const ConvShape& s, std::int64_t image, std::int64_t output, F
 }  // namespace
 
 void forward(const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
-  launch(y.device(), [&] {
-    with_float_type(y.dtype(), [&]<class T>(Type<T>) {
-      const T *const in = x.data<T>(), *const w = weight.data<T>();
-      T* const out = y.data<T>();
-      const std::int64_t inner = s.channels / s.groups, area = s.kernel_height * s.kernel_width;
-      parallel_tasks(s.images, [&](std::int64_t image, int) {
-        const std::int64_t places = s.out_height() * s.out_width();
-        for (std::int64_t o = 0; o < s.outputs; ++o) {
-          const T start = bias.defined() ? bias.data<T>()[o] : T{};
-          for (std::int64_t place = 0; place < places; ++place) out[(image * places + place) * s.outputs + o] = start;
-          for_products(s, image, o, [&](std::int64_t from, std::int64_t tap, std::int64_t to) {
-            auto sum = to_compute(out[to]);
-            for (std::int64_t c = 0; c < inner; ++c) sum += to_compute(in[from + c]) * to_compute(w[tap + c * area]);
-            out[to] = static_cast<T>(sum);
-          });
-        }
-      });
+  if (y.device() == Device::meta) return;
+  with_float_type(y.dtype(), [&]<class T>(Type<T>) {
+    const T *const in = x.data<T>(), *const w = weight.data<T>();
+    T* const out = y.data<T>();
+    const std::int64_t inner = s.channels / s.groups, area = s.kernel_height * s.kernel_width;
+    parallel_tasks(s.images, [&](std::int64_t image, int) {
+      const std::int64_t places = s.out_height() * s.out_width();
+      for (std::int64_t o = 0; o < s.outputs; ++o) {
+        const T start = bias.defined() ? bias.data<T>()[o] : T{};
+        for (std::int64_t place = 0; place < places; ++place) out[(image * places + place) * s.outputs + o] = start;
+        for_products(s, image, o, [&](std::int64_t from, std::int64_t tap, std::int64_t to) {
+          auto sum = to_compute(out[to]);
+          for (std::int64_t c = 0; c < inner; ++c) sum += to_compute(in[from + c]) * to_compute(w[tap + c * area]);
+          out[to] = static_cast<T>(sum);
+        });
+      }
     });
   });
 }
 
 void gradient_of_input(const ConvShape& s, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add) {
-  launch(dx.device(), [&] {
-    if (!add) dx.fill(0);
-    with_float_type(dx.dtype(), [&]<class T>(Type<T>) {
-      const T *const g = dy.data<T>(), *const w = weight.data<T>();
-      T* const out = dx.data<T>();
-      const std::int64_t inner = s.channels / s.groups, area = s.kernel_height * s.kernel_width;
-      parallel_tasks(s.images, [&](std::int64_t image, int) {
-        for (std::int64_t o = 0; o < s.outputs; ++o)
-          for_products(s, image, o, [&](std::int64_t from, std::int64_t tap, std::int64_t to) {
-            for (std::int64_t c = 0; c < inner; ++c)
-              out[from + c] =
-                  static_cast<T>(to_compute(out[from + c]) + to_compute(g[to]) * to_compute(w[tap + c * area]));
-          });
-      });
+  if (dx.device() == Device::meta) return;
+  if (!add) dx.fill(0);
+  with_float_type(dx.dtype(), [&]<class T>(Type<T>) {
+    const T *const g = dy.data<T>(), *const w = weight.data<T>();
+    T* const out = dx.data<T>();
+    const std::int64_t inner = s.channels / s.groups, area = s.kernel_height * s.kernel_width;
+    parallel_tasks(s.images, [&](std::int64_t image, int) {
+      for (std::int64_t o = 0; o < s.outputs; ++o)
+        for_products(s, image, o, [&](std::int64_t from, std::int64_t tap, std::int64_t to) {
+          for (std::int64_t c = 0; c < inner; ++c)
+            out[from + c] =
+                static_cast<T>(to_compute(out[from + c]) + to_compute(g[to]) * to_compute(w[tap + c * area]));
+        });
     });
   });
 }
 
 void gradient_of_weight(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add) {
-  launch(dweight.device(), [&] {
-    if (!add) dweight.fill(0);
-    with_float_type(dweight.dtype(), [&]<class T>(Type<T>) {
-      const T *const in = x.data<T>(), *const g = dy.data<T>();
-      T* const out = dweight.data<T>();
-      const std::int64_t inner = s.channels / s.groups, area = s.kernel_height * s.kernel_width;
-      parallel_tasks(s.outputs, [&](std::int64_t o, int) {
-        for (std::int64_t image = 0; image < s.images; ++image)
-          for_products(s, image, o, [&](std::int64_t from, std::int64_t tap, std::int64_t to) {
-            for (std::int64_t c = 0; c < inner; ++c)
-              out[tap + c * area] =
-                  static_cast<T>(to_compute(out[tap + c * area]) + to_compute(g[to]) * to_compute(in[from + c]));
-          });
-      });
+  if (dweight.device() == Device::meta) return;
+  if (!add) dweight.fill(0);
+  with_float_type(dweight.dtype(), [&]<class T>(Type<T>) {
+    const T *const in = x.data<T>(), *const g = dy.data<T>();
+    T* const out = dweight.data<T>();
+    const std::int64_t inner = s.channels / s.groups, area = s.kernel_height * s.kernel_width;
+    parallel_tasks(s.outputs, [&](std::int64_t o, int) {
+      for (std::int64_t image = 0; image < s.images; ++image)
+        for_products(s, image, o, [&](std::int64_t from, std::int64_t tap, std::int64_t to) {
+          for (std::int64_t c = 0; c < inner; ++c)
+            out[tap + c * area] =
+                static_cast<T>(to_compute(out[tap + c * area]) + to_compute(g[to]) * to_compute(in[from + c]));
+        });
     });
   });
 }

@@ -24,12 +24,11 @@ std::int64_t block_of(std::int64_t rows, std::int64_t max, std::int64_t unit) {
 }
 
 Tensor pack(const ConvShape& s, const Layout& layout, const Tensor& weight, const Tensor& packed) {
-  launch(weight.device(), [&] {
-    float* const to = packed.data<float>();
-    const float* const from = weight.data<float>();
-    if (!panel::is_full(s, layout)) std::memset(to, 0, static_cast<std::size_t>(layout.size()) * sizeof(float));
-    panel::for_weights(s, layout, [=](std::int64_t file, std::int64_t place) { to[place] = from[file]; });
-  });
+  if (packed.device() == Device::meta) return packed;
+  float* const to = packed.data<float>();
+  const float* const from = weight.data<float>();
+  if (!panel::is_full(s, layout)) std::memset(to, 0, static_cast<std::size_t>(layout.size()) * sizeof(float));
+  panel::for_weights(s, layout, [=](std::int64_t file, std::int64_t place) { to[place] = from[file]; });
   return packed;
 }
 
@@ -135,11 +134,9 @@ void forward(const ConvShape& s, const Tensor& x, const Tensor& weight, const Te
   const panel::Sources sources{s, images.data<float>(), merged};
   const std::int64_t block = block_of(sources.rows(), block_rows, panel::max_rows);
   const PointerScratch pointers(block, layout.tap_count(), y.device());
-  launch(y.device(), [&] {
-    product(sources.rows(), layout, packed.data<float>(), bias.defined() ? bias.data<float>() : nullptr, false,
-            pointers, block, zeros.data<float>(), sources,
-            [&](std::int64_t row) { return y.data<float>() + row * s.outputs; });
-  });
+  if (y.device() == Device::meta) return;
+  product(sources.rows(), layout, packed.data<float>(), bias.defined() ? bias.data<float>() : nullptr, false, pointers,
+          block, zeros.data<float>(), sources, [&](std::int64_t row) { return y.data<float>() + row * s.outputs; });
 }
 
 void gradient_of_input(const ConvShape& s, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add) {
@@ -162,11 +159,9 @@ void gradient_of_input(const ConvShape& s, const Tensor& dy, const Tensor& weigh
         return dx.data<float>() + ((image * s.height + h) * s.width + w) * s.channels;
       };
       if (layout.taps.empty()) {
-        launch(dx.device(), [&] {
-          if (add) return;
-          parallel_for(rows, 64, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t row = begin; row < end; ++row) std::fill_n(result(row), s.channels, 0.0F);
-          });
+        if (add || dx.device() == Device::meta) continue;
+        parallel_for(rows, 64, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t row = begin; row < end; ++row) std::fill_n(result(row), s.channels, 0.0F);
         });
         continue;
       }
@@ -184,10 +179,8 @@ void gradient_of_input(const ConvShape& s, const Tensor& dy, const Tensor& weigh
       const Tensor packed = pack(s, layout, weight, scratch({layout.size()}, dx.device()));
       const std::int64_t block = block_of(rows, block_rows, panel::max_rows);
       const PointerScratch pointers(block, layout.tap_count(), dx.device());
-      launch(dx.device(), [&] {
-        product(rows, layout, packed.data<float>(), nullptr, add, pointers, block, zeros.data<float>(), sources,
-                result);
-      });
+      if (dx.device() == Device::meta) continue;
+      product(rows, layout, packed.data<float>(), nullptr, add, pointers, block, zeros.data<float>(), sources, result);
     }
 }
 
@@ -211,57 +204,56 @@ void gradient_of_weight(const ConvShape& s, const Tensor& x, const Tensor& dy, c
   const Tensor columns = scratch({threads(), own_panels, pixels, panel::width}, device);
   const Tensor inputs = scratch({threads(), pixels, channels_at_once}, device);
   const Tensor pointers = scratch({threads(), taps, pixels}, device, DType::i64);
-  launch(device, [&] {
-    const float *const from = dy.data<float>(), *const nothing = zeros.data<float>();
-    parallel_tasks(by_panels * by_depth, [&](std::int64_t task, int thread) {
-      const Range own = part(panels, task / by_depth, by_panels);
-      const Range own_depth = part(layout.depth, task % by_depth, by_depth, panel::max_rows);
-      float* const packed = columns.data<float>() + thread * own_panels * pixels * panel::width;
-      float* const gathered = inputs.data<float>() + thread * pixels * channels_at_once;
-      auto* const runs = reinterpret_cast<const float**>(pointers.data<std::int64_t>() + thread * taps * pixels);
-      for (std::int64_t begin = 0; begin < sources.rows(); begin += pixels) {
-        const std::int64_t count = std::min(pixels, sources.rows() - begin);
-        for (std::int64_t k = 0; k < count; ++k)
-          sources(begin + k, layout.taps, [&](std::size_t t, const float* run) {
-            runs[static_cast<std::int64_t>(t) * pixels + k] = run == nullptr ? nothing : run;
-          });
-        for (std::int64_t p = own.begin; p < own.end; ++p) {
-          const std::int64_t group = p / layout.panels(), in_group = p % layout.panels() * panel::width;
-          const std::int64_t valid = std::min<std::int64_t>(panel::width, layout.columns - in_group);
-          float* to = packed + (p - own.begin) * pixels * panel::width;  // [pixels, 16]
-          const float* row = from + begin * s.outputs + group * layout.columns + in_group;
-          for (std::int64_t k = 0; k < count; ++k, to += panel::width, row += s.outputs) {
-            if (valid == panel::width) {
-              for (int v = 0; v < panel::width; v += panel::lanes) panel::store(to + v, panel::load(row + v));
-            } else {
-              std::fill_n(std::copy_n(row, valid, to), panel::width - valid, 0.0F);
-            }
+  if (device == Device::meta) return;
+  const float *const from = dy.data<float>(), *const nothing = zeros.data<float>();
+  parallel_tasks(by_panels * by_depth, [&](std::int64_t task, int thread) {
+    const Range own = part(panels, task / by_depth, by_panels);
+    const Range own_depth = part(layout.depth, task % by_depth, by_depth, panel::max_rows);
+    float* const packed = columns.data<float>() + thread * own_panels * pixels * panel::width;
+    float* const gathered = inputs.data<float>() + thread * pixels * channels_at_once;
+    auto* const runs = reinterpret_cast<const float**>(pointers.data<std::int64_t>() + thread * taps * pixels);
+    for (std::int64_t begin = 0; begin < sources.rows(); begin += pixels) {
+      const std::int64_t count = std::min(pixels, sources.rows() - begin);
+      for (std::int64_t k = 0; k < count; ++k)
+        sources(begin + k, layout.taps, [&](std::size_t t, const float* run) {
+          runs[static_cast<std::int64_t>(t) * pixels + k] = run == nullptr ? nothing : run;
+        });
+      for (std::int64_t p = own.begin; p < own.end; ++p) {
+        const std::int64_t group = p / layout.panels(), in_group = p % layout.panels() * panel::width;
+        const std::int64_t valid = std::min<std::int64_t>(panel::width, layout.columns - in_group);
+        float* to = packed + (p - own.begin) * pixels * panel::width;  // [pixels, 16]
+        const float* row = from + begin * s.outputs + group * layout.columns + in_group;
+        for (std::int64_t k = 0; k < count; ++k, to += panel::width, row += s.outputs) {
+          if (valid == panel::width) {
+            for (int v = 0; v < panel::width; v += panel::lanes) panel::store(to + v, panel::load(row + v));
+          } else {
+            std::fill_n(std::copy_n(row, valid, to), panel::width - valid, 0.0F);
           }
         }
-        for (std::int64_t group = own.begin / layout.panels(); group * layout.panels() < own.end; ++group) {
-          const std::int64_t first = std::max(own.begin, group * layout.panels());
-          const std::int64_t last = std::min(own.end, (group + 1) * layout.panels());
-          for (std::int64_t t = 0; t < taps; ++t)
-            for (std::int64_t c = own_depth.begin; c < own_depth.end; c += channels_at_once) {
-              const std::int64_t channels = std::min(channels_at_once, own_depth.end - c);
-              for (std::int64_t k = 0; k < count; ++k)
-                std::copy_n(runs[t * pixels + k] + group * layout.depth + c, channels, gathered + k * channels_at_once);
-              for (std::int64_t p = first; p < last; ++p) {
-                float* const sum = sums.data<float>() + ((p * taps + t) * layout.depth + c) * panel::width;
-                for (std::int64_t r = 0; r < channels; r += panel::max_rows)
-                  panel::multiply(std::min<std::int64_t>(panel::max_rows, channels - r), count, gathered + r, 1,
-                                  channels_at_once, packed + (p - own.begin) * pixels * panel::width,
-                                  sum + r * panel::width, panel::width, begin > 0);
-              }
-            }
-        }
       }
-    });
-    float* const to = dweight.data<float>();
-    const float* const result = sums.data<float>();
-    panel::for_weights(s, layout, [=](std::int64_t file, std::int64_t place) {
-      to[file] = add ? to[file] + result[place] : result[place];
-    });
+      for (std::int64_t group = own.begin / layout.panels(); group * layout.panels() < own.end; ++group) {
+        const std::int64_t first = std::max(own.begin, group * layout.panels());
+        const std::int64_t last = std::min(own.end, (group + 1) * layout.panels());
+        for (std::int64_t t = 0; t < taps; ++t)
+          for (std::int64_t c = own_depth.begin; c < own_depth.end; c += channels_at_once) {
+            const std::int64_t channels = std::min(channels_at_once, own_depth.end - c);
+            for (std::int64_t k = 0; k < count; ++k)
+              std::copy_n(runs[t * pixels + k] + group * layout.depth + c, channels, gathered + k * channels_at_once);
+            for (std::int64_t p = first; p < last; ++p) {
+              float* const sum = sums.data<float>() + ((p * taps + t) * layout.depth + c) * panel::width;
+              for (std::int64_t r = 0; r < channels; r += panel::max_rows)
+                panel::multiply(std::min<std::int64_t>(panel::max_rows, channels - r), count, gathered + r, 1,
+                                channels_at_once, packed + (p - own.begin) * pixels * panel::width,
+                                sum + r * panel::width, panel::width, begin > 0);
+            }
+          }
+      }
+    }
+  });
+  float* const to = dweight.data<float>();
+  const float* const result = sums.data<float>();
+  panel::for_weights(s, layout, [=](std::int64_t file, std::int64_t place) {
+    to[file] = add ? to[file] + result[place] : result[place];
   });
 }
 

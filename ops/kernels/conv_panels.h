@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/parallel.h"
-#include "ops/kernels/conv_kernels.h"
+#include "ops/kernels/conv_algorithms.h"
 #include "ops/kernels/panel_kernel.h"
 
 #include <numeric>
@@ -87,19 +87,18 @@ inline bool is_merged(const ConvShape& s) { return s.groups == 1 && s.channels <
 inline Tensor padded(const ConvShape& s, const Tensor& x) {
   const std::int64_t height = s.height + 2 * s.padding, across = s.width + 2 * s.padding;
   Tensor out = Tensor::empty({s.images, height, across, s.channels}, DType::f32, x.device(), Purpose::workspace);
-  launch(x.device(), [&] {
-    parallel_tasks(s.images * height, [&](std::int64_t row, int) {
-      float* to = out.data<float>() + row * across * s.channels;  // [W + 2 padding, C]
-      const std::int64_t h = row % height - s.padding;
-      if (h < 0 || h >= s.height) {
-        std::fill_n(to, across * s.channels, 0.0F);
-        return;
-      }
-      const float* const from = x.data<float>() + (row / height * s.height + h) * s.width * s.channels;  // [W, C]
-      to = std::fill_n(to, s.padding * s.channels, 0.0F);
-      to = std::copy_n(from, s.width * s.channels, to);
-      std::fill_n(to, s.padding * s.channels, 0.0F);
-    });
+  if (x.device() == Device::meta) return out;
+  parallel_tasks(s.images * height, [&](std::int64_t row, int) {
+    float* to = out.data<float>() + row * across * s.channels;  // [W + 2 padding, C]
+    const std::int64_t h = row % height - s.padding;
+    if (h < 0 || h >= s.height) {
+      std::fill_n(to, across * s.channels, 0.0F);
+      return;
+    }
+    const float* const from = x.data<float>() + (row / height * s.height + h) * s.width * s.channels;  // [W, C]
+    to = std::fill_n(to, s.padding * s.channels, 0.0F);
+    to = std::copy_n(from, s.width * s.channels, to);
+    std::fill_n(to, s.padding * s.channels, 0.0F);
   });
   return out;
 }

@@ -1,206 +1,9 @@
 #include "ops/kernels/gemm.h"
 
-#include "core/parallel.h"
-#include "ops/kernels/onednn_gemm.h"
-#include "ops/kernels/tile.h"
-
 #include <algorithm>
 
 namespace lacuna {
 namespace {
-
-using tile::lanes;
-using tile::Left;
-using tile::Vector;
-
-/// Calls `f(Type<T>{})` with the element type, if its compute type is C.
-template <class C, class F>
-void with_type_in(DType dtype, F&& f) {
-  with_float_type(dtype, [&]<class T>(Type<T>) {
-    if constexpr (std::is_same_v<Compute<T>, C>) f(Type<T>{});
-  });
-}
-
-template <class T>
-T* data_of(const Matrix& m) {
-  return m.tensor.data<T>() + m.first;
-}
-
-/// Blocked matrix product (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008). b is
-/// packed into panels that all threads share. Each thread computes its part of c by blocks of rows: the block of a
-/// stays in L2, one panel of b in L1. Packing converts to the compute type C.
-template <class C>
-class BlockedProduct {
- public:
-  BlockedProduct(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options)
-      : a_(a), b_(b), c_(c), options_(options), depth_(a.width()) {
-    const std::int64_t blocks = (depth_ + most_depth - 1) / most_depth;
-    block_depth_ = (depth_ + blocks - 1) / blocks;
-    // Partial sums are stored in c between steps over the depth; bf16 would round them, so bf16 takes one step.
-    const std::int64_t fitting = std::max<std::int64_t>(1, packed_elements / (block_depth_ * width()));
-    run_depth_ = is_half_type(c.tensor.dtype()) ? blocks * block_depth_ : std::min(blocks, fitting) * block_depth_;
-  }
-
-  /// Workspace elements: shared by all threads (packed b), and of each thread.
-  std::int64_t shared() const { return std::min(run_depth_, depth_) * width(); }
-  std::int64_t own() const { return left_elements() + sum_elements(); }
-
-  /// Computes the product. `each(f)` runs f(part) for all parts and waits; it is called twice per step over the depth.
-  template <class Each>
-  void run(std::int64_t parts, C* shared_memory, Each&& each, C* own_memory) const {
-    for (std::int64_t begin = 0; begin < depth_; begin += run_depth_) {
-      const std::int64_t end = std::min(depth_, begin + run_depth_);
-      each([&](std::int64_t index) { pack(begin, end, index, parts, shared_memory); });
-      each([&](std::int64_t index) { multiply(begin, end, index, parts, shared_memory, own_memory + index * own()); });
-    }
-  }
-
- private:
-  static constexpr std::int64_t most_depth = 256, block_rows = 96;
-  static constexpr std::int64_t packed_elements = 1024 * 1024;
-  static constexpr std::int64_t panel = 2 * lanes<C>;
-
-  std::int64_t width() const { return tile::padded<C>(c_.columns); }
-  bool copies_left() const { return a_.transposed || a_.tensor.dtype() != dtype_of<C>(); }
-  std::int64_t left_elements() const {
-    if (!copies_left()) return 0;
-    return block_rows / tile::rows * tile::packed_group<C>(block_depth_);
-  }
-  std::int64_t sum_elements() const {
-    return is_half_type(c_.tensor.dtype()) && block_depth_ < depth_ ? block_rows * width() : 0;
-  }
-
-  void pack(std::int64_t begin, std::int64_t end, std::int64_t index, std::int64_t parts, C* packed) const {
-    const std::int64_t panels = (width() + panel - 1) / panel, blocks = (end - begin + block_depth_ - 1) / block_depth_;
-    const Range range = lacuna::part(blocks * panels, index, parts);
-    with_type_in<C>(b_.tensor.dtype(), [&]<class T>(Type<T>) {
-      for (std::int64_t i = range.begin; i < range.end; ++i) {
-        const std::int64_t k = begin + i / panels * block_depth_, column = i % panels * panel;
-        const std::int64_t depth = std::min(block_depth_, end - k), columns = std::min(panel, c_.columns - column);
-        C* const to = packed + (k - begin) * width() + column * depth;
-        if (b_.transposed)
-          tile::pack_transposed(data_of<T>(b_) + column * b_.stride + k, b_.stride, depth, columns, C(1), to);
-        else
-          tile::pack(data_of<T>(b_) + k * b_.stride + column, b_.stride, depth, columns, to);
-      }
-    });
-  }
-
-  void multiply(std::int64_t begin, std::int64_t end, std::int64_t index, std::int64_t parts, const C* packed,
-                C* own) const {
-    // With few rows, columns are split among threads instead.
-    const bool by_columns = c_.rows < 4 * tile::rows * parts && width() > c_.rows;
-    const Range rows = by_columns ? Range{0, c_.rows} : lacuna::part(c_.rows, index, parts, tile::rows);
-    const Range columns = by_columns ? lacuna::part(c_.columns, index, parts, panel) : Range{0, c_.columns};
-    if (columns.begin == columns.end) return;
-    for (std::int64_t row = rows.begin; row < rows.end; row += block_rows) {
-      const std::int64_t count = std::min(block_rows, rows.end - row);
-      for (std::int64_t k = begin; k < end; k += block_depth_) {
-        const std::int64_t depth = std::min(block_depth_, end - k);
-        const C* const panels = packed + (k - begin) * width() + columns.begin * depth;
-        with_type_in<C>(a_.tensor.dtype(), [&]<class T>(Type<T>) {
-          if (a_.transposed) {
-            tile::pack_left(data_of<T>(a_) + k * a_.stride + row, a_.stride, depth, count, own);
-            block(Left<C, true>{own, tile::rows, tile::packed_group<C>(depth)}, row, count, k, depth, panels, columns,
-                  own + left_elements());
-          } else {
-            block(tile::left_rows(data_of<T>(a_) + row * a_.stride + k, a_.stride, count, depth, own), row, count, k,
-                  depth, panels, columns, own + left_elements());
-          }
-        });
-      }
-    }
-  }
-
-  /// Adds (a block [count, depth]) · (b rows [k, k + depth)) to rows [row, row + count) of c.
-  template <bool transposed>
-  void block(const Left<C, transposed>& left, std::int64_t row, std::int64_t count, std::int64_t k, std::int64_t depth,
-             const C* panels, const Range& columns, C* sums) const {
-    const auto alpha = static_cast<C>(options_.alpha);
-    const bool first = k == 0, last = k + depth == depth_;
-    const C* const bias = options_.bias.defined() && last ? options_.bias.data<C>() + columns.begin : nullptr;
-    const std::int64_t n = columns.end - columns.begin, sums_stride = width();
-    with_type_in<C>(c_.tensor.dtype(), [&]<class T>(Type<T>) {
-      T* const out = data_of<T>(c_) + row * c_.stride + columns.begin;
-      const std::int64_t stride = c_.stride;
-      if (std::is_same_v<T, C> || (first && last)) {
-        const bool add = options_.add || !first;
-        tile::product(left, count, depth, panels, n, [=](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
-          Vector<C> v = alpha * sum;
-          if (bias != nullptr) v += tile::load_as(bias + j, n - j);
-          if (add) v += tile::load_as(out + i * stride + j, n - j);
-          tile::store_as(out + i * stride + j, v, n - j);
-        });
-        return;
-      }
-      const bool add = options_.add;
-      tile::product(left, count, depth, panels, n, [=](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
-        C* const partial = sums + i * sums_stride + j;
-        Vector<C> v = alpha * sum;
-        if (!first) v += tile::load(partial);
-        if (!last) {
-          tile::store(partial, v);
-          return;
-        }
-        if (bias != nullptr) v += tile::load_as(bias + j, n - j);
-        if (add) v += tile::load_as(out + i * stride + j, n - j);
-        tile::store_as(out + i * stride + j, v, n - j);
-      });
-    });
-  }
-
-  Matrix a_, b_, c_;
-  GemmOptions options_;
-  std::int64_t depth_, block_depth_, run_depth_;
-};
-
-template <class C>
-void gemm_in(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
-  const BlockedProduct<C> product(a, b, c, options);
-  constexpr std::int64_t worthwhile = 64 * 1024;  // multiplications
-  const std::int64_t parts = c.rows * c.columns * a.width() < worthwhile ? 1 : threads();
-  const Device device = c.tensor.device();
-  const Tensor shared = Tensor::empty({product.shared()}, dtype_of<C>(), device, Purpose::workspace);
-  const Tensor own = Tensor::empty({parts, product.own()}, dtype_of<C>(), device, Purpose::workspace);
-  launch(device, [&] {
-    const auto each = [&](auto&& f) {
-      if (parts == 1)
-        f(0);
-      else
-        parallel_tasks(parts, [&](std::int64_t index, std::int64_t) { f(index); });
-    };
-    product.run(parts, shared.data<C>(), each, own.data<C>());
-  });
-}
-
-/// Whether BlockedProduct is faster than oneDNN for f32. oneDNN reaches 90 % of the peak rate, but half of that for
-/// aᵀ·b if the rows of an operand are a large power of two apart: its blocks then share a few cache sets; packing
-/// avoids it. Measured with oneDNN 2.6 on AVX2: docs/performance.md.
-bool beats_onednn(const Matrix& a, const Matrix& b, const Matrix& c) {
-  const auto collides = [](std::int64_t stride) { return stride >= 512 && (stride & (stride - 1)) == 0; };
-  return a.transposed && !b.transposed && (collides(a.stride) || collides(b.stride)) &&
-         std::min(c.rows, c.columns) < 512;
-}
-
-/// Adds `bias` [columns] to each row of an f32 matrix.
-void add_bias(const Matrix& c, const float* bias) {
-  float* const data = data_of<float>(c);
-  parallel_for(c.rows, 16, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-#pragma omp simd
-      for (std::int64_t j = 0; j < c.columns; ++j) data[i * c.stride + j] += bias[j];
-    }
-  });
-}
-
-void gemm_onednn(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
-  launch(c.tensor.device(), [&] {
-    onednn::sgemm(c.rows, c.columns, a.width(), static_cast<float>(options.alpha),
-                  {data_of<float>(a), a.stride, a.transposed}, {data_of<float>(b), b.stride, b.transposed},
-                  options.add ? 1.0F : 0.0F, data_of<float>(c), c.stride);
-    if (options.bias.defined()) add_bias(c, options.bias.data<float>());
-  });
-}
 
 void check(const Matrix& a, const Matrix& b, const Matrix& c, const Tensor& bias) {
   expect(a.height() == c.rows && a.width() == b.height() && b.width() == c.columns && !c.transposed,
@@ -237,47 +40,20 @@ Matrix Matrix::column_range(std::int64_t begin, std::int64_t end) const {
   return m;
 }
 
+Matrix Matrix::item(std::int64_t index, std::int64_t count) const {
+  const std::int64_t own = rows / count;
+  return row_range(index * own, (index + 1) * own);
+}
+
 void gemm(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
   check(a, b, c, options.bias);
-  if (c.rows == 0 || c.columns == 0) return;
-  const auto is_f32 = [](const Matrix& m) { return m.tensor.dtype() == DType::f32; };
-  if (c.tensor.dtype() == DType::f64)
-    gemm_in<double>(a, b, c, options);
-  else if (is_f32(a) && is_f32(b) && is_f32(c) && !beats_onednn(a, b, c))
-    gemm_onednn(a, b, c, options);
-  else
-    gemm_in<float>(a, b, c, options);
+  if (c.rows > 0 && c.columns > 0) gemm_kernel(c.tensor.device(), a, b, c, options);
 }
 
 void gemm_batched(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
-  const auto item = [&](const Matrix& all, std::int64_t i) {
-    const std::int64_t rows = all.rows / std::max<std::int64_t>(batch, 1);
-    return all.row_range(i * rows, (i + 1) * rows);
-  };
-  check(item(a, 0), item(b, 0), item(c, 0), options.bias);
-  if (c.rows == 0 || c.columns == 0) return;
-  if (batch < threads()) {
-    for (std::int64_t i = 0; i < batch; ++i) gemm(item(a, i), item(b, i), item(c, i), options);
-    return;
-  }
-  const auto products = [&]<class C>(Type<C>) {
-    const BlockedProduct<C> one(item(a, 0), item(b, 0), item(c, 0), options);
-    const std::int64_t size = tile::round_up(one.shared(), lanes<C>) + one.own();
-    const Device device = c.tensor.device();
-    const Tensor workspace = Tensor::empty({threads(), size}, dtype_of<C>(), device, Purpose::workspace);
-    launch(device, [&] {
-      parallel_tasks(batch, [&](std::int64_t i, std::int64_t thread) {
-        C* const memory = workspace.data<C>() + thread * size;
-        BlockedProduct<C>(item(a, i), item(b, i), item(c, i), options)
-            .run(
-                1, memory, [](auto&& f) { f(0); }, memory + tile::round_up(one.shared(), lanes<C>));
-      });
-    });
-  };
-  if (c.tensor.dtype() == DType::f64)
-    products(Type<double>{});
-  else
-    products(Type<float>{});
+  const std::int64_t count = std::max<std::int64_t>(batch, 1);
+  check(a.item(0, count), b.item(0, count), c.item(0, count), options.bias);
+  if (c.rows > 0 && c.columns > 0) gemm_batched_kernel(c.tensor.device(), batch, a, b, c, options);
 }
 
 }  // namespace lacuna

@@ -1,6 +1,7 @@
 // Matrix products.
 #pragma once
 
+#include "core/kernel.h"
 #include "core/tensor.h"
 
 #include <cstdint>
@@ -25,6 +26,8 @@ struct Matrix {
   /// Stored rows or columns [begin, end), a view.
   Matrix row_range(std::int64_t begin, std::int64_t end) const;
   Matrix column_range(std::int64_t begin, std::int64_t end) const;
+  /// Matrix `index` of `count` that are stacked by rows, a view.
+  Matrix item(std::int64_t index, std::int64_t count) const;
 
   /// Extents after transposition.
   std::int64_t height() const { return transposed ? columns : rows; }
@@ -46,5 +49,12 @@ void gemm(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& 
 /// rows of one.
 void gemm_batched(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix& c,
                   const GemmOptions& options = {});
+
+// Of each device, for checked operands; c is not empty. They allocate their workspace.
+inline constinit Kernel<void(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options)>
+    gemm_kernel{"matrix product"};
+inline constinit Kernel<void(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix& c,
+                             const GemmOptions& options)>
+    gemm_batched_kernel{"batch of matrix products"};
 
 }  // namespace lacuna

@@ -1,5 +1,5 @@
 #include "core/parallel.h"
-#include "ops/kernels/conv_kernels.h"
+#include "ops/kernels/conv_algorithms.h"
 #include "ops/kernels/onednn.h"
 
 #include <map>
@@ -127,15 +127,14 @@ void run_with_weights(const ConvShape& shape, Product product, const Tensor& wei
   const Prepared& p = prepared(shape, product, bias.defined(), false);
   const Tensor reordered = p.same_layout ? weight : workspace(p.weight, device);
   const Tensor scratchpad = workspace(p.scratchpad, device);
-  launch(device, [&] {
-    if (!p.same_layout)
-      run(p.reorder,
-          {{DNNL_ARG_FROM, as_memory(file_weights(shape), weight)}, {DNNL_ARG_TO, as_memory(p.weight, reordered)}});
-    images.emplace(DNNL_ARG_WEIGHTS, as_memory(p.weight, reordered));
-    images.emplace(DNNL_ARG_SCRATCHPAD, as_memory(p.scratchpad, scratchpad));
-    if (bias.defined()) images.emplace(DNNL_ARG_BIAS, as_memory({{shape.outputs}, f32, Tag::a}, bias));
-    run(p.primitive, images);
-  });
+  if (device == Device::meta) return;
+  if (!p.same_layout)
+    run(p.reorder,
+        {{DNNL_ARG_FROM, as_memory(file_weights(shape), weight)}, {DNNL_ARG_TO, as_memory(p.weight, reordered)}});
+  images.emplace(DNNL_ARG_WEIGHTS, as_memory(p.weight, reordered));
+  images.emplace(DNNL_ARG_SCRATCHPAD, as_memory(p.scratchpad, scratchpad));
+  if (bias.defined()) images.emplace(DNNL_ARG_BIAS, as_memory({{shape.outputs}, f32, Tag::a}, bias));
+  run(p.primitive, images);
 }
 
 }  // namespace
@@ -154,25 +153,22 @@ void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& w
                     {DNNL_ARG_DIFF_DST, as_memory(images_of(shape, true), dy)}},
                    dx.device());
   if (!add) return;
-  launch(dx.device(), [&] {
-    map(
-        dx.count(), [](float a, float b) { return a + b; }, dx.data<float>(), dx.data<float>(), own.data<float>());
-  });
+  if (dx.device() == Device::meta) return;
+  map(
+      dx.count(), [](float a, float b) { return a + b; }, dx.data<float>(), dx.data<float>(), own.data<float>());
 }
 
 void gradient_of_weight(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add) {
   const Prepared& p = prepared(shape, Product::gradient_of_weight, false, add);
   const Tensor own = p.same_layout ? dweight : workspace(p.weight, dweight.device());
   const Tensor scratchpad = workspace(p.scratchpad, dweight.device());
-  launch(dweight.device(), [&] {
-    run(p.primitive, {{DNNL_ARG_SRC, as_memory(p.x, x)},
-                      {DNNL_ARG_DIFF_DST, as_memory(p.y, dy)},
-                      {DNNL_ARG_DIFF_WEIGHTS, as_memory(p.weight, own)},
-                      {DNNL_ARG_SCRATCHPAD, as_memory(p.scratchpad, scratchpad)}});
-    if (!p.same_layout)
-      run(p.reorder,
-          {{DNNL_ARG_FROM, as_memory(p.weight, own)}, {DNNL_ARG_TO, as_memory(file_weights(shape), dweight)}});
-  });
+  if (dweight.device() == Device::meta) return;
+  run(p.primitive, {{DNNL_ARG_SRC, as_memory(p.x, x)},
+                    {DNNL_ARG_DIFF_DST, as_memory(p.y, dy)},
+                    {DNNL_ARG_DIFF_WEIGHTS, as_memory(p.weight, own)},
+                    {DNNL_ARG_SCRATCHPAD, as_memory(p.scratchpad, scratchpad)}});
+  if (!p.same_layout)
+    run(p.reorder, {{DNNL_ARG_FROM, as_memory(p.weight, own)}, {DNNL_ARG_TO, as_memory(file_weights(shape), dweight)}});
 }
 
 }  // namespace lacuna::onednn

@@ -5,7 +5,7 @@
 // the largest error relative to the largest result is 0.8e-6 at 16 channels, 4.3e-6 at 512 (1.2e-6 for F(2x2)), and
 // 1e-6 in the weight gradient of two images. tests/ops/winograd.cpp bounds it by 1e-5.
 #include "core/parallel.h"
-#include "ops/kernels/conv_kernels.h"
+#include "ops/kernels/conv_algorithms.h"
 #include "ops/kernels/panel_kernel.h"
 #include "ops/kernels/winograd_filter.h"
 
@@ -326,26 +326,25 @@ void convolve(const ConvShape& s, const Tensor& in, const Tensor& weight, const 
   const Tensor weights = scratch(out, {places, outputs, channels});
   const Tensor inputs = scratch(out, {threads(), places, in_stride});
   const Tensor products = scratch(out, {threads(), places, out_stride});
-  launch(out.device(), [&] {
-    transform_weights<m>(s, weight.data<float>(), turned, weights.data<float>());
-    const float* const shift = bias.defined() ? bias.data<float>() : nullptr;
-    parallel_tasks((tiles.count + block - 1) / block, [&](std::int64_t task, int thread) {
-      const Stack v{inputs.data<float>() + thread * places * in_stride, in_stride};
-      const Stack p{products.data<float>() + thread * places * out_stride, out_stride};
-      const std::int64_t begin = task * block, end = std::min(tiles.count, begin + block);
-      transform_tiles<typename Filter<m>::Input>(tiles, in.data<float>(), channels, begin, end, v, RowMajor{channels});
-      // The products are compute-bound: meanwhile prefetch the next tiles and the results.
-      const std::int64_t calls = places * calls_of_multiply(end - begin, channels, outputs);
-      Prefetch next(tiles, in.data<float>(), channels, end, std::min(tiles.count, end + block), calls);
-      Prefetch results(tiles, out.data<float>(), outputs, begin, end, calls);
-      for (int place = 0; place < places; ++place)
-        multiply(end - begin, channels, outputs, v.data + place * in_stride,
-                 weights.data<float>() + place * outputs * channels, p.data + place * out_stride, [&] {
-                   next();
-                   results();
-                 });
-      write_results(tiles, p, outputs, shift, begin, end, add, out.data<float>());
-    });
+  if (out.device() == Device::meta) return;
+  transform_weights<m>(s, weight.data<float>(), turned, weights.data<float>());
+  const float* const shift = bias.defined() ? bias.data<float>() : nullptr;
+  parallel_tasks((tiles.count + block - 1) / block, [&](std::int64_t task, int thread) {
+    const Stack v{inputs.data<float>() + thread * places * in_stride, in_stride};
+    const Stack p{products.data<float>() + thread * places * out_stride, out_stride};
+    const std::int64_t begin = task * block, end = std::min(tiles.count, begin + block);
+    transform_tiles<typename Filter<m>::Input>(tiles, in.data<float>(), channels, begin, end, v, RowMajor{channels});
+    // The products are compute-bound: meanwhile prefetch the next tiles and the results.
+    const std::int64_t calls = places * calls_of_multiply(end - begin, channels, outputs);
+    Prefetch next(tiles, in.data<float>(), channels, end, std::min(tiles.count, end + block), calls);
+    Prefetch results(tiles, out.data<float>(), outputs, begin, end, calls);
+    for (int place = 0; place < places; ++place)
+      multiply(end - begin, channels, outputs, v.data + place * in_stride,
+               weights.data<float>() + place * outputs * channels, p.data + place * out_stride, [&] {
+                 next();
+                 results();
+               });
+    write_results(tiles, p, outputs, shift, begin, end, add, out.data<float>());
   });
 }
 
@@ -419,29 +418,28 @@ void sum_apart(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tens
   const Tensor inputs = scratch(dweight, {threads(), work.places, work.in_stride});
   const Tensor outputs = scratch(dweight, {threads(), work.places, work.out_stride});
   const Tensor sums = scratch(dweight, {threads(), size});
-  launch(dweight.device(), [&] {
-    const std::int64_t parts = std::min<std::int64_t>(threads(), tiles.count);
-    parallel_tasks(parts, [&](std::int64_t index, int) {
-      const Range own = part(tiles.count, index, parts);
-      float* const v = inputs.data<float>() + index * work.places * work.in_stride;
-      float* const g = outputs.data<float>() + index * work.places * work.out_stride;
-      for (std::int64_t begin = own.begin; begin < own.end; begin += work.block) {
-        const std::int64_t end = std::min(own.end, begin + work.block);
-        work.transform(x, dy, 0, begin, end, v, g);
-        const std::int64_t next = std::min(own.end, end + work.block);
-        const std::int64_t panels = s.outputs / panel::width, calls = work.places * panels * work.strips();
-        Prefetch x_next(tiles, x.data<float>(), s.channels, end, next, calls);
-        Prefetch dy_next(tiles, dy.data<float>(), s.outputs, end, next, calls);
-        for (std::int64_t place = 0; place < work.places; ++place)
-          for (std::int64_t o = 0; o < panels; ++o)
-            work.multiply(end - begin, place, o, v, g, sums.data<float>() + index * size, begin > own.begin, [&] {
-              x_next();
-              dy_next();
-            });
-      }
-    });
-    write_weight<m>(s, sums.data<float>(), static_cast<int>(parts), add, dweight.data<float>());
+  if (dweight.device() == Device::meta) return;
+  const std::int64_t parts = std::min<std::int64_t>(threads(), tiles.count);
+  parallel_tasks(parts, [&](std::int64_t index, int) {
+    const Range own = part(tiles.count, index, parts);
+    float* const v = inputs.data<float>() + index * work.places * work.in_stride;
+    float* const g = outputs.data<float>() + index * work.places * work.out_stride;
+    for (std::int64_t begin = own.begin; begin < own.end; begin += work.block) {
+      const std::int64_t end = std::min(own.end, begin + work.block);
+      work.transform(x, dy, 0, begin, end, v, g);
+      const std::int64_t next = std::min(own.end, end + work.block);
+      const std::int64_t panels = s.outputs / panel::width, calls = work.places * panels * work.strips();
+      Prefetch x_next(tiles, x.data<float>(), s.channels, end, next, calls);
+      Prefetch dy_next(tiles, dy.data<float>(), s.outputs, end, next, calls);
+      for (std::int64_t place = 0; place < work.places; ++place)
+        for (std::int64_t o = 0; o < panels; ++o)
+          work.multiply(end - begin, place, o, v, g, sums.data<float>() + index * size, begin > own.begin, [&] {
+            x_next();
+            dy_next();
+          });
+    }
   });
+  write_weight<m>(s, sums.data<float>(), static_cast<int>(parts), add, dweight.data<float>());
 }
 
 /// All threads transform a block of tiles, then divide its positions and panels: one set of sums.
@@ -452,20 +450,19 @@ void sum_together(const ConvShape& s, const Tensor& x, const Tensor& dy, const T
   const Tensor inputs = scratch(dweight, {work.places, work.in_stride});
   const Tensor outputs = scratch(dweight, {work.places, work.out_stride});
   const Tensor sums = scratch(dweight, {work.places, s.channels, s.outputs});
-  launch(dweight.device(), [&] {
-    for (std::int64_t begin = 0; begin < tiles.count; begin += work.block) {
-      const std::int64_t rows = std::min(tiles.count - begin, work.block);
-      parallel_for(rows, 1, [&](std::int64_t first, std::int64_t last) {
-        work.transform(x, dy, first, begin + first, begin + last, inputs.data<float>(), outputs.data<float>());
-      });
-      const std::int64_t panels = s.outputs / panel::width;
-      parallel_tasks(work.places * panels, [&](std::int64_t task, int) {
-        work.multiply(rows, task / panels, task % panels, inputs.data<float>(), outputs.data<float>(),
-                      sums.data<float>(), begin > 0, [] {});
-      });
-    }
-    write_weight<m>(s, sums.data<float>(), 1, add, dweight.data<float>());
-  });
+  if (dweight.device() == Device::meta) return;
+  for (std::int64_t begin = 0; begin < tiles.count; begin += work.block) {
+    const std::int64_t rows = std::min(tiles.count - begin, work.block);
+    parallel_for(rows, 1, [&](std::int64_t first, std::int64_t last) {
+      work.transform(x, dy, first, begin + first, begin + last, inputs.data<float>(), outputs.data<float>());
+    });
+    const std::int64_t panels = s.outputs / panel::width;
+    parallel_tasks(work.places * panels, [&](std::int64_t task, int) {
+      work.multiply(rows, task / panels, task % panels, inputs.data<float>(), outputs.data<float>(), sums.data<float>(),
+                    begin > 0, [] {});
+    });
+  }
+  write_weight<m>(s, sums.data<float>(), 1, add, dweight.data<float>());
 }
 
 /// Calls `f` with the m that needs fewer products: 4, unless much of the large tiles would be outside the image.

@@ -57,16 +57,15 @@ class AffineDequantizer {
     workspace_ = workspace_for<DecodingTables>(bytes_.device(), groups, from_.columns, by_column_);
     ArrayCutter cutter(workspace_.raw());
     tables_.emplace(cutter, groups, from_.columns, by_column_);
-    launch(bytes_.device(), [&] {
-      bool clamps = false;
-      for (std::int64_t group = 0; group < groups; ++group) {
-        tables_->lines[group] = decoding_line<T>(from_, group, dithered_);
-        clamps |= tables_->lines[group].clamps;
-      }
-      by_column_ &= !clamps;
-      if (by_column_)
-        tables_->column_lines->fill(from_, [&](std::int64_t group) { return tables_->lines[group].floats; });
-    });
+    if (bytes_.device() == Device::meta) return;
+    bool clamps = false;
+    for (std::int64_t group = 0; group < groups; ++group) {
+      tables_->lines[group] = decoding_line<T>(from_, group, dithered_);
+      clamps |= tables_->lines[group].clamps;
+    }
+    by_column_ &= !clamps;
+    if (by_column_)
+      tables_->column_lines->fill(from_, [&](std::int64_t group) { return tables_->lines[group].floats; });
   }
 
   /// Decodes elements [begin, end) into `out` on the calling thread.
@@ -141,17 +140,16 @@ class AffineDequantizer {
 void dequantize_affine(const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end, const Tensor& out) {
   with_float_type(out.dtype(), [&]<class T>(Type<T>) {
     const AffineDequantizer<T> dequantizer(quantized);
-    launch(out.device(), [&] {
-      T* const to = out.data<T>();
-      const std::int64_t start = begin / block * block;
-      parallel_for(
-          end - start, serial_below,
-          [&](std::int64_t share_begin, std::int64_t share_end) {
-            const std::int64_t first = std::max(begin, start + share_begin);
-            dequantizer.decode(first, start + share_end, to + (first - begin));
-          },
-          block);
-    });
+    if (out.device() == Device::meta) return;
+    T* const to = out.data<T>();
+    const std::int64_t start = begin / block * block;
+    parallel_for(
+        end - start, serial_below,
+        [&](std::int64_t share_begin, std::int64_t share_end) {
+          const std::int64_t first = std::max(begin, start + share_begin);
+          dequantizer.decode(first, start + share_end, to + (first - begin));
+        },
+        block);
   });
 }
 

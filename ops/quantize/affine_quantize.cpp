@@ -338,12 +338,11 @@ void quantize_columns(const Tensor& x, const QuantizedTensor& quantized, const K
                      parts = layout.count < serial_below ? 1 : threads();
   const bool narrow = layout.size < narrow_columns;
   const Tensor workspace = workspace_for<ColumnArrays<T>>(x.device(), groups, layout.columns, parts, narrow);
-  launch(x.device(), [&] {
-    ArrayCutter cutter(workspace.raw());
-    const ColumnArrays<T> arrays(cutter, groups, layout.columns, parts, narrow);
-    ColumnQuantizer<T>(x.data<T>(), layout, groups, parts, narrow, arrays)
-        .quantize(quantized.config, quantized.key, known);
-  });
+  if (x.device() == Device::meta) return;
+  ArrayCutter cutter(workspace.raw());
+  const ColumnArrays<T> arrays(cutter, groups, layout.columns, parts, narrow);
+  ColumnQuantizer<T>(x.data<T>(), layout, groups, parts, narrow, arrays)
+      .quantize(quantized.config, quantized.key, known);
 }
 
 }  // namespace
@@ -352,9 +351,8 @@ void quantize_affine(const Tensor& x, const QuantizedTensor& quantized, const Kn
   const QuantConfig& config = quantized.config;
   with_float_type(x.dtype(), [&]<class T>(Type<T>) {
     if (config.grouping.kind == Grouping::Kind::columns) return quantize_columns<T>(x, quantized, known);
-    launch(x.device(), [&] {
-      quantize_consecutive(x.data<T>(), Layout(x.shape(), config, quantized.bytes.raw()), config, quantized.key, known);
-    });
+    if (x.device() == Device::meta) return;
+    quantize_consecutive(x.data<T>(), Layout(x.shape(), config, quantized.bytes.raw()), config, quantized.key, known);
   });
 }
 

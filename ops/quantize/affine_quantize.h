@@ -1,17 +1,9 @@
-// Values to affine codes: quantize() for every rounding but Rounding::hadamard.
+// Values to affine codes on the CPU: quantize() for every rounding but Rounding::hadamard.
 #pragma once
 
-#include "ops/quantize/quantize.h"
-
-#include <span>
+#include "ops/quantize/quantize_kernels.h"
 
 namespace lacuna::quant {
-
-/// Ranges known before, and where the observed ranges go: both [groups]; `seen` may be empty.
-struct KnownRanges {
-  std::span<const Range> ranges;
-  std::span<Range> seen;
-};
 
 /// Writes `quantized.bytes` from x; shape, type and config have been checked. `known` is null if the ranges are to be
 /// observed first.

@@ -490,10 +490,9 @@ Tensor quantized_means(const Tensor& x, const QuantizedTensor& quantized) {
   const QuantizedTensor stored = stored_means(quantized);
   Tensor means = Tensor::empty(stored.shape, DType::f32, x.device(), Purpose::workspace);
   if (means.count() == 0) return means;
-  launch(x.device(), [&] {
+  if (x.device() != Device::meta)
     with_float_type(x.dtype(),
                     [&]<class T>(Type<T>) { estimate_means(x.data<T>(), x.count() / means.count(), means); });
-  });
   quantize_affine(means, stored, nullptr);
   dequantize_affine(stored, 0, means.count(), means);
   return means;
@@ -520,11 +519,10 @@ void quantize_hadamard(const Tensor& x, const QuantizedTensor& quantized) {
   const Units units(to);
   const Tensor means = quantized_means(x, quantized),
                codes = Tensor::empty({units.parts, units.size + lanes}, DType::u8, x.device(), Purpose::workspace);
-  launch(x.device(), [&] {
-    with_float_type(x.dtype(), [&]<class T>(Type<T>) {
-      quantize_groups(x.data<T>(), quantized, to, units, Means(quantized, values_of(means), 0),
-                      codes.data<std::uint8_t>());
-    });
+  if (x.device() == Device::meta) return;
+  with_float_type(x.dtype(), [&]<class T>(Type<T>) {
+    quantize_groups(x.data<T>(), quantized, to, units, Means(quantized, values_of(means), 0),
+                    codes.data<std::uint8_t>());
   });
 }
 
@@ -539,18 +537,17 @@ void dequantize_hadamard(const QuantizedTensor& quantized, std::int64_t begin, s
     dequantize_affine(stored, samples.begin * columns, samples.end * columns,
                       means.leading(0, samples.end - samples.begin));
   }
-  launch(out.device(), [&] {
-    const Means range_means(quantized, means.defined() ? means.data<float>() : nullptr, samples.begin);
-    const std::int64_t start = begin / size * size;
-    parallel_for(
-        end - start, serial_below,
-        [&](std::int64_t share_begin, std::int64_t share_end) {
-          const std::int64_t first = std::max(begin, start + share_begin);
-          dequantize_range(quantized, first, start + share_end, range_means,
-                           out.raw() + (first - begin) * size_of(quantized.dtype));
-        },
-        size);
-  });
+  if (out.device() == Device::meta) return;
+  const Means range_means(quantized, means.defined() ? means.data<float>() : nullptr, samples.begin);
+  const std::int64_t start = begin / size * size;
+  parallel_for(
+      end - start, serial_below,
+      [&](std::int64_t share_begin, std::int64_t share_end) {
+        const std::int64_t first = std::max(begin, start + share_begin);
+        dequantize_range(quantized, first, start + share_end, range_means,
+                         out.raw() + (first - begin) * size_of(quantized.dtype));
+      },
+      size);
 }
 
 BlockDequantizer hadamard_block_dequantizer(const QuantizedTensor& quantized, std::int64_t max_elements,

@@ -1,5 +1,5 @@
 // Quantization to 1 to 3 bits after a randomized Hadamard transform: quantize() and dequantize() for
-// Rounding::hadamard.
+// Rounding::hadamard on the CPU.
 //
 // Each group is centred, its signs are flipped at random, and it is multiplied by an orthonormal Hadamard matrix. The
 // result is close to N(0, σ²) whatever the values were. For that distribution Max ("Quantizing for minimum distortion",

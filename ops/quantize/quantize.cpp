@@ -4,6 +4,7 @@
 #include "ops/quantize/affine_quantize.h"
 #include "ops/quantize/hadamard_quantize.h"
 #include "ops/quantize/layout.h"
+#include "ops/quantize/quantize_kernels.h"
 
 #include <cmath>
 
@@ -31,13 +32,27 @@ QuantizedTensor quantize_with(const Tensor& x, const QuantConfig& config, std::u
       config, x.shape(), x.dtype(),
       Tensor::empty({quantized_bytes(x.shape(), config)}, DType::u8, x.device(), AllocationScope::current().purpose),
       key};
-  if (x.count() == 0) return quantized;
-  if (config.rounding == Rounding::hadamard)
-    quantize_hadamard(x, quantized);
-  else
-    quantize_affine(x, quantized, known);
+  if (x.count() > 0) quantize_values(x.device(), x, quantized, known);
   return quantized;
 }
+
+const RegisterKernel cpu_quantize{quantize_values,
+                                  {DeviceKind::cpu, DeviceKind::meta},
+                                  [](const Tensor& x, const QuantizedTensor& quantized, const KnownRanges* known) {
+                                    if (quantized.config.rounding == Rounding::hadamard)
+                                      quantize_hadamard(x, quantized);
+                                    else
+                                      quantize_affine(x, quantized, known);
+                                  }};
+const RegisterKernel cpu_dequantize{
+    dequantize_values,
+    {DeviceKind::cpu, DeviceKind::meta},
+    [](const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end, const Tensor& out) {
+      if (quantized.config.rounding == Rounding::hadamard)
+        dequantize_hadamard(quantized, begin, end, out);
+      else
+        dequantize_affine(quantized, begin, end, out);
+    }};
 
 }  // namespace
 
@@ -99,11 +114,7 @@ void dequantize(const QuantizedTensor& quantized, std::int64_t begin, std::int64
   expect(out.count() == end - begin, "dequantize: expected an output of {} elements, got {}", end - begin, out.shape());
   expect(out.dtype() == quantized.dtype, "dequantize: expected an output of {}, got {}", name_of(quantized.dtype),
          name_of(out.dtype()));
-  if (begin == end) return;
-  if (quantized.config.rounding == Rounding::hadamard)
-    dequantize_hadamard(quantized, begin, end, out);
-  else
-    dequantize_affine(quantized, begin, end, out);
+  if (begin < end) dequantize_values(out.device(), quantized, begin, end, out);
 }
 
 BlockDequantizer block_dequantizer(const QuantizedTensor& quantized, std::int64_t max_elements, std::int64_t slots) {

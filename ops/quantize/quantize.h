@@ -89,9 +89,9 @@ QuantizedTensor quantize(const Tensor& x, const QuantConfig& config, std::uint64
 /// same device. Uses all threads.
 void dequantize(const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end, const Tensor& out);
 
-/// Dequantizes elements [begin, end) into `out` on the calling thread. `slot`, below the number of slots, selects the
-/// caller's scratch: no two threads use one slot at once. Hadamard groups are transformed whole even if the range holds
-/// a part of them.
+/// On the CPU: dequantizes elements [begin, end) into `out` on the calling thread. `slot`, below the number of slots,
+/// selects the caller's scratch: no two threads use one slot at once. Hadamard groups are transformed whole even if the
+/// range holds a part of them.
 using BlockDequantizer = std::function<void(std::int64_t begin, std::int64_t end, std::byte* out, std::int64_t slot)>;
 /// Prepares a dequantizer that is called for many blocks of at most `max_elements`. Tables and scratch are allocated
 /// here (Purpose::workspace, on `meta` too) and live as long as the result; calls allocate nothing and check nothing.

@@ -1,6 +1,7 @@
 #include "ops/quantize/sign_mask.h"
 
 #include "core/parallel.h"
+#include "ops/quantize/quantize_kernels.h"
 
 #include <bit>
 #include <cstring>
@@ -47,8 +48,8 @@ void for_bits(const std::uint8_t* bytes, std::int64_t first, std::int64_t begin,
   for (; i < end; ++i) one(i);
 }
 
-/// out[i] = in[i] if bit `first` + i is set, or if in[i] is NaN and `nan_stays`; otherwise 0.
-template <bool nan_stays, class T>
+/// out[i] = in[i] if bit `first` + i is set, or if in[i] is NaN and `keep_nan`; otherwise 0.
+template <bool keep_nan, class T>
 void mask_values(const T* in, std::int64_t count, const std::uint8_t* bytes, std::int64_t first, T* out) {
   using B = Bits<T>;
   constexpr B all = std::numeric_limits<B>::max();
@@ -56,32 +57,60 @@ void mask_values(const T* in, std::int64_t count, const std::uint8_t* bytes, std
     for_bits(bytes, first, begin, end, [&](std::int64_t i, std::uint32_t word) {
       const auto value = std::bit_cast<B>(in[i]);
       B mask = B{0} - static_cast<B>(word & 1U);
-      if (nan_stays) mask |= (value & (all >> 1)) > infinity<T> ? all : B{0};
+      if (keep_nan) mask |= (value & (all >> 1)) > infinity<T> ? all : B{0};
       out[i] = std::bit_cast<T>(static_cast<B>(value & mask));
     });
   });
 }
 
-template <bool nan_stays>
-void mask_by_bits(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out) {
+void apply_bits(const Tensor& in, const Tensor& bits, std::int64_t first, bool keep_nan, const Tensor& out) {
   expect(out.count() == in.count() && out.dtype() == in.dtype() && 8 * bits.count() >= first + in.count(),
          "sign mask: {} values of {} from bit {} on do not fit a mask of {} bits and an output of {} values of {}",
          in.count(), name_of(in.dtype()), first, 8 * bits.count(), out.count(), name_of(out.dtype()));
-  launch(in.device(), [&] {
-    with_float_type(in.dtype(), [&]<class T>(Type<T>) {
-      mask_values<nan_stays>(in.data<T>(), in.count(), bits.data<std::uint8_t>(), first, out.data<T>());
-    });
-  });
+  apply_sign_bits(in.device(), in, bits, first, keep_nan, out);
 }
+
+template <class T>
+void pack_on_cpu(const Tensor& values, const Tensor& bits) {
+  const T* const in = values.data<T>();
+  auto* const out = bits.data<std::uint8_t>();
+  parallel_for(
+      values.count(), 65536,
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; i += word_bits) {
+          const std::int64_t count = std::min(word_bits, end - i);
+          const std::uint64_t word = count == word_bits ? signs_of(in + i, word_bits) : signs_of(in + i, count);
+          for (std::int64_t byte = 0; byte < (count + 7) / 8; ++byte)
+            out[i / 8 + byte] = static_cast<std::uint8_t>(word >> (8 * byte));
+        }
+      },
+      word_bits);
+}
+
+const RegisterKernel cpu_pack{pack_sign_bits, DeviceKind::cpu, [](const Tensor& values, const Tensor& bits) {
+                                with_float_type(values.dtype(),
+                                                [&]<class T>(Type<T>) { pack_on_cpu<T>(values, bits); });
+                              }};
+const RegisterKernel cpu_apply{
+    apply_sign_bits, DeviceKind::cpu,
+    [](const Tensor& in, const Tensor& bits, std::int64_t first, bool keep_nan, const Tensor& out) {
+      with_float_type(in.dtype(), [&]<class T>(Type<T>) {
+        const auto* const mask = bits.data<std::uint8_t>();
+        if (keep_nan)
+          mask_values<true>(in.data<T>(), in.count(), mask, first, out.data<T>());
+        else
+          mask_values<false>(in.data<T>(), in.count(), mask, first, out.data<T>());
+      });
+    }};
 
 }  // namespace
 
 void pass_where_set(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out) {
-  mask_by_bits<false>(in, bits, first, out);
+  apply_bits(in, bits, first, false, out);
 }
 
 void rectify(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out) {
-  mask_by_bits<true>(in, bits, first, out);
+  apply_bits(in, bits, first, true, out);
 }
 
 void rectify(DType dtype, std::byte* values, std::int64_t count, const std::uint8_t* bits, std::int64_t first) {
@@ -97,25 +126,8 @@ void unpack_signs(const std::uint8_t* bits, std::int64_t first, std::int64_t cou
 }
 
 Tensor pack_signs(const Tensor& values) {
-  const std::int64_t n = values.count();
-  Tensor bits = Tensor::empty({(n + 7) / 8}, DType::u8, values.device(), Purpose::saved);
-  launch(values.device(), [&] {
-    with_float_type(values.dtype(), [&]<class T>(Type<T>) {
-      const T* const in = values.data<T>();
-      auto* const out = bits.data<std::uint8_t>();
-      parallel_for(
-          n, 65536,
-          [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t i = begin; i < end; i += word_bits) {
-              const std::int64_t count = std::min(word_bits, end - i);
-              const std::uint64_t word = count == word_bits ? signs_of(in + i, word_bits) : signs_of(in + i, count);
-              for (std::int64_t byte = 0; byte < (count + 7) / 8; ++byte)
-                out[i / 8 + byte] = static_cast<std::uint8_t>(word >> (8 * byte));
-            }
-          },
-          word_bits);
-    });
-  });
+  Tensor bits = Tensor::empty({(values.count() + 7) / 8}, DType::u8, values.device(), Purpose::saved);
+  pack_sign_bits(values.device(), values, bits);
   return bits;
 }
 

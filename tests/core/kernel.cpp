@@ -38,6 +38,15 @@ TEST_CASE("a kernel does nothing on meta") {
   CHECK(y == 7);
 }
 
+TEST_CASE("a kernel that is registered for meta too runs there") {
+  static constinit Kernel<void(int& y)> counts{"counts"};
+  static const RegisterKernel everywhere{counts, {DeviceKind::cpu, DeviceKind::meta}, [](int& y) { ++y; }};
+  int y = 0;
+  counts(Device::cpu, y);
+  counts(Device::meta, y);
+  CHECK(y == 2);
+}
+
 TEST_CASE("a device without the kernel is an error that names both") {
   int y = 7;
   const std::string message = message_of([&] { nowhere(Device::cpu, y); });

@@ -1,5 +1,5 @@
 #include "core/parallel.h"
-#include "ops/kernels/conv_kernels.h"
+#include "ops/kernels/conv_algorithms.h"
 #include "ops/kernels/winograd_filter.h"
 
 #include <doctest/doctest.h>

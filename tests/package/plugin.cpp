@@ -7,32 +7,36 @@ namespace {
 
 using namespace lacuna;
 
-/// y = x², which keeps x.
+constinit Kernel<void(const Tensor& x, const Tensor& y)> square_forward{"square"};
+constinit Kernel<void(const Tensor& x, const Tensor& dy, const Tensor& dx)> square_backward{"square backward"};
+const RegisterKernel cpu_forward{square_forward, DeviceKind::cpu, [](const Tensor& x, const Tensor& y) {
+                                   with_float_type(y.dtype(), [&]<class T>(Type<T>) {
+                                     map(
+                                         y.count(), [](auto value) { return value * value; }, y.data<T>(), x.data<T>());
+                                   });
+                                 }};
+const RegisterKernel cpu_backward{square_backward, DeviceKind::cpu,
+                                  [](const Tensor& x, const Tensor& dy, const Tensor& dx) {
+                                    with_float_type(dx.dtype(), [&]<class T>(Type<T>) {
+                                      map(
+                                          dx.count(), [](auto value, auto gradient) { return 2 * value * gradient; },
+                                          dx.data<T>(), x.data<T>(), dy.data<T>());
+                                    });
+                                  }};
+
+/// y = x², which saves x.
 struct Square {
   enum Input { x };
   static constexpr std::string_view name = "square";
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x}}};
   Tensor forward(std::span<const Tensor> inputs) const {
     const Tensor y = empty_like(inputs[x]);
-    launch(y.device(), [&] {
-      with_float_type(y.dtype(), [&]<class T>(Type<T>) {
-        for (std::int64_t i = 0; i < y.count(); ++i) {
-          const auto value = to_compute(inputs[x].data<T>()[i]);
-          y.data<T>()[i] = static_cast<T>(value * value);
-        }
-      });
-    });
+    square_forward(y.device(), inputs[x], y);
     return y;
   }
   void backward(const Tensor& dy, const Saved<Square>& saved, Grads& grads) const {
-    const Tensor in = saved.get<input(x)>().whole();
     grads[x] = empty_like(dy);
-    launch(dy.device(), [&] {
-      with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
-        for (std::int64_t i = 0; i < dy.count(); ++i)
-          grads[x].data<T>()[i] = static_cast<T>(2 * to_compute(in.data<T>()[i]) * to_compute(dy.data<T>()[i]));
-      });
-    });
+    square_backward(dy.device(), saved.get<input(x)>().whole(), dy, grads[x]);
   }
 };
 const RegisterOp<Square> square;
@@ -41,7 +45,9 @@ const RegisterOp<Square> square;
 class SquareNet final : public ImageModel {
  public:
   SquareNet(const ModelContext& context, std::int64_t image_size, std::int64_t classes)
-      : ImageModel(context, {image_size, 1, classes, "body.2"}), pixels_(image_size * image_size), body_(*this, "body") {
+      : ImageModel(context, {image_size, 1, classes, "body.2"}),
+        pixels_(image_size * image_size),
+        body_(*this, "body") {
     body_.add<nn::Linear>(pixels_, 32)
         .add([](Variable x) { return apply(Square{}, std::move(x)); })
         .add<nn::Linear>(32, classes);

@@ -1,25 +1,12 @@
-// Kernels of convolutions. conv_choice.h chooses among them.
+// Convolutions on the CPU, by several algorithms. conv_choice.h chooses among them.
 #pragma once
 
 #include "core/tensor.h"
-
-#include <compare>
-#include <cstdint>
+#include "ops/conv_kernels.h"
 
 namespace lacuna {
 
-/// Extents of a convolution: x [images, height, width, channels], weight [outputs, channels / groups, kernel_height,
-/// kernel_width], y [images, out_height(), out_width(), outputs].
-struct ConvShape {
-  std::int64_t images, height, width, channels, outputs, kernel_height, kernel_width;
-  std::int64_t stride, padding, groups;
-
-  std::int64_t out_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
-  std::int64_t out_width() const { return (width + 2 * padding - kernel_width) / stride + 1; }
-  auto operator<=>(const ConvShape&) const = default;
-};
-
-// Each family has three products: y = x * weight (+ bias), dx (+)= dy * weight, dweight (+)= dy * x. Operands are
+// Each algorithm has three products: y = x * weight (+ bias), dx (+)= dy * weight, dweight (+)= dy * x. Operands are
 // contiguous and of one type; bias may be undefined. On `meta` only workspaces are allocated.
 
 /// Direct loops for f32, bf16 and f64: the reference, and the only kernel for f64.

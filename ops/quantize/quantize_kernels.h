@@ -1,0 +1,44 @@
+// Kernels of ops/quantize. Shapes and types have been checked.
+#pragma once
+
+#include "core/kernel.h"
+#include "ops/quantize/quantize.h"
+#include "ops/quantize/slope.h"
+
+namespace lacuna::quant {
+
+/// Ranges known before, and where the observed ranges go: both [groups]; `seen` may be empty.
+struct KnownRanges {
+  std::span<const Range> ranges;
+  std::span<Range> seen;
+};
+
+// quantize() and dequantize(). Workspaces are the kernels' own.
+
+/// Writes `quantized.bytes` from x, which is not empty. `known`: null if the ranges are to be observed first, as with
+/// Rounding::hadamard.
+inline constinit Kernel<void(const Tensor& x, const QuantizedTensor& quantized, const KnownRanges* known)>
+    quantize_values{"quantize"};
+/// Elements [begin, end), not none, into `out`.
+inline constinit Kernel<void(const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end, const Tensor& out)>
+    dequantize_values{"dequantize"};
+
+// sign_mask.h
+
+/// values: [n]; bits: u8 [ceil(n / 8)].
+inline constinit Kernel<void(const Tensor& values, const Tensor& bits)> pack_sign_bits{"sign mask"};
+/// out = in where bit `first` + i is set, and 0 elsewhere; a NaN stays if `keep_nan`. in, out: [n]; out may be in.
+inline constinit Kernel<void(const Tensor& in, const Tensor& bits, std::int64_t first, bool keep_nan,
+                             const Tensor& out)>
+    apply_sign_bits{"values by a sign mask"};
+
+// slope.h
+
+/// values: [n]; bytes: u8 [ceil(n / 4)].
+inline constinit Kernel<void(const Tensor& values, const SlopeLevels& levels, const Tensor& bytes)> encode_slopes{
+    "slopes"};
+/// Elements from `begin` on into `out`.
+inline constinit Kernel<void(const Tensor& bytes, const SlopeLevels& levels, std::int64_t begin, const Tensor& out)>
+    decode_slopes{"values of slopes"};
+
+}  // namespace lacuna::quant

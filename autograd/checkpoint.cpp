@@ -11,11 +11,14 @@ namespace {
 
 /// What an op of a region gave in forward.
 struct RegionOp {
+  struct Output {
+    Shape shape;
+    DType dtype;
+    std::uint64_t storage;
+  };
   Label op;
-  Shape shape;
-  DType dtype;
-  std::uint64_t result;                     // its storage
-  bool saves_result;                        // backward may read the output, or there are extra ones
+  std::vector<Output> outputs;
+  bool saves_result;                        // backward may read an output, or there are extra ones
   std::vector<std::uint64_t> saved_inputs;  // storages that backward may read
 };
 
@@ -64,14 +67,11 @@ class NoteOps final : public OpMode {
  public:
   explicit NoteOps(CheckpointNode& region) : region_(region) {}
 
-  void after(const Operation& op, const std::vector<Variable>& inputs, const Tensor& output,
+  void after(const Operation& op, const std::vector<Variable>& inputs, const std::vector<Variable>& outputs,
              const std::vector<Tensor>& extra_outputs) override {
-    RegionOp noted{.op = Label(op.name()),
-                   .shape = output.shape(),
-                   .dtype = output.dtype(),
-                   .result = output.storage()->id(),
-                   .saves_result = !extra_outputs.empty(),
-                   .saved_inputs = {}};
+    RegionOp noted{.op = Label(op.name()), .outputs = {}, .saves_result = !extra_outputs.empty(), .saved_inputs = {}};
+    for (const Variable& one : outputs)
+      noted.outputs.push_back({one.shape(), one.dtype(), one.tensor().storage()->id()});
     for (const Variable& input : inputs)
       if (input.leaf() != nullptr && !std::ranges::count(region_.leaves, input.edge().leaf))
         region_.leaves.push_back(input.edge().leaf);
@@ -94,7 +94,9 @@ class NoteOps final : public OpMode {
     std::size_t read = ops.size();
     for (std::set<std::uint64_t> saved; read > 0; --read) {
       const RegionOp& last = ops[read - 1];
-      if (last.saves_result || saved.contains(last.result)) break;
+      if (last.saves_result ||
+          std::ranges::any_of(last.outputs, [&](const RegionOp::Output& one) { return saved.contains(one.storage); }))
+        break;
       saved.insert(last.saved_inputs.begin(), last.saved_inputs.end());
     }
     return read;
@@ -109,12 +111,15 @@ class FollowOps final : public OpMode {
  public:
   explicit FollowOps(const CheckpointNode& region) : region_(region) {}
 
-  Tensor output_without_running(const Operation& op, const std::vector<Variable>& inputs) override {
+  std::vector<Tensor> outputs_without_running(const Operation& op, const std::vector<Variable>& inputs) override {
     const std::size_t index = seen_++;
     expect(index < region_.ops.size() && region_.ops[index].op.text() == op.name(),
            "{} was recomputed with another op than in forward: {} as number {}", region_.path.text(), op.name(), index);
-    const RegionOp& noted = region_.ops[index];
-    return index < region_.ops_read ? Tensor() : Tensor::empty(noted.shape, noted.dtype, inputs.front().device());
+    std::vector<Tensor> skipped;
+    if (index < region_.ops_read) return skipped;
+    for (const RegionOp::Output& one : region_.ops[index].outputs)
+      skipped.push_back(Tensor::empty(one.shape, one.dtype, inputs.front().device()));
+    return skipped;
   }
   void expect_all() const {
     expect(seen_ == region_.ops.size(), "{} was recomputed by {} ops, after {} in forward", region_.path.text(), seen_,

@@ -16,10 +16,12 @@ class OpMode {
   OpMode(const OpMode&) = delete;
   OpMode& operator=(const OpMode&) = delete;
 
-  /// Before an op: the output to take without running it, or undefined.
-  virtual Tensor output_without_running(const Operation&, const std::vector<Variable>& /*inputs*/) { return {}; }
-  virtual void after(const Operation&, const std::vector<Variable>& /*inputs*/, const Tensor& /*output*/,
-                     const std::vector<Tensor>& /*extra_outputs*/) {}
+  /// Before an op: the outputs to take without running it, or none.
+  virtual std::vector<Tensor> outputs_without_running(const Operation&, const std::vector<Variable>& /*inputs*/) {
+    return {};
+  }
+  virtual void after(const Operation&, const std::vector<Variable>& /*inputs*/,
+                     const std::vector<Variable>& /*outputs*/, const std::vector<Tensor>& /*extra_outputs*/) {}
 
   static OpMode*& innermost();
   OpMode* outer() const { return outer_; }

@@ -61,7 +61,7 @@ void OpNode::backward(std::vector<Tensor> output_gradients, BackwardPass& pass) 
       if (tensor) bytes_read += tensor->read_bytes();
     observer->before(Phase::backward, *operation, path);
   }
-  operation->backward(std::move(output_gradients.front()), NodeTensors(*this), grads);
+  operation->backward(std::move(output_gradients), NodeTensors(*this), grads);
   if (observer != nullptr) {
     std::vector<Tensor> results;
     for (std::size_t i = 0; i < grads.size(); ++i)

@@ -9,6 +9,7 @@ std::string_view name_of(Hold::Kind kind) {
 
 std::string SavedTensorInfo::name() const {
   std::string name(maker());
+  if (source.kind == Source::Kind::output && source.index > 0) name += fmt::format(" output {}", source.index);
   if (source.kind == Source::Kind::extra_output) name += fmt::format(" statistic {}", source.index);
   if (occurrence > 0) name += fmt::format(" #{}", occurrence + 1);
   return name;

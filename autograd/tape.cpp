@@ -99,15 +99,17 @@ void Tape::set_producer(Variable& variable, const Producer& producer, std::int64
 
 namespace {
 
-/// Records on `tape` that `op` made `result` of `inputs`.
+/// Records on `tape` that `op` made `recorded` of `inputs`. Decides what is saved: the tensor of each row of
+/// `op->saves()` with a wanted gradient in `for_grad_of`.
 void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, const std::vector<Variable>& inputs,
-            Variable& result, const std::vector<Tensor>& extra_outputs) {
+            RecordedOp& recorded) {
+  const std::vector<Tensor>& extra_outputs = recorded.extra_outputs;
   const Label name(op->name());
   auto node = std::make_unique<OpNode>();
   node->op = name;
   node->path = path;
   node->operation = op;
-  std::vector<SavedTensorPtr> saved_inputs, saved_extras;
+  std::vector<SavedTensorPtr> saved_inputs, saved_outputs, saved_extras;
   bool is_view = false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const bool wants = inputs[i].requires_grad(), is_there = inputs[i].defined();
@@ -115,9 +117,9 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
     node->edges.push_back(wants ? inputs[i].edge() : Edge{});
     node->inputs.push_back(is_there ? inputs[i].shape() : Shape{});
     saved_inputs.push_back(is_there ? tape.saved_tensor(inputs[i]) : nullptr);
-    is_view = is_view || (is_there && key_of(inputs[i].tensor()) == key_of(result.tensor()));
+    is_view = is_view || (is_there && key_of(inputs[i].tensor()) == key_of(recorded.outputs.front().tensor()));
   }
-  node->outputs.push_back(result.shape());
+  for (const Variable& result : recorded.outputs) node->outputs.push_back(result.shape());
   OpNode& added = *node;
   std::unique_ptr<Node> unrecorded;  // no gradient goes through it
   std::int64_t number = -1;
@@ -131,15 +133,19 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
     saved->hold();  // until this op is recorded
     saved_extras.push_back(std::move(saved));
   }
-  tape.set_producer(result, {.op = name, .path = path}, number);
-  const SavedTensorPtr saved_output = tape.saved_tensor(result);
+  for (std::size_t i = 0; i < recorded.outputs.size(); ++i) {
+    const int index = static_cast<int>(i);
+    tape.set_producer(recorded.outputs[i], {.op = name, .path = path, .source = nth_output(index)}, number, index);
+    saved_outputs.push_back(tape.saved_tensor(recorded.outputs[i]));
+  }
   const auto saved_at = [&](Source source) -> const SavedTensorPtr& {
     if (source.kind == Source::Kind::input) return saved_inputs[source.index];
-    return source.kind == Source::Kind::extra_output ? saved_extras[source.index] : saved_output;
+    return (source.kind == Source::Kind::extra_output ? saved_extras : saved_outputs)[source.index];
   };
   const auto shape_at = [&](Source source) {
     if (source.kind == Source::Kind::input) return added.inputs[source.index];
-    return source.kind == Source::Kind::extra_output ? extra_outputs[source.index].shape() : result.shape();
+    return source.kind == Source::Kind::extra_output ? extra_outputs[source.index].shape()
+                                                     : added.outputs[source.index];
   };
   if (!op->rematerializes().empty() && !is_view) {
     Origin origin{op, {}, {}};
@@ -147,7 +153,7 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
       origin.sources.push_back(saved_at(row.from));
       origin.shapes.push_back(shape_at(row.from));
     }
-    saved_output->set_origin(std::move(origin));
+    saved_outputs.front()->set_origin(std::move(origin));
   }
   if (number >= 0) {
     for (const Save& row : op->saves()) {
@@ -182,8 +188,7 @@ void note_uses(Tape& tape, const Operation& op, const std::vector<Variable>& inp
 
 }  // namespace
 
-std::pair<Variable, std::vector<Tensor>> record(const std::shared_ptr<const Operation>& op,
-                                                const std::vector<Variable>& inputs) {
+RecordedOp record(const std::shared_ptr<const Operation>& op, const std::vector<Variable>& inputs) {
   Tape* const tape = Tape::current();
   if (Tape* const recording = Tape::recording()) note_uses(*recording, *op, inputs);
   if (tape != nullptr) tape->finalize_released();
@@ -191,29 +196,31 @@ std::pair<Variable, std::vector<Tensor>> record(const std::shared_ptr<const Oper
   owner.op = Label(op->name());
   const AllocationScope scope(owner);
 
-  Tensor out;
+  std::vector<Tensor> outputs, extra_outputs;
   for (OpMode* mode = OpMode::innermost(); mode != nullptr; mode = mode->outer())
-    if (Tensor given = mode->output_without_running(*op, inputs); given.defined()) out = std::move(given);
-  std::vector<Tensor> extra_outputs;
-  if (!out.defined()) {
+    if (std::vector<Tensor> given = mode->outputs_without_running(*op, inputs); !given.empty())
+      outputs = std::move(given);
+  if (outputs.empty()) {
     Observer* const observer = tape == nullptr ? nullptr : tape->observer();
     std::vector<Tensor> tensors;
     tensors.reserve(inputs.size());
     for (const Variable& input : inputs) tensors.push_back(input.defined() ? input.tensor() : Tensor());
     if (observer != nullptr) observer->before(Phase::forward, *op, owner.path);
-    out = op->forward(tensors, extra_outputs);
+    outputs = op->forward(tensors, extra_outputs);
     if (observer != nullptr) {
       std::vector<Shape> shapes;
       for (const Tensor& tensor : tensors) shapes.push_back(tensor.defined() ? tensor.shape() : Shape());
-      const Work work{bytes_of(tensors) + bytes_of(extra_outputs) + out.bytes(), op->macs(shapes, out.shape())};
-      observer->after(Phase::forward, *op, owner.path, work, {&out, 1});
+      const Work work{bytes_of(tensors) + bytes_of(extra_outputs) + bytes_of(outputs),
+                      op->macs(shapes, outputs.front().shape())};
+      observer->after(Phase::forward, *op, owner.path, work, outputs);
     }
   }
-  Variable result = Variable::computed(std::move(out), owner.path);
-  if (Tape* const recording = Tape::recording()) add_op(*recording, op, owner.path, inputs, result, extra_outputs);
+  RecordedOp recorded{.outputs = {}, .extra_outputs = std::move(extra_outputs)};
+  for (Tensor& one : outputs) recorded.outputs.push_back(Variable::computed(std::move(one), owner.path));
+  if (Tape* const recording = Tape::recording()) add_op(*recording, op, owner.path, inputs, recorded);
   for (OpMode* mode = OpMode::innermost(); mode != nullptr; mode = mode->outer())
-    mode->after(*op, inputs, result.tensor(), extra_outputs);
-  return {std::move(result), std::move(extra_outputs)};
+    mode->after(*op, inputs, recorded.outputs, recorded.extra_outputs);
+  return recorded;
 }
 
 void Tape::finalize_released() {

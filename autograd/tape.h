@@ -12,6 +12,8 @@
 
 #include "autograd/node.h"
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -116,17 +118,33 @@ class NoGrad : private Recording {
   NoGrad() : Recording(Tape::current(), false) {}
 };
 
-/// Runs an op, and records it where a tape is recording. Returns its output and its extra outputs.
-std::pair<Variable, std::vector<Tensor>> record(const std::shared_ptr<const Operation>& op,
-                                                const std::vector<Variable>& inputs);
+/// What an op returned.
+struct RecordedOp {
+  std::vector<Variable> outputs;
+  std::vector<Tensor> extra_outputs;
+};
+/// Runs an op, and records it where a tape is recording.
+RecordedOp record(const std::shared_ptr<const Operation>& op, const std::vector<Variable>& inputs);
 
-/// Runs `op` on `inputs`. Pass an absent optional input as `Variable()`; move in what is not used again.
+/// Runs `op` on `inputs` and returns its output, or an array of its outputs if it has several:
+///
+///   Variable y = apply(Linear{}, x, weight, Variable());
+///   auto [q, k, v] = apply(SplitQkv{}, std::move(qkv));
+///
+/// Pass an absent optional input as `Variable()`; move in what is not used again.
 template <class Op, class... Inputs>
-Variable apply(Op op, Inputs&&... inputs) {
+auto apply(Op op, Inputs&&... inputs) {
   std::vector<Variable> all;
   all.reserve(sizeof...(inputs));
   (all.push_back(std::forward<Inputs>(inputs)), ...);
-  return record(std::make_shared<const Bound<Op>>(std::move(op)), std::move(all)).first;
+  RecordedOp recorded = record(std::make_shared<const Bound<Op>>(std::move(op)), std::move(all));
+  if constexpr (outputs_of<Op> == 1) {
+    return std::move(recorded.outputs.front());
+  } else {
+    std::array<Variable, outputs_of<Op>> outputs;
+    std::ranges::move(recorded.outputs, outputs.begin());
+    return outputs;
+  }
 }
 
 }  // namespace lacuna

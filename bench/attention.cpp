@@ -19,7 +19,7 @@ void measure(std::int64_t images, std::int64_t length, std::int64_t heads, std::
   const std::vector<Tensor> inputs{
       Tensor::from(std::span<const float>(values), {images, length, 3 * heads * head_dim}), {}, {}};
   std::vector<Tensor> extra_outputs;
-  const Tensor out = op.forward(inputs, extra_outputs);
+  const Tensor out = op.forward(inputs, extra_outputs).front();
   const bench::KeptTensors saved(op.saves(), inputs, out, extra_outputs);
 
   const double forward = bench::seconds([&] {
@@ -28,7 +28,7 @@ void measure(std::int64_t images, std::int64_t length, std::int64_t heads, std::
   });
   const double backward = bench::seconds([&] {
     Grads grads(3, {Attention::qkv});
-    op.backward(out, saved, grads);
+    op.backward({out}, saved, grads);
   });
   const double product = 2.0 * static_cast<double>(images * heads * out.shape()[1] * length * head_dim);
   fmt::print(

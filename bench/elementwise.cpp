@@ -33,14 +33,14 @@ void measure(std::string_view name, const Op& op, const std::vector<Tensor>& inp
              int backward_passes, double copy) {
   std::vector<Tensor> extra_outputs;
   const auto operation = std::make_shared<const Bound<Op>>(op);
-  Tensor y = operation->forward(inputs, extra_outputs);
+  Tensor y = operation->forward(inputs, extra_outputs).front();
   const bench::KeptTensors kept(Op::saves, inputs, y, extra_outputs);
   InputSet wanted;
   for (int i = 0; i < static_cast<int>(inputs.size()); ++i) wanted.insert(i);
   const double pass = 1e-9 * static_cast<double>(y.bytes());
   const double forward = forward_passes * pass / bench::seconds([&] {
                            std::vector<Tensor> statistics;
-                           y = operation->forward(inputs, statistics);
+                           y = operation->forward(inputs, statistics).front();
                          });
   Tensor dy = y.clone();
   const double backward = backward_passes == 0 ? 0 : backward_passes * pass / bench::seconds([&] {

@@ -295,7 +295,7 @@ void curves(int draws) {
     return [op](const Tensor& at) {
       Grads grads(1, {0});
       const std::vector<Tensor> inputs{at};
-      Bound(op).backward(Tensor::full(at.shape(), 1, at.dtype(), at.device()),
+      Bound(op).backward({Tensor::full(at.shape(), 1, at.dtype(), at.device())},
                          bench::KeptTensors(op.saves, inputs, at, {}), grads);
       return grads[0];
     };

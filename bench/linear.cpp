@@ -21,7 +21,7 @@ void measure(std::int64_t rows, std::int64_t features, std::int64_t width, doubl
   const Bound<Linear> op({});
   const std::vector<Tensor> inputs{values({rows, width}), values({features, width}), values({features})};
   std::vector<Tensor> extra_outputs;
-  const Tensor y = op.forward(inputs, extra_outputs);
+  const Tensor y = op.forward(inputs, extra_outputs).front();
   const bench::KeptTensors saved(op.saves(), inputs, y, extra_outputs);
   const double flops = 2.0 * static_cast<double>(rows * features * width);
   const auto rate = [&](auto&& f) {
@@ -31,7 +31,7 @@ void measure(std::int64_t rows, std::int64_t features, std::int64_t width, doubl
   const auto backward = [&](InputSet wanted) {
     return rate([&, wanted] {
       Grads grads(3, wanted);
-      op.backward(y, saved, grads);
+      op.backward({y}, saved, grads);
     });
   };
   fmt::print("{:>6} {:>5} {:>5}   y {}   dx {}   dw, db {}\n", rows, features, width,

@@ -3,15 +3,18 @@
 // An op is a plain struct: its members are its attributes (stride, eps), its functions are `forward` and `backward`,
 // and it has up to two tables:
 //
-//   saves           the tensors that `backward` reads. A row names the tensor, how exactly it is needed, and the inputs
-//                   whose gradients need it. The tape saves a tensor only if an input of that row requires a gradient:
-//                   Linear saves x for the gradient of its weight, so a frozen weight saves no x.
+//   saves           the tensors that `backward` reads, as ctx.save_for_backward of PyTorch. A row names the tensor, how
+//                   exactly it is needed, and the inputs whose gradients need it.
 //   rematerializes  of cheap ops only: the tensors from which `rematerialize` computes the output again. The tape may
 //                   then free the output after forward.
 //
+// A gradient is *wanted* if its input requires one (Variable::requires_grad). The tape saves the tensor of a row only
+// if the gradient of an input in `for_grad_of` is wanted (add_op in autograd/tape.cpp): Linear needs x for the gradient
+// of its weight, so that x of a layer with a frozen weight is not saved.
+//
 // How a saved tensor is held between forward and backward (kept, quantized, as signs, rematerialized) is decided by the
 // memory policy (autograd/policy.h), not by the op. `backward` gets each of its tensors as an Operand (ops/operand.h).
-// The tables are the only way to a saved tensor: reading one that they do not list does not compile.
+// Reading a tensor that `saves` does not list fails to compile; reading a row that no wanted gradient needs throws.
 // ops/linear.h is a short example; docs/adding-an-op.md builds one step by step.
 #pragma once
 
@@ -33,19 +36,20 @@ namespace lacuna {
 
 class Operand;
 
-/// Inputs of one op at most.
+/// The most inputs that an op can have, and the most outputs.
 inline constexpr int max_inputs = 32;
 
 namespace detail {
-/// `index` if it is the number of an input, an error otherwise: one of the compiler in a constant expression.
-constexpr unsigned checked_input(int index) {
-  if (index < 0 || index >= max_inputs) fail("an op's inputs are numbered 0 to {}, got {}", max_inputs - 1, index);
+/// Returns `index` if it is in [0, max_inputs). Otherwise throws Error, or fails to compile in a constant expression.
+constexpr unsigned checked_index(int index) {
+  if (index < 0 || index >= max_inputs)
+    fail("inputs and outputs of an op are numbered 0 to {}, got {}", max_inputs - 1, index);
   return static_cast<unsigned>(index);
 }
 }  // namespace detail
 
-/// A tensor of an op: input i, the output, or extra output i. Extra outputs have no gradient; backward reads them, or a
-/// module (the batch's mean and variance of a batch norm).
+/// A tensor of an op: input i, output i or extra output i. Extra outputs have no gradient: statistics and indices that
+/// backward reads, or a module (a batch norm's mean and variance for its running statistics).
 struct Source {
   enum class Kind : std::uint8_t { input, output, extra_output };
   Kind kind;
@@ -53,16 +57,20 @@ struct Source {
   constexpr bool operator==(const Source&) const = default;
 };
 constexpr Source input(int index) {
-  return {Source::Kind::input, static_cast<std::uint8_t>(detail::checked_input(index))};
+  return {Source::Kind::input, static_cast<std::uint8_t>(detail::checked_index(index))};
+}
+constexpr Source nth_output(int index) {
+  return {Source::Kind::output, static_cast<std::uint8_t>(detail::checked_index(index))};
 }
 constexpr Source extra_output(int index) {
-  return {Source::Kind::extra_output, static_cast<std::uint8_t>(detail::checked_input(index))};
+  return {Source::Kind::extra_output, static_cast<std::uint8_t>(detail::checked_index(index))};
 }
-inline constexpr Source output{Source::Kind::output, 0};
+/// The output of an op that has one.
+inline constexpr Source output = nth_output(0);
 
-/// How exactly backward needs a saved tensor. A tensor with several readers is held for the strongest need.
+/// How exactly backward needs a saved tensor. A tensor that several ops read is held for the strongest need.
 enum class Need : std::uint8_t {
-  sign,   // whether each element is positive; the tensor has no negative elements (the output of a ReLU)
+  sign,   // one bit an element: positive or zero. For tensors without negative elements (the output of a ReLU)
   value,  // its values, which a lossy policy may quantize
   exact,  // the bits of forward: weights, indices, statistics
 };
@@ -72,7 +80,7 @@ std::string_view name_of(Need need);
 /// Which elements of a saved tensor have a similar range, for policies that quantize by groups.
 enum class Groups : std::uint8_t {
   run,    // consecutive elements
-  head,   // those of one attention head: the second of four extents, otherwise the last one, contains the heads
+  head,   // those of one attention head: index h of [B, H, L, d]; otherwise a part of the last axis, [..., heads · d]
   token,  // those of one row; rows have different ranges (the input of a layer norm)
 };
 
@@ -83,8 +91,8 @@ class InputSet {
   constexpr InputSet(std::initializer_list<int> inputs) {
     for (const int i : inputs) insert(i);
   }
-  constexpr void insert(int i) { bits_ |= 1U << detail::checked_input(i); }
-  constexpr bool contains(int i) const { return (bits_ >> detail::checked_input(i) & 1U) != 0; }
+  constexpr void insert(int i) { bits_ |= 1U << detail::checked_index(i); }
+  constexpr bool contains(int i) const { return (bits_ >> detail::checked_index(i) & 1U) != 0; }
   constexpr bool intersects(InputSet other) const { return (bits_ & other.bits_) != 0; }
   constexpr bool empty() const { return bits_ == 0; }
   constexpr InputSet operator&(InputSet other) const {
@@ -103,11 +111,11 @@ struct Save {
   Need need;
   InputSet for_grad_of;
   Groups groups = Groups::run;
-  bool optional = false;  // of Need::sign: backward can do without, and finds the signs from its other rows
+  bool optional = false;  // with Need::sign: a policy may drop it; backward then computes the signs from other rows
 };
 
-/// A row of `rematerializes`: rows [b, e) of the output are computed from rows [b, e) of `from` (`by_rows`), or from
-/// all of it.
+/// A row of `rematerializes`: to compute rows [b, e) of the output, `rematerialize` reads rows [b, e) of `from` if
+/// `by_rows`, otherwise all of it.
 struct Remat {
   Source from;
   bool by_rows;
@@ -119,8 +127,8 @@ constexpr Remat all_of(Source from) { return {from, false}; }
 class SavedTensors {
  public:
   virtual ~SavedTensors() = default;
-  /// The tensor of a row in the shape it had in forward. Its `form` fits the row's need: Need::sign gets kept values,
-  /// sign bits, or an undefined operand if the row is optional; other rows never get sign bits.
+  /// The tensor of a row in the shape it had in forward. A row with Need::sign gets the values or the sign bits, or an
+  /// undefined operand if the row is optional and the tensor was dropped. Other rows get values in any form.
   virtual Operand operand(std::size_t row) const = 0;
   /// False for an optional input that was not given.
   virtual bool present(std::size_t /*row*/) const { return true; }
@@ -136,13 +144,14 @@ consteval std::size_t find_row(const Table& table, Source from) {
 }
 }  // namespace detail
 
-/// What `Op::backward` may read: the rows of `Op::saves` that the wanted gradients need. Reading another row throws.
+/// What `Op::backward` may read: the rows of `Op::saves` with a wanted gradient in `for_grad_of`. Reading another row
+/// throws Error.
 template <class Op>
 class Saved {
  public:
   explicit Saved(const SavedTensors& tensors) : tensors_(tensors) {}
 
-  /// False for an optional input that was not given.
+  /// False if `from` is an optional input that forward was not given.
   template <Source from>
   bool has() const {
     return tensors_.present(row<from>());
@@ -168,21 +177,21 @@ class Saved {
   const SavedTensors& tensors_;
 };
 
-/// What is at hand to compute some rows of an op's output again.
+/// What some rows of an op's output are computed from again.
 struct RematRows {
-  std::span<const Tensor> tensors;  // as the op's `rematerializes`: the rows [rows, C], or all; undefined if absent
+  std::span<const Tensor> tensors;  // one for each row of `rematerializes`; undefined if an optional input is absent
   const Shape& shape;               // of the whole output
-  std::int64_t first_row;           // of the wanted rows, in the whole output
+  std::int64_t first_row;           // in the whole output, of the rows to compute
   const Tensor& signs;              // see RematInputs::signs
 };
 
-/// What `Op::rematerialize` may read: the rows of `Op::rematerializes`.
+/// What `Op::rematerialize` may read: the tensors that `Op::rematerializes` lists.
 template <class Op>
 class RematInputs {
  public:
   explicit RematInputs(const RematRows& rows) : rows_(rows) {}
 
-  /// The rows [rows, C] of the tensor that belong to the wanted rows of the output, or all of it, as the table says.
+  /// Listed with `rows_of`: [rows, C], the rows that belong to the output rows to compute. With `all_of`: all of it.
   template <Source from>
   const Tensor& get() const {
     constexpr std::size_t found = detail::find_row(Op::rematerializes, from);
@@ -193,8 +202,8 @@ class RematInputs {
   const Shape& shape() const { return rows_.shape; }
   std::int64_t first_row() const { return rows_.first_row; }
   std::int64_t first_element() const { return rows_.first_row * rows_.shape.back(); }
-  /// Bits of the exact signs of the whole output (quant::pack_signs), if they were kept. The other tensors may then be
-  /// quantized: an op that rectifies takes its zeros from here. Undefined otherwise.
+  /// One bit an element of the whole output, whether it was positive in forward (quant::pack_signs); undefined if the
+  /// policy kept none. If defined, the tensors of `get` may be approximate: a ReLU writes zeros where the bit is 0.
   const Tensor& signs() const { return rows_.signs; }
 
  private:
@@ -208,8 +217,8 @@ class Grads {
 
   bool wanted(int input) const { return wanted_.contains(input); }
   InputSet wanted() const { return wanted_; }
-  /// The gradient of an input, which `backward` assigns if it is wanted. Undefined before that, with one exception: an
-  /// input in `Op::accumulates_into` may have a gradient already, to which `backward` adds in place.
+  /// The gradient of an input: `backward` assigns it if it is wanted. If it is defined already, the input is listed in
+  /// `Op::accumulates_into` and another reader of the tensor gave a gradient: `backward` adds to it in place.
   Tensor& operator[](int input) { return tensors_[static_cast<std::size_t>(input)]; }
   std::size_t size() const { return tensors_.size(); }
 
@@ -230,26 +239,38 @@ class Operation {
   virtual InputSet accumulates_into() const = 0;
   /// Heads of an attention op, 1 of others.
   virtual std::int64_t heads() const = 0;
-  /// Multiply-adds of the forward pass by its definition, whatever a kernel saves of them; 0 of ops without a matrix
-  /// product.
+  /// Multiply-adds of forward by the op's definition, for an output of shape `y`: a convolution by Winograd's algorithm
+  /// counts as any other. 0 without a matrix product.
   virtual std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const = 0;
   /// The inputs that are multiplied. Their gradients together take twice the multiply-adds of forward.
   virtual InputSet matmul_operands() const = 0;
-  /// Returns the output and fills `extra_outputs`. Inputs that are optional may be undefined.
-  virtual Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const = 0;
-  /// `dy`: the gradient of the output. A caller that moves it in lets the op overwrite its memory.
-  virtual void backward(Tensor dy, const SavedTensors& saved, Grads& grads) const = 0;
+  /// Returns the outputs and fills `extra_outputs`. Inputs that are optional may be undefined.
+  virtual std::vector<Tensor> forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const = 0;
+  /// `dy`: the gradient of each output, at least one of them defined. Undefined: no loss depends on that output; it
+  /// counts as zero. The op may overwrite a gradient if the caller moved its only reference in.
+  virtual void backward(std::vector<Tensor> dy, const SavedTensors& saved, Grads& grads) const = 0;
   /// Writes rows of the output into `out` [rows, C], with the bits of forward. Allocates no tensor: on the CPU, threads
   /// call it at the same time for different rows.
   virtual void rematerialize(const RematRows& from, const Tensor& out) const = 0;
 };
+
+/// How many outputs with a gradient an op struct has.
+template <class Op>
+inline constexpr int outputs_of = 1;
+template <class Op>
+requires requires { Op::outputs; }
+inline constexpr int outputs_of<Op> = Op::outputs;
 
 /// Makes an Operation of an op struct. An op has
 ///   static constexpr std::string_view name;
 ///   static constexpr std::array saves{Save{...}, ...};                     (or std::array<Save, 0>{})
 ///   Tensor forward(std::span<const Tensor> inputs[, std::vector<Tensor>& extra_outputs]) const;
 ///   void backward(Tensor dy, const Saved<Op>&, Grads&) const;
-/// a cheap op also
+/// an op with several outputs that have gradients instead
+///   static constexpr int outputs = 2;
+///   std::vector<Tensor> forward(...) const;                                (parameters as above)
+///   void backward(std::vector<Tensor> dy, const Saved<Op>&, Grads&) const;
+/// a cheap op with one output also
 ///   static constexpr std::array rematerializes{rows_of(...), ...};
 ///   void rematerialize(const RematInputs<Op>&, const Tensor& out) const;
 /// an op whose backward adds to existing gradients
@@ -259,6 +280,9 @@ class Operation {
 ///   std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;
 template <class Op>
 class Bound final : public Operation {
+  static_assert(
+      outputs_of<Op> == 1 || !requires { Op::rematerializes; }, "only a single output is rematerialized");
+
  public:
   explicit Bound(Op op) : op_(std::move(op)) {}
 
@@ -297,14 +321,26 @@ class Bound final : public Operation {
     else
       return {};
   }
-  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const override {
-    if constexpr (requires { op_.forward(inputs, extra_outputs); })
-      return op_.forward(inputs, extra_outputs);
-    else
-      return op_.forward(inputs);
+  std::vector<Tensor> forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const override {
+    const auto run = [&] {
+      if constexpr (requires { op_.forward(inputs, extra_outputs); })
+        return op_.forward(inputs, extra_outputs);
+      else
+        return op_.forward(inputs);
+    };
+    if constexpr (outputs_of<Op> == 1) {
+      std::vector<Tensor> one;
+      one.push_back(run());
+      return one;
+    } else {
+      return run();
+    }
   }
-  void backward(Tensor dy, const SavedTensors& saved, Grads& grads) const override {
-    op_.backward(std::move(dy), Saved<Op>(saved), grads);
+  void backward(std::vector<Tensor> dy, const SavedTensors& saved, Grads& grads) const override {
+    if constexpr (outputs_of<Op> == 1)
+      op_.backward(std::move(dy.front()), Saved<Op>(saved), grads);
+    else
+      op_.backward(std::move(dy), Saved<Op>(saved), grads);
   }
   void rematerialize(const RematRows& from, const Tensor& out) const override {
     if constexpr (requires { Op::rematerializes; })
@@ -317,10 +353,10 @@ class Bound final : public Operation {
   Op op_;
 };
 
-/// Names of all registered ops. The op matrix in tests/ops requires a sample of each.
+/// Names of all registered ops. The op matrix (tests/ops/op_matrix.cpp) fails for an op without a sample.
 std::vector<std::string_view>& op_names();
 
-/// A static object of this type in the op's source file registers the op.
+/// Registers an op, as a static object in the op's source file: `const RegisterOp<Linear> linear;`.
 template <class Op>
 struct RegisterOp {
   RegisterOp() { op_names().push_back(Op::name); }

@@ -137,7 +137,7 @@ Variable concat(std::vector<Variable> inputs, int axis) {
            input.shape());
     op.extents.push_back(input.shape()[op.axis]);
   }
-  return record(std::make_shared<const Bound<Concat>>(std::move(op)), inputs).first;
+  return record(std::make_shared<const Bound<Concat>>(std::move(op)), inputs).outputs.front();
 }
 
 }  // namespace lacuna

@@ -40,9 +40,9 @@ Variable BatchNorm2d::with_batch_statistics(Variable x, Residual... residual) {
   inputs.push_back(weight_.variable());
   inputs.push_back(bias_.variable());
   (inputs.push_back(std::move(residual)), ...);
-  auto [y, statistics] = record(std::make_shared<const Bound<Op>>(Op{.eps = eps_}), inputs);
+  auto [outputs, statistics] = record(std::make_shared<const Bound<Op>>(Op{.eps = eps_}), inputs);
   update_running_statistics(statistics[Op::mean], statistics[Op::variance], rows);
-  return std::move(y);
+  return std::move(outputs.front());
 }
 
 template <class Op, class... Residual>

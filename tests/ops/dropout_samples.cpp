@@ -24,7 +24,7 @@ const RegisterSample drop_path(random("drop_path", bound(DropPath{.p = 0.4, .str
 
 Tensor forward(const Operation& op, const Tensor& x) {
   std::vector<Tensor> extra_outputs;
-  return op.forward({{x}}, extra_outputs);
+  return op.forward({{x}}, extra_outputs).front();
 }
 
 /// `op` on all samples at once, and on each `part` of them with the number of its first sample.

@@ -64,18 +64,23 @@ Tensor in_double(const Tensor& tensor) { return is_floating(tensor.dtype()) ? te
 
 struct Result {
   std::vector<Tensor> inputs;
-  Tensor y;
+  std::vector<Tensor> outputs;
   std::vector<Tensor> extra_outputs;
 
   const Tensor& at(Source source) const {
-    if (source.kind == Source::Kind::output) return y;
+    if (source.kind == Source::Kind::output) return outputs[source.index];
     return (source.kind == Source::Kind::input ? inputs : extra_outputs)[source.index];
+  }
+  /// Of an op with one output.
+  const Tensor& y() const {
+    REQUIRE(outputs.size() == 1);
+    return outputs.front();
   }
 };
 
 Result forward(const Operation& op, std::vector<Tensor> inputs) {
-  Result result{.inputs = std::move(inputs), .y = {}, .extra_outputs = {}};
-  result.y = op.forward(result.inputs, result.extra_outputs);
+  Result result{.inputs = std::move(inputs), .outputs = {}, .extra_outputs = {}};
+  result.outputs = op.forward(result.inputs, result.extra_outputs);
   return result;
 }
 
@@ -119,8 +124,8 @@ class DeclaredTensors final : public SavedTensors {
 
 using Form = DeclaredTensors::Form;
 
-/// Gradients by input. Pass `dy` as the last one to hold it to let the op write over it.
-std::vector<Tensor> backward(const Operation& op, const Result& result, Tensor dy, InputSet wanted,
+/// Gradients by input, from those of the outputs. Pass `dy` as the last one to hold it to let the op write over it.
+std::vector<Tensor> backward(const Operation& op, const Result& result, std::vector<Tensor> dy, InputSet wanted,
                              Form form = Form::kept, const std::vector<Tensor>& present = {}) {
   Grads grads(result.inputs.size(), wanted);
   for (std::size_t i = 0; i < present.size(); ++i) grads[static_cast<int>(i)] = present[i];
@@ -130,8 +135,30 @@ std::vector<Tensor> backward(const Operation& op, const Result& result, Tensor d
   return gradients;
 }
 
-/// What the output is multiplied with to make a scalar of it.
-Tensor projection(const Tensor& y) { return sample_values(y.shape(), y.dtype(), 12345); }
+/// What an output is multiplied with to make a scalar of it.
+Tensor projection(const Tensor& y, std::uint32_t site = 12345) { return sample_values(y.shape(), y.dtype(), site); }
+
+std::vector<Tensor> projections(const Result& result) {
+  std::vector<Tensor> all;
+  for (const Tensor& y : result.outputs) all.push_back(projection(y, 12345 + static_cast<std::uint32_t>(all.size())));
+  return all;
+}
+
+std::vector<Tensor> clones(const std::vector<Tensor>& tensors) {
+  return each(tensors, [](const Tensor& t) { return t.clone(); });
+}
+
+/// Gradients of the outputs as a program may give them: of all outputs, and of each selection, where the others are
+/// undefined.
+std::vector<std::vector<Tensor>> selections(const std::vector<Tensor>& dy) {
+  std::vector<std::vector<Tensor>> all;
+  for (unsigned bits = (1U << dy.size()) - 1; bits > 0; --bits) {
+    all.push_back(dy);
+    for (std::size_t i = 0; i < dy.size(); ++i)
+      if ((bits >> i & 1U) == 0) all.back()[i] = {};
+  }
+  return all;
+}
 
 std::vector<InputSet> subsets(const OpSample& sample) {
   std::vector<int> inputs;
@@ -206,7 +233,7 @@ TEST_CASE("forward repeats to the bit and leaves its inputs alone") {
   for_each_case([](const OpSample& sample, DType, const std::vector<Tensor>& inputs) {
     const std::vector<Tensor> before = each(inputs, [](const Tensor& t) { return t.clone(); });
     const Result first = forward(*sample.op, inputs), second = forward(*sample.op, inputs);
-    CHECK(same_bits(first.y, second.y));
+    for (std::size_t i = 0; i < first.outputs.size(); ++i) CHECK(same_bits(first.outputs[i], second.outputs[i]));
     for (std::size_t i = 0; i < first.extra_outputs.size(); ++i)
       CHECK(same_bits(first.extra_outputs[i], second.extra_outputs[i]));
     for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -219,19 +246,29 @@ TEST_CASE("shapes and bytes on meta are those on the cpu") {
     const Operation& op = *sample.op;
     const std::vector<Tensor> shadows = each(inputs, on_meta);
     const Result real = forward(op, inputs), shadow = forward(op, shadows);
-    CHECK(shadow.y.device() == Device::meta);
-    CHECK(shadow.y.shape() == real.y.shape());
-    CHECK(shadow.y.dtype() == real.y.dtype());
+    REQUIRE(shadow.outputs.size() == real.outputs.size());
+    for (std::size_t i = 0; i < real.outputs.size(); ++i) {
+      CHECK(shadow.outputs[i].device() == Device::meta);
+      CHECK(shadow.outputs[i].shape() == real.outputs[i].shape());
+      CHECK(shadow.outputs[i].dtype() == real.outputs[i].dtype());
+    }
     REQUIRE(shadow.extra_outputs.size() == real.extra_outputs.size());
     for (std::size_t i = 0; i < real.extra_outputs.size(); ++i)
       CHECK(shadow.extra_outputs[i].shape() == real.extra_outputs[i].shape());
     CHECK(same(footprint(Device::cpu, [&] { return forward(op, inputs); }),
                footprint(Device::meta, [&] { return forward(op, shadows); })));
     for (const InputSet wanted : subsets(sample)) {
-      const auto run = [&](const Result& result) {
-        return footprint(result.y.device(), [&] { return backward(op, result, empty_like(result.y), wanted); });
-      };
-      if (real.y.count() > 0) CHECK(same(run(real), run(shadow)));
+      for (const std::vector<Tensor>& used : selections(real.outputs)) {
+        const auto run = [&](const Result& result) {
+          return footprint(result.outputs.front().device(), [&] {
+            std::vector<Tensor> dy;
+            for (std::size_t i = 0; i < used.size(); ++i)
+              dy.push_back(used[i].defined() ? empty_like(result.outputs[i]) : Tensor());
+            return backward(op, result, std::move(dy), wanted);
+          });
+        };
+        if (real.outputs.front().count() > 0) CHECK(same(run(real), run(shadow)));
+      }
     }
   });
 }
@@ -242,45 +279,49 @@ TEST_CASE("gradients in f64 agree with finite differences") {
     CAPTURE(sample.name);
     const Operation& op = *sample.op;
     const Result result = forward(op, sample.inputs(DType::f64));
-    const Tensor dy = projection(result.y);
-    const std::vector<double> weights = dy.to_vector();
-    const auto loss = [&](const std::vector<Tensor>& inputs) {
-      const std::vector<double> y = forward(op, inputs).y.to_vector();
-      double sum = 0;
-      for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * weights[i];
-      return sum;
-    };
-    const std::vector<Tensor> gradients = backward(op, result, dy, sample.differentiable);
-    for (int i = 0; i < static_cast<int>(result.inputs.size()); ++i) {
-      if (!sample.differentiable.contains(i)) continue;
-      CAPTURE(i);
-      const Tensor& input = result.inputs[static_cast<std::size_t>(i)];
-      const std::vector<double> analytic = gradients[static_cast<std::size_t>(i)].to_vector();
-      REQUIRE(static_cast<std::int64_t>(analytic.size()) == input.count());
-      // All elements at once along a random direction, then some one by one.
-      const auto slope = [&](const std::vector<double>& direction) {
-        constexpr double h = 1e-5;
-        const auto moved = [&](double step) {
-          std::vector<Tensor> inputs = result.inputs;
-          std::vector<double> values = input.to_vector();
-          for (std::size_t k = 0; k < values.size(); ++k) values[k] += step * direction[k];
-          inputs[static_cast<std::size_t>(i)] = Tensor::from(std::span<const double>(values), input.shape());
-          return loss(inputs);
-        };
-        return (moved(h) - moved(-h)) / (2 * h);
+    for (const std::vector<Tensor>& dy : selections(projections(result))) {
+      const auto loss = [&](const std::vector<Tensor>& inputs) {
+        const std::vector<Tensor> outputs = forward(op, inputs).outputs;
+        double sum = 0;
+        for (std::size_t k = 0; k < outputs.size(); ++k) {
+          if (!dy[k].defined()) continue;
+          const std::vector<double> y = outputs[k].to_vector(), weights = dy[k].to_vector();
+          for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * weights[i];
+        }
+        return sum;
       };
-      const std::vector<double> all = sample_values(input.shape(), DType::f64, 777, -0.5, 0.5).to_vector();
-      double along = 0;
-      for (std::size_t k = 0; k < all.size(); ++k) along += all[k] * analytic[k];
-      const double scale = std::max(largest(analytic), 1e-2);
-      CHECK(std::abs(slope(all) - along) < 1e-7 * scale * std::max(1.0, static_cast<double>(all.size())));
-      constexpr std::size_t checked = 24;
-      const std::size_t stride = std::max<std::size_t>(1, analytic.size() / checked | 1U);
-      for (std::size_t k = 0; k < analytic.size(); k += stride) {
-        std::vector<double> one(analytic.size());
-        one[k] = 1;
-        CAPTURE(k);
-        CHECK(std::abs(slope(one) - analytic[k]) < 1e-6 * scale);
+      const std::vector<Tensor> gradients = backward(op, result, dy, sample.differentiable);
+      for (int i = 0; i < static_cast<int>(result.inputs.size()); ++i) {
+        if (!sample.differentiable.contains(i)) continue;
+        CAPTURE(i);
+        const Tensor& input = result.inputs[static_cast<std::size_t>(i)];
+        const std::vector<double> analytic = gradients[static_cast<std::size_t>(i)].to_vector();
+        REQUIRE(static_cast<std::int64_t>(analytic.size()) == input.count());
+        // All elements at once along a random direction, then some one by one.
+        const auto slope = [&](const std::vector<double>& direction) {
+          constexpr double h = 1e-5;
+          const auto moved = [&](double step) {
+            std::vector<Tensor> inputs = result.inputs;
+            std::vector<double> values = input.to_vector();
+            for (std::size_t k = 0; k < values.size(); ++k) values[k] += step * direction[k];
+            inputs[static_cast<std::size_t>(i)] = Tensor::from(std::span<const double>(values), input.shape());
+            return loss(inputs);
+          };
+          return (moved(h) - moved(-h)) / (2 * h);
+        };
+        const std::vector<double> all = sample_values(input.shape(), DType::f64, 777, -0.5, 0.5).to_vector();
+        double along = 0;
+        for (std::size_t k = 0; k < all.size(); ++k) along += all[k] * analytic[k];
+        const double scale = std::max(largest(analytic), 1e-2);
+        CHECK(std::abs(slope(all) - along) < 1e-7 * scale * std::max(1.0, static_cast<double>(all.size())));
+        constexpr std::size_t checked = 24;
+        const std::size_t stride = std::max<std::size_t>(1, analytic.size() / checked | 1U);
+        for (std::size_t k = 0; k < analytic.size(); k += stride) {
+          std::vector<double> one(analytic.size());
+          one[k] = 1;
+          CAPTURE(k);
+          CHECK(std::abs(slope(one) - analytic[k]) < 1e-6 * scale);
+        }
       }
     }
   }
@@ -290,18 +331,20 @@ TEST_CASE("every subset of gradients, in every type, agrees with f64") {
   for_each_case([](const OpSample& sample, DType dtype, const std::vector<Tensor>& inputs) {
     const Operation& op = *sample.op;
     const Result result = forward(op, inputs), exact = forward(op, each(inputs, in_double));
-    CHECK(relative_error(result.y, exact.y) < tolerance(dtype));
-    const Tensor dy = projection(result.y);
-    const std::vector<Tensor> expected = backward(op, exact, in_double(dy), sample.differentiable);
-    for (const InputSet wanted : subsets(sample)) {
-      const std::vector<Tensor> got = backward(op, result, dy, wanted);
-      for (int i = 0; i < static_cast<int>(inputs.size()); ++i) {
-        CAPTURE(i);
-        const Tensor& gradient = got[static_cast<std::size_t>(i)];
-        REQUIRE(gradient.defined() == wanted.contains(i));
-        if (!gradient.defined()) continue;
-        CHECK(gradient.dtype() == inputs[static_cast<std::size_t>(i)].dtype());
-        CHECK(relative_error(gradient, expected[static_cast<std::size_t>(i)]) < tolerance(dtype));
+    for (std::size_t i = 0; i < result.outputs.size(); ++i)
+      CHECK(relative_error(result.outputs[i], exact.outputs[i]) < tolerance(dtype));
+    for (const std::vector<Tensor>& dy : selections(projections(result))) {
+      const std::vector<Tensor> expected = backward(op, exact, each(dy, in_double), sample.differentiable);
+      for (const InputSet wanted : subsets(sample)) {
+        const std::vector<Tensor> got = backward(op, result, dy, wanted);
+        for (int i = 0; i < static_cast<int>(inputs.size()); ++i) {
+          CAPTURE(i);
+          const Tensor& gradient = got[static_cast<std::size_t>(i)];
+          REQUIRE(gradient.defined() == wanted.contains(i));
+          if (!gradient.defined()) continue;
+          CHECK(gradient.dtype() == inputs[static_cast<std::size_t>(i)].dtype());
+          CHECK(relative_error(gradient, expected[static_cast<std::size_t>(i)]) < tolerance(dtype));
+        }
       }
     }
   });
@@ -311,19 +354,18 @@ TEST_CASE("backward gives the same bits however its tensors come, and leaves wha
   for_each_case([](const OpSample& sample, DType, const std::vector<Tensor>& inputs) {
     const Operation& op = *sample.op;
     const Result result = forward(op, inputs);
-    const Result before{each(inputs, [](const Tensor& t) { return t.clone(); }), result.y.clone(),
-                        each(result.extra_outputs, [](const Tensor& t) { return t.clone(); })};
-    const Tensor dy = projection(result.y), kept = dy.clone();
+    const Result before{clones(inputs), clones(result.outputs), clones(result.extra_outputs)};
+    const std::vector<Tensor> dy = projections(result), kept = clones(dy);
     for (const InputSet wanted : subsets(sample)) {
       const std::vector<Tensor> expected = backward(op, result, dy, wanted);
-      CHECK(same_bits(dy, kept));
+      for (std::size_t i = 0; i < dy.size(); ++i) CHECK(same_bits(dy[i], kept[i]));
       const auto check = [&](const std::vector<Tensor>& got, std::string_view how) {
         CAPTURE(how);
         for (std::size_t i = 0; i < got.size(); ++i)
           if (expected[i].defined()) CHECK(same_bits(got[i], expected[i]));
       };
       check(backward(op, result, dy, wanted), "again");
-      check(backward(op, result, dy.clone(), wanted), "with dy to write over");
+      check(backward(op, result, clones(dy), wanted), "with dy to write over");
       check(backward(op, result, dy, wanted, Form::bits), "signs from bits");
       const SmallRowBlocks small(256);
       check(backward(op, result, dy, wanted, Form::copied), "rematerialized block by block");
@@ -332,7 +374,7 @@ TEST_CASE("backward gives the same bits however its tensors come, and leaves wha
       if (inputs[i].defined()) CHECK(same_bits(inputs[i], before.inputs[i]));
     for (std::size_t i = 0; i < result.extra_outputs.size(); ++i)
       CHECK(same_bits(result.extra_outputs[i], before.extra_outputs[i]));
-    CHECK(same_bits(result.y, before.y));
+    for (std::size_t i = 0; i < result.outputs.size(); ++i) CHECK(same_bits(result.outputs[i], before.outputs[i]));
   });
 }
 
@@ -340,13 +382,13 @@ TEST_CASE("backward that decodes on several threads gives the bits of one that r
   for_each_case([](const OpSample& sample, DType, const std::vector<Tensor>& inputs) {
     const Operation& op = *sample.op;
     const Result result = forward(op, inputs);
-    const Tensor dy = projection(result.y);
+    const std::vector<Tensor> dy = projections(result);
     for (const InputSet wanted : subsets(sample)) {
       const std::vector<Tensor> expected = backward(op, result, dy, wanted, Form::decoded);
       for (const std::int64_t bytes : {1, 256, 1024}) {
         const SmallRowBlocks small(bytes);
         for (const bool overwrites : {false, true}) {
-          const std::vector<Tensor> got = backward(op, result, overwrites ? dy.clone() : dy, wanted, Form::quantized);
+          const std::vector<Tensor> got = backward(op, result, overwrites ? clones(dy) : dy, wanted, Form::quantized);
           for (std::size_t i = 0; i < got.size(); ++i)
             if (expected[i].defined()) CHECK(same_bits(got[i], expected[i]));
         }
@@ -359,7 +401,7 @@ TEST_CASE("gradients that an op adds to come out as old plus new") {
   for_each_case([](const OpSample& sample, DType dtype, const std::vector<Tensor>& inputs) {
     const Operation& op = *sample.op;
     const Result result = forward(op, inputs);
-    const Tensor dy = projection(result.y);
+    const std::vector<Tensor> dy = projections(result);
     for (const InputSet wanted : subsets(sample)) {
       const std::vector<Tensor> alone = backward(op, result, dy, wanted);
       std::vector<Tensor> present(inputs.size());
@@ -383,12 +425,12 @@ TEST_CASE("gradients that an op adds to come out as old plus new") {
   });
 }
 
-TEST_CASE("rows derived again have the bits of forward") {
+TEST_CASE("rows rematerialized have the bits of forward") {
   for_each_case([](const OpSample& sample, DType, const std::vector<Tensor>& inputs) {
     const Operation& op = *sample.op;
     if (op.rematerializes().empty()) return;
     const Result result = forward(op, inputs);
-    const std::int64_t rows = result.y.rows();
+    const std::int64_t rows = result.y().rows();
     const std::vector<Range> ranges{{0, rows}, {0, 1}, {rows - 1, rows}, {rows / 3, rows / 2 + 1}};
     for (const Range range : ranges) {
       CAPTURE(range.begin);
@@ -400,10 +442,10 @@ TEST_CASE("rows derived again have the bits of forward") {
           tensor = tensor.reshape({rows, tensor.count() / rows}).leading(range.begin, range.end).clone();
         tensors.push_back(tensor);
       }
-      const Tensor expected = result.y.row_range(range.begin, range.end), out = empty_like(expected);
-      const Tensor signs = quant::pack_signs(result.y);
+      const Tensor expected = result.y().row_range(range.begin, range.end), out = empty_like(expected);
+      const Tensor signs = quant::pack_signs(result.y());
       for (const Tensor& known : {Tensor(), signs}) {
-        op.rematerialize({tensors, result.y.shape(), range.begin, known}, out);
+        op.rematerialize({tensors, result.y().shape(), range.begin, known}, out);
         CHECK(same_bits(out, expected));
       }
       const bool rectifies = std::any_of(op.saves().begin(), op.saves().end(), [](const Save& save) {
@@ -415,8 +457,8 @@ TEST_CASE("rows derived again have the bits of forward") {
       for (const double value : tensors[0].to_vector()) off.push_back(static_cast<float>(0.1 - 0.7 * value));
       tensors[0] = Tensor::from(std::span<const float>(off), tensors[0].shape(), tensors[0].dtype());
       const Tensor cut = empty_like(expected);
-      op.rematerialize({tensors, result.y.shape(), range.begin, {}}, cut);
-      op.rematerialize({tensors, result.y.shape(), range.begin, signs}, out);
+      op.rematerialize({tensors, result.y().shape(), range.begin, {}}, cut);
+      op.rematerialize({tensors, result.y().shape(), range.begin, signs}, out);
       const std::vector<double> exact = expected.to_vector(), with = out.to_vector(), without = cut.to_vector();
       for (std::size_t i = 0; i < exact.size(); ++i) {
         CAPTURE(i);
@@ -429,13 +471,13 @@ TEST_CASE("rows derived again have the bits of forward") {
   });
 }
 
-TEST_CASE("threads derive rows of their own at once, and allocate nothing for it") {
+TEST_CASE("threads rematerialize rows of their own at once, and allocate nothing for it") {
   for_each_case([](const OpSample& sample, DType, const std::vector<Tensor>& inputs) {
     const Operation& op = *sample.op;
     if (op.rematerializes().empty()) return;
     const Result result = forward(op, inputs);
-    const std::int64_t rows = result.y.rows();
-    const Tensor out = empty_like(result.y);
+    const std::int64_t rows = result.y().rows();
+    const Tensor out = empty_like(result.y());
     // By row, and whole where the table has it so.
     std::vector<std::vector<Tensor>> tensors(static_cast<std::size_t>(rows));
     for (std::int64_t row = 0; row < rows; ++row)
@@ -444,15 +486,15 @@ TEST_CASE("threads derive rows of their own at once, and allocate nothing for it
         tensors[static_cast<std::size_t>(row)].push_back(
             all.defined() && from.by_rows ? all.reshape({rows, all.count() / rows}).leading(row, row + 1) : all);
       }
-    const Tensor signs = quant::pack_signs(result.y);
+    const Tensor signs = quant::pack_signs(result.y());
     const Footprint found = footprint(Device::cpu, [&] {
       parallel_tasks(rows, [&](std::int64_t row, int) {
-        op.rematerialize({tensors[static_cast<std::size_t>(row)], result.y.shape(), row, signs},
+        op.rematerialize({tensors[static_cast<std::size_t>(row)], result.y().shape(), row, signs},
                          out.row_range(row, row + 1));
       });
       return true;
     });
-    CHECK(same_bits(out, result.y));
+    CHECK(same_bits(out, result.y()));
     CHECK(found.peak == 0);
   });
 }
@@ -484,13 +526,18 @@ TEST_CASE("policies give equal gradients to the bit") {
         leaves.push_back(!inputs[i].defined()
                              ? Variable()
                              : Variable(inputs[i], sample.differentiable.contains(static_cast<int>(i))));
-      Variable out;
+      std::vector<std::pair<Variable, Tensor>> losses;
       {
         const Recording recording(tape);
-        // Something behind the op has to want its output, for the output to be masked or derived.
-        out = apply(Relu{}, apply(Gelu{}, record(sample.op, leaves).first));
+        // Something behind the op has to read its outputs, for an output to be masked or rematerialized.
+        RecordedOp recorded = record(sample.op, leaves);
+        for (Variable& y : recorded.outputs) {
+          Variable out = apply(Relu{}, apply(Gelu{}, std::move(y)));
+          const Tensor dy = projection(out.tensor());
+          losses.emplace_back(std::move(out), dy);
+        }
       }
-      tape.backward({{out, projection(out.tensor())}});
+      tape.backward(std::move(losses));
       std::vector<Tensor> found;
       for (std::size_t i = 0; i < leaves.size(); ++i)
         if (sample.differentiable.contains(static_cast<int>(i))) found.push_back(leaves[i].grad());

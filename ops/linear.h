@@ -6,6 +6,9 @@
 namespace lacuna {
 
 /// y = x · wᵀ + b. x [..., K], weight [N, K], bias [N] or undefined; y [..., N] in x's type.
+///
+/// A frozen weight (its gradient is not wanted) needs no x: the layer saves nothing but the weight, which is a
+/// parameter and lives anyway. That holds with a trained bias too, whose gradient is a sum of dy.
 struct Linear {
   enum Input { x, weight, bias };
   static constexpr std::string_view name = "linear";

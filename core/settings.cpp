@@ -19,12 +19,17 @@ std::span<const double> numbers_of(const SettingValue& value) {
   return {};
 }
 
-bool contains(const SettingRange& range, double number) {
-  if (range.whole && number != std::floor(number)) return false;
-  return range.low <= number && (range.below_high ? number < range.high : number <= range.high);
+}  // namespace
+
+bool SettingRange::contains(double number) const {
+  if (whole && number != std::floor(number)) return false;
+  return low <= number && (below_high ? number < high : number <= high);
 }
 
-}  // namespace
+std::string to_string(const SettingRange& range) {
+  return fmt::format("a {}number in [{}, {}{}", range.whole ? "whole " : "", range.low, range.high,
+                     range.below_high ? ')' : ']');
+}
 
 std::vector<std::string> setting_problems(std::string_view owner, std::span<const Setting> known,
                                           const SettingValues& given) {
@@ -44,13 +49,9 @@ std::vector<std::string> setting_problems(std::string_view owner, std::span<cons
           fmt::format("{}: {} expected {}, got {}", owner, name, type_of(setting->initial), type_of(value)));
       continue;
     }
-    const SettingRange& range = setting->range;
-    for (const double number : numbers_of(value)) {
-      if (contains(range, number)) continue;
-      problems.push_back(fmt::format("{}: {} expected a {}number in [{}, {}{}, got {}", owner, name,
-                                     range.whole ? "whole " : "", range.low, range.high, range.below_high ? ")" : "]",
-                                     number));
-    }
+    for (const double number : numbers_of(value))
+      if (!setting->range.contains(number))
+        problems.push_back(fmt::format("{}: {} expected {}, got {}", owner, name, to_string(setting->range), number));
   }
   return problems;
 }

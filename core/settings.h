@@ -23,7 +23,11 @@ struct SettingRange {
   double high = std::numeric_limits<double>::infinity();
   bool below_high = true;
   bool whole = false;
+
+  bool contains(double number) const;
 };
+/// As `a whole number in [1, 8]`.
+std::string to_string(const SettingRange& range);
 inline constexpr SettingRange not_negative{};
 inline constexpr SettingRange below_one{.low = 0, .high = 1, .below_high = true};
 inline constexpr SettingRange up_to_one{.low = 0, .high = 1, .below_high = false};

@@ -8,6 +8,7 @@
 #include "apps/train/measure.h"
 #include "apps/train/planning.h"
 #include "apps/train/profile.h"
+#include "core/parallel.h"
 
 #include <CLI/CLI.hpp>
 
@@ -30,6 +31,7 @@ ExitCode bench(const Options& options) {
   plan_memory(configuration);
   const Device device = device_of(configuration);
   if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");
+  const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
   warn_if_crowded();
   require_fit(configuration, device, false);
   Profile profile;

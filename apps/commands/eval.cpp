@@ -3,10 +3,11 @@
 #include "apps/config/configuration_options.h"
 #include "apps/config/resolve.h"
 #include "apps/output.h"
-#include "apps/train/crowding.h"
 #include "apps/train/evaluation.h"
+#include "apps/train/crowding.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/training.h"
+#include "core/parallel.h"
 #include "core/system_memory.h"
 
 #include <CLI/CLI.hpp>
@@ -59,6 +60,7 @@ class Eval {
     }
     if (configuration.model.from.empty()) reject("expected model.from, the weights to evaluate, or a run folder");
 
+    const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
     warn_if_crowded();
     const std::shared_ptr<const Dataset> dataset =
         open_dataset(configuration.data.name, dataset_options(configuration, Split::validation));

@@ -9,6 +9,7 @@
 #include "apps/train/interrupt.h"
 #include "apps/train/planning.h"
 #include "apps/train/trainer.h"
+#include "core/parallel.h"
 
 #include <CLI/CLI.hpp>
 
@@ -100,6 +101,7 @@ class Train {
       reject("train.batch_size is {}, but the data set {} has {} images to train on", read.train.batch_size,
              read.data.name, data.size);
     Configuration configuration = resolve(read);
+    const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
     plan_memory(configuration, plan);
     warn_if_crowded();
     return configuration;

@@ -1,4 +1,4 @@
-// What a configuration file says, typed. The meaning of each key stands in the table of apps/keys.cpp.
+// What a configuration file says, typed. The meaning of each key stands in the table of schema.cpp.
 #pragma once
 
 #include "autograd/plan/memory_plan.h"
@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace lacuna::apps {
@@ -48,7 +49,6 @@ struct Configuration {
     double clip_parameter_norm = 0;
     double clip_value = 0;
     double ema_decay = 0;
-    double label_smoothing = 0;
   };
   struct Task {
     std::string name = "classification";
@@ -94,6 +94,8 @@ struct Configuration {
   FreezeRules freeze;
   Memory memory;
   Output output;
+  /// The sections, in their usual order.
+  auto parts() { return std::tie(model, data, task, train, optimizer, schedule, freeze, memory, output); }
   /// Whether the inputs of a made-up step gather a gradient: from the command line, not part of the file.
   bool image_gradient = false;
 };

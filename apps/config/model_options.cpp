@@ -1,48 +1,23 @@
 #include "apps/config/model_options.h"
 
+#include "apps/config/fields.h"
 #include "models/registry.h"
 
 #include <algorithm>
-#include <cmath>
-#include <optional>
 
 namespace lacuna::apps {
 namespace {
-
-std::optional<HyperValue> hyper_value(const YamlNode& node) {
-  if (node.kind == YamlNode::Kind::scalar) {
-    if (const std::optional<double> number = number_in(node)) {
-      constexpr double exactly_counted = 0x1p53;
-      const bool whole = *number == std::floor(*number) && std::abs(*number) <= exactly_counted;
-      if (whole) return static_cast<std::int64_t>(*number);
-      return *number;
-    }
-    if (!node.quoted && (node.text == "true" || node.text == "false")) return node.text == "true";
-    return node.text;
-  }
-  if (node.kind != YamlNode::Kind::list) return {};
-  std::vector<std::int64_t> values;
-  for (const YamlNode& item : node.items) {
-    const std::optional<HyperValue> value = hyper_value(item);
-    const auto* const whole = value ? std::get_if<std::int64_t>(&*value) : nullptr;
-    if (whole == nullptr) return {};
-    values.push_back(*whole);
-  }
-  return values;
-}
 
 bool gives(const std::vector<HyperParameter>& options, std::string_view key) {
   return std::ranges::any_of(options, [&](const HyperParameter& option) { return option.key == key; });
 }
 
-/// Where the value stands that a model gets as `key`.
-Location place_of(const YamlNode& root, const std::string& key) {
+/// Where a value stands that a model gets as `key`: in `model`, or `image_size` in `data`.
+Location place_of_parameter(const YamlNode& root, const std::string& key) {
   const YamlEntry* const model = root.find("model");
-  if (model != nullptr)
-    if (const YamlEntry* const entry = model->value.find(key)) return entry->where;
-  if (const YamlEntry* const data = root.find("data"); data != nullptr && key == "image_size")
-    if (const YamlEntry* const entry = data->value.find(key)) return entry->where;
-  return model == nullptr ? root.where : model->where;
+  const bool in_model = model != nullptr && model->value.find(key) != nullptr;
+  const YamlEntry* const data = key == "image_size" ? root.find("data") : nullptr;
+  return place_of(root, !in_model && data != nullptr && data->value.find(key) != nullptr ? "data" : "model", key);
 }
 
 }  // namespace
@@ -57,7 +32,7 @@ std::vector<HyperParameter> read_model_options(const std::vector<const YamlEntry
   std::vector<HyperParameter> options;
   for (const YamlEntry* const entry : entries) {
     if (entry->value.kind == YamlNode::Kind::invalid) continue;
-    if (std::optional<HyperValue> value = hyper_value(entry->value)) {
+    if (std::optional<HyperValue> value = read_hyper_value(entry->value)) {
       options.push_back({entry->key, std::move(*value)});
     } else {
       problems.add(entry->value.where, fmt::format("model.{}: expected a value or a list of whole numbers, got {}",
@@ -79,12 +54,14 @@ void check_model(const Configuration& configuration, const YamlNode& root, Probl
   if (configuration.model.name.empty()) return;
   const ModelDescription description = describe_model(configuration.model.name, hyper_parameters_of(configuration));
   for (const HyperParameters::Problem& problem : description.problems)
-    problems.add(place_of(root, problem.key), fmt::format("model {}: {}", configuration.model.name, problem.message));
+    problems.add(place_of_parameter(root, problem.key),
+                 fmt::format("model {}: {}", configuration.model.name, problem.message));
   for (const HyperParameter& option : configuration.model.options) {
     const std::int64_t wanted = configuration.data.image_size;
     if (option.key == "image_size" && wanted > 0 && option.value != HyperValue(wanted))
-      problems.add(place_of(root, option.key), fmt::format("model.image_size is {}, but data.image_size is {}",
-                                                           lacuna::to_string(option.value), wanted));
+      problems.add(
+          place_of_parameter(root, option.key),
+          fmt::format("model.image_size is {}, but data.image_size is {}", lacuna::to_string(option.value), wanted));
   }
 }
 

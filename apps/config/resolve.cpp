@@ -17,14 +17,19 @@ std::int64_t image_size_of(const ModelDescription& description) {
 
 }  // namespace
 
+Configuration with_outputs(Configuration configuration) {
+  if (configuration.model.num_classes > 0) return configuration;
+  const DatasetInfo data = describe_dataset(configuration.data.name, dataset_options(configuration, Split::train));
+  configuration.model.num_classes =
+      data.classes.empty() ? field_of(data.fields, "labels").shape.count() : std::ssize(data.classes);
+  return configuration;
+}
+
 Configuration resolve(const Configuration& configuration) {
-  Configuration resolved = configuration;
+  Configuration resolved = with_outputs(configuration);
   if (resolved.train.device == "auto") resolved.train.device = "cpu";
-  set_threads(static_cast<int>(resolved.train.threads));
+  const ThreadCountScope scope(static_cast<int>(resolved.train.threads));
   resolved.train.threads = threads();
-  if (resolved.model.num_classes == 0)
-    resolved.model.num_classes = static_cast<std::int64_t>(
-        describe_dataset(resolved.data.name, dataset_options(resolved, Split::train)).classes.size());
   resolved.data.image_size = image_size_of(describe_model(resolved.model.name, hyper_parameters_of(resolved)));
   return resolved;
 }

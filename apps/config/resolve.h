@@ -7,9 +7,12 @@
 
 namespace lacuna::apps {
 
-/// The configuration with device, classes, image size and threads decided; sets the threads. A memory budget stays as
-/// it is given: `plan_memory` makes its plan.
+/// The configuration with device, classes, image size and threads decided. A memory budget stays as it is given:
+/// `plan_memory` makes its plan.
 Configuration resolve(const Configuration& configuration);
+
+/// With model.num_classes: the data set's classes, or the numbers in a label where it has no classes.
+Configuration with_outputs(Configuration configuration);
 
 Device device_of(const Configuration& resolved);
 DatasetOptions dataset_options(const Configuration& configuration, Split split);

@@ -1,7 +1,7 @@
 #include "apps/sweep/sweep_file.h"
 
 #include "apps/command.h"
-#include "apps/config/keys.h"
+#include "apps/config/schema.h"
 #include "apps/config/yaml.h"
 #include "core/error.h"
 
@@ -146,8 +146,8 @@ class SweepReader {
     const std::size_t dot = entry.key.find('.');
     const std::string section = entry.key.substr(0, dot);
     const std::size_t before = problems_.count();
-    if (std::ranges::find(sections(), section) == sections().end())
-      problems_.add_unknown(entry.where, "section", section, {sections().begin(), sections().end()});
+    if (find_section(section) == nullptr)
+      problems_.add_unknown(entry.where, "section", section, section_names());
     else if (dot != std::string::npos)
       check_name(section, entry.key.substr(dot + 1), entry.where);
     else if (entry.value.kind == YamlNode::Kind::list)
@@ -174,7 +174,7 @@ class SweepReader {
                     "output.dir: a case that trains has a run folder of its own inside the sweep's, which `output: "
                     "{dir: FOLDER}` of the sweep sets, or output.dir=FOLDER on the command line");
     } else if (section != "model") {  // its keys depend on the family
-      const std::vector<std::string> known = known_keys(section);
+      const Names known = known_keys(section);
       if (std::ranges::find(known, name.substr(0, name.find('.'))) == known.end())
         problems_.add_unknown(where, fmt::format("key in section {}:", section), name, known);
     }

@@ -1,6 +1,6 @@
 #include "apps/sweep/sweep_record.h"
 
-#include "apps/report/json_fields.h"
+#include "apps/json_fields.h"
 #include "core/error.h"
 
 #include <fmt/ranges.h>

@@ -1,6 +1,6 @@
 #include "apps/train/checkpoint.h"
 
-#include "apps/report/json_fields.h"
+#include "apps/json_fields.h"
 #include "core/file.h"
 #include "models/io/weights.h"
 

@@ -53,16 +53,7 @@ void refuse_unmatched(const RuledPolicy& policy) {
 }
 
 std::unique_ptr<Task> make_task(const Configuration& configuration, const Model& model) {
-  const auto& [name, options] = configuration.task;
-  SettingValues settings = options;
-  constexpr std::string_view smoothing = "label_smoothing";
-  const std::vector<Setting>& known = tasks().get(name).settings;
-  if (const double value = configuration.train.label_smoothing; value > 0 && !settings.contains(smoothing)) {
-    if (std::ranges::find(known, smoothing, &Setting::name) == known.end())
-      reject("train.label_smoothing: the task {} has no labels to smooth", name);
-    settings.emplace(smoothing, value);
-  }
-  return lacuna::make_task(name, settings, model);
+  return lacuna::make_task(configuration.task.name, configuration.task.options, model);
 }
 
 Training::Training(const Configuration& configuration, Device device)

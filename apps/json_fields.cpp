@@ -1,4 +1,4 @@
-#include "apps/report/json_fields.h"
+#include "apps/json_fields.h"
 
 #include "core/error.h"
 

@@ -1,8 +1,10 @@
-#include "apps/config/consistency.h"
+#include "apps/config/validate.h"
 
 #include "apps/config/model_options.h"
 #include "apps/config/resolve.h"
+#include "apps/config/schema.h"
 #include "models/registry.h"
+#include "models/task.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
@@ -24,6 +26,21 @@ void note_refusal(const Location& where, Problems& problems, const auto& attempt
 template <class Kinds>
 bool can_be_made(const Kinds& kinds, const std::string& name, const SettingValues& options) {
   return kinds.contains(name) && setting_problems(name, kinds.get(name).settings, options).empty();
+}
+
+/// A key of one policy, say, has its default under another.
+void check_conditions(const Configuration& c, const YamlNode& root, Problems& problems) {
+  Configuration given = c, defaults;
+  for (const Key<Configuration>& key : keys()) {
+    if (key.only_for.empty() || write_field(key.field(given)) == write_field(key.field(defaults))) continue;
+    const std::size_t dot = key.name.find('.');
+    const Section& section = *find_section(key.name.substr(0, dot));
+    const std::string choice = choice_of(section, c);
+    if (choice != key.only_for)
+      problems.add(place_of(root, section.name, key.name.substr(dot + 1)),
+                   fmt::format("{}: expected with {}.{}: {} only, which is {}", key.name, section.name, section.choice,
+                               key.only_for, choice));
+  }
 }
 
 void check_optimizer(const Configuration& c, const YamlNode& root, Problems& problems) {
@@ -61,9 +78,29 @@ void check_data(const Configuration& c, const YamlNode& root, Problems& problems
                                lacuna::to_string(parameter.value), c.data.name, channels));
 }
 
+/// The data set has the targets that the task reads.
+void check_task(const Configuration& c, const YamlNode& root, Problems& problems) {
+  if (c.model.name.empty() || !dataset_kinds().contains(c.data.name) ||
+      !can_be_made(tasks(), c.task.name, c.task.options))
+    return;
+  const Configuration resolved = with_outputs(c);
+  const ModelDescription description = describe_model(c.model.name, hyper_parameters_of(resolved));
+  if (!description.problems.empty()) return;
+  const DatasetInfo data = describe_dataset(c.data.name, dataset_options(c, Split::train));
+  note_refusal(place_of(root, "task", "name"), problems, [&] {
+    const std::unique_ptr<Model> model = description.build({.device = Device::meta});
+    for (const SampleField& target : make_task(c.task.name, c.task.options, *model)->targets()) {
+      const SampleField& field = field_of(data.fields, target.name);
+      if (field.dtype != target.dtype || !(field.shape == target.shape))
+        reject("task {}: expected a data set with {} {} {}, and {} has {} {}", c.task.name, target.name,
+               name_of(target.dtype), target.shape, c.data.name, name_of(field.dtype), field.shape);
+    }
+  });
+}
+
 }  // namespace
 
-void check_consistency(const Configuration& c, const YamlNode& root, Problems& problems) {
+void validate(const Configuration& c, const YamlNode& root, Problems& problems) {
   if (c.train.batch_size % c.train.accumulate != 0)
     problems.add(place_of(root, "train", "accumulate"),
                  fmt::format("train.accumulate: expected a divisor of train.batch_size ({}), got {}",
@@ -74,20 +111,14 @@ void check_consistency(const Configuration& c, const YamlNode& root, Problems& p
   if ((c.train.clip_norm > 0) + (c.train.clip_parameter_norm > 0) + (c.train.clip_value > 0) > 1)
     problems.add(place_of(root, "train"),
                  "train: expected one of clip_norm, clip_parameter_norm and clip_value, got several");
-  if (c.train.ema_decay == 1)
-    problems.add(place_of(root, "train", "ema_decay"), "train.ema_decay: expected less than 1, which never moves");
   if (c.optimizer.layer_decay == 0)
     problems.add(place_of(root, "optimizer", "layer_decay"),
                  "optimizer.layer_decay: expected more than 0; `freeze` leaves layers as they are");
-  if (!c.memory.budget.empty() && c.memory.policy != "auto")
-    problems.add(place_of(root, "memory", "budget"),
-                 fmt::format("memory.budget: only the policy auto keeps to one, the policy is {}", c.memory.policy));
-  if (!c.memory.plan_file.empty() && c.memory.policy != "auto")
-    problems.add(place_of(root, "memory", "plan"),
-                 fmt::format("memory.plan: only the policy auto replays one, the policy is {}", c.memory.policy));
+  check_conditions(c, root, problems);
   check_optimizer(c, root, problems);
   check_schedule(c, root, problems);
   check_data(c, root, problems);
+  check_task(c, root, problems);
 }
 
 }  // namespace lacuna::apps

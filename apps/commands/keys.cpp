@@ -1,0 +1,46 @@
+// lacuna keys: the keys of a configuration, with those that a loaded plugin brings.
+#include "apps/command.h"
+#include "apps/config/schema.h"
+#include "apps/output.h"
+#include "core/registry.h"
+
+#include <CLI/CLI.hpp>
+
+#include <nlohmann/json.hpp>
+
+namespace lacuna::apps {
+namespace {
+
+class Keys {
+ public:
+  explicit Keys(CLI::App& app) {
+    app.add_option("section", section_, "a section, as train; all of them where none is given")->type_name("SECTION");
+    report_.declare(app);
+  }
+
+  ExitCode operator()() const {
+    if (!section_.empty() && find_section(section_) == nullptr) {
+      const std::string near = nearest_name(section_, section_names());
+      reject("unknown section \"{}\"{}", section_, near.empty() ? "" : ", did you mean \"" + near + "\"?");
+    }
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    std::string text;
+    for (const KeyHelp& key : key_help()) {
+      if (!section_.empty() && !key.name.starts_with(section_ + ".")) continue;
+      text += fmt::format("{:<32} {}{}\n    {}\n", key.name, key.type,
+                          key.initial.empty() ? "" : "; default " + key.initial, key.help);
+      json.push_back({{"key", key.name}, {"type", key.type}, {"default", key.initial}, {"help", key.help}});
+    }
+    report_.write(text, json);
+    return 0;
+  }
+
+ private:
+  std::string section_;
+  Report report_;
+};
+
+const RegisterCommand command(85, "keys", "keys of a configuration, with types, ranges and defaults", declare<Keys>);
+
+}  // namespace
+}  // namespace lacuna::apps

@@ -1,0 +1,288 @@
+#include "apps/config/schema.h"
+
+#include "apps/config/model_options.h"
+#include "autograd/policy.h"
+#include "data/dataset.h"
+#include "data/transforms.h"
+#include "models/task.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace lacuna::apps {
+namespace {
+
+using Model = Configuration::Model;
+using Data = Configuration::Data;
+using Task = Configuration::Task;
+using Train = Configuration::Train;
+using Optimizer = Configuration::Optimizer;
+using Schedule = Configuration::Schedule;
+using Memory = Configuration::Memory;
+using Output = Configuration::Output;
+
+constexpr SettingRange from(double low, double high = std::numeric_limits<double>::infinity()) {
+  return {.low = low, .high = high, .below_high = false};
+}
+constexpr SettingRange up_to(double high) { return from(0, high); }
+
+template <auto registry>
+Names registered() {
+  return registry().names();
+}
+
+Names augmentation_names() {
+  Names names;
+  for (const Augmentation& augmentation : augmentations()) names.emplace_back(augmentation.name);
+  return names;
+}
+Names float_types() { return {"f32", "bf16"}; }
+Names state_types() { return {"f32", "bf16", "int8"}; }
+Names devices() { return {"auto", "cpu", "meta"}; }
+Names budget_kinds() { return {"peak", "saved"}; }
+
+constexpr double most_images = 0x7fffffff;  // products of two such counts and an image's size do not overflow
+
+const std::vector<Key<Configuration>> table{
+    {"model.name", &Model::name, {.names = known_models}, "a preset or a family that `lacuna models` lists"},
+    {"model.from",
+     &Model::from,
+     {},
+     "weights to start from: a `.safetensors` file, or a folder that holds `model.safetensors`"},
+    {"model.num_classes", &Model::num_classes, {}, "outputs of the head; 0: as many as the data set has classes"},
+    {"data.name", &Data::name, {.names = registered<dataset_kinds>}, "data set"},
+    {"data.path", &Data::path, {}, "folder of the data set's files"},
+    {"data.image_size", &Data::image_size, {up_to(4096)}, "side in pixels of what the model sees; 0: the model's own"},
+    {"data.augment", &Data::augment, {.names = augmentation_names}, "random changes of the training images"},
+    {"data.crop_padding", &Data::crop_padding, {up_to(256)}, "black pixels on each side before a random crop"},
+    {"data.workers", &Data::workers, {from(1, 256)}, "threads that prepare batches ahead of the step"},
+    {"data.seed", &Data::seed, {}, "which images a drawn data set draws"},
+    {"data.train_size",
+     &Data::train_size,
+     {up_to(most_images)},
+     "images to train on, the first ones; 0: all, or a drawn data set's default"},
+    {"data.val_size",
+     &Data::val_size,
+     {up_to(most_images)},
+     "images to evaluate on, the first ones; 0: all, or a drawn data set's default"},
+    {"task.name", &Task::name, {.names = registered<tasks>}, "losses and metrics"},
+    {"train.epochs", &Train::epochs, {from(1, 1e9)}, "passes over the data"},
+    {"train.steps", &Train::steps, {}, "end after this many steps of the optimizer; 0: only `epochs` counts"},
+    {"train.batch_size", &Train::batch_size, {from(1, most_images)}, "images in a step of the optimizer"},
+    {"train.accumulate",
+     &Train::accumulate,
+     {from(1, 65536)},
+     "parts in which a batch goes through the model, one after the other"},
+    {"train.precision", &Train::precision, {.names = float_types}, "type of the activations; parameters are f32"},
+    {"train.device", &Train::device, {.names = devices}, "where the model runs"},
+    {"train.threads",
+     &Train::threads,
+     {up_to(4096)},
+     "threads that compute; 0: as many as OMP_NUM_THREADS says, or the machine has. More than the process may run on "
+     "(by its affinity; a container's quota of time is not seen) are warned of"},
+    {"train.seed", &Train::seed, {}, "of initial weights, the order of images, augmentation and dropout"},
+    {"train.clip_norm", &Train::clip_norm, {}, "gradients are scaled down to this norm, all together; 0: never"},
+    {"train.clip_parameter_norm",
+     &Train::clip_parameter_norm,
+     {},
+     "the gradient of each parameter is scaled down to this norm by itself; 0: never"},
+    {"train.clip_value", &Train::clip_value, {}, "each element of a gradient is held to this magnitude; 0: never"},
+    {"train.ema_decay",
+     &Train::ema_decay,
+     {below_one},
+     "decay of a running mean of the weights, which is evaluated in their place, as 0.9999; 0: none"},
+    {"optimizer.name", &Optimizer::name, {.names = registered<optimizers>}, "optimizer"},
+    {"optimizer.lr", &Optimizer::lr, {}, "learning rate at the schedule's highest"},
+    {"optimizer.state",
+     &Optimizer::state,
+     {.names = state_types},
+     "type of what the optimizer remembers of each parameter; int8: in blocks of 256 with a range each"},
+    {"optimizer.gradients", &Optimizer::gradients, {.names = float_types}, "type of the parameters' gradients"},
+    {"optimizer.in_backward",
+     &Optimizer::in_backward,
+     {},
+     "whether a parameter is updated as soon as its gradient is whole, and the gradient released; see "
+     "[optimizers.md](optimizers.md)"},
+    {"optimizer.layer_decay",
+     &Optimizer::layer_decay,
+     {up_to(1)},
+     "each layer's rate by that of the next one, from the classifier down; 1: all learn alike"},
+    {"optimizer.groups",
+     &Optimizer::groups,
+     {},
+     "patterns on parameter names with a rate or decay of their own: `{match: \"head*\", lr_scale: 10, weight_decay: "
+     "0}`"},
+    {"schedule.name", &Schedule::name, {.names = registered<schedules>}, "how the learning rate goes on"},
+    {"freeze.train",
+     &FreezeRules::train,
+     {},
+     "patterns (`*`, `?`, `[abc]`) on parameter names: only what matches is trained"},
+    {"freeze.freeze", &FreezeRules::freeze, {}, "patterns: all but what matches is trained"},
+    {"memory.policy",
+     &Memory::policy,
+     {.names = registered<memory_policies>},
+     "how tensors wait for the backward pass"},
+    {"memory.budget",
+     &Memory::budget,
+     {},
+     "what the tensors of a training step may take, as `6GiB` (without a unit: bytes, 4096 at least); code, stacks and "
+     "libraries come on top",
+     "auto"},
+    {"memory.budget_of",
+     &Memory::budget_of,
+     {.names = budget_kinds},
+     "what the budget counts: all memory at its highest, or what is saved for backward",
+     "auto"},
+    {"memory.plan",
+     &Memory::plan_file,
+     {},
+     "a plan.json to follow, as a run folder holds it; empty: a plan is made for the budget",
+     "auto"},
+    {"memory.recompute",
+     &Memory::recompute,
+     {},
+     "patterns on the paths of blocks that save their input alone and run again in backward: `blocks.*`"},
+    {"memory.rules",
+     &Memory::rules,
+     {},
+     "what to do with single tensors, whatever the policy says; see [memory.md](memory.md)"},
+    {"output.dir",
+     &Output::dir,
+     {},
+     "folder of the run; empty: `runs/` and the name of the configuration file, or the names of all, as `a_b`"},
+    {"output.save_every", &Output::save_every, {}, "epochs between checkpoints; 0: only the best and the last"},
+    {"output.save_every_steps", &Output::save_every_steps, {}, "steps between further checkpoints; 0: none"},
+    {"output.keep",
+     &Output::keep,
+     {from(2)},
+     "the latest checkpoints that are kept, beside the best; two at least, so that a damaged one has one before it"},
+};
+
+template <auto registry>
+std::vector<Setting> settings_of(std::string_view name) {
+  return registry().contains(name) ? registry().get(name).settings : std::vector<Setting>{};
+}
+
+template <auto registry, class Part>
+Section section_of(std::string_view name, std::string_view choice, std::string_view kind, Part Configuration::*part) {
+  return {.name = name,
+          .choice = choice,
+          .kind = kind,
+          .names = registered<registry>,
+          .settings = settings_of<registry>,
+          .options = [part](Configuration& configuration) -> SettingValues& { return (configuration.*part).options; }};
+}
+
+const std::vector<Section> section_table{
+    {.name = "model", .choice = "name"},
+    {.name = "data", .choice = "name"},
+    section_of<tasks>("task", "name", "task", &Configuration::task),
+    {.name = "train"},
+    section_of<optimizers>("optimizer", "name", "optimizer", &Configuration::optimizer),
+    section_of<schedules>("schedule", "name", "schedule", &Configuration::schedule),
+    {.name = "freeze"},
+    section_of<memory_policies>("memory", "policy", "memory policy", &Configuration::memory),
+    {.name = "output"},
+};
+
+std::string_view section_name(const Key<Configuration>& key) { return key.name.substr(0, key.name.find('.')); }
+
+std::string in_backquotes(const Names& names) { return fmt::format("`{}`", fmt::join(names, "`, `")); }
+
+/// The default as the documentation shows it; nothing for an empty text or list.
+std::string shown(const std::string& written, std::string_view type) {
+  if (written == "\"\"" || written == "[]") return {};
+  return type == "text" ? in_backquotes({written}) : written;
+}
+
+/// The settings of all that a section can name, with those who have them. Rows that say the same are one.
+void add_settings(std::vector<KeyHelp>& rows, const Section& section) {
+  std::vector<std::pair<KeyHelp, Names>> settings;
+  for (const std::string& owner : section.names())
+    for (const Setting& setting : section.settings(owner)) {
+      SettingValue initial = setting.initial;
+      const Field field = std::visit([](auto& value) -> Field { return &value; }, initial);
+      const std::string type = type_name(field, {setting.range});
+      const KeyHelp row{fmt::format("{}.{}", section.name, setting.name), type, shown(write_field(field), type),
+                        std::string(setting.meaning)};
+      const auto same = std::ranges::find(settings, row, &std::pair<KeyHelp, Names>::first);
+      if (same == settings.end())
+        settings.push_back({row, {owner}});
+      else
+        same->second.push_back(owner);
+    }
+  for (auto& [row, owners] : settings) {
+    row.help = fmt::format("{}: {}", in_backquotes(owners), row.help);
+    rows.push_back(row);
+  }
+}
+
+}  // namespace
+
+std::span<const Section> sections() { return section_table; }
+std::span<const Key<Configuration>> keys() { return table; }
+
+Names section_names() {
+  Names names;
+  for (const Section& section : section_table) names.emplace_back(section.name);
+  return names;
+}
+
+const Section* find_section(std::string_view name) {
+  const auto found = std::ranges::find(section_table, name, &Section::name);
+  return found == section_table.end() ? nullptr : &*found;
+}
+
+const Key<Configuration>* find_key(std::string_view name) {
+  const auto found = std::ranges::find(table, name, &Key<Configuration>::name);
+  return found == table.end() ? nullptr : &*found;
+}
+
+std::string choice_of(const Section& section, const Configuration& configuration) {
+  const Key<Configuration>* const key = find_key(fmt::format("{}.{}", section.name, section.choice));
+  if (key == nullptr) return {};
+  Configuration copy = configuration;
+  return *std::get<std::string*>(key->field(copy));
+}
+
+Names known_keys(std::string_view section) {
+  Names names;
+  for (const Key<Configuration>& key : table)
+    if (section_name(key) == section) names.emplace_back(key.name.substr(section.size() + 1));
+  const Section* const found = find_section(section);
+  if (found == nullptr || found->settings == nullptr) return names;
+  for (const std::string& owner : found->names())
+    for (const Setting& setting : found->settings(owner)) names.emplace_back(setting.name);
+  return names;
+}
+
+std::vector<KeyHelp> key_help() {
+  Configuration defaults;
+  std::vector<KeyHelp> rows;
+  for (const Section& section : section_table) {
+    for (const Key<Configuration>& key : table) {
+      if (section_name(key) != section.name) continue;
+      const Field field = key.field(defaults);
+      const std::string type = type_name(field, key.values);
+      KeyHelp row{std::string(key.name), type, shown(write_field(field), type), std::string(key.help)};
+      if (!key.only_for.empty()) row.help = fmt::format("`{}`: {}", key.only_for, row.help);
+      if (key.values.names != nullptr && section.name != "model")
+        row.help += fmt::format(": {}", in_backquotes(key.values.names()));
+      rows.push_back(std::move(row));
+    }
+    if (section.settings != nullptr) add_settings(rows, section);
+  }
+  return rows;
+}
+
+std::string keys_as_markdown() {
+  std::string text = "| key | type | default | meaning |\n| --- | --- | --- | --- |\n";
+  for (const KeyHelp& row : key_help())
+    text += fmt::format("| `{}` | {} | {} | {} |\n", row.name, row.type, row.initial, row.help);
+  return text;
+}
+
+}  // namespace lacuna::apps

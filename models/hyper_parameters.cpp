@@ -84,16 +84,40 @@ std::string HyperParameters::choice(std::string_view key, std::string_view other
   return refuse(key, fmt::format("one of {}", fmt::join(allowed, ", ")), std::string(otherwise));
 }
 
-std::vector<std::int64_t> HyperParameters::integers(std::string_view key, const std::vector<std::int64_t>& otherwise) {
+std::vector<std::int64_t> HyperParameters::integers(std::string_view key, const std::vector<std::int64_t>& otherwise,
+                                                    std::int64_t least) {
   constexpr std::size_t longest = 64;
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const HyperValue* const value = find(key);
   if (value == nullptr) return resolve(key, otherwise);
   const auto* const list = std::get_if<std::vector<std::int64_t>>(value);
   if (list != nullptr && !list->empty() && list->size() <= longest &&
-      std::all_of(list->begin(), list->end(), [](std::int64_t n) { return n >= 1 && n <= most; }))
+      std::all_of(list->begin(), list->end(), [&](std::int64_t n) { return n >= least && n <= most; }))
     return resolve(key, *list);
-  return refuse(key, fmt::format("a list of 1 to {} whole numbers from 1 to {}", longest, most), otherwise);
+  return refuse(key, fmt::format("a list of 1 to {} whole numbers from {} to {}", longest, least, most), otherwise);
+}
+
+std::pair<std::int64_t, std::int64_t> HyperParameters::pair(std::string_view key, std::int64_t otherwise,
+                                                            std::int64_t most) {
+  const HyperValue* const value = find(key);
+  const auto* const list = value == nullptr ? nullptr : std::get_if<std::vector<std::int64_t>>(value);
+  if (list == nullptr) {
+    const std::int64_t both = integer(key, otherwise, 1, most);
+    return {both, both};
+  }
+  const auto fits = [&](std::int64_t n) { return n >= 1 && n <= most; };
+  if (list->size() == 2 && std::ranges::all_of(*list, fits)) {
+    resolve(key, *list);
+    return {list->front(), list->back()};
+  }
+  refuse(key, fmt::format("a whole number from 1 to {}, or two", most), otherwise);
+  return {otherwise, otherwise};
+}
+
+ImageSize HyperParameters::image_size(std::int64_t otherwise) {
+  constexpr std::int64_t most = 1 << 16;
+  const auto [height, width] = pair("image_size", otherwise, most);
+  return {height, width};
 }
 
 void HyperParameters::add_problem(std::string_view key, std::string message) {

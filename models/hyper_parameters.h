@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -19,6 +20,14 @@ std::string to_string(const HyperValue& value);
 struct HyperParameter {
   std::string key;
   HyperValue value;
+};
+
+/// In pixels.
+struct ImageSize {
+  std::int64_t height, width;
+  ImageSize(std::int64_t side = 224) : ImageSize(side, side) {}  // NOLINT(google-explicit-constructor): a square
+  ImageSize(std::int64_t h, std::int64_t w) : height(h), width(w) {}
+  bool operator==(const ImageSize&) const = default;
 };
 
 /// Reads given values under the names, types and limits that a model family asks for, and notes every key it was asked
@@ -43,8 +52,13 @@ class HyperParameters {
   bool flag(std::string_view key, bool otherwise);
   /// One of `allowed`, by name.
   std::string choice(std::string_view key, std::string_view otherwise, const std::vector<std::string>& allowed);
-  /// A list of whole numbers, none below 1, of at least one and at most 64 entries.
-  std::vector<std::int64_t> integers(std::string_view key, const std::vector<std::int64_t>& otherwise);
+  /// A list of whole numbers, none below `least`, of at least one and at most 64 entries.
+  std::vector<std::int64_t> integers(std::string_view key, const std::vector<std::int64_t>& otherwise,
+                                     std::int64_t least = 1);
+  /// Two whole numbers from 1 to `most`, [height, width], or one for both.
+  std::pair<std::int64_t, std::int64_t> pair(std::string_view key, std::int64_t otherwise, std::int64_t most);
+  /// `image_size`: a side of a square, or [height, width].
+  ImageSize image_size(std::int64_t otherwise = 224);
 
   /// Notes what only the family can know: values that do not go together. `key` is the one to blame.
   void add_problem(std::string_view key, std::string message);

@@ -1,36 +1,39 @@
 // Image classifiers.
 #pragma once
 
+#include "models/hyper_parameters.h"
 #include "models/model.h"
 
 namespace lacuna {
 
 struct ImageModelSignature {
-  std::int64_t image_size = 224;  // height and width in pixels
+  ImageSize image_size;
   std::int64_t in_channels = 3;
   std::int64_t num_classes = 1000;
-  std::string head;  // path of the classifier
+  std::vector<std::string> heads;  // paths of the classifiers
 };
 
-/// Input `images` [N, image_size, image_size, in_channels] of any floating type; output `logits` [N, num_classes] in
+/// Input `images` [N, height, width, in_channels] of any floating type; output `logits` [N, num_classes] in
 /// the context's type. Images of another type are converted, unless they gather a gradient.
 class ImageModel : public Model {
  public:
   ImageModel(const ModelContext& context, const ImageModelSignature& signature);
 
-  std::int64_t image_size() const { return image_shape()[0]; }
+  ImageSize image_size() const { return {image_shape()[0], image_shape()[1]}; }
   std::int64_t in_channels() const { return image_shape()[2]; }
 
   Outputs forward(Inputs inputs) final;
 
+ protected:
+  /// Of a model with several outputs; otherwise `logits`.
+  virtual Outputs run(Variable images);
+
  private:
   const Shape& image_shape() const { return inputs().front().shape; }
-  /// `images` has the right shape and type.
+  /// The logits; `images` has the right shape and type.
   virtual Variable classify(Variable images) = 0;
   /// Whether the model also takes images of this height and width.
-  virtual bool takes(std::int64_t height, std::int64_t width) const {
-    return height == image_size() && width == image_size();
-  }
+  virtual bool takes(std::int64_t height, std::int64_t width) const { return ImageSize{height, width} == image_size(); }
 };
 
 }  // namespace lacuna

@@ -41,6 +41,10 @@ class Model : public Module {
   std::int64_t num_classes() const { return signature_.num_classes; }
   const std::vector<std::string>& heads() const { return signature_.heads; }
 
+  /// A stored parameter as the model can have it, where their shapes differ for a reason that the model knows: a table
+  /// of another window. Undefined where there is none. `stored` may be on `meta`.
+  virtual Tensor adapt(const Parameter& parameter, const Tensor& stored) const;
+
   /// Takes the inputs that it reads by name and ignores others. Move the batch to free what forward needs no longer.
   virtual Outputs forward(Inputs inputs) = 0;
 

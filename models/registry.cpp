@@ -18,10 +18,12 @@ std::vector<std::string> model_names() { return model_presets().names(); }
 
 namespace {
 
-/// What a name stands for: a family is a preset of itself.
+/// What a name stands for: a family is a preset of itself. The tag of a timm name, the set of weights behind a dot, is
+/// no part of the model.
 ModelPreset resolve(std::string_view name) {
   if (model_families().contains(name)) return {std::string(name), {}};
-  if (model_presets().contains(name)) return model_presets().get(name);
+  const std::string_view untagged = name.substr(0, name.find('.'));
+  if (model_presets().contains(untagged)) return model_presets().get(untagged);
   std::vector<std::string> known = model_names();
   const std::vector<std::string> families = model_families().names();
   known.insert(known.end(), families.begin(), families.end());

@@ -32,8 +32,11 @@ nn::Conv2dOptions convolution(std::int64_t out, const Window& window) {
 }
 
 Window stem_window(const ResNetOptions& options) {
-  return options.cifar_stem ? Window{.kernel = 3, .stride = 1, .padding = 1}
-                            : Window{.kernel = 7, .stride = 2, .padding = 3};
+  return options.stem == ResNetOptions::Stem::cifar ? Window{.kernel = 3, .stride = 1, .padding = 1}
+                                                    : Window{.kernel = 7, .stride = 2, .padding = 3};
+}
+std::int64_t stem_outputs(const ResNetOptions& options) {
+  return options.stem == ResNetOptions::Stem::deep ? 2 * options.stem_width : options.stem_width;
 }
 
 std::int64_t expansion(const ResNetOptions& options) { return options.bottleneck ? bottleneck_expansion : 1; }
@@ -66,8 +69,11 @@ class ResNet::Block final : public Module {
       add_layer(width, out, {.kernel = 3, .padding = 1}, options.zero_init_last ? 0 : 1);
     }
     if (place.stride == 1 && place.in == out) return;
-    shortcut_.emplace(*this, "downsample.0", place.in, out, convolution(out, {.stride = place.stride}));
-    shortcut_norm_.emplace(*this, "downsample.1", out);
+    pools_shortcut_ = options.average_shortcut && place.stride > 1;
+    const int first = options.average_shortcut ? 1 : 0;  // the pool has a number, too
+    shortcut_.emplace(*this, fmt::format("downsample.{}", first), place.in, out,
+                      convolution(out, {.stride = options.average_shortcut ? 1 : place.stride}));
+    shortcut_norm_.emplace(*this, fmt::format("downsample.{}", first + 1), out);
   }
 
   Variable forward(Variable x) {
@@ -81,6 +87,11 @@ class ResNet::Block final : public Module {
     for (std::size_t i = 0; i + 1 < layers_.size(); ++i)
       h = layers_[i]->norm.forward_relu(layers_[i]->convolution.forward(std::move(h)));
     h = layers_.back()->convolution.forward(std::move(h));  // [N, H / stride, W / stride, out]
+    if (pools_shortcut_) {
+      expect(x.shape()[1] % 2 == 0 && x.shape()[2] % 2 == 0, "{}: expected an even map to halve, got {}", path(),
+             x.shape());
+      x = apply(AvgPool2d{.height = x.shape()[1], .width = x.shape()[2]}, std::move(x));
+    }
     if (shortcut_) x = shortcut_norm_->forward(shortcut_->forward(std::move(x)));
     if (drop_path_.rate() == 0 || !training()) return layers_.back()->norm.forward_add_relu(std::move(h), std::move(x));
     h = drop_path_.forward(layers_.back()->norm.forward(std::move(h)));
@@ -102,16 +113,48 @@ class ResNet::Block final : public Module {
 
   std::vector<std::unique_ptr<Layer>> layers_;
   nn::DropPath drop_path_;
+  bool pools_shortcut_ = false;
   std::optional<nn::Conv2d> shortcut_;
   std::optional<nn::BatchNorm2d> shortcut_norm_;
 };
 
+/// Three convolutions of 3×3 with norms and ReLUs between them.
+class ResNet::DeepStem final : public Module {
+ public:
+  DeepStem(Module& parent, std::string_view name, const ResNetOptions& options)
+      : Module(parent, name),
+        first_(*this, "0", options.in_channels, options.stem_width,
+               convolution(options.stem_width, {.kernel = 3, .stride = 2, .padding = 1})),
+        first_norm_(*this, "1", options.stem_width),
+        second_(*this, "3", options.stem_width, options.stem_width,
+                convolution(options.stem_width, {.kernel = 3, .padding = 1})),
+        second_norm_(*this, "4", options.stem_width),
+        third_(*this, "6", options.stem_width, 2 * options.stem_width,
+               convolution(2 * options.stem_width, {.kernel = 3, .padding = 1})) {}
+  Variable forward(Variable x) {
+    const Scope scope(*this);
+    x = first_norm_.forward_relu(first_.forward(std::move(x)));
+    return third_.forward(second_norm_.forward_relu(second_.forward(std::move(x))));
+  }
+
+ private:
+  nn::Conv2d first_;
+  nn::BatchNorm2d first_norm_;
+  nn::Conv2d second_;
+  nn::BatchNorm2d second_norm_;
+  nn::Conv2d third_;
+};
+
 ResNet::ResNet(const ModelContext& context, const ResNetOptions& options)
-    : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, "fc"}),
-      max_pool_(!options.cifar_stem),
-      stem_(*this, "conv1", options.in_channels, options.stem_width,
-            convolution(options.stem_width, stem_window(options))),
-      stem_norm_(*this, "bn1", options.stem_width),
+    : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"fc"}}),
+      max_pool_(options.stem != ResNetOptions::Stem::cifar),
+      stem_(options.stem == ResNetOptions::Stem::deep
+                ? nullptr
+                : std::make_unique<nn::Conv2d>(*this, "conv1", options.in_channels, options.stem_width,
+                                               convolution(options.stem_width, stem_window(options)))),
+      deep_stem_(options.stem == ResNetOptions::Stem::deep ? std::make_unique<DeepStem>(*this, "conv1", options)
+                                                           : nullptr),
+      stem_norm_(*this, "bn1", stem_outputs(options)),
       stages_(make_stages(options)),
       classifier_dropout_(*this, "drop", options.drop_rate),
       classifier_(*this, "fc", options.channels.back() * expansion(options), options.num_classes) {}
@@ -119,7 +162,7 @@ ResNet::ResNet(const ModelContext& context, const ResNetOptions& options)
 std::vector<std::vector<std::unique_ptr<ResNet::Block>>> ResNet::make_stages(const ResNetOptions& options) {
   std::vector<std::vector<std::unique_ptr<Block>>> stages(options.layers.size());
   const std::int64_t total = std::accumulate(options.layers.begin(), options.layers.end(), std::int64_t{0});
-  std::int64_t in = options.stem_width, index = 0;  // of the block among all
+  std::int64_t in = stem_outputs(options), index = 0;  // of the block among all
   for (std::size_t stage = 0; stage < options.layers.size(); ++stage) {
     for (std::int64_t i = 0; i < options.layers[stage]; ++i) {
       const Block::Place place{
@@ -137,7 +180,8 @@ std::vector<std::vector<std::unique_ptr<ResNet::Block>>> ResNet::make_stages(con
 
 Variable ResNet::classify(Variable images) {
   const Scope scope(*this);
-  Variable x = stem_norm_.forward_relu(stem_.forward(std::move(images)));
+  Variable x = deep_stem_ ? deep_stem_->forward(std::move(images)) : stem_->forward(std::move(images));
+  x = stem_norm_.forward_relu(std::move(x));
   if (max_pool_) {
     const MaxPool2d pool{.kernel = 3, .stride = 2, .padding = 1, .height = x.shape()[1], .width = x.shape()[2]};
     x = apply(pool, std::move(x));
@@ -161,8 +205,12 @@ ResNetOptions read_resnet_options(HyperParameters& parameters) {
   options.channels = parameters.integers("channels", defaults.channels);
   options.cardinality = parameters.integer("cardinality", 1, 1, largest_extent);
   options.base_width = parameters.integer("base_width", 64, 1, largest_extent);
-  options.cifar_stem = parameters.choice("stem", "imagenet", {"imagenet", "cifar"}) == "cifar";
+  const std::string stem = parameters.choice("stem", "imagenet", {"imagenet", "cifar", "deep"});
+  options.stem = stem == "cifar"  ? ResNetOptions::Stem::cifar
+                 : stem == "deep" ? ResNetOptions::Stem::deep
+                                  : ResNetOptions::Stem::imagenet;
   options.stem_width = parameters.integer("stem_width", defaults.stem_width, 1, largest_extent);
+  options.average_shortcut = parameters.flag("avg_down", false);
   options.zero_init_last = parameters.flag("zero_init_last", true);
   options.drop_rate = parameters.real("drop_rate", 0, 0, 1);
   options.drop_path_rate = parameters.real("drop_path_rate", 0, 0, 1);
@@ -201,15 +249,34 @@ std::vector<HyperParameter> cifar_form(std::int64_t n) {
           {"stem_width", std::int64_t{16}}};
 }
 
+std::vector<HyperParameter> basic(const Layers& layers) { return {{"block", "basic"}, {"layers", layers}}; }
+std::vector<HyperParameter> groups(const Layers& layers, std::int64_t cardinality, std::int64_t base_width) {
+  return {{"layers", layers}, {"cardinality", cardinality}, {"base_width", base_width}};
+}
+std::vector<HyperParameter> form_d(std::vector<HyperParameter> values) {
+  values.insert(values.end(), {{"stem", "deep"}, {"stem_width", std::int64_t{32}}, {"avg_down", true}});
+  return values;
+}
+
+const Layers layers50{3, 4, 6, 3}, layers101{3, 4, 23, 3}, layers152{3, 8, 36, 3};
+
 const RegisterPreset presets[] = {
-    {"resnet18", "resnet", {{"block", "basic"}, {"layers", Layers{2, 2, 2, 2}}}},
-    {"resnet34", "resnet", {{"block", "basic"}, {"layers", Layers{3, 4, 6, 3}}}},
-    {"resnet50", "resnet", {{"layers", Layers{3, 4, 6, 3}}}},
-    {"resnet101", "resnet", {{"layers", Layers{3, 4, 23, 3}}}},
-    {"resnet152", "resnet", {{"layers", Layers{3, 8, 36, 3}}}},
-    {"resnext50_32x4d",
-     "resnet",
-     {{"layers", Layers{3, 4, 6, 3}}, {"cardinality", std::int64_t{32}}, {"base_width", std::int64_t{4}}}},
+    {"resnet18", "resnet", basic({2, 2, 2, 2})},
+    {"resnet34", "resnet", basic(layers50)},
+    {"resnet50", "resnet", {{"layers", layers50}}},
+    {"resnet101", "resnet", {{"layers", layers101}}},
+    {"resnet152", "resnet", {{"layers", layers152}}},
+    {"resnext50_32x4d", "resnet", groups(layers50, 32, 4)},
+    {"resnext101_32x4d", "resnet", groups(layers101, 32, 4)},
+    {"resnext101_32x8d", "resnet", groups(layers101, 32, 8)},
+    {"resnext101_64x4d", "resnet", groups(layers101, 64, 4)},
+    {"wide_resnet50_2", "resnet", groups(layers50, 1, 128)},
+    {"wide_resnet101_2", "resnet", groups(layers101, 1, 128)},
+    {"resnet18d", "resnet", form_d(basic({2, 2, 2, 2}))},
+    {"resnet34d", "resnet", form_d(basic(layers50))},
+    {"resnet50d", "resnet", form_d({{"layers", layers50}})},
+    {"resnet101d", "resnet", form_d({{"layers", layers101}})},
+    {"resnet152d", "resnet", form_d({{"layers", layers152}})},
     {"resnet20", "resnet", cifar_form(3)},
     {"resnet56", "resnet", cifar_form(9)},
     {"resnet18_cifar",

@@ -1,4 +1,5 @@
-// Residual networks (He et al. 2016) and ResNeXt (Xie et al. 2017) as timm has them, and their CIFAR forms.
+// Residual networks (He et al. 2016), ResNeXt (Xie et al. 2017), wide (Zagoruyko and Komodakis 2016) and D forms (He et
+// al. 2019) as timm has them, and their CIFAR forms.
 #pragma once
 
 #include "models/hyper_parameters.h"
@@ -19,11 +20,16 @@ struct ResNetOptions {
   std::vector<std::int64_t> layers = {3, 4, 6, 3};  // blocks in each stage
   std::vector<std::int64_t> channels = {64, 128, 256, 512};  // of each stage
   std::int64_t cardinality = 1, base_width = 64;  // of bottlenecks: groups, and width per group at 64 channels
-  bool cifar_stem = false;                        // 3×3 with stride 1; otherwise 7×7 with stride 2 and a max pool
+  enum class Stem : std::uint8_t {
+    imagenet,  // 7×7 with stride 2 and a max pool
+    cifar,     // 3×3 with stride 1
+    deep       // three of 3×3, the first with stride 2, and a max pool; the last has 2 · stem_width outputs
+  } stem = Stem::imagenet;
   std::int64_t stem_width = 64;
-  bool zero_init_last = true;  // a block starts as the identity: its last norm's weight is 0
-  double drop_rate = 0;        // before the classifier
-  double drop_path_rate = 0;   // of the last block; earlier ones less
+  bool average_shortcut = false;  // shortcuts halve the image by a mean of 2×2; otherwise by a stride
+  bool zero_init_last = true;     // a block starts as the identity: its last norm's weight is 0
+  double drop_rate = 0;           // before the classifier
+  double drop_path_rate = 0;      // of the last block; earlier ones less
 };
 
 /// Reads and checks; what is wrong is noted in `parameters`.
@@ -37,13 +43,15 @@ class ResNet final : public ImageModel {
 
  private:
   class Block;
+  class DeepStem;
 
   std::vector<std::vector<std::unique_ptr<Block>>> make_stages(const ResNetOptions& options);
   Variable classify(Variable images) override;
   bool takes(std::int64_t, std::int64_t) const override { return true; }
 
   bool max_pool_;
-  nn::Conv2d stem_;
+  std::unique_ptr<nn::Conv2d> stem_;  // or the deep one
+  std::unique_ptr<DeepStem> deep_stem_;
   nn::BatchNorm2d stem_norm_;
   std::vector<std::vector<std::unique_ptr<Block>>> stages_;
   nn::Dropout classifier_dropout_;

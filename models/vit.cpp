@@ -1,10 +1,10 @@
 #include "models/vit.h"
 
 #include "models/registry.h"
+#include "nn/functional.h"
 #include "nn/init.h"
 #include "nn/region.h"
 #include "ops/arithmetic.h"
-#include "ops/pool.h"
 #include "ops/slicing.h"
 
 #include <cmath>
@@ -21,18 +21,43 @@ double drop_path_of(const VitOptions& options, std::int64_t block) {
   return options.drop_path_rate * static_cast<double>(block) / static_cast<double>(options.depth - 1);
 }
 
-std::int64_t tokens(const VitOptions& options) {
+std::int64_t patches_of(const VitOptions& options) {
   const std::int64_t side = options.image_size / options.patch_size;
-  return side * side + (options.class_token ? 1 : 0);
+  return side * side;
+}
+/// Tokens that are no patches: class, distillation and register tokens.
+std::int64_t prefix_of(const VitOptions& options) {
+  return (options.class_token ? 1 : 0) + (options.distilled ? 1 : 0) + options.reg_tokens;
+}
+/// Tokens that the heads read one by one; 0: what is pooled from all.
+std::int64_t tokens_read(const VitOptions& options) {
+  if (options.pool != VitOptions::Pool::token) return 0;
+  return options.distilled ? 2 : 1;
+}
+
+nn::MlpOptions mlp_options(const VitOptions& options) {
+  return {.activation = options.activation,
+          .gated = options.gated_mlp,
+          .dropout = options.proj_drop_rate,
+          .init = linear_init()};
+}
+std::int64_t mlp_width(const VitOptions& options) {
+  return static_cast<std::int64_t>(static_cast<double>(options.embed_dim) * options.mlp_ratio);
+}
+
+Variable first_tokens(Variable x, std::int64_t count) {
+  const std::int64_t length = x.shape()[1];
+  return count == length ? x : apply(Slice{.axis = 1, .begin = 0, .end = count, .extent = length}, std::move(x));
 }
 
 }  // namespace
 
+/// x + attention(norm1(x)), then + mlp(norm2), each branch scaled where the model has layer scale.
 class VisionTransformer::Block final : public Module {
  public:
   Block(Module& parent, std::string_view name, const VitOptions& options, double drop_path)
       : Module(parent, name),
-        norm1_(*this, "norm1", options.embed_dim),
+        norm1_(*this, "norm1", options.embed_dim, options.norm_eps),
         attention_(*this, "attn", options.embed_dim,
                    {.heads = options.num_heads,
                     .qkv_bias = options.qkv_bias,
@@ -41,11 +66,13 @@ class VisionTransformer::Block final : public Module {
                     .form = options.attention,
                     .init = linear_init()}),
         drop_path1_(*this, "drop_path1", drop_path),
-        norm2_(*this, "norm2", options.embed_dim),
-        mlp_(*this, "mlp", options.embed_dim,
-             static_cast<std::int64_t>(static_cast<double>(options.embed_dim) * options.mlp_ratio),
-             {.activation = options.activation, .dropout = options.proj_drop_rate, .init = linear_init()}),
-        drop_path2_(*this, "drop_path2", drop_path) {}
+        norm2_(*this, "norm2", options.embed_dim, options.norm_eps),
+        mlp_(*this, "mlp", options.embed_dim, mlp_width(options), mlp_options(options)),
+        drop_path2_(*this, "drop_path2", drop_path) {
+    if (options.layer_scale == 0) return;
+    scale1_.emplace(*this, "ls1.gamma", Shape{options.embed_dim}, init::constant(options.layer_scale));
+    scale2_.emplace(*this, "ls2.gamma", Shape{options.embed_dim}, init::constant(options.layer_scale));
+  }
 
   /// x [B, L, embed_dim] to the first `tokens` of them, or to all (0).
   Variable forward(Variable x, std::int64_t tokens) const {
@@ -53,13 +80,14 @@ class VisionTransformer::Block final : public Module {
   }
 
  private:
+  static Variable of(const std::optional<Parameter>& scale) { return scale ? scale->variable() : Variable(); }
   Variable transform(Variable x, std::int64_t tokens) const {
     const Scope scope(*this);
-    Variable mixed = drop_path1_.forward(attention_.forward(norm1_.forward(x), {.queries = tokens}));
-    if (const std::int64_t length = x.shape()[1]; tokens != 0 && tokens != length)
-      x = apply(Slice{.axis = 1, .begin = 0, .end = tokens, .extent = length}, std::move(x));
+    const nn::AttentionInputs inputs{.queries = tokens, .scale = of(scale1_)};
+    Variable mixed = drop_path1_.forward(attention_.forward(norm1_.forward(x), inputs));
+    if (tokens != 0) x = first_tokens(std::move(x), tokens);
     x = apply(Add{}, std::move(x), std::move(mixed));
-    Variable transformed = drop_path2_.forward(mlp_.forward(norm2_.forward(x)));
+    Variable transformed = drop_path2_.forward(mlp_.forward(norm2_.forward(x), of(scale2_)));
     return apply(Add{}, std::move(x), std::move(transformed));
   }
 
@@ -69,26 +97,78 @@ class VisionTransformer::Block final : public Module {
   nn::LayerNorm norm2_;
   nn::Mlp mlp_;
   nn::DropPath drop_path2_;
+  std::optional<Parameter> scale1_, scale2_;  // [embed_dim]
+};
+
+/// timm's AttentionPoolLatent: a learned query attends to all tokens, then an MLP.
+class VisionTransformer::AttentionPool final : public Module {
+ public:
+  AttentionPool(Module& parent, std::string_view name, const VitOptions& options)
+      : Module(parent, name),
+        heads_(options.num_heads),
+        latent_(*this, "latent", {1, 1, options.embed_dim},
+                init::truncated_normal(1 / std::sqrt(static_cast<double>(options.embed_dim)))),
+        q_(*this, "q", options.embed_dim, options.embed_dim, {.init = linear_init()}),
+        kv_(*this, "kv", options.embed_dim, 2 * options.embed_dim, {.init = linear_init()}),
+        projection_(*this, "proj", options.embed_dim, options.embed_dim, {.init = linear_init()}),
+        norm_(*this, "norm", options.embed_dim, options.norm_eps),
+        mlp_(*this, "mlp", options.embed_dim, mlp_width(options),
+             {.activation = options.activation, .init = linear_init()}) {}
+
+  /// x [B, L, embed_dim] to [B, embed_dim].
+  Variable forward(Variable x) const {
+    const Scope scope(*this);
+    const std::int64_t batch = x.shape()[0], width = x.shape()[2];
+    Variable latent = apply(Expand{.count = batch, .dtype = x.dtype()}, latent_.variable());  // [B, 1, embed_dim]
+    Variable kv = kv_.forward(std::move(x));                                                  // [B, L, 2 · embed_dim]
+    Variable k = slice(kv, 2, 0, width), v = slice(std::move(kv), 2, width, 2 * width);
+    Variable pooled =
+        projection_.forward(attention(q_.forward(std::move(latent)), std::move(k), std::move(v), {.heads = heads_}));
+    Variable transformed = mlp_.forward(norm_.forward(pooled));
+    return apply(Add{}, std::move(pooled), std::move(transformed)).reshape({batch, width});
+  }
+
+ private:
+  std::int64_t heads_;
+  Parameter latent_;
+  nn::Linear q_, kv_, projection_;
+  nn::LayerNorm norm_;
+  nn::Mlp mlp_;
 };
 
 VisionTransformer::VisionTransformer(const ModelContext& context, const VitOptions& options)
-    : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, "head"}),
-      patches_(tokens(options) - (options.class_token ? 1 : 0)),
-      embed_dim_(options.embed_dim),
-      average_pool_(options.average_pool),
+    : ImageModel(context, {options.image_size, options.in_channels, options.num_classes,
+                           options.distilled ? std::vector<std::string>{"head", "head_dist"}
+                                             : std::vector<std::string>{"head"}}),
+      options_(options),
+      patches_(patches_of(options)),
+      prefix_(prefix_of(options)),
       patch_embedding_(*this, "patch_embed.proj", options.in_channels, options.embed_dim,
-                       {.kernel = options.patch_size, .stride = options.patch_size}),
-      positions_(*this, "pos_embed", {1, tokens(options), options.embed_dim}, init::truncated_normal(.02)),
+                       {.kernel = options.patch_size, .stride = options.patch_size, .bias = !options.pre_norm}),
+      positions_(*this, "pos_embed", {1, patches_ + (options.position_prefix ? prefix_ : 0), options.embed_dim},
+                 init::truncated_normal(.02)),
       position_dropout_(*this, "pos_drop", options.pos_drop_rate),
+      pre_norm_(options.pre_norm
+                    ? std::make_unique<nn::LayerNorm>(*this, "norm_pre", options.embed_dim, options.norm_eps)
+                    : nullptr),
       blocks_(make_blocks(options)),
       // As in timm, a norm behind the pooling has another name than one before it.
-      norm_(*this, options.average_pool ? "fc_norm" : "norm", options.embed_dim),
+      norm_(*this, options.pool == VitOptions::Pool::mean ? "fc_norm" : "norm", options.embed_dim, options.norm_eps),
       head_dropout_(*this, "head_drop", options.drop_rate),
       head_(*this, "head", options.embed_dim, options.num_classes, {.init = linear_init()}) {
   positions_.exclude_from_decay();
-  if (!options.class_token) return;
-  class_token_.emplace(*this, "cls_token", Shape{1, 1, embed_dim_}, init::normal(1e-6));
-  class_token_->exclude_from_decay();
+  const auto add_tokens = [&](std::string_view name, std::int64_t count, const Init& init) {
+    prefix_tokens_.push_back(std::make_unique<Parameter>(*this, name, Shape{1, count, options.embed_dim}, init));
+    prefix_tokens_.back()->exclude_from_decay();
+  };
+  if (options.class_token) add_tokens("cls_token", 1, init::normal(1e-6));
+  if (options.distilled) add_tokens("dist_token", 1, init::truncated_normal(.02));
+  if (options.reg_tokens > 0) add_tokens("reg_token", options.reg_tokens, init::normal(1e-6));
+  if (options.pool == VitOptions::Pool::map)
+    attention_pool_ = std::make_unique<AttentionPool>(*this, "attn_pool", options);
+  if (options.distilled)
+    distillation_head_.emplace(*this, "head_dist", options.embed_dim, options.num_classes,
+                               nn::LinearOptions{.init = linear_init()});
 }
 
 std::vector<std::unique_ptr<VisionTransformer::Block>> VisionTransformer::make_blocks(const VitOptions& options) {
@@ -100,34 +180,64 @@ std::vector<std::unique_ptr<VisionTransformer::Block>> VisionTransformer::make_b
 
 Variable VisionTransformer::embed(Variable images) const {
   const std::int64_t batch = images.shape()[0];
-  Variable x = patch_embedding_.forward(std::move(images)).reshape({batch, patches_, embed_dim_});
-  if (class_token_) {
-    Variable token = apply(Expand{.count = batch, .dtype = x.dtype()}, class_token_->variable());  // [B, 1, embed_dim]
-    x = apply(Concat{.axis = 1, .extents = {1, patches_}}, std::move(token), std::move(x));
+  Variable x = patch_embedding_.forward(std::move(images)).reshape({batch, patches_, options_.embed_dim});
+  const auto add_positions = [&] {
+    x = apply(AddBroadcast{.shape = positions_.shape()}, std::move(x), positions_.variable());
+  };
+  if (!options_.position_prefix) add_positions();
+  if (prefix_ > 0) {
+    std::vector<Variable> all;
+    for (const std::unique_ptr<Parameter>& tokens : prefix_tokens_)
+      all.push_back(apply(Expand{.count = batch, .dtype = x.dtype()}, tokens->variable()));  // [B, n, embed_dim]
+    all.push_back(std::move(x));
+    x = concat(std::move(all), 1);
   }
-  return position_dropout_.forward(
-      apply(AddBroadcast{.shape = positions_.shape()}, std::move(x), positions_.variable()));
+  if (options_.position_prefix) add_positions();
+  x = position_dropout_.forward(std::move(x));
+  return pre_norm_ ? pre_norm_->forward(std::move(x)) : x;
+}
+
+Variable VisionTransformer::features(Variable images) const {
+  Variable x = embed(std::move(images));  // [B, L, embed_dim]
+  const Block* const last = blocks_.empty() ? nullptr : blocks_.back().get();
+  const std::int64_t read = tokens_read(options_);
+  x = run_sequence(blocks_, std::move(x), [last, read](const Block& block, Variable in) {
+    return block.forward(std::move(in), &block == last ? read : 0);
+  });
+  switch (options_.pool) {
+    case VitOptions::Pool::token:
+      return norm_.forward(first_tokens(std::move(x), read));
+    case VitOptions::Pool::map:
+      return attention_pool_->forward(norm_.forward(std::move(x)));
+    case VitOptions::Pool::mean:
+      if (prefix_ > 0) x = slice(std::move(x), 1, prefix_, prefix_ + patches_);
+      return norm_.forward(global_avg_pool(std::move(x)));
+  }
+  fail("no such pool");
 }
 
 Variable VisionTransformer::classify(Variable images) {
   const Scope scope(*this);
-  Variable x = embed(std::move(images));  // [B, L, embed_dim]
-  const std::int64_t batch = x.shape()[0];
-  const Block* const last = blocks_.empty() ? nullptr : blocks_.back().get();
-  x = run_sequence(blocks_, std::move(x), [this, last](const Block& block, Variable in) {
-    return block.forward(std::move(in), &block == last && !average_pool_ ? 1 : 0);
-  });
-  if (average_pool_) {
-    if (class_token_)
-      x = apply(Slice{.axis = 1, .begin = 1, .end = patches_ + 1, .extent = patches_ + 1}, std::move(x));
-    x = apply(GlobalAvgPool{.shape = {batch, patches_, embed_dim_}}, std::move(x));
-  } else {
-    x = x.reshape({batch, embed_dim_});
-  }
-  return head_.forward(head_dropout_.forward(norm_.forward(std::move(x))));
+  Variable x = features(std::move(images));
+  return head_.forward(head_dropout_.forward(x.reshape({x.shape()[0], options_.embed_dim})));
 }
 
-VitOptions read_vit_options(HyperParameters& parameters) {
+Outputs VisionTransformer::run(Variable images) {
+  if (!options_.distilled) return ImageModel::run(std::move(images));
+  const Scope scope(*this);
+  Variable x = features(std::move(images));  // [B, 2, embed_dim]
+  const auto read = [&](std::int64_t token, const nn::Linear& head) {
+    return head.forward(head_dropout_.forward(slice(x, 1, token, token + 1).reshape({x.shape()[0], x.shape()[2]})));
+  };
+  Variable class_logits = read(0, head_), distilled_logits = read(1, *distillation_head_);
+  Outputs outputs;
+  outputs.set("logits", (class_logits + distilled_logits) / 2);
+  outputs.set("logits_class", std::move(class_logits));
+  outputs.set("logits_distilled", std::move(distilled_logits));
+  return outputs;
+}
+
+VitOptions read_vit_options(HyperParameters& parameters, bool distilled) {
   constexpr std::int64_t largest_extent = 1 << 16;
   VitOptions options;
   options.image_size = parameters.integer("image_size", 224, 1, largest_extent);
@@ -139,15 +249,29 @@ VitOptions read_vit_options(HyperParameters& parameters) {
   options.num_heads = parameters.integer("num_heads", 12, 1, largest_extent);
   options.mlp_ratio = parameters.real("mlp_ratio", 4, 0, 1024);
   options.qkv_bias = parameters.flag("qkv_bias", true);
-  options.class_token = parameters.flag("class_token", true);
-  options.average_pool = parameters.choice("global_pool", "token", {"token", "avg"}) == "avg";
+  options.distilled = distilled;
+  if (!distilled) {
+    options.class_token = parameters.flag("class_token", true);
+    const std::string pool = parameters.choice("global_pool", "token", {"token", "avg", "map"});
+    options.pool = pool == "avg"   ? VitOptions::Pool::mean
+                   : pool == "map" ? VitOptions::Pool::map
+                                   : VitOptions::Pool::token;
+    options.reg_tokens = parameters.integer("reg_tokens", 0, 0, largest_extent);
+  }
+  options.position_prefix = !parameters.flag("no_embed_class", false);
+  options.layer_scale = parameters.real("init_values", 0);
+  options.pre_norm = parameters.flag("pre_norm", false);
+  options.gated_mlp = parameters.choice("mlp_layer", "mlp", {"mlp", "swiglu"}) == "swiglu";
+  options.norm_eps = parameters.real("norm_eps", 1e-6, 1e-30, 1);
   options.drop_rate = parameters.real("drop_rate", 0, 0, 1);
   options.pos_drop_rate = parameters.real("pos_drop_rate", 0, 0, 1);
   options.proj_drop_rate = parameters.real("proj_drop_rate", 0, 0, 1);
   options.attn_drop_rate = parameters.real("attn_drop_rate", 0, 0, 1);
   options.drop_path_rate = parameters.real("drop_path_rate", 0, 0, 1);
-  if (parameters.choice("activation", "gelu", {"gelu", "gelu_tanh"}) == "gelu_tanh")
-    options.activation = Gelu::Form::tanh;
+  const std::string activation = parameters.choice("activation", "gelu", {"gelu", "gelu_tanh", "quick_gelu"});
+  options.activation = activation == "gelu_tanh"    ? nn::Activation::gelu_tanh
+                       : activation == "quick_gelu" ? nn::Activation::quick_gelu
+                                                    : nn::Activation::gelu;
   if (parameters.choice("attention", "fused", {"fused", "chain"}) == "chain")
     options.attention = nn::AttentionForm::chain;
 
@@ -160,45 +284,92 @@ VitOptions read_vit_options(HyperParameters& parameters) {
   if (static_cast<double>(options.embed_dim) * options.mlp_ratio < 1)
     parameters.add_problem("mlp_ratio", fmt::format("`mlp_ratio` {} of `embed_dim` {} leaves no hidden unit",
                                                     options.mlp_ratio, options.embed_dim));
-  if (!options.class_token && !options.average_pool)
+  if (options.gated_mlp && mlp_width(options) % 2 != 0)
+    parameters.add_problem("mlp_ratio", fmt::format("`mlp_layer: swiglu` halves the {} hidden units of `mlp_ratio` {}",
+                                                    mlp_width(options), options.mlp_ratio));
+  if (!options.class_token && options.pool == VitOptions::Pool::token)
     parameters.add_problem("global_pool", "`global_pool: token` reads the class token, but `class_token` is false");
   return options;
 }
 
 namespace {
 
-const RegisterFamily vit("vit", [](HyperParameters& parameters) -> ModelFactory {
-  return [options = read_vit_options(parameters)](const ModelContext& context) {
+template <bool distilled>
+ModelFactory read(HyperParameters& parameters) {
+  return [options = read_vit_options(parameters, distilled)](const ModelContext& context) {
     return std::make_unique<VisionTransformer>(context, options);
   };
-});
-
-std::vector<HyperParameter> patch16(std::int64_t embed_dim, std::int64_t depth, std::int64_t num_heads,
-                                    std::int64_t image_size = 224) {
-  return {{"image_size", image_size},
-          {"patch_size", std::int64_t{16}},
-          {"embed_dim", embed_dim},
-          {"depth", depth},
-          {"num_heads", num_heads}};
 }
 
+const RegisterFamily vit("vit", read<false>);
+const RegisterFamily deit_distilled("deit_distilled", read<true>);
+
+using Values = std::vector<HyperParameter>;
+
+Values shape(std::int64_t patch_size, std::int64_t embed_dim, std::int64_t depth, std::int64_t num_heads,
+             std::int64_t image_size = 224, const Values& more = {}) {
+  Values values{{"image_size", image_size},
+                {"patch_size", patch_size},
+                {"embed_dim", embed_dim},
+                {"depth", depth},
+                {"num_heads", num_heads}};
+  values.insert(values.end(), more.begin(), more.end());
+  return values;
+}
+
+const Values deit3{{"no_embed_class", true}, {"init_values", 1e-6}};
+const Values dinov2{{"init_values", 1e-5}};
+const Values dinov2_registers{{"init_values", 1e-5}, {"reg_tokens", std::int64_t{4}}, {"no_embed_class", true}};
+const Values dinov2_giant{{"init_values", 1e-5}, {"mlp_ratio", 2.66667 * 2}, {"mlp_layer", "swiglu"}};
+const Values dinov2_giant_registers{{"init_values", 1e-5},
+                                    {"mlp_ratio", 2.66667 * 2},
+                                    {"mlp_layer", "swiglu"},
+                                    {"reg_tokens", std::int64_t{4}},
+                                    {"no_embed_class", true}};
+const Values clip{{"pre_norm", true}, {"norm_eps", 1e-5}};
+const Values clip_openai{{"pre_norm", true}, {"norm_eps", 1e-5}, {"activation", "quick_gelu"}};
+const Values siglip{{"class_token", false}, {"global_pool", "map"}};
+const Values siglip_so400m{{"class_token", false}, {"global_pool", "map"}, {"mlp_ratio", 3.7362}};
+
 const RegisterPreset presets[] = {
-    {"vit_tiny_patch16_224", "vit", patch16(192, 12, 3)},
-    {"vit_small_patch16_224", "vit", patch16(384, 12, 6)},
-    {"vit_base_patch16_224", "vit", patch16(768, 12, 12)},
-    {"vit_base_patch16_384", "vit", patch16(768, 12, 12, 384)},
-    {"vit_large_patch16_224", "vit", patch16(1024, 24, 16)},
-    {"deit_tiny_patch16_224", "vit", patch16(192, 12, 3)},
-    {"deit_small_patch16_224", "vit", patch16(384, 12, 6)},
-    {"deit_base_patch16_224", "vit", patch16(768, 12, 12)},
-    {"vit_cifar",
-     "vit",
-     {{"image_size", std::int64_t{32}},
-      {"patch_size", std::int64_t{4}},
-      {"embed_dim", std::int64_t{192}},
-      {"depth", std::int64_t{9}},
-      {"num_heads", std::int64_t{3}},
-      {"num_classes", std::int64_t{10}}}},
+    {"vit_tiny_patch16_224", "vit", shape(16, 192, 12, 3)},
+    {"vit_small_patch16_224", "vit", shape(16, 384, 12, 6)},
+    {"vit_base_patch16_224", "vit", shape(16, 768, 12, 12)},
+    {"vit_base_patch16_384", "vit", shape(16, 768, 12, 12, 384)},
+    {"vit_large_patch16_224", "vit", shape(16, 1024, 24, 16)},
+    {"deit_tiny_patch16_224", "vit", shape(16, 192, 12, 3)},
+    {"deit_small_patch16_224", "vit", shape(16, 384, 12, 6)},
+    {"deit_base_patch16_224", "vit", shape(16, 768, 12, 12)},
+    {"deit_base_patch16_384", "vit", shape(16, 768, 12, 12, 384)},
+    {"deit_tiny_distilled_patch16_224", "deit_distilled", shape(16, 192, 12, 3)},
+    {"deit_small_distilled_patch16_224", "deit_distilled", shape(16, 384, 12, 6)},
+    {"deit_base_distilled_patch16_224", "deit_distilled", shape(16, 768, 12, 12)},
+    {"deit_base_distilled_patch16_384", "deit_distilled", shape(16, 768, 12, 12, 384)},
+    {"deit3_small_patch16_224", "vit", shape(16, 384, 12, 6, 224, deit3)},
+    {"deit3_small_patch16_384", "vit", shape(16, 384, 12, 6, 384, deit3)},
+    {"deit3_medium_patch16_224", "vit", shape(16, 512, 12, 8, 224, deit3)},
+    {"deit3_base_patch16_224", "vit", shape(16, 768, 12, 12, 224, deit3)},
+    {"deit3_base_patch16_384", "vit", shape(16, 768, 12, 12, 384, deit3)},
+    {"deit3_large_patch16_224", "vit", shape(16, 1024, 24, 16, 224, deit3)},
+    {"deit3_large_patch16_384", "vit", shape(16, 1024, 24, 16, 384, deit3)},
+    {"deit3_huge_patch14_224", "vit", shape(14, 1280, 32, 16, 224, deit3)},
+    {"vit_small_patch14_dinov2", "vit", shape(14, 384, 12, 6, 518, dinov2)},
+    {"vit_base_patch14_dinov2", "vit", shape(14, 768, 12, 12, 518, dinov2)},
+    {"vit_large_patch14_dinov2", "vit", shape(14, 1024, 24, 16, 518, dinov2)},
+    {"vit_giant_patch14_dinov2", "vit", shape(14, 1536, 40, 24, 518, dinov2_giant)},
+    {"vit_small_patch14_reg4_dinov2", "vit", shape(14, 384, 12, 6, 518, dinov2_registers)},
+    {"vit_base_patch14_reg4_dinov2", "vit", shape(14, 768, 12, 12, 518, dinov2_registers)},
+    {"vit_large_patch14_reg4_dinov2", "vit", shape(14, 1024, 24, 16, 518, dinov2_registers)},
+    {"vit_giant_patch14_reg4_dinov2", "vit", shape(14, 1536, 40, 24, 518, dinov2_giant_registers)},
+    {"vit_base_patch32_clip_224", "vit", shape(32, 768, 12, 12, 224, clip)},
+    {"vit_base_patch16_clip_224", "vit", shape(16, 768, 12, 12, 224, clip)},
+    {"vit_large_patch14_clip_224", "vit", shape(14, 1024, 24, 16, 224, clip)},
+    {"vit_base_patch16_clip_quickgelu_224", "vit", shape(16, 768, 12, 12, 224, clip_openai)},
+    {"vit_large_patch14_clip_quickgelu_224", "vit", shape(14, 1024, 24, 16, 224, clip_openai)},
+    {"vit_base_patch16_siglip_224", "vit", shape(16, 768, 12, 12, 224, siglip)},
+    {"vit_large_patch16_siglip_256", "vit", shape(16, 1024, 24, 16, 256, siglip)},
+    {"vit_so400m_patch14_siglip_224", "vit", shape(14, 1152, 27, 16, 224, siglip_so400m)},
+    {"vit_cifar", "vit", shape(4, 192, 9, 3, 32, {{"num_classes", std::int64_t{10}}})},
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Vision transformers (Dosovitskiy et al. 2021) as timm has them, DeiT's included (Touvron et al. 2021).
+// Vision transformers (Dosovitskiy et al. 2021) as timm has them: those of DeiT (Touvron et al. 2021), with its
+// distilled models, DeiT III (2022), DINOv2 (Oquab et al. 2023), and the image towers of CLIP and SigLIP.
 #pragma once
 
 #include "models/hyper_parameters.h"
@@ -21,44 +22,64 @@ struct VitOptions {
   double mlp_ratio = 4;
   bool qkv_bias = true;
   bool class_token = true;
-  bool average_pool = false;  // the head reads the mean of the patch tokens; otherwise the class token
-  double drop_rate = 0;       // before the head
+  bool distilled = false;       // a distillation token and a head of its own
+  std::int64_t reg_tokens = 0;  // register tokens (Darcet et al. 2024)
+  bool position_prefix = true;  // whether tokens other than patches have positions, too
+  enum class Pool : std::uint8_t {
+    token,  // the head reads the class token
+    mean,   // the mean of the patch tokens
+    map     // what a learned query attends to
+  } pool = Pool::token;
+  double layer_scale = 0;  // initial value of what multiplies each residual branch; 0: nothing does
+  bool pre_norm = false;   // a norm before the first block
+  bool gated_mlp = false;  // SwiGLU
+  double norm_eps = 1e-6;
+  double drop_rate = 0;  // before the head
   double pos_drop_rate = 0, proj_drop_rate = 0, attn_drop_rate = 0, drop_path_rate = 0;
-  Gelu::Form activation = Gelu::Form::erf;
+  nn::Activation activation = nn::Activation::gelu;
   nn::AttentionForm attention = nn::AttentionForm::fused;
 };
 
 /// Reads and checks; what is wrong is noted in `parameters`.
-VitOptions read_vit_options(HyperParameters& parameters);
+VitOptions read_vit_options(HyperParameters& parameters, bool distilled = false);
 
 /// timm's VisionTransformer: the same parameter names, shapes and initial distributions.
 ///
-/// What the head does not read is not computed. With a class token to read, only that token's query asks in the last
-/// block, and everything behind that attention (projection, residual, norm, MLP, final norm) runs on [B, 1, embed_dim];
-/// logits and gradients are those of the whole computation but for rounding.
+/// What the heads do not read is not computed. With n tokens to read, only their queries ask in the last block, and
+/// everything behind that attention (projection, residual, norm, MLP, final norm) runs on [B, n, embed_dim]; logits and
+/// gradients are those of the whole computation but for rounding.
+///
+/// A distilled model has three outputs: `logits_class` and `logits_distilled` of the two heads and `logits`, their
+/// mean.
 class VisionTransformer final : public ImageModel {
  public:
   VisionTransformer(const ModelContext& context, const VitOptions& options);
 
  private:
-  /// x + attention(norm1(x)), then + mlp(norm2).
   class Block;
+  class AttentionPool;
 
   std::vector<std::unique_ptr<Block>> make_blocks(const VitOptions& options);
   Variable classify(Variable images) override;
-  /// Patches [B, L, embed_dim] with the class token in front and positions added.
+  Outputs run(Variable images) override;
+  /// Patches [B, L, embed_dim] behind the other tokens, with positions added.
   Variable embed(Variable images) const;
+  /// What the heads read: [B, n, embed_dim] of n tokens, or [B, embed_dim].
+  Variable features(Variable images) const;
 
-  std::int64_t patches_, embed_dim_;
-  bool average_pool_;
+  VitOptions options_;
+  std::int64_t patches_, prefix_;  // tokens of the image, and others
   nn::Conv2d patch_embedding_;
-  std::optional<Parameter> class_token_;  // [1, 1, embed_dim]
-  Parameter positions_;                   // [1, L, embed_dim]
+  std::vector<std::unique_ptr<Parameter>> prefix_tokens_;  // [1, n, embed_dim] of each kind
+  Parameter positions_;                                    // [1, L, embed_dim]
   nn::Dropout position_dropout_;
+  std::unique_ptr<nn::LayerNorm> pre_norm_;
   std::vector<std::unique_ptr<Block>> blocks_;
   nn::LayerNorm norm_;
+  std::unique_ptr<AttentionPool> attention_pool_;
   nn::Dropout head_dropout_;
   nn::Linear head_;
+  std::optional<nn::Linear> distillation_head_;
 };
 
 }  // namespace lacuna

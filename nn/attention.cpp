@@ -53,13 +53,14 @@ Variable Attention::forward(Variable x, const AttentionInputs& inputs) const {
   std::vector<Variable> read{std::move(x)};
   if (inputs.bias.defined()) read.push_back(inputs.bias);
   return run_region(
-      *this, std::move(read), [this, queries = inputs.queries, lengths = inputs.key_lengths](std::vector<Variable> in) {
+      *this, std::move(read),
+      [this, queries = inputs.queries, lengths = inputs.key_lengths, scale = inputs.scale](std::vector<Variable> in) {
         const Scope scope(*this);
         Variable qkv = qkv_.forward(std::move(in[0]));  // [B, L, 3 · width]
         Variable bias = in.size() > 1 ? std::move(in[1]) : Variable();
         Variable mixed = form_ == AttentionForm::chain ? chain(std::move(qkv), queries)
-                                                       : fused(std::move(qkv), {queries, std::move(bias), lengths});
-        return projection_dropout_.forward(projection_.forward(std::move(mixed)));
+                                                       : fused(std::move(qkv), {queries, std::move(bias), lengths, {}});
+        return projection_dropout_.forward(projection_.forward(std::move(mixed), scale));
       });
 }
 

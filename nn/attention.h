@@ -23,6 +23,7 @@ struct AttentionInputs {
   std::int64_t queries = 0;  // only the first n tokens are queries; 0: all
   Variable bias{};           // added to the scores: [W, heads or 1, n or 1, L] as lacuna::Attention
   Variable key_lengths{};    // i64 [B]: keys at or beyond it are masked
+  Variable scale{};          // [width]: multiplies the result
 };
 
 /// timm's layer: `qkv` projects x [B, L, width] to q | k | v, `proj` the mixed values.

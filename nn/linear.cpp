@@ -2,6 +2,7 @@
 
 #include "nn/init.h"
 #include "ops/linear.h"
+#include "ops/scaled_linear.h"
 
 namespace lacuna::nn {
 
@@ -12,9 +13,10 @@ Linear::Linear(Module& parent, std::string_view name, std::int64_t in, std::int6
     bias_.emplace(*this, "bias", Shape{out}, options.init.bias ? options.init.bias : init::torch_default(in));
 }
 
-Variable Linear::forward(Variable x) const {
+Variable Linear::forward(Variable x, Variable scale) const {
   const Scope scope(*this);
-  return apply(lacuna::Linear{}, std::move(x), weight_.variable(), bias_ ? bias_->variable() : Variable());
+  if (scale.defined()) return apply(ScaledLinear{}, std::move(x), weight_.variable(), bias(), std::move(scale));
+  return apply(lacuna::Linear{}, std::move(x), weight_.variable(), bias());
 }
 
 }  // namespace lacuna::nn

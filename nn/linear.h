@@ -22,7 +22,10 @@ struct LinearOptions {
 class Linear : public Module {
  public:
   Linear(Module& parent, std::string_view name, std::int64_t in, std::int64_t out, const LinearOptions& options = {});
-  Variable forward(Variable x) const;
+  /// `scale` [out], if given, multiplies y: layer scale (ops/scaled_linear.h).
+  Variable forward(Variable x, Variable scale = {}) const;
+  /// Undefined without a bias.
+  Variable bias() const { return bias_ ? bias_->variable() : Variable(); }
 
  private:
   Parameter weight_;

@@ -1,22 +1,45 @@
 #include "nn/mlp.h"
 
+#include "nn/functional.h"
 #include "nn/region.h"
 
 namespace lacuna::nn {
 
+Variable activate(Activation activation, Variable x) {
+  constexpr double steepness = 1.702;
+  switch (activation) {
+    case Activation::gelu:
+      return gelu(std::move(x));
+    case Activation::gelu_tanh:
+      return gelu_tanh(std::move(x));
+    case Activation::quick_gelu:
+      return silu(std::move(x) * steepness) / steepness;
+  }
+  fail("no such activation");
+}
+
 Mlp::Mlp(Module& parent, std::string_view name, std::int64_t width, std::int64_t hidden, const MlpOptions& options)
     : Module(parent, name),
       activation_(options.activation),
+      gated_(options.gated),
       fc1_(*this, "fc1", width, hidden, {.init = options.init}),
       dropout1_(*this, "drop1", options.dropout),
-      fc2_(*this, "fc2", hidden, width, {.init = options.init}),
+      fc2_(*this, "fc2", options.gated ? hidden / 2 : hidden, width, {.init = options.init}),
       dropout2_(*this, "drop2", options.dropout) {}
 
-Variable Mlp::forward(Variable x) const {
-  return run_region(*this, std::move(x), [this](Variable in) {
+Variable Mlp::hidden(Variable x) const {
+  x = fc1_.forward(std::move(x));
+  if (!gated_) return activate(activation_, std::move(x));
+  const int last = x.shape().rank() - 1;
+  const std::int64_t width = x.shape().back() / 2;
+  Variable gate = silu(slice(x, last, 0, width));
+  return std::move(gate) * slice(std::move(x), last, width, 2 * width);
+}
+
+Variable Mlp::forward(Variable x, Variable scale) const {
+  return run_region(*this, std::move(x), [this, scale = std::move(scale)](Variable in) {
     const Scope scope(*this);
-    Variable hidden = dropout1_.forward(apply(Gelu{.form = activation_}, fc1_.forward(std::move(in))));
-    return dropout2_.forward(fc2_.forward(std::move(hidden)));
+    return dropout2_.forward(fc2_.forward(dropout1_.forward(hidden(std::move(in))), scale));
   });
 }
 

@@ -3,24 +3,33 @@
 
 #include "nn/dropout.h"
 #include "nn/linear.h"
-#include "ops/activation.h"
 
 namespace lacuna::nn {
 
+/// quick_gelu: x·σ(1.702·x), as OpenAI's CLIP has it.
+enum class Activation : std::uint8_t { gelu, gelu_tanh, quick_gelu };
+
+Variable activate(Activation activation, Variable x);
+
 struct MlpOptions {
-  Gelu::Form activation = Gelu::Form::erf;
+  Activation activation = Activation::gelu;
+  bool gated = false;  // SwiGLU (Shazeer 2020): silu of the first half of fc1's outputs times the second half
   double dropout = 0;
   WeightInit init = {};  // of both layers
 };
 
-/// fc2(gelu(fc1(x))) with dropout behind both: [..., width] to [..., width] through [..., hidden]; timm's layer.
+/// fc2(activation(fc1(x))) with dropout behind both: [..., width] to [..., width] through [..., hidden]; timm's layers.
 class Mlp : public Module {
  public:
   Mlp(Module& parent, std::string_view name, std::int64_t width, std::int64_t hidden, const MlpOptions& options);
-  Variable forward(Variable x) const;
+  /// `scale` [width], if given, multiplies the result.
+  Variable forward(Variable x, Variable scale = {}) const;
 
  private:
-  Gelu::Form activation_;
+  Variable hidden(Variable x) const;
+
+  Activation activation_;
+  bool gated_;
   Linear fc1_;
   Dropout dropout1_;
   Linear fc2_;

@@ -8,10 +8,10 @@
 
 namespace lacuna::nn {
 
-LayerNorm::LayerNorm(Module& parent, std::string_view name, std::int64_t channels, double eps)
+LayerNorm::LayerNorm(Module& parent, std::string_view name, std::int64_t channels, double eps, double weight)
     : Module(parent, name),
       eps_(eps),
-      weight_(*this, "weight", {channels}, init::constant(1)),
+      weight_(*this, "weight", {channels}, init::constant(weight)),
       bias_(*this, "bias", {channels}, init::constant(0)) {}
 
 Variable LayerNorm::forward(Variable x) const {

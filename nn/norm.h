@@ -8,7 +8,8 @@ namespace lacuna::nn {
 /// Over the last axis of tokens [..., C], with weight and bias [C].
 class LayerNorm : public Module {
  public:
-  LayerNorm(Module& parent, std::string_view name, std::int64_t channels, double eps = 1e-6);
+  /// `weight`: its initial value.
+  LayerNorm(Module& parent, std::string_view name, std::int64_t channels, double eps = 1e-6, double weight = 1);
   Variable forward(Variable x) const;
 
  private:

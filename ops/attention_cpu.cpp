@@ -3,17 +3,18 @@
 #include "ops/attention_kernels.h"
 
 #include "core/parallel.h"
-#include "ops/kernels/tile.h"
+#include "ops/kernels/attention_tile.h"
 
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 namespace lacuna {
 namespace {
 
+using tile::Arena;
 using tile::lanes;
 using tile::Left;
+using tile::softmax_rows;
 using tile::Vector;
 
 /// Sizes of one thread's blocks: all keys of a head, some of its queries.
@@ -30,71 +31,6 @@ struct Blocks {
   }
   std::int64_t scores() const { return queries * stride + tile::rows; }  // a transposed left factor reads past its end
 };
-
-/// Divides one thread's part of a workspace into arrays that start on cache lines.
-template <class C>
-class Arena {
- public:
-  explicit Arena(C* memory) : next_(memory) {}
-  C* take(std::int64_t count) {
-    C* const piece = next_;
-    next_ += rounded(count);
-    return piece;
-  }
-  static std::int64_t rounded(std::int64_t count) {
-    return tile::round_up(count, 64 / static_cast<std::int64_t>(sizeof(C)));
-  }
-
- private:
-  C* next_;
-};
-
-/// Softmax without the division, in place: `scores` are logarithms to base 2, and row i still has to be multiplied by
-/// inverse[i]. Rows are taken as many at a time as a vector has lanes, which computes the numbers per row in one
-/// vector.
-template <class C>
-void softmax_rows(C* scores, std::int64_t stride, std::int64_t rows, std::int64_t length, C* inverse) {
-  const std::int64_t whole = length / lanes<C> * lanes<C>;
-  for (std::int64_t first = 0; first < rows; first += lanes<C>) {
-    const std::int64_t count = std::min(lanes<C>, rows - first);
-    Vector<C> greatest[lanes<C>] = {}, sums[lanes<C>] = {};
-    for (std::int64_t r = 0; r < count; ++r) {
-      C* const row = scores + (first + r) * stride;
-      for (std::int64_t j = length; j < tile::padded<C>(length); ++j) row[j] = -std::numeric_limits<C>::infinity();
-      Vector<C> top = tile::load(row);
-      for (std::int64_t j = lanes<C>; j < length; j += lanes<C>) {
-        const Vector<C> v = tile::load(row + j);
-        top = v > top ? v : top;
-      }
-      greatest[r] = top;
-    }
-    tile::transpose<C>(greatest);
-    Vector<C> tops = greatest[0];
-    for (const Vector<C>& v : greatest) tops = v > tops ? v : tops;
-
-    for (std::int64_t r = 0; r < count; ++r) {
-      C* const row = scores + (first + r) * stride;
-      const C top = tops[r];
-      Vector<C> sum{};
-      for (std::int64_t j = 0; j < whole; j += lanes<C>) {
-        const Vector<C> p = tile::exp2(tile::load(row + j) - top);
-        tile::store(row + j, p);
-        sum += p;
-      }
-      if (whole < length) {
-        const Vector<C> p = tile::exp2(tile::load(row + whole) - top);
-        tile::store(row + whole, p);
-        sum += tile::load_as(row + whole, length - whole);
-      }
-      sums[r] = sum;
-    }
-    tile::transpose<C>(sums);
-    Vector<C> totals{};
-    for (const Vector<C>& v : sums) totals += v;
-    const Vector<C> inverses = C(1) / totals;
-    for (std::int64_t r = 0; r < count; ++r) inverse[first + r] = inverses[r];
-  }
-}
 
 /// Rows of tokens: head h of sample b starts at data + b · sample + h · head_dim.
 template <class T>
@@ -349,7 +285,7 @@ class Backward : Pass<T> {
           if (this->drops())
             finish_dropped(this->draw(task, begin + i, keys, draws), keys, p + i * stride, ds + i * stride);
           else
-            finish(keys, p + i * stride, ds + i * stride);
+            tile::softmax_gradient(keys, p + i * stride, ds + i * stride);
         }
       } else {
         for (std::int64_t i = 0; i < count; ++i) {
@@ -377,14 +313,6 @@ class Backward : Pass<T> {
  private:
   void zero_rows(const Rows<T>& of, Task task, std::int64_t begin, std::int64_t end) const {
     for (std::int64_t i = begin; i < end; ++i) std::fill_n(of.of(task.sample, task.head * d_) + i * of.stride, d_, T{});
-  }
-  /// `ds`, which holds p ∘ dp, becomes the scores' gradient.
-  static void finish(std::int64_t keys, const C* p, C* ds) {
-    C total = 0;
-#pragma omp simd reduction(+ : total)
-    for (std::int64_t j = 0; j < keys; ++j) total += ds[j];
-#pragma omp simd
-    for (std::int64_t j = 0; j < keys; ++j) ds[j] = ds[j] - p[j] * total;
   }
   /// The same with dropout, of which `ds` knows nothing yet; the probabilities become those after dropout.
   void finish_dropped(const std::uint32_t* drawn, std::int64_t keys, C* p, C* ds) const {

@@ -5,6 +5,7 @@
 #include "models/io/weights.h"
 #include "models/registry.h"
 #include "nn/freeze.h"
+#include "nn/functional.h"
 #include "ops/loss.h"
 #include "optim/optimizer.h"
 
@@ -144,11 +145,11 @@ Tensor load_images(const SafetensorsFile& file, const Model& model) {
   const Tensor stored = load_expected(file, "input/image", 4);
   const Shape& shape = stored.shape();
   const Shape& image = field_of(model.inputs(), "images").shape;  // [H, W, C]
-  const std::int64_t size = image[0], channels = image[2], pixels = size * size;
-  if (!is_floating(stored.dtype()) || !(shape == Shape{shape[0], channels, size, size}))
-    reject("{}: expected images [N, {}, {}, {}], got {} {}", file.path().string(), channels, size, size,
+  const std::int64_t height = image[0], width = image[1], channels = image[2], pixels = height * width;
+  if (!is_floating(stored.dtype()) || !(shape == Shape{shape[0], channels, height, width}))
+    reject("{}: expected images [N, {}, {}, {}], got {} {}", file.path().string(), channels, height, width,
            name_of(stored.dtype()), shape);
-  const Tensor images = Tensor::empty({shape[0], size, size, channels}, DType::f32, Device::cpu, Purpose::data);
+  const Tensor images = Tensor::empty({shape[0], height, width, channels}, DType::f32, Device::cpu, Purpose::data);
   const Tensor planes = stored.to(DType::f32);
   const float* const in = planes.data<float>();
   float* const out = images.data<float>();
@@ -274,20 +275,27 @@ ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memor
   const Tensor images = load_images(file, *model);
   const Variable targets(load_targets(file, images));
   if (repetition > 0) move_within_rounding(images, repetition);
-  const auto logits_of = [&] { return model->forward(Batch{{"images", images}}).take("logits"); };
+  const auto outputs_of = [&] { return model->forward(Batch{{"images", images}}); };
   select_trained(file, *model);
   Comparison comparison(file);
 
   model->set_training(false);
-  comparison.add("eval/logits", logits_of().tensor());
+  comparison.add("eval/logits", outputs_of().take("logits").tensor());
   model->set_training(true);
   const std::unique_ptr<MemoryPolicy> how = make_policy(memory_policy);
   Tape tape(*how);
   {
     const Recording recording(tape);
-    Variable logits = logits_of();
+    Outputs outputs = outputs_of();
+    const bool two_heads = outputs.contains("logits_distilled");  // the loss is the mean of both heads'
+    Variable logits = outputs.take(two_heads ? "logits_class" : "logits");
     comparison.add_required("output/logits", logits.tensor());
-    const Variable loss = apply(CrossEntropy{}, std::move(logits), targets);
+    Variable loss = apply(CrossEntropy{}, std::move(logits), targets);
+    if (two_heads) {
+      logits = outputs.take("logits_distilled");
+      comparison.add_required("output/logits_dist", logits.tensor());
+      loss = (std::move(loss) + apply(CrossEntropy{}, std::move(logits), targets)) / 2;
+    }
     comparison.add_required("output/loss", loss.tensor());
     tape.backward(loss);
   }

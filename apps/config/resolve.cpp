@@ -12,7 +12,11 @@ namespace {
 std::int64_t image_size_of(const ModelDescription& description) {
   const auto found = std::ranges::find(description.hyper_parameters, "image_size", &HyperParameter::key);
   expect(found != description.hyper_parameters.end(), "model {} has no image_size", description.name);
-  return std::get<std::int64_t>(found->value);
+  const auto* const side = std::get_if<std::int64_t>(&found->value);
+  if (side == nullptr)
+    reject("model.image_size: data sets give square images, expected one number, got {}",
+           lacuna::to_string(found->value));
+  return *side;
 }
 
 }  // namespace

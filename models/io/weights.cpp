@@ -1,6 +1,7 @@
 #include "models/io/weights.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -12,6 +13,15 @@ constexpr std::string_view batch_counter = "num_batches_tracked";
 bool fits(const SafetensorsEntry& entry, const Tensor& tensor) {
   return entry.shape == tensor.shape() && entry.dtype.has_value() &&
          is_floating(*entry.dtype) == is_floating(tensor.dtype());
+}
+
+/// Whether the model can have the entry in another shape (Model::adapt).
+bool adapts(const Model& model, std::string_view name, const SafetensorsEntry& entry) {
+  if (!entry.dtype || !is_floating(*entry.dtype)) return false;
+  for (const Parameter* const parameter : model.parameters())
+    if (parameter->path() == name)
+      return model.adapt(*parameter, Tensor::empty(entry.shape, *entry.dtype, Device::meta)).defined();
+  return false;
 }
 
 bool belongs_to(std::string_view name, std::string_view module) {
@@ -76,7 +86,7 @@ Differences compare(const Model& model, const SafetensorsFile& file, const LoadO
       if (name.ends_with(batch_counter)) continue;
       add_line(found.missing, fmt::format("{} {}", name, tensor.shape()));
       found.only_head = false;
-    } else if (!fits(*entry, tensor)) {
+    } else if (!fits(*entry, tensor) && !adapts(model, name, *entry)) {
       const bool is_head = is_head_for_other_classes(model, name, *entry, tensor);
       if (is_head && tensor.shape().rank() == 2) found.head = entry;
       found.only_head = found.only_head && is_head;
@@ -121,10 +131,13 @@ LoadedWeights check_weights(const Model& model, const SafetensorsFile& file, con
 
 LoadedWeights load_weights(Model& model, const SafetensorsFile& file, const LoadOptions& options) {
   const LoadedWeights loaded = check_weights(model, file, options);
+  std::map<std::string_view, const Parameter*> parameters;
+  for (const Parameter* const parameter : model.parameters()) parameters[parameter->path()] = parameter;
   for (const auto& [name, tensor] : state_of(model)) {
     const SafetensorsEntry* const entry = file.find(options.prefix + name);
     if (entry == nullptr || (loaded.new_head && belongs_to_head(name, model))) continue;
-    tensor.copy_from(file.load(entry->name));
+    const Tensor stored = file.load(entry->name);
+    tensor.copy_from(stored.shape() == tensor.shape() ? stored : model.adapt(*parameters.at(name), stored));
     tensor.bump_version();
   }
   return loaded;

@@ -2,25 +2,36 @@
 """Small whole-model references from timm, one safetensors file a case, as `lacuna verify` reads them.
 
     pip install torch timm safetensors numpy
-    make_references.py [OUT]        OUT is by default references/ beside this script
+    make_references.py [OUT [CASE ...]]     OUT is by default references/ beside this script
 
 Odd shapes and rare options, each file small enough to live beside the tests. A model is described by Lacuna's
 hyper-parameters; `build` says what they are in timm. Weights are moved away from zero and one, so that a swapped or
 forgotten parameter shows.
 """
 import fnmatch, json, os, sys
+from functools import partial
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from safetensors.torch import save_file
+from timm.layers import ClassifierHead, SwiGLUPacked
+from timm.models.convnext import ConvNeXt
+from timm.models.deit import VisionTransformerDistilled
 from timm.models.resnet import BasicBlock, Bottleneck, ResNet, make_blocks
+from timm.models.swin_transformer import SwinTransformer
+from timm.models.swin_transformer_v2 import SwinTransformerV2
+from timm.models.vgg import ConvMlp, VGG as VGG_
 from timm.models.vision_transformer import VisionTransformer
 
 VIT = dict(family="vit", image_size=12, patch_size=4, embed_dim=6, depth=2, num_heads=2, num_classes=5)
 RESNET = dict(family="resnet", in_channels=1, image_size=33, layers=[1, 1], channels=[4, 6], num_classes=5)
 CIFAR = dict(family="resnet", image_size=10, block="basic", layers=[2, 1], channels=[4, 6], stem="cifar",
              stem_width=4, num_classes=3)
+SWIN = dict(family="swin", image_size=24, embed_dim=8, depths=[2, 1], num_heads=[2, 4], window_size=3, num_classes=5)
+VGG = dict(family="vgg", image_size=22, layers=[1, 2], channels=[4, 6], hidden=8, head_kernel=5, num_classes=4)
+CONVNEXT = dict(family="convnext", image_size=40, depths=[1, 2, 1, 1], dims=[4, 6, 6, 10], ls_init_value=0.3, num_classes=5)
+SWIN_V2 = dict(SWIN, family="swin_v2")
 ADAMW = dict(name="adamw", lr=1e-3, weight_decay=0.05, betas=[0.9, 0.999], eps=1e-8)
 SGD = dict(name="sgd", lr=0.1, momentum=0.9, weight_decay=1e-3)
 
@@ -29,6 +40,13 @@ CASES = {  # model, optimizer, trained (None: all), batch
     "vit-chain": (dict(VIT, attention="chain", activation="gelu_tanh", depth=1), SGD, None, 2),
     "vit-average": (dict(VIT, global_pool="avg", mlp_ratio=1.7, depth=1), ADAMW, None, 2),
     "vit-average-no-token": (dict(VIT, global_pool="avg", class_token=False, qkv_bias=False, depth=1), None, None, 3),
+    "vit-registers": (dict(VIT, reg_tokens=2, no_embed_class=True, init_values=0.5, global_pool="avg"), ADAMW, None, 2),
+    "vit-swiglu": (dict(VIT, mlp_layer="swiglu", init_values=0.1, depth=1), None, None, 2),
+    "vit-pre-norm": (dict(VIT, pre_norm=True, norm_eps=1e-5, activation="quick_gelu", depth=1), None, None, 2),
+    "vit-map-pool": (dict(VIT, class_token=False, global_pool="map", depth=1), ADAMW, None, 3),
+    "vit-only-scales": (dict(VIT, init_values=0.2), None, ["*gamma", "*fc2.bias"], 2),
+    "deit-distilled": (dict(VIT, family="deit_distilled"), ADAMW, None, 3),
+    "deit-distilled-only-heads": (dict(VIT, family="deit_distilled", depth=1), None, ["head*", "dist_token"], 2),
     "vit-one-patch": (dict(VIT, image_size=4, in_channels=2, num_heads=1, depth=1), None, None, 2),
     "vit-only-linear": (VIT, None, ["*qkv*", "*fc?.*"], 2),
     "vit-only-positions": (VIT, None, ["cls_token", "pos_embed"], 2),
@@ -37,23 +55,62 @@ CASES = {  # model, optimizer, trained (None: all), batch
     "resnet-only-bias": (dict(CIFAR, block="bottleneck"), None, ["*bias"], 3),
     "resnet-only-convolutions": (CIFAR, ADAMW, ["*conv*", "*downsample.0*"], 4),
     "resnet-cifar": (CIFAR, SGD, None, 5),
+    "resnet-deep-stem": (dict(RESNET, block="bottleneck", stem="deep", stem_width=4, avg_down=True, image_size=32), SGD,
+                         None, 3),
+    "resnet-average-shortcut": (dict(RESNET, block="basic", image_size=32, avg_down=True, base_width=64), None, None, 3),
+    "resnet-wide": (dict(RESNET, block="bottleneck", base_width=128, in_channels=3), None, None, 4),
+    "vgg": (VGG, SGD, None, 3),
+    "vgg-norms": (dict(VGG, batch_norm=True), None, None, 3),
+    "vgg-only-first": (dict(VGG, layers=[2, 1]), None, ["features.0.*"], 3),
+    "convnext": (CONVNEXT, ADAMW, None, 2),
+    "convnext-no-scale": (dict(CONVNEXT, ls_init_value=0.0, kernel_size=3, image_size=[32, 44]), None, None, 3),
+    "convnext-only-depthwise": (dict(CONVNEXT, kernel_size=5), None, ["*conv_dw.*", "*gamma"], 2),
+    "swin-shifted": (SWIN, ADAMW, None, 2),
+    "swin-padded": (dict(SWIN, image_size=28, depths=[1, 2], mlp_ratio=1.5), None, None, 2),
+    "swin-one-axis": (dict(SWIN, image_size=[12, 32], window_size=[3, 2], qkv_bias=False), None, None, 2),
+    "swin-only-tables": (dict(SWIN, image_size=20), None, ["*table", "*qkv.bias"], 2),
+    "swin_v2-padded": (dict(SWIN_V2, image_size=28, depths=[2, 2]), ADAMW, None, 2),
+    "swin_v2-one-axis": (dict(SWIN_V2, image_size=[12, 32], pretrained_window_sizes=[2, 6]), None, None, 3),
+    "swin_v2-only-scales": (dict(SWIN_V2, qkv_bias=False, depths=[2], num_heads=[2]), None, ["*logit_scale", "*cpb_mlp*"], 2),
 }
 
 
+def image_size(m):
+    size = m["image_size"]
+    return tuple(size) if isinstance(size, list) else (size, size)
+
+
 def vit(m):
-    activation = "gelu_tanh" if m.get("activation") == "gelu_tanh" else "gelu"
-    return VisionTransformer(
+    net = VisionTransformerDistilled if m["family"] == "deit_distilled" else VisionTransformer
+    more = {key: m[key] for key in ("reg_tokens", "no_embed_class", "init_values", "pre_norm", "class_token") if key in m}
+    if m.get("mlp_layer") == "swiglu":
+        more["mlp_layer"] = SwiGLUPacked
+    if "norm_eps" in m:
+        more["norm_layer"] = partial(nn.LayerNorm, eps=m["norm_eps"])
+    return net(
         img_size=m["image_size"], patch_size=m["patch_size"], in_chans=m.get("in_channels", 3),
         embed_dim=m["embed_dim"], depth=m["depth"], num_heads=m["num_heads"], num_classes=m["num_classes"],
-        mlp_ratio=m.get("mlp_ratio", 4.0), qkv_bias=m.get("qkv_bias", True), class_token=m.get("class_token", True),
-        global_pool=m.get("global_pool", "token"), act_layer=activation)
+        mlp_ratio=m.get("mlp_ratio", 4.0), qkv_bias=m.get("qkv_bias", True),
+        global_pool=m.get("global_pool", "token"), act_layer="silu" if m.get("mlp_layer") == "swiglu" else m.get("activation", "gelu"), **more)
+
+
+def swin(m):
+    second = dict(pretrained_window_sizes=tuple(m.get("pretrained_window_sizes", [0] * len(m["depths"]))))
+    net = SwinTransformerV2 if m["family"] == "swin_v2" else SwinTransformer
+    window = m["window_size"]
+    return net(img_size=image_size(m), num_classes=m["num_classes"], embed_dim=m["embed_dim"],
+               depths=tuple(m["depths"]), num_heads=tuple(m["num_heads"]),
+               window_size=tuple(window) if isinstance(window, list) else window, mlp_ratio=m.get("mlp_ratio", 4.0),
+               qkv_bias=m.get("qkv_bias", True), drop_path_rate=0.0,
+               **(second if m["family"] == "swin_v2" else {}))
 
 
 def resnet(m):
     block = BasicBlock if m["block"] == "basic" else Bottleneck
     groups = dict(cardinality=m.get("cardinality", 1), base_width=m.get("base_width", 64))
+    more = dict(stem_type="deep", stem_width=m["stem_width"]) if m.get("stem") == "deep" else {}
     net = ResNet(block, m["layers"], channels=tuple(m["channels"]), in_chans=m.get("in_channels", 3),
-                 num_classes=m["num_classes"], **groups)
+                 num_classes=m["num_classes"], avg_down=m.get("avg_down", False), **groups, **more)
     if m.get("stem") == "cifar":    # timm has no such stem: stages anew, for what comes out of a narrower one
         width = m["stem_width"]
         net.conv1, net.bn1 = nn.Conv2d(m.get("in_channels", 3), width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)
@@ -73,6 +130,24 @@ def resnet(m):
     return net
 
 
+def vgg(m):
+    stages = [[channels] * layers + ["M"] for layers, channels in zip(m["layers"], m["channels"])]
+    net = VGG_(sum(stages, []), num_classes=m["num_classes"],
+               norm_layer=nn.BatchNorm2d if m.get("batch_norm") else None)
+    hidden = m["hidden"]                        # timm always has 4096 features and a window of 7
+    net.pre_logits = ConvMlp(m["channels"][-1], hidden, m["head_kernel"], drop_rate=0.0)
+    net.head = ClassifierHead(hidden, m["num_classes"], pool_type="avg")
+    return net
+
+
+def convnext(m):
+    return ConvNeXt(num_classes=m["num_classes"], depths=tuple(m["depths"]), dims=tuple(m["dims"]),
+                    kernel_sizes=m.get("kernel_size", 7), ls_init_value=m["ls_init_value"] or None)
+
+
+BUILDERS = dict(vgg=vgg, convnext=convnext, vit=vit, deit_distilled=vit, resnet=resnet, swin=swin, swin_v2=swin)
+
+
 def optimizer(o, parameters):
     o = dict(o)
     return {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[o.pop("name")](parameters, **o)
@@ -84,22 +159,27 @@ def floating(state, prefix):
 
 def write(path, model, opt, trained, batch):
     torch.manual_seed(1)
-    net = {"vit": vit, "resnet": resnet}[model["family"]](model)
+    net = BUILDERS[model["family"]](model)
     with torch.no_grad():
         for p in net.parameters():
             p.add_(torch.randn_like(p) * 0.1)
     for name, p in net.named_parameters():
         p.requires_grad_(trained is None or any(fnmatch.fnmatch(name, pattern) for pattern in trained))
     tensors = floating(net.state_dict(), "weight/")
-    size = model["image_size"]
-    tensors["input/image"] = torch.randn(batch, model.get("in_channels", 3), size, size)
+    tensors["input/image"] = torch.randn(batch, model.get("in_channels", 3), *image_size(model))
     tensors["target"] = torch.randint(0, model["num_classes"], (batch,))
     with torch.no_grad():
         tensors["eval/logits"] = net.eval()(tensors["input/image"]).clone()
-    logits = net.train()(tensors["input/image"])
-    loss = F.cross_entropy(logits, tensors["target"])
+    net.train()
+    if hasattr(net, "set_distilled_training"):
+        net.set_distilled_training(True)
+    outputs = net(tensors["input/image"])
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)     # two heads: the mean of their losses
+    loss = sum(F.cross_entropy(logits, tensors["target"]) for logits in outputs) / len(outputs)
     loss.backward()
-    tensors["output/logits"], tensors["output/loss"] = logits.detach().clone(), loss.detach().clone()
+    for name, logits in zip(("output/logits", "output/logits_dist"), outputs):
+        tensors[name] = logits.detach().clone()
+    tensors["output/loss"] = loss.detach().clone()
     tensors.update({"grad/" + n: p.grad.clone() for n, p in net.named_parameters() if p.grad is not None})
     metadata = {"model": json.dumps(model)}
     if trained is not None:
@@ -115,4 +195,6 @@ def write(path, model, opt, trained, batch):
 out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "references")
 os.makedirs(out, exist_ok=True)
 for case, arguments in CASES.items():
+    if len(sys.argv) > 2 and case not in sys.argv[2:]:
+        continue
     write(os.path.join(out, case + ".safetensors"), *arguments)

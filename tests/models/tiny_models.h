@@ -47,15 +47,70 @@ inline Description tiny_resnet(std::vector<HyperParameter> more = {}) {
   return resnet;
 }
 
-inline const std::vector<Description>& descriptions() {
+/// A map of 5x5 tokens, padded to windows of 3x3, and of 3x3 once merged.
+inline Description tiny_swin(std::string family, std::vector<HyperParameter> more = {}) {
+  Description swin{std::move(family),
+                   {{"image_size", whole(20)},
+                    {"embed_dim", whole(16)},
+                    {"depths", std::vector<std::int64_t>{2, 1}},
+                    {"num_heads", std::vector<std::int64_t>{2, 4}},
+                    {"window_size", whole(3)},
+                    {"num_classes", whole(5)}}};
+  swin.hyper_parameters.insert(swin.hyper_parameters.end(), more.begin(), more.end());
+  return swin;
+}
+
+inline Description tiny_convnext() {
+  return {"convnext",
+          {{"image_size", whole(24)},
+           {"depths", std::vector<std::int64_t>{2, 1}},
+           {"dims", std::vector<std::int64_t>{16, 24}},
+           {"ls_init_value", 0.3},
+           {"drop_path_rate", 0.2},
+           {"num_classes", whole(5)}}};
+}
+
+inline Description tiny_vgg() {
+  return {"vgg",
+          {{"image_size", whole(16)},
+           {"layers", std::vector<std::int64_t>{1, 2}},
+           {"channels", std::vector<std::int64_t>{16, 24}},
+           {"hidden", whole(16)},
+           {"head_kernel", whole(3)},
+           {"batch_norm", true},
+           {"num_classes", whole(5)}}};
+}
+
+/// ViTs and ResNets, whose regions are `blocks.*` and `layer?.?`.
+inline const std::vector<Description>& block_descriptions() {
   static const std::vector<Description> all{
       tiny_vit(),
       tiny_vit({{"global_pool", "avg"}, {"drop_rate", 0.1}, {"proj_drop_rate", 0.1}, {"drop_path_rate", 0.2}}),
       tiny_vit({{"attention", "chain"}, {"attn_drop_rate", 0.1}, {"pos_drop_rate", 0.1}}),
       tiny_vit({{"attn_drop_rate", 0.3}}),
+      tiny_vit({{"init_values", 0.1}, {"reg_tokens", whole(2)}, {"pre_norm", true}}),
       tiny_resnet(),
+      tiny_resnet({{"stem", "deep"}, {"stem_width", whole(8)}, {"avg_down", true}}),
       tiny_resnet({{"stem", "cifar"}, {"block", "basic"}, {"drop_path_rate", 0.3}}),
   };
+  return all;
+}
+
+/// Swins and ConvNeXts, whose regions are `*.blocks.*`.
+inline const std::vector<Description>& stage_descriptions() {
+  static const std::vector<Description> all{tiny_swin("swin", {{"drop_path_rate", 0.2}}),
+                                            tiny_swin("swin_v2", {{"proj_drop_rate", 0.1}}), tiny_convnext()};
+  return all;
+}
+
+inline const std::vector<Description>& descriptions() {
+  static const std::vector<Description> all = [] {
+    std::vector<Description> list = block_descriptions();
+    list.insert(list.end(), stage_descriptions().begin(), stage_descriptions().end());
+    list.push_back(tiny_vit({{"class_token", false}, {"global_pool", "map"}, {"mlp_layer", "swiglu"}}));
+    list.push_back(tiny_vgg());
+    return list;
+  }();
   return all;
 }
 

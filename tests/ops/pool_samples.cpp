@@ -1,4 +1,5 @@
 #include "ops/pool.h"
+#include "ops/relu_max_pool.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {
@@ -19,6 +20,10 @@ const RegisterSample max_pool_overlapping(
 const RegisterSample max_pool_large(pool("max_pool2d, a window of five bits",
                                          MaxPool2d{.kernel = 5, .stride = 1, .padding = 2, .height = 5, .width = 6},
                                          {2, 5, 6, 3}));
+const RegisterSample relu_max_pool(pool("relu_max_pool2d", ReluMaxPool2d{.height = 7, .width = 4}, {2, 7, 4, 5}));
+const RegisterSample relu_max_pool_overlapping(
+    pool("relu_max_pool2d, overlapping windows",
+         ReluMaxPool2d{.kernel = 3, .stride = 2, .padding = 1, .height = 5, .width = 6}, {3, 5, 6, 9}));
 const RegisterSample avg_pool(pool("avg_pool2d", AvgPool2d{.height = 5, .width = 6}, {2, 5, 6, 67}));
 const RegisterSample avg_pool_padded(pool("avg_pool2d, padding counted",
                                           AvgPool2d{.kernel = 3, .stride = 2, .padding = 1, .height = 6, .width = 5},

@@ -45,7 +45,7 @@ const RegisterOp<Square> square;
 class SquareNet final : public ImageModel {
  public:
   SquareNet(const ModelContext& context, std::int64_t image_size, std::int64_t classes)
-      : ImageModel(context, {image_size, 1, classes, "body.2"}),
+      : ImageModel(context, {image_size, 1, classes, {"body.2"}}),
         pixels_(image_size * image_size),
         body_(*this, "body") {
     body_.add<nn::Linear>(pixels_, 32)

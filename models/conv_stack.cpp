@@ -1,0 +1,62 @@
+// Convolutions that keep the image's size, one after another: the network of the selective differentiation paper's
+// first figure (Bhatia et al. 2024), where memory depends on which of them are trained.
+#include "models/image_model.h"
+#include "models/registry.h"
+#include "nn/conv.h"
+#include "nn/functional.h"
+#include "nn/linear.h"
+
+#include <fmt/format.h>
+
+namespace lacuna {
+namespace {
+
+struct ConvStackOptions {
+  ImageSize image_size;
+  std::int64_t in_channels = 8, num_classes = 10, depth = 10, kernel = 3;
+};
+
+/// `layers.0` to `layers.<depth − 1>`, all of `in_channels`; then the mean over the image and a classifier `fc`.
+class ConvStack final : public ImageModel {
+ public:
+  ConvStack(const ModelContext& context, const ConvStackOptions& options)
+      : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"fc"}}),
+        layers_(make_layers(options)),
+        classifier_(*this, "fc", options.in_channels, options.num_classes) {}
+
+ private:
+  std::vector<std::unique_ptr<nn::Conv2d>> make_layers(const ConvStackOptions& options) {
+    std::vector<std::unique_ptr<nn::Conv2d>> layers;
+    for (std::int64_t i = 0; i < options.depth; ++i)
+      layers.push_back(std::make_unique<nn::Conv2d>(
+          *this, fmt::format("layers.{}", i), options.in_channels, options.in_channels,
+          nn::Conv2dOptions{.kernel = options.kernel, .padding = options.kernel / 2, .bias = false}));
+    return layers;
+  }
+  Variable classify(Variable x) override {
+    const Scope scope(*this);
+    for (const std::unique_ptr<nn::Conv2d>& layer : layers_) x = layer->forward(std::move(x));
+    return classifier_.forward(global_avg_pool(std::move(x)));
+  }
+  bool takes(std::int64_t, std::int64_t) const override { return true; }
+
+  std::vector<std::unique_ptr<nn::Conv2d>> layers_;
+  nn::Linear classifier_;
+};
+
+const RegisterFamily conv_stack("conv_stack", [](HyperParameters& parameters) -> ModelFactory {
+  constexpr std::int64_t largest_extent = 1 << 16;
+  ConvStackOptions options;
+  options.image_size = parameters.image_size(256);
+  options.in_channels = parameters.integer("in_channels", options.in_channels, 1, largest_extent);
+  options.num_classes = parameters.integer("num_classes", options.num_classes, 1, 1 << 24);
+  options.depth = parameters.integer("depth", options.depth, 1, 4096);
+  options.kernel = parameters.integer("kernel", options.kernel, 1, 63);
+  if (options.kernel % 2 == 0)
+    parameters.add_problem("kernel",
+                           fmt::format("`kernel` {} changes the image's size: it must be odd", options.kernel));
+  return [options](const ModelContext& context) { return std::make_unique<ConvStack>(context, options); };
+});
+
+}  // namespace
+}  // namespace lacuna

@@ -1,0 +1,306 @@
+#include "models/swin.h"
+
+#include "models/bias_table.h"
+#include "models/registry.h"
+#include "nn/init.h"
+#include "nn/mlp.h"
+#include "nn/region.h"
+#include "nn/window_attention.h"
+#include "ops/arithmetic.h"
+#include "ops/patch_merging.h"
+#include "ops/pool.h"
+
+#include <numeric>
+#include <optional>
+
+namespace lacuna {
+namespace {
+
+constexpr double eps = 1e-5;  // of every norm
+
+nn::WeightInit linear_init() { return {init::truncated_normal(.02), init::constant(0)}; }
+
+/// One axis of a stage's windows.
+struct Axis {
+  std::int64_t window, shift;
+  Axis(std::int64_t extent, std::int64_t wanted)
+      : window(std::min(wanted, extent)), shift(extent <= wanted ? 0 : wanted / 2) {}
+};
+
+/// Where a stage lies in the model.
+struct StagePlace {
+  std::int64_t height, width;  // of its map
+  std::int64_t channels, heads, depth;
+  std::int64_t first_block;  // among all
+  std::int64_t all_blocks;
+  std::int64_t pretrained_window;
+};
+
+}  // namespace
+
+class SwinTransformer::Block final : public Module {
+ public:
+  Block(Module& parent, std::string_view name, const SwinOptions& options, const StagePlace& stage, std::int64_t number)
+      : Module(parent, name),
+        norms_behind_(options.second),
+        norm1_(*this, "norm1", stage.channels, eps, options.second ? 0 : 1),
+        attention_(make_attention(options, stage, number % 2 == 1)),
+        drop_path1_(*this, "drop_path1", drop_path(options, stage, number)),
+        norm2_(*this, "norm2", stage.channels, eps, options.second ? 0 : 1),
+        mlp_(*this, "mlp", stage.channels,
+             static_cast<std::int64_t>(static_cast<double>(stage.channels) * options.mlp_ratio),
+             {.dropout = options.proj_drop_rate, .init = linear_init()}),
+        drop_path2_(*this, "drop_path2", drop_path(options, stage, number)) {}
+
+  /// x [B, height · width, channels], and so the result.
+  Variable forward(Variable x) const {
+    return run_region(*this, std::move(x), [this](Variable in) { return transform(std::move(in)); });
+  }
+
+ private:
+  std::unique_ptr<nn::WindowAttention> make_attention(const SwinOptions& options, const StagePlace& stage,
+                                                      bool shifted) {
+    const Axis down(stage.height, options.window.first), across(stage.width, options.window.second);
+    const nn::WindowAttentionOptions attention{.heads = stage.heads,
+                                               .height = stage.height,
+                                               .width = stage.width,
+                                               .window_height = down.window,
+                                               .window_width = across.window,
+                                               .shift_down = shifted ? down.shift : 0,
+                                               .shift_right = shifted ? across.shift : 0,
+                                               .qkv_bias = options.qkv_bias,
+                                               .projection_dropout = options.proj_drop_rate,
+                                               .init = linear_init(),
+                                               .pretrained_window = stage.pretrained_window};
+    if (options.second) return std::make_unique<nn::CosineWindowAttention>(*this, "attn", stage.channels, attention);
+    return std::make_unique<nn::TableWindowAttention>(*this, "attn", stage.channels, attention);
+  }
+  /// Stochastic depth grows linearly from the first block of all (0) to the last.
+  static double drop_path(const SwinOptions& options, const StagePlace& stage, std::int64_t number) {
+    if (stage.all_blocks == 1) return 0;
+    return options.drop_path_rate * static_cast<double>(stage.first_block + number) /
+           static_cast<double>(stage.all_blocks - 1);
+  }
+  Variable transform(Variable x) const {
+    const Scope scope(*this);
+    Variable mixed = norms_behind_ ? norm1_.forward(attention_->forward(x)) : attention_->forward(norm1_.forward(x));
+    x = apply(Add{}, std::move(x), drop_path1_.forward(std::move(mixed)));
+    Variable transformed = norms_behind_ ? norm2_.forward(mlp_.forward(x)) : mlp_.forward(norm2_.forward(x));
+    return apply(Add{}, std::move(x), drop_path2_.forward(std::move(transformed)));
+  }
+
+  bool norms_behind_;
+  nn::LayerNorm norm1_;
+  std::unique_ptr<nn::WindowAttention> attention_;
+  nn::DropPath drop_path1_;
+  nn::LayerNorm norm2_;
+  nn::Mlp mlp_;
+  nn::DropPath drop_path2_;
+};
+
+/// Patch merging, except in the first stage, and blocks.
+class SwinTransformer::Stage final : public Module {
+ public:
+  Stage(Module& parent, std::string_view name, const SwinOptions& options, const StagePlace& place,
+        const ImageSize& before)
+      : Module(parent, name),
+        place_(place),
+        before_(before),
+        norm_behind_(options.second),
+        window_height_(Axis(place.height, options.window.first).window),
+        window_width_(Axis(place.width, options.window.second).window) {
+    if (place.first_block > 0) {
+      const std::int64_t in = place.channels / 2;
+      if (!norm_behind_) merging_norm_.emplace(*this, "downsample.norm", 4 * in, eps);
+      reduction_.emplace(*this, "downsample.reduction", 4 * in, 2 * in,
+                         nn::LinearOptions{.bias = false, .init = linear_init()});
+      if (norm_behind_) merging_norm_.emplace(*this, "downsample.norm", 2 * in, eps);
+    }
+    for (std::int64_t i = 0; i < place.depth; ++i)
+      blocks_.push_back(std::make_unique<Block>(*this, "blocks." + std::to_string(i), options, place, i));
+  }
+
+  /// x [B, L, channels], tokens of the former stage's map, to those of this one's.
+  Variable forward(Variable x) const {
+    if (reduction_) x = merge(std::move(x));
+    return run_sequence(blocks_, std::move(x),
+                        [](const Block& block, Variable in) { return block.forward(std::move(in)); });
+  }
+  std::int64_t window_height() const { return window_height_; }
+  std::int64_t window_width() const { return window_width_; }
+
+ private:
+  Variable merge(Variable x) const {
+    const Scope scope(*this);
+    const std::int64_t batch = x.shape()[0], in = x.shape()[2];
+    x = apply(PatchMerging{.height = before_.height, .width = before_.width},
+              x.reshape({batch, before_.height, before_.width, in}))
+            .reshape({batch, place_.height * place_.width, 4 * in});
+    if (norm_behind_) return merging_norm_->forward(reduction_->forward(std::move(x)));
+    return reduction_->forward(merging_norm_->forward(std::move(x)));
+  }
+
+  StagePlace place_;
+  ImageSize before_;  // tokens of the former stage's map
+  bool norm_behind_;
+  std::int64_t window_height_, window_width_;
+  std::optional<nn::LayerNorm> merging_norm_;
+  std::optional<nn::Linear> reduction_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+};
+
+SwinTransformer::SwinTransformer(const ModelContext& context, const SwinOptions& options)
+    : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"head.fc"}}),
+      patch_embedding_(*this, "patch_embed.proj", options.in_channels, options.embed_dim,
+                       {.kernel = options.patch_size, .stride = options.patch_size}),
+      patch_norm_(*this, "patch_embed.norm", options.embed_dim, eps),
+      stages_(make_stages(options)),
+      norm_(*this, "norm", options.embed_dim << (options.depths.size() - 1), eps),
+      head_dropout_(*this, "head.drop", options.drop_rate),
+      head_(*this, "head.fc", options.embed_dim << (options.depths.size() - 1), options.num_classes,
+            {.init = linear_init()}) {}
+
+std::vector<std::unique_ptr<SwinTransformer::Stage>> SwinTransformer::make_stages(const SwinOptions& options) {
+  std::vector<std::unique_ptr<Stage>> stages;
+  ImageSize map{options.image_size.height / options.patch_size, options.image_size.width / options.patch_size};
+  std::int64_t blocks = 0;
+  const std::int64_t all = std::accumulate(options.depths.begin(), options.depths.end(), std::int64_t{0});
+  for (std::size_t i = 0; i < options.depths.size(); ++i) {
+    const ImageSize before = map;
+    if (i > 0) map = {(map.height + 1) / 2, (map.width + 1) / 2};
+    const StagePlace place{.height = map.height,
+                           .width = map.width,
+                           .channels = options.embed_dim << i,
+                           .heads = options.num_heads[i],
+                           .depth = options.depths[i],
+                           .first_block = blocks,
+                           .all_blocks = all,
+                           .pretrained_window = options.pretrained_windows.empty() ? 0 : options.pretrained_windows[i]};
+    stages.push_back(std::make_unique<Stage>(*this, "layers." + std::to_string(i), options, place, before));
+    blocks += options.depths[i];
+  }
+  return stages;
+}
+
+Variable SwinTransformer::classify(Variable images) {
+  const Scope scope(*this);
+  Variable x = patch_embedding_.forward(std::move(images));  // [B, H / patch, W / patch, embed_dim]
+  const Shape map = x.shape();
+  x = patch_norm_.forward(x.reshape({map[0], map[1] * map[2], map[3]}));
+  for (const std::unique_ptr<Stage>& stage : stages_) x = stage->forward(std::move(x));
+  x = norm_.forward(std::move(x));
+  const Shape shape = x.shape();
+  x = apply(GlobalAvgPool{.shape = shape}, std::move(x));  // [B, channels]
+  return head_.forward(head_dropout_.forward(std::move(x)));
+}
+
+Tensor SwinTransformer::adapt(const Parameter& parameter, const Tensor& stored) const {
+  if (!parameter.path().ends_with(".relative_position_bias_table")) return {};
+  for (const std::unique_ptr<Stage>& stage : stages_)
+    if (parameter.path().starts_with(stage->path() + "."))
+      return resample_bias_table(stored, stage->window_height(), stage->window_width(), parameter.shape()[1]);
+  return {};
+}
+
+SwinOptions read_swin_options(HyperParameters& parameters, bool second) {
+  constexpr std::int64_t largest_extent = 1 << 16;
+  const SwinOptions defaults;
+  SwinOptions options;
+  options.second = second;
+  options.image_size = parameters.image_size(second ? 256 : 224);
+  options.patch_size = parameters.integer("patch_size", defaults.patch_size, 1, largest_extent);
+  options.in_channels = parameters.integer("in_channels", defaults.in_channels, 1, largest_extent);
+  options.num_classes = parameters.integer("num_classes", defaults.num_classes, 1, 1 << 24);
+  options.embed_dim = parameters.integer("embed_dim", defaults.embed_dim, 1, largest_extent);
+  options.depths = parameters.integers("depths", defaults.depths);
+  options.num_heads = parameters.integers("num_heads", defaults.num_heads);
+  options.window = parameters.pair("window_size", second ? 8 : 7, largest_extent);
+  if (second) {
+    options.pretrained_windows =
+        parameters.integers("pretrained_window_sizes", std::vector<std::int64_t>(options.depths.size(), 0), 0);
+    if (options.pretrained_windows.size() != options.depths.size())
+      parameters.add_problem("pretrained_window_sizes",
+                             fmt::format("`pretrained_window_sizes` names {} stages, but `depths` {}",
+                                         options.pretrained_windows.size(), options.depths.size()));
+  }
+  options.mlp_ratio = parameters.real("mlp_ratio", 4, 0, 1024);
+  options.qkv_bias = parameters.flag("qkv_bias", true);
+  options.drop_rate = parameters.real("drop_rate", 0, 0, 1);
+  options.proj_drop_rate = parameters.real("proj_drop_rate", 0, 0, 1);
+  options.drop_path_rate = parameters.real("drop_path_rate", 0, 0, 1);
+
+  const ImageSize& image = options.image_size;
+  if (image.height % options.patch_size != 0 || image.width % options.patch_size != 0)
+    parameters.add_problem("image_size", fmt::format("`patch_size` {} does not divide `image_size` {}x{}",
+                                                     options.patch_size, image.height, image.width));
+  if (options.num_heads.size() != options.depths.size())
+    parameters.add_problem("num_heads", fmt::format("`num_heads` names {} stages, but `depths` {}",
+                                                    options.num_heads.size(), options.depths.size()));
+  constexpr std::size_t most_stages = 8;
+  if (options.depths.size() > most_stages)
+    parameters.add_problem(
+        "depths", fmt::format("`depths` names {} stages: expected at most {}", options.depths.size(), most_stages));
+  for (std::size_t i = 0; i < std::min({options.depths.size(), options.num_heads.size(), most_stages}); ++i)
+    if ((options.embed_dim << i) % options.num_heads[i] != 0)
+      parameters.add_problem("num_heads", fmt::format("`num_heads` {} does not divide the {} channels of stage {}",
+                                                      options.num_heads[i], options.embed_dim << i, i));
+  for (const std::int64_t depth : options.depths)
+    if (depth > 4096) parameters.add_problem("depths", fmt::format("`depths` of {}: expected at most 4096", depth));
+  if (static_cast<double>(options.embed_dim) * options.mlp_ratio < 1)
+    parameters.add_problem("mlp_ratio", fmt::format("`mlp_ratio` {} of `embed_dim` {} leaves no hidden unit",
+                                                    options.mlp_ratio, options.embed_dim));
+  return options;
+}
+
+namespace {
+
+template <bool second>
+ModelFactory read(HyperParameters& parameters) {
+  return [options = read_swin_options(parameters, second)](const ModelContext& context) {
+    return std::make_unique<SwinTransformer>(context, options);
+  };
+}
+
+const RegisterFamily swin("swin", read<false>);
+const RegisterFamily swin_v2("swin_v2", read<true>);
+
+using List = std::vector<std::int64_t>;
+
+std::vector<HyperParameter> shape(std::int64_t embed_dim, const List& depths, const List& num_heads,
+                                  std::int64_t image_size, std::int64_t window, const List& pretrained = {}) {
+  std::vector<HyperParameter> values{{"image_size", image_size},
+                                     {"embed_dim", embed_dim},
+                                     {"depths", depths},
+                                     {"num_heads", num_heads},
+                                     {"window_size", window}};
+  if (!pretrained.empty()) values.push_back({"pretrained_window_sizes", pretrained});
+  return values;
+}
+
+const List shallow{2, 2, 6, 2}, deep{2, 2, 18, 2};
+const List tiny_heads{3, 6, 12, 24}, base_heads{4, 8, 16, 32}, large_heads{6, 12, 24, 48};
+const List window12{12, 12, 12, 6};
+
+const RegisterPreset presets[] = {
+    {"swin_tiny_patch4_window7_224", "swin", shape(96, shallow, tiny_heads, 224, 7)},
+    {"swin_small_patch4_window7_224", "swin", shape(96, deep, tiny_heads, 224, 7)},
+    {"swin_base_patch4_window7_224", "swin", shape(128, deep, base_heads, 224, 7)},
+    {"swin_base_patch4_window12_384", "swin", shape(128, deep, base_heads, 384, 12)},
+    {"swin_large_patch4_window7_224", "swin", shape(192, deep, large_heads, 224, 7)},
+    {"swin_large_patch4_window12_384", "swin", shape(192, deep, large_heads, 384, 12)},
+    {"swinv2_tiny_window8_256", "swin_v2", shape(96, shallow, tiny_heads, 256, 8)},
+    {"swinv2_tiny_window16_256", "swin_v2", shape(96, shallow, tiny_heads, 256, 16)},
+    {"swinv2_small_window8_256", "swin_v2", shape(96, deep, tiny_heads, 256, 8)},
+    {"swinv2_small_window16_256", "swin_v2", shape(96, deep, tiny_heads, 256, 16)},
+    {"swinv2_base_window8_256", "swin_v2", shape(128, deep, base_heads, 256, 8)},
+    {"swinv2_base_window16_256", "swin_v2", shape(128, deep, base_heads, 256, 16)},
+    {"swinv2_base_window12_192", "swin_v2", shape(128, deep, base_heads, 192, 12)},
+    {"swinv2_base_window12to16_192to256", "swin_v2", shape(128, deep, base_heads, 256, 16, window12)},
+    {"swinv2_base_window12to24_192to384", "swin_v2", shape(128, deep, base_heads, 384, 24, window12)},
+    {"swinv2_large_window12_192", "swin_v2", shape(192, deep, large_heads, 192, 12)},
+    {"swinv2_large_window12to16_192to256", "swin_v2", shape(192, deep, large_heads, 256, 16, window12)},
+    {"swinv2_large_window12to24_192to384", "swin_v2", shape(192, deep, large_heads, 384, 24, window12)},
+};
+
+}  // namespace
+}  // namespace lacuna

@@ -1,0 +1,61 @@
+// Swin transformers (Liu et al. 2021) and Swin V2 (Liu et al. 2022) as timm has them.
+#pragma once
+
+#include "models/hyper_parameters.h"
+#include "models/image_model.h"
+#include "nn/conv.h"
+#include "nn/dropout.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace lacuna {
+
+struct SwinOptions {
+  bool second = false;  // V2: cosine attention, norms behind the residual branches
+  ImageSize image_size;
+  std::int64_t patch_size = 4, in_channels = 3, num_classes = 1000;
+  std::int64_t embed_dim = 96;                      // of the first stage; each further one has twice as many channels
+  std::vector<std::int64_t> depths = {2, 2, 6, 2};  // blocks of each stage
+  std::vector<std::int64_t> num_heads = {3, 6, 12, 24};  // of each stage
+  std::pair<std::int64_t, std::int64_t> window{7, 7};    // tokens, height and width
+  std::vector<std::int64_t> pretrained_windows{};        // V2: of each stage, 0: its own; empty: all 0
+  double mlp_ratio = 4;
+  bool qkv_bias = true;
+  double drop_rate = 0;  // before the head
+  double proj_drop_rate = 0;
+  double drop_path_rate = 0;  // of the last block; earlier ones less
+};
+
+/// Reads and checks; what is wrong is noted in `parameters`.
+SwinOptions read_swin_options(HyperParameters& parameters, bool second);
+
+/// timm's SwinTransformer and SwinTransformerV2: the same parameter names, shapes and initial distributions. Maps need
+/// not be multiples of the window, nor even before they are merged. Where an axis of a stage's map is no longer than
+/// the window, the window shrinks to it and is not shifted along it.
+class SwinTransformer final : public ImageModel {
+ public:
+  SwinTransformer(const ModelContext& context, const SwinOptions& options);
+
+  /// Resamples bias tables of other windows as timm's set_input_size does.
+  Tensor adapt(const Parameter& parameter, const Tensor& stored) const override;
+
+ private:
+  class Block;
+  class Stage;
+
+  std::vector<std::unique_ptr<Stage>> make_stages(const SwinOptions& options);
+  Variable classify(Variable images) override;
+
+  nn::Conv2d patch_embedding_;
+  nn::LayerNorm patch_norm_;
+  std::vector<std::unique_ptr<Stage>> stages_;
+  nn::LayerNorm norm_;
+  nn::Dropout head_dropout_;
+  nn::Linear head_;
+};
+
+}  // namespace lacuna

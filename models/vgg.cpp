@@ -1,0 +1,152 @@
+// VGG networks (Simonyan and Zisserman 2015) as timm has them, with and without batch norm.
+#include "models/image_model.h"
+#include "models/registry.h"
+#include "nn/conv.h"
+#include "nn/dropout.h"
+#include "nn/functional.h"
+#include "nn/init.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
+#include "ops/relu_max_pool.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+namespace lacuna {
+namespace {
+
+struct VggOptions {
+  ImageSize image_size;
+  std::int64_t in_channels = 3, num_classes = 1000;
+  std::vector<std::int64_t> layers = {1, 1, 2, 2, 2};             // convolutions before each pooling
+  std::vector<std::int64_t> channels = {64, 128, 256, 512, 512};  // of them
+  std::int64_t hidden = 4096;                                     // features of the classifier's layers
+  std::int64_t head_kernel = 7;                                   // of its first layer
+  bool batch_norm = false;
+  double drop_rate = 0;  // in the classifier
+};
+
+nn::Conv2dOptions convolution(std::int64_t out, std::int64_t kernel, std::int64_t padding) {
+  return {.kernel = kernel,
+          .padding = padding,
+          .init = {init::kaiming_normal_fan_out(out * kernel * kernel), init::constant(0)}};
+}
+
+/// timm's VGG: convolutions of 3×3 with ReLU, stages that end with a max pool, and a classifier of convolutions. Takes
+/// images of any size whose last map is no smaller than the classifier's window.
+class Vgg final : public ImageModel {
+ public:
+  Vgg(const ModelContext& context, const VggOptions& options)
+      : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"head.fc"}}),
+        smallest_(options.head_kernel << options.layers.size()),
+        layers_(make_layers(options)),
+        hidden1_(*this, "pre_logits.fc1", options.channels.back(), options.hidden,
+                 convolution(options.hidden, options.head_kernel, 0)),
+        dropout1_(*this, "pre_logits.drop", options.drop_rate),
+        hidden2_(*this, "pre_logits.fc2", options.hidden, options.hidden, convolution(options.hidden, 1, 0)),
+        dropout2_(*this, "head.drop", options.drop_rate),
+        head_(*this, "head.fc", options.hidden, options.num_classes, {.init = {init::normal(.01), init::constant(0)}}) {
+  }
+
+ private:
+  struct Layer {
+    std::unique_ptr<nn::Conv2d> convolution;
+    std::unique_ptr<nn::BatchNorm2d> norm;
+    bool pools;
+  };
+
+  std::vector<Layer> make_layers(const VggOptions& options) {
+    std::vector<Layer> layers;
+    std::int64_t number = 0, in = options.in_channels;  // as in timm's sequence, where ReLUs and pools count
+    const auto next = [&] { return fmt::format("features.{}", number++); };
+    for (std::size_t stage = 0; stage < options.layers.size(); ++stage) {
+      const std::int64_t out = options.channels[stage];
+      for (std::int64_t i = 0; i < options.layers[stage]; ++i) {
+        Layer& layer = layers.emplace_back();
+        layer.convolution = std::make_unique<nn::Conv2d>(*this, next(), in, out, lacuna::convolution(out, 3, 1));
+        if (options.batch_norm) layer.norm = std::make_unique<nn::BatchNorm2d>(*this, next(), out);
+        layer.pools = i + 1 == options.layers[stage];
+        number += layer.pools ? 2 : 1;
+        in = out;
+      }
+    }
+    return layers;
+  }
+
+  Variable classify(Variable x) override {
+    const Scope scope(*this);
+    for (Layer& layer : layers_) {
+      x = layer.convolution->forward(std::move(x));
+      if (layer.pools) {
+        if (layer.norm) x = layer.norm->forward(std::move(x));
+        x = apply(ReluMaxPool2d{.height = x.shape()[1], .width = x.shape()[2]}, std::move(x));
+      } else {
+        x = layer.norm ? layer.norm->forward_relu(std::move(x)) : relu(std::move(x));
+      }
+    }
+    x = dropout1_.forward(relu(hidden1_.forward(std::move(x))));
+    x = global_avg_pool(relu(hidden2_.forward(std::move(x))));  // [N, hidden]
+    return head_.forward(dropout2_.forward(std::move(x)));
+  }
+  bool takes(std::int64_t height, std::int64_t width) const override { return std::min(height, width) >= smallest_; }
+
+  std::int64_t smallest_;  // pixels
+  std::vector<Layer> layers_;
+  nn::Conv2d hidden1_;
+  nn::Dropout dropout1_;
+  nn::Conv2d hidden2_;
+  nn::Dropout dropout2_;
+  nn::Linear head_;
+};
+
+VggOptions read_options(HyperParameters& parameters) {
+  constexpr std::int64_t largest_extent = 1 << 16;
+  const VggOptions defaults;
+  VggOptions options;
+  options.image_size = parameters.image_size();
+  options.in_channels = parameters.integer("in_channels", 3, 1, largest_extent);
+  options.num_classes = parameters.integer("num_classes", 1000, 1, 1 << 24);
+  options.layers = parameters.integers("layers", defaults.layers);
+  options.channels = parameters.integers("channels", defaults.channels);
+  options.hidden = parameters.integer("hidden", defaults.hidden, 1, largest_extent);
+  options.head_kernel = parameters.integer("head_kernel", defaults.head_kernel, 1, 64);
+  options.batch_norm = parameters.flag("batch_norm", false);
+  options.drop_rate = parameters.real("drop_rate", 0, 0, 1);
+  if (options.layers.size() != options.channels.size() || options.layers.size() > 16)
+    parameters.add_problem("channels", fmt::format("`channels` names {} stages, but `layers` {}; at most 16",
+                                                   options.channels.size(), options.layers.size()));
+  for (const std::int64_t channels : options.channels)
+    if (channels > largest_extent)
+      parameters.add_problem("channels",
+                             fmt::format("`channels` of {}: expected at most {}", channels, largest_extent));
+  for (const std::int64_t count : options.layers)
+    if (count > 4096) parameters.add_problem("layers", fmt::format("`layers` of {}: expected at most 4096", count));
+  const std::int64_t side = std::min(options.image_size.height, options.image_size.width);
+  if (options.layers.size() <= 16 && side >> options.layers.size() < options.head_kernel)
+    parameters.add_problem("head_kernel", fmt::format("`head_kernel` {} is larger than the last map, {}: images need "
+                                                      "{} pixels or more a side",
+                                                      options.head_kernel, side >> options.layers.size(),
+                                                      options.head_kernel << options.layers.size()));
+  return options;
+}
+
+const RegisterFamily vgg("vgg", [](HyperParameters& parameters) -> ModelFactory {
+  return [options = read_options(parameters)](const ModelContext& context) {
+    return std::make_unique<Vgg>(context, options);
+  };
+});
+
+std::vector<HyperParameter> form(const std::vector<std::int64_t>& layers, bool batch_norm) {
+  return {{"layers", layers}, {"batch_norm", batch_norm}};
+}
+
+const RegisterPreset presets[] = {
+    {"vgg11", "vgg", form({1, 1, 2, 2, 2}, false)}, {"vgg11_bn", "vgg", form({1, 1, 2, 2, 2}, true)},
+    {"vgg13", "vgg", form({2, 2, 2, 2, 2}, false)}, {"vgg13_bn", "vgg", form({2, 2, 2, 2, 2}, true)},
+    {"vgg16", "vgg", form({2, 2, 3, 3, 3}, false)}, {"vgg16_bn", "vgg", form({2, 2, 3, 3, 3}, true)},
+    {"vgg19", "vgg", form({2, 2, 4, 4, 4}, false)}, {"vgg19_bn", "vgg", form({2, 2, 4, 4, 4}, true)},
+};
+
+}  // namespace
+}  // namespace lacuna

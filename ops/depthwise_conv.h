@@ -1,0 +1,25 @@
+// Depthwise convolution over NHWC images.
+#pragma once
+
+#include "core/op.h"
+
+namespace lacuna {
+
+/// Cross-correlation of each channel with a square window of its own, stride 1, with zero padding: y[n, i, j, c] =
+/// bias[c] + Σ x[n, i + p − padding, j + q − padding, c] · weight[c, 0, p, q]. x [N, H, W, C], weight [C, 1, k, k],
+/// bias [C] or undefined; y [N, H + 2·padding − k + 1, W + 2·padding − k + 1, C]. Weight and bias are f32, or f64 if x
+/// is.
+struct DepthwiseConv2d {
+  enum Input { x, weight, bias };
+  std::int64_t padding = 0, kernel = 1;
+  std::int64_t height = 0, width = 0;  // x's
+  static constexpr std::string_view name = "depthwise_conv2d";
+  static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}},
+                                    Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}}};
+  static constexpr InputSet matmul_operands{x, weight};
+  std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;
+  Tensor forward(std::span<const Tensor> inputs) const;
+  void backward(const Tensor& dy, const Saved<DepthwiseConv2d>& saved, Grads& grads) const;
+};
+
+}  // namespace lacuna

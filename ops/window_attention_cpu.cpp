@@ -1,0 +1,427 @@
+// Window attention on the CPU. A task is one window for one head: its q, k and v are gathered into cache once.
+#include "ops/window_attention_kernels.h"
+
+#include "core/parallel.h"
+#include "ops/kernels/attention_tile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+namespace lacuna {
+namespace {
+
+using tile::Arena;
+using tile::lanes;
+using tile::Left;
+using tile::Vector;
+
+constexpr double masked = -100;  // added to scores between regions
+
+/// Part of the rolled and padded axis that place `place` belongs to: tokens of one window in different parts were no
+/// neighbours.
+int region(std::int64_t place, std::int64_t padded, std::int64_t window, std::int64_t shift) {
+  if (shift == 0 || place < padded - window) return 0;
+  return place < padded - shift ? 1 : 2;
+}
+
+/// The table's row for a query and a key at these places of a window.
+std::int64_t table_row(const WindowArguments& a, std::int64_t query, std::int64_t key) {
+  const std::int64_t rows = query / a.window_width - key / a.window_width + a.window_height - 1;
+  const std::int64_t columns = query % a.window_width - key % a.window_width + a.window_width - 1;
+  return rows * (2 * a.window_width - 1) + columns;
+}
+
+/// The tokens of one window. Queries are the tokens of the map, in order; keys are all places of the window.
+template <class C>
+struct Window {
+  std::vector<std::int64_t> token;  // [window] of the map, by place in the window; -1: a pad
+  std::vector<std::int64_t> query;  // [count] places of the queries
+  std::vector<C> region;            // [window]
+  std::int64_t count = 0;           // queries
+  bool mixed = false;               // whether the places have several regions
+
+  explicit Window(const WindowArguments& a)
+      : token(static_cast<std::size_t>(a.window())), query(token.size()), region(token.size()) {}
+
+  void set(const WindowArguments& a, std::int64_t number) {
+    const std::int64_t top = number / a.across() * a.window_height, left = number % a.across() * a.window_width;
+    const std::int64_t bottom = a.down() * a.window_height, right = a.across() * a.window_width;  // padded extents
+    count = 0;
+    for (std::int64_t i = 0; i < a.window_height; ++i)
+      for (std::int64_t j = 0; j < a.window_width; ++j) {
+        const std::int64_t y = top + i, x = left + j;
+        const auto place = static_cast<std::size_t>(i * a.window_width + j);
+        region[place] = static_cast<C>(3 * lacuna::region(y, bottom, a.window_height, a.shift_down) +
+                                       lacuna::region(x, right, a.window_width, a.shift_right));
+        token[place] =
+            y < a.height && x < a.width ? (y + a.shift_down) % a.height * a.width + (x + a.shift_right) % a.width : -1;
+        if (token[place] >= 0) query[static_cast<std::size_t>(count++)] = static_cast<std::int64_t>(place);
+      }
+    mixed = std::ranges::any_of(region, [&](C other) { return other != region.front(); });
+  }
+};
+
+/// What both passes share: the problem, a thread's arrays, and the probabilities.
+template <class T>
+class Pass {
+ protected:
+  using C = Compute<T>;
+
+  explicit Pass(const WindowArguments& a)
+      : a_(a), d_(a.head_dim), length_(a.window()), stride_(tile::padded<C>(length_)), width_(a.heads * d_) {
+    if (stride_ * static_cast<std::int64_t>(sizeof(C)) % 1024 == 0) stride_ += lanes<C>;  // spread over cache sets
+  }
+
+  /// Arrays of one thread.
+  struct Arrays {
+    C* bias;             // [window, stride] · log2(e), of one head
+    C *q, *k, *v;        // [window, d], gathered; q and k are divided by their norms if cosines are asked for
+    C *q_norm, *k_norm;  // [window] 1 / norm
+    C* keys;             // kᵀ in panels, [d, window], scaled to logarithms to base 2
+    C* scores;           // [window, stride]
+    C* inverse;          // [window] of the denominators
+  };
+  Arrays take(Arena<C>& arena) const {
+    Arrays to{};
+    to.bias = arena.take(length_ * stride_);
+    for (C** const rows : {&to.q, &to.k, &to.v}) *rows = arena.take(length_ * d_);
+    for (C** const column : {&to.q_norm, &to.k_norm, &to.inverse}) *column = arena.take(length_ + lanes<C>);
+    to.keys = arena.take(panels());
+    to.scores = arena.take(scores());
+    return to;
+  }
+  std::int64_t arrays() const {
+    const auto rounded = Arena<C>::rounded;
+    return rounded(length_ * stride_) + 3 * rounded(length_ * d_) + 3 * rounded(length_ + lanes<C>) +
+           rounded(panels()) + rounded(scores());
+  }
+  std::int64_t panels() const { return stride_ * d_; }
+  std::int64_t rows_panels() const { return length_ * tile::padded<C>(d_); }
+  std::int64_t scores() const { return length_ * stride_ + tile::rows; }  // a transposed factor reads past its end
+
+  void expand_bias(std::int64_t head, C* bias) const {
+    const C* const table = a_.table.data<C>();
+    for (std::int64_t i = 0; i < length_; ++i)
+      for (std::int64_t j = 0; j < length_; ++j)
+        bias[i * stride_ + j] = table[table_row(a_, i, j) * a_.heads + head] * static_cast<C>(std::numbers::log2e);
+  }
+  C scale_of(std::int64_t head) const {
+    if (!a_.logit_scale.defined()) return static_cast<C>(a_.scale);
+    return std::exp(std::min(a_.logit_scale.data<C>()[head], log_of_greatest()));
+  }
+  static C log_of_greatest() { return std::log(C(100)); }
+
+  /// Rows [window, d] of part 0, 1 or 2 (q, k, v) of the window's tokens; those of pads are `pad`'s.
+  void gather(const Window<C>& window, std::int64_t image, std::int64_t head, std::int64_t part, C* to) const {
+    const std::int64_t column = part * width_ + head * d_;
+    const T* const from = a_.qkv.data<T>() + image * a_.height * a_.width * 3 * width_ + column;
+    const C* const pad = a_.pad.defined() ? a_.pad.data<C>() + column : nullptr;
+    for (std::int64_t i = 0; i < length_; ++i, to += d_) {
+      const std::int64_t token = window.token[static_cast<std::size_t>(i)];
+      if (token < 0) {
+        pad != nullptr ? std::copy_n(pad, d_, to) : std::fill_n(to, d_, C(0));
+        continue;
+      }
+      const T* const row = from + token * 3 * width_;
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < d_; ++j) to[j] = to_compute(row[j]);
+    }
+  }
+  /// Divides rows by their norms, as torch.nn.functional.normalize does.
+  void normalise(C* rows, C* inverse_norms) const {
+    constexpr C least = C(1e-12);
+    for (std::int64_t i = 0; i < length_; ++i, rows += d_) {
+      C sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t j = 0; j < d_; ++j) sum += rows[j] * rows[j];
+      inverse_norms[i] = C(1) / std::max(std::sqrt(sum), least);
+#pragma omp simd
+      for (std::int64_t j = 0; j < d_; ++j) rows[j] *= inverse_norms[i];
+    }
+  }
+  /// Moves the rows of the queries, [window, d], to the front: [count, d].
+  void keep_queries(const Window<C>& window, C* rows) const {
+    for (std::int64_t i = 0; i < window.count; ++i)
+      if (const std::int64_t place = window.query[static_cast<std::size_t>(i)]; place != i)
+        std::copy_n(rows + place * d_, d_, rows + i * d_);
+  }
+  /// Fills q, k and v, and the probabilities [count, window] but for the factors `inverse` [count].
+  void probabilities(const Window<C>& window, std::int64_t image, std::int64_t head, const Arrays& to) const {
+    gather(window, image, head, 0, to.q);
+    gather(window, image, head, 1, to.k);
+    gather(window, image, head, 2, to.v);
+    if (a_.logit_scale.defined()) {
+      normalise(to.q, to.q_norm);
+      normalise(to.k, to.k_norm);
+    }
+    keep_queries(window, to.q);
+    tile::pack_transposed(to.k, d_, d_, length_, scale_of(head) * static_cast<C>(std::numbers::log2e), to.keys);
+    tile::product(Left<C, false>{to.q, d_}, window.count, d_, to.keys, length_,
+                  [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+                    const std::int64_t place = window.query[static_cast<std::size_t>(i)];
+                    tile::store(to.scores + i * stride_ + j, sum + tile::load(to.bias + place * stride_ + j));
+                  });
+    if (window.mixed) mask(window, to.scores);
+    tile::softmax_rows(to.scores, stride_, window.count, length_, to.inverse);
+  }
+  void mask(const Window<C>& window, C* scores) const {
+    const C* const regions = window.region.data();
+    const C penalty = static_cast<C>(masked * std::numbers::log2e);
+    for (std::int64_t i = 0; i < window.count; ++i, scores += stride_) {
+      const C own = regions[window.query[static_cast<std::size_t>(i)]];
+#pragma omp simd
+      for (std::int64_t j = 0; j < length_; ++j) scores[j] += regions[j] == own ? C(0) : penalty;
+    }
+  }
+
+  const WindowArguments& a_;
+  std::int64_t d_, length_, stride_, width_;
+};
+
+/// Calls `f(head, part, thread)` for all pairs of them.
+template <class F>
+void for_each_pair(const WindowArguments& a, const F& f) {
+  parallel_tasks(a.heads * a.parts,
+                 [&](std::int64_t pair, std::int64_t thread) { f(pair % a.heads, pair / a.heads, thread); });
+}
+
+/// Calls `f(image, window)` for the windows of a part in ascending order; `image` counts from the run's first.
+template <class F>
+void for_each_window(const WindowArguments& a, std::int64_t part, const F& f) {
+  const std::int64_t before = a.first * a.windows(), end = before + a.images * a.windows();
+  const std::int64_t begin = before + (part + a.parts - before % a.parts) % a.parts;
+  for (std::int64_t number = begin; number < end; number += a.parts)
+    f(number / a.windows() - a.first, number % a.windows());
+}
+
+template <class T>
+class Forward : Pass<T> {
+  using typename Pass<T>::C;
+  using Pass<T>::a_, Pass<T>::d_, Pass<T>::length_, Pass<T>::stride_, Pass<T>::width_;
+
+ public:
+  explicit Forward(const WindowArguments& a) : Pass<T>(a) {}
+  std::int64_t workspace() const { return this->arrays() + Arena<C>::rounded(this->rows_panels()); }
+
+  void run(T* y, std::int64_t head, std::int64_t part, C* memory) const {
+    Arena<C> arena(memory);
+    const auto arrays = this->take(arena);
+    C* const values = arena.take(this->rows_panels());  // v in panels, [window, d]
+    Window<C> window(a_);
+    this->expand_bias(head, arrays.bias);
+    for_each_window(a_, part, [&](std::int64_t image, std::int64_t number) {
+      window.set(a_, number);
+      this->probabilities(window, image, head, arrays);
+      tile::pack(arrays.v, d_, length_, d_, values);
+      T* const to = y + image * a_.height * a_.width * width_ + head * d_;
+      tile::product(Left<C, false>{arrays.scores, stride_}, window.count, length_, values, d_,
+                    [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+                      const std::int64_t place = window.query[static_cast<std::size_t>(i)];
+                      const std::int64_t token = window.token[static_cast<std::size_t>(place)];
+                      tile::store_as(to + token * width_ + j, sum * arrays.inverse[i], d_ - j);
+                    });
+    });
+  }
+};
+
+template <class T>
+class Backward : Pass<T> {
+  using typename Pass<T>::C;
+  using Pass<T>::a_, Pass<T>::d_, Pass<T>::length_, Pass<T>::stride_, Pass<T>::width_;
+
+ public:
+  explicit Backward(const WindowArguments& a, const WindowGradients& to) : Pass<T>(a), to_(to) {}
+
+  std::int64_t workspace() const {
+    const auto rounded = Arena<C>::rounded;
+    return this->arrays() + rounded(this->panels()) + 3 * rounded(this->rows_panels()) + rounded(this->scores()) +
+           2 * rounded(length_ * d_) + rounded(this->rows_panels());
+  }
+
+  void run(const T* dy, std::int64_t head, std::int64_t part, C* memory) const {
+    Arena<C> arena(memory);
+    const auto arrays = this->take(arena);
+    C* const values = arena.take(this->panels());         // vᵀ in panels, [d, window]
+    C* const k_rows = arena.take(this->rows_panels());    // panels, [window, d]
+    C* const q_rows = arena.take(this->rows_panels());    // panels, [count, d]
+    C* const dy_rows = arena.take(this->rows_panels());   // panels, [count, d]
+    C* const ds = arena.take(this->scores());             // [count, stride]: gradients of the scores
+    C* const dy_own = arena.take(length_ * d_);           // [count, d]
+    C* const dq = arena.take(length_ * d_);               // [count, d]
+    C* const gradient = arena.take(this->rows_panels());  // [window, d] of k or v
+    Window<C> window(a_);
+    this->expand_bias(head, arrays.bias);
+    const bool tokens = to_.qkv.defined(), keys = tokens || to_.pad_sums.defined();
+    const C scale = this->scale_of(head);
+    for_each_window(a_, part, [&](std::int64_t image, std::int64_t number) {
+      window.set(a_, number);
+      this->probabilities(window, image, head, arrays);
+      gather_dy(dy, window, image, head, dy_own);
+      tile::pack_transposed(arrays.v, d_, d_, length_, C(1), values);
+      // ds = p ∘ (dp − Σ p ∘ dp), dp = dy·vᵀ
+      tile::product(Left<C, false>{dy_own, d_}, window.count, d_, values, length_,
+                    [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+                      C* const p = arrays.scores + i * stride_ + j;
+                      const Vector<C> probability = tile::load(p) * arrays.inverse[i];
+                      tile::store(p, probability);
+                      tile::store(ds + i * stride_ + j, probability * sum);
+                    });
+      for (std::int64_t i = 0; i < window.count; ++i)
+        tile::softmax_gradient(length_, arrays.scores + i * stride_, ds + i * stride_);
+      if (to_.score_sums.defined()) add_scores(window, ds, head, part);
+      if (keys) {  // dv = pᵀ·dy
+        tile::pack(dy_own, d_, window.count, d_, dy_rows);
+        product_of_keys(window, arrays.scores, dy_rows, C(1), gradient);
+        scatter(window, image, head, part, 2, gradient);
+      }
+      if (tokens || to_.scale_sums.defined()) {  // dq = scale · ds·k
+        tile::pack(arrays.k, d_, length_, d_, k_rows);
+        tile::product(Left<C, false>{ds, stride_}, window.count, length_, k_rows, d_,
+                      [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+                        tile::store_as(dq + i * d_ + j, sum * scale, d_ - j);
+                      });
+        if (to_.scale_sums.defined()) add_to_scale(arrays.q, dq, window.count, head, part);
+        if (tokens) scatter_queries(window, image, head, arrays, dq);
+      }
+      if (keys) {  // dk = scale · dsᵀ·q
+        tile::pack(arrays.q, d_, window.count, d_, q_rows);
+        product_of_keys(window, ds, q_rows, scale, gradient);
+        if (a_.logit_scale.defined()) through_norm(arrays.k, arrays.k_norm, length_, gradient);
+        scatter(window, image, head, part, 1, gradient);
+      }
+    });
+  }
+
+ private:
+  void gather_dy(const T* dy, const Window<C>& window, std::int64_t image, std::int64_t head, C* to) const {
+    const T* const from = dy + image * a_.height * a_.width * width_ + head * d_;
+    for (std::int64_t i = 0; i < window.count; ++i, to += d_) {
+      const T* const row = from + token_of(window, window.query[static_cast<std::size_t>(i)]) * width_;
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < d_; ++j) to[j] = to_compute(row[j]);
+    }
+  }
+  static std::int64_t token_of(const Window<C>& window, std::int64_t place) {
+    return window.token[static_cast<std::size_t>(place)];
+  }
+  /// factor · leftᵀ [window, count] times panels [count, d].
+  void product_of_keys(const Window<C>& window, const C* left, const C* panels, C factor, C* to) const {
+    tile::product(Left<C, true>{left, stride_}, length_, window.count, panels, d_,
+                  [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+                    tile::store_as(to + i * d_ + j, sum * factor, d_ - j);
+                  });
+  }
+  void add_scores(const Window<C>& window, const C* ds, std::int64_t head, std::int64_t part) const {
+    C* const sums = to_.score_sums.data<C>() + (part * a_.heads + head) * length_ * length_;
+    for (std::int64_t i = 0; i < window.count; ++i) {
+      C* const row = sums + window.query[static_cast<std::size_t>(i)] * length_;
+#pragma omp simd
+      for (std::int64_t j = 0; j < length_; ++j) row[j] += ds[i * stride_ + j];
+    }
+  }
+  /// d logit_scale = Σ q̂·dq̂ where the scale is below its bound.
+  void add_to_scale(const C* q, const C* dq, std::int64_t count, std::int64_t head, std::int64_t part) const {
+    if (a_.logit_scale.template data<C>()[head] > this->log_of_greatest()) return;
+    C sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t i = 0; i < count * d_; ++i) sum += q[i] * dq[i];
+    to_.scale_sums.data<C>()[part * a_.heads + head] += sum;
+  }
+  /// Gradients of unit vectors become those of the vectors: (g − x̂·(x̂·g)) / |x|.
+  void through_norm(const C* unit, const C* inverse_norms, std::int64_t count, C* gradients) const {
+    for (std::int64_t i = 0; i < count; ++i, unit += d_, gradients += d_) {
+      C along = 0;
+#pragma omp simd reduction(+ : along)
+      for (std::int64_t j = 0; j < d_; ++j) along += unit[j] * gradients[j];
+#pragma omp simd
+      for (std::int64_t j = 0; j < d_; ++j) gradients[j] = (gradients[j] - unit[j] * along) * inverse_norms[i];
+    }
+  }
+  void scatter_queries(const Window<C>& window, std::int64_t image, std::int64_t head,
+                       const typename Pass<T>::Arrays& arrays, C* dq) const {
+    if (a_.logit_scale.defined()) {
+      for (std::int64_t i = 0; i < window.count; ++i)
+        arrays.q_norm[i] = arrays.q_norm[window.query[static_cast<std::size_t>(i)]];
+      through_norm(arrays.q, arrays.q_norm, window.count, dq);
+    }
+    T* const to = rows_of(image, head, 0);
+    for (std::int64_t i = 0; i < window.count; ++i, dq += d_)
+      write(dq, to + token_of(window, window.query[static_cast<std::size_t>(i)]) * 3 * width_);
+  }
+  /// Writes the gradients of keys or values [window, d]; those of pads are added to the part's sums.
+  void scatter(const Window<C>& window, std::int64_t image, std::int64_t head, std::int64_t part, std::int64_t which,
+               const C* gradients) const {
+    T* const to = to_.qkv.defined() ? rows_of(image, head, which) : nullptr;
+    for (std::int64_t i = 0; i < length_; ++i, gradients += d_) {
+      const std::int64_t token = token_of(window, i);
+      if (token >= 0) {
+        if (to != nullptr) write(gradients, to + token * 3 * width_);
+      } else if (to_.pad_sums.defined()) {
+        C* const sums = to_.pad_sums.data<C>() + (3 * part + which) * width_ + head * d_;
+#pragma omp simd
+        for (std::int64_t j = 0; j < d_; ++j) sums[j] += gradients[j];
+      }
+    }
+  }
+  T* rows_of(std::int64_t image, std::int64_t head, std::int64_t which) const {
+    return to_.qkv.data<T>() + image * a_.height * a_.width * 3 * width_ + which * width_ + head * d_;
+  }
+  void write(const C* from, T* to) const {
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < d_; ++j) to[j] = static_cast<T>(from[j]);
+  }
+
+  const WindowGradients& to_;
+};
+
+void forward(const WindowArguments& a, const Tensor& y, const Tensor& workspace) {
+  with_float_type(y.dtype(), [&]<class T>(Type<T>) {
+    using C = Compute<T>;
+    const Forward<T> kernel(a);
+    for_each_pair(a, [&](std::int64_t head, std::int64_t part, std::int64_t thread) {
+      kernel.run(y.data<T>(), head, part, workspace.data<C>() + thread * workspace.shape()[1]);
+    });
+  });
+}
+
+void backward(const WindowArguments& a, const Tensor& dy, const WindowGradients& to, const Tensor& workspace) {
+  with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
+    using C = Compute<T>;
+    const Backward<T> kernel(a, to);
+    for_each_pair(a, [&](std::int64_t head, std::int64_t part, std::int64_t thread) {
+      kernel.run(dy.data<T>(), head, part, workspace.data<C>() + thread * workspace.shape()[1]);
+    });
+  });
+}
+
+void sum_table(const WindowArguments& a, const Tensor& score_sums, const Tensor& table_gradient) {
+  with_compute_type(table_gradient.dtype(), [&]<class C>(Type<C>) {
+    C* const to = table_gradient.data<C>();
+    std::fill_n(to, table_gradient.count(), C(0));
+    const std::int64_t window = a.window();
+    parallel_tasks(a.heads, [&](std::int64_t head, std::int64_t) {
+      for (std::int64_t part = 0; part < a.parts; ++part) {
+        const C* const sums = score_sums.data<C>() + (part * a.heads + head) * window * window;
+        for (std::int64_t i = 0; i < window; ++i)
+          for (std::int64_t j = 0; j < window; ++j) to[table_row(a, i, j) * a.heads + head] += sums[i * window + j];
+      }
+    });
+  });
+}
+
+const RegisterKernel cpu_forward{window_attention_forward, DeviceKind::cpu, forward};
+const RegisterKernel cpu_backward{window_attention_backward, DeviceKind::cpu, backward};
+const RegisterKernel cpu_sum_table{window_attention_sum_table, DeviceKind::cpu, sum_table};
+
+}  // namespace
+
+std::int64_t window_attention_forward_workspace(const WindowArguments& a, DType dtype) {
+  return with_float_type(dtype, [&]<class T>(Type<T>) { return Forward<T>(a).workspace(); });
+}
+std::int64_t window_attention_backward_workspace(const WindowArguments& a, DType dtype) {
+  return with_float_type(dtype, [&]<class T>(Type<T>) { return Backward<T>(a, {}).workspace(); });
+}
+
+}  // namespace lacuna

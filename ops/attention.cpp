@@ -50,20 +50,21 @@ Tensor run_forward(const AttentionArguments& a, DType dtype, Device device) {
   return y;
 }
 
-/// Runs backward over runs of samples, of which `decoded` lie there at a time. `set_rows(a, first, last)` gives `a` the
-/// columns of q, k and v of samples [first, last), `gradients(first, last)` those of their gradients.
+/// Runs backward over blocks of samples; q, k and v are decoded for `decoded` samples at a time. `set_rows(a, first,
+/// last)` sets the columns of q, k and v of samples [first, last) in `a`, `gradients(first, last)` returns those of
+/// their gradients.
 template <class SetRows, class GradientsOf>
 void run_backward(const AttentionArguments& whole, const Tensor& dy, std::int64_t decoded, const Tensor& bias_sums,
                   const SetRows& set_rows, const GradientsOf& gradients) {
   const Tensor workspace = workspace_for(attention_backward_workspace(whole, dy.dtype()), dy.dtype(), dy.device());
-  // All decoded samples at a time, but work for every thread. If a run is a part of the batch, its heads are divided
-  // evenly among the threads where enough samples are decoded for that.
+  // As many samples as are decoded at a time, but at least a head for each thread. If that is not the whole batch, the
+  // heads of a block divide evenly among the threads if enough samples are decoded.
   const std::int64_t even = threads() / std::gcd<std::int64_t>(threads(), whole.heads);  // samples
-  const std::int64_t run = decoded < whole.samples && decoded >= even
-                               ? decoded / even * even
-                               : std::max(decoded, (threads() + whole.heads - 1) / whole.heads);
-  for (std::int64_t first = 0; first < whole.samples; first += run) {
-    const std::int64_t last = std::min(whole.samples, first + run);
+  const std::int64_t block = decoded < whole.samples && decoded >= even
+                                 ? decoded / even * even
+                                 : std::max(decoded, (threads() + whole.heads - 1) / whole.heads);
+  for (std::int64_t first = 0; first < whole.samples; first += block) {
+    const std::int64_t last = std::min(whole.samples, first + block);
     AttentionArguments a = whole;
     a.samples = last - first;
     a.first = first;
@@ -74,8 +75,8 @@ void run_backward(const AttentionArguments& whole, const Tensor& dy, std::int64_
   }
 }
 
-/// Zeros [parts, ...shape of bias] to sum the gradient of bias in; undefined where that is not wanted. There are parts
-/// enough for every thread to have samples of its own, and no more than samples that share a bias.
+/// Zeros [parts, ...shape of bias] in which threads sum the gradient of bias; undefined if it is not wanted. There are
+/// enough parts for every thread to have samples of its own, and at most as many as samples share a bias.
 Tensor bias_sums_for(const AttentionArguments& a, bool wanted) {
   if (!wanted) return {};
   const Shape& shape = a.bias.shape();
@@ -156,11 +157,11 @@ void Attention::backward(const Tensor& dy, const Saved<Attention>& saved, Grads&
   const Tensor bias_sums = bias_sums_for(a, grads.wanted(bias));
   run_backward(
       a, dy, packed.block_rows() / a.keys, bias_sums,
-      [&](AttentionArguments& run, std::int64_t first, std::int64_t last) {
+      [&](AttentionArguments& block, std::int64_t first, std::int64_t last) {
         const Tensor in = packed.rows(first * a.keys, last * a.keys);
-        run.q = part_of(in, 0);
-        run.k = part_of(in, 1);
-        run.v = part_of(in, 2);
+        block.q = part_of(in, 0);
+        block.k = part_of(in, 1);
+        block.v = part_of(in, 2);
       },
       [&](std::int64_t first, std::int64_t last) -> AttentionGradients {
         if (!dqkv.defined()) return {};
@@ -203,10 +204,10 @@ void CrossAttention::backward(const Tensor& dy, const Saved<CrossAttention>& sav
   if (reads_v) decoded = std::min(decoded, values.block_rows() / a.keys);
   run_backward(
       a, dy, decoded, bias_sums,
-      [&](AttentionArguments& run, std::int64_t first, std::int64_t last) {
-        run.q = {queries.rows(first * a.queries, last * a.queries)};
-        run.k = {keys.rows(first * a.keys, last * a.keys)};
-        if (reads_v) run.v = {values.rows(first * a.keys, last * a.keys)};
+      [&](AttentionArguments& block, std::int64_t first, std::int64_t last) {
+        block.q = {queries.rows(first * a.queries, last * a.queries)};
+        block.k = {keys.rows(first * a.keys, last * a.keys)};
+        if (reads_v) block.v = {values.rows(first * a.keys, last * a.keys)};
       },
       [&](std::int64_t first, std::int64_t last) {
         const auto rows = [&](int i, std::int64_t length) -> TokenColumns {

@@ -1,4 +1,4 @@
-// Kernels of ops/attention.h. One call computes a run of consecutive samples.
+// Kernels of ops/attention.h. One call computes a block of consecutive samples.
 #pragma once
 
 #include "core/kernel.h"

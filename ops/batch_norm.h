@@ -2,18 +2,17 @@
 // follow it in residual networks. The forms differ in what backward needs, so each is an op with its own tables.
 //
 // x and residual [..., C]; weight, bias, mean and variance [C], of the parameters' type. The variance is biased
-// (divided by the number of rows); running statistics, with the unbiased one, are the module's business.
+// (divided by the number of rows); nn::BatchNorm2d keeps the running statistics, with the unbiased one.
 #pragma once
 
 #include "core/op.h"
 
 namespace lacuna {
 
-/// y = (x − mean) / √(variance + eps) · weight + bias with the statistics of this batch: extra_outputs 0 and
-/// extra_outputs 1.
+/// y = (x − mean) / √(variance + eps) · weight + bias with the statistics of this batch, which are the extra outputs.
 struct BatchNorm {
   enum Input { x, weight, bias };
-  enum Aux { mean, variance };
+  enum ExtraOutput { mean, variance };
   double eps = 1e-5;
   static constexpr std::string_view name = "batch_norm";
   static constexpr std::array saves{
@@ -29,11 +28,11 @@ struct BatchNorm {
   void rematerialize(const RematInputs<BatchNorm>& from, const Tensor& out) const;
 };
 
-/// y = max(batch_norm(x), 0). Backward finds the sign again from x, so it keeps no more than BatchNorm; where x is
-/// known approximately only, it would gate wrongly near zero, and a mask serves.
+/// y = max(batch_norm(x), 0). Backward computes the signs of y from x, so that no more is saved than for BatchNorm.
+/// From a quantized x, signs near zero would be wrong: policies then keep sign bits of y.
 struct BatchNormRelu {
   enum Input { x, weight, bias };
-  enum Aux { mean, variance };
+  enum ExtraOutput { mean, variance };
   double eps = 1e-5;
   static constexpr std::string_view name = "batch_norm_relu";
   static constexpr std::array saves{
@@ -54,7 +53,7 @@ struct BatchNormRelu {
 /// y = max(batch_norm(x) + residual, 0): the end of a residual block.
 struct BatchNormAddRelu {
   enum Input { x, weight, bias, residual };
-  enum Aux { mean, variance };
+  enum ExtraOutput { mean, variance };
   double eps = 1e-5;
   static constexpr std::string_view name = "batch_norm_add_relu";
   static constexpr std::array saves{

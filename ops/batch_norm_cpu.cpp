@@ -139,7 +139,7 @@ struct PositiveValues {
   }
 };
 
-/// Bits spread to a number each, run by run.
+/// Sign bits, unpacked block by block to one number each.
 struct PositiveBits {
   static constexpr bool residual = true;
   const std::uint8_t* bits;  // [ceil(rows · width / 8)]
@@ -157,7 +157,7 @@ struct PositiveBits {
 template <class T, class Gate>
 struct GradientTerms {
   const T* dy;             // [rows, width]
-  const T* x;              // [rows of the run, width]
+  const T* x;              // [rows of the block, width]
   const Compute<T>* mean;  // [width]
   const Gate& gate;
   std::int64_t width;
@@ -207,7 +207,7 @@ class BackwardOnCpu {
   template <class F>
   void for_blocks_in_order(const F& f) const {
     if (given_.x.defined())
-      for_row_blocks(given_.x, rows_.share(), [&](const RowBlock& block) {
+      for_row_blocks(given_.x, rows_.partition(), [&](const RowBlock& block) {
         const std::int64_t begin = block.begin / rows_.repeats, end = block.end / rows_.repeats;
         for (std::int64_t first = begin; first < end; first += rows_.together())
           f(first, std::min(rows_.together(), end - first), block.part,

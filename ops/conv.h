@@ -12,7 +12,7 @@ namespace lacuna {
 struct Conv2d {
   enum Input { x, weight, bias };
   std::int64_t stride = 1, padding = 0, groups = 1;
-  // Extents that backward could not know: of either operand's gradient only the other operand may be kept.
+  // Extents for backward: if only one of x and weight is saved, it does not tell those of the other.
   std::int64_t kernel_height = 1, kernel_width = 1;
   std::int64_t height = 0, width = 0;  // x's
   static constexpr std::string_view name = "conv2d";

@@ -10,7 +10,7 @@ namespace lacuna {
 /// Arithmetic and the statistics are in f32 (f64 for an f64 x), whatever the type of x.
 struct LayerNorm {
   enum Input { x, weight, bias };
-  enum Aux { mean, rstd };
+  enum ExtraOutput { mean, rstd };
   double eps = 1e-6;
   static constexpr std::string_view name = "layer_norm";
   static constexpr std::array saves{

@@ -11,7 +11,7 @@ namespace lacuna {
 /// [0, C) is an Error that names its row. log_sum_exp: [N, 1].
 struct CrossEntropy {
   enum Input { logits, targets };
-  enum Aux { log_sum_exp };
+  enum ExtraOutput { log_sum_exp };
   double label_smoothing = 0;
   static constexpr std::string_view name = "cross_entropy";
   static constexpr std::array saves{

@@ -38,7 +38,7 @@ struct ChannelRows {
 
   /// Partition of x over threads in backward, where x may have to be dequantized. Depends on the shape alone, so that
   /// sums have the same bits however x is stored.
-  RowPartition share() const {
+  RowPartition partition() const {
     constexpr std::int64_t elements = 1 << 19;  // of a block: stays in cache
     const std::int64_t unit = together(), block = std::max<std::int64_t>(1, elements / width / unit) * unit;
     return {.count = count * repeats, .block = block * repeats, .unit = unit * repeats};

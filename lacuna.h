@@ -14,6 +14,7 @@
 #include "models/image_model.h"
 #include "models/io/weights.h"
 #include "models/registry.h"
+#include "models/trainer.h"
 #include "nn/attention.h"
 #include "nn/conv.h"
 #include "nn/dropout.h"

@@ -3,8 +3,8 @@
 #include "apps/config/configuration_options.h"
 #include "apps/config/resolve.h"
 #include "apps/output.h"
-#include "apps/train/evaluation.h"
 #include "apps/train/crowding.h"
+#include "apps/train/progress.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/training.h"
 #include "core/parallel.h"
@@ -43,7 +43,7 @@ class Eval {
       const RunFolder folder = RunFolder::open(path.run);
       overrides.erase(overrides.begin());
       weights = path.checkpoint.empty() ? folder.best() : folder.checkpoint(path.checkpoint);
-      read_place(weights);  // refuses a checkpoint whose files have changed
+      read_progress(weights);  // refuses a checkpoint whose files have changed
       files = {folder.configuration().string()};
       if (read_configuration(files, overrides).model.from != read_configuration(files, {}).model.from)
         reject("model.from: the weights are those of the run; expected -c {} to evaluate others", files.front());
@@ -67,25 +67,32 @@ class Eval {
     const std::unique_ptr<Model> model = make_model(configuration, Device::cpu, false).model;
     ledger(Device::cpu).reset_peak();
     const auto start = std::chrono::steady_clock::now();
-    const Evaluation evaluation = *evaluate(*model, *make_task(configuration, *model), dataset, configuration);
+    const std::unique_ptr<Task> task = make_task(configuration, *model);
+    const Evaluation evaluation = *evaluate(*model, *task, batches_of(configuration, dataset, Split::validation),
+                                            static_cast<int>(configuration.data.workers));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double rate = static_cast<double>(evaluation.samples) / seconds;
-    report_.write(fmt::format("{} from {}: {} images, loss {:.4f}, accuracy {:.2f} %, {:.1f} samples/s\n",
-                              configuration.model.name, configuration.model.from, evaluation.samples, evaluation.loss,
-                              100 * evaluation.accuracy, rate),
-                  {{"model", configuration.model.name},
-                   {"weights", configuration.model.from},
-                   {"device", configuration.train.device},
-                   {"precision", configuration.train.precision},
-                   {"batch_size", configuration.train.batch_size},
-                   {"threads", configuration.train.threads},
-                   {"parameters", model->parameter_count()},
-                   {"samples", evaluation.samples},
-                   {"val_loss", evaluation.loss},
-                   {"val_accuracy", evaluation.accuracy},
-                   {"samples_per_second", rate},
-                   {"memory", {{"peak", ledger(Device::cpu).peak()}}},
-                   {"process_peak", process_peak()}});
+    nlohmann::ordered_json json{{"model", configuration.model.name},
+                                {"weights", configuration.model.from},
+                                {"device", configuration.train.device},
+                                {"precision", configuration.train.precision},
+                                {"batch_size", configuration.train.batch_size},
+                                {"threads", configuration.train.threads},
+                                {"parameters", model->parameter_count()},
+                                {"samples", evaluation.samples},
+                                {"val_loss", evaluation.loss}};
+    std::string metrics;
+    for (const Metric& metric : task->metrics()) {
+      const double value = evaluation.metrics.at(metric.name);
+      json["val_" + metric.name] = value;
+      metrics += ", " + metric_text(metric.name, value);
+    }
+    json["samples_per_second"] = rate;
+    json["memory"] = {{"peak", ledger(Device::cpu).peak()}};
+    json["process_peak"] = process_peak();
+    report_.write(fmt::format("{} from {}: {} images, loss {:.4f}{}, {:.1f} samples/s\n", configuration.model.name,
+                              configuration.model.from, evaluation.samples, evaluation.loss, metrics, rate),
+                  json);
     return 0;
   }
 

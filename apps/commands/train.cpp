@@ -8,7 +8,7 @@
 #include "apps/train/fit.h"
 #include "apps/train/interrupt.h"
 #include "apps/train/planning.h"
-#include "apps/train/trainer.h"
+#include "apps/train/training_run.h"
 #include "core/parallel.h"
 
 #include <CLI/CLI.hpp>
@@ -43,8 +43,8 @@ class Train {
     const Configuration configuration = ready(configuration_.parse());
     return with_advice_when_exhausted(configuration, true, [&] {
       // Everything the configuration can have wrong is found before the folder is touched.
-      Trainer trainer(configuration, false, stream());
-      return run(trainer, RunFolder::create(configuration.output.dir, overwrite_));
+      TrainingRun training(configuration, false, stream());
+      return run(training, RunFolder::create(configuration.output.dir, overwrite_));
     });
   }
 
@@ -72,9 +72,9 @@ class Train {
 
   int go_on(const Configuration& configuration, const RunFolder& folder,
             const std::optional<std::filesystem::path>& checkpoint) const {
-    Trainer trainer(configuration, checkpoint.has_value(), stream());
+    TrainingRun training(configuration, checkpoint.has_value(), stream());
     if (checkpoint) {
-      trainer.resume(folder, *checkpoint);
+      training.resume(folder, *checkpoint);
     } else {
       folder.go_back_to_start();
       if (report_.for_people())
@@ -83,12 +83,12 @@ class Train {
                 .c_str(),
             stdout);
     }
-    return run(trainer, folder);
+    return run(training, folder);
   }
 
-  int run(Trainer& trainer, const RunFolder& folder) const {
-    const int signal = trainer.run(folder);
-    report_.write("", trainer.summary());
+  int run(TrainingRun& training, const RunFolder& folder) const {
+    const int signal = training.run(folder);
+    report_.write("", training.summary());
     return signal;
   }
 

@@ -1,6 +1,6 @@
 #include "apps/sweep/sweep_record.h"
 
-#include "apps/json_fields.h"
+#include "models/io/json_fields.h"
 #include "core/error.h"
 
 #include <fmt/ranges.h>

@@ -16,10 +16,15 @@ constexpr const char* clear_line = "\r\x1b[K";
 
 std::string to_string(const ProgressLine& line) {
   return fmt::format(
-      "epoch {}/{}  step {:>{}}/{}  loss {:.4f}  acc {:5.2f} %  lr {:.3e}  {:.1f} samples/s  memory {} "
+      "epoch {}/{}  step {:>{}}/{}  loss {:.4f}  {}  lr {:.3e}  {:.1f} samples/s  memory {} "
       "(peak {})",
-      line.epoch, line.epochs, line.step, std::to_string(line.steps).size(), line.steps, line.loss, 100 * line.accuracy,
+      line.epoch, line.epochs, line.step, std::to_string(line.steps).size(), line.steps, line.loss, line.metric,
       line.learning_rate, line.samples_per_second, format_bytes(line.memory), format_bytes(line.peak));
+}
+
+std::string metric_text(const std::string& name, double value) {
+  const bool is_share = name.ends_with("accuracy");
+  return is_share ? fmt::format("{} {:.2f} %", name, 100 * value) : fmt::format("{} {:.4f}", name, value);
 }
 
 ProgressDisplay::ProgressDisplay(std::FILE* stream)

@@ -12,13 +12,15 @@ struct ProgressLine {
   std::int64_t epoch = 0, epochs = 0;  // the one under way, counted from 1
   std::int64_t step = 0, steps = 0;    // within the epoch
   double loss = 0;
-  double accuracy = 0;  // 0 to 1
+  std::string metric{};  // as text
   double learning_rate = 0;
   double samples_per_second = 0;
   std::int64_t memory = 0, peak = 0;  // bytes
 };
 
 std::string to_string(const ProgressLine& line);
+/// A metric in words: `accuracy 93.10 %`, `mse 0.1234`.
+std::string metric_text(const std::string& name, double value);
 
 class ProgressDisplay {
  public:

@@ -162,13 +162,13 @@ void RunFolder::save_plan(const std::string& json) const {
     write_file_atomically(plan(), json);
 }
 
-void RunFolder::save(const TrainedState& state, const Place& place, bool only_place, bool is_best,
+void RunFolder::save(const TrainedState& state, const Progress& progress, bool only_progress, bool is_best,
                      std::int64_t keep) const {
-  const fs::path target = fs::path("checkpoints") / fmt::format("step-{:08}", place.step);
-  if (only_place)
-    update_place(path_ / target, place);
+  const fs::path target = fs::path("checkpoints") / fmt::format("step-{:08}", progress.step);
+  if (only_progress)
+    update_progress(path_ / target, progress);
   else
-    write_checkpoint(path_ / target, state, place);
+    write_checkpoint(path_ / target, state, progress);
   move_link(path_, "last", target);
   if (is_best) move_link(path_, "best", target);  // a run killed before this gets the link when it goes on
   remove_old_checkpoints(keep);
@@ -191,23 +191,24 @@ std::vector<std::string> RunFolder::finished_names() const {
   return names;
 }
 
-void RunFolder::go_back_to(const fs::path& checkpoint, const Place& place) const {
+void RunFolder::go_back_to(const fs::path& checkpoint, const Progress& progress) const {
   const std::string name = checkpoint.filename().string();
   move_link(path_, "last", fs::path("checkpoints") / name);
   remove_leftovers(name);
-  restore_best(place);
+  restore_best(progress);
 }
 
-void RunFolder::restore_best(const Place& place) const {
+void RunFolder::restore_best(const Progress& progress) const {
   // The first checkpoint that was written with the best evaluation as its last one. Those within the next epoch say the
   // same of it, but stand among that epoch's images.
   for (const std::string& name : finished_names()) {
-    std::optional<Place> there;
+    std::optional<Progress> there;
     try {
-      there = read_manifest(checkpoints() / name).place;
+      there = read_manifest(checkpoints() / name).progress;
     } catch (const Error&) {  // damaged: an older one that nobody asked for
     }
-    if (!there || there->samples > 0 || !there->last || there->last != place.best || there->best != place.best)
+    if (!there || there->totals.samples > 0 || !there->last || there->last != progress.best ||
+        there->best != progress.best)
       continue;
     return move_link(path_, "best", fs::path("checkpoints") / name);
   }
@@ -229,7 +230,7 @@ void RunFolder::remove_leftovers(const std::string& newest) const {
   look(path_, [](const std::string& name) {
     return std::ranges::any_of(written_names, [&](const char* written) { return name.starts_with(written); });
   });
-  for (const std::string& name : finished_names())  // of a place that was written anew
+  for (const std::string& name : finished_names())  // of a progress that was replaced
     look(checkpoints() / name, [](const std::string&) { return true; });
   for (const fs::path& path : temporary) remove_whole(path);
 }
@@ -271,19 +272,19 @@ CheckpointPath checkpoint_path(const fs::path& path) {
   return {path, ""};
 }
 
-std::string kept_metrics(std::istream& lines, const Place& place) {
+std::string kept_metrics(std::istream& lines, const Progress& progress) {
   std::string kept;
   std::int64_t evaluated = 0;
   for (std::string line; std::getline(lines, line);) {
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
     const auto step = json["step"].get<std::int64_t>();
-    if (step < 1 || step > place.step) continue;
+    if (step < 1 || step > progress.step) continue;
     if (json.contains("val_loss")) {
       // One that stands within an epoch names the epoch before it, whose own evaluation came first.
       if (!json.contains("epoch") || !json["epoch"].is_number_integer()) continue;
       const auto epoch = json["epoch"].get<std::int64_t>();
-      if (epoch <= evaluated || epoch > place.epochs_evaluated) continue;
+      if (epoch <= evaluated || epoch > progress.epochs_evaluated) continue;
       evaluated = epoch;
     }
     kept += line + "\n";
@@ -303,10 +304,10 @@ void read_metrics(const fs::path& run, const std::function<void(const nlohmann::
   }
 }
 
-MetricsLog::MetricsLog(const RunFolder& folder, const Place& place)
+MetricsLog::MetricsLog(const RunFolder& folder, const Progress& progress)
     : folder_(folder.path()), path_(folder_ / metrics_file) {
   std::ifstream before(path_);
-  write_file_atomically(path_, kept_metrics(before, place));
+  write_file_atomically(path_, kept_metrics(before, progress));
   stream_.open(path_, std::ios::app);
 }
 

@@ -10,8 +10,8 @@
 //   lock            held by the process that trains into the folder, whose number it tells
 #pragma once
 
-#include "apps/train/checkpoint.h"
 #include "apps/train/run_lock.h"
+#include "models/checkpoint.h"
 
 #include "core/file.h"
 
@@ -52,12 +52,12 @@ class RunFolder {
   std::filesystem::path checkpoint(const std::string& name) const;
   /// The newest whole checkpoint of an earlier step than that of `checkpoint`.
   std::optional<std::filesystem::path> whole_before(const std::filesystem::path& checkpoint) const;
-  /// The checkpoint with the highest accuracy, or the latest where nothing was evaluated.
+  /// The checkpoint with the best metric, or the latest where nothing was evaluated.
   std::filesystem::path best() const;
 
-  /// Makes `checkpoint`, which stands at `place`, the latest: sets the links as they were when it was written, and
+  /// Makes `checkpoint`, of this `progress`, the latest: sets the links as they were when it was written, and
   /// removes what came after it and what a run that ended within a save left behind.
-  void go_back_to(const std::filesystem::path& checkpoint, const Place& place) const;
+  void go_back_to(const std::filesystem::path& checkpoint, const Progress& progress) const;
   /// The same where there is no checkpoint to go back to.
   void go_back_to_start() const { remove_leftovers(""); }
 
@@ -66,9 +66,10 @@ class RunFolder {
   void save_plan(const std::string& json) const;
   /// What an earlier process wrote is no more true once the run goes on.
   void remove_summary() const;
-  /// Saves the step of `place`, moves the links, and removes all older checkpoints but `keep` and the best.
-  /// `only_place`: the checkpoint of that step stands there already, and only the place has changed.
-  void save(const TrainedState& state, const Place& place, bool only_place, bool is_best, std::int64_t keep) const;
+  /// Saves the step of `progress`, moves the links, and removes all older checkpoints but `keep` and the best.
+  /// `only_progress`: the checkpoint of that step stands there already, and only the progress has changed.
+  void save(const TrainedState& state, const Progress& progress, bool only_progress, bool is_best,
+            std::int64_t keep) const;
 
  private:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
@@ -81,7 +82,7 @@ class RunFolder {
   /// Temporary files, and checkpoints after the one named `newest`.
   void remove_leftovers(const std::string& newest) const;
   void remove_checkpoint(const std::string& name) const;
-  void restore_best(const Place& place) const;
+  void restore_best(const Progress& progress) const;
   void remove_old_checkpoints(std::int64_t keep) const;
 
   std::filesystem::path path_;
@@ -96,9 +97,9 @@ struct CheckpointPath {
 /// `path` is a run's folder, a folder among its checkpoints, or a link to one (`RUN/best`).
 CheckpointPath checkpoint_path(const std::filesystem::path& path);
 
-/// The lines of a metrics file that a run which goes on from `place` does not write again: its steps, and the
+/// The lines of a metrics file that a run which goes on from `progress` does not write again: its steps, and the
 /// evaluations at the ends of evaluated epochs. What is no such line is left out.
-std::string kept_metrics(std::istream& lines, const Place& place);
+std::string kept_metrics(std::istream& lines, const Progress& progress);
 
 /// Calls `take` with the numbers of each line that has a step, by key, in the order of the file. What something else
 /// wrote, or is not whole since the run still goes on, is passed over.
@@ -108,7 +109,7 @@ void read_metrics(const std::filesystem::path& run, const std::function<void(con
 class MetricsLog {
  public:
   /// Goes on with the file, without what is about to happen again.
-  MetricsLog(const RunFolder& folder, const Place& place);
+  MetricsLog(const RunFolder& folder, const Progress& progress);
   void write(const nlohmann::ordered_json& line);
   /// The number that the last line with such a key has, if any.
   std::optional<double> last(const char* key) const;

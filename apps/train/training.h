@@ -5,8 +5,7 @@
 #include "autograd/policies/rules.h"
 #include "core/parallel.h"
 #include "models/io/weights.h"
-#include "models/task.h"
-#include "optim/train_step.h"
+#include "models/trainer.h"
 
 #include <memory>
 #include <utility>
@@ -18,8 +17,7 @@ namespace lacuna::apps {
 using BytesByPath = std::vector<std::pair<Label, std::int64_t>>;
 
 /// Results of a training step.
-struct StepOutcome : StepResult {
-  TaskTotals totals;                      // of the batch; without values on `meta`
+struct StepOutcome : TrainResult {
   BytesByPath saved_by_path;              // parts of saved_bytes
   std::vector<double> measuring_seconds;  // of each calibration in the step
 };

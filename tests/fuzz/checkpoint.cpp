@@ -1,5 +1,5 @@
 // Any bytes as checkpoint.json and as metrics.jsonl: they are refused with an Error, or what they say is possible.
-#include "apps/train/checkpoint.h"
+#include "models/checkpoint.h"
 #include "apps/train/run_folder.h"
 #include "core/error.h"
 
@@ -13,8 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   using namespace lacuna::apps;
   const std::string_view text(reinterpret_cast<const char*>(bytes), size);
   try {
-    const Place place = parse_manifest(text, "input").place;
-    if (place.step < 0 || place.correct > place.samples) std::abort();
+    const Progress progress = parse_manifest(text, "input").progress;
+    if (progress.step < 0 || progress.epochs_evaluated > progress.step) std::abort();
   } catch (const Error& error) {
     if (error.fault() != Fault::input) std::abort();
   }

@@ -39,6 +39,18 @@ if(NOT output MATCHES "step 199  loss 0\\.[012]")
   message(FATAL_ERROR "the outside program does not learn:\n${output}")
 endif()
 
+# A run that is stopped within an epoch and resumed ends with the bits of one that is not.
+run(${folder}/build/resume ${folder}/whole)
+expect_output("accuracy 0\\.9" "weights 0x")
+string(REGEX MATCH "weights [^\n]+" whole "${output}")
+run(${folder}/build/resume ${folder}/stopped 37)
+expect_output("stopped after step 37")
+run(${folder}/build/resume ${folder}/stopped)
+string(REGEX MATCH "weights [^\n]+" resumed "${output}")
+if(NOT whole STREQUAL resumed)
+  message(FATAL_ERROR "the resumed run ends with ${resumed}, not ${whole}")
+endif()
+
 # An op, a model and a data set of a plugin, through the installed command.
 set(lacuna ${folder}/prefix/bin/lacuna)
 set(plugin ${folder}/build/plugin.so)

@@ -33,7 +33,7 @@ TEST_CASE("train: writes a run folder with configuration, metrics, summary and c
   const CommandResult evaluated = run_command(folder, {"eval", "runs/c", "--json", "-"});
   REQUIRE(evaluated.code == 0);
   const nlohmann::json place = read_json(folder / "runs/c/best/checkpoint.json");
-  CHECK(evaluated.json().at("val_accuracy") == place.at("place").at("best").at("accuracy"));
+  CHECK(evaluated.json().at("val_accuracy") == place.at("progress").at("best").at("metrics").at("accuracy"));
 
   const CommandResult again = run_command(folder, train({}));
   CHECK(again.code == 2);
@@ -66,8 +66,8 @@ TEST_CASE("train: the best checkpoint is kept without any between") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
   REQUIRE(run_command(folder, train({"output.dir=r", "output.save_every=0"})).code == 0);
-  const nlohmann::json last = read_json(folder / "r/last/checkpoint.json").at("place"),
-                       best = read_json(folder / "r/best/checkpoint.json").at("place");
+  const nlohmann::json last = read_json(folder / "r/last/checkpoint.json").at("progress"),
+                       best = read_json(folder / "r/best/checkpoint.json").at("progress");
   CHECK(best.at("last") == last.at("best"));
 }
 

@@ -138,8 +138,7 @@ TEST_CASE("train: a validation loss that is not finite ends the run, and nothing
       folder, {"train", "-c", "c.yaml", "output.dir=r", "train.steps=1", "optimizer={name: sgd, lr: 1e25}"});
   INFO(result.out, result.error);
   CHECK(result.code == 1);
-  CHECK(result.error.find("after step 1 the validation loss is nan, and no further checkpoint was written.") !=
-        std::string::npos);
+  CHECK(result.error.find("after step 1 the validation loss") != std::string::npos);
   CHECK(!fs::exists(folder / "r/last"));
 }
 

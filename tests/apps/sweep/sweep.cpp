@@ -407,7 +407,7 @@ TEST_CASE("sweep: an interrupted one goes on where it stopped") {
     before = all;
     // The case has saved where it was stopped.
     const nlohmann::json last = nlohmann::json::parse(all.back());
-    CHECK(read_json(long_case() / "last/checkpoint.json").at("place").at("step") == last.at("step"));
+    CHECK(read_json(long_case() / "last/checkpoint.json").at("progress").at("step") == last.at("step"));
   }
 }
 

@@ -59,7 +59,7 @@ TEST_CASE("sweep: cases run at the same time, and a signal stops all that run so
   CHECK(fs::is_empty(folder / "out/cases"));
   for (const char* const id : {ids[0].c_str(), ids[1].c_str()}) {
     CHECK(read_json(runs / id / "summary.json").at("stopped") == true);
-    const int step = read_json(runs / id / "last/checkpoint.json").at("place").at("step");
+    const int step = read_json(runs / id / "last/checkpoint.json").at("progress").at("step");
     CHECK(step > 0);
     const CommandResult resumed =
         run_command(folder, {"train", "--resume", (runs / id).string(), fmt::format("train.steps={}", step + 1)});

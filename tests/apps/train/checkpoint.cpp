@@ -1,4 +1,4 @@
-#include "apps/train/checkpoint.h"
+#include "models/checkpoint.h"
 
 #include "apps/train/run_folder.h"
 #include "apps/train/training.h"
@@ -16,9 +16,10 @@ namespace lacuna::apps {
 namespace {
 
 nlohmann::json whole_manifest() {
-  return nlohmann::json::parse(R"({"format": 1, "place": {"step": 8, "epochs_evaluated": 2, "loss_sum": 0.5,
-    "correct": 3, "samples": 4, "train_loss": 1, "last": null, "best": {"loss": 1, "accuracy": 0.5, "samples": 2},
-    "units": {"train.seed": "1"}}, "files": {"model.safetensors": "a", "memory.safetensors": "c", "optimizer.safetensors": "b"}})");
+  return nlohmann::json::parse(R"({"format": 2, "progress": {"step": 8, "epochs_evaluated": 2,
+    "totals": {"loss_sum": 0.5, "samples": 4, "sums": {"accuracy": [3, 4]}}, "train_loss": 1, "last": null,
+    "best": {"loss": 1, "metrics": {"accuracy": 0.5}, "samples": 2}, "identity": {"train.seed": "1"}},
+    "files": {"model.safetensors": "a", "memory.safetensors": "c", "optimizer.safetensors": "b"}})");
 }
 
 std::string refusal(const std::string& text) {
@@ -35,10 +36,12 @@ std::string refusal(const std::string& text) {
 
 TEST_CASE("checkpoint: a manifest is read") {
   const Manifest manifest = parse_manifest(whole_manifest().dump(), "m");
-  CHECK(manifest.place.step == 8);
-  CHECK(!manifest.place.last);
-  CHECK(manifest.place.best->accuracy == 0.5);
-  CHECK(manifest.place.units.at("train.seed") == "1");
+  const Progress& progress = manifest.progress;
+  CHECK(progress.step == 8);
+  CHECK(progress.totals.sums.at("accuracy") == std::vector<double>{3, 4});
+  CHECK(!progress.last);
+  CHECK(progress.best->metrics.at("accuracy") == 0.5);
+  CHECK(progress.identity.at("train.seed") == "1");
   CHECK(manifest.files.at("model.safetensors") == "a");
 }
 
@@ -48,20 +51,21 @@ TEST_CASE("checkpoint: a manifest with anything else is refused") {
     nlohmann::json value;
     const char* reason;
   };
-  const Change changes[] = {{"/format", 0, "expected a checkpoint of format 1, got one of format 0"},
-                            {"/format", "1", "`format` to be a whole number"},
-                            {"/place", 1, "expected `step`, found none"},
-                            {"/place/step", -1, "`step` to be a whole number"},
-                            {"/place/step", 1e300, "`step` to be a whole number"},
-                            {"/place/step", 18446744073709551615U, "`step` to be a whole number"},
-                            {"/place/step", 1, "2 epochs cannot end within 1 steps"},
-                            {"/place/correct", 5, "nor 5 of 4 samples be right"},
-                            {"/place/loss_sum", nullptr, "`loss_sum` to be a number"},
-                            {"/place/best/accuracy", 2, "from 0 to 1"},
-                            {"/place/units", {1}, "keys with texts"},
-                            {"/files/model.safetensors", 1, "keys with texts"},
-                            {"/files/..~1x", "c", "and nothing else"},
-                            {"/files", nlohmann::json::object(), "and nothing else"}};
+  const Change changes[] = {{"/format", 0, "format 2"},
+                            {"/format", "1", "`format`"},
+                            {"/progress", 1, "`step`"},
+                            {"/progress/step", -1, "`step`"},
+                            {"/progress/step", 1e300, "`step`"},
+                            {"/progress/step", 18446744073709551615U, "`step`"},
+                            {"/progress/step", 1, "2 epochs"},
+                            {"/progress/totals", 1, "`loss_sum`"},
+                            {"/progress/totals/loss_sum", nullptr, "`loss_sum`"},
+                            {"/progress/totals/sums/accuracy", {"x"}, "`accuracy`"},
+                            {"/progress/best/metrics/accuracy", "x", "`accuracy`"},
+                            {"/progress/identity", {1}, "`identity`"},
+                            {"/files/model.safetensors", 1, "`files`"},
+                            {"/files/..~1x", "c", "`files`"},
+                            {"/files", nlohmann::json::object(), "`files`"}};
   for (const Change& change : changes) {
     nlohmann::json manifest = whole_manifest();
     manifest[nlohmann::json::json_pointer(change.where)] = change.value;

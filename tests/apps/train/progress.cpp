@@ -14,12 +14,12 @@ TEST_CASE("progress: a line says where the run stands") {
                                .step = 7,
                                .steps = 390,
                                .loss = 1.25,
-                               .accuracy = 0.5,
+                               .metric = metric_text("accuracy", 0.5),
                                .learning_rate = 0.05,
                                .samples_per_second = 512.25,
                                .memory = 3 << 20,
                                .peak = 5LL << 30}) ==
-        "epoch 2/8  step   7/390  loss 1.2500  acc 50.00 %  lr 5.000e-02  512.2 samples/s  memory 3.00 MiB (peak 5.00 "
+        "epoch 2/8  step   7/390  loss 1.2500  accuracy 50.00 %  lr 5.000e-02  512.2 samples/s  memory 3.00 MiB (peak 5.00 "
         "GiB)");
 }
 

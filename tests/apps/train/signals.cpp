@@ -50,7 +50,7 @@ TEST_CASE("train: a signal during an evaluation ends it too") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
   CHECK(stop_in_evaluation(folder, 4, {}).code == 128 + SIGTERM);
-  const nlohmann::json place = read_json(folder / "r/last/checkpoint.json").at("place");
+  const nlohmann::json place = read_json(folder / "r/last/checkpoint.json").at("progress");
   CHECK(place.at("step") == 4);
   CHECK(place.at("epochs_evaluated") == 0);
   // The evaluation is made up for.
@@ -81,7 +81,7 @@ TEST_CASE("train: a signal before the first step is noted too") {
     INFO(result.error);
     CHECK(result.code == 128 + signal);
     CHECK(result.out.find("stopped by a signal after step 0") != std::string::npos);
-    CHECK(read_json(folder / "r/last/checkpoint.json").at("place").at("step") == 0);
+    CHECK(read_json(folder / "r/last/checkpoint.json").at("progress").at("step") == 0);
     CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=1"}).code == 0);
     fs::remove_all(folder / "r");
   }
@@ -98,7 +98,7 @@ TEST_CASE("train: the same SIGTERM or SIGHUP twice, as timeout sends it to a pro
     wait_until_taken(run, signal);
     run.signal(signal);
     CHECK(run.wait().code == 128 + signal);
-    CHECK(read_json(folder / "r/last/checkpoint.json").at("place").at("step").get<int>() >= 1);
+    CHECK(read_json(folder / "r/last/checkpoint.json").at("progress").at("step").get<int>() >= 1);
     fs::remove_all(folder / "r");
   }
 }

@@ -1,10 +1,10 @@
-#include "apps/json_fields.h"
+#include "models/io/json_fields.h"
 
 #include "core/error.h"
 
 #include <cmath>
 
-namespace lacuna::apps {
+namespace lacuna {
 
 using nlohmann::ordered_json;
 
@@ -50,4 +50,4 @@ std::map<std::string, std::string> texts_in(const ordered_json& json, const char
   return texts;
 }
 
-}  // namespace lacuna::apps
+}  // namespace lacuna

@@ -1,7 +1,7 @@
-#include "apps/train/checkpoint.h"
+#include "models/checkpoint.h"
 
-#include "apps/json_fields.h"
 #include "core/file.h"
+#include "models/io/json_fields.h"
 #include "models/io/weights.h"
 
 #include <fmt/ranges.h>
@@ -17,17 +17,17 @@
 
 #include <xxhash.h>
 
-namespace lacuna::apps {
+namespace lacuna {
 namespace {
 
 using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr std::string_view optimizer_file = "optimizer.safetensors";
-constexpr std::string_view memory_file = "memory.safetensors";  // what the memory policy goes on with
+constexpr std::string_view memory_file = "memory.safetensors";  // state of the memory policy
 constexpr std::string_view manifest_file = "checkpoint.json";
 constexpr std::string_view content_files[] = {weights_file, optimizer_file, memory_file};  // and perhaps average_file
-constexpr std::int64_t format = 1;  // of checkpoint.json; to be raised when what it says changes
+constexpr std::int64_t format = 2;  // of checkpoint.json; raised when its meaning changes
 
 std::string hash_of(const fs::path& file) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
@@ -40,48 +40,63 @@ std::string hash_of(const fs::path& file) {
   return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
 }
 
+std::map<std::string, double> numbers_in(const ordered_json& json, const char* key, std::string_view origin) {
+  std::map<std::string, double> numbers;
+  const ordered_json& object = object_in(json, key, origin);
+  for (const auto& entry : object.items()) numbers[entry.key()] = number_in(object, entry.key().c_str(), origin);
+  return numbers;
+}
+
 ordered_json to_json(const std::optional<Evaluation>& evaluation) {
   if (!evaluation) return nullptr;
-  return {{"loss", evaluation->loss}, {"accuracy", evaluation->accuracy}, {"samples", evaluation->samples}};
+  return {{"loss", evaluation->loss}, {"metrics", evaluation->metrics}, {"samples", evaluation->samples}};
 }
 
 std::optional<Evaluation> evaluation_in(const ordered_json& json, const char* key, std::string_view origin) {
   const ordered_json& value = field(json, key, origin);
   if (value.is_null()) return {};
-  const Evaluation evaluation{number_in(value, "loss", origin), number_in(value, "accuracy", origin),
-                              count_in(value, "samples", origin)};
-  if (evaluation.accuracy < 0 || evaluation.accuracy > 1)
-    reject("{}: expected `accuracy` to be from 0 to 1, got {}", origin, evaluation.accuracy);
-  return evaluation;
+  return Evaluation{number_in(value, "loss", origin), numbers_in(value, "metrics", origin),
+                    count_in(value, "samples", origin)};
 }
 
-ordered_json to_json(const Place& place) {
-  return {{"step", place.step},          {"epochs_evaluated", place.epochs_evaluated},
-          {"loss_sum", place.loss_sum},  {"correct", place.correct},
-          {"samples", place.samples},    {"train_loss", place.train_loss},
-          {"last", to_json(place.last)}, {"best", to_json(place.best)},
-          {"units", place.units}};
+TaskTotals totals_in(const ordered_json& json, const char* key, std::string_view origin) {
+  const ordered_json& value = field(json, key, origin);
+  TaskTotals totals{.loss_sum = number_in(value, "loss_sum", origin), .samples = count_in(value, "samples", origin)};
+  for (const auto& [metric, sums] : object_in(value, "sums", origin).items()) {
+    if (!sums.is_array() || !std::ranges::all_of(sums, [](const ordered_json& sum) { return sum.is_number(); }))
+      reject("{}: expected the sums of `{}` to be a list of numbers", origin, metric);
+    totals.sums[metric] = sums.get<std::vector<double>>();
+  }
+  return totals;
 }
 
-Place place_in(const ordered_json& manifest, std::string_view origin) {
-  const ordered_json& json = field(manifest, "place", origin);
-  Place place{.step = count_in(json, "step", origin),
-              .epochs_evaluated = count_in(json, "epochs_evaluated", origin),
-              .loss_sum = number_in(json, "loss_sum", origin),
-              .correct = count_in(json, "correct", origin),
-              .samples = count_in(json, "samples", origin),
-              .train_loss = number_in(json, "train_loss", origin),
-              .last = evaluation_in(json, "last", origin),
-              .best = evaluation_in(json, "best", origin),
-              .units = texts_in(json, "units", origin)};
-  if (place.epochs_evaluated > place.step || place.correct > place.samples)
-    reject("{}: {} epochs cannot end within {} steps, nor {} of {} samples be right", origin, place.epochs_evaluated,
-           place.step, place.correct, place.samples);
-  return place;
+ordered_json to_json(const Progress& progress) {
+  const TaskTotals& totals = progress.totals;
+  return {{"step", progress.step},
+          {"epochs_evaluated", progress.epochs_evaluated},
+          {"totals", {{"loss_sum", totals.loss_sum}, {"samples", totals.samples}, {"sums", totals.sums}}},
+          {"train_loss", progress.train_loss},
+          {"last", to_json(progress.last)},
+          {"best", to_json(progress.best)},
+          {"identity", progress.identity}};
+}
+
+Progress progress_in(const ordered_json& manifest, std::string_view origin) {
+  const ordered_json& json = field(manifest, "progress", origin);
+  Progress progress{.step = count_in(json, "step", origin),
+                    .epochs_evaluated = count_in(json, "epochs_evaluated", origin),
+                    .totals = totals_in(json, "totals", origin),
+                    .train_loss = number_in(json, "train_loss", origin),
+                    .last = evaluation_in(json, "last", origin),
+                    .best = evaluation_in(json, "best", origin),
+                    .identity = texts_in(json, "identity", origin)};
+  if (progress.epochs_evaluated > progress.step)
+    reject("{}: {} epochs cannot end within {} steps", origin, progress.epochs_evaluated, progress.step);
+  return progress;
 }
 
 void write_manifest(const fs::path& folder, const Manifest& manifest) {
-  const ordered_json json = {{"format", format}, {"place", to_json(manifest.place)}, {"files", manifest.files}};
+  const ordered_json json = {{"format", format}, {"progress", to_json(manifest.progress)}, {"files", manifest.files}};
   write_file_atomically(folder / manifest_file, json.dump(2) + "\n");
 }
 
@@ -170,7 +185,7 @@ Manifest parse_manifest(std::string_view text, std::string_view origin) {
         "{}: expected a checkpoint of format {}, got one of format {}: another version of Lacuna wrote it. Its weights "
         "can be trained on as a new run: model.from={}",
         origin, format, version, fs::path(origin).parent_path().string());
-  Manifest manifest{place_in(json, origin), texts_in(json, "files", origin)};
+  Manifest manifest{progress_in(json, origin), texts_in(json, "files", origin)};
   const std::size_t averages = manifest.files.count(std::string(average_file));
   if (manifest.files.size() != std::size(content_files) + averages ||
       !std::ranges::all_of(content_files, [&](auto name) { return manifest.files.contains(std::string(name)); }))
@@ -179,14 +194,14 @@ Manifest parse_manifest(std::string_view text, std::string_view origin) {
   return manifest;
 }
 
-void write_checkpoint(const fs::path& folder, const TrainedState& state, const Place& place) {
+void write_checkpoint(const fs::path& folder, const TrainedState& state, const Progress& progress) {
   fs::path temporary = folder;
   temporary += ".tmp";
   std::error_code failed;
   fs::remove_all(temporary, failed);
   if (!fs::create_directories(temporary, failed)) reject("cannot create {}: {}", temporary.string(), failed.message());
   try {
-    Manifest manifest{place, {}};
+    Manifest manifest{progress, {}};
     const auto note = [&](std::string_view name) { manifest.files.emplace(name, hash_of(temporary / name)); };
     save_weights(state.model, temporary / weights_file);
     if (state.average != nullptr) {
@@ -210,14 +225,14 @@ void write_checkpoint(const fs::path& folder, const TrainedState& state, const P
   sync_folder(folder.parent_path());
 }
 
-void update_place(const fs::path& folder, const Place& place) {
+void update_progress(const fs::path& folder, const Progress& progress) {
   Manifest manifest = checked_manifest(folder);
-  expect(manifest.place.step == place.step, "{} is not of step {}", folder.string(), place.step);
-  manifest.place = place;
+  expect(manifest.progress.step == progress.step, "{} is not of step {}", folder.string(), progress.step);
+  manifest.progress = progress;
   write_manifest(folder, manifest);
 }
 
-Place read_place(const fs::path& folder) { return checked_manifest(folder).place; }
+Progress read_progress(const fs::path& folder) { return checked_manifest(folder).progress; }
 
 bool is_whole(const fs::path& folder) {
   try {
@@ -238,7 +253,7 @@ bool is_damaged(const fs::path& folder) {
 
 LoadedCheckpoint load_checkpoint(const fs::path& folder, const TrainedState& state) {
   const Manifest manifest = checked_manifest(folder);
-  LoadedCheckpoint loaded{manifest.place};
+  LoadedCheckpoint loaded{manifest.progress};
   if (state.average != nullptr) {  // first: what is frozen by now has no average, and takes its weights below
     const bool kept = manifest.files.contains(std::string(average_file));
     const WeightAverage::Exchange exchange(state.average);
@@ -250,4 +265,4 @@ LoadedCheckpoint load_checkpoint(const fs::path& folder, const TrainedState& sta
   return loaded;
 }
 
-}  // namespace lacuna::apps
+}  // namespace lacuna

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace lacuna::apps {
+namespace lacuna {
 
 /// `origin` names in messages where the JSON stands.
 const nlohmann::ordered_json& field(const nlohmann::ordered_json& json, const char* key, std::string_view origin);
@@ -21,4 +21,4 @@ const nlohmann::ordered_json& object_in(const nlohmann::ordered_json& json, cons
 std::map<std::string, std::string> texts_in(const nlohmann::ordered_json& json, const char* key,
                                             std::string_view origin);
 
-}  // namespace lacuna::apps
+}  // namespace lacuna

@@ -1,0 +1,367 @@
+#include "apps/train/training_run.h"
+#include "autograd/policies/adaptive.h"
+
+#include "apps/config/resolve.h"
+#include "apps/train/fit.h"
+#include "apps/train/interrupt.h"
+#include "apps/train/measure.h"
+#include "apps/train/nonfinite.h"
+#include "core/file.h"
+#include "core/system_memory.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+namespace lacuna::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view advice = "A lower optimizer.lr, a longer warm-up or train.clip_norm may help.";
+
+/// A division of zero by zero gives -nan here, which tells no more.
+double without_sign_of_nan(double value) { return std::isnan(value) ? std::fabs(value) : value; }
+
+std::shared_ptr<const Dataset> open(const Configuration& configuration, Split split) {
+  return open_dataset(configuration.data.name, dataset_options(configuration, split));
+}
+
+/// Refused before anything is built where it does not fit. A run that goes on has its weights in a checkpoint.
+Training make_training(Configuration configuration, bool resumed) {
+  if (resumed) configuration.model.from.clear();
+  require_fit(configuration, device_of(configuration), true);
+  return Training(configuration, device_of(configuration));
+}
+
+/// `train_` or `val_`, or nothing for a step.
+void add_metrics(nlohmann::ordered_json& json, const std::string& prefix,
+                 const std::vector<std::pair<std::string, double>>& values) {
+  for (const auto& [name, value] : values) json[prefix + name] = value;
+}
+
+std::vector<std::pair<std::string, double>> values_of(const Evaluation& evaluation, const Task& task) {
+  std::vector<std::pair<std::string, double>> values;
+  for (const Metric& metric : task.metrics())
+    if (const auto found = evaluation.metrics.find(metric.name); found != evaluation.metrics.end())
+      values.emplace_back(*found);
+  return values;
+}
+
+TrainerOptions options_of(const Configuration& c, const Dataset& training_images) {
+  const std::int64_t steps_per_epoch = training_images.size() / c.train.batch_size;
+  return {
+      .epochs = c.train.epochs,
+      .steps = c.train.steps,
+      .accumulate = c.train.accumulate,
+      .workers = static_cast<int>(c.data.workers),
+      .learning_rate = make_schedule(
+          c.schedule.name, c.schedule.options,
+          {.lr = c.optimizer.lr, .total_steps = c.train.epochs * steps_per_epoch, .steps_per_epoch = steps_per_epoch}),
+      .identity = {{"train.seed", std::to_string(c.train.seed)},
+                   {"task.name", c.task.name},
+                   {"data.name", c.data.name},
+                   {"data.seed", std::to_string(c.data.seed)},
+                   {"data.train_size", std::to_string(training_images.size())}}};
+}
+
+std::string describe(const FreezeMatch& match) {
+  std::int64_t count = 0;
+  for (const Parameter* parameter : match.parameters) count += parameter->tensor().count();
+  std::string text =
+      fmt::format("  {:<24} {:>4} tensors {:>12} values:", match.pattern, match.parameters.size(), count);
+  constexpr std::size_t shown = 4;
+  for (std::size_t i = 0; i < std::min(shown, match.parameters.size()); ++i)
+    text += fmt::format(" {} {}", match.parameters[i]->path(), match.parameters[i]->shape());
+  return text + (match.parameters.size() > shown ? " ...\n" : "\n");
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(const Configuration& resolved, bool resumed, std::FILE* stream)
+    : configuration_(resolved),
+      display_(stream),
+      training_images_(open(resolved, Split::train)),
+      validation_images_(open(resolved, Split::validation)),
+      training_(make_training(resolved, resumed)),
+      trainer_({training_.model(), training_.optimizer(), training_.policy(), training_.average()}, training_.task(),
+               batches_of(resolved, training_images_, Split::train),
+               batches_of(resolved, validation_images_, Split::validation), options_of(resolved, *training_images_),
+               [this](std::vector<Batch> batch, std::int64_t number, double learning_rate) -> TrainResult {
+                 return last_step_ = training_.step(std::move(batch), number, learning_rate);
+               }) {}
+
+bool TrainingRun::measures_as_recorded() const {
+  if (adaptive_of(training_.policy()) == nullptr) return false;
+  try {
+    const Configuration recorded = read_configuration(folder_->configuration(), {});
+    const Configuration::Train &now = configuration_.train, &then = recorded.train;
+    return recorded.memory.policy == configuration_.memory.policy &&
+           recorded.memory.options == configuration_.memory.options && then.threads == now.threads &&
+           then.batch_size == now.batch_size && then.accumulate == now.accumulate;
+  } catch (const Error&) {  // -c stands for a record that is gone or damaged, and it is written anew
+    return false;
+  }
+}
+
+void TrainingRun::resume(const RunFolder& folder, const fs::path& checkpoint) {
+  try {
+    started_anew_ = trainer_.resume(checkpoint);
+  } catch (const Error& error) {
+    if (!is_damaged(checkpoint)) throw;  // another model, another optimizer, another version
+    const std::optional<fs::path> older = folder.whole_before(checkpoint);
+    reject("{}\n{}", error.what(),
+           older ? fmt::format("The checkpoint before it is whole: go on from there with --resume {}", older->string())
+                 : "No checkpoint before it is whole: begin anew with -c CONFIG --overwrite");
+  }
+  const Progress& progress = trainer_.progress();
+  folder.go_back_to(checkpoint, progress);
+  saved_ = {progress.step, progress.epochs_evaluated};
+}
+
+std::optional<nlohmann::ordered_json> TrainingRun::finished(const RunFolder& folder) const {
+  using nlohmann::ordered_json;
+  const std::int64_t step = trainer_.progress().step;
+  if (step == 0 || trainer_.epoch_over() || !trainer_.at_end()) return std::nullopt;
+  std::ifstream metrics(folder.path() / "metrics.jsonl");
+  std::string last;
+  for (std::string line; std::getline(metrics, line);) last = std::move(line);
+  const ordered_json noted = ordered_json::parse(last, nullptr, false);
+  // A signal may have come before the last evaluation.
+  if (!noted.is_object() || !noted.contains("val_loss") || noted.value("step", ordered_json()) != step)
+    return std::nullopt;
+  std::ifstream stream(folder.summary());
+  ordered_json summary = ordered_json::parse(stream, nullptr, false);
+  if (!summary.is_object() || summary.contains("stopped") || summary.value("steps", ordered_json()) != step)
+    return std::nullopt;
+  return summary;
+}
+
+int TrainingRun::run(const RunFolder& folder) {
+  if (auto before = finished(folder)) {
+    summary_ = std::move(*before);
+    const Configuration::Train& train = configuration_.train;
+    std::vector<std::string_view> ended;  // what ended it
+    if (trainer_.whole_epochs() >= train.epochs) ended.emplace_back("train.epochs");
+    if (train.steps > 0 && trainer_.progress().step >= train.steps) ended.emplace_back("train.steps");
+    display_.print(
+        fmt::format("nothing is left to do: {} steps are done, of {} epochs of {} steps{}; a larger {} goes on",
+                    trainer_.progress().step, train.epochs, trainer_.steps_per_epoch(),
+                    train.steps > 0 ? fmt::format(", {} steps at most (train.steps)", train.steps) : "",
+                    fmt::join(ended, " with a larger ")));
+    return 0;
+  }
+  folder_ = folder;
+  metrics_ = std::make_unique<MetricsLog>(folder, trainer_.progress());
+  if (trainer_.progress().step > 0 && measures_as_recorded())  // the next measurement may come after the end
+    if (const std::optional<double> before = metrics_->last("measuring")) measured_before_ = {*before};
+  folder_->save_configuration(to_yaml(configuration_));
+  folder_->save_plan(configuration_.memory.plan ? to_json(*configuration_.memory.plan) : std::string());
+  folder_->remove_summary();
+  announce();
+  ledger(device_of(configuration_)).reset_peak();
+  const bool reached_end = trainer_.run({.stop = [] { return InterruptGuard::signal() != 0; },
+                                         .nonfinite = [this](const TrainResult& result) { report_nonfinite(result); },
+                                         .after_step = [this](const TrainResult& result, double rate,
+                                                              double seconds) { note_step(result, rate, seconds); },
+                                         .after_epoch = [this](const EpochResult& epoch) { note_epoch(epoch); }});
+  save(false);
+  summary_ = summarize();
+  const int signal = InterruptGuard::signal();
+  const bool stopped = signal != 0 && !reached_end;
+  if (stopped) summary_["stopped"] = true;
+  write_file_atomically(folder_->summary(), summary_.dump(2) + "\n");
+  if (stopped) {
+    display_.print(fmt::format("stopped by a signal after step {}; go on with --resume {}", trainer_.progress().step,
+                               folder_->path().string()));
+    return signal;
+  }
+  return 0;
+}
+
+void TrainingRun::announce() {
+  const Configuration::Train& train = configuration_.train;
+  display_.print(fmt::format("{}: {} parameters, {} trained; {} on {}, {} threads, memory policy {}",
+                             configuration_.model.name, training_.model().parameter_count(),
+                             training_.trainable_count(), train.precision, train.device, train.threads,
+                             training_.policy().name()));
+  if (configuration_.memory.plan) display_.print(configuration_.memory.plan->text);
+  display_.print(
+      fmt::format("{}: {} images to train on, {} to evaluate on; {} steps of {} images an epoch; run folder {}",
+                  configuration_.data.name, training_images_->size(), validation_images_->size(),
+                  trainer_.steps_per_epoch(), train.batch_size, folder_->path().string()));
+  if (!training_.freeze_matches().empty()) {
+    std::string text = configuration_.freeze.train.empty() ? "frozen:\n" : "trained, and nothing else:\n";
+    for (const FreezeMatch& match : training_.freeze_matches()) text += describe(match);
+    text.pop_back();
+    display_.print(text);
+  }
+  const bool all_trained = training_.trainable_count() == training_.model().parameter_count();
+  if (!all_trained && configuration_.model.from.empty() && trainer_.progress().step == 0)
+    fmt::print(stderr, "lacuna: warning: what is frozen has random weights, since model.from names none\n");
+  if (const LoadedWeights& loaded = training_.loaded_weights(); loaded.new_head) {
+    const Model& model = training_.model();
+    display_.print(loaded.file_classes > 0
+                       ? fmt::format("the classifier {} starts anew: {} classes in {}, {} now", model.heads().front(),
+                                     loaded.file_classes, configuration_.model.from, model.num_classes())
+                       : fmt::format("the classifier {} starts anew: {} has none", model.heads().front(),
+                                     configuration_.model.from));
+  }
+  if (trainer_.progress().step > 0) display_.print(fmt::format("going on after step {}", trainer_.progress().step));
+  if (started_anew_ > 0)
+    display_.print(fmt::format("{} parameters were frozen before: their optimizer state starts anew", started_anew_));
+}
+
+void TrainingRun::note_step(const TrainResult& result, double learning_rate, double seconds) {
+  if (result.saved_bytes > saved_bytes_) {
+    saved_bytes_ = result.saved_bytes;
+    saved_by_path_ = last_step_.saved_by_path;
+  }
+  const std::vector<double>& measuring = last_step_.measuring_seconds;
+  step_seconds_.push_back(seconds - std::accumulate(measuring.begin(), measuring.end(), 0.0));
+  measuring_seconds_.insert(measuring_seconds_.end(), measuring.begin(), measuring.end());
+  const Progress& progress = trainer_.progress();
+  const std::int64_t epoch = progress.epochs_evaluated + 1;
+  const Ledger& account = ledger(device_of(configuration_));
+  nlohmann::ordered_json line{{"step", progress.step}, {"epoch", epoch}, {"loss", result.loss}};
+  add_metrics(line, "", result.totals.values(training_.task()));
+  line.update({{"lr", learning_rate},
+               {"gradient_norm", result.gradient_norm},
+               {"seconds", seconds},
+               {"memory", account.total()},
+               {"peak", account.peak()}});
+  if (!measuring.empty()) line["measuring"] = measuring.back();
+  metrics_->write(line);
+  constexpr std::ptrdiff_t window = 10;  // steps over which the rate is averaged
+  const auto first = step_seconds_.end() - std::min(window, std::ssize(step_seconds_));
+  const double recent =
+      std::accumulate(first, step_seconds_.end(), 0.0) / static_cast<double>(step_seconds_.end() - first) +
+      amortized(measurements().empty() ? 0 : measurements().back(), training_.policy(),
+                configuration_.train.accumulate);
+  const Metric& metric = training_.task().best_metric();
+  display_.update({.epoch = epoch,
+                   .epochs = configuration_.train.epochs,
+                   .step = progress.totals.samples / configuration_.train.batch_size,
+                   .steps = trainer_.steps_per_epoch(),
+                   .loss = progress.totals.loss(),
+                   .metric = metric_text(metric.name, progress.totals.value(metric)),
+                   .learning_rate = learning_rate,
+                   .samples_per_second = static_cast<double>(result.totals.samples) / recent,
+                   .memory = account.total(),
+                   .peak = account.peak()});
+  const std::int64_t every = configuration_.output.save_every_steps;
+  if (every > 0 && progress.step % every == 0 && !trainer_.epoch_over() && !trainer_.at_end()) save(false);
+}
+
+void TrainingRun::note_epoch(const EpochResult& epoch) {
+  const Task& task = training_.task();
+  const Progress& progress = trainer_.progress();
+  nlohmann::ordered_json line{{"step", progress.step}, {"epoch", trainer_.whole_epochs()}};
+  line["train_loss"] = epoch.train.loss();
+  add_metrics(line, "train_", epoch.train.values(task));
+  line["val_loss"] = epoch.validation.loss;
+  add_metrics(line, "val_", values_of(epoch.validation, task));
+  line["seconds"] = epoch.seconds;
+  metrics_->write(line);
+  const Metric& metric = task.best_metric();
+  display_.print(fmt::format("epoch {}/{}: train loss {:.4f}, {}; validation loss {:.4f}, {}{}", epoch.epoch,
+                             configuration_.train.epochs, epoch.train.loss(),
+                             metric_text(metric.name, epoch.train.value(metric)), epoch.validation.loss,
+                             metric_text(metric.name, epoch.validation.metrics.at(metric.name)),
+                             training_.average() != nullptr ? " (average of the weights)" : ""));
+  if (!epoch.whole) return;
+  const std::int64_t every = configuration_.output.save_every;
+  if (trainer_.at_end() || epoch.is_best || (every > 0 && trainer_.whole_epochs() % every == 0)) save(epoch.is_best);
+}
+
+void TrainingRun::save(bool is_best) {
+  const Progress& progress = trainer_.progress();
+  const std::pair here{progress.step, progress.epochs_evaluated};
+  if (saved_ == here) return;
+  for (const Parameter* parameter : training_.model().parameters())
+    if (!is_finite(parameter->tensor()))
+      fail("after step {} {} holds values that are not finite; nothing was saved. {}", trainer_.progress().step,
+           parameter->path(), advice);
+  metrics_->sync();
+  // Before the checkpoint: whoever goes on from it may have no step left to take.
+  if (!step_seconds_.empty())
+    write_file_atomically(
+        folder_->measured(),
+        nlohmann::ordered_json{{"steps", trainer_.progress().step}, {"figures", measured()}}.dump(2) + "\n");
+  const bool only_progress = saved_ && saved_->first == trainer_.progress().step;
+  const TrainedState state{training_.model(), training_.optimizer(), training_.policy(), training_.average()};
+  folder_->save(state, progress, only_progress, is_best, configuration_.output.keep);
+  saved_ = here;
+}
+
+void TrainingRun::report_nonfinite(const TrainResult& outcome) {
+  const std::string what =
+      std::isfinite(outcome.loss)
+          ? fmt::format("the loss is {}, but the gradient of {} is not finite", outcome.loss, outcome.nonfinite)
+          : fmt::format("the loss is {}", without_sign_of_nan(outcome.loss));
+  for (const Parameter* parameter : training_.model().parameters())
+    if (!is_finite(parameter->tensor()))
+      fail("step {}: {}, because {} holds values that are not finite. {}", trainer_.progress().step + 1, what,
+           parameter->path(), advice);
+  if (outcome.updated)  // with other weights the step would find something else
+    fail(
+        "step {}: {}. Parameters behind it in the model had been updated in backward by then; nothing of that was "
+        "saved. Without optimizer.in_backward the op is named where values first were not finite. {}",
+        trainer_.progress().step + 1, what, advice);
+  NonFiniteSearch search;
+  training_.step(trainer_.next_batch(), trainer_.progress().step, 0, &search);
+  fail("step {}: {}. {}\n{}", trainer_.progress().step + 1, what, search.describe(), advice);
+}
+
+std::optional<nlohmann::ordered_json> TrainingRun::noted_figures() const {
+  using nlohmann::ordered_json;
+  std::ifstream stream(folder_->measured());
+  const ordered_json noted = ordered_json::parse(stream, nullptr, false);
+  if (!noted.is_object() || noted.value("steps", ordered_json()) != trainer_.progress().step) return std::nullopt;
+  const ordered_json figures = noted.value("figures", ordered_json());
+  return figures.is_object() ? std::optional(figures) : std::nullopt;
+}
+
+nlohmann::ordered_json TrainingRun::measured() const {
+  if (step_seconds_.empty())
+    if (const auto before = noted_figures()) return *before;
+  const Ledger& account = ledger(device_of(configuration_));
+  Measurement measured = describe(configuration_, training_);
+  read_account(account, saved_bytes_, measured);
+  measured.saved_by_path = saved_by_path_;
+  measured.process_peak = process_peak();
+  read_times(step_seconds_, measurements(), training_.policy(), configuration_.train.accumulate, measured);
+  nlohmann::ordered_json json = to_json(measured);
+  if (step_seconds_.empty()) {  // nobody knows what one saves
+    json["memory"]["saved"] = nullptr;
+    json["process_peak"] = measured.process_peak;
+    json["step_seconds"] = nullptr;
+    json["saved_by_path"] = nlohmann::ordered_json::object();
+  }
+  constexpr std::size_t telling = 3;  // steps: the median of fewer has the first one in it, which warms up as well
+  if (step_seconds_.size() < telling) json["samples_per_second"] = nullptr;
+  return json;
+}
+
+nlohmann::ordered_json TrainingRun::summarize() const {
+  nlohmann::ordered_json json = measured();
+  const Progress& progress = trainer_.progress();
+  const std::optional<Evaluation>& evaluation =
+      trainer_.final_evaluation() ? trainer_.final_evaluation() : progress.last;
+  if (trainer_.progress().step == 0)
+    json["train_loss"] = nullptr;
+  else
+    json["train_loss"] = progress.totals.samples > 0 ? progress.totals.loss() : progress.train_loss;
+  json["val_loss"] = evaluation ? nlohmann::ordered_json(evaluation->loss) : nullptr;
+  for (const Metric& metric : training_.task().metrics())
+    json["val_" + metric.name] = evaluation ? nlohmann::ordered_json(evaluation->metrics.at(metric.name)) : nullptr;
+  json["epochs"] = trainer_.whole_epochs();
+  json["steps"] = trainer_.progress().step;
+  return json;
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,73 @@
+// A run of `lacuna train`: a trainer with a run folder, progress, metrics and a summary.
+#pragma once
+
+#include "apps/train/progress.h"
+#include "apps/train/run_folder.h"
+#include "apps/train/training.h"
+#include "models/trainer.h"
+
+#include <nlohmann/json.hpp>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace lacuna::apps {
+
+class TrainingRun {
+ public:
+  /// Opens the data and builds the model: what is wrong with either is found here. A run that will be `resumed` does
+  /// not read model.from again. `stream` gets the progress; null for none.
+  TrainingRun(const Configuration& resolved, bool resumed, std::FILE* stream);
+  TrainingRun(const TrainingRun&) = delete;
+  TrainingRun& operator=(const TrainingRun&) = delete;
+
+  /// Resumes from `checkpoint`, one of the folder's. A damaged one is refused, and the last whole one before it
+  /// offered.
+  void resume(const RunFolder& folder, const std::filesystem::path& checkpoint);
+  /// Trains to the end, or until a signal that an InterruptGuard has noted. Returns 0, or the signal once a checkpoint
+  /// was written.
+  int run(const RunFolder& folder);
+  /// Content of summary.json.
+  const nlohmann::ordered_json& summary() const { return summary_; }
+
+ private:
+  /// The run so far, with the keys of summary.json: measured once, so that all who read it see the same.
+  nlohmann::ordered_json summarize() const;
+  /// Figures of the steps: of this process or, if it takes none, of the one that took the last step.
+  nlohmann::ordered_json measured() const;
+  /// Figures that the process before wrote down; nothing if the run went back to an earlier step since.
+  std::optional<nlohmann::ordered_json> noted_figures() const;
+  void announce();
+  void note_step(const TrainResult& result, double learning_rate, double seconds);
+  void note_epoch(const EpochResult& epoch);
+  /// The summary of a run that had reached its end before, its last evaluation done; nothing of any other.
+  std::optional<nlohmann::ordered_json> finished(const RunFolder& folder) const;
+  /// Seconds of each calibration: of this process, or before its first one the last of the process before.
+  const std::vector<double>& measurements() const {
+    return measuring_seconds_.empty() ? measured_before_ : measuring_seconds_;
+  }
+  /// Whether the policy is calibrated, and was under the same settings as far as the folder's configuration tells.
+  bool measures_as_recorded() const;
+  void save(bool is_best);
+  [[noreturn]] void report_nonfinite(const TrainResult& result);
+
+  Configuration configuration_;
+  std::optional<RunFolder> folder_;
+  ProgressDisplay display_;
+  DatasetPtr training_images_, validation_images_;
+  Training training_;
+  Trainer trainer_;
+  std::int64_t started_anew_ = 0;                               // parameters without optimizer state in the checkpoint
+  std::optional<std::pair<std::int64_t, std::int64_t>> saved_;  // step and epochs evaluated of the last checkpoint
+  std::unique_ptr<MetricsLog> metrics_;
+  StepOutcome last_step_;
+  std::int64_t saved_bytes_ = 0;      // the most held for backward by any step
+  BytesByPath saved_by_path_;         // the same
+  std::vector<double> step_seconds_;  // of each step, and of each calibration in one
+  std::vector<double> measuring_seconds_;
+  std::vector<double> measured_before_;  // the last calibration before this process, if it had the same settings
+  nlohmann::ordered_json summary_;
+};
+
+}  // namespace lacuna::apps

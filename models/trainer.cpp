@@ -1,0 +1,182 @@
+#include "models/trainer.h"
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+namespace lacuna {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::string_view advice = "; a lower learning rate, a longer warm-up or clipped gradients may help";
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// The model evaluates while this lives.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(Model& model) : model_(model), before_(model.training()) { model_.set_training(false); }
+  ~EvaluationMode() { model_.set_training(before_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  Model& model_;
+  bool before_;
+};
+
+/// Steps by TrainStep over the task's loss.
+Trainer::Step task_steps(const TrainedState& state, const Task& task, const TrainStepOptions& options) {
+  const auto step = std::make_shared<TrainStep>(state.model, state.optimizer, state.policy, options, state.average);
+  return [step, state, &task](std::vector<Batch> batch, std::int64_t number, double learning_rate) {
+    std::vector<std::int64_t> samples;
+    for (const Batch& part : batch) samples.push_back(part.samples);
+    RunningTotals totals(task);
+    const auto loss = [&](std::size_t part) {
+      // One part alone may free its memory in forward; several are views of one memory.
+      const TaskResult result =
+          task.run(state.model, batch.size() == 1 ? std::move(batch[part]) : batch[part], TaskMode::train);
+      totals.add(result, samples[part]);
+      return result.loss;
+    };
+    TrainResult result;
+    static_cast<StepResult&>(result) = step->run({.samples = samples, .loss = loss}, number, learning_rate);
+    result.totals = totals.read(single_process());
+    return result;
+  };
+}
+
+}  // namespace
+
+std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches& batches, int workers,
+                                   const std::function<bool()>& stop) {
+  const EvaluationMode mode(model);
+  Loader loader(batches, {.end_epoch = 1, .workers = workers});
+  RunningTotals running(task);
+  while (std::optional<Batch> batch = loader.next()) {
+    if (stop && stop()) return {};
+    const std::int64_t samples = batch->samples;
+    running.add(task.run(model, std::move(*batch), TaskMode::evaluate), samples);
+  }
+  const TaskTotals totals = running.read(single_process());
+  Evaluation evaluation{.loss = totals.loss(), .samples = totals.samples};
+  for (const auto& [name, value] : totals.values(task)) evaluation.metrics[name] = value;
+  return evaluation;
+}
+
+Trainer::Trainer(const TrainedState& state, const Task& task, Batches train, Batches validation, TrainerOptions options,
+                 Step step)
+    : state_(state),
+      task_(task),
+      train_(std::move(train)),
+      validation_(std::move(validation)),
+      options_(std::move(options)),
+      step_(step ? std::move(step) : task_steps(state, task, options_.step)) {
+  expect(train_.samples() >= train_.size(), "an epoch of {} samples has no batch of {}", train_.samples(),
+         train_.size());
+  expect(options_.learning_rate != nullptr, "a trainer needs a learning rate: make_schedule gives one");
+  progress_.identity = options_.identity;
+}
+
+bool Trainer::at_end() const {
+  return whole_epochs() >= options_.epochs || (options_.steps > 0 && progress_.step >= options_.steps);
+}
+
+double Trainer::learning_rate() const {
+  return options_.learning_rate(progress_.epochs_evaluated * steps_per_epoch() +
+                                progress_.totals.samples / train_.size());
+}
+
+LoaderOptions Trainer::loader_options() const {
+  return {
+      .first_epoch = progress_.epochs_evaluated, .first_sample = progress_.totals.samples, .workers = options_.workers};
+}
+
+std::vector<Batch> Trainer::next_batch() const {
+  LoaderOptions one = loader_options();
+  one.depth = 1;
+  Loader loader(train_, one);
+  return split_batch(*loader.next(), options_.accumulate);
+}
+
+std::int64_t Trainer::resume(const std::filesystem::path& folder) {
+  auto [progress, started_anew] = load_checkpoint(folder, state_);
+  std::string differences;
+  for (const auto& [key, value] : options_.identity)
+    if (const auto had = progress.identity.find(key); had == progress.identity.end() || had->second != value)
+      differences +=
+          fmt::format("\n  {}: {}, now {}", key, had == progress.identity.end() ? "none" : had->second, value);
+  if (!differences.empty())
+    reject(
+        "{}: a run cannot be resumed with other values of these, which the order of the samples and the random numbers "
+        "follow from:{}",
+        folder.string(), differences);
+  if (progress.totals.samples > 0 && progress.epochs_evaluated >= options_.epochs)
+    reject(
+        "{}: the run is within epoch {}, and train.epochs is {}; give {} or more, and train.steps={} besides to end it "
+        "here",
+        folder.string(), progress.epochs_evaluated + 1, options_.epochs, progress.epochs_evaluated + 1, progress.step);
+  progress_ = std::move(progress);
+  return started_anew;
+}
+
+bool Trainer::run(const TrainerEvents& events) {
+  const auto stopped = [&] { return events.stop && events.stop(); };
+  Loader loader(train_, loader_options());
+  bool evaluated = false;
+  while ((evaluated = evaluate_if_due(events)) && !at_end() && !stopped()) take_step(loader, events);
+  return evaluated && at_end();
+}
+
+void Trainer::take_step(Loader& loader, const TrainerEvents& events) {
+  const Clock::time_point start = Clock::now();
+  const double rate = learning_rate();
+  const TrainResult result = step_(split_batch(*loader.next(), options_.accumulate), progress_.step, rate);
+  if (!result.finite()) {
+    if (events.nonfinite) events.nonfinite(result);
+    fail("step {}: the loss or its gradient is not finite{}", progress_.step + 1, advice);
+  }
+  ++progress_.step;
+  progress_.totals.add(result.totals);
+  if (events.after_step) events.after_step(result, rate, seconds_since(start));
+}
+
+bool Trainer::is_better(const Evaluation& evaluation) const {
+  if (!progress_.best) return true;
+  const Metric& metric = task_.best_metric();
+  const double now = evaluation.metrics.at(metric.name);
+  const auto best = progress_.best->metrics.find(metric.name);
+  return best == progress_.best->metrics.end() || (metric.higher_is_better ? now > best->second : now < best->second);
+}
+
+bool Trainer::evaluate_if_due(const TrainerEvents& events) {
+  if (!epoch_over() && (!at_end() || progress_.totals.samples == 0)) return true;
+  const Clock::time_point start = Clock::now();
+  const std::optional<Evaluation> evaluation = [&] {
+    const WeightAverage::Exchange exchange(state_.average);
+    return evaluate(state_.model, task_, validation_, options_.workers, events.stop);
+  }();
+  if (!evaluation) return false;
+  EpochResult result{.epoch = progress_.epochs_evaluated + 1,
+                     .whole = epoch_over(),
+                     .train = progress_.totals,
+                     .validation = *evaluation,
+                     .seconds = seconds_since(start)};
+  if (!std::isfinite(evaluation->loss))
+    fail("after step {} the validation loss is not finite{}", progress_.step, advice);
+  if (result.whole) {
+    result.is_best = is_better(*evaluation);
+    progress_.epochs_evaluated = whole_epochs();
+    progress_.train_loss = progress_.totals.loss();
+    progress_.last = evaluation;
+    if (result.is_best) progress_.best = evaluation;
+    progress_.totals = {};  // the next epoch is under way
+  } else {
+    final_evaluation_ = evaluation;  // the progress stays that of a run which is resumed here
+  }
+  if (events.after_epoch) events.after_epoch(result);
+  return true;
+}
+
+}  // namespace lacuna

@@ -6,6 +6,8 @@
 #include <cctype>
 #include <cmath>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 
 namespace lacuna {
@@ -22,19 +24,38 @@ std::string_view block_of(std::string_view path) {
   return {};
 }
 
+/// The block of a parameter in a model of stages: `layers.1.blocks.3`, or the stage's first block for what precedes the
+/// blocks, as `layers.1.downsample`. `stages`: those that have blocks.
+std::string block_in(std::string_view path, const std::set<std::string, std::less<>>& stages) {
+  const std::string_view stage = block_of(path);
+  if (!stages.contains(stage)) return std::string(stage);
+  const std::string_view rest = path.substr(stage.size() + 1);  // blocks.3.norm1.weight
+  const std::string_view block = rest.starts_with("blocks.") ? block_of(rest) : std::string_view("blocks.0");
+  return std::string(stage) + "." + std::string(block);
+}
+std::set<std::string, std::less<>> stages_with_blocks(const std::vector<Parameter*>& parameters) {
+  std::set<std::string, std::less<>> stages;
+  for (const Parameter* parameter : parameters) {
+    const std::string_view stage = block_of(parameter->path());
+    if (!stage.empty() && parameter->path().substr(stage.size()).starts_with(".blocks.")) stages.emplace(stage);
+  }
+  return stages;
+}
+
 /// The layer of each parameter, as timm's group_parameters counts them: 0
 /// before the blocks, then one per block, the last with the final norm, then
 /// the classifier.
 std::vector<int> layers_of(const std::vector<Parameter*>& parameters) {
   std::vector<int> layers;
-  std::map<std::string_view, int> blocks;
+  const std::set<std::string, std::less<>> stages = stages_with_blocks(parameters);
+  std::map<std::string, int> blocks;
   for (const Parameter* parameter : parameters)
-    if (const std::string_view block = block_of(parameter->path()); !block.empty())
+    if (const std::string block = block_in(parameter->path(), stages); !block.empty())
       blocks.emplace(block, static_cast<int>(blocks.size()) + 1);
   const int last = static_cast<int>(blocks.size());
   bool before = true;
   for (const Parameter* parameter : parameters) {
-    const std::string_view block = block_of(parameter->path());
+    const std::string block = block_in(parameter->path(), stages);
     if (!block.empty()) before = false;
     layers.push_back(!block.empty()                          ? blocks.at(block)
                      : before && last > 0                    ? 0

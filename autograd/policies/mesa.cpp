@@ -96,9 +96,11 @@ class Mesa final : public QuantizingPolicy {
 };
 
 const std::vector<Mesa::Kind> Mesa::kinds{
-    {"linear", {"linear"}, "whether inputs of linear layers are quantized"},
-    {"convolution", {"conv2d"}, "whether inputs of convolutions are quantized"},
-    {"matmul", {"matmul", "attention"}, "whether operands of attention's products are quantized"},
+    {"linear", {"linear", "scaled_linear"}, "whether inputs of linear layers are quantized"},
+    {"convolution", {"conv2d", "depthwise_conv2d"}, "whether inputs of convolutions are quantized"},
+    {"matmul",
+     {"matmul", "attention", "cross_attention", "window_attention"},
+     "whether operands of attention's products are quantized"},
     {"softmax", {"softmax"}, "whether probabilities are quantized"},
     {"activation", {"gelu", "silu", "sigmoid", "tanh"}, "whether inputs of activations are quantized"},
     {"norm",

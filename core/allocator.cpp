@@ -160,6 +160,7 @@ class CpuAllocator final : public Allocator {
     std::size_t offset = top_;
     if (const auto [last, block] = free_.last(); block != 0 && last + block == top_) offset = last;  // it can grow
     if (size > reserved_ - offset) report_exhausted(bytes, std::min(capacity_, static_cast<std::int64_t>(reserved_)));
+    commit(offset + size, bytes);
     if (offset < top_) free_.remove(offset);
     top_ = offset + size;
     take(size);
@@ -180,7 +181,11 @@ class CpuAllocator final : public Allocator {
   std::int64_t available() const override {
     const std::lock_guard lock(mutex_);
     const std::size_t addresses = base_ == nullptr ? reservable() : reserved_;
-    return std::min({capacity_, available_memory(), static_cast<std::int64_t>(addresses)});
+    const std::int64_t data = without_stacks_and_code(data_left());
+    const std::int64_t memory = free_memory() + static_cast<std::int64_t>(top_) - growth_beside_tensors(threads());
+    return std::min(
+        {capacity_, std::max<std::int64_t>(memory, 0), static_cast<std::int64_t>(addresses),
+         data + std::min(std::numeric_limits<std::int64_t>::max() - data, static_cast<std::int64_t>(committed_))});
   }
 
   void trim() override {
@@ -196,21 +201,24 @@ class CpuAllocator final : public Allocator {
       if (end > begin) madvise(base_ + begin, end - begin, MADV_DONTNEED);
     }
   }
+  /// What is left of `bytes` behind the stacks of threads and the code that oneDNN generates: a failure there ends the
+  /// process.
+  static std::int64_t without_stacks_and_code(std::int64_t bytes) {
+    constexpr int loading_threads = 2;  // the default number: for training and for evaluation
+    constexpr std::int64_t generated_code = std::int64_t{48} << 20;
+    return std::max<std::int64_t>(bytes - (threads() + loading_threads) * default_stack() - generated_code, 0);
+  }
   /// Addresses to reserve: more than there is memory, since free blocks may lie between used ones. Under a limit on the
-  /// address space, some is left for the stacks of threads, for the code that oneDNN generates (a failure there ends
-  /// the process), and an eighth for everything else.
+  /// address space an eighth is left for everything else.
   std::size_t reservable() const {
     const std::size_t wanted = 2 * static_cast<std::size_t>(capacity_);
     const std::int64_t left = address_space_left();
     if (left >= static_cast<std::int64_t>(wanted)) return wanted;
-    constexpr int loading_threads = 2;  // the default number: for training and for evaluation
-    const std::int64_t stacks = (threads() + loading_threads) * default_stack();
-    constexpr std::int64_t generated_code = std::int64_t{48} << 20;
-    return static_cast<std::size_t>(std::max<std::int64_t>(left - left / 8 - stacks - generated_code, 0));
+    return static_cast<std::size_t>(without_stacks_and_code(left - left / 8));
   }
   void reserve(std::size_t asked) {
     for (std::size_t size = reservable(); size >= least_reserved; size = size / 10 * 9) {
-      void* range = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      void* range = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (range == MAP_FAILED) continue;
       constexpr std::size_t huge_page = std::size_t{2} << 20;
       auto* const begin = static_cast<std::byte*>(range);
@@ -227,6 +235,19 @@ class CpuAllocator final : public Allocator {
                     "and generated code: the limit on it (ulimit -v) is too low",
                     format_bytes(address_space_left()), threads()));
   }
+  /// Makes the range usable up to `end`. Only then do limits on data (`ulimit -d`) and strict overcommit count it.
+  void commit(std::size_t end, std::size_t asked) {
+    constexpr std::size_t huge_page = std::size_t{2} << 20;
+    if (end <= committed_) return;
+    const std::size_t next = std::min(round_up(end, huge_page), reserved_);
+    if (mprotect(base_ + committed_, next - committed_, PROT_READ | PROT_WRITE) != 0)
+      throw_out_of_memory(static_cast<std::int64_t>(asked),
+                          fmt::format("by tensors, which hold {} of the {} that the system grants this process "
+                                      "(ulimit -d, vm.overcommit_memory)",
+                                      format_bytes(static_cast<std::int64_t>(committed_)),
+                                      format_bytes(static_cast<std::int64_t>(committed_) + data_left())));
+    committed_ = next;
+  }
   void take(std::size_t size) {
     used_ += size;
     ++used_blocks_;
@@ -235,6 +256,7 @@ class CpuAllocator final : public Allocator {
   mutable std::mutex mutex_;
   std::byte* base_ = nullptr;
   std::size_t reserved_ = 0, top_ = 0;      // addresses in all; blocks, used or free, lie below `top_`
+  std::size_t committed_ = 0;               // addresses from `base_` that may be used
   std::size_t used_ = 0, used_blocks_ = 0;  // bytes and number of the used blocks
   FreeBlocks free_;
   std::int64_t capacity_ = physical_memory();

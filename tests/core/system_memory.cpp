@@ -35,6 +35,31 @@ TEST_CASE("system memory: the lowest limit of the control groups applies") {
   CHECK(limit("nonsense\n", root.path()) == none);
 }
 
+TEST_CASE("system memory: what other processes of a control group hold is not left") {
+  const test::TemporaryFolder root;
+  const auto left = [&](const std::string& groups) {
+    std::istringstream stream(groups);
+    return control_group_left(stream, root.path());
+  };
+  CHECK(left("0::/a/b\n") == std::numeric_limits<std::int64_t>::max());
+  std::filesystem::create_directories(root / "a/b");
+  std::filesystem::create_directories(root / "memory/c");
+  test::write_file(root / "a/memory.max", "3000\n");
+  test::write_file(root / "a/b/memory.max", "2500\n");
+  CHECK(left("0::/a/b\n") == 2500);  // no usage is known
+  test::write_file(root / "a/b/memory.current", "500\n");
+  test::write_file(root / "a/memory.current", "1800\n");
+  CHECK(left("0::/a/b\n") == 1200);  // the parent's other processes hold 1300
+  test::write_file(root / "a/memory.stat", "anon 100\ninactive_file 400\nactive_file 50\n");
+  CHECK(left("0::/a/b\n") == 1600);
+  test::write_file(root / "a/memory.current", "4000\n");
+  CHECK(left("0::/a/b\n") == 0);
+  test::write_file(root / "memory/c/memory.limit_in_bytes", "1000\n");
+  test::write_file(root / "memory/c/memory.usage_in_bytes", "700\n");
+  test::write_file(root / "memory/c/memory.stat", "inactive_file 1\ntotal_inactive_file 200\n");
+  CHECK(left("4:memory:/c\n") == 500);
+}
+
 TEST_CASE("system memory: available memory is at least the resident size and at most the physical memory") {
   CHECK(process_resident() > 0);
   // Linux counts pages in batches per processor: two readings may differ by some of them.

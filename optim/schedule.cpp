@@ -132,7 +132,7 @@ struct OneCycle {
     return [=, lr = run.lr](std::int64_t step) {
       const double t = std::min(static_cast<double>(step), last);
       if (t <= top) return cosine_between(start, lr, top > 0 ? t / top : 1);
-      return cosine_between(lr, end, last > top ? (t - std::max(top, 0.0)) / (last - std::max(top, 0.0)) : 1);
+      return cosine_between(lr, end, (t - top) / (last - top));  // `top` lies before step 0 in a run of few steps
     };
   }
 };

@@ -4,6 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <string>
+#include <vector>
+
 using namespace lacuna;
 
 TEST_CASE("a warm-up rises to the base rate and hands over") {
@@ -36,4 +40,31 @@ TEST_CASE("impossible schedules are refused") {
                        "schedule step: milestones must ascend", Error);
   CHECK_THROWS_WITH_AS(make_schedule("step", {{"milestones", 3.0}}, run),
                        "schedule step: milestones expected a list of numbers, got a number", Error);
+}
+
+TEST_CASE("one_cycle has torch's rates in runs of few steps") {
+  const std::vector<std::vector<double>> of_steps = {// torch 2.15, OneCycleLR(1e-3, total_steps=n, pct_start=0.3)
+                                                     {4e-09},
+                                                     {0.0008117456539497629, 4e-09},
+                                                     {0.0009944154354509117, 0.00046263710266697503, 4e-09},
+                                                     {4e-05, 0.0008117456539497629, 0.0002830609982086992, 4e-09}};
+  for (const std::vector<double>& rates : of_steps) {
+    const std::int64_t steps = std::ssize(rates);
+    const Schedule schedule =
+        make_schedule("one_cycle", {}, {.lr = 1e-3, .total_steps = steps, .steps_per_epoch = steps});
+    for (std::int64_t i = 0; i < steps; ++i)
+      CHECK(schedule(i) == doctest::Approx(rates[static_cast<std::size_t>(i)]).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("every schedule has finite rates in a run of one step") {
+  for (const std::string& name : schedules().names()) {
+    const SettingValues settings =
+        name == "step" ? SettingValues{{"milestones", std::vector<double>{1}}} : SettingValues{};
+    const Schedule schedule = make_schedule(name, settings, {.lr = 1e-3, .total_steps = 1, .steps_per_epoch = 1});
+    for (const std::int64_t step : {0, 1, 2}) {
+      CHECK(std::isfinite(schedule(step)));
+      CHECK(schedule(step) <= 1e-3);
+    }
+  }
 }

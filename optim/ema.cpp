@@ -32,10 +32,11 @@ WeightAverage::WeightAverage(const Module& model, double decay) : decay_(decay) 
   for (const Buffer* buffer : model.buffers()) add(buffer->path(), buffer->tensor());
 }
 
-void WeightAverage::update() {
+void WeightAverage::update(std::int64_t step) {
+  const double decay = std::min(decay_, static_cast<double>(1 + step) / static_cast<double>(10 + step));
   for (const Pair& pair : pairs_) {
     if (pair.value.dtype() == DType::f32)
-      average_weights(pair.value.device(), decay_, pair.value, pair.average);
+      average_weights(pair.value.device(), decay, pair.value, pair.average);
     else
       pair.average.copy_from(pair.value);
   }

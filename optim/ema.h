@@ -8,16 +8,18 @@
 namespace lacuna {
 
 /// Exponential moving average of trainable parameters and buffers, as
-/// timm.utils.ModelEmaV2 (Polyak and Juditsky 1992): average ← decay·average +
-/// (1 − decay)·value; integers are copied. Frozen parameters have none and take
-/// no memory.
+/// timm.utils.ModelEmaV2 (Polyak and Juditsky 1992): average ← d·average +
+/// (1 − d)·value, where d = min(decay, (1 + step) / (10 + step)), so that a
+/// short run's average does not hold on to its initial weights (as
+/// tf.train.ExponentialMovingAverage with num_updates). Integers are copied.
+/// Frozen parameters have none and take no memory.
 class WeightAverage {
  public:
   /// Starts from the model's present values. The model outlives it.
   WeightAverage(const Module& model, double decay);
 
-  /// To be called after each step of the optimizer.
-  void update();
+  /// To be called after each step of the optimizer; `step` counts from 0.
+  void update(std::int64_t step);
 
   /// While this exists, the model's weights are the averages, and the average
   /// holds the weights.

@@ -59,7 +59,7 @@ StepResult TrainStep::run(const StepParts& parts, std::int64_t number, double lr
   result.gradient_norm = report.gradient_norm;
   result.updated = report.updated;
   if (report.nonfinite != nullptr) result.nonfinite = report.nonfinite->path();
-  if (result.finite() && average_ != nullptr) average_->update();
+  if (result.finite() && average_ != nullptr) average_->update(number);
   optimizer_.zero_grad();
   return result;
 }

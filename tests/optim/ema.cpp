@@ -26,7 +26,7 @@ TEST_CASE("the average of weights and buffers equals timm's, and frozen paramete
   model.bias.tensor().fill(3);
   model.mean.tensor().fill(5);
   model.count.tensor().fill(7);
-  average.update();
+  average.update(1000);
   {
     const WeightAverage::Exchange exchange(&average);
     for (std::size_t i = 0; i < 2; ++i)
@@ -36,6 +36,12 @@ TEST_CASE("the average of weights and buffers equals timm's, and frozen paramete
   }
   CHECK(model.bias.tensor().to_vector() == std::vector<double>{3, 3});
   CHECK(model.mean.tensor().to_vector() == std::vector<double>{5, 5});
+  average.update(0);  // a tenth of what it was is left
+  {
+    const WeightAverage::Exchange exchange(&average);
+    CHECK(model.bias.tensor().to_vector()[0] ==
+          doctest::Approx(0.1 * (0.75 * start[0] + 0.25 * 3) + 0.9 * 3).epsilon(1e-6));
+  }
   const WeightAverage::Exchange nothing(nullptr);
   CHECK(model.bias.tensor().to_vector() == std::vector<double>{3, 3});
 }

@@ -16,13 +16,18 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
+/// Whether fsync says that the file system has none for this kind of file, as CIFS and FUSE do for folders.
+bool cannot_sync(int error) {
+  return error == EINVAL || error == EBADF || error == ENOSYS || error == ENOTSUP || error == EOPNOTSUPP;
+}
+
 void sync(std::string_view what, const std::filesystem::path& path, int flags) {
   const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC);
   if (descriptor < 0) reject("cannot open {} {}: {}", what, path.string(), last_system_error());
-  const int result = ::fsync(descriptor);
+  const bool failed = ::fsync(descriptor) != 0 && !cannot_sync(errno);
   const std::string reason = last_system_error();
   ::close(descriptor);
-  if (result != 0) reject("cannot write {} {}: {}", what, path.string(), reason);
+  if (failed) reject("cannot write {} {}: {}", what, path.string(), reason);
 }
 
 }  // namespace
@@ -61,7 +66,7 @@ void AtomicFile::write(const void* data, std::size_t bytes) {
 }
 
 void AtomicFile::commit() {
-  if (::fsync(descriptor_) != 0) refuse("write");
+  if (::fsync(descriptor_) != 0 && !cannot_sync(errno)) refuse("write");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) refuse("replace");
   ::close(descriptor_);
   descriptor_ = -1;

@@ -2,6 +2,7 @@
 #include "ops/kernels/conv_algorithms.h"
 #include "ops/kernels/onednn.h"
 
+#include <limits>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -52,8 +53,19 @@ dnnl::convolution_forward::primitive_desc describe_forward(const ConvShape& s, b
           engine()};
 }
 
+/// oneDNN counts the elements of an image in 32 bits, and ends the process where they do not fit.
+void check_image(std::int64_t height, std::int64_t width, std::int64_t channels) {
+  if (height * width > std::numeric_limits<std::int32_t>::max() / channels)
+    reject(
+        "a convolution of an image of {}x{} with {} channels is larger than 2^31 elements: a smaller image, or a "
+        "larger patch or stride, is needed",
+        height, width, channels);
+}
+
 /// `add`: the reorder of a weight gradient accumulates into the result.
 Prepared prepare(const ConvShape& s, Product product, bool bias, bool add) {
+  check_image(s.height, s.width, s.channels);
+  check_image(s.out_height(), s.out_width(), s.outputs);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const auto forward = describe_forward(s, bias, attributes);

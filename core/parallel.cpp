@@ -1,32 +1,90 @@
 #include "core/parallel.h"
 
-#include <omp.h>
+#include "core/openmp.h"
 
+#include <omp.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
 #include <fstream>
+#include <mutex>
+#include <vector>
 
 namespace lacuna {
 namespace {
 
+/// Threads that OpenMP starts where `count` are asked for.
+int team_size(int count) {
+  int size = 1;
+#pragma omp parallel num_threads(count)
+#pragma omp single
+  size = omp_get_num_threads();
+  return size;
+}
+
+/// `count`, or as many as OpenMP starts. Each larger count is measured once.
+int limited(int count) {
+  static int whole = 1, limit = max_threads;
+  if (count > whole) {
+    const int size = team_size(std::min(count, limit));
+    whole = size;
+    if (size < count) limit = size;
+  }
+  return std::min(count, limit);
+}
+
+/// Threads that dynamic teams, or none at all, would take from a team of the calling thread.
+void ask_for_whole_teams() {
+  if (omp_get_dynamic() != 0) omp_set_dynamic(0);
+  if (omp_get_max_active_levels() < 1) omp_set_max_active_levels(1);
+}
+
+void use(int count) {
+  if (omp_get_max_threads() != count) omp_set_num_threads(count);
+}
+
 /// OMP_NUM_THREADS, or else the number of processors.
 int usual() {
   static const int count = omp_get_max_threads();
+  if (count > max_threads) reject("OMP_NUM_THREADS: expected 1 to {}, got {}", max_threads, count);
   return count;
 }
 
-int& chosen() {
-  static int count = usual();
-  return count;
+std::atomic<int> chosen = 0;  // 0: not yet
+
+int chosen_or_usual() {
+  if (chosen == 0) set_threads(0);
+  return chosen;
 }
+
+/// Processors of all places; empty where threads are not bound.
+cpu_set_t processors_of_places() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  if (omp_get_proc_bind() == omp_proc_bind_false) return all;
+  for (int place = 0; place < omp_get_num_places(); ++place) {
+    std::vector<int> ids(static_cast<std::size_t>(omp_get_place_num_procs(place)));
+    omp_get_place_proc_ids(place, ids.data());
+    for (const int id : ids) CPU_SET(id, &all);
+  }
+  return all;
+}
+
+const cpu_set_t all_places = processors_of_places();
 
 }  // namespace
 
 void set_threads(int count) {
-  expect(count >= 0, "threads: expected 0 (all) or more, got {}", count);
-  chosen() = count == 0 ? usual() : count;
-  omp_set_num_threads(chosen());
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  expect(count >= 0 && count <= max_threads, "threads: expected 0 (all) to {}, got {}", max_threads, count);
+  ask_for_whole_teams();
+  chosen = limited(count == 0 ? usual() : count);
+  use(chosen);
 }
 
-ThreadCountScope::ThreadCountScope(int count) : outer_(chosen()) { set_threads(count); }
+ThreadCountScope::ThreadCountScope(int count) : outer_(chosen_or_usual()) { set_threads(count); }
 ThreadCountScope::~ThreadCountScope() { set_threads(outer_); }
 
 int processors() { return omp_get_num_procs(); }
@@ -41,6 +99,19 @@ std::string processor_model() {
   return "unknown";
 }
 
-int threads() { return omp_in_parallel() != 0 ? 1 : chosen(); }
+void leave_place() {
+  if (CPU_COUNT(&all_places) > 0) ::sched_setaffinity(0, sizeof all_places, &all_places);
+}
+
+int threads() {
+  if (omp_in_parallel() != 0) {
+    use(1);
+    return 1;
+  }
+  const int count = chosen_or_usual();
+  ask_for_whole_teams();
+  use(count);
+  return count;
+}
 
 }  // namespace lacuna

@@ -1,6 +1,7 @@
 #include "data/loader.h"
 
 #include "core/error.h"
+#include "core/openmp.h"
 
 #include <condition_variable>
 #include <exception>
@@ -69,7 +70,10 @@ Loader::Workers::Workers(Batches batches, const LoaderOptions& options)
   for (int i = 0; i < options_.depth; ++i) free_.push_back(batches_.allocate());
   try {
     for (int i = 0; i < options_.workers; ++i)
-      threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
+      threads_.emplace_back([this](const std::stop_token& stop) {
+        leave_place();
+        run(stop);
+      });
   } catch (const std::system_error& error) {
     fail(
         "cannot start {} threads that prepare batches (data.workers): {}: a limit on processes (ulimit -u) or on the "

@@ -2,6 +2,7 @@
 
 #include "apps/plugin.h"
 #include "core/error.h"
+#include "core/openmp.h"
 #include "core/system_error.h"
 
 #include <fcntl.h>
@@ -44,6 +45,7 @@ class Descriptor {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);  // what an InterruptGuard has blocked
+  leave_place();
   if (::dup2(output, STDOUT_FILENO) < 0 || ::dup2(errors, STDERR_FILENO) < 0) ::_exit(127);
   ::execv("/proc/self/exe", arguments);
   ::_exit(127);

@@ -1,8 +1,12 @@
 #include "core/parallel.h"
 
+#include "core/openmp.h"
+
 #include <doctest/doctest.h>
+#include <omp.h>
 
 #include <mutex>
+#include <thread>
 #include <vector>
 
 namespace lacuna {
@@ -119,6 +123,27 @@ TEST_CASE("the number of threads is restored at the end of a scope") {
   CHECK(threads() == before);
 }
 
-TEST_CASE("a negative number of threads is refused") { CHECK_THROWS_AS(set_threads(-1), Error); }
+TEST_CASE("impossible numbers of threads are refused") {
+  CHECK_THROWS_AS(set_threads(-1), Error);
+  CHECK_THROWS_AS(set_threads(max_threads + 1), Error);
+}
+
+TEST_CASE("a thread whose OpenMP settings differ computes with whole teams") {
+  const ThreadCountScope scope(3);
+  std::jthread([] {
+    omp_set_dynamic(1);
+    omp_set_max_active_levels(0);
+    omp_set_num_threads(1);
+    CHECK(threads() == 3);
+    CHECK(omp_get_dynamic() == 0);
+    CHECK(omp_get_max_threads() == 3);
+    std::vector<int> team(3);
+    parallel_tasks(3, [&](std::int64_t task, int) {
+      team[static_cast<std::size_t>(task)] = omp_get_num_threads();
+      if (threads() != 1 || omp_get_max_threads() != 1) team[static_cast<std::size_t>(task)] = 0;
+    });
+    CHECK(team == std::vector<int>{3, 3, 3});
+  });
+}
 
 }  // namespace lacuna

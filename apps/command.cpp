@@ -57,8 +57,8 @@ class CommandLine {
             "shared object with ops, models or data sets to load first; may be repeated")
         ->type_name("FILE");
     app_.footer(
-        "Exit codes: 0 done, 1 the run failed, 2 the input is wrong, 130, 143 or 129 stopped by a signal with a "
-        "checkpoint written.");
+        "Exit codes: 0 done, 1 the run failed, 2 the input is wrong, 128 + N stopped by signal N with a checkpoint "
+        "written.");
     std::ranges::sort(commands(), {}, &Command::order);
     for (const Command& command : commands()) {
       CLI::App* const sub = app_.add_subcommand(std::string(command.name), std::string(command.summary));
@@ -108,6 +108,17 @@ std::string command_line_problem(std::vector<std::string> words) {
   return {};
 }
 
+std::vector<CommandWords> command_words() {
+  CommandLine line;
+  std::vector<CommandWords> words;
+  for (const CLI::App* const command : line.app().get_subcommands([](const CLI::App*) { return true; })) {
+    CommandWords& one = words.emplace_back(CommandWords{command->get_name(), command->get_description(), {}});
+    for (const CLI::Option* const option : command->get_options())
+      for (const std::string& name : option->get_lnames()) one.options.push_back("--" + name);
+  }
+  return words;
+}
+
 RegisterCommand::RegisterCommand(int order, std::string_view name, std::string_view summary, Subcommand subcommand) {
   commands().push_back({order, name, summary, subcommand});
 }
@@ -124,7 +135,8 @@ ExitCode run_command_line(int argc, const char* const* argv) {
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
     load_leading_plugins(words);
     line.emplace();
-    if (!words.empty()) check_known(words.front());
+    if (words.empty()) words.emplace_back("--help");
+    check_known(words.front());
     std::ranges::reverse(words);  // as CLI11 takes them
     line->app().parse(std::move(words));
     return line->chosen()();

@@ -34,6 +34,13 @@ std::function<ExitCode()> declare(CLI::App& app) {
 /// What is wrong with `words`, a command and its options; empty where nothing is. Runs nothing.
 std::string command_line_problem(std::vector<std::string> words);
 
+struct CommandWords {
+  std::string name, summary;
+  std::vector<std::string> options;  // as `--json`
+};
+/// What can be typed behind `lacuna`, in the order of the help.
+std::vector<CommandWords> command_words();
+
 /// The whole command: returns the exit code, 0 for done, 1 for a failed run, 2 for wrong input.
 ExitCode run_command_line(int argc, const char* const* argv);
 

@@ -43,6 +43,8 @@ std::string refusal_to_write(const std::string& file) {
 
 }  // namespace
 
+void print_error(const std::string& text) { std::fputs(text.c_str(), stderr); }
+
 void Report::declare(CLI::App& app) {
   app.add_option("--json", file_, "write the result as JSON; -: to standard output, and nothing else there")
       ->type_name("FILE")

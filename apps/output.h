@@ -12,6 +12,9 @@ class App;
 namespace lacuna::apps {
 
 /// The option `--json FILE`. With `-` the JSON goes to standard output and nothing else does.
+/// Writes to standard error, which may be gone: a terminal that was closed, a full disk under a log.
+void print_error(const std::string& text);
+
 class Report {
  public:
   void declare(CLI::App& app);

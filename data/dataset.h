@@ -76,6 +76,7 @@ class ImageDataset : public Dataset {
 struct DatasetKind {
   DatasetInfo (*describe)(const DatasetOptions& options);
   std::unique_ptr<const Dataset> (*open)(const DatasetOptions& options);
+  bool reads_files = true;  // whether `DatasetOptions::path` means something to it
 };
 Registry<DatasetKind>& dataset_kinds();
 

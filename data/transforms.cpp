@@ -135,7 +135,8 @@ Transforms image_transforms(const DatasetInfo& source, const TransformOptions& o
   if (const std::int64_t side = options.image_size; side != 0 && (shape[0] != side || shape[1] != side))
     all.push_back(std::make_shared<Resize>(shape, side, side));
   for (auto& one : augmentation.make(options)) all.push_back(std::move(one));
-  all.push_back(std::make_shared<Normalize>(source.mean, source.deviation));
+  all.push_back(std::make_shared<Normalize>(options.mean.empty() ? source.mean : options.mean,
+                                            options.deviation.empty() ? source.deviation : options.deviation));
   return all;
 }
 

@@ -86,9 +86,10 @@ class Normalize final : public Transform {
 };
 
 struct TransformOptions {
-  std::int64_t image_size = 0;    // side in pixels of the result; 0: the data set's own size
-  std::string augment = "none";   // a name of `augmentations()`
-  std::int64_t crop_padding = 4;  // pixels on each side before a random crop
+  std::int64_t image_size = 0;             // side in pixels of the result; 0: the data set's own size
+  std::string augment = "none";            // a name of `augmentations()`
+  std::int64_t crop_padding = 4;           // pixels on each side before a random crop
+  std::vector<float> mean{}, deviation{};  // of each channel, values from 0 to 1; empty: the data set's own
 };
 
 /// Random transforms of an image that leave its size and its label as they are, by name.

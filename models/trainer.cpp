@@ -153,15 +153,21 @@ bool Trainer::is_better(const Evaluation& evaluation) const {
 bool Trainer::evaluate_if_due(const TrainerEvents& events) {
   if (!epoch_over() && (!at_end() || progress_.totals.samples == 0)) return true;
   const Clock::time_point start = Clock::now();
+  const auto evaluate_now = [&] {
+    return evaluate(state_.model, task_, validation_, options_.workers, events.stop);
+  };
   const std::optional<Evaluation> evaluation = [&] {
     const WeightAverage::Exchange exchange(state_.average);
-    return evaluate(state_.model, task_, validation_, options_.workers, events.stop);
+    return evaluate_now();
   }();
   if (!evaluation) return false;
+  std::optional<Evaluation> without_average;
+  if (state_.average != nullptr && !(without_average = evaluate_now())) return false;
   EpochResult result{.epoch = progress_.epochs_evaluated + 1,
                      .whole = epoch_over(),
                      .train = progress_.totals,
                      .validation = *evaluation,
+                     .without_average = without_average,
                      .seconds = seconds_since(start)};
   if (!std::isfinite(evaluation->loss))
     fail("after step {} the validation loss is not finite{}", progress_.step, advice);

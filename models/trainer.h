@@ -47,6 +47,7 @@ struct EpochResult {
   bool whole = true;       // false: the run ends within it
   TaskTotals train;        // of its steps
   Evaluation validation;   // of the average of the weights where one is kept
+  std::optional<Evaluation> without_average{};  // of the weights themselves, where an average is kept
   bool is_best = false;    // the best of the run so far, by the task's first metric
   double seconds = 0;      // of the evaluation
 };

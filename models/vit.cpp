@@ -1,5 +1,6 @@
 #include "models/vit.h"
 
+#include "models/io/positions.h"
 #include "models/registry.h"
 #include "nn/functional.h"
 #include "nn/init.h"
@@ -176,6 +177,15 @@ std::vector<std::unique_ptr<VisionTransformer::Block>> VisionTransformer::make_b
   for (std::int64_t i = 0; i < options.depth; ++i)
     blocks.push_back(std::make_unique<Block>(*this, "blocks." + std::to_string(i), options, drop_path_of(options, i)));
   return blocks;
+}
+
+Tensor VisionTransformer::adapt(const Parameter& parameter, const Tensor& stored) const {
+  const Shape &from = stored.shape(), &to = positions_.shape();
+  if (&parameter != &positions_ || from.rank() != 3 || from[0] != 1 || from[2] != to[2]) return {};
+  const std::int64_t leading = to[1] - patches_;
+  if (square_side(from[1] - leading) == 0 || square_side(patches_) == 0) return {};
+  if (stored.device() == Device::meta) return Tensor::empty(to, DType::f32, Device::meta);
+  return resample_positions(stored, to[1], leading);
 }
 
 Variable VisionTransformer::embed(Variable images) const {

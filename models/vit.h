@@ -55,6 +55,9 @@ class VisionTransformer final : public ImageModel {
  public:
   VisionTransformer(const ModelContext& context, const VitOptions& options);
 
+  /// Positions of another number of patches, resampled as timm's resample_abs_pos_embed.
+  Tensor adapt(const Parameter& parameter, const Tensor& stored) const override;
+
  private:
   class Block;
   class AttentionPool;

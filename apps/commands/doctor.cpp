@@ -13,6 +13,7 @@
 #include <xxhash.h>
 #include <CLI/CLI.hpp>
 
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -96,6 +97,15 @@ std::string version_from(int packed) {
   return fmt::format("{}.{}.{}", packed / 10000, packed / 100 % 100, packed % 100);
 }
 
+/// What the environment says of threads, as NAME=VALUE.
+std::vector<std::string> openmp_settings() {
+  std::vector<std::string> found;
+  for (const char* const name : {"OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "OMP_DYNAMIC", "OMP_MAX_ACTIVE_LEVELS",
+                                 "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"})
+    if (const char* const value = std::getenv(name)) found.push_back(fmt::format("{}={}", name, value));
+  return found;
+}
+
 ExitCode run(const Report& report) {
   const std::vector<InstructionSet> sets = instruction_sets();
   nlohmann::ordered_json compiled = nlohmann::json::array(), processor = nlohmann::json::array();
@@ -112,7 +122,7 @@ ExitCode run(const Report& report) {
          {"available", allocator(Device::cpu).available()}},
         {{"name", "meta"}, {"model", "shapes only, for planning"}}}},
       {"instruction_sets", {{"compiled", compiled}, {"processor", processor}, {"advice", advice(sets)}}},
-      {"threads", {{"processors", processors()}, {"used", threads()}}},
+      {"threads", {{"processors", processors()}, {"used", threads()}, {"settings", openmp_settings()}}},
       {"costs_file", costs_file().string()},
       {"build", {{"architecture", LACUNA_ARCH}, {"compiler", compiler}}},
       {"libraries",
@@ -134,7 +144,9 @@ ExitCode run(const Report& report) {
   line("devices", "cpu, meta");
   line("memory", fmt::format("{}, {} available", format_bytes(allocator(Device::cpu).capacity()),
                              format_bytes(allocator(Device::cpu).available())));
-  line("threads", fmt::format("{} of {}", threads(), processors()));
+  const std::vector<std::string> openmp = openmp_settings();
+  line("threads", fmt::format("{} of {}{}", threads(), processors(),
+                              openmp.empty() ? "" : fmt::format(" ({})", fmt::join(openmp, ", "))));
   const std::string_view arch = LACUNA_ARCH;
   const std::string march = arch.empty() ? "the compiler's default" : fmt::format("-march={}", arch);
   line("instruction sets", fmt::format("compiled for {} ({}); {}", fmt::join(compiled, " "), march, advice(sets)));

@@ -2,8 +2,10 @@
 #include "apps/command.h"
 #include "apps/config/configuration_options.h"
 #include "apps/config/resolve.h"
+#include "apps/config/yaml.h"
 #include "apps/output.h"
 #include "apps/train/crowding.h"
+#include "apps/train/fit.h"
 #include "apps/train/progress.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/training.h"
@@ -13,7 +15,11 @@
 #include <CLI/CLI.hpp>
 
 #include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 namespace lacuna::apps {
 namespace {
@@ -35,36 +41,37 @@ class Eval {
 
   ExitCode operator()() const {
     std::vector<std::string> overrides = arguments_;
-    std::filesystem::path weights;
     std::vector<std::string> files = files_;
+    if (files.empty() && !overrides.empty() && is_configuration_file(overrides.front())) {
+      files = {overrides.front()};
+      overrides.erase(overrides.begin());
+    }
+    std::optional<CheckpointPath> point;
     if (files.empty()) {
       if (overrides.empty()) reject("expected a run folder, or -c CONFIG");
-      const CheckpointPath path = checkpoint_path(overrides.front());
-      const RunFolder folder = RunFolder::open(path.run);
+      point = checkpoint_path(overrides.front());
       overrides.erase(overrides.begin());
-      weights = path.checkpoint.empty() ? folder.best() : folder.checkpoint(path.checkpoint);
-      read_progress(weights);  // refuses a checkpoint whose files have changed
-      files = {folder.configuration().string()};
-      if (read_configuration(files, overrides).model.from != read_configuration(files, {}).model.from)
-        reject("model.from: the weights are those of the run; expected -c {} to evaluate others", files.front());
+      files = {RunFolder::open(point->run).configuration().string()};
+      for (const std::string& change : overrides)
+        if (sets(change, "model", "from"))
+          reject("{}: the weights are those of the run; expected -c {} to evaluate others", change, files.front());
     }
     Configuration configuration = read_configuration(files, overrides);
     configuration.memory = {};  // nothing is saved for backward, and no budget of a step is asked for
     configuration = resolve(configuration);
     if (configuration.train.device == "meta")
       reject("train.device: nothing can be evaluated on meta, which holds no values");
-    if (!weights.empty()) {
-      std::error_code ignored;
-      const std::filesystem::path average = weights / average_file;  // what the run was evaluated by, where it is kept
-      configuration.model.from = (std::filesystem::exists(average, ignored) ? average : weights).string();
-    }
-    if (configuration.model.from.empty()) reject("expected model.from, the weights to evaluate, or a run folder");
+    if (configuration.model.from.empty() && !point)
+      reject("expected model.from, the weights to evaluate, or a run folder");
 
     const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
     warn_if_crowded();
     const std::shared_ptr<const Dataset> dataset =
         open_dataset(configuration.data.name, dataset_options(configuration, Split::validation));
-    const std::unique_ptr<Model> model = make_model(configuration, Device::cpu, false).model;
+    require_fit_to_evaluate(configuration);
+    const MadeModel made =
+        point ? make_model_of_run(configuration, *point) : make_model(configuration, Device::cpu, false);
+    Model* const model = made.model.get();
     ledger(Device::cpu).reset_peak();
     const auto start = std::chrono::steady_clock::now();
     const std::unique_ptr<Task> task = make_task(configuration, *model);
@@ -72,8 +79,9 @@ class Eval {
                                             static_cast<int>(configuration.data.workers));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double rate = static_cast<double>(evaluation.samples) / seconds;
+    if (!std::isfinite(evaluation.loss)) fail("{}: the loss is {}", made.file.string(), std::fabs(evaluation.loss));
     nlohmann::ordered_json json{{"model", configuration.model.name},
-                                {"weights", configuration.model.from},
+                                {"weights", made.file.string()},
                                 {"device", configuration.train.device},
                                 {"precision", configuration.train.precision},
                                 {"batch_size", configuration.train.batch_size},
@@ -91,12 +99,31 @@ class Eval {
     json["memory"] = {{"peak", ledger(Device::cpu).peak()}};
     json["process_peak"] = process_peak();
     report_.write(fmt::format("{} from {}: {} images, loss {:.4f}{}, {:.1f} samples/s\n", configuration.model.name,
-                              configuration.model.from, evaluation.samples, evaluation.loss, metrics, rate),
+                              made.file.string(), evaluation.samples, evaluation.loss, metrics, rate),
                   json);
     return 0;
   }
 
  private:
+  /// With the weights of a checkpoint of the run. One that the run, which may be training on, removes meanwhile is
+  /// looked for again.
+  static MadeModel make_model_of_run(Configuration configuration, const CheckpointPath& point) {
+    constexpr int attempts = 20;
+    for (int attempt = 1;; ++attempt) {
+      const RunFolder folder = RunFolder::open(point.run);
+      const std::filesystem::path weights =
+          point.checkpoint.empty() ? folder.best() : folder.checkpoint(point.checkpoint);
+      try {
+        read_progress(weights);  // refuses a checkpoint whose files have changed
+        configuration.model.from = weights.string();
+        return make_model(configuration, Device::cpu, false);
+      } catch (const Error&) {
+        std::error_code ignored;
+        if (std::filesystem::exists(weights, ignored) || attempt == attempts) throw;
+      }
+    }
+  }
+
   std::vector<std::string> arguments_;
   std::vector<std::string> files_;
   Report report_;

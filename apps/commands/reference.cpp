@@ -86,9 +86,10 @@ ReferenceModel read_model(const SafetensorsFile& file) {
 /// The model of the file with its weights. Tried without memory first: a wrong file costs nothing.
 std::unique_ptr<Model> make_model(const SafetensorsFile& file, const ReferenceModel& description) {
   const LoadOptions weights{.prefix = "weight/"};
-  check_weights(*build_model(description.name, description.hyper_parameters, {.device = Device::meta}), file, weights);
+  check_weights(*build_model(description.name, description.hyper_parameters, {.device = Device::meta}), SafetensorsFile(file.path()),
+                weights);
   std::unique_ptr<Model> model = build_model(description.name, description.hyper_parameters, {});
-  load_weights(*model, file, weights);
+  load_weights(*model, SafetensorsFile(file.path()), weights);
   return model;
 }
 

@@ -51,7 +51,8 @@ class Train {
   int go_on() const {
     const CheckpointPath point = checkpoint_path(resumed_);
     for (const std::string& change : configuration_.overrides())
-      if (sets_folder(change)) reject("{}: a run that goes on stays in its folder, {}", change, point.run.string());
+      if (sets(change, "output", "dir"))
+        reject("{}: a run that goes on stays in its folder, {}", change, point.run.string());
     const RunFolder folder = RunFolder::open_to_resume(point.run);
     const std::optional<std::filesystem::path> checkpoint =
         point.checkpoint.empty() ? folder.newest() : folder.checkpoint(point.checkpoint);
@@ -105,13 +106,6 @@ class Train {
     plan_memory(configuration, plan);
     warn_if_crowded();
     return configuration;
-  }
-
-  /// Of `key=value`, also where the section is given whole.
-  static bool sets_folder(const std::string& change) {
-    Problems reported_later;
-    const std::optional<YamlEntry> given = parse_assignment(change, reported_later);
-    return given && (given->key == "output.dir" || (given->key == "output" && given->value.find("dir") != nullptr));
   }
 
   std::FILE* stream() const { return report_.for_people() ? stdout : nullptr; }

@@ -4,6 +4,7 @@
 #include "apps/config/configuration.h"
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace CLI {
@@ -11,6 +12,9 @@ class App;
 }
 
 namespace lacuna::apps {
+
+/// Whether a word of the command line names a file rather than sets a key.
+bool is_configuration_file(std::string_view argument);
 
 class ConfigurationOptions {
  public:
@@ -26,8 +30,10 @@ class ConfigurationOptions {
   Configuration read() const;
 
  private:
-  std::vector<std::string> files_;
-  std::vector<std::string> overrides_;
+  void sort_arguments();
+
+  std::vector<std::string> files_, arguments_, overrides_;
+  bool required_ = false;
   bool image_gradient_ = false;
 };
 

@@ -13,6 +13,13 @@ namespace {
 
 constexpr double exactly_counted = 0x1p53;
 
+/// A model's name as timm writes it, as `timm/vit_tiny_patch16_224.augreg_in21k`, without the tag of its weights.
+std::string without_tag(std::string_view name) {
+  for (const std::string_view hub : {"hf_hub:", "hf-hub:", "timm/"})
+    if (name.starts_with(hub)) name.remove_prefix(hub.size());
+  return std::string(name.substr(0, name.find('.')));
+}
+
 /// Writes a value into its field; returns what is expected in its place where it does not fit.
 class Reader {
  public:
@@ -38,19 +45,25 @@ class Reader {
 
   std::string operator()(std::string* out) const {
     if (node_.kind != YamlNode::Kind::scalar) return "text";
+    *out = node_.text;
     if (values_.names != nullptr) {
       const Names names = values_.names();
-      if (std::ranges::find(names, node_.text) == names.end()) {
+      const auto is_name = [&] { return std::ranges::find(names, *out) != names.end(); };
+      if (!is_name() && key_ == "model.name") *out = without_tag(*out);
+      if (!is_name()) {
         const std::string near = nearest_name(node_.text, names);
         return fmt::format("one of {}{}", fmt::join(names, ", "),
                            near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near));
       }
     }
-    *out = node_.text;
     return {};
   }
 
-  std::string operator()(Names* out) const { return read_list(out, "a list of texts"); }
+  std::string operator()(Names* out) const {
+    if (node_.kind != YamlNode::Kind::scalar) return read_list(out, "a list of texts");
+    out->resize(1);  // one text is a list of one
+    return (*this)(&out->front());
+  }
   std::string operator()(std::vector<double>* out) const { return read_list(out, "a list of numbers"); }
   std::string operator()(std::vector<HoldRule>* out) const {
     *out = read_hold_rules(key_, node_, problems_);
@@ -85,9 +98,9 @@ class Reader {
 struct Writer {
   std::string operator()(const std::string& value) const { return to_yaml(std::string_view(value)); }
   std::string operator()(bool value) const { return value ? "true" : "false"; }
-  std::string operator()(double value) const { return fmt::format("{}", value); }
+  std::string operator()(double value) const { return to_yaml(value); }
   std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
-  std::string operator()(const std::optional<double>& value) const { return value ? fmt::format("{}", *value) : ""; }
+  std::string operator()(const std::optional<double>& value) const { return value ? to_yaml(*value) : ""; }
   std::string operator()(const std::vector<HoldRule>& rules) const { return write_hold_rules(rules); }
   std::string operator()(const std::vector<GroupRule>& rules) const { return write_group_rules(rules); }
   template <class T>

@@ -1,10 +1,13 @@
 #include "apps/config/resolve.h"
 
 #include "apps/config/model_options.h"
+#include "apps/output.h"
 #include "core/parallel.h"
 #include "models/registry.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <utility>
 
 namespace lacuna::apps {
 namespace {
@@ -17,6 +20,16 @@ std::int64_t image_size_of(const ModelDescription& description) {
     reject("model.image_size: data sets give square images, expected one number, got {}",
            lacuna::to_string(found->value));
   return *side;
+}
+
+void warn_if_fewer_threads(std::int64_t asked) {
+  static bool said = false;
+  if (threads() >= asked || std::exchange(said, true)) return;
+  const char* const limit = std::getenv("OMP_THREAD_LIMIT");
+  print_error(
+      fmt::format("lacuna: warning: train.threads is {}, but OpenMP starts {} at most{}: the run goes on with "
+                  "as many\n",
+                  asked, threads(), limit == nullptr ? "" : fmt::format(" (OMP_THREAD_LIMIT={})", limit)));
 }
 
 }  // namespace
@@ -33,6 +46,7 @@ Configuration resolve(const Configuration& configuration) {
   Configuration resolved = with_outputs(configuration);
   if (resolved.train.device == "auto") resolved.train.device = "cpu";
   const ThreadCountScope scope(static_cast<int>(resolved.train.threads));
+  warn_if_fewer_threads(resolved.train.threads);
   resolved.train.threads = threads();
   resolved.data.image_size = image_size_of(describe_model(resolved.model.name, hyper_parameters_of(resolved)));
   return resolved;
@@ -53,9 +67,12 @@ DatasetOptions dataset_options(const Configuration& configuration, Split split) 
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split) {
   const bool training = split == Split::train;
   const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
-  Transforms transforms = image_transforms(dataset->info(), {.image_size = resolved.data.image_size,
-                                                             .augment = training ? resolved.data.augment : "none",
-                                                             .crop_padding = resolved.data.crop_padding});
+  Transforms transforms =
+      image_transforms(dataset->info(), {.image_size = resolved.data.image_size,
+                                         .augment = training ? resolved.data.augment : "none",
+                                         .crop_padding = resolved.data.crop_padding,
+                                         .mean = {resolved.data.mean.begin(), resolved.data.mean.end()},
+                                         .deviation = {resolved.data.std.begin(), resolved.data.std.end()}});
   DatasetPtr ready = transform(std::move(dataset), std::move(transforms), seed);
   if (!training) return {std::move(ready), {.size = resolved.train.batch_size / resolved.train.accumulate}};
   return {shuffle(std::move(ready), seed), {.size = resolved.train.batch_size, .drop_last = true}};

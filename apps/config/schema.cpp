@@ -42,7 +42,7 @@ Names augmentation_names() {
 Names float_types() { return {"f32", "bf16"}; }
 Names state_types() { return {"f32", "bf16", "int8"}; }
 Names devices() { return {"auto", "cpu", "meta"}; }
-Names budget_kinds() { return {"peak", "saved"}; }
+Names budget_kinds() { return {"peak", "saved", "process"}; }
 
 constexpr double most_images = 0x7fffffff;  // products of two such counts and an image's size do not overflow
 
@@ -51,11 +51,18 @@ const std::vector<Key<Configuration>> table{
     {"model.from",
      &Model::from,
      {},
-     "weights to start from: a `.safetensors` file, or a folder that holds `model.safetensors`"},
+     "weights to start from: a `.safetensors` file, an index of shards, a folder with either, or a checkpoint of a "
+     "run"},
     {"model.num_classes", &Model::num_classes, {}, "outputs of the head; 0: as many as the data set has classes"},
     {"data.name", &Data::name, {.names = registered<dataset_kinds>}, "data set"},
     {"data.path", &Data::path, {}, "folder of the data set's files"},
     {"data.image_size", &Data::image_size, {up_to(4096)}, "side in pixels of what the model sees; 0: the model's own"},
+    {"data.mean",
+     &Data::mean,
+     {up_to(1)},
+     "of each channel, from 0 to 1, as `[0.5, 0.5, 0.5]`: what the weights were trained with; empty: the data set's "
+     "own"},
+    {"data.std", &Data::std, {up_to(1)}, "the same for the standard deviation"},
     {"data.augment", &Data::augment, {.names = augmentation_names}, "random changes of the training images"},
     {"data.crop_padding", &Data::crop_padding, {up_to(256)}, "black pixels on each side before a random crop"},
     {"data.workers", &Data::workers, {from(1, 256)}, "threads that prepare batches ahead of the step"},
@@ -134,7 +141,9 @@ const std::vector<Key<Configuration>> table{
     {"memory.budget_of",
      &Memory::budget_of,
      {.names = budget_kinds},
-     "what the budget counts: all memory at its highest, or what is saved for backward",
+     "what the budget counts: the tensors at their highest, what is saved for backward, or the process (its tensors, "
+     "and "
+     "what it takes beside them)",
      "auto"},
     {"memory.plan",
      &Memory::plan_file,

@@ -9,6 +9,7 @@
 #include "optim/schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lacuna::apps {
 namespace {
@@ -62,6 +63,9 @@ void check_schedule(const Configuration& c, const YamlNode& root, Problems& prob
 
 void check_data(const Configuration& c, const YamlNode& root, Problems& problems) {
   if (!dataset_kinds().contains(c.data.name)) return;
+  if (!c.data.path.empty() && !dataset_kinds().get(c.data.name).reads_files)
+    problems.add(place_of(root, "data", "path"),
+                 fmt::format("data.path: the data set {} reads no files; data.name chooses another", c.data.name));
   const DatasetInfo data = describe_dataset(c.data.name, dataset_options(c, Split::train));
   const auto classes = static_cast<std::int64_t>(data.classes.size());
   const std::int64_t channels = field_of(data.fields, "images").shape.back();
@@ -69,6 +73,15 @@ void check_data(const Configuration& c, const YamlNode& root, Problems& problems
     problems.add(place_of(root, "model", "num_classes"),
                  fmt::format("model.num_classes is {}, but the data set {} has {} classes", c.model.num_classes,
                              c.data.name, classes));
+  for (const auto& [key, values] : {std::pair{"mean", &c.data.mean}, std::pair{"std", &c.data.std}})
+    if (!values->empty() && std::ssize(*values) != channels)
+      problems.add(
+          place_of(root, "data", key),
+          fmt::format("data.{}: expected {} numbers, one for each channel, got {}", key, channels, values->size()));
+  if (c.data.mean.empty() != c.data.std.empty())
+    problems.add(place_of(root, "data"), "data: expected both `mean` and `std`, or none of them");
+  for (const double deviation : c.data.std)
+    if (deviation <= 0) problems.add(place_of(root, "data", "std"), "data.std: expected numbers above 0");
   if (c.model.name.empty()) return;
   const ModelDescription model = describe_model(c.model.name, hyper_parameters_of(c));
   for (const HyperParameter& parameter : model.hyper_parameters)

@@ -9,6 +9,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <fstream>
@@ -20,7 +21,7 @@ namespace lacuna::apps {
 namespace {
 
 constexpr std::size_t max_depth = 16;
-constexpr std::uintmax_t max_file_bytes = 1 << 20;
+constexpr std::size_t max_file_bytes = 1 << 20;
 
 Location locate(const Location& start, const YAML::Mark& mark) {
   return start.line == 0 ? start : Location{start.source, start.line + mark.line, mark.column + 1};
@@ -134,8 +135,39 @@ class TreeBuilder final : public YAML::EventHandler {
   std::vector<Frame> frames_;
 };
 
+/// `text` in quotes, if it is UTF-8.
+std::optional<std::string> in_strict_quotes(std::string_view text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::type_error&) {
+    return {};
+  }
+}
+
+/// Bytes that are no UTF-8 stay as they are: a path may have them.
 std::string in_quotes(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (const auto whole = in_strict_quotes(text)) return *whole;
+  std::string quoted = "\"";
+  while (!text.empty()) {
+    std::size_t length = 1;  // of a character
+    std::optional<std::string> one;
+    while (!(one = in_strict_quotes(text.substr(0, length))) && length < 4) ++length;
+    quoted += one ? one->substr(1, one->size() - 2) : std::string(1, text.front());
+    text.remove_prefix(one ? std::min(length, text.size()) : 1);
+  }
+  return quoted + '"';
+}
+
+/// Whether some reader of YAML takes the text for something else: a number in any notation, a time, a truth value.
+bool reads_as_other(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  constexpr std::string_view words[] = {"true", "false", "yes",  "no",    "on",    "off",
+                                        "y",    "n",     ".inf", "-.inf", "+.inf", ".nan"};
+  if (std::ranges::find(words, lower) != std::end(words)) return true;
+  const std::size_t first = lower.find_first_not_of("+-.");
+  return first != std::string::npos && std::isdigit(static_cast<unsigned char>(lower[first])) != 0 &&
+         lower.find_first_not_of("0123456789abcdefox_.:+-") == std::string::npos;
 }
 
 /// Whether text can stand in a list as it is and reads back as it was.
@@ -194,7 +226,14 @@ std::optional<bool> flag_in(const YamlNode& node) {
 }
 
 std::string to_yaml(std::string_view text) {
-  return is_plain(text) && text.front() != '-' ? std::string(text) : in_quotes(text);
+  return is_plain(text) && text.front() != '-' && !reads_as_other(text) ? std::string(text) : in_quotes(text);
+}
+
+std::string to_yaml(double number) {
+  std::string text = fmt::format("{}", number);
+  if (const std::size_t exponent = text.find('e'); exponent != std::string::npos && text.find('.') == std::string::npos)
+    text.insert(exponent, ".0");
+  return text;
 }
 
 std::string to_yaml(const YamlNode& node) {
@@ -249,13 +288,15 @@ YamlNode parse_yaml(const std::string& text, const Location& start, Problems& pr
 std::string read_text(const std::filesystem::path& path) {
   std::error_code failed;
   if (std::filesystem::is_directory(path, failed)) reject("{}: expected a file, got a folder", path.string());
-  if (!std::filesystem::is_regular_file(path, failed)) reject("{}: there is no such file", path.string());
-  const std::uintmax_t bytes = std::filesystem::file_size(path, failed);
-  if (failed || bytes > max_file_bytes)
-    reject("{}: {} bytes are more than a configuration can have ({})", path.string(), bytes, max_file_bytes);
-  std::ifstream stream(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(stream), {}};
-  if (stream.bad() || text.size() != bytes) reject("{}: cannot be read", path.string());
+  const bool standard_input = path == "-";
+  if (!standard_input && !std::filesystem::exists(path, failed)) reject("{}: there is no such file", path.string());
+  std::ifstream stream(standard_input ? "/dev/stdin" : path, std::ios::binary);
+  std::string text(max_file_bytes + 1, '\0');  // a pipe does not say how long it is
+  stream.read(text.data(), std::ssize(text));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  if (!stream.eof() && text.size() <= max_file_bytes) reject("{}: cannot be read", path.string());
+  if (text.size() > max_file_bytes)
+    reject("{}: more bytes than a configuration can have ({})", path.string(), max_file_bytes);
   return text;
 }
 
@@ -272,10 +313,21 @@ std::optional<YamlEntry> parse_assignment(std::string_view assignment, Problems&
   return entry;
 }
 
+bool sets(std::string_view assignment, std::string_view section, std::string_view key) {
+  Problems reported_later;
+  const std::optional<YamlEntry> given = parse_assignment(assignment, reported_later);
+  return given && (given->key == fmt::format("{}.{}", section, key) ||
+                   (given->key == section && given->value.find(key) != nullptr));
+}
+
 void apply_override(YamlNode& root, std::string_view assignment, Problems& problems) {
   std::optional<YamlEntry> given = parse_assignment(assignment, problems);
   if (!given) return;
   const Location& here = given->where;
+  if (given->value.kind == YamlNode::Kind::null) {
+    problems.add(here, fmt::format("{}: expected a value behind `=`", assignment));
+    return;
+  }
   std::string_view path = given->key;
   YamlNode* parent = &root;
   for (std::size_t dot; (dot = path.find('.')) != std::string_view::npos; path.remove_prefix(dot + 1)) {

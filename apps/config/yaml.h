@@ -66,6 +66,8 @@ std::optional<bool> flag_in(const YamlNode& node);
 
 /// Text as a scalar that reads back as it was, in a list too; quoted where it has to be.
 std::string to_yaml(std::string_view text);
+/// A number, with a point before an exponent: `1e-05` is text to readers of YAML 1.1.
+std::string to_yaml(double number);
 /// A whole node on one line, as the value of an override.
 std::string to_yaml(const YamlNode& node);
 
@@ -75,12 +77,15 @@ std::string describe(const YamlNode& node);
 /// Reads one document. Duplicate keys, aliases, tags and deep nesting are problems; text that is no YAML is refused at
 /// once. An empty document is an empty map. Where `start` has no line, it is the location of everything.
 YamlNode parse_yaml(const std::string& text, const Location& start, Problems& problems);
-/// The text of a file; refuses one that is missing or larger than a configuration can be.
+/// The text of a file or a pipe, or of standard input (`-`); refuses one that is missing or larger than a configuration
+/// can be.
 std::string read_text(const std::filesystem::path& path);
 
 /// `key=value`, where `value` is YAML, as an entry of that key. Its location is the command line. Nothing where it is
 /// no such text, which becomes a problem.
 std::optional<YamlEntry> parse_assignment(std::string_view assignment, Problems& problems);
+/// Whether `assignment` sets `section.key`, by itself or with its whole section.
+bool sets(std::string_view assignment, std::string_view section, std::string_view key);
 /// Sets `path.to.key=value` in `root`, where `value` is YAML. Its location is the command line.
 void apply_override(YamlNode& root, std::string_view assignment, Problems& problems);
 

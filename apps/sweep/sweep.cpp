@@ -221,8 +221,8 @@ class SweepCommand {
     const std::vector<ordered_json> records = run(sweep);
     const std::vector<Result> results = write_results(sweep, records);
     if (const int signal = InterruptGuard::signal(); signal != 0 && records.size() < sweep.cases.size()) {
-      fmt::print(stderr, "lacuna: stopped by a signal with {} of {} cases finished; the same command goes on\n",
-                 records.size(), sweep.cases.size());
+      print_error(fmt::format("lacuna: stopped by a signal with {} of {} cases finished; the same command goes on\n",
+                              records.size(), sweep.cases.size()));
       return 128 + signal;
     }
     return std::ranges::any_of(results, &Result::failed) ? 1 : 0;
@@ -295,8 +295,8 @@ class SweepCommand {
   void warn_of_problems(const std::list<Numbered>& waiting, std::size_t all) const {
     for (const Numbered& one : waiting)
       if (const std::string problem = one.run.problem(); !problem.empty())
-        fmt::print(stderr, "lacuna: warning: [{}/{}] will fail: {}\n{}\n", one.index + 1, all, words_of(one.run.what()),
-                   problem);
+        print_error(fmt::format("lacuna: warning: [{}/{}] will fail: {}\n{}\n", one.index + 1, all,
+                                words_of(one.run.what()), problem));
   }
 
   std::string words_of(const SweepCase& one) const {
@@ -340,8 +340,8 @@ class SweepCommand {
     write_file_atomically(sweep.folder / "sweep.html", to_html({name, subtitle, "sweep.csv"}, results));
     for (const Result& result : results)
       if (!result.run.empty() && !result.failed && !fs::exists(fs::path(result.run) / "metrics.jsonl"))
-        fmt::print(stderr, "lacuna: warning: {} holds no metrics.jsonl: the page has no curves of {}\n",
-                   result.run.string(), result.label);
+        print_error(fmt::format("lacuna: warning: {} holds no metrics.jsonl: the page has no curves of {}\n",
+                                result.run.string(), result.label));
     const std::string failed =
         failures > 0 ? fmt::format("{} of {} cases failed; the page and sweep.csv say why\n", failures, results.size())
                      : std::string();

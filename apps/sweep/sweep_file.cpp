@@ -1,6 +1,7 @@
 #include "apps/sweep/sweep_file.h"
 
 #include "apps/command.h"
+#include "apps/config/paths.h"
 #include "apps/config/schema.h"
 #include "apps/config/yaml.h"
 #include "core/error.h"
@@ -136,7 +137,7 @@ class SweepReader {
 
   void read_folder(const YamlNode& node) {
     if (node.kind != YamlNode::Kind::scalar || node.text.empty()) return expected(node, "output.dir", "a folder");
-    sweep_.folder = node.text;
+    sweep_.folder = expand_home(node.text);
   }
 
   /// Whether `entry` names something that a case can set: a key of a section, or a section with keys and values, of

@@ -2,6 +2,7 @@
 
 #include "apps/train/measure.h"
 #include "core/allocator.h"
+#include "core/parallel.h"
 #include "core/system_memory.h"
 #include "data/loader.h"
 
@@ -138,17 +139,53 @@ void require_fit(const Configuration& configuration, Device device, bool with_lo
   const std::int64_t available = allocator(device).available();
   if (need.bytes <= available) return;
   // What no run on this machine could do is wrong input; a limit on this process is not the configuration's fault.
-  const bool limited = need.bytes <= std::min(allocator(device).capacity(), available_memory());
+  constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
+  const bool limited = (address_space_left() != none || data_left() != none) &&
+                       need.bytes <= std::min(allocator(device).capacity(), available_memory());
   throw Error(
       limited ? Fault::run : Fault::input,
       fmt::format(
-          "out of memory: training with batches of {} needs {}, and {} has {} left{}. The largest holders at a "
+          "out of memory: training with batches of {} needs {}, and {} has {} left for tensors{}. The largest holders "
+          "at a "
           "step's peak:\n{}{}{}\nFewer parameters to train (freeze.train) and train.precision: bf16 need less "
           "too; `lacuna plan` says how much.",
           planned.batch_size, format_bytes(need.bytes), name_of(device), format_bytes(available),
-          limited ? " under the limit on the address space (ulimit -v)" : "", lacuna::describe(planned.at_peak, 8),
+          limited ? " under the limits on the address space and on data (ulimit -v, -d)" : "",
+          lacuna::describe(planned.at_peak, 8),
           with_loader ? fmt::format("Batches prepared ahead hold up to {} more.\n", format_bytes(need.batches)) : "",
           what_would_fit(configuration, available, with_loader, need.bytes)));
+}
+
+void require_fit_to_evaluate(const Configuration& configuration) {
+  Configuration alone = configuration;
+  alone.model.from.clear();
+  alone.freeze = {};
+  alone.memory = {};
+  alone.train.ema_decay = 0;
+  alone.optimizer = {};
+  alone.optimizer.name = "sgd";  // without momentum it has no state
+  Training training(alone, Device::meta);
+  const auto need = [&] {
+    const EvaluationBytes bytes = measure_evaluation(training, alone);
+    return bytes.peak + depth * bytes.batch;
+  };
+  const std::int64_t available = allocator(Device::cpu).available(), whole = need();
+  if (whole <= available) return;
+  std::int64_t& size = alone.train.batch_size;
+  std::int64_t fitting = 0;
+  for (alone.train.accumulate = 1; fitting == 0 && size > 1;)
+    if (size /= 2; need() <= available) fitting = size;
+  reject("out of memory: evaluating batches of {} needs {}, and {} has {} left for tensors. {}",
+         configuration.train.batch_size / configuration.train.accumulate, format_bytes(whole), name_of(Device::cpu),
+         format_bytes(available),
+         fitting > 0 ? fmt::format("To fit: train.batch_size={} train.accumulate=1", fitting)
+                     : "Not even one sample at a time fits");
+}
+
+std::int64_t memory_beside_tensors() {
+  const std::int64_t now = process_resident() - ledger(Device::cpu).total();
+  constexpr std::int64_t unit = std::int64_t{8} << 20;  // so that a few pages more or less give no other plan
+  return (now + growth_beside_tensors(threads()) + unit - 1) / unit * unit;
 }
 
 std::int64_t prefetched(const Measurement& planned) {

@@ -13,6 +13,12 @@ namespace lacuna::apps {
 /// `with_loader`: batches are prepared ahead, for the evaluation too.
 void require_fit(const Configuration& configuration, Device device, bool with_loader);
 
+/// The same for the evaluation of a model alone.
+void require_fit_to_evaluate(const Configuration& configuration);
+
+/// Bytes that the process takes beside its tensors: what it holds now, and what is still to come in a run.
+std::int64_t memory_beside_tensors();
+
 /// What training takes at its highest by a plan, in bytes: batches that are prepared ahead included.
 std::int64_t highest_need(const Measurement& planned);
 /// Of that, batches that are prepared ahead while a step runs, in bytes;

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <system_error>
+#include <utility>
 
 namespace lacuna::apps {
 namespace {
@@ -21,12 +22,17 @@ std::atomic<int> received = 0;
 sigset_t asking_to_stop() {
   sigset_t set;
   ::sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM}) ::sigaddset(&set, signal);
-  struct sigaction hangup {};
-  ::sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) ::sigaddset(&set, SIGHUP);  // as nohup has it, to outlive the terminal
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
+    struct sigaction before {};
+    ::sigaction(signal, nullptr, &before);
+    // Ignored by nohup, to outlive the terminal, or by a shell that starts a process in the background.
+    if (before.sa_handler != SIG_IGN) ::sigaddset(&set, signal);
+  }
   return set;
 }
+
+/// Whether a batch system sends it ahead of the end, perhaps again and again.
+bool is_notice(int signal) { return signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGXCPU; }
 
 int opened(int descriptor, const char* what) {
   if (descriptor < 0) fail("cannot open {}: {}", what, last_system_error());
@@ -53,6 +59,7 @@ class Repetition {
 
 void wait_for_signals(int signals, int wake) {
   Repetition is_repetition;
+  bool asked = false;  // by a signal that is no notice
   std::array<pollfd, 2> ready{pollfd{.fd = signals, .events = POLLIN, .revents = 0},
                               pollfd{.fd = wake, .events = POLLIN, .revents = 0}};
   while (ready[1].revents == 0) {
@@ -60,7 +67,9 @@ void wait_for_signals(int signals, int wake) {
     signalfd_siginfo information{};
     if (::read(signals, &information, sizeof information) != sizeof information) continue;
     const int signal = static_cast<int>(information.ssi_signo);
-    if (is_repetition(signal) || received.exchange(signal) == 0) continue;
+    int none = 0;
+    received.compare_exchange_strong(none, signal);
+    if (is_notice(signal) || is_repetition(signal) || !std::exchange(asked, true)) continue;
     ::signal(signal, SIG_DFL);  // the second, whichever came first
     const sigset_t set = asking_to_stop();
     ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);

@@ -6,8 +6,9 @@
 
 namespace lacuna::apps {
 
-/// While it lives, SIGINT, SIGTERM and SIGHUP (unless that is ignored) are noted instead of ending the process. A
-/// second one ends it at once, unless it is SIGTERM or SIGHUP again within a second.
+/// While it lives, SIGINT, SIGTERM and SIGHUP are noted instead of ending the process, as are SIGUSR1, SIGUSR2 and
+/// SIGXCPU, by which batch systems tell that the time is almost over; those that were ignored before stay so. A second
+/// SIGINT, SIGTERM or SIGHUP ends it at once, unless it is SIGTERM or SIGHUP again within a second.
 ///
 /// A thread of its own takes them; they are blocked in the one that makes the guard and in all that come after it. No
 /// handler may run on a thread that computes: oneDNN's generated matrix kernels use the stack pointer as an ordinary

@@ -110,20 +110,28 @@ Measurement measure(Training& training, const Configuration& configuration, cons
   read_account(account, outcome.saved_bytes, result);
   result.saved_by_path = std::move(outcome.saved_by_path);
   if (device == Device::meta) {
-    training.model().set_training(false);
-    account.reset_peak();
-    Configuration evaluated = configuration;
-    evaluated.train.batch_size /= std::exchange(evaluated.train.accumulate, 1);
-    if (const std::int64_t all = configuration.data.val_size; all > 0)
-      evaluated.train.batch_size = std::min(evaluated.train.batch_size, all);
-    Batch samples = std::move(made_up_batch(evaluated, training).front());
-    result.evaluation_batch = samples.bytes();
-    training.task().run(training.model(), std::move(samples), TaskMode::evaluate);
-    result.evaluation_peak = account.peak();
+    const EvaluationBytes evaluation = measure_evaluation(training, configuration);
+    result.evaluation_batch = evaluation.batch;
+    result.evaluation_peak = evaluation.peak;
     return result;
   }
   result.process_peak = process_peak();
   return result;
+}
+
+EvaluationBytes measure_evaluation(Training& training, const Configuration& configuration) {
+  Ledger& account = ledger(training.model().context().device);
+  training.model().set_training(false);
+  account.reset_peak();
+  Configuration evaluated = configuration;
+  evaluated.train.batch_size /= std::exchange(evaluated.train.accumulate, 1);
+  if (const std::int64_t all = configuration.data.val_size; all > 0)
+    evaluated.train.batch_size = std::min(evaluated.train.batch_size, all);
+  Batch samples = std::move(made_up_batch(evaluated, training).front());
+  EvaluationBytes bytes{.batch = samples.bytes()};
+  training.task().run(training.model(), std::move(samples), TaskMode::evaluate);
+  bytes.peak = account.peak();
+  return bytes;
 }
 
 void read_account(const Ledger& account, std::int64_t saved_bytes, Measurement& measurement) {

@@ -53,6 +53,12 @@ Measurement measure(Training& training, const Configuration& configuration, cons
 /// The same of a model that is built for it.
 Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options = {});
 
+struct EvaluationBytes {
+  std::int64_t batch = 0, peak = 0;  // of one batch, and at the highest
+};
+/// Runs an evaluation of one batch; the model evaluates afterwards.
+EvaluationBytes measure_evaluation(Training& training, const Configuration& configuration);
+
 /// Fills in memory by purpose and all about the peak; `saved_bytes` at the end of the forward pass.
 void read_account(const Ledger& account, std::int64_t saved_bytes, Measurement& measurement);
 

@@ -159,6 +159,13 @@ class BudgetPlanner {
     const Configuration::Memory& memory = configuration.memory;
     of_saved_ = memory.budget_of == "saved";
     if (!memory.budget.empty()) budget_ = parse_bytes(memory.budget);
+    if (memory.budget_of == "process" && budget_ > 0) {
+      const std::int64_t beside = memory_beside_tensors();
+      if (budget_ <= beside)
+        reject("memory.budget: the process takes about {} beside its tensors: expected more, got {}",
+               format_bytes(beside), memory.budget);
+      budget_ -= beside;
+    }
     measured_ = model_.measure();
   }
 
@@ -189,8 +196,7 @@ class BudgetPlanner {
         .group_size = group_size(configuration_),
         .micro_batches = configuration_.train.accumulate,
         .costs = costs_,
-        .sensitivities =
-            [this] { return measure_sensitivities(configuration_, model_.training().error_measure()); },
+        .sensitivities = [this] { return measure_sensitivities(configuration_, model_.training().error_measure()); },
         // The gradient's error under `fixed` with 4 bits, by row that of a ViT, else that of ResNet-20.
         .usual_sensitivity = error * error / code_variance(4)};
     PlannerResult result = lacuna::plan_memory(options);

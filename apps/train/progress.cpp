@@ -3,9 +3,14 @@
 #include "core/ledger.h"
 
 #include <fmt/core.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace lacuna::apps {
 namespace {
@@ -14,12 +19,11 @@ constexpr const char* clear_line = "\r\x1b[K";
 
 }  // namespace
 
-std::string to_string(const ProgressLine& line) {
-  return fmt::format(
-      "epoch {}/{}  step {:>{}}/{}  loss {:.4f}  {}  lr {:.3e}  {:.1f} samples/s  memory {} "
-      "(peak {})",
-      line.epoch, line.epochs, line.step, std::to_string(line.steps).size(), line.steps, line.loss, line.metric,
-      line.learning_rate, line.samples_per_second, format_bytes(line.memory), format_bytes(line.peak));
+std::string clock_time(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::max(seconds, 0.0));
+  const std::int64_t hours = whole / 3600, minutes = whole / 60 % 60;
+  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60)
+                   : fmt::format("{}:{:02}", minutes, whole % 60);
 }
 
 std::string metric_text(const std::string& name, double value) {
@@ -27,8 +31,56 @@ std::string metric_text(const std::string& name, double value) {
   return is_share ? fmt::format("{} {:.2f} %", name, 100 * value) : fmt::format("{} {:.4f}", name, value);
 }
 
-ProgressDisplay::ProgressDisplay(std::FILE* stream)
-    : stream_(stream), live_(stream != nullptr && ::isatty(::fileno(stream)) == 1) {}
+std::string to_string(const ProgressLine& line, std::size_t width) {
+  struct Part {
+    std::string text;
+    int rank;  // the highest is left out first
+  };
+  std::vector<Part> parts{
+      {fmt::format("epoch {}/{}", line.epoch, line.epochs), 1},
+      {fmt::format("step {:>{}}/{}", line.step, std::to_string(line.steps).size(), line.steps), 0},
+      {fmt::format("loss {:.4f}", line.loss), 2},
+      {line.metric, 3},
+      {fmt::format("lr {:.3e}", line.learning_rate), 8},
+      {fmt::format("{:.1f} samples/s", line.samples_per_second), 6},
+      {fmt::format("memory {}", format_bytes(line.memory)), 9},
+      {fmt::format("peak {}", format_bytes(line.peak)), 5},
+      {fmt::format("{} gone", clock_time(line.elapsed)), 7},
+      {fmt::format("{} left", clock_time(line.remaining)), 4},
+  };
+  const auto joined = [&] {
+    std::string text;
+    for (const Part& part : parts) text += (text.empty() ? "" : "  ") + part.text;
+    return text;
+  };
+  std::string text = joined();
+  while (text.size() > width && parts.size() > 1) {
+    parts.erase(std::ranges::max_element(parts, {}, &Part::rank));
+    text = joined();
+  }
+  return text.substr(0, width);
+}
+
+namespace {
+
+/// Whether escapes move the cursor of what `stream` writes to.
+bool is_live(std::FILE* stream) {
+  if (stream == nullptr || ::isatty(::fileno(stream)) != 1) return false;
+  const char* const kind = std::getenv("TERM");
+  return kind != nullptr && *kind != '\0' && std::string_view(kind) != "dumb";
+}
+
+/// Columns of the terminal, but for the last: some go to the next row when it is filled.
+std::size_t columns(std::FILE* stream) {
+  winsize size{};
+  if (::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 1) return size.ws_col - 1U;
+  constexpr std::size_t usual = 79;
+  return usual;
+}
+
+}  // namespace
+
+ProgressDisplay::ProgressDisplay(std::FILE* stream) : stream_(stream), live_(is_live(stream)) {}
 
 ProgressDisplay::~ProgressDisplay() {
   if (pending_) show("\n");
@@ -40,8 +92,8 @@ void ProgressDisplay::update(const ProgressLine& line) {
   const auto now = std::chrono::steady_clock::now();
   if (now - shown_ < (live_ ? std::chrono::milliseconds(100) : 10s)) return;
   shown_ = now;
-  if (!live_) return print(to_string(line));
-  show(clear_line + to_string(line));
+  if (!live_) return print(to_string(line, std::string::npos));
+  show(clear_line + to_string(line, columns(stream_)));
   pending_ = true;
 }
 

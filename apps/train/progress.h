@@ -16,9 +16,13 @@ struct ProgressLine {
   double learning_rate = 0;
   double samples_per_second = 0;
   std::int64_t memory = 0, peak = 0;  // bytes
+  double elapsed = 0, remaining = 0;  // seconds
 };
 
-std::string to_string(const ProgressLine& line);
+/// In at most `width` columns: the least important fields are left out.
+std::string to_string(const ProgressLine& line, std::size_t width);
+/// As 1:02:03, or 2:03.
+std::string clock_time(double seconds);
 /// A metric in words: `accuracy 93.10 %`, `mse 0.1234`.
 std::string metric_text(const std::string& name, double value);
 
@@ -39,7 +43,7 @@ class ProgressDisplay {
   void show(const std::string& text);
 
   std::FILE* stream_;     // null: none, or nobody reads it any more
-  bool live_;             // a terminal: the line is written over
+  bool live_;             // a terminal that can move the cursor: the line is written over
   bool pending_ = false;  // a live line stands there
   std::chrono::steady_clock::time_point shown_{};
 };

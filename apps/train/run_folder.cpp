@@ -1,11 +1,15 @@
 #include "apps/train/run_folder.h"
 
+#include "apps/config/paths.h"
+#include "apps/output.h"
 #include "core/file.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 namespace lacuna::apps {
@@ -13,31 +17,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Points the link `name` in `folder` at `target`, in one step.
-void move_link(const fs::path& folder, std::string_view name, const fs::path& target) {
-  const fs::path temporary = folder / fmt::format("{}.tmp", name);
-  std::error_code failed;
-  fs::remove(temporary, failed);
-  fs::create_directory_symlink(target, temporary, failed);
-  if (!failed) fs::rename(temporary, folder / name, failed);
-  if (failed) reject("cannot set the link {}: {}", (folder / name).string(), failed.message());
-  sync_folder(folder);
-}
-
 constexpr const char* metrics_file = "metrics.jsonl";
 constexpr std::string_view unfinished = ".tmp";
 // What is written into the folder beside the checkpoints.
 constexpr const char* written_names[] = {"last",         "best",      metrics_file, "measured.json",
                                          "summary.json", "plan.json", "config.yaml"};
 
-/// `step-` and digits, perhaps with `.tmp`: nothing else among the checkpoints is ours.
+/// `step-` and eight digits or more, perhaps with `.tmp`: nothing else among the checkpoints is ours.
 bool is_checkpoint_name(std::string_view name) {
   constexpr std::string_view prefix = "step-";
+  constexpr std::size_t digits = 8;
   if (!name.starts_with(prefix)) return false;
   name.remove_prefix(prefix.size());
   if (name.ends_with(unfinished)) name.remove_suffix(unfinished.size());
-  return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
+  return name.size() >= digits && name.find_first_not_of("0123456789") == std::string_view::npos;
 }
+
+std::string name_of_step(std::int64_t step) { return fmt::format("step-{:08}", step); }
+
+bool is_link_name(std::string_view name) { return name == "last" || name == "best"; }
 
 /// `RUN/` as `RUN`.
 fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
@@ -69,6 +67,44 @@ void remove_whole(const fs::path& path) {
   if (failed) reject("cannot remove {}: {}", path.string(), failed.message());
 }
 
+bool is_checkpoint(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path / "checkpoint.json", ignored);
+}
+
+/// Removes what stands under the name of a link: the link, a copy of the checkpoint that it pointed to, or a file with
+/// its target, as tools leave that cannot make links. Another folder stays.
+void remove_link(const fs::path& link) {
+  std::error_code ignored;
+  const fs::file_status status = fs::symlink_status(link, ignored);
+  if (fs::is_directory(status) && !is_checkpoint(link)) return;
+  if (fs::exists(status)) remove_whole(link);
+}
+
+/// Points the link `name` in `folder` at `target`, in one step. Where that is not possible there is none.
+void move_link(const fs::path& folder, std::string_view name, const fs::path& target) {
+  const fs::path temporary = folder / fmt::format("{}.tmp", name), link = folder / name;
+  std::error_code failed;
+  fs::remove(temporary, failed);
+  fs::create_directory_symlink(target, temporary, failed);
+  if (!failed) {
+    if (fs::is_directory(fs::symlink_status(link, failed))) remove_link(link);
+    fs::rename(temporary, link, failed);
+  }
+  if (failed) {
+    static bool said = false;
+    if (!std::exchange(said, true))
+      print_error(
+          fmt::format("lacuna: warning: cannot set the link {}: {}; the run goes on without: `{}` and `{}` are "
+                      "found all the same by commands that take a run\n",
+                      link.string(), failed.message(), (folder / "last").string(), (folder / "best").string()));
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    remove_link(link);
+  }
+  sync_folder(folder);
+}
+
 }  // namespace
 
 RunFolder RunFolder::create(const fs::path& path, bool overwrite) {
@@ -87,8 +123,16 @@ RunFolder RunFolder::create(const fs::path& path, bool overwrite) {
     reject("{} holds checkpoints without a config.yaml: replace them (--overwrite), or choose another output.dir",
            path.string());
   if (overwrite) {
-    for (const char* const name : written_names) remove_whole(path / name);
-    remove_whole(folder.checkpoints());
+    for (const char* const name : written_names) {
+      if (is_link_name(name))
+        remove_link(path / name);
+      else
+        fs::remove(path / name, failed);
+      if (failed) reject("cannot remove {}: {}", (path / name).string(), failed.message());
+    }
+    if (fs::is_directory(folder.checkpoints(), failed))
+      for (const std::string& name : folder.saved_names())
+        if (name.ends_with(unfinished) || is_checkpoint(folder.checkpoints() / name)) folder.remove_checkpoint(name);
   }
   fs::create_directories(folder.checkpoints(), failed);
   if (failed) reject("cannot create {}: {}", folder.checkpoints().string(), failed.message());
@@ -110,15 +154,22 @@ RunFolder RunFolder::open_to_resume(const fs::path& path) {
 }
 
 std::optional<fs::path> RunFolder::newest() const {
-  std::error_code ignored;
-  if (fs::is_symlink(path_ / "last", ignored)) return last();
-  // A run that was killed between its first checkpoint and the link to it.
+  if (auto found = linked("last")) return found;
+  // No link: it was not copied, cannot be made here, or the run was killed before it was.
   const std::vector<std::string> names = finished_names();
-  if (names.empty()) return {};
-  return checkpoints() / names.back();
+  if (!names.empty()) return checkpoints() / names.back();
+  if (is_checkpoint(path_ / "last")) return path_ / "last";  // a copy of it alone
+  return {};
+}
+
+fs::path RunFolder::last() const {
+  if (auto found = newest()) return *found;
+  reject("{} holds no checkpoint yet", path_.string());
 }
 
 fs::path RunFolder::checkpoint(const std::string& name) const {
+  if (name == "last") return last();
+  if (name == "best") return best();
   const std::vector<std::string> names = finished_names();
   if (std::ranges::find(names, name) == names.end())
     reject("{} has no checkpoint {}; it has {}", path_.string(), name,
@@ -135,16 +186,37 @@ std::optional<fs::path> RunFolder::whole_before(const fs::path& checkpoint) cons
   return {};
 }
 
-fs::path RunFolder::linked(std::string_view name) const {
+std::optional<fs::path> RunFolder::linked(std::string_view name) const {
   std::error_code failed;
   const fs::path target = fs::read_symlink(path_ / name, failed);
-  if (failed) reject("{} holds no checkpoint yet", path_.string());
-  return path_ / target;
+  if (failed || !is_checkpoint_name(target.filename().string())) return {};
+  // By its name: a link may be absolute, and the run may have been moved.
+  const fs::path found = checkpoints() / target.filename();
+  return fs::is_directory(found, failed) ? std::optional(found) : std::nullopt;
 }
 
 fs::path RunFolder::best() const {
-  std::error_code ignored;
-  return linked(fs::is_symlink(path_ / "best", ignored) ? "best" : "last");
+  if (auto found = linked("best")) return *found;
+  const fs::path latest = last();
+  if (linked("last")) return latest;  // nothing was evaluated
+  if (const std::string name = best_name(read_manifest(latest).progress); !name.empty()) return checkpoints() / name;
+  return is_checkpoint(path_ / "best") ? path_ / "best" : latest;
+}
+
+std::string RunFolder::best_name(const Progress& progress) const {
+  // The first checkpoint that was written with the best evaluation as its last one. Those within the next epoch say the
+  // same of it, but stand among that epoch's images.
+  for (const std::string& name : finished_names()) {
+    std::optional<Progress> there;
+    try {
+      there = read_manifest(checkpoints() / name).progress;
+    } catch (const Error&) {  // damaged: an older one that nobody asked for
+    }
+    if (there && there->totals.samples == 0 && there->last && there->last == progress.best &&
+        there->best == progress.best)
+      return name;
+  }
+  return {};
 }
 
 void RunFolder::remove_summary() const {
@@ -164,7 +236,7 @@ void RunFolder::save_plan(const std::string& json) const {
 
 void RunFolder::save(const TrainedState& state, const Progress& progress, bool only_progress, bool is_best,
                      std::int64_t keep) const {
-  const fs::path target = fs::path("checkpoints") / fmt::format("step-{:08}", progress.step);
+  const fs::path target = fs::path("checkpoints") / name_of_step(progress.step);
   if (only_progress)
     update_progress(path_ / target, progress);
   else
@@ -180,7 +252,8 @@ std::set<std::string> RunFolder::saved_names() const {
   fs::directory_iterator entry(checkpoints(), failed);
   for (; !failed && entry != fs::directory_iterator(); entry.increment(failed))
     if (std::string name = entry->path().filename().string(); is_checkpoint_name(name)) names.insert(std::move(name));
-  if (failed) reject("cannot read {}: {}", checkpoints().string(), failed.message());
+  if (failed && failed != std::errc::no_such_file_or_directory)
+    reject("cannot read {}: {}", checkpoints().string(), failed.message());
   return names;
 }
 
@@ -192,27 +265,23 @@ std::vector<std::string> RunFolder::finished_names() const {
 }
 
 void RunFolder::go_back_to(const fs::path& checkpoint, const Progress& progress) const {
-  const std::string name = checkpoint.filename().string();
+  const std::string name = name_of_step(progress.step);
+  if (is_link_name(checkpoint.filename().string())) {  // a copy of it alone
+    std::error_code failed;
+    fs::create_directories(checkpoints(), failed);
+    if (!failed) fs::rename(checkpoint, checkpoints() / name, failed);
+    if (failed) reject("cannot move {} into {}: {}", checkpoint.string(), checkpoints().string(), failed.message());
+  }
   move_link(path_, "last", fs::path("checkpoints") / name);
   remove_leftovers(name);
   restore_best(progress);
 }
 
 void RunFolder::restore_best(const Progress& progress) const {
-  // The first checkpoint that was written with the best evaluation as its last one. Those within the next epoch say the
-  // same of it, but stand among that epoch's images.
-  for (const std::string& name : finished_names()) {
-    std::optional<Progress> there;
-    try {
-      there = read_manifest(checkpoints() / name).progress;
-    } catch (const Error&) {  // damaged: an older one that nobody asked for
-    }
-    if (!there || there->totals.samples > 0 || !there->last || there->last != progress.best ||
-        there->best != progress.best)
-      continue;
-    return move_link(path_, "best", fs::path("checkpoints") / name);
-  }
-  remove_whole(path_ / "best");
+  if (const std::string name = best_name(progress); !name.empty())
+    move_link(path_, "best", fs::path("checkpoints") / name);
+  else
+    remove_link(path_ / "best");
 }
 
 void RunFolder::remove_leftovers(const std::string& newest) const {
@@ -262,13 +331,19 @@ void RunFolder::remove_old_checkpoints(std::int64_t keep) const {
   }
 }
 
-CheckpointPath checkpoint_path(const fs::path& path) {
-  std::error_code failed;
+CheckpointPath checkpoint_path(const fs::path& given) {
+  std::error_code ignored;
+  const fs::path path = expand_home(given);
   fs::path folder = without_slash(path);
-  const fs::path target = fs::read_symlink(folder, failed);
-  if (!failed && is_checkpoint_name(target.filename().string())) folder = folder.parent_path() / target;
-  if (const std::string name = folder.filename().string(); is_checkpoint_name(name))
-    return {without_slash((folder / "../..").lexically_normal()), name};
+  const std::string name = folder.filename().string();
+  const fs::path run = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
+  if (is_link_name(name) && !fs::is_regular_file(folder / "config.yaml", ignored) &&
+      fs::is_regular_file(run / "config.yaml", ignored))
+    return {run, name};
+  if (const fs::path target = fs::read_symlink(folder, ignored); !target.empty())
+    if (is_checkpoint_name(target.filename().string())) folder = run / target;
+  if (const std::string step = folder.filename().string(); is_checkpoint_name(step))
+    return {without_slash((folder / "../..").lexically_normal()), step};
   return {path, ""};
 }
 

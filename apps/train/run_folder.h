@@ -6,7 +6,8 @@
 //   measured.json   what the steps up to the latest checkpoint took, for a process that takes none
 //   summary.json    written at the end
 //   checkpoints/    step-00000042/, …: the latest few and the best
-//   last, best      links to two of them, moved when a checkpoint is complete
+//   last, best      links to two of them, moved when a checkpoint is complete: a convenience, which a copied folder or
+//                   a file system may lack
 //   lock            held by the process that trains into the folder, whose number it tells
 #pragma once
 
@@ -32,7 +33,7 @@ namespace lacuna::apps {
 class RunFolder {
  public:
   /// Creates the folder, for this process alone to write to. Refuses one that holds a run or checkpoints already,
-  /// unless they may be `overwrite`n: then they are removed.
+  /// unless they may be `overwrite`n: then they are removed, and nothing that a run did not write.
   static RunFolder create(const std::filesystem::path& path, bool overwrite);
   /// Opens it to read. Refuses a folder that holds no run.
   static RunFolder open(const std::filesystem::path& path);
@@ -45,10 +46,11 @@ class RunFolder {
   std::filesystem::path summary() const { return path_ / "summary.json"; }
   std::filesystem::path measured() const { return path_ / "measured.json"; }
   /// The latest checkpoint; refuses a run without one.
-  std::filesystem::path last() const { return linked("last"); }
+  std::filesystem::path last() const;
   /// The checkpoint to go on from: the latest. Nothing where the run ended before its first one.
   std::optional<std::filesystem::path> newest() const;
-  /// The checkpoint of a step, as `step-00000042`; refuses one that is not there, and lists those that are.
+  /// `last`, `best`, or the checkpoint of a step, as `step-00000042`; refuses one that is not there, and lists those
+  /// that are.
   std::filesystem::path checkpoint(const std::string& name) const;
   /// The newest whole checkpoint of an earlier step than that of `checkpoint`.
   std::optional<std::filesystem::path> whole_before(const std::filesystem::path& checkpoint) const;
@@ -73,7 +75,10 @@ class RunFolder {
 
  private:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
-  std::filesystem::path linked(std::string_view name) const;
+  /// The checkpoint that the link `name` points to, if there is such a link and such a checkpoint.
+  std::optional<std::filesystem::path> linked(std::string_view name) const;
+  /// Name of the checkpoint with the best evaluation of a run with this `progress`; empty: none has it.
+  std::string best_name(const Progress& progress) const;
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   /// Names of the entries that a save makes, those it did not finish included, in the order of their steps.
   std::set<std::string> saved_names() const;
@@ -94,7 +99,8 @@ struct CheckpointPath {
   std::filesystem::path run;
   std::string checkpoint;  // its name; empty: none was named
 };
-/// `path` is a run's folder, a folder among its checkpoints, or a link to one (`RUN/best`).
+/// `path` is a run's folder, a folder among its checkpoints, or `last` or `best` in it, be they links or copies. `~` is
+/// the home folder.
 CheckpointPath checkpoint_path(const std::filesystem::path& path);
 
 /// The lines of a metrics file that a run which goes on from `progress` does not write again: its steps, and the

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstdio>
 #include <string>
 #include <string_view>
 
@@ -35,10 +36,16 @@ RunLock::RunLock(const std::filesystem::path& folder, std::string_view doing) {
   descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0) reject("cannot write into {}: {}: {}", folder.string(), path, last_system_error());
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    const std::string reason = errno == EWOULDBLOCK ? fmt::format("{} {}", holder(descriptor_), doing)
-                                                    : fmt::format("cannot lock {}: {}", path, last_system_error());
-    ::close(descriptor_);
-    reject("{} cannot be written to: {}", folder.string(), reason);
+    if (errno == EWOULDBLOCK) {
+      const std::string reason = fmt::format("{} {}", holder(descriptor_), doing);
+      ::close(descriptor_);
+      reject("{} cannot be written to: {}", folder.string(), reason);
+    }
+    // A file system without locks: Lustre without -o flock, NFS without lockd.
+    std::fputs(fmt::format("lacuna: warning: cannot lock {}: {}; take care that no other process writes into {}\n",
+                           path, last_system_error(), folder.string())
+                   .c_str(),
+               stderr);
   }
   // The file stays when the lock goes: removed, it could be locked twice, under its name and without one. What it says
   // only names the holder: a full disk may leave it empty.

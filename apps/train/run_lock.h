@@ -10,7 +10,8 @@ namespace lacuna::apps {
 /// does, so that nothing has to be unlocked by hand.
 class RunLock {
  public:
-  /// Refuses a folder that another process holds, and names that process. `doing`: what a holder does, in words.
+  /// Refuses a folder that another process holds, and names that process; warns where the file system has no locks.
+  /// `doing`: what a holder does, in words.
   explicit RunLock(const std::filesystem::path& folder, std::string_view doing = "trains into it");
   ~RunLock();
   RunLock(const RunLock&) = delete;

@@ -2,6 +2,8 @@
 
 #include "apps/config/model_options.h"
 #include "apps/train/calibrate.h"
+#include "apps/train/nonfinite.h"
+#include "apps/train/run_folder.h"
 #include "autograd/policies/planned.h"
 #include "core/parallel.h"
 #include "models/registry.h"
@@ -15,24 +17,55 @@
 
 namespace lacuna::apps {
 
+namespace {
+
+/// A checkpoint that the run, which may be training on, removes meanwhile is looked for again.
+WeightFiles open_weights(const std::filesystem::path& from) {
+  constexpr int attempts = 20;
+  for (int attempt = 1;; ++attempt) {
+    const std::filesystem::path path = weights_path(from);
+    try {
+      return WeightFiles(path);
+    } catch (const Error&) {
+      std::error_code ignored;
+      if (std::filesystem::exists(path, ignored) || attempt == attempts) throw;
+    }
+  }
+}
+
+}  // namespace
+
 MadeModel make_model(const Configuration& configuration, Device device, bool new_head) {
   const Configuration::Train& train = configuration.train;
   std::unique_ptr<Model> model = build_model(
       configuration.model.name, hyper_parameters_of(configuration),
       {.device = device, .seed = static_cast<std::uint64_t>(train.seed), .dtype = precision_type(train.precision)});
-  if (configuration.model.from.empty()) return {std::move(model), {}};
-  std::filesystem::path path = configuration.model.from;
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    if (std::filesystem::is_symlink(path / "last", ignored))
-      reject("model.from: {0} is a run; its weights are those of {0}/last or {0}/best", path.string());
-    path /= "model.safetensors";
-  }
-  const SafetensorsFile file(path);
+  if (configuration.model.from.empty()) return {std::move(model), {}, {}};
+  const WeightFiles file = open_weights(configuration.model.from);
+  const std::filesystem::path& path = file.path();
   const LoadOptions options{.prefix = {}, .new_head = new_head};
-  const LoadedWeights loaded =
-      device == Device::meta ? check_weights(*model, file, options) : load_weights(*model, file, options);
-  return {std::move(model), loaded};
+  const bool planned = device == Device::meta;
+  const LoadedWeights loaded = planned ? check_weights(*model, file, options) : load_weights(*model, file, options);
+  for (const auto& [name, tensor] : state_of(*model))
+    if (!is_finite(tensor)) fail("{}: {} holds values that are not finite", path.string(), name);
+  return {std::move(model), loaded, path};
+}
+
+std::filesystem::path weights_path(const std::filesystem::path& from) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const CheckpointPath point = checkpoint_path(from);
+  fs::path path = point.run;
+  if (fs::is_regular_file(point.run / "config.yaml", ignored) && fs::is_directory(point.run / "checkpoints", ignored)) {
+    if (point.checkpoint.empty())
+      reject("model.from: {0} is a run; its weights are those of {0}/last or {0}/best", from.string());
+    path = RunFolder::open(point.run).checkpoint(point.checkpoint);
+  } else if (!point.checkpoint.empty()) {
+    path = from;  // a checkpoint that was copied out of its run
+  }
+  if (!fs::is_directory(path, ignored)) return path;
+  const fs::path average = path / average_file;  // what the checkpoint was evaluated by
+  return fs::exists(average, ignored) ? average : path;
 }
 
 DType precision_type(const std::string& precision) {
@@ -68,6 +101,7 @@ Training::Training(const Configuration& configuration, Device device)
   MadeModel made = make_model(configuration, device, true);
   model_ = std::move(made.model);
   loaded_weights_ = made.weights;
+  weights_file_ = std::move(made.file);
   task_ = make_task(configuration, *model_);
   if (!configuration.freeze.train.empty() || !configuration.freeze.freeze.empty())
     freeze_matches_ = freeze(*model_, configuration.freeze);

@@ -7,6 +7,7 @@
 #include "models/io/weights.h"
 #include "models/trainer.h"
 
+#include <filesystem>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -24,8 +25,14 @@ struct StepOutcome : TrainResult {
 
 struct MadeModel {
   std::unique_ptr<Model> model;
-  LoadedWeights weights;  // of `model.from`
+  LoadedWeights weights;       // of `model.from`
+  std::filesystem::path file;  // that they are from; empty: none
 };
+
+/// The file with the weights of `model.from`: a file, a folder with one, or a checkpoint of a run, whose average of the
+/// weights is taken where it has one, since it was evaluated by that.
+std::filesystem::path weights_path(const std::filesystem::path& from);
+
 /// The model of a resolved configuration, with the weights of `model.from` where that is set. `new_head`: whether the
 /// heads keep their initial values where the file has none, or others.
 MadeModel make_model(const Configuration& configuration, Device device, bool new_head);
@@ -51,6 +58,8 @@ class Training {
   /// The matches of each pattern of `freeze:`.
   const std::vector<FreezeMatch>& freeze_matches() const { return freeze_matches_; }
   const LoadedWeights& loaded_weights() const { return loaded_weights_; }
+  /// The file that the weights are from; empty: none.
+  const std::filesystem::path& weights_file() const { return weights_file_; }
   std::int64_t trainable_count() const;
 
   /// Step number `number` of the run over the micro-batches of one batch (see TrainStep). `observer` may be null. A
@@ -69,6 +78,7 @@ class Training {
   std::unique_ptr<Model> model_;
   std::unique_ptr<Task> task_;
   LoadedWeights loaded_weights_;
+  std::filesystem::path weights_file_;
   std::vector<FreezeMatch> freeze_matches_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightAverage> average_;

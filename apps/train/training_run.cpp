@@ -1,7 +1,9 @@
 #include "apps/train/training_run.h"
 #include "autograd/policies/adaptive.h"
 
+#include "apps/config/paths.h"
 #include "apps/config/resolve.h"
+#include "apps/output.h"
 #include "apps/train/fit.h"
 #include "apps/train/interrupt.h"
 #include "apps/train/measure.h"
@@ -80,6 +82,13 @@ std::string describe(const FreezeMatch& match) {
   return text + (match.parameters.size() > shown ? " ...\n" : "\n");
 }
 
+std::string describe(const LoadedWeights& loaded, const fs::path& file) {
+  std::string text = "weights from " + file.string();
+  if (!loaded.prefix.empty()) text += fmt::format("; names without `{}`", loaded.prefix);
+  for (const std::string& table : loaded.resampled) text += fmt::format("; {}, resampled", table);
+  return text;
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const Configuration& resolved, bool resumed, std::FILE* stream)
@@ -106,6 +115,15 @@ bool TrainingRun::measures_as_recorded() const {
   } catch (const Error&) {  // -c stands for a record that is gone or damaged, and it is written anew
     return false;
   }
+}
+
+std::int64_t TrainingRun::steps_of_run() const {
+  const Configuration::Train& train = configuration_.train;
+  const Progress& progress = trainer_.progress();
+  const std::int64_t in_epoch = progress.totals.samples / train.batch_size;
+  const std::int64_t left = (train.epochs - progress.epochs_evaluated) * trainer_.steps_per_epoch() - in_epoch;
+  const std::int64_t all = progress.step + left;
+  return train.steps > 0 ? std::min(train.steps, all) : all;
 }
 
 void TrainingRun::resume(const RunFolder& folder, const fs::path& checkpoint) {
@@ -159,7 +177,7 @@ int TrainingRun::run(const RunFolder& folder) {
   metrics_ = std::make_unique<MetricsLog>(folder, trainer_.progress());
   if (trainer_.progress().step > 0 && measures_as_recorded())  // the next measurement may come after the end
     if (const std::optional<double> before = metrics_->last("measuring")) measured_before_ = {*before};
-  folder_->save_configuration(to_yaml(configuration_));
+  folder_->save_configuration(to_yaml(with_absolute_paths(configuration_)));
   folder_->save_plan(configuration_.memory.plan ? to_json(*configuration_.memory.plan) : std::string());
   folder_->remove_summary();
   announce();
@@ -194,6 +212,12 @@ void TrainingRun::announce() {
       fmt::format("{}: {} images to train on, {} to evaluate on; {} steps of {} images an epoch; run folder {}",
                   configuration_.data.name, training_images_->size(), validation_images_->size(),
                   trainer_.steps_per_epoch(), train.batch_size, folder_->path().string()));
+  if (const std::int64_t steps = steps_of_run(), of_epoch = trainer_.steps_per_epoch(); train.steps > steps)
+    print_error(
+        fmt::format("lacuna: warning: train.steps is {}, but the run ends after {} steps, by train.epochs={}; "
+                    "train.epochs={} goes on to step {}\n",
+                    train.steps, steps, train.epochs, train.epochs + (train.steps - steps + of_epoch - 1) / of_epoch,
+                    train.steps));
   if (!training_.freeze_matches().empty()) {
     std::string text = configuration_.freeze.train.empty() ? "frozen:\n" : "trained, and nothing else:\n";
     for (const FreezeMatch& match : training_.freeze_matches()) text += describe(match);
@@ -202,7 +226,7 @@ void TrainingRun::announce() {
   }
   const bool all_trained = training_.trainable_count() == training_.model().parameter_count();
   if (!all_trained && configuration_.model.from.empty() && trainer_.progress().step == 0)
-    fmt::print(stderr, "lacuna: warning: what is frozen has random weights, since model.from names none\n");
+    print_error("lacuna: warning: what is frozen has random weights, since model.from names none\n");
   if (const LoadedWeights& loaded = training_.loaded_weights(); loaded.new_head) {
     const Model& model = training_.model();
     display_.print(loaded.file_classes > 0
@@ -211,6 +235,8 @@ void TrainingRun::announce() {
                        : fmt::format("the classifier {} starts anew: {} has none", model.heads().front(),
                                      configuration_.model.from));
   }
+  if (!training_.weights_file().empty() && trainer_.progress().step == 0)
+    display_.print(describe(training_.loaded_weights(), training_.weights_file()));
   if (trainer_.progress().step > 0) display_.print(fmt::format("going on after step {}", trainer_.progress().step));
   if (started_anew_ > 0)
     display_.print(fmt::format("{} parameters were frozen before: their optimizer state starts anew", started_anew_));
@@ -243,6 +269,7 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
       amortized(measurements().empty() ? 0 : measurements().back(), training_.policy(),
                 configuration_.train.accumulate);
   const Metric& metric = training_.task().best_metric();
+  const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   display_.update({.epoch = epoch,
                    .epochs = configuration_.train.epochs,
                    .step = progress.totals.samples / configuration_.train.batch_size,
@@ -252,7 +279,10 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
                    .learning_rate = learning_rate,
                    .samples_per_second = static_cast<double>(result.totals.samples) / recent,
                    .memory = account.total(),
-                   .peak = account.peak()});
+                   .peak = account.peak(),
+                   .elapsed = elapsed,
+                   .remaining = elapsed / static_cast<double>(std::ssize(step_seconds_)) *
+                                static_cast<double>(steps_of_run() - progress.step)});
   const std::int64_t every = configuration_.output.save_every_steps;
   if (every > 0 && progress.step % every == 0 && !trainer_.epoch_over() && !trainer_.at_end()) save(false);
 }
@@ -260,19 +290,25 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
 void TrainingRun::note_epoch(const EpochResult& epoch) {
   const Task& task = training_.task();
   const Progress& progress = trainer_.progress();
+  const Metric& metric = task.best_metric();
   nlohmann::ordered_json line{{"step", progress.step}, {"epoch", trainer_.whole_epochs()}};
   line["train_loss"] = epoch.train.loss();
   add_metrics(line, "train_", epoch.train.values(task));
   line["val_loss"] = epoch.validation.loss;
   add_metrics(line, "val_", values_of(epoch.validation, task));
+  std::string averaged;
+  if (const auto& without = epoch.without_average) {
+    line["val_loss_without_average"] = without->loss;
+    for (const auto& [name, value] : values_of(*without, task)) line["val_" + name + "_without_average"] = value;
+    averaged = fmt::format(" (average of the weights; without it {:.4f}, {})", without->loss,
+                           metric_text(metric.name, without->metrics.at(metric.name)));
+  }
   line["seconds"] = epoch.seconds;
   metrics_->write(line);
-  const Metric& metric = task.best_metric();
   display_.print(fmt::format("epoch {}/{}: train loss {:.4f}, {}; validation loss {:.4f}, {}{}", epoch.epoch,
                              configuration_.train.epochs, epoch.train.loss(),
                              metric_text(metric.name, epoch.train.value(metric)), epoch.validation.loss,
-                             metric_text(metric.name, epoch.validation.metrics.at(metric.name)),
-                             training_.average() != nullptr ? " (average of the weights)" : ""));
+                             metric_text(metric.name, epoch.validation.metrics.at(metric.name)), averaged));
   if (!epoch.whole) return;
   const std::int64_t every = configuration_.output.save_every;
   if (trainer_.at_end() || epoch.is_best || (every > 0 && trainer_.whole_epochs() % every == 0)) save(epoch.is_best);

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -49,6 +50,8 @@ class TrainingRun {
   }
   /// Whether the policy is calibrated, and was under the same settings as far as the folder's configuration tells.
   bool measures_as_recorded() const;
+  /// Steps taken at the end of the run.
+  std::int64_t steps_of_run() const;
   void save(bool is_best);
   [[noreturn]] void report_nonfinite(const TrainResult& result);
 
@@ -67,6 +70,7 @@ class TrainingRun {
   std::vector<double> step_seconds_;  // of each step, and of each calibration in one
   std::vector<double> measuring_seconds_;
   std::vector<double> measured_before_;  // the last calibration before this process, if it had the same settings
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   nlohmann::ordered_json summary_;
 };
 

@@ -287,7 +287,8 @@ const RegisterDataset register_shapes("shapes",
                                       {.describe = describe,
                                        .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                                          return std::make_unique<Shapes>(options);
-                                       }});
+                                       },
+                                       .reads_files = false});
 
 }  // namespace
 

@@ -15,6 +15,15 @@ bool fits(const SafetensorsEntry& entry, const Tensor& tensor) {
          is_floating(*entry.dtype) == is_floating(tensor.dtype());
 }
 
+bool belongs_to(std::string_view name, std::string_view module) {
+  return name.size() > module.size() && name.starts_with(module) && name[module.size()] == '.';
+}
+
+/// Whether the entry can be made a counter of batches: nothing computes with one, and halves or [1] are about.
+bool fits_counter(std::string_view name, const SafetensorsEntry& entry) {
+  return name.ends_with(batch_counter) && entry.shape.count() == 1;
+}
+
 /// Whether the model can have the entry in another shape (Model::adapt).
 bool adapts(const Model& model, std::string_view name, const SafetensorsEntry& entry) {
   if (!entry.dtype || !is_floating(*entry.dtype)) return false;
@@ -24,8 +33,30 @@ bool adapts(const Model& model, std::string_view name, const SafetensorsEntry& e
   return false;
 }
 
-bool belongs_to(std::string_view name, std::string_view module) {
-  return name.size() > module.size() && name.starts_with(module) && name[module.size()] == '.';
+/// The part that stands before each of the file's names and not before the model's, as `module.`; where several would
+/// do, the one under which most names are known.
+std::string shared_prefix(const std::vector<NamedTensor>& state, const WeightFiles& file) {
+  if (file.entries().empty()) return {};
+  std::string_view shared = file.entries().front().name;
+  for (const SafetensorsEntry& entry : file.entries())
+    shared = shared.substr(0, static_cast<std::size_t>(std::ranges::mismatch(shared, entry.name).in1 - shared.begin()));
+  std::string best;
+  std::ptrdiff_t most = -1;
+  for (std::size_t length = 0;; length = shared.find('.', length) + 1) {
+    const std::string prefix(shared.substr(0, length));
+    const auto known = std::ranges::count_if(state, [&](const auto& one) { return file.contains(prefix + one.first); });
+    if (known > most) {
+      most = known;
+      best = prefix;
+    }
+    if (shared.find('.', length) == std::string_view::npos) return best;
+  }
+}
+
+/// The options, with the prefix that the file's names share where none is given.
+LoadOptions completed(const Model& model, const WeightFiles& file, LoadOptions options) {
+  if (options.prefix.empty()) options.prefix = shared_prefix(state_of(model), file);
+  return options;
 }
 
 void add_line(std::string& list, std::string_view line) { list.append("\n    ").append(line); }
@@ -35,6 +66,7 @@ struct Differences {
   std::string missing, unexpected, different;  // a line for each name
   const SafetensorsEntry* head = nullptr;      // a head's weight of the right width for other classes
   bool only_head = true;                       // nothing but the heads differs
+  std::size_t fitting = 0, names = 0;          // of the model's names
   LoadedWeights loaded;
 
   bool none() const { return missing.empty() && unexpected.empty() && different.empty(); }
@@ -55,7 +87,7 @@ bool is_head_for_other_classes(const Model& model, std::string_view name, const 
 }
 
 /// The heads are loaded as a whole or not at all: a weight is of no use without its bias.
-LoadedWeights judge_head(const Model& model, const SafetensorsFile& file, const LoadOptions& options) {
+LoadedWeights judge_head(const Model& model, const WeightFiles& file, const LoadOptions& options) {
   LoadedWeights judged;
   if (!options.new_head) return judged;
   std::set<std::string, std::less<>> known;
@@ -73,25 +105,34 @@ LoadedWeights judge_head(const Model& model, const SafetensorsFile& file, const 
   return judged;
 }
 
-Differences compare(const Model& model, const SafetensorsFile& file, const LoadOptions& options) {
+Differences compare(const Model& model, const WeightFiles& file, const LoadOptions& options) {
   Differences found;
   found.loaded = judge_head(model, file, options);
+  found.loaded.prefix = options.prefix;
   const auto starts_anew = [&](std::string_view name) { return found.loaded.new_head && belongs_to_head(name, model); };
   std::set<std::string, std::less<>> known;
-  for (const auto& [name, tensor] : state_of(model)) {
+  const std::vector<NamedTensor> state = state_of(model);
+  for (const auto& [name, tensor] : state) {
     known.insert(name);
     if (starts_anew(name)) continue;
+    ++found.names;
     const SafetensorsEntry* const entry = file.find(options.prefix + name);
-    if (entry == nullptr) {
+    if (entry != nullptr && !fits(*entry, tensor) && adapts(model, name, *entry))
+      found.loaded.resampled.push_back(fmt::format("{} {}, here {}", name, entry->shape, tensor.shape()));
+    else if (entry != nullptr && !fits(*entry, tensor) && fits_counter(name, *entry))
+      ++found.fitting;
+    else if (entry == nullptr) {
       if (name.ends_with(batch_counter)) continue;
       add_line(found.missing, fmt::format("{} {}", name, tensor.shape()));
       found.only_head = false;
-    } else if (!fits(*entry, tensor) && !adapts(model, name, *entry)) {
+    } else if (!fits(*entry, tensor)) {
       const bool is_head = is_head_for_other_classes(model, name, *entry, tensor);
       if (is_head && tensor.shape().rank() == 2) found.head = entry;
       found.only_head = found.only_head && is_head;
       add_line(found.different, fmt::format("{}: expected {} {}, got {} {}", name, name_of(tensor.dtype()),
                                             tensor.shape(), entry->stored_dtype, entry->shape));
+    } else {
+      ++found.fitting;
     }
   }
   for (const SafetensorsEntry& entry : file.entries()) {
@@ -113,7 +154,8 @@ std::vector<NamedTensor> state_of(const Module& model) {
   return state;
 }
 
-LoadedWeights check_weights(const Model& model, const SafetensorsFile& file, const LoadOptions& options) {
+LoadedWeights check_weights(const Model& model, const WeightFiles& file, const LoadOptions& given) {
+  const LoadOptions options = completed(model, file, given);
   const Differences found = compare(model, file, options);
   if (found.none()) return found.loaded;
   if (found.only_head && found.head != nullptr)
@@ -122,23 +164,28 @@ LoadedWeights check_weights(const Model& model, const SafetensorsFile& file, con
         "the classifier start anew",
         file.path().string(), found.head->shape[0], found.head->name, found.head->shape, model.num_classes(),
         found.head->shape[0]);
-  std::string message = file.path().string() + " holds the weights of another model";
+  std::string message = 2 * found.fitting > found.names
+                            ? file.path().string() + " fits but for these"
+                            : fmt::format("{} holds the weights of another model: of {} names {} fit",
+                                          file.path().string(), found.names, found.fitting);
+  if (!options.prefix.empty()) message += fmt::format(" (names without `{}`)", options.prefix);
+  if (!found.different.empty()) message += "\n  of another shape or type:" + first_lines(found.different);
   if (!found.missing.empty()) message += "\n  missing in the file:" + first_lines(found.missing);
   if (!found.unexpected.empty()) message += "\n  unknown to the model:" + first_lines(found.unexpected);
-  if (!found.different.empty()) message += "\n  of another shape or type:" + first_lines(found.different);
   reject("{}", message);
 }
 
-LoadedWeights load_weights(Model& model, const SafetensorsFile& file, const LoadOptions& options) {
+LoadedWeights load_weights(Model& model, const WeightFiles& file, const LoadOptions& options) {
   const LoadedWeights loaded = check_weights(model, file, options);
   std::map<std::string_view, const Parameter*> parameters;
   for (const Parameter* const parameter : model.parameters()) parameters[parameter->path()] = parameter;
   for (const auto& [name, tensor] : state_of(model)) {
-    const SafetensorsEntry* const entry = file.find(options.prefix + name);
+    const SafetensorsEntry* const entry = file.find(loaded.prefix + name);
     if (entry == nullptr || (loaded.new_head && belongs_to_head(name, model))) continue;
+    if (!entry->dtype) continue;  // a counter
     const Tensor stored = file.load(entry->name);
-    tensor.copy_from(stored.shape() == tensor.shape() ? stored : model.adapt(*parameters.at(name), stored));
-    tensor.bump_version();
+    const bool as_it_is = stored.shape() == tensor.shape() || fits_counter(name, *entry);
+    tensor.copy_from(as_it_is ? stored : model.adapt(*parameters.at(name), stored));
   }
   return loaded;
 }

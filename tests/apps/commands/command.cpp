@@ -472,4 +472,74 @@ TEST_CASE("explain: a slope is shown as slope2, not as 2 bits") {
   CHECK(std::ranges::count_if(json.at("slots"), [](const auto& slot) { return slot.at("slope") == true; }) == 2);
 }
 
+TEST_CASE("command: a configuration file without -c, and one from standard input") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  CHECK(run_command(folder, {"train", "c.yaml", "train.steps=1", "output.dir=r"}).code == 0);
+  CHECK(run_command(folder, {"eval", "c.yaml", "model.from=r/last"}).code == 0);
+  CHECK(run_command(folder, {"plan", "c.yaml"}).code == 0);
+  CHECK(run_command(folder, {"plan"}).code == 2);
+  const std::string line = LACUNA_BINARY_DIR "/bin/lacuna plan -c - < c.yaml";
+  CHECK(run_program(folder, "/bin/sh", {"-c", line}).code == 0);
+  CHECK(
+      run_program(folder, "/bin/sh", {"-c", "cat c.yaml | " LACUNA_BINARY_DIR "/bin/lacuna plan -c /dev/stdin"}).code ==
+      0);
+}
+
+TEST_CASE("command: alone it prints its help") {
+  const TemporaryFolder folder;
+  const CommandResult alone = run_command(folder, {});
+  CHECK(alone.code == 0);
+  CHECK(alone.out == run_command(folder, {"--help"}).out);
+}
+
+TEST_CASE("completion: each shell's script names every command, and is one") {
+  const TemporaryFolder folder;
+  for (const char* const shell : {"bash", "zsh", "fish"}) {
+    const CommandResult result = run_command(folder, {"completion", shell});
+    CHECK(result.code == 0);
+    for (const char* const name : {"train", "eval", "plan", "explain", "sweep", "report", "doctor", "resume"})
+      CHECK_MESSAGE(result.out.find(name) != std::string::npos, name);
+  }
+  CHECK(run_command(folder, {"completion", "tcsh"}).code == 2);
+  const std::string line = "source <(" LACUNA_BINARY_DIR
+                           "/bin/lacuna completion bash); "
+                           "COMP_WORDS=(lacuna ev); COMP_CWORD=1; _lacuna; echo ${COMPREPLY[@]}; "
+                           "COMP_WORDS=(lacuna train --over); COMP_CWORD=2; _lacuna; echo ${COMPREPLY[@]}";
+  CHECK(run_program(folder, "/bin/bash", {"-c", line}).out == "eval\n--overwrite\n");
+}
+
+TEST_CASE("eval: weights of a run are the run's") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"train.steps=1", "output.dir=r"})).code == 0);
+  for (const char* const change : {"model.from=r/last", "model.from=", "model={name: vit, from: r/last}"})
+    CHECK(run_command(folder, {"eval", "r", change}).code == 2);
+}
+
+TEST_CASE("plan: sizes at the ends of their ranges are planned or refused") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const char* const size : {"65536", "32768", "16384"})
+    for (const char* const patch : {"1", "2", "16"}) {
+      const CommandResult result = run_command(folder, {"plan", "-c", "c.yaml", std::string("model.image_size=") + size,
+                                                        std::string("model.patch_size=") + patch});
+      INFO(result.error);
+      CHECK(result.code <= 2);
+    }
+}
+
+TEST_CASE("train: a limit on data leaves room for what is needed") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", resnet);
+  for (const char* const kib : {"160000", "200000"}) {
+    const std::string line = std::string("ulimit -d ") + kib +
+                             "; exec " LACUNA_BINARY_DIR
+                             "/bin/lacuna train -c c.yaml train.threads=2 train.steps=1 output.dir=r --overwrite";
+    const CommandResult result = run_program(folder, "/bin/sh", {"-c", line});
+    INFO(result.error);
+    CHECK(result.code == 0);
+  }
+}
+
 }  // namespace lacuna::test

@@ -6,6 +6,11 @@
 #include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <thread>
 
 namespace lacuna::apps {
 namespace {
@@ -25,6 +30,10 @@ std::string refusal(const std::string& text, const std::vector<std::string>& ove
 
 Configuration read(const std::string& text, const std::vector<std::string>& overrides = {}) {
   return parse_configuration("model: {name: vit}\n" + text, "a.yaml", overrides);
+}
+
+Configuration read_again(const Configuration& configuration) {
+  return parse_configuration(to_yaml(configuration), "b.yaml", {});
 }
 
 /// The refusal of what stands in the lines after the model's.
@@ -285,6 +294,70 @@ TEST_CASE("configuration: docs/configuration.md lists every key as it is") {
   const std::string table = keys_as_markdown();
   INFO("the table should be:\n", table);
   CHECK(document.find(table) != std::string::npos);
+}
+
+TEST_CASE("configuration: settings without effect are refused") {
+  CHECK(refusal_after_model("data: {name: shapes, path: c10}\n").find("data.path") != std::string::npos);
+  CHECK(refusal_after_model("train: {epochs: 3}\n", {"train="}).find("train=") != std::string::npos);
+  CHECK(refusal_after_model("train: {epochs: 3}\n", {"train.epochs="}).find("train.epochs=") != std::string::npos);
+}
+
+TEST_CASE("configuration: mean and deviation of the images") {
+  const Configuration configuration = read("data: {mean: [0.5, 0.5, 0.5], std: [0.25, 0.5, 1]}\n");
+  CHECK(configuration.data.mean == std::vector<double>{0.5, 0.5, 0.5});
+  CHECK(configuration.data.std == std::vector<double>{0.25, 0.5, 1});
+  CHECK(read_again(configuration).data.std == configuration.data.std);
+  CHECK(!refusal_after_model("data: {mean: [0.5, 0.5, 0.5]}\n").empty());
+  CHECK(!refusal_after_model("data: {mean: [0.5], std: [0.5]}\n").empty());
+  CHECK(!refusal_after_model("data: {mean: [0, 0, 0], std: [0.5, 0, 1]}\n").empty());
+  CHECK(!refusal_after_model("data: {mean: [0, 0, 0], std: [0.5, a, 1]}\n").empty());
+}
+
+TEST_CASE("configuration: one text is a list of one") {
+  CHECK(read("freeze: {train: head*}\n").freeze.train == std::vector<std::string>{"head*"});
+  CHECK(read("", {"freeze.train=head*"}).freeze.train == std::vector<std::string>{"head*"});
+}
+
+TEST_CASE("configuration: a model's name as timm writes it") {
+  for (const char* const name : {"vit_tiny_patch16_224", "vit_tiny_patch16_224.augreg_in21k_ft_in1k",
+                                 "timm/vit_tiny_patch16_224.augreg_in21k", "hf_hub:timm/vit_tiny_patch16_224.a"})
+    CHECK(parse_configuration(fmt::format("model: {{name: \"{}\"}}\n", name), "a.yaml", {}).model.name ==
+          "vit_tiny_patch16_224");
+  CHECK(!refusal("model: {name: no_such_model.augreg}\n").empty());
+}
+
+TEST_CASE("configuration: ~ is the home folder") {
+  const char* const before = std::getenv("HOME");
+  const std::string home = before == nullptr ? "" : before;
+  ::setenv("HOME", "/somewhere", 1);
+  CHECK(read("data: {name: cifar10, path: ~/c10}\n").data.path == "/somewhere/c10");
+  CHECK(read("", {"output.dir=~/runs/a", "model.from=~"}).output.dir == "/somewhere/runs/a");
+  CHECK(read("output: {dir: a/~/b}\n").output.dir == "a/~/b");
+  if (before != nullptr) ::setenv("HOME", home.c_str(), 1);
+  CHECK(!refusal_after_model("output: {dir: ~nobody-of-this-name/a}\n").empty());
+}
+
+TEST_CASE("configuration: what is written is read alike by other readers of YAML") {
+  Configuration configuration = read("");
+  configuration.optimizer.lr = 1e-5;
+  configuration.train.clip_norm = 1e20;
+  CHECK(to_yaml(configuration).find("lr: 1.0e-05\n") != std::string::npos);
+  CHECK(to_yaml(configuration).find("clip_norm: 1.0e+20\n") != std::string::npos);
+  for (const char* const text : {"123", "1e5", "on", "No", "0x1f", "1:30", "2026-11-25", ".5", "-1", "1_000", "plain",
+                                 "a b", "lat\xe9in/\xc3\xa9", "\xff", "ends with \xe2\x82"}) {
+    configuration.output.dir = text;
+    CHECK(read_again(configuration).output.dir == text);
+    const bool plain = std::string_view(text) == "plain";
+    CHECK((to_yaml(configuration).find(std::string("dir: ") + text + "\n") != std::string::npos) == plain);
+  }
+}
+
+TEST_CASE("configuration: a pipe is read") {
+  const test::TemporaryFolder folder;
+  const std::string pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  std::jthread writer([&] { test::write_file(pipe, "model: {name: vit}\ntrain: {epochs: 7}\n"); });
+  CHECK(read_configuration(pipe, {}).train.epochs == 7);
 }
 
 }  // namespace lacuna::apps

@@ -8,19 +8,27 @@
 
 namespace lacuna::apps {
 
-TEST_CASE("progress: a line says where the run stands") {
-  CHECK(to_string(ProgressLine{.epoch = 2,
-                               .epochs = 8,
-                               .step = 7,
-                               .steps = 390,
-                               .loss = 1.25,
-                               .metric = metric_text("accuracy", 0.5),
-                               .learning_rate = 0.05,
-                               .samples_per_second = 512.25,
-                               .memory = 3 << 20,
-                               .peak = 5LL << 30}) ==
-        "epoch 2/8  step   7/390  loss 1.2500  accuracy 50.00 %  lr 5.000e-02  512.2 samples/s  memory 3.00 MiB (peak 5.00 "
-        "GiB)");
+TEST_CASE("progress: a line says where the run stands, in the terminal's width") {
+  const ProgressLine line{.epoch = 2,
+                          .epochs = 8,
+                          .step = 7,
+                          .steps = 390,
+                          .loss = 1.25,
+                          .metric = metric_text("accuracy", 0.5),
+                          .learning_rate = 0.05,
+                          .samples_per_second = 512.25,
+                          .memory = 3 << 20,
+                          .peak = 5LL << 30,
+                          .elapsed = 61,
+                          .remaining = 3723};
+  CHECK(to_string(line, std::string::npos) ==
+        "epoch 2/8  step   7/390  loss 1.2500  accuracy 50.00 %  lr 5.000e-02  512.2 samples/s  memory 3.00 MiB  peak 5.00 "
+        "GiB  1:01 gone  1:02:03 left");
+  for (const std::size_t width : {1, 20, 40, 79, 100, 120}) {
+    const std::string text = to_string(line, width);
+    CHECK(text.size() <= width);
+    CHECK((text.find("step   7/390") != std::string::npos || width < 20));
+  }
 }
 
 TEST_CASE("progress: no terminal gets plain lines, and not too many") {

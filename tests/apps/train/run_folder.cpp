@@ -1,7 +1,10 @@
 // What becomes of a run folder when disk, checkpoints or a second process are not as they should be.
+#include "models/io/safetensors.h"
 #include "tests/apps/train/train_run.h"
 
 #include <fmt/core.h>
+
+#include <limits>
 
 namespace lacuna::test {
 
@@ -192,6 +195,128 @@ TEST_CASE("train: a folder that cannot be written is refused and left as it is")
   CHECK(unsaved.error.find("cannot create r/checkpoints/step-00000003.tmp: Permission denied") != std::string::npos);
   for (const char* const path : {"r", "r/checkpoints"}) fs::permissions(folder / path, fs::perms(0755));
   CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=3"}).code == 0);
+}
+
+namespace {
+
+/// As `scp -r`, `zip -r` and file systems without links leave a run: copies in the place of links, or nothing there.
+void copy_run(const TemporaryFolder& folder, const fs::path& to, bool with_links_as_copies) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "r")) {
+    if (entry.is_symlink() && !with_links_as_copies) continue;
+    fs::create_directories(to);
+    fs::copy(entry.is_symlink() ? fs::canonical(entry.path()) : entry.path(), to / entry.path().filename(),
+             fs::copy_options::recursive);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("run folder: a copy without links is the same run") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "train.epochs=2"})).code == 0);
+  const auto accuracy = [&](const std::string& run) {
+    return run_command(folder, {"eval", run, "--json", "-"}).json().at("val_loss");
+  };
+  for (const bool copies : {true, false}) {
+    fs::remove_all(folder / "copy");
+    copy_run(folder, folder / "copy", copies);
+    for (const char* const name : {"", "/last", "/best"})
+      CHECK(accuracy("copy" + std::string(name)) == accuracy("r" + std::string(name)));
+    CHECK(
+        run_command(folder, train({"model.from=copy/best", "output.dir=from", "--overwrite", "train.steps=1"})).code ==
+        0);
+    REQUIRE(run_command(folder, {"train", "--resume", "copy", "train.epochs=3"}).code == 0);
+    CHECK(fs::read_symlink(folder / "copy/last") == "checkpoints/step-00000012");
+  }
+  fs::remove_all(folder / "copy");
+  fs::create_directories(folder / "copy");
+  fs::copy(folder / "r/config.yaml", folder / "copy");
+  fs::copy(fs::canonical(folder / "r/last"), folder / "copy/last", fs::copy_options::recursive);
+  CHECK(accuracy("copy") == accuracy("r/last"));
+  CHECK(run_command(folder, {"train", "--resume", "copy/last", "train.epochs=3"}).code == 0);
+  CHECK(read_json(folder / "copy/summary.json").at("steps") == 12);
+}
+
+TEST_CASE("run folder: the data is found from any working folder") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=one", "train.steps=1"})).code == 0);
+  REQUIRE(run_command(folder, train({"output.dir=runs/a", "train.steps=1", "model.from=one/last"})).code == 0);
+  const std::string configuration = read_file(folder / "runs/a/config.yaml");
+  CHECK(configuration.find("from: " + (folder / "one/last").string()) != std::string::npos);
+  CHECK(configuration.find("dir: " + (folder / "runs/a").string()) != std::string::npos);
+}
+
+TEST_CASE("train: --overwrite removes what a run wrote, and nothing else") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  fs::create_directories(folder / "r/checkpoints/step-7");
+  fs::create_directories(folder / "r/best");
+  for (const char* const file : {"checkpoints/model.pth", "checkpoints/step-7/a", "best/b", "notes.txt"})
+    write_file(folder / "r" / file, "mine");
+  for (int i = 0; i < 2; ++i) {
+    CHECK(run_command(folder, train({"output.dir=r", "train.steps=1", "--overwrite"})).code == 0);
+    for (const char* const file : {"checkpoints/model.pth", "checkpoints/step-7/a", "best/b", "notes.txt"})
+      CHECK(fs::exists(folder / "r" / file));
+  }
+}
+
+TEST_CASE("train: standard error that cannot be written to ends nothing") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const char* const where : {"2>/dev/full", "2>&-", ">&- 2>&-", ">/dev/full", "<&- >&- 2>&-"}) {
+    const std::string line = LACUNA_BINARY_DIR
+        "/bin/lacuna train -c c.yaml output.dir=r --overwrite train.steps=1 "
+        "'freeze.train=head*' ";
+    CHECK_MESSAGE(run_program(folder, "/bin/sh", {"-c", line + where}).code == 0, where);
+  }
+}
+
+TEST_CASE("train: steps beyond the epochs are said") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const CommandResult result =
+      run_command(folder, train({"output.dir=r", "train.steps=500", "train.epochs=1", "schedule.warmup_epochs=0"}));
+  CHECK(result.code == 0);
+  CHECK(result.error.find("train.steps") != std::string::npos);
+}
+
+TEST_CASE("train: the checkpoint of an average hands over what it was evaluated by") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "train.ema_decay=0.99"})).code == 0);
+  const auto loss = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "eval");
+    arguments.insert(arguments.end(), {"--json", "-"});
+    return run_command(folder, std::move(arguments)).json().at("val_loss");
+  };
+  CHECK(loss({"r"}) == loss({"-c", "c.yaml", "model.from=r/best"}));
+  CHECK(loss({"r/last"}) == loss({"-c", "c.yaml", "model.from=r/last"}));
+  CHECK(loss({"r/last"}) != loss({"-c", "c.yaml", "model.from=r/last/model.safetensors"}));
+  std::istringstream lines(read_file(folder / "r/metrics.jsonl"));
+  int evaluations = 0;
+  for (std::string line; std::getline(lines, line);)
+    evaluations += nlohmann::json::parse(line).contains("val_accuracy_without_average");
+  CHECK(evaluations == 3);
+}
+
+TEST_CASE("weights that are not finite are named with their file, and end the command with 1") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "train.steps=1"})).code == 0);
+  const SafetensorsFile file(folder / "r/last/model.safetensors");
+  std::vector<NamedTensor> state;
+  for (const SafetensorsEntry& entry : file.entries()) state.emplace_back(entry.name, file.load(entry.name));
+  for (auto& [name, tensor] : state)
+    if (name == "blocks.1.mlp.fc1.weight") tensor.data<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+  write_safetensors(folder / "nan.safetensors", state);
+  for (const char* const command : {"eval", "train"}) {
+    const CommandResult result = run_command(folder, {command, "-c", "c.yaml", "model.from=nan.safetensors"});
+    CHECK(result.code == 1);
+    CHECK(result.error.find("nan.safetensors") != std::string::npos);
+    CHECK(result.error.find("blocks.1.mlp.fc1.weight") != std::string::npos);
+  }
 }
 
 }  // namespace lacuna::test

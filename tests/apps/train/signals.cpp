@@ -36,7 +36,7 @@ TEST_CASE("signals: at any moment of a matrix product, and again and again") {
 TEST_CASE("train: a signal ends the step, saves, and is told by the exit code") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
     const CommandResult result = stop_after(folder, 3, signal);
     INFO(result.error);
     CHECK(result.code == 128 + signal);
@@ -117,6 +117,37 @@ TEST_CASE("train: a second signal ends at once") {
     CHECK(run.wait().code == 128 + second);
     CHECK(!fs::exists(folder / "r/last"));  // nor was the step finished
     fs::remove_all(folder / "r");
+  }
+}
+
+TEST_CASE("train: notices of a batch system, again and again, are one request") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  CommandRun run(folder, train({"output.dir=r", "model.image_size=64", "model.embed_dim=64", "data.train_size=8192",
+                                "train.batch_size=2048", "train.accumulate=1"}));
+  while (run.running() && lines_in(folder / "r/metrics.jsonl") < 1) std::this_thread::yield();
+  for (const int signal : {SIGUSR1, SIGXCPU, SIGXCPU, SIGUSR2, SIGTERM}) {
+    run.signal(signal);
+    wait_until_taken(run, signal);
+  }
+  CHECK(run.wait().code == 128 + SIGUSR1);
+  CHECK(fs::exists(folder / "r/last/checkpoint.json"));
+}
+
+TEST_CASE("train: a signal that was ignored at the start stays ignored") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    ::signal(signal, SIG_IGN);
+    CommandRun run(folder, train({"output.dir=r", "train.epochs=1000000", "--overwrite"}));
+    ::signal(signal, SIG_DFL);
+    while (run.running() && lines_in(folder / "r/metrics.jsonl") < 3) std::this_thread::yield();
+    run.signal(signal);
+    const std::size_t lines = lines_in(folder / "r/metrics.jsonl");
+    while (run.running() && lines_in(folder / "r/metrics.jsonl") < lines + 10) std::this_thread::yield();
+    CHECK(run.running());
+    run.signal(signal == SIGINT ? SIGTERM : SIGINT);
+    CHECK(run.wait().code == 128 + (signal == SIGINT ? SIGTERM : SIGINT));
   }
 }
 

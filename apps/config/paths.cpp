@@ -1,0 +1,46 @@
+#include "apps/config/paths.h"
+
+#include "core/error.h"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+namespace lacuna::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path home_of(const std::string& user) {
+  const char* const home = std::getenv("HOME");
+  if (user.empty() && home != nullptr && *home != '\0') return home;
+  const passwd* const entry = user.empty() ? ::getpwuid(::getuid()) : ::getpwnam(user.c_str());
+  if (entry == nullptr) reject("~{}: there is no home folder of this user", user);
+  return entry->pw_dir;
+}
+
+std::string absolute(const std::string& path) {
+  return path.empty() ? path : fs::absolute(path).lexically_normal().string();
+}
+
+}  // namespace
+
+fs::path expand_home(const fs::path& path) {
+  const std::string text = path.string();
+  if (!text.starts_with('~')) return path;
+  const std::size_t end = std::min(text.find('/'), text.size());
+  return home_of(text.substr(1, end - 1)) / fs::path(text.substr(std::min(end + 1, text.size())));
+}
+
+Configuration with_absolute_paths(Configuration configuration) {
+  configuration.data.path = absolute(configuration.data.path);
+  configuration.model.from = absolute(configuration.model.from);
+  configuration.memory.plan_file = absolute(configuration.memory.plan_file);
+  configuration.output.dir = absolute(configuration.output.dir);
+  return configuration;
+}
+
+}  // namespace lacuna::apps

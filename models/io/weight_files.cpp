@@ -1,0 +1,178 @@
+#include "models/io/weight_files.h"
+
+#include "core/error.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace lacuna {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view extension = ".safetensors", index_ending = ".index.json";
+constexpr std::size_t max_index_bytes = 100'000'000;
+
+/// `text` for a shell's single quotes.
+std::string quoted(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out;
+}
+
+/// Refuses what begins as another format does.
+void refuse_other_formats(const fs::path& path) {
+  std::array<char, 16> bytes{};
+  std::ifstream stream(path, std::ios::binary);
+  stream.read(bytes.data(), bytes.size());
+  const std::string_view begin(bytes.data(), static_cast<std::size_t>(stream.gcount()));
+  constexpr std::size_t header_begin = sizeof(std::uint64_t);
+  if (begin.size() > header_begin && begin[header_begin] == '{') return;  // it is a safetensors file
+  if (begin.starts_with("PK\x03\x04") || begin.starts_with("\x80\x02") || begin.starts_with("\x80\x03") ||
+      begin.starts_with("\x80\x04")) {
+    fs::path converted = path;
+    converted.replace_extension(extension);
+    reject(
+        "{}: expected a safetensors file, got one that `torch.save` wrote. Convert it (torch and safetensors are "
+        "needed):\n  FROM='{}' TO='{}' python3 -c '\n"
+        "import os, torch, safetensors.torch\n"
+        "state = torch.load(os.environ[\"FROM\"], map_location=\"cpu\", weights_only=True)\n"
+        "while not any(hasattr(v, \"contiguous\") for v in state.values()):\n"
+        "    state = state.get(\"state_dict\") or state.get(\"model\") or next(v for v in state.values() if "
+        "isinstance(v, dict))\n"
+        "safetensors.torch.save_file({{k: v.contiguous().clone() for k, v in state.items() if hasattr(v, "
+        "\"contiguous\")}}, os.environ[\"TO\"])'",
+        path.string(), quoted(path.string()), quoted(converted.string()));
+  }
+  if (begin.starts_with("version https://"))
+    reject("{}: expected a safetensors file, got a Git LFS pointer to one: `git lfs pull` fetches it", path.string());
+  if (begin.starts_with("\x89HDF") || begin.starts_with("GGUF") || begin.starts_with("<"))
+    reject("{}: expected a safetensors file, got {}", path.string(),
+           begin.starts_with("GGUF") ? "one of the format GGUF"
+           : begin.starts_with("<")  ? "a page of a web site, as a download that failed leaves"
+                                     : "one of the format HDF5");
+}
+
+/// `model-00001-of-00003.safetensors`: the text before the number, and the one from `-of-` on.
+std::pair<std::string, std::string> shard_parts(const std::string& name) {
+  const std::size_t of = name.rfind("-of-"), dash = of == std::string::npos ? of : name.rfind('-', of - 1);
+  if (of == std::string::npos || of == 0 || dash == std::string::npos) return {};
+  return {name.substr(0, dash), name.substr(of)};
+}
+
+/// The one file of a folder that is meant, or its shards.
+std::vector<fs::path> files_in(const fs::path& folder) {
+  std::vector<fs::path> weights, indices;
+  std::vector<std::string> others;
+  std::error_code failed;
+  for (fs::directory_iterator entry(folder, failed); !failed && entry != fs::directory_iterator();
+       entry.increment(failed)) {
+    const std::string name = entry->path().filename().string();
+    if (name.ends_with(extension)) weights.push_back(entry->path());
+    if (name.ends_with(".safetensors.index.json")) indices.push_back(entry->path());
+    for (const std::string_view other : {".pth", ".pt", ".bin", ".ckpt", ".tar"})
+      if (name.ends_with(other)) others.push_back(name);
+  }
+  if (failed) reject("cannot read {}: {}", folder.string(), failed.message());
+  for (std::vector<fs::path>* const found : {&weights, &indices}) {
+    std::ranges::sort(*found);
+    const fs::path usual = found == &indices ? "model.safetensors.index.json" : "model.safetensors";
+    const auto model = std::ranges::find(*found, folder / usual);
+    if (model != found->end()) return {*model};
+  }
+  if (indices.size() == 1) return indices;
+  if (weights.size() == 1) return weights;
+  if (weights.empty() && others.size() == 1) refuse_other_formats(folder / others.front());
+  if (weights.empty())
+    reject("{}: expected a folder with model.safetensors, got one without safetensors files{}", folder.string(),
+           others.empty() ? "" : fmt::format("; it has {}", fmt::join(others, ", ")));
+  const auto parts = shard_parts(weights.front().filename().string());
+  if (!parts.first.empty() &&
+      std::ranges::all_of(weights, [&](const fs::path& one) { return shard_parts(one.filename().string()) == parts; }))
+    return weights;
+  std::vector<std::string> names;
+  for (const fs::path& one : weights) names.push_back(one.filename().string());
+  reject("{}: expected one file of weights, got {}: name one of them", folder.string(), fmt::join(names, ", "));
+}
+
+/// The files that an index names, each in its folder.
+std::set<std::string> shards_in(const fs::path& index) {
+  std::ifstream stream(index, std::ios::binary);
+  if (!stream) reject("cannot open {}", index.string());
+  std::string text(max_index_bytes + 1, '\0');
+  stream.read(text.data(), std::ssize(text));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
+    reject("{}: expected the index of shards, a JSON object with `weight_map`", index.string());
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : json["weight_map"].items()) {
+    if (!file.is_string()) reject("{}: expected a file's name for \"{}\" in `weight_map`", index.string(), tensor);
+    const std::string name = file.get<std::string>();
+    if (fs::path(name).has_parent_path())
+      reject("{}: expected a file beside the index for \"{}\", got {}", index.string(), tensor, name);
+    names.insert(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+WeightFiles::WeightFiles(SafetensorsFile file) : path_(file.path()) {
+  add(std::move(file));
+  sort();
+}
+
+WeightFiles::WeightFiles(const fs::path& path) : path_(path) {
+  std::error_code ignored;
+  for (const fs::path& file : fs::is_directory(path, ignored) ? files_in(path) : std::vector{path}) {
+    if (file.string().ends_with(index_ending)) {
+      add_shards(file);
+    } else {
+      refuse_other_formats(file);
+      add(SafetensorsFile(file));
+    }
+  }
+  sort();
+}
+
+void WeightFiles::add_shards(const fs::path& index) {
+  for (const std::string& name : shards_in(index)) {
+    const fs::path file = index.parent_path() / name;
+    std::error_code ignored;
+    if (!fs::exists(file, ignored)) reject("{} names {}, which is not beside it", index.string(), name);
+    add(SafetensorsFile(file));
+  }
+}
+
+void WeightFiles::add(SafetensorsFile file) {
+  for (const SafetensorsEntry& entry : file.entries()) {
+    const auto [other, is_new] = file_of_.emplace(entry.name, files_.size());
+    if (!is_new)
+      reject("{} and {} both hold \"{}\"", files_[other->second].path().string(), file.path().string(), entry.name);
+    entries_.push_back(entry);
+  }
+  files_.push_back(std::move(file));
+}
+
+void WeightFiles::sort() { std::ranges::sort(entries_, {}, &SafetensorsEntry::name); }
+
+const SafetensorsEntry* WeightFiles::find(std::string_view name) const {
+  const auto found = std::ranges::lower_bound(entries_, name, {}, &SafetensorsEntry::name);
+  return found != entries_.end() && found->name == name ? &*found : nullptr;
+}
+
+Tensor WeightFiles::load(std::string_view name) const {
+  const auto found = file_of_.find(name);
+  expect(found != file_of_.end(), "{} holds no tensor \"{}\"", path_.string(), name);
+  return files_[found->second].load(name);
+}
+
+}  // namespace lacuna

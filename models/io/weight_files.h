@@ -1,0 +1,43 @@
+// Weights as they are handed on: a file, a folder with one, or several files with their index.
+#pragma once
+
+#include "models/io/safetensors.h"
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lacuna {
+
+/// Tensors by name, from one safetensors file or several. Nothing but headers is in memory.
+class WeightFiles {
+ public:
+  /// `path`: a safetensors file, the index of shards (`model.safetensors.index.json`), or a folder that holds
+  /// `model.safetensors`, such an index, all shards of one set, or one safetensors file by another name. A file of
+  /// another format is refused with the command that converts it, where there is one.
+  explicit WeightFiles(const std::filesystem::path& path);
+  WeightFiles(SafetensorsFile file);  // NOLINT(google-explicit-constructor): a file is the common case
+
+  const std::filesystem::path& path() const { return path_; }
+  /// Ordered by name.
+  const std::vector<SafetensorsEntry>& entries() const { return entries_; }
+  /// Null where there is none.
+  const SafetensorsEntry* find(std::string_view name) const;
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
+  /// One tensor in memory of the CPU, in its stored type.
+  Tensor load(std::string_view name) const;
+
+ private:
+  void add(SafetensorsFile file);
+  void add_shards(const std::filesystem::path& index);
+  void sort();
+
+  std::filesystem::path path_;
+  std::vector<SafetensorsFile> files_;
+  std::vector<SafetensorsEntry> entries_;
+  std::map<std::string, std::size_t, std::less<>> file_of_;  // by name of the tensor
+};
+
+}  // namespace lacuna

@@ -1,4 +1,4 @@
-// An op, a model that uses it and a data set, for `lacuna --load`.
+// An op, a model that uses it and data sets, for `lacuna --load`.
 #include <lacuna/lacuna.h>
 
 #include <cmath>
@@ -92,5 +92,34 @@ const RegisterDataset bars("bars", {.describe = Bars::describe,
                                     .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                                       return std::make_unique<Bars>(options);
                                     }});
+
+/// Images of one brightness, which is the label, 0 to 1: for the task `regression`.
+class Brightness final : public Dataset {
+ public:
+  explicit Brightness(const DatasetOptions& options) : Dataset(describe(options)) {}
+  static DatasetInfo describe(const DatasetOptions& options) {
+    DatasetInfo info = Bars::describe(options);
+    info.name = "brightness";
+    info.classes.clear();
+    info.fields.back() = {.name = "labels", .dtype = DType::f32};
+    return info;
+  }
+
+ private:
+  void read_sample(std::int64_t index, Sample& sample) const override {
+    const auto level = static_cast<std::uint8_t>(index * 37 % 256);
+    const Tensor image = sample.make("images", info().fields.front().shape, DType::u8);
+    std::fill_n(image.data<std::uint8_t>(), image.count(), level);
+    sample.set("images", image);
+    const Tensor label = sample.make("labels", {}, DType::f32);
+    label.data<float>()[0] = static_cast<float>(level) / 255;
+    sample.set("labels", label);
+  }
+};
+const RegisterDataset brightness("brightness",
+                                 {.describe = Brightness::describe,
+                                  .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+                                    return std::make_unique<Brightness>(options);
+                                  }});
 
 }  // namespace

@@ -14,8 +14,10 @@ namespace lacuna {
 namespace {
 
 /// The path's shortest prefix that ends in a number after a dot, as `blocks.3`
-/// or `layer1.0`; empty if there is none.
+/// or `layer1.0`; empty if there is none, and for the numbered layers of a
+/// stem.
 std::string_view block_of(std::string_view path) {
+  if (path.starts_with("stem.") || path.starts_with("conv1.")) return {};
   for (std::size_t dot = path.find('.'); dot != std::string_view::npos; dot = path.find('.', dot + 1)) {
     std::size_t end = dot + 1;
     while (end < path.size() && std::isdigit(static_cast<unsigned char>(path[end])) != 0) ++end;

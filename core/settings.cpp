@@ -9,7 +9,7 @@ namespace lacuna {
 namespace {
 
 std::string_view type_of(const SettingValue& value) {
-  constexpr std::string_view names[] = {"a flag", "a number", "a list of numbers"};
+  constexpr std::string_view names[] = {"a flag", "a number", "a list of numbers", "a text"};
   return names[value.index()];
 }
 

@@ -13,8 +13,8 @@
 
 namespace lacuna {
 
-/// A flag, a number or a list of numbers.
-using SettingValue = std::variant<bool, double, std::vector<double>>;
+/// A flag, a number, a list of numbers or a text.
+using SettingValue = std::variant<bool, double, std::vector<double>, std::string>;
 using SettingValues = std::map<std::string, SettingValue, std::less<>>;
 
 /// Numbers in [low, high], or in [low, high) if `below_high`; `whole`: integers only.
@@ -54,6 +54,7 @@ class Settings {
   /// Value of a setting whose range is `whole`.
   std::int64_t whole_number(std::string_view name) const { return static_cast<std::int64_t>(number(name)); }
   bool flag(std::string_view name) const { return get<bool>(name); }
+  const std::string& text(std::string_view name) const { return get<std::string>(name); }
   const std::vector<double>& numbers(std::string_view name) const { return get<std::vector<double>>(name); }
 
  private:

@@ -42,5 +42,14 @@ const RegisterKernel on_cpu{
       });
     }};
 
+const RegisterKernel largest_on_cpu{find_largest, DeviceKind::cpu, [](const Tensor& values, const Tensor& places) {
+                                      const std::int64_t count = values.shape().back();
+                                      with_float_type(values.dtype(), [&]<class T>(Type<T>) {
+                                        for (std::int64_t row = 0; row < values.rows(); ++row)
+                                          places.data<std::int64_t>()[row] =
+                                              largest_at(values.data<T>() + row * count, count);
+                                      });
+                                    }};
+
 }  // namespace
 }  // namespace lacuna

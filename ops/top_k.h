@@ -15,4 +15,7 @@ inline constinit Kernel<void(const Tensor& logits, const Tensor& targets, std::s
                              const Tensor& counts)>
     count_top_k{"count_top_k"};
 
+/// places i64 [N]: where the largest of each row of `values` [N, C] is; the first of equals.
+inline constinit Kernel<void(const Tensor& values, const Tensor& places)> find_largest{"find_largest"};
+
 }  // namespace lacuna

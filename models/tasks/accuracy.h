@@ -1,0 +1,20 @@
+// What tasks of classification share: accuracies and the check of targets.
+#pragma once
+
+#include "models/task.h"
+
+#include <cstddef>
+#include <vector>
+
+namespace lacuna {
+
+/// `accuracy`, and of ten classes or more `top5_accuracy`.
+std::vector<Metric> accuracy_metrics(const Model& model);
+
+/// [correct, samples] for the first `metrics` of accuracy_metrics; logits [N, C].
+std::vector<Tensor> accuracy_sums(const Tensor& logits, const Tensor& labels, std::size_t metrics);
+
+/// Throws Error unless `labels` are i64 [N] or probabilities f32 or f64 [N, C] for logits [N, C].
+void check_class_targets(const Variable& logits, const Variable& labels);
+
+}  // namespace lacuna

@@ -3,6 +3,7 @@
 #include "autograd/accumulate.h"
 #include "autograd/checkpoint.h"
 #include "autograd/plan/bit_allocation.h"
+#include "autograd/policies/grouping.h"
 #include "core/random.h"
 
 #include <algorithm>
@@ -10,16 +11,32 @@
 namespace lacuna {
 namespace {
 
-/// While it lives, a quantized tensor decodes as if it had so few bits.
+/// Adds the quantized tensors that the values of `tensor` come from: itself, or those it is rematerialized from.
+void add_quantized(SavedTensor& tensor, std::vector<SavedTensor*>& all) {
+  if (tensor.quantized() != nullptr && std::ranges::find(all, &tensor) == all.end()) all.push_back(&tensor);
+  for (const SavedTensorPtr& source : tensor.sources())
+    if (source) add_quantized(*source, all);
+}
+
+/// `config` with fewer bits and, where the number of bits allows it, the same groups.
+quant::QuantConfig coarser(const SavedTensorInfo& info, const quant::QuantConfig& config, int bits) {
+  const quant::Grouping& grouping = config.grouping;
+  const bool same_groups = grouping.kind != quant::Grouping::Kind::consecutive || quant::uses_hadamard(config.bits);
+  return same_groups ? quant::min_error_config(bits, grouping) : run_config(info, bits, grouping.size);
+}
+
+/// A quantized tensor reads as if it had fewer bits while this object lives.
 class CoarserScope {
  public:
-  CoarserScope(SavedTensor& tensor, int bits) : tensor_(tensor) { tensor_.set_probe(bits); }
-  ~CoarserScope() { tensor_.set_probe(0); }
+  CoarserScope(SavedTensor& tensor, int bits) : quantized_(*tensor.quantized()) {
+    quantized_.set_coarser(coarser(tensor.info(), quantized_.config(), bits));
+  }
+  ~CoarserScope() { quantized_.set_coarser({}); }
   CoarserScope(const CoarserScope&) = delete;
   CoarserScope& operator=(const CoarserScope&) = delete;
 
  private:
-  SavedTensor& tensor_;
+  Quantized& quantized_;
 };
 
 /// The gradients that a node's backward gives; the tape stays as it is.
@@ -56,7 +73,7 @@ void BackwardCalibration::operator()(Node& node, std::int64_t number) {
   const AllocationScope scope({Purpose::workspace, node.op, node.path});
   std::vector<SavedTensor*> quantized;
   for (const SavedTensorPtr& saved : node.saved)
-    if (saved) saved->gather_coded(quantized);
+    if (saved) add_quantized(*saved, quantized);
   const auto clones = [&] { return map(node.gradients, [](const Tensor& gradient) { return gradient.clone(); }); };
   const NodeGradients exact(node, clones());
   struct Squares {
@@ -99,7 +116,7 @@ void BackwardCalibration::operator()(Node& node, std::int64_t number) {
   record_.add_node(number, whole, scattered.parameters, scattered.flows);
 
   for (SavedTensor* const tensor : quantized) {
-    const int bits = std::min(2, tensor->bits() - 1);
+    const int bits = std::min(2, tensor->quantized()->bits() - 1);
     if (bits < 1) continue;
     NodeGradients coarser = [&] {
       const CoarserScope fewer(*tensor, bits);
@@ -168,7 +185,7 @@ Sensitivities calibrate_by_draws(MemoryPolicy& policy, const CalibrationStep& st
   LeafGradients usual;
   run(redrawn, step, {}, usual, [&](Tape& tape) {
     for (const SavedTensorReport& saved : tape.report())
-      if (saved.hold == Hold::quantize && !saved.slope) quantized[saved.facts.key()] = saved.bits;
+      if (saved.hold == Hold::quantize && !saved.slope) quantized[saved.info.key()] = saved.bits;
   });
   Sensitivities sensitivities;
   for (const auto& [key, bits] : quantized) {

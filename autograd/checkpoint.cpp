@@ -204,7 +204,7 @@ std::vector<Variable> checkpoint(Label path, const CheckpointFunction& function,
     node->inputs.push_back(input.defined() ? input.shape() : Shape{});
     node->saved.push_back(input.defined() ? tape->saved_tensor(input) : nullptr);
     if (node->saved.back())
-      node->saved.back()->add_user(
+      node->saved.back()->add_reader(
           {.op = name, .path = path, .source = lacuna::input(static_cast<int>(i)), .need = Need::value});
     if (node->saved.back()) node->saved.back()->note_use(true);
     constants.push_back(input.defined() ? input.detach() : Variable());
@@ -220,7 +220,7 @@ std::vector<Variable> checkpoint(Label path, const CheckpointFunction& function,
   node->ops_read = NoteOps::count_read(node->ops);
   if (!wanted && node->leaves.empty()) {
     for (const SavedTensorPtr& saved : node->saved)
-      if (saved) saved->withdraw_user();
+      if (saved) saved->withdraw_reader();
     return results;
   }
   for (const Variable& result : results)

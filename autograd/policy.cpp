@@ -7,6 +7,27 @@ std::string_view name_of(Hold::Kind kind) {
   return names[kind];
 }
 
+void expect_valid(const Hold& hold, const SavedTensorInfo& info, const MemoryPolicy& policy) {
+  const bool is_valid = [&] {
+    switch (hold.kind) {
+      case Hold::keep:
+        return true;
+      case Hold::drop:
+        return info.optional;
+      case Hold::rematerialize:
+        return info.can_rematerialize;
+      case Hold::sign_mask:
+        return info.need == Need::sign;
+      case Hold::quantize:
+        return policy.quantizes() && info.need <= Need::value && is_floating(info.dtype);
+    }
+    return false;
+  }();
+  expect(is_valid, "the policy {} answers `{}` for {}, a tensor of {} that is needed as {}{}", policy.name(),
+         name_of(hold.kind), info.key(), name_of(info.dtype), name_of(info.need),
+         hold.kind == Hold::quantize && !policy.quantizes() ? ", and says that it quantizes nothing" : "");
+}
+
 std::string SavedTensorInfo::name() const {
   std::string name(maker());
   if (source.kind == Source::Kind::output && source.index > 0) name += fmt::format(" output {}", source.index);

@@ -48,7 +48,7 @@ struct SavedTensorInfo {
   bool approximate = true;         // those tensors are quantized, or may still be
   int chain = 0;                   // ops that rematerializing it runs in a row at most, itself included
   bool results_unread = false;     // nobody reads what could be rematerialized from it, as a curve of it
-  std::span<const Reader> users;
+  std::span<const Reader> readers;
 
   /// An input of the program: no op made it.
   bool is_input() const { return op.text().empty(); }
@@ -86,6 +86,11 @@ struct Hold {
 
 std::string_view name_of(Hold::Kind kind);
 
+class MemoryPolicy;
+/// Throws if a policy's answer does not suit the tensor: `drop` is for optional tensors, `rematerialize` for those that
+/// can be, `sign_mask` for Need::sign, `quantize` for Need::value and below.
+void expect_valid(const Hold& hold, const SavedTensorInfo& info, const MemoryPolicy& policy);
+
 /// Modules that may be recomputed as one region: the module at `path`, or, of the `count` modules of the sequence at
 /// `path` (`blocks.0`, `blocks.1` and so on), those from `first` to before `end`.
 struct ModuleRange {
@@ -104,8 +109,7 @@ class MemoryPolicy {
   bool quantizes() const { return quantizes_; }
 
   virtual std::string_view name() const = 0;
-  /// Called once for each saved tensor that is not a parameter. `drop` is for optional tensors, `rematerialize` for
-  /// those that can be, `sign_mask` for Need::sign, `quantize` for Need::value and below.
+  /// Called once for each saved tensor that is not a parameter. The answer must suit the tensor (expect_valid).
   virtual Hold decide(const SavedTensorInfo& info) = 0;
   /// How many of `modules`, from the first on, are one region that saves its input alone and runs again in backward;
   /// 0: none. `within`: the region that runs again at the moment and contains them; empty in forward.

@@ -1,28 +1,22 @@
 // A tensor between forward and backward.
 //
-// While a variable names the tensor, it collects its readers: the ops whose backward needs it, and how exactly. When no
-// variable names it any more, or when backward begins, the tape finalizes it: the memory policy decides, once, whether
-// it is dropped, kept, rematerialized from other saved tensors, reduced to signs, or quantized. In backward every
-// reader releases it, and the last one frees it.
+// Undecided at first: ops that need the tensor in backward add themselves as readers, and say how exactly they need it.
+// Once no variable names the tensor, or when backward begins, the tape calls `finalize`: the memory policy chooses how
+// to hold it (holders/holder.h), for the strongest need of its readers. A tensor without readers is freed. In backward
+// each reader calls `release_reader`, and the last call frees the holder.
+//
+// Example: y = linear(x, weight) with a frozen weight. Linear's `saves` table asks for x only for the gradient of the
+// weight, which is not wanted, so the tape adds no reader to x, and x is dropped. The weight gets a reader, for the
+// gradient of x; as a parameter it is kept, at no cost.
 #pragma once
 
-#include "autograd/policy.h"
-#include "ops/operand.h"
+#include "autograd/holders/holder.h"
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace lacuna {
-
-class SavedTensor;
-using SavedTensorPtr = std::shared_ptr<SavedTensor>;
-
-/// The op that made a tensor, and the saved tensors from which it can compute it again.
-struct Origin {
-  std::shared_ptr<const Operation> op;
-  std::vector<SavedTensorPtr> sources;  // as op->rematerializes(); null where an optional input is absent
-  std::vector<Shape> shapes;            // the shapes those tensors had for the op
-};
 
 /// The op that made a tensor; `op` is empty for an input of the program.
 struct Producer {
@@ -34,144 +28,133 @@ struct Producer {
   int occurrence = 0;
 };
 
-/// Tensors that no variable names any more, in the order in which they were released. Has room for every tensor of its
-/// tape, so that a destructor adds to it without allocating.
+/// Tensors that no variable names any more and that are not finalized yet, oldest first. The tape reserves room for all
+/// of its tensors, because destructors of variables add to it and must not allocate.
 using SavedTensorQueue = std::vector<std::weak_ptr<SavedTensor>>;
 
 /// How a tensor is held, for reports.
 struct SavedTensorReport {
-  SavedTensorInfo facts;  // without readers, which are in `users`
+  SavedTensorInfo info;  // its span of readers is empty: see `readers`
   Hold::Kind hold;
   std::int64_t bytes;
-  int bits;    // of quantized tensors
-  bool slope;  // the quantized values are slopes of the curve
-  bool signs;  // one bit an element, alone or besides
-  std::vector<Reader> users;
+  int bits;    // per element, of a quantized tensor
+  bool slope;  // holds slopes of the curve that reads it, not values
+  bool signs;  // holds one bit per element, alone or besides
+  std::vector<Reader> readers;
 };
 
 class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
  public:
   SavedTensor(const Tensor& tensor, MemoryPolicy& policy, std::uint64_t tape, SavedTensorQueue& queue,
-              const Producer& maker);
+              const Producer& producer);
   ~SavedTensor();
   SavedTensor(const SavedTensor&) = delete;
   SavedTensor& operator=(const SavedTensor&) = delete;
 
+  // Forward: undecided.
+
   std::uint64_t tape() const { return tape_; }
-
-  /// A variable names the tensor. An extra output has none: the tensor that may be rematerialized from it does.
-  void hold() { ++names_; }
-  /// The last release queues the tensor: its tape finalizes it before the next op allocates.
-  void release() noexcept;
-  void finalize_if_unnamed();
-
+  /// Counts the variables that name the tensor.
+  void add_name() { ++names_; }
+  /// Removes a name. The last one queues the tensor for `finalize`, which the tape calls before the next op allocates.
+  void remove_name() noexcept;
+  /// The tensors that its op can compute it from again.
   void set_origin(Origin origin);
-  void add_user(const Reader& user, Groups groups = Groups::run, std::int64_t heads = 1);
-  /// The reader added last does not need it after all.
-  void withdraw_user();
-  void finalize();
-  /// The tape is gone, and with it all readers.
-  void discard();
-  /// Finalized in a way that allows no further reader.
-  bool is_discarded() const { return settled_ && (how_ == Hold::drop || how_ == Hold::sign_mask); }
+  /// An op will read the tensor in backward.
+  void add_reader(const Reader& reader, Groups groups = Groups::run, std::int64_t heads = 1);
+  void reserve_readers(std::size_t more) { readers_.reserve(readers_.size() + more); }
+  /// Takes back the last `add_reader`.
+  void withdraw_reader();
+  /// An op takes the tensor as an input. `is_read`: its backward may read it, or rematerialize its output from it.
+  void note_use(bool is_read) {
+    is_used_ = true;
+    may_be_read_ |= is_read;
+  }
+  /// How elements share ranges when quantized; of several readers' hints the strictest counts.
+  void add_hint(Groups groups, std::int64_t heads);
+  /// Whether the tensor is undecided and lies in this memory.
+  bool is_of(const Tensor& tensor) const { return tensor_.defined() && tensor_.storage() == tensor.storage(); }
 
-  /// The tensor as backward reads it, in `shape`; `reader` is the op that errors name. A tensor that several readers
-  /// would rematerialize is rematerialized as a whole by the first one, and kept for the others.
+  /// Asks the policy, once, and makes the holder.
+  void finalize();
+  void finalize_if_unnamed();
+  /// Finalized without its values: takes no further reader.
+  bool is_discarded() const;
+  /// Frees the tensor, because its tape is gone.
+  void discard();
+
+  // Backward: finalized.
+
+  /// The tensor in `shape`, for the op `reader`. If more readers follow, a rematerialized tensor is computed as a whole
+  /// and kept for them.
   Operand operand(const Shape& shape, Label reader);
-  /// The same for a reader that needs signs only. `optional`: undefined unless they were kept.
+  /// The same for a reader that needs signs only. `optional`: undefined if no signs are held.
   Operand signs(const Shape& shape, Label reader, bool optional);
   /// The values as one tensor.
   Tensor whole(Label reader);
+  /// A reader is done.
   void release_reader();
-  /// Whether, after the walk back that begins now, everything is to be held as before it, for another one.
-  void set_retained(bool retained) { retained_ = retained; }
+  /// Whether the holder survives the backward pass that begins now, for another pass.
+  void set_retained(bool retained) { is_retained_ = retained; }
 
-  /// Adds the quantized tensors that its values come from: itself, or those it is rematerialized from.
-  void gather_coded(std::vector<SavedTensor*>& coded);
-  std::string key() const { return facts().key(); }
-  /// For calibration: from now on decoded as if it had so few bits; 0: as it is.
-  void set_probe(int bits) { probe_bits_ = bits; }
+  // What is known of it.
 
-  /// Undecided, and in this memory.
-  bool is_of(const Tensor& tensor) const { return tensor_.defined() && tensor_.storage() == tensor.storage(); }
-  /// Somebody reads it, and it is not dropped.
-  bool is_held() const { return !users_.empty() && how_ != Hold::drop; }
+  SavedTensorInfo info() const;
+  std::string key() const { return info().key(); }
+  bool is_extra_output() const { return producer_.source.kind == Source::Kind::extra_output; }
+  /// Whether values that are read may differ from those of forward: quantized, or rematerialized from a quantized
+  /// tensor. An undecided tensor may still be quantized.
+  bool is_approximate() const;
+  /// The tensors that it is, or may be, rematerialized from.
+  std::span<const SavedTensorPtr> sources() const;
+  /// The holder of a quantized tensor; null for others.
+  Quantized* quantized() { return holder_ ? std::get_if<Quantized>(&*holder_) : nullptr; }
+  /// Has readers, and is not dropped.
+  bool is_held() const;
   SavedTensorReport report() const;
-  /// An op takes the tensor as an input. `reads`: backward may read it for that op, or rematerialize from it.
-  void note_use(bool reads) {
-    used_ = true;
-    may_be_read_ |= reads;
-  }
-  /// The strictest hint of how its elements group, of several readers.
-  void add_hint(Groups groups, std::int64_t heads);
-
-  Hold::Kind how() const { return how_; }
-  SavedTensorInfo facts() const;
-  /// Bytes held because of it: none for a parameter or a tensor that is rematerialized.
+  /// Bytes held for backward: 0 for a parameter, whose memory is not the tape's.
   std::int64_t held_bytes() const;
-  /// Bits an element of a quantized tensor, without ranges and signs; 0 of others.
-  int bits() const { return how_ == Hold::quantize ? codes_.config.bits : 0; }
-  bool keeps_slope() const { return slopes_ != nullptr; }
-  bool keeps_signs() const { return mask_.defined(); }
-  /// Bytes that a reader sees.
+  /// Bytes that one reader reads.
   std::int64_t read_bytes() const;
 
  private:
-  bool is_aux() const { return maker_.source.kind == Source::Kind::extra_output; }
-  /// An input of the program that the caller still holds.
-  bool borrowed() const;
-  bool usable_as_source(Need need) const;
-  bool can_rematerialize() const;
-  Hold decide() const;
-  void encode(const Hold& decision);
-  /// As it is held, for a tensor that is not kept.
-  Operand held_operand(const Shape& shape, Label reader) const;
-  quant::QuantConfig coarser_config() const;
-  /// Decoding or deriving it yields approximate values: again by blocks for each reader, never as a whole to share.
-  bool is_coded() const;
-  /// Every user can do without it.
+  bool is_borrowed() const;
+  bool is_changed() const;
   bool is_optional() const;
-  /// QuantizedTensor hold it, or what it is derived from, or may when it settles.
-  bool may_be_coded() const;
-  /// What it could be derived from is coded, or may still be.
-  bool found_approximately() const;
+  bool can_be_source(Need need) const;
+  bool can_rematerialize() const;
+  bool has_approximate_origin() const;
   int chain_below() const;
   void raise_chain_above(int above);
-  bool stale() const { return tensor_.defined() && tensor_.storage()->version() != version_; }
-  void check_version(Label reader) const;
-  void release_origin();
+  Hold decide() const;
+  Operand read(const Shape& shape, Label reader, bool as_whole);
+  void expect_unchanged(Label reader) const;
   void free();
 
-  Tensor tensor_;
-  Tensor mask_;               // u8 [ceil(count / 8)]
-  bool shows_signs_ = false;  // kept where its sources may be coded: who could find the signs from those reads it
-  quant::QuantizedTensor codes_;
-  const quant::SlopeLevels* slopes_ = nullptr;  // the codes are of slopes
-  int probe_bits_ = 0;
+  Tensor tensor_;                 // until it is finalized
+  std::optional<Holder> holder_;  // from then on
+  Origin origin_;                 // until it is finalized
   MemoryPolicy& policy_;
-  SavedTensorQueue* queue_;  // of its tape; null once that is gone
-  bool queued_ = false;
+  SavedTensorQueue* queue_;  // the tape's; null once the tape is gone
+  bool is_queued_ = false;
   std::uint64_t tape_;
-  Producer maker_;
+  Producer producer_;
   Shape shape_;
   DType dtype_;
   Device device_;
-  std::uint64_t version_;
-  bool parameter_;
-  Owner owner_;  // of the storage, before it was saved
+  std::uint64_t version_;  // of the storage when it was recorded
+  bool is_parameter_;
+  Owner owner_;  // of the storage before it was saved
 
-  std::vector<Reader> users_;
-  std::size_t left_ = 0;  // readers that are done
-  int names_ = 0;         // variables, see hold()
-  bool settled_ = false;
-  bool retained_ = false;
-  bool costs_nothing_ = false;  // a parameter, or a batch that the caller holds
-  Hold::Kind how_ = Hold::keep;
+  std::vector<Reader> readers_;
+  std::size_t done_ = 0;  // readers that are done in this backward pass
+  int names_ = 0;
+  bool is_retained_ = false;
+  bool offers_signs_ = false;  // to readers that could do without: other tensors would show them approximate ones
   Need need_ = Need::sign;
-  Origin origin_;
-  std::vector<std::weak_ptr<SavedTensor>> derived_;  // tensors that could be rematerialized from this one
-  bool used_ = false, may_be_read_ = false;          // by ops that take it as an input
-  int chain_above_ = 0;                              // the longest chain of derivations that stands on this slot
+  std::vector<std::weak_ptr<SavedTensor>> results_;  // tensors that could be rematerialized from this one
+  bool is_used_ = false, may_be_read_ = false;       // see note_use
+  int chain_above_ = 0;                              // the longest chain of rematerializations that starts here
 };
 
 }  // namespace lacuna

@@ -70,7 +70,7 @@ SavedTensorPtr Tape::saved_tensor(const Variable& variable) {
   Variable::Value& value = variable.value();
   if (!value.saved || value.saved->tape() != id_ || value.saved->is_discarded()) {
     value.saved = saved_tensor(value.tensor, {.op = {}, .path = value.path});
-    value.saved->hold();
+    value.saved->add_name();
   }
   return value.saved;
 }
@@ -93,7 +93,7 @@ void Tape::set_producer(Variable& variable, const Producer& producer, std::int64
   value.is_leaf = false;
   value.path = producer.path;
   value.saved = saved_tensor(value.tensor, producer);
-  value.saved->hold();
+  value.saved->add_name();
   if (node >= 0) value.edge = {.tape = id_, .node = node, .output = index, .leaf = nullptr};
 }
 
@@ -130,7 +130,7 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
   for (std::size_t i = 0; i < extra_outputs.size(); ++i) {
     SavedTensorPtr saved = tape.saved_tensor(
         extra_outputs[i], {.op = name, .path = path, .source = lacuna::extra_output(static_cast<int>(i))});
-    saved->hold();  // until this op is recorded
+    saved->add_name();  // until this op is recorded
     saved_extras.push_back(std::move(saved));
   }
   for (std::size_t i = 0; i < recorded.outputs.size(); ++i) {
@@ -160,13 +160,13 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
       const SavedTensorPtr& saved = saved_at(row.from);
       const bool needed = saved != nullptr && row.for_grad_of.intersects(added.wanted);
       if (needed)
-        saved->add_user({.op = name, .path = path, .source = row.from, .need = row.need, .optional = row.optional},
-                        row.groups, op->heads());
+        saved->add_reader({.op = name, .path = path, .source = row.from, .need = row.need, .optional = row.optional},
+                          row.groups, op->heads());
       added.saved.push_back(needed ? saved : nullptr);
       added.saved_shapes.push_back(shape_at(row.from));
     }
   }
-  for (const SavedTensorPtr& saved : saved_extras) saved->release();
+  for (const SavedTensorPtr& saved : saved_extras) saved->remove_name();
 }
 
 }  // namespace

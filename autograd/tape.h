@@ -4,10 +4,10 @@
 //   Variable loss = [&] { const Recording recording(tape); return model.forward(batch); }();
 //   tape.backward(loss);  // adds to the gradient of every parameter that requires one
 //
-// For each op the tape keeps a node (node.h) and the tensors that the op's `saves` table lists for the gradients that
-// are wanted. While a variable names such a tensor, nothing is decided about it. When the last variable is gone, the
-// tape asks the memory policy (policy.h) how to hold the tensor until backward: before the next op allocates, or in
-// `finalize`. Not in the variable's destructor, so that an error reaches the caller.
+// The tape keeps a node (node.h) per op. Of the op's `saves` table (core/op.h) it takes the rows whose gradients are
+// wanted, and saves their tensors (saved_tensor.h): with a frozen weight, a linear layer saves no input. How a tensor
+// is held until backward is decided by the memory policy (policy.h) as soon as no variable names the tensor. The tape
+// asks the policy before the next op allocates, not in the variable's destructor, so that errors can be caught.
 #pragma once
 
 #include "autograd/node.h"
@@ -27,14 +27,14 @@ namespace lacuna {
 using GradientHook = std::function<void(const Leaf&)>;
 
 struct BackwardOptions {
-  /// Run for each leaf, in this order, as soon as backward has passed every op of this tape that reads the leaf. A leaf
-  /// whose gradient a hook took away is not shown to the hooks behind it.
+  /// Called in this order for each leaf once its gradient is complete. If a hook takes the gradient away, later hooks
+  /// do not see that leaf.
   std::vector<GradientHook> post_accumulate_grad_hooks{};
-  /// Keeps what is saved, so that backward can run again, to the same gradients.
+  /// Keeps the saved tensors, so that backward can run again.
   bool retain_graph = false;
-  /// Collects the gradients of parameters here, in place of the leaves. Hooks find them here then.
+  /// Collects the gradients of parameters in this map; the leaves' own gradients stay as they are.
   LeafGradients* leaf_gradients = nullptr;
-  /// Called with each node and its number before its backward, with `gradients` complete (calibration.h).
+  /// Called with each node and its number when the node's output gradients are complete (calibration.h).
   std::function<void(Node&, std::int64_t)> before_node{};
 };
 
@@ -46,30 +46,31 @@ class Tape {
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  /// Decides how each saved tensor is held that is still undecided. `backward` begins with it.
+  /// Decides how each remaining saved tensor is held. `backward` calls it first.
   void finalize();
-  /// Adds the gradients of `losses` to those of the leaves behind them. Each loss comes with the gradient to start
-  /// from, of its shape and type; undefined: 1, for a loss of one element. Frees what was saved, unless `retain_graph`:
-  /// a second call is an error then, as is a call after one that threw.
+  /// Adds the gradients of `losses` to the gradients of the leaves. Each loss comes with its own gradient, of the same
+  /// shape and type; undefined means 1, for a loss of one element. Frees the saved tensors, so that a second call is an
+  /// error, unless `retain_graph` is set. A call after one that threw is an error too.
   void backward(std::vector<std::pair<Variable, Tensor>> losses, const BackwardOptions& options = {});
   void backward(const Variable& loss, const BackwardOptions& options = {}) { backward({{loss, {}}}, options); }
 
-  /// Bytes in the ledger for backward, as it began.
+  /// Bytes that the ledger counted as saved when backward began.
   std::int64_t saved_bytes() const { return saved_bytes_; }
-  /// Every saved tensor and how it is held, in the order of forward. Finalizes.
+  /// Finalizes, and reports how each saved tensor is held, in the order of forward.
   using SavedTensorReport = lacuna::SavedTensorReport;
   std::vector<SavedTensorReport> report();
   std::size_t size() const { return nodes_.size(); }
   void set_observer(Observer* observer) { observer_ = observer; }
 
-  // For what records nodes of its own, as `record` and `checkpoint` do.
+  // For code that adds nodes: `record` and `checkpoint`.
 
-  /// The tape of this thread's innermost Recording; null without one. `recording` is null under NoGrad too.
+  /// The tape of this thread's innermost Recording, or null.
   static Tape* current();
+  /// The same, but null under NoGrad.
   static Tape* recording();
   MemoryPolicy& policy() { return policy_; }
   Observer* observer() const { return observer_; }
-  /// Decides on the tensors that no variable names any more. Called before an op allocates.
+  /// Decides how the tensors are held that no variable names any more. Called before an op allocates.
   void finalize_released();
   /// The tape's record of a tensor, made if there is none.
   SavedTensorPtr saved_tensor(const Tensor& tensor, const Producer& producer);
@@ -87,17 +88,17 @@ class Tape {
   std::vector<std::unique_ptr<Node>> nodes_;
   std::map<std::tuple<std::uint64_t, std::size_t, std::int64_t>, std::weak_ptr<SavedTensor>>
       saved_;                                                               // by storage, offset and bytes
-  std::vector<std::weak_ptr<SavedTensor>> order_;                           // as they came
+  std::vector<std::weak_ptr<SavedTensor>> order_;                           // in the order of forward
   std::map<std::tuple<Label, Label, Source::Kind, int>, int> occurrences_;  // of op, path and source
   SavedTensorQueue released_;
-  std::size_t released_begin_ = 0;                // those before are decided
+  std::size_t released_begin_ = 0;                // the first of `released_` that is not decided yet
   std::unordered_map<const Leaf*, int> readers_;  // nodes that read each leaf
   std::int64_t saved_bytes_ = 0;
   bool consumed_ = false;
   Observer* observer_ = nullptr;
 };
 
-/// While it lives, ops of this thread are recorded on the tape. Without one nothing is recorded: inference.
+/// Ops of this thread are recorded on the tape while this object lives. Without one they are not: inference.
 class Recording {
  public:
   explicit Recording(Tape& tape) : Recording(&tape, true) {}
@@ -112,7 +113,7 @@ class Recording {
   std::pair<Tape*, bool> outer_;
 };
 
-/// While it lives, ops of this thread are not recorded, also within a Recording. As torch.no_grad.
+/// Ops of this thread are not recorded while this object lives, as under torch.no_grad.
 class NoGrad : private Recording {
  public:
   NoGrad() : Recording(Tape::current(), false) {}

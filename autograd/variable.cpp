@@ -6,7 +6,7 @@ namespace lacuna {
 
 Variable::Value::~Value() {
   tensor = {};  // first: from here on the saved tensor alone holds the memory
-  if (saved) saved->release();
+  if (saved) saved->remove_name();
 }
 
 Variable::Variable(Tensor tensor, bool requires_grad, std::string_view path) : value_(std::make_shared<Value>()) {
@@ -45,7 +45,7 @@ void Variable::set_gradient_type(DType type) {
 Variable Variable::alias(const Shape& shape) const {
   Variable other = computed(tensor().reshape(shape), value().path);
   other.value_->saved = value().saved;
-  if (other.value_->saved) other.value_->saved->hold();
+  if (other.value_->saved) other.value_->saved->add_name();
   return other;
 }
 

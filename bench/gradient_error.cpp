@@ -90,8 +90,8 @@ class GatesFromCodes final : public MemoryPolicy {
   explicit GatesFromCodes(std::unique_ptr<MemoryPolicy> base)
       : MemoryPolicy(base->quantizes()), base_(std::move(base)) {}
   std::string_view name() const override { return base_->name(); }
-  Hold decide(const SavedTensorInfo& facts) override {
-    Hold decision = base_->decide(facts);
+  Hold decide(const SavedTensorInfo& info) override {
+    Hold decision = base_->decide(info);
     decision.signs = false;
     return decision;
   }
@@ -139,8 +139,8 @@ class Subject {
     }();
     for (const Tape::SavedTensorReport& slot : tape.report())
       if (slot.hold == Hold::quantize)
-        done.coded.push_back({slot.facts.key(), std::string(slot.facts.path.text()), std::string(slot.facts.maker()),
-                              slot.facts.shape.count(), slot.bits});
+        done.coded.push_back({slot.info.key(), std::string(slot.info.path.text()), std::string(slot.info.maker()),
+                              slot.info.shape.count(), slot.bits});
     tape.backward(loss);
     done.saved = tape.saved_bytes();
     for (const Parameter* parameter : training_.model().parameters()) {

@@ -79,11 +79,11 @@ ExitCode explain(const Options& options) {
   nlohmann::ordered_json slots = nlohmann::ordered_json::array();
   std::int64_t total = 0;
   for (const Tape::SavedTensorReport& slot : tape.report()) {
-    const SavedTensorInfo& facts = slot.facts;
+    const SavedTensorInfo& facts = slot.info;
     total += slot.bytes;
     nlohmann::ordered_json users = nlohmann::ordered_json::array();
     std::string why;
-    for (const Reader& user : slot.users) {
+    for (const Reader& user : slot.readers) {
       users.push_back({{"op", user.op.text()},
                        {"path", user.path.text()},
                        {"need", lacuna::name_of(user.need)},

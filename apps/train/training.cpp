@@ -140,7 +140,7 @@ BytesByPath saved_now(Tape& tape, Device device) {
     if (each.owner.purpose == Purpose::saved) held[place_of(each.owner.op, each.owner.path)] += each.bytes;
   BytesByPath in_order;
   for (const Tape::SavedTensorReport& slot : tape.report())
-    if (const auto found = held.extract(place_of(slot.facts.op, slot.facts.path)))
+    if (const auto found = held.extract(place_of(slot.info.op, slot.info.path)))
       in_order.emplace_back(found.key(), found.mapped());
   in_order.insert(in_order.end(), held.begin(), held.end());  // what has no slot of its own
   return in_order;

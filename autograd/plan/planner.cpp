@@ -58,7 +58,7 @@ class Planner {
     }
     if (!best_) {
       MemoryPlan plan = least();
-      if (plan.bytes > o_.budget) return {std::move(plan), false, 0};
+      if (plan.bytes > o_.budget) return {std::move(plan), false};
       const Regions regions = plan.regions;
       best_ = Candidate{std::move(plan),
                         StepGraph::record(o_.step, regions, o_.quantize ? 8 : exact_bits, o_.group_size, o_.costs)};
@@ -399,7 +399,7 @@ class Planner {
   PlannerResult result(const Candidate& candidate, const std::string& rest) const {
     PlannerResult result{.plan = candidate.plan};
     MemoryPlan& plan = result.plan;
-    result.used = static_cast<double>(plan.bytes) / static_cast<double>(o_.budget);
+    const double used = static_cast<double>(plan.bytes) / static_cast<double>(o_.budget);
     std::vector<std::string> how;
     std::map<int, std::int64_t, std::greater<>> counts;  // of tensors, by their bits
     std::int64_t kept = 0;
@@ -416,9 +416,9 @@ class Planner {
       how.push_back(std::move(predicted));
     }
     if (how.empty()) how.emplace_back("nothing to choose");
-    plan.text = fmt::format("budget of {} {}: {}; {} used ({:.0f} %){}", format_bytes(o_.budget),
-                            o_.of_saved ? "saved" : "in all", fmt::join(how, "; "), format_bytes(plan.bytes),
-                            100 * result.used, rest);
+    plan.text =
+        fmt::format("budget of {} {}: {}; {} used ({:.0f} %){}", format_bytes(o_.budget),
+                    o_.of_saved ? "saved" : "in all", fmt::join(how, "; "), format_bytes(plan.bytes), 100 * used, rest);
     return result;
   }
 

@@ -29,7 +29,6 @@ struct PlannerOptions {
 struct PlannerResult {
   MemoryPlan plan;  // where nothing fits: the one that takes least
   bool fits = true;
-  double used = 0;  // part of the budget
 };
 
 /// The plan with the least predicted time, times one plus the variance of its quantization, that fits the budget.

@@ -31,10 +31,10 @@ class Recorder final : public MemoryPolicy, public Observer {
 
   Hold decide(const SavedTensorInfo& info) override {
     const Hold hold = planned_hold(info, bits_, quantizes(), graph_.group_size);
-    GraphTensor tensor{.key = info.key(), .path = std::string(info.path.text()), .need = info.need};
+    GraphTensor tensor{.key = info.key(), .path = std::string(info.path.text())};
     tensor.size = bit_choice(info, graph_.group_size);
     tensor.size.exact_bytes = info.bytes;
-    for (const Reader& reader : info.users) {
+    for (const Reader& reader : info.readers) {
       tensor.readers.emplace_back(reader.path.text());
       uses_.push_back({graph_.tensors.size(), reader.op, reader.path});
     }
@@ -214,44 +214,6 @@ StepBytes StepGraph::bytes(std::span<const std::int64_t> held) const {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     sweep.add(tensors[i].birth, tensors[i].last_use + 1, held[i] - tensors[i].held_bytes);
     result.saved += held[i] - tensors[i].held_bytes;
-  }
-  result.peak = sweep.highest(events, 0, events.size());
-  return result;
-}
-
-StepBytes StepGraph::bytes(const MemoryPlan& plan) const {
-  IntervalSweep sweep(events.size());
-  StepBytes result = recorded_bytes;
-  // Tensors within a region that the recorded step did not recompute are held from the region's backward on, exactly.
-  std::vector<std::size_t> held_from(tensors.size(), 0);
-  std::vector<bool> outputs(tensors.size(), false);
-  for (const std::string& path : plan.regions) {
-    if (std::ranges::find(recorded, path) != recorded.end()) continue;
-    std::size_t begin = events.size();
-    for (const GraphRegion& region : regions)
-      if (lies_in(region.path, path)) begin = std::min(begin, region.backward_begin);
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const GraphTensor& tensor = tensors[i];
-      if (is_inside(tensor, path)) held_from[i] = std::max(held_from[i], begin);
-      if (is_output(tensor, path)) outputs[i] = true;
-    }
-  }
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const GraphTensor& tensor = tensors[i];
-    if (held_from[i] > 0) {
-      sweep.add(tensor.birth, held_from[i], -tensor.held_bytes);
-      if (tensor.can_quantize)
-        sweep.add(held_from[i], tensor.last_use + 1, tensor.size.exact_bytes - tensor.held_bytes);
-      result.saved -= tensor.held_bytes;
-      continue;
-    }
-    const auto choice = plan.tensors.find(tensor.key);
-    const std::int64_t held = outputs[i]
-                                  ? tensor.size.exact_bytes
-                                  : tensor.bytes(choice == plan.tensors.end() ? MemoryPlan::Choice{} : choice->second);
-    const std::int64_t more = held - tensor.held_bytes;
-    sweep.add(tensor.birth, tensor.last_use + 1, more);
-    result.saved += more;
   }
   result.peak = sweep.highest(events, 0, events.size());
   return result;

@@ -24,10 +24,9 @@ using MetaStep = std::function<StepBytes(MemoryPolicy&, Observer*)>;
 
 /// A saved tensor. Times are numbers of events (StepGraph::events).
 struct GraphTensor {
-  std::string key;     // SavedTensorInfo::key()
-  std::string path{};  // of the module that made it
-  BitChoice size{};    // its own bytes as `exact_bytes`, and what its bits take
-  Need need{};
+  std::string key;                     // SavedTensorInfo::key()
+  std::string path{};                  // of the module that made it
+  BitChoice size{};                    // its own bytes as `exact_bytes`, and what its bits take
   std::vector<std::string> readers{};  // paths of the ops that read it
   bool can_quantize = false;
   bool is_input = false;           // of the program: images
@@ -76,10 +75,8 @@ class StepGraph {
   std::int64_t group_size = 256;
   std::size_t backward_begin = 0;
 
-  /// Bytes of a plan, by a sweep over the intervals in which tensors are held: what the recorded step took, changed by
-  /// what the plan holds otherwise. A prediction; a step on `meta` gives them to the byte.
-  StepBytes bytes(const MemoryPlan& plan) const;
-  /// The same where only bytes of tensors change: `held` [tensors], from birth to last use.
+  /// Bytes of the recorded step if each tensor took `held` [tensors] from birth to last use: a sweep over these
+  /// intervals. Saved bytes are exact; the peak is a prediction, which a step on `meta` confirms.
   StepBytes bytes(std::span<const std::int64_t> held) const;
   /// Seconds of all ops, recomputed ones included; without quantization and rematerialization.
   double seconds() const;

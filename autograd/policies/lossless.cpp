@@ -3,11 +3,11 @@
 
 namespace lacuna {
 
-Hold decide_exactly(const SavedTensorInfo& facts) {
+Hold decide_exactly(const SavedTensorInfo& info) {
   constexpr int longest_chain = 3;  // a longer one saves little more and makes backward hold all its links at once
-  if (facts.optional) return {.kind = Hold::drop};
-  if (facts.can_rematerialize && facts.chain <= longest_chain) return {.kind = Hold::rematerialize};
-  return {.kind = facts.need == Need::sign ? Hold::sign_mask : Hold::keep};
+  if (info.optional) return {.kind = Hold::drop};
+  if (info.can_rematerialize && info.chain <= longest_chain) return {.kind = Hold::rematerialize};
+  return {.kind = info.need == Need::sign ? Hold::sign_mask : Hold::keep};
 }
 
 namespace {
@@ -19,7 +19,7 @@ class Keep final : public MemoryPolicy {
   static std::vector<Setting> settings() { return {}; }
   explicit Keep(const Settings&) {}
   std::string_view name() const override { return policy_name; }
-  Hold decide(const SavedTensorInfo& facts) override { return {.kind = facts.optional ? Hold::drop : Hold::keep}; }
+  Hold decide(const SavedTensorInfo& info) override { return {.kind = info.optional ? Hold::drop : Hold::keep}; }
 };
 
 /// Rematerializes what is cheap, and keeps one bit where only a sign is needed. The bits of gradients are those of
@@ -30,7 +30,7 @@ class Exact final : public MemoryPolicy {
   static std::vector<Setting> settings() { return {}; }
   explicit Exact(const Settings&) {}
   std::string_view name() const override { return policy_name; }
-  Hold decide(const SavedTensorInfo& facts) override { return decide_exactly(facts); }
+  Hold decide(const SavedTensorInfo& info) override { return decide_exactly(info); }
 };
 
 const RegisterPolicy<Keep> keep;

@@ -7,6 +7,6 @@ namespace lacuna {
 
 /// The answer of `exact`: rematerialized if a short chain of cheap ops yields the tensor, a mask if only its sign is
 /// needed, otherwise kept.
-Hold decide_exactly(const SavedTensorInfo& facts);
+Hold decide_exactly(const SavedTensorInfo& info);
 
 }  // namespace lacuna

@@ -75,7 +75,7 @@ class Mesa final : public QuantizingPolicy {
   static const std::vector<Kind> kinds;
 
   bool applies_to(const SavedTensorInfo& info) const override {
-    return std::any_of(info.users.begin(), info.users.end(), [&](const Reader& user) {
+    return std::any_of(info.readers.begin(), info.readers.end(), [&](const Reader& user) {
       return user.need != Need::sign && std::find(off_.begin(), off_.end(), user.op.text()) == off_.end();
     });
   }

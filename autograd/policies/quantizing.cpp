@@ -20,7 +20,7 @@ bool worth_quantizing(const SavedTensorInfo& info) {
 
 Hold hold_quantized(Hold otherwise, const SavedTensorInfo& info, const quant::QuantConfig& config) {
   otherwise.signs =
-      std::any_of(info.users.begin(), info.users.end(), [](const Reader& user) { return user.need == Need::sign; });
+      std::any_of(info.readers.begin(), info.readers.end(), [](const Reader& user) { return user.need == Need::sign; });
   if (otherwise.kind != Hold::keep) return otherwise;
   otherwise.kind = Hold::quantize;
   otherwise.config = config;
@@ -35,8 +35,8 @@ Hold beside_quantized(const Hold& hold, const SavedTensorInfo& info) {
 }
 
 const quant::SlopeLevels* slopes_of(const SavedTensorInfo& info) {
-  if (!can_quantize(info) || info.users.size() != 1 || info.users.front().rematerializes) return nullptr;
-  return quant::slope_levels(info.users.front().op.text());
+  if (!can_quantize(info) || info.readers.size() != 1 || info.readers.front().rematerializes) return nullptr;
+  return quant::slope_levels(info.readers.front().op.text());
 }
 
 Setting group_size_setting(std::string_view meaning) {

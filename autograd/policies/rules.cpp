@@ -29,15 +29,15 @@ std::string with_any_number(std::string_view path) {
 }
 
 bool is_for_tensors(const HoldRule& rule) { return rule.how != HoldRule::How::recompute; }
-bool matches(const HoldRule& rule, const SavedTensorInfo& facts) {
-  return is_for_tensors(rule) && matches_glob(rule.path, facts.path.text()) && matches_glob(rule.op, facts.maker()) &&
-         matches_glob(rule.slot, facts.name()) &&
-         std::any_of(facts.users.begin(), facts.users.end(),
+bool matches(const HoldRule& rule, const SavedTensorInfo& info) {
+  return is_for_tensors(rule) && matches_glob(rule.path, info.path.text()) && matches_glob(rule.op, info.maker()) &&
+         matches_glob(rule.slot, info.name()) &&
+         std::any_of(info.readers.begin(), info.readers.end(),
                      [&](const Reader& user) { return matches_glob(rule.user, user.op.text()); });
 }
-bool can_hold(const HoldRule& rule, const SavedTensorInfo& facts) {
-  if (rule.how == HoldRule::How::quantize) return can_quantize(facts);
-  return rule.how != HoldRule::How::slope || slopes_of(facts) != nullptr;
+bool can_hold(const HoldRule& rule, const SavedTensorInfo& info) {
+  if (rule.how == HoldRule::How::quantize) return can_quantize(info);
+  return rule.how != HoldRule::How::slope || slopes_of(info) != nullptr;
 }
 
 /// Adds what is not there yet.
@@ -71,31 +71,31 @@ class RuledPolicy::RuleUses {
   bool used(std::size_t rule) const { return uses_[rule] == Use::used; }
 
   /// A tensor that `holder` holds: a rule's place, or as many as there are.
-  void note(const std::vector<HoldRule>& rules, const SavedTensorInfo& facts, std::size_t holder) {
+  void note(const std::vector<HoldRule>& rules, const SavedTensorInfo& info, std::size_t holder) {
     if (holder < rules.size() && !used(holder)) {
       uses_[holder] = Use::used;
       --open_;
     }
     if (open_ == 0) return;  // nothing will be asked
     for (std::size_t i = 0; i < rules.size(); ++i) {
-      if (used(i) || !matches(rules[i], facts)) continue;
-      if (!can_hold(rules[i], facts))
+      if (used(i) || !matches(rules[i], info)) continue;
+      if (!can_hold(rules[i], info))
         uses_[i] = std::max(uses_[i], Use::impossible);
       else if (i > holder)
         uses_[i] = std::max(uses_[i], Use::too_late);
     }
-    if (!facts.path.text().empty()) paths_.insert(facts.path);
-    ops_.emplace(facts.maker());
-    slots_.insert(facts.name());
-    for (const Reader& user : facts.users) users_.insert(user.op);
+    if (!info.path.text().empty()) paths_.insert(info.path);
+    ops_.emplace(info.maker());
+    slots_.insert(info.name());
+    for (const Reader& user : info.readers) users_.insert(user.op);
   }
 
   std::string why_unused(std::size_t index, const HoldRule& rule) const {
     if (uses_[index] == Use::too_late) return "rules before it hold all that it could";
     if (uses_[index] == Use::impossible && rule.how == HoldRule::How::slope)
-      return "what matches cannot be coded, or is read by something besides one GELU or SiLU";
+      return "what matches cannot be quantized, or is read by something besides one GELU or SiLU";
     if (uses_[index] == Use::impossible)
-      return "what matches cannot be coded: less than 4 KiB, statistics, parameters, a batch that is held anyway, "
+      return "what matches cannot be quantized: less than 4 KiB, statistics, parameters, a batch that is held anyway, "
              "and what is needed to the bit or by its sign alone";
     std::vector<std::string> paths, shown_paths, ops(ops_.begin(), ops_.end()), slots(slots_.begin(), slots_.end()),
         users;

@@ -120,7 +120,7 @@ TEST_CASE("checkpoint: an input is quantized in the groups of the op in the regi
     Variable x = apply(Linear{}, test_leaf({4, 16, 64}, 1, DType::f32), square, Variable());
     const Variable y = checkpoint_of(Label("region"), std::move(x), function);
     for (const SavedTensorReport& saved : tape.report())
-      if (saved.facts.op == Label("linear")) return saved.facts.groups;
+      if (saved.info.op == Label("linear")) return saved.info.groups;
     FAIL("the region's input is not saved");
     return Groups::run;
   };
@@ -143,7 +143,7 @@ TEST_CASE("lossy policies hold the slope of a curve where the layer behind it is
       const Variable y = apply(Linear{}, apply(Gelu{}, std::move(h)), second, Variable());
       bool seen = false;
       for (const SavedTensorReport& saved : tape.report()) {
-        if (saved.facts.op != Label("linear")) continue;
+        if (saved.info.op != Label("linear")) continue;
         seen = true;
         CHECK(saved.hold == Hold::quantize);
         CHECK(saved.slope == frozen);

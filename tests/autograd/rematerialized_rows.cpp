@@ -18,8 +18,8 @@ class CodedSums final : public MemoryPolicy {
                                                          .rounding = quant::Rounding::nearest})
       : MemoryPolicy(true), coding_(coding) {}
   std::string_view name() const override { return "coded sums"; }
-  Hold decide(const SavedTensorInfo& facts) override {
-    if (facts.op.text() != "add") return policy("exact").decide(facts);
+  Hold decide(const SavedTensorInfo& info) override {
+    if (info.op.text() != "add") return policy("exact").decide(info);
     return {.kind = Hold::quantize, .config = coding_};
   }
 

@@ -49,9 +49,9 @@ std::map<std::string, HowHeld> held(MemoryPolicy& policy) {
   const Variable loss = total(std::move(h));
   std::map<std::string, HowHeld> all;
   for (const Tape::SavedTensorReport& slot : tape.report())
-    all[slot.facts.op.text().empty() ? std::string(slot.facts.path.text())
-                                     : std::string(slot.facts.path.text()) + " " + std::string(slot.facts.op.text())] =
-        {slot.hold, slot.bits};
+    all[slot.info.op.text().empty() ? std::string(slot.info.path.text())
+                                    : std::string(slot.info.path.text()) + " " + std::string(slot.info.op.text())] = {
+        slot.hold, slot.bits};
   tape.backward(loss);
   CHECK(live_bytes(Purpose::saved) == 0);
   return all;
@@ -99,7 +99,7 @@ TEST_CASE("rules: a slot is one of the tensors that an op of a module makes") {
     for (int i = 0; i < 3; ++i) h = apply(Linear{}, std::move(h), weight, Variable());
     const Variable loss = total(apply(Tanh{}, std::move(h)));
     std::map<std::string, int> bits;
-    for (const Tape::SavedTensorReport& slot_report : tape.report()) bits[slot_report.facts.name()] = slot_report.bits;
+    for (const Tape::SavedTensorReport& slot_report : tape.report()) bits[slot_report.info.name()] = slot_report.bits;
     tape.backward(loss);
     return bits;
   };
@@ -120,7 +120,7 @@ TEST_CASE("rules: a tensor of one vector a sample is quantized by a rule only") 
     Variable vectors = apply(Linear{}, x, square, Variable());  // [64, 32]
     const Variable y = total(apply(Linear{}, std::move(vectors), square, Variable()));
     for (const Tape::SavedTensorReport& slot : tape.report())
-      if (slot.facts.op.text() == "linear") return slot.hold;
+      if (slot.info.op.text() == "linear") return slot.hold;
     return Hold::drop;
   };
   for (const std::string_view policy : {"fixed", "mesa", "adaptive"}) CHECK(hold(policy, {}) == Hold::keep);
@@ -136,7 +136,7 @@ TEST_CASE("mesa: a tensor by heads has a range a head, and is not quantized if i
     Variable queries = apply(Linear{}, test_leaf({8, 3, positions, 64}, 3, DType::f32), square, Variable());
     const Variable y = total(apply(MatMul{.transpose_b = true}, std::move(queries), keys));
     for (const Tape::SavedTensorReport& slot : tape.report())
-      if (slot.facts.op.text() == "linear") return std::pair(slot.hold, slot.bytes);
+      if (slot.info.op.text() == "linear") return std::pair(slot.hold, slot.bytes);
     return std::pair(Hold::drop, std::int64_t{0});
   };
   CHECK(held(20) == std::pair(Hold::quantize, std::int64_t{8 * 3 * 20 * 64 + 3 * 4}));
@@ -164,7 +164,7 @@ TEST_CASE("rules: a rule passes over tensors that cannot be quantized") {
   REQUIRE(unmatched.size() == 1);  // the second was reached
   CHECK(unmatched[0] ==
         "memory.rules: no tensor is held by the rule {path: *, op: *, slot: *, user: *, hold: int4}: "
-        "what matches cannot be coded: less than 4 KiB, statistics, parameters, a batch that is held anyway, "
+        "what matches cannot be quantized: less than 4 KiB, statistics, parameters, a batch that is held anyway, "
         "and what is needed to the bit or by its sign alone");
 }
 
@@ -248,7 +248,7 @@ TEST_CASE("rules: the report of a pattern without a match names what there is") 
   CHECK(reason(rule("keep", "a", "tanh")) ==
         "no tensor matches all of it; `lacuna explain` lists them by path, slot and reader");
   CHECK(reason(rule("slope2", "*", "*", "linear")) ==
-        "what matches cannot be coded, or is read by something besides one GELU or SiLU");
+        "what matches cannot be quantized, or is read by something besides one GELU or SiLU");
 }
 
 TEST_CASE("rules: the report names up to twelve patterns of regions") {

@@ -33,7 +33,7 @@ std::int64_t held(const Reports& slots) {
 std::multimap<std::string, Hold::Kind> described(const Reports& slots) {
   std::multimap<std::string, Hold::Kind> all;
   for (const Tape::SavedTensorReport& slot : slots) {
-    for (const Reader& user : slot.users) {
+    for (const Reader& user : slot.readers) {
       constexpr std::string_view kinds[] = {" input ", " output ", " extra_outputs "};
       all.emplace(std::string(user.op.text()) + std::string(kinds[static_cast<std::size_t>(user.source.kind)]) +
                       std::to_string(user.source.index),
@@ -233,7 +233,7 @@ TEST_CASE("one holder for one tensor") {
     CHECK(held(slots) == 6 * 4 * 8 + 3 * 4 * 4 * 8);
     const Variable& shared = leaf;
     CHECK(std::any_of(slots.begin(), slots.end(),
-                      [&](const auto& slot) { return slot.users.size() == 3 && slot.facts.shape == shared.shape(); }));
+                      [&](const auto& slot) { return slot.readers.size() == 3 && slot.info.shape == shared.shape(); }));
   }
   SUBCASE("under several shapes") {
     y = apply(Add{}, linear(leaf.reshape({2, 3, 4}), q).reshape({6, 4}), linear(leaf, k));
@@ -275,7 +275,7 @@ TEST_CASE("a parameter that only a passing view names serves derivation") {
     y = apply(Add{}, y, curved);
   }
   for (const Tape::SavedTensorReport& slot : tape.report())
-    if (slot.facts.op == Label("add_broadcast")) CHECK(slot.facts.shape == Shape{2, 3, 4});
+    if (slot.info.op == Label("add_broadcast")) CHECK(slot.info.shape == Shape{2, 3, 4});
   tape.backward(total(y));
   CHECK(positions.grad().shape() == Shape{1, 3, 4});
   CHECK(live_bytes(Purpose::saved) == 0);
@@ -380,7 +380,7 @@ TEST_CASE("data that its caller gave up is the tape's: kept it is counted, and p
     const Reports reports = tape.report();
     CHECK(live_bytes(Purpose::data) == 0);
     CHECK(held(reports) == live_bytes(Purpose::saved));
-    CHECK(reports.front().facts.key() == "images input");
+    CHECK(reports.front().info.key() == "images input");
     tape.backward(total(y));
     CHECK(live_bytes(Purpose::saved) == 0);
     return std::pair(reports.front().hold, static_cast<double>(held(reports)) / static_cast<double>(bytes));
@@ -461,9 +461,8 @@ TEST_CASE("an impossible answer of a policy is an error of the next op, and of e
     if (!loss.defined()) return first;
     return error_of([&] { tape.backward(loss); });
   };
-  CHECK(message_with(Hold::drop).starts_with("a policy drops what linear needs"));
-  CHECK(message_with(Hold::rematerialize).starts_with("a policy rematerializes a tensor that cannot be"));
-  CHECK(message_with(Hold::sign_mask).starts_with("a policy masks what is needed as"));
+  for (const Hold::Kind wrong : {Hold::drop, Hold::rematerialize, Hold::sign_mask, Hold::quantize})
+    CHECK(message_with(wrong).find(name_of(wrong)) != std::string::npos);
   CHECK(message_with(Hold::keep) == "no error");
 }
 

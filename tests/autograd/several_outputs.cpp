@@ -64,7 +64,7 @@ TEST_CASE("two outputs: only what the wanted gradients need is saved, each outpu
     const Recording recording(tape);
     const auto [u, v] = apply(PolarToCartesian{}, radius, angle);
     std::vector<std::string> keys;
-    for (const Tape::SavedTensorReport& report : tape.report()) keys.push_back(report.facts.name());
+    for (const Tape::SavedTensorReport& report : tape.report()) keys.push_back(report.info.name());
     return keys;
   };
   CHECK(saved_keys(true, false) == std::vector<std::string>{"input #2"});

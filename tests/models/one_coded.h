@@ -13,10 +13,10 @@ class OneCoded final : public MemoryPolicy {
  public:
   OneCoded(std::string key, int bits) : MemoryPolicy(true), key_(std::move(key)), bits_(bits) {}
   std::string_view name() const override { return "one coded"; }
-  Hold decide(const SavedTensorInfo& facts) override {
-    const Hold exact = beside_quantized(decide_exactly(facts), facts);
-    if (exact.kind != Hold::keep || facts.key() != key_ || !worth_quantizing(facts)) return exact;
-    return hold_quantized(exact, facts, run_config(facts, bits_, 256));
+  Hold decide(const SavedTensorInfo& info) override {
+    const Hold exact = beside_quantized(decide_exactly(info), info);
+    if (exact.kind != Hold::keep || info.key() != key_ || !worth_quantizing(info)) return exact;
+    return hold_quantized(exact, info, run_config(info, bits_, 256));
   }
 
  private:

@@ -162,6 +162,6 @@ TEST_CASE("models: images keep their name in whatever type the model computes") 
     const Tensor images = Tensor::empty({2, 32, 32, 3}, DType::f32, Device::meta, Purpose::data);
     const Variable logits = test::logits_of(*model, Variable(images, false, "images"));
     const std::vector<Tape::SavedTensorReport> slots = tape.report();
-    CHECK(std::ranges::any_of(slots, [](const auto& slot) { return slot.facts.path.text() == "images"; }));
+    CHECK(std::ranges::any_of(slots, [](const auto& slot) { return slot.info.path.text() == "images"; }));
   }
 }

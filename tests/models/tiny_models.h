@@ -156,8 +156,8 @@ inline Step step(const Description& description, MemoryPolicy& policy, const Fre
     const Variable loss = apply(CrossEntropy{}, std::move(logits), Variable(targets));
     for (const Tape::SavedTensorReport& slot : tape.report()) {
       if (slot.hold != Hold::quantize) continue;
-      done.coded_elements += slot.facts.shape.count();
-      done.coded_bits += slot.bits * slot.facts.shape.count();
+      done.coded_elements += slot.info.shape.count();
+      done.coded_bits += slot.bits * slot.info.shape.count();
     }
     tape.backward(loss, options);
     done.saved = tape.saved_bytes();

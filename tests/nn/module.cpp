@@ -123,5 +123,5 @@ TEST_CASE("what a module saves is accounted to its path") {
   const Variable y = model.blocks[1]->forward(Variable(Tensor::zeros({4, 2}, DType::f32, Device::cpu)));
   CHECK(y.tensor().storage()->owner().path.text() == "blocks.1");
   for (const Tape::SavedTensorReport& slot : tape.report())
-    for (const Reader& user : slot.users) CHECK(user.path.text() == "blocks.1");
+    for (const Reader& user : slot.readers) CHECK(user.path.text() == "blocks.1");
 }

@@ -1,0 +1,34 @@
+#include "autograd/holders/holder.h"
+
+#include "ops/quantize/sign_mask.h"
+
+namespace lacuna {
+
+Holder make_holder(const Hold& hold, const HolderInputs& tensor) {
+  const Owner saved{Purpose::saved, tensor.info.op, tensor.info.path};
+  const AllocationScope scope(saved);
+  const auto owned = [](Tensor made) {
+    made.set_purpose(Purpose::saved);
+    return made;
+  };
+  const auto sign_bits = [&] { return owned(quant::pack_signs(tensor.values)); };
+  switch (hold.kind) {
+    case Hold::drop:
+      return Dropped();
+    case Hold::keep:
+      return Kept(tensor.values, tensor.version, tensor.owner, saved, tensor.is_owned);
+    case Hold::sign_mask:
+      return SignMask(sign_bits());
+    case Hold::rematerialize:
+      return Rematerialized(tensor.origin, tensor.info, tensor.values.device(), hold.signs ? sign_bits() : Tensor());
+    case Hold::quantize:
+      break;
+  }
+  if (hold.slopes != nullptr) return Slopes(owned(quant::quantize_slopes(tensor.values, *hold.slopes)), *hold.slopes);
+  Tensor signs = hold.signs ? sign_bits() : Tensor();
+  quant::QuantizedTensor quantized = quantize(tensor.values, tensor.info.key(), hold);
+  quantized.bytes.set_purpose(Purpose::saved);
+  return Quantized(std::move(quantized), std::move(signs));
+}
+
+}  // namespace lacuna

@@ -1,0 +1,49 @@
+#include "autograd/holders/holder.h"
+#include "core/random.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace lacuna {
+
+std::int64_t Quantized::bytes() const {
+  return (values_.bytes.defined() ? values_.bytes.bytes() : 0) + (signs_.defined() ? signs_.bytes() : 0);
+}
+
+void Quantized::release() {
+  values_ = {};
+  signs_ = {};
+}
+
+quant::QuantizedTensor quantize(const Tensor& values, const std::string& key, const Hold& hold) {
+  // One random stream per tensor and step, whatever else the step draws.
+  const RandomStream stream = random_stream(key);
+  const std::array<std::uint32_t, 4> draw =
+      stream.draw(hold.draw + (std::uint64_t{stream.first_sample} << 32));  // micro-batches differ
+  const std::uint64_t seed = std::uint64_t{draw[0]} << 32 | draw[1];
+  RunningRanges* const running = hold.running;
+  if (running == nullptr || values.device() == Device::meta) return quant::quantize(values, hold.config, seed);
+
+  const auto groups = static_cast<std::size_t>(quant::group_count(values.shape(), hold.config.grouping));
+  std::vector<quant::Range> ranges = running->ranges, seen = ranges;  // a group without finite values stays as it is
+  if (ranges.size() != groups) {  // the first step takes the ranges of its own tensor
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    ranges.assign(groups, {0, 0});
+    seen.assign(groups, {infinity, -infinity});
+    quant::quantize(values, hold.config, seed, ranges, seen);
+    const auto is_unseen = [](const quant::Range& range) { return range.min > range.max; };
+    if (std::ranges::any_of(seen, is_unseen)) {  // the estimate starts with a step whose values are finite
+      std::ranges::replace_if(seen, is_unseen, quant::Range{});
+      return quant::quantize(values, hold.config, seed, seen, {});
+    }
+    ranges = seen;
+  }
+  quant::QuantizedTensor quantized = quant::quantize(values, hold.config, seed, ranges, seen);
+  const auto keep = static_cast<float>(running->decay), take = 1 - keep;
+  for (std::size_t i = 0; i < groups; ++i)
+    ranges[i] = {keep * ranges[i].min + take * seen[i].min, keep * ranges[i].max + take * seen[i].max};
+  running->ranges = std::move(ranges);  // last: after an error the same step is tried again
+  return quantized;
+}
+
+}  // namespace lacuna

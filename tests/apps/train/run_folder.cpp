@@ -37,7 +37,8 @@ TEST_CASE("command: a folder that holds no run is told for what it is") {
   CHECK(refusal({"train", "--resume", "r/checkpoints"}) == checkpoints);
   fs::create_directories(folder / "checkpoints");
   CHECK(refusal({"eval", "checkpoints"}) == "lacuna: checkpoints holds no run: there is no config.yaml in it\n");
-  CHECK(refusal({"eval", "c.yaml"}) == "lacuna: c.yaml is no folder: expected that of a run\n");
+  write_file(folder / "notes.txt", "no run");
+  CHECK(refusal({"eval", "notes.txt"}) == "lacuna: notes.txt is no folder: expected that of a run\n");
   CHECK(refusal({"sweep", "-c", "c.yaml"}) ==
         "lacuna: c.yaml: this is a configuration, not a sweep, which has a command and the cases that it is run on: "
         "`lacuna train -c c.yaml` trains by it\n");

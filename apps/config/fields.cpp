@@ -45,17 +45,18 @@ class Reader {
 
   std::string operator()(std::string* out) const {
     if (node_.kind != YamlNode::Kind::scalar) return "text";
-    *out = node_.text;
+    std::string text = node_.text;
     if (values_.names != nullptr) {
       const Names names = values_.names();
-      const auto is_name = [&] { return std::ranges::find(names, *out) != names.end(); };
-      if (!is_name() && key_ == "model.name") *out = without_tag(*out);
+      const auto is_name = [&] { return std::ranges::find(names, text) != names.end(); };
+      if (!is_name() && key_ == "model.name") text = without_tag(text);
       if (!is_name()) {
         const std::string near = nearest_name(node_.text, names);
         return fmt::format("one of {}{}", fmt::join(names, ", "),
                            near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near));
       }
     }
+    *out = std::move(text);
     return {};
   }
 

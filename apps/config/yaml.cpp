@@ -296,7 +296,7 @@ std::string read_text(const std::filesystem::path& path) {
   text.resize(static_cast<std::size_t>(stream.gcount()));
   if (!stream.eof() && text.size() <= max_file_bytes) reject("{}: cannot be read", path.string());
   if (text.size() > max_file_bytes)
-    reject("{}: more bytes than a configuration can have ({})", path.string(), max_file_bytes);
+    reject("{}: more than a configuration can have ({} bytes)", path.string(), max_file_bytes);
   return text;
 }
 

@@ -44,11 +44,12 @@ void use(int count) {
   if (omp_get_max_threads() != count) omp_set_num_threads(count);
 }
 
+const int at_start = omp_get_max_threads();
+
 /// OMP_NUM_THREADS, or else the number of processors.
 int usual() {
-  static const int count = omp_get_max_threads();
-  if (count > max_threads) reject("OMP_NUM_THREADS: expected 1 to {}, got {}", max_threads, count);
-  return count;
+  if (at_start > max_threads) reject("OMP_NUM_THREADS: expected 1 to {}, got {}", max_threads, at_start);
+  return at_start;
 }
 
 std::atomic<int> chosen = 0;  // 0: not yet
@@ -84,8 +85,13 @@ void set_threads(int count) {
   use(chosen);
 }
 
-ThreadCountScope::ThreadCountScope(int count) : outer_(chosen_or_usual()) { set_threads(count); }
-ThreadCountScope::~ThreadCountScope() { set_threads(outer_); }
+ThreadCountScope::ThreadCountScope(int count) : outer_(chosen) { set_threads(count); }
+ThreadCountScope::~ThreadCountScope() {
+  if (outer_ > 0)
+    set_threads(outer_);
+  else
+    chosen = 0;
+}
 
 int processors() { return omp_get_num_procs(); }
 

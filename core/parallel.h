@@ -23,7 +23,7 @@ class ThreadCountScope {
   ThreadCountScope& operator=(const ThreadCountScope&) = delete;
 
  private:
-  int outer_;
+  int outer_;  // 0: none was chosen
 };
 
 /// Processors that this process may run on.

@@ -93,6 +93,7 @@ std::string describe(const LoadedWeights& loaded, const fs::path& file) {
 
 TrainingRun::TrainingRun(const Configuration& resolved, bool resumed, std::FILE* stream)
     : configuration_(resolved),
+      threads_(static_cast<int>(resolved.train.threads)),
       display_(stream),
       training_images_(open(resolved, Split::train)),
       validation_images_(open(resolved, Split::validation)),

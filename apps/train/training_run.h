@@ -4,6 +4,7 @@
 #include "apps/train/progress.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/training.h"
+#include "core/parallel.h"
 #include "models/trainer.h"
 
 #include <nlohmann/json.hpp>
@@ -56,6 +57,7 @@ class TrainingRun {
   [[noreturn]] void report_nonfinite(const TrainResult& result);
 
   Configuration configuration_;
+  ThreadCountScope threads_;  // the memory that a step needs depends on it
   std::optional<RunFolder> folder_;
   ProgressDisplay display_;
   DatasetPtr training_images_, validation_images_;

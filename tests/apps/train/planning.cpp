@@ -106,7 +106,8 @@ TEST_CASE("plan: fits, uses the budget, has the bytes of a step on meta, and is 
 }
 
 TEST_CASE("plan: by exact means alone nothing is left that would fit") {
-  const auto whole = static_cast<double>(used(configured(vit, "{policy: exact, budget_of: saved}")));
+  const Measurement exact = measure(configured(vit, "{policy: exact}"), Device::meta);
+  const auto whole = static_cast<double>(at(exact.memory, Purpose::saved));
   for (const double part : {0.15, 0.3, 0.6}) {
     const Configuration configuration = planned(configured(vit, with_budget(part * whole, "saved", false)));
     const MemoryPlan& plan = *configuration.memory.plan;

@@ -113,7 +113,7 @@ TEST_CASE("train: what stands beside the checkpoints is never taken for one, nor
   std::vector<std::string> replacing = begin;
   replacing.emplace_back("--overwrite");
   CHECK(run_command(folder, replacing).code == 0);
-  CHECK(names_in(folder / "r/checkpoints") == std::set<std::string>{"step-00000002"});
+  CHECK(names_in(folder / "r/checkpoints") == std::set<std::string>{"step-00000002", "step-mine", "notes.tmp"});
 }
 
 TEST_CASE("train: a run that reached its end is left as it is, and says so") {

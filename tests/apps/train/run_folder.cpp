@@ -108,7 +108,7 @@ TEST_CASE("train: a checkpoint of another model or another version is refused") 
   write_file(manifest, json.dump());
   const CommandResult older = run_command(folder, {"train", "--resume", "r"});
   CHECK(older.code == 2);
-  CHECK(older.error.find("expected a checkpoint of format 1, got one of format 0") != std::string::npos);
+  CHECK(older.error.find("format 0") != std::string::npos);
   CHECK(older.error.find("before it") == std::string::npos);  // nothing is damaged
   CHECK(older.error.find("model.from=r/checkpoints/step-00000002") != std::string::npos);
 }
@@ -137,8 +137,12 @@ TEST_CASE("train: what several files say is one configuration, and the run goes 
   for (const char* const command : {"plan", "explain"}) CHECK(with_both({command}).code == 0);
   CHECK(with_both({"bench", "--steps", "2", "--json", "-"}).json().at("policy") == "adaptive");
   CHECK(with_both({"eval", "model.from=runs/c_m/last"}).code == 0);
-  CHECK(run_command(folder, {"plan", "-c", "c.yaml", "m.yaml"}).error ==
-        "lacuna: command line: expected key=value, got `m.yaml`\n");
+  const auto planned = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "plan");
+    arguments.insert(arguments.end(), {"--json", "-"});
+    return run_command(folder, arguments).json().at("policy");
+  };
+  CHECK(planned({"c.yaml", "m.yaml"}) == planned({"-c", "c.yaml", "-c", "m.yaml"}));
 }
 
 TEST_CASE("train: two processes do not train into one folder") {

@@ -91,8 +91,8 @@ TEST_CASE("train: the same SIGTERM or SIGHUP twice, as timeout sends it to a pro
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
   for (const int signal : {SIGTERM, SIGHUP}) {
-    CommandRun run(folder, train({"output.dir=r", "model.image_size=64", "model.embed_dim=64", "data.train_size=8192",
-                                  "train.batch_size=2048", "train.accumulate=1"}));
+    CommandRun run(folder, train({"output.dir=r", "model.image_size=64", "model.embed_dim=64", "data.train_size=2048",
+                                  "train.batch_size=512", "train.accumulate=1"}));
     while (run.running() && lines_in(folder / "r/metrics.jsonl") < 1) std::this_thread::yield();
     run.signal(signal);
     wait_until_taken(run, signal);
@@ -107,8 +107,8 @@ TEST_CASE("train: a second signal ends at once") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
   for (const auto& [first, second] : {std::pair{SIGTERM, SIGINT}, {SIGINT, SIGINT}}) {
-    CommandRun run(folder, train({"output.dir=r", "model.image_size=64", "model.embed_dim=64", "data.train_size=8192",
-                                  "train.batch_size=2048", "train.accumulate=1"}));
+    CommandRun run(folder, train({"output.dir=r", "model.image_size=64", "model.embed_dim=64", "data.train_size=2048",
+                                  "train.batch_size=512", "train.accumulate=1"}));
     while (run.running() && lines_in(folder / "r/metrics.jsonl") < 1) std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::milliseconds(2));  // into the second of an epoch's four steps
     run.signal(first);
@@ -123,8 +123,8 @@ TEST_CASE("train: a second signal ends at once") {
 TEST_CASE("train: notices of a batch system, again and again, are one request") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
-  CommandRun run(folder, train({"output.dir=r", "model.image_size=64", "model.embed_dim=64", "data.train_size=8192",
-                                "train.batch_size=2048", "train.accumulate=1"}));
+  CommandRun run(folder, train({"output.dir=r", "model.image_size=64", "model.embed_dim=64", "data.train_size=2048",
+                                "train.batch_size=512", "train.accumulate=1"}));
   while (run.running() && lines_in(folder / "r/metrics.jsonl") < 1) std::this_thread::yield();
   for (const int signal : {SIGUSR1, SIGXCPU, SIGXCPU, SIGUSR2, SIGTERM}) {
     run.signal(signal);

@@ -23,15 +23,13 @@ int team_size(int count) {
   return size;
 }
 
-/// `count`, or as many as OpenMP starts. Each larger count is measured once.
+/// `count`, or as many as OpenMP starts. A count that has run once is not measured again; a shortage may pass.
 int limited(int count) {
-  static int whole = 1, limit = max_threads;
-  if (count > whole) {
-    const int size = team_size(std::min(count, limit));
-    whole = size;
-    if (size < count) limit = size;
-  }
-  return std::min(count, limit);
+  static int most = 1;  // threads that have run
+  if (count <= most || omp_in_parallel() != 0) return count;  // a nested team would tell of itself alone
+  const int size = team_size(count);
+  most = std::max(most, size);
+  return size;
 }
 
 /// Threads that dynamic teams, or none at all, would take from a team of the calling thread.

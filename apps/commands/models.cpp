@@ -1,4 +1,4 @@
-// lacuna models: names, parameters, input sizes.
+// lacuna models: names, parameters, input sizes; of one model the names of its parameters.
 #include "apps/command.h"
 #include "apps/output.h"
 #include "models/registry.h"
@@ -12,17 +12,41 @@ namespace {
 
 class Models {
  public:
-  explicit Models(CLI::App& app) { report_.declare(app); }
+  explicit Models(CLI::App& app) {
+    app.add_option("name", name_, "a model: lists its parameters, by the names that freeze patterns match");
+    report_.declare(app);
+  }
 
   ExitCode operator()() const {
+    if (name_.empty())
+      list_models();
+    else
+      list_parameters();
+    return 0;
+  }
+
+ private:
+  void list_parameters() const {
+    const std::unique_ptr<Model> model = describe_model(name_, {}).build({.device = Device::meta});
+    nlohmann::ordered_json json = nlohmann::json::array();
+    std::string text;
+    for (const Parameter* parameter : model->parameters()) {
+      const Shape& shape = parameter->tensor().shape();
+      text += fmt::format("{:<48} {}\n", parameter->path(), shape);
+      json.push_back({{"name", parameter->path()}, {"shape", std::vector(shape.begin(), shape.end())}});
+    }
+    report_.write(text, json);
+  }
+
+  void list_models() const {
     nlohmann::ordered_json json = nlohmann::json::array();
     std::string text =
-        fmt::format("{:<32} {:<16} {:>12} {:>10} {:>8}\n", "name", "family", "parameters", "image", "classes");
+        fmt::format("{:<44} {:<16} {:>12} {:>10} {:>8}\n", "name", "family", "parameters", "image", "classes");
     for (const std::string& name : model_names()) {
       const ModelDescription description = describe_model(name, {});
       const std::unique_ptr<Model> model = description.build({.device = Device::meta});
       const Shape& image = field_of(model->inputs(), "images").shape;  // [H, W, C]
-      text += fmt::format("{:<32} {:<16} {:>12} {:>10} {:>8}\n", name, description.family, model->parameter_count(),
+      text += fmt::format("{:<44} {:<16} {:>12} {:>10} {:>8}\n", name, description.family, model->parameter_count(),
                           fmt::format("{}x{}x{}", image[0], image[1], image[2]), model->num_classes());
       json.push_back({{"name", name},
                       {"family", description.family},
@@ -34,10 +58,9 @@ class Models {
     text += "Families, every hyper-parameter open:";
     for (const std::string& family : model_families().names()) text += " " + family;
     report_.write(text + "\n", json);
-    return 0;
   }
 
- private:
+  std::string name_;
   Report report_;
 };
 

@@ -52,6 +52,9 @@ class Reader {
       if (!is_name() && key_ == "model.name") text = without_tag(text);
       if (!is_name()) {
         const std::string near = nearest_name(node_.text, names);
+        if (key_ == "model.name")  // there are too many to name
+          return fmt::format("a name that `lacuna models` lists{}",
+                             near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near));
         return fmt::format("one of {}{}", fmt::join(names, ", "),
                            near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near));
       }

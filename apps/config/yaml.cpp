@@ -308,7 +308,14 @@ std::optional<YamlEntry> parse_assignment(std::string_view assignment, Problems&
     return {};
   }
   const std::string text(assignment.substr(equals + 1));
-  YamlEntry entry{std::string(assignment.substr(0, equals)), here, parse_yaml(text, here, problems)};
+  const std::string key(assignment.substr(0, equals));
+  YamlEntry entry{key, here, {}};
+  try {
+    entry.value = parse_yaml(text, here, problems);
+  } catch (const Error& error) {
+    reject("{} (`{}`): the shell needs quotes around an argument with spaces, YAML around a text that begins with *",
+           error.what(), assignment);
+  }
   if (text.empty()) entry.value.kind = YamlNode::Kind::null;
   return entry;
 }

@@ -147,6 +147,9 @@ std::string what_takes_less(const Configuration& configuration, const Measuremen
 }
 
 MemoryPlan read_plan(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored))
+    reject("memory.plan: {0} is a folder; expected a file, as {0}/plan.json", path.string());
   std::ifstream stream(path);
   if (!stream) reject("memory.plan: cannot read {}", path.string());
   return parse_plan(std::string(std::istreambuf_iterator<char>(stream), {}), path.string());

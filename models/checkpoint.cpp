@@ -112,16 +112,15 @@ Manifest checked_manifest(const fs::path& folder) {
 /// The parameter that a tensor of an optimizer's state belongs to.
 std::string parameter_of(const std::string& state_name) { return state_name.substr(0, state_name.rfind('.')); }
 
-/// Sets the optimizer's state; returns for how many parameters the file has none.
-std::int64_t load_state(const SafetensorsFile& file, const Model& model, const Optimizer& optimizer) {
+/// Refuses the state of another optimizer; returns for how many parameters the file has none.
+std::int64_t check_state(const SafetensorsFile& file, const Model& model, const Optimizer& optimizer) {
   std::set<std::string> stored, frozen, anew, known;
   for (const SafetensorsEntry& entry : file.entries()) stored.insert(parameter_of(entry.name));
   for (const Parameter* parameter : model.parameters())
     if (!parameter->trainable()) frozen.insert(parameter->path());
   std::string differences;
   bool other_names = false;
-  const std::vector<Optimizer::StateTensor> state = optimizer.state();
-  for (const auto& [name, tensor] : state) {
+  for (const auto& [name, tensor] : optimizer.state()) {
     known.insert(name);
     const SafetensorsEntry* const entry = file.find(name);
     if (entry == nullptr && !stored.contains(parameter_of(name))) {
@@ -141,8 +140,6 @@ std::int64_t load_state(const SafetensorsFile& file, const Model& model, const O
     reject("{}: {}, which this run cannot go on from:{}", file.path().string(),
            other_names ? "this is the state of another optimizer" : "optimizer.state was another when this was written",
            first_lines(differences));
-  for (const auto& [name, tensor] : state)
-    if (file.contains(name)) tensor.copy_from(file.load(name));
   return std::ssize(anew);
 }
 
@@ -253,16 +250,22 @@ bool is_damaged(const fs::path& folder) {
 
 LoadedCheckpoint load_checkpoint(const fs::path& folder, const TrainedState& state) {
   const Manifest manifest = checked_manifest(folder);
-  LoadedCheckpoint loaded{manifest.progress};
-  if (state.average != nullptr) {  // first: what is frozen by now has no average, and takes its weights below
-    const bool kept = manifest.files.contains(std::string(average_file));
-    const WeightAverage::Exchange exchange(state.average);
-    load_weights(state.model, SafetensorsFile(folder / (kept ? average_file : weights_file)));
-  }
-  load_weights(state.model, SafetensorsFile(folder / weights_file));
-  loaded.started_anew = load_state(SafetensorsFile(folder / optimizer_file), state.model, state.optimizer);
+  const bool average_kept = manifest.files.contains(std::string(average_file));
+  const WeightFiles weights(folder / weights_file), average(folder / (average_kept ? average_file : weights_file));
+  const SafetensorsFile optimizer(folder / optimizer_file);
+  // All is judged before anything changes; the policy judges its state as it takes it.
+  check_weights(state.model, weights);
+  if (state.average != nullptr) check_weights(state.model, average);
+  const std::int64_t started_anew = check_state(optimizer, state.model, state.optimizer);
   load_state(SafetensorsFile(folder / memory_file), state.policy);
-  return loaded;
+  if (state.average != nullptr) {  // first: what is frozen by now has no average, and takes its weights below
+    const WeightAverage::Exchange exchange(state.average);
+    load_weights(state.model, average);
+  }
+  load_weights(state.model, weights);
+  for (const auto& [name, tensor] : state.optimizer.state())
+    if (optimizer.contains(name)) tensor.copy_from(optimizer.load(name));
+  return {manifest.progress, started_anew};
 }
 
 }  // namespace lacuna

@@ -72,7 +72,7 @@ struct LoadedCheckpoint {
   std::int64_t started_anew = 0;  // parameters that are trained now and were frozen: their optimizer state is zero
 };
 /// The same, and sets the state from it. State of parameters that are frozen by now is left out, an average that is not
-/// there begins with the weights; all other differences are listed and refused.
+/// there begins with the weights; all other differences are listed and refused, before anything changes.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& folder, const TrainedState& state);
 
 }  // namespace lacuna

@@ -101,7 +101,7 @@ std::vector<Batch> Trainer::next_batch() const {
 }
 
 std::int64_t Trainer::resume(const std::filesystem::path& folder) {
-  auto [progress, started_anew] = load_checkpoint(folder, state_);
+  Progress progress = read_manifest(folder).progress;
   std::string differences;
   for (const auto& [key, value] : options_.identity)
     if (const auto had = progress.identity.find(key); had == progress.identity.end() || had->second != value)
@@ -117,6 +117,7 @@ std::int64_t Trainer::resume(const std::filesystem::path& folder) {
         "{}: the run is within epoch {}, and train.epochs is {}; give {} or more, and train.steps={} besides to end it "
         "here",
         folder.string(), progress.epochs_evaluated + 1, options_.epochs, progress.epochs_evaluated + 1, progress.step);
+  const std::int64_t started_anew = load_checkpoint(folder, state_).started_anew;
   progress_ = std::move(progress);
   return started_anew;
 }
@@ -153,9 +154,7 @@ bool Trainer::is_better(const Evaluation& evaluation) const {
 bool Trainer::evaluate_if_due(const TrainerEvents& events) {
   if (!epoch_over() && (!at_end() || progress_.totals.samples == 0)) return true;
   const Clock::time_point start = Clock::now();
-  const auto evaluate_now = [&] {
-    return evaluate(state_.model, task_, validation_, options_.workers, events.stop);
-  };
+  const auto evaluate_now = [&] { return evaluate(state_.model, task_, validation_, options_.workers, events.stop); };
   const std::optional<Evaluation> evaluation = [&] {
     const WeightAverage::Exchange exchange(state_.average);
     return evaluate_now();

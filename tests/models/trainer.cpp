@@ -31,8 +31,9 @@ struct Run {
   std::unique_ptr<WeightAverage> average;
   std::unique_ptr<Trainer> trainer;
 
-  explicit Run(const std::string& memory = "exact", std::string seed = "1") {
-    optimizer = make_optimizer("adamw", {}, *model);
+  explicit Run(const std::string& memory = "exact", std::string seed = "1",
+               const std::string& optimizer_name = "adamw") {
+    optimizer = make_optimizer(optimizer_name, {}, *model);
     policy = make_policy(memory);
     average = std::make_unique<WeightAverage>(*model, 0.9);
     trainer = std::make_unique<Trainer>(
@@ -99,6 +100,25 @@ TEST_CASE("trainer: a checkpoint of another run is refused, and so is a folder t
   CHECK_THROWS_WITH_AS(other.trainer->resume(folder / "start"), doctest::Contains("seed"), Error);
   CHECK_THROWS_AS(other.trainer->resume(folder / "nowhere"), Error);
   CHECK_THROWS_AS(first.trainer->save(folder / "start"), Error);
+}
+
+TEST_CASE("trainer: a checkpoint that is refused changes nothing") {
+  const test::TemporaryFolder folder;
+  Run first;
+  first.trainer->run({.stop = [&] { return first.trainer->progress().step == 2; }});
+  first.trainer->save(folder / "checkpoint");
+  Run other_seed("exact", "2"), other_optimizer("exact", "1", "sgd");
+  for (Run* const run : {&other_seed, &other_optimizer}) {
+    const std::vector<double> before = run->weights();
+    REQUIRE(before != first.weights());
+    CHECK_THROWS_AS(run->trainer->resume(folder / "checkpoint"), Error);
+    CHECK(run->weights() == before);
+    for (const Optimizer::StateTensor& state : run->optimizer->state())
+      for (const double value : state.tensor.to_vector()) CHECK(value == 0);
+    CHECK(run->trainer->progress().step == 0);
+    const WeightAverage::Exchange exchange(run->average.get());
+    CHECK(run->weights() == before);
+  }
 }
 
 TEST_CASE("trainer: a loss that is not finite ends the run, and is not counted") {

@@ -27,7 +27,8 @@ constexpr std::string_view optimizer_file = "optimizer.safetensors";
 constexpr std::string_view memory_file = "memory.safetensors";  // state of the memory policy
 constexpr std::string_view manifest_file = "checkpoint.json";
 constexpr std::string_view content_files[] = {weights_file, optimizer_file, memory_file};  // and perhaps average_file
-constexpr std::int64_t format = 2;  // of checkpoint.json; raised when its meaning changes
+constexpr std::int64_t format = 2;             // of checkpoint.json; raised when its meaning changes
+const LoadOptions as_saved{.as_saved = true};  // a run goes on with its own weights, not with ones made to fit
 
 std::string hash_of(const fs::path& file) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
@@ -254,15 +255,15 @@ LoadedCheckpoint load_checkpoint(const fs::path& folder, const TrainedState& sta
   const WeightFiles weights(folder / weights_file), average(folder / (average_kept ? average_file : weights_file));
   const SafetensorsFile optimizer(folder / optimizer_file);
   // All is judged before anything changes; the policy judges its state as it takes it.
-  check_weights(state.model, weights);
-  if (state.average != nullptr) check_weights(state.model, average);
+  check_weights(state.model, weights, as_saved);
+  if (state.average != nullptr) check_weights(state.model, average, as_saved);
   const std::int64_t started_anew = check_state(optimizer, state.model, state.optimizer);
   load_state(SafetensorsFile(folder / memory_file), state.policy);
   if (state.average != nullptr) {  // first: what is frozen by now has no average, and takes its weights below
     const WeightAverage::Exchange exchange(state.average);
-    load_weights(state.model, average);
+    load_weights(state.model, average, as_saved);
   }
-  load_weights(state.model, weights);
+  load_weights(state.model, weights, as_saved);
   for (const auto& [name, tensor] : state.optimizer.state())
     if (optimizer.contains(name)) tensor.copy_from(optimizer.load(name));
   return {manifest.progress, started_anew};

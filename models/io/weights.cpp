@@ -55,7 +55,7 @@ std::string shared_prefix(const std::vector<NamedTensor>& state, const WeightFil
 
 /// The options, with the prefix that the file's names share where none is given.
 LoadOptions completed(const Model& model, const WeightFiles& file, LoadOptions options) {
-  if (options.prefix.empty()) options.prefix = shared_prefix(state_of(model), file);
+  if (options.prefix.empty() && !options.as_saved) options.prefix = shared_prefix(state_of(model), file);
   return options;
 }
 
@@ -117,7 +117,7 @@ Differences compare(const Model& model, const WeightFiles& file, const LoadOptio
     if (starts_anew(name)) continue;
     ++found.names;
     const SafetensorsEntry* const entry = file.find(options.prefix + name);
-    if (entry != nullptr && !fits(*entry, tensor) && adapts(model, name, *entry))
+    if (entry != nullptr && !options.as_saved && !fits(*entry, tensor) && adapts(model, name, *entry))
       found.loaded.resampled.push_back(fmt::format("{} {}, here {}", name, entry->shape, tensor.shape()));
     else if (entry != nullptr && !fits(*entry, tensor) && fits_counter(name, *entry))
       ++found.fitting;

@@ -14,6 +14,7 @@ namespace lacuna {
 struct LoadOptions {
   std::string prefix = {};  // of the names to load, other names in the file are ignored; empty: found out
   bool new_head = false;    // whether the heads keep their initial values where the file has none, or others
+  bool as_saved = false;    // whether names and shapes must be the model's own: no prefix, nothing resampled
 };
 
 struct LoadedWeights {

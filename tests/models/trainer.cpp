@@ -121,6 +121,28 @@ TEST_CASE("trainer: a checkpoint that is refused changes nothing") {
   }
 }
 
+TEST_CASE("trainer: a checkpoint for another image size is refused, not resampled") {
+  const test::TemporaryFolder folder;
+  const auto model = [](std::int64_t image_size, std::uint64_t seed) {
+    return build_model("vit",
+                       {{"image_size", image_size},
+                        {"patch_size", std::int64_t{4}},
+                        {"embed_dim", std::int64_t{8}},
+                        {"depth", std::int64_t{1}},
+                        {"num_heads", std::int64_t{2}},
+                        {"num_classes", std::int64_t{10}}},
+                       {.seed = seed});
+  };
+  const std::unique_ptr<Model> small = model(8, 1), large = model(16, 2), same = model(8, 3);
+  const std::unique_ptr<MemoryPolicy> policy = make_policy("exact");
+  const auto sgd = [](Model& of) { return make_optimizer("sgd", {{"momentum", 0.0}}, of); };
+  const auto small_sgd = sgd(*small), large_sgd = sgd(*large), same_sgd = sgd(*same);
+  write_checkpoint(folder / "checkpoint", {*small, *small_sgd, *policy, nullptr}, {});
+  CHECK_THROWS_WITH_AS(load_checkpoint(folder / "checkpoint", {*large, *large_sgd, *policy, nullptr}),
+                       doctest::Contains("pos_embed"), Error);
+  load_checkpoint(folder / "checkpoint", {*same, *same_sgd, *policy, nullptr});
+}
+
 TEST_CASE("trainer: a loss that is not finite ends the run, and is not counted") {
   Run run;
   run.model->parameters().front()->tensor().fill(std::numeric_limits<double>::quiet_NaN());

@@ -266,6 +266,19 @@ TEST_CASE("weights: positions of another image size are resampled, and said") {
   CHECK(same_state(*two, *back));
 }
 
+TEST_CASE("weights: as they were saved, nothing is resampled and no prefix is left out") {
+  const TemporaryFolder folder;
+  const std::unique_ptr<Model> one = tiny_vit(1, 8), large = tiny_vit(2, 16), two = tiny_vit(3, 8);
+  save_weights(*one, folder / "a.safetensors");
+  CHECK(refusal(*large, folder / "a.safetensors", {.as_saved = true}).find("pos_embed") != std::string::npos);
+  std::vector<NamedTensor> prefixed = state_of(*one);
+  for (NamedTensor& entry : prefixed) entry.first = "module." + entry.first;
+  write_safetensors(folder / "b.safetensors", prefixed);
+  CHECK(refusal(*two, folder / "b.safetensors", {.as_saved = true}).find("module.") != std::string::npos);
+  load_weights(*two, WeightFiles(folder / "a.safetensors"), {.as_saved = true});
+  CHECK(same_state(*one, *two));
+}
+
 TEST_CASE("weights: what differs is named first") {
   const TemporaryFolder folder;
   const std::unique_ptr<Model> one = tiny_vit(1, 8);

@@ -12,19 +12,15 @@
 namespace lacuna {
 namespace {
 
-/// The model that `teacher` names, for the student's images and classes, with the weights of `teacher_from` (a file, or
-/// a folder with `model.safetensors`), in evaluation mode and without gradients.
-std::unique_ptr<Model> make_teacher(const Settings& settings, const Model& student) {
-  const std::string& name = settings.text("teacher");
-  if (name.empty()) reject("task distillation: `teacher` names the teacher's model, as regnety_160 or resnet50");
-  if (settings.text("teacher_from").empty())
-    reject("task distillation: `teacher_from` names the file or folder with the weights of {}", name);
+/// The model `name` for the student's images and classes, with the weights of `from` (a file, or a folder with
+/// `model.safetensors`), in evaluation mode and without gradients.
+std::unique_ptr<Model> make_teacher(const std::string& name, const std::string& from, const Model& student) {
   const Shape& image = field_of(student.inputs(), "images").shape;  // [H, W, C]
   const HyperValue size = image[0] == image[1] ? HyperValue(image[0]) : HyperValue(std::vector{image[0], image[1]});
   std::unique_ptr<Model> teacher =
       build_model(name, {{"image_size", size}, {"in_channels", image[2]}, {"num_classes", student.num_classes()}},
                   {.device = student.context().device, .dtype = student.context().dtype, .training = false});
-  const WeightFiles file(settings.text("teacher_from"));
+  const WeightFiles file(from);
   if (student.context().device == Device::meta)
     check_weights(*teacher, file);
   else
@@ -42,14 +38,21 @@ class Distillation final : public Task {
  public:
   Distillation(const Settings& settings, const Model& model)
       : Task(accuracy_metrics(model)),
-        teacher_(make_teacher(settings, model)),
+        teacher_name_(settings.text("teacher")),
+        teacher_from_(settings.text("teacher_from")),
         classes_(model.num_classes()),
         hard_(settings.flag("hard")),
         per_class_(settings.flag("per_class")),
         temperature_(settings.number("temperature")),
         base_weight_(settings.number("base_weight")),
         distill_weight_(settings.number("distill_weight")),
-        label_smoothing_(settings.number("label_smoothing")) {}
+        label_smoothing_(settings.number("label_smoothing")) {
+    if (teacher_name_.empty())
+      reject("task distillation: `teacher` names the teacher's model, as regnety_160 or resnet50");
+    if (teacher_from_.empty())
+      reject("task distillation: `teacher_from` names the file or folder with the weights of {}", teacher_name_);
+    describe_model(teacher_name_, {});  // refuses an unknown name
+  }
 
   SampleFields targets() const override {
     return {{.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes_}};
@@ -65,7 +68,7 @@ class Distillation final : public Task {
       result.loss = cross_entropy(std::move(logits), std::move(labels));
       return result;
     }
-    const Tensor taught = teacher_logits(batch);  // [N, C]
+    const Tensor taught = teacher_logits(batch, model);  // [N, C]
     Outputs outputs = model.forward(std::move(batch));
     Variable logits = outputs.take("logits");
     check_class_targets(logits, labels);
@@ -80,8 +83,9 @@ class Distillation final : public Task {
 
  private:
   /// Of the batch as the student sees it.
-  Tensor teacher_logits(const Inputs& batch) const {
+  Tensor teacher_logits(const Inputs& batch, const Model& student) const {
     const NoGrad no_grad;
+    if (!teacher_) teacher_ = make_teacher(teacher_name_, teacher_from_, student);
     Inputs inputs;
     inputs.set("images", batch.at("images"));
     return teacher_->forward(std::move(inputs)).take("logits").tensor();
@@ -103,7 +107,8 @@ class Distillation final : public Task {
     return scale * (cross_entropy(std::move(logits) / temperature_, targets) - entropy);
   }
 
-  std::unique_ptr<Model> teacher_;
+  std::string teacher_name_, teacher_from_;
+  mutable std::unique_ptr<Model> teacher_;  // from the first step on: an evaluation needs none
   std::int64_t classes_;
   bool hard_, per_class_;
   double temperature_, base_weight_, distill_weight_, label_smoothing_;

@@ -135,8 +135,25 @@ TEST_CASE("distillation: the teacher adds no saved bytes, and a student of one h
   }
 }
 
+TEST_CASE("distillation: weights of the teacher are read where training starts, on meta too") {
+  const SettingValues settings{{"teacher", std::string("resnet20")}, {"teacher_from", std::string("/nowhere/w")}};
+  const std::unique_ptr<Model> student = tiny("vit", 2);
+  const std::unique_ptr<Task> task = make_task("distillation", settings, *student);
+  task->run(*student, batch(), TaskMode::evaluate);
+  CHECK_THROWS_WITH_AS(task->run(*student, batch(), TaskMode::train), doctest::Contains("/nowhere/w"), Error);
+  const std::unique_ptr<Model> planned =
+      build_model("vit", test::tiny_vit().hyper_parameters, {.device = Device::meta});
+  const Batch shapes{{"images", Tensor::empty({samples, 16, 16, 3}, DType::f32, Device::meta)},
+                     {"labels", Tensor::empty({samples}, DType::i64, Device::meta)}};
+  CHECK_THROWS_WITH_AS(make_task("distillation", settings, *planned)->run(*planned, shapes, TaskMode::train),
+                       doctest::Contains("/nowhere/w"), Error);
+}
+
 TEST_CASE("distillation: a teacher without name or weights is refused") {
   const std::unique_ptr<Model> student = tiny("vit", 2);
+  CHECK_THROWS_WITH_AS(
+      make_task("distillation", {{"teacher", std::string("resnet21")}, {"teacher_from", std::string("w")}}, *student),
+      doctest::Contains("resnet21"), Error);
   CHECK_THROWS_WITH_AS(make_task("distillation", {}, *student), doctest::Contains("teacher"), Error);
   CHECK_THROWS_WITH_AS(make_task("distillation", {{"teacher", std::string("vit_tiny_patch16_224")}}, *student),
                        doctest::Contains("teacher_from"), Error);

@@ -21,6 +21,11 @@ std::unique_ptr<Model> make_teacher(const std::string& name, const std::string& 
       build_model(name, {{"image_size", size}, {"in_channels", image[2]}, {"num_classes", student.num_classes()}},
                   {.device = student.context().device, .dtype = student.context().dtype, .training = false});
   const WeightFiles file(from);
+  const std::int64_t classes = student.num_classes();
+  const LoadedWeights judged = check_weights(*teacher, file, {.new_head = true});
+  if (judged.new_head && judged.file_classes > 0 && judged.file_classes != classes)
+    reject("task distillation: {}: expected a teacher of the student's {} classes, got one of {}", file.path().string(),
+           classes, judged.file_classes);
   if (student.context().device == Device::meta)
     check_weights(*teacher, file);
   else

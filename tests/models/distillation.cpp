@@ -149,6 +149,23 @@ TEST_CASE("distillation: weights of the teacher are read where training starts, 
                        doctest::Contains("/nowhere/w"), Error);
 }
 
+TEST_CASE("distillation: a teacher of other classes than the student's is named as such") {
+  const Teacher teacher;
+  std::vector<HyperParameter> more = test::tiny_vit().hyper_parameters;
+  std::erase_if(more, [](const HyperParameter& one) { return one.key == "num_classes"; });
+  more.push_back({"num_classes", classes + 2});
+  const std::unique_ptr<Model> student = build_model("vit", more, {.seed = 2});
+  try {
+    teacher.task(*student)->run(*student, batch(), TaskMode::train);
+    FAIL("a teacher of other classes is taken");
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    CHECK(what.find("teacher") != std::string::npos);
+    CHECK(what.find(std::to_string(classes + 2)) != std::string::npos);
+    CHECK(what.find("num_classes") == std::string::npos);  // what the teacher's file has does not set the student's
+  }
+}
+
 TEST_CASE("distillation: a teacher without name or weights is refused") {
   const std::unique_ptr<Model> student = tiny("vit", 2);
   CHECK_THROWS_WITH_AS(

@@ -27,8 +27,11 @@ std::string quoted(const std::string& text) {
   return out;
 }
 
-/// Refuses what begins as another format does.
+/// Refuses what begins as another format does. A pipe, which would wait for a writer, is left for SafetensorsFile to
+/// refuse.
 void refuse_other_formats(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return;
   std::array<char, 16> bytes{};
   std::ifstream stream(path, std::ios::binary);
   stream.read(bytes.data(), bytes.size());

@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include <sys/stat.h>
+
 #include <algorithm>
 
 using namespace lacuna;
@@ -250,6 +252,14 @@ TEST_CASE("weights: a file of torch.save is told apart, with the command that co
   for (const char* const begin : {"PK\x03\x04 and more of it", "\x80\x02\x8a\x0al and more of it"}) {
     test::write_file(folder / "w.pth", begin);
     CHECK_THROWS_WITH_AS(WeightFiles(folder / "w.pth"), doctest::Contains("torch.load"), Error);
+  }
+}
+
+TEST_CASE("weights: a pipe without a writer is refused") {
+  const TemporaryFolder folder;
+  for (const char* const name : {"w.safetensors", "w.pth"}) {
+    REQUIRE(::mkfifo((folder / name).c_str(), 0600) == 0);
+    CHECK_THROWS_AS(WeightFiles(folder / name), Error);
   }
 }
 

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view extension = ".safetensors", index_ending = ".index.json";
-constexpr std::size_t max_index_bytes = 100'000'000;
+constexpr std::uintmax_t max_index_bytes = 100'000'000;
 
 /// `text` for a shell's single quotes.
 std::string quoted(const std::string& text) {
@@ -107,9 +107,14 @@ std::vector<fs::path> files_in(const fs::path& folder) {
 
 /// The files that an index names, each in its folder.
 std::set<std::string> shards_in(const fs::path& index) {
+  std::error_code failed;
+  const std::uintmax_t bytes = fs::file_size(index, failed);
+  if (failed) reject("cannot read {}: {}", index.string(), failed.message());
+  if (bytes > max_index_bytes)
+    reject("{}: expected the index of shards, of {} bytes at most, got {}", index.string(), max_index_bytes, bytes);
   std::ifstream stream(index, std::ios::binary);
   if (!stream) reject("cannot open {}", index.string());
-  std::string text(max_index_bytes + 1, '\0');
+  std::string text(bytes, '\0');
   stream.read(text.data(), std::ssize(text));
   text.resize(static_cast<std::size_t>(stream.gcount()));
   const auto json = nlohmann::json::parse(text, nullptr, false);

@@ -263,6 +263,17 @@ TEST_CASE("weights: a pipe without a writer is refused") {
   }
 }
 
+TEST_CASE("weights: an index that is too large or a pipe is refused before it is read") {
+  const TemporaryFolder folder;
+  const std::filesystem::path large = folder / "large.safetensors.index.json",
+                              pipe = folder / "p.safetensors.index.json";
+  test::write_file(large, "{}");
+  std::filesystem::resize_file(large, 200'000'000);  // a hole
+  CHECK_THROWS_WITH_AS(WeightFiles{large}, doctest::Contains("200000000"), Error);
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THROWS_AS(WeightFiles{pipe}, Error);
+}
+
 TEST_CASE("weights: positions of another image size are resampled, and said") {
   const TemporaryFolder folder;
   const std::unique_ptr<Model> one = tiny_vit(1, 8), two = tiny_vit(2, 16);

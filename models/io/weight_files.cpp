@@ -156,6 +156,7 @@ void WeightFiles::add_shards(const fs::path& index) {
     const fs::path file = index.parent_path() / name;
     std::error_code ignored;
     if (!fs::exists(file, ignored)) reject("{} names {}, which is not beside it", index.string(), name);
+    refuse_other_formats(file);
     add(SafetensorsFile(file));
   }
 }

@@ -253,6 +253,11 @@ TEST_CASE("weights: a file of torch.save is told apart, with the command that co
     test::write_file(folder / "w.pth", begin);
     CHECK_THROWS_WITH_AS(WeightFiles(folder / "w.pth"), doctest::Contains("torch.load"), Error);
   }
+  const std::filesystem::path index = folder / "pytorch_model.bin.index.json";  // its shards are w.pth
+  test::write_file(index, R"({"weight_map": {"a": "w.pth"}})");
+  CHECK_THROWS_WITH_AS(WeightFiles{index}, doctest::Contains("torch.load"), Error);
+  test::write_file(folder / "w.pth", "version https://git-lfs.github.com/spec/v1\n");
+  CHECK_THROWS_WITH_AS(WeightFiles{index}, doctest::Contains("git lfs pull"), Error);
 }
 
 TEST_CASE("weights: a pipe without a writer is refused") {

@@ -91,6 +91,7 @@ struct TaskKind {
   std::vector<Setting> settings;
   /// For the given model, whose outputs it checks.
   std::function<std::unique_ptr<Task>(const Settings&, const Model&)> make;
+  std::vector<std::string_view> weights{};  // the settings that name a file or folder with weights
 };
 Registry<TaskKind>& tasks();
 

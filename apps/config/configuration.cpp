@@ -178,9 +178,7 @@ Configuration from_tree(const YamlNode& root, Problems& problems) {
                    fmt::format("expected keys with values in section {}, got {}", entry.key, describe(entry.value)));
     }
   }
-  for (std::string* const path : {&configuration.data.path, &configuration.model.from, &configuration.output.dir,
-                                  &configuration.memory.plan_file})
-    *path = expand_home(*path).string();
+  for (std::string* const path : paths_in(configuration)) *path = expand_home(*path).string();
   const YamlEntry* const model = root.find("model");
   if (model == nullptr || model->value.find("name") == nullptr)
     problems.add(model == nullptr ? root.where : model->where, "expected model.name: `lacuna models` lists the names");

@@ -1,6 +1,7 @@
 #include "apps/config/paths.h"
 
 #include "core/error.h"
+#include "models/task.h"
 
 #include <pwd.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <variant>
 
 namespace lacuna::apps {
 namespace {
@@ -35,11 +37,18 @@ fs::path expand_home(const fs::path& path) {
   return home_of(text.substr(1, end - 1)) / fs::path(text.substr(std::min(end + 1, text.size())));
 }
 
+std::vector<std::string*> paths_in(Configuration& configuration) {
+  std::vector<std::string*> paths{&configuration.data.path, &configuration.model.from, &configuration.memory.plan_file,
+                                  &configuration.output.dir};
+  if (!tasks().contains(configuration.task.name)) return paths;
+  for (auto& [name, value] : configuration.task.options)
+    if (std::ranges::count(tasks().get(configuration.task.name).weights, name) > 0)
+      if (auto* const path = std::get_if<std::string>(&value)) paths.push_back(path);
+  return paths;
+}
+
 Configuration with_absolute_paths(Configuration configuration) {
-  configuration.data.path = absolute(configuration.data.path);
-  configuration.model.from = absolute(configuration.model.from);
-  configuration.memory.plan_file = absolute(configuration.memory.plan_file);
-  configuration.output.dir = absolute(configuration.output.dir);
+  for (std::string* const path : paths_in(configuration)) *path = absolute(*path);
   return configuration;
 }
 

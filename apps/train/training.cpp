@@ -23,7 +23,7 @@ namespace {
 WeightFiles open_weights(const std::filesystem::path& from) {
   constexpr int attempts = 20;
   for (int attempt = 1;; ++attempt) {
-    const std::filesystem::path path = weights_path(from);
+    const std::filesystem::path path = weights_path(from, "model.from");
     try {
       return WeightFiles(path);
     } catch (const Error&) {
@@ -51,14 +51,14 @@ MadeModel make_model(const Configuration& configuration, Device device, bool new
   return {std::move(model), loaded, path};
 }
 
-std::filesystem::path weights_path(const std::filesystem::path& from) {
+std::filesystem::path weights_path(const std::filesystem::path& from, std::string_view key) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   const CheckpointPath point = checkpoint_path(from);
   fs::path path = point.run;
   if (fs::is_regular_file(point.run / "config.yaml", ignored) && fs::is_directory(point.run / "checkpoints", ignored)) {
     if (point.checkpoint.empty())
-      reject("model.from: {0} is a run; its weights are those of {0}/last or {0}/best", from.string());
+      reject("{1}: {0} is a run; its weights are those of {0}/last or {0}/best", from.string(), key);
     path = RunFolder::open(point.run).checkpoint(point.checkpoint);
   } else if (!point.checkpoint.empty()) {
     path = from;  // a checkpoint that was copied out of its run
@@ -86,7 +86,13 @@ void refuse_unmatched(const RuledPolicy& policy) {
 }
 
 std::unique_ptr<Task> make_task(const Configuration& configuration, const Model& model) {
-  return lacuna::make_task(configuration.task.name, configuration.task.options, model);
+  SettingValues options = configuration.task.options;
+  for (const std::string_view name : tasks().get(configuration.task.name).weights)
+    if (const auto found = options.find(name); found != options.end()) {
+      auto& from = std::get<std::string>(found->second);
+      if (!from.empty()) from = weights_path(from, fmt::format("task.{}", name)).string();
+    }
+  return lacuna::make_task(configuration.task.name, options, model);
 }
 
 Training::Training(const Configuration& configuration, Device device)

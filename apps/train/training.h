@@ -29,9 +29,9 @@ struct MadeModel {
   std::filesystem::path file;  // that they are from; empty: none
 };
 
-/// The file with the weights of `model.from`: a file, a folder with one, or a checkpoint of a run, whose average of the
+/// The file with the weights that `key` names: a file, a folder with one, or a checkpoint of a run, whose average of the
 /// weights is taken where it has one, since it was evaluated by that.
-std::filesystem::path weights_path(const std::filesystem::path& from);
+std::filesystem::path weights_path(const std::filesystem::path& from, std::string_view key);
 
 /// The model of a resolved configuration, with the weights of `model.from` where that is set. `new_head`: whether the
 /// heads keep their initial values where the file has none, or others.

@@ -131,9 +131,9 @@ const RegisterTask distillation(
                   {"base_weight", 0.5, not_negative, "of the cross entropy with the labels (DeiT's 1 − α)"},
                   {"distill_weight", 0.5, not_negative, "of the distance to the teacher (DeiT's α)"},
                   {"label_smoothing", 0.0, up_to_one, "share of the uniform distribution in the labels' targets"}},
-     .make = [](const Settings& settings, const Model& model) {
-       return std::make_unique<Distillation>(settings, model);
-     }});
+     .make = [](const Settings& settings,
+                const Model& model) { return std::make_unique<Distillation>(settings, model); },
+     .weights = {"teacher_from"}});
 
 }  // namespace
 }  // namespace lacuna

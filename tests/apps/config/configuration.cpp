@@ -1,5 +1,6 @@
 #include "apps/config/configuration.h"
 
+#include "apps/config/paths.h"
 #include "apps/config/schema.h"
 #include "core/error.h"
 #include "tests/apps/problems.h"
@@ -333,8 +334,21 @@ TEST_CASE("configuration: ~ is the home folder") {
   CHECK(read("data: {name: cifar10, path: ~/c10}\n").data.path == "/somewhere/c10");
   CHECK(read("", {"output.dir=~/runs/a", "model.from=~/w"}).output.dir == "/somewhere/runs/a");
   CHECK(read("output: {dir: a/~/b}\n").output.dir == "a/~/b");
+  const Configuration taught = read("task: {name: distillation, teacher: resnet20, teacher_from: ~/t}\n");
+  CHECK(std::get<std::string>(taught.task.options.at("teacher_from")) == "/somewhere/t");
   if (before != nullptr) ::setenv("HOME", home.c_str(), 1);
   CHECK(!refusal_after_model("output: {dir: ~nobody-of-this-name/a}\n").empty());
+}
+
+TEST_CASE("configuration: a run's paths hold in any folder") {
+  const Configuration run = with_absolute_paths(
+      read("data: {name: cifar10, path: c}\ntask: {name: distillation, teacher: resnet20, teacher_from: t/best}\n",
+           {"model.from=w", "output.dir=r"}));
+  const auto here = [](const char* path) { return (std::filesystem::current_path() / path).string(); };
+  CHECK(run.data.path == here("c"));
+  CHECK(run.model.from == here("w"));
+  CHECK(run.output.dir == here("r"));
+  CHECK(std::get<std::string>(run.task.options.at("teacher_from")) == here("t/best"));
 }
 
 TEST_CASE("configuration: what is written is read alike by other readers of YAML") {

@@ -287,6 +287,23 @@ TEST_CASE("train: steps beyond the epochs are said") {
   CHECK(result.error.find("train.steps") != std::string::npos);
 }
 
+TEST_CASE("train: a teacher may be the best of a run, and is not needed to evaluate") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=teacher", "model={name: resnet20, image_size: 8}", "train.steps=4",
+                                     "train.ema_decay=0.9"}))
+              .code == 0);
+  const std::vector<std::string> student{"output.dir=r", "train.steps=2",
+                                         "task={name: distillation, teacher: resnet20, teacher_from: teacher/best}"};
+  const CommandResult trained = run_command(folder, train(student));
+  INFO(trained.error);
+  REQUIRE(trained.code == 0);
+  CHECK(read_file(folder / "r/config.yaml").find((folder / "teacher/best").string()) != std::string::npos);
+  fs::remove_all(folder / "teacher");
+  CHECK(run_command(folder, {"eval", "r"}).code == 0);
+  CHECK(run_command(folder, train({student[2], "output.dir=s"})).code == 2);
+}
+
 TEST_CASE("train: the checkpoint of an average hands over what it was evaluated by") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);

@@ -90,7 +90,7 @@ void WindowAttention::backward(const Tensor& dy, const Saved<WindowAttention>& s
     return grads.wanted(wanted) ? Tensor::zeros(extents, compute_type(dy.dtype()), device, Purpose::workspace)
                                 : Tensor();
   };
-  WindowGradients to{.score_sums = sums(table, {whole.parts, heads, whole.window(), whole.window()}),
+  WindowGradients to{.table_sums = sums(table, {whole.parts, heads, whole.table_rows()}),
                      .pad_sums = sums(pad, {whole.parts, shape.back()}),
                      .scale_sums = sums(logit_scale, {whole.parts, heads})};
   const Tensor dqkv = grads.wanted(qkv) ? Tensor::empty(shape, dy.dtype(), device) : Tensor();
@@ -107,9 +107,9 @@ void WindowAttention::backward(const Tensor& dy, const Saved<WindowAttention>& s
     window_attention_backward(device, a, dy.row_range(first * tokens, last * tokens), to, workspace);
   }
   if (dqkv.defined()) grads[qkv] = dqkv;
-  if (to.score_sums.defined()) {
+  if (to.table_sums.defined()) {
     grads[table] = empty_like(whole.table);
-    window_attention_sum_table(device, whole, to.score_sums, grads[table]);
+    window_attention_sum_table(device, to.table_sums, grads[table]);
   }
   const auto sum_parts = [&](int wanted, const Tensor& parts, const Tensor& of) {
     if (!parts.defined()) return;

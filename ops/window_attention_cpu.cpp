@@ -270,7 +270,7 @@ class Backward : Pass<T> {
                     });
       for (std::int64_t i = 0; i < window.count; ++i)
         tile::softmax_gradient(length_, arrays.scores + i * stride_, ds + i * stride_);
-      if (to_.score_sums.defined()) add_scores(window, ds, head, part);
+      if (to_.table_sums.defined()) add_scores(window, ds, head, part);
       if (keys) {  // dv = pᵀ·dy
         tile::pack(dy_own, d_, window.count, d_, dy_rows);
         product_of_keys(window, arrays.scores, dy_rows, C(1), gradient);
@@ -314,11 +314,15 @@ class Backward : Pass<T> {
                   });
   }
   void add_scores(const Window<C>& window, const C* ds, std::int64_t head, std::int64_t part) const {
-    C* const sums = to_.score_sums.data<C>() + (part * a_.heads + head) * length_ * length_;
+    C* const sums = to_.table_sums.data<C>() + (part * a_.heads + head) * a_.table_rows();
     for (std::int64_t i = 0; i < window.count; ++i) {
-      C* const row = sums + window.query[static_cast<std::size_t>(i)] * length_;
+      const C* from = ds + i * stride_;
+      // The keys of one row of the window have consecutive rows of the table, in descending order.
+      for (std::int64_t key = 0; key < length_; key += a_.window_width, from += a_.window_width) {
+        C* const to = sums + table_row(a_, window.query[static_cast<std::size_t>(i)], key);
 #pragma omp simd
-      for (std::int64_t j = 0; j < length_; ++j) row[j] += ds[i * stride_ + j];
+        for (std::int64_t j = 0; j < a_.window_width; ++j) to[-j] += from[j];
+      }
     }
   }
   /// d logit_scale = Σ q̂·dq̂ where the scale is below its bound.
@@ -396,18 +400,17 @@ void backward(const WindowArguments& a, const Tensor& dy, const WindowGradients&
   });
 }
 
-void sum_table(const WindowArguments& a, const Tensor& score_sums, const Tensor& table_gradient) {
+void sum_table(const Tensor& table_sums, const Tensor& table_gradient) {
   with_compute_type(table_gradient.dtype(), [&]<class C>(Type<C>) {
+    const std::int64_t parts = table_sums.shape()[0], heads = table_sums.shape()[1], rows = table_sums.shape()[2];
+    const C* const from = table_sums.data<C>();
     C* const to = table_gradient.data<C>();
-    std::fill_n(to, table_gradient.count(), C(0));
-    const std::int64_t window = a.window();
-    parallel_tasks(a.heads, [&](std::int64_t head, std::int64_t) {
-      for (std::int64_t part = 0; part < a.parts; ++part) {
-        const C* const sums = score_sums.data<C>() + (part * a.heads + head) * window * window;
-        for (std::int64_t i = 0; i < window; ++i)
-          for (std::int64_t j = 0; j < window; ++j) to[table_row(a, i, j) * a.heads + head] += sums[i * window + j];
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t head = 0; head < heads; ++head) {
+        C sum = 0;
+        for (std::int64_t part = 0; part < parts; ++part) sum += from[(part * heads + head) * rows + row];
+        to[row * heads + head] = sum;
       }
-    });
   });
 }
 

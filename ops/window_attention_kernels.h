@@ -21,6 +21,7 @@ struct WindowArguments {
   std::int64_t parts = 1;
 
   std::int64_t window() const { return window_height * window_width; }  // tokens
+  std::int64_t table_rows() const { return (2 * window_height - 1) * (2 * window_width - 1); }
   std::int64_t down() const { return (height + window_height - 1) / window_height; }
   std::int64_t across() const { return (width + window_width - 1) / window_width; }
   std::int64_t windows() const { return down() * across(); }  // of an image
@@ -31,7 +32,7 @@ struct WindowArguments {
 struct WindowGradients {
   Tensor qkv{};  // rows [images · height · width, 3 · heads · head_dim], written
   // In the compute type, added to:
-  Tensor score_sums{};  // [parts, heads, window, window], of the scores
+  Tensor table_sums{};  // [parts, heads, table_rows]
   Tensor pad_sums{};    // [parts, 3 · heads · head_dim]
   Tensor scale_sums{};  // [parts, heads], of logit_scale
 };
@@ -46,8 +47,8 @@ inline constinit Kernel<void(const WindowArguments& a, const Tensor& y, const Te
 inline constinit Kernel<void(const WindowArguments& a, const Tensor& dy, const WindowGradients& to,
                              const Tensor& workspace)>
     window_attention_backward{"window_attention backward"};
-/// table_gradient = the sums of `score_sums` over parts, in order, and over the pairs of places that share a row.
-inline constinit Kernel<void(const WindowArguments& a, const Tensor& score_sums, const Tensor& table_gradient)>
-    window_attention_sum_table{"window_attention table gradient"};
+/// table_gradient [table_rows, heads] = the sums of `table_sums` over parts, in order.
+inline constinit Kernel<void(const Tensor& table_sums, const Tensor& table_gradient)> window_attention_sum_table{
+    "window_attention table gradient"};
 
 }  // namespace lacuna

@@ -139,13 +139,17 @@ void weight_sums(const DepthwiseShape& s, const Tensor& x, const Tensor& dy, std
     const std::int64_t blocks = (s.channels + lanes<C> - 1) / lanes<C>;
     with_tile(
         s.kernel, [&]<int kernel, int width>(std::integral_constant<int, kernel>, std::integral_constant<int, width>) {
-          parallel_tasks(parts * blocks, [&](std::int64_t task, std::int64_t) {
-            const std::int64_t part = task / blocks, channel = task % blocks * lanes<C>;
+          // A run shorter than the parts leaves some without an image: parts come last, and each row of the window is a
+          // task, so that every thread has a share.
+          const std::int64_t rows = s.images < parts ? 1 : s.kernel;
+          parallel_tasks(blocks * (s.kernel / rows) * parts, [&](std::int64_t task, std::int64_t) {
+            const std::int64_t part = task % parts, channel = task / parts % blocks * lanes<C>;
+            const std::int64_t top = task / parts / blocks * rows;
             const Tiles<T, kernel, width> tiles(s, channel);
             for (std::int64_t n = (part + parts - first % parts) % parts; n < s.images; n += parts) {
               const T* const image = x.data<T>() + n * s.height * s.width * s.channels;
               const T* const gradients = dy.data<T>() + n * s.out_height() * s.out_width() * s.channels;
-              for (std::int64_t p = 0; p < s.kernel; ++p) {
+              for (std::int64_t p = top; p < top + rows; ++p) {
                 C* const to = sums.data<C>() + (part * s.kernel + p) * s.kernel * s.channels + channel;  // [kernel, C]
                 const std::int64_t count = s.channels - channel;
                 Vector<C> own[Tiles<T, kernel, width>::columns] = {};

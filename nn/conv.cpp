@@ -24,8 +24,9 @@ Conv2d::Conv2d(Module& parent, std::string_view name, std::int64_t in, std::int6
 
 Variable Conv2d::forward(Variable x) const {
   const Scope scope(*this);
-  const bool depthwise = groups_ == weight_.shape()[0] && groups_ == x.shape()[3] && stride_ == 1;
-  if (depthwise && groups_ > 1) {
+  const bool depthwise = groups_ == weight_.shape()[0] && groups_ == x.shape()[3] && groups_ > 1 && stride_ == 1 &&
+                         DepthwiseConv2d::computes(weight_.shape()[2], padding_);
+  if (depthwise) {
     const DepthwiseConv2d op{
         .padding = padding_, .kernel = weight_.shape()[2], .height = x.shape()[1], .width = x.shape()[2]};
     return apply(op, std::move(x), weight_.variable(), bias_ ? bias_->variable() : Variable());

@@ -35,7 +35,7 @@ Tensor DepthwiseConv2d::forward(std::span<const Tensor> inputs) const {
          name_of(parameters), shape, w.shape(), name_of(w.dtype()));
   expect(!b.defined() || (b.shape() == Shape{shape[3]} && b.dtype() == parameters),
          "depthwise_conv2d: expected a bias [{}] in {}", shape[3], name_of(parameters));
-  expect(kernel <= 16 && padding >= 0 && padding < kernel && kernel <= std::min(height, width) + 2 * padding,
+  expect(computes(kernel, padding) && kernel <= std::min(height, width) + 2 * padding,
          "depthwise_conv2d: a kernel of {0}x{0} (at most 16x16) with padding {1} does not fit images of {2}x{3}",
          kernel, padding, height, width);
   const DepthwiseShape s{shape[0], height, width, shape[3], kernel, padding};

@@ -13,6 +13,10 @@ struct DepthwiseConv2d {
   enum Input { x, weight, bias };
   std::int64_t padding = 0, kernel = 1;
   std::int64_t height = 0, width = 0;  // x's
+  /// Kernels and paddings that the op computes; Conv2d computes the others.
+  static constexpr bool computes(std::int64_t kernel, std::int64_t padding) {
+    return kernel <= 16 && 0 <= padding && padding < kernel;
+  }
   static constexpr std::string_view name = "depthwise_conv2d";
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}},
                                     Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}}};

@@ -206,6 +206,40 @@ TEST_CASE("dropout: nothing happens at rate 0 or in evaluation; in training each
   CHECK(path.forward(Variable(x)).tensor().storage() == x.storage());
 }
 
+TEST_CASE("conv2d: a kernel or padding that the depthwise op refuses is computed all the same") {
+  struct Case {
+    std::int64_t kernel, padding;
+  };
+  constexpr std::int64_t images = 2, height = 5, width = 4, channels = 3;
+  for (const auto [kernel, padding] : {Case{31, 15}, Case{3, 3}}) {
+    CAPTURE(kernel);
+    Root root;
+    const nn::Conv2d conv(root, "conv", channels, channels,
+                          {.kernel = kernel, .padding = padding, .groups = channels, .bias = false});
+    const Tensor x = values({images, height, width, channels}, 1);
+    const Tensor y = conv.forward(Variable(x)).tensor();
+    const std::int64_t down = height + 2 * padding - kernel + 1, across = width + 2 * padding - kernel + 1;
+    REQUIRE(y.shape() == Shape{images, down, across, channels});
+    const std::vector<double> in = x.to_vector(), weight = root.parameters().front()->tensor().to_vector();
+    std::vector<double> expected;  // y
+    for (std::int64_t n = 0; n < images; ++n)
+      for (std::int64_t i = 0; i < down; ++i)
+        for (std::int64_t j = 0; j < across; ++j)
+          for (std::int64_t c = 0; c < channels; ++c) {
+            double sum = 0;
+            for (std::int64_t p = 0; p < kernel; ++p)
+              for (std::int64_t q = 0; q < kernel; ++q) {
+                const std::int64_t row = i + p - padding, column = j + q - padding;
+                if (row < 0 || row >= height || column < 0 || column >= width) continue;
+                sum += in[static_cast<std::size_t>(((n * height + row) * width + column) * channels + c)] *
+                       weight[static_cast<std::size_t>((c * kernel + p) * kernel + q)];
+              }
+            expected.push_back(sum);
+          }
+    CHECK(largest_difference(y, Tensor::from(std::span<const double>(expected), y.shape())) < 1e-5);
+  }
+}
+
 TEST_CASE("initial values have the stated bounds and deviations") {
   Root root;
   const nn::Linear linear(root, "linear", 100, 400);

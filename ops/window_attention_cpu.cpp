@@ -26,7 +26,8 @@ int region(std::int64_t place, std::int64_t padded, std::int64_t window, std::in
   return place < padded - shift ? 1 : 2;
 }
 
-/// The table's row for a query and a key at these places of a window.
+/// The table's row for a query and a key at these places of a window. The keys of one row of the window have
+/// consecutive rows of the table, in descending order.
 std::int64_t table_row(const WindowArguments& a, std::int64_t query, std::int64_t key) {
   const std::int64_t rows = query / a.window_width - key / a.window_width + a.window_height - 1;
   const std::int64_t columns = query % a.window_width - key % a.window_width + a.window_width - 1;
@@ -77,6 +78,7 @@ class Pass {
   /// Arrays of one thread.
   struct Arrays {
     C* bias;             // [window, stride] · log2(e), of one head
+    C* column;           // [table_rows] · log2(e), of one head
     C *q, *k, *v;        // [window, d], gathered; q and k are divided by their norms if cosines are asked for
     C *q_norm, *k_norm;  // [window] 1 / norm
     C* keys;             // kᵀ in panels, [d, window], scaled to logarithms to base 2
@@ -86,6 +88,7 @@ class Pass {
   Arrays take(Arena<C>& arena) const {
     Arrays to{};
     to.bias = arena.take(length_ * stride_);
+    to.column = arena.take(a_.table_rows());
     for (C** const rows : {&to.q, &to.k, &to.v}) *rows = arena.take(length_ * d_);
     for (C** const column : {&to.q_norm, &to.k_norm, &to.inverse}) *column = arena.take(length_ + lanes<C>);
     to.keys = arena.take(panels());
@@ -94,18 +97,24 @@ class Pass {
   }
   std::int64_t arrays() const {
     const auto rounded = Arena<C>::rounded;
-    return rounded(length_ * stride_) + 3 * rounded(length_ * d_) + 3 * rounded(length_ + lanes<C>) +
-           rounded(panels()) + rounded(scores());
+    return rounded(length_ * stride_) + rounded(a_.table_rows()) + 3 * rounded(length_ * d_) +
+           3 * rounded(length_ + lanes<C>) + rounded(panels()) + rounded(scores());
   }
   std::int64_t panels() const { return stride_ * d_; }
   std::int64_t rows_panels() const { return length_ * tile::padded<C>(d_); }
   std::int64_t scores() const { return length_ * stride_ + tile::rows; }  // a transposed factor reads past its end
 
-  void expand_bias(std::int64_t head, C* bias) const {
+  void expand_bias(std::int64_t head, const Arrays& to) const {
     const C* const table = a_.table.data<C>();
+    for (std::int64_t row = 0; row < a_.table_rows(); ++row)
+      to.column[row] = table[row * a_.heads + head] * static_cast<C>(std::numbers::log2e);
     for (std::int64_t i = 0; i < length_; ++i)
-      for (std::int64_t j = 0; j < length_; ++j)
-        bias[i * stride_ + j] = table[table_row(a_, i, j) * a_.heads + head] * static_cast<C>(std::numbers::log2e);
+      for (std::int64_t key = 0; key < length_; key += a_.window_width) {
+        const C* const from = to.column + table_row(a_, i, key);
+        C* const row = to.bias + i * stride_ + key;
+#pragma omp simd
+        for (std::int64_t j = 0; j < a_.window_width; ++j) row[j] = from[-j];
+      }
   }
   C scale_of(std::int64_t head) const {
     if (!a_.logit_scale.defined()) return static_cast<C>(a_.scale);
@@ -180,19 +189,28 @@ class Pass {
   std::int64_t d_, length_, stride_, width_;
 };
 
-/// Calls `f(head, part, thread)` for all pairs of them.
+/// The first window of a part in this run, by its number in the batch.
+std::int64_t first_window(const WindowArguments& a, std::int64_t part) {
+  const std::int64_t before = a.first * a.windows();
+  return before + (part + a.parts - before % a.parts) % a.parts;
+}
+
+std::int64_t end_of_windows(const WindowArguments& a) { return (a.first + a.images) * a.windows(); }
+
+/// Calls `f(head, part, thread)` for the pairs of a head and a part that has a window. Parts come last: a run that has
+/// fewer windows than parts still gives every thread a share.
 template <class F>
 void for_each_pair(const WindowArguments& a, const F& f) {
-  parallel_tasks(a.heads * a.parts,
-                 [&](std::int64_t pair, std::int64_t thread) { f(pair % a.heads, pair / a.heads, thread); });
+  parallel_tasks(a.heads * a.parts, [&](std::int64_t pair, std::int64_t thread) {
+    const std::int64_t head = pair / a.parts, part = pair % a.parts;
+    if (first_window(a, part) < end_of_windows(a)) f(head, part, thread);
+  });
 }
 
 /// Calls `f(image, window)` for the windows of a part in ascending order; `image` counts from the run's first.
 template <class F>
 void for_each_window(const WindowArguments& a, std::int64_t part, const F& f) {
-  const std::int64_t before = a.first * a.windows(), end = before + a.images * a.windows();
-  const std::int64_t begin = before + (part + a.parts - before % a.parts) % a.parts;
-  for (std::int64_t number = begin; number < end; number += a.parts)
+  for (std::int64_t number = first_window(a, part); number < end_of_windows(a); number += a.parts)
     f(number / a.windows() - a.first, number % a.windows());
 }
 
@@ -210,7 +228,7 @@ class Forward : Pass<T> {
     const auto arrays = this->take(arena);
     C* const values = arena.take(this->rows_panels());  // v in panels, [window, d]
     Window<C> window(a_);
-    this->expand_bias(head, arrays.bias);
+    this->expand_bias(head, arrays);
     for_each_window(a_, part, [&](std::int64_t image, std::int64_t number) {
       window.set(a_, number);
       this->probabilities(window, image, head, arrays);
@@ -252,7 +270,7 @@ class Backward : Pass<T> {
     C* const dq = arena.take(length_ * d_);               // [count, d]
     C* const gradient = arena.take(this->rows_panels());  // [window, d] of k or v
     Window<C> window(a_);
-    this->expand_bias(head, arrays.bias);
+    this->expand_bias(head, arrays);
     const bool tokens = to_.qkv.defined(), keys = tokens || to_.pad_sums.defined();
     const C scale = this->scale_of(head);
     for_each_window(a_, part, [&](std::int64_t image, std::int64_t number) {
@@ -317,7 +335,6 @@ class Backward : Pass<T> {
     C* const sums = to_.table_sums.data<C>() + (part * a_.heads + head) * a_.table_rows();
     for (std::int64_t i = 0; i < window.count; ++i) {
       const C* from = ds + i * stride_;
-      // The keys of one row of the window have consecutive rows of the table, in descending order.
       for (std::int64_t key = 0; key < length_; key += a_.window_width, from += a_.window_width) {
         C* const to = sums + table_row(a_, window.query[static_cast<std::size_t>(i)], key);
 #pragma omp simd

@@ -40,7 +40,7 @@ Tensor DepthwiseConv2d::forward(std::span<const Tensor> inputs) const {
          kernel, padding, height, width);
   const DepthwiseShape s{shape[0], height, width, shape[3], kernel, padding};
   Tensor y = Tensor::empty({s.images, s.out_height(), s.out_width(), s.channels}, in.dtype(), in.device());
-  depthwise_forward(y.device(), s, in, taps_of(w, false), b, y);
+  depthwise_forward(y.device(), s, in, taps_of(w, false), b, y, false);
   return y;
 }
 
@@ -64,8 +64,9 @@ void DepthwiseConv2d::backward(const Tensor& dy, const Saved<DepthwiseConv2d>& s
   }
   if (grads.wanted(x)) {  // dx = dy * the rotated weight
     const DepthwiseShape s{images, dy.shape()[1], dy.shape()[2], channels, kernel, kernel - 1 - padding};
-    grads[x] = Tensor::empty({images, height, width, channels}, dy.dtype(), dy.device());
-    depthwise_forward(dy.device(), s, dy, taps_of(saved.get<input(weight)>().whole(), true), Tensor(), grads[x]);
+    const bool add = grads[x].defined();
+    if (!add) grads[x] = Tensor::empty({images, height, width, channels}, dy.dtype(), dy.device());
+    depthwise_forward(dy.device(), s, dy, taps_of(saved.get<input(weight)>().whole(), true), Tensor(), grads[x], add);
   }
 }
 

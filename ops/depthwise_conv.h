@@ -20,6 +20,7 @@ struct DepthwiseConv2d {
   static constexpr std::string_view name = "depthwise_conv2d";
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}},
                                     Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}}};
+  static constexpr InputSet accumulates_into{x};
   static constexpr InputSet matmul_operands{x, weight};
   std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;
   Tensor forward(std::span<const Tensor> inputs) const;

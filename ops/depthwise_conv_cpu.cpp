@@ -45,8 +45,9 @@ class Tiles {
   Tiles(const DepthwiseShape& s, std::int64_t channel)
       : s_(s), channel_(channel), count_(std::min(lanes<C>, s.channels - channel)), pixels_(s) {}
 
-  /// Outputs [first, first + width) of row `i`, those beyond the row left out. x: the image.
-  void forward(const T* x, const C* taps, const Vector<C>& bias, std::int64_t i, std::int64_t first, T* y) const {
+  /// Outputs [first, first + width) of row `i`, those beyond the row left out; added to y if `add`. x: the image.
+  void forward(const T* x, const C* taps, const Vector<C>& bias, std::int64_t i, std::int64_t first, T* y,
+               bool add) const {
     Vector<C> sums[width];
     for (Vector<C>& sum : sums) sum = bias;
     const Range rows = rows_inside(s_, i);
@@ -62,8 +63,10 @@ class Tiles {
           if (c >= t && c - t < window()) sums[t] += pixel * weights[c - t];
       });
     }
-    for (int t = 0; t < width && first + t < s_.out_width(); ++t)
-      tile::store_as(y + (first + t) * s_.channels + channel_, sums[t], count_);
+    for (int t = 0; t < width && first + t < s_.out_width(); ++t) {
+      T* const to = y + (first + t) * s_.channels + channel_;
+      tile::store_as(to, add ? tile::load_as(to, count_) + sums[t] : sums[t], count_);
+    }
   }
 
   /// Adds the products of outputs [first, first + width) of dy's row `i` with row p of their windows to `sums`
@@ -112,7 +115,8 @@ void with_tile(std::int64_t kernel, const F& f) {
   f(std::integral_constant<int, 0>{}, std::integral_constant<int, 2>{});
 }
 
-void forward(const DepthwiseShape& s, const Tensor& x, const Tensor& taps, const Tensor& bias, const Tensor& y) {
+void forward(const DepthwiseShape& s, const Tensor& x, const Tensor& taps, const Tensor& bias, const Tensor& y,
+             bool add) {
   with_float_type(x.dtype(), [&]<class T>(Type<T>) {
     using C = Compute<T>;
     with_tile(s.kernel,
@@ -125,7 +129,7 @@ void forward(const DepthwiseShape& s, const Tensor& x, const Tensor& taps, const
                     const Vector<C> start =
                         bias.defined() ? tile::load_as(bias.data<C>() + channel, s.channels - channel) : Vector<C>{};
                     for (std::int64_t first = 0; first < s.out_width(); first += width)
-                      tiles.forward(image, taps.data<C>(), start, task % s.out_height(), first, row);
+                      tiles.forward(image, taps.data<C>(), start, task % s.out_height(), first, row, add);
                   }
                 });
               });

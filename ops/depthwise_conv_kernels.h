@@ -17,9 +17,9 @@ struct DepthwiseShape {
 /// weight [C, 1, k, k] to taps [k, k, C]; `flipped`: rotated by 180 degrees, for the gradient of x.
 inline constinit Kernel<void(const Tensor& weight, bool flipped, const Tensor& taps)> depthwise_taps{
     "depthwise_conv2d weights"};
-/// y [images, out_height, out_width, C] = bias + x * taps; bias [C] or undefined.
+/// y [images, out_height, out_width, C] = bias + x * taps, added to y if `add`; bias [C] or undefined.
 inline constinit Kernel<void(const DepthwiseShape& s, const Tensor& x, const Tensor& taps, const Tensor& bias,
-                             const Tensor& y)>
+                             const Tensor& y, bool add)>
     depthwise_forward{"depthwise_conv2d"};
 /// sums [parts, k, k, C] += dy * x. The image with number `first` + i in the batch belongs to part (first + i) % parts;
 /// a part's images are added in ascending order.

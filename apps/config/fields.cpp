@@ -20,7 +20,7 @@ std::string without_tag(std::string_view name) {
   return std::string(name.substr(0, name.find('.')));
 }
 
-/// Writes a value into its field; returns what is expected in its place where it does not fit.
+/// Writes a value into its field. Returns an empty text, or a description of the expected value.
 class Reader {
  public:
   Reader(std::string_view key, const YamlNode& node, const Values& values, Problems& problems)

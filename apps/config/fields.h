@@ -55,7 +55,7 @@ std::string write_field(const Field& field);
 /// As `whole number in [1, 8]`, `text`, `list of rules`.
 std::string type_name(const Field& field, const Values& values);
 
-/// A model's hyper-parameter; nothing for what is neither a value nor a list of whole numbers.
+/// A model's hyper-parameter: a value or a list of whole numbers. Empty for any other node.
 std::optional<HyperValue> read_hyper_value(const YamlNode& node);
 std::string write_hyper_value(const HyperValue& value);
 

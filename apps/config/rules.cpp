@@ -38,7 +38,7 @@ const std::vector<Key<GroupRule>> group_keys{
     {"weight_decay", &GroupRule::weight_decay, {}, "in place of the optimizer's"},
 };
 
-/// Reads each rule by the table of its keys. `check` says what is wrong with a rule, or nothing.
+/// Reads each rule by the table of its keys. `check` returns the fault of a rule; an empty text: it has none.
 template <class Rule>
 std::vector<Rule> read_rules(std::string_view list, const std::vector<Key<Rule>>& keys, const YamlNode& node,
                              Problems& problems, std::string (*check)(const Rule&)) {

@@ -141,9 +141,7 @@ const std::vector<Key<Configuration>> table{
     {"memory.budget_of",
      &Memory::budget_of,
      {.names = budget_kinds},
-     "what the budget counts: the tensors at their highest, what is saved for backward, or the process (its tensors, "
-     "and "
-     "what it takes beside them)",
+     "the budget limits the peak of all tensors, the tensors saved for backward, or the memory of the whole process",
      "auto"},
     {"memory.plan",
      &Memory::plan_file,

@@ -16,10 +16,10 @@ void require_fit(const Configuration& configuration, Device device, bool with_lo
 /// The same for the evaluation of a model alone.
 void require_fit_to_evaluate(const Configuration& configuration);
 
-/// Bytes that the process takes beside its tensors: what it holds now, and what is still to come in a run.
+/// Bytes of the process outside tensors: those it holds now, and those that a run adds.
 std::int64_t memory_beside_tensors();
 
-/// What training takes at its highest by a plan, in bytes: batches that are prepared ahead included.
+/// Peak of training by a plan, in bytes. Batches that are prepared ahead are included.
 std::int64_t highest_need(const Measurement& planned);
 /// Of that, batches that are prepared ahead while a step runs, in bytes;
 std::int64_t prefetched(const Measurement& planned);

@@ -70,7 +70,7 @@ bool is_live(std::FILE* stream) {
   return kind != nullptr && *kind != '\0' && std::string_view(kind) != "dumb";
 }
 
-/// Columns of the terminal, but for the last: some go to the next row when it is filled.
+/// Columns of the terminal without the last one: some terminals wrap when it is filled.
 std::size_t columns(std::FILE* stream) {
   winsize size{};
   if (::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 1) return size.ws_col - 1U;

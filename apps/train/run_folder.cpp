@@ -72,8 +72,8 @@ bool is_checkpoint(const fs::path& path) {
   return fs::is_regular_file(path / "checkpoint.json", ignored);
 }
 
-/// Removes what stands under the name of a link: the link, a copy of the checkpoint that it pointed to, or a file with
-/// its target, as tools leave that cannot make links. Another folder stays.
+/// Removes a link. Tools that cannot make links leave a copy of the checkpoint, or a file with its path, under that
+/// name: both are removed too. Any other folder stays.
 void remove_link(const fs::path& link) {
   std::error_code ignored;
   const fs::file_status status = fs::symlink_status(link, ignored);

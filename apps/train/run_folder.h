@@ -32,8 +32,8 @@ namespace lacuna::apps {
 
 class RunFolder {
  public:
-  /// Creates the folder, for this process alone to write to. Refuses one that holds a run or checkpoints already,
-  /// unless they may be `overwrite`n: then they are removed, and nothing that a run did not write.
+  /// Creates the folder and locks it for this process. Refuses a folder that holds a run or checkpoints. `overwrite`
+  /// removes them instead; files that no run writes stay.
   static RunFolder create(const std::filesystem::path& path, bool overwrite);
   /// Opens it to read. Refuses a folder that holds no run.
   static RunFolder open(const std::filesystem::path& path);

@@ -227,7 +227,7 @@ void TrainingRun::announce() {
   }
   const bool all_trained = training_.trainable_count() == training_.model().parameter_count();
   if (!all_trained && configuration_.model.from.empty() && trainer_.progress().step == 0)
-    print_error("lacuna: warning: what is frozen has random weights, since model.from names none\n");
+    print_error("lacuna: warning: frozen parameters have random weights: model.from is not set\n");
   if (const LoadedWeights& loaded = training_.loaded_weights(); loaded.new_head) {
     const Model& model = training_.model();
     display_.print(loaded.file_classes > 0
@@ -324,7 +324,7 @@ void TrainingRun::save(bool is_best) {
       fail("after step {} {} holds values that are not finite; nothing was saved. {}", trainer_.progress().step,
            parameter->path(), advice);
   metrics_->sync();
-  // Before the checkpoint: whoever goes on from it may have no step left to take.
+  // Before the checkpoint: a resumed run may have no step left to measure.
   if (!step_seconds_.empty())
     write_file_atomically(
         folder_->measured(),

@@ -18,8 +18,8 @@ namespace lacuna::apps {
 
 class TrainingRun {
  public:
-  /// Opens the data and builds the model: what is wrong with either is found here. A run that will be `resumed` does
-  /// not read model.from again. `stream` gets the progress; null for none.
+  /// Opens the data and builds the model; throws if either is wrong. A run that will be `resumed` does not read
+  /// model.from again. `stream` gets the progress; null for none.
   TrainingRun(const Configuration& resolved, bool resumed, std::FILE* stream);
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;

@@ -310,7 +310,7 @@ TEST_CASE("command: what measuring takes is in every throughput") {
 TEST_CASE("train: frozen weights that nothing was loaded into are warned of") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
-  const std::string warning = "lacuna: warning: what is frozen has random weights, since model.from names none\n";
+  const std::string warning = "lacuna: warning: frozen parameters have random weights: model.from is not set\n";
   CHECK(run_command(folder, train({"train.steps=1", "freeze.train=[\"head*\"]", "output.dir=a"})).error == warning);
   CHECK(run_command(folder, train({"train.steps=1", "freeze.train=[\"*\"]", "output.dir=b"})).error.empty());
   CHECK(run_command(folder, train({"train.steps=1", "freeze.train=[\"head*\"]", "model.from=a/last", "output.dir=c"}))

@@ -11,9 +11,38 @@ Batch::Batch(std::initializer_list<Entry> tensors) : NamedTensors(tensors) {
   }
 }
 
+void Batch::set_packed(std::string_view name, Tensor tensor, std::string_view offsets) {
+  set(name, std::move(tensor));
+  packed_.set(name, std::string(offsets));
+}
+
+namespace {
+
+/// Offsets [N + 1] of samples [begin, end), from 0.
+Tensor offsets_of_part(const Tensor& offsets, std::int64_t begin, std::int64_t end) {
+  Tensor part = offsets.leading(begin, end + 1);
+  if (begin == 0) return part;
+  part = part.clone(Purpose::data);
+  auto* const values = part.data<std::int64_t>();
+  const std::int64_t first = values[0];
+  for (std::int64_t i = 0; i < part.count(); ++i) values[i] -= first;
+  return part;
+}
+
+}  // namespace
+
 Batch Batch::part(std::int64_t begin, std::int64_t end) const {
   Batch views;
-  for (const auto& [name, tensor] : *this) views.set(name, tensor.leading(begin, end));
+  for (const auto& [name, tensor] : *this) {
+    if (const std::string* const offsets = packed_.find(name)) {
+      const auto* const rows = at(*offsets).data<std::int64_t>();
+      views.set_packed(name, tensor.leading(rows[begin], rows[end]), *offsets);
+    } else if (std::ranges::any_of(packed_, [&](const auto& entry) { return entry.second == name; })) {
+      views.set(name, offsets_of_part(tensor, begin, end));
+    } else {
+      views.set(name, tensor.leading(begin, end));
+    }
+  }
   views.epoch = epoch;
   views.first = first + begin;
   views.samples = end - begin;

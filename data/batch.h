@@ -1,4 +1,4 @@
-// A batch: named tensors whose first axis counts samples.
+// A batch: named tensors of several samples.
 #pragma once
 
 #include "core/named_values.h"
@@ -11,20 +11,31 @@ namespace lacuna {
 
 using NamedTensors = NamedValues<Tensor>;
 
-/// For images `images` f32 [N, H, W, C] and `labels` i64 [N].
+/// For images `images` f32 [N, H, W, C] and `labels` i64 [N]. For text `tokens` i64 [T], the tokens of all samples one
+/// after another, `token_types` i64 [T], `offsets` i64 [N + 1] and `labels` i64 [N]: sample i has the tokens from
+/// offsets[i] to offsets[i + 1] - 1, and offsets[0] is 0.
 struct Batch : NamedTensors {
   std::int64_t epoch = 0;
   std::int64_t first = 0;    // place of its first sample in the epoch's order
   std::int64_t samples = 0;  // N
 
   Batch() = default;
-  /// Of tensors with as many samples each.
+  /// Of tensors with as many samples each on axis 0.
   Batch(std::initializer_list<Entry> tensors);
 
-  /// Samples [begin, end) as views.
+  /// Adds a tensor that holds the rows of all samples one after another. `offsets` names the i64 [N + 1] tensor of the
+  /// batch, on the host, that says where each sample begins.
+  void set_packed(std::string_view name, Tensor tensor, std::string_view offsets = "offsets");
+  /// The packed tensors, each with the name of its offsets.
+  const NamedValues<std::string>& packed() const { return packed_; }
+
+  /// Samples [begin, end) as views; offsets that begin anew at 0 are copies.
   Batch part(std::int64_t begin, std::int64_t end) const;
   /// Bytes of all tensors.
   std::int64_t bytes() const;
+
+ private:
+  NamedValues<std::string> packed_;
 };
 
 /// Cuts a batch into `parts` micro-batches of equal size: views of its tensors, or the batch itself where it is one. An

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 namespace lacuna {
 namespace {
 
-/// Extents of `shape` with another axis 0 where the field varies.
-Shape padded(const SampleField& field, std::int64_t length) {
+/// Extents of `shape` with another axis 0 where the field's lengths differ.
+Shape with_length(const SampleField& field, std::int64_t length) {
   std::vector<std::int64_t> extents(field.shape.begin(), field.shape.end());
-  if (field.varying_length) extents.front() = length;
+  if (field.collation != Collation::stacked) extents.front() = length;
   return Shape(extents);
 }
 
@@ -21,18 +24,48 @@ Shape with_samples(std::int64_t samples, const Shape& shape) {
 
 const Tensor& checked(const Sample& sample, const SampleField& field) {
   const Tensor& tensor = sample[field.name];
-  expect(!field.varying_length || tensor.shape().rank() > 0, "sample {}: `{}` varies in length and is a scalar",
-         sample.index, field.name);
-  const Shape expected = padded(field, tensor.shape().front());
+  expect(field.collation == Collation::stacked || tensor.shape().rank() > 0,
+         "sample {}: `{}` varies in length and is a scalar", sample.index, field.name);
+  const Shape expected = with_length(field, tensor.shape().front());
   expect(tensor.dtype() == field.dtype && tensor.shape() == expected, "sample {}: expected `{}` {} {}, got {} {}",
          sample.index, field.name, name_of(field.dtype), expected, name_of(tensor.dtype()), tensor.shape());
   return tensor;
 }
 
+/// Offsets [N + 1] of packed samples, or the lengths [N] of padded ones.
+Tensor lengths_tensor(Collation collation, std::span<const std::int64_t> lengths) {
+  const auto samples = std::ssize(lengths);
+  const bool packed = collation == Collation::packed;
+  const Tensor tensor = Tensor::empty({samples + (packed ? 1 : 0)}, DType::i64, Device::cpu, Purpose::data);
+  auto* const values = tensor.data<std::int64_t>();
+  if (packed) {
+    values[0] = 0;
+    std::partial_sum(lengths.begin(), lengths.end(), values + 1);
+  } else {
+    std::ranges::copy(lengths, values);
+  }
+  return tensor;
+}
+
 }  // namespace
 
-Tensor batch_memory(const SampleField& field, std::int64_t samples, std::int64_t length, Device device) {
-  return Tensor::empty(with_samples(samples, padded(field, length)), field.dtype, device, Purpose::data);
+Tensor batch_memory(const SampleField& field, std::span<const std::int64_t> lengths, Device device) {
+  const auto samples = std::ssize(lengths);
+  const Shape shape =
+      field.collation == Collation::packed
+          ? with_length(field, std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}))
+          : with_samples(samples, with_length(field, lengths.empty() ? 0 : *std::ranges::max_element(lengths)));
+  return Tensor::empty(shape, field.dtype, device, Purpose::data);
+}
+
+void set_field(Batch& batch, const SampleField& field, Tensor memory, std::span<const std::int64_t> lengths) {
+  const std::string of_lengths = lengths_of(field);
+  if (!of_lengths.empty() && !batch.contains(of_lengths))
+    batch.set(of_lengths, lengths_tensor(field.collation, lengths));
+  if (field.collation == Collation::packed)
+    batch.set_packed(field.name, std::move(memory), of_lengths);
+  else
+    batch.set(field.name, std::move(memory));
 }
 
 void copy_to_batch(const Sample& sample, const SampleField& field, const Tensor& place) {
@@ -45,19 +78,27 @@ Batch collate(std::span<const Sample> samples, const SampleFields& fields) {
   Batch batch;
   batch.samples = std::ssize(samples);
   batch.epoch = samples.front().epoch;
+  NamedValues<std::vector<std::int64_t>> lengths_by_name;
   for (const SampleField& field : fields) {
-    std::int64_t longest = 0;
-    for (const Sample& sample : samples) longest = std::max(longest, checked(sample, field).shape().front());
-    const Tensor all = batch_memory(field, batch.samples, longest);
-    if (field.varying_length) all.fill(field.padding);
-    for (std::int64_t i = 0; i < batch.samples; ++i)
-      copy_to_batch(samples[static_cast<std::size_t>(i)], field, all.leading(i, i + 1));
-    batch.set(field.name, all);
-    if (!field.varying_length) continue;
-    const Tensor lengths = Tensor::empty({batch.samples}, DType::i64, Device::cpu, Purpose::data);
-    for (std::int64_t i = 0; i < batch.samples; ++i)
-      lengths.data<std::int64_t>()[i] = samples[static_cast<std::size_t>(i)][field.name].shape().front();
-    batch.set(field.name + "_lengths", lengths);
+    std::vector<std::int64_t> lengths;
+    for (const Sample& sample : samples) lengths.push_back(checked(sample, field).shape().front());
+    if (const std::string name = lengths_of(field); !name.empty()) {
+      if (const auto* const others = lengths_by_name.find(name))
+        for (std::size_t i = 0; i < lengths.size(); ++i)
+          expect(lengths[i] == (*others)[i], "sample {}: `{}` has {} rows, expected {}, as others of {} have",
+                 samples[i].index, field.name, lengths[i], (*others)[i], name);
+      else
+        lengths_by_name.set(name, lengths);
+    }
+    const Tensor all = batch_memory(field, lengths);
+    if (field.collation == Collation::padded) all.fill(field.padding);
+    std::int64_t row = 0;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const std::int64_t rows = field.collation == Collation::packed ? lengths[i] : 1;
+      copy_to_batch(samples[i], field, all.leading(row, row + rows));
+      row += rows;
+    }
+    set_field(batch, field, all, lengths);
   }
   return batch;
 }

@@ -7,13 +7,15 @@
 
 namespace lacuna {
 
-/// Stacks the tensors of each field to [N, ...]. A field of varying length is padded at the end of axis 0 to the
-/// longest sample, and `<name>_lengths` i64 [N] holds the lengths. Every sample must have the tensors that `fields`
-/// describes. The tensors are of Purpose::data.
+/// Stacks, packs or pads the tensors of each field, as it says, and adds offsets and lengths. Every sample must have the
+/// tensors that `fields` describes; those with the same offsets or lengths must be of one length in each sample. The
+/// tensors are of Purpose::data.
 Batch collate(std::span<const Sample> samples, const SampleFields& fields);
 
-/// Memory for one field of a batch: [samples, ...], with `length` for axis 0 of a field of varying length.
-Tensor batch_memory(const SampleField& field, std::int64_t samples, std::int64_t length, Device device = Device::cpu);
+/// Memory for one field of a batch of as many samples as there are lengths; they mean nothing where it is stacked.
+Tensor batch_memory(const SampleField& field, std::span<const std::int64_t> lengths, Device device = Device::cpu);
+/// Adds the memory of a field to the batch, and its offsets or lengths where they differ.
+void set_field(Batch& batch, const SampleField& field, Tensor memory, std::span<const std::int64_t> lengths);
 /// Copies a sample's tensor to `place`, the first part of its row in the batch, unless it lies there already. Refuses
 /// a tensor that is not as the field describes it.
 void copy_to_batch(const Sample& sample, const SampleField& field, const Tensor& place);

@@ -90,9 +90,10 @@ std::int64_t Batches::count(std::int64_t first) const {
 NamedTensors Batches::allocate() const {
   const AllocationScope scope({Purpose::data, Label("loader"), {}});
   NamedTensors memory;
-  if (std::ranges::any_of(info().fields, &SampleField::varying_length)) return memory;
-  for (const SampleField& field : info().fields)
-    memory.set(field.name, batch_memory(field, size() / options_.ranks, 0));
+  const auto varies = [](const SampleField& field) { return field.collation != Collation::stacked; };
+  if (std::ranges::any_of(info().fields, varies)) return memory;
+  const std::vector<std::int64_t> lengths(static_cast<std::size_t>(size() / options_.ranks));
+  for (const SampleField& field : info().fields) memory.set(field.name, batch_memory(field, lengths));
   return memory;
 }
 

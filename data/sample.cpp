@@ -12,6 +12,12 @@ const SampleField& field_of(const SampleFields& fields, std::string_view name) {
   fail("expected samples with `{}`, got {}", name, known.empty() ? "nothing" : known);
 }
 
+std::string lengths_of(const SampleField& field) {
+  if (field.collation == Collation::stacked) return {};
+  if (!field.lengths.empty()) return field.lengths;
+  return field.collation == Collation::packed ? "offsets" : "key_lengths";
+}
+
 void Sample::begin(std::int64_t epoch_now, NamedTensors places) {
   epoch = epoch_now;
   for (const auto& entry : tensors_) give_back(entry.second);

@@ -10,16 +10,30 @@
 
 namespace lacuna {
 
+/// How a batch holds the tensors of N samples.
+enum class Collation : std::uint8_t {
+  stacked,  // samples of one shape [...]: [N, ...]
+  packed,   // samples [L, ...] of any lengths L: concatenated to [ΣL, ...]
+  padded    // samples [L, ...] of any lengths L: padded at the end to [N, longest, ...]
+};
+
 /// A tensor that every sample of a data set has.
 struct SampleField {
   std::string name;
   DType dtype = DType::f32;
-  Shape shape{};                // of one sample
-  bool varying_length = false;  // axis 0 differs between samples: batches are padded
-  double padding = 0;           // value of the padding
-  std::int64_t below = 0;       // whole numbers are in [0, below); 0: not known
+  Shape shape{};  // of one sample; where lengths differ, axis 0 is the longest possible
+  Collation collation = Collation::stacked;
+  double padding = 0;      // value of the padding
+  std::int64_t below = 0;  // whole numbers are in [0, below); 0: not known
+  std::string lengths{};   // where lengths differ: the name of the batch's lengths; see lengths_of
 };
 using SampleFields = std::vector<SampleField>;
+
+/// The name of the tensor by which a batch knows where the field's samples begin and end. It lies on the host. Packed:
+/// i64 [N + 1], sample i has rows [offsets[i], offsets[i + 1]); `offsets` unless the field says otherwise. Padded: i64
+/// [N], the lengths; `key_lengths` unless the field says otherwise. Empty where samples are stacked. Fields with the
+/// same name have the same lengths.
+std::string lengths_of(const SampleField& field);
 
 /// The field `name`; an error that lists the fields there are where it is missing.
 const SampleField& field_of(const SampleFields& fields, std::string_view name);

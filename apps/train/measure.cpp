@@ -18,8 +18,8 @@ namespace {
 
 /// Uniform values: numbers in [-2, 2), whole numbers in their range. Images and labels have the draws that they had
 /// before there were other fields.
-Tensor made_up(const SampleField& field, std::int64_t samples, std::uint32_t part, Device device) {
-  const Tensor values = batch_memory(field, samples, field.shape.front(), device);
+Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, std::uint32_t part, Device device) {
+  const Tensor values = batch_memory(field, lengths, device);
   if (device == Device::meta) return values;
   if (is_floating(field.dtype)) {
     const RandomStream draws{1, part, random_site(field.name == "images" ? "pixels" : field.name)};
@@ -48,8 +48,10 @@ std::vector<Batch> made_up_batch(const Configuration& configuration, const Train
   for (std::int64_t part = 0; part < parts; ++part) {
     Batch& made = batch.emplace_back();
     for (const SampleFields& fields : {training.model().inputs(), training.task().targets()})
-      for (const SampleField& field : fields)
-        made.set(field.name, made_up(field, samples, static_cast<std::uint32_t>(part), device));
+      for (const SampleField& field : fields) {
+        const std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples), field.shape.front());
+        set_field(made, field, made_up(field, lengths, static_cast<std::uint32_t>(part), device), lengths);
+      }
     made.samples = samples;
     made.first = part * samples;
   }

@@ -15,10 +15,10 @@ namespace {
 // Sentences of several lengths: sample i has 1 + i % 4 tokens, each of them i.
 class Sentences final : public Dataset {
  public:
-  explicit Sentences(std::int64_t size)
+  explicit Sentences(std::int64_t size, Collation collation = Collation::padded)
       : Dataset({.name = "sentences",
                  .size = size,
-                 .fields = {{.name = "ids", .dtype = DType::i64, .shape = {4}, .varying_length = true, .padding = -1},
+                 .fields = {{.name = "ids", .dtype = DType::i64, .shape = {4}, .collation = collation, .padding = -1},
                             {.name = "scores", .dtype = DType::f32, .shape = {}}}}) {}
 
  private:
@@ -50,10 +50,50 @@ TEST_CASE("collate pads a field of varying length to the longest sample and adds
   CHECK(batch.first == 3);
   CHECK(batch["ids"].shape() == Shape{3, 4});
   CHECK(batch["ids"].to_vector() == std::vector<double>{3, 3, 3, 3, 4, -1, -1, -1, 5, 5, -1, -1});
-  CHECK(batch["ids_lengths"].to_vector() == std::vector<double>{4, 1, 2});
+  CHECK(batch["key_lengths"].to_vector() == std::vector<double>{4, 1, 2});
   CHECK(batch["scores"].to_vector() == std::vector<double>{1.5, 2, 2.5});
   const Batch last = read(Batches(std::make_shared<Sentences>(5), {.size = 4}), 4);
   CHECK(last["ids"].shape() == Shape{1, 1});
+}
+
+TEST_CASE("collate concatenates a packed field and adds the offsets") {
+  const Batch batch = read(Batches(std::make_shared<Sentences>(7, Collation::packed), {.size = 3}), 3);
+  CHECK(batch.samples == 3);
+  CHECK(batch["ids"].to_vector() == std::vector<double>{3, 3, 3, 3, 4, 5, 5});
+  CHECK(batch["offsets"].to_vector() == std::vector<double>{0, 4, 5, 7});
+  CHECK(batch["scores"].to_vector() == std::vector<double>{1.5, 2, 2.5});
+}
+
+TEST_CASE("a part of a packed batch has its samples' rows and offsets that begin at 0") {
+  const Batch batch = read(Batches(std::make_shared<Sentences>(8, Collation::packed), {.size = 8}), 0);
+  const std::vector<Batch> parts = split_batch(batch, 4);
+  REQUIRE(parts.size() == 4);
+  CHECK(parts[0]["ids"].to_vector() == std::vector<double>{0, 1, 1});
+  CHECK(parts[3]["ids"].to_vector() == std::vector<double>{6, 6, 6, 7, 7, 7, 7});
+  CHECK(parts[3]["ids"].storage() == batch["ids"].storage());
+  CHECK(parts[3]["offsets"].to_vector() == std::vector<double>{0, 3, 7});
+  CHECK(parts[3]["scores"].to_vector() == std::vector<double>{3, 3.5});
+  CHECK(parts[3].first == 6);
+  const Batch part_of_part = parts[3].part(1, 2);
+  CHECK(part_of_part["ids"].to_vector() == std::vector<double>{7, 7, 7, 7});
+  CHECK(part_of_part["offsets"].to_vector() == std::vector<double>{0, 4});
+  CHECK(batch["offsets"].to_vector() == std::vector<double>{0, 1, 3, 6, 10, 11, 13, 16, 20});
+}
+
+TEST_CASE("fields with the same offsets have the same lengths") {
+  std::vector<Sample> samples(2);
+  for (Sample& sample : samples) {
+    sample.begin(0);
+    sample.set("x", Tensor::zeros({2}, DType::f32, Device::cpu));
+    sample.set("y", Tensor::zeros({3}, DType::f32, Device::cpu));
+  }
+  SampleFields fields{{.name = "x", .shape = {4}, .collation = Collation::packed},
+                      {.name = "y", .shape = {4}, .collation = Collation::packed}};
+  CHECK_THROWS_WITH_AS(collate(samples, fields), doctest::Contains("`y` has 3 rows, expected 2"), Error);
+  fields[1].lengths = "y_offsets";
+  const Batch batch = collate(samples, fields);
+  CHECK(batch["offsets"].to_vector() == std::vector<double>{0, 2, 4});
+  CHECK(batch.part(1, 2)["y_offsets"].to_vector() == std::vector<double>{0, 3});
 }
 
 TEST_CASE("collate refuses samples that are not as their fields say") {
@@ -62,9 +102,9 @@ TEST_CASE("collate refuses samples that are not as their fields say") {
   sample.set("x", Tensor::zeros({2, 3}, DType::f32, Device::cpu));
   const auto collated = [&](const SampleField& field) { return collate(std::span(&sample, 1), {field}); };
   CHECK(collated({.name = "x", .shape = {2, 3}})["x"].shape() == Shape{1, 2, 3});
-  CHECK(collated({.name = "x", .shape = {7, 3}, .varying_length = true})["x_lengths"].item() == 2);
+  CHECK(collated({.name = "x", .shape = {7, 3}, .collation = Collation::padded})["key_lengths"].item() == 2);
   CHECK_THROWS_AS(collated({.name = "x", .shape = {3, 3}}), Error);
-  CHECK_THROWS_AS(collated({.name = "x", .shape = {2, 4}, .varying_length = true}), Error);
+  CHECK_THROWS_AS(collated({.name = "x", .shape = {2, 4}, .collation = Collation::padded}), Error);
   CHECK_THROWS_AS(collated({.name = "x", .dtype = DType::i64, .shape = {2, 3}}), Error);
   CHECK_THROWS_WITH_AS(collated({.name = "y", .shape = {2, 3}}), doctest::Contains("`y`"), Error);
 }

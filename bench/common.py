@@ -22,6 +22,7 @@ MODELS = {
     "vit_cifar": Model("cifar10_vit.yaml", 128, "vit_cifar", "blocks.*"),
     "resnet18_cifar": Model("cifar10_resnet18.yaml", 128, "resnet18_cifar", "layer?.*"),
     "resnet50": Model("resnet50.yaml", 16, "resnet50", "layer?.*"),
+    "bert_base": Model("bert_base.yaml", 8, "bert_base", "bert.encoder.layer.*"),
 }
 
 

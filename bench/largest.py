@@ -5,7 +5,7 @@
     largest.py --budget 7.70413 --batch 128 --precision bf16 --optimizer adamw deit_base_patch16_224     Mesa, table 9
 
 By `lacuna plan`: the peak of a whole training step, parameters, gradients and the optimizer's state included. MODEL: resnet50,
-resnet152, or a ViT. One number is raised while all others stay. Depth of a ResNet: layers, by blocks of the third stage; width: of the bottleneck
+resnet152, bert_large (128 tokens), or a ViT. One number is raised while all others stay. Depth of a ResNet: layers, by blocks of the third stage; width: of the bottleneck
 (`base_width`, 64 as published). Width of a ViT: in heads of 64.
 """
 import common
@@ -26,6 +26,11 @@ def dimensions(model, batch):
                           lambda n: 3 * (first + second + n + last) + 2),
                 "width": (lambda n: usual + [f"model.base_width={n}"], 4, lambda n: n),
                 "resolution": (lambda n: usual + [f"model.image_size={n}", f"data.image_size={n}"], 4, lambda n: n)}
+    if model.startswith("bert"):
+        return {"batch": (lambda n: [f"train.batch_size={n}"], 1, lambda n: n),
+                "depth": (lambda n: usual + [f"model.num_hidden_layers={n}"], 1, lambda n: n),
+                "width": (lambda n: usual + [f"model.hidden_size={n}", f"model.num_attention_heads={n // 64}",
+                                             f"model.intermediate_size={4 * n}"], 64, lambda n: n)}
     return {"batch": (lambda n: [f"train.batch_size={n}"], 1, lambda n: n),
             "depth": (lambda n: usual + [f"model.depth={n}"], 1, lambda n: n),
             "width": (lambda n: usual + [f"model.embed_dim={n}", f"model.num_heads={n // 64}"], 64, lambda n: n),
@@ -33,11 +38,15 @@ def dimensions(model, batch):
 
 
 def fits(a, model, memory, overrides):
-    plan = common.json_of(a.lacuna, "plan", "-c", common.ROOT / "configs/resnet50.yaml",
-                          f"model={{name: {model}, num_classes: 1000}}", "data.name=shapes",
+    is_text = model.startswith("bert")
+    given = ([f"model={{name: {model}, num_classes: 2}}", "data={name: random_tokens, length: 128}"] if is_text else
+             [f"model={{name: {model}, num_classes: 1000}}", "data.name=shapes"])
+    regions = "layer?.*" if model in STAGES else "bert.encoder.layer.*" if is_text else "blocks.*"
+    plan = common.json_of(a.lacuna, "plan", "-c", common.ROOT / f"configs/{'bert_base' if is_text else 'resnet50'}.yaml",
+                          *given,
                           f"optimizer={{name: {a.optimizer}, lr: 1e-3}}", f"train.precision={a.precision}",
                           f"train.threads={a.threads}",
-                          "memory=" + memory.replace("REGIONS", "layer?.*" if model in STAGES else "blocks.*"), *overrides)
+                          "memory=" + memory.replace("REGIONS", regions), *overrides)
     return plan["memory"]["peak"] <= a.bytes
 
 

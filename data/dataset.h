@@ -23,6 +23,10 @@ struct DatasetOptions {
   std::int64_t train_size = 0;  // number of samples to use; 0: all of them, or a drawn data set's default
   std::int64_t validation_size = 0;
   std::int64_t image_size = 0;  // drawn data sets: side in pixels; 0: their own
+  // Of drawn texts: tokens of the samples, which take the lengths in turn, ids and classes; empty or 0: their own.
+  std::vector<std::int64_t> lengths{};
+  std::int64_t vocabulary = 0;
+  std::int64_t classes = 0;
 
   /// The number of samples asked for of `split`.
   std::int64_t size() const { return split == Split::train ? train_size : validation_size; }

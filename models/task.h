@@ -92,6 +92,7 @@ struct TaskKind {
   /// For the given model, whose outputs it checks.
   std::function<std::unique_ptr<Task>(const Settings&, const Model&)> make;
   std::vector<std::string_view> weights{};  // the settings that name a file or folder with weights
+  std::string_view head{};                  // the hyper-parameter `head` of models that have several; empty: their own
 };
 Registry<TaskKind>& tasks();
 

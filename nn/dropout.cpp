@@ -4,10 +4,10 @@
 
 namespace lacuna::nn {
 
-Variable Dropout::forward(Variable x) const {
+Variable Dropout::forward(Variable x, const SequencesPtr& sequences) const {
   if (current_rate() == 0) return x;
   const Scope scope(*this);
-  return apply(lacuna::Dropout{.p = rate_, .stream = mask_stream()}, std::move(x));
+  return apply(lacuna::Dropout{.p = rate_, .stream = mask_stream(), .sequences = sequences}, std::move(x));
 }
 
 Variable DropPath::forward(Variable x) const {

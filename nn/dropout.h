@@ -2,6 +2,7 @@
 #pragma once
 
 #include "nn/module.h"
+#include "ops/sequences.h"
 
 namespace lacuna::nn {
 
@@ -9,7 +10,8 @@ namespace lacuna::nn {
 class Dropout : public Module {
  public:
   Dropout(Module& parent, std::string_view name, double rate) : Module(parent, name), rate_(rate) {}
-  Variable forward(Variable x) const;
+  /// `sequences`: those of the tokens x [1, T, C]; null: axis 0 of x counts samples.
+  Variable forward(Variable x, const SequencesPtr& sequences = {}) const;
   /// The rate in training, 0 in evaluation.
   double current_rate() const { return training() ? rate_ : 0; }
   /// What decides on the elements in this step.

@@ -14,6 +14,8 @@ Variable activate(Activation activation, Variable x) {
       return gelu_tanh(std::move(x));
     case Activation::quick_gelu:
       return silu(std::move(x) * steepness) / steepness;
+    case Activation::relu:
+      return relu(std::move(x));
   }
   fail("no such activation");
 }

@@ -7,7 +7,7 @@
 namespace lacuna::nn {
 
 /// quick_gelu: x·σ(1.702·x), as OpenAI's CLIP has it.
-enum class Activation : std::uint8_t { gelu, gelu_tanh, quick_gelu };
+enum class Activation : std::uint8_t { gelu, gelu_tanh, quick_gelu, relu };
 
 Variable activate(Activation activation, Variable x);
 

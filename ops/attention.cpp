@@ -36,6 +36,8 @@ void set_options(AttentionArguments& a, std::string_view name, DType dtype, doub
   a.dropout = dropout;
   a.bias = bias;
   a.key_lengths = key_lengths;
+  a.draw_rows = a.queries;
+  a.draw_columns = a.keys;
 }
 
 /// Workspace of all threads, [threads, count].

@@ -5,8 +5,10 @@
 #include "core/parallel.h"
 #include "ops/kernels/attention_tile.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 namespace lacuna {
 namespace {
@@ -32,20 +34,30 @@ struct Blocks {
   std::int64_t scores() const { return queries * stride + tile::rows; }  // a transposed left factor reads past its end
 };
 
-/// Rows of tokens: head h of sample b starts at data + b · sample + h · head_dim.
+/// Rows of tokens: head h of sample b starts at data + b · sample + h · head_dim, or at the row where the sample begins.
 template <class T>
 struct Rows {
   T* data = nullptr;
   std::int64_t stride = 0, sample = 0;
+  const std::int64_t* offsets = nullptr;  // of the samples' rows; null: all have as many
 
-  Rows(const TokenColumns& columns, std::int64_t rows_per_sample) {
+  Rows(const TokenColumns& columns, std::int64_t rows_per_sample, const std::int64_t* row_offsets = nullptr)
+      : offsets(row_offsets) {
     if (!columns.tokens.defined() || columns.tokens.raw() == nullptr) return;  // not wanted, or on meta
     data = columns.tokens.data<std::remove_const_t<T>>() + columns.first;
     stride = columns.tokens.shape().back();
     sample = rows_per_sample * stride;
   }
-  T* of(std::int64_t b, std::int64_t column) const { return data + b * sample + column; }
+  T* of(std::int64_t b, std::int64_t column) const {
+    return data + (offsets == nullptr ? b * sample : (offsets[b] - offsets[0]) * stride) + column;
+  }
 };
+
+/// First rows of the samples' keys, or null.
+const std::int64_t* key_offsets(const AttentionArguments& a) {
+  return a.sequences == nullptr ? nullptr : a.sequences->offsets() + a.first;
+}
+const std::int64_t* query_offsets(const AttentionArguments& a) { return a.every_query ? key_offsets(a) : nullptr; }
 
 struct Task {
   std::int64_t sample, head;
@@ -58,7 +70,12 @@ class Pass {
   using C = Compute<T>;
 
   explicit Pass(const AttentionArguments& a)
-      : a_(a), blocks_(a), d_(a.head_dim), q_(a.q, a.query_rows), k_(a.k, a.keys), v_(a.v, a.keys) {
+      : a_(a),
+        blocks_(a),
+        d_(a.head_dim),
+        q_(a.q, a.query_rows, query_offsets(a)),
+        k_(a.k, a.keys, key_offsets(a)),
+        v_(a.v, a.keys, key_offsets(a)) {
     if (a.bias.defined()) {
       const Shape& shape = a.bias.shape();
       bias_ = a.bias.data<T>();
@@ -68,12 +85,24 @@ class Pass {
       bias_window_ = shape[1] * shape[2] * shape[3];
     }
     if (a.key_lengths.defined()) key_lengths_ = a.key_lengths.data<std::int64_t>();
+    if (a.sequences != nullptr) key_lengths_ = a.sequences->lengths();
     dropped_below_ = static_cast<std::uint32_t>(std::min(std::ldexp(a.dropout, 32), 4294967295.0));
   }
 
   /// Keys that the sample's queries see.
   std::int64_t keys_of(std::int64_t sample) const {
     return key_lengths_ == nullptr ? a_.keys : key_lengths_[a_.first + sample];
+  }
+  std::int64_t queries_of(std::int64_t sample) const {
+    return query_offsets(a_) == nullptr ? a_.queries : keys_of(sample);
+  }
+  /// Rows of keys, and of queries, padding included.
+  std::int64_t key_rows_of(std::int64_t sample) const {
+    const std::int64_t* const offsets = key_offsets(a_);
+    return offsets == nullptr ? a_.keys : offsets[sample + 1] - offsets[sample];
+  }
+  std::int64_t query_rows_of(std::int64_t sample) const {
+    return query_offsets(a_) == nullptr ? a_.query_rows : key_rows_of(sample);
   }
   /// First element of a task's bias, in bias and in each part of its gradient.
   std::int64_t bias_offset(Task task) const {
@@ -102,7 +131,7 @@ class Pass {
   /// Draws that decide on a query's keys, made in `memory`, whose elements have no fewer bytes than a draw.
   const std::uint32_t* draw(Task task, std::int64_t query, std::int64_t keys, C* memory) const {
     const auto sample = static_cast<std::uint64_t>(a_.first + task.sample);
-    const std::int64_t first = (task.head * a_.queries + query) * a_.keys;  // element of the sample
+    const std::int64_t first = (task.head * a_.draw_rows + query) * a_.draw_columns;  // element of the sample
     auto* const numbers = reinterpret_cast<std::uint32_t*>(memory);
     const std::int64_t skip = first % 4;
 #pragma GCC ivdep
@@ -151,11 +180,16 @@ class Forward : Pass<T> {
   /// One task's output, rows of `y` [samples · queries, D]. The rows of `next` are fetched into cache meanwhile.
   void run(T* y, Task task, Task next, C* memory) const {
     const std::int64_t width = a_.heads * d_, keys = this->keys_of(task.sample);
-    T* const o = y + task.sample * a_.queries * width + task.head * d_;
+    const std::int64_t queries = this->queries_of(task.sample);
+    const std::int64_t* const offsets = query_offsets(a_);
+    const std::int64_t first = offsets == nullptr ? task.sample * a_.queries : offsets[task.sample] - offsets[0];
+    T* const o = y + first * width + task.head * d_;
     if (keys == 0) {
-      for (std::int64_t i = 0; i < a_.queries; ++i) std::fill_n(o + i * width, d_, T{});
+      for (std::int64_t i = 0; i < queries; ++i) std::fill_n(o + i * width, d_, T{});
       return;
     }
+    if (offsets != nullptr)  // padding
+      for (std::int64_t i = queries; i < this->query_rows_of(task.sample); ++i) std::fill_n(o + i * width, d_, T{});
     Arena<C> arena(memory);
     C* const k = arena.take(packed_keys());          // kᵀ in panels, [d, keys]
     C* const v = arena.take(packed_values());        // panels, [keys, d]
@@ -168,8 +202,8 @@ class Forward : Pass<T> {
     tile::pack_transposed(k_.of(task.sample, task.head * d_), k_.stride, d_, keys,
                           static_cast<C>(a_.scale * std::numbers::log2e), k);
     tile::pack(v_.of(task.sample, task.head * d_), v_.stride, keys, d_, v);
-    for (std::int64_t begin = 0; begin < a_.queries; begin += blocks_.queries) {
-      const std::int64_t count = std::min(blocks_.queries, a_.queries - begin);
+    for (std::int64_t begin = 0; begin < queries; begin += blocks_.queries) {
+      const std::int64_t count = std::min(blocks_.queries, queries - begin);
       this->probabilities(task, begin, count, keys, k, q_copy, scores, inverse);
       if (this->drops()) {
         for (std::int64_t i = 0; i < count; ++i) {
@@ -202,10 +236,10 @@ class Backward : Pass<T> {
  public:
   Backward(const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to)
       : Pass<T>(a),
-        dy_(TokenColumns{dy}, a.queries),
-        dq_(to.q, a.query_rows),
-        dk_(to.k, a.keys),
-        dv_(to.v, a.keys),
+        dy_(TokenColumns{dy}, a.queries, query_offsets(a)),
+        dq_(to.q, a.query_rows, query_offsets(a)),
+        dk_(to.k, a.keys, key_offsets(a)),
+        dv_(to.v, a.keys, key_offsets(a)),
         dbias_(to.bias_sums.defined() ? to.bias_sums.data<C>() : nullptr) {}
 
   std::int64_t workspace() const {
@@ -219,12 +253,13 @@ class Backward : Pass<T> {
   /// meanwhile.
   void run(Task task, Task next, std::int64_t part, C* memory) const {
     const std::int64_t keys = this->keys_of(task.sample), column = task.head * d_;
+    const std::int64_t queries = this->queries_of(task.sample), key_rows = this->key_rows_of(task.sample);
     if (dq_.data != nullptr) {
-      const std::int64_t written = keys == 0 ? 0 : a_.queries;
-      zero_rows(dq_, task, written, a_.query_rows);  // tokens that are not queries
+      const std::int64_t written = keys == 0 ? 0 : queries;
+      zero_rows(dq_, task, written, this->query_rows_of(task.sample));  // tokens that are not queries
     }
-    if (dk_.data != nullptr) zero_rows(dk_, task, keys, a_.keys);
-    if (dv_.data != nullptr) zero_rows(dv_, task, keys, a_.keys);
+    if (dk_.data != nullptr) zero_rows(dk_, task, keys, key_rows);
+    if (dv_.data != nullptr) zero_rows(dv_, task, keys, key_rows);
     if (keys == 0) return;
 
     Arena<C> arena(memory);
@@ -253,15 +288,15 @@ class Backward : Pass<T> {
       tile::pack(k, k_.stride, keys, d_, k_rows);
     }
 
-    for (std::int64_t begin = 0; begin < a_.queries; begin += blocks_.queries) {
-      const std::int64_t count = std::min(blocks_.queries, a_.queries - begin);
+    for (std::int64_t begin = 0; begin < queries; begin += blocks_.queries) {
+      const std::int64_t count = std::min(blocks_.queries, queries - begin);
       const T* const q_block = q_.of(task.sample, column) + begin * q_.stride;
       const T* const dy_block = dy_.of(task.sample, column) + begin * dy_.stride;
       tile::pack(q_block, q_.stride, count, d_, q_rows);
       tile::pack(dy_block, dy_.stride, count, d_, dy_rows);
       // Adds up the blocks' gradients of a key and writes them with the last block.
       const auto gather = [&](const Rows<T>& to, C* sums, C factor) {
-        return [=, this, first = begin == 0, last = begin + count == a_.queries, rows = to.of(task.sample, column)](
+        return [=, this, first = begin == 0, last = begin + count == queries, rows = to.of(task.sample, column)](
                    std::int64_t i, std::int64_t j, const Vector<C>& sum) {
           C* const partial = sums + i * tile::padded<C>(d_) + j;
           const Vector<C> all = first ? sum : sum + tile::load(partial);
@@ -355,13 +390,31 @@ class Backward : Pass<T> {
   C* dbias_;
 };
 
-/// Calls `f(task, next task, thread)` for each head of each sample.
+/// Calls `f(task, next task, thread)` for each head of each sample. Threads get about equal numbers of products.
 template <class F>
 void for_each_task(const AttentionArguments& a, const F& f) {
   const std::int64_t tasks = a.samples * a.heads;
-  parallel_tasks(tasks, [&](std::int64_t task, std::int64_t thread) {
+  const auto run = [&](std::int64_t task, std::int64_t thread) {
     const std::int64_t next = std::min(task + 1, tasks - 1);
     f(Task{task / a.heads, task % a.heads}, Task{next / a.heads, next % a.heads}, thread);
+  };
+  if (a.sequences == nullptr) return parallel_tasks(tasks, run);
+  std::vector<std::int64_t> costs{0};  // [samples + 1], of the samples before, a head of each
+  constexpr std::int64_t fixed = 32;   // tokens that a row costs beside its products
+  for (std::int64_t i = a.first; i < a.first + a.samples; ++i) {
+    const std::int64_t keys = a.sequences->length(i);
+    costs.push_back(costs.back() + (a.every_query ? keys : a.queries) * (keys + fixed));
+  }
+  const std::int64_t all = costs.back() * a.heads, count = threads();
+  const auto first_of = [&](std::int64_t thread) {
+    const std::int64_t cost = all * thread / count;
+    const auto sample = std::upper_bound(costs.begin(), costs.end(), cost / a.heads) - costs.begin() - 1;
+    if (sample == a.samples) return tasks;
+    const std::int64_t each = costs[static_cast<std::size_t>(sample) + 1] - costs[static_cast<std::size_t>(sample)];
+    return sample * a.heads + (cost - costs[static_cast<std::size_t>(sample)] * a.heads) / each;
+  };
+  parallel_tasks(count, [&](std::int64_t part, std::int64_t thread) {
+    for (std::int64_t task = first_of(part); task < first_of(part + 1); ++task) run(task, thread);
   });
 }
 

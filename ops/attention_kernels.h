@@ -4,6 +4,7 @@
 #include "core/kernel.h"
 #include "core/random.h"
 #include "core/tensor.h"
+#include "ops/sequences.h"
 
 namespace lacuna {
 
@@ -24,6 +25,11 @@ struct AttentionArguments {
   double dropout = 0;
   RandomStream stream{};
   std::int64_t first = 0;  // of these samples in the batch
+  /// Where the samples lie, if their lengths differ: `keys` is then the longest. Null: all have `keys` keys.
+  const Sequences* sequences = nullptr;
+  bool every_query = true;  // with `sequences`: q has the rows of k; otherwise `queries` rows a sample
+  // Draw (head · draw_rows + query) · draw_columns + key of a sample decides on a probability.
+  std::int64_t draw_rows = 0, draw_columns = 0;
 };
 
 struct AttentionGradients {

@@ -31,9 +31,21 @@ void for_samples(std::int64_t origin, std::int64_t first, std::int64_t last, std
   }
 }
 
+/// The same where samples are sequences of rows of `width` elements.
+template <class F>
+void for_sequences(std::int64_t origin, std::int64_t first, std::int64_t last, std::int64_t width,
+                   const Sequences& sequences, const F& f) {
+  while (first < last) {
+    const std::int64_t sample = sequences.at(first / width), begin = first - sequences.begin(sample) * width;
+    const std::int64_t count = std::min(sequences.end(sample) * width - first, last - first);
+    f(static_cast<std::uint64_t>(sample), begin, begin + count, first - origin);
+    first += count;
+  }
+}
+
 template <class T>
 void drop_elements_on_cpu(const DropRate& rate, const RandomStream& stream, std::int64_t first,
-                          std::int64_t sample_size, const Tensor& x, const Tensor& y) {
+                          std::int64_t sample_size, const Sequences* sequences, const Tensor& x, const Tensor& y) {
   const auto scale = static_cast<Compute<T>>(rate.scale);
   const T* const from = x.data<T>();
   T* const to = y.data<T>();
@@ -59,7 +71,10 @@ void drop_elements_on_cpu(const DropRate& rate, const RandomStream& stream, std:
     }
   };
   parallel_for(y.count(), 4096, [&](std::int64_t begin, std::int64_t end) {
-    for_samples(first, first + begin, first + end, sample_size, drop);
+    if (sequences != nullptr)
+      for_sequences(first, first + begin, first + end, sample_size, *sequences, drop);
+    else
+      for_samples(first, first + begin, first + end, sample_size, drop);
   });
 }
 
@@ -82,9 +97,10 @@ void drop_samples_on_cpu(const DropRate& rate, const RandomStream& stream, std::
 
 const RegisterKernel cpu_drop_elements{drop_elements, DeviceKind::cpu,
                                        [](const DropRate& rate, const RandomStream& stream, std::int64_t first,
-                                          std::int64_t sample_size, const Tensor& x, const Tensor& y) {
+                                          std::int64_t sample_size, const Sequences* sequences, const Tensor& x,
+                                          const Tensor& y) {
                                          with_float_type(y.dtype(), [&]<class T>(Type<T>) {
-                                           drop_elements_on_cpu<T>(rate, stream, first, sample_size, x, y);
+                                           drop_elements_on_cpu<T>(rate, stream, first, sample_size, sequences, x, y);
                                          });
                                        }};
 const RegisterKernel cpu_drop_samples{drop_samples, DeviceKind::cpu,
@@ -97,7 +113,11 @@ const RegisterKernel cpu_drop_samples{drop_samples, DeviceKind::cpu,
 
 /// x and y hold elements of a tensor of `shape` from number `first` on.
 void drop(const Dropout& op, const Shape& shape, std::int64_t first, const Tensor& x, const Tensor& y) {
-  drop_elements(y.device(), rate_of(Dropout::name, op.p), op.stream, first, sample_size(shape), x, y);
+  const Sequences* const sequences = op.sequences.get();
+  expect(sequences == nullptr || shape.rows() == sequences->rows(), "dropout expects the {} rows of its sequences, got {}",
+         sequences == nullptr ? 0 : sequences->rows(), shape);
+  drop_elements(y.device(), rate_of(Dropout::name, op.p), op.stream, first,
+                sequences == nullptr ? sample_size(shape) : shape.back(), sequences, x, y);
 }
 void drop(const DropPath& op, const Shape& shape, std::int64_t first, const Tensor& x, const Tensor& y) {
   drop_samples(y.device(), rate_of(DropPath::name, op.p), op.stream, first, sample_size(shape), x, y);

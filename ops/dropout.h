@@ -4,15 +4,18 @@
 
 #include "core/op.h"
 #include "core/random.h"
+#include "ops/sequences.h"
 
 namespace lacuna {
 
 /// Each element becomes 0 with probability p, and is divided by 1 - p otherwise (Srivastava et al. 2014, scaled during
-/// training). x: [batch, ...]; 0 <= p < 1.
+/// training). x: [batch, ...], or the tokens [1, T, C] of `sequences`, whose draws are those of a batch [N, L, C] of
+/// any L; 0 <= p < 1.
 struct Dropout {
   enum Input { x };
   double p = 0;
   RandomStream stream;
+  SequencesPtr sequences{};
   static constexpr std::string_view name = "dropout";
   static constexpr std::array<Save, 0> saves{};
   static constexpr std::array rematerializes{rows_of(input(x))};

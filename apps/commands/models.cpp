@@ -41,19 +41,26 @@ class Models {
   void list_models() const {
     nlohmann::ordered_json json = nlohmann::json::array();
     std::string text =
-        fmt::format("{:<44} {:<16} {:>12} {:>10} {:>8}\n", "name", "family", "parameters", "image", "classes");
+        fmt::format("{:<44} {:<16} {:>12} {:>11} {:>8}\n", "name", "family", "parameters", "input", "classes");
     for (const std::string& name : model_names()) {
       const ModelDescription description = describe_model(name, {});
       const std::unique_ptr<Model> model = description.build({.device = Device::meta});
-      const Shape& image = field_of(model->inputs(), "images").shape;  // [H, W, C]
-      text += fmt::format("{:<44} {:<16} {:>12} {:>10} {:>8}\n", name, description.family, model->parameter_count(),
-                          fmt::format("{}x{}x{}", image[0], image[1], image[2]), model->num_classes());
-      json.push_back({{"name", name},
-                      {"family", description.family},
-                      {"parameters", model->parameter_count()},
-                      {"image_size", image[0]},
-                      {"channels", image[2]},
-                      {"num_classes", model->num_classes()}});
+      const SampleField& input = model->inputs().front();
+      const bool is_image = input.name == "images";
+      const Shape& shape = input.shape;  // [H, W, C], or the most tokens
+      text += fmt::format("{:<44} {:<16} {:>12} {:>11} {:>8}\n", name, description.family, model->parameter_count(),
+                          is_image ? fmt::format("{}x{}x{}", shape[0], shape[1], shape[2])
+                                   : fmt::format("{} tokens", shape[0]),
+                          model->num_classes());
+      json.push_back({{"name", name}, {"family", description.family}, {"parameters", model->parameter_count()}});
+      if (is_image) {
+        json.back()["image_size"] = shape[0];
+        json.back()["channels"] = shape[2];
+      } else {
+        json.back()["max_tokens"] = shape[0];
+        json.back()["vocabulary"] = input.below;
+      }
+      json.back()["num_classes"] = model->num_classes();
     }
     text += "Families, every hyper-parameter open:";
     for (const std::string& family : model_families().names()) text += " " + family;

@@ -1,5 +1,6 @@
 #include "apps/commands/reference.h"
 
+#include "apps/commands/reference_text.h"
 #include "autograd/tape.h"
 #include "core/glob.h"
 #include "models/io/weights.h"
@@ -83,12 +84,23 @@ ReferenceModel read_model(const SafetensorsFile& file) {
   return model;
 }
 
+/// Without random draws: every rate of dropout that the file does not name is 0.
+std::vector<HyperParameter> without_dropout(const ReferenceModel& model) {
+  std::vector<HyperParameter> all = model.hyper_parameters;
+  for (const HyperParameter& known : describe_model(model.name, all).hyper_parameters) {
+    const bool is_given = std::ranges::find(all, known.key, &HyperParameter::key) != all.end();
+    if (known.key.find("dropout") != std::string::npos && !is_given) all.push_back({known.key, 0.0});
+  }
+  return all;
+}
+
 /// The model of the file with its weights. Tried without memory first: a wrong file costs nothing.
 std::unique_ptr<Model> make_model(const SafetensorsFile& file, const ReferenceModel& description) {
   const LoadOptions weights{.prefix = "weight/"};
-  check_weights(*build_model(description.name, description.hyper_parameters, {.device = Device::meta}), SafetensorsFile(file.path()),
+  const std::vector<HyperParameter> parameters = without_dropout(description);
+  check_weights(*build_model(description.name, parameters, {.device = Device::meta}), SafetensorsFile(file.path()),
                 weights);
-  std::unique_ptr<Model> model = build_model(description.name, description.hyper_parameters, {});
+  std::unique_ptr<Model> model = build_model(description.name, parameters, {});
   load_weights(*model, SafetensorsFile(file.path()), weights);
   return model;
 }
@@ -269,33 +281,54 @@ class Comparison {
   std::vector<ReferenceTensor> tensors_;
 };
 
-/// The comparison from the file's images (repetition 0), or from images moved within rounding.
+/// The loss of a model of images, which is compared with its logits.
+Variable image_loss(Outputs outputs, const Variable& targets, Comparison& comparison) {
+  const bool two_heads = outputs.contains("logits_distilled");  // the loss is the mean of both heads'
+  Variable logits = outputs.take(two_heads ? "logits_class" : "logits");
+  comparison.add_required("output/logits", logits.tensor());
+  Variable loss = apply(CrossEntropy{}, std::move(logits), targets);
+  if (two_heads) {
+    logits = outputs.take("logits_distilled");
+    comparison.add_required("output/logits_dist", logits.tensor());
+    loss = (std::move(loss) + apply(CrossEntropy{}, std::move(logits), targets)) / 2;
+  }
+  return loss;
+}
+
+/// The comparison from the file's input (repetition 0), or from images moved within rounding.
 ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memory_policy, int repetition) {
   const ReferenceModel description = read_model(file);
   const std::unique_ptr<Model> model = make_model(file, description);
-  const Tensor images = load_images(file, *model);
-  const Variable targets(load_targets(file, images));
-  if (repetition > 0) move_within_rounding(images, repetition);
-  const auto outputs_of = [&] { return model->forward(Batch{{"images", images}}); };
+  const bool is_text = file.contains("input/ids");
+  TextReference input;
+  if (is_text) {
+    input = load_text_reference(file);
+  } else {
+    const Tensor images = load_images(file, *model);
+    input.targets = Variable(load_targets(file, images));
+    if (repetition > 0) move_within_rounding(images, repetition);
+    input.batch = Batch{{"images", images}};
+  }
+  const auto outputs_of = [&] { return model->forward(input.batch); };
   select_trained(file, *model);
   Comparison comparison(file);
 
   model->set_training(false);
-  comparison.add("eval/logits", outputs_of().take("logits").tensor());
+  Outputs evaluated = outputs_of();
+  comparison.add("eval/logits", is_text ? text_result(std::move(evaluated), input).logits.tensor()
+                                        : evaluated.take("logits").tensor());
   model->set_training(true);
   const std::unique_ptr<MemoryPolicy> how = make_policy(memory_policy);
   Tape tape(*how);
   {
     const Recording recording(tape);
-    Outputs outputs = outputs_of();
-    const bool two_heads = outputs.contains("logits_distilled");  // the loss is the mean of both heads'
-    Variable logits = outputs.take(two_heads ? "logits_class" : "logits");
-    comparison.add_required("output/logits", logits.tensor());
-    Variable loss = apply(CrossEntropy{}, std::move(logits), targets);
-    if (two_heads) {
-      logits = outputs.take("logits_distilled");
-      comparison.add_required("output/logits_dist", logits.tensor());
-      loss = (std::move(loss) + apply(CrossEntropy{}, std::move(logits), targets)) / 2;
+    Variable loss;
+    if (is_text) {
+      TextResult result = text_result(outputs_of(), input);
+      comparison.add_required("output/logits", result.logits.tensor());
+      loss = std::move(result.loss);
+    } else {
+      loss = image_loss(outputs_of(), input.targets, comparison);
     }
     comparison.add_required("output/loss", loss.tensor());
     tape.backward(loss);

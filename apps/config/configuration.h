@@ -29,6 +29,9 @@ struct Configuration {
     std::string name = "shapes";
     std::string path;
     std::int64_t image_size = 0;
+    std::vector<double> length;  // of sequences, in tokens; empty: the data set's own
+    std::int64_t vocabulary = 0;
+    std::int64_t classes = 0;
     std::vector<double> mean, std;  // of each channel; empty: the data set's own
     std::string augment = "none";
     std::int64_t crop_padding = 4;

@@ -68,7 +68,11 @@ class Reader {
     out->resize(1);  // one text is a list of one
     return (*this)(&out->front());
   }
-  std::string operator()(std::vector<double>* out) const { return read_list(out, "a list of numbers"); }
+  std::string operator()(std::vector<double>* out) const {
+    if (node_.kind != YamlNode::Kind::scalar) return read_list(out, "a list of numbers");
+    out->resize(1);  // one number is a list of one
+    return (*this)(&out->front());
+  }
   std::string operator()(std::vector<HoldRule>* out) const {
     *out = read_hold_rules(key_, node_, problems_);
     return {};

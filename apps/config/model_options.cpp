@@ -2,6 +2,7 @@
 
 #include "apps/config/fields.h"
 #include "models/registry.h"
+#include "models/task.h"
 
 #include <algorithm>
 
@@ -47,6 +48,12 @@ std::vector<HyperParameter> hyper_parameters_of(const Configuration& configurati
   if (configuration.model.num_classes > 0) all.push_back({"num_classes", configuration.model.num_classes});
   if (configuration.data.image_size > 0 && !gives(all, "image_size"))
     all.push_back({"image_size", configuration.data.image_size});
+  const std::string_view head = tasks().contains(configuration.task.name)
+                                    ? tasks().get(configuration.task.name).head
+                                    : std::string_view();
+  if (head.empty() || gives(all, "head") || configuration.model.name.empty()) return all;
+  const ModelDescription description = describe_model(configuration.model.name, all);
+  if (gives(description.hyper_parameters, "head")) all.push_back({"head", std::string(head)});
   return all;
 }
 

@@ -12,9 +12,10 @@
 namespace lacuna::apps {
 namespace {
 
+/// 0 of a model that sees no images.
 std::int64_t image_size_of(const ModelDescription& description) {
   const auto found = std::ranges::find(description.hyper_parameters, "image_size", &HyperParameter::key);
-  expect(found != description.hyper_parameters.end(), "model {} has no image_size", description.name);
+  if (found == description.hyper_parameters.end()) return 0;
   const auto* const side = std::get_if<std::int64_t>(&found->value);
   if (side == nullptr)
     reject("model.image_size: data sets give square images, expected one number, got {}",
@@ -37,8 +38,11 @@ void warn_if_fewer_threads(std::int64_t asked) {
 Configuration with_outputs(Configuration configuration) {
   if (configuration.model.num_classes > 0) return configuration;
   const DatasetInfo data = describe_dataset(configuration.data.name, dataset_options(configuration, Split::train));
-  configuration.model.num_classes =
-      data.classes.empty() ? field_of(data.fields, "labels").shape.count() : std::ssize(data.classes);
+  const auto labels = std::ranges::find(data.fields, "labels", &SampleField::name);
+  if (!data.classes.empty())
+    configuration.model.num_classes = std::ssize(data.classes);
+  else if (labels != data.fields.end())
+    configuration.model.num_classes = labels->shape.count();
   return configuration;
 }
 
@@ -61,13 +65,19 @@ DatasetOptions dataset_options(const Configuration& configuration, Split split) 
           .seed = static_cast<std::uint64_t>(data.seed),
           .train_size = data.train_size,
           .validation_size = data.val_size,
-          .image_size = data.image_size};
+          .image_size = data.image_size,
+          .lengths = {data.length.begin(), data.length.end()},
+          .vocabulary = data.vocabulary,
+          .classes = data.classes};
 }
 
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split) {
   const bool training = split == Split::train;
   const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
+  const bool has_images = std::ranges::find(dataset->info().fields, "images", &SampleField::name) !=
+                          dataset->info().fields.end();
   Transforms transforms =
+      !has_images ? Transforms() :
       image_transforms(dataset->info(), {.image_size = resolved.data.image_size,
                                          .augment = training ? resolved.data.augment : "none",
                                          .crop_padding = resolved.data.crop_padding,

@@ -57,6 +57,13 @@ const std::vector<Key<Configuration>> table{
     {"data.name", &Data::name, {.names = registered<dataset_kinds>}, "data set"},
     {"data.path", &Data::path, {}, "folder of the data set's files"},
     {"data.image_size", &Data::image_size, {up_to(4096)}, "side in pixels of what the model sees; 0: the model's own"},
+    {"data.length",
+     &Data::length,
+     {{.low = 1, .high = 1e6, .below_high = false, .whole = true}},
+     "tokens of a sequence in `plan`, `bench` and the data set `random_tokens`: a number, or a list that the samples "
+     "of a batch take in turn; empty: 128, or the longest that a data set has"},
+    {"data.vocabulary", &Data::vocabulary, {up_to(1e9)}, "of `random_tokens`; 0: BERT's 30522"},
+    {"data.classes", &Data::classes, {up_to(1e6)}, "of `random_tokens`; 0: 2"},
     {"data.mean",
      &Data::mean,
      {up_to(1)},

@@ -40,16 +40,33 @@ Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, 
 
 }  // namespace
 
+/// Tokens of each sample: `data.length` in turn, otherwise the longest that the data set has and the model takes.
+std::vector<std::int64_t> made_up_lengths(const Configuration& configuration, const SampleFields& inputs,
+                                          std::int64_t samples) {
+  std::int64_t longest = inputs.front().shape.front();
+  if (inputs.front().collation != Collation::stacked && configuration.data.length.empty()) {
+    const SampleFields fields =
+        describe_dataset(configuration.data.name, dataset_options(configuration, Split::train)).fields;
+    const auto same = std::ranges::find(fields, inputs.front().name, &SampleField::name);
+    if (same != fields.end()) longest = std::min(longest, same->shape.front());
+  }
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples), longest);
+  if (const std::vector<double>& given = configuration.data.length; !given.empty())
+    for (std::size_t i = 0; i < lengths.size(); ++i)
+      lengths[i] = static_cast<std::int64_t>(given[i % given.size()]);
+  return lengths;
+}
+
 std::vector<Batch> made_up_batch(const Configuration& configuration, const Training& training) {
   const std::int64_t parts = configuration.train.accumulate, samples = configuration.train.batch_size / parts;
   const Device device = training.model().context().device;
   const AllocationScope scope({Purpose::data, Label("batch"), {}});
   std::vector<Batch> batch;
+  const std::vector<std::int64_t> lengths = made_up_lengths(configuration, training.model().inputs(), samples);
   for (std::int64_t part = 0; part < parts; ++part) {
     Batch& made = batch.emplace_back();
     for (const SampleFields& fields : {training.model().inputs(), training.task().targets()})
       for (const SampleField& field : fields) {
-        const std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples), field.shape.front());
         set_field(made, field, made_up(field, lengths, static_cast<std::uint32_t>(part), device), lengths);
       }
     made.samples = samples;

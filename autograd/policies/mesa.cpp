@@ -99,7 +99,7 @@ const std::vector<Mesa::Kind> Mesa::kinds{
     {"linear", {"linear", "scaled_linear"}, "whether inputs of linear layers are quantized"},
     {"convolution", {"conv2d", "depthwise_conv2d"}, "whether inputs of convolutions are quantized"},
     {"matmul",
-     {"matmul", "attention", "cross_attention", "window_attention"},
+     {"matmul", "attention", "cross_attention", "sequence_attention", "window_attention"},
      "whether operands of attention's products are quantized"},
     {"softmax", {"softmax"}, "whether probabilities are quantized"},
     {"activation", {"gelu", "silu", "sigmoid", "tanh"}, "whether inputs of activations are quantized"},

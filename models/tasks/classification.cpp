@@ -36,9 +36,11 @@ class Classification final : public Task {
 const RegisterTask classification("classification",
                                   {.settings = {{"label_smoothing", 0.0, up_to_one,
                                                  "share of the uniform distribution in the training targets"}},
-                                   .make = [](const Settings& settings, const Model& model) {
-                                     return std::make_unique<Classification>(settings, model);
-                                   }});
+                                   .make =
+                                       [](const Settings& settings, const Model& model) {
+                                         return std::make_unique<Classification>(settings, model);
+                                       },
+                                   .head = "classification"});
 
 }  // namespace
 }  // namespace lacuna

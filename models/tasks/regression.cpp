@@ -34,9 +34,11 @@ class Regression final : public Task {
   std::int64_t outputs_;
 };
 
-const RegisterTask regression("regression", {.settings = {}, .make = [](const Settings&, const Model& model) {
+const RegisterTask regression("regression", {.settings = {},
+                                             .make = [](const Settings&, const Model& model) {
                                                return std::make_unique<Regression>(model);
-                                             }});
+                                             },
+                                             .head = "classification"});
 
 }  // namespace
 }  // namespace lacuna

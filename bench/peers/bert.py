@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""PyTorch's side of bench/compare.py and bench/text.py: one training step of transformers' BERT after another.
+
+    bert.py MODEL BATCH [--compile] [--length 128 | --lengths N,N,...] --threads N --steps N
+
+MODEL is bert_base, bert_large or minilm. Forward, cross entropy, backward and fused AdamW in f32. With --lengths batches take
+that many tokens in turn, each batch padded to its longest, and a step goes through all of them once. Prints one line with
+`X samples/s best, Y median; kept K MiB; peak RSS P MiB` in it: X and Y by the fastest and the median step, K what autograd holds
+of the first batch between forward and backward, each storage once, parameters and buffers left out.
+"""
+import argparse
+import resource
+import statistics
+import time
+
+import torch
+from transformers import BertConfig, BertForSequenceClassification
+
+MODELS = {"bert_base": (768, 12, 12), "bert_large": (1024, 24, 16), "minilm": (384, 6, 12)}
+
+
+def batches(a):
+    lengths = [int(n) for n in a.lengths.split(",")] if a.lengths else [a.length] * a.batch
+    generator = torch.Generator().manual_seed(1)
+    for begin in range(0, len(lengths), a.batch):
+        own = torch.tensor(lengths[begin:begin + a.batch])
+        mask = (torch.arange(int(own.max()))[None] < own[:, None]).long()
+        ids = torch.randint(1000, 30000, mask.shape, generator=generator) * mask
+        inputs = {"input_ids": ids, "token_type_ids": torch.zeros_like(ids)}
+        if int(own.min()) < int(own.max()):
+            inputs["attention_mask"] = mask
+        yield inputs, torch.randint(0, 2, (len(own),), generator=generator)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", choices=MODELS)
+    parser.add_argument("batch", type=int)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--lengths")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=6)
+    a = parser.parse_args()
+    torch.set_num_threads(a.threads)
+    torch.manual_seed(1)
+    width, layers, heads = MODELS[a.model]
+    net = BertForSequenceClassification(BertConfig(hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
+                                                   intermediate_size=4 * width, num_labels=2)).train()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=2e-5, weight_decay=0.0, fused=True)
+    run = torch.compile(net) if a.compile else net
+    data = list(batches(a))
+    owned = {t.untyped_storage().data_ptr() for t in [*net.parameters(), *net.buffers()]}
+    kept = {}
+
+    def note(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in owned:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        loss = run(**data[0][0], labels=data[0][1]).loss
+    loss.backward()
+    bytes_kept = sum(kept.values())
+    seconds = []
+    for step in range(a.steps + 2):
+        begin = time.perf_counter()
+        for inputs, labels in data:
+            optimizer.zero_grad(set_to_none=True)
+            run(**inputs, labels=labels).loss.backward()
+            optimizer.step()
+        if step >= 2:
+            seconds.append(time.perf_counter() - begin)
+    samples = sum(len(labels) for _, labels in data)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{samples / min(seconds):.3f} samples/s best, {samples / statistics.median(seconds):.3f} median; "
+          f"kept {bytes_kept / 2**20:.1f} MiB; peak RSS {peak:.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,406 @@
+#include "models/bert.h"
+
+#include "models/registry.h"
+#include "nn/functional.h"
+#include "nn/init.h"
+#include "nn/region.h"
+#include "ops/arithmetic.h"
+#include "ops/embedding.h"
+#include "ops/sequence_attention.h"
+#include "ops/sequence_mean.h"
+
+#include <numeric>
+
+namespace lacuna {
+namespace {
+
+nn::LinearOptions linear_options(const BertOptions& options) {
+  return {.init = {init::normal(options.initializer_range), init::constant(0)}};
+}
+
+std::span<const std::int64_t> host_values(const Inputs& batch, std::string_view name) {
+  const Tensor& tensor = batch.at(name).tensor();
+  if (tensor.dtype() != DType::i64 || tensor.shape().rank() != 1)
+    reject("a batch of text: expected `{}` in i64 with one axis, got {} {}", name, name_of(tensor.dtype()),
+           tensor.shape());
+  expect(tensor.device() == Device::cpu, "a batch of text: `{}` lies on the host, even if the model does not", name);
+  return {tensor.data<std::int64_t>(), static_cast<std::size_t>(tensor.count())};
+}
+
+/// Whole numbers made on the host, for the device.
+Variable numbers(const std::vector<std::int64_t>& values, Device device) {
+  const Shape shape{static_cast<std::int64_t>(values.size())};
+  if (device == Device::meta) return Variable(Tensor::empty(shape, DType::i64, device));
+  return Variable(Tensor::from(std::span<const std::int64_t>(values), shape, device));
+}
+
+std::vector<std::string> heads_of(const BertOptions& options) {
+  if (options.head == TextHead::classification || options.head == TextHead::tokens) return {"classifier"};
+  return {};
+}
+
+std::int64_t outputs_of_head(const BertOptions& options) {
+  switch (options.head) {
+    case TextHead::span:
+      return 2;
+    case TextHead::masked_lm:
+      return options.vocab_size;
+    case TextHead::embedding:
+      return options.hidden_size;
+    default:
+      return options.num_classes;
+  }
+}
+
+SampleFields inputs_of(const BertOptions& options) {
+  const auto field = [&](std::string name, std::int64_t below) {
+    return SampleField{.name = std::move(name),
+                       .dtype = DType::i64,
+                       .shape = {options.positions},
+                       .collation = Collation::packed,
+                       .below = below};
+  };
+  SampleFields fields{field("tokens", options.vocab_size)};
+  if (options.has_types) fields.push_back(field("token_types", options.types));
+  return fields;
+}
+
+}  // namespace
+
+SequencesPtr sequences_of(const Inputs& batch) {
+  const Shape& shape = batch.at("tokens").shape();
+  if (shape.rank() == 1) {
+    if (!batch.contains("offsets")) reject("a batch of text: `tokens` {} needs `offsets`", shape);
+    SequencesPtr sequences = Sequences::packed(host_values(batch, "offsets"));
+    if (sequences->rows() != shape[0])
+      reject("a batch of text: its offsets end at {}, and it has {} tokens", sequences->rows(), shape[0]);
+    return sequences;
+  }
+  if (shape.rank() != 2) reject("a batch of text: expected `tokens` [T] with `offsets`, or [N, L], got {}", shape);
+  if (!batch.contains("key_lengths"))
+    return Sequences::padded(std::vector<std::int64_t>(static_cast<std::size_t>(shape[0]), shape[1]), shape[1]);
+  const std::span<const std::int64_t> lengths = host_values(batch, "key_lengths");
+  if (static_cast<std::int64_t>(lengths.size()) != shape[0])
+    reject("a batch of text: {} key_lengths for `tokens` {}", lengths.size(), shape);
+  return Sequences::padded(lengths, shape[1]);
+}
+
+/// The tokens of a batch, and those that are left where only first tokens are read.
+struct Bert::Layout {
+  SequencesPtr all, firsts;
+};
+
+struct Bert::Embeddings final : Module {
+  Embeddings(Module& parent, const BertOptions& options)
+      : Module(parent, std::string(options.names.base) + ".embeddings"),
+        words(*this, "word_embeddings.weight", {options.vocab_size, options.hidden_size},
+              [range = options.initializer_range, padding = options.padding](const Tensor& table, RandomStream stream) {
+                init::normal(range)(table, stream);
+                if (padding >= 0) table.leading(padding, padding + 1).fill(0);
+              }),
+        positions(*this, "position_embeddings.weight", {options.positions, options.hidden_size},
+                  init::normal(options.initializer_range)),
+        norm(*this, "LayerNorm", options.hidden_size, options.norm_eps),
+        dropout(*this, "dropout", options.dropout),
+        padding(options.padding) {
+    if (options.has_types)
+      types.emplace(*this, "token_type_embeddings.weight", Shape{options.types, options.hidden_size},
+                    init::normal(options.initializer_range));
+  }
+
+  /// tokens and token_types of T elements, the latter undefined for all 0, to [1, T, C].
+  Variable forward(Variable tokens, Variable token_types, const SequencesPtr& sequences) const {
+    const Scope scope(*this);
+    const std::int64_t rows = sequences->rows();
+    std::vector<std::int64_t> places;  // of each token in its sequence
+    for (std::int64_t i = 0; i < sequences->count(); ++i)
+      for (std::int64_t row = sequences->begin(i); row < sequences->end(i); ++row)
+        places.push_back(row - sequences->begin(i));
+    const Device device = context().device;
+    Variable x = look_up(words, std::move(tokens), {}, padding);
+    if (types) {
+      if (!token_types.defined())
+        token_types = numbers(std::vector<std::int64_t>(static_cast<std::size_t>(rows)), device);
+      x = look_up(*types, std::move(token_types), std::move(x), -1);
+    }
+    x = look_up(positions, numbers(places, device), std::move(x), -1);
+    return dropout.forward(norm.forward(std::move(x)), sequences);
+  }
+  Variable look_up(const Parameter& table, Variable ids, Variable base, std::int64_t without_gradient) const {
+    return apply(Embedding{.shape = table.shape(), .padding = without_gradient, .dtype = context().dtype},
+                 table.variable(), std::move(ids), std::move(base));
+  }
+
+  Parameter words, positions;
+  std::optional<Parameter> types;
+  nn::LayerNorm norm;
+  nn::Dropout dropout;
+  std::int64_t padding;
+};
+
+/// LN(x + attention), then LN(· + MLP): the norms stand behind the additions.
+class Bert::Layer final : public Module {
+ public:
+  Layer(Module& parent, std::string_view name, const BertOptions& options)
+      : Module(parent, name),
+        heads_(options.heads),
+        positions_(options.positions),
+        activation_(options.activation),
+        query_(*this, options.names.query, options.hidden_size, options.hidden_size, linear_options(options)),
+        key_(*this, options.names.key, options.hidden_size, options.hidden_size, linear_options(options)),
+        value_(*this, options.names.value, options.hidden_size, options.hidden_size, linear_options(options)),
+        attention_dropout_(*this, "attention.dropout", options.attention_dropout),
+        attention_output_(*this, options.names.attention_output, options.hidden_size, options.hidden_size,
+                          linear_options(options)),
+        output_dropout_(*this, "attention.output.dropout", options.dropout),
+        attention_norm_(*this, options.names.attention_norm, options.hidden_size, options.norm_eps),
+        fc1_(*this, options.names.fc1, options.hidden_size, options.intermediate_size, linear_options(options)),
+        fc2_(*this, options.names.fc2, options.intermediate_size, options.hidden_size, linear_options(options)),
+        dropout_(*this, "output.dropout", options.dropout),
+        output_norm_(*this, options.names.output_norm, options.hidden_size, options.norm_eps) {}
+
+  /// x [1, T, C] to [1, T, C], or to the first tokens [1, N, C] of the sequences.
+  Variable forward(Variable x, const Layout& layout, bool only_first) const {
+    return run_region(*this, std::move(x), [this, layout, only_first](Variable in) {
+      const Scope scope(*this);
+      return transform(std::move(in), layout, only_first);
+    });
+  }
+
+ private:
+  Variable transform(Variable x, const Layout& layout, bool only_first) const {
+    Variable k = key_.forward(x), v = value_.forward(x);
+    if (only_first) {
+      std::vector<std::int64_t> firsts;
+      for (std::int64_t i = 0; i < layout.all->count(); ++i) firsts.push_back(layout.all->begin(i));
+      const Shape shape = x.shape();
+      x = apply(Embedding{.shape = shape, .dtype = x.dtype()}, std::move(x), numbers(firsts, context().device),
+                Variable());
+    }
+    const SequencesPtr& rows = only_first ? layout.firsts : layout.all;
+    Variable mixed = apply(SequenceAttention{.heads = heads_,
+                                             .sequences = layout.all,
+                                             .queries = only_first ? 1 : 0,
+                                             .dropout = attention_dropout_.current_rate(),
+                                             .stream = attention_dropout_.mask_stream(),
+                                             .positions = positions_},
+                           query_.forward(x), std::move(k), std::move(v));
+    mixed = output_dropout_.forward(attention_output_.forward(std::move(mixed)), rows);
+    x = attention_norm_.forward(apply(Add{}, std::move(x), std::move(mixed)));
+    Variable hidden = fc2_.forward(nn::activate(activation_, fc1_.forward(x)));
+    return output_norm_.forward(apply(Add{}, std::move(x), dropout_.forward(std::move(hidden), rows)));
+  }
+
+  std::int64_t heads_, positions_;
+  nn::Activation activation_;
+  nn::Linear query_, key_, value_;
+  nn::Dropout attention_dropout_;
+  nn::Linear attention_output_;
+  nn::Dropout output_dropout_;
+  nn::LayerNorm attention_norm_;
+  nn::Linear fc1_, fc2_;
+  nn::Dropout dropout_;
+  nn::LayerNorm output_norm_;
+};
+
+Bert::Bert(const ModelContext& context, const BertOptions& options)
+    : Model(context,
+            {.inputs = inputs_of(options), .num_classes = outputs_of_head(options), .heads = heads_of(options)}),
+      options_(options),
+      embeddings_(std::make_unique<Embeddings>(*this, options)),
+      layers_([&] {
+        std::vector<std::unique_ptr<Layer>> layers;
+        for (std::int64_t i = 0; i < options.layers; ++i)
+          layers.push_back(std::make_unique<Layer>(
+              *this, fmt::format("{}.{}.{}", options.names.base, options.names.layers, i), options));
+        return layers;
+      }()),
+      head_dropout_(*this, "dropout", options.head_dropout) {
+  const nn::LinearOptions linear = linear_options(options);
+  const std::int64_t width = options.hidden_size;
+  switch (options.head) {
+    case TextHead::classification:
+      pooler_.emplace(*this, options.has_pooler ? std::string(options.names.base) + ".pooler.dense" : "pre_classifier",
+                      width, width, linear);
+      classifier_.emplace(*this, "classifier", width, options.num_classes, linear);
+      break;
+    case TextHead::tokens:
+      classifier_.emplace(*this, "classifier", width, options.num_classes, linear);
+      break;
+    case TextHead::span:
+      classifier_.emplace(*this, "qa_outputs", width, 2, linear);
+      break;
+    case TextHead::masked_lm:
+      mlm_dense_.emplace(*this, options.names.mlm_dense, width, width, linear);
+      mlm_norm_.emplace(*this, options.names.mlm_norm, width, options.norm_eps);
+      mlm_bias_.emplace(*this, options.names.mlm_bias, Shape{options.vocab_size}, init::constant(0));
+      break;
+    case TextHead::embedding:
+      break;
+  }
+}
+
+Bert::~Bert() = default;
+
+bool Bert::reads_first_tokens() const {
+  return options_.head == TextHead::classification ||
+         (options_.head == TextHead::embedding && !options_.mean_pooling);
+}
+
+Variable Bert::encode(Inputs& inputs, const Layout& layout) const {
+  const std::int64_t longest = layout.all->longest();
+  if (longest > options_.positions)
+    reject("a sequence of {} tokens: the model has {} positions; data.max_length cuts longer texts", longest,
+           options_.positions);
+  const auto flat = [&](Variable ids) { return ids.reshape({layout.all->rows()}); };
+  Variable types = inputs.contains("token_types") ? flat(inputs.take("token_types")) : Variable();
+  Variable x = embeddings_->forward(flat(inputs.take("tokens")), std::move(types), layout.all);
+  const Layer* const last = layers_.back().get();
+  return run_sequence(layers_, std::move(x), [this, layout, last](const Layer& layer, Variable in) {
+    return layer.forward(std::move(in), layout, &layer == last && reads_first_tokens());
+  });
+}
+
+Variable Bert::select(Variable x, Variable rows) const {
+  if (!rows.defined()) return x;
+  const Shape shape = x.shape();
+  return apply(Embedding{.shape = shape, .dtype = x.dtype()}, std::move(x), std::move(rows), Variable());
+}
+
+Outputs Bert::forward(Inputs inputs) {
+  const Scope scope(*this);
+  Layout layout{sequences_of(inputs), nullptr};
+  std::vector<std::int64_t> firsts(static_cast<std::size_t>(layout.all->count()) + 1);
+  std::iota(firsts.begin(), firsts.end(), 0);
+  layout.firsts = Sequences::packed(firsts);
+  Variable rows = inputs.contains("rows") ? inputs.take("rows") : Variable();
+  Variable x = encode(inputs, layout);
+  const auto by_sequence = [&](Variable tokens) { return tokens.reshape({layout.all->count(), options_.hidden_size}); };
+  Outputs outputs;
+  switch (options_.head) {
+    case TextHead::classification: {
+      Variable pooled = pooler_->forward(by_sequence(std::move(x)));
+      pooled = options_.has_pooler ? tanh(std::move(pooled)) : relu(std::move(pooled));
+      outputs.set("logits", classifier_->forward(head_dropout_.forward(std::move(pooled))));
+      break;
+    }
+    case TextHead::tokens: {
+      x = select(head_dropout_.forward(std::move(x), layout.all), std::move(rows));
+      const std::int64_t count = x.shape()[1];
+      outputs.set("logits", classifier_->forward(std::move(x)).reshape({count, options_.num_classes}));
+      break;
+    }
+    case TextHead::span:
+      // BERT's own class has no dropout here, DistilBERT's has.
+      if (!options_.has_pooler) x = head_dropout_.forward(std::move(x), layout.all);
+      outputs.set("logits", classifier_->forward(std::move(x)));
+      break;
+    case TextHead::masked_lm: {
+      x = mlm_dense_->forward(select(std::move(x), std::move(rows)));
+      outputs.set("hidden", mlm_norm_->forward(nn::activate(options_.activation, std::move(x))));
+      outputs.set("decoder_weight", embeddings_->words.variable());
+      outputs.set("decoder_bias", mlm_bias_->variable());
+      break;
+    }
+    case TextHead::embedding:
+      outputs.set("embeddings", options_.mean_pooling ? apply(SequenceMean{.sequences = layout.all}, std::move(x))
+                                                      : by_sequence(std::move(x)));
+      break;
+  }
+  return outputs;
+}
+
+void read_text_head(HyperParameters& parameters, BertOptions& options) {
+  const std::string head = parameters.choice(
+      "head", "classification", {"classification", "tokens", "span", "masked_lm", "embedding"});
+  options.head = head == "tokens"      ? TextHead::tokens
+                 : head == "span"      ? TextHead::span
+                 : head == "masked_lm" ? TextHead::masked_lm
+                 : head == "embedding" ? TextHead::embedding
+                                       : TextHead::classification;
+  options.mean_pooling = parameters.choice("pooling", "mean", {"mean", "first"}) == "mean";
+  options.num_classes = parameters.integer("num_classes", 2);
+  if (options.padding >= options.vocab_size)
+    parameters.add_problem("pad_token_id", fmt::format("`pad_token_id` {} is not in the vocabulary of {}",
+                                                       options.padding, options.vocab_size));
+  if (options.hidden_size % options.heads != 0)
+    parameters.add_problem("hidden_size", fmt::format("`hidden_size` {} is not divisible by the {} attention heads",
+                                                      options.hidden_size, options.heads));
+}
+
+nn::Activation read_text_activation(HyperParameters& parameters, std::string_view key) {
+  const std::string name = parameters.choice(key, "gelu", {"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"});
+  if (name == "relu") return nn::Activation::relu;
+  return name == "gelu" ? nn::Activation::gelu : nn::Activation::gelu_tanh;
+}
+
+namespace {
+
+constexpr std::int64_t most_layers = 4096;
+
+constexpr TextNames bert_names{.base = "bert",
+                               .layers = "encoder.layer",
+                               .query = "attention.self.query",
+                               .key = "attention.self.key",
+                               .value = "attention.self.value",
+                               .attention_output = "attention.output.dense",
+                               .attention_norm = "attention.output.LayerNorm",
+                               .fc1 = "intermediate.dense",
+                               .fc2 = "output.dense",
+                               .output_norm = "output.LayerNorm",
+                               .mlm_dense = "cls.predictions.transform.dense",
+                               .mlm_norm = "cls.predictions.transform.LayerNorm",
+                               .mlm_bias = "cls.predictions.bias"};
+
+ModelFactory read_bert(HyperParameters& parameters) {
+  BertOptions options{.names = bert_names};
+  options.vocab_size = parameters.integer("vocab_size", options.vocab_size);
+  options.hidden_size = parameters.integer("hidden_size", options.hidden_size);
+  options.layers = parameters.integer("num_hidden_layers", options.layers, 1, most_layers);
+  options.heads = parameters.integer("num_attention_heads", options.heads);
+  options.intermediate_size = parameters.integer("intermediate_size", options.intermediate_size);
+  options.positions = parameters.integer("max_position_embeddings", options.positions);
+  options.types = parameters.integer("type_vocab_size", options.types);
+  options.padding = parameters.integer("pad_token_id", options.padding, 0);
+  options.activation = read_text_activation(parameters, "hidden_act");
+  options.dropout = parameters.real("hidden_dropout_prob", options.dropout, 0, 1);
+  options.attention_dropout = parameters.real("attention_probs_dropout_prob", options.attention_dropout, 0, 1);
+  options.head_dropout = parameters.real("classifier_dropout", options.dropout, 0, 1);
+  options.initializer_range = parameters.real("initializer_range", options.initializer_range);
+  options.norm_eps = parameters.real("layer_norm_eps", options.norm_eps);
+  read_text_head(parameters, options);
+  return [options](const ModelContext& context) { return std::make_unique<Bert>(context, options); };
+}
+
+const RegisterFamily bert("bert", read_bert);
+
+std::vector<HyperParameter> sized(std::int64_t width, std::int64_t layers, std::int64_t heads,
+                                  std::vector<HyperParameter> more = {}) {
+  std::vector<HyperParameter> values{{"hidden_size", width},
+                                     {"num_hidden_layers", layers},
+                                     {"num_attention_heads", heads},
+                                     {"intermediate_size", 4 * width}};
+  values.insert(values.end(), more.begin(), more.end());
+  return values;
+}
+
+const std::vector<HyperParameter> cased{{"vocab_size", std::int64_t{28996}}};
+const std::vector<HyperParameter> sentences{{"head", "embedding"}};
+
+const RegisterPreset presets[] = {
+    {"bert_tiny", "bert", sized(128, 2, 2)},
+    {"bert_mini", "bert", sized(256, 4, 4)},
+    {"bert_small", "bert", sized(512, 4, 8)},
+    {"bert_medium", "bert", sized(512, 8, 8)},
+    {"bert_base", "bert", sized(768, 12, 12)},
+    {"bert_base_cased", "bert", sized(768, 12, 12, cased)},
+    {"bert_large", "bert", sized(1024, 24, 16)},
+    {"bert_large_cased", "bert", sized(1024, 24, 16, cased)},
+    {"minilm_l6_h384", "bert", sized(384, 6, 12)},
+    {"minilm_l12_h384", "bert", sized(384, 12, 12)},
+    {"all_minilm_l6_v2", "bert", sized(384, 6, 12, sentences)},
+    {"all_minilm_l12_v2", "bert", sized(384, 12, 12, sentences)},
+};
+
+}  // namespace
+}  // namespace lacuna

@@ -1,0 +1,97 @@
+// BERT (Devlin et al. 2019) and DistilBERT (Sanh et al. 2019) as transformers has them, with its parameter names.
+#pragma once
+
+#include "models/hyper_parameters.h"
+#include "models/model.h"
+#include "nn/dropout.h"
+#include "nn/linear.h"
+#include "nn/mlp.h"
+#include "nn/norm.h"
+#include "ops/sequences.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lacuna {
+
+/// What stands behind the encoder.
+enum class TextHead : std::uint8_t {
+  classification,  // one set of logits a sequence, from its first token
+  tokens,          // one a token
+  span,            // start and end of an answer: two logits a token
+  masked_lm,       // the vocabulary, its table shared with the embedding
+  embedding        // none: the vector of a sequence
+};
+
+/// Names of parameters, relative to `base` or to a layer.
+struct TextNames {
+  std::string_view base, layers;
+  std::string_view query, key, value, attention_output, attention_norm, fc1, fc2, output_norm;
+  std::string_view mlm_dense, mlm_norm, mlm_bias;  // from the root
+};
+
+struct BertOptions {
+  TextNames names;
+  bool has_types = true, has_pooler = true;  // BERT's; DistilBERT has `pre_classifier` in place of a pooler
+  std::int64_t vocab_size = 30522, hidden_size = 768, layers = 12, heads = 12, intermediate_size = 3072;
+  std::int64_t positions = 512, types = 2;
+  std::int64_t padding = 0;  // id of [PAD], whose row of the table gets no gradient
+  nn::Activation activation = nn::Activation::gelu;
+  double dropout = 0.1, attention_dropout = 0.1;
+  double head_dropout = 0.1;
+  double initializer_range = 0.02;
+  double norm_eps = 1e-12;
+  TextHead head = TextHead::classification;
+  bool mean_pooling = true;  // of `embedding`; otherwise its first token
+  std::int64_t num_classes = 2;
+};
+
+/// Reads what both families have: `vocab_size`, `head`, `pooling`, `num_classes`.
+void read_text_head(HyperParameters& parameters, BertOptions& options);
+nn::Activation read_text_activation(HyperParameters& parameters, std::string_view key);
+
+/// The sequences of a batch: `tokens` [T] with `offsets` i64 [N + 1], or [N, L] with `key_lengths` i64 [N] or without
+/// any. Both lie on the host.
+SequencesPtr sequences_of(const Inputs& batch);
+
+/// Inputs `tokens` i64 and `token_types` i64 (absent: all 0) as `sequences_of` has it.
+///
+/// Outputs by head: classification `logits` [N, num_classes]; tokens `logits` [M, num_classes]; span `logits`
+/// [1, T, 2]; masked_lm `hidden` [1, M, hidden_size], `decoder_weight` and `decoder_bias`, whose products are the
+/// logits; embedding `embeddings` [N, hidden_size]. M is the number of tokens that the input `rows` i64 [M] names, or
+/// T without it.
+///
+/// Activations are [1, T, C]: matrix products see the tokens of all sequences at once, attention each sequence by
+/// itself. Padding is computed but never attended to. A head that reads first tokens alone has them alone as queries
+/// of the last layer, and everything behind that attention is computed for them only.
+class Bert final : public Model {
+ public:
+  Bert(const ModelContext& context, const BertOptions& options);
+  ~Bert() override;
+  Outputs forward(Inputs inputs) override;
+
+ private:
+  class Layer;
+  struct Embeddings;
+  struct Layout;
+
+  Variable encode(Inputs& inputs, const Layout& layout) const;
+  bool reads_first_tokens() const;
+  /// Rows of tokens x [1, T, C] by number: [1, M, C].
+  Variable select(Variable x, Variable rows) const;
+
+  BertOptions options_;
+  std::unique_ptr<Embeddings> embeddings_;
+  std::vector<std::unique_ptr<Layer>> layers_;
+  std::optional<nn::Linear> pooler_;  // or pre_classifier
+  nn::Dropout head_dropout_;
+  std::optional<nn::Linear> classifier_;  // or qa_outputs
+  std::optional<nn::Linear> mlm_dense_;
+  std::optional<nn::LayerNorm> mlm_norm_;
+  std::optional<Parameter> mlm_bias_;
+};
+
+}  // namespace lacuna

@@ -1,0 +1,114 @@
+// Masked language modelling: the tokens that were hidden are found again.
+#include "core/random.h"
+#include "models/bert.h"
+#include "models/task.h"
+#include "models/tasks/text.h"
+#include "ops/linear_cross_entropy.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lacuna {
+namespace {
+
+double perplexity(std::span<const double> sums) { return std::exp(sums[0] / sums[1]); }
+
+constexpr Setting token_setting(std::string_view name, double id, std::string_view meaning) {
+  return {name, id, {.low = 0, .high = 1e9, .below_high = false, .whole = true}, meaning};
+}
+
+/// Hides tokens as Devlin et al. 2019, section 3.1, and transformers' DataCollatorForLanguageModeling do: each with
+/// `probability`, never a special one; 80 % become `mask_id`, 10 % a random token, 10 % stay. The draws are those of
+/// the sample in this step. A batch that has `labels` (of each token, −100 elsewhere) is taken as it is.
+///
+/// The logits of the vocabulary are computed for hidden tokens only, a block of rows at a time.
+class MaskedLm final : public Task {
+ public:
+  MaskedLm(const Settings& settings, const Model& model)
+      : Task({{.name = "perplexity", .higher_is_better = false, .sums = 2, .value = perplexity}}),
+        vocabulary_(model.num_classes()),
+        mask_id_(settings.whole_number("mask_id")),
+        unknown_id_(settings.whole_number("unknown_id")),
+        probability_(settings.number("probability")),
+        label_smoothing_(settings.number("label_smoothing")) {
+    if (mask_id_ >= vocabulary_)
+      reject("task masked_lm: mask_id {} is not in the vocabulary of {}", mask_id_, vocabulary_);
+  }
+
+  SampleFields targets() const override { return {}; }
+
+  TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
+    Variable labels = batch.contains("labels") ? batch.take("labels") : hide(batch);
+    auto [rows, wanted] = labelled_tokens(labels, probability_);
+    const auto count = static_cast<double>(wanted.tensor().count());
+    batch.set("rows", std::move(rows));
+    Outputs outputs = model.forward(std::move(batch));
+    TaskResult result;
+    const LinearCrossEntropy loss{.label_smoothing = mode == TaskMode::train ? label_smoothing_ : 0};
+    result.loss = apply(loss, outputs.take("hidden"), outputs.take("decoder_weight"), outputs.take("decoder_bias"),
+                        std::move(wanted));
+    const Tensor& mean = result.loss.tensor();
+    const Tensor sums = Tensor::full({2}, count, DType::f64, mean.device());
+    if (mean.device() != Device::meta) sums.data<double>()[0] = mean.item() * count;
+    result.sums = {sums};
+    return result;
+  }
+
+ private:
+  /// Hides tokens of the batch; returns the labels.
+  Variable hide(Inputs& batch) const {
+    const Tensor tokens = batch.at("tokens").tensor();
+    const Tensor labels = Tensor::full(tokens.shape(), static_cast<double>(no_label), DType::i64, tokens.device(),
+                                       Purpose::data);
+    if (tokens.device() == Device::meta) return Variable(labels);
+    const SequencesPtr sequences = sequences_of(batch);
+    const Tensor hidden = tokens.clone(Purpose::data);
+    const auto* const id = tokens.data<std::int64_t>();
+    std::int64_t* const to = hidden.data<std::int64_t>();
+    std::int64_t* const label = labels.data<std::int64_t>();
+    const RandomStream stream = random_stream("masked_lm");
+    const auto below = [](double share) { return static_cast<std::uint32_t>(std::ldexp(share, 32) - 1); };
+    std::int64_t found = 0, first = -1;
+    for (std::int64_t n = 0; n < sequences->count(); ++n) {
+      const std::int64_t begin = sequences->begin(n), length = sequences->length(n);
+      // [CLS] stands first and [SEP] last, and [SEP] between a pair too.
+      const std::int64_t cls = id[begin], sep = id[begin + length - 1];
+      for (std::int64_t i = begin; i < begin + length; ++i) {
+        if (id[i] == cls || id[i] == sep || id[i] == mask_id_ || id[i] == unknown_id_) continue;
+        if (first < 0) first = i;
+        const auto draws =
+            stream.draw_of_sample(static_cast<std::uint64_t>(n), static_cast<std::uint32_t>(i - begin));
+        if (draws[0] > below(probability_)) continue;
+        label[i] = id[i];
+        ++found;
+        if (draws[1] <= below(0.8))
+          to[i] = mask_id_;
+        else if (draws[1] <= below(0.9))
+          to[i] = static_cast<std::int64_t>(std::uint64_t{draws[2]} * static_cast<std::uint64_t>(vocabulary_) >> 32);
+      }
+    }
+    if (found == 0 && first >= 0) {  // a small batch; without a label it would have no loss
+      label[first] = id[first];
+      to[first] = mask_id_;
+    }
+    batch.take("tokens");
+    batch.set("tokens", Variable(hidden));
+    return Variable(labels);
+  }
+
+  std::int64_t vocabulary_, mask_id_, unknown_id_;
+  double probability_, label_smoothing_;
+};
+
+const RegisterTask task(
+    "masked_lm",
+    {.settings = {{"probability", 0.15, {.low = 1e-3, .high = 1}, "of each token to be hidden"},
+                  token_setting("mask_id", 103, "id of [MASK]"),
+                  token_setting("unknown_id", 100, "id of [UNK], which is never hidden"),
+                  {"label_smoothing", 0.0, up_to_one, "share of the uniform distribution in the training targets"}},
+     .make = [](const Settings& settings,
+                const Model& model) { return std::make_unique<MaskedLm>(settings, model); },
+     .head = "masked_lm"});
+
+}  // namespace
+}  // namespace lacuna

@@ -1,0 +1,64 @@
+// Classes that do not exclude each other: binary cross entropy of the output `logits` [N, C] with `labels` f32 [N, C].
+#include "models/task.h"
+#include "ops/binary_cross_entropy.h"
+
+namespace lacuna {
+namespace {
+
+/// sums: true positives, false positives, false negatives.
+double micro_f1(std::span<const double> sums) {
+  const double all = 2 * sums[0] + sums[1] + sums[2];
+  return all > 0 ? 2 * sums[0] / all : 0;
+}
+double fraction(std::span<const double> sums) { return sums[0] / sums[1]; }
+
+class MultiLabel final : public Task {
+ public:
+  explicit MultiLabel(const Model& model)
+      : Task({{.name = "f1", .sums = 3, .value = micro_f1}, {.name = "exact_match", .sums = 2, .value = fraction}}),
+        classes_(model.num_classes()) {}
+
+  SampleFields targets() const override { return {{.name = "labels", .dtype = DType::f32, .shape = {classes_}}}; }
+
+  TaskResult run(Model& model, Inputs batch, TaskMode) const override {
+    Variable labels = batch.take("labels");
+    Variable logits = model.forward(std::move(batch)).take("logits");
+    TaskResult result;
+    result.sums = count(logits.tensor(), labels.tensor());
+    result.loss = apply(BinaryCrossEntropy{}, std::move(logits), std::move(labels));
+    return result;
+  }
+
+ private:
+  static std::vector<Tensor> count(const Tensor& logits, const Tensor& labels) {
+    const Device device = logits.device();
+    const Tensor f1 = Tensor::zeros({3}, DType::f64, device), exact = Tensor::zeros({2}, DType::f64, device);
+    if (device == Device::meta) return {f1, exact};
+    const std::vector<double> z = logits.to_vector(), wanted = labels.to_vector();
+    expect(z.size() == wanted.size(), "multi_label: expected labels {}, got {}", logits.shape(), labels.shape());
+    const std::int64_t classes = logits.shape().back();
+    for (std::int64_t row = 0; row < logits.rows(); ++row) {
+      bool all_right = true;
+      for (std::int64_t c = 0; c < classes; ++c) {
+        const auto at = static_cast<std::size_t>(row * classes + c);
+        const bool found = z[at] > 0, is = wanted[at] > 0.5;
+        all_right = all_right && found == is;
+        if (found || is) ++f1.data<double>()[found && is ? 0 : found ? 1 : 2];
+      }
+      exact.data<double>()[0] += all_right ? 1 : 0;
+      ++exact.data<double>()[1];
+    }
+    return {f1, exact};
+  }
+
+  std::int64_t classes_;
+};
+
+const RegisterTask task("multi_label", {.settings = {},
+                                        .make = [](const Settings&, const Model& model) {
+                                          return std::make_unique<MultiLabel>(model);
+                                        },
+                                        .head = "classification"});
+
+}  // namespace
+}  // namespace lacuna

@@ -1,0 +1,141 @@
+// Sentence embeddings from pairs of texts: cosine similarity, and contrast with the other pairs of the batch.
+#include "models/task.h"
+#include "models/tasks/accuracy.h"
+#include "nn/functional.h"
+#include "ops/l2_normalize.h"
+#include "ops/mean_squared_error.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace lacuna {
+namespace {
+
+double fraction(std::span<const double> sums) { return sums[0] / sums[1]; }
+
+/// The second text of each sample, `pair_<name>` with its own offsets, behind the first ones in one batch of 2 N
+/// sequences. Packed only.
+Inputs joined(Inputs batch, const SampleFields& fields) {
+  const auto appended = [](const Tensor& a, const Tensor& b, std::int64_t skip, std::int64_t more) {
+    const std::int64_t count = a.count() + b.count() - skip;
+    const Tensor both = Tensor::empty({count}, DType::i64, a.device(), Purpose::data);
+    if (a.device() == Device::meta) return both;
+    std::int64_t* const to = both.data<std::int64_t>();
+    std::copy_n(a.data<std::int64_t>(), a.count(), to);
+    std::transform(b.data<std::int64_t>() + skip, b.data<std::int64_t>() + b.count(), to + a.count(),
+                   [more](std::int64_t value) { return value + more; });
+    return both;
+  };
+  if (!batch.contains("offsets") || !batch.contains("pair_offsets"))
+    reject("pairs of texts: expected packed batches with `offsets` and `pair_offsets`");
+  Inputs all;
+  for (const SampleField& field : fields) {
+    if (!batch.contains(field.name)) continue;
+    const Variable first = batch.take(field.name), second = batch.take("pair_" + field.name);
+    all.set(field.name, Variable(appended(first.tensor(), second.tensor(), 0, 0)));
+  }
+  const Tensor first = batch.take("offsets").tensor(), second = batch.take("pair_offsets").tensor();
+  all.set("offsets", Variable(appended(first, second, 1, first.data<std::int64_t>()[first.count() - 1])));
+  return all;
+}
+
+SampleFields pair_fields(const SampleFields& fields) {
+  SampleFields pairs;
+  for (SampleField field : fields) {
+    field.name = "pair_" + field.name;
+    field.lengths = "pair_offsets";
+    pairs.push_back(std::move(field));
+  }
+  return pairs;
+}
+
+/// Unit vectors of the first and the second texts, [N, C] each.
+std::pair<Variable, Variable> embed(Model& model, Inputs batch) {
+  Variable unit =
+      apply(L2Normalize{}, model.forward(joined(std::move(batch), model.inputs())).take("embeddings"));  // [2 N, C]
+  const std::int64_t count = unit.shape()[0] / 2;
+  Variable first = slice(unit, 0, 0, count);
+  return {std::move(first), slice(std::move(unit), 0, count, 2 * count)};
+}
+
+/// Mean squared error of the cosine of a pair's embeddings with its label, as sentence-transformers'
+/// CosineSimilarityLoss; labels f32 [N].
+class SentenceSimilarity final : public Task {
+ public:
+  explicit SentenceSimilarity(const Model& model)
+      : Task({{.name = "mse", .higher_is_better = false, .sums = 2, .value = fraction}}), inputs_(model.inputs()) {}
+
+  SampleFields targets() const override {
+    SampleFields fields = pair_fields(inputs_);
+    fields.push_back({.name = "labels", .dtype = DType::f32, .shape = {}});
+    return fields;
+  }
+
+  TaskResult run(Model& model, Inputs batch, TaskMode) const override {
+    Variable labels = batch.take("labels");
+    auto [first, second] = embed(model, std::move(batch));
+    const std::int64_t count = first.shape()[0], width = first.shape()[1];
+    Variable cosine = matmul(first.reshape({count, 1, width}), second.reshape({count, 1, width}), true);
+    TaskResult result;
+    result.loss = apply(MeanSquaredError{}, cosine.reshape({count}), std::move(labels));
+    const Tensor& loss = result.loss.tensor();
+    const Tensor sums = Tensor::full({2}, static_cast<double>(count), DType::f64, loss.device());
+    if (loss.device() != Device::meta) sums.data<double>()[0] = loss.item() * static_cast<double>(count);
+    result.sums = {sums};
+    return result;
+  }
+
+ private:
+  SampleFields inputs_;
+};
+
+/// The second text of a pair is to be told from those of the others: cross entropy of scale · cosine [N, N] with the
+/// pair's own number (Henderson et al. 2017; sentence-transformers' MultipleNegativesRankingLoss).
+class Contrastive final : public Task {
+ public:
+  Contrastive(const Settings& settings, const Model& model)
+      : Task({{.name = "accuracy", .sums = 2, .value = fraction}}),
+        inputs_(model.inputs()),
+        scale_(settings.number("scale")) {}
+
+  SampleFields targets() const override { return pair_fields(inputs_); }
+
+  TaskResult run(Model& model, Inputs batch, TaskMode) const override {
+    auto [first, second] = embed(model, std::move(batch));
+    const std::int64_t count = first.shape()[0];
+    Variable scores = scale_ * matmul(std::move(first), std::move(second), true);  // [N, N]
+    Variable labels = own_numbers(count, scores.tensor().device());
+    TaskResult result;
+    result.sums = accuracy_sums(scores.tensor(), labels.tensor(), 1);
+    result.loss = cross_entropy(std::move(scores), std::move(labels));
+    return result;
+  }
+
+ private:
+  static Variable own_numbers(std::int64_t count, Device device) {
+    if (device == Device::meta) return Variable(Tensor::empty({count}, DType::i64, device));
+    std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
+    std::iota(numbers.begin(), numbers.end(), 0);
+    return Variable(Tensor::from(std::span<const std::int64_t>(numbers), {count}));
+  }
+
+  SampleFields inputs_;
+  double scale_;
+};
+
+const RegisterTask similarity("sentence_similarity",
+                              {.settings = {},
+                               .make = [](const Settings&, const Model& model) {
+                                 return std::make_unique<SentenceSimilarity>(model);
+                               },
+                               .head = "embedding"});
+const RegisterTask contrastive(
+    "contrastive",
+    {.settings = {{"scale", 20.0, {.low = 1e-3, .high = 1e6}, "that multiplies cosines: one over the temperature"}},
+     .make = [](const Settings& settings,
+                const Model& model) { return std::make_unique<Contrastive>(settings, model); },
+     .head = "embedding"});
+
+}  // namespace
+}  // namespace lacuna

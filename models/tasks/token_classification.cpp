@@ -1,0 +1,54 @@
+// Classification of tokens: cross entropy of the output `logits` [M, C] of the M tokens that have a label.
+#include "models/task.h"
+#include "models/tasks/accuracy.h"
+#include "models/tasks/text.h"
+#include "ops/loss.h"
+
+namespace lacuna {
+namespace {
+
+class TokenClassification final : public Task {
+ public:
+  TokenClassification(const Settings& settings, const Model& model)
+      : Task(accuracy_metrics(model)),
+        tokens_(field_of(model.inputs(), "tokens")),
+        classes_(model.num_classes()),
+        label_smoothing_(settings.number("label_smoothing")) {}
+
+  SampleFields targets() const override {
+    SampleField labels = tokens_;
+    labels.name = "labels";
+    labels.below = classes_;
+    labels.padding = static_cast<double>(no_label);
+    return {labels};
+  }
+
+  TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
+    auto [rows, labels] = labelled_tokens(batch.take("labels"));
+    batch.set("rows", std::move(rows));
+    Variable logits = model.forward(std::move(batch)).take("logits");
+    check_class_targets(logits, labels);
+    TaskResult result;
+    result.sums = accuracy_sums(logits.tensor(), labels.tensor(), metrics().size());
+    const CrossEntropy loss{.label_smoothing = mode == TaskMode::train ? label_smoothing_ : 0};
+    result.loss = apply(loss, std::move(logits), std::move(labels));
+    return result;
+  }
+
+ private:
+  SampleField tokens_;
+  std::int64_t classes_;
+  double label_smoothing_;
+};
+
+const RegisterTask task("token_classification",
+                        {.settings = {{"label_smoothing", 0.0, up_to_one,
+                                       "share of the uniform distribution in the training targets"}},
+                         .make =
+                             [](const Settings& settings, const Model& model) {
+                               return std::make_unique<TokenClassification>(settings, model);
+                             },
+                         .head = "tokens"});
+
+}  // namespace
+}  // namespace lacuna

@@ -1,0 +1,53 @@
+// A classifier of many classes and its loss in one op.
+#pragma once
+
+#include "core/kernel.h"
+#include "core/op.h"
+
+namespace lacuna {
+
+/// Cross entropy of softmax(x · weightᵀ + bias) against labels, mean over the rows that count: a scalar [], f32 (f64
+/// for an f64 x); 0 if no row counts. The logits [N, V] exist for a block of rows at a time only (Wijmans et al. 2025,
+/// "Cut your losses in large-vocabulary language models"). x: [N, K] or [1, N, K]; weight: [V, K]; bias: [V],
+/// optional; labels: i64 of N elements, each in [0, V), or `ignored` where a row does not count. Label smoothing as
+/// in CrossEntropy.
+///
+/// Backward computes the logits again: one matrix product more than the three of a step whose forward makes the
+/// gradients. Forward does not, since the gradient of the weight would be held through all of backward, an evaluation
+/// would pay for it, and the op needs no more than x, which a policy may quantize: the rows' sums are computed again.
+struct LinearCrossEntropy {
+  enum Input { x, weight, bias, labels };
+  double label_smoothing = 0;
+  std::int64_t ignored = -100;
+  static constexpr std::string_view name = "linear_cross_entropy";
+  static constexpr std::array saves{
+      Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight, bias}},
+      Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x, weight, bias}},
+      Save{.from = input(bias), .need = Need::exact, .for_grad_of = {x, weight, bias}},
+      Save{.from = input(labels), .need = Need::exact, .for_grad_of = {x, weight, bias}}};
+  static constexpr InputSet accumulates_into{x, weight, bias};
+  static constexpr InputSet matmul_operands{x, weight};
+  std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;
+  Tensor forward(std::span<const Tensor> inputs) const;
+  void backward(Tensor dy, const Saved<LinearCrossEntropy>& saved, Grads& grads) const;
+};
+
+/// Rows of logits that exist at a time.
+std::int64_t logit_rows(std::int64_t classes);
+
+/// Throws Error (the input's fault) if a label is neither in [0, classes) nor `ignored`.
+inline constinit Kernel<void(const Tensor& labels, std::int64_t classes, std::int64_t ignored)> check_token_labels{
+    "linear_cross_entropy: check of labels"};
+/// Adds the losses of the rows of logits [n, V] to `sum` f64 [].
+inline constinit Kernel<void(double label_smoothing, std::int64_t ignored, const Tensor& logits, const Tensor& labels,
+                             const Tensor& losses, const Tensor& sum)>
+    linear_cross_entropy_loss{"linear_cross_entropy"};
+/// loss [] = sum / rows that count.
+inline constinit Kernel<void(std::int64_t ignored, const Tensor& labels, const Tensor& sum, const Tensor& loss)>
+    linear_cross_entropy_mean{"linear_cross_entropy: mean"};
+/// Turns logits [n, V] into the gradients of the loss with respect to them. labels: of these rows; all_labels: of all.
+inline constinit Kernel<void(double label_smoothing, std::int64_t ignored, const Tensor& dy, const Tensor& labels,
+                             const Tensor& all_labels, const Tensor& logits)>
+    linear_cross_entropy_gradient{"linear_cross_entropy backward"};
+
+}  // namespace lacuna

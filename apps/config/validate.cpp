@@ -68,7 +68,9 @@ void check_data(const Configuration& c, const YamlNode& root, Problems& problems
                  fmt::format("data.path: the data set {} reads no files; data.name chooses another", c.data.name));
   const DatasetInfo data = describe_dataset(c.data.name, dataset_options(c, Split::train));
   const auto classes = static_cast<std::int64_t>(data.classes.size());
-  const std::int64_t channels = field_of(data.fields, "images").shape.back();
+  const auto images = std::ranges::find(data.fields, "images", &SampleField::name);
+  const bool has_images = images != data.fields.end();
+  const std::int64_t channels = has_images ? images->shape.back() : 0;
   if (c.model.num_classes > 0 && c.model.num_classes < classes)
     problems.add(place_of(root, "model", "num_classes"),
                  fmt::format("model.num_classes is {}, but the data set {} has {} classes", c.model.num_classes,
@@ -84,8 +86,14 @@ void check_data(const Configuration& c, const YamlNode& root, Problems& problems
     if (deviation <= 0) problems.add(place_of(root, "data", "std"), "data.std: expected numbers above 0");
   if (c.model.name.empty()) return;
   const ModelDescription model = describe_model(c.model.name, hyper_parameters_of(c));
+  const std::string_view key = has_images ? "vocab_size" : "image_size";  // of a model of the other kind
   for (const HyperParameter& parameter : model.hyper_parameters)
-    if (parameter.key == "in_channels" && parameter.value != HyperValue(channels))
+    if (parameter.key == key)
+      problems.add(place_of(root, "data", "name"),
+                   fmt::format("data.name: {} gives {}, and model {} takes {}", c.data.name,
+                               has_images ? "images" : "tokens", c.model.name, has_images ? "tokens" : "images"));
+  for (const HyperParameter& parameter : model.hyper_parameters)
+    if (parameter.key == "in_channels" && has_images && parameter.value != HyperValue(channels))
       problems.add(place_of(root, "model", "in_channels"),
                    fmt::format("model.in_channels is {}, but the images of the data set {} have {}",
                                lacuna::to_string(parameter.value), c.data.name, channels));
@@ -104,7 +112,8 @@ void check_task(const Configuration& c, const YamlNode& root, Problems& problems
     const std::unique_ptr<Model> model = description.build({.device = Device::meta});
     for (const SampleField& target : make_task(c.task.name, c.task.options, *model)->targets()) {
       const SampleField& field = field_of(data.fields, target.name);
-      if (field.dtype != target.dtype || !(field.shape == target.shape))
+      const bool one_length = target.collation == Collation::stacked;
+      if (field.dtype != target.dtype || (one_length && !(field.shape == target.shape)))
         reject("task {}: expected a data set with {} {} {}, and {} has {} {}", c.task.name, target.name,
                name_of(target.dtype), target.shape, c.data.name, name_of(field.dtype), field.shape);
     }

@@ -1,5 +1,6 @@
 #include "apps/train/measure.h"
 
+#include "apps/config/resolve.h"
 #include "autograd/policies/adaptive.h"
 #include "core/median.h"
 #include "core/parallel.h"
@@ -38,8 +39,6 @@ Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, 
   return values;
 }
 
-}  // namespace
-
 /// Tokens of each sample: `data.length` in turn, otherwise the longest that the data set has and the model takes.
 std::vector<std::int64_t> made_up_lengths(const Configuration& configuration, const SampleFields& inputs,
                                           std::int64_t samples) {
@@ -56,6 +55,8 @@ std::vector<std::int64_t> made_up_lengths(const Configuration& configuration, co
       lengths[i] = static_cast<std::int64_t>(given[i % given.size()]);
   return lengths;
 }
+
+}  // namespace
 
 std::vector<Batch> made_up_batch(const Configuration& configuration, const Training& training) {
   const std::int64_t parts = configuration.train.accumulate, samples = configuration.train.batch_size / parts;

@@ -72,13 +72,16 @@ TEST_CASE("recipes: any policy goes with any recipe of its family") {
       {"gact_cb2_vit", adaptive(4)},  {"gact_code_l1", fixed(4)},
       {"gact_code_l1.1", fixed(8)},   {"gact_code_l1.2", fixed(2)},
       {"gact_code_l2", adaptive(4)},  {"gact_code_l2.1", adaptive(3)},
-      {"gact_code_l2.2", adaptive(2)}};
+      {"gact_code_l2.2", adaptive(2)}, {"gact_cb2_bert", adaptive(4)}};
   const std::map<std::string, std::string> attentions{{"gact_cb1_vit", "chain"}, {"gact_cb2_vit", "fused"}};
   for (const fs::directory_entry& file : fs::directory_iterator(configs() / "memory")) {
     const std::string name = file.path().stem();
-    for (const char* const recipe : {"deit_tiny.yaml", "cifar10_resnet20.yaml"}) {
-      const bool is_vit = recipe == std::string("deit_tiny.yaml");
-      if (name.ends_with(is_vit ? "_resnet" : "_vit")) continue;
+    const std::map<std::string, std::string> recipes{
+        {"deit_tiny.yaml", "_vit"}, {"cifar10_resnet20.yaml", "_resnet"}, {"minilm_sst2.yaml", "_bert"}};
+    for (const auto& [recipe, suffix] : recipes) {
+      const bool is_of_other = std::ranges::any_of(
+          recipes, [&](const auto& other) { return other.second != suffix && name.ends_with(other.second); });
+      if (is_of_other) continue;
       INFO(name, " over ", recipe);
       const Configuration both = read_with(configs() / recipe, {name}, {"train.batch_size=2"});
       const auto expected = policies.find(name);

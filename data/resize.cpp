@@ -8,14 +8,25 @@ namespace {
 
 constexpr int fraction_bits = 22;  // Pillow's: 8 bits of pixel, 2 of head room
 
-/// As Pillow rounds: negative numbers towards zero.
+/// As Pillow rounds positions: negative numbers towards zero.
 std::int64_t rounded(double x) { return static_cast<std::int64_t>(std::trunc(x + 0.5)); }
+/// As it rounds weights: halves away from zero.
+std::int32_t rounded_weight(double x) { return static_cast<std::int32_t>(std::trunc(x < 0 ? x - 0.5 : x + 0.5)); }
+
+double weight_at(ResizeFilter filter, double x) {
+  constexpr double a = -0.5;
+  x = std::abs(x);
+  if (filter == ResizeFilter::bilinear) return std::max(0.0, 1.0 - x);
+  if (x < 1) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
+  return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0.0;
+}
 
 }  // namespace
 
-BilinearAxis::BilinearAxis(std::int64_t source, std::int64_t target) : source_(source) {
+ResizeAxis::ResizeAxis(std::int64_t source, std::int64_t target, ResizeFilter filter) : source_(source) {
   const double scale = static_cast<double>(source) / static_cast<double>(target);
-  const double support = std::max(scale, 1.0);  // half the triangle's base, in source positions
+  const double wide = std::max(scale, 1.0);
+  const double support = (filter == ResizeFilter::bicubic ? 2 : 1) * wide;  // half the filter, in source positions
   taps_ = static_cast<std::int64_t>(std::ceil(support)) * 2 + 1;
   first_.resize(static_cast<std::size_t>(target));
   count_.resize(first_.size());
@@ -27,19 +38,18 @@ BilinearAxis::BilinearAxis(std::int64_t source, std::int64_t target) : source_(s
     const auto end = std::min(source, rounded(centre + support));
     double sum = 0;
     for (std::int64_t k = begin; k < end; ++k) {
-      const double distance = std::abs(static_cast<double>(k) - centre + 0.5) / support;
-      exact[static_cast<std::size_t>(k - begin)] = std::max(0.0, 1.0 - distance);
+      exact[static_cast<std::size_t>(k - begin)] = weight_at(filter, (static_cast<double>(k) - centre + 0.5) / wide);
       sum += exact[static_cast<std::size_t>(k - begin)];
     }
     first_[i] = begin;
     count_[i] = end - begin;
     for (std::int64_t k = 0; k < end - begin; ++k)
       weights_[i * static_cast<std::size_t>(taps_) + static_cast<std::size_t>(k)] =
-          static_cast<std::int32_t>(rounded(exact[static_cast<std::size_t>(k)] / sum * (1 << fraction_bits)));
+          rounded_weight(exact[static_cast<std::size_t>(k)] / sum * (1 << fraction_bits));
   }
 }
 
-void BilinearAxis::apply(const std::uint8_t* in, std::int64_t outer, std::int64_t inner, std::uint8_t* out) const {
+void ResizeAxis::apply(const std::uint8_t* in, std::int64_t outer, std::int64_t inner, std::uint8_t* out) const {
   for (std::int64_t o = 0; o < outer; ++o) {
     const std::uint8_t* const line = in + o * source_ * inner;  // [source, inner]
     for (std::int64_t i = 0; i < target(); ++i, out += inner) {
@@ -55,7 +65,7 @@ void BilinearAxis::apply(const std::uint8_t* in, std::int64_t outer, std::int64_
   }
 }
 
-void resize(const BilinearAxis& rows, const BilinearAxis& columns, const Tensor& in, const Tensor& between,
+void resize(const ResizeAxis& rows, const ResizeAxis& columns, const Tensor& in, const Tensor& between,
             const Tensor& out) {
   const std::int64_t channels = in.shape()[2];
   columns.apply(in.data<std::uint8_t>(), rows.source(), channels, between.data<std::uint8_t>());

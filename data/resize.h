@@ -1,5 +1,5 @@
-// Resampling of images, bit for bit as Pillow does it (libImaging/Resample.c): a triangle filter, widened when the
-// image shrinks, with weights in fixed point; columns first, then rows, rounded to u8 between.
+// Resampling of images, bit for bit as Pillow does it (libImaging/Resample.c): a filter, widened when the image shrinks,
+// with weights in fixed point; columns first, then rows, rounded to u8 between.
 #pragma once
 
 #include "core/tensor.h"
@@ -9,11 +9,16 @@
 
 namespace lacuna {
 
+enum class ResizeFilter : std::uint8_t {
+  bilinear,  // a triangle
+  bicubic    // Keys' cubic convolution with a = −1/2
+};
+
 /// The source positions and weights that make up each position of a resampled axis.
-class BilinearAxis {
+class ResizeAxis {
  public:
   /// An axis of `source` positions as one of `target`.
-  BilinearAxis(std::int64_t source, std::int64_t target);
+  ResizeAxis(std::int64_t source, std::int64_t target, ResizeFilter filter);
 
   std::int64_t source() const { return source_; }
   std::int64_t target() const { return static_cast<std::int64_t>(first_.size()); }
@@ -31,7 +36,7 @@ class BilinearAxis {
 
 /// Resizes `in` u8 [rows.source(), columns.source(), channels] into `out` u8 [rows.target(), columns.target(),
 /// channels]; `between` u8 [rows.source(), columns.target(), channels] is scratch memory.
-void resize(const BilinearAxis& rows, const BilinearAxis& columns, const Tensor& in, const Tensor& between,
+void resize(const ResizeAxis& rows, const ResizeAxis& columns, const Tensor& in, const Tensor& between,
             const Tensor& out);
 
 }  // namespace lacuna

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace lacuna {
 namespace {
@@ -30,8 +31,8 @@ const Augmentation& find_augmentation(std::string_view name) {
 
 }  // namespace
 
-Resize::Resize(const Shape& source, std::int64_t height, std::int64_t width)
-    : rows_(source[0], height), columns_(source[1], width) {}
+Resize::Resize(const Shape& source, std::int64_t height, std::int64_t width, ResizeFilter filter)
+    : filter_(filter), rows_(source[0], height, filter), columns_(source[1], width, filter) {}
 
 SampleFields Resize::describe(SampleFields fields) const {
   SampleField& field = image_field(fields, "resize");
@@ -43,13 +44,31 @@ void Resize::apply(Sample& sample, SampleRandom&) const {
   const Tensor in = sample[images];
   const Shape& shape = in.shape();
   const bool expected = shape[0] == rows_.source() && shape[1] == columns_.source();
-  const BilinearAxis rows = expected ? rows_ : BilinearAxis(shape[0], rows_.target());
-  const BilinearAxis columns = expected ? columns_ : BilinearAxis(shape[1], columns_.target());
+  const ResizeAxis rows = expected ? rows_ : ResizeAxis(shape[0], rows_.target(), filter_);
+  const ResizeAxis columns = expected ? columns_ : ResizeAxis(shape[1], columns_.target(), filter_);
   const Tensor out = sample.make(images, {rows.target(), columns.target(), shape[2]}, DType::u8);
   Tensor between = sample.scratch({shape[0], columns.target(), shape[2]}, DType::u8);
   resize(rows, columns, in, between, out);
   sample.give_back(std::move(between));
   sample.set(images, out);
+}
+
+SampleFields CenterCrop::describe(SampleFields fields) const {
+  SampleField& field = image_field(fields, "a crop");
+  field.shape = {side_, side_, field.shape[2]};
+  return fields;
+}
+
+void CenterCrop::apply(Sample& sample, SampleRandom&) const {
+  const Tensor in = sample[images];
+  const Shape& shape = in.shape();
+  // As Python rounds: halves to even.
+  const auto half = [](std::int64_t extent) {
+    return static_cast<std::int64_t>(std::nearbyint(static_cast<double>(extent) / 2));
+  };
+  Tensor out = sample.make(images, {side_, side_, shape[2]}, DType::u8);
+  shift(half(shape[0] - side_), half(shape[1] - side_), in, out);
+  sample.set(images, std::move(out));
 }
 
 SampleFields RandomCrop::describe(SampleFields fields) const {
@@ -132,8 +151,19 @@ Transforms image_transforms(const DatasetInfo& source, const TransformOptions& o
     reject("data.crop_padding: expected 0 to {}, got {}", largest_side, options.crop_padding);
   const Shape& shape = field_of(source.fields, images).shape;
   Transforms all;
-  if (const std::int64_t side = options.image_size; side != 0 && (shape[0] != side || shape[1] != side))
-    all.push_back(std::make_shared<Resize>(shape, side, side));
+  if (options.crop_pct <= 0 || options.crop_pct > 1)
+    reject("data.crop_pct: expected more than 0 and at most 1, got {}", options.crop_pct);
+  const std::int64_t side = options.image_size == 0 ? std::min(shape[0], shape[1]) : options.image_size;
+  if (options.crop_pct < 1) {
+    // timm's ResizeKeepRatio to the floor of side / crop_pct, then CenterCrop.
+    const auto scaled = static_cast<std::int64_t>(std::floor(static_cast<double>(side) / options.crop_pct));
+    const std::int64_t shorter = std::min(shape[0], shape[1]);
+    const auto to = [&](std::int64_t extent) { return scaled * extent / shorter; };
+    all.push_back(std::make_shared<Resize>(shape, to(shape[0]), to(shape[1]), options.filter));
+    all.push_back(std::make_shared<CenterCrop>(side));
+  } else if (options.image_size != 0 && (shape[0] != side || shape[1] != side)) {
+    all.push_back(std::make_shared<Resize>(shape, side, side, options.filter));
+  }
   for (auto& one : augmentation.make(options)) all.push_back(std::move(one));
   all.push_back(std::make_shared<Normalize>(options.mean.empty() ? source.mean : options.mean,
                                             options.deviation.empty() ? source.deviation : options.deviation));
@@ -141,15 +171,17 @@ Transforms image_transforms(const DatasetInfo& source, const TransformOptions& o
 }
 
 void shift(std::int64_t down, std::int64_t right, const Tensor& in, const Tensor& out) {
-  const std::int64_t height = in.shape()[0], width = in.shape()[1], channels = in.shape()[2], row = width * channels;
-  const std::int64_t begin = std::clamp<std::int64_t>(-right, 0, width) * channels;  // where the image starts
-  const std::int64_t end = std::clamp<std::int64_t>(width - right, 0, width) * channels;
+  const std::int64_t height = in.shape()[0], width = in.shape()[1], channels = in.shape()[2];
+  const std::int64_t out_height = out.shape()[0], out_width = out.shape()[1];
+  const std::int64_t begin = std::clamp<std::int64_t>(-right, 0, out_width) * channels;  // where the image starts
+  const std::int64_t end = std::clamp<std::int64_t>(width - right, 0, out_width) * channels;
   std::uint8_t* const to = out.data<std::uint8_t>();
   std::fill_n(to, out.count(), std::uint8_t{0});
-  for (std::int64_t y = 0; y < height; ++y) {
+  for (std::int64_t y = 0; y < out_height; ++y) {
     const std::int64_t from = y + down;
     if (from < 0 || from >= height || begin >= end) continue;
-    std::copy_n(in.data<std::uint8_t>() + from * row + begin + right * channels, end - begin, to + y * row + begin);
+    std::copy_n(in.data<std::uint8_t>() + from * width * channels + begin + right * channels, end - begin,
+                to + y * out_width * channels + begin);
   }
 }
 

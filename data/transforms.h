@@ -42,16 +42,28 @@ class Transform {
 };
 using Transforms = std::vector<std::shared_ptr<const Transform>>;
 
-/// Resamples `images` u8 [H, W, C] to [height, width, C]: bilinear and antialiased, to Pillow's bits.
+/// Resamples `images` u8 [H, W, C] to [height, width, C]: antialiased, to Pillow's bits.
 class Resize final : public Transform {
  public:
   /// The weights for images of `source` are computed once.
-  Resize(const Shape& source, std::int64_t height, std::int64_t width);
+  Resize(const Shape& source, std::int64_t height, std::int64_t width, ResizeFilter filter = ResizeFilter::bilinear);
   SampleFields describe(SampleFields fields) const override;
   void apply(Sample& sample, SampleRandom& random) const override;
 
  private:
-  BilinearAxis rows_, columns_;
+  ResizeFilter filter_;
+  ResizeAxis rows_, columns_;
+};
+
+/// The middle [side, side, C] of `images` u8 [H, W, C]; black where an image is smaller.
+class CenterCrop final : public Transform {
+ public:
+  explicit CenterCrop(std::int64_t side) : side_(side) {}
+  SampleFields describe(SampleFields fields) const override;
+  void apply(Sample& sample, SampleRandom& random) const override;
+
+ private:
+  std::int64_t side_;
 };
 
 /// A crop of `images` u8 [H, W, C] of the same size, from the image padded by `padding` black pixels on each side (the
@@ -90,6 +102,8 @@ struct TransformOptions {
   std::string augment = "none";            // a name of `augmentations()`
   std::int64_t crop_padding = 4;           // pixels on each side before a random crop
   std::vector<float> mean{}, deviation{};  // of each channel, values from 0 to 1; empty: the data set's own
+  ResizeFilter filter = ResizeFilter::bilinear;
+  double crop_pct = 1;  // below 1: the shorter side becomes image_size / crop_pct, and the middle is cut out (timm)
 };
 
 /// Random transforms of an image that leave its size and its label as they are, by name.
@@ -104,8 +118,8 @@ std::span<const Augmentation> augmentations();
 /// are the input's fault.
 Transforms image_transforms(const DatasetInfo& source, const TransformOptions& options);
 
-/// Writes the window of `in` u8 [H, W, C] whose corner lies `down`, `right` from the image's to `out` [H, W, C]; black
-/// beyond the image.
+/// Writes the window of `in` u8 [H, W, C] whose corner lies `down`, `right` from the image's to `out`
+/// [height, width, C]; black beyond the image.
 void shift(std::int64_t down, std::int64_t right, const Tensor& in, const Tensor& out);
 /// Mirrors an image u8 [H, W, C] in place, left to right.
 void flip_horizontally(const Tensor& image);

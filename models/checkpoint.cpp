@@ -184,7 +184,8 @@ Manifest parse_manifest(std::string_view text, std::string_view origin) {
         "can be trained on as a new run: model.from={}",
         origin, format, version, fs::path(origin).parent_path().string());
   Manifest manifest{progress_in(json, origin), texts_in(json, "files", origin)};
-  const std::size_t averages = manifest.files.count(std::string(average_file));
+  const std::size_t averages =
+      manifest.files.count(std::string(average_file)) + manifest.files.count(std::string(former_average_file));
   if (manifest.files.size() != std::size(content_files) + averages ||
       !std::ranges::all_of(content_files, [&](auto name) { return manifest.files.contains(std::string(name)); }))
     reject("{}: expected `files` to name {}, perhaps {}, and nothing else", origin, fmt::join(content_files, ", "),
@@ -201,11 +202,18 @@ void write_checkpoint(const fs::path& folder, const TrainedState& state, const P
   try {
     Manifest manifest{progress, {}};
     const auto note = [&](std::string_view name) { manifest.files.emplace(name, hash_of(temporary / name)); };
-    save_weights(state.model, temporary / weights_file);
+    const auto save = [&](std::string_view name) {
+      const fs::path file = temporary / name;
+      fs::create_directories(file.parent_path());
+      save_weights(state.model, file);
+      if (!state.description.empty()) write_file_atomically(file.parent_path() / "config.json", state.description);
+    };
+    save(weights_file);
     if (state.average != nullptr) {
       const WeightAverage::Exchange exchange(state.average);
-      save_weights(state.model, temporary / average_file);
+      save(average_file);
       note(average_file);
+      sync_folder((temporary / average_file).parent_path());
     }
     std::vector<NamedTensor> optimizer;
     for (Optimizer::StateTensor& one : state.optimizer.state())
@@ -251,8 +259,10 @@ bool is_damaged(const fs::path& folder) {
 
 LoadedCheckpoint load_checkpoint(const fs::path& folder, const TrainedState& state) {
   const Manifest manifest = checked_manifest(folder);
-  const bool average_kept = manifest.files.contains(std::string(average_file));
-  const WeightFiles weights(folder / weights_file), average(folder / (average_kept ? average_file : weights_file));
+  const auto kept = [&](std::string_view name) { return manifest.files.contains(std::string(name)); };
+  const WeightFiles weights(folder / weights_file), average(folder / (kept(average_file)          ? average_file
+                                                                      : kept(former_average_file) ? former_average_file
+                                                                                                  : weights_file));
   const SafetensorsFile optimizer(folder / optimizer_file);
   // All is judged before anything changes; the policy judges its state as it takes it.
   check_weights(state.model, weights, as_saved);

@@ -34,15 +34,19 @@ struct Progress {
 };
 
 inline constexpr std::string_view weights_file = "model.safetensors";
-/// The running mean of the weights, under the same names; only where one is kept.
-inline constexpr std::string_view average_file = "average.safetensors";
+/// The running mean of the weights, under the same names; only where one is kept. A folder of its own, so that other
+/// libraries load it as they load the checkpoint.
+inline constexpr std::string_view average_file = "average/model.safetensors";
+/// Where earlier checkpoints have it.
+inline constexpr std::string_view former_average_file = "average.safetensors";
 
 /// What a step changes: the content of a checkpoint beside the progress.
 struct TrainedState {
   Model& model;
   Optimizer& optimizer;
   MemoryPolicy& policy;
-  WeightAverage* average;  // null where none is kept
+  WeightAverage* average;    // null where none is kept
+  std::string description{}; // config.json beside the weights and beside their average; empty: none
 };
 
 /// Content of checkpoint.json.

@@ -20,7 +20,7 @@ struct ConvStackOptions {
 class ConvStack final : public ImageModel {
  public:
   ConvStack(const ModelContext& context, const ConvStackOptions& options)
-      : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"fc"}}),
+      : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"fc"}, "layers.0"}),
         layers_(make_layers(options)),
         classifier_(*this, "fc", options.in_channels, options.num_classes) {}
 

@@ -25,6 +25,7 @@ struct ConvNextOptions {
   std::vector<std::int64_t> dims = {96, 192, 384, 768};  // channels of each stage
   std::int64_t kernel_size = 7;                          // of the depthwise convolutions
   double layer_scale = 1e-6;                             // initial value; 0: none
+  double norm_eps = 1e-6, head_norm_eps = 1e-6;          // of the norms, and of the one before the classifier
   double drop_rate = 0;                                  // before the classifier
   double drop_path_rate = 0;                             // of the last block; earlier ones less
 };
@@ -41,7 +42,7 @@ class Block final : public Module {
                       .padding = options.kernel_size / 2,
                       .groups = channels,
                       .init = normal_init()}),
-        norm_(*this, "norm", channels),
+        norm_(*this, "norm", channels, options.norm_eps),
         mlp_(*this, "mlp", channels, 4 * channels, {.init = normal_init()}),
         drop_path_(*this, "drop_path", drop_path) {
     if (options.layer_scale > 0) scale_.emplace(*this, "gamma", Shape{channels}, init::constant(options.layer_scale));
@@ -74,7 +75,7 @@ class Stage final : public Module {
     const std::int64_t channels = options.dims[number];
     if (number > 0) {
       const std::int64_t in = options.dims[number - 1];
-      norm_.emplace(*this, "downsample.0", in);
+      norm_.emplace(*this, "downsample.0", in, options.norm_eps);
       reduction_.emplace(*this, "downsample.1", in, channels,
                          nn::Conv2dOptions{.kernel = 2, .stride = 2, .init = normal_init()});
     }
@@ -101,13 +102,13 @@ class Stage final : public Module {
 class ConvNext final : public ImageModel {
  public:
   ConvNext(const ModelContext& context, const ConvNextOptions& options)
-      : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"head.fc"}}),
+      : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"head.fc"}, "stem.0"}),
         smallest_(options.patch_size << (options.dims.size() - 1)),
         stem_(*this, "stem.0", options.in_channels, options.dims[0],
               {.kernel = options.patch_size, .stride = options.patch_size, .init = normal_init()}),
-        stem_norm_(*this, "stem.1", options.dims[0]),
+        stem_norm_(*this, "stem.1", options.dims[0], options.norm_eps),
         stages_(make_stages(options)),
-        norm_(*this, "head.norm", options.dims.back()),
+        norm_(*this, "head.norm", options.dims.back(), options.head_norm_eps),
         dropout_(*this, "head.drop", options.drop_rate),
         head_(*this, "head.fc", options.dims.back(), options.num_classes, {.init = normal_init()}) {}
 
@@ -155,6 +156,8 @@ ConvNextOptions read_options(HyperParameters& parameters) {
   options.dims = parameters.integers("dims", defaults.dims);
   options.kernel_size = parameters.integer("kernel_size", defaults.kernel_size, 1, 15);
   options.layer_scale = parameters.real("ls_init_value", defaults.layer_scale);
+  options.norm_eps = parameters.real("norm_eps", defaults.norm_eps, 1e-30, 1);
+  options.head_norm_eps = parameters.real("head_norm_eps", options.norm_eps, 1e-30, 1);
   options.drop_rate = parameters.real("drop_rate", 0, 0, 1);
   options.drop_path_rate = parameters.real("drop_path_rate", 0, 0, 1);
   if (options.depths.size() != options.dims.size() || options.dims.size() > most_stages)

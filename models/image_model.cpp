@@ -1,5 +1,7 @@
 #include "models/image_model.h"
 
+#include <algorithm>
+
 namespace lacuna {
 
 ImageModel::ImageModel(const ModelContext& context, const ImageModelSignature& signature)
@@ -8,7 +10,28 @@ ImageModel::ImageModel(const ModelContext& context, const ImageModelSignature& s
                          .dtype = DType::f32,
                          .shape = {signature.image_size.height, signature.image_size.width, signature.in_channels}}},
              .num_classes = signature.num_classes,
-             .heads = signature.heads}) {}
+             .heads = signature.heads}),
+      first_convolution_(signature.first_convolution) {}
+
+Tensor ImageModel::adapt(const Parameter& parameter, const Tensor& stored, Library) const {
+  constexpr std::int64_t colours = 3;
+  const Shape &from = stored.shape(), &to = parameter.shape();  // [out, channels, height, width]
+  if (parameter.path() != first_convolution_ + ".weight" || from.rank() != 4 || from[1] != colours ||
+      !(Shape{from[0], to[1], from[2], from[3]} == to))
+    return {};
+  if (stored.device() == Device::meta) return Tensor::empty(to, DType::f32, Device::meta);
+  const std::vector<double> values = stored.to_vector();
+  const std::int64_t window = from[2] * from[3], channels = to[1];
+  std::vector<double> out(static_cast<std::size_t>(to.count()));
+  for (std::int64_t o = 0; o < from[0]; ++o)
+    for (std::int64_t c = 0; c < std::max(channels, colours); ++c)
+      for (std::int64_t i = 0; i < window; ++i) {
+        const double value = values[static_cast<std::size_t>((o * colours + c % colours) * window + i)];
+        out[static_cast<std::size_t>((o * channels + c % channels) * window + i)] +=
+            channels == 1 ? value : c < channels ? value * colours / static_cast<double>(channels) : 0;
+      }
+  return Tensor::from(std::span<const double>(out), to, DType::f32, stored.device());
+}
 
 Outputs ImageModel::forward(Inputs inputs) {
   Variable images = inputs.take("images");

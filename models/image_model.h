@@ -10,7 +10,8 @@ struct ImageModelSignature {
   ImageSize image_size;
   std::int64_t in_channels = 3;
   std::int64_t num_classes = 1000;
-  std::vector<std::string> heads;  // paths of the classifiers
+  std::vector<std::string> heads;    // paths of the classifiers
+  std::string first_convolution{};   // path of the layer that reads the images
 };
 
 /// Input `images` [N, height, width, in_channels] of any floating type; output `logits` [N, num_classes] in
@@ -21,6 +22,13 @@ class ImageModel : public Model {
 
   ImageSize image_size() const { return {image_shape()[0], image_shape()[1]}; }
   std::int64_t in_channels() const { return image_shape()[2]; }
+
+  /// Path of the convolution that reads the images.
+  const std::string& first_convolution() const { return first_convolution_; }
+
+  /// Its weights for images of other channels, as timm's adapt_input_conv: for grey images the sum over three channels,
+  /// for n channels the three repeated and scaled by 3 / n.
+  Tensor adapt(const Parameter& parameter, const Tensor& stored, Library library) const override;
 
   Outputs forward(Inputs inputs) final;
 
@@ -34,6 +42,8 @@ class ImageModel : public Model {
   virtual Variable classify(Variable images) = 0;
   /// Whether the model also takes images of this height and width.
   virtual bool takes(std::int64_t height, std::int64_t width) const { return ImageSize{height, width} == image_size(); }
+
+  std::string first_convolution_;
 };
 
 }  // namespace lacuna

@@ -13,6 +13,6 @@ Variable Inputs::take(std::string_view name) {
   return NamedValues::take(name);
 }
 
-Tensor Model::adapt(const Parameter&, const Tensor&) const { return {}; }
+Tensor Model::adapt(const Parameter&, const Tensor&, Library) const { return {}; }
 
 }  // namespace lacuna

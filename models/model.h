@@ -33,6 +33,9 @@ struct ModelSignature {
   std::vector<std::string> heads;   // paths of the layers whose shape depends on num_classes
 };
 
+/// Whose conventions a file of weights follows, where they differ.
+enum class Library : std::uint8_t { timm, transformers };
+
 class Model : public Module {
  public:
   Model(const ModelContext& context, ModelSignature signature) : Module(context), signature_(std::move(signature)) {}
@@ -43,7 +46,7 @@ class Model : public Module {
 
   /// A stored parameter as the model can have it, where their shapes differ for a reason that the model knows: a table
   /// of another window. Undefined where there is none. `stored` may be on `meta`.
-  virtual Tensor adapt(const Parameter& parameter, const Tensor& stored) const;
+  virtual Tensor adapt(const Parameter& parameter, const Tensor& stored, Library library) const;
 
   /// Takes the inputs that it reads by name and ignores others. Move the batch to free what forward needs no longer.
   virtual Outputs forward(Inputs inputs) = 0;

@@ -87,11 +87,9 @@ class ResNet::Block final : public Module {
     for (std::size_t i = 0; i + 1 < layers_.size(); ++i)
       h = layers_[i]->norm.forward_relu(layers_[i]->convolution.forward(std::move(h)));
     h = layers_.back()->convolution.forward(std::move(h));  // [N, H / stride, W / stride, out]
-    if (pools_shortcut_) {
-      expect(x.shape()[1] % 2 == 0 && x.shape()[2] % 2 == 0, "{}: expected an even map to halve, got {}", path(),
-             x.shape());
-      x = apply(AvgPool2d{.height = x.shape()[1], .width = x.shape()[2]}, std::move(x));
-    }
+    if (pools_shortcut_)
+      x = apply(AvgPool2d{.count_include_pad = false, .ceil_mode = true, .height = x.shape()[1], .width = x.shape()[2]},
+                std::move(x));
     if (shortcut_) x = shortcut_norm_->forward(shortcut_->forward(std::move(x)));
     if (drop_path_.rate() == 0 || !training()) return layers_.back()->norm.forward_add_relu(std::move(h), std::move(x));
     h = drop_path_.forward(layers_.back()->norm.forward(std::move(h)));
@@ -146,7 +144,8 @@ class ResNet::DeepStem final : public Module {
 };
 
 ResNet::ResNet(const ModelContext& context, const ResNetOptions& options)
-    : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"fc"}}),
+    : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"fc"},
+                           options.stem == ResNetOptions::Stem::deep ? "conv1.0" : "conv1"}),
       max_pool_(options.stem != ResNetOptions::Stem::cifar),
       stem_(options.stem == ResNetOptions::Stem::deep
                 ? nullptr

@@ -1,6 +1,6 @@
 #include "models/swin.h"
 
-#include "models/bias_table.h"
+#include "models/io/resample.h"
 #include "models/registry.h"
 #include "nn/init.h"
 #include "nn/mlp.h"
@@ -150,7 +150,8 @@ class SwinTransformer::Stage final : public Module {
 };
 
 SwinTransformer::SwinTransformer(const ModelContext& context, const SwinOptions& options)
-    : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"head.fc"}}),
+    : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"head.fc"},
+                           "patch_embed.proj"}),
       patch_embedding_(*this, "patch_embed.proj", options.in_channels, options.embed_dim,
                        {.kernel = options.patch_size, .stride = options.patch_size}),
       patch_norm_(*this, "patch_embed.norm", options.embed_dim, eps),
@@ -194,8 +195,9 @@ Variable SwinTransformer::classify(Variable images) {
   return head_.forward(head_dropout_.forward(std::move(x)));
 }
 
-Tensor SwinTransformer::adapt(const Parameter& parameter, const Tensor& stored) const {
-  if (!parameter.path().ends_with(".relative_position_bias_table")) return {};
+Tensor SwinTransformer::adapt(const Parameter& parameter, const Tensor& stored, Library library) const {
+  if (!parameter.path().ends_with(".relative_position_bias_table"))
+    return ImageModel::adapt(parameter, stored, library);
   for (const std::unique_ptr<Stage>& stage : stages_)
     if (parameter.path().starts_with(stage->path() + "."))
       return resample_bias_table(stored, stage->window_height(), stage->window_width(), parameter.shape()[1]);

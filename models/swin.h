@@ -41,7 +41,7 @@ class SwinTransformer final : public ImageModel {
   SwinTransformer(const ModelContext& context, const SwinOptions& options);
 
   /// Resamples bias tables of other windows as timm's set_input_size does.
-  Tensor adapt(const Parameter& parameter, const Tensor& stored) const override;
+  Tensor adapt(const Parameter& parameter, const Tensor& stored, Library library) const override;
 
  private:
   class Block;

@@ -47,6 +47,9 @@ class Task {
   /// The metric that decides which checkpoint of a run is the best.
   const Metric& best_metric() const { return metrics_.front(); }
 
+  /// What the images of all batches are normalised with, for each channel.
+  virtual void see_normalisation(const std::vector<double>& /*mean*/, const std::vector<double>& /*std*/) {}
+
   /// The fields of a sample that it reads beside the model's inputs, such as `labels`.
   virtual SampleFields targets() const = 0;
   /// Runs the model over a batch; the loss is recorded if a tape is recording. Move the batch to free what forward

@@ -7,6 +7,7 @@
 #include "nn/init.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
+#include "ops/pool.h"
 #include "ops/relu_max_pool.h"
 
 #include <fmt/format.h>
@@ -34,12 +35,14 @@ nn::Conv2dOptions convolution(std::int64_t out, std::int64_t kernel, std::int64_
 }
 
 /// timm's VGG: convolutions of 3×3 with ReLU, stages that end with a max pool, and a classifier of convolutions. Takes
-/// images of any size whose last map is no smaller than the classifier's window.
+/// images of any size that leaves the last map a pixel; a map smaller than the classifier's window is stretched to it
+/// by adaptive pooling.
 class Vgg final : public ImageModel {
  public:
   Vgg(const ModelContext& context, const VggOptions& options)
-      : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"head.fc"}}),
-        smallest_(options.head_kernel << options.layers.size()),
+      : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"head.fc"}, "features.0"}),
+        smallest_(std::int64_t{1} << options.layers.size()),
+        head_kernel_(options.head_kernel),
         layers_(make_layers(options)),
         hidden1_(*this, "pre_logits.fc1", options.channels.back(), options.hidden,
                  convolution(options.hidden, options.head_kernel, 0)),
@@ -85,13 +88,21 @@ class Vgg final : public ImageModel {
         x = layer.norm ? layer.norm->forward_relu(std::move(x)) : relu(std::move(x));
       }
     }
+    const std::int64_t height = x.shape()[1], width = x.shape()[2];
+    if (std::min(height, width) < head_kernel_)
+      x = apply(AdaptiveAvgPool2d{.out_height = std::max(height, head_kernel_),
+                                  .out_width = std::max(width, head_kernel_),
+                                  .height = height,
+                                  .width = width},
+                std::move(x));
     x = dropout1_.forward(relu(hidden1_.forward(std::move(x))));
     x = global_avg_pool(relu(hidden2_.forward(std::move(x))));  // [N, hidden]
     return head_.forward(dropout2_.forward(std::move(x)));
   }
   bool takes(std::int64_t height, std::int64_t width) const override { return std::min(height, width) >= smallest_; }
 
-  std::int64_t smallest_;  // pixels
+  std::int64_t smallest_;     // pixels
+  std::int64_t head_kernel_;  // places
   std::vector<Layer> layers_;
   nn::Conv2d hidden1_;
   nn::Dropout dropout1_;
@@ -123,11 +134,9 @@ VggOptions read_options(HyperParameters& parameters) {
   for (const std::int64_t count : options.layers)
     if (count > 4096) parameters.add_problem("layers", fmt::format("`layers` of {}: expected at most 4096", count));
   const std::int64_t side = std::min(options.image_size.height, options.image_size.width);
-  if (options.layers.size() <= 16 && side >> options.layers.size() < options.head_kernel)
-    parameters.add_problem("head_kernel", fmt::format("`head_kernel` {} is larger than the last map, {}: images need "
-                                                      "{} pixels or more a side",
-                                                      options.head_kernel, side >> options.layers.size(),
-                                                      options.head_kernel << options.layers.size()));
+  if (options.layers.size() <= 16 && side >> options.layers.size() < 1)
+    parameters.add_problem("image_size", fmt::format("`image_size` {} leaves the last map no pixel: expected {} or more",
+                                                     side, std::int64_t{1} << options.layers.size()));
   return options;
 }
 

@@ -1,6 +1,6 @@
 #include "models/vit.h"
 
-#include "models/io/positions.h"
+#include "models/io/resample.h"
 #include "models/registry.h"
 #include "nn/functional.h"
 #include "nn/init.h"
@@ -140,7 +140,8 @@ class VisionTransformer::AttentionPool final : public Module {
 VisionTransformer::VisionTransformer(const ModelContext& context, const VitOptions& options)
     : ImageModel(context, {options.image_size, options.in_channels, options.num_classes,
                            options.distilled ? std::vector<std::string>{"head", "head_dist"}
-                                             : std::vector<std::string>{"head"}}),
+                                             : std::vector<std::string>{"head"},
+                           "patch_embed.proj"}),
       options_(options),
       patches_(patches_of(options)),
       prefix_(prefix_of(options)),
@@ -179,13 +180,14 @@ std::vector<std::unique_ptr<VisionTransformer::Block>> VisionTransformer::make_b
   return blocks;
 }
 
-Tensor VisionTransformer::adapt(const Parameter& parameter, const Tensor& stored) const {
+Tensor VisionTransformer::adapt(const Parameter& parameter, const Tensor& stored, Library library) const {
+  if (&parameter != &positions_) return ImageModel::adapt(parameter, stored, library);
   const Shape &from = stored.shape(), &to = positions_.shape();
-  if (&parameter != &positions_ || from.rank() != 3 || from[0] != 1 || from[2] != to[2]) return {};
+  if (from.rank() != 3 || from[0] != 1 || from[2] != to[2]) return {};
   const std::int64_t leading = to[1] - patches_;
   if (square_side(from[1] - leading) == 0 || square_side(patches_) == 0) return {};
   if (stored.device() == Device::meta) return Tensor::empty(to, DType::f32, Device::meta);
-  return resample_positions(stored, to[1], leading);
+  return resample_positions(stored, to[1], leading, library == Library::timm ? Cubic::antialiased : Cubic::plain);
 }
 
 Variable VisionTransformer::embed(Variable images) const {

@@ -55,8 +55,8 @@ class VisionTransformer final : public ImageModel {
  public:
   VisionTransformer(const ModelContext& context, const VitOptions& options);
 
-  /// Positions of another number of patches, resampled as timm's resample_abs_pos_embed.
-  Tensor adapt(const Parameter& parameter, const Tensor& stored) const override;
+  /// Resamples positions of another number of patches as the library does.
+  Tensor adapt(const Parameter& parameter, const Tensor& stored, Library library) const override;
 
  private:
   class Block;

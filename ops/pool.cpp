@@ -28,9 +28,12 @@ Range covering(const Windows& w, std::int64_t place, std::int64_t extent) {
   return {before < 0 ? 0 : before / w.stride + 1, std::min((place + w.padding) / w.stride + 1, w.out(extent))};
 }
 
+bool takes_partial_windows(const MaxPool2d&) { return false; }
+bool takes_partial_windows(const AvgPool2d& op) { return op.ceil_mode; }
+
 template <class Op>
 Windows windows_of(const Op& op, std::int64_t images, std::int64_t channels) {
-  return {images, op.height, op.width, channels, op.kernel, op.stride, op.padding};
+  return {images, op.height, op.width, channels, op.kernel, op.stride, op.padding, takes_partial_windows(op)};
 }
 
 template <class Op>
@@ -39,7 +42,7 @@ Windows checked_windows(const Op& op, const Tensor& x) {
   expect(shape.rank() == 4 && shape[1] == op.height && shape[2] == op.width,
          "{}: expected images [N, {}, {}, C], got {}", Op::name, op.height, op.width, shape);
   expect(op.kernel > 0 && op.kernel <= 16 && op.stride > 0 && op.padding >= 0 && 2 * op.padding <= op.kernel &&
-             op.kernel <= std::min(op.height, op.width) + 2 * op.padding,
+             (op.kernel <= std::min(op.height, op.width) + 2 * op.padding || takes_partial_windows(op)),
          "{}: kernel {} (1 to 16, and no larger than the padded image), stride {} and padding {} (at most half the "
          "kernel) do not fit images of {}x{}",
          Op::name, op.kernel, op.stride, op.padding, op.height, op.width);
@@ -295,6 +298,7 @@ void MaxPool2d::backward(Tensor dy, const Saved<MaxPool2d>& saved, Grads& grads)
 
 Tensor AvgPool2d::forward(std::span<const Tensor> inputs) const {
   const Tensor& in = inputs[x];
+  expect(!ceil_mode || !count_include_pad, "{}: ceil_mode with count_include_pad is not computed", name);
   const Windows w = checked_windows(*this, in);
   Tensor y = Tensor::empty(out_shape(w), in.dtype(), in.device());
   avg_pool_forward(in.device(), w, count_include_pad, in, y);

@@ -20,16 +20,29 @@ struct MaxPool2d {
 };
 
 /// Mean of each window; shapes as MaxPool2d. The divisor is kernel², or without `count_include_pad` the number of
-/// places of the window inside the image.
+/// places of the window inside the image. With `ceil_mode`, which takes no `count_include_pad`, a last window that the
+/// image does not fill counts: OH = ⌈(H + 2·padding − kernel) / stride⌉ + 1.
 struct AvgPool2d {
   enum Input { x };
   std::int64_t kernel = 2, stride = 2, padding = 0;
-  bool count_include_pad = true;
+  bool count_include_pad = true, ceil_mode = false;
   std::int64_t height = 0, width = 0;  // x's
   static constexpr std::string_view name = "avg_pool2d";
   static constexpr std::array<Save, 0> saves{};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<AvgPool2d>& saved, Grads& grads) const;
+};
+
+/// Mean of parts of an image, x [N, H, W, C] -> [N, OH, OW, C]: row i of OH is the mean of rows ⌊i·H/OH⌋ to
+/// ⌈(i + 1)·H/OH⌉, and columns alike (PyTorch's adaptive_avg_pool2d). Parts overlap where OH does not divide H.
+struct AdaptiveAvgPool2d {
+  enum Input { x };
+  std::int64_t out_height = 1, out_width = 1;
+  std::int64_t height = 0, width = 0;  // x's
+  static constexpr std::string_view name = "adaptive_avg_pool2d";
+  static constexpr std::array<Save, 0> saves{};
+  Tensor forward(std::span<const Tensor> inputs) const;
+  void backward(Tensor dy, const Saved<AdaptiveAvgPool2d>& saved, Grads& grads) const;
 };
 
 /// Mean over all axes between the first and the last: [N, H, W, C] -> [N, C], [B, L, C] -> [B, C].

@@ -13,8 +13,14 @@ class Tensor;
 struct Windows {
   std::int64_t images, height, width, channels;
   std::int64_t kernel, stride, padding;
+  bool partial = false;  // whether a last window that the image does not fill counts (PyTorch's ceil_mode)
 
-  constexpr std::int64_t out(std::int64_t extent) const { return (extent + 2 * padding - kernel) / stride + 1; }
+  constexpr std::int64_t out(std::int64_t extent) const {
+    const std::int64_t room = extent + 2 * padding - kernel;
+    if (!partial) return room / stride + 1;
+    const std::int64_t windows = (room + stride - 1) / stride + 1;
+    return (windows - 1) * stride < extent + padding ? windows : windows - 1;  // one in the padding alone does not
+  }
   constexpr std::int64_t out_height() const { return out(height); }
   constexpr std::int64_t out_width() const { return out(width); }
 };

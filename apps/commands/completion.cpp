@@ -1,6 +1,7 @@
 // lacuna completion: what a shell reads to complete commands, options and files.
 #include "apps/command.h"
 #include "apps/output.h"
+#include "core/text.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -41,17 +42,10 @@ std::string for_bash(const std::vector<CommandWords>& commands) {
       fmt::join(names_of(commands), " "), cases);
 }
 
-/// Text within single quotes of zsh and fish.
-std::string quoted(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out;
-}
-
 std::string for_zsh(const std::vector<CommandWords>& commands) {
   std::string described, cases;
   for (const CommandWords& command : commands) {
-    described += fmt::format("    '{}:{}'\n", command.name, quoted(command.summary));
+    described += fmt::format("    '{}:{}'\n", command.name, for_single_quotes(command.summary));
     cases += fmt::format("    {}) options=({}) ;;\n", command.name, fmt::join(command.options, " "));
   }
   return fmt::format(
@@ -75,7 +69,7 @@ std::string for_fish(const std::vector<CommandWords>& commands) {
   std::string text;
   for (const CommandWords& command : commands) {
     text += fmt::format("complete -c lacuna -n __fish_use_subcommand -f -a {} -d '{}'\n", command.name,
-                        quoted(command.summary));
+                        for_single_quotes(command.summary));
     for (const std::string& option : command.options)
       text +=
           fmt::format("complete -c lacuna -n '__fish_seen_subcommand_from {}' -l {}\n", command.name, option.substr(2));

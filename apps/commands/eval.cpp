@@ -1,6 +1,7 @@
 // lacuna eval: evaluates a checkpoint or a weight file.
 #include "apps/command.h"
 #include "apps/config/configuration_options.h"
+#include "apps/config/paths.h"
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
 #include "apps/output.h"
@@ -28,9 +29,9 @@ class Eval {
  public:
   explicit Eval(CLI::App& app) {
     app.add_option("arguments", arguments_,
-                   "a run folder, whose best checkpoint is evaluated, or one of its checkpoints (RUN/last); then "
-                   "key=value overrides")
-        ->type_name("[RUN | RUN/last] [key=value ...]");
+                   "a run folder, whose best checkpoint is evaluated, one of its checkpoints (RUN/last), or a folder with "
+                   "a model and its config.json; then key=value overrides")
+        ->type_name("[RUN | RUN/last | FOLDER] [key=value ...]");
     app.add_option("-c,--config", files_,
                    "configuration file, in the place of RUN; model.from names the weights; given again, a further one")
         ->type_name("CONFIG")
@@ -47,7 +48,10 @@ class Eval {
       overrides.erase(overrides.begin());
     }
     std::optional<CheckpointPath> point;
-    if (files.empty()) {
+    const bool is_folder = files.empty() && !overrides.empty() && is_model_folder(overrides.front());
+    if (is_folder) {
+      overrides.front() = fmt::format("model.from={}", to_yaml(std::string_view(overrides.front())));
+    } else if (files.empty()) {
       if (overrides.empty()) reject("expected a run folder, or -c CONFIG");
       point = checkpoint_path(overrides.front());
       overrides.erase(overrides.begin());
@@ -56,7 +60,8 @@ class Eval {
         if (sets(change, "model", "from"))
           reject("{}: the weights are those of the run; expected -c {} to evaluate others", change, files.front());
     }
-    Configuration configuration = read_configuration(files, overrides);
+    Configuration configuration =
+        is_folder ? parse_configuration("", "the command line", overrides) : read_configuration(files, overrides);
     configuration.memory = {};  // nothing is saved for backward, and no budget of a step is asked for
     configuration = resolve(configuration);
     if (configuration.train.device == "meta")
@@ -98,6 +103,8 @@ class Eval {
     json["samples_per_second"] = rate;
     json["memory"] = {{"peak", ledger(Device::cpu).peak()}};
     json["process_peak"] = process_peak();
+    json["notes"] = made.notes;
+    for (const std::string& note : made.notes) print_error(fmt::format("lacuna: note: {}\n", note));
     report_.write(fmt::format("{} from {}: {} images, loss {:.4f}{}, {:.1f} samples/s\n", configuration.model.name,
                               made.file.string(), evaluation.samples, evaluation.loss, metrics, rate),
                   json);
@@ -105,6 +112,14 @@ class Eval {
   }
 
  private:
+  /// Whether `path` is a folder with a model that is no part of a run.
+  static bool is_model_folder(const std::string& path) {
+    std::error_code ignored;
+    const CheckpointPath point = checkpoint_path(path);
+    return std::filesystem::is_regular_file(expand_home(path) / "config.json", ignored) &&
+           !std::filesystem::is_regular_file(point.run / "config.yaml", ignored);
+  }
+
   /// With the weights of a checkpoint of the run. One that the run, which may be training on, removes meanwhile is
   /// looked for again.
   static MadeModel make_model_of_run(Configuration configuration, const CheckpointPath& point) {

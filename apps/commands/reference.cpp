@@ -3,6 +3,7 @@
 #include "apps/commands/reference_text.h"
 #include "autograd/tape.h"
 #include "core/glob.h"
+#include "models/folders/values.h"
 #include "models/io/weights.h"
 #include "models/registry.h"
 #include "nn/freeze.h"
@@ -43,17 +44,10 @@ std::string hyper_parameter_of(const std::string& keyword) {
   return keyword;
 }
 
-HyperValue hyper_value(const std::string& key, const json& value) {
-  if (value.is_boolean()) return value.get<bool>();
-  if (value.is_number_integer()) return value.get<std::int64_t>();
-  if (value.is_number()) return value.get<double>();
-  if (value.is_string()) return value.get<std::string>();
-  const bool is_list = value.is_array() && std::all_of(value.begin(), value.end(),
-                                                       [](const json& item) { return item.is_number_integer(); });
-  if (!is_list)
-    reject("the reference's model has `{}` = {}: expected a number, a word, or a list of whole numbers", key,
-           value.dump());
-  return value.get<std::vector<std::int64_t>>();
+HyperValue read_value(const std::string& key, const json& value) {
+  if (const std::optional<HyperValue> read = hyper_value(value)) return *read;
+  reject("the reference's model has `{}` = {}: expected a number, a word, or a list of whole numbers", key,
+         value.dump());
 }
 
 struct ReferenceModel {
@@ -75,11 +69,11 @@ ReferenceModel read_model(const SafetensorsFile& file) {
     model.name = description["name"].get<std::string>();
     if (const json arguments = description.value("arguments", json::object()); arguments.is_object())
       for (const auto& [key, value] : arguments.items())
-        model.hyper_parameters.push_back({hyper_parameter_of(key), hyper_value(key, value)});
+        model.hyper_parameters.push_back({hyper_parameter_of(key), read_value(key, value)});
   }
   for (const auto& [key, value] : description.items()) {
     if (key == "family" || (is_preset && (key == "name" || key == "arguments"))) continue;
-    model.hyper_parameters.push_back({key, hyper_value(key, value)});
+    model.hyper_parameters.push_back({key, read_value(key, value)});
   }
   return model;
 }
@@ -95,12 +89,12 @@ std::vector<HyperParameter> without_dropout(const ReferenceModel& model) {
 }
 
 /// The model of the file with its weights. Tried without memory first: a wrong file costs nothing.
-std::unique_ptr<Model> make_model(const SafetensorsFile& file, const ReferenceModel& description) {
+std::unique_ptr<Model> make_model(const SafetensorsFile& file, const ReferenceModel& description, DType precision) {
   const LoadOptions weights{.prefix = "weight/"};
   const std::vector<HyperParameter> parameters = without_dropout(description);
   check_weights(*build_model(description.name, parameters, {.device = Device::meta}), SafetensorsFile(file.path()),
                 weights);
-  std::unique_ptr<Model> model = build_model(description.name, parameters, {});
+  std::unique_ptr<Model> model = build_model(description.name, parameters, {.dtype = precision});
   load_weights(*model, SafetensorsFile(file.path()), weights);
   return model;
 }
@@ -296,9 +290,10 @@ Variable image_loss(Outputs outputs, const Variable& targets, Comparison& compar
 }
 
 /// The comparison from the file's input (repetition 0), or from images moved within rounding.
-ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memory_policy, int repetition) {
+ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memory_policy, DType precision,
+                             int repetition) {
   const ReferenceModel description = read_model(file);
-  const std::unique_ptr<Model> model = make_model(file, description);
+  const std::unique_ptr<Model> model = make_model(file, description, precision);
   const bool is_text = file.contains("input/ids");
   TextReference input;
   if (is_text) {
@@ -370,11 +365,12 @@ bool ReferenceReport::forward_agrees() const {
   });
 }
 
-ReferenceReport compare_with_reference(const SafetensorsFile& file, std::string_view memory_policy) {
-  ReferenceReport best = compare_once(file, memory_policy, 0);
+ReferenceReport compare_with_reference(const SafetensorsFile& file, std::string_view memory_policy, DType precision) {
+  ReferenceReport best = compare_once(file, memory_policy, precision, 0);
+  if (precision == DType::f64) return best;
   for (int repetition = 1; repetition <= reference_repetitions; ++repetition) {
     if (best.worst().relative() <= reference_tolerance || !best.forward_agrees()) break;
-    ReferenceReport next = compare_once(file, memory_policy, repetition);
+    ReferenceReport next = compare_once(file, memory_policy, precision, repetition);
     if (next.worst().relative() < best.worst().relative()) best = std::move(next);
   }
   return best;

@@ -44,7 +44,11 @@ struct ReferenceReport {
 /// forward pass agrees and a gradient does not, the step is therefore repeated from images moved by a millionth of
 /// themselves, and the repetition that agrees best is reported: an error in a gradient stays in every one of them.
 ///
+/// `precision`: of the activations, f32, or f64 for a file whose results were computed in f64 from the same f32 weights
+/// and images. No input of a ReLU lies within the rounding of f64 of zero: nothing is repeated.
+///
 /// Refuses files that describe no model of Lacuna's, or another one's weights.
-ReferenceReport compare_with_reference(const SafetensorsFile& file, std::string_view memory_policy = "exact");
+ReferenceReport compare_with_reference(const SafetensorsFile& file, std::string_view memory_policy = "exact",
+                                       DType precision = DType::f32);
 
 }  // namespace lacuna

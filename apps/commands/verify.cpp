@@ -19,6 +19,9 @@ class Verify {
   explicit Verify(CLI::App& app) {
     app.add_option("file", file_, "reference file")->type_name("GOLDEN.safetensors")->required();
     app.add_option("--policy", policy_, "memory policy, one that is exact")->capture_default_str();
+    app.add_option("--precision", precision_, "of the activations: f64 for a file whose results were computed in f64")
+        ->check(CLI::IsMember({"f32", "f64"}))
+        ->capture_default_str();
     app.add_option("--tolerance", tolerance_, "largest difference relative to a tensor's largest magnitude")
         ->capture_default_str()
         ->check(CLI::Range(reference_tolerance, 1.0));
@@ -34,7 +37,7 @@ class Verify {
           "docs/quantization.md says by how much",
           policy_);
     warn_if_crowded();
-    const ReferenceReport result = compare_with_reference(SafetensorsFile(file_), policy_);
+    const ReferenceReport result = compare_with_reference(SafetensorsFile(file_), policy_, precision_ == "f64" ? DType::f64 : DType::f32);
     nlohmann::ordered_json tensors = nlohmann::json::array();
     std::string text = fmt::format("{:>12} {:>12} {:>12}  {}\n", "difference", "magnitude", "relative", "tensor");
     for (const ReferenceTensor& tensor : result.tensors) {
@@ -58,6 +61,7 @@ class Verify {
                         agrees(worst) ? "passed" : "FAILED");
     report_.write(text, {{"model", result.model},
                          {"policy", policy_},
+                         {"precision", precision_},
                          {"tolerance", tolerance_},
                          {"passed", agrees(worst)},
                          {"repetition", result.repetition},
@@ -73,7 +77,7 @@ class Verify {
   bool agrees(const ReferenceTensor& tensor) const { return tensor.relative() <= tolerance_; }
 
   std::string file_;
-  std::string policy_ = "exact";
+  std::string policy_ = "exact", precision_ = "f32";
   double tolerance_ = reference_tolerance;
   Report report_;
 };

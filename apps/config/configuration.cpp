@@ -1,5 +1,6 @@
 #include "apps/config/configuration.h"
 
+#include "apps/config/model_folder.h"
 #include "apps/config/model_options.h"
 #include "apps/config/paths.h"
 #include "apps/config/schema.h"
@@ -179,9 +180,16 @@ Configuration from_tree(const YamlNode& root, Problems& problems) {
     }
   }
   for (std::string* const path : paths_in(configuration)) *path = expand_home(*path).string();
+  const std::size_t others = problems.count();
+  take_from_folder(configuration, root, problems);
   const YamlEntry* const model = root.find("model");
-  if (model == nullptr || model->value.find("name") == nullptr)
-    problems.add(model == nullptr ? root.where : model->where, "expected model.name: `lacuna models` lists the names");
+  if (configuration.model.name.empty() && problems.count() == others &&
+      (model == nullptr || model->value.find("name") == nullptr))
+    problems.add(model == nullptr ? root.where : model->where,
+                 configuration.model.from.empty()
+                     ? "expected model.name: `lacuna models` lists the names"
+                     : fmt::format("expected model.name, since {} is no folder with a config.json",
+                                   configuration.model.from));
   const bool readable = problems.empty();
   check_model(configuration, root, problems);
   if (readable) validate(configuration, root, problems);

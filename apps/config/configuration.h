@@ -33,6 +33,8 @@ struct Configuration {
     std::int64_t vocabulary = 0;
     std::int64_t classes = 0;
     std::vector<double> mean, std;  // of each channel; empty: the data set's own
+    std::string interpolation = "bilinear";
+    double crop_pct = 1;
     std::string augment = "none";
     std::int64_t crop_padding = 4;
     std::int64_t workers = 1;

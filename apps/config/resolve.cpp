@@ -82,7 +82,10 @@ Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split spli
                                          .augment = training ? resolved.data.augment : "none",
                                          .crop_padding = resolved.data.crop_padding,
                                          .mean = {resolved.data.mean.begin(), resolved.data.mean.end()},
-                                         .deviation = {resolved.data.std.begin(), resolved.data.std.end()}});
+                                         .deviation = {resolved.data.std.begin(), resolved.data.std.end()},
+                                         .filter = resolved.data.interpolation == "bicubic" ? ResizeFilter::bicubic
+                                                                                            : ResizeFilter::bilinear,
+                                         .crop_pct = training ? 1 : resolved.data.crop_pct});
   DatasetPtr ready = transform(std::move(dataset), std::move(transforms), seed);
   if (!training) return {std::move(ready), {.size = resolved.train.batch_size / resolved.train.accumulate}};
   return {shuffle(std::move(ready), seed), {.size = resolved.train.batch_size, .drop_last = true}};

@@ -39,6 +39,7 @@ Names augmentation_names() {
   for (const Augmentation& augmentation : augmentations()) names.emplace_back(augmentation.name);
   return names;
 }
+Names interpolations() { return {"bilinear", "bicubic"}; }
 Names float_types() { return {"f32", "bf16"}; }
 Names state_types() { return {"f32", "bf16", "int8"}; }
 Names devices() { return {"auto", "cpu", "meta"}; }
@@ -51,8 +52,8 @@ const std::vector<Key<Configuration>> table{
     {"model.from",
      &Model::from,
      {},
-     "weights to start from: a `.safetensors` file, an index of shards, a folder with either, or a checkpoint of a "
-     "run"},
+     "weights to start from: a folder of timm or transformers, whose config.json says what the model is, a "
+     "`.safetensors` file, an index of shards, or a checkpoint of a run"},
     {"model.num_classes", &Model::num_classes, {}, "outputs of the head; 0: as many as the data set has classes"},
     {"data.name", &Data::name, {.names = registered<dataset_kinds>}, "data set"},
     {"data.path", &Data::path, {}, "folder of the data set's files"},
@@ -70,6 +71,12 @@ const std::vector<Key<Configuration>> table{
      "of each channel, from 0 to 1, as `[0.5, 0.5, 0.5]`: what the weights were trained with; empty: the data set's "
      "own"},
     {"data.std", &Data::std, {up_to(1)}, "the same for the standard deviation"},
+    {"data.interpolation", &Data::interpolation, {.names = interpolations}, "how images are resized; a folder says its own"},
+    {"data.crop_pct",
+     &Data::crop_pct,
+     {from(0.01, 1)},
+     "of evaluation: the shorter side becomes the size over this, and the middle is cut out; 1: the whole image, in the "
+     "model's shape; a folder says its own"},
     {"data.augment", &Data::augment, {.names = augmentation_names}, "random changes of the training images"},
     {"data.crop_padding", &Data::crop_padding, {up_to(256)}, "black pixels on each side before a random crop"},
     {"data.workers", &Data::workers, {from(1, 256)}, "threads that prepare batches ahead of the step"},

@@ -1,36 +1,10 @@
 #include "apps/train/nonfinite.h"
 
+#include "core/finite.h"
+
 #include <algorithm>
-#include <cmath>
 
 namespace lacuna::apps {
-namespace {
-
-struct Range {
-  bool finite = true;
-  double magnitude = 0;  // of the finite values
-};
-
-Range range_of(const Tensor& tensor) {
-  Range range;
-  if (!is_floating(tensor.dtype()) || tensor.device() != Device::cpu) return range;
-  with_float_type(tensor.dtype(), [&]<class T>(Type<T>) {
-    const T* const values = tensor.data<T>();
-    for (std::int64_t i = 0; i < tensor.count(); ++i) {
-      const double magnitude = std::abs(static_cast<double>(to_compute(values[i])));
-      if (std::isfinite(magnitude))
-        range.magnitude = std::max(range.magnitude, magnitude);
-      else
-        range.finite = false;
-    }
-  });
-  return range;
-}
-
-}  // namespace
-
-bool is_finite(const Tensor& tensor) { return range_of(tensor).finite; }
-
 void NonFiniteSearch::after(Phase phase, const Operation& op, Label path, const Work&,
                             std::span<const Tensor> results) {
   if (first_) return;
@@ -38,7 +12,7 @@ void NonFiniteSearch::after(Phase phase, const Operation& op, Label path, const 
   const std::string where = fmt::format("{} in {} ({})", op.name(), path.text().empty() ? "the model" : path.text(),
                                         phase == Phase::forward ? "forward" : "backward");
   for (const Tensor& result : results) {
-    const Range range = range_of(result);
+    const ValueRange range = value_range(result);
     if (!range.finite) first_ = where;
     if (range.magnitude > 0) largest_.push_back({where, range.magnitude});
   }

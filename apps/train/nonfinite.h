@@ -9,9 +9,6 @@
 
 namespace lacuna::apps {
 
-/// Whether a tensor holds neither NaN nor infinity.
-bool is_finite(const Tensor& tensor);
-
 /// Watches a step that is run again because its loss was not finite.
 class NonFiniteSearch final : public Observer {
  public:

@@ -1,12 +1,13 @@
 #include "apps/train/training.h"
 
+#include "apps/config/model_folder.h"
 #include "apps/config/model_options.h"
+#include "apps/config/resolve.h"
 #include "apps/train/calibrate.h"
-#include "apps/train/nonfinite.h"
 #include "apps/train/run_folder.h"
 #include "autograd/policies/planned.h"
 #include "core/parallel.h"
-#include "models/registry.h"
+#include "models/folders/folder.h"
 
 #include <fmt/ranges.h>
 
@@ -19,18 +20,31 @@ namespace lacuna::apps {
 
 namespace {
 
+struct OpenedWeights {
+  std::optional<ModelFolder> folder;
+  FolderWeights weights;
+};
 /// A checkpoint that the run, which may be training on, removes meanwhile is looked for again.
-WeightFiles open_weights(const std::filesystem::path& from) {
+OpenedWeights open_weights(const std::filesystem::path& from) {
   constexpr int attempts = 20;
   for (int attempt = 1;; ++attempt) {
     const std::filesystem::path path = weights_path(from, "model.from");
     try {
-      return WeightFiles(path);
+      const std::optional<ModelFolder> folder = read_model_folder(path);
+      return {folder, lacuna::open_weights(path, folder)};
     } catch (const Error&) {
       std::error_code ignored;
       if (std::filesystem::exists(path, ignored) || attempt == attempts) throw;
     }
   }
+}
+
+/// The first number whose label is another in the folder than in the data set, where both have the same labels.
+std::optional<std::size_t> misplaced_label(const std::vector<std::string>& folder, const std::vector<std::string>& data) {
+  if (folder.size() != data.size() || !std::ranges::is_permutation(folder, data)) return {};
+  const auto differs = std::ranges::mismatch(folder, data).in1;
+  if (differs == folder.end()) return {};
+  return static_cast<std::size_t>(differs - folder.begin());
 }
 
 }  // namespace
@@ -40,15 +54,31 @@ MadeModel make_model(const Configuration& configuration, Device device, bool new
   std::unique_ptr<Model> model = build_model(
       configuration.model.name, hyper_parameters_of(configuration),
       {.device = device, .seed = static_cast<std::uint64_t>(train.seed), .dtype = precision_type(train.precision)});
-  if (configuration.model.from.empty()) return {std::move(model), {}, {}};
-  const WeightFiles file = open_weights(configuration.model.from);
-  const std::filesystem::path& path = file.path();
-  const LoadOptions options{.prefix = {}, .new_head = new_head};
+  if (configuration.model.from.empty()) return {.model = std::move(model)};
+  OpenedWeights opened = open_weights(configuration.model.from);
+  const WeightFiles& file = opened.weights.files;
+  LoadOptions& options = opened.weights.options;
+  options.new_head = new_head;
   const bool planned = device == Device::meta;
-  const LoadedWeights loaded = planned ? check_weights(*model, file, options) : load_weights(*model, file, options);
-  for (const auto& [name, tensor] : state_of(*model))
-    if (!is_finite(tensor)) fail("{}: {} holds values that are not finite", path.string(), name);
-  return {std::move(model), loaded, path};
+  MadeModel made{.weights = planned ? check_weights(*model, file, options) : load_weights(*model, file, options),
+                 .file = file.path()};
+  made.model = std::move(model);
+  const LoadedWeights& loaded = made.weights;
+  if (!loaded.prefix.empty()) made.notes.push_back(fmt::format("names without `{}`", loaded.prefix));
+  made.notes.insert(made.notes.end(), loaded.adapted.begin(), loaded.adapted.end());
+  if (!loaded.left_out.empty()) made.notes.push_back(fmt::format("left out: {}", fmt::join(loaded.left_out, ", ")));
+  if (!opened.folder) return made;
+  made.notes.insert(made.notes.end(), opened.folder->notes.begin(), opened.folder->notes.end());
+  const std::vector<std::string> labels =
+      describe_dataset(configuration.data.name, dataset_options(configuration, Split::train)).classes;
+  if (const auto number = misplaced_label(opened.folder->labels, labels); number && !loaded.new_head) {
+    const std::string difference = fmt::format("label {} is {} in {}, and {} in the data set {}", *number,
+                                               opened.folder->labels[*number], opened.folder->config.string(),
+                                               labels[*number], configuration.data.name);
+    if (!new_head) reject("{}: its classes have another order", difference);
+    made.notes.push_back(difference);
+  }
+  return made;
 }
 
 std::filesystem::path weights_path(const std::filesystem::path& from, std::string_view key) {
@@ -64,8 +94,10 @@ std::filesystem::path weights_path(const std::filesystem::path& from, std::strin
     path = from;  // a checkpoint that was copied out of its run
   }
   if (!fs::is_directory(path, ignored)) return path;
-  const fs::path average = path / average_file;  // what the checkpoint was evaluated by
-  return fs::exists(average, ignored) ? average : path;
+  // The average is what the checkpoint was evaluated by.
+  for (const std::string_view average : {average_file, former_average_file})
+    if (fs::exists(path / average, ignored)) return path / average;
+  return path;
 }
 
 DType precision_type(const std::string& precision) {
@@ -92,7 +124,10 @@ std::unique_ptr<Task> make_task(const Configuration& configuration, const Model&
       auto& from = std::get<std::string>(found->second);
       if (!from.empty()) from = weights_path(from, fmt::format("task.{}", name)).string();
     }
-  return lacuna::make_task(configuration.task.name, options, model);
+  std::unique_ptr<Task> task = lacuna::make_task(configuration.task.name, options, model);
+  const ImagePreparation images = describe_folder(configuration).images;
+  task->see_normalisation(images.mean, images.std);
+  return task;
 }
 
 Training::Training(const Configuration& configuration, Device device)
@@ -106,7 +141,8 @@ Training::Training(const Configuration& configuration, Device device)
                     .seed = static_cast<std::uint64_t>(configuration.train.seed)} {
   MadeModel made = make_model(configuration, device, true);
   model_ = std::move(made.model);
-  loaded_weights_ = made.weights;
+  loaded_weights_ = std::move(made.weights);
+  weights_notes_ = std::move(made.notes);
   weights_file_ = std::move(made.file);
   task_ = make_task(configuration, *model_);
   if (!configuration.freeze.train.empty() || !configuration.freeze.freeze.empty())

@@ -24,9 +24,10 @@ struct StepOutcome : TrainResult {
 };
 
 struct MadeModel {
-  std::unique_ptr<Model> model;
-  LoadedWeights weights;       // of `model.from`
-  std::filesystem::path file;  // that they are from; empty: none
+  std::unique_ptr<Model> model{};
+  LoadedWeights weights{};             // of `model.from`
+  std::filesystem::path file{};        // that they are from; empty: none
+  std::vector<std::string> notes{};    // what was done to them and what is to be known, each in words
 };
 
 /// The file with the weights that `key` names: a file, a folder with one, or a checkpoint of a run, whose average of the
@@ -60,6 +61,7 @@ class Training {
   const LoadedWeights& loaded_weights() const { return loaded_weights_; }
   /// The file that the weights are from; empty: none.
   const std::filesystem::path& weights_file() const { return weights_file_; }
+  const std::vector<std::string>& weights_notes() const { return weights_notes_; }
   std::int64_t trainable_count() const;
 
   /// Step number `number` of the run over the micro-batches of one batch (see TrainStep). `observer` may be null. A
@@ -79,6 +81,7 @@ class Training {
   std::unique_ptr<Task> task_;
   LoadedWeights loaded_weights_;
   std::filesystem::path weights_file_;
+  std::vector<std::string> weights_notes_;
   std::vector<FreezeMatch> freeze_matches_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightAverage> average_;

@@ -1,6 +1,7 @@
 #include "apps/train/training_run.h"
 #include "autograd/policies/adaptive.h"
 
+#include "apps/config/model_folder.h"
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
 #include "apps/output.h"
@@ -9,6 +10,7 @@
 #include "apps/train/measure.h"
 #include "apps/train/nonfinite.h"
 #include "core/file.h"
+#include "core/finite.h"
 #include "core/system_memory.h"
 
 #include <fmt/ranges.h>
@@ -80,13 +82,6 @@ std::string describe(const FreezeMatch& match) {
   for (std::size_t i = 0; i < std::min(shown, match.parameters.size()); ++i)
     text += fmt::format(" {} {}", match.parameters[i]->path(), match.parameters[i]->shape());
   return text + (match.parameters.size() > shown ? " ...\n" : "\n");
-}
-
-std::string describe(const LoadedWeights& loaded, const fs::path& file) {
-  std::string text = "weights from " + file.string();
-  if (!loaded.prefix.empty()) text += fmt::format("; names without `{}`", loaded.prefix);
-  for (const std::string& table : loaded.resampled) text += fmt::format("; {}, resampled", table);
-  return text;
 }
 
 }  // namespace
@@ -237,7 +232,9 @@ void TrainingRun::announce() {
                                      configuration_.model.from));
   }
   if (!training_.weights_file().empty() && trainer_.progress().step == 0)
-    display_.print(describe(training_.loaded_weights(), training_.weights_file()));
+    display_.print(fmt::format("weights from {}{}{}", training_.weights_file().string(),
+                               training_.weights_notes().empty() ? "" : "; ",
+                               fmt::join(training_.weights_notes(), "; ")));
   if (trainer_.progress().step > 0) display_.print(fmt::format("going on after step {}", trainer_.progress().step));
   if (started_anew_ > 0)
     display_.print(fmt::format("{} parameters were frozen before: their optimizer state starts anew", started_anew_));
@@ -330,7 +327,8 @@ void TrainingRun::save(bool is_best) {
         folder_->measured(),
         nlohmann::ordered_json{{"steps", trainer_.progress().step}, {"figures", measured()}}.dump(2) + "\n");
   const bool only_progress = saved_ && saved_->first == trainer_.progress().step;
-  const TrainedState state{training_.model(), training_.optimizer(), training_.policy(), training_.average()};
+  const TrainedState state{training_.model(), training_.optimizer(), training_.policy(), training_.average(),
+                           folder_config(training_.model(), describe_folder(configuration_))};
   folder_->save(state, progress, only_progress, is_best, configuration_.output.keep);
   saved_ = here;
 }

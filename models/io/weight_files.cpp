@@ -1,6 +1,7 @@
 #include "models/io/weight_files.h"
 
 #include "core/error.h"
+#include "core/text.h"
 
 #include <fmt/ranges.h>
 
@@ -19,13 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view extension = ".safetensors", index_ending = ".index.json";
 constexpr std::uintmax_t max_index_bytes = 100'000'000;
-
-/// `text` for a shell's single quotes.
-std::string quoted(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out;
-}
 
 /// Refuses what begins as another format does. A pipe, which would wait for a writer, is left for SafetensorsFile to
 /// refuse.
@@ -52,7 +46,8 @@ void refuse_other_formats(const fs::path& path) {
         "isinstance(v, dict))\n"
         "safetensors.torch.save_file({{k: v.contiguous().clone() for k, v in state.items() if hasattr(v, "
         "\"contiguous\")}}, os.environ[\"TO\"])'",
-        path.string(), quoted(path.string()), quoted(converted.string()));
+        path.string(), for_single_quotes(path.string()),
+        for_single_quotes(converted.string()));
   }
   if (begin.starts_with("version https://"))
     reject("{}: expected a safetensors file, got a Git LFS pointer to one: `git lfs pull` fetches it", path.string());
@@ -131,6 +126,43 @@ std::set<std::string> shards_in(const fs::path& index) {
   return names;
 }
 
+/// What may stand before all names, as `module.`: each beginning that they share up to a dot, the empty one first.
+std::vector<std::string> shared_beginnings(const std::vector<SafetensorsEntry>& entries) {
+  std::vector<std::string> beginnings{""};
+  if (entries.empty()) return beginnings;
+  // They are ordered: what the first and the last share, all do.
+  const std::string &first = entries.front().name, &last = entries.back().name;
+  const auto shared = static_cast<std::size_t>(std::ranges::mismatch(first, last).in1 - first.begin());
+  for (std::size_t dot = first.find('.'); dot < shared; dot = first.find('.', dot + 1))
+    beginnings.push_back(first.substr(0, dot + 1));
+  return beginnings;
+}
+
+/// The tensor `name` made of its parts, by rows.
+SafetensorsEntry join(const std::string& name, const std::vector<const SafetensorsEntry*>& parts,
+                      const fs::path& path) {
+  const auto present = std::ranges::find_if(parts, [](const auto* part) { return part != nullptr; });
+  SafetensorsEntry whole = **present;
+  whole.name = name;
+  if (parts.size() == 1) return whole;
+  std::int64_t rows = 0;
+  for (const SafetensorsEntry* const part : parts) {
+    if (part == nullptr)
+      reject("{}: {} is one of {} parts of {}, and another is missing", path.string(), (*present)->name, parts.size(),
+             name);
+    const Shape &shape = part->shape, &first = (*present)->shape;
+    if (shape.rank() == 0 || shape.rank() != first.rank() || part->dtype != whole.dtype || !part->dtype ||
+        !std::equal(shape.begin() + 1, shape.end(), first.begin() + 1))
+      reject("{}: expected {} {} {} and {} {} {} to be parts of one tensor", path.string(), (*present)->name,
+             (*present)->stored_dtype, first, part->name, part->stored_dtype, shape);
+    rows += shape[0];
+  }
+  std::vector<std::int64_t> extents(whole.shape.begin(), whole.shape.end());
+  extents.front() = rows;
+  whole.shape = Shape(extents);
+  return whole;
+}
+
 }  // namespace
 
 WeightFiles::WeightFiles(SafetensorsFile file) : path_(file.path()) {
@@ -178,10 +210,62 @@ const SafetensorsEntry* WeightFiles::find(std::string_view name) const {
   return found != entries_.end() && found->name == name ? &*found : nullptr;
 }
 
-Tensor WeightFiles::load(std::string_view name) const {
+void WeightFiles::rename(const TensorNames& names) {
+  const auto known = [&](std::string_view name) { return names.ours(name) || names.ignores(name); };
+  std::string best_begin, best_base;
+  std::ptrdiff_t most = -1;
+  for (const std::string& begin : shared_beginnings(entries_))
+    for (const std::string& base : {std::string(), std::string(names.base)}) {
+      const auto count = std::ranges::count_if(entries_, [&](const SafetensorsEntry& entry) {
+        return known(base + entry.name.substr(begin.size()));
+      });
+      if (count <= most) continue;
+      most = count;
+      best_begin = begin;
+      best_base = base;
+    }
+  std::vector<SafetensorsEntry> renamed;
+  std::map<std::string, std::vector<const SafetensorsEntry*>> joined;
+  for (const SafetensorsEntry& entry : entries_) {
+    const std::string theirs = best_base + entry.name.substr(best_begin.size());
+    if (names.ignores(theirs)) {
+      left_out_.push_back(entry.name);
+    } else if (const auto place = names.ours(theirs)) {
+      std::vector<const SafetensorsEntry*>& parts = joined[place->name];
+      parts.resize(static_cast<std::size_t>(place->parts));
+      parts[static_cast<std::size_t>(place->part)] = &entry;
+    } else {
+      renamed.push_back(entry);
+      parts_of_[entry.name] = {entry.name};
+    }
+  }
+  for (const auto& [name, parts] : joined) {
+    renamed.push_back(join(name, parts, path_));
+    for (const SafetensorsEntry* const part : parts) parts_of_[name].push_back(part->name);
+  }
+  entries_ = std::move(renamed);
+  sort();
+}
+
+Tensor WeightFiles::load_stored(const std::string& name) const {
   const auto found = file_of_.find(name);
   expect(found != file_of_.end(), "{} holds no tensor \"{}\"", path_.string(), name);
   return files_[found->second].load(name);
+}
+
+Tensor WeightFiles::load(std::string_view name) const {
+  const auto found = parts_of_.find(name);
+  if (found == parts_of_.end()) return load_stored(std::string(name));
+  if (found->second.size() == 1) return load_stored(found->second.front());
+  const SafetensorsEntry& entry = *find(name);
+  Tensor whole = Tensor::empty(entry.shape, *entry.dtype, Device::cpu);
+  std::int64_t row = 0;
+  for (const std::string& stored : found->second) {
+    const Tensor part = load_stored(stored);
+    whole.leading(row, row + part.shape()[0]).copy_from(part);
+    row += part.shape()[0];
+  }
+  return whole;
 }
 
 }  // namespace lacuna

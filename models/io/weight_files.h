@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/io/safetensors.h"
+#include "models/io/tensor_names.h"
 
 #include <filesystem>
 #include <map>
@@ -20,8 +21,14 @@ class WeightFiles {
   explicit WeightFiles(const std::filesystem::path& path);
   WeightFiles(SafetensorsFile file);  // NOLINT(google-explicit-constructor): a file is the common case
 
+  /// From here on the tensors have our names: those of several parts are joined, and those that no model of ours has
+  /// are left out. What all stored names begin with, as `module.`, is no part of them. Names that are in no table stay.
+  void rename(const TensorNames& names);
+
   const std::filesystem::path& path() const { return path_; }
-  /// Ordered by name.
+  /// Stored names of what was left out.
+  const std::vector<std::string>& left_out() const { return left_out_; }
+  /// Ordered by name. Where parts were joined, `begin` and `end` say nothing.
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
   /// Null where there is none.
   const SafetensorsEntry* find(std::string_view name) const;
@@ -33,11 +40,14 @@ class WeightFiles {
   void add(SafetensorsFile file);
   void add_shards(const std::filesystem::path& index);
   void sort();
+  Tensor load_stored(const std::string& name) const;
 
   std::filesystem::path path_;
   std::vector<SafetensorsFile> files_;
   std::vector<SafetensorsEntry> entries_;
-  std::map<std::string, std::size_t, std::less<>> file_of_;  // by name of the tensor
+  std::map<std::string, std::size_t, std::less<>> file_of_;                  // by stored name
+  std::map<std::string, std::vector<std::string>, std::less<>> parts_of_{};  // stored names, by ours
+  std::vector<std::string> left_out_;
 };
 
 }  // namespace lacuna

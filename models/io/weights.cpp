@@ -1,5 +1,7 @@
 #include "models/io/weights.h"
 
+#include "core/finite.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -24,13 +26,50 @@ bool fits_counter(std::string_view name, const SafetensorsEntry& entry) {
   return name.ends_with(batch_counter) && entry.shape.count() == 1;
 }
 
-/// Whether the model can have the entry in another shape (Model::adapt).
-bool adapts(const Model& model, std::string_view name, const SafetensorsEntry& entry) {
-  if (!entry.dtype || !is_floating(*entry.dtype)) return false;
-  for (const Parameter* const parameter : model.parameters())
-    if (parameter->path() == name)
-      return model.adapt(*parameter, Tensor::empty(entry.shape, *entry.dtype, Device::meta)).defined();
-  return false;
+bool belongs_to_head(std::string_view name, const Model& model, std::string_view prefix = {}) {
+  return name.starts_with(prefix) && std::ranges::any_of(model.heads(), [&](const std::string& head) {
+           return belongs_to(name.substr(prefix.size()), head);
+         });
+}
+
+/// Rows of a stored head before those of the model's classes; 0: it is no such head.
+std::int64_t background_rows(const Model& model, std::string_view name, const Shape& stored, const Shape& wanted,
+                             const LoadOptions& options) {
+  constexpr std::int64_t imagenet_classes = 1000;
+  if (stored.rank() == 0 || stored.rank() != wanted.rank() || !belongs_to_head(name, model) ||
+      !std::equal(stored.begin() + 1, stored.end(), wanted.begin() + 1))
+    return 0;
+  const std::int64_t more = stored[0] - wanted[0];
+  if (options.label_offset > 0) return more == options.label_offset ? more : 0;
+  return more == 1 && wanted[0] == imagenet_classes ? more : 0;
+}
+
+/// A stored tensor in the model's shape.
+struct Adapted {
+  Tensor tensor;         // undefined where it cannot have it
+  std::string_view how;  // in words
+};
+/// `stored` may be on `meta`.
+Adapted adapted(const Model& model, const Parameter& parameter, const Tensor& stored, const LoadOptions& options) {
+  const Shape &from = stored.shape(), &to = parameter.shape();
+  if (const std::int64_t rows = background_rows(model, parameter.path(), from, to, options); rows > 0)
+    return {stored.leading(rows, from[0]), "without the background class"};
+  constexpr int convolution_rank = 4;
+  return {model.adapt(parameter, stored, options.library),
+          to.rank() == convolution_rank ? "made for these channels" : "resampled"};
+}
+
+/// What makes the entry, of another shape, one of the model's; empty: nothing can.
+std::string_view way_to_adapt(const Model& model, std::string_view name, const SafetensorsEntry& entry,
+                              const LoadOptions& options) {
+  if (options.as_saved || !entry.dtype || !is_floating(*entry.dtype)) return {};
+  for (const Parameter* const parameter : model.parameters()) {
+    if (parameter->path() != name) continue;
+    const Adapted result =
+        adapted(model, *parameter, Tensor::empty(entry.shape, *entry.dtype, Device::meta), options);
+    return result.tensor.defined() ? result.how : std::string_view();
+  }
+  return {};
 }
 
 /// The part that stands before each of the file's names and not before the model's, as `module.`; where several would
@@ -72,12 +111,6 @@ struct Differences {
   bool none() const { return missing.empty() && unexpected.empty() && different.empty(); }
 };
 
-bool belongs_to_head(std::string_view name, const Model& model, std::string_view prefix = {}) {
-  return name.starts_with(prefix) && std::ranges::any_of(model.heads(), [&](const std::string& head) {
-           return belongs_to(name.substr(prefix.size()), head);
-         });
-}
-
 /// Whether the entry is one of the model's heads except for the number of classes.
 bool is_head_for_other_classes(const Model& model, std::string_view name, const SafetensorsEntry& entry,
                                const Tensor& tensor) {
@@ -95,7 +128,7 @@ LoadedWeights judge_head(const Model& model, const WeightFiles& file, const Load
     if (!belongs_to_head(name, model)) continue;
     known.insert(options.prefix + name);
     const SafetensorsEntry* const entry = file.find(options.prefix + name);
-    if (entry == nullptr || !fits(*entry, tensor)) judged.new_head = true;
+    if (entry == nullptr || (!fits(*entry, tensor) && way_to_adapt(model, name, *entry, options).empty())) judged.new_head = true;
   }
   for (const SafetensorsEntry& entry : file.entries())
     if (belongs_to_head(entry.name, model, options.prefix) && !known.contains(entry.name)) judged.new_head = true;
@@ -109,6 +142,7 @@ Differences compare(const Model& model, const WeightFiles& file, const LoadOptio
   Differences found;
   found.loaded = judge_head(model, file, options);
   found.loaded.prefix = options.prefix;
+  found.loaded.left_out = file.left_out();
   const auto starts_anew = [&](std::string_view name) { return found.loaded.new_head && belongs_to_head(name, model); };
   std::set<std::string, std::less<>> known;
   const std::vector<NamedTensor> state = state_of(model);
@@ -117,8 +151,10 @@ Differences compare(const Model& model, const WeightFiles& file, const LoadOptio
     if (starts_anew(name)) continue;
     ++found.names;
     const SafetensorsEntry* const entry = file.find(options.prefix + name);
-    if (entry != nullptr && !options.as_saved && !fits(*entry, tensor) && adapts(model, name, *entry))
-      found.loaded.resampled.push_back(fmt::format("{} {}, here {}", name, entry->shape, tensor.shape()));
+    const std::string_view way =
+        entry == nullptr || fits(*entry, tensor) ? std::string_view() : way_to_adapt(model, name, *entry, options);
+    if (!way.empty())
+      found.loaded.adapted.push_back(fmt::format("{} {}, here {}, {}", name, entry->shape, tensor.shape(), way));
     else if (entry != nullptr && !fits(*entry, tensor) && fits_counter(name, *entry))
       ++found.fitting;
     else if (entry == nullptr) {
@@ -185,7 +221,9 @@ LoadedWeights load_weights(Model& model, const WeightFiles& file, const LoadOpti
     if (!entry->dtype) continue;  // a counter
     const Tensor stored = file.load(entry->name);
     const bool as_it_is = stored.shape() == tensor.shape() || fits_counter(name, *entry);
-    tensor.copy_from(as_it_is ? stored : model.adapt(*parameters.at(name), stored));
+    tensor.copy_from(as_it_is ? stored : adapted(model, *parameters.at(name), stored, options).tensor);
+    if (!options.as_saved && !is_finite(tensor))
+      fail("{}: {} holds values that are not finite", file.path().string(), name);
   }
   return loaded;
 }

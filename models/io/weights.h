@@ -12,24 +12,29 @@
 namespace lacuna {
 
 struct LoadOptions {
-  std::string prefix = {};  // of the names to load, other names in the file are ignored; empty: found out
-  bool new_head = false;    // whether the heads keep their initial values where the file has none, or others
-  bool as_saved = false;    // whether names and shapes must be the model's own: no prefix, nothing resampled
+  std::string prefix = {};           // of the names to load, other names in the file are ignored; empty: found out
+  bool new_head = false;             // whether the heads keep their initial values where the file has none, or others
+  bool as_saved = false;             // whether names and shapes must be the model's own: no prefix, nothing adapted
+  Library library = Library::timm;   // whose way of resampling tables is followed
+  std::int64_t label_offset = 0;     // rows of the file's heads before the first class, as timm's label_offset says
 };
 
 struct LoadedWeights {
-  bool new_head = false;                 // whether the heads keep their initial values
-  std::int64_t file_classes = 0;         // of the head in the file; 0: it has none under this name
-  std::string prefix{};                  // that was left out of the file's names, as `module.`
-  std::vector<std::string> resampled{};  // tables of another size, each in words
+  bool new_head = false;                // whether the heads keep their initial values
+  std::int64_t file_classes = 0;        // of the head in the file; 0: it has none under this name
+  std::string prefix{};                 // that was left out of the file's names, as `module.`
+  std::vector<std::string> adapted{};   // tensors of another shape, each in words
+  std::vector<std::string> left_out{};  // tensors of the file that no model of Lacuna's has
 };
 
 /// Refuses a file of another model and lists every differently shaped, missing and unexpected name. A prefix that all
-/// names share is left out. Counters of batches may be missing, as older files lack them, or of any type. A table of
-/// positions (`pos_embed`) for another number of patches is resampled, as timm does.
+/// names share is left out. Counters of batches may be missing, as older files lack them, or of any type. Made to fit
+/// are tables of another size and convolutions over other channels (Model::adapt), and heads with rows for a background
+/// before the classes: `label_offset`, or the one of 1001 for ImageNet's 1000.
 LoadedWeights check_weights(const Model& model, const WeightFiles& file, const LoadOptions& options = {});
 
-/// Checks, then sets every parameter and buffer from the file; values of another floating type are converted.
+/// Checks, then sets every parameter and buffer from the file; values of another floating type are converted. Fails
+/// where a value is not finite.
 LoadedWeights load_weights(Model& model, const WeightFiles& file, const LoadOptions& options = {});
 
 /// Parameters and buffers by name; the tensors are the model's own.

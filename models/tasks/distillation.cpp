@@ -1,5 +1,5 @@
 // Distillation (Hinton et al. 2015; Touvron et al. 2021): classification that also follows a frozen teacher.
-#include "models/io/weights.h"
+#include "models/folders/folder.h"
 #include "models/registry.h"
 #include "models/task.h"
 #include "models/tasks/accuracy.h"
@@ -12,26 +12,72 @@
 namespace lacuna {
 namespace {
 
-/// The model `name` for the student's images and classes, with the weights of `from` (a file, or a folder with
-/// `model.safetensors`), in evaluation mode and without gradients.
-std::unique_ptr<Model> make_teacher(const std::string& name, const std::string& from, const Model& student) {
+struct Teacher {
+  std::unique_ptr<Model> model;
+  ImagePreparation images;  // as it wants them; empty: not said
+};
+
+/// What `from` says about its model; `name` stands in its place or must agree with it.
+ModelFolder describe_teacher(const std::string& name, const std::string& from) {
+  std::optional<ModelFolder> folder = read_model_folder(from);
+  if (!folder && name.empty())
+    reject("task distillation: `teacher` names the teacher's model, since {} has no config.json that does", from);
+  if (!folder) return {.model = name};
+  const auto family = [](const std::string& model) { return describe_model(model, {}).family; };
+  if (!name.empty() && family(name) != family(folder->model))
+    reject("task distillation: `teacher` is {}, but {} describes a {}", name, folder->config.string(), folder->model);
+  return std::move(*folder);
+}
+
+/// The teacher for the student's images and classes, with the weights of `from` (a file or a folder), in evaluation
+/// mode and without gradients.
+Teacher make_teacher(const std::string& name, const std::string& from, const Model& student) {
+  const ModelFolder folder = describe_teacher(name, from);
   const Shape& image = field_of(student.inputs(), "images").shape;  // [H, W, C]
   const HyperValue size = image[0] == image[1] ? HyperValue(image[0]) : HyperValue(std::vector{image[0], image[1]});
+  std::vector<HyperParameter> values = folder.hyper_parameters;
+  values.insert(values.end(),
+                {{"image_size", size}, {"in_channels", image[2]}, {"num_classes", student.num_classes()}});
   std::unique_ptr<Model> teacher =
-      build_model(name, {{"image_size", size}, {"in_channels", image[2]}, {"num_classes", student.num_classes()}},
+      build_model(name.empty() || folder.config.empty() ? folder.model : name, values,
                   {.device = student.context().device, .dtype = student.context().dtype, .training = false});
-  const WeightFiles file(from);
+  FolderWeights weights =
+      open_weights(from, folder.config.empty() ? std::optional<ModelFolder>() : std::optional(folder));
   const std::int64_t classes = student.num_classes();
-  const LoadedWeights judged = check_weights(*teacher, file, {.new_head = true});
+  LoadOptions as_any = weights.options;
+  as_any.new_head = true;
+  const LoadedWeights judged = check_weights(*teacher, weights.files, as_any);
   if (judged.new_head && judged.file_classes > 0 && judged.file_classes != classes)
-    reject("task distillation: {}: expected a teacher of the student's {} classes, got one of {}", file.path().string(),
-           classes, judged.file_classes);
+    reject("task distillation: {}: expected a teacher of the student's {} classes, got one of {}",
+           weights.files.path().string(), classes, judged.file_classes);
   if (student.context().device == Device::meta)
-    check_weights(*teacher, file);
+    check_weights(*teacher, weights.files, weights.options);
   else
-    load_weights(*teacher, file);
+    load_weights(*teacher, weights.files, weights.options);
   for (Parameter* const parameter : teacher->parameters()) parameter->set_trainable(false);
-  return teacher;
+  return {std::move(teacher), folder.images};
+}
+
+/// Images [N, H, W, C] that were normalised as `from` says, as `to` says; the same tensor where both say the same or
+/// one says nothing.
+Tensor renormalised(const Tensor& images, const ImagePreparation& from, const ImagePreparation& to) {
+  const auto channels = static_cast<std::size_t>(images.shape().back());
+  const auto known = [&](const ImagePreparation& one) {
+    return one.mean.size() == channels && one.std.size() == channels;
+  };
+  if (!known(from) || !known(to) || (from.mean == to.mean && from.std == to.std)) return images;
+  Tensor out = Tensor::empty(images.shape(), images.dtype(), images.device(), Purpose::data);
+  if (images.device() == Device::meta) return out;
+  with_float_type(images.dtype(), [&]<class T>(Type<T>) {
+    const T* const in = images.data<T>();
+    T* const result = out.data<T>();
+    for (std::int64_t i = 0; i < images.count(); ++i) {
+      const auto c = static_cast<std::size_t>(i) % channels;
+      const double pixel = static_cast<double>(to_compute(in[i])) * from.std[c] + from.mean[c];
+      result[i] = static_cast<T>(static_cast<Compute<T>>((pixel - to.mean[c]) / to.std[c]));
+    }
+  });
+  return out;
 }
 
 /// loss = base_weight · CE(class logits, labels) + distill_weight · D(distillation logits, teacher's logits).
@@ -52,15 +98,17 @@ class Distillation final : public Task {
         base_weight_(settings.number("base_weight")),
         distill_weight_(settings.number("distill_weight")),
         label_smoothing_(settings.number("label_smoothing")) {
-    if (teacher_name_.empty())
-      reject("task distillation: `teacher` names the teacher's model, as regnety_160 or resnet50");
     if (teacher_from_.empty())
-      reject("task distillation: `teacher_from` names the file or folder with the weights of {}", teacher_name_);
-    describe_model(teacher_name_, {});  // refuses an unknown name
+      reject("task distillation: `teacher_from` names the folder or file with the teacher's weights");
+    if (!teacher_name_.empty()) describe_model(teacher_name_, {});  // refuses an unknown name
   }
 
   SampleFields targets() const override {
     return {{.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes_}};
+  }
+
+  void see_normalisation(const std::vector<double>& mean, const std::vector<double>& std) override {
+    student_images_ = {.mean = mean, .std = std};
   }
 
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
@@ -90,10 +138,11 @@ class Distillation final : public Task {
   /// Of the batch as the student sees it.
   Tensor teacher_logits(const Inputs& batch, const Model& student) const {
     const NoGrad no_grad;
-    if (!teacher_) teacher_ = make_teacher(teacher_name_, teacher_from_, student);
+    if (!teacher_.model) teacher_ = make_teacher(teacher_name_, teacher_from_, student);
     Inputs inputs;
-    inputs.set("images", batch.at("images"));
-    return teacher_->forward(std::move(inputs)).take("logits").tensor();
+    const Variable& images = batch.at("images");
+    inputs.set("images", Variable(renormalised(images.tensor(), student_images_, teacher_.images), false, "images"));
+    return teacher_.model->forward(std::move(inputs)).take("logits").tensor();
   }
   Variable distance(Variable logits, const Tensor& taught) const {
     if (hard_) {
@@ -113,7 +162,8 @@ class Distillation final : public Task {
   }
 
   std::string teacher_name_, teacher_from_;
-  mutable std::unique_ptr<Model> teacher_;  // from the first step on: an evaluation needs none
+  mutable Teacher teacher_;          // from the first step on: an evaluation needs none
+  ImagePreparation student_images_;  // as the batches come; empty: not said
   std::int64_t classes_;
   bool hard_, per_class_;
   double temperature_, base_weight_, distill_weight_, label_smoothing_;
@@ -123,8 +173,8 @@ constexpr SettingRange positive{.low = 1e-6};
 
 const RegisterTask distillation(
     "distillation",
-    {.settings = {{"teacher", std::string(), {}, "name of the teacher's model"},
-                  {"teacher_from", std::string(), {}, "its weights: a .safetensors file or a folder"},
+    {.settings = {{"teacher", std::string(), {}, "name of the teacher's model; empty: its folder says it"},
+                  {"teacher_from", std::string(), {}, "its weights: a folder or a .safetensors file"},
                   {"hard", false, {}, "follow the teacher's best class instead of its probabilities"},
                   {"temperature", 1.0, positive, "τ of the soft form; timm's default is 4"},
                   {"per_class", true, {}, "divide the soft form by the classes too, as DeiT's code; false: timm's"},

@@ -124,8 +124,8 @@ TEST_CASE("resizing gives Pillow's bits") {
   // Image.fromarray(a).resize((width, height), Image.BILINEAR) of Pillow 13 for a = arange(5 * 7 * 3) * 37 % 256.
   std::vector<std::uint8_t> source(5 * 7 * 3);
   for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::uint8_t>(i * 37 % 256);
-  const auto resized = [&](std::int64_t width, std::int64_t height) {
-    const Transforms resize{std::make_shared<Resize>(Shape{5, 7, 3}, height, width)};
+  const auto resized = [&](std::int64_t width, std::int64_t height, ResizeFilter filter = ResizeFilter::bilinear) {
+    const Transforms resize{std::make_shared<Resize>(Shape{5, 7, 3}, height, width, filter)};
     const Tensor image = transformed(resize, image_of(5, 7, 3, source));
     CHECK(image.shape() == Shape{height, width, 3});
     return pixels_of(image);
@@ -139,6 +139,31 @@ TEST_CASE("resizing gives Pillow's bits") {
                                             161, 173, 210, 48, 117, 154, 78,  90, 127, 164, 164, 201, 238};
   CHECK(std::vector(larger.begin() + 54, larger.begin() + 81) == third_row);
   CHECK(std::accumulate(larger.begin(), larger.end(), 0) == 27005);
+  // The same with Image.BICUBIC.
+  CHECK(resized(4, 3, ResizeFilter::bicubic) ==
+        std::vector<std::uint8_t>{57, 87,  124, 169, 64, 105, 129, 170, 65,  110, 147, 177, 72,  102, 139, 189, 79, 120,
+                                  144, 190, 80, 125, 162, 197, 83,  117, 154, 116, 96,  135, 161, 117, 100, 140, 173, 124});
+  const std::vector<std::uint8_t> cubic = resized(9, 8, ResizeFilter::bicubic);
+  const std::vector<std::uint8_t> third_cubic{4,   42,  79,  77, 133, 170, 184, 97,  134, 212, 20,  62,  87, 124,
+                                              161, 186, 228, 36, 114, 151, 64,  78,  115, 171, 169, 206, 243};
+  CHECK(std::vector(cubic.begin() + 54, cubic.begin() + 81) == third_cubic);
+  CHECK(std::accumulate(cubic.begin(), cubic.end(), 0) == 26918);
+}
+
+TEST_CASE("an evaluation crops the middle as timm does") {
+  // timm.data.create_transform(4, interpolation='bilinear', crop_pct=.6) of timm 1.0.31 for the same image.
+  Pixels source(5 * 7 * 3);
+  for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::uint8_t>(i * 37 % 256);
+  DatasetInfo info = info_of(5);
+  info.fields = image_fields(5, 7, 3);
+  const Transforms transforms = image_transforms(
+      info, {.image_size = 4, .mean = {0, 0, 0}, .deviation = {1 / 255.0F, 1 / 255.0F, 1 / 255.0F}, .crop_pct = 0.6});
+  std::vector<double> out = transformed(transforms, image_of(5, 7, 3, source)).to_vector();
+  for (double& value : out) value = std::round(value);
+  CHECK(out == std::vector<double>{194, 55,  92,  147, 72,  109, 133, 170, 95,  150, 187, 48,  201, 62,  99,  154,
+                                   79,  116, 140, 177, 102, 157, 194, 55,  209, 70,  107, 162, 87,  124, 148, 185,
+                                   110, 165, 202, 63,  172, 77,  114, 141, 94,  131, 155, 164, 117, 172, 165, 70});
+  CHECK_THROWS_AS(image_transforms(info, {.crop_pct = 1.5}), Error);
 }
 
 TEST_CASE("a resize whose source has another size than expected gives the same bits") {

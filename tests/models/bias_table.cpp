@@ -1,4 +1,4 @@
-#include "models/bias_table.h"
+#include "models/io/resample.h"
 
 #include "models/io/weights.h"
 #include "models/registry.h"

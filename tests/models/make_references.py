@@ -2,7 +2,8 @@
 """Small whole-model references from timm, one safetensors file a case, as `lacuna verify` reads them.
 
     pip install torch timm safetensors numpy
-    make_references.py [OUT [CASE ...]]     OUT is by default references/ beside this script
+    make_references.py [OUT [CASE ...]]           OUT is by default references/ beside this script
+    make_references.py OUT f64:resnet50@224 ...   a model of timm at full size, computed in f64: `verify --precision f64`
 
 Odd shapes and rare options, each file small enough to live beside the tests. A model is described by Lacuna's
 hyper-parameters; `build` says what they are in timm. Weights are moved away from zero and one, so that a swapped or
@@ -11,6 +12,7 @@ forgotten parameter shows.
 import fnmatch, json, os, sys
 from functools import partial
 
+import timm
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -47,6 +49,7 @@ CASES = {  # model, optimizer, trained (None: all), batch
     "vit-only-scales": (dict(VIT, init_values=0.2), None, ["*gamma", "*fc2.bias"], 2),
     "deit-distilled": (dict(VIT, family="deit_distilled"), ADAMW, None, 3),
     "deit-distilled-only-heads": (dict(VIT, family="deit_distilled", depth=1), None, ["head*", "dist_token"], 2),
+    "deit3": (dict(VIT, no_embed_class=True, init_values=0.3), ADAMW, None, 2),
     "vit-one-patch": (dict(VIT, image_size=4, in_channels=2, num_heads=1, depth=1), None, None, 2),
     "vit-only-linear": (VIT, None, ["*qkv*", "*fc?.*"], 2),
     "vit-only-positions": (VIT, None, ["cls_token", "pos_embed"], 2),
@@ -58,13 +61,16 @@ CASES = {  # model, optimizer, trained (None: all), batch
     "resnet-deep-stem": (dict(RESNET, block="bottleneck", stem="deep", stem_width=4, avg_down=True, image_size=32), SGD,
                          None, 3),
     "resnet-average-shortcut": (dict(RESNET, block="basic", image_size=32, avg_down=True, base_width=64), None, None, 3),
+    "resnet-average-odd": (dict(RESNET, block="bottleneck", avg_down=True, image_size=36), None, None, 3),
     "resnet-wide": (dict(RESNET, block="bottleneck", base_width=128, in_channels=3), None, None, 4),
     "vgg": (VGG, SGD, None, 3),
     "vgg-norms": (dict(VGG, batch_norm=True), None, None, 3),
     "vgg-only-first": (dict(VGG, layers=[2, 1]), None, ["features.0.*"], 3),
+    "vgg-small-map": (dict(VGG, image_size=14), None, None, 3),
     "convnext": (CONVNEXT, ADAMW, None, 2),
     "convnext-no-scale": (dict(CONVNEXT, ls_init_value=0.0, kernel_size=3, image_size=[32, 44]), None, None, 3),
     "convnext-only-depthwise": (dict(CONVNEXT, kernel_size=5), None, ["*conv_dw.*", "*gamma"], 2),
+    "vgg-norms-f64": (dict(VGG, batch_norm=True), SGD, None, 3),
     "swin-shifted": (SWIN, ADAMW, None, 2),
     "swin-padded": (dict(SWIN, image_size=28, depths=[1, 2], mlp_ratio=1.5), None, None, 2),
     "swin-one-axis": (dict(SWIN, image_size=[12, 32], window_size=[3, 2], qkv_bias=False), None, None, 2),
@@ -145,7 +151,12 @@ def convnext(m):
                     kernel_sizes=m.get("kernel_size", 7), ls_init_value=m["ls_init_value"] or None)
 
 
-BUILDERS = dict(vgg=vgg, convnext=convnext, vit=vit, deit_distilled=vit, resnet=resnet, swin=swin, swin_v2=swin)
+def preset(m):
+    more = {} if m["name"].startswith(("resnet", "resnext", "wide", "vgg", "convnext")) else dict(img_size=m["image_size"])
+    return timm.create_model(m["name"], num_classes=m["num_classes"], drop_path_rate=0.0, **more)
+
+
+BUILDERS = dict(preset=preset, vgg=vgg, convnext=convnext, vit=vit, deit_distilled=vit, resnet=resnet, swin=swin, swin_v2=swin)
 
 
 def optimizer(o, parameters):
@@ -158,22 +169,25 @@ def floating(state, prefix):
 
 
 def write(path, model, opt, trained, batch):
+    double = "f64" in os.path.basename(path)    # from f32 weights and images
     torch.manual_seed(1)
     net = BUILDERS[model["family"]](model)
     with torch.no_grad():
         for p in net.parameters():
-            p.add_(torch.randn_like(p) * 0.1)
+            p.add_(torch.randn_like(p) * (0.1 if model["family"] != "preset" else 0.1 * p.abs().mean()))
     for name, p in net.named_parameters():
         p.requires_grad_(trained is None or any(fnmatch.fnmatch(name, pattern) for pattern in trained))
     tensors = floating(net.state_dict(), "weight/")
+    net = net.double() if double else net
     tensors["input/image"] = torch.randn(batch, model.get("in_channels", 3), *image_size(model))
     tensors["target"] = torch.randint(0, model["num_classes"], (batch,))
+    images = tensors["input/image"].double() if double else tensors["input/image"]
     with torch.no_grad():
-        tensors["eval/logits"] = net.eval()(tensors["input/image"]).clone()
+        tensors["eval/logits"] = net.eval()(images).clone()
     net.train()
     if hasattr(net, "set_distilled_training"):
         net.set_distilled_training(True)
-    outputs = net(tensors["input/image"])
+    outputs = net(images)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)     # two heads: the mean of their losses
     loss = sum(F.cross_entropy(logits, tensors["target"]) for logits in outputs) / len(outputs)
     loss.backward()
@@ -194,6 +208,11 @@ def write(path, model, opt, trained, batch):
 
 out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "references")
 os.makedirs(out, exist_ok=True)
+for name in sys.argv[2:]:
+    if name.startswith("f64:"):
+        architecture, side = name[4:].split("@")
+        model = dict(family="preset", name=architecture, image_size=int(side), num_classes=10)
+        write(os.path.join(out, f"{architecture}-f64.safetensors"), model, None, None, 2)
 for case, arguments in CASES.items():
     if len(sys.argv) > 2 and case not in sys.argv[2:]:
         continue

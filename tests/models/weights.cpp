@@ -284,11 +284,11 @@ TEST_CASE("weights: positions of another image size are resampled, and said") {
   const std::unique_ptr<Model> one = tiny_vit(1, 8), two = tiny_vit(2, 16);
   save_weights(*one, folder / "a.safetensors");
   const LoadedWeights loaded = load_weights(*two, WeightFiles(folder / "a.safetensors"));
-  REQUIRE(loaded.resampled.size() == 1);
-  CHECK(loaded.resampled[0].starts_with("pos_embed"));
+  REQUIRE(loaded.adapted.size() == 1);
+  CHECK(loaded.adapted[0].starts_with("pos_embed"));
   const std::unique_ptr<Model> back = tiny_vit(3, 16);
   save_weights(*two, folder / "b.safetensors");
-  CHECK(load_weights(*back, WeightFiles(folder / "b.safetensors")).resampled.empty());
+  CHECK(load_weights(*back, WeightFiles(folder / "b.safetensors")).adapted.empty());
   CHECK(same_state(*two, *back));
 }
 

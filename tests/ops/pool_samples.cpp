@@ -32,6 +32,15 @@ const RegisterSample avg_pool_inside(
     pool("avg_pool2d, padding not counted",
          AvgPool2d{.kernel = 3, .stride = 1, .padding = 1, .count_include_pad = false, .height = 4, .width = 5},
          {2, 4, 5, 3}));
+const RegisterSample avg_pool_partial(
+    pool("avg_pool2d, a last window that the image does not fill",
+         AvgPool2d{.count_include_pad = false, .ceil_mode = true, .height = 5, .width = 1}, {2, 5, 1, 3}));
+const RegisterSample adaptive_up(pool("adaptive_avg_pool2d to more places",
+                                      AdaptiveAvgPool2d{.out_height = 7, .out_width = 7, .height = 2, .width = 3},
+                                      {2, 2, 3, 5}));
+const RegisterSample adaptive_down(pool("adaptive_avg_pool2d to fewer places",
+                                        AdaptiveAvgPool2d{.out_height = 3, .out_width = 2, .height = 5, .width = 4},
+                                        {2, 5, 4, 3}));
 const RegisterSample global_images(pool("global_avg_pool of images", GlobalAvgPool{.shape = {3, 4, 5, 7}},
                                         {3, 4, 5, 7}));
 const RegisterSample global_tokens(pool("global_avg_pool of tokens", GlobalAvgPool{.shape = {2, 9, 5}}, {2, 9, 5}));

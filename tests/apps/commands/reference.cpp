@@ -35,7 +35,9 @@ std::string family_of(const std::filesystem::path& path) {
 }
 
 void check(const std::filesystem::path& path, const std::string& policy) {
-  const ReferenceReport report = compare_with_reference(SafetensorsFile(path), policy);
+  const bool in_f64 = path.stem().string().ends_with("-f64");
+  const ReferenceReport report =
+      compare_with_reference(SafetensorsFile(path), policy, in_f64 ? DType::f64 : DType::f32);
   const ReferenceTensor& worst = report.worst();
   INFO(fmt::format("{} under {}: {} differs by {} of {}", path.filename().string(), policy, worst.name,
                    worst.difference, worst.magnitude));

@@ -1,5 +1,7 @@
 #include "apps/train/nonfinite.h"
 
+#include "core/finite.h"
+
 #include "ops/arithmetic.h"
 
 #include <doctest/doctest.h>

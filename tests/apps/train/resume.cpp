@@ -265,7 +265,7 @@ TEST_CASE("train: 40 steps broken at every eighth give the bits of 40 unbroken o
 TEST_CASE("train: the average of weights is saved, evaluated, and may come and go on resume") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
-  const std::string average = "average.safetensors";
+  const std::string average = "average/model.safetensors";
   const auto run = [&](const std::vector<std::string>& rest) {
     const CommandResult result = run_command(folder, rest);
     INFO(result.error);

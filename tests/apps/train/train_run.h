@@ -84,11 +84,20 @@ inline std::set<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
+/// Paths of all files below.
+inline std::set<std::string> files_in(const fs::path& folder) {
+  const fs::path real = fs::canonical(folder);
+  std::set<std::string> files;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(real))
+    if (entry.is_regular_file()) files.insert(entry.path().lexically_relative(real));
+  return files;
+}
+
 /// All files of the last checkpoints, and which ones are the best.
 inline void check_same_checkpoint(const TemporaryFolder& folder, std::string_view one, std::string_view other) {
   const fs::path last = folder / one / "last";
-  const std::set<std::string> names = names_in(last);
-  CHECK(names == names_in(folder / other / "last"));
+  const std::set<std::string> names = files_in(last);
+  CHECK(names == files_in(folder / other / "last"));
   CHECK(names.contains("model.safetensors"));
   for (const std::string& name : names)
     CHECK_MESSAGE((read_file(last / name) == read_file(folder / other / "last" / name)), name);

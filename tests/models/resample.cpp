@@ -1,4 +1,4 @@
-#include "models/io/positions.h"
+#include "models/io/resample.h"
 
 #include "core/error.h"
 

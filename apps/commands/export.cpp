@@ -1,0 +1,99 @@
+// lacuna export: a checkpoint, or a folder with a model, as a folder that timm or transformers loads.
+#include "apps/command.h"
+#include "apps/config/configuration.h"
+#include "apps/config/model_folder.h"
+#include "apps/config/paths.h"
+#include "apps/config/resolve.h"
+#include "apps/output.h"
+#include "apps/train/run_folder.h"
+#include "apps/train/training.h"
+#include "models/folders/folder.h"
+
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+namespace lacuna::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Export {
+ public:
+  explicit Export(CLI::App& app) {
+    app.add_option("model", from_,
+                   "a run, whose best checkpoint is meant, one of its checkpoints (RUN/last), or a folder with a model")
+        ->type_name("RUN | RUN/last | FOLDER")
+        ->required();
+    app.add_option("out", out_, "folder to write, which must not exist")->type_name("OUT")->required();
+    app.add_option("--format", format_, "whose convention")
+        ->type_name("timm|transformers")
+        ->check(CLI::IsMember({"timm", "transformers"}))
+        ->capture_default_str();
+    report_.declare(app);
+  }
+
+  ExitCode operator()() const {
+    const Source source = find();
+    const fs::path out = expand_home(out_);
+    const std::unique_ptr<Model> model =
+        build_model(source.folder.model, source.folder.hyper_parameters, {.training = false});
+    const FolderWeights weights = open_weights(source.path, source.folder);
+    load_weights(*model, weights.files, weights.options);
+    const Library library = format_ == "timm" ? Library::timm : Library::transformers;
+    write_model_folder(out, *model, source.folder, library);
+    std::vector<std::string> files;
+    for (const auto& entry : fs::directory_iterator(out)) files.push_back(entry.path().filename().string());
+    std::ranges::sort(files);
+    report_.write(fmt::format("{} from {}: {} parameters, {} classes, as a folder of {} in {}: {}\n",
+                              source.folder.model, source.path.string(), model->parameter_count(),
+                              model->num_classes(), format_, out.string(), fmt::join(files, ", ")),
+                  {{"model", source.folder.model},
+                   {"weights", source.path.string()},
+                   {"format", format_},
+                   {"parameters", model->parameter_count()},
+                   {"classes", model->num_classes()},
+                   {"folder", out.string()},
+                   {"files", files}});
+    return 0;
+  }
+
+ private:
+  struct Source {
+    fs::path path;
+    ModelFolder folder;
+  };
+
+  Source find() const {
+    const CheckpointPath point = checkpoint_path(from_);
+    std::error_code ignored;
+    const bool of_run = fs::is_regular_file(point.run / "config.yaml", ignored);
+    fs::path path = expand_home(from_);
+    if (of_run) {
+      const RunFolder run = RunFolder::open(point.run);
+      const fs::path checkpoint = point.checkpoint.empty() ? run.best() : run.checkpoint(point.checkpoint);
+      read_progress(checkpoint);  // refuses one whose files have changed
+      path = weights_path(checkpoint, "RUN");
+    }
+    if (auto folder = read_model_folder(path)) return {path, std::move(*folder)};
+    if (!of_run)
+      reject("{}: expected a run, one of its checkpoints, or a folder with a config.json that says what the model is",
+             from_);
+    // An earlier version wrote no config.json into checkpoints.
+    const Configuration configuration =
+        resolve(read_configuration(RunFolder::open(point.run).configuration(), {}));
+    return {path, describe_folder(configuration)};
+  }
+
+  std::string from_, out_, format_ = "timm";
+  Report report_;
+};
+
+const RegisterCommand exporting(25, "export", "write a model as a folder that timm or transformers loads",
+                                declare<Export>);
+
+}  // namespace
+}  // namespace lacuna::apps

@@ -1,0 +1,120 @@
+#include "apps/config/model_folder.h"
+
+#include "apps/config/model_options.h"
+#include "apps/config/resolve.h"
+#include "models/folders/values.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace lacuna::apps {
+namespace {
+
+const HyperValue* find(const std::vector<HyperParameter>& values, std::string_view key) {
+  const auto found = std::ranges::find(values, key, &HyperParameter::key);
+  return found == values.end() ? nullptr : &found->value;
+}
+
+std::string family_of(const std::string& model) {
+  return model_families().contains(model) ? model : model_presets().get(model).family;
+}
+
+/// Whether a model can have another value than the folder's and its weights all the same.
+bool may_differ(std::string_view key, const HyperValue& given, const HyperValue& stored) {
+  constexpr std::array<std::string_view, 6> adaptable{"num_classes", "image_size", "in_channels",
+                                                      "window_size", "attention",  "zero_init_last"};
+  if (given == stored || key.ends_with("_rate") || std::ranges::find(adaptable, key) != adaptable.end()) return true;
+  const bool initial = key == "init_values" || key == "ls_init_value";  // 0: the model has no such tensors
+  return initial && (given == HyperValue(0.0)) == (stored == HyperValue(0.0));
+}
+
+/// Numbers for as many channels: those of other channels give way to their mean.
+std::vector<double> for_channels(const std::vector<double>& values, std::int64_t channels) {
+  if (values.empty() || std::ssize(values) == channels) return values;
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  return std::vector<double>(static_cast<std::size_t>(channels), mean);
+}
+
+/// As the number is written: 0.1, not what its bits are in 64.
+std::vector<double> numbers(const std::vector<float>& values) {
+  std::vector<double> all;
+  for (const float value : values) all.push_back(std::stod(fmt::format("{}", value)));
+  return all;
+}
+
+}  // namespace
+
+void take_from_folder(Configuration& configuration, const YamlNode& root, Problems& problems) {
+  Configuration::Model& model = configuration.model;
+  if (model.from.empty()) return;
+  const Location where = place_of(root, "model", "from");
+  std::optional<ModelFolder> folder;
+  try {
+    folder = read_model_folder(model.from);
+  } catch (const Error& error) {
+    problems.add(where, error.what());
+  }
+  if (!folder) return;
+  const ModelDescription stored = describe_model(folder->model, folder->hyper_parameters);
+  for (const HyperParameters::Problem& problem : stored.problems)
+    problems.add(where, fmt::format("{}: {}", folder->config.string(), problem.message));
+  if (!stored.problems.empty()) return;
+
+  std::vector<HyperParameter> given;
+  if (!model.name.empty()) {
+    if (!model_families().contains(model.name) && !model_presets().contains(model.name)) return;  // said already
+    if (family_of(model.name) != stored.family) {
+      problems.add(place_of(root, "model", "name"),
+                   fmt::format("model.name is {}, but {} describes a {} (family {})", model.name,
+                               folder->config.string(), folder->model, stored.family));
+      return;
+    }
+    if (model_presets().contains(model.name)) given = model_presets().get(model.name).values;
+  }
+  for (const HyperParameter& option : hyper_parameters_of(configuration)) {
+    std::erase_if(given, [&](const HyperParameter& preset) { return preset.key == option.key; });
+    given.push_back(option);
+  }
+  const ModelDescription asked = describe_model(stored.family, given);
+  for (const HyperParameter& option : given) {
+    const HyperValue *const ours = find(asked.hyper_parameters, option.key),
+                            *const theirs = find(stored.hyper_parameters, option.key);
+    if (ours == nullptr || theirs == nullptr || may_differ(option.key, *ours, *theirs)) continue;
+    problems.add(place_of(root, "model", find(model.options, option.key) == nullptr ? "name" : option.key),
+                 fmt::format("model.{} is {}, but {} has {}", option.key, lacuna::to_string(*ours),
+                             folder->config.string(), lacuna::to_string(*theirs)));
+  }
+  // Under another name all of the folder's model is said, since the name's own values are others.
+  const bool same_name = model.name.empty() || model.name == folder->model;
+  if (model.name.empty()) model.name = folder->model;
+  for (const HyperParameter& parameter : same_name ? folder->hyper_parameters : stored.hyper_parameters)
+    if (parameter.key != "num_classes" && find(given, parameter.key) == nullptr) model.options.push_back(parameter);
+  const YamlEntry* const data = root.find("data");
+  const auto given_in_data = [&](std::string_view key) { return data != nullptr && data->value.find(key) != nullptr; };
+  const ImagePreparation& images = folder->images;
+  if (!given_in_data("interpolation") && (images.interpolation == "bilinear" || images.interpolation == "bicubic"))
+    configuration.data.interpolation = images.interpolation;
+  if (!given_in_data("crop_pct") && images.crop_pct > 0 && images.crop_mode != "border")
+    configuration.data.crop_pct = images.crop_mode == "squash" ? 1 : images.crop_pct;
+  if (!configuration.data.mean.empty() || !configuration.data.std.empty()) return;
+  const HyperValue* const channels =
+      find(describe_model(model.name, hyper_parameters_of(configuration)).hyper_parameters, "in_channels");
+  if (channels == nullptr) return;
+  configuration.data.mean = for_channels(folder->images.mean, std::get<std::int64_t>(*channels));
+  configuration.data.std = for_channels(folder->images.std, std::get<std::int64_t>(*channels));
+}
+
+ModelFolder describe_folder(const Configuration& resolved) {
+  const DatasetInfo data = describe_dataset(resolved.data.name, dataset_options(resolved, Split::train));
+  ModelFolder folder{.model = resolved.model.name, .hyper_parameters = hyper_parameters_of(resolved)};
+  folder.labels = data.classes;
+  folder.images = {.mean = resolved.data.mean.empty() ? numbers(data.mean) : resolved.data.mean,
+                   .std = resolved.data.std.empty() ? numbers(data.deviation) : resolved.data.std,
+                   .interpolation = resolved.data.interpolation,
+                   .crop_pct = resolved.data.crop_pct,
+                   .crop_mode = resolved.data.crop_pct < 1 ? "center" : "squash"};
+  return folder;
+}
+
+}  // namespace lacuna::apps

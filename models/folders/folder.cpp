@@ -1,0 +1,97 @@
+#include "models/folders/folder.h"
+
+#include "core/file.h"
+#include "models/folders/timm.h"
+#include "models/folders/transformers.h"
+
+#include <algorithm>
+
+namespace lacuna {
+
+namespace fs = std::filesystem;
+
+std::optional<ModelFolder> read_model_folder(const fs::path& path) {
+  std::error_code ignored;
+  const fs::path file = (fs::is_directory(path, ignored) ? path : path.parent_path()) / "config.json";
+  const auto json = read_json_object(file);
+  if (!json) return {};
+  ModelFolder folder = is_timm_config(*json) ? read_timm_config(*json, file) : read_transformers_config(*json, file);
+  const auto classes = std::ranges::find(folder.hyper_parameters, "num_classes", &HyperParameter::key);
+  if (!folder.labels.empty() && classes != folder.hyper_parameters.end() &&
+      classes->value != HyperValue(std::int64_t{std::ssize(folder.labels)})) {
+    folder.notes.push_back(fmt::format("{} names of labels for {} classes are left out", folder.labels.size(),
+                                       to_string(classes->value)));
+    folder.labels.clear();
+  }
+  return folder;
+}
+
+FolderWeights open_weights(const fs::path& path, const std::optional<ModelFolder>& folder) {
+  FolderWeights weights{.files = WeightFiles(path), .options = {}};
+  if (!folder) return weights;
+  if (folder->names) weights.files.rename(*folder->names);
+  weights.options.library = folder->library;
+  weights.options.label_offset = folder->label_offset;
+  return weights;
+}
+
+std::string folder_config(const Model& model, const ModelFolder& description) {
+  const bool of_timm = timm_forms().contains(describe_model(description.model, description.hyper_parameters).family);
+  const bool of_transformers = !of_timm && transformers_refusal(description).empty();
+  return (of_transformers ? transformers_files(model, description).config : timm_config(model, description)).dump(2) +
+         "\n";
+}
+
+namespace {
+
+/// The state under transformers' names; an empty table: they are ours.
+std::vector<NamedTensor> renamed(const Module& model, const TensorNames& names) {
+  if (names.body.empty()) return state_of(model);
+  std::vector<NamedTensor> state;
+  for (const auto& [ours, tensor] : state_of(model)) {
+    const std::vector<TensorNames::Place> places = names.theirs(ours);
+    expect(!places.empty(), "{} has no name in transformers", ours);
+    const std::int64_t rows = tensor.shape().front() / places.front().parts;
+    for (const TensorNames::Place& place : places)
+      state.emplace_back(place.name, place.parts == 1 ? tensor
+                                                      : tensor.leading(place.part * rows, (place.part + 1) * rows));
+  }
+  return state;
+}
+
+}  // namespace
+
+void write_model_folder(const fs::path& folder, const Model& model, const ModelFolder& description, Library library) {
+  std::error_code failed;
+  if (fs::exists(fs::symlink_status(folder, failed))) reject("{} exists already: name another folder", folder.string());
+  if (library == Library::timm)
+    if (const std::string refusal = timm_refusal(description); !refusal.empty())
+      reject("timm has no such model: {}", refusal);
+  std::optional<TransformersFiles> files;
+  if (library == Library::transformers) files = transformers_files(model, description);
+  fs::path temporary = folder;
+  temporary += ".tmp";
+  fs::remove_all(temporary, failed);
+  if (!fs::create_directories(temporary, failed)) reject("cannot create {}: {}", temporary.string(), failed.message());
+  const std::map<std::string, std::string> metadata{{"format", "pt"}};
+  try {
+    if (files) {
+      write_file_atomically(temporary / "config.json", files->config.dump(2) + "\n");
+      if (!files->preprocessor.is_null())
+        write_file_atomically(temporary / "preprocessor_config.json", files->preprocessor.dump(2) + "\n");
+      write_safetensors(temporary / "model.safetensors", renamed(model, *files->names), metadata);
+    } else {
+      write_file_atomically(temporary / "config.json", timm_config(model, description).dump(2) + "\n");
+      save_weights(model, temporary / "model.safetensors", metadata);
+    }
+    sync_folder(temporary);
+    fs::rename(temporary, folder, failed);
+    if (failed) reject("cannot move the folder to {}: {}", folder.string(), failed.message());
+  } catch (...) {
+    fs::remove_all(temporary, failed);
+    throw;
+  }
+  sync_folder(folder.has_parent_path() ? folder.parent_path() : fs::path("."));
+}
+
+}  // namespace lacuna

@@ -1,0 +1,61 @@
+// Folders of models as the field hands them on: weights and a config.json, in timm's convention or in transformers'.
+// A family of models adds its tables in a file of its own (vit.cpp, …).
+#pragma once
+
+#include "models/io/weights.h"
+#include "models/registry.h"
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lacuna {
+
+/// Images as a model wants them.
+struct ImagePreparation {
+  std::vector<double> mean{}, std{};  // of each channel, values from 0 to 1; empty: not said
+  std::string interpolation{};        // as in `bicubic`; empty: not said
+  double crop_pct = 0;                // the image's share of the side that it is resized to; 0: not said
+  std::string crop_mode{};            // `center`, or `squash`: resized to the image's size whatever its sides
+};
+
+/// What a folder says about its model.
+struct ModelFolder {
+  std::filesystem::path config{};  // its config.json
+  Library library = Library::timm;
+  std::string model{};                              // a preset or a family
+  std::vector<HyperParameter> hyper_parameters{};   // `num_classes` and what else is said; the rest is the model's
+  std::vector<std::string> labels{};                // by number; empty: not said
+  ImagePreparation images{};
+  std::shared_ptr<const TensorNames> names{};       // of the weights; null: those of the models here
+  std::int64_t label_offset = 0;                    // see LoadOptions
+  std::vector<std::string> notes{};                 // what a user should know, each in words
+};
+
+/// Reads the config.json of `path`, a folder or a file in one. Nothing where there is none. Refuses one that describes
+/// no model of Lacuna's, with what it lacks.
+std::optional<ModelFolder> read_model_folder(const std::filesystem::path& path);
+
+struct FolderWeights {
+  WeightFiles files;    // under our names
+  LoadOptions options;  // as the folder's library has it
+};
+/// The weights of `path`, a folder or a file; `folder`: what read_model_folder says about it.
+FolderWeights open_weights(const std::filesystem::path& path, const std::optional<ModelFolder>& folder);
+
+/// Content of config.json beside weights under our names: timm's convention for images, transformers' for a family that
+/// only transformers has. A model that neither has keeps our names in timm's convention, for Lacuna alone.
+std::string folder_config(const Model& model, const ModelFolder& description);
+/// Why timm, or transformers, has no such model; empty: it has one.
+std::string timm_refusal(const ModelFolder& description);
+std::string transformers_refusal(const ModelFolder& description);
+
+/// Writes a folder that the library loads, which must not exist: whole or not at all. Refuses a model that the library
+/// does not have.
+void write_model_folder(const std::filesystem::path& folder, const Model& model, const ModelFolder& description,
+                        Library library);
+
+}  // namespace lacuna

@@ -1,0 +1,169 @@
+// Swin, both versions, in timm's and transformers' conventions.
+#include "models/folders/timm.h"
+#include "models/folders/transformers.h"
+
+#include <fmt/format.h>
+
+namespace lacuna {
+namespace {
+
+std::vector<TimmForm::Keyword> keywords(std::initializer_list<TimmForm::Keyword> more) {
+  std::vector<TimmForm::Keyword> all{
+      {"image_size", "img_size"},         {"patch_size", "patch_size"},
+      {"in_channels", "in_chans"},        {"embed_dim", "embed_dim"},
+      {"depths", "depths"},               {"num_heads", "num_heads"},
+      {"window_size", "window_size"},     {"mlp_ratio", "mlp_ratio"},
+      {"qkv_bias", "qkv_bias"},           {"drop_rate", "drop_rate"},
+      {"proj_drop_rate", "proj_drop_rate"}, {"drop_path_rate", "drop_path_rate"}};
+  all.insert(all.end(), more);
+  return all;
+}
+
+const std::vector<std::string_view> without_effect{"weight_init", "strict_img_size", "dynamic_img_size"};
+
+const RegisterTimmForm swin_of_timm("swin", {.keywords = keywords({}),
+                                             .bases = {"swin_base_patch4_window7_224"},
+                                             .of_theirs = without_effect});
+const RegisterTimmForm swin_v2_of_timm("swin_v2",
+                                       {.keywords = keywords({{"pretrained_window_sizes", "pretrained_window_sizes"}}),
+                                        .bases = {"swinv2_base_window8_256"},
+                                        .of_theirs = without_effect});
+
+/// Of the encoder, behind `swin.` or `swinv2.`. Merging stands at the end of a stage there, at the start of the next
+/// one here.
+std::vector<TensorNameRule> encoder_names(std::initializer_list<TensorNameRule> more) {
+  std::vector<TensorNameRule> rules{
+      {"embeddings.patch_embeddings.projection.", "patch_embed.proj."},
+      {"embeddings.norm.", "patch_embed.norm."},
+      {"encoder.layers.*.blocks.*.attention.output.dense.", "layers.*.blocks.*.attn.proj."},
+      {"encoder.layers.*.blocks.*.layernorm_before.", "layers.*.blocks.*.norm1."},
+      {"encoder.layers.*.blocks.*.layernorm_after.", "layers.*.blocks.*.norm2."},
+      {"encoder.layers.*.blocks.*.intermediate.dense.", "layers.*.blocks.*.mlp.fc1."},
+      {"encoder.layers.*.blocks.*.output.dense.", "layers.*.blocks.*.mlp.fc2."},
+      {.theirs = "encoder.layers.*.downsample.", .ours = "layers.*.downsample.", .shift = 1},
+      {"layernorm.", "norm."}};
+  rules.insert(rules.end(), more);
+  return rules;
+}
+
+std::vector<HyperParameter> read(const ConfigReader& config) {
+  if (config.flag("use_absolute_embeddings", false)) config.refuse("use_absolute_embeddings", "false");
+  if (activation_of(config) != "gelu") config.refuse("hidden_act", "gelu");
+  if (config.real("layer_norm_eps", 1e-5) != 1e-5) config.refuse("layer_norm_eps", "1e-5");
+  std::vector<HyperParameter> values{{"image_size", config.side("image_size", 224)},
+                                     {"patch_size", config.side("patch_size", 4)},
+                                     {"in_channels", config.integer("num_channels", 3)},
+                                     {"embed_dim", config.integer("embed_dim", 96)},
+                                     {"depths", config.integers("depths", {2, 2, 6, 2})},
+                                     {"num_heads", config.integers("num_heads", {3, 6, 12, 24})},
+                                     {"window_size", config.side("window_size", 7)},
+                                     {"mlp_ratio", config.real("mlp_ratio", 4)},
+                                     {"qkv_bias", config.flag("qkv_bias", true)}};
+  for (const auto& [theirs, ours] :
+       {std::pair{"hidden_dropout_prob", "proj_drop_rate"}, {"drop_path_rate", "drop_path_rate"}})
+    if (config.says(theirs)) values.push_back({ours, config.real(theirs, 0)});
+  return values;
+}
+
+/// A stage whose map is not made of whole windows; -1: there is none.
+std::int64_t padded_stage(const KnownValues& values) {
+  const auto [window_height, window_width] = values.pair("window_size");
+  const std::int64_t patch = values.integer("patch_size");
+  auto [height, width] = values.pair("image_size");
+  height /= patch;
+  width /= patch;
+  for (std::size_t stage = 0; stage < values.integers("depths").size(); ++stage) {
+    if (height % window_height != 0 || width % window_width != 0) return static_cast<std::int64_t>(stage);
+    height = (height + 1) / 2;
+    width = (width + 1) / 2;
+  }
+  return -1;
+}
+
+std::vector<std::string> notes(const KnownValues& values) {
+  const std::int64_t stage = padded_stage(values);
+  if (stage < 0) return {};
+  return {fmt::format("the map of stage {} is no multiple of the window: maps are padded as timm does it, after rolling, "
+                      "where transformers pads before, so that logits differ",
+                      stage)};
+}
+
+std::string write(const KnownValues& values, nlohmann::ordered_json& config) {
+  const auto [height, width] = values.pair("image_size");
+  const auto [window_height, window_width] = values.pair("window_size");
+  if (window_height != window_width) return "its window is no square";
+  if (height != width) return "its images are no squares";
+  if (const std::int64_t stage = padded_stage(values); stage >= 0)
+    return fmt::format("the map of stage {} is no multiple of the window, which transformers pads otherwise", stage);
+  const std::vector<std::int64_t>& depths = values.integers("depths");
+  config = {{"image_size", height},
+            {"patch_size", values.integer("patch_size")},
+            {"num_channels", values.integer("in_channels")},
+            {"embed_dim", values.integer("embed_dim")},
+            {"depths", depths},
+            {"num_heads", values.integers("num_heads")},
+            {"window_size", window_height},
+            {"mlp_ratio", values.real("mlp_ratio")},
+            {"qkv_bias", values.flag("qkv_bias")},
+            {"hidden_size", values.integer("embed_dim") << (depths.size() - 1)},
+            {"hidden_act", "gelu"},
+            {"hidden_dropout_prob", values.real("proj_drop_rate")},
+            {"drop_path_rate", values.real("drop_path_rate")},
+            {"use_absolute_embeddings", false},
+            {"layer_norm_eps", 1e-5}};
+  return {};
+}
+
+const RegisterTransformersType swin(
+    "swin",
+    {.family = "swin",
+     .architecture = "SwinForImageClassification",
+     .names = {.base = "swin.",
+               .body = encoder_names(
+                   {{"encoder.layers.*.blocks.*.attention.self.query.", "layers.*.blocks.*.attn.qkv.", 0, 3},
+                    {"encoder.layers.*.blocks.*.attention.self.key.", "layers.*.blocks.*.attn.qkv.", 1, 3},
+                    {"encoder.layers.*.blocks.*.attention.self.value.", "layers.*.blocks.*.attn.qkv.", 2, 3},
+                    {"encoder.layers.*.blocks.*.attention.self.relative_position_bias_table",
+                     "layers.*.blocks.*.attn.relative_position_bias_table"}}),
+               .heads = {{"classifier.", "head.fc."}},
+               .ignored = {"encoder.layers.*.blocks.*.attention.self.relative_position_index"}},
+     .read = read,
+     .write = write,
+     .notes = notes});
+
+const RegisterTransformersType swin_v2(
+    "swinv2",
+    {.family = "swin_v2",
+     .architecture = "Swinv2ForImageClassification",
+     .names = {.base = "swinv2.",
+               .body = encoder_names(
+                   {{"encoder.layers.*.blocks.*.attention.self.query.weight", "layers.*.blocks.*.attn.qkv.weight", 0,
+                     3},
+                    {"encoder.layers.*.blocks.*.attention.self.key.weight", "layers.*.blocks.*.attn.qkv.weight", 1, 3},
+                    {"encoder.layers.*.blocks.*.attention.self.value.weight", "layers.*.blocks.*.attn.qkv.weight", 2,
+                     3},
+                    {"encoder.layers.*.blocks.*.attention.self.query.bias", "layers.*.blocks.*.attn.q_bias"},
+                    {"encoder.layers.*.blocks.*.attention.self.value.bias", "layers.*.blocks.*.attn.v_bias"},
+                    {"encoder.layers.*.blocks.*.attention.self.logit_scale", "layers.*.blocks.*.attn.logit_scale"},
+                    {"encoder.layers.*.blocks.*.attention.self.continuous_position_bias_mlp.",
+                     "layers.*.blocks.*.attn.cpb_mlp."}}),
+               .heads = {{"classifier.", "head.fc."}},
+               .ignored = {"encoder.layers.*.blocks.*.attention.self.relative_position_index",
+                           "encoder.layers.*.blocks.*.attention.self.relative_coords_table"}},
+     .read =
+         [](const ConfigReader& config) {
+           std::vector<HyperParameter> values = read(config);
+           if (config.says("pretrained_window_sizes"))
+             values.push_back({"pretrained_window_sizes", config.integers("pretrained_window_sizes", {})});
+           return values;
+         },
+     .write =
+         [](const KnownValues& values, nlohmann::ordered_json& config) {
+           std::string refusal = write(values, config);
+           config["pretrained_window_sizes"] = values.integers("pretrained_window_sizes");
+           return refusal;
+         },
+     .notes = notes});
+
+}  // namespace
+}  // namespace lacuna

@@ -1,0 +1,44 @@
+// transformers' convention: `model_type` and its sizes.
+#pragma once
+
+#include "models/folders/folder.h"
+#include "models/folders/values.h"
+
+#include <functional>
+
+namespace lacuna {
+
+/// A `model_type` of transformers.
+struct TransformersType {
+  std::string_view family;        // of the models that it is read as
+  std::string_view architecture;  // the class with a head, as `ViTForImageClassification`
+  TensorNames names;  // empty: they are ours
+  /// The hyper-parameters that a config.json says, without the classes.
+  std::function<std::vector<HyperParameter>(const ConfigReader& config)> read;
+  /// Adds what config.json says beside classes and type. Returns why the type has no such model; empty: it has one.
+  std::function<std::string(const KnownValues& values, nlohmann::ordered_json& config)> write;
+  /// What to tell about a model that is read.
+  std::function<std::vector<std::string>(const KnownValues& values)> notes{};
+};
+Registry<TransformersType>& transformers_types();
+struct RegisterTransformersType {
+  RegisterTransformersType(std::string_view model_type, TransformersType type) {
+    transformers_types().add(model_type, std::move(type));
+  }
+};
+
+/// `hidden_act` of a config.json as our `activation`, and back.
+std::string activation_of(const ConfigReader& config);
+std::string hidden_act_of(const std::string& activation);
+
+ModelFolder read_transformers_config(const nlohmann::ordered_json& json, const std::filesystem::path& file);
+
+/// A folder's files in transformers' convention.
+struct TransformersFiles {
+  nlohmann::ordered_json config, preprocessor;
+  const TensorNames* names;
+};
+/// Refuses a model that transformers does not have.
+TransformersFiles transformers_files(const Model& model, const ModelFolder& description);
+
+}  // namespace lacuna

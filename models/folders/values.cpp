@@ -1,0 +1,139 @@
+#include "models/folders/values.h"
+
+#include "core/error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+
+namespace lacuna {
+
+using nlohmann::ordered_json;
+
+const HyperValue* KnownValues::find(std::string_view key) const {
+  const auto found = std::ranges::find(values_, key, &HyperParameter::key);
+  return found == values_.end() ? nullptr : &found->value;
+}
+
+const HyperValue& KnownValues::at(std::string_view key) const {
+  const HyperValue* const value = find(key);
+  expect(value != nullptr, "the model has no hyper-parameter {}", key);
+  return *value;
+}
+
+double KnownValues::real(std::string_view key) const {
+  const HyperValue& value = at(key);
+  const auto* const whole = std::get_if<std::int64_t>(&value);
+  return whole != nullptr ? static_cast<double>(*whole) : std::get<double>(value);
+}
+
+std::pair<std::int64_t, std::int64_t> KnownValues::pair(std::string_view key) const {
+  const HyperValue& value = at(key);
+  if (const auto* const side = std::get_if<std::int64_t>(&value)) return {*side, *side};
+  const auto& both = std::get<std::vector<std::int64_t>>(value);
+  return {both.front(), both.back()};
+}
+
+const ordered_json* ConfigReader::find(const char* key) const { return says(key) ? &json_.at(key) : nullptr; }
+
+void ConfigReader::refuse(const char* key, std::string_view expected) const {
+  reject("{}: expected `{}` to be {}, got {}", file_.string(), key, expected,
+         json_.contains(key) ? json_.at(key).dump() : "nothing");
+}
+
+std::int64_t ConfigReader::integer(const char* key, std::int64_t otherwise) const {
+  const ordered_json* const value = find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_number_integer()) refuse(key, "a whole number");
+  return value->get<std::int64_t>();
+}
+
+double ConfigReader::real(const char* key, double otherwise) const {
+  const ordered_json* const value = find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_number()) refuse(key, "a number");
+  return value->get<double>();
+}
+
+bool ConfigReader::flag(const char* key, bool otherwise) const {
+  const ordered_json* const value = find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_boolean()) refuse(key, "true or false");
+  return value->get<bool>();
+}
+
+std::string ConfigReader::text(const char* key, const std::string& otherwise) const {
+  const ordered_json* const value = find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_string()) refuse(key, "a text");
+  return value->get<std::string>();
+}
+
+std::vector<std::int64_t> ConfigReader::integers(const char* key, const std::vector<std::int64_t>& otherwise) const {
+  const ordered_json* const value = find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_array() || !std::ranges::all_of(*value, [](const auto& one) { return one.is_number_integer(); }))
+    refuse(key, "a list of whole numbers");
+  return value->get<std::vector<std::int64_t>>();
+}
+
+std::vector<double> ConfigReader::numbers(const char* key) const {
+  const ordered_json* const value = find(key);
+  if (value == nullptr) return {};
+  if (value->is_number()) return {value->get<double>()};
+  if (!value->is_array() || !std::ranges::all_of(*value, [](const auto& one) { return one.is_number(); }))
+    refuse(key, "a list of numbers");
+  return value->get<std::vector<double>>();
+}
+
+std::int64_t ConfigReader::side(const char* key, std::int64_t otherwise) const {
+  const ordered_json* const value = find(key);
+  if (value == nullptr || !value->is_array()) return integer(key, otherwise);
+  const std::vector<std::int64_t> sides = integers(key, {});
+  if (sides.empty() || std::ranges::any_of(sides, [&](std::int64_t side) { return side != sides.front(); }))
+    refuse(key, "a whole number, or two alike");
+  return sides.front();
+}
+
+std::optional<HyperValue> hyper_value(const ordered_json& json) {
+  if (json.is_boolean()) return json.get<bool>();
+  if (json.is_number_integer()) return json.get<std::int64_t>();
+  if (json.is_number()) return json.get<double>();
+  if (json.is_string()) return json.get<std::string>();
+  if (json.is_array() && std::ranges::all_of(json, [](const auto& item) { return item.is_number_integer(); }))
+    return json.get<std::vector<std::int64_t>>();
+  return {};
+}
+
+ordered_json to_json(const HyperValue& value) {
+  return std::visit([](const auto& typed) { return ordered_json(typed); }, value);
+}
+
+std::optional<ordered_json> read_json_object(const std::filesystem::path& file) {
+  constexpr std::uintmax_t most_bytes = 64 << 20;  // label names of 22,000 classes take two
+  constexpr int deepest = 16;
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(file, failed)) return {};
+  const std::uintmax_t bytes = std::filesystem::file_size(file, failed);
+  if (failed) reject("cannot read {}: {}", file.string(), failed.message());
+  if (bytes > most_bytes) reject("{}: expected {} bytes at most, got {}", file.string(), most_bytes, bytes);
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) reject("cannot open {}", file.string());
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  bool too_deep = false;
+  const auto watch = [&](int depth, ordered_json::parse_event_t, ordered_json&) {
+    return !(too_deep = too_deep || depth > deepest);
+  };
+  ordered_json json = ordered_json::parse(text, watch, false);
+  if (too_deep || !json.is_object()) reject("{}: expected a JSON object{}", file.string(), too_deep ? ", less deep" : "");
+  return json;
+}
+
+double ratio_of(std::int64_t hidden, std::int64_t width) {
+  const auto wide = static_cast<double>(width);
+  const double ratio = static_cast<double>(hidden) / wide;
+  return static_cast<std::int64_t>(wide * ratio) == hidden ? ratio : std::nextafter(ratio, 2 * ratio);
+}
+
+}  // namespace lacuna

@@ -1,0 +1,74 @@
+// Hyper-parameters and JSON as the tables of the families read them.
+#pragma once
+
+#include "models/hyper_parameters.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lacuna {
+
+/// All hyper-parameters of a model, by name.
+class KnownValues {
+ public:
+  explicit KnownValues(std::vector<HyperParameter> values) : values_(std::move(values)) {}
+  bool contains(std::string_view key) const { return find(key) != nullptr; }
+  const HyperValue& at(std::string_view key) const;
+  std::int64_t integer(std::string_view key) const { return std::get<std::int64_t>(at(key)); }
+  double real(std::string_view key) const;
+  bool flag(std::string_view key) const { return std::get<bool>(at(key)); }
+  const std::string& text(std::string_view key) const { return std::get<std::string>(at(key)); }
+  const std::vector<std::int64_t>& integers(std::string_view key) const {
+    return std::get<std::vector<std::int64_t>>(at(key));
+  }
+  /// Height and width, of a side of a square or two.
+  std::pair<std::int64_t, std::int64_t> pair(std::string_view key) const;
+  const std::vector<HyperParameter>& all() const { return values_; }
+
+ private:
+  const HyperValue* find(std::string_view key) const;
+  std::vector<HyperParameter> values_;
+};
+
+/// Values of a config.json; what is of another type than expected is refused with the file's name.
+class ConfigReader {
+ public:
+  ConfigReader(const nlohmann::ordered_json& json, std::filesystem::path file) : json_(json), file_(std::move(file)) {}
+
+  bool says(const char* key) const { return json_.contains(key) && !json_.at(key).is_null(); }
+  std::int64_t integer(const char* key, std::int64_t otherwise) const;
+  double real(const char* key, double otherwise) const;
+  bool flag(const char* key, bool otherwise) const;
+  std::string text(const char* key, const std::string& otherwise) const;
+  std::vector<std::int64_t> integers(const char* key, const std::vector<std::int64_t>& otherwise) const;
+  std::vector<double> numbers(const char* key) const;
+  /// A whole number, or a list of two that are alike.
+  std::int64_t side(const char* key, std::int64_t otherwise) const;
+  const nlohmann::ordered_json& json() const { return json_; }
+  const std::filesystem::path& file() const { return file_; }
+  /// Refuses the value of `key`.
+  [[noreturn]] void refuse(const char* key, std::string_view expected) const;
+
+ private:
+  const nlohmann::ordered_json* find(const char* key) const;
+  const nlohmann::ordered_json& json_;
+  std::filesystem::path file_;
+};
+
+/// A value of a config.json as a hyper-parameter; nothing where it is none.
+std::optional<HyperValue> hyper_value(const nlohmann::ordered_json& json);
+nlohmann::ordered_json to_json(const HyperValue& value);
+
+/// A JSON object in a file; refuses another content. Nothing where there is no such file.
+std::optional<nlohmann::ordered_json> read_json_object(const std::filesystem::path& file);
+
+/// The ratio whose product with `width`, cut to a whole number, is `hidden`.
+double ratio_of(std::int64_t hidden, std::int64_t width);
+
+}  // namespace lacuna

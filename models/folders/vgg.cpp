@@ -1,0 +1,10 @@
+// VGG in timm's convention; transformers has none.
+#include "models/folders/timm.h"
+
+namespace lacuna {
+namespace {
+
+const RegisterTimmForm of_timm("vgg", {.keywords = {{"in_channels", "in_chans"}, {"drop_rate", "drop_rate"}}});
+
+}  // namespace
+}  // namespace lacuna

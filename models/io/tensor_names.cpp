@@ -1,0 +1,70 @@
+#include "models/io/tensor_names.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace lacuna {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// `name`, which is like `from`, as `to` has it; `shift` is added to its first number. Nothing where it is not like it.
+std::optional<std::string> renamed(std::string_view name, std::string_view from, std::string_view to,
+                                   std::int64_t shift) {
+  std::vector<std::int64_t> numbers;
+  std::size_t at = 0;
+  for (const char c : from) {
+    if (c != '*') {
+      if (at == name.size() || name[at] != c) return {};
+      ++at;
+      continue;
+    }
+    std::int64_t number = 0;
+    const auto [end, failed] = std::from_chars(name.data() + at, name.data() + name.size(), number);
+    if (failed != std::errc() || !is_digit(name[at])) return {};
+    at = static_cast<std::size_t>(end - name.data());
+    numbers.push_back(numbers.empty() ? number + shift : number);
+  }
+  const std::string_view rest = name.substr(at);  // of a module's tensor
+  if (rest.empty() == from.ends_with('.') || (!numbers.empty() && numbers.front() < 0)) return {};
+  std::string result;
+  std::size_t next = 0;
+  for (const char c : to) result += c == '*' ? std::to_string(numbers[next++]) : std::string(1, c);
+  return result.append(rest);
+}
+
+}  // namespace
+
+std::optional<TensorNames::Place> TensorNames::ours(std::string_view theirs) const {
+  const auto find = [](const std::vector<TensorNameRule>& rules, std::string_view name) -> std::optional<Place> {
+    for (const TensorNameRule& rule : rules)
+      if (auto found = renamed(name, rule.theirs, rule.ours, rule.shift)) return Place{*found, rule.part, rule.parts};
+    return {};
+  };
+  if (theirs.starts_with(base))
+    if (auto place = find(body, theirs.substr(base.size()))) return place;
+  return find(heads, theirs);
+}
+
+std::vector<TensorNames::Place> TensorNames::theirs(std::string_view ours) const {
+  std::vector<Place> places;
+  const auto add = [&](const std::vector<TensorNameRule>& rules, std::string_view begin) {
+    for (const TensorNameRule& rule : rules) {  // of several names for one part the first is written
+      const auto name = renamed(ours, rule.ours, rule.theirs, -rule.shift);
+      if (name && std::ranges::find(places, rule.part, &Place::part) == places.end())
+        places.push_back({std::string(begin) + *name, rule.part, rule.parts});
+    }
+  };
+  add(body, base);
+  add(heads, "");
+  std::ranges::sort(places, {}, &Place::part);
+  return places;
+}
+
+bool TensorNames::ignores(std::string_view theirs) const {
+  return theirs.starts_with(base) && std::ranges::any_of(ignored, [&](std::string_view one) {
+           return renamed(theirs.substr(base.size()), one, one, 0).has_value();
+         });
+}
+
+}  // namespace lacuna

@@ -1,0 +1,36 @@
+// The names that another library gives a model's tensors: one table, by which they are read and written.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lacuna {
+
+/// `*` stands for a number; a `.` at the end for all tensors of a module.
+struct TensorNameRule {
+  std::string_view theirs, ours;
+  std::int64_t part = 0, parts = 1;  // theirs is this one of equal parts of ours, by rows
+  std::int64_t shift = 0;            // what is added to the first number of theirs
+};
+
+struct TensorNames {
+  std::string_view base;                      // begins the names of all but the heads; a file without heads may lack it
+  std::vector<TensorNameRule> body{};         // behind it
+  std::vector<TensorNameRule> heads{};        // whole names
+  std::vector<std::string_view> ignored{};    // behind it: tensors that no model of ours has
+
+  struct Place {
+    std::string name;
+    std::int64_t part = 0, parts = 1;
+  };
+  /// Our tensor that `theirs` is, or is a part of.
+  std::optional<Place> ours(std::string_view theirs) const;
+  /// The tensors that ours becomes, in order; none: they have no such tensor.
+  std::vector<Place> theirs(std::string_view ours) const;
+  bool ignores(std::string_view theirs) const;
+};
+
+}  // namespace lacuna

@@ -1,0 +1,124 @@
+// Folders in and out by the command: what a run leaves, what `export` makes of it, and what `model.from` alone takes.
+#include "models/io/weights.h"
+#include "tests/apps/commands/command_run.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+using namespace lacuna;
+using namespace lacuna::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view configuration =
+    "model: {name: vit, image_size: 8, patch_size: 4, embed_dim: 8, depth: 1, num_heads: 2}\n"
+    "data: {name: shapes, train_size: 16, val_size: 10, mean: [0.5, 0.4, 0.3], std: [0.2, 0.2, 0.25]}\n"
+    "train: {epochs: 1, batch_size: 8, threads: 1, ema_decay: 0.5}\n"
+    "output: {dir: r}\n";
+
+CommandResult run(const TemporaryFolder& folder, const std::vector<std::string>& arguments) {
+  CommandResult result = run_command(folder, arguments);
+  INFO(result.error);
+  REQUIRE(result.code == 0);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("export: a run's best checkpoint as a folder, which evaluates alike in both conventions") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", configuration);
+  run(folder, {"train", "-c", "c.yaml"});
+  for (const char* const place : {"r/last/config.json", "r/last/average/config.json"}) {
+    const nlohmann::json said = read_json(folder / place);
+    CHECK(said.at("num_classes") == 10);
+    CHECK(said.at("label_names").size() == 10);
+    CHECK(said.at("pretrained_cfg").at("mean") == nlohmann::json{0.5, 0.4, 0.3});
+    CHECK(said.at("model_args").at("embed_dim") == 8);
+  }
+  const nlohmann::json of_run = run(folder, {"eval", "r", "--json", "-"}).json();
+  const std::vector<std::string> data{"data.train_size=16", "data.val_size=10", "train.threads=1",
+                                      "train.batch_size=8", "--json", "-"};
+  for (const std::string format : {"timm", "transformers"}) {
+    CAPTURE(format);
+    const nlohmann::json written = run(folder, {"export", "r", format, "--format", format, "--json", "-"}).json();
+    CHECK(written.at("format") == format);
+    CHECK(fs::exists(folder / format / "model.safetensors"));
+    CHECK_FALSE(fs::exists(folder / (format + ".tmp")));
+    std::vector<std::string> evaluation{"eval", format};
+    evaluation.insert(evaluation.end(), data.begin(), data.end());
+    const nlohmann::json evaluated = run(folder, evaluation).json();
+    CHECK(evaluated.at("val_loss") == of_run.at("val_loss"));
+    CHECK(run_command(folder, {"export", "r", format}).code == 2);
+  }
+  // The checkpoint itself is a folder, too; and what is no run and no folder is told apart.
+  run(folder, {"export", "r/checkpoints/step-00000002/average", "again"});
+  CHECK(read_file(folder / "again/model.safetensors") == read_file(folder / "timm/model.safetensors"));
+  CHECK(run_command(folder, {"export", "nothing", "x"}).code == 2);
+  CHECK(run_command(folder, {"export", "r", "x", "--format", "onnx"}).code == 2);
+  CHECK_FALSE(fs::exists(folder / "x"));
+}
+
+TEST_CASE("model.from: a folder alone says what the model is; what is given wins, or contradicts") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", configuration);
+  run(folder, {"train", "-c", "c.yaml"});
+  run(folder, {"export", "r", "given"});
+  write_file(folder / "f.yaml",
+             "model: {from: given}\ndata: {name: shapes, train_size: 16, val_size: 10}\n"
+             "train: {batch_size: 8, threads: 1}\noutput: {dir: f}\n");
+  run(folder, {"train", "-c", "f.yaml"});
+  const std::string resolved = read_file(folder / "f/config.yaml");
+  for (const char* const part : {"embed_dim: 8", "num_heads: 2", "[0.5, 0.4, 0.3]", "[0.2, 0.2, 0.25]"})
+    CHECK_MESSAGE(resolved.find(part) != std::string::npos, part);
+  run(folder, {"train", "--resume", "f", "train.epochs=2"});
+  fs::copy(folder / "given", folder / "cropped", fs::copy_options::recursive);
+  nlohmann::json cropped = read_json(folder / "cropped/config.json");
+  cropped["pretrained_cfg"]["crop_pct"] = 0.8;
+  cropped["pretrained_cfg"]["crop_mode"] = "center";
+  cropped["pretrained_cfg"]["interpolation"] = "bicubic";
+  write_file(folder / "cropped/config.json", cropped.dump());
+  run(folder, {"train", "-c", "f.yaml", "model.from=cropped", "output.dir=c"});
+  CHECK(read_file(folder / "c/config.yaml").find("interpolation: bicubic") != std::string::npos);
+  CHECK(read_json(folder / "c/last/config.json").at("pretrained_cfg").at("crop_pct") == 0.8);
+  fs::rename(folder / "given", folder / "gone");  // a run goes on without what it began with
+  run(folder, {"train", "--resume", "f", "train.epochs=3"});
+  fs::rename(folder / "gone", folder / "given");
+
+  run(folder, {"train", "-c", "f.yaml", "output.dir=g", "model.image_size=16", "data.mean=[0.5,0.5,0.5]",
+               "data.std=[0.5,0.5,0.5]", "model.num_classes=12", "model.drop_path_rate=0.1"});
+  const nlohmann::json said = read_json(folder / "g/last/config.json");
+  CHECK(said.at("pretrained_cfg").at("input_size") == nlohmann::json{3, 16, 16});
+  CHECK(said.at("pretrained_cfg").at("mean") == nlohmann::json{0.5, 0.5, 0.5});
+  CHECK(said.at("num_classes") == 12);
+
+  const auto refusal = [&](std::vector<std::string> changes) {
+    changes.insert(changes.begin(), {"plan", "-c", "f.yaml"});
+    const CommandResult result = run_command(folder, changes);
+    CHECK(result.code == 2);
+    return result.error;
+  };
+  for (const std::string part : {"24", "8", "given/config.json"})
+    CHECK(refusal({"model.embed_dim=24"}).find(part) != std::string::npos);
+  CHECK(refusal({"model.num_heads=4"}).find("model.num_heads is 4") != std::string::npos);
+  CHECK(refusal({"model.name=resnet18"}).find("resnet18") != std::string::npos);
+  CHECK(refusal({"model.name=deit_tiny_patch16_224"}).find("192") != std::string::npos);
+  CHECK(refusal({"model.from=nowhere"}).find("model.name") != std::string::npos);
+}
+
+TEST_CASE("distillation: the teacher's folder says what it is") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", configuration);
+  run(folder, {"train", "-c", "c.yaml", "train.ema_decay=0"});
+  const std::vector<std::string> distill{"train", "-c", "c.yaml", "output.dir=s",
+                                         "task={name: distillation, teacher_from: r/last}"};
+  run(folder, distill);
+  // Its own normalisation: other images for the student are the same ones for the teacher, but for rounding.
+  std::vector<std::string> wrong = distill;
+  wrong.insert(wrong.end(), {"output.dir=t", "task={name: distillation, teacher: resnet18, teacher_from: r/last}"});
+  const CommandResult refused = run_command(folder, wrong);
+  CHECK(refused.code != 0);
+  CHECK(refused.error.find("resnet18") != std::string::npos);
+}

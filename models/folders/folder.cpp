@@ -12,9 +12,11 @@ namespace fs = std::filesystem;
 
 std::optional<ModelFolder> read_model_folder(const fs::path& path) {
   std::error_code ignored;
-  const fs::path file = (fs::is_directory(path, ignored) ? path : path.parent_path()) / "config.json";
+  const bool is_folder = fs::is_directory(path, ignored);
+  const fs::path file = (is_folder ? path : path.parent_path()) / "config.json";
   const auto json = read_json_object(file);
   if (!json) return {};
+  if (!is_folder && !json->contains("architecture") && !json->contains("model_type")) return {};  // about something else
   ModelFolder folder = is_timm_config(*json) ? read_timm_config(*json, file) : read_transformers_config(*json, file);
   const auto classes = std::ranges::find(folder.hyper_parameters, "num_classes", &HyperParameter::key);
   if (!folder.labels.empty() && classes != folder.hyper_parameters.end() &&

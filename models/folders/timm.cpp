@@ -131,12 +131,13 @@ TimmModel as_arguments_of(const std::string& base, const KnownValues& values, co
   TimmModel model{.architecture = base};
   const KnownValues defaults(describe_model(base, {}).hyper_parameters);
   for (const auto& [key, value] : values.all()) {
-    if (key == "num_classes" || contains(form.of_ours, key) || value == defaults.at(key)) continue;
+    const HyperValue* const usual = defaults.find(key);
+    if (key == "num_classes" || contains(form.of_ours, key) || (usual != nullptr && value == *usual)) continue;
     const std::string_view keyword = keyword_of(form, key);
     if (keyword.empty() && key == "image_size") continue;  // any size; `input_size` tells it
     if (keyword.empty())
       model.refusal = fmt::format("its {} is {}, and that of timm's {} is {}", key, to_string(value), base,
-                                  to_string(defaults.at(key)));
+                                  usual == nullptr ? "none" : to_string(*usual));
     const bool none = key.starts_with("ls_init") && value == HyperValue(0.0);
     model.arguments[std::string(keyword)] = none ? ordered_json(nullptr) : to_json(value);
   }
@@ -160,7 +161,9 @@ TimmModel timm_model(const ModelFolder& description) {
   first.architecture = name;  // under our names, for Lacuna alone
   const KnownValues defaults(describe_model(name, {}).hyper_parameters);
   for (const auto& [key, value] : values.all())
-    if (key != "num_classes" && value != defaults.at(key)) first.arguments[key] = to_json(value);
+    if (const HyperValue* const usual = defaults.find(key);
+        key != "num_classes" && (usual == nullptr || value != *usual))
+      first.arguments[key] = to_json(value);
   return first;
 }
 

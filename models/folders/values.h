@@ -18,6 +18,8 @@ namespace lacuna {
 class KnownValues {
  public:
   explicit KnownValues(std::vector<HyperParameter> values) : values_(std::move(values)) {}
+  /// Null where there is none.
+  const HyperValue* find(std::string_view key) const;
   bool contains(std::string_view key) const { return find(key) != nullptr; }
   const HyperValue& at(std::string_view key) const;
   std::int64_t integer(std::string_view key) const { return std::get<std::int64_t>(at(key)); }
@@ -32,7 +34,6 @@ class KnownValues {
   const std::vector<HyperParameter>& all() const { return values_; }
 
  private:
-  const HyperValue* find(std::string_view key) const;
   std::vector<HyperParameter> values_;
 };
 

@@ -8,7 +8,6 @@
 // draw nothing else (no dropout). Prints Markdown.
 #include "apps/config/configuration.h"
 #include "apps/config/resolve.h"
-#include "apps/train/calibrate.h"
 #include "apps/train/planning.h"
 #include "bench/bench.h"
 #include "data/loader.h"
@@ -134,7 +133,7 @@ class Subject {
     Tape tape(policy);
     Variable loss = [&] {
       const Recording recording(tape);
-      return training_.loss({{"images", batch_["images"].clone(Purpose::data)},  // freed in forward
+      return training_.task_step().loss({{"images", batch_["images"].clone(Purpose::data)},  // freed in forward
                              {"labels", batch_["labels"].clone(Purpose::data)}});
     }();
     for (const Tape::SavedTensorReport& slot : tape.report())
@@ -159,7 +158,7 @@ class Subject {
   void learn(MemoryPolicy& policy) {
     for (std::uint32_t draw = 0; draw < learning; ++draw) {
       const RandomStateScope random({.seed = 1, .step = draw});
-      apps::calibrate(training_, batch_, policy);
+      training_.task_step().calibrate(batch_, policy);
       pass(policy, draw);
     }
   }

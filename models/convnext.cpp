@@ -120,8 +120,7 @@ class ConvNext final : public ImageModel {
     std::int64_t block = 0;
     for (std::size_t i = 0; i < options.depths.size(); ++i) {
       std::vector<double> drop_paths(static_cast<std::size_t>(options.depths[i]));
-      for (double& rate : drop_paths)
-        rate = all == 1 ? 0 : options.drop_path_rate * static_cast<double>(block++) / static_cast<double>(all - 1);
+      for (double& rate : drop_paths) rate = nn::drop_path_rate(options.drop_path_rate, block++, all);
       stages.push_back(std::make_unique<Stage>(*this, fmt::format("stages.{}", i), options, i, drop_paths));
     }
     return stages;

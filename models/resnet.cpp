@@ -164,12 +164,10 @@ std::vector<std::vector<std::unique_ptr<ResNet::Block>>> ResNet::make_stages(con
   std::int64_t in = stem_outputs(options), index = 0;  // of the block among all
   for (std::size_t stage = 0; stage < options.layers.size(); ++stage) {
     for (std::int64_t i = 0; i < options.layers[stage]; ++i) {
-      const Block::Place place{
-          .in = in,
-          .planes = options.channels[stage],
-          .stride = stage > 0 && i == 0 ? 2 : 1,
-          .drop_path =
-              total == 1 ? 0 : options.drop_path_rate * static_cast<double>(index++) / static_cast<double>(total - 1)};
+      const Block::Place place{.in = in,
+                               .planes = options.channels[stage],
+                               .stride = stage > 0 && i == 0 ? 2 : 1,
+                               .drop_path = nn::drop_path_rate(options.drop_path_rate, index++, total)};
       stages[stage].push_back(std::make_unique<Block>(*this, fmt::format("layer{}.{}", stage + 1, i), options, place));
       in = place.planes * expansion(options);
     }

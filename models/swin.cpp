@@ -75,11 +75,8 @@ class SwinTransformer::Block final : public Module {
     if (options.second) return std::make_unique<nn::CosineWindowAttention>(*this, "attn", stage.channels, attention);
     return std::make_unique<nn::TableWindowAttention>(*this, "attn", stage.channels, attention);
   }
-  /// Stochastic depth grows linearly from the first block of all (0) to the last.
   static double drop_path(const SwinOptions& options, const StagePlace& stage, std::int64_t number) {
-    if (stage.all_blocks == 1) return 0;
-    return options.drop_path_rate * static_cast<double>(stage.first_block + number) /
-           static_cast<double>(stage.all_blocks - 1);
+    return nn::drop_path_rate(options.drop_path_rate, stage.first_block + number, stage.all_blocks);
   }
   Variable transform(Variable x) const {
     const Scope scope(*this);

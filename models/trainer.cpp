@@ -26,27 +26,6 @@ class EvaluationMode {
   bool before_;
 };
 
-/// Steps by TrainStep over the task's loss.
-Trainer::Step task_steps(const TrainedState& state, const Task& task, const TrainStepOptions& options) {
-  const auto step = std::make_shared<TrainStep>(state.model, state.optimizer, state.policy, options, state.average);
-  return [step, state, &task](std::vector<Batch> batch, std::int64_t number, double learning_rate) {
-    std::vector<std::int64_t> samples;
-    for (const Batch& part : batch) samples.push_back(part.samples);
-    RunningTotals totals(task);
-    const auto loss = [&](std::size_t part) {
-      // One part alone may free its memory in forward; several are views of one memory.
-      const TaskResult result =
-          task.run(state.model, batch.size() == 1 ? std::move(batch[part]) : batch[part], TaskMode::train);
-      totals.add(result, samples[part]);
-      return result.loss;
-    };
-    TrainResult result;
-    static_cast<StepResult&>(result) = step->run({.samples = samples, .loss = loss}, number, learning_rate);
-    result.totals = totals.read(single_process());
-    return result;
-  };
-}
-
 }  // namespace
 
 std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches& batches, int workers,
@@ -72,7 +51,12 @@ Trainer::Trainer(const TrainedState& state, const Task& task, Batches train, Bat
       train_(std::move(train)),
       validation_(std::move(validation)),
       options_(std::move(options)),
-      step_(step ? std::move(step) : task_steps(state, task, options_.step)) {
+      step_(std::move(step)) {
+  if (!step_)
+    step_ = [own = std::make_shared<TaskStep>(state, task, TaskStepOptions{options_.step})](
+                std::vector<Batch> batch, std::int64_t number, double rate) {
+      return own->run(std::move(batch), number, rate);
+    };
   expect(train_.samples() >= train_.size(), "an epoch of {} samples has no batch of {}", train_.samples(),
          train_.size());
   expect(options_.learning_rate != nullptr, "a trainer needs a learning rate: make_schedule gives one");

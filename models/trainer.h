@@ -8,9 +8,8 @@
 #pragma once
 
 #include "data/loader.h"
-#include "models/checkpoint.h"
+#include "models/task_step.h"
 #include "optim/schedule.h"
-#include "optim/train_step.h"
 
 #include <filesystem>
 #include <functional>
@@ -25,11 +24,6 @@ namespace lacuna {
 /// once, at the end. Nothing if `stop` (may be null) answers true between two batches.
 std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches& batches, int workers = 1,
                                    const std::function<bool()>& stop = {});
-
-/// Results of a step.
-struct TrainResult : StepResult {
-  TaskTotals totals{};  // of the batch; without values on `meta`
-};
 
 struct TrainerOptions {
   std::int64_t epochs = 1;
@@ -67,7 +61,7 @@ class Trainer {
   /// Takes a step: number `number` of the run over the micro-batches of one batch.
   using Step = std::function<TrainResult(std::vector<Batch> batch, std::int64_t number, double learning_rate)>;
 
-  /// `state` and `task` outlive the trainer. The batches of `train` are full ones. `step`: null for TrainStep.
+  /// `state` and `task` outlive the trainer. The batches of `train` are full ones. `step`: null for TaskStep.
   Trainer(const TrainedState& state, const Task& task, Batches train, Batches validation, TrainerOptions options,
           Step step = {});
 

@@ -16,12 +16,6 @@ namespace {
 /// timm's init_weights_vit_timm: every linear layer, the head included.
 nn::WeightInit linear_init() { return {init::truncated_normal(.02), init::constant(0)}; }
 
-/// Stochastic depth grows linearly from the first block (0) to the last.
-double drop_path_of(const VitOptions& options, std::int64_t block) {
-  if (options.depth == 1) return 0;
-  return options.drop_path_rate * static_cast<double>(block) / static_cast<double>(options.depth - 1);
-}
-
 std::int64_t patches_of(const VitOptions& options) {
   const std::int64_t side = options.image_size / options.patch_size;
   return side * side;
@@ -176,7 +170,8 @@ VisionTransformer::VisionTransformer(const ModelContext& context, const VitOptio
 std::vector<std::unique_ptr<VisionTransformer::Block>> VisionTransformer::make_blocks(const VitOptions& options) {
   std::vector<std::unique_ptr<Block>> blocks;
   for (std::int64_t i = 0; i < options.depth; ++i)
-    blocks.push_back(std::make_unique<Block>(*this, "blocks." + std::to_string(i), options, drop_path_of(options, i)));
+    blocks.push_back(std::make_unique<Block>(*this, "blocks." + std::to_string(i), options,
+                                             nn::drop_path_rate(options.drop_path_rate, i, options.depth)));
   return blocks;
 }
 

@@ -16,4 +16,8 @@ Variable DropPath::forward(Variable x) const {
   return apply(lacuna::DropPath{.p = rate_, .stream = stream("mask")}, std::move(x));
 }
 
+double drop_path_rate(double last_rate, std::int64_t block, std::int64_t blocks) {
+  return blocks == 1 ? 0 : last_rate * static_cast<double>(block) / static_cast<double>(blocks - 1);
+}
+
 }  // namespace lacuna::nn

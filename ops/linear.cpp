@@ -86,9 +86,10 @@ void Linear::backward(Tensor dy, const Saved<Linear>& saved, Grads& grads) const
     // With a frozen weight x was not saved.
     const Operand in = of_weight ? saved.get<input(x)>() : Operand();
     if (of_weight && !add_weight) grads[weight] = Tensor::empty({features, in.shape().back()}, parameters, dy.device());
-    const std::int64_t blocks = count_row_blocks(rows);
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      const Range range = part(rows, block, blocks);
+    const std::int64_t blocks = count_row_blocks(rows), longest = (rows + blocks - 1) / blocks;
+    const bool is_meta = dy.device() == Device::meta;  // two blocks show what memory all of them take
+    for (std::int64_t block = 0; block < (is_meta ? std::min<std::int64_t>(blocks, 2) : blocks); ++block) {
+      const Range range = is_meta ? Range{0, longest} : part(rows, block, blocks);
       const Tensor dy_block = dy.row_range(range.begin, range.end);  // [block, N]
       if (of_bias) sum_rows(dy.device(), dy_block, std::exchange(add_bias, true), grads[bias]);
       if (of_weight) {

@@ -14,8 +14,8 @@ namespace lacuna {
 /// qkv [B, H·W, 3·D] holds q | k | v of each token, each D = heads · head_dim wide; y [B, H·W, D]. Rolling, padding and
 /// cutting are address arithmetic. Backward recomputes the probabilities window by window.
 ///
-/// bias: table [(2·wh − 1)(2·ww − 1), heads] at row (rp − rq + wh − 1)·(2·ww − 1) + (cp − cq + ww − 1) for the query at
-/// row rp and column cp of its window and the key at rq, cq.
+/// bias: table [(2·wh − 1)(2·ww − 1), heads] at row (query's row − key's row + wh − 1)·(2·ww − 1) + (query's column −
+/// key's column + ww − 1), in their window.
 ///
 /// mask: −100 between tokens of one window that were no neighbours before the map was rolled.
 ///

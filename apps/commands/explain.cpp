@@ -2,7 +2,6 @@
 #include "apps/command.h"
 #include "apps/config/configuration_options.h"
 #include "apps/output.h"
-#include "apps/train/calibrate.h"
 #include "apps/train/measure.h"
 #include "apps/train/planning.h"
 #include "autograd/policies/adaptive.h"
@@ -67,11 +66,12 @@ ExitCode explain(const Options& options) {
   const bool trains = training.trainable_count() > 0 || configuration.image_gradient;
   if (trains && adaptive_of(training.policy()) != nullptr) training.step(made_up(), 0, configuration.optimizer.lr);
   std::vector<Batch> batch = made_up();
-  if (trains) calibrate(training, batch.front(), training.policy());  // as a step does, where it is one that measures
+  if (trains)
+    training.task_step().calibrate(batch.front(), training.policy());  // as a step does, where it is one that measures
   Tape tape(training.policy());
   const Variable loss = [&] {
     const Recording recording(tape);
-    return training.loss_of_part(batch, 0);
+    return training.task_step().loss(batch.size() == 1 ? std::move(batch[0]) : batch[0]);
   }();
   if (!loss.requires_grad()) reject("freeze: nothing is trained, so backward needs nothing");
 

@@ -108,9 +108,9 @@ Measurement measure(Training& training, const Configuration& configuration, cons
   const auto since = [&](auto begin) { return std::chrono::duration<double>(now() - begin).count(); };
   const bool measures = adaptive_of(training.policy()) != nullptr;
   std::vector<double> steps, measurements;
-  const auto seconds_of_measuring = [&](const StepOutcome& of) {
-    measurements.insert(measurements.end(), of.measuring_seconds.begin(), of.measuring_seconds.end());
-    return std::accumulate(of.measuring_seconds.begin(), of.measuring_seconds.end(), 0.0);
+  const auto seconds_of_measuring = [&](const TrainResult& of) {
+    if (of.calibration_seconds > 0) measurements.push_back(of.calibration_seconds);
+    return of.calibration_seconds;
   };
   const int warm_up = std::max(options.warm_up, measures ? 1 : 0);
   for (const Batch& part : batch()) result.batch += part.bytes();

@@ -43,20 +43,6 @@ Configuration without_policy(Configuration configuration) {
   return configuration;
 }
 
-/// Passes everything on to a policy that the caller holds.
-class Borrowed final : public MemoryPolicy {
- public:
-  explicit Borrowed(MemoryPolicy& policy) : MemoryPolicy(policy.quantizes()), policy_(policy) {}
-  std::string_view name() const override { return policy_.name(); }
-  Hold decide(const SavedTensorInfo& info) override { return policy_.decide(info); }
-  std::int64_t recomputes(const ModuleRange& modules, std::string_view within) override {
-    return policy_.recomputes(modules, within);
-  }
-
- private:
-  MemoryPolicy& policy_;
-};
-
 /// A model built on `meta`, for any number of steps under any policy.
 class MetaModel {
  public:
@@ -64,11 +50,11 @@ class MetaModel {
       : configuration_(without_policy(configuration)), training_(configuration_, Device::meta) {}
 
   StepBytes step(MemoryPolicy& policy, Observer* observer) {
-    training_.set_policy(with_rules(std::make_unique<Borrowed>(policy), {}));
     Ledger& account = ledger(Device::meta);
     account.reset_peak();
-    const StepOutcome outcome = training_.step(made_up_batch(configuration_, training_), 0, 0, observer);
-    return {outcome.saved_bytes, account.peak()};
+    const TrainResult result =
+        training_.task_step(policy).run(made_up_batch(configuration_, training_), 0, 0, {.observer = observer});
+    return {result.saved_bytes, account.peak()};
   }
   /// A step and an evaluation under `exact`.
   Measurement measure() { return apps::measure(training_, configuration_); }
@@ -91,14 +77,14 @@ class EightBits final : public QuantizingPolicy {
   std::int64_t group_size_;
 };
 
-/// Relative to the squared gradient, by the tensor's key, from one forward and backward pass over two made-up samples:
+/// Relative to the squared gradient, by the tensor's key, from one forward and backward pass over a made-up sample:
 /// the same in every run with as many threads. Empty where nothing is computed.
 Sensitivities measure_sensitivities(const Configuration& configuration, ErrorMeasure measure) {
   if (device_of(configuration) == Device::meta) return {};
   warn_if_crowded();
   Configuration small = without_policy(configuration);
   small.train.accumulate = 1;
-  small.train.batch_size = std::min<std::int64_t>(2, small.train.batch_size);
+  small.train.batch_size = 1;
   small.train.ema_decay = 0;
   small.optimizer = {};
   small.optimizer.name = "sgd";  // without momentum it has no state
@@ -109,8 +95,7 @@ Sensitivities measure_sensitivities(const Configuration& configuration, ErrorMea
   BackwardCalibration calibration(measure);
   const Variable loss = [&] {
     const Recording recording(tape);
-    std::vector<Batch> batch = made_up_batch(small, training);
-    return training.loss_of_part(batch, 0);
+    return training.task_step().loss(std::move(made_up_batch(small, training).front()));
   }();
   if (!loss.requires_grad()) return {};
   tape.backward(loss, {.before_node = std::ref(calibration)});
@@ -188,7 +173,7 @@ class BudgetPlanner {
   }
 
   MemoryPlan make() {
-    const double error = model_.training().error_measure() == ErrorMeasure::relative ? 0.2115 : 0.0697;
+    const double error = model_.training().task_step().error_measure() == ErrorMeasure::relative ? 0.2115 : 0.0697;
     const PlannerOptions options{
         .step = [this](MemoryPolicy& policy, Observer* observer) { return model_.step(policy, observer); },
         .budget = budget_,
@@ -199,7 +184,8 @@ class BudgetPlanner {
         .group_size = group_size(configuration_),
         .micro_batches = configuration_.train.accumulate,
         .costs = costs_,
-        .sensitivities = [this] { return measure_sensitivities(configuration_, model_.training().error_measure()); },
+        .sensitivities =
+            [this] { return measure_sensitivities(configuration_, model_.training().task_step().error_measure()); },
         // The gradient's error under `fixed` with 4 bits, by row that of a ViT, else that of ResNet-20.
         .usual_sensitivity = error * error / code_variance(4)};
     PlannerResult result = lacuna::plan_memory(options);

@@ -3,7 +3,7 @@
 #include "apps/config/model_folder.h"
 #include "apps/config/model_options.h"
 #include "apps/config/resolve.h"
-#include "apps/train/calibrate.h"
+#include "apps/train/nonfinite.h"
 #include "apps/train/run_folder.h"
 #include "autograd/policies/planned.h"
 #include "core/parallel.h"
@@ -12,7 +12,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <map>
 
@@ -132,13 +131,13 @@ std::unique_ptr<Task> make_task(const Configuration& configuration, const Model&
 
 Training::Training(const Configuration& configuration, Device device)
     : threads_(static_cast<int>(configuration.train.threads)),
-      input_gradients_(configuration.image_gradient),
       policy_(make_memory_policy(configuration.memory)),
-      step_options_{.clipping = {.norm = configuration.train.clip_norm,
-                                 .parameter_norm = configuration.train.clip_parameter_norm,
-                                 .value = configuration.train.clip_value},
-                    .in_backward = configuration.optimizer.in_backward,
-                    .seed = static_cast<std::uint64_t>(configuration.train.seed)} {
+      step_options_{.step = {.clipping = {.norm = configuration.train.clip_norm,
+                                          .parameter_norm = configuration.train.clip_parameter_norm,
+                                          .value = configuration.train.clip_value},
+                             .in_backward = configuration.optimizer.in_backward,
+                             .seed = static_cast<std::uint64_t>(configuration.train.seed)},
+                    .input_gradients = configuration.image_gradient} {
   MadeModel made = make_model(configuration, device, true);
   model_ = std::move(made.model);
   loaded_weights_ = std::move(made.weights);
@@ -150,18 +149,18 @@ Training::Training(const Configuration& configuration, Device device)
   const Configuration::Optimizer& optimizer = configuration.optimizer;
   optimizer_ = make_optimizer(optimizer.name, optimizer.options, *model_,
                               {.precision = state_precision(optimizer.state),
-                               .seed = step_options_.seed,
+                               .seed = step_options_.step.seed,
                                .groups = {.rules = optimizer.groups, .layer_decay = optimizer.layer_decay}});
   if (optimizer.gradients == "bf16")
     for (Parameter* parameter : model_->parameters()) parameter->set_gradient_type(DType::bf16);
   if (configuration.train.ema_decay > 0)
     average_ = std::make_unique<WeightAverage>(*model_, configuration.train.ema_decay);
-  step_ = std::make_unique<TrainStep>(*model_, *optimizer_, *policy_, step_options_, average_.get());
+  step_ = std::make_unique<TaskStep>(task_step(*policy_));
 }
 
 void Training::set_policy(std::unique_ptr<RuledPolicy> policy) {
   policy_ = std::move(policy);
-  step_ = std::make_unique<TrainStep>(*model_, *optimizer_, *policy_, step_options_, average_.get());
+  step_ = std::make_unique<TaskStep>(task_step(*policy_));
 }
 
 std::int64_t Training::trainable_count() const {
@@ -190,35 +189,9 @@ BytesByPath saved_now(Tape& tape, Device device) {
 
 }  // namespace
 
-Variable Training::loss(Batch batch, RunningTotals* totals) {
-  const std::int64_t samples = batch.samples;
-  Inputs inputs(std::move(batch));
-  if (input_gradients_)
-    for (const SampleField& field : model_->inputs()) {
-      const Variable input = inputs.take(field.name);
-      inputs.set(field.name, Variable(input.tensor(), is_floating(input.dtype()), field.name));
-    }
-  const TaskResult result = task_->run(*model_, std::move(inputs), TaskMode::train);
-  if (totals != nullptr) totals->add(result, samples);
-  return result.loss;
-}
-
-Variable Training::loss_of_part(std::vector<Batch>& batch, std::size_t i, RunningTotals* totals) {
-  return loss(batch.size() == 1 ? std::move(batch[i]) : batch[i], totals);
-}
-
 StepOutcome Training::step(std::vector<Batch> batch, std::int64_t number, double lr, Observer* observer) {
   StepOutcome outcome;
-  std::vector<std::int64_t> samples;
-  for (const Batch& part : batch) samples.push_back(part.samples);
-  RunningTotals totals(*task_);
   std::int64_t most_saved = 0;
-  const auto measure = [&](std::size_t i) {
-    const auto begin = std::chrono::steady_clock::now();
-    if (i == 0 && calibrate(*this, batch[i], *policy_))
-      outcome.measuring_seconds.push_back(
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  };
   const auto note_saved = [&](Tape& tape) {
     BytesByPath saved = saved_now(tape, model_->context().device);
     std::int64_t bytes = 0;
@@ -227,15 +200,9 @@ StepOutcome Training::step(std::vector<Batch> batch, std::int64_t number, double
     most_saved = bytes;
     outcome.saved_by_path = std::move(saved);
   };
-  static_cast<StepResult&>(outcome) =
-      step_->run({.samples = samples,
-                  .loss = [&](std::size_t i) { return loss_of_part(batch, i, &totals); },
-                  .before = measure,
-                  .after_forward = note_saved,
-                  .observer = observer},
-                 number, lr);
+  static_cast<TrainResult&>(outcome) =
+      step_->run(std::move(batch), number, lr, {.after_forward = note_saved, .observer = observer});
   refuse_unmatched(*policy_);  // nested regions are seen in backward
-  outcome.totals = totals.read(single_process());
   return outcome;
 }
 

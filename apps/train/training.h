@@ -19,8 +19,7 @@ using BytesByPath = std::vector<std::pair<Label, std::int64_t>>;
 
 /// Results of a training step.
 struct StepOutcome : TrainResult {
-  BytesByPath saved_by_path;              // parts of saved_bytes
-  std::vector<double> measuring_seconds;  // of each calibration in the step
+  BytesByPath saved_by_path;  // parts of saved_bytes
 };
 
 struct MadeModel {
@@ -30,8 +29,8 @@ struct MadeModel {
   std::vector<std::string> notes{};    // what was done to them and what is to be known, each in words
 };
 
-/// The file with the weights that `key` names: a file, a folder with one, or a checkpoint of a run, whose average of the
-/// weights is taken where it has one, since it was evaluated by that.
+/// The file with the weights that `key` names: a file, a folder with one, or a checkpoint of a run, whose average of
+/// the weights is taken where it has one, since it was evaluated by that.
 std::filesystem::path weights_path(const std::filesystem::path& from, std::string_view key);
 
 /// The model of a resolved configuration, with the weights of `model.from` where that is set. `new_head`: whether the
@@ -64,18 +63,17 @@ class Training {
   const std::vector<std::string>& weights_notes() const { return weights_notes_; }
   std::int64_t trainable_count() const;
 
-  /// Step number `number` of the run over the micro-batches of one batch (see TrainStep). `observer` may be null. A
-  /// batch of one part that is moved here is freed as soon as forward needs it no longer.
+  /// As TaskStep::run. `observer` may be null.
   StepOutcome step(std::vector<Batch> batch, std::int64_t number, double lr, Observer* observer = nullptr);
-  /// The loss [] of a micro-batch, recorded where a tape is recording; adds to `totals` where given.
-  Variable loss(Batch batch, RunningTotals* totals = nullptr);
-  /// The same for part `i` of a batch, which is moved where it is the only one: several are views of one memory.
-  Variable loss_of_part(std::vector<Batch>& batch, std::size_t i, RunningTotals* totals = nullptr);
-  ErrorMeasure error_measure() const { return step_->error_measure(); }
+  /// Its loss and calibration.
+  TaskStep& task_step() { return *step_; }
+  /// Steps under another policy.
+  TaskStep task_step(MemoryPolicy& policy) {
+    return TaskStep({*model_, *optimizer_, policy, average_.get()}, *task_, step_options_);
+  }
 
  private:
   ThreadCountScope threads_;
-  bool input_gradients_;
   std::unique_ptr<RuledPolicy> policy_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Task> task_;
@@ -85,8 +83,8 @@ class Training {
   std::vector<FreezeMatch> freeze_matches_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightAverage> average_;
-  TrainStepOptions step_options_;
-  std::unique_ptr<TrainStep> step_;
+  TaskStepOptions step_options_;
+  std::unique_ptr<TaskStep> step_;
 };
 
 /// The policy with its rules and regions; of `auto` the one that replays the plan.

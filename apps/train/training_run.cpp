@@ -245,9 +245,8 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
     saved_bytes_ = result.saved_bytes;
     saved_by_path_ = last_step_.saved_by_path;
   }
-  const std::vector<double>& measuring = last_step_.measuring_seconds;
-  step_seconds_.push_back(seconds - std::accumulate(measuring.begin(), measuring.end(), 0.0));
-  measuring_seconds_.insert(measuring_seconds_.end(), measuring.begin(), measuring.end());
+  step_seconds_.push_back(seconds - result.calibration_seconds);
+  if (result.calibration_seconds > 0) measuring_seconds_.push_back(result.calibration_seconds);
   const Progress& progress = trainer_.progress();
   const std::int64_t epoch = progress.epochs_evaluated + 1;
   const Ledger& account = ledger(device_of(configuration_));
@@ -258,7 +257,7 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
                {"seconds", seconds},
                {"memory", account.total()},
                {"peak", account.peak()}});
-  if (!measuring.empty()) line["measuring"] = measuring.back();
+  if (result.calibration_seconds > 0) line["measuring"] = result.calibration_seconds;
   metrics_->write(line);
   constexpr std::ptrdiff_t window = 10;  // steps over which the rate is averaged
   const auto first = step_seconds_.end() - std::min(window, std::ssize(step_seconds_));

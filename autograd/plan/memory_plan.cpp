@@ -1,13 +1,10 @@
 #include "autograd/plan/memory_plan.h"
 
-#include "autograd/policies/rules.h"
 #include "core/error.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 namespace lacuna {
 
@@ -73,22 +70,6 @@ MemoryPlan parse_plan(std::string_view text, const std::string& source) {
       reject("{}: tensors: {}: expected keep, exact or 1 to 8 bits, got {}", source, key, value.dump());
   }
   return plan;
-}
-
-bool lies_in(std::string_view path, std::string_view region) {
-  const auto below = [path](std::string_view module) {
-    return path.starts_with(module) && (path.size() == module.size() || path[module.size()] == '.');
-  };
-  if (below(region)) return true;
-  const std::optional<BlockRun> run = parse_block_run(region);
-  if (!run || !path.starts_with(run->sequence) || path.size() < run->sequence.size() + 2 ||
-      path[run->sequence.size()] != '.')
-    return false;
-  std::int64_t block = -1;
-  const char* const begin = path.data() + run->sequence.size() + 1;
-  const char* const end = path.data() + path.size();
-  const auto [rest, failed] = std::from_chars(begin, end, block);
-  return failed == std::errc() && (rest == end || *rest == '.') && block >= run->first && block <= run->last;
 }
 
 }  // namespace lacuna

@@ -39,15 +39,4 @@ std::string to_json(const MemoryPlan& plan);
 /// Rejects what `to_json` could not have written; `source` names the file in messages.
 MemoryPlan parse_plan(std::string_view json, const std::string& source);
 
-/// Consecutive blocks of a sequence of modules, recomputed as one region: `blocks.4-7`.
-struct BlockRange {
-  std::string sequence;
-  std::int64_t first = 0, last = 0;
-  std::string block(std::int64_t i) const { return sequence + "." + std::to_string(i); }
-  /// `blocks.4` of one block, `blocks.4-7` of several.
-  std::string path() const { return first == last ? block(first) : block(first) + "-" + std::to_string(last); }
-};
-/// Whether the module `path` lies in `region`: a module or a range of blocks.
-bool lies_in(std::string_view path, std::string_view region);
-
 }  // namespace lacuna

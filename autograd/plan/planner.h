@@ -33,11 +33,10 @@ struct PlannerResult {
 
 /// The plan with the least predicted time, times one plus the variance of its quantization, that fits the budget.
 ///
-/// One recorded step gives a StepGraph. Which blocks are recomputed, whole, in parts or several as one, is a shortest
-/// path over the blocks: each choice adds bytes to what the blocks after it find saved, and seconds. Bits of tensors
-/// come into it at a price per byte, the same for all, and several prices are tried. Under the regions of each of the
-/// best paths the bytes left are divided among tensors by what their bits are worth to the gradient (`choose_ways`).
-/// Plans are confirmed by steps on `meta`, so that their bytes are exact.
+/// Sets of recomputed regions are tried along chains, in which each takes fewer bytes and more time than the one before
+/// (region_chains.h). A step on `meta` records each set that is tried as a StepGraph, under which the bytes left are
+/// divided among tensors by what their bits save (`choose_ways`). The best few plans are confirmed by steps on `meta`,
+/// so that their bytes are exact.
 PlannerResult plan_memory(const PlannerOptions& options);
 
 }  // namespace lacuna

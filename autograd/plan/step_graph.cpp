@@ -46,7 +46,6 @@ class Recorder final : public MemoryPolicy, public Observer {
     if (hold.kind == Hold::quantize) tensor.held_bytes = held_bytes(tensor.size, tensor.is_input ? 8 : bits_);
     tensor.held_bytes += tensor.sign_bytes;
     tensor.birth = graph_.events.size() + 1;
-    producers_.push_back({info.op, info.path, info.occurrence});
     graph_.tensors.push_back(std::move(tensor));
     return hold;
   }
@@ -68,7 +67,7 @@ class Recorder final : public MemoryPolicy, public Observer {
   void after(Phase phase, const Operation& op, Label path, const Work& work, std::span<const Tensor>) override {
     const bool backward = phase == Phase::backward;
     if (backward && graph_.backward_begin == 0) graph_.backward_begin = graph_.events.size() - 1;
-    (backward ? walked_ : made_)[{Label(op.name()), path}].push_back(graph_.events.size());
+    if (backward) walked_[{Label(op.name()), path}] = graph_.events.size() + 1;
     note({.backward = graph_.backward_begin > 0,
           .path = std::string(path.text()),
           .seconds = costs_.op_seconds(work.macs, work.bytes)});
@@ -77,20 +76,11 @@ class Recorder final : public MemoryPolicy, public Observer {
   /// Fills in what is known at the end of the step.
   void finish() {
     note({.backward = true});
-    for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
-      GraphTensor& tensor = graph_.tensors[i];
-      const auto& [op, path, occurrence] = producers_[i];
-      if (const auto made = made_.find({op, path}); made != made_.end())
-        tensor.producer = made->second[std::min<std::size_t>(occurrence, made->second.size() - 1)];
-      tensor.first_use = graph_.events.size();
-      tensor.last_use = graph_.backward_begin;
-    }
+    for (GraphTensor& tensor : graph_.tensors) tensor.last_use = graph_.backward_begin;
     for (const auto& [i, op, path] : uses_) {
       GraphTensor& tensor = graph_.tensors[i];
       const auto walked = walked_.find({op, path});
-      const bool is_op = walked != walked_.end();
-      tensor.last_use = std::max(tensor.last_use, is_op ? walked->second.back() + 1 : last_in(path.text()));
-      if (is_op) tensor.first_use = std::min(tensor.first_use, walked->second.front());
+      tensor.last_use = std::max(tensor.last_use, walked != walked_.end() ? walked->second : last_in(path.text()));
     }
     for (GraphRegion& region : graph_.regions)
       if (const auto block = blocks_.find(region.path); block != blocks_.end())
@@ -103,8 +93,6 @@ class Recorder final : public MemoryPolicy, public Observer {
     graph_.events.clear();
     graph_.backward_begin = 0;
     uses_.clear();
-    producers_.clear();
-    made_.clear();
     walked_.clear();
   }
   /// The last event of a region's backward: of the reader `recompute`.
@@ -135,28 +123,11 @@ class Recorder final : public MemoryPolicy, public Observer {
   Ledger& account_;
   PlannedRegions planned_;
   std::vector<Use> uses_;
-  std::vector<std::tuple<Label, Label, int>> producers_;  // of each tensor: op, path, occurrence
-  std::map<Place, std::vector<std::size_t>> made_, walked_;
+  std::map<Place, std::size_t> walked_;                                 // behind the last event of its backward
   std::map<std::string, std::pair<std::string, std::int64_t>> blocks_;  // sequence and number
 };
 
 }  // namespace
-
-void IntervalSweep::add(std::size_t begin, std::size_t end, std::int64_t bytes) {
-  if (begin >= end || bytes == 0) return;
-  changes_[std::min(begin, changes_.size() - 1)] += bytes;
-  changes_[std::min(end, changes_.size() - 1)] -= bytes;
-}
-
-std::int64_t IntervalSweep::highest(std::span<const StepGraph::Event> events, std::size_t begin,
-                                    std::size_t end) const {
-  std::int64_t sum = 0, highest = 0;
-  for (std::size_t i = 0; i < end; ++i) {
-    sum += changes_[i];
-    if (i >= begin) highest = std::max(highest, events[i].peak + sum);
-  }
-  return highest;
-}
 
 std::int64_t GraphTensor::bytes(const MemoryPlan::Choice& choice) const {
   if (choice.kept) return size.exact_bytes;
@@ -173,49 +144,35 @@ StepGraph StepGraph::record(const MetaStep& step, const std::vector<std::string>
   Recorder recorder(graph, bits, costs);
   graph.recorded_bytes.saved = step(recorder, &recorder).saved;
   recorder.finish();
-  if (regions.empty()) graph.find_region_contents();
+  if (regions.empty()) graph.measure_regions();
   return graph;
 }
 
-void StepGraph::find_region_contents() {
+void StepGraph::measure_regions() {
   for (GraphRegion& region : regions) {
-    bool found[2] = {};  // in forward, in backward
-    for (std::size_t i = 0; i < events.size(); ++i) {
-      if (!lies_in(events[i].path, region.path)) continue;
-      std::size_t& begin = events[i].backward ? region.backward_begin : region.forward_begin;
-      (events[i].backward ? region.backward_end : region.forward_end) = i + 1;
-      if (!std::exchange(found[events[i].backward ? 1 : 0], true)) begin = i;
-      if (!events[i].backward) region.seconds += events[i].seconds;
-    }
-    std::size_t last = 0;  // op that makes a tensor which the region's backward reads
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const GraphTensor& tensor = tensors[i];
-      if (!is_inside(tensor, region.path)) continue;
-      region.inner.push_back(i);
-      last = std::max(last, tensor.producer);
-    }
-    for (std::size_t i = region.forward_begin; i < std::min(last + 1, region.forward_end); ++i)
-      if (lies_in(events[i].path, region.path)) region.recompute_seconds += events[i].seconds;
+    const auto is_inside = [&](const std::string& path) { return lies_in(path, region.path); };
+    for (const Event& event : events)
+      if (!event.backward && is_inside(event.path)) region.seconds += event.seconds;
+    for (const GraphTensor& tensor : tensors)
+      if (!tensor.is_input && is_inside(tensor.path) && std::ranges::all_of(tensor.readers, is_inside))
+        region.inner_bytes += tensor.held_bytes;
   }
-}
-
-bool is_inside(const GraphTensor& tensor, std::string_view path) {
-  const auto lies = [path](const std::string& reader) { return lies_in(reader, path); };
-  return !tensor.is_input && lies(tensor.path) && std::ranges::all_of(tensor.readers, lies);
-}
-
-bool is_output(const GraphTensor& tensor, std::string_view path) {
-  return tensor.can_rematerialize && lies_in(tensor.path, path) && !is_inside(tensor, path);
 }
 
 StepBytes StepGraph::bytes(std::span<const std::int64_t> held) const {
-  IntervalSweep sweep(events.size());
-  StepBytes result = recorded_bytes;
+  std::vector<std::int64_t> changes(events.size() + 1, 0);  // at each event
+  StepBytes result{.saved = recorded_bytes.saved};
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    sweep.add(tensors[i].birth, tensors[i].last_use + 1, held[i] - tensors[i].held_bytes);
-    result.saved += held[i] - tensors[i].held_bytes;
+    const std::int64_t more = held[i] - tensors[i].held_bytes;
+    result.saved += more;
+    changes[std::min(tensors[i].birth, events.size())] += more;
+    changes[std::min(tensors[i].last_use + 1, events.size())] -= more;
   }
-  result.peak = sweep.highest(events, 0, events.size());
+  std::int64_t more = 0;
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    more += changes[i];
+    result.peak = std::max(result.peak, events[i].peak + more);
+  }
   return result;
 }
 

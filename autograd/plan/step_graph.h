@@ -1,6 +1,7 @@
 // A training step as a planner sees it: recorded from one step on `meta`, then evaluated under any plan.
 #pragma once
 
+#include "autograd/block_range.h"
 #include "autograd/observer.h"
 #include "autograd/plan/cost_table.h"
 #include "autograd/plan/memory_plan.h"
@@ -33,9 +34,7 @@ struct GraphTensor {
   bool can_rematerialize = false;  // held as nothing, since a cheap pass over other saved tensors yields it
   std::int64_t held_bytes = 0;     // when the step was recorded
   std::int64_t sign_bytes = 0;     // of the sign mask that is kept beside its bits
-  std::size_t producer = 0;        // the forward op that made it
   std::size_t birth = 0;           // it is held from here on,
-  std::size_t first_use = 0;       // in backward: where a rematerialized one is there again
   std::size_t last_use = 0;        // up to here
 
   /// Bytes under a choice.
@@ -45,13 +44,10 @@ struct GraphTensor {
 /// A module that can be recomputed, or a block of a sequence.
 struct GraphRegion {
   std::string path;
-  std::string sequence{};                            // of a block
-  std::int64_t index = 0;                            // in the sequence
-  std::size_t forward_begin = 0, forward_end = 0;    // events: the first of it, and the one behind its last
-  std::size_t backward_begin = 0, backward_end = 0;  // the same in backward
-  double seconds = 0;                                // of its forward pass
-  double recompute_seconds = 0;                      // as far as its last saved tensor
-  std::vector<std::size_t> inner{};                  // tensors that are made and read in it alone
+  std::string sequence{};        // of a block
+  std::int64_t index = 0;        // in the sequence
+  double seconds = 0;            // of its forward pass
+  std::int64_t inner_bytes = 0;  // held by tensors that are made and read in it alone
 };
 
 class StepGraph {
@@ -75,31 +71,14 @@ class StepGraph {
   std::int64_t group_size = 256;
   std::size_t backward_begin = 0;
 
-  /// Bytes of the recorded step if each tensor took `held` [tensors] from birth to last use: a sweep over these
-  /// intervals. Saved bytes are exact; the peak is a prediction, which a step on `meta` confirms.
+  /// Bytes of the recorded step if each tensor took `held` [tensors] from birth to last use. Saved bytes are exact; the
+  /// peak is a prediction, which a step on `meta` confirms.
   StepBytes bytes(std::span<const std::int64_t> held) const;
   /// Seconds of all ops, recomputed ones included; without quantization and rematerialization.
   double seconds() const;
 
  private:
-  void find_region_contents();
-};
-
-/// Whether a tensor is made and read within the region `path` alone.
-bool is_inside(const GraphTensor& tensor, std::string_view path);
-/// Whether a tensor that is rematerialized otherwise must be held once `path` is recomputed: the region's output.
-bool is_output(const GraphTensor& tensor, std::string_view path);
-
-/// Adds deltas to intervals of events; the highest of the sums over a base.
-class IntervalSweep {
- public:
-  explicit IntervalSweep(std::size_t events) : changes_(events + 1, 0) {}
-  /// From event `begin` to before `end`.
-  void add(std::size_t begin, std::size_t end, std::int64_t bytes);
-  std::int64_t highest(std::span<const StepGraph::Event> events, std::size_t begin, std::size_t end) const;
-
- private:
-  std::vector<std::int64_t> changes_;
+  void measure_regions();
 };
 
 }  // namespace lacuna

@@ -1,8 +1,8 @@
 #include "autograd/policies/planned.h"
 
+#include "autograd/block_range.h"
 #include "autograd/policies/lossless.h"
 #include "autograd/policies/quantizing.h"
-#include "autograd/policies/rules.h"
 
 #include <fmt/ranges.h>
 
@@ -25,9 +25,9 @@ Hold planned_hold(const SavedTensorInfo& info, int bits, bool quantizes, std::in
 PlannedRegions::PlannedRegions(const std::vector<std::string>& regions) {
   for (const std::string& path : regions) {
     Region& region = regions_[path];
-    if (const std::optional<BlockRun> run = parse_block_run(path)) {
-      region.count = run->last - run->first + 1;
-      ranges_[fmt::format("{}.{}", run->sequence, run->first)].push_back(path);
+    if (const std::optional<BlockRange> range = parse_block_range(path)) {
+      region.count = range->count();
+      ranges_[fmt::format("{}.{}", range->sequence, range->first)].push_back(path);
     }
   }
   for (auto& [first, paths] : ranges_)

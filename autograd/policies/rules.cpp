@@ -1,5 +1,6 @@
 #include "autograd/policies/rules.h"
 
+#include "autograd/block_range.h"
 #include "autograd/policies/lossless.h"
 #include "autograd/policies/quantizing.h"
 #include "core/glob.h"
@@ -7,7 +8,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <set>
 
@@ -134,7 +134,7 @@ bool quantizes(const HoldRule& rule) { return rule.how == HoldRule::How::quantiz
 /// A region that a pattern matches ends where the pattern's next one begins: `blocks.*` does not open `blocks.0.attn`
 /// in `blocks.0`. A run of blocks is matched by its own name alone, not by what matches blocks.
 bool outermost_match(std::string_view pattern, std::string_view path, std::string_view within) {
-  const bool opened_within = parse_block_run(within) ? pattern == within : matches_glob(pattern, within);
+  const bool opened_within = parse_block_range(within) ? pattern == within : matches_glob(pattern, within);
   return matches_glob(pattern, path) && (within.empty() || !opened_within);
 }
 
@@ -191,11 +191,11 @@ std::int64_t RuledPolicy::recomputes(const ModuleRange& modules, std::string_vie
       region.used = true;
       return std::max<std::int64_t>(modules.count, 1);
     }
-    const std::optional<BlockRun> run = parse_block_run(region.pattern);
+    const std::optional<BlockRange> run = parse_block_range(region.pattern);
     if (!modules.is_sequence() || !run || run->sequence != modules.path || run->first != modules.first ||
         run->last >= modules.end)
       continue;
-    const std::int64_t together = run->last - run->first + 1;
+    const std::int64_t together = run->count();
     if (within == (together == modules.count ? modules.path : region.pattern)) continue;
     region.used = true;
     return together;
@@ -229,7 +229,7 @@ std::string RuledPolicy::offered_beside(const std::string& pattern) const {
   for (const std::string& path : offered_) add_new(patterns, with_any_number(path));
   if (patterns.empty()) return {};
   // One that is there, or several of them as one, has been read right.
-  const bool known = std::ranges::find(offered_, pattern) != offered_.end() || parse_block_run(pattern);
+  const bool known = std::ranges::find(offered_, pattern) != offered_.end() || parse_block_range(pattern);
   std::string near = known ? std::string() : meant(pattern, offered_);
   if (!known && near.empty())
     if (const std::string like = nearest_name(pattern, patterns); !like.empty() && like != pattern)
@@ -260,20 +260,6 @@ std::string hold_text(const HoldRule& rule) {
     default:
       return fmt::format("int{}", rule.bits);
   }
-}
-
-std::optional<BlockRun> parse_block_run(std::string_view pattern) {
-  const std::size_t dot = pattern.rfind('.');
-  if (dot == std::string_view::npos) return {};
-  BlockRun run{.sequence = pattern.substr(0, dot), .first = 0, .last = 0};
-  const char* const end = pattern.data() + pattern.size();
-  const auto [dash, first_error] = std::from_chars(pattern.data() + dot + 1, end, run.first);
-  if (first_error != std::errc() || dash == end || *dash != '-') return {};
-  const auto [rest, last_error] = std::from_chars(dash + 1, end, run.last);
-  if (last_error != std::errc() || rest != end || run.first < 0 || run.last <= run.first) return {};
-  // As it names the region: without zeros in front.
-  if (pattern.substr(dot + 1) != fmt::format("{}-{}", run.first, run.last)) return {};
-  return run;
 }
 
 std::unique_ptr<RuledPolicy> with_rules(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules,

@@ -31,13 +31,6 @@ struct HoldRule {
 std::optional<std::pair<HoldRule::How, int>> parse_hold(std::string_view text);
 std::string hold_text(const HoldRule& rule);
 
-/// Blocks in a row of a sequence of modules, recomputed as one region: `blocks.4-7`.
-struct BlockRun {
-  std::string_view sequence;  // of the pattern that was read
-  std::int64_t first, last;
-};
-std::optional<BlockRun> parse_block_run(std::string_view pattern);
-
 /// Asks the rules first, then `base`.
 class RuledPolicy final : public MemoryPolicy {
  public:

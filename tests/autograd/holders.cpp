@@ -1,6 +1,8 @@
 // Holders by themselves: what each takes, what can be read of it, and that `release` frees it.
 #include "autograd/holders/holder.h"
 
+#include "autograd/saved_tensor.h"
+#include "ops/activation.h"
 #include "tests/ops/quantized_values.h"
 
 #include <doctest/doctest.h>
@@ -78,6 +80,37 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(read(mask).as<SignForm>() != nullptr);
   Holder dropped = held({.kind = Hold::drop});
   CHECK(!read(dropped).defined());
+}
+
+TEST_CASE_FIXTURE(Fixture, "holders: slopes take two bits an element, and only their curve reads them") {
+  const std::int64_t before = saved_bytes();
+  Holder slopes = held({.kind = Hold::quantize, .slopes = quant::slope_levels("gelu")});
+  CHECK(bytes_of(slopes) == values.count() / 4);
+  CHECK(saved_bytes() - before == values.count() / 4);
+  CHECK(read(slopes).as<SlopeForm>() != nullptr);
+  CHECK_THROWS_AS(read(slopes).whole(), Error);
+  std::visit([](auto& own) { own.release(); }, slopes);
+  CHECK(saved_bytes() == before);
+}
+
+TEST_CASE_FIXTURE(Fixture, "holders: a rematerialized tensor takes nothing, keeps its source, and has the same bits") {
+  const std::unique_ptr<MemoryPolicy> keep = make_policy("keep");
+  const auto op = std::make_shared<const Bound<Gelu>>(Gelu{});
+  SavedTensorQueue queue;
+  const Tensor x = test::tensor_of(test::normal_values(rows * width, 4)).reshape({rows, width});
+  const auto source =
+      std::make_shared<SavedTensor>(x, *keep, 1, queue, Producer{.op = Label("linear"), .path = Label("block")});
+  std::vector<Tensor> none;
+  const Tensor y = op->forward(std::vector{x}, none).front();
+  origin = {op, {source}, {Shape{rows, width}}};
+  info.bytes = y.bytes();
+  Holder holder = held({.kind = Hold::rematerialize});
+  CHECK(bytes_of(holder) == 0);
+  source->finalize();
+  CHECK(source->held_bytes() == x.bytes());
+  CHECK(read(holder).whole().to_vector() == y.to_vector());
+  std::visit([](auto& own) { own.release(); }, holder);
+  CHECK(source->held_bytes() == 0);
 }
 
 }  // namespace lacuna

@@ -1,6 +1,7 @@
 // The planner against brute force, on a chain of ten regions of different sizes.
 #include "autograd/plan/planner.h"
 
+#include "autograd/block_range.h"
 #include "autograd/checkpoint.h"
 #include "autograd/policies/planned.h"
 #include "core/ledger.h"

@@ -1,5 +1,6 @@
 // Rules for single tensors, and regions to recompute.
 #include "autograd/policies/rules.h"
+#include "autograd/block_range.h"
 #include "autograd/policies/adaptive.h"
 
 #include "ops/activation.h"
@@ -289,12 +290,12 @@ TEST_CASE("rules: with rules a policy has the same name and state") {
 }
 
 TEST_CASE("rules: runs of blocks have one name") {
-  CHECK(parse_block_run("blocks.4-7")->first == 4);
-  CHECK(parse_block_run("blocks.4-7")->last == 7);
-  CHECK(parse_block_run("a.b.0-10")->sequence == "a.b");
+  CHECK(parse_block_range("blocks.4-7")->first == 4);
+  CHECK(parse_block_range("blocks.4-7")->last == 7);
+  CHECK(parse_block_range("a.b.0-10")->sequence == "a.b");
   for (const char* other : {"blocks", "blocks.4", "blocks.4-4", "blocks.7-4", "blocks.04-7", "blocks.4-07",
                             "blocks.-0-3", "blocks.4-7 ", "blocks.4-", "blocks.[4-7]", "4-7", ""})
-    CHECK(!parse_block_run(other));
+    CHECK(!parse_block_range(other));
   // Of a sequence of one block the whole is a region, too.
   const std::unique_ptr<RuledPolicy> whole = with_rules(make_policy("exact"), {}, {"layer1"});
   CHECK(whole->recomputes({"layer1", 0, 1, 1}, "") == 1);

@@ -1,5 +1,4 @@
 // Calibration before a step: in a pass over part of the batch, or by draws.
-#include "apps/train/calibrate.h"
 #include "apps/config/resolve.h"
 #include "apps/train/measure.h"
 #include "autograd/policies/adaptive.h"
@@ -118,7 +117,7 @@ TEST_CASE("calibrate: changes nothing but the bits") {
     const auto before = buffers();
     training.model().set_training(true);
     const RandomStateScope random({.seed = 1, .step = 0});
-    CHECK(calibrate(training, batch.front(), training.policy()));
+    CHECK(training.task_step().calibrate(batch.front(), training.policy()));
     CHECK(buffers() == before);
     for (const Parameter* parameter : training.model().parameters()) CHECK(!parameter->grad().defined());
     CHECK(at(ledger(Device::cpu).live(), Purpose::saved) == 0);

@@ -4,6 +4,7 @@
 #include "apps/train/fit.h"
 #include "apps/train/measure.h"
 #include "core/error.h"
+#include "models/registry.h"
 #include "tests/apps/commands/command_run.h"
 
 #include <doctest/doctest.h>
@@ -148,6 +149,29 @@ TEST_CASE("plan: tensors are quantized by how sensitive the gradient is to them,
     if (!choice.kept && std::ranges::find(widths, choice.bits) == widths.end()) widths.push_back(choice.bits);
   CHECK(widths.size() > 1);
   CHECK(*planned(configuration).memory.plan == plan);  // the same again
+}
+
+TEST_CASE("plan: the model is built twice, or three times where a plan is measured as well") {
+  static int builds = 0;
+  static const RegisterFamily family("counted_vit", [](HyperParameters& parameters) -> ModelFactory {
+    const ModelFactory vit = model_families().get("vit")(parameters);
+    return [vit](const ModelContext& context) {
+      ++builds;
+      return vit(context);
+    };
+  });
+  for (const bool codes : {true, false}) {
+    Configuration configuration =
+        configured("{name: counted_vit, image_size: 32, patch_size: 8, depth: 2, embed_dim: 48, num_heads: 3}",
+                   with_budget(200 << 10, "saved", codes));
+    configuration.train.device = "cpu";
+    builds = 0;
+    plan_memory(configuration, CostTable{});
+    CHECK(configuration.memory.plan->quantizes() == codes);
+    CHECK(builds == (codes ? 2 : 1));
+    measure(configuration, Device::meta);
+    CHECK(builds <= 3);
+  }
 }
 
 TEST_CASE("plan: the step in several micro-batches, frozen layers and a gradient of the images") {

@@ -1,0 +1,75 @@
+#include "models/task_step.h"
+
+#include "autograd/policies/adaptive.h"
+#include "core/communicator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace lacuna {
+
+TaskStep::TaskStep(const TrainedState& state, const Task& task, const TaskStepOptions& options)
+    : state_(state),
+      task_(task),
+      options_(options),
+      step_(state.model, state.optimizer, state.policy, options.step, state.average) {}
+
+Variable TaskStep::loss(Batch batch, RunningTotals* totals) {
+  const std::int64_t samples = batch.samples;
+  Inputs inputs(std::move(batch));
+  if (options_.input_gradients)
+    for (const SampleField& field : state_.model.inputs()) {
+      const Variable input = inputs.take(field.name);
+      inputs.set(field.name, Variable(input.tensor(), is_floating(input.dtype()), field.name));
+    }
+  const TaskResult result = task_.run(state_.model, std::move(inputs), TaskMode::train);
+  if (totals != nullptr) totals->add(result, samples);
+  return result.loss;
+}
+
+bool TaskStep::calibrate(const Batch& batch, MemoryPolicy& policy) {
+  Adaptive* const adaptive = adaptive_of(policy);
+  if (adaptive == nullptr || !adaptive->calibration_due()) return false;
+  if (adaptive->by_draws()) {
+    const CalibrationStep whole = [&] { return loss(batch); };
+    adaptive->calibrate(0, [&] { return calibrate_by_draws(policy, whole, error_measure()); });
+    return true;
+  }
+  // A sixth of a batch at 8 bits takes less memory than all of it at two, though the batch is held besides, and tells
+  // as much about what tensors are worth beside each other. Norms over the batch need two samples.
+  constexpr std::int64_t share = 6, least = 2;
+  constexpr int held_bits = 8;
+  const std::int64_t samples = std::min(batch.samples, std::max(batch.samples / share, least));
+  const CalibrationStep part = [&] { return loss(batch.part(0, samples)); };
+  adaptive->calibrate(held_bits, [&] { return calibrate_in_backward(policy, part, error_measure()); });
+  return true;
+}
+
+TrainResult TaskStep::run(std::vector<Batch> batch, std::int64_t number, double learning_rate,
+                          const TaskStepHooks& hooks) {
+  using Clock = std::chrono::steady_clock;
+  TrainResult result;
+  std::vector<std::int64_t> samples;
+  for (const Batch& part : batch) samples.push_back(part.samples);
+  RunningTotals totals(task_);
+  const auto calibrate_first = [&](std::size_t part) {
+    const Clock::time_point begin = Clock::now();
+    if (part == 0 && calibrate(batch[part], state_.policy))
+      result.calibration_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  // One part alone may free its memory in forward; several are views of one memory.
+  const auto loss_of = [&](std::size_t part) {
+    return loss(batch.size() == 1 ? std::move(batch[part]) : batch[part], &totals);
+  };
+  static_cast<StepResult&>(result) = step_.run({.samples = samples,
+                                                .loss = loss_of,
+                                                .before = calibrate_first,
+                                                .after_forward = hooks.after_forward,
+                                                .observer = hooks.observer},
+                                               number, learning_rate);
+  result.totals = totals.read(single_process());
+  return result;
+}
+
+}  // namespace lacuna

@@ -52,6 +52,7 @@ class Planner {
     for (std::size_t i = 0; i < candidates_.size() && (i < most || !best); ++i) {
       if (i > 0 && candidates_[i].score > static_cast<double>(o_.budget)) break;  // none behind it fits
       MemoryPlan plan = confirmed(candidates_[i]);
+      if (!best && plan.bytes <= o_.budget) widen(candidates_[i].graph, plan);
       if (!least || plan.bytes < least->bytes) least = plan;
       if (plan.bytes <= o_.budget && (!best || plan.cost() < best->cost())) best = std::move(plan);
     }
@@ -208,7 +209,7 @@ class Planner {
     std::int64_t target = o_.budget;                                        // of predicted bytes
     std::int64_t low = 0, high = std::numeric_limits<std::int64_t>::max();  // that fit, and do not
     std::int64_t step = 1, before = -1;
-    constexpr int rounds = 8;
+    constexpr int rounds = 10;
     constexpr double enough = 0.98;
     for (int round = 0; round < rounds && target > low && target < high; ++round) {
       MemoryPlan plan = divided(candidate, target);
@@ -218,7 +219,8 @@ class Planner {
       const bool is_first = !best, was_over = best && best->bytes > o_.budget;
       if (is_first || (left >= 0 ? was_over || plan.bytes > best->bytes : was_over && plan.bytes < best->bytes))
         best = std::move(plan);
-      const bool is_enough = is_same || static_cast<double>(left) <= (1 - enough) * static_cast<double>(o_.budget);
+      const bool is_enough = (is_same && high == std::numeric_limits<std::int64_t>::max()) ||
+                             static_cast<double>(left) <= (1 - enough) * static_cast<double>(o_.budget);
       if (left >= 0 && (o_.of_saved || is_enough)) break;
       (left >= 0 ? low : high) = target;
       if (left >= 0) step = 1;
@@ -227,6 +229,24 @@ class Planner {
       if (target >= high || (target <= low && low > 0)) target = low + (high - low) / 2;
     }
     return *best;
+  }
+
+  /// Where a jump of the peak leaves a part of the budget, gives single tensors more bits as long as that fits.
+  void widen(const StepGraph& graph, MemoryPlan& plan) const {
+    constexpr double enough = 0.95;
+    int tries = 48;
+    for (const GraphTensor& tensor : graph.tensors) {
+      const auto found = plan.tensors.find(tensor.key);
+      if (found == plan.tensors.end() || found->second.bits == exact_bits || tensor.is_input) continue;
+      if (static_cast<double>(plan.bytes) >= enough * static_cast<double>(o_.budget) || tries-- == 0) return;
+      MemoryPlan wider = plan;
+      const int now = found->second.bits, next = *std::ranges::upper_bound(bit_widths, now);
+      wider.tensors[tensor.key].bits = next;
+      wider.variance -= tensor.size.sensitivity * (code_variance(now) - code_variance(next));
+      PlannedPolicy policy(wider);
+      wider.bytes = counted_bytes(o_.step(policy, nullptr));
+      if (wider.bytes <= o_.budget) plan = std::move(wider);
+    }
   }
 
   /// Of a micro-batch.

@@ -48,8 +48,8 @@ std::vector<Regions> alone(const std::vector<Block>& blocks, bool nested) {
 
 std::vector<RegionChain> block_chains(const StepGraph& graph) {
   const std::vector<Block> blocks = blocks_of(graph);
-  std::vector<std::string> names{""};  // of parts; none of them
-  std::vector<double> rates;           // bytes freed per second
+  std::vector<std::string> names{"", "."};  // what the names of parts begin with: none, all
+  std::vector<double> rates;                // bytes freed per second
   for (const Block& block : blocks) {
     rates.push_back(static_cast<double>(block.region->inner_bytes) / block.region->seconds);
     for (const GraphRegion* const part : block.parts)
@@ -63,12 +63,12 @@ std::vector<RegionChain> block_chains(const StepGraph& graph) {
   for (const std::string& name : names) {
     RegionChain& chain = chains.emplace_back(RegionChain{{}});
     std::vector<Regions> by_block(blocks.size());
-    for (const std::size_t b : order)
+    for (const std::size_t b : order) {
+      if (name.empty()) break;
       for (const GraphRegion* const part : blocks[b].parts)
-        if (last_name(*part) == name) {
-          by_block[b] = {part->path};
-          chain.push_back(all_of(by_block));
-        }
+        if (last_name(*part).starts_with(name)) by_block[b].push_back(part->path);
+      chain.push_back(all_of(by_block));
+    }
     for (const std::size_t b : order) {
       by_block[b] = {blocks[b].region->path};
       chain.push_back(all_of(by_block));

@@ -12,8 +12,8 @@ using Regions = std::vector<std::string>;
 /// From nothing recomputed, or from all blocks alone, to the fewest bytes.
 using RegionChain = std::vector<Regions>;
 
-/// One block after the other, the one that frees most bytes per second first: whole, or one part of each (`attn`), then
-/// the whole. `graph` is of a step that recomputes nothing.
+/// One block after the other, the one that frees most bytes per second first: whole, or one part of each (`attn`) or
+/// all its parts, then the whole. `graph` is of a step that recomputes nothing.
 std::vector<RegionChain> block_chains(const StepGraph& graph);
 /// Runs of several blocks, recomputed as one region each: they grow by a block, one run after the other, from nothing
 /// or

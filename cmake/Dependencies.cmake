@@ -24,6 +24,18 @@ if(NOT XXHASH_INCLUDE_DIR)
   message(FATAL_ERROR "xxhash.h was not found. On Debian: apt-get install libxxhash-dev")
 endif()
 mark_as_advanced(XXHASH_INCLUDE_DIR)
+# Event files for TensorBoard: headers alone.
+find_path(PROTOZERO_INCLUDE_DIR protozero/pbf_builder.hpp)
+if(NOT PROTOZERO_INCLUDE_DIR)
+  message(FATAL_ERROR "protozero/pbf_builder.hpp was not found. On Debian: apt-get install libprotozero-dev")
+endif()
+# Charts of reports, written into each page. Debian has version 3.9; 4 draws the same.
+find_file(CHART_JS chart.min.js PATHS /usr/share/javascript/chart.js /usr/share/javascript/chartjs)
+if(NOT CHART_JS)
+  message(FATAL_ERROR "chart.min.js was not found. On Debian: apt-get install libjs-chart.js; elsewhere "
+                      "-DCHART_JS=FILE names the one of Chart.js 3.9")
+endif()
+mark_as_advanced(PROTOZERO_INCLUDE_DIR CHART_JS)
 # 0.8 renamed the target.
 if(TARGET yaml-cpp::yaml-cpp)
   set(YAML_CPP_TARGET yaml-cpp::yaml-cpp)

@@ -89,6 +89,7 @@ struct Configuration {
     std::int64_t save_every = 1;
     std::int64_t save_every_steps = 0;
     std::int64_t keep = 2;
+    bool tensorboard = false;
   };
 
   Model model;

@@ -180,6 +180,7 @@ const std::vector<Key<Configuration>> table{
      &Output::keep,
      {from(2)},
      "the latest checkpoints that are kept, beside the best; two at least, so that a damaged one has one before it"},
+    {"output.tensorboard", &Output::tensorboard, {}, "whether TensorBoard's event files are written beside metrics.jsonl"},
 };
 
 template <auto registry>

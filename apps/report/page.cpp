@@ -1,66 +1,24 @@
 #include "apps/report/page.h"
 
 #include "apps/page_template.h"
-#include "apps/train/run_folder.h"
+#include "apps/report/curves.h"
 #include "core/error.h"
 
 #include <fmt/core.h>
 
-#include <algorithm>
+#include <fstream>
+#include <iterator>
 
 namespace lacuna::apps {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-/// What a curve shows at most: more points than a chart has columns of pixels only make the file larger.
-constexpr std::size_t most_points = 400;
-
-struct Curve {
-  std::vector<double> steps, losses, accuracies;
-
-  void add(double step, double loss, double accuracy) {
-    steps.push_back(step);
-    losses.push_back(loss);
-    accuracies.push_back(accuracy);
-  }
-
-  /// Means over runs of neighbours.
-  Curve thinned() const {
-    const std::size_t run = (steps.size() + most_points - 1) / most_points;
-    if (run <= 1) return *this;
-    Curve thin;
-    for (std::size_t begin = 0; begin < steps.size(); begin += run) {
-      const std::size_t end = std::min(begin + run, steps.size());
-      const auto mean = [&](const std::vector<double>& values) {
-        double sum = 0;
-        for (std::size_t i = begin; i < end; ++i) sum += values[i];
-        return sum / static_cast<double>(end - begin);
-      };
-      thin.add(steps[end - 1], mean(losses), mean(accuracies));
-    }
-    return thin;
-  }
-
-  ordered_json json() const { return {{"step", steps}, {"loss", losses}, {"accuracy", accuracies}}; }
-};
-
-ordered_json curves_of(const std::filesystem::path& run) {
-  Curve training, validation;
-  read_metrics(run, [&](const ordered_json& noted) {
-    if (noted.contains("loss") && noted.contains("accuracy"))
-      training.add(noted["step"], noted["loss"], noted["accuracy"]);
-    if (noted.contains("val_loss") && noted.contains("val_accuracy"))
-      validation.add(noted["step"], noted["val_loss"], noted["val_accuracy"]);
-  });
-  return {{"train", training.thinned().json()}, {"val", validation.thinned().json()}};
-}
-
-/// JSON that can stand inside a <script> element: no text in it can end the element or begin a comment.
+/// JSON for a <script> element: no text in it can end the element or begin a comment.
 std::string for_script(const ordered_json& json) {
-  const std::string plain = json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
   std::string text;
-  for (const char c : plain) {
+  for (const char c : json.dump(-1, ' ', false, ordered_json::error_handler_t::replace)) {
     if (c == '<' || c == '>' || c == '&')
       text += fmt::format("\\u{:04x}", static_cast<int>(c));
     else
@@ -69,43 +27,55 @@ std::string for_script(const ordered_json& json) {
   return text;
 }
 
-ordered_json phrases_of(const Result& result) {
-  ordered_json phrases = ordered_json::object();
-  for (const auto& [key, value] : result.settings)
-    if (std::string phrase = phrase_of(key, value); !phrase.empty()) phrases[key] = std::move(phrase);
-  return phrases;
-}
-
-ordered_json to_object(const std::vector<std::pair<std::string, ordered_json>>& fields) {
+ordered_json to_object(const Fields& fields) {
   ordered_json object = ordered_json::object();
   for (const auto& [key, value] : fields) object[key] = value;
   return object;
 }
 
-}  // namespace
+void add_run(ordered_json& one, const fs::path& run) {
+  one["curves"] = curves_of(run);
+  std::ifstream record(run / "record.json"), configuration(run / "config.yaml");
+  if (const ordered_json json = ordered_json::parse(record, nullptr, false); json.is_object()) one["record"] = json;
+  one["configuration"] = std::string(std::istreambuf_iterator<char>(configuration), {});
+}
 
-std::string to_html(const PageTitle& title, const std::vector<Result>& results) {
-  ordered_json data{
-      {"title", title.title}, {"subtitle", title.subtitle}, {"csv", title.csv}, {"cases", ordered_json::array()}};
+std::string to_json(const PageTitle& title, const std::vector<Result>& results, const Table& table) {
+  ordered_json data{{"title", title.title}, {"subtitle", title.subtitle}, {"csv", title.csv},
+                    {"table", {{"rows", table.rows}, {"texts", table.texts}, {"best", nullptr}}}};
+  if (table.best) data["table"].update({{"best", *table.best}, {"best_text", table.best_text}});
+  for (const Group& group : table.groups)
+    data["groups"].push_back({{"label", group.label}, {"members", group.members}});
+  data["cases"] = ordered_json::array();
   for (const Result& result : results) {
     ordered_json one{{"id", result.id},
                      {"label", result.label},
-                     {"status", result.failed ? "failed" : "done"},
+                     {"status", name_of(result.state)},
                      {"settings", to_object(result.settings)},
-                     {"phrases", phrases_of(result)},
                      {"figures", to_object(flat_figures(result.figures))}};
     if (result.figures.is_object() && result.figures.contains("saved_by_path"))
       one["saved_by_path"] = result.figures["saved_by_path"];
-    if (result.failed) one["error"] = result.error;
+    if (!result.error.empty()) one["error"] = result.error;
     if (!result.warnings.empty()) one["warnings"] = result.warnings;
-    if (!result.run.empty()) one["curves"] = curves_of(result.run);
+    if (!result.run.empty()) add_run(one, result.run);
     data["cases"].push_back(std::move(one));
   }
-  constexpr std::string_view place = "@LACUNA_DATA@";
-  std::string page(page_template);
+  return for_script(data);
+}
+
+void put(std::string& page, std::string_view place, std::string_view text) {
   const std::size_t at = page.find(place);
-  expect(at != std::string::npos, "apps/page.html has no place for its data ({})", place);
-  return page.replace(at, place.size(), for_script(data));
+  expect(at != std::string::npos, "apps/report/page.html has no {}", place);
+  page.replace(at, place.size(), text);
+}
+
+}  // namespace
+
+std::string to_html(const PageTitle& title, const std::vector<Result>& results, const Table& table) {
+  std::string page(page_template);
+  put(page, "@LACUNA_DATA@", to_json(title, results, table));
+  put(page, "@LACUNA_CHARTS@", chart_js);
+  return page;
 }
 
 }  // namespace lacuna::apps

@@ -1,4 +1,4 @@
-// Results as one HTML file that needs no network: apps/page.html, with the data in it.
+// Results as one HTML file that needs no network: page.html and Chart.js, with the data in it.
 #pragma once
 
 #include "apps/report/results.h"
@@ -11,10 +11,11 @@ namespace lacuna::apps {
 struct PageTitle {
   std::string title;
   std::string subtitle;
-  std::string csv;  // the file beside the page with all figures as they are; empty where there is none
+  std::string csv;  // the file beside the page with all figures; empty: none
 };
 
-/// Charts and a table of `results`. Those that have a run folder show its loss curves.
-std::string to_html(const PageTitle& title, const std::vector<Result>& results);
+/// The page of `results`, whose rows are those of `table`. Results with a run folder show its curves, configuration and
+/// record.
+std::string to_html(const PageTitle& title, const std::vector<Result>& results, const Table& table);
 
 }  // namespace lacuna::apps

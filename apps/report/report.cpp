@@ -32,26 +32,24 @@ ordered_json figures_so_far(const fs::path& run) {
     if (noted.contains("peak")) figures["memory"] = {{"peak", noted["peak"]}};
     if (!noted.contains("val_loss")) return;
     if (noted.contains("epoch")) figures["epochs"] = noted["epoch"];
-    for (const char* const key : {"train_loss", "val_loss", "val_accuracy"})
-      if (noted.contains(key)) figures[key] = noted[key];
+    for (const auto& [key, value] : noted.items())
+      if (key == "train_loss" || key.starts_with("val_")) figures[key] = value;
   });
   return figures;
 }
 
 /// Leaves out what a budget that is not given would count.
-void leave_wishes(std::vector<std::pair<std::string, ordered_json>>& settings) {
-  using Setting = std::pair<std::string, ordered_json>;
-  const auto has = [&](const Setting& setting) { return std::ranges::find(settings, setting) != settings.end(); };
-  if (has({"memory.budget", ""}))
-    std::erase_if(settings, [](const Setting& setting) { return setting.first == "memory.budget_of"; });
+void leave_wishes(Fields& settings) {
+  if (std::ranges::find(settings, Fields::value_type{"memory.budget", ""}) != settings.end())
+    std::erase_if(settings, [](const auto& setting) { return setting.first == "memory.budget_of"; });
 }
 
 /// The configuration of a run, key by key, but for the folder that it is.
-std::vector<std::pair<std::string, ordered_json>> settings_of(const fs::path& configuration) {
+Fields settings_of(const fs::path& configuration) {
   Problems problems;
   const YamlNode root = parse_yaml(read_text(configuration), {configuration.string(), 1, 1}, problems);
   problems.refuse_if_any();
-  std::vector<std::pair<std::string, ordered_json>> settings;
+  Fields settings;
   for (const YamlEntry& section : root.entries)
     for (const YamlEntry& entry : section.value.entries) {
       const bool scalar = entry.value.kind == YamlNode::Kind::scalar;
@@ -79,13 +77,12 @@ Result read_run(const std::string& path) {
                            folder.summary().string())
                    .c_str(),
                stderr);
-  const bool finished = has_summary && !result.figures.contains("stopped");
-  result.settings.emplace_back("state", finished ? "finished" : "unfinished");
+  if (!has_summary || result.figures.contains("stopped")) result.state = Result::State::unfinished;
   if (!has_summary) result.figures = figures_so_far(folder.path());
   return result;
 }
 
-/// More folders in front than tell it from the others would push out of a label what tells memory.
+/// The last part of its folder, with as many before it as tell it from the others.
 std::string short_name(const Result& result, const std::vector<Result>& results) {
   const auto folder = [](const Result& run) { return (run.run / "").lexically_normal().parent_path(); };
   std::set<fs::path> folders;
@@ -126,20 +123,21 @@ class ReportRuns {
     }
     refuse_twice(results);
     keep_varying_settings(results);
-    set_short_labels(results);
+    set_labels(results);
     for (Result& result : results) {
-      result.label =
-          result.label.empty() ? result.id : fmt::format("{}: {}", short_name(result, results), result.label);
-      result.settings.emplace(result.settings.begin(), "run", result.id);
+      const std::string name = results.size() == 1 ? result.id : short_name(result, results);
+      result.label = result.label.empty() ? name : fmt::format("{}: {}", name, result.label);
+      if (result.state == Result::State::unfinished) result.label += " · unfinished";
     }
     const fs::path page = !output_.empty()      ? fs::path(output_)
                           : results.size() == 1 ? results.front().run / "report.html"
                                                 : fs::path("report.html");
     const std::string title = results.size() == 1 ? results.front().id : fmt::format("{} runs", results.size());
     if (!file) file.emplace(page);
-    file->write(to_html({.title = title, .subtitle = "lacuna train", .csv = {}}, results));
+    const Table table = table_of(results, "run");
+    file->write(to_html({.title = title, .subtitle = "lacuna train", .csv = {}}, results, table));
     file->commit();
-    report_.write(fmt::format("{}\n{}\n", to_table(results, "run"), page.string()), json);
+    report_.write(fmt::format("{}\n{}\n", to_text(table), page.string()), json);
     return 0;
   }
 
@@ -149,7 +147,7 @@ class ReportRuns {
   Report report_;
 };
 
-const RegisterCommand report(57, "report", "Show training runs as one HTML page", declare<ReportRuns>);
+const RegisterCommand report(57, "report", "show training runs as one HTML page", declare<ReportRuns>);
 
 }  // namespace
 }  // namespace lacuna::apps

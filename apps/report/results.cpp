@@ -13,7 +13,6 @@ namespace lacuna::apps {
 namespace {
 
 using nlohmann::ordered_json;
-using Fields = std::vector<std::pair<std::string, ordered_json>>;
 
 const ordered_json* find(const Fields& fields, std::string_view key) {
   const auto found = std::ranges::find(fields, key, &Fields::value_type::first);
@@ -84,47 +83,125 @@ std::string csv_field(const std::string& text) {
 
 /// A row of `to_csv`, cells by key.
 Fields cells_of(const Result& result) {
-  Fields cells{{"id", result.id}, {"status", result.failed ? "failed" : "done"}, {"exit_code", result.exit_code}};
+  Fields cells{{"id", result.id}, {"status", name_of(result.state)}};
+  if (result.state != Result::State::unfinished) cells.emplace_back("exit_code", result.exit_code);
   cells.insert(cells.end(), result.settings.begin(), result.settings.end());
   const Fields figures = flat_figures(result.figures);
   cells.insert(cells.end(), figures.begin(), figures.end());
   return cells;
 }
 
-struct Figure {
-  std::string_view key, title;
+struct Column {
+  std::string key, title;
   std::string (*format)(double);
 };
 
 std::string bytes(double value) {
-  constexpr double countable = 0x1p62;  // whoever wrote the file may have meant anything
+  constexpr double countable = 0x1p62;  // another program may have written the file
   return std::abs(value) < countable ? format_bytes(static_cast<std::int64_t>(value)) : fmt::format("{}", value);
 }
+std::string share(double value) { return fmt::format("{:.2f} %", 100 * value); }
+std::string number(double value) { return fmt::format("{:.4f}", value); }
+std::string rate(double value) { return fmt::format("{:.1f}", value); }
+std::string milliseconds(double value) { return fmt::format("{:.1f} ms", 1e3 * value); }
+std::string duration(double value) {
+  constexpr double minute = 60, hour = 3600;
+  return value < minute ? fmt::format("{:.1f} s", value)
+         : value < hour ? fmt::format("{:.1f} min", value / minute)
+                        : fmt::format("{:.1f} h", value / hour);
+}
 
-const Figure main_figures[] = {
-    {"memory.saved", "saved", bytes},
-    {"memory.peak", "peak", bytes},
-    {"process_peak", "process peak", bytes},
-    {"samples_per_second", "samples/s", [](double v) { return fmt::format("{:.1f}", v); }},
-    {"step_seconds.median", "step", [](double v) { return fmt::format("{:.1f} ms", 1e3 * v); }},
-    {"train_loss", "train loss", [](double v) { return fmt::format("{:.4f}", v); }},
-    {"val_accuracy", "val accuracy", [](double v) { return fmt::format("{:.2f} %", 100 * v); }},
+/// The best metric of a run first, then its last ones.
+std::vector<Column> columns_of(const std::vector<Fields>& figures) {
+  std::vector<std::string> keys;
+  std::string metric;
+  for (const Fields& all : figures) {
+    add_keys(keys, all);
+    if (const ordered_json* const name = find(all, "best.metric"); name && metric.empty()) metric = text_of(name);
+  }
+  const auto format_of = [](const std::string& name) { return name.ends_with("accuracy") ? share : number; };
+  std::vector<Column> columns;
+  const auto add = [&](const std::string& key, std::string title, std::string (*format)(double)) {
+    if (std::ranges::find(keys, key) != keys.end()) columns.push_back({key, std::move(title), format});
+  };
+  const auto words = [](std::string text) {
+    std::ranges::replace(text, '_', ' ');
+    return text;
+  };
+  add("best.value", words("best val " + metric), format_of(metric));
+  for (const std::string& key : keys)
+    if (key.starts_with("val_") && (metric.empty() || key == "val_loss" || key == "val_" + metric)) add(key, words(key), format_of(key));
+  add("train_loss", "train loss", number);
+  add("memory.peak", "peak", bytes);
+  add("memory.saved", "saved", bytes);
+  add("process_peak", "process peak", bytes);
+  add("samples_per_second", "samples/s", rate);
+  add("step_seconds.median", "step", milliseconds);
+  add("seconds", "time", duration);
+  return columns;
+}
+
+struct Statistic {
+  std::size_t count = 0;
+  double mean = 0, deviation = 0;
 };
 
-/// Columns with their titles on top; those from `right` on are aligned to the right.
-std::string aligned(const std::vector<std::vector<std::string>>& rows, std::size_t right) {
-  std::vector<std::size_t> widths(rows.front().size());
-  for (const auto& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i)
-      line += i < right ? fmt::format("{:<{}}  ", row[i], widths[i]) : fmt::format("{:>{}}  ", row[i], widths[i]);
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
+Statistic statistic_of(const Group& group, const std::vector<Fields>& figures, const std::string& key) {
+  Statistic all;
+  double squares = 0;
+  for (const std::size_t member : group.members) {
+    const ordered_json* const value = find(figures[member], key);
+    if (value == nullptr || !value->is_number()) continue;
+    const double before = value->get<double>() - all.mean;
+    all.mean += before / static_cast<double>(++all.count);
+    squares += before * (value->get<double>() - all.mean);  // Welford
   }
-  return text;
+  if (all.count > 1) all.deviation = std::sqrt(squares / static_cast<double>(all.count - 1));
+  return all;
+}
+
+std::string cell_of(const Group& group, const std::vector<Fields>& figures, const std::vector<Result>& results,
+                    const Column& column) {
+  const Statistic all = statistic_of(group, figures, column.key);
+  if (all.count > 1 && all.deviation > 0) return fmt::format("{} ± {}", column.format(all.mean), column.format(all.deviation));
+  if (all.count > 0) return column.format(all.mean);
+  const Result& result = results[group.members.front()];
+  const ordered_json* const value = find(figures[group.members.front()], column.key);
+  if (value != nullptr) return text_of(value);  // another program wrote it
+  return result.state == Result::State::failed ? "failed" : "";
+}
+
+/// Sets the best row: by the metric of the run's task, else by the loss, the speed, or the peak.
+void choose_best(Table& table, const std::vector<Fields>& figures, const std::vector<Column>& columns) {
+  bool higher = false;
+  for (const char* const key : {"best.value", "val_loss", "samples_per_second", "memory.peak"}) {
+    table.goal = key;
+    higher = key == std::string_view("samples_per_second");
+    if (std::ranges::any_of(figures, [&](const Fields& all) { return find(all, key) != nullptr; })) break;
+  }
+  for (const Fields& all : figures)
+    if (const ordered_json* const given = find(all, "best.higher_is_better"); given && table.goal == "best.value")
+      higher = given->is_boolean() && given->get<bool>();
+  double best = 0;
+  bool is_one_better = false;
+  for (std::size_t i = 0; i < table.groups.size(); ++i) {
+    const Statistic all = statistic_of(table.groups[i], figures, table.goal);
+    if (all.count == 0) continue;
+    if (table.best) is_one_better |= all.mean != best;
+    if (table.best && !(higher ? all.mean > best : all.mean < best)) continue;
+    table.best = i;
+    best = all.mean;
+  }
+  if (!is_one_better) return table.best.reset();
+  const auto column = std::ranges::find(columns, table.goal, &Column::key);
+  const auto at = static_cast<std::size_t>(column - columns.begin()) + table.texts;
+  table.best_text = fmt::format("{}: {} {}", table.groups[*table.best].label, column->title, table.rows[*table.best + 1][at]);
+}
+
+/// Characters of UTF-8, as a terminal counts them.
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 }  // namespace
@@ -159,52 +236,72 @@ void keep_varying_settings(std::vector<Result>& results) {
 std::string phrase_of(const std::string& key, const ordered_json& value) {
   const std::string text = text_of(&value);
   if (text.empty() || text == "[]" || text == "{}") return {};
-  const std::string last = key.substr(key.rfind('.') + 1);
-  // Names say what they are, and so does a section with its keys.
+  std::string last = key.substr(key.rfind('.') + 1);
+  // A name needs no key in front of it, nor does a whole section.
   const bool is_section = text.front() == '{';
-  const bool is_name = last == "name" || key == "memory.policy" || key == "config" || key == "state";
+  const bool is_name = last == "name" || key == "memory.policy" || key == "config";
+  std::ranges::replace(last, '_', ' ');
   return is_name || is_section ? text : last + " " + text;
 }
 
 void set_labels(std::vector<Result>& results) {
   if (results.empty()) return;
-  const std::vector<std::string> keys = varying_keys(results);
+  std::vector<std::string> keys = varying_keys(results);
+  constexpr std::size_t few = 4;
+  if (keys.size() > few) {
+    std::vector<std::string> candidates = keys, chosen;
+    std::ranges::stable_partition(candidates, [](const std::string& key) { return key.starts_with("memory."); });
+    std::ranges::stable_partition(candidates, [&](const std::string& key) { return !is_long(results, key); });
+    std::size_t told_apart = 1;
+    for (const std::string& key : candidates) {
+      chosen.push_back(key);
+      std::set<std::string> labels;
+      for (const Result& result : results) labels.insert(label_of(result, chosen));
+      if (labels.size() > told_apart)
+        told_apart = labels.size();
+      else
+        chosen.pop_back();
+    }
+    std::erase_if(keys, [&](const std::string& key) { return std::ranges::find(chosen, key) == chosen.end(); });
+  }
   for (Result& result : results) {
     result.label = label_of(result, keys);
     if (result.label.empty()) result.label = text_of(find(result.settings, "config"));
   }
 }
 
-void set_short_labels(std::vector<Result>& results) {
-  if (results.empty()) return;
-  std::vector<std::string> chosen, others;
-  for (const std::string& key : varying_keys(results))
-    (key == "memory.policy" || key == "memory.budget" || key == "memory.bits" ? chosen : others).push_back(key);
-  const std::vector<std::string> in_order = others;
-  // First what bytes follow from, and what is short.
-  std::ranges::stable_partition(
-      others, [](const std::string& key) { return key.starts_with("memory.") || key == "train.batch_size"; });
-  std::ranges::stable_partition(others, [&](const std::string& key) { return !is_long(results, key); });
-  const auto told_apart = [&](const std::vector<std::string>& keys) {
-    std::set<std::string> labels;
-    for (const Result& result : results) labels.insert(label_of(result, keys));
-    return labels.size();
-  };
-  constexpr std::size_t most = 3;
-  std::vector<std::string> more;
-  const auto is_in_more = [&](const std::string& key) { return std::ranges::find(more, key) != more.end(); };
-  std::vector<std::string> all = chosen;
-  for (const std::string& key : others) {  // what tells apart which all before do not
-    all.push_back(key);
-    if (more.size() < most && told_apart(all) > told_apart({all.begin(), all.end() - 1}))
-      more.push_back(key);
-    else
-      all.pop_back();
+std::vector<Group> groups_of(const std::vector<Result>& results) {
+  constexpr std::string_view seed = "train.seed";
+  std::vector<Result> firsts;  // of each group, without the seed
+  std::vector<Group> groups;
+  std::vector<std::set<std::string>> seeds;
+  std::map<std::string, std::size_t> open;  // the group that takes further results with these settings
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    Result one = results[i];
+    const std::string own = text_of(find(one.settings, seed));
+    std::erase_if(one.settings, [&](const auto& setting) { return setting.first == seed; });
+    std::string settings;
+    for (const auto& [key, value] : one.settings) settings += fmt::format("{}={}\n", key, text_of(&value));
+    const bool is_done = one.state == Result::State::done;
+    const auto found = open.find(settings);
+    if (is_done && found != open.end() && seeds[found->second].insert(own).second) {
+      groups[found->second].members.push_back(i);
+      continue;
+    }
+    if (is_done) open[settings] = groups.size();
+    groups.push_back({one.label, {i}});
+    seeds.push_back({own});
+    firsts.push_back(std::move(one));
   }
-  for (const std::string& key : others)
-    if (more.size() < most && !is_in_more(key) && !is_long(results, key)) more.push_back(key);
-  std::ranges::copy_if(in_order, std::back_inserter(chosen), is_in_more);
-  for (Result& result : results) result.label = label_of(result, chosen);
+  set_labels(firsts);
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    if (const std::size_t count = groups[i].members.size(); count > 1)
+      groups[i].label = fmt::format("{}{}{} seeds", firsts[i].label, firsts[i].label.empty() ? "" : " · ", count);
+  return groups;
+}
+
+std::string name_of(Result::State state) {
+  return state == Result::State::done ? "done" : state == Result::State::failed ? "failed" : "unfinished";
 }
 
 Fields flat_figures(const ordered_json& figures) {
@@ -236,33 +333,50 @@ std::string to_csv(const std::vector<Result>& results) {
   return text;
 }
 
-std::string to_table(const std::vector<Result>& results, const std::string& what_each_is) {
-  if (results.empty()) return {};
-  const std::vector<std::string> keys = varying_keys(results);
+Table table_of(const std::vector<Result>& results, const std::string& names) {
+  Table table;
+  table.groups = groups_of(results);
+  if (results.empty()) return table;
+  const bool has_seeds = table.groups.size() < results.size();
+  std::vector<std::string> keys = varying_keys(results);
+  if (has_seeds) std::erase(keys, "train.seed");
   std::vector<Fields> figures;
   for (const Result& result : results) figures.push_back(flat_figures(result.figures));
-  std::vector<const Figure*> columns;
-  for (const Figure& figure : main_figures)
-    if (std::ranges::any_of(figures, [&](const Fields& f) { return find(f, figure.key) != nullptr; }))
-      columns.push_back(&figure);
-
-  std::vector<std::vector<std::string>> rows{keys};
-  if (keys.empty()) rows.front().push_back(what_each_is);
-  const std::size_t settings = rows.front().size();
-  for (const Figure* const column : columns) rows.front().emplace_back(column->title);
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    std::vector<std::string>& row = rows.emplace_back();
-    for (const std::string& key : keys) row.push_back(text_of(find(results[i].settings, key)));
-    if (keys.empty()) row.push_back(results[i].label);
-    for (const Figure* const column : columns) {
-      const ordered_json* const value = find(figures[i], column->key);
-      // What is no number was not written by this program: it is shown as it is.
-      row.push_back(value == nullptr     ? results[i].failed ? "failed" : ""
-                    : value->is_number() ? column->format(value->get<double>())
-                                         : text_of(value));
-    }
+  const std::vector<Column> columns = columns_of(figures);
+  std::vector<std::string>& titles = table.rows.emplace_back(keys);
+  const bool has_names = !names.empty() || keys.empty();
+  if (has_names) titles.insert(titles.begin(), names.empty() ? "case" : names);
+  if (has_seeds) titles.emplace_back("seeds");
+  table.texts = titles.size();
+  for (const Column& column : columns) titles.push_back(column.title);
+  for (const Group& group : table.groups) {
+    const Result& first = results[group.members.front()];
+    std::vector<std::string>& row = table.rows.emplace_back();
+    if (has_names) row.push_back(group.label);
+    for (const std::string& key : keys) row.push_back(text_of(find(first.settings, key)));
+    if (has_seeds) row.push_back(std::to_string(group.members.size()));
+    for (const Column& column : columns) row.push_back(cell_of(group, figures, results, column));
   }
-  return aligned(rows, settings);
+  choose_best(table, figures, columns);
+  return table;
+}
+
+std::string to_text(const Table& table) {
+  if (table.rows.empty()) return {};
+  std::vector<std::size_t> widths(table.rows.front().size());
+  for (const auto& row : table.rows)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+  std::string text;
+  for (const auto& row : table.rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string space(widths[i] - width_of(row[i]), ' ');
+      line += i < table.texts ? row[i] + space + "  " : space + row[i] + "  ";
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return table.best ? text + "best: " + table.best_text + "\n" : text;
 }
 
 }  // namespace lacuna::apps

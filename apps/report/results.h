@@ -1,10 +1,11 @@
-// Results of several runs side by side: as rows of a table, a terminal's or a spreadsheet's.
+// Results of several runs side by side: their labels, seeds gathered into groups, tables.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -12,41 +13,62 @@
 
 namespace lacuna::apps {
 
-/// One run of a command and what became of it.
+/// Values by key, as `train.batch_size` or `memory.saved`.
+using Fields = std::vector<std::pair<std::string, nlohmann::ordered_json>>;
+
+/// One run of a command.
 struct Result {
+  enum class State : unsigned char { done, failed, unfinished };
+
   std::string id;
-  std::string label;                                                     // what tells it from the others
-  std::vector<std::pair<std::string, nlohmann::ordered_json>> settings;  // what it was given, as `train.batch_size`
-  nlohmann::ordered_json figures;                                        // the command's JSON; null where it failed
-  bool failed = false;
+  std::string label;  // tells it from the others
+  Fields settings;
+  nlohmann::ordered_json figures;  // the command's JSON; null if it failed
+  State state = State::done;
   int exit_code = 0;
-  std::string error;          // the last lines of its standard error where it failed
-  std::string warnings;       // the same where it did not; empty where it wrote none
-  std::filesystem::path run;  // its run folder; empty where it has none
+  std::string error;          // the last lines of its standard error if it failed
+  std::string warnings;       // the same if it did not
+  std::filesystem::path run;  // its run folder; empty: none
 };
 
-/// The last part of each path, with as many before it as tell it from the others.
+std::string name_of(Result::State state);
+
+/// The last part of each path, with as many parts before it as make it unique.
 std::map<std::filesystem::path, std::string> shortest_names(const std::set<std::filesystem::path>& paths);
 
-/// Leaves of the settings those that are not the same in all results.
+/// Removes the settings that are the same in all results.
 void keep_varying_settings(std::vector<Result>& results);
-/// A setting among others on one line, as `adaptive` or `bits 2.5`: with the last part of its key where the value does
-/// not show what it is. Empty where there is no value.
+/// A setting in a label, as `adaptive` or `bits 2.5`. Empty if it has no value.
 std::string phrase_of(const std::string& key, const nlohmann::ordered_json& value);
-/// Sets each label to the settings that are not the same in all results.
+/// Sets each label to the settings that differ. Of more than four, those that are needed to tell the results apart: the
+/// memory policy first, long values last.
 void set_labels(std::vector<Result>& results);
-/// The same in fewer words, for runs that differ in much: the memory policy with its budget or bits, and at most three
-/// other settings, those first that tell results apart.
-void set_short_labels(std::vector<Result>& results);
 
-/// Figures in one level, as `memory.saved`; what has no single value (`saved_by_path`) is left out.
-std::vector<std::pair<std::string, nlohmann::ordered_json>> flat_figures(const nlohmann::ordered_json& figures);
+/// Figures in one level, as `memory.saved`; those that are lists or by path are left out.
+Fields flat_figures(const nlohmann::ordered_json& figures);
 
-/// One row a result: what it was given and all flat figures; bytes and seconds as they are.
+/// Finished results that differ in `train.seed` alone; every other result is a group of its own.
+struct Group {
+  std::string label;
+  std::vector<std::size_t> members;  // indices of results
+};
+std::vector<Group> groups_of(const std::vector<Result>& results);
+
+/// The settings that differ and the main figures, a row per group. Figures of several seeds are mean ± sample deviation.
+struct Table {
+  std::vector<std::vector<std::string>> rows;  // titles first
+  std::size_t texts = 0;                       // the first columns are texts, the others figures
+  std::vector<Group> groups;                   // of each row but the titles
+  std::optional<std::size_t> best;             // the group with the best figure, if there are several
+  std::string goal;                            // that figure's key
+  std::string best_text;                       // as `lr 0.1: best val accuracy 91.20 %`
+};
+/// `names` heads a column of labels; empty: the settings alone tell the rows apart, if there are any.
+Table table_of(const std::vector<Result>& results, const std::string& names);
+/// Aligned for a terminal.
+std::string to_text(const Table& table);
+
+/// A row per result: settings and all flat figures; bytes and seconds as they are.
 std::string to_csv(const std::vector<Result>& results);
-
-/// What varies and the figures that matter most, for a terminal. Where nothing varies a column has the labels;
-/// `what_each_is` heads it.
-std::string to_table(const std::vector<Result>& results, const std::string& what_each_is);
 
 }  // namespace lacuna::apps

@@ -5,12 +5,14 @@
 #include "apps/config/schema.h"
 #include "apps/config/yaml.h"
 #include "core/error.h"
+#include "core/random.h"
 
 #include <fmt/ranges.h>
 
 #include <xxhash.h>
 #include <algorithm>
-#include <array>
+#include <cmath>
+#include <deque>
 #include <map>
 #include <set>
 #include <span>
@@ -23,7 +25,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t most_cases = 10'000;
 
-const std::vector<std::string> file_keys{"command", "config", "arguments", "overrides", "grid", "cases", "output"};
+const std::vector<std::string> file_keys{"command", "config", "arguments", "overrides", "random",
+                                         "grid",    "cases",  "seeds",     "output"};
 const std::vector<std::string> commands{"plan", "bench", "train"};
 
 /// A value for one key; `config` is a key like any other.
@@ -32,6 +35,25 @@ struct Choice {
   const YamlNode* value;
 };
 using Row = std::vector<Choice>;
+
+struct Distribution {
+  inline static const std::vector<std::string> names{"uniform", "log_uniform", "integer", "choice"};
+
+  std::string name;
+  Location where;
+  std::vector<YamlNode> choices;
+  double min = 0, max = 0;
+
+  /// The value at `u`, uniform in [0, 1). Real numbers have four digits: names stay readable.
+  YamlNode draw(double u) const {
+    if (name == "choice") return choices[static_cast<std::size_t>(u * static_cast<double>(choices.size()))];
+    const double number = name == "integer"       ? min + std::floor(u * (max - min + 1))
+                          : name == "log_uniform" ? min * std::pow(max / min, u)
+                                                  : min + u * (max - min);
+    const double rounded = name == "integer" ? number : std::stod(fmt::format("{:.4g}", number));
+    return {.kind = YamlNode::Kind::scalar, .where = where, .text = to_yaml(rounded), .items = {}, .entries = {}};
+  }
+};
 
 class SweepReader {
  public:
@@ -58,10 +80,9 @@ class SweepReader {
     read_arguments();
     read_output();
     read_common();
-    std::vector<Row> rows = read_grid();
-    rows = product(rows, read_cases());
+    std::vector<Row> rows = read_random();
+    for (const std::vector<Row>& inner : {read_grid(), read_cases(), read_seeds()}) rows = product(rows, inner);
     read_given(rows);
-    for (const Row& row : rows) refuse_what_drops(row);
     problems_.refuse_if_any();
     for (const Row& row : rows) add_case(row);
     problems_.refuse_if_any();
@@ -239,59 +260,147 @@ class SweepReader {
     }
   }
 
+  /// Whether no other part of the sweep varies the key.
+  bool claim(const YamlEntry& entry, const std::string& part) {
+    const auto [earlier, is_first] = varied_.try_emplace(entry.key, part, entry.where.line);
+    if (!is_first && earlier->second.first != part)
+      problems_.add(entry.where, fmt::format("the key \"{}\" stands under `{}` already, in line {}", entry.key,
+                                             earlier->second.first, earlier->second.second));
+    return is_first || earlier->second.first == part;
+  }
+
+  /// The entries of the section `key`, which may be absent.
+  const std::vector<YamlEntry>& entries_of(std::string_view key, std::string_view wanted) {
+    static const std::vector<YamlEntry> none;
+    const YamlNode* const node = value_of(key);
+    if (node == nullptr) return none;
+    if (node->kind != YamlNode::Kind::map) expected(*node, key, wanted);
+    return node->entries;
+  }
+
+  /// The items of a list with at least one.
+  const std::vector<YamlNode>& items_of(const YamlNode& node, const std::string& key, std::string_view wanted) {
+    if (node.kind != YamlNode::Kind::list)
+      expected(node, key, wanted);
+    else if (node.items.empty())
+      problems_.add(node.where, fmt::format("{}: expected {}, got an empty one", key, wanted));
+    return node.items;
+  }
+
   std::vector<Row> read_grid() {
     std::vector<Row> rows{{}};
-    const YamlNode* const node = value_of("grid");
-    if (node == nullptr) return rows;
-    if (node->kind != YamlNode::Kind::map) {
-      expected(*node, "grid", "keys with lists of values");
-      return rows;
-    }
-    for (const YamlEntry& entry : node->entries) {
-      if (!check_key(entry)) continue;
-      if (entry.value.kind != YamlNode::Kind::list || entry.value.items.empty()) {
-        if (entry.value.kind == YamlNode::Kind::list)
-          problems_.add(entry.value.where,
-                        fmt::format("grid.{}: expected a list of values, got an empty one", entry.key));
-        else
-          expected(entry.value, "grid." + entry.key, "a list of values");
-        continue;
-      }
+    for (const YamlEntry& entry : entries_of("grid", "keys with lists of values")) {
+      if (!check_key(entry) || !claim(entry, "grid")) continue;
       std::vector<Row> values;
-      for (const YamlNode& item : entry.value.items) add_choice(values.emplace_back(), entry, item);
-      rows = product(rows, values);
+      for (const YamlNode& item : items_of(entry.value, "grid." + entry.key, "a list of values"))
+        add_choice(values.emplace_back(), entry, item);
+      if (!values.empty()) rows = product(rows, values);
     }
     return rows;
   }
 
   std::vector<Row> read_cases() {
-    std::vector<Row> rows;
     const YamlNode* const node = value_of("cases");
     if (node == nullptr) return {{}};
-    if (node->kind != YamlNode::Kind::list || node->items.empty()) {
-      constexpr std::string_view wanted = "a list of cases, each with keys and values";
-      if (node->kind == YamlNode::Kind::list)
-        problems_.add(node->where, fmt::format("cases: expected {}, got an empty one", wanted));
-      else
-        expected(*node, "cases", wanted);
-      return {{}};
-    }
-    const YamlNode* const grid = value_of("grid");
-    for (const YamlNode& item : node->items) {
+    std::vector<Row> rows;
+    for (const YamlNode& item : items_of(*node, "cases", "a list of cases, each with keys and values")) {
       Row& row = rows.emplace_back();
-      if (item.kind != YamlNode::Kind::map) {
-        expected(item, "cases", "keys with values");
-        continue;
-      }
-      for (const YamlEntry& entry : item.entries) {
-        if (const YamlEntry* const other = grid == nullptr ? nullptr : grid->find(entry.key))
-          problems_.add(entry.where, fmt::format("the key \"{}\" stands in the grid already, in line {}", entry.key,
-                                                 other->where.line));
-        else if (check_key(entry))
-          add_choice(row, entry, entry.value);
+      if (item.kind != YamlNode::Kind::map) expected(item, "cases", "keys with values");
+      for (const YamlEntry& entry : item.entries)
+        if (claim(entry, "cases") && check_key(entry)) add_choice(row, entry, entry.value);
+    }
+    return rows;
+  }
+
+  std::vector<Row> read_seeds() {
+    const YamlNode* const node = value_of("seeds");
+    if (node == nullptr) return {{}};
+    if (sweep_.command == "plan") problems_.add(node->where, "seeds: a plan does not depend on the seed");
+    const YamlEntry& key = made_.emplace_back(YamlEntry{"train.seed", node->where, *node});
+    if (!claim(key, "seeds")) return {{}};
+    std::vector<Row> rows;
+    for (const YamlNode& item : items_of(*node, "seeds", "a list of whole numbers")) {
+      if (const auto seed = number_in(item); !seed || *seed < 0 || *seed != std::floor(*seed))
+        expected(item, "seeds", "a whole number");
+      add_choice(rows.emplace_back(), key, item);
+    }
+    return rows;
+  }
+
+  /// A whole number from `least` on.
+  std::int64_t read_count(const YamlNode& node, const std::string& key, std::int64_t least) {
+    constexpr double most = 0x1p53;
+    const std::optional<double> number = number_in(node);
+    if (number && *number >= static_cast<double>(least) && *number <= most && *number == std::floor(*number))
+      return static_cast<std::int64_t>(*number);
+    expected(node, key, fmt::format("a whole number from {}", least));
+    return least;
+  }
+
+  /// Rows of values drawn at random. A trial's values depend on the seed, its number and the key alone: more trials
+  /// keep those before.
+  std::vector<Row> read_random() {
+    if (value_of("random") == nullptr) return {{}};
+    std::int64_t trials = 0, seed = 0;
+    const YamlNode* values = nullptr;
+    for (const YamlEntry& entry : entries_of("random", "a section, as {trials: 20, values: {KEY: DISTRIBUTION}}")) {
+      if (entry.key == "trials")
+        trials = read_count(entry.value, "random.trials", 1);
+      else if (entry.key == "seed")
+        seed = read_count(entry.value, "random.seed", 0);
+      else if (entry.key == "values" && entry.value.kind == YamlNode::Kind::map)
+        values = &entry.value;
+      else if (entry.key == "values")
+        expected(entry.value, "random.values", "keys with distributions");
+      else
+        problems_.add_unknown(entry.where, "key in section random:", entry.key, {"trials", "seed", "values"});
+    }
+    if (trials == 0 || values == nullptr || values->entries.empty())
+      problems_.add(value_of("random")->where, "random: expected `trials` and `values`, as {trials: 20, values: "
+                                               "{optimizer.lr: {log_uniform: [1e-5, 1e-2]}}}");
+    if (static_cast<std::size_t>(trials) > most_cases) problems_.add(value_of("random")->where, fmt::format("more than {} cases", most_cases));
+    if (!problems_.empty()) return {{}};
+    std::vector<Row> rows(static_cast<std::size_t>(trials));
+    for (const YamlEntry& entry : values->entries) {
+      const std::optional<Distribution> distribution = read_distribution(entry);
+      if (!distribution || !claim(entry, "random")) continue;
+      for (std::size_t trial = 0; trial < rows.size(); ++trial) {
+        const RandomStream draws{static_cast<std::uint64_t>(seed), static_cast<std::uint32_t>(trial),
+                                 random_site(entry.key)};
+        const YamlNode value = distribution->draw(draws.uniform(0));
+        add_choice(rows[trial], entry, made_.emplace_back(YamlEntry{entry.key, entry.where, value}).value);
       }
     }
     return rows;
+  }
+
+  /// Reads `{uniform: [MIN, MAX]}` and its like. Nothing where it is wrong.
+  std::optional<Distribution> read_distribution(const YamlEntry& entry) {
+    const std::string key = "random.values." + entry.key;
+    if (entry.value.kind != YamlNode::Kind::map || entry.value.entries.size() != 1) {
+      expected(entry.value, key, "a distribution, as {log_uniform: [1e-5, 1e-2]} or {choice: [a, b]}");
+      return {};
+    }
+    const auto& [name, where, value] = entry.value.entries.front();
+    if (std::ranges::find(Distribution::names, name) == Distribution::names.end()) {
+      problems_.add_unknown(where, "distribution", name, Distribution::names);
+      return {};
+    }
+    const std::size_t before = problems_.count();
+    Distribution made{.name = name, .where = where, .choices = items_of(value, key, "a list")};
+    YamlEntry checked = entry;  // as if the grid had it
+    checked.value = value;
+    if (name != "choice") {
+      checked.value.items.clear();
+      const auto bound = [&](std::size_t i) { return number_in(value.items[i]); };
+      if (value.items.size() != 2 || !bound(0) || !bound(1) || *bound(0) > *bound(1))
+        expected(value, key, "two numbers, the smaller first");
+      else if (made.min = *bound(0), made.max = *bound(1); name == "log_uniform" && made.min <= 0)
+        problems_.add(value.where, fmt::format("{}: log_uniform is of positive numbers", key));
+      else if (name == "integer" && (made.min != std::floor(made.min) || made.max != std::floor(made.max)))
+        problems_.add(value.where, fmt::format("{}: expected whole numbers", key));
+    }
+    return check_key(checked) && problems_.count() == before ? std::optional(made) : std::nullopt;
   }
 
   std::vector<Row> product(const std::vector<Row>& outer, const std::vector<Row>& inner) {
@@ -307,40 +416,6 @@ class SweepReader {
       }
     }
     return rows;
-  }
-
-  /// A section given whole after a key of it would leave the key out, and cases would bear values that they do not
-  /// have.
-  void refuse_what_drops(const Row& row) {
-    Row all;
-    for (const Row* const choices : std::array{&std::as_const(common_), &row})
-      for (const Choice& choice : *choices) {  // a key given again has its first place, as in `set_override`
-        const auto found = std::ranges::find(
-            all, choice.key->key, [](const Choice& one) -> const auto& { return one.key->key; });
-        if (found == all.end())
-          all.push_back(choice);
-        else
-          *found = choice;
-      }
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const auto& [section, values] = all[i];
-      if (values->kind != YamlNode::Kind::map) continue;
-      for (const Choice& before : std::span(all).first(i))
-        if (before.key->key.starts_with(section->key + ".") && dropped_.emplace(before.key, values).second)
-          problems_.add(values->where, drop_message(*before.key, section->key, *values));
-    }
-  }
-
-  static std::string drop_message(const YamlEntry& before, const std::string& section, const YamlNode& values) {
-    const bool typed = values.where.line == 0;  // on the command line
-    std::vector<std::string> keys;
-    for (const YamlEntry& entry : values.entries)
-      keys.push_back(fmt::format("{}.{}{}{}", section, entry.key, typed ? "=" : ": ", to_yaml(entry.value)));
-    return fmt::format(
-        "{0}: given whole, the section replaces all that is set of it, and {1} of {2} is dropped; set the "
-        "keys one by one{3}{4}",
-        section, before.key, before.where.line == 0 ? "the command line" : fmt::format("line {}", before.where.line),
-        keys.empty() ? "" : ", as ", fmt::join(keys, typed ? " " : ", "));
   }
 
   static void set_override(std::vector<SweepOverride>& overrides, const std::string& key, const YamlNode& value) {
@@ -361,22 +436,48 @@ class SweepReader {
     for (const YamlEntry& entry : value.entries) set_override(settings, key + "." + entry.key, entry.value);
   }
 
+  /// The choices of a case: one given again takes the place of the one before it.
+  Row merged(const Row& row) const {
+    Row all;
+    for (const Row* const choices : {&std::as_const(common_), &row})
+      for (const Choice& choice : *choices) {
+        const auto found = std::ranges::find(all, choice.key->key, [](const Choice& one) { return one.key->key; });
+        if (found == all.end())
+          all.push_back(choice);
+        else
+          *found = choice;
+      }
+    return all;
+  }
+
+  /// A section given whole after a key of it would drop the key.
+  void refuse_drop(const Choice& section, std::span<const Choice> before) {
+    if (section.value->kind != YamlNode::Kind::map) return;
+    for (const Choice& one : before) {
+      if (!one.key->key.starts_with(section.key->key + ".")) continue;
+      const std::string message = fmt::format(
+          "{0}: given whole, the section replaces all that is set of it, and {1} of {2} is dropped; set the keys of {0} "
+          "one by one",
+          section.key->key, one.key->key,
+          one.key->where.line == 0 ? "the command line" : fmt::format("line {}", one.key->where.line));
+      if (dropped_.insert(to_string(section.value->where) + message).second)
+        problems_.add(section.value->where, message);
+    }
+  }
+
   void add_case(const Row& row) {
     SweepCase one;
-    std::map<std::string, const YamlNode*> values;  // by key, the last one given
-    const auto set = [&](const Choice& choice) {
+    const Row all = merged(row);
+    for (const Choice& choice : all) {
       if (choice.key->key == "config") {
-        one.configurations.clear();
         for (const YamlNode& file : files_in(*choice.value))
           one.configurations.push_back((path_.parent_path() / file.text).lexically_normal().string());
-        return;
+        continue;
       }
+      refuse_drop(choice, std::span(all.data(), &choice));
       set_override(one.overrides, choice.key->key, *choice.value);
-      values[choice.key->key] = choice.value;
-    };
-    for (const Choice& choice : common_) set(choice);
-    for (const Choice& choice : row) set(choice);
-    for (const SweepOverride& override : one.overrides) add_settings(one.settings, override.key, *values[override.key]);
+      add_settings(one.settings, choice.key->key, *choice.value);
+    }
     if (one.configurations.empty()) {
       problems_.add(root_.where,
                     "expected the key \"config\": a configuration file, several that go together as a list, or a list "
@@ -384,7 +485,9 @@ class SweepReader {
       problems_.refuse_if_any();
     }
     one.id = id_of(sweep_, one);
-    if (!ids_.insert(one.id).second) {
+    const bool is_new = ids_.insert(one.id).second;
+    if (!is_new && value_of("random") != nullptr) return;  // drawn before
+    if (!is_new) {
       std::vector<std::string> words;
       for (const SweepOverride& override : one.overrides) words.push_back(override.key + "=" + override.value);
       problems_.add(root_.where, fmt::format("the case {} {} is there twice", fmt::join(one.configurations, " "),
@@ -400,7 +503,9 @@ class SweepReader {
   std::vector<YamlEntry> given_;  // on the command line
   Row common_;
   std::set<std::string> ids_;
-  std::set<std::pair<const YamlEntry*, const YamlNode*>> dropped_;  // keys and sections that were told of
+  std::map<std::string, std::pair<std::string, int>> varied_;  // keys: the part that varies them, and its line
+  std::deque<YamlEntry> made_;                                 // values that the file does not hold as such
+  std::set<std::string> dropped_;                              // messages
 };
 
 }  // namespace

@@ -193,16 +193,22 @@ std::string place_of_peak(const Measurement& m) {
 }
 
 nlohmann::ordered_json to_json(const Measurement& m) {
+  Bytes at_peak{};
+  for (const Held& held : m.at_peak) at(at_peak, held.owner.purpose) += held.bytes;
   nlohmann::ordered_json memory;
   for (int i = 0; i < purpose_count; ++i)
     memory[std::string(name_of(static_cast<Purpose>(i)))] = m.memory[static_cast<std::size_t>(i)];
   memory["peak"] = m.peak;
+  nlohmann::ordered_json then;
+  for (int i = 0; i < purpose_count; ++i)
+    then[std::string(name_of(static_cast<Purpose>(i)))] = at_peak[static_cast<std::size_t>(i)];
+  then["taken_for"] = place_of_peak(m);
   nlohmann::ordered_json json{
       {"model", m.model},           {"device", name_of(m.device)},
       {"precision", m.precision},   {"batch_size", m.batch_size},
       {"threads", m.threads},       {"policy", m.policy},
       {"parameters", m.parameters}, {"trainable_parameters", m.trainable},
-      {"memory", memory},           {"at_peak", {{"saved", saved_at_peak(m)}, {"taken_for", place_of_peak(m)}}}};
+      {"memory", memory},           {"at_peak", then}};
   if (m.plan) json["plan"] = nlohmann::ordered_json::parse(lacuna::to_json(*m.plan));
   if (!m.step_seconds.empty()) {
     const double middle = median(m.step_seconds);

@@ -2,6 +2,7 @@
 
 #include "apps/config/paths.h"
 #include "apps/output.h"
+#include "apps/train/event_log.h"
 #include "core/file.h"
 
 #include <fmt/ranges.h>
@@ -130,6 +131,7 @@ RunFolder RunFolder::create(const fs::path& path, bool overwrite) {
         fs::remove(path / name, failed);
       if (failed) reject("cannot remove {}: {}", (path / name).string(), failed.message());
     }
+    EventLog::remove_all(path);
     if (fs::is_directory(folder.checkpoints(), failed))
       for (const std::string& name : folder.saved_names())
         if (name.ends_with(unfinished) || is_checkpoint(folder.checkpoints() / name)) folder.remove_checkpoint(name);

@@ -171,6 +171,7 @@ int TrainingRun::run(const RunFolder& folder) {
   }
   folder_ = folder;
   metrics_ = std::make_unique<MetricsLog>(folder, trainer_.progress());
+  if (configuration_.output.tensorboard) events_ = std::make_unique<EventLog>(folder.path());
   if (trainer_.progress().step > 0 && measures_as_recorded())  // the next measurement may come after the end
     if (const std::optional<double> before = metrics_->last("measuring")) measured_before_ = {*before};
   folder_->save_configuration(to_yaml(with_absolute_paths(configuration_)));
@@ -240,6 +241,11 @@ void TrainingRun::announce() {
     display_.print(fmt::format("{} parameters were frozen before: their optimizer state starts anew", started_anew_));
 }
 
+void TrainingRun::note(const nlohmann::ordered_json& line) {
+  metrics_->write(line);
+  if (events_) events_->write(line);
+}
+
 void TrainingRun::note_step(const TrainResult& result, double learning_rate, double seconds) {
   if (result.saved_bytes > saved_bytes_) {
     saved_bytes_ = result.saved_bytes;
@@ -254,11 +260,12 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
   add_metrics(line, "", result.totals.values(training_.task()));
   line.update({{"lr", learning_rate},
                {"gradient_norm", result.gradient_norm},
+               {"samples", result.totals.samples},
                {"seconds", seconds},
                {"memory", account.total()},
                {"peak", account.peak()}});
   if (result.calibration_seconds > 0) line["measuring"] = result.calibration_seconds;
-  metrics_->write(line);
+  note(line);
   constexpr std::ptrdiff_t window = 10;  // steps over which the rate is averaged
   const auto first = step_seconds_.end() - std::min(window, std::ssize(step_seconds_));
   const double recent =
@@ -301,7 +308,7 @@ void TrainingRun::note_epoch(const EpochResult& epoch) {
                            metric_text(metric.name, without->metrics.at(metric.name)));
   }
   line["seconds"] = epoch.seconds;
-  metrics_->write(line);
+  note(line);
   display_.print(fmt::format("epoch {}/{}: train loss {:.4f}, {}; validation loss {:.4f}, {}{}", epoch.epoch,
                              configuration_.train.epochs, epoch.train.loss(),
                              metric_text(metric.name, epoch.train.value(metric)), epoch.validation.loss,
@@ -393,6 +400,12 @@ nlohmann::ordered_json TrainingRun::summarize() const {
   json["val_loss"] = evaluation ? nlohmann::ordered_json(evaluation->loss) : nullptr;
   for (const Metric& metric : training_.task().metrics())
     json["val_" + metric.name] = evaluation ? nlohmann::ordered_json(evaluation->metrics.at(metric.name)) : nullptr;
+  if (const std::optional<Evaluation>& best = progress.best) {
+    const Metric& metric = training_.task().best_metric();
+    if (const auto found = best->metrics.find(metric.name); found != best->metrics.end())
+      json["best"] = {
+          {"metric", metric.name}, {"value", found->second}, {"higher_is_better", metric.higher_is_better}};
+  }
   json["epochs"] = trainer_.whole_epochs();
   json["steps"] = trainer_.progress().step;
   return json;

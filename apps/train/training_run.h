@@ -1,6 +1,7 @@
 // A run of `lacuna train`: a trainer with a run folder, progress, metrics and a summary.
 #pragma once
 
+#include "apps/train/event_log.h"
 #include "apps/train/progress.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/training.h"
@@ -41,6 +42,8 @@ class TrainingRun {
   /// Figures that the process before wrote down; nothing if the run went back to an earlier step since.
   std::optional<nlohmann::ordered_json> noted_figures() const;
   void announce();
+  /// Writes a line of metrics.jsonl.
+  void note(const nlohmann::ordered_json& line);
   void note_step(const TrainResult& result, double learning_rate, double seconds);
   void note_epoch(const EpochResult& epoch);
   /// The summary of a run that had reached its end before, its last evaluation done; nothing of any other.
@@ -66,6 +69,7 @@ class TrainingRun {
   std::int64_t started_anew_ = 0;                               // parameters without optimizer state in the checkpoint
   std::optional<std::pair<std::int64_t, std::int64_t>> saved_;  // step and epochs evaluated of the last checkpoint
   std::unique_ptr<MetricsLog> metrics_;
+  std::unique_ptr<EventLog> events_;  // null without output.tensorboard
   StepOutcome last_step_;
   std::int64_t saved_bytes_ = 0;      // the most held for backward by any step
   BytesByPath saved_by_path_;         // the same

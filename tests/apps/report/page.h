@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 
 #include <cstdlib>
-#include <map>
+#include <string>
 #include <sstream>
 
 namespace lacuna::test {
@@ -22,24 +22,6 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
-}
-
-using Attributes = std::map<std::string, std::string>;
-
-/// The attributes of each element of `tag` whose class begins with `name`, in the order of the page.
-inline std::vector<Attributes> elements(const std::string& dom, const std::string& tag, const std::string& name) {
-  std::vector<Attributes> found;
-  for (std::size_t at = 0; (at = dom.find("<" + tag, at)) != std::string::npos;) {
-    at += 1 + tag.size();
-    Attributes attributes;
-    while (at < dom.size() && dom[at] == ' ') {
-      const std::size_t equals = dom.find("=\"", at), end = dom.find('"', equals + 2);
-      attributes[dom.substr(at + 1, equals - at - 1)] = dom.substr(equals + 2, end - equals - 2);
-      at = end + 1;
-    }
-    if (attributes["class"].starts_with(name)) found.push_back(std::move(attributes));
-  }
-  return found;
 }
 
 /// The page as a browser builds it. Without a browser the test fails, unless LACUNA_WITHOUT_BROWSER=1 says that this is
@@ -58,20 +40,40 @@ inline std::string browse(const TemporaryFolder& folder, const std::string& page
   const CommandResult result =
       run_program(folder, "/usr/bin/chromium",
                   {"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                   fmt::format("--user-data-dir={}/browser", folder.path()), "--virtual-time-budget=2000", "--dump-dom",
+                   fmt::format("--user-data-dir={}/browser", folder.path()), "--virtual-time-budget=2000", "--dump-dom", "--enable-logging=stderr",
                    "--window-size=" + size, "file://" + (folder / page).string()});
   INFO(result.error);
   REQUIRE(result.code == 0);
   REQUIRE(result.out.find("</html>") != std::string::npos);
+  CHECK(result.error.find("CONSOLE") == std::string::npos);  // an error of a script
   return result.out;
 }
 
-/// The same after a script has run on it.
-inline std::string browse_after(const TemporaryFolder& folder, const std::string& page, const std::string& script) {
-  const std::string changed = page.substr(0, page.rfind('.')) + "-after.html";
-  write_file(folder / changed, read_file(folder / page) + "<script>" + script + "</script>");
-  return browse(folder, changed);
+/// Runs `script`, the body of a function, on the page, and returns its value; null without a browser.
+inline nlohmann::json evaluate(const TemporaryFolder& folder, const std::string& page, const std::string& script,
+                               const std::string& size = "1280,900") {
+  const std::string changed = page.substr(0, page.rfind('.')) + "-after.html", mark = "<pre id=\"told\">";
+  // In hexadecimal digits no text needs an escape.
+  write_file(folder / changed,
+             read_file(folder / page) +
+                 "<script>{ const told = document.createElement('pre'); told.id = 'told'; told.textContent = [...new "
+                 "TextEncoder().encode(JSON.stringify((() => {" +
+                 script +
+                 "})()))].map(b => b.toString(16).padStart(2, '0')).join(''); document.body.append(told); }</script>");
+  const std::string dom = browse(folder, changed, size);
+  if (dom.empty()) return nullptr;
+  const std::size_t at = dom.find(mark);
+  REQUIRE(at != std::string::npos);
+  std::string text;
+  for (std::size_t i = at + mark.size(); dom[i] != '<'; i += 2)
+    text += static_cast<char>(std::stoi(dom.substr(i, 2), nullptr, 16));
+  return nlohmann::json::parse(text);
 }
+
+/// A script's first lines: `chart(ID)` is the first chart in an element, `points(ID)` its datasets, each as [x, y, ...].
+inline const std::string charts =
+    "const chart = id => Chart.getChart(document.querySelector('#' + id + ' canvas'));"
+    "const points = id => chart(id).data.datasets.filter(d => !d.silent).map(d => d.data.flatMap(p => [p.x, p.y]));";
 
 /// The page from the section `id` up to the next one.
 inline std::string section_of(const std::string& dom, const std::string& id) {

@@ -6,53 +6,54 @@ namespace lacuna::apps {
 
 TEST_CASE("results: a label leaves out what is empty, and gives a key to what does not show its meaning") {
   std::vector<Result> results(2);
-  results[0].settings = {{"train.epochs", 2},
-                         {"optimizer.groups", "[]"},
-                         {"memory.policy", "adaptive"},
-                         {"memory.budget", ""},
-                         {"memory.recompute", "[]"},
-                         {"memory.bits", 2.5},
-                         {"freeze.train", "[\"head*\"]"},
-                         {"memory.codes", nullptr},
-                         {"train.precision", "bf16"}};
-  results[1].settings = {{"train.epochs", 3},       {"optimizer.groups", "[{lr: 1}]"}, {"memory.policy", "auto"},
-                         {"memory.budget", "6GiB"}, {"memory.recompute", "[x]"},       {"memory.codes", "true"},
-                         {"freeze.train", "[]"}};
+  results[0].settings = {{"optimizer.groups", "[]"}, {"memory.policy", "adaptive"}, {"memory.budget", ""},
+                         {"memory.bits", 2.5},       {"train.batch_size", 8}};
+  results[1].settings = {{"optimizer.groups", "[{lr: 1}]"}, {"memory.policy", "auto"}, {"memory.budget", "6GiB"},
+                         {"memory.codes", nullptr},         {"train.batch_size", 8}};
   set_labels(results);
-  CHECK(results[0].label == "epochs 2 · adaptive · bits 2.5 · train [\"head*\"] · precision bf16");
-  CHECK(results[1].label == "epochs 3 · groups [{lr: 1}] · auto · budget 6GiB · recompute [x] · codes true");
+  CHECK(results[0].label == "adaptive · bits 2.5");
+  CHECK(results[1].label == "groups [{lr: 1}] · auto · budget 6GiB");
   CHECK(phrase_of("memory", "{policy: fixed, bits: 4}") == "{policy: fixed, bits: 4}");
+  CHECK(phrase_of("train.batch_size", 8) == "batch size 8");
 }
 
-TEST_CASE("results: a short label begins with what tells memory, and has of the rest what tells results apart") {
+TEST_CASE("results: of many settings a label has those that tell results apart, the memory policy first, long ones last") {
   std::vector<Result> results(3);
-  const auto settings = [](int depth, int batch, double lr, const char* freeze, const char* policy, const char* state) {
-    return decltype(Result::settings){{"model.depth", depth},      {"model.num_heads", depth}, {"data.augment", "flip"},
-                                      {"train.batch_size", batch}, {"train.seed", batch},      {"optimizer.lr", lr},
-                                      {"freeze.train", freeze},    {"memory.policy", policy},  {"state", state}};
+  const auto settings = [](int depth, double lr, const char* freeze, const char* policy) {
+    return Fields{{"model.depth", depth}, {"model.num_heads", depth}, {"train.batch_size", depth},
+                  {"optimizer.lr", lr},   {"freeze.train", freeze},   {"memory.policy", policy}};
   };
   const char* const patterns = "[\"blocks.1*\", \"blocks.2*\", \"head*\"]";
-  results[0].settings = settings(4, 8, 0.1, patterns, "exact", "finished");
-  results[1].settings = settings(4, 8, 0.2, patterns, "fixed", "finished");
-  results[1].settings.insert(results[1].settings.end() - 1, {"memory.bits", 4});
-  results[2].settings = settings(6, 16, 0.2, "[]", "exact", "unfinished");
-  set_short_labels(results);
-  CHECK(results[0].label == "exact · depth 4 · num_heads 4 · batch_size 8");
-  CHECK(results[1].label == "fixed · bits 4 · depth 4 · num_heads 4 · batch_size 8");
-  CHECK(results[2].label == "exact · depth 6 · num_heads 6 · batch_size 16");
-  // A learning rate that alone tells two apart comes before what stands in front of it.
-  results[2].settings = settings(4, 8, 0.2, "[]", "exact", "unfinished");
-  results[1].settings = settings(6, 16, 0.2, patterns, "fixed", "finished");
-  set_short_labels(results);
-  CHECK(results[0].label == "exact · depth 4 · batch_size 8 · lr 0.1");
-  CHECK(results[2].label == "exact · depth 4 · batch_size 8 · lr 0.2");
-  // What is long is left out, but where nothing else tells apart.
-  results.resize(2);
-  results[1].settings = results[0].settings;
-  results[1].settings[6].second = "[]";
-  set_short_labels(results);
-  CHECK(results[0].label == std::string("train ") + patterns);
-  CHECK(results[1].label.empty());
+  results[0].settings = settings(4, 0.1, patterns, "exact");
+  results[1].settings = settings(4, 0.2, patterns, "fixed");
+  results[2].settings = settings(6, 0.2, "[]", "exact");
+  set_labels(results);
+  CHECK(results[0].label == "depth 4 · exact");
+  CHECK(results[1].label == "depth 4 · fixed");
+  CHECK(results[2].label == "depth 6 · exact");
+}
+
+TEST_CASE("results: finished results that differ in the seed alone are a group") {
+  std::vector<Result> results(5);
+  const char* const rates[] = {"a", "a", "a", "b", "a"};
+  const int seeds[] = {1, 2, 2, 1, 3};
+  const double losses[] = {1, 2, 5, 7, 9};
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    results[i].label = std::to_string(i);
+    results[i].settings = {{"optimizer.lr", rates[i]}, {"train.seed", seeds[i]}};
+    results[i].figures = {{"val_loss", losses[i]}};
+  }
+  results[4].state = Result::State::unfinished;
+  const Table table = table_of(results, "run");
+  REQUIRE(table.groups.size() == 4);
+  CHECK(table.groups[0].members == std::vector<std::size_t>{0, 1});  // a seed stands once in a group
+  CHECK(table.groups[0].label == "lr a · 2 seeds");
+  CHECK(table.groups[1].label == "2");
+  CHECK(table.rows.at(0) == std::vector<std::string>{"run", "optimizer.lr", "seeds", "val loss"});
+  CHECK(table.rows.at(1) == std::vector<std::string>{"lr a · 2 seeds", "a", "2", "1.5000 ± 0.7071"});
+  CHECK(table.best == 0);
+  CHECK(table.best_text == "lr a · 2 seeds: val loss 1.5000 ± 0.7071");
+  CHECK(to_csv(results).starts_with("id,status,exit_code,optimizer.lr,train.seed,val_loss,"));
 }
 
 }  // namespace lacuna::apps

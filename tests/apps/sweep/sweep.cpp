@@ -180,30 +180,27 @@ TEST_CASE("sweep: a section given whole after a key of it is refused, not run wi
     CHECK(result.code == (result.error.empty() ? 0 : 2));
     return result.error;
   };
-  const std::string whole = "memory: given whole, the section replaces all that is set of it, and ";
+  const auto drops = [](int line) {
+    return fmt::format("memory: given whole, the section replaces all that is set of it, and memory.bits of {} is "
+                       "dropped",
+                       line == 0 ? "the command line" : fmt::format("line {}", line));
+  };
+  const auto said = [](const std::string& error, const std::string& text) {
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = error.find(text, at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
   // Said once, however many cases it makes.
-  CHECK(error_of("grid: {memory.bits: [2, 4], train.seed: [1, 2]}\n"
-                 "cases: [{memory: {policy: fixed, recompute: [\"blocks.*\"]}}]\n") ==
-        "lacuna: s.yaml:5:18: " + whole +
-            "memory.bits of line 4 is dropped; set the keys one by one, as memory.policy: fixed, memory.recompute: "
-            "[\"blocks.*\"]\n");
+  const std::string many = error_of("grid: {memory.bits: [2, 4], train.seed: [1, 2]}\n"
+                                    "cases: [{memory: {policy: fixed, recompute: [\"blocks.*\"]}}]\n");
+  CHECK(many.starts_with("lacuna: s.yaml:5:18: "));
+  CHECK(said(many, drops(4)) == 1);
   CHECK(!fs::exists(folder / "out"));
-  CHECK(
-      error_of("overrides: {memory.recompute: [\"blocks.*\"]}\ncases: [{memory: {policy: fixed, bits: 4}}]\n") ==
-      "lacuna: s.yaml:5:18: " + whole +
-          "memory.recompute of line 4 is dropped; set the keys one by one, as memory.policy: fixed, memory.bits: 4\n");
-  CHECK(error_of("overrides: {memory.bits: 4}\ngrid: {memory: [{policy: fixed}, {policy: adaptive}]}\n") ==
-        "lacuna: s.yaml:5:17: " + whole +
-            "memory.bits of line 4 is dropped; set the keys one by one, as memory.policy: fixed\n"
-            "s.yaml:5:34: " +
-            whole + "memory.bits of line 4 is dropped; set the keys one by one, as memory.policy: adaptive\n");
   const std::string bits = "overrides: {memory.bits: 4}\n";
-  CHECK(error_of(bits, {"memory={policy: fixed}"}) ==
-        "lacuna: command line: " + whole +
-            "memory.bits of line 4 is dropped; set the keys one by one, as memory.policy=fixed\n");
-  CHECK(error_of("", {"memory.bits=4", "memory={policy: fixed}"}) ==
-        "lacuna: command line: " + whole +
-            "memory.bits of the command line is dropped; set the keys one by one, as memory.policy=fixed\n");
+  CHECK(said(error_of(bits + "cases: [{memory: {policy: fixed, bits: 4}}]\n"), drops(4)) == 1);
+  CHECK(said(error_of(bits + "grid: {memory: [{policy: fixed}, {policy: adaptive}]}\n"), drops(4)) == 2);
+  CHECK(said(error_of(bits, {"memory={policy: fixed}"}), drops(4)) == 1);
+  CHECK(said(error_of("", {"memory.bits=4", "memory={policy: fixed}"}), drops(0)) == 1);
   // A key after a section that came whole is a key of it.
   const std::string fixed = "overrides: {memory: {policy: fixed}}\n";
   CHECK(error_of(fixed + "grid: {memory.bits: [2, 4]}\n").empty());
@@ -305,18 +302,16 @@ TEST_CASE("sweep: a case that fails is written down, and the others run on") {
   CHECK(result.out.find("warning") == std::string::npos);
   // What is wrong with configurations is told before the first case runs.
   for (const char* const number : {"[3/6]", "[4/6]"})
-    CHECK(result.error.find(fmt::format("lacuna: warning: {} will fail: c model.num_heads=3 ", number)) !=
+    CHECK(result.error.find(fmt::format("lacuna: warning: {} num heads 3 · ", number)) !=
           std::string::npos);
   CHECK(result.error.find("`num_heads` 3 does not divide") != std::string::npos);
   CHECK(result.error.find("[1/6]") == std::string::npos);
   CHECK(result.out.find("\n2 of 6 cases failed; the page and sweep.csv say why\n") != std::string::npos);
-  // A case keeps its number, and its words stand again only where it failed.
-  CHECK(result.out.find("[1/6] started c model.num_heads=2 optimizer.lr=1e-3\n") != std::string::npos);
-  CHECK(result.out.find("[1/6] done in ") != std::string::npos);
-  CHECK(result.out.find("[3/6] started c model.num_heads=3 optimizer.lr=1e-3\n") != std::string::npos);
-  CHECK(result.out.find("[3/6] FAILED after ") != std::string::npos);
-  CHECK(result.out.find(" s: c model.num_heads=3 optimizer.lr=1e-3\n") != std::string::npos);
-  CHECK(result.out.find(" s: c model.num_heads=2 ") == std::string::npos);
+  // A case keeps its number and its name.
+  CHECK(result.out.find("[1/6] num heads 2 · lr 0.001 started\n") != std::string::npos);
+  CHECK(result.out.find("[1/6] num heads 2 · lr 0.001 done in ") != std::string::npos);
+  CHECK(result.out.find("[3/6] num heads 3 · lr 0.001 started\n") != std::string::npos);
+  CHECK(result.out.find("[3/6] num heads 3 · lr 0.001 FAILED after ") != std::string::npos);
   // A failure is tried again, since its cause may be gone; nothing else is. Where the sweep was moved, its runs are
   // found.
   fs::rename(folder / "out", folder / "moved");
@@ -339,8 +334,6 @@ TEST_CASE("sweep: a case that fails is written down, and the others run on") {
   const std::string dom = browse(folder, "out/sweep.html");
   if (dom.empty()) return;
   CHECK(dom.find("2 cases failed") != std::string::npos);
-  CHECK(elements(dom, "polyline", "curve").size() == 2 * 4);  // loss and accuracy
-  CHECK(elements(dom, "circle", "point").size() == 2 * 4);    // against bytes
   CHECK(dom.find("<td class=\"text\">&lt;b&gt;&amp;&lt;/script&gt;</td>") != std::string::npos);
 }
 
@@ -358,7 +351,7 @@ TEST_CASE("sweep: what a case warns of is said, and written down") {
   CHECK(!cases[0].contains("warnings"));
   const std::string warning = cases[1].at("warnings");
   CHECK(warning.starts_with(fmt::format("lacuna: warning: {} threads", many)));
-  CHECK(result.out.find(" s\n" + warning + "\n") > result.out.find("[2/2] done in "));
+  CHECK(result.out.find(" s\n" + warning + "\n") > result.out.find("[2/2] threads"));
   CHECK(result.out.find(warning) != std::string::npos);
   CHECK(read_file(folder / "there/sweep.csv").find(warning.substr(0, warning.find(','))) != std::string::npos);
   const std::string refused = sweep(folder, {"train.threads=2", "data.nowhere=3"}).error;
@@ -368,6 +361,72 @@ TEST_CASE("sweep: what a case warns of is said, and written down") {
         "lacuna: command line: train cannot be set: cases of the sweep set it themselves\n");
   const std::string dom = browse(folder, "there/sweep.html");
   if (!dom.empty()) CHECK(dom.find("One case gave a warning") != std::string::npos);
+}
+
+TEST_CASE("sweep: values drawn at random follow their distributions, and more trials keep those before") {
+  const TemporaryFolder folder;
+  const auto drawn = [&](int trials, int seed) {
+    write_inputs(folder, fmt::format("command: plan\nconfig: c.yaml\nrandom:\n  trials: {}\n  seed: {}\n  values:\n"
+                                     "    optimizer.lr: {{log_uniform: [1e-5, 1e-1]}}\n"
+                                     "    optimizer.weight_decay: {{uniform: [0.1, 0.2]}}\n"
+                                     "    model.depth: {{integer: [2, 4]}}\n"
+                                     "    memory.policy: {{choice: [keep, exact]}}\n",
+                                     trials, seed));
+    return apps::read_sweep(folder / "s.yaml").cases;
+  };
+  constexpr int many = 400;
+  const std::vector<apps::SweepCase> cases = drawn(many, 0);
+  REQUIRE(cases.size() == many);
+  int small_rates = 0, keeps = 0;
+  std::map<double, int> depths;
+  for (const apps::SweepCase& one : cases) {
+    const double rate = *one.overrides.at(0).number, decay = *one.overrides.at(1).number;
+    CHECK((rate >= 1e-5 && rate <= 1e-1));
+    CHECK((decay >= 0.1 && decay <= 0.2));
+    small_rates += rate < 1e-3;  // half of the range by its logarithm
+    ++depths[*one.overrides.at(2).number];
+    keeps += one.overrides.at(3).text == "keep";
+  }
+  // Six standard deviations of a fair coin's 400 throws are 60.
+  CHECK(std::abs(small_rates - many / 2) < 60);
+  CHECK(std::abs(keeps - many / 2) < 60);
+  CHECK(depths.size() == 3);
+  CHECK((depths[2] > many / 5 && depths[3] > many / 5 && depths[4] > many / 5));
+  const std::vector<apps::SweepCase> fewer = drawn(3, 0), others = drawn(3, 1);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(fewer.at(i).id == cases.at(i).id);
+    CHECK(others.at(i).id != cases.at(i).id);
+  }
+  CHECK_NOTHROW(apps::read_configuration(cases.at(0).configurations, {}));
+
+  const auto refused = [&](const std::string& text, const char* reason) {
+    write_inputs(folder, "command: plan\nconfig: c.yaml\n" + text);
+    const CommandResult wrong = sweep(folder);
+    INFO(wrong.error);
+    CHECK(wrong.code == 2);
+    CHECK(wrong.error.find(reason) != std::string::npos);
+  };
+  const std::string lr = "random: {trials: 2, values: {optimizer.lr: ";
+  refused(lr + "{uniform: [1, 0]}}}\n", "random.values.optimizer.lr: expected two numbers");
+  refused(lr + "{log_uniform: [0, 1]}}}\n", "log_uniform is of positive numbers");
+  refused(lr + "{integer: [0.5, 1]}}}\n", "expected whole numbers");
+  refused(lr + "{lognormal: [0, 1]}}}\n", "unknown distribution \"lognormal\"");
+  refused(lr + "[1, 2]}}\n", "expected a distribution");
+  refused("random: {trials: 2, values: {optimizer.lrr: {uniform: [0, 1]}}}\n", "did you mean \"lr\"?");
+  refused("random: {trials: 0, values: {optimizer.lr: {uniform: [0, 1]}}}\n", "random.trials: expected a whole number");
+  refused("random: {trials: 2}\n", "random: expected `trials` and `values`");
+  refused(lr + "{uniform: [0, 1]}}}\ngrid: {optimizer.lr: [1]}\n", "stands under `random` already");
+  refused("seeds: [1]\n", "a plan does not depend on the seed");
+}
+
+TEST_CASE("sweep: the file may be given without -c") {
+  const TemporaryFolder folder;
+  write_inputs(folder, plans);
+  CHECK(run_command(folder, {"sweep", "s.yaml", "output.dir=there"}).code == 0);
+  CHECK(read_json(folder / "there/sweep.json").at("cases").size() == 4);
+  CHECK(run_command(folder, {"sweep"}).code == 2);
+  CHECK(run_command(folder, {"sweep", "s.yaml", "other.yaml"}).error.find("the sweep file is s.yaml") !=
+        std::string::npos);
 }
 
 TEST_CASE("sweep: an interrupted one goes on where it stopped") {
@@ -401,7 +460,11 @@ TEST_CASE("sweep: an interrupted one goes on where it stopped") {
     CHECK(result.code == 130);
     CHECK(result.error.find("1 of 2 cases finished") != std::string::npos);
     CHECK(read_json(folder / "out/sweep.json").at("cases").size() == 1);
-    CHECK(read_file(folder / "out/sweep.html").find("stopped with 1 of 2 cases finished") != std::string::npos);
+    const std::string page = read_file(folder / "out/sweep.html");
+    CHECK(page.find("stopped with 1 of 2 cases finished") != std::string::npos);
+    for (const char* const label : {"\"label\":\"epochs 1\"", "\"label\":\"epochs 100000\""})
+      CHECK(page.find(label) != std::string::npos);
+    CHECK(page.find("\"status\":\"unfinished\"") != std::string::npos);
     const auto left = std::distance(fs::directory_iterator(folder / "out/cases"), {});
     CHECK(left == 1);
     const std::vector<std::string> all = written();
@@ -425,7 +488,7 @@ TEST_CASE("sweep: configurations of one name in several folders are told from ea
   INFO(result.error);
   REQUIRE(result.code == 0);
   for (const char* const name : {"x/c", "y/c"}) {
-    CHECK(result.out.find(std::string("started ") + name + "\n") != std::string::npos);
+    CHECK(result.out.find(std::string("] ") + name + ".yaml started\n") != std::string::npos);
     CHECK(result.out.find(std::string("\n") + name + ".yaml ") != std::string::npos);
     CHECK(read_file(folder / "out/sweep.csv").find(std::string(name) + ".yaml") != std::string::npos);
   }
@@ -443,8 +506,7 @@ TEST_CASE("sweep: what is no whole record of a case counts as not done") {
                                                                                       {"id", "0"},
                                                                                       {"status", 1},
                                                                                       {"status", "DONE"},
-                                                                                      {"config", nullptr},
-                                                                                      {"overrides", {1}},
+                                                                                      {"seconds", "x"},
                                                                                       {"exit_code", "0"},
                                                                                       {"exit_code", 1e300},
                                                                                       {"exit_code", -1},
@@ -522,7 +584,7 @@ TEST_CASE("sweep: a wrong file is refused with all that is wrong in it") {
         "expected keys and values of the section train, as {NAME: ...}, or one key as train.NAME, got `3`",
         "grid.memory.policy: expected a list of values, got `keep`",
         "unknown key in section optimizer: \"momentun\", did you mean \"momentum\"?",
-        "the key \"memory.policy\" stands in the grid already, in line 6",
+        "the key \"memory.policy\" stands under `grid` already, in line 6",
         "unknown key in section output of a sweep: \"dri\", did you mean \"dir\"?"}) {
     INFO(result.error);
     CHECK_MESSAGE(result.error.find(expected) != std::string::npos, expected);

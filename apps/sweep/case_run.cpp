@@ -76,7 +76,7 @@ void read_record(const ordered_json& record, std::string_view origin, Result& re
     result.error = text_in(record, "error", origin);
   else
     result.figures = object_in(record, "result", origin);
-  number_in(record, "seconds", origin);
+  lacuna::number_in(record, "seconds", origin);
   result.warnings = text_if_there("warnings");
   result.run = text_if_there("run");
 }

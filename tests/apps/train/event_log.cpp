@@ -177,7 +177,8 @@ TEST_CASE("tensorboard: TensorBoard reads the event files") {
   INFO(result.error);
   REQUIRE(result.code == 0);
   Scalars scalars;
-  for (const auto& [tag, events] : result.json().items())
+  const nlohmann::json read = result.json();
+  for (const auto& [tag, events] : read.items())
     for (const auto& event : events) scalars[tag].push_back({event.at(0), event.at(1), event.at(2)});
   check_as_metrics(scalars, folder / "r");
 }

@@ -160,7 +160,9 @@ TEST_CASE("train: a run that goes on with no step left to take has in its summar
       const nlohmann::json resumed = read_json(folder / "r/summary.json");
       for (const std::string purpose : {"parameters", "gradients", "optimizer", "saved", "transient"})
         CHECK_MESSAGE(resumed.at("memory").at(purpose) == whole.at("memory").at(purpose), purpose);
-      for (const std::string key : {"saved_by_path", "at_peak", "steps", "val_accuracy", "train_loss"})
+      for (const std::string key : {"saved", "taken_for"})
+        CHECK_MESSAGE(resumed.at("at_peak").at(key) == whole.at("at_peak").at(key), key);
+      for (const std::string key : {"saved_by_path", "steps", "val_accuracy", "train_loss"})
         CHECK_MESSAGE(resumed.at(key) == whole.at(key), key);
       CHECK(resumed.at("step_seconds").at("median") > 0);
       CHECK(resumed.at("samples_per_second") > 0);

@@ -1,5 +1,6 @@
 #include "apps/command.h"
 #include "apps/plugin.h"
+#include "apps/version.h"
 
 #include "core/error.h"
 #include "core/registry.h"
@@ -51,17 +52,15 @@ class CommandLine {
  public:
   CommandLine() : app_("Lacuna trains neural networks in a fraction of the memory.", "lacuna") {
     app_.require_subcommand(1);
-    app_.set_version_flag("--version", LACUNA_VERSION);
-    app_.add_option_function<std::string>(
-            "--load", [](const std::string&) { reject("--load: expected before all other words of the command"); },
-            "shared object with ops, models or data sets to load first; may be repeated")
-        ->type_name("FILE");
+    app_.set_version_flag("--version", version_and_commit());
+    declare_load(app_);
     app_.footer(
         "Exit codes: 0 done, 1 the run failed, 2 the input is wrong, 128 + N stopped by signal N with a checkpoint "
         "written.");
     std::ranges::sort(commands(), {}, &Command::order);
     for (const Command& command : commands()) {
       CLI::App* const sub = app_.add_subcommand(std::string(command.name), std::string(command.summary));
+      declare_load(*sub);
       sub->callback([this, action = command.subcommand(*sub)] { chosen_ = action; });
     }
   }
@@ -89,6 +88,13 @@ class CommandLine {
   }
 
  private:
+  /// For the help: `load_plugins` has taken it from the words, since what it loads may register names and options.
+  static void declare_load(CLI::App& app) {
+    app.add_option_function<std::string>(
+           "--load", [](const std::string&) {}, "a shared object with ops, models or data sets of your own; repeatable")
+        ->type_name("FILE");
+  }
+
   CLI::App app_;
   std::function<ExitCode()> chosen_;
 };
@@ -104,6 +110,8 @@ std::string command_line_problem(std::vector<std::string> words) {
     return "expected no option that prints something in place of running";
   } catch (const CLI::ParseError& error) {
     return line.explain(error);
+  } catch (const Error& error) {
+    return error.what();
   }
   return {};
 }
@@ -133,7 +141,7 @@ ExitCode run_command_line(int argc, const char* const* argv) {
   std::optional<CommandLine> line;  // after plugins: options may list what these register
   try {
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-    load_leading_plugins(words);
+    load_plugins(words);
     line.emplace();
     if (words.empty()) words.emplace_back("--help");
     check_known(words.front());

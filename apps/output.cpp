@@ -46,7 +46,7 @@ std::string refusal_to_write(const std::string& file) {
 void print_error(const std::string& text) { std::fputs(text.c_str(), stderr); }
 
 void Report::declare(CLI::App& app) {
-  app.add_option("--json", file_, "write the result as JSON; -: to standard output, and nothing else there")
+  app.add_option("--json", file_, "write the result as JSON; - writes it to standard output, without the text")
       ->type_name("FILE")
       ->check(refusal_to_write);
 }

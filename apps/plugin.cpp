@@ -88,21 +88,20 @@ void load_plugin(const std::string& file) {
 
 const std::vector<std::string>& loaded_plugins() { return plugins(); }
 
-void load_leading_plugins(std::vector<std::string>& words) {
-  constexpr std::string_view option = "--load";
-  while (!words.empty() && words.front().starts_with(option)) {
-    const std::string first = words.front();
-    if (first == option) {
-      if (words.size() < 2) reject("--load: expected a file after it");
-      load_plugin(words[1]);
-      words.erase(words.begin(), words.begin() + 2);
-    } else if (first[option.size()] == '=') {
-      load_plugin(first.substr(option.size() + 1));
-      words.erase(words.begin());
+void load_plugins(std::vector<std::string>& words) {
+  constexpr std::string_view option = "--load", with_value = "--load=";
+  std::vector<std::string> others;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i].starts_with(with_value)) {
+      load_plugin(words[i].substr(with_value.size()));
+    } else if (words[i] == option) {
+      if (++i == words.size()) reject("--load: expected a file after it");
+      load_plugin(words[i]);
     } else {
-      return;
+      others.push_back(std::move(words[i]));
     }
   }
+  words = std::move(others);
 }
 
 }  // namespace lacuna::apps

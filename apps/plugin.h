@@ -13,8 +13,8 @@ void load_plugin(const std::string& file);
 /// Files that were loaded, in order: child processes load them too.
 const std::vector<std::string>& loaded_plugins();
 
-/// Loads the files of the options `--load FILE` and `--load=FILE` that stand first in `words` and removes these words.
-/// Throws Error as above, or if the last of them has no file.
-void load_leading_plugins(std::vector<std::string>& words);
+/// Loads the files of the options `--load FILE` and `--load=FILE` in `words` and removes these words. Throws Error as
+/// above, or if the last of them has no file.
+void load_plugins(std::vector<std::string>& words);
 
 }  // namespace lacuna::apps

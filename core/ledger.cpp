@@ -1,9 +1,11 @@
 #include "core/ledger.h"
 
 #include "core/error.h"
+#include "core/module_path.h"
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <unordered_map>
 
 namespace lacuna {
@@ -175,12 +177,33 @@ std::string format_bytes(std::int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, units[unit]);
 }
 
+/// Holders of as many bytes whose paths differ in numbers alone share a line.
 std::string describe(const std::vector<Held>& holders, int lines) {
-  std::string text;
+  struct Alike {
+    Held first;
+    std::string path;
+    std::int64_t count = 0;
+  };
+  std::vector<Alike> all;
   for (const Held& held : holders) {
+    const std::string path = with_any_number(held.owner.path.text());
+    const auto same = std::ranges::find_if(all, [&](const Alike& one) {
+      return one.path == path && one.first.bytes == held.bytes && one.first.owner.op == held.owner.op &&
+             one.first.owner.purpose == held.owner.purpose;
+    });
+    if (same == all.end())
+      all.push_back({held, path, 1});
+    else
+      ++same->count;
+  }
+  std::ranges::stable_sort(all, std::greater{}, [](const Alike& one) { return one.count * one.first.bytes; });
+  std::string text;
+  for (const Alike& one : all) {
     if (lines-- == 0) break;
-    text += fmt::format("  {:>12}  {:<10}  {:<16}  {}\n", format_bytes(held.bytes), name_of(held.owner.purpose),
-                        held.owner.op.text(), held.owner.path.text());
+    const bool single = one.count == 1;
+    text += fmt::format("  {:>6}{:>12}  {:<10}  {:<16}  {}\n", single ? "" : fmt::format("{} ×", one.count),
+                        format_bytes(one.first.bytes), name_of(one.first.owner.purpose), one.first.owner.op.text(),
+                        single ? one.first.owner.path.text() : one.path);
   }
   return text;
 }

@@ -12,7 +12,7 @@ namespace lacuna {
 namespace {
 
 /// Value in bytes of the line `name value kB` of a file under /proc; 0 if there is none.
-std::int64_t bytes_in(const char* file, const std::string& name) {
+std::int64_t bytes_in(const std::filesystem::path& file, const std::string& name) {
   std::ifstream lines(file);
   for (std::string word; lines >> word;) {
     std::int64_t kib = 0;
@@ -107,10 +107,13 @@ std::int64_t data_left() {
   rlimit limit{};
   if (getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
     left = static_cast<std::int64_t>(limit.rlim_cur) - bytes_in("/proc/self/status", "VmData:");
+  return std::max<std::int64_t>(std::min(left, commit_left("/proc")), 0);
+}
+
+std::int64_t commit_left(const std::filesystem::path& proc) {
   constexpr std::int64_t never_overcommit = 2;
-  if (limit_in("/proc/sys/vm/overcommit_memory") == never_overcommit)
-    left = std::min(left, bytes_in("/proc/meminfo", "CommitLimit:") - bytes_in("/proc/meminfo", "Committed_AS:"));
-  return std::max<std::int64_t>(left, 0);
+  if (limit_in(proc / "sys/vm/overcommit_memory") != never_overcommit) return std::numeric_limits<std::int64_t>::max();
+  return bytes_in(proc / "meminfo", "CommitLimit:") - bytes_in(proc / "meminfo", "Committed_AS:");
 }
 
 std::int64_t process_peak() { return bytes_in("/proc/self/status", "VmHWM:"); }

@@ -102,6 +102,7 @@ std::optional<Batch> Loader::Workers::next() {
   }
   ++given_;
   Batch batch = std::exchange(mine.batch, {});
+  for (const auto& [name, tensor] : batch) tensor.storage()->assign({Purpose::data, Label("batch"), {}});
   free_.push_back(std::move(fresh));
   lock.unlock();
   may_prepare_.notify_one();

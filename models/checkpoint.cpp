@@ -77,6 +77,7 @@ ordered_json to_json(const Progress& progress) {
           {"epochs_evaluated", progress.epochs_evaluated},
           {"totals", {{"loss_sum", totals.loss_sum}, {"samples", totals.samples}, {"sums", totals.sums}}},
           {"train_loss", progress.train_loss},
+          {"evaluated", progress.evaluated},
           {"last", to_json(progress.last)},
           {"best", to_json(progress.best)},
           {"identity", progress.identity}};
@@ -91,6 +92,10 @@ Progress progress_in(const ordered_json& manifest, std::string_view origin) {
                     .last = evaluation_in(json, "last", origin),
                     .best = evaluation_in(json, "best", origin),
                     .identity = texts_in(json, "identity", origin)};
+  // Checkpoints were evaluated at the ends of epochs alone before this was written down.
+  progress.evaluated = json.contains("evaluated")     ? count_in(json, "evaluated", origin)
+                       : progress.totals.samples == 0 ? progress.step
+                                                      : 0;
   if (progress.epochs_evaluated > progress.step)
     reject("{}: {} epochs cannot end within {} steps", origin, progress.epochs_evaluated, progress.step);
   return progress;

@@ -28,6 +28,7 @@ struct Progress {
   std::int64_t epochs_evaluated = 0;  // an epoch is evaluated after its last batch
   TaskTotals totals{};                // over the epoch under way, or over and not yet evaluated
   double train_loss = 0;              // mean of the last whole epoch, or of the one under way in the first
+  std::int64_t evaluated = 0;         // the step of the last evaluation
   std::optional<Evaluation> last{}, best{};
   // Settings that the order of samples and the random draws follow from: with others a run cannot be resumed.
   std::map<std::string, std::string> identity{};

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 
 namespace lacuna {
@@ -17,6 +18,17 @@ std::optional<std::int64_t> whole_number(const HyperValue& value) {
   const auto* const real = std::get_if<double>(&value);
   if (real == nullptr || std::abs(*real) > 1e15 || *real != std::floor(*real)) return std::nullopt;
   return static_cast<std::int64_t>(*real);
+}
+
+/// A value in quotes, which YAML reads as a text, is told from the same one without.
+std::string shown(const HyperValue& value) {
+  const auto* const text = std::get_if<std::string>(&value);
+  if (text == nullptr) return fmt::format("`{}`", to_string(value));
+  char* end = nullptr;
+  std::strtod(text->c_str(), &end);
+  const bool is_number = !text->empty() && *end == '\0';
+  if (!is_number && *text != "true" && *text != "false") return fmt::format("`{}`", *text);
+  return fmt::format("the text \"{0}\": write {0} without quotes", *text);
 }
 
 }  // namespace
@@ -43,7 +55,7 @@ T HyperParameters::resolve(std::string_view key, T value) {
 
 template <class T>
 T HyperParameters::refuse(std::string_view key, std::string_view expected, T otherwise) {
-  add_problem(key, fmt::format("`{}` should be {}, got `{}`", key, expected, to_string(*find(key))));
+  add_problem(key, fmt::format("`{}` should be {}, got {}", key, expected, shown(*find(key))));
   return resolve(key, std::move(otherwise));
 }
 

@@ -136,7 +136,9 @@ bool Trainer::is_better(const Evaluation& evaluation) const {
 }
 
 bool Trainer::evaluate_if_due(const TrainerEvents& events) {
-  if (!epoch_over() && (!at_end() || progress_.totals.samples == 0)) return true;
+  const bool within = at_end() || (options_.evaluate_every > 0 && progress_.step % options_.evaluate_every == 0);
+  const bool is_new = progress_.totals.samples > 0 && progress_.evaluated != progress_.step;
+  if (!epoch_over() && !(within && is_new)) return true;
   const Clock::time_point start = Clock::now();
   const auto evaluate_now = [&] { return evaluate(state_.model, task_, validation_, options_.workers, events.stop); };
   const std::optional<Evaluation> evaluation = [&] {
@@ -146,23 +148,22 @@ bool Trainer::evaluate_if_due(const TrainerEvents& events) {
   if (!evaluation) return false;
   std::optional<Evaluation> without_average;
   if (state_.average != nullptr && !(without_average = evaluate_now())) return false;
-  EpochResult result{.epoch = progress_.epochs_evaluated + 1,
-                     .whole = epoch_over(),
-                     .train = progress_.totals,
-                     .validation = *evaluation,
-                     .without_average = without_average,
-                     .seconds = seconds_since(start)};
+  const EpochResult result{.epoch = progress_.epochs_evaluated + 1,
+                           .whole = epoch_over(),
+                           .train = progress_.totals,
+                           .validation = *evaluation,
+                           .without_average = without_average,
+                           .is_best = is_better(*evaluation),
+                           .seconds = seconds_since(start)};
   if (!std::isfinite(evaluation->loss))
     fail("after step {} the validation loss is not finite{}", progress_.step, advice);
+  progress_.evaluated = progress_.step;
+  progress_.last = evaluation;
+  if (result.is_best) progress_.best = evaluation;
   if (result.whole) {
-    result.is_best = is_better(*evaluation);
     progress_.epochs_evaluated = whole_epochs();
     progress_.train_loss = progress_.totals.loss();
-    progress_.last = evaluation;
-    if (result.is_best) progress_.best = evaluation;
     progress_.totals = {};  // the next epoch is under way
-  } else {
-    final_evaluation_ = evaluation;  // the progress stays that of a run which is resumed here
   }
   if (events.after_epoch) events.after_epoch(result);
   return true;

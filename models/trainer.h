@@ -27,23 +27,24 @@ std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches
 
 struct TrainerOptions {
   std::int64_t epochs = 1;
-  std::int64_t steps = 0;       // end after this many steps of the optimizer; 0: `epochs` alone counts
-  std::int64_t accumulate = 1;  // micro-batches of a step
-  int workers = 1;              // threads that prepare batches
-  Schedule learning_rate{};     // by step
-  TrainStepOptions step{};      // not used where the caller takes the steps
+  std::int64_t steps = 0;           // end after this many steps of the optimizer; 0: `epochs` alone counts
+  std::int64_t evaluate_every = 0;  // steps between evaluations within an epoch; 0: none
+  std::int64_t accumulate = 1;      // micro-batches of a step
+  int workers = 1;                  // threads that prepare batches
+  Schedule learning_rate{};         // by step
+  TrainStepOptions step{};          // not used where the caller takes the steps
   std::map<std::string, std::string> identity{};  // a run with other values cannot be resumed
 };
 
-/// After the evaluation that ends an epoch, or the run within one.
+/// After an evaluation: at the end of an epoch, or within one.
 struct EpochResult {
-  std::int64_t epoch = 0;  // counted from 1
-  bool whole = true;       // false: the run ends within it
-  TaskTotals train;        // of its steps
-  Evaluation validation;   // of the average of the weights where one is kept
+  std::int64_t epoch = 0;                       // counted from 1
+  bool whole = true;                            // false: within it
+  TaskTotals train;                             // of its steps so far
+  Evaluation validation;                        // of the average of the weights where one is kept
   std::optional<Evaluation> without_average{};  // of the weights themselves, where an average is kept
-  bool is_best = false;    // the best of the run so far, by the task's first metric
-  double seconds = 0;      // of the evaluation
+  bool is_best = false;                         // the best of the run so far, by the task's first metric
+  double seconds = 0;                           // of the evaluation
 };
 
 /// Called while a run goes on. Any may be null. Their errors end the run.
@@ -81,8 +82,6 @@ class Trainer {
   bool epoch_over() const { return progress_.totals.samples + train_.size() > train_.samples(); }
   std::int64_t whole_epochs() const { return progress_.epochs_evaluated + (epoch_over() ? 1 : 0); }
   bool at_end() const;
-  /// Of a run that ended within an epoch.
-  const std::optional<Evaluation>& final_evaluation() const { return final_evaluation_; }
   /// The learning rate of the next step. With another batch size than before, the schedule goes on at the same fraction
   /// of the same epoch.
   double learning_rate() const;
@@ -90,7 +89,7 @@ class Trainer {
   std::vector<Batch> next_batch() const;
 
  private:
-  /// Evaluates if an epoch or the run is over. False if it was stopped.
+  /// Evaluates if an epoch or the run is over, or an evaluation within the epoch is due. False if it was stopped.
   bool evaluate_if_due(const TrainerEvents& events);
   void take_step(Loader& loader, const TrainerEvents& events);
   LoaderOptions loader_options() const;
@@ -102,7 +101,6 @@ class Trainer {
   TrainerOptions options_;
   Step step_;
   Progress progress_;
-  std::optional<Evaluation> final_evaluation_;
 };
 
 }  // namespace lacuna

@@ -56,14 +56,17 @@ ExitCode bench(const Options& options) {
   return 0;
 }
 
-const RegisterCommand command(30, "bench", "Time training steps on made-up input", [](CLI::App& app) {
-  const auto options = std::make_shared<Options>();
-  options->configuration.declare(app, true);
-  app.add_option("--steps", options->steps, "timed steps, after two that warm up")->check(CLI::Range(1, 100000));
-  app.add_flag("--profile", options->profile, "time, bytes and rate by op");
-  options->report.declare(app);
-  return std::function<ExitCode()>([options] { return bench(*options); });
-});
+const RegisterCommand command(30, "bench", "time training steps on made-up input, with their memory",
+                              [](CLI::App& app) {
+                                const auto options = std::make_shared<Options>();
+                                options->configuration.declare(app, true);
+                                app.add_option("--steps", options->steps,
+                                               "number of timed steps; two more come first, to warm up")
+                                    ->check(CLI::Range(1, 100000));
+                                app.add_flag("--profile", options->profile, "show time, bytes and rate of each op");
+                                options->report.declare(app);
+                                return std::function<ExitCode()>([options] { return bench(*options); });
+                              });
 
 }  // namespace
 }  // namespace lacuna::apps

@@ -2,6 +2,7 @@
 #include "apps/command.h"
 #include "apps/output.h"
 #include "apps/train/machine_costs.h"
+#include "apps/version.h"
 #include "core/allocator.h"
 #include "core/ledger.h"
 #include "core/parallel.h"
@@ -136,7 +137,7 @@ ExitCode run(const Report& report) {
         {"OpenMP", fmt::format("{}", _OPENMP)},
         {"glibc", gnu_get_libc_version()}}}};
 
-  std::string text = fmt::format("Lacuna {}\n", LACUNA_VERSION);
+  std::string text = fmt::format("Lacuna {}\n", version_and_commit());
   const auto line = [&](std::string_view name, const std::string& value) {
     text += fmt::format("{:<18}{}\n", name, value);
   };
@@ -175,8 +176,7 @@ class Doctor {
   Report report_;
 };
 
-const RegisterCommand doctor(90, "doctor", "devices, instruction sets, libraries and versions, memory",
-                             declare<Doctor>);
+const RegisterCommand doctor(90, "doctor", "show what this machine and this build have", declare<Doctor>);
 
 }  // namespace
 }  // namespace lacuna::apps

@@ -9,6 +9,7 @@
 #include "apps/train/fit.h"
 #include "apps/train/progress.h"
 #include "apps/train/run_folder.h"
+#include "apps/train/statistics.h"
 #include "apps/train/training.h"
 #include "core/parallel.h"
 #include "core/system_memory.h"
@@ -73,6 +74,7 @@ class Eval {
     warn_if_crowded();
     const std::shared_ptr<const Dataset> dataset =
         open_dataset(configuration.data.name, dataset_options(configuration, Split::validation));
+    warn_of_other_statistics(configuration);
     require_fit_to_evaluate(configuration);
     const MadeModel made =
         point ? make_model_of_run(configuration, *point) : make_model(configuration, Device::cpu, false);
@@ -101,7 +103,7 @@ class Eval {
       metrics += ", " + metric_text(metric.name, value);
     }
     json["samples_per_second"] = rate;
-    json["memory"] = {{"peak", ledger(Device::cpu).peak()}};
+    json["evaluation_peak"] = ledger(Device::cpu).peak();
     json["process_peak"] = process_peak();
     json["notes"] = made.notes;
     for (const std::string& note : made.notes) print_error(fmt::format("lacuna: note: {}\n", note));
@@ -144,7 +146,7 @@ class Eval {
   Report report_;
 };
 
-const RegisterCommand eval(20, "eval", "evaluate a checkpoint or a weight file", declare<Eval>);
+const RegisterCommand eval(20, "eval", "evaluate a run, a checkpoint or a weight file", declare<Eval>);
 
 }  // namespace
 }  // namespace lacuna::apps

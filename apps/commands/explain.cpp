@@ -1,17 +1,22 @@
-// lacuna explain: every tensor that backward needs, why, and how it is held.
+// lacuna explain: every tensor that backward needs, by block: why, and how it is held.
 #include "apps/command.h"
 #include "apps/config/configuration_options.h"
 #include "apps/output.h"
 #include "apps/train/measure.h"
 #include "apps/train/planning.h"
 #include "autograd/policies/adaptive.h"
+#include "core/module_path.h"
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <array>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
 
 namespace lacuna::apps {
 namespace {
@@ -42,17 +47,139 @@ std::string describe_hold(const Tape::SavedTensorReport& slot) {
   return text;
 }
 
-/// Columns as wide as what stands in them, the bytes to the right.
-std::string to_text(const std::vector<std::array<std::string, 6>>& rows) {
-  constexpr std::size_t bytes = 3;
-  std::array<std::size_t, 6> widths{};
-  for (const auto& row : rows)
-    for (std::size_t i = 0; i + 1 < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string text;
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i + 1 < row.size(); ++i)
-      text += i == bytes ? fmt::format("{:>{}}  ", row[i], widths[i]) : fmt::format("{:<{}}  ", row[i], widths[i]);
-    text += row.back() + "\n";
+/// `layer_norm blocks.1.norm1 (value)` as `layer_norm blocks.*.norm1 (value)`.
+std::string with_any_number_in_words(const std::string& text) {
+  std::string out;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    out += (begin == 0 ? "" : " ") + with_any_number(std::string_view(text).substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+/// A saved tensor, or several of a module that differ in number alone.
+struct Row {
+  std::string module, tensor, shape, held, why{};
+  std::int64_t bytes = 0, count = 1;
+
+  auto alike() const { return std::tie(module, tensor, shape, held, bytes, count); }
+};
+
+/// The tensors of a block, or of several blocks whose tensors are alike.
+struct Group {
+  std::string name;
+  std::vector<Row> rows;
+  std::int64_t count = 1;
+
+  std::int64_t bytes() const {
+    std::int64_t sum = 0;
+    for (const Row& row : rows) sum += row.count * row.bytes;
+    return sum;
+  }
+};
+
+/// Modules with a number for a name that hold further modules: `blocks.3`, `layer1.0`.
+std::set<std::string, std::less<>> blocks_among(const std::vector<Tape::SavedTensorReport>& slots) {
+  std::set<std::string, std::less<>> blocks;
+  for (const Tape::SavedTensorReport& slot : slots) {
+    const std::string_view path = slot.info.path.text();
+    for (std::size_t dot = path.find('.'); dot != std::string_view::npos; dot = path.find('.', dot + 1))
+      if (path[dot - 1] >= '0' && path[dot - 1] <= '9' && with_any_number(path.substr(0, dot)).ends_with('*'))
+        blocks.emplace(path.substr(0, dot));
+  }
+  return blocks;
+}
+
+/// The innermost block that `path` lies in; of a module in no block its first name.
+std::string block_of(std::string_view path, const std::set<std::string, std::less<>>& blocks) {
+  for (std::size_t end = path.size(); end != std::string_view::npos && end > 0; end = path.rfind('.', end - 1))
+    if (blocks.contains(path.substr(0, end))) return std::string(path.substr(0, end));
+  return std::string(path.substr(0, path.find('.')));
+}
+
+/// Tensors by block, the largest first; alike blocks, and alike tensors of a module, as one.
+std::vector<Group> by_block(const std::vector<Tape::SavedTensorReport>& slots, bool with_parameters) {
+  const std::set<std::string, std::less<>> blocks = blocks_among(slots);
+  std::vector<Group> groups;
+  for (const Tape::SavedTensorReport& slot : slots) {
+    const SavedTensorInfo& info = slot.info;
+    if (info.parameter && !with_parameters) continue;
+    const std::string_view path = info.path.text();
+    const std::string block = block_of(path, blocks);
+    const auto found = std::ranges::find(groups, block, &Group::name);
+    Group& group = found == groups.end() ? groups.emplace_back(Group{.name = block, .rows = {}}) : *found;
+    Row row{.module = std::string(path.substr(std::min(block.size() + 1, path.size()))),
+            .tensor = slot_name(info),
+            .shape = to_string(info.shape),
+            .held = describe_hold(slot),
+            .bytes = slot.bytes};
+    if (const std::size_t number = row.tensor.rfind(" statistic "); number != std::string::npos)
+      row.tensor.resize(number + std::string_view(" statistic").size());
+    for (const Reader& reader : slot.readers) row.why += (row.why.empty() ? "" : "; ") + describe_user(reader);
+    const auto same = std::ranges::find_if(group.rows, [&](const Row& other) {
+      return other.module == row.module && other.tensor == row.tensor && other.shape == row.shape &&
+             other.held == row.held && other.bytes == row.bytes && other.why == row.why;
+    });
+    if (same == group.rows.end())
+      group.rows.push_back(std::move(row));
+    else
+      ++same->count;
+  }
+  std::vector<Group> folded;
+  for (Group& group : groups) {
+    const auto same = std::ranges::find_if(folded, [&](const Group& other) {
+      return with_any_number(other.name) == with_any_number(group.name) &&
+             std::ranges::equal(other.rows, group.rows,
+                                [](const Row& a, const Row& b) { return a.alike() == b.alike(); });
+    });
+    if (same == folded.end())
+      folded.push_back(std::move(group));
+    else
+      ++same->count;
+  }
+  for (Group& group : folded) {
+    std::ranges::stable_sort(group.rows, std::greater{}, [](const Row& row) { return row.count * row.bytes; });
+    if (group.count == 1) continue;
+    group.name = with_any_number(group.name);
+    for (Row& row : group.rows) row.why = with_any_number_in_words(row.why);
+  }
+  std::ranges::stable_sort(folded, std::greater{}, [](const Group& group) { return group.count * group.bytes(); });
+  return folded;
+}
+
+std::string times(std::int64_t count, std::int64_t bytes) {
+  return count == 1 ? format_bytes(bytes) : fmt::format("{} × {}", count, format_bytes(bytes));
+}
+
+/// `×` takes two bytes and one column.
+std::string right(const std::string& text, std::size_t width) {
+  const auto columns = static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  return std::string(width - std::min(width, columns), ' ') + text;
+}
+
+std::string to_text(const std::vector<Group>& groups, std::int64_t total) {
+  std::size_t module = 6, tensor = 6, shape = 5, held = 4;
+  for (const Group& group : groups)
+    for (const Row& row : group.rows) {
+      module = std::max(module, row.module.size());
+      tensor = std::max(tensor, row.tensor.size());
+      shape = std::max(shape, row.shape.size());
+      held = std::max(held, row.held.size());
+    }
+  constexpr std::size_t bytes = 15;
+  const auto line = [&](const Row& row, const std::string& size) {
+    return fmt::format("  {:<{}}  {:<{}}  {:<{}}{}  {:<{}}  {}\n", row.module, module, row.tensor, tensor, row.shape,
+                       shape, right(size, bytes), row.held, held, row.why);
+  };
+  std::string text = line({"module", "tensor", "shape", "held", "read in backward by"}, "bytes");
+  for (const Group& group : groups) {
+    const std::int64_t all = group.count * group.bytes();
+    text += fmt::format("{}: {}{}, {:.1f} %\n", group.name.empty() ? "the model itself" : group.name,
+                        group.count > 1 ? times(group.count, group.bytes()) + " = " : "", format_bytes(all),
+                        total > 0 ? 100.0 * static_cast<double>(all) / static_cast<double>(total) : 0.0);
+    for (const Row& row : group.rows) text += line(row, times(row.count, row.bytes));
   }
   return text;
 }
@@ -75,21 +202,18 @@ ExitCode explain(const Options& options) {
   }();
   if (!loss.requires_grad()) reject("freeze: nothing is trained, so backward needs nothing");
 
-  std::vector<std::array<std::string, 6>> rows{{"path", "slot", "shape", "bytes", "held", "why"}};
   nlohmann::ordered_json slots = nlohmann::ordered_json::array();
   std::int64_t total = 0;
-  for (const Tape::SavedTensorReport& slot : tape.report()) {
+  const std::vector<Tape::SavedTensorReport> report = tape.report();
+  for (const Tape::SavedTensorReport& slot : report) {
     const SavedTensorInfo& facts = slot.info;
     total += slot.bytes;
     nlohmann::ordered_json users = nlohmann::ordered_json::array();
-    std::string why;
-    for (const Reader& user : slot.readers) {
+    for (const Reader& user : slot.readers)
       users.push_back({{"op", user.op.text()},
                        {"path", user.path.text()},
                        {"need", lacuna::name_of(user.need)},
                        {"derives", user.rematerializes}});
-      why += (why.empty() ? "" : "; ") + describe_user(user);
-    }
     slots.push_back({{"path", facts.path.text()},
                      {"op", facts.parameter ? "parameter" : facts.maker()},
                      {"slot", slot_name(facts)},
@@ -102,23 +226,25 @@ ExitCode explain(const Options& options) {
                      {"slope", slot.slope},
                      {"signs", slot.signs},
                      {"users", users}});
-    if (facts.parameter && !options.all) continue;
-    rows.push_back({std::string(facts.path.text()), slot_name(facts), to_string(facts.shape), format_bytes(slot.bytes),
-                    describe_hold(slot), why});
   }
   ledger(Device::meta).reset_peak();
   tape.backward(loss);  // regions within regions open while it runs
   const Bytes backward = ledger(Device::meta).highest();
   refuse_unmatched(training.policy());
-  std::string text = to_text(rows);
-  if (configuration.memory.plan) text += configuration.memory.plan->text + "\n";
   const std::int64_t batch_size = configuration.train.batch_size, parts = configuration.train.accumulate;
-  text += fmt::format("{} saved for backward in all, batch {}{}, policy {}\n", format_bytes(total), batch_size,
-                      parts > 1 ? fmt::format(" in {} parts", parts) : "", training.policy().name());
+  std::string text =
+      fmt::format("{}, batch {}{}, memory policy {}: {} saved for backward\n\n", configuration.model.name, batch_size,
+                  parts > 1 ? fmt::format(" in {} parts", parts) : "", training.policy().name(), format_bytes(total));
+  text += to_text(by_block(report, options.all), total) + "\n";
+  if (configuration.memory.plan) text += configuration.memory.plan->text + "\n";
   if (adaptive_of(training.policy()) != nullptr)
-    text += "its bits are those by size alone, as nothing is measured here; a run measures what tensors are worth\n";
-  text += fmt::format("backward takes up to {} of transient tensors and {} of workspace besides\n",
-                      format_bytes(at(backward, Purpose::transient)), format_bytes(at(backward, Purpose::workspace)));
+    text += "The bits are chosen by size here; a run measures sensitivities and moves bits between tensors.\n";
+  text += fmt::format(
+      "In backward, temporary tensors take up to {} more, and scratch memory of kernels up to {}.\n"
+      "keep: the tensor itself. rematerialize: computed again from kept tensors. quantize: in a few bits an element. "
+      "sign mask: one bit an element.\n"
+      "(value): the reader takes an approximation too. (exact): it does not. (sign): it needs the signs alone.\n",
+      format_bytes(at(backward, Purpose::transient)), format_bytes(at(backward, Purpose::workspace)));
   options.report.write(
       text,
       {{"model", configuration.model.name},
@@ -131,14 +257,16 @@ ExitCode explain(const Options& options) {
   return 0;
 }
 
-const RegisterCommand command(50, "explain", "List every tensor saved for backward, and why", [](CLI::App& app) {
-  const auto options = std::make_shared<Options>();
-  options->configuration.declare(app, true);
-  app.add_flag("--all", options->all, "list parameters too, which cost nothing");
-  options->configuration.declare_image_gradient(app);
-  options->report.declare(app);
-  return std::function<ExitCode()>([options] { return explain(*options); });
-});
+const RegisterCommand command(50, "explain", "list the tensors that are saved for backward, and why",
+                              [](CLI::App& app) {
+                                const auto options = std::make_shared<Options>();
+                                options->configuration.declare(app, true);
+                                app.add_flag("--all", options->all,
+                                             "list parameters too: backward reads them, and they cost nothing more");
+                                options->configuration.declare_image_gradient(app);
+                                options->report.declare(app);
+                                return std::function<ExitCode()>([options] { return explain(*options); });
+                              });
 
 }  // namespace
 }  // namespace lacuna::apps

@@ -71,7 +71,7 @@ class Models {
   Report report_;
 };
 
-const RegisterCommand models(80, "models", "names, parameters, input sizes", declare<Models>);
+const RegisterCommand models(80, "models", "list the models, or the parameters of one", declare<Models>);
 
 }  // namespace
 }  // namespace lacuna::apps

@@ -87,9 +87,9 @@ std::string refinement_text(const Configuration::Memory& memory) {
 
 /// What a run takes at its highest.
 std::string need_text(const Measurement& planned) {
-  const std::string bytes = format_bytes(highest_need(planned));
-  const std::string_view where = evaluation_is_highest(planned) ? ", in an evaluation" : "";
-  return planned.divides_anew ? fmt::format("about {}{}", bytes, where) : fmt::format("{} at most{}", bytes, where);
+  return fmt::format("`lacuna train` needs {} {}, {}", planned.divides_anew ? "about" : "up to",
+                     format_bytes(highest_need(planned)),
+                     evaluation_is_highest(planned) ? "in an evaluation" : "with the batches that it prepares ahead");
 }
 
 ExitCode plan(const Options& options) {
@@ -120,21 +120,18 @@ ExitCode plan(const Options& options) {
   }
   if (plans.empty()) problems.refuse_if_any();
   const Measurement& first = plans.front();
-  std::string text = fmt::format("{}: batch {}, {}, {} parameters, {} of them trained\n", first.model, first.batch_size,
-                                 first.precision, first.parameters, first.trainable);
+  std::string text = fmt::format("A training step of {}, batch {}, {}; {} of {} parameters are trained\n", first.model,
+                                 first.batch_size, first.precision, first.trainable, first.parameters);
   text += refinement_text(read.memory) + memory_table(plans, titles);
   if (plans.size() > 1) {
-    text += "the peak comes with memory for\n";
     const std::size_t width = std::ranges::max(titles, {}, &std::string::size).size();
     for (std::size_t i = 0; i < plans.size(); ++i)
-      text += fmt::format("  {:<{}}  {}; with the batches that `train` prepares ahead {}\n", titles[i], width,
-                          place_of_peak(plans[i]), need_text(plans[i]));
+      text += fmt::format("{:<{}}  peak in {}; {}\n", titles[i], width, place_of_peak(plans[i]), need_text(plans[i]));
   }
   text += chosen;
   if (plans.size() == 1) {
-    text += fmt::format("with the batches that `train` prepares ahead {}\n", need_text(first));
-    text += fmt::format("largest holders at the peak, which comes with memory for {}:\n{}", place_of_peak(first),
-                        describe(first.at_peak, 8));
+    text += fmt::format("{}\n\nThe peak comes in {}. The largest tensors then:\n{}", need_text(first),
+                        place_of_peak(first), describe(first.at_peak, 8));
   }
   if (!problems.empty() && options.report.for_people())
     std::fputs((text + "\n").c_str(), stdout);  // what can be planned
@@ -149,11 +146,11 @@ ExitCode plan(const Options& options) {
   return 0;
 }
 
-const RegisterCommand command(40, "plan", "Predict memory by purpose, on any machine", [](CLI::App& app) {
+const RegisterCommand command(40, "plan", "predict the memory of training, without running it", [](CLI::App& app) {
   const auto options = std::make_shared<Options>();
   options->configuration.declare(app, true);
   app.add_option("--policies", options->policies,
-                 "compare these memory policies, side by side, as exact,mesa,fixed:4 (bits) or auto:6GiB")
+                 "memory policies to compare, with bits or a budget: exact,mesa,fixed:4,auto:6GiB")
       ->option_text("NAME,NAME:BITS,...");
   options->configuration.declare_image_gradient(app);
   options->report.declare(app);

@@ -13,20 +13,24 @@
 
 #include <CLI/CLI.hpp>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 namespace lacuna::apps {
 namespace {
 
+namespace fs = std::filesystem;
+
 class Train {
  public:
   explicit Train(CLI::App& app) {
     configuration_.declare(app, false);
-    app.add_option("--resume", resumed_,
-                   "go on with the run in this folder, with its configuration unless -c is given; or from one of its "
-                   "checkpoints, RUN/checkpoints/step-…: later ones are removed")
+    app.add_option(
+           "--resume", resumed_,
+           "continue the run in this folder from its latest checkpoint, or from RUN/checkpoints/step-… (later ones "
+           "are removed); -c replaces its configuration")
         ->type_name("RUN");
-    app.add_flag("--overwrite", overwrite_, "replace the run that is in the run folder");
+    app.add_flag("--overwrite", overwrite_, "replace the run that the folder holds");
     report_.declare(app);
   }
 
@@ -50,15 +54,16 @@ class Train {
 
   int go_on() const {
     const CheckpointPath point = checkpoint_path(resumed_);
-    for (const std::string& change : configuration_.overrides())
-      if (sets(change, "output", "dir"))
-        reject("{}: a run that goes on stays in its folder, {}", change, point.run.string());
     const RunFolder folder = RunFolder::open_to_resume(point.run);
-    const std::optional<std::filesystem::path> checkpoint =
+    const std::optional<fs::path> checkpoint =
         point.checkpoint.empty() ? folder.newest() : folder.checkpoint(point.checkpoint);
     Configuration configuration = configuration_.given()
                                       ? configuration_.parse()
                                       : read_configuration(folder.configuration(), configuration_.overrides());
+    std::error_code failed;
+    for (const std::string& change : configuration_.overrides())
+      if (sets(change, "output", "dir") && !fs::equivalent(configuration.output.dir, point.run, failed))
+        reject("{}: a resumed run stays in its folder, {}", change, point.run.string());
     // The run's weights are the checkpoint's, and the file that it began with may be gone.
     const std::string from = configuration.model.from;
     if (checkpoint)
@@ -72,7 +77,7 @@ class Train {
   }
 
   int go_on(const Configuration& configuration, const RunFolder& folder,
-            const std::optional<std::filesystem::path>& checkpoint) const {
+            const std::optional<fs::path>& checkpoint) const {
     TrainingRun training(configuration, checkpoint.has_value(), stream());
     if (checkpoint) {
       training.resume(folder, *checkpoint);
@@ -80,7 +85,7 @@ class Train {
       folder.go_back_to_start();
       if (report_.for_people())
         std::fputs(
-            fmt::format("{} ended before its first checkpoint: it begins anew, at step 0\n", folder.path().string())
+            fmt::format("{} ended before its first checkpoint: it starts again at step 0\n", folder.path().string())
                 .c_str(),
             stdout);
     }
@@ -94,7 +99,7 @@ class Train {
   }
 
   /// Resolved and planned. What can be planned but not trained is refused first. `plan`: of the run that goes on.
-  static Configuration ready(const Configuration& read, const std::filesystem::path& plan = {}) {
+  static Configuration ready(const Configuration& read, const fs::path& plan = {}) {
     if (read.train.device == "meta")
       reject("train.device: nothing can be trained on meta, which holds no values; `lacuna plan` runs there");
     const DatasetInfo data = describe_dataset(read.data.name, dataset_options(read, Split::train));
@@ -116,7 +121,7 @@ class Train {
   Report report_;
 };
 
-const RegisterCommand train(10, "train", "train or fine-tune; writes a run folder", declare<Train>);
+const RegisterCommand train(10, "train", "train or fine-tune a model; writes a run folder", declare<Train>);
 
 }  // namespace
 }  // namespace lacuna::apps

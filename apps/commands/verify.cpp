@@ -82,7 +82,7 @@ class Verify {
   Report report_;
 };
 
-const RegisterCommand verify(70, "verify", "logits, gradients and one step against a reference file", declare<Verify>);
+const RegisterCommand verify(70, "verify", "compare a model with a reference file made from timm", declare<Verify>);
 
 }  // namespace
 }  // namespace lacuna::apps

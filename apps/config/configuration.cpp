@@ -3,6 +3,7 @@
 #include "apps/config/model_folder.h"
 #include "apps/config/model_options.h"
 #include "apps/config/paths.h"
+#include "apps/config/resolve.h"
 #include "apps/config/schema.h"
 #include "apps/config/validate.h"
 #include "apps/config/yaml.h"
@@ -139,30 +140,69 @@ void lay_over(YamlNode& root, YamlNode later) {
   }
 }
 
-/// A policy that the command line names by itself begins with its own settings, as one that a later file names does:
-/// those of the policy before it would mean something else.
-void leave_policy(YamlNode& root, std::span<const std::string> overrides) {
-  const auto memory = std::ranges::find(root.entries, "memory", &YamlEntry::key);
-  if (memory == root.entries.end() || memory->value.kind != YamlNode::Kind::map) return;
-  const YamlEntry* const named = memory->value.find("policy");
-  const std::string before = named == nullptr ? Configuration::Memory{}.policy : named->value.text;
-  std::string after = before;
+/// What the command line names by itself, as `optimizer.name=sgd`; nothing where it does not.
+std::optional<std::string> named_in(std::span<const std::string> overrides, const Section& section) {
+  std::optional<std::string> choice;
   for (const std::string& assignment : overrides) {
     Problems reported_later;
     const std::optional<YamlEntry> given = parse_assignment(assignment, reported_later);
-    if (given && given->key == "memory.policy") after = given->value.text;
+    if (given && given->key == fmt::format("{}.{}", section.name, section.choice)) choice = given->value.text;
   }
-  if (after == before) return;
-  const std::vector<Setting> own = find_section("memory")->settings(before);
-  std::erase_if(memory->value.entries, [&](const YamlEntry& entry) {
+  return choice;
+}
+
+/// Whether a key says what `choice` has by default. A run's configuration writes all of these down.
+bool is_default(const Section& section, const std::string& choice, const YamlEntry& entry) {
+  if (section.name == "model") {
+    const std::optional<HyperValue> value = read_hyper_value(entry.value);
+    const std::vector<HyperParameter> defaults = defaults_of_model(choice);
+    return value && std::ranges::any_of(defaults, [&](const HyperParameter& parameter) {
+             return parameter.key == entry.key && write_hyper_value(parameter.value) == write_hyper_value(*value);
+           });
+  }
+  if (entry.key == "mean" || entry.key == "std") {
+    try {
+      const DatasetInfo info = describe_dataset(choice, {});
+      std::vector<double> own = as_written(entry.key == "mean" ? info.mean : info.deviation);
+      return to_yaml(entry.value) == write_field(&own);
+    } catch (const Error&) {  // no such data set, or one that nothing is known of without its files
+      return false;
+    }
+  }
+  if (section.settings == nullptr) return false;
+  const std::vector<Setting> settings = section.settings(choice);
+  const auto setting = std::ranges::find(settings, entry.key, &Setting::name);
+  if (setting == settings.end()) return false;
+  SettingValue value = setting->initial;
+  Problems none;
+  read_field(entry.key, entry.value, std::visit([](auto& typed) -> Field { return &typed; }, value), {setting->range},
+             none);
+  return none.empty() && value == setting->initial;
+}
+
+/// A policy that the command line names by itself begins with its own settings, as one that a later file names does:
+/// those of the policy before it would mean something else. Another optimizer, model or the like keeps what was set,
+/// but not the defaults of the one before.
+void leave_choice(const Section& section, YamlNode& root, std::span<const std::string> overrides) {
+  const auto found = std::ranges::find(root.entries, section.name, &YamlEntry::key);
+  const std::optional<std::string> after = named_in(overrides, section);
+  if (!after || found == root.entries.end() || found->value.kind != YamlNode::Kind::map) return;
+  const YamlEntry* const named = found->value.find(section.choice);
+  const std::string before = named == nullptr ? choice_of(section, Configuration{}) : named->value.text;
+  if (*after == before) return;
+  const auto is_own = [&](const YamlEntry& entry) {
+    if (section.name != "memory") return is_default(section, before, entry);
     const Key<Configuration>* const key = find_key("memory." + entry.key);
+    const std::vector<Setting> own = section.settings(before);
     return (key != nullptr && key->only_for == before) ||
            std::ranges::find(own, entry.key, &Setting::name) != own.end();
-  });
+  };
+  std::erase_if(found->value.entries, is_own);
 }
 
 void apply_overrides(YamlNode& root, std::span<const std::string> overrides, Problems& problems) {
-  leave_policy(root, overrides);
+  for (const Section& section : sections())
+    if (!section.choice.empty()) leave_choice(section, root, overrides);
   for (const std::string& assignment : overrides) apply_override(root, assignment, problems);
 }
 

@@ -45,6 +45,7 @@ struct Configuration {
   struct Train {
     std::int64_t epochs = 1;
     std::int64_t steps = 0;
+    std::int64_t eval_every_steps = 0;
     std::int64_t batch_size = 64;
     std::int64_t accumulate = 1;
     std::string precision = "f32";

@@ -1,6 +1,8 @@
 #include "apps/config/configuration_options.h"
 
+#include "apps/config/paths.h"
 #include "apps/config/resolve.h"
+#include "core/error.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -10,13 +12,13 @@
 namespace lacuna::apps {
 
 void ConfigurationOptions::declare(CLI::App& app, bool required) {
-  app.add_option("-c,--config", files_, "configuration file; given again, a further one, which replaces what it sets")
+  app.add_option("-c,--config", files_, "configuration file; repeat it to lay further files over the first")
       ->type_name("CONFIG")
       ->option_text(required ? "CONFIG REQUIRED" : "CONFIG")
       ->allow_extra_args(false);
   required_ = required;
   app.add_option("overrides", arguments_,
-                 "a configuration file, without -c too; values that replace the file's, as train.epochs=3")
+                 "configuration files, and values that replace theirs, as train.epochs=3; `lacuna keys` lists all keys")
       ->type_name("[CONFIG] [key=value ...]");
   app.parse_complete_callback([this] { sort_arguments(); });
 }
@@ -25,14 +27,38 @@ bool is_configuration_file(std::string_view argument) {
   return argument.find('=') == std::string_view::npos && (argument.ends_with(".yaml") || argument.ends_with(".yml"));
 }
 
+namespace {
+
+/// A word that is neither a configuration file by its name nor a setting.
+[[noreturn]] void reject_word(const std::string& word) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path path = expand_home(word);
+  if (fs::is_regular_file(path / "config.yaml", ignored))
+    reject("{0} is the folder of a run: `lacuna train --resume {0}` continues it; {1} is its configuration", word,
+           (path / "config.yaml").string());
+  if (fs::is_directory(path, ignored)) reject("{}: expected a configuration file, got a folder", word);
+  if (fs::exists(path, ignored)) reject("{0}: expected a name that ends in .yaml; `-c {0}` reads any file", word);
+  reject("{}: expected a configuration file (.yaml) or key=value", word);
+}
+
+}  // namespace
+
 void ConfigurationOptions::sort_arguments() {
-  for (const std::string& argument : arguments_)
-    (is_configuration_file(argument) ? files_ : overrides_).push_back(argument);
+  for (const std::string& argument : arguments_) {
+    if (is_configuration_file(argument))
+      files_.push_back(argument);
+    else if (argument.find('=') != std::string::npos)
+      overrides_.push_back(argument);
+    else
+      reject_word(argument);
+  }
   if (required_ && files_.empty()) throw CLI::RequiredError("--config");
 }
 
 void ConfigurationOptions::declare_image_gradient(CLI::App& app) {
-  app.add_flag("--image-gradient", image_gradient_, "the images want a gradient, as for adversarial examples");
+  app.add_flag("--image-gradient", image_gradient_,
+               "compute the gradient of the images too, as for adversarial examples");
 }
 
 Configuration ConfigurationOptions::parse() const {

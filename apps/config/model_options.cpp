@@ -21,6 +21,12 @@ Location place_of_parameter(const YamlNode& root, const std::string& key) {
   return place_of(root, !in_model && data != nullptr && data->value.find(key) != nullptr ? "data" : "model", key);
 }
 
+/// Those that no key of another name sets.
+std::vector<HyperParameter> without_shared(std::vector<HyperParameter> all) {
+  std::erase_if(all, [](const HyperParameter& one) { return one.key == "num_classes" || one.key == "image_size"; });
+  return all;
+}
+
 }  // namespace
 
 std::vector<std::string> known_models() {
@@ -57,6 +63,19 @@ std::vector<HyperParameter> hyper_parameters_of(const Configuration& configurati
   return all;
 }
 
+std::vector<HyperParameter> defaults_of_model(std::string_view name) {
+  const std::string known(name.substr(0, name.find('.')));
+  if (!model_presets().contains(known) && !model_families().contains(known)) return {};
+  return without_shared(describe_model(name, {}).hyper_parameters);
+}
+
+void fill_in_model_options(Configuration& configuration) {
+  std::vector<HyperParameter>& options = configuration.model.options;
+  for (HyperParameter& value :
+       without_shared(describe_model(configuration.model.name, hyper_parameters_of(configuration)).hyper_parameters))
+    if (!gives(options, value.key)) options.push_back(std::move(value));
+}
+
 void check_model(const Configuration& configuration, const YamlNode& root, Problems& problems) {
   if (configuration.model.name.empty()) return;
   const ModelDescription description = describe_model(configuration.model.name, hyper_parameters_of(configuration));
@@ -65,7 +84,8 @@ void check_model(const Configuration& configuration, const YamlNode& root, Probl
                  fmt::format("model {}: {}", configuration.model.name, problem.message));
   for (const HyperParameter& option : configuration.model.options) {
     const std::int64_t wanted = configuration.data.image_size;
-    if (option.key == "image_size" && wanted > 0 && option.value != HyperValue(wanted))
+    const bool is_text = std::holds_alternative<std::string>(option.value);  // which the model has refused
+    if (option.key == "image_size" && wanted > 0 && !is_text && option.value != HyperValue(wanted))
       problems.add(
           place_of_parameter(root, option.key),
           fmt::format("model.image_size is {}, but data.image_size is {}", lacuna::to_string(option.value), wanted));

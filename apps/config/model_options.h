@@ -5,6 +5,7 @@
 #include "apps/config/yaml.h"
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lacuna::apps {
@@ -17,6 +18,12 @@ std::vector<HyperParameter> read_model_options(const std::vector<const YamlEntry
 
 /// All that a model is told: its options, the number of classes and the size of the images, where they are set.
 std::vector<HyperParameter> hyper_parameters_of(const Configuration& configuration);
+
+/// The hyper-parameters that a model has by default, but those that other keys say: `model.num_classes` and
+/// `data.image_size`. Empty for a name that no model has.
+std::vector<HyperParameter> defaults_of_model(std::string_view name);
+/// Gives each that is left open the value that it has.
+void fill_in_model_options(Configuration& configuration);
 
 /// Asks the family about all of it; `root` is the tree that the configuration was read from.
 void check_model(const Configuration& configuration, const YamlNode& root, Problems& problems);

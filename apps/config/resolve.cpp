@@ -1,6 +1,7 @@
 #include "apps/config/resolve.h"
 
 #include "apps/config/model_options.h"
+#include "apps/config/schema.h"
 #include "apps/output.h"
 #include "core/parallel.h"
 #include "models/registry.h"
@@ -33,7 +34,29 @@ void warn_if_fewer_threads(std::int64_t asked) {
                   asked, threads(), limit == nullptr ? "" : fmt::format(" (OMP_THREAD_LIMIT={})", limit)));
 }
 
+/// Gives every setting, hyper-parameter and statistic that is left open its default, so that the configuration says all
+/// that holds.
+void fill_in_defaults(Configuration& configuration) {
+  for (const Section& section : sections())
+    if (section.settings != nullptr)
+      for (const Setting& setting : section.settings(choice_of(section, configuration)))
+        section.options(configuration).try_emplace(std::string(setting.name), setting.initial);
+  fill_in_model_options(configuration);
+  Configuration::Data& data = configuration.data;
+  if (data.mean.empty()) {
+    const DatasetInfo info = describe_dataset(data.name, dataset_options(configuration, Split::train));
+    data.mean = as_written(info.mean);
+    data.std = as_written(info.deviation);
+  }
+}
+
 }  // namespace
+
+std::vector<double> as_written(const std::vector<float>& values) {
+  std::vector<double> numbers;
+  for (const float value : values) numbers.push_back(std::stod(fmt::format("{}", value)));
+  return numbers;
+}
 
 Configuration with_outputs(Configuration configuration) {
   if (configuration.model.num_classes > 0) return configuration;
@@ -53,6 +76,7 @@ Configuration resolve(const Configuration& configuration) {
   warn_if_fewer_threads(resolved.train.threads);
   resolved.train.threads = threads();
   resolved.data.image_size = image_size_of(describe_model(resolved.model.name, hyper_parameters_of(resolved)));
+  fill_in_defaults(resolved);
   return resolved;
 }
 

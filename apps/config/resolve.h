@@ -5,11 +5,17 @@
 #include "data/dataset.h"
 #include "data/pipeline.h"
 
+#include <vector>
+
 namespace lacuna::apps {
 
-/// The configuration with device, classes, image size and threads decided. A memory budget stays as it is given:
+/// The configuration with every value that it leaves open: device, classes, image size, threads, the statistics of the
+/// images, and the defaults of the model, optimizer, schedule, task and policy. A memory budget stays as it is given:
 /// `plan_memory` makes its plan.
 Configuration resolve(const Configuration& configuration);
+
+/// Floats as the numbers that a configuration has: 0.4914, not the float nearest to it.
+std::vector<double> as_written(const std::vector<float>& values);
 
 /// With model.num_classes: the data set's classes, or the numbers in a label where it has no classes.
 Configuration with_outputs(Configuration configuration);

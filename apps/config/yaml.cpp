@@ -4,9 +4,8 @@
 #include "core/registry.h"
 
 #include <fmt/ranges.h>
-#include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/exceptions.h>
-#include <yaml-cpp/parser.h>
+#include <yaml-cpp/depthguard.h>
+#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <cctype>
@@ -15,7 +14,8 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <set>
+#include <utility>
 
 namespace lacuna::apps {
 namespace {
@@ -36,103 +36,58 @@ YamlEntry& entry_at(YamlNode& map, std::string_view key, const Location& where) 
   return map.entries.back();
 }
 
-/// Builds the tree from the parser's events: unlike its own tree they keep locations, quotes and repeated keys.
-class TreeBuilder final : public YAML::EventHandler {
+/// Takes over the parser's tree, which keeps places, quotes and repeated keys.
+class TreeReader {
  public:
-  TreeBuilder(const Location& start, Problems& problems) : start_(start), problems_(problems) {}
+  TreeReader(const Location& start, Problems& problems) : start_(start), problems_(problems) {}
 
-  YamlNode take() { return std::move(root_); }
-
-  void OnDocumentStart(const YAML::Mark&) override {}
-  void OnDocumentEnd() override {}
-
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { attach(node(YamlNode::Kind::null, mark)); }
-
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    YamlNode alias = node(YamlNode::Kind::invalid, mark);
-    problems_.add(alias.where, "aliases (*name) are not part of a configuration; write the value out");
-    attach(std::move(alias));
+  /// `where`: the key or the list that `from` stands behind or in.
+  YamlNode read(const YAML::Node& from, const Location& where, std::size_t depth = 0) {
+    YamlNode node;
+    node.where = locate(start_, from.Mark());
+    if (depth > max_depth) reject("{}: nested more than {} deep", to_string(node.where), max_depth);
+    if (from.IsNull()) return node;
+    if (!seen_.emplace(from.Mark().pos, from.Type()).second) {  // the node has the place of what it stands for
+      node.where = where;
+      return refuse(std::move(node), "aliases (*name) are not part of a configuration; write the value out");
+    }
+    if (const std::string& tag = from.Tag(); !tag.empty() && tag != "?" && tag != "!")
+      return refuse(std::move(node), fmt::format("tags ({}) are not part of a configuration", tag));
+    if (from.IsScalar()) {
+      node.kind = YamlNode::Kind::scalar;
+      node.text = from.Scalar();
+      node.quoted = from.Tag() == "!";
+    } else if (from.IsSequence()) {
+      node.kind = YamlNode::Kind::list;
+      for (const YAML::Node& item : from) node.items.push_back(read(item, node.where, depth + 1));
+    } else {
+      node.kind = YamlNode::Kind::map;
+      for (const auto& entry : from) add_entry(node, entry.first, entry.second, depth);
+    }
+    return node;
   }
-
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, const std::string& value) override {
-    YamlNode scalar = node(YamlNode::Kind::scalar, mark);
-    scalar.text = value;
-    scalar.quoted = tag == "!";
-    check_tag(tag, scalar);
-    attach(std::move(scalar));
-  }
-
-  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {
-    open(node(YamlNode::Kind::list, mark), tag);
-  }
-  void OnSequenceEnd() override { close(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, YAML::EmitterStyle::value) override {
-    open(node(YamlNode::Kind::map, mark), tag);
-  }
-  void OnMapEnd() override { close(); }
 
  private:
-  struct Frame {
-    YamlNode node;
-    bool has_key = false;  // of a map: the next value belongs to `key`
-    YamlEntry key;
-  };
-
-  YamlNode node(YamlNode::Kind kind, const YAML::Mark& mark) const {
-    YamlNode made;
-    made.kind = kind;
-    made.where = locate(start_, mark);
-    return made;
+  YamlNode refuse(YamlNode node, const std::string& message) {
+    problems_.add(node.where, message);
+    node.kind = YamlNode::Kind::invalid;
+    return node;
   }
 
-  void check_tag(const std::string& tag, YamlNode& tagged) {
-    if (tag.empty() || tag == "?" || tag == "!") return;
-    problems_.add(tagged.where, fmt::format("tags ({}) are not part of a configuration", tag));
-    tagged.kind = YamlNode::Kind::invalid;
-  }
-
-  void open(YamlNode opened, const std::string& tag) {
-    if (frames_.size() == max_depth) reject("{}: nested more than {} deep", to_string(opened.where), max_depth);
-    check_tag(tag, opened);
-    frames_.push_back({std::move(opened), false, {}});
-  }
-
-  void close() {
-    YamlNode closed = std::move(frames_.back().node);
-    frames_.pop_back();
-    attach(std::move(closed));
-  }
-
-  void attach(YamlNode value) {
-    if (frames_.empty()) {
-      root_ = std::move(value);
-      return;
-    }
-    Frame& parent = frames_.back();
-    if (parent.node.kind == YamlNode::Kind::list) {
-      parent.node.items.push_back(std::move(value));
-    } else if (!parent.has_key) {
-      parent.has_key = true;
-      parent.key = {value.text, value.where, {}};
-      if (value.kind != YamlNode::Kind::scalar)
-        problems_.add(value.where, fmt::format("expected a name as key, got {}", describe(value)));
+  void add_entry(YamlNode& map, const YAML::Node& key, const YAML::Node& value, std::size_t depth) {
+    const Location where = locate(start_, key.Mark());
+    if (!key.IsScalar()) {
+      problems_.add(where, fmt::format("expected a name as key, got {}", describe(read(key, where, depth + 1))));
+    } else if (const YamlEntry* const first = map.find(key.Scalar())) {
+      problems_.add(where, fmt::format("the key \"{}\" stands in line {} already", key.Scalar(), first->where.line));
     } else {
-      parent.has_key = false;
-      if (const YamlEntry* const first = parent.node.find(parent.key.key)) {
-        problems_.add(parent.key.where,
-                      fmt::format("the key \"{}\" stands in line {} already", parent.key.key, first->where.line));
-      } else {
-        parent.key.value = std::move(value);
-        parent.node.entries.push_back(std::move(parent.key));
-      }
+      map.entries.push_back({key.Scalar(), where, read(value, where, depth + 1)});
     }
   }
 
   const Location& start_;
   Problems& problems_;
-  YamlNode root_;
-  std::vector<Frame> frames_;
+  std::set<std::pair<int, YAML::NodeType::value>> seen_;  // what an alias names is met again
 };
 
 /// `text` in quotes, if it is UTF-8.
@@ -268,16 +223,16 @@ std::string describe(const YamlNode& node) {
 }
 
 YamlNode parse_yaml(const std::string& text, const Location& start, Problems& problems) {
-  std::istringstream stream(text);
-  TreeBuilder builder(start, problems);
+  std::vector<YAML::Node> documents;
   try {
-    YAML::Parser parser(stream);
-    if (parser.HandleNextDocument(builder) && parser)
-      reject("{}: expected one document, got another after `---`", to_string(start));
+    documents = YAML::LoadAll(text);
+  } catch (const YAML::DeepRecursion&) {
+    reject("{}: nested more than {} deep", to_string(start), max_depth);
   } catch (const YAML::Exception& error) {
     reject("{}: this is no YAML: {}", to_string(locate(start, error.mark)), error.msg);
   }
-  YamlNode root = builder.take();
+  if (documents.size() > 1) reject("{}: expected one document, got another after `---`", to_string(start));
+  YamlNode root = documents.empty() ? YamlNode{} : TreeReader(start, problems).read(documents.front(), start);
   if (root.kind == YamlNode::Kind::null) {
     root.kind = YamlNode::Kind::map;
     root.where = start;

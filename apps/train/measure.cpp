@@ -154,11 +154,30 @@ EvaluationBytes measure_evaluation(Training& training, const Configuration& conf
   return bytes;
 }
 
+namespace {
+
+bool is_prepared_ahead(const Held& held) {
+  const std::string_view op = held.owner.op.text();
+  return held.owner.purpose == Purpose::data && (op == "loader" || op == "sample");
+}
+
+}  // namespace
+
+std::int64_t prepared_ahead(const std::vector<Held>& holders) {
+  std::int64_t bytes = 0;
+  for (const Held& held : holders)
+    if (is_prepared_ahead(held)) bytes += held.bytes;
+  return bytes;
+}
+
 void read_account(const Ledger& account, std::int64_t saved_bytes, Measurement& measurement) {
   measurement.memory = account.highest();
   at(measurement.memory, Purpose::saved) = saved_bytes;
-  measurement.peak = account.peak();
   measurement.at_peak = account.holders_at_peak();
+  const std::int64_t ahead = prepared_ahead(measurement.at_peak);
+  std::erase_if(measurement.at_peak, is_prepared_ahead);
+  at(measurement.memory, Purpose::data) -= ahead;
+  measurement.peak = account.peak() - ahead;
   measurement.brought_to_peak = account.brought_to_peak();
 }
 
@@ -224,16 +243,26 @@ nlohmann::ordered_json to_json(const Measurement& m) {
 std::string memory_table(const std::vector<Measurement>& measurements, const std::vector<std::string>& titles) {
   std::size_t width = 14;
   for (const std::string& title : titles) width = std::max(width, title.size() + 2);
-  std::string text = fmt::format("{:<12}", "memory");
+  constexpr std::string_view meanings[] = {"weights and running statistics",
+                                           "of the trained parameters",
+                                           "state of the optimizer",
+                                           "kept from forward for backward",
+                                           "temporary tensors",
+                                           "scratch memory of kernels",
+                                           "the batch"};
+  std::string text = fmt::format("{:<14}", "memory");
   for (const std::string& title : titles) text += fmt::format("{:>{}}", title, width);
-  const auto row = [&](std::string_view name, auto&& bytes) {
-    text += fmt::format("\n{:<12}", name);
+  const auto row = [&](std::string_view name, auto&& bytes, std::string_view meaning) {
+    text += fmt::format("\n{:<14}", name);
     for (const Measurement& m : measurements) text += fmt::format("{:>{}}", format_bytes(bytes(m)), width);
+    text += fmt::format("   {}", meaning);
   };
-  for (int i = 0; i < purpose_count; ++i)
-    row(name_of(static_cast<Purpose>(i)), [&](const Measurement& m) { return m.memory[static_cast<std::size_t>(i)]; });
-  row("peak", [](const Measurement& m) { return m.peak; });
-  row("saved then", saved_at_peak);
+  for (std::size_t i = 0; i < purpose_count; ++i)
+    row(
+        name_of(static_cast<Purpose>(i)), [&](const Measurement& m) { return m.memory[i]; }, meanings[i]);
+  row(
+      "peak", [](const Measurement& m) { return m.peak; }, "the most at once");
+  row("saved at peak", saved_at_peak, "part of the peak that a memory policy can lower");
   return text + "\n";
 }
 

@@ -27,7 +27,7 @@ struct Measurement {
   std::int64_t batch = 0;     // bytes of the images and targets of a step
   // Of an evaluation, whose batches have as many images as a step has at once, or all that there are; on `meta`.
   std::int64_t evaluation_batch = 0, evaluation_peak = 0;  // bytes of a batch, and the ledger's in its forward pass
-  std::int64_t peak = 0;                                   // the ledger's
+  std::int64_t peak = 0;                                   // of a step: without batches that are prepared ahead
   std::vector<Held> at_peak;                               // who held what then
   Owner brought_to_peak;                                   // whose bytes made it one
   std::int64_t process_peak = 0;                           // 0 on `meta`
@@ -59,7 +59,10 @@ struct EvaluationBytes {
 /// Runs an evaluation of one batch; the model evaluates afterwards.
 EvaluationBytes measure_evaluation(Training& training, const Configuration& configuration);
 
-/// Fills in memory by purpose and all about the peak; `saved_bytes` at the end of the forward pass.
+/// Of holders, batches and samples that a loader prepares ahead of the step, in bytes.
+std::int64_t prepared_ahead(const std::vector<Held>& holders);
+/// Fills in memory by purpose and all about the peak of a step, since `account` was reset at its begin; `saved_bytes`
+/// at the end of the forward pass. What is prepared ahead is no part of it.
 void read_account(const Ledger& account, std::int64_t saved_bytes, Measurement& measurement);
 
 /// What a measurement adds to each step between two of them, which come every `Adaptive::calibrate_every()` passes

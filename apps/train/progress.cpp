@@ -45,7 +45,7 @@ std::string to_string(const ProgressLine& line, std::size_t width) {
       {fmt::format("{:.1f} samples/s", line.samples_per_second), 6},
       {fmt::format("memory {}", format_bytes(line.memory)), 9},
       {fmt::format("peak {}", format_bytes(line.peak)), 5},
-      {fmt::format("{} gone", clock_time(line.elapsed)), 7},
+      {fmt::format("{} elapsed", clock_time(line.elapsed)), 7},
       {fmt::format("{} left", clock_time(line.remaining)), 4},
   };
   const auto joined = [&] {

@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 constexpr const char* metrics_file = "metrics.jsonl";
 constexpr std::string_view unfinished = ".tmp";
 // What is written into the folder beside the checkpoints.
-constexpr const char* written_names[] = {"last",         "best",      metrics_file, "measured.json",
-                                         "summary.json", "plan.json", "config.yaml"};
+constexpr const char* written_names[] = {"last",         "best",      metrics_file,  "measured.json",
+                                         "summary.json", "plan.json", "record.json", "config.yaml"};
 
 /// `step-` and eight digits or more, perhaps with `.tmp`: nothing else among the checkpoints is ours.
 bool is_checkpoint_name(std::string_view name) {
@@ -206,17 +206,14 @@ fs::path RunFolder::best() const {
 }
 
 std::string RunFolder::best_name(const Progress& progress) const {
-  // The first checkpoint that was written with the best evaluation as its last one. Those within the next epoch say the
-  // same of it, but stand among that epoch's images.
+  // The checkpoint that was evaluated itself, with the best result.
   for (const std::string& name : finished_names()) {
     std::optional<Progress> there;
     try {
       there = read_manifest(checkpoints() / name).progress;
     } catch (const Error&) {  // damaged: an older one that nobody asked for
     }
-    if (there && there->totals.samples == 0 && there->last && there->last == progress.best &&
-        there->best == progress.best)
-      return name;
+    if (there && there->evaluated == there->step && there->last && there->last == progress.best) return name;
   }
   return {};
 }
@@ -351,19 +348,12 @@ CheckpointPath checkpoint_path(const fs::path& given) {
 
 std::string kept_metrics(std::istream& lines, const Progress& progress) {
   std::string kept;
-  std::int64_t evaluated = 0;
   for (std::string line; std::getline(lines, line);) {
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
     const auto step = json["step"].get<std::int64_t>();
     if (step < 1 || step > progress.step) continue;
-    if (json.contains("val_loss")) {
-      // One that stands within an epoch names the epoch before it, whose own evaluation came first.
-      if (!json.contains("epoch") || !json["epoch"].is_number_integer()) continue;
-      const auto epoch = json["epoch"].get<std::int64_t>();
-      if (epoch <= evaluated || epoch > progress.epochs_evaluated) continue;
-      evaluated = epoch;
-    }
+    if (json.contains("val_loss") && step == progress.step && progress.evaluated != step) continue;
     kept += line + "\n";
   }
   return kept;

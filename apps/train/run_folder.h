@@ -1,8 +1,9 @@
 // The folder of a run: configuration, metrics, summary and checkpoints.
 //
-//   config.yaml     the resolved configuration
+//   config.yaml     the resolved configuration: every value in effect, defaults included
 //   plan.json       of the policy `auto`: the memory plan
 //   metrics.jsonl   a line for each step and each evaluation
+//   record.json     the processes that ran it: program, machine, times (run_record.h)
 //   measured.json   what the steps up to the latest checkpoint took, for a process that takes none
 //   summary.json    written at the end
 //   checkpoints/    step-00000042/, …: the latest few and the best
@@ -43,6 +44,7 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path configuration() const { return path_ / "config.yaml"; }
   std::filesystem::path plan() const { return path_ / "plan.json"; }
+  std::filesystem::path record() const { return path_ / "record.json"; }
   std::filesystem::path summary() const { return path_ / "summary.json"; }
   std::filesystem::path measured() const { return path_ / "measured.json"; }
   /// The latest checkpoint; refuses a run without one.
@@ -103,8 +105,8 @@ struct CheckpointPath {
 /// the home folder.
 CheckpointPath checkpoint_path(const std::filesystem::path& path);
 
-/// The lines of a metrics file that a run which goes on from `progress` does not write again: its steps, and the
-/// evaluations at the ends of evaluated epochs. What is no such line is left out.
+/// The lines of a metrics file that a run which goes on from `progress` does not write again: its steps and
+/// evaluations. What is no such line is left out.
 std::string kept_metrics(std::istream& lines, const Progress& progress);
 
 /// Calls `take` with the numbers of each line that has a step, by key, in the order of the file. What something else

@@ -9,6 +9,7 @@
 #include "apps/train/interrupt.h"
 #include "apps/train/measure.h"
 #include "apps/train/nonfinite.h"
+#include "apps/train/statistics.h"
 #include "core/file.h"
 #include "core/finite.h"
 #include "core/system_memory.h"
@@ -61,6 +62,7 @@ TrainerOptions options_of(const Configuration& c, const Dataset& training_images
   return {
       .epochs = c.train.epochs,
       .steps = c.train.steps,
+      .evaluate_every = c.train.eval_every_steps,
       .accumulate = c.train.accumulate,
       .workers = static_cast<int>(c.data.workers),
       .learning_rate = make_schedule(
@@ -97,8 +99,19 @@ TrainingRun::TrainingRun(const Configuration& resolved, bool resumed, std::FILE*
                batches_of(resolved, training_images_, Split::train),
                batches_of(resolved, validation_images_, Split::validation), options_of(resolved, *training_images_),
                [this](std::vector<Batch> batch, std::int64_t number, double learning_rate) -> TrainResult {
-                 return last_step_ = training_.step(std::move(batch), number, learning_rate);
+                 return last_step_ = step(std::move(batch), number, learning_rate);
                }) {}
+
+StepOutcome TrainingRun::step(std::vector<Batch> batch, std::int64_t number, double learning_rate) {
+  Ledger& account = ledger(device_of(configuration_));
+  most_held_ = std::max(most_held_, account.peak());
+  account.reset_peak();
+  StepOutcome outcome = training_.step(std::move(batch), number, learning_rate);
+  if (account.peak() - prepared_ahead(account.holders_at_peak()) <= highest_step_.peak) return outcome;
+  highest_step_ = describe(configuration_, training_);
+  read_account(account, outcome.saved_bytes, highest_step_);
+  return outcome;
+}
 
 bool TrainingRun::measures_as_recorded() const {
   if (adaptive_of(training_.policy()) == nullptr) return false;
@@ -134,7 +147,7 @@ void TrainingRun::resume(const RunFolder& folder, const fs::path& checkpoint) {
   }
   const Progress& progress = trainer_.progress();
   folder.go_back_to(checkpoint, progress);
-  saved_ = {progress.step, progress.epochs_evaluated};
+  saved_ = {progress.step, progress.evaluated};
 }
 
 std::optional<nlohmann::ordered_json> TrainingRun::finished(const RunFolder& folder) const {
@@ -163,7 +176,7 @@ int TrainingRun::run(const RunFolder& folder) {
     if (trainer_.whole_epochs() >= train.epochs) ended.emplace_back("train.epochs");
     if (train.steps > 0 && trainer_.progress().step >= train.steps) ended.emplace_back("train.steps");
     display_.print(
-        fmt::format("nothing is left to do: {} steps are done, of {} epochs of {} steps{}; a larger {} goes on",
+        fmt::format("nothing is left to do: {} steps are done, of {} epochs of {} steps{}; a larger {} continues",
                     trainer_.progress().step, train.epochs, trainer_.steps_per_epoch(),
                     train.steps > 0 ? fmt::format(", {} steps at most (train.steps)", train.steps) : "",
                     fmt::join(ended, " with a larger ")));
@@ -177,6 +190,19 @@ int TrainingRun::run(const RunFolder& folder) {
   folder_->save_configuration(to_yaml(with_absolute_paths(configuration_)));
   folder_->save_plan(configuration_.memory.plan ? to_json(*configuration_.memory.plan) : std::string());
   folder_->remove_summary();
+  record_ = std::make_unique<RunRecord>(folder_->record(), threads(), trainer_.progress().step);
+  try {
+    return train_and_summarize();
+  } catch (...) {
+    try {
+      record_->update(trainer_.progress().step, "failed");
+    } catch (const Error&) {  // the disk is full, say, which the error in hand tells
+    }
+    throw;
+  }
+}
+
+int TrainingRun::train_and_summarize() {
   announce();
   ledger(device_of(configuration_)).reset_peak();
   const bool reached_end = trainer_.run({.stop = [] { return InterruptGuard::signal() != 0; },
@@ -185,60 +211,79 @@ int TrainingRun::run(const RunFolder& folder) {
                                                               double seconds) { note_step(result, rate, seconds); },
                                          .after_epoch = [this](const EpochResult& epoch) { note_epoch(epoch); }});
   save(false);
-  summary_ = summarize();
   const int signal = InterruptGuard::signal();
   const bool stopped = signal != 0 && !reached_end;
+  record_->update(trainer_.progress().step, stopped ? "stopped" : "finished");
+  summary_ = summarize();
   if (stopped) summary_["stopped"] = true;
   write_file_atomically(folder_->summary(), summary_.dump(2) + "\n");
+  const std::string run = folder_->path().string();
   if (stopped) {
-    display_.print(fmt::format("stopped by a signal after step {}; go on with --resume {}", trainer_.progress().step,
-                               folder_->path().string()));
+    display_.print(fmt::format("stopped by a signal after step {}; `lacuna train --resume {}` continues",
+                               trainer_.progress().step, run));
     return signal;
   }
+  display_.print(closing_line());
   return 0;
+}
+
+std::string TrainingRun::closing_line() const {
+  const Metric& metric = training_.task().best_metric();
+  const std::optional<Evaluation>& best = trainer_.progress().best;
+  std::error_code ignored;
+  const fs::path run = folder_->path(), link = run / "best";
+  std::string text = "done: ";
+  if (best && best->metrics.contains(metric.name))
+    text += fmt::format("best {}, weights in {}; ", metric_text(metric.name, best->metrics.at(metric.name)),
+                        (fs::exists(link, ignored) ? link : folder_->best()).string());
+  return text + fmt::format("{}, peak {}; `lacuna report {}` draws it", clock_time(record_->seconds()),
+                            format_bytes(summary_["memory"]["peak"].get<std::int64_t>()), run.string());
 }
 
 void TrainingRun::announce() {
   const Configuration::Train& train = configuration_.train;
-  display_.print(fmt::format("{}: {} parameters, {} trained; {} on {}, {} threads, memory policy {}",
+  display_.print(fmt::format("model {}: {} parameters, {} of them trained; {} on {}, {} threads; memory policy {}",
                              configuration_.model.name, training_.model().parameter_count(),
                              training_.trainable_count(), train.precision, train.device, train.threads,
                              training_.policy().name()));
   if (configuration_.memory.plan) display_.print(configuration_.memory.plan->text);
   display_.print(
-      fmt::format("{}: {} images to train on, {} to evaluate on; {} steps of {} images an epoch; run folder {}",
+      fmt::format("data {}: {} training images, {} to evaluate on; an epoch has {} steps of {} images; run folder {}",
                   configuration_.data.name, training_images_->size(), validation_images_->size(),
                   trainer_.steps_per_epoch(), train.batch_size, folder_->path().string()));
   if (const std::int64_t steps = steps_of_run(), of_epoch = trainer_.steps_per_epoch(); train.steps > steps)
-    print_error(
-        fmt::format("lacuna: warning: train.steps is {}, but the run ends after {} steps, by train.epochs={}; "
-                    "train.epochs={} goes on to step {}\n",
-                    train.steps, steps, train.epochs, train.epochs + (train.steps - steps + of_epoch - 1) / of_epoch,
-                    train.steps));
+    print_error(fmt::format(
+        "lacuna: warning: train.steps is {}, but the run ends after {} steps, by train.epochs={}; "
+        "train.epochs={} reaches step {}\n",
+        train.steps, steps, train.epochs, train.epochs + (train.steps - steps + of_epoch - 1) / of_epoch, train.steps));
   if (!training_.freeze_matches().empty()) {
-    std::string text = configuration_.freeze.train.empty() ? "frozen:\n" : "trained, and nothing else:\n";
+    std::string text =
+        configuration_.freeze.train.empty() ? "frozen parameters:\n" : "trained parameters; all others are frozen:\n";
     for (const FreezeMatch& match : training_.freeze_matches()) text += describe(match);
     text.pop_back();
     display_.print(text);
   }
+  if (trainer_.progress().step == 0) warn_of_other_statistics(configuration_);
   const bool all_trained = training_.trainable_count() == training_.model().parameter_count();
   if (!all_trained && configuration_.model.from.empty() && trainer_.progress().step == 0)
     print_error("lacuna: warning: frozen parameters have random weights: model.from is not set\n");
   if (const LoadedWeights& loaded = training_.loaded_weights(); loaded.new_head) {
     const Model& model = training_.model();
     display_.print(loaded.file_classes > 0
-                       ? fmt::format("the classifier {} starts anew: {} classes in {}, {} now", model.heads().front(),
-                                     loaded.file_classes, configuration_.model.from, model.num_classes())
-                       : fmt::format("the classifier {} starts anew: {} has none", model.heads().front(),
+                       ? fmt::format("the classifier {} starts with new weights: {} classes in {}, {} here",
+                                     model.heads().front(), loaded.file_classes, configuration_.model.from,
+                                     model.num_classes())
+                       : fmt::format("the classifier {} starts with new weights: {} has none", model.heads().front(),
                                      configuration_.model.from));
   }
   if (!training_.weights_file().empty() && trainer_.progress().step == 0)
     display_.print(fmt::format("weights from {}{}{}", training_.weights_file().string(),
                                training_.weights_notes().empty() ? "" : "; ",
                                fmt::join(training_.weights_notes(), "; ")));
-  if (trainer_.progress().step > 0) display_.print(fmt::format("going on after step {}", trainer_.progress().step));
+  if (trainer_.progress().step > 0) display_.print(fmt::format("continuing after step {}", trainer_.progress().step));
   if (started_anew_ > 0)
-    display_.print(fmt::format("{} parameters were frozen before: their optimizer state starts anew", started_anew_));
+    display_.print(
+        fmt::format("{} parameters were frozen before: their optimizer state starts at zero", started_anew_));
 }
 
 void TrainingRun::note(const nlohmann::ordered_json& line) {
@@ -256,14 +301,15 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
   const Progress& progress = trainer_.progress();
   const std::int64_t epoch = progress.epochs_evaluated + 1;
   const Ledger& account = ledger(device_of(configuration_));
+  const std::int64_t held = account.total() - prepared_ahead(account.holders());
   nlohmann::ordered_json line{{"step", progress.step}, {"epoch", epoch}, {"loss", result.loss}};
   add_metrics(line, "", result.totals.values(training_.task()));
   line.update({{"lr", learning_rate},
                {"gradient_norm", result.gradient_norm},
                {"samples", result.totals.samples},
                {"seconds", seconds},
-               {"memory", account.total()},
-               {"peak", account.peak()}});
+               {"memory", held},
+               {"peak", highest_step_.peak}});
   if (result.calibration_seconds > 0) line["measuring"] = result.calibration_seconds;
   note(line);
   constexpr std::ptrdiff_t window = 10;  // steps over which the rate is averaged
@@ -282,8 +328,8 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
                    .metric = metric_text(metric.name, progress.totals.value(metric)),
                    .learning_rate = learning_rate,
                    .samples_per_second = static_cast<double>(result.totals.samples) / recent,
-                   .memory = account.total(),
-                   .peak = account.peak(),
+                   .memory = held,
+                   .peak = highest_step_.peak,
                    .elapsed = elapsed,
                    .remaining = elapsed / static_cast<double>(std::ssize(step_seconds_)) *
                                 static_cast<double>(steps_of_run() - progress.step)});
@@ -295,7 +341,7 @@ void TrainingRun::note_epoch(const EpochResult& epoch) {
   const Task& task = training_.task();
   const Progress& progress = trainer_.progress();
   const Metric& metric = task.best_metric();
-  nlohmann::ordered_json line{{"step", progress.step}, {"epoch", trainer_.whole_epochs()}};
+  nlohmann::ordered_json line{{"step", progress.step}, {"epoch", epoch.epoch}};
   line["train_loss"] = epoch.train.loss();
   add_metrics(line, "train_", epoch.train.values(task));
   line["val_loss"] = epoch.validation.loss;
@@ -309,18 +355,19 @@ void TrainingRun::note_epoch(const EpochResult& epoch) {
   }
   line["seconds"] = epoch.seconds;
   note(line);
-  display_.print(fmt::format("epoch {}/{}: train loss {:.4f}, {}; validation loss {:.4f}, {}{}", epoch.epoch,
-                             configuration_.train.epochs, epoch.train.loss(),
+  display_.print(fmt::format("epoch {}/{}{}: train loss {:.4f}, {}; validation loss {:.4f}, {}{}", epoch.epoch,
+                             configuration_.train.epochs,
+                             epoch.whole ? "" : fmt::format(", after step {}", progress.step), epoch.train.loss(),
                              metric_text(metric.name, epoch.train.value(metric)), epoch.validation.loss,
                              metric_text(metric.name, epoch.validation.metrics.at(metric.name)), averaged));
-  if (!epoch.whole) return;
   const std::int64_t every = configuration_.output.save_every;
-  if (trainer_.at_end() || epoch.is_best || (every > 0 && trainer_.whole_epochs() % every == 0)) save(epoch.is_best);
+  const bool is_due = epoch.whole && every > 0 && trainer_.whole_epochs() % every == 0;
+  if (trainer_.at_end() || epoch.is_best || is_due) save(epoch.is_best);
 }
 
 void TrainingRun::save(bool is_best) {
   const Progress& progress = trainer_.progress();
-  const std::pair here{progress.step, progress.epochs_evaluated};
+  const std::pair here{progress.step, progress.evaluated};
   if (saved_ == here) return;
   for (const Parameter* parameter : training_.model().parameters())
     if (!is_finite(parameter->tensor()))
@@ -336,6 +383,7 @@ void TrainingRun::save(bool is_best) {
   const TrainedState state{training_.model(), training_.optimizer(), training_.policy(), training_.average(),
                            folder_config(training_.model(), describe_folder(configuration_))};
   folder_->save(state, progress, only_progress, is_best, configuration_.output.keep);
+  record_->update(progress.step);
   saved_ = here;
 }
 
@@ -371,12 +419,14 @@ nlohmann::ordered_json TrainingRun::measured() const {
   if (step_seconds_.empty())
     if (const auto before = noted_figures()) return *before;
   const Ledger& account = ledger(device_of(configuration_));
-  Measurement measured = describe(configuration_, training_);
-  read_account(account, saved_bytes_, measured);
+  Measurement measured = step_seconds_.empty() ? describe(configuration_, training_) : highest_step_;
+  if (step_seconds_.empty()) read_account(account, saved_bytes_, measured);
+  at(measured.memory, Purpose::saved) = saved_bytes_;
   measured.saved_by_path = saved_by_path_;
   measured.process_peak = process_peak();
   read_times(step_seconds_, measurements(), training_.policy(), configuration_.train.accumulate, measured);
   nlohmann::ordered_json json = to_json(measured);
+  json["peak_in_training"] = std::max(most_held_, account.peak());
   if (step_seconds_.empty()) {  // nobody knows what one saves
     json["memory"]["saved"] = nullptr;
     json["process_peak"] = measured.process_peak;
@@ -391,8 +441,7 @@ nlohmann::ordered_json TrainingRun::measured() const {
 nlohmann::ordered_json TrainingRun::summarize() const {
   nlohmann::ordered_json json = measured();
   const Progress& progress = trainer_.progress();
-  const std::optional<Evaluation>& evaluation =
-      trainer_.final_evaluation() ? trainer_.final_evaluation() : progress.last;
+  const std::optional<Evaluation>& evaluation = progress.last;
   if (trainer_.progress().step == 0)
     json["train_loss"] = nullptr;
   else
@@ -408,6 +457,7 @@ nlohmann::ordered_json TrainingRun::summarize() const {
   }
   json["epochs"] = trainer_.whole_epochs();
   json["steps"] = trainer_.progress().step;
+  json["seconds"] = record_->seconds();
   return json;
 }
 

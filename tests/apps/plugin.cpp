@@ -42,14 +42,17 @@ TEST_CASE("plugins: a shared object that registers nothing is refused") {
   CHECK(loaded_plugins().empty());
 }
 
-TEST_CASE("plugins: words before the subcommand alone are options to load") {
-  std::vector<std::string> words{"train", "--load", "x.so"};
-  load_leading_plugins(words);
-  CHECK(words == std::vector<std::string>{"train", "--load", "x.so"});
-  words = {"--load"};
-  CHECK_THROWS_AS(load_leading_plugins(words), Error);
-  words = {"--load=missing.so", "train"};
-  CHECK_THROWS_AS(load_leading_plugins(words), Error);
-  const char* const command[] = {"lacuna", "--load", "missing.so", "models"};
-  CHECK(run_command_line(4, command) == wrong_input);
+TEST_CASE("plugins: --load stands before the subcommand or behind it") {
+  std::vector<std::string> words{"train", "-c", "c.yaml"};
+  load_plugins(words);
+  CHECK(words == std::vector<std::string>{"train", "-c", "c.yaml"});
+  for (const std::vector<std::string>& given : std::vector<std::vector<std::string>>{
+           {"--load"}, {"train", "--load"}, {"--load=missing.so", "train"}, {"train", "--load", "missing.so"}}) {
+    words = given;
+    CHECK_THROWS_AS(load_plugins(words), Error);
+  }
+  const char* const before[] = {"lacuna", "--load", "missing.so", "models"};
+  CHECK(run_command_line(4, before) == wrong_input);
+  const char* const behind[] = {"lacuna", "models", "--load=missing.so"};
+  CHECK(run_command_line(3, behind) == wrong_input);
 }

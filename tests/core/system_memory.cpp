@@ -69,4 +69,17 @@ TEST_CASE("system memory: available memory is at least the resident size and at 
   CHECK(available_memory() <= physical_memory());
 }
 
+TEST_CASE("memory: a system that does not overcommit has what its commit limit leaves") {
+  const test::TemporaryFolder proc;
+  std::filesystem::create_directories(proc / "sys/vm");
+  test::write_file(proc / "meminfo", "MemTotal: 9 kB\nCommitLimit: 4096 kB\nCommitted_AS: 1024 kB\n");
+  constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
+  for (const char* const heuristic : {"0\n", "1\n"}) {
+    test::write_file(proc / "sys/vm/overcommit_memory", heuristic);
+    CHECK(commit_left(proc.path()) == no_limit);
+  }
+  test::write_file(proc / "sys/vm/overcommit_memory", "2\n");
+  CHECK(commit_left(proc.path()) == 3072 * 1024);
+}
+
 }  // namespace lacuna

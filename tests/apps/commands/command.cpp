@@ -59,7 +59,7 @@ TEST_CASE("train: a classifier that starts anew is announced") {
   REQUIRE(run_command(folder, train({"output.dir=one", "train.steps=1", "model.num_classes=12"})).code == 0);
   const CommandResult result = run_command(folder, train({"model.from=one/last", "train.steps=1"}));
   CHECK(result.code == 0);
-  CHECK(result.out.find("the classifier head starts anew: 12 classes in one/last, 10 now") != std::string::npos);
+  CHECK(result.out.find("12 classes in one/last, 10 here") != std::string::npos);
 }
 
 TEST_CASE("train: the best checkpoint is kept without any between") {
@@ -141,8 +141,7 @@ TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
   refused({"plan", "-c", "c.yaml", "train.batch_size=2147483647", "train.accumulate=1", "model.image_size=4096",
            "model.patch_size=4096"},
           "any machine's memory");
-  refused({"plan", "-c", "c.yaml", "data.image_size=8", "train.batch_size=0"},
-          "train.batch_size: ");
+  refused({"plan", "-c", "c.yaml", "data.image_size=8", "train.batch_size=0"}, "train.batch_size: ");
   for (const std::string command : {"train", "plan", "bench", "explain"})
     refused({command, "-c", "c.yaml", "freeze.freeze=[\"*\"]"}, "freeze: ");
   refused(train({"--json", "nowhere/s.json"}), "there is no folder nowhere");
@@ -165,6 +164,37 @@ TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
   refused({"train", "--jsn"}, "lacuna: train: --jsn is not expected, did you mean --json?");
   refused({"train", "-c"}, "lacuna: train: ");
   refused({"trian"}, "unknown command \"trian\", did you mean \"train\"?");
+}
+
+TEST_CASE("command: memory of a step is the same to the byte in plan, bench and train") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const std::vector<std::vector<std::string>> cases{
+      {},
+      {"data.workers=3", "train.accumulate=2", "train.ema_decay=0.9"},
+      {"memory={policy: fixed, bits: 2}", "optimizer={name: sgd, momentum: 0.9}"},
+      {"optimizer.in_backward=true", "train.precision=bf16", "memory.recompute=[\"blocks.*\"]"},
+      {"model={name: resnet20, image_size: 8}", "data.val_size=2000"}};
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const std::string run = "output.dir=r" + std::to_string(i);
+    const auto memory = [&](std::vector<std::string> words) {
+      words.insert(words.end(), {"-c", "c.yaml", "train.batch_size=16", "data.train_size=64", run, "--json", "-"});
+      words.insert(words.end(), cases[i].begin(), cases[i].end());
+      const CommandResult result = run_command(folder, words);
+      INFO(result.error);
+      REQUIRE(result.code == 0);
+      return result.json();
+    };
+    const nlohmann::json planned = memory({"plan"}), trained = memory({"train"});
+    CHECK(planned.at("memory") == memory({"bench", "--steps", "2"}).at("memory"));
+    CHECK(planned.at("memory") == trained.at("memory"));
+    CHECK(planned.at("memory").at("saved") == memory({"explain"}).at("saved"));
+    CHECK(planned.at("peak_in_training") >= trained.at("peak_in_training"));
+    CHECK(trained.at("peak_in_training") > trained.at("memory").at("peak"));
+    const std::string metrics = read_file(folder / ("r" + std::to_string(i)) / "metrics.jsonl");
+    CHECK(metrics.find(fmt::format("\"peak\":{}", planned.at("memory").at("peak").get<std::int64_t>())) !=
+          std::string::npos);
+  }
 }
 
 TEST_CASE("command: plan and bench share the documented keys") {

@@ -27,6 +27,7 @@ inline nlohmann::json read_json(const std::filesystem::path& path) { return nloh
 struct Limits {
   std::int64_t file = 0;     // of each file, as a full disk
   std::int64_t address = 0;  // of the address space, as `ulimit -v` sets
+  std::int64_t data = 0;     // of writable private memory, as `ulimit -d` sets; strict overcommit counts the same
 };
 
 class CommandRun {
@@ -49,6 +50,7 @@ class CommandRun {
     if (::chdir(folder.path().c_str()) != 0) ::_exit(99);
     limit(RLIMIT_FSIZE, limits.file);
     limit(RLIMIT_AS, limits.address);
+    limit(RLIMIT_DATA, limits.data);
     if (limits.address > 0) limit(RLIMIT_STACK, usual_stack);  // a thread's takes of the addresses
     ::execv(pointers[0], pointers.data());
     ::_exit(99);

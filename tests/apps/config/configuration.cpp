@@ -1,6 +1,7 @@
 #include "apps/config/configuration.h"
 
 #include "apps/config/paths.h"
+#include "apps/config/resolve.h"
 #include "apps/config/schema.h"
 #include "core/error.h"
 #include "tests/apps/problems.h"
@@ -138,6 +139,11 @@ TEST_CASE("configuration: a model is asked about its hyper-parameters") {
   CHECK(names(refusal("model: {name: vit, image_size: 32, patch_size: 4}\ndata: {image_size: 64}\n"), "a.yaml:1:20",
               {"model.image_size", "32", "data.image_size", "64"}));
   CHECK(names(refusal("model: {name: vit, patch_size: 5}\ndata: {image_size: 64}\n"), "a.yaml:1:20", {"`patch_size`"}));
+  // A number in quotes is a text, which the message says.
+  for (const char* const text : {"image_size: \"32\"", "depth: '3'", "drop_rate: \"0.1\"", "qkv_bias: \"true\""})
+    CHECK_MESSAGE(names(refusal(fmt::format("model: {{name: vit, {}}}\ndata: {{image_size: 32}}\n", text)),
+                        "a.yaml:1:20", {"the text", "without quotes"}),
+                  text);
 }
 
 TEST_CASE("configuration: values that do not go together are listed at once, each where it stands") {
@@ -175,7 +181,7 @@ TEST_CASE("configuration: a task is chosen by name, with its settings, and fits 
 TEST_CASE("configuration: what is no plain YAML is refused") {
   CHECK(refusal("model: [\n").starts_with("a.yaml:2:1: this is no YAML: "));
   CHECK(names(refusal("a: 1\n---\nb: 1\n"), "a.yaml:1:1", {"one document"}));
-  CHECK(names(refusal_after_model("train: &a {epochs: 1}\ndata: *a\n"), "a.yaml:3:7", {"aliases"}));
+  CHECK(names(refusal_after_model("train: &a {epochs: 1}\ndata: *a\n"), "a.yaml:3:1", {"aliases"}));
   CHECK(names(refusal_after_model("train: {epochs: !!int 3}\n"), "a.yaml:2:17", {"tags"}));
   CHECK(refusal(std::string(100'000, '[')).ends_with("nested more than 16 deep"));
   CHECK(names(refusal_after_model("<<: {train: {}}\n"), "a.yaml:2:1", {"section \"<<\""}));
@@ -288,6 +294,26 @@ TEST_CASE("configuration: what is written reads back the same") {
   CHECK(again.freeze.train == configuration.freeze.train);
   CHECK(again.task.options == configuration.task.options);
   CHECK(again.model.num_classes == 12);
+}
+
+TEST_CASE("configuration: a resolved one says every value, and is itself again") {
+  const std::string text = to_yaml(resolve(read("optimizer: {name: sgd}\n", {"model.depth=3"})));
+  for (const char* const line : {"  momentum: 0\n", "  weight_decay: 0\n", "  num_heads: 12\n", "  depth: 3\n",
+                                 "  warmup_epochs: 0\n", "  label_smoothing: 0\n", "  num_classes: 10\n"})
+    CHECK_MESSAGE(text.find(line) != std::string::npos, line);
+  CHECK(text.find("mean: []") == std::string::npos);
+  CHECK(to_yaml(resolve(parse_configuration(text, "run.yaml"))) == text);
+}
+
+TEST_CASE("configuration: another choice on the command line does not keep the defaults of the one before") {
+  const std::string text = to_yaml(resolve(read("optimizer: {name: adamw, weight_decay: 0.05}\n")));
+  const auto with = [&](const std::string& assignment) {
+    return parse_configuration(text, "run.yaml", std::vector{assignment});
+  };
+  CHECK(with("optimizer.name=lion").optimizer.options == SettingValues{{"weight_decay", 0.05}});
+  CHECK(with("schedule.name=cosine").schedule.options.empty());
+  CHECK(with("data.name=cifar10").data.mean.empty());
+  CHECK(to_yaml(resolve(with("model.name=resnet20"))).find("embed_dim") == std::string::npos);
 }
 
 TEST_CASE("configuration: docs/configuration.md lists every key as it is") {

@@ -78,13 +78,14 @@ TEST_CASE("checkpoint: a manifest with anything else is refused") {
 }
 
 TEST_CASE("checkpoint: metrics that are about to be written again are left out, and so is what is none") {
-  std::istringstream lines(
-      "{\"step\":1}\nnonsense\n{\"step\":\"1\"}\n[]\n{\"step\":2}\n{\"step\":2,\"epoch\":1,\"val_loss\":1}\n{\"step\":"
-      "3}\n"
-      "{\"step\":3,\"epoch\":1,\"val_loss\":2}\n{\"step\":3,\"val_loss\":2}\n{\"step\":4,\"epoch\":2,\"val_loss\":2}\n"
-      "{\"step\":5}\n");
-  CHECK(kept_metrics(lines, {.step = 4, .epochs_evaluated = 1}) ==
-        "{\"step\":1}\n{\"step\":2}\n{\"step\":2,\"epoch\":1,\"val_loss\":1}\n{\"step\":3}\n");
+  const std::string before = "{\"step\":1}\n", within = "{\"step\":2}\n{\"step\":2,\"epoch\":1,\"val_loss\":1}\n",
+                    evaluated = "{\"step\":4,\"epoch\":2,\"val_loss\":2}\n";
+  const auto kept = [&](const Progress& progress) {
+    std::istringstream lines(before + "nonsense\n{\"step\":\"1\"}\n[]\n" + within + evaluated + "{\"step\":5}\n");
+    return kept_metrics(lines, progress);
+  };
+  CHECK(kept({.step = 4, .evaluated = 2}) == before + within);  // the evaluation of step 4 is done again
+  CHECK(kept({.step = 4, .evaluated = 4}) == before + within + evaluated);
 }
 
 TEST_CASE("checkpoint: a policy's state that the policy cannot have written is refused with its file") {

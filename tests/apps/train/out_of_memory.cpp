@@ -5,6 +5,8 @@
 #include "core/sanitizer.h"
 #include "tests/apps/train/train_run.h"
 
+#include <fmt/format.h>
+
 #include <new>
 
 namespace lacuna::test {
@@ -97,6 +99,40 @@ TEST_CASE("out of memory: under any limit on addresses a run ends with a message
     trained += result.code == 0 ? 1 : 0;
   }
   CHECK(trained > 0);
+}
+
+TEST_CASE("out of memory: under any limit on data a run ends with a message or trains") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  int trained = 0;
+  for (const std::int64_t limit : {20, 30, 40, 60, 90, 140, 200}) {
+    const CommandResult result =
+        run_command(folder, train({"output.dir=r", "train.steps=2", "--overwrite"}), {.data = limit * mebibyte});
+    INFO(limit, " MiB: ", result.code, " ", result.error);
+    CHECK((result.code == 0 || result.code == 1));
+    if (result.code == 1) CHECK(result.error.find("ulimit -") != std::string::npos);
+    trained += result.code == 0 ? 1 : 0;
+  }
+  CHECK(trained > 0);
+}
+
+TEST_CASE("memory.budget_of: process bounds what the system counts of a run") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", large);
+  const auto with = [&](const std::string& budget) {
+    return run_command(folder, train({"output.dir=r", "train.steps=3", "--overwrite", "--json", "-",
+                                      "memory={policy: auto, budget_of: process, budget: " + budget + "}"}));
+  };
+  for (const std::int64_t budget : {160, 220}) {  // everything exact takes more
+    const CommandResult result = with(fmt::format("{}MiB", budget));
+    INFO(result.error);
+    REQUIRE(result.code == 0);
+    CHECK(result.json().at("process_peak") <= budget * mebibyte);
+    CHECK(result.json().at("process_peak") > budget * mebibyte / 2);
+  }
+  const CommandResult refused = with("20MiB");  // the program alone takes more
+  CHECK(refused.code == 2);
+  CHECK(refused.error.find("memory.budget") != std::string::npos);
 }
 
 #endif

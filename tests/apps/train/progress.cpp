@@ -22,8 +22,9 @@ TEST_CASE("progress: a line says where the run stands, in the terminal's width")
                           .elapsed = 61,
                           .remaining = 3723};
   CHECK(to_string(line, std::string::npos) ==
-        "epoch 2/8  step   7/390  loss 1.2500  accuracy 50.00 %  lr 5.000e-02  512.2 samples/s  memory 3.00 MiB  peak 5.00 "
-        "GiB  1:01 gone  1:02:03 left");
+        "epoch 2/8  step   7/390  loss 1.2500  accuracy 50.00 %  lr 5.000e-02  512.2 samples/s  memory 3.00 MiB  peak "
+        "5.00 "
+        "GiB  1:01 elapsed  1:02:03 left");
   for (const std::size_t width : {1, 20, 40, 79, 100, 120}) {
     const std::string text = to_string(line, width);
     CHECK(text.size() <= width);

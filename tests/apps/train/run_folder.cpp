@@ -113,6 +113,35 @@ TEST_CASE("train: a checkpoint of another model or another version is refused") 
   CHECK(older.error.find("model.from=r/checkpoints/step-00000002") != std::string::npos);
 }
 
+TEST_CASE("eval: weights beside a config.json with other statistics are warned of") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "train.steps=1"})).code == 0);
+  fs::create_directories(folder / "weights");
+  fs::copy_file(folder / "r/last/model.safetensors", folder / "weights/model.safetensors");
+  const std::string from = "model.from=weights/model.safetensors", same = "data.mean=[0.5, 0.5, 0.5]",
+                    same_deviation = "data.std=[0.5, 0.5, 0.5]";
+  const auto warned = [&](const std::vector<std::string>& rest) {
+    std::vector<std::string> words{"eval", "-c", "c.yaml", from};
+    words.insert(words.end(), rest.begin(), rest.end());
+    const CommandResult result = run_command(folder, words);
+    CHECK(result.code == 0);
+    return result.error.find("data.mean=[0.5, 0.5, 0.5]") != std::string::npos;
+  };
+  CHECK(!warned({}));
+  write_file(folder / "weights/config.json", "not JSON");
+  CHECK(!warned({}));
+  for (const char* const text : {R"({"architecture": "vit", "pretrained_cfg": {"mean": [0.5, 0.5, 0.5],)"
+                                 R"( "std": [0.5, 0.5, 0.5]}})",
+                                 R"({"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]})"}) {
+    write_file(folder / "weights/config.json", text);
+    CHECK(warned({}));
+    CHECK(!warned({same, same_deviation}));
+  }
+  CHECK(run_command(folder, train({from, "output.dir=f", "train.steps=1"})).error.find("data.mean=[0.5") !=
+        std::string::npos);
+}
+
 TEST_CASE("train: what several files say is one configuration, and the run goes on without them") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);

@@ -23,7 +23,9 @@ Location place_of_parameter(const YamlNode& root, const std::string& key) {
 
 /// Those that no key of another name sets.
 std::vector<HyperParameter> without_shared(std::vector<HyperParameter> all) {
-  std::erase_if(all, [](const HyperParameter& one) { return one.key == "num_classes" || one.key == "image_size"; });
+  std::erase_if(all, [](const HyperParameter& one) {
+    return one.key == "num_classes" || one.key == "image_size" || one.key == "head";
+  });
   return all;
 }
 
@@ -54,9 +56,8 @@ std::vector<HyperParameter> hyper_parameters_of(const Configuration& configurati
   if (configuration.model.num_classes > 0) all.push_back({"num_classes", configuration.model.num_classes});
   if (configuration.data.image_size > 0 && !gives(all, "image_size"))
     all.push_back({"image_size", configuration.data.image_size});
-  const std::string_view head = tasks().contains(configuration.task.name)
-                                    ? tasks().get(configuration.task.name).head
-                                    : std::string_view();
+  const std::string_view head =
+      tasks().contains(configuration.task.name) ? tasks().get(configuration.task.name).head : std::string_view();
   if (head.empty() || gives(all, "head") || configuration.model.name.empty()) return all;
   const ModelDescription description = describe_model(configuration.model.name, all);
   if (gives(description.hyper_parameters, "head")) all.push_back({"head", std::string(head)});

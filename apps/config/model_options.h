@@ -19,8 +19,8 @@ std::vector<HyperParameter> read_model_options(const std::vector<const YamlEntry
 /// All that a model is told: its options, the number of classes and the size of the images, where they are set.
 std::vector<HyperParameter> hyper_parameters_of(const Configuration& configuration);
 
-/// The hyper-parameters that a model has by default, but those that other keys say: `model.num_classes` and
-/// `data.image_size`. Empty for a name that no model has.
+/// The hyper-parameters that a model has by default, but those that other keys decide: `model.num_classes`,
+/// `data.image_size` and `task.name` (`head`). Empty for a name that no model has.
 std::vector<HyperParameter> defaults_of_model(std::string_view name);
 /// Gives each that is left open the value that it has.
 void fill_in_model_options(Configuration& configuration);

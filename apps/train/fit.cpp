@@ -190,7 +190,7 @@ std::int64_t memory_beside_tensors() {
 
 std::int64_t prefetched(const Measurement& planned) {
   // A stored sample of each worker is in the ledger as well: less than one in f32.
-  return depth * planned.batch + planned.batch / std::max<std::int64_t>(planned.batch_size, 1);
+  return depth * planned.batch + planned.workers * planned.batch / std::max<std::int64_t>(planned.batch_size, 1);
 }
 
 std::int64_t evaluation_need(const Measurement& planned) {

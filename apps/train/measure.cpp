@@ -51,8 +51,7 @@ std::vector<std::int64_t> made_up_lengths(const Configuration& configuration, co
   }
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples), longest);
   if (const std::vector<double>& given = configuration.data.length; !given.empty())
-    for (std::size_t i = 0; i < lengths.size(); ++i)
-      lengths[i] = static_cast<std::int64_t>(given[i % given.size()]);
+    for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = static_cast<std::int64_t>(given[i % given.size()]);
   return lengths;
 }
 
@@ -83,6 +82,7 @@ Measurement describe(const Configuration& configuration, const Training& trainin
   result.precision = configuration.train.precision;
   result.batch_size = configuration.train.batch_size;
   result.threads = threads();
+  result.workers = configuration.data.workers;
   result.policy = training.policy().name();
   result.divides_anew = adaptive_of(training.policy()) != nullptr;
   result.plan = configuration.memory.plan;

@@ -25,6 +25,7 @@ struct Measurement {
   Bytes memory{};             // each purpose at its own highest; saved: at the end of the forward pass
   BytesByPath saved_by_path;  // what makes up `memory`'s saved
   std::int64_t batch = 0;     // bytes of the images and targets of a step
+  std::int64_t workers = 1;   // threads that prepare batches, each with a sample in its hands
   // Of an evaluation, whose batches have as many images as a step has at once, or all that there are; on `meta`.
   std::int64_t evaluation_batch = 0, evaluation_peak = 0;  // bytes of a batch, and the ledger's in its forward pass
   std::int64_t peak = 0;                                   // of a step: without batches that are prepared ahead

@@ -69,8 +69,8 @@ class Reader {
     return (*this)(&out->front());
   }
   std::string operator()(std::vector<double>* out) const {
-    if (node_.kind != YamlNode::Kind::scalar) return read_list(out, "a list of numbers");
-    out->resize(1);  // one number is a list of one
+    if (node_.kind != YamlNode::Kind::scalar || !values_.or_one) return read_list(out, "a list of numbers");
+    out->resize(1);
     return (*this)(&out->front());
   }
   std::string operator()(std::vector<HoldRule>* out) const {
@@ -133,7 +133,9 @@ struct TypeName {
   std::string operator()(const std::optional<double>*) const { return number(false); }
   std::string operator()(const std::string*) const { return "text"; }
   std::string operator()(const Names*) const { return "list of texts"; }
-  std::string operator()(const std::vector<double>*) const { return "list of numbers"; }
+  std::string operator()(const std::vector<double>*) const {
+    return values.or_one ? "number, or a list of them" : "list of numbers";
+  }
   std::string operator()(const auto*) const { return "list of rules"; }
 };
 

@@ -22,10 +22,12 @@ using Names = std::vector<std::string>;
 using Field = std::variant<bool*, std::int64_t*, double*, std::optional<double>*, std::string*, Names*,
                            std::vector<double>*, std::vector<HoldRule>*, std::vector<GroupRule>*>;
 
-/// The values that a key takes: a range for numbers, names to choose from for texts (null: any text).
+/// The values that a key takes: a range for numbers, names to choose from for texts (null: any text); `or_one`: one
+/// number stands for a list of one.
 struct Values {
   SettingRange range{};
   Names (*names)() = nullptr;
+  bool or_one = false;
 };
 
 /// A key of a `Root`: of the configuration, or of a rule in one of its lists.

@@ -60,7 +60,7 @@ const std::vector<Key<Configuration>> table{
     {"data.image_size", &Data::image_size, {up_to(4096)}, "side in pixels of what the model sees; 0: the model's own"},
     {"data.length",
      &Data::length,
-     {{.low = 1, .high = 1e6, .below_high = false, .whole = true}},
+     {.range = {.low = 1, .high = 1e6, .below_high = false, .whole = true}, .or_one = true},
      "tokens of a sequence in `plan`, `bench` and the data set `random_tokens`: a number, or a list that the samples "
      "of a batch take in turn; empty: 128, or the longest that a data set has"},
     {"data.vocabulary", &Data::vocabulary, {up_to(1e9)}, "of `random_tokens`; 0: BERT's 30522"},

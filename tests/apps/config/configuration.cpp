@@ -171,7 +171,7 @@ TEST_CASE("configuration: a task is chosen by name, with its settings, and fits 
   CHECK(read("").task.name == "classification");
   CHECK(read("task: {label_smoothing: 0.1}\n").task.options == SettingValues{{"label_smoothing", 0.1}});
   CHECK(names(refusal_after_model("task: {name: clasification}\n"), "a.yaml:2:14",
-              {"task.name", "classification, distillation, regression", "\"classification\""}));
+              {"task.name", "classification, contrastive, distillation", "\"classification\""}));
   CHECK(names(refusal_after_model("task: {name: regression, label_smoothing: 0.1}\n"), "a.yaml:2:26",
               {"task.label_smoothing", "classification", "regression"}));
   CHECK(names(refusal_after_model("task: {name: regression}\n"), "a.yaml:2:8",

@@ -19,6 +19,12 @@ SampleFields image_fields(std::int64_t height, std::int64_t width, std::int64_t 
           {.name = "labels", .dtype = DType::i64, .shape = {}}};
 }
 
+std::int64_t Dataset::length(std::int64_t) const { return 1; }
+
+void InputReader::read_pair(std::string_view, std::string_view, Sample&) const {
+  reject("expected one input a sample, got two: this data set has no pairs");
+}
+
 void Dataset::read(std::int64_t index, Sample& sample) const {
   expect(0 <= index && index < size(), "{} has no sample {}: it holds {}", info().name, index, size());
   sample.index = index;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/registry.h"
+#include "core/settings.h"
 #include "data/sample.h"
 
 #include <cstdint>
@@ -27,6 +28,8 @@ struct DatasetOptions {
   std::vector<std::int64_t> lengths{};
   std::int64_t vocabulary = 0;
   std::int64_t classes = 0;
+  std::filesystem::path model{};  // folder of the model that is trained, which may hold a tokenizer; may be empty
+  SettingValues settings{};       // those of the data set's kind
 
   /// The number of samples asked for of `split`.
   std::int64_t size() const { return split == Split::train ? train_size : validation_size; }
@@ -39,6 +42,8 @@ struct DatasetInfo {
   SampleFields fields{};                   // of each sample
   std::vector<std::string> classes{};      // names, by label; empty where labels are numbers
   std::vector<float> mean{}, deviation{};  // [channels] of images scaled to [0, 1], over the train split
+  std::vector<std::string> metrics{};      // by which it is judged; empty: the task's own
+  std::string description{};               // what was found out about its files, for people; may be empty
 };
 
 /// Fields of a labelled image data set: `images` u8 [height, width, channels] and `labels` i64 [].
@@ -54,6 +59,9 @@ class Dataset {
   const DatasetInfo& info() const { return info_; }
   /// Number of samples.
   std::int64_t size() const { return info_.size; }
+
+  /// Rows of the packed or padded tensors of sample `index`; 1 where there are none. Any thread may call it.
+  virtual std::int64_t length(std::int64_t index) const;
 
   /// Sets the tensors of `sample`, which has begun, to those of sample `index`. Several threads may read at once.
   void read(std::int64_t index, Sample& sample) const;
@@ -76,11 +84,26 @@ class ImageDataset : public Dataset {
   void read_sample(std::int64_t index, Sample& sample) const final;
 };
 
+/// Makes samples of what a user gives: texts, say.
+class InputReader {
+ public:
+  virtual ~InputReader() = default;
+  /// Of a sample, without targets.
+  virtual const SampleFields& fields() const = 0;
+  /// Sets the tensors of `sample`. What cannot be read is the input's fault.
+  virtual void read(std::string_view input, Sample& sample) const = 0;
+  /// The same for two inputs that belong together; refused where there are no pairs.
+  virtual void read_pair(std::string_view input, std::string_view pair, Sample& sample) const;
+};
+
 /// A kind of data set in the registry.
 struct DatasetKind {
   DatasetInfo (*describe)(const DatasetOptions& options);
   std::unique_ptr<const Dataset> (*open)(const DatasetOptions& options);
-  bool reads_files = true;  // whether `DatasetOptions::path` means something to it
+  bool reads_files = true;          // whether `DatasetOptions::path` means something to it
+  std::vector<Setting> settings{};  // beside those that all data sets have
+  /// How it reads single inputs, without its files; null: not at all.
+  std::unique_ptr<const InputReader> (*inputs)(const DatasetOptions& options) = nullptr;
 };
 Registry<DatasetKind>& dataset_kinds();
 

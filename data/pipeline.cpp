@@ -1,9 +1,12 @@
 #include "data/pipeline.h"
 
 #include "core/error.h"
+#include "core/parallel.h"
 #include "data/permutation.h"
 
 #include <algorithm>
+#include <limits>
+#include <mutex>
 #include <utility>
 
 namespace lacuna {
@@ -21,6 +24,8 @@ class Taken final : public Dataset {
            source_->size());
   }
 
+  std::int64_t length(std::int64_t index) const override { return source_->length(index); }
+
  private:
   void read_sample(std::int64_t index, Sample& sample) const override { source_->read(index, sample); }
   DatasetPtr source_;
@@ -37,6 +42,57 @@ class Shuffled final : public Dataset {
   }
   DatasetPtr source_;
   std::uint64_t seed_;
+};
+
+class ShuffledByLength final : public Dataset {
+ public:
+  ShuffledByLength(DatasetPtr source, std::uint64_t seed, std::int64_t batch)
+      : Dataset(source->info()), source_(std::move(source)), seed_(seed), lengths_(static_cast<std::size_t>(size())) {
+    constexpr std::int64_t most_batches = 50, least_pieces = 4;
+    piece_ = std::clamp(size() / (least_pieces * batch), std::int64_t{1}, most_batches) * batch;
+    parallel_for(size(), 64, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        lengths_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(source_->length(i));
+    });
+  }
+
+  std::int64_t length(std::int64_t index) const override { return source_->length(index); }
+
+ private:
+  using Order = std::vector<std::int32_t>;
+
+  void read_sample(std::int64_t index, Sample& sample) const override {
+    source_->read((*order_of(sample.epoch))[static_cast<std::size_t>(index)], sample);
+  }
+  /// Kept for the last epochs that were asked for: workers read the end of one and the start of the next.
+  std::shared_ptr<const Order> order_of(std::int64_t epoch) const {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [known, order] : orders_)
+      if (known == epoch) return order;
+    orders_[1] = std::exchange(orders_[0], {epoch, std::make_shared<const Order>(make_order(epoch))});
+    return orders_[0].second;
+  }
+  Order make_order(std::int64_t epoch) const {
+    const Permutation random(size(), {seed_, static_cast<std::uint32_t>(epoch), random_site("data/order")});
+    Order order(static_cast<std::size_t>(size()));
+    for (std::int64_t i = 0; i < size(); ++i) order[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(random(i));
+    const auto length = [&](std::int32_t i) { return lengths_[static_cast<std::size_t>(i)]; };
+    for (std::int64_t begin = 0; begin < size(); begin += piece_)
+      std::stable_sort(order.begin() + begin, order.begin() + std::min(begin + piece_, size()),
+                       [&](std::int32_t a, std::int32_t b) { return length(a) > length(b); });
+    std::size_t longest = 0;  // first of a piece
+    for (auto begin = static_cast<std::size_t>(piece_); begin < order.size(); begin += static_cast<std::size_t>(piece_))
+      if (length(order[begin]) > length(order[longest])) longest = begin;
+    std::swap(order.front(), order[longest]);
+    return order;
+  }
+
+  DatasetPtr source_;
+  std::uint64_t seed_;
+  std::int64_t piece_;
+  std::vector<std::int32_t> lengths_;  // [size]
+  mutable std::mutex mutex_;
+  mutable std::pair<std::int64_t, std::shared_ptr<const Order>> orders_[2]{{-1, nullptr}, {-1, nullptr}};
 };
 
 class Transformed final : public Dataset {
@@ -68,6 +124,12 @@ DatasetPtr take(DatasetPtr source, std::int64_t count) { return std::make_shared
 
 DatasetPtr shuffle(DatasetPtr source, std::uint64_t seed) {
   return std::make_shared<Shuffled>(std::move(source), seed);
+}
+
+DatasetPtr shuffle_by_length(DatasetPtr source, std::uint64_t seed, std::int64_t batch) {
+  expect(batch > 0 && source->size() < std::numeric_limits<std::int32_t>::max(),
+         "{} samples cannot be ordered by length in batches of {}", source->size(), batch);
+  return std::make_shared<ShuffledByLength>(std::move(source), seed, batch);
 }
 
 DatasetPtr transform(DatasetPtr source, Transforms transforms, std::uint64_t seed) {

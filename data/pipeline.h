@@ -20,6 +20,10 @@ using DatasetPtr = std::shared_ptr<const Dataset>;
 DatasetPtr take(DatasetPtr source, std::int64_t count);
 /// The samples in another random order in every epoch: a function of (seed, epoch).
 DatasetPtr shuffle(DatasetPtr source, std::uint64_t seed);
+/// The same with samples of similar length together: the random order is cut into pieces of up to 50 batches of `batch`
+/// samples (a quarter of all at most), each sorted from the longest sample to the shortest, and the longest of all comes
+/// first (Hugging Face's group_by_length).
+DatasetPtr shuffle_by_length(DatasetPtr source, std::uint64_t seed, std::int64_t batch);
 /// The samples after `transforms`, whose draws are a function of (seed, epoch, the sample's number in the data set that
 /// it was first read from).
 DatasetPtr transform(DatasetPtr source, Transforms transforms, std::uint64_t seed);

@@ -63,11 +63,15 @@ std::optional<Evaluation> evaluation_in(const ordered_json& json, const char* ke
 TaskTotals totals_in(const ordered_json& json, const char* key, std::string_view origin) {
   const ordered_json& value = field(json, key, origin);
   TaskTotals totals{.loss_sum = number_in(value, "loss_sum", origin), .samples = count_in(value, "samples", origin)};
-  for (const auto& [metric, sums] : object_in(value, "sums", origin).items()) {
-    if (!sums.is_array() || !std::ranges::all_of(sums, [](const ordered_json& sum) { return sum.is_number(); }))
-      reject("{}: expected the sums of `{}` to be a list of numbers", origin, metric);
-    totals.sums[metric] = sums.get<std::vector<double>>();
-  }
+  const auto read_numbers = [&](const char* name, std::map<std::string, std::vector<double>>& by_metric) {
+    for (const auto& [metric, numbers] : object_in(value, name, origin).items()) {
+      if (!numbers.is_array() || !std::ranges::all_of(numbers, [](const ordered_json& each) { return each.is_number(); }))
+        reject("{}: expected the {} of `{}` to be a list of numbers", origin, name, metric);
+      by_metric[metric] = numbers.get<std::vector<double>>();
+    }
+  };
+  read_numbers("sums", totals.sums);
+  if (value.contains("kept")) read_numbers("kept", totals.kept);  // since 0.2
   return totals;
 }
 
@@ -75,7 +79,8 @@ ordered_json to_json(const Progress& progress) {
   const TaskTotals& totals = progress.totals;
   return {{"step", progress.step},
           {"epochs_evaluated", progress.epochs_evaluated},
-          {"totals", {{"loss_sum", totals.loss_sum}, {"samples", totals.samples}, {"sums", totals.sums}}},
+          {"totals",
+           {{"loss_sum", totals.loss_sum}, {"samples", totals.samples}, {"sums", totals.sums}, {"kept", totals.kept}}},
           {"train_loss", progress.train_loss},
           {"evaluated", progress.evaluated},
           {"last", to_json(progress.last)},

@@ -1,7 +1,30 @@
 #include "models/task.h"
 
+#include <algorithm>
+
 namespace lacuna {
 namespace {
+
+/// The numbers of all ranks, on each of them.
+std::vector<double> all_numbers(const std::vector<Tensor>& mine, Communicator& communicator) {
+  std::vector<double> numbers;
+  for (const Tensor& tensor : mine)
+    for (const double number : tensor.to_vector()) numbers.push_back(number);
+  if (communicator.size() == 1) return numbers;
+  const auto of_root = [&](const std::vector<double>& values) {
+    const Tensor count = Tensor::full({}, static_cast<double>(values.size()), DType::f64, Device::cpu);
+    communicator.broadcast(count, 0);
+    Tensor all = Tensor::zeros({static_cast<std::int64_t>(count.item())}, DType::f64, Device::cpu);
+    if (communicator.rank() == 0) std::ranges::copy(values, all.data<double>());
+    communicator.broadcast(all, 0);
+    return all.to_vector();
+  };
+  const Tensor own = Tensor::from(std::span<const double>(numbers), {std::ssize(numbers)});
+  numbers.clear();
+  for (const Tensor& tensor : communicator.gather(own, 0))
+    for (const double number : tensor.to_vector()) numbers.push_back(number);
+  return of_root(numbers);
+}
 
 /// sum += scale · value, for f64 `sum` and any floating `value` of one shape.
 void add_scaled(const Tensor& sum, const Tensor& value, double scale) {
@@ -15,6 +38,11 @@ void add_scaled(const Tensor& sum, const Tensor& value, double scale) {
 }  // namespace
 
 double TaskTotals::value(const Metric& metric) const {
+  if (metric.keeps) {
+    const auto found = kept.find(metric.name);
+    expect(found != kept.end() && !found->second.empty(), "the metric {} has no numbers yet", metric.name);
+    return metric.value(found->second);
+  }
   const auto found = sums.find(metric.name);
   expect(found != sums.end() && std::ssize(found->second) == metric.sums, "the metric {} has no sums yet", metric.name);
   return metric.value(found->second);
@@ -34,6 +62,10 @@ void TaskTotals::add(const TaskTotals& other) {
     mine.resize(std::max(mine.size(), more.size()));
     for (std::size_t i = 0; i < more.size(); ++i) mine[i] += more[i];
   }
+  for (const auto& [name, more] : other.kept) {
+    std::vector<double>& mine = kept[name];
+    mine.insert(mine.end(), more.begin(), more.end());
+  }
 }
 
 void RunningTotals::add(const TaskResult& result, std::int64_t samples) {
@@ -42,10 +74,15 @@ void RunningTotals::add(const TaskResult& result, std::int64_t samples) {
     loss_sum_ = Tensor::zeros({}, DType::f64, loss.device());
     for (const Metric& metric : task_.metrics())
       sums_.push_back(Tensor::zeros({metric.sums}, DType::f64, loss.device()));
+    kept_.resize(sums_.size());
   }
   expect(result.sums.size() == sums_.size(), "a task of {} metrics gave sums for {}", sums_.size(), result.sums.size());
   add_scaled(loss_sum_, loss, static_cast<double>(samples));
-  for (std::size_t i = 0; i < sums_.size(); ++i) add_scaled(sums_[i], result.sums[i], 1);
+  for (std::size_t i = 0; i < sums_.size(); ++i)
+    if (task_.metrics()[i].keeps)
+      kept_[i].push_back(result.sums[i]);
+    else
+      add_scaled(sums_[i], result.sums[i], 1);
   samples_ += samples;
 }
 
@@ -62,7 +99,11 @@ TaskTotals RunningTotals::read(Communicator& communicator) const {
   }
   totals.samples = static_cast<std::int64_t>(samples.item());
   totals.loss_sum = loss_sum_.item();
-  for (std::size_t i = 0; i < sums_.size(); ++i) totals.sums[task_.metrics()[i].name] = sums_[i].to_vector();
+  for (std::size_t i = 0; i < sums_.size(); ++i)
+    if (const Metric& metric = task_.metrics()[i]; metric.keeps)
+      totals.kept[metric.name] = all_numbers(kept_[i], communicator);
+    else
+      totals.sums[metric.name] = sums_[i].to_vector();
   return totals;
 }
 

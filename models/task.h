@@ -24,6 +24,7 @@ struct Metric {
   bool higher_is_better = true;
   std::int64_t sums = 1;                          // how many numbers each batch adds to
   double (*value)(std::span<const double> sums);  // the figure of all batches together
+  bool keeps = false;  // the batches' numbers are put one behind another instead of added up: for ranks
 };
 
 enum class TaskMode : std::uint8_t { train, evaluate };
@@ -31,7 +32,7 @@ enum class TaskMode : std::uint8_t { train, evaluate };
 /// Results of one batch. Nothing in it has been read by the host.
 struct TaskResult {
   Variable loss;             // [], mean over the batch's samples
-  std::vector<Tensor> sums;  // f64 [metric.sums], for each metric in order
+  std::vector<Tensor> sums;  // f64 [metric.sums], or any number of them where it keeps them; for each metric in order
 };
 
 /// A task may hold state of its own, such as the frozen teacher of a distillation; it reads as many outputs of the
@@ -65,6 +66,7 @@ struct TaskTotals {
   double loss_sum = 0;  // Σ loss of a batch · its samples
   std::int64_t samples = 0;
   std::map<std::string, std::vector<double>> sums{};  // by metric
+  std::map<std::string, std::vector<double>> kept{};  // of metrics that keep their numbers
 
   double loss() const { return loss_sum / static_cast<double>(samples); }
   /// An error where nothing was added for the metric.
@@ -86,6 +88,7 @@ class RunningTotals {
   const Task& task_;
   Tensor loss_sum_;  // f64 []
   std::vector<Tensor> sums_;
+  std::vector<std::vector<Tensor>> kept_;  // of each metric that keeps its numbers
   std::int64_t samples_ = 0;
 };
 

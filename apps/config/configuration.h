@@ -41,6 +41,7 @@ struct Configuration {
     std::int64_t seed = 1;
     std::int64_t train_size = 0;
     std::int64_t val_size = 0;
+    SettingValues options;  // the data set knows which there are
   };
   struct Train {
     std::int64_t epochs = 1;

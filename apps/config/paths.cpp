@@ -40,6 +40,9 @@ fs::path expand_home(const fs::path& path) {
 std::vector<std::string*> paths_in(Configuration& configuration) {
   std::vector<std::string*> paths{&configuration.data.path, &configuration.model.from, &configuration.memory.plan_file,
                                   &configuration.output.dir};
+  for (const char* const name : {"tokenizer", "validation"})  // of data sets of text
+    if (const auto found = configuration.data.options.find(name); found != configuration.data.options.end())
+      if (auto* const path = std::get_if<std::string>(&found->second)) paths.push_back(path);
   if (!tasks().contains(configuration.task.name)) return paths;
   for (auto& [name, value] : configuration.task.options)
     if (std::ranges::count(tasks().get(configuration.task.name).weights, name) > 0)

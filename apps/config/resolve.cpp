@@ -5,6 +5,9 @@
 #include "apps/output.h"
 #include "core/parallel.h"
 #include "models/registry.h"
+#include "models/task.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -22,6 +25,16 @@ std::int64_t image_size_of(const ModelDescription& description) {
     reject("model.image_size: data sets give square images, expected one number, got {}",
            lacuna::to_string(found->value));
   return *side;
+}
+
+/// The task is judged as the data set is, unless the configuration says otherwise.
+void take_metrics(Configuration& configuration) {
+  const std::vector<Setting>& known = tasks().get(configuration.task.name).settings;
+  if (std::ranges::find(known, "metrics", &Setting::name) == known.end()) return;
+  const auto given = configuration.task.options.find("metrics");
+  if (given != configuration.task.options.end() && !std::get<std::string>(given->second).empty()) return;
+  const DatasetInfo data = describe_dataset(configuration.data.name, dataset_options(configuration, Split::train));
+  if (!data.metrics.empty()) configuration.task.options["metrics"] = fmt::format("{}", fmt::join(data.metrics, ", "));
 }
 
 void warn_if_fewer_threads(std::int64_t asked) {
@@ -71,6 +84,7 @@ Configuration with_outputs(Configuration configuration) {
 
 Configuration resolve(const Configuration& configuration) {
   Configuration resolved = with_outputs(configuration);
+  take_metrics(resolved);
   if (resolved.train.device == "auto") resolved.train.device = "cpu";
   const ThreadCountScope scope(static_cast<int>(resolved.train.threads));
   warn_if_fewer_threads(resolved.train.threads);
@@ -92,7 +106,9 @@ DatasetOptions dataset_options(const Configuration& configuration, Split split) 
           .image_size = data.image_size,
           .lengths = {data.length.begin(), data.length.end()},
           .vocabulary = data.vocabulary,
-          .classes = data.classes};
+          .classes = data.classes,
+          .model = configuration.model.from,
+          .settings = data.options};
 }
 
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split) {
@@ -112,7 +128,11 @@ Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split spli
                                          .crop_pct = training ? 1 : resolved.data.crop_pct});
   DatasetPtr ready = transform(std::move(dataset), std::move(transforms), seed);
   if (!training) return {std::move(ready), {.size = resolved.train.batch_size / resolved.train.accumulate}};
-  return {shuffle(std::move(ready), seed), {.size = resolved.train.batch_size, .drop_last = true}};
+  const auto grouped = resolved.data.options.find("group_by_length");
+  const bool by_length = grouped != resolved.data.options.end() && std::get<bool>(grouped->second);
+  DatasetPtr ordered = by_length ? shuffle_by_length(std::move(ready), seed, resolved.train.batch_size)
+                                 : shuffle(std::move(ready), seed);
+  return {std::move(ordered), {.size = resolved.train.batch_size, .drop_last = true}};
 }
 
 }  // namespace lacuna::apps

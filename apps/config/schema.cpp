@@ -56,7 +56,7 @@ const std::vector<Key<Configuration>> table{
      "`.safetensors` file, an index of shards, or a checkpoint of a run"},
     {"model.num_classes", &Model::num_classes, {}, "outputs of the head; 0: as many as the data set has classes"},
     {"data.name", &Data::name, {.names = registered<dataset_kinds>}, "data set"},
-    {"data.path", &Data::path, {}, "folder of the data set's files"},
+    {"data.path", &Data::path, {}, "the data set's file, or the folder of its files"},
     {"data.image_size", &Data::image_size, {up_to(4096)}, "side in pixels of what the model sees; 0: the model's own"},
     {"data.length",
      &Data::length,
@@ -204,7 +204,7 @@ Section section_of(std::string_view name, std::string_view choice, std::string_v
 
 const std::vector<Section> section_table{
     {.name = "model", .choice = "name"},
-    {.name = "data", .choice = "name"},
+    section_of<dataset_kinds>("data", "name", "data set", &Configuration::data),
     section_of<tasks>("task", "name", "task", &Configuration::task),
     {.name = "train"},
     section_of<optimizers>("optimizer", "name", "optimizer", &Configuration::optimizer),

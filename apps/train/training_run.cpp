@@ -251,6 +251,8 @@ void TrainingRun::announce() {
       fmt::format("data {}: {} training images, {} to evaluate on; an epoch has {} steps of {} images; run folder {}",
                   configuration_.data.name, training_images_->size(), validation_images_->size(),
                   trainer_.steps_per_epoch(), train.batch_size, folder_->path().string()));
+  for (const auto& dataset : {training_images_, validation_images_})
+    if (const std::string& found = dataset->info().description; !found.empty()) display_.print(found);
   if (const std::int64_t steps = steps_of_run(), of_epoch = trainer_.steps_per_epoch(); train.steps > steps)
     print_error(fmt::format(
         "lacuna: warning: train.steps is {}, but the run ends after {} steps, by train.epochs={}; "

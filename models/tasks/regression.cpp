@@ -1,16 +1,21 @@
 // Regression: mean squared error of the output `logits` [N, K] with `labels` f32 [N, K], or [N] where K is 1.
 #include "models/task.h"
+#include "models/tasks/metrics.h"
 #include "ops/mean_squared_error.h"
 
 namespace lacuna {
 namespace {
 
-double mean(std::span<const double> sums) { return sums[0] / sums[1]; }
+std::vector<Metric> metrics_of(const Settings& settings) {
+  std::vector<Metric> metrics;
+  for (const std::string& name : metric_names(settings.text("metrics"), "mse")) metrics.push_back(number_metric(name));
+  return metrics;
+}
 
 class Regression final : public Task {
  public:
-  explicit Regression(const Model& model)
-      : Task({{.name = "mse", .higher_is_better = false, .sums = 2, .value = mean}}), outputs_(model.num_classes()) {}
+  Regression(const Settings& settings, const Model& model)
+      : Task(metrics_of(settings)), outputs_(model.num_classes()) {}
 
   SampleFields targets() const override {
     return {{.name = "labels", .dtype = DType::f32, .shape = outputs_ == 1 ? Shape{} : Shape{outputs_}}};
@@ -20,13 +25,10 @@ class Regression final : public Task {
     Variable labels = batch.take("labels");
     Variable predictions = model.forward(std::move(batch)).take("logits");
     if (labels.shape().rank() == 1 && outputs_ == 1) predictions = predictions.reshape({predictions.shape()[0]});
-    const auto values = static_cast<double>(labels.tensor().count());
     TaskResult result;
+    for (const Metric& metric : metrics())
+      result.sums.push_back(number_sums(metric, predictions.tensor(), labels.tensor()));
     result.loss = apply(MeanSquaredError{}, std::move(predictions), std::move(labels));
-    const Tensor& loss = result.loss.tensor();
-    const Tensor sums = Tensor::full({2}, values, DType::f64, loss.device());
-    if (loss.device() != Device::meta) sums.data<double>()[0] = loss.item() * values;
-    result.sums = {sums};
     return result;
   }
 
@@ -34,11 +36,13 @@ class Regression final : public Task {
   std::int64_t outputs_;
 };
 
-const RegisterTask regression("regression", {.settings = {},
-                                             .make = [](const Settings&, const Model& model) {
-                                               return std::make_unique<Regression>(model);
-                                             },
-                                             .head = "classification"});
+const RegisterTask regression("regression",
+                              {.settings = {{"metrics", std::string(), {},
+                                             "some of mse, pearson and spearman, with commas between them; empty: those "
+                                             "of the data set, or mse"}},
+                               .make = [](const Settings& settings,
+                                          const Model& model) { return std::make_unique<Regression>(settings, model); },
+                               .head = "classification"});
 
 }  // namespace
 }  // namespace lacuna

@@ -1,0 +1,144 @@
+// The nine tasks of GLUE from their own TSV files (gluebenchmark.com): labels, columns and metrics as they are judged.
+#include "data/text/labelled_text.h"
+#include "data/text/recent.h"
+
+#include "core/error.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <system_error>
+
+namespace lacuna {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct GlueTask {
+  std::string name, folder;  // of the published archive
+  std::string text, pair, label;
+  std::vector<std::string> classes;  // empty: scores
+  std::vector<std::string> metrics;
+  std::int64_t train_size, validation_size;  // as published
+  std::string validation_file = "dev.tsv";
+  bool header = true;
+  std::size_t shortest_row = 0;
+};
+
+const std::vector<GlueTask>& glue_tasks() {
+  const std::vector<std::string> yes_no{"0", "1"}, entailment{"entailment", "not_entailment"},
+      inference{"entailment", "neutral", "contradiction"};
+  static const std::vector<GlueTask> tasks{
+      {"cola", "CoLA", "4", "", "2", {"unacceptable", "acceptable"}, {"matthews", "accuracy"}, 8551, 1043, "dev.tsv", false},
+      {"sst2", "SST-2", "sentence", "", "label", {"negative", "positive"}, {"accuracy"}, 67349, 872},
+      {"mrpc", "MRPC", "#1 String", "#2 String", "Quality", {"not_equivalent", "equivalent"}, {"accuracy", "f1"}, 3668, 408},
+      {"stsb", "STS-B", "sentence1", "sentence2", "score", {}, {"pearson", "spearman"}, 5749, 1500},
+      {"qqp", "QQP", "question1", "question2", "is_duplicate", {"not_duplicate", "duplicate"}, {"accuracy", "f1"}, 363846,
+       40430, "dev.tsv", true, 6},
+      {"mnli", "MNLI", "sentence1", "sentence2", "gold_label", inference, {"accuracy"}, 392702, 9815,
+       "dev_matched.tsv"},
+      {"mnli_mismatched", "MNLI", "sentence1", "sentence2", "gold_label", inference, {"accuracy"}, 392702, 9832,
+       "dev_mismatched.tsv"},
+      {"qnli", "QNLI", "question", "sentence", "label", entailment, {"accuracy"}, 104743, 5463},
+      {"rte", "RTE", "sentence1", "sentence2", "label", entailment, {"accuracy"}, 2490, 277},
+      {"wnli", "WNLI", "sentence1", "sentence2", "label", {"not_entailment", "entailment"}, {"accuracy"}, 635, 71},
+  };
+  return tasks;
+}
+
+const GlueTask& task_of(const Settings& settings) {
+  const std::string& name = settings.text("task");
+  const auto found = std::ranges::find(glue_tasks(), name, &GlueTask::name);
+  if (found != glue_tasks().end()) return *found;
+  std::vector<std::string> names;
+  for (const GlueTask& task : glue_tasks()) names.push_back(task.name);
+  reject("data.task: expected one of {}, got {}", fmt::join(names, ", "), name.empty() ? "none" : name);
+}
+
+const std::vector<Setting>& settings_of_glue() {
+  static const std::vector<Setting> settings = text_settings(
+      {{"task", std::string(), {},
+        "`cola`, `sst2`, `mrpc`, `stsb`, `qqp`, `mnli`, `mnli_mismatched` (evaluates on the other genres), `qnli`, "
+        "`rte` or `wnli`"}});
+  return settings;
+}
+
+fs::path file_of(const GlueTask& task, const DatasetOptions& options) {
+  const std::string name = options.split == Split::train ? "train.tsv" : task.validation_file;
+  if (options.path.empty())
+    reject("data.path: expected the folder of {} with train.tsv and {}, or the one above it", task.folder,
+           task.validation_file);
+  std::error_code ignored;
+  for (const fs::path& folder : {options.path, options.path / task.folder})
+    if (fs::exists(folder / name, ignored)) return folder / name;
+  reject("{}: expected a folder with {}, or with {}/{}", options.path.native(), name, task.folder, name);
+}
+
+std::shared_ptr<const LabelledTable> table_of(const GlueTask& task, const DatasetOptions& options) {
+  static Recent<LabelledTable> recent;
+  const fs::path file = file_of(task, options);
+  return recent.get(task.name + state_of_files({file}), [&] {
+    const TextColumns columns{.table = {.format = TableFormat::tsv, .header = task.header, .ragged = true},
+                              .text = task.text,
+                              .pair = task.pair,
+                              .label = task.label,
+                              .shortest_row = task.shortest_row,
+                              .empty_texts = true};
+    return std::make_shared<const LabelledTable>(
+        read_labelled_table(file, columns, {.numbers = task.classes.empty(), .classes = task.classes}));
+  });
+}
+
+struct Opened {
+  Settings settings;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const LabelledTable> table;
+  DatasetInfo info;
+};
+
+Opened open_glue(const DatasetOptions& options) {
+  const Settings settings = read_text_settings("glue", settings_of_glue(), options);
+  const GlueTask& task = task_of(settings);
+  Opened opened{settings, tokenizer_of(settings, options), table_of(task, options), {}};
+  SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary_size());
+  fields.push_back(label_field(opened.table->kind, std::ssize(task.classes)));
+  opened.info = {.name = "glue",
+                 .size = samples_to_use(options, opened.table->table->size()),
+                 .fields = std::move(fields),
+                 .classes = task.classes,
+                 .metrics = task.metrics};
+  return opened;
+}
+
+/// As published, where there are no files yet: enough for a plan.
+DatasetInfo describe_glue(const DatasetOptions& options) {
+  if (!options.path.empty()) return open_glue(options).info;
+  const Settings settings = read_text_settings("glue", settings_of_glue(), options);
+  const GlueTask& task = task_of(settings);
+  SampleFields fields = token_fields(settings, 0);
+  fields.push_back(label_field(task.classes.empty() ? LabelKind::number : LabelKind::one_class, std::ssize(task.classes)));
+  const std::int64_t published = options.split == Split::train ? task.train_size : task.validation_size;
+  return {.name = "glue",
+          .size = options.size() > 0 ? options.size() : published,
+          .fields = std::move(fields),
+          .classes = task.classes,
+          .metrics = task.metrics};
+}
+
+const RegisterDataset glue(
+    "glue", {.describe = describe_glue,
+             .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+               const Opened opened = open_glue(options);
+               return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table,
+                                                     opened.settings.whole_number("max_length"));
+             },
+             .settings = settings_of_glue(),
+             .inputs = [](const DatasetOptions& options) -> std::unique_ptr<const InputReader> {
+               const Settings settings = read_text_settings("glue", settings_of_glue(), options);
+               const auto tokenizer = tokenizer_of(settings, options);
+               return std::make_unique<TextInputs>(token_fields(settings, tokenizer->vocabulary_size()), tokenizer,
+                                                   settings.whole_number("max_length"));
+             }});
+
+}  // namespace
+}  // namespace lacuna

@@ -1,0 +1,70 @@
+// Lines of text without labels, as masked language modelling takes them.
+#include "data/text/recent.h"
+#include "data/text/table.h"
+#include "data/text/text_dataset.h"
+
+#include <utility>
+
+namespace lacuna {
+namespace {
+
+const std::vector<Setting>& settings_of_lines() {
+  static const std::vector<Setting> settings = text_settings(
+      {{"validation", std::string(), {}, "file to evaluate on; empty: the one beside the training file"}});
+  return settings;
+}
+
+class PlainText final : public TextDataset {
+ public:
+  PlainText(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const Table> lines,
+            std::int64_t max_length)
+      : TextDataset(std::move(info), std::move(tokenizer)), lines_(std::move(lines)), max_length_(max_length) {}
+
+ private:
+  EncodedText encode(std::int64_t index) const override {
+    return encoded(tokenizer().encode(lines_->row(index).front().text, max_length_));
+  }
+  void set_targets(const EncodedText&, Sample&) const override {}
+
+  std::shared_ptr<const Table> lines_;
+  std::int64_t max_length_;
+};
+
+std::shared_ptr<const Table> lines_of(const Settings& settings, const DatasetOptions& options) {
+  static Recent<Table> recent;
+  const std::filesystem::path file = split_file(settings, options, {"txt"});
+  return recent.get(state_of_files({file}), [&] {
+    const auto table = std::make_shared<Table>(file, TableOptions{.format = TableFormat::lines, .header = false});
+    table->select({"1"});
+    table->scan([](const TableRow&) { return true; });
+    return table;
+  });
+}
+
+struct Opened {
+  Settings settings;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const Table> lines;
+  DatasetInfo info;
+};
+
+Opened open_lines(const DatasetOptions& options) {
+  const Settings settings = read_text_settings("plain_text", settings_of_lines(), options);
+  Opened opened{settings, tokenizer_of(settings, options), lines_of(settings, options), {}};
+  opened.info = {.name = "plain_text",
+                 .size = samples_to_use(options, opened.lines->size()),
+                 .fields = token_fields(settings, opened.tokenizer->vocabulary_size())};
+  return opened;
+}
+
+const RegisterDataset plain_text("plain_text",
+                                 {.describe = [](const DatasetOptions& options) { return open_lines(options).info; },
+                                  .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+                                    const Opened opened = open_lines(options);
+                                    return std::make_unique<PlainText>(opened.info, opened.tokenizer, opened.lines,
+                                                                       opened.settings.whole_number("max_length"));
+                                  },
+                                  .settings = settings_of_lines()});
+
+}  // namespace
+}  // namespace lacuna

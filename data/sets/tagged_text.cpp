@@ -1,0 +1,184 @@
+// Words with a label each, as for named entities: JSON lines with a list of words and a list of labels.
+#include "data/text/table.h"
+#include "data/text/recent.h"
+#include "data/text/text_dataset.h"
+
+#include "core/error.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace lacuna {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int32_t ignored = -100;  // the label of tokens that are not judged
+
+const std::vector<Setting>& settings_of_tags() {
+  static const std::vector<Setting> settings = text_settings(
+      {{"validation", std::string(), {}, "file to evaluate on; empty: the one beside the training file"},
+       {"words", std::string("tokens"), {}, "key of the list of words"},
+       {"tags", std::string("tags"), {}, "key of the list of labels, a name or a number for each word"},
+       {"labels", std::string(), {}, "names of the labels in their order, as `O, B-PER, I-PER`; empty: those of the file"}});
+  return settings;
+}
+
+/// A checked file. `labels`: of all words, one sample after another.
+struct TaggedFile {
+  std::shared_ptr<const Table> table;  // words
+  std::vector<std::string> classes;
+  std::vector<std::int32_t> labels;
+  std::vector<std::int64_t> first;  // [samples + 1]: where a sample's labels begin
+};
+
+std::vector<std::string> names_in(const std::string& setting) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; !setting.empty() && begin <= setting.size();) {
+    const std::size_t end = std::min(setting.find(',', begin), setting.size());
+    std::string name = setting.substr(begin, end - begin);
+    name.erase(0, name.find_first_not_of(' '));
+    name.erase(name.find_last_not_of(' ') + 1);
+    if (name.empty()) reject("data.labels: expected names with commas between them, got `{}`", setting);
+    names.push_back(std::move(name));
+    begin = end + 1;
+  }
+  return names;
+}
+
+bool are_numbers(const std::set<std::string>& names) {
+  return std::ranges::all_of(names, [](const std::string& name) {
+    return !name.empty() && name.size() < 5 && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+  });
+}
+
+TaggedFile read_tagged(const fs::path& file, const Settings& settings, std::vector<std::string> classes) {
+  const std::string &words = settings.text("words"), &tags = settings.text("tags");
+  const auto table = std::make_shared<Table>(file, TableOptions{.format = TableFormat::json_lines});
+  table->select({words, tags});
+  TaggedFile result;
+  result.first = {0};
+  std::vector<std::string> all;
+  std::vector<std::int64_t> lines;
+  table->scan([&](const TableRow& row) {
+    const Cell &word = row.cells[0], &tag = row.cells[1];
+    if (!word.is_list || !tag.is_list || word.items.size() != tag.items.size() || word.items.empty())
+      reject("{}:{}: expected a list of words in `{}` and a list of as many labels in `{}`, got {} and {}",
+             file.native(), row.line, words, tags, word.is_list ? fmt::format("{}", word.items.size()) : "no list",
+             tag.is_list ? fmt::format("{}", tag.items.size()) : "no list");
+    all.insert(all.end(), tag.items.begin(), tag.items.end());
+    lines.resize(all.size(), row.line);
+    result.first.push_back(std::ssize(all));
+    return true;
+  });
+  if (all.empty()) reject("{}: expected words with labels, got none", file.native());
+  if (classes.empty()) {
+    const std::set<std::string> names(all.begin(), all.end());
+    if (are_numbers(names)) {
+      std::int32_t highest = 0;
+      for (const std::string& name : names) highest = std::max(highest, std::stoi(name));
+      for (std::int32_t i = 0; i <= highest; ++i) classes.push_back(std::to_string(i));
+    } else {
+      classes.assign(names.begin(), names.end());
+    }
+  }
+  std::map<std::string, std::int32_t, std::less<>> numbers;
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    numbers.emplace(classes[i], static_cast<std::int32_t>(i));
+    numbers.emplace(std::to_string(i), static_cast<std::int32_t>(i));
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto found = numbers.find(all[i]);
+    if (found == numbers.end())
+      reject("{}:{}: expected one of the labels {} in `{}`, got {}", file.native(), lines[i], fmt::join(classes, ", "),
+             tags, all[i]);
+    result.labels.push_back(found->second);
+  }
+  result.table = table;
+  result.classes = std::move(classes);
+  return result;
+}
+
+std::shared_ptr<const TaggedFile> file_of(const Settings& settings, const DatasetOptions& options) {
+  static Recent<TaggedFile> recent;
+  std::vector<std::string> classes = names_in(settings.text("labels"));
+  if (options.split == Split::validation && classes.empty()) {
+    DatasetOptions training = options;
+    training.split = Split::train;
+    classes = file_of(settings, training)->classes;
+  }
+  const fs::path file = split_file(settings, options, {"jsonl", "json"});
+  return recent.get(fmt::format("{}{} {} {}", state_of_files({file}), settings.text("words"), settings.text("tags"),
+                                fmt::join(classes, "\n")),
+                    [&] { return std::make_shared<const TaggedFile>(read_tagged(file, settings, classes)); });
+}
+
+/// The first piece of a word has its label; other pieces and special tokens have `ignored`.
+class TaggedText final : public TextDataset {
+ public:
+  TaggedText(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const TaggedFile> file,
+             std::int64_t max_length)
+      : TextDataset(std::move(info), std::move(tokenizer)), file_(std::move(file)), max_length_(max_length) {}
+
+ private:
+  EncodedText encode(std::int64_t index) const override {
+    const std::vector<Cell> cells = file_->table->row(index);
+    const std::int64_t first = file_->first[static_cast<std::size_t>(index)];
+    std::vector<Tokenizer::Piece> pieces;
+    std::vector<std::int32_t> labels;  // of each piece
+    for (std::size_t word = 0; word < cells[0].items.size(); ++word) {
+      const std::vector<Tokenizer::Piece> of_word = tokenizer().pieces(cells[0].items[word]);
+      for (std::size_t i = 0; i < of_word.size(); ++i)
+        labels.push_back(i == 0 ? file_->labels[static_cast<std::size_t>(first) + word] : ignored);
+      pieces.insert(pieces.end(), of_word.begin(), of_word.end());
+    }
+    const Tokenizer::Encoding encoding = tokenizer().join(pieces, max_length_);
+    EncodedText text = encoded(encoding);
+    for (const std::int32_t source : encoding.sources)
+      text.labels.push_back(source < 0 ? ignored : labels[static_cast<std::size_t>(source / 2)]);
+    return text;
+  }
+  void set_targets(const EncodedText& text, Sample& sample) const override {
+    set_whole("labels", text.labels, {std::ssize(text.labels)}, sample);
+  }
+
+  std::shared_ptr<const TaggedFile> file_;
+  std::int64_t max_length_;
+};
+
+struct Opened {
+  Settings settings;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const TaggedFile> file;
+  DatasetInfo info;
+};
+
+Opened open_tagged(const DatasetOptions& options) {
+  const Settings settings = read_text_settings("tagged_text", settings_of_tags(), options);
+  Opened opened{settings, tokenizer_of(settings, options), file_of(settings, options), {}};
+  SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary_size());
+  SampleField labels = per_token("labels", settings);
+  labels.below = std::ssize(opened.file->classes);
+  labels.padding = ignored;
+  fields.push_back(labels);
+  opened.info = {.name = "tagged_text",
+                 .size = samples_to_use(options, opened.file->table->size()),
+                 .fields = std::move(fields),
+                 .classes = opened.file->classes};
+  return opened;
+}
+
+const RegisterDataset tagged_text(
+    "tagged_text", {.describe = [](const DatasetOptions& options) { return open_tagged(options).info; },
+                    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+                      const Opened opened = open_tagged(options);
+                      return std::make_unique<TaggedText>(opened.info, opened.tokenizer, opened.file,
+                                                          opened.settings.whole_number("max_length"));
+                    },
+                    .settings = settings_of_tags()});
+
+}  // namespace
+}  // namespace lacuna

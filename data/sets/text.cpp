@@ -1,0 +1,225 @@
+// Texts of one's own with labels: TSV, CSV and JSON lines. What the settings leave open is found out from the file.
+#include "data/text/labelled_text.h"
+#include "data/text/recent.h"
+
+#include "core/error.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+namespace lacuna {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string> extensions{"tsv", "csv", "jsonl", "json", "txt"};
+
+const std::vector<Setting>& settings_of_text() {
+  static const std::vector<Setting> settings = text_settings(
+      {{"validation", std::string(), {}, "file to evaluate on; empty: the one beside the training file"},
+       {"text", std::string(), {}, "column of the text, by name or by number from 1; empty: found out"},
+       {"pair", std::string(), {}, "column of a second text; empty: there is none"},
+       {"separate", false, {}, "whether the second text is a sequence of its own, as sentence embeddings take it"},
+       {"label", std::string(), {}, "column of the label; empty: found out"},
+       {"labels", std::string(), {},
+        "names of the classes in their order, as `negative, positive`; `numbers`: labels are numbers to predict; empty: "
+        "found out"}});
+  return settings;
+}
+
+TableFormat format_of(const fs::path& file) {
+  std::string extension = file.extension().string();
+  std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (extension == ".csv") return TableFormat::csv;
+  if (extension == ".jsonl" || extension == ".json" || extension == ".ndjson") return TableFormat::json_lines;
+  if (extension == ".tsv" || extension == ".txt") return TableFormat::tsv;
+  reject("{}: expected a file .tsv, .csv or .jsonl (.txt is read as TSV)", file.native());
+}
+
+const std::vector<std::string> text_names{"text",     "sentence", "sentence1", "question", "question1", "premise",
+                                          "review",   "content",  "document",  "query",    "text1"};
+const std::vector<std::string> pair_names{"pair",      "sentence2", "question2", "hypothesis", "text2",
+                                          "text_pair", "answer",    "passage"};
+const std::vector<std::string> label_names{"label", "labels", "class", "category", "score", "target", "rating", "gold_label"};
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+/// The first of the columns with a usual name; empty where there is none.
+std::string usual(const std::vector<std::string>& columns, const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    for (const std::string& column : columns)
+      if (lower(column) == name) return column;
+  return {};
+}
+
+/// Columns of a file without header: labels are numbers, or what has the fewest different values; texts are the others.
+void guess_by_content(const fs::path& file, TextColumns& columns) {
+  const auto rows = first_rows(file, columns.table.format, 200);
+  const std::size_t count = rows.front().size();
+  if (count < 2 || count > 3)
+    reject(
+        "{}: expected a first row with the names of columns, or two columns (text and label) or three (text, pair, "
+        "label), got {} columns without names: data.text and data.label say which they are, by number from 1",
+        file.native(), count);
+  std::size_t label = count - 1;
+  std::pair fewest{true, rows.size() + 1};  // not all numbers, different values
+  for (std::size_t column = 0; column < count; ++column) {
+    std::set<std::string> values;
+    bool words = false;
+    for (const auto& row : rows) {
+      if (column >= row.size()) continue;
+      values.insert(row[column]);
+      words = words || row[column].find_first_not_of("0123456789.-") != std::string::npos;
+    }
+    if (const std::pair found{words, values.size()}; found <= fewest) {
+      fewest = found;
+      label = column;
+    }
+  }
+  std::vector<std::string> texts;
+  for (std::size_t column = 0; column < count; ++column)
+    if (column != label) texts.push_back(std::to_string(column + 1));
+  if (columns.label.empty()) columns.label = std::to_string(label + 1);
+  if (columns.text.empty()) columns.text = texts.front();
+  if (columns.pair.empty() && texts.size() > 1) columns.pair = texts.back();
+}
+
+bool is_number(const std::string& text) {
+  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+TextColumns columns_of(const Settings& settings, const fs::path& file) {
+  TextColumns columns{.table = {.format = format_of(file)},
+                      .text = settings.text("text"),
+                      .pair = settings.text("pair"),
+                      .label = settings.text("label"),
+                      .separate = settings.flag("separate")};
+  const std::vector<std::string> names = Table(file, columns.table).columns();
+  const auto known = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
+  // Where columns are given, the first row is a header if it has them; otherwise if it has a usual name.
+  const bool given = !columns.text.empty() || !columns.label.empty();
+  const bool by_number = (columns.text.empty() || is_number(columns.text)) &&
+                         (columns.label.empty() || is_number(columns.label)) &&
+                         (columns.pair.empty() || is_number(columns.pair));
+  const bool named = (!columns.text.empty() && known(columns.text)) || (!columns.label.empty() && known(columns.label)) ||
+                     !usual(names, text_names).empty() || !usual(names, label_names).empty();
+  if (columns.table.format != TableFormat::json_lines) columns.table.header = named && !(given && by_number);
+  if (!columns.table.header) {
+    if (columns.text.empty() || columns.label.empty()) guess_by_content(file, columns);
+    return columns;
+  }
+  const auto settle = [&](std::string& column, const std::vector<std::string>& usual_names, const char* key) {
+    if (column.empty()) column = usual(names, usual_names);
+    if (column.empty())
+      reject("{}: expected data.{}, the name of a column: there are {}", file.native(), key, fmt::join(names, ", "));
+  };
+  settle(columns.text, text_names, "text");
+  settle(columns.label, label_names, "label");
+  if (columns.pair.empty() && !given) columns.pair = usual(names, pair_names);
+  return columns;
+}
+
+KnownLabels labels_in(const std::string& setting) {
+  if (setting.empty()) return {};
+  if (setting == "numbers") return {.numbers = true};
+  KnownLabels known;
+  for (std::size_t begin = 0; begin <= setting.size();) {
+    const std::size_t end = std::min(setting.find(',', begin), setting.size());
+    std::string name = setting.substr(begin, end - begin);
+    name.erase(0, name.find_first_not_of(' '));
+    name.erase(name.find_last_not_of(' ') + 1);
+    if (name.empty()) reject("data.labels: expected names with commas between them, got `{}`", setting);
+    known.classes.push_back(std::move(name));
+    begin = end + 1;
+  }
+  return known;
+}
+
+std::shared_ptr<const LabelledTable> table_of(const Settings& settings, const DatasetOptions& options) {
+  static Recent<LabelledTable> recent;
+  const fs::path file = split_file(settings, options, extensions);
+  const auto read = [&](const KnownLabels& known, const TextColumns& columns) {
+    const std::string state =
+        fmt::format("{}{} {} {} {} {} {} {}", state_of_files({file}), columns.text, columns.pair, columns.label,
+                    columns.separate, columns.table.header, known.numbers, fmt::join(known.classes, "\n"));
+    return recent.get(
+        state, [&] { return std::make_shared<const LabelledTable>(read_labelled_table(file, columns, known)); });
+  };
+  KnownLabels known = labels_in(settings.text("labels"));
+  if (options.split == Split::train || known.numbers || !known.classes.empty())
+    return read(known, columns_of(settings, file));
+  DatasetOptions training = options;  // its labels are the classes
+  training.split = Split::train;
+  const std::shared_ptr<const LabelledTable> trained = table_of(settings, training);
+  TextColumns columns = columns_of(settings, file);
+  if (columns.table.header == trained->columns.table.header) {
+    const TableOptions own = columns.table;
+    columns = trained->columns;
+    columns.table = own;
+  }
+  return read({.numbers = trained->kind == LabelKind::number, .classes = trained->classes}, columns);
+}
+
+std::string describe(const LabelledTable& table) {
+  std::string text = fmt::format("{}: {}{}, text in `{}`", table.table->path().native(), name_of(table.columns.table.format),
+                                 table.columns.table.header ? "" : " without a header", table.columns.text);
+  if (!table.columns.pair.empty()) text += fmt::format(", pair in `{}`", table.columns.pair);
+  text += fmt::format(", labels in `{}`: ", table.columns.label);
+  if (table.kind == LabelKind::number) return text + "numbers to predict";
+  constexpr std::size_t shown = 8;
+  const std::vector<std::string>& classes = table.classes;
+  text += fmt::format("{} classes{}: {}", classes.size(),
+                      table.kind == LabelKind::several_classes ? ", any number of them a text" : "",
+                      fmt::join(classes.begin(), classes.begin() + static_cast<std::ptrdiff_t>(std::min(shown, classes.size())), ", "));
+  return text + (classes.size() > shown ? ", ..." : "");
+}
+
+struct Opened {
+  Settings settings;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const LabelledTable> table;
+  DatasetInfo info;
+};
+
+Opened open_text(const DatasetOptions& options) {
+  const Settings settings = read_text_settings("text", settings_of_text(), options);
+  Opened opened{settings, tokenizer_of(settings, options), table_of(settings, options), {}};
+  SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary_size());
+  if (opened.table->columns.separate) {
+    if (opened.table->columns.pair.empty()) reject("data.separate: expected data.pair, the column of a second text");
+    const SampleFields pair = pair_fields(fields);
+    fields.insert(fields.end(), pair.begin(), pair.end());
+  }
+  fields.push_back(label_field(opened.table->kind, std::ssize(opened.table->classes)));
+  opened.info = {.name = "text",
+                 .size = samples_to_use(options, opened.table->table->size()),
+                 .fields = std::move(fields),
+                 .classes = opened.table->classes,
+                 .description = describe(*opened.table)};
+  return opened;
+}
+
+const RegisterDataset text(
+    "text",
+    {.describe = [](const DatasetOptions& options) { return open_text(options).info; },
+     .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+       const Opened opened = open_text(options);
+       return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table,
+                                             opened.settings.whole_number("max_length"));
+     },
+     .settings = settings_of_text(),
+     .inputs = [](const DatasetOptions& options) -> std::unique_ptr<const InputReader> {
+       const Settings settings = read_text_settings("text", settings_of_text(), options);
+       const auto tokenizer = tokenizer_of(settings, options);
+       return std::make_unique<TextInputs>(token_fields(settings, tokenizer->vocabulary_size()), tokenizer,
+                                           settings.whole_number("max_length"));
+     }});
+
+}  // namespace
+}  // namespace lacuna

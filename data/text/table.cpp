@@ -1,0 +1,227 @@
+#include "data/text/table.h"
+
+#include "core/error.h"
+#include "data/text/utf8.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace lacuna {
+namespace {
+
+std::string place_of(const std::filesystem::path& path, std::int64_t line) {
+  return fmt::format("{}:{}", path.native(), line);
+}
+
+void check_text(std::string_view text, const std::filesystem::path& path, std::int64_t line) {
+  const std::size_t broken = find_broken_utf8(text);
+  if (broken != std::string_view::npos)
+    reject("{}: expected text in UTF-8, got byte 0x{:02x} at byte {} of the line", place_of(path, line),
+           static_cast<unsigned char>(text[broken]), broken + 1);
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
+    reject("{}: expected text, got a zero byte at byte {} of the line: UTF-16, or no text file?", place_of(path, line),
+           zero + 1);
+}
+
+std::vector<std::string> split_tabs(const std::string& record) {
+  std::vector<std::string> fields;
+  for (std::size_t begin = 0;;) {
+    const std::size_t end = std::min(record.find('\t', begin), record.size());
+    fields.push_back(record.substr(begin, end - begin));
+    if (end == record.size()) return fields;
+    begin = end + 1;
+  }
+}
+
+std::vector<std::string> split_csv(const std::string& record, const std::filesystem::path& path, std::int64_t line) {
+  std::vector<std::string> fields;
+  for (std::size_t at = 0;;) {
+    std::string& field = fields.emplace_back();
+    if (at < record.size() && record[at] == '"') {
+      for (++at;; ++at) {
+        const std::size_t quote = record.find('"', at);
+        if (quote == std::string::npos)
+          reject("{}: expected a quote that ends the field {}", place_of(path, line), fields.size());
+        field.append(record, at, quote - at);
+        at = quote + 1;
+        if (at == record.size() || record[at] != '"') break;
+        field.push_back('"');
+      }
+      if (at < record.size() && record[at] != ',')
+        reject("{}: expected a comma behind the quoted field {}, got `{}`", place_of(path, line), fields.size(),
+               record.substr(at, 1));
+    } else {
+      const std::size_t end = std::min(record.find(',', at), record.size());
+      field = record.substr(at, end - at);
+      if (field.find('"') != std::string::npos)
+        reject("{}: expected quotes around the whole field {} (and those within it doubled), got `{}`",
+               place_of(path, line), fields.size(), field.substr(0, 40));
+      at = end;
+    }
+    if (at == record.size()) return fields;
+    ++at;
+  }
+}
+
+nlohmann::json parse_object(const std::string& record, const std::filesystem::path& path, std::int64_t line) {
+  try {
+    nlohmann::json value = nlohmann::json::parse(record);
+    if (!value.is_object())
+      reject("{}: expected an object, as {{\"text\": \"...\", \"label\": 0}}, got {}", place_of(path, line),
+             value.type_name());
+    return value;
+  } catch (const nlohmann::json::exception& error) {
+    reject("{}: expected a JSON object on each line: {}", place_of(path, line), error.what());
+  }
+}
+
+std::string scalar(const nlohmann::json& value, const std::string& name, const std::filesystem::path& path,
+                   std::int64_t line) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number() || value.is_boolean()) return value.dump();
+  reject("{}: expected a text or a number in `{}`, got {}", place_of(path, line), name, value.type_name());
+}
+
+Cell cell_of(const nlohmann::json& object, const std::string& name, const std::filesystem::path& path,
+             std::int64_t line) {
+  const auto found = object.find(name);
+  if (found == object.end()) {
+    std::vector<std::string> keys;
+    for (const auto& entry : object.items()) keys.push_back(entry.key());
+    reject("{}: expected `{}`, got {}", place_of(path, line), name,
+           keys.empty() ? "nothing" : fmt::format("{}", fmt::join(keys, ", ")));
+  }
+  Cell cell;
+  if (found->is_array()) {
+    cell.is_list = true;
+    for (const auto& item : *found) cell.items.push_back(scalar(item, name, path, line));
+  } else {
+    cell.text = scalar(*found, name, path, line);
+  }
+  return cell;
+}
+
+bool quotes_are_even(const std::string& text) { return std::ranges::count(text, '"') % 2 == 0; }
+
+}  // namespace
+
+std::string_view name_of(TableFormat format) {
+  constexpr std::string_view names[] = {"TSV", "CSV", "JSON lines", "lines of text"};
+  return names[static_cast<std::size_t>(format)];
+}
+
+Table::Table(const std::filesystem::path& path, const TableOptions& options) : file_(path), options_(options) {
+  std::string record;
+  Place place{};
+  std::int64_t line = 0;
+  if (!next(record, place, line)) reject("{}: expected rows of text, got an empty file", path.native());
+  if (options_.format == TableFormat::json_lines) {
+    const nlohmann::json first = parse_object(record, path, line);
+    for (const auto& entry : first.items()) columns_.push_back(entry.key());
+  } else {
+    columns_ = fields(record, line);
+    if (!options_.header)
+      for (std::size_t i = 0; i < columns_.size(); ++i) columns_[i] = std::to_string(i + 1);
+  }
+  file_.rewind();
+}
+
+void Table::select(const std::vector<std::string>& columns) {
+  selected_.clear();
+  for (const std::string& name : columns) {
+    const auto found = std::ranges::find(columns_, name);
+    if (found == columns_.end())
+      reject("{}: expected a column `{}`, got the columns {}", path().native(), name, fmt::join(columns_, ", "));
+    selected_.push_back(static_cast<std::size_t>(found - columns_.begin()));
+  }
+}
+
+bool Table::next(std::string& record, Place& place, std::int64_t& line) {
+  if (!file_.next(record)) return false;
+  place = {file_.begin(), file_.end() - file_.begin()};
+  line = file_.line();
+  if (options_.format == TableFormat::csv)
+    for (std::string more; !quotes_are_even(record);) {
+      constexpr std::size_t longest_record = 16U << 20U;
+      if (!file_.next(more) || record.size() > longest_record)
+        reject("{}: a quote is opened here and never closed", place_of(path(), line));
+      record += '\n';
+      record += more;
+      place.bytes = file_.end() - place.begin;
+    }
+  check_text(record, path(), line);
+  return true;
+}
+
+std::vector<std::string> Table::fields(const std::string& record, std::int64_t line) const {
+  if (options_.format == TableFormat::lines) return {record};
+  return options_.format == TableFormat::csv ? split_csv(record, path(), line) : split_tabs(record);
+}
+
+TableRow Table::parse(const std::string& record, std::int64_t line) const {
+  TableRow row{.line = line, .columns = 0, .cells = {}};
+  if (options_.format == TableFormat::json_lines) {
+    const nlohmann::json object = parse_object(record, path(), line);
+    for (const std::size_t column : selected_) row.cells.push_back(cell_of(object, columns_[column], path(), line));
+    return row;
+  }
+  std::vector<std::string> all = fields(record, line);
+  row.columns = std::ssize(all);
+  if (!options_.ragged && all.size() != columns_.size())
+    reject("{}: expected {} columns ({}), as the first row has, got {}", place_of(path(), line), columns_.size(),
+           fmt::join(columns_, ", "), all.size());
+  for (const std::size_t column : selected_)
+    row.cells.push_back({column < all.size() ? all[column] : std::string()});
+  return row;
+}
+
+void Table::scan(const std::function<bool(const TableRow&)>& keep) {
+  places_.clear();
+  file_.rewind();
+  std::string record;
+  Place place{};
+  std::int64_t line = 0, blank = 0;
+  for (bool first = true; next(record, place, line); first = false) {
+    if (first && options_.header && options_.format != TableFormat::json_lines) continue;
+    if (record.empty()) {  // at the end of a table only
+      if (blank == 0 && options_.format != TableFormat::lines) blank = line;
+      continue;
+    }
+    if (blank > 0) reject("{}: expected a row, got an empty line", place_of(path(), blank));
+    if (keep(parse(record, line))) places_.push_back(place);
+  }
+}
+
+std::vector<Cell> Table::row(std::int64_t index) const {
+  const Place& place = places_[static_cast<std::size_t>(index)];
+  std::string record = file_.part(place.begin, place.bytes);
+  while (!record.empty() && (record.back() == '\n' || record.back() == '\r')) record.pop_back();
+  if (place.begin == 0 && record.starts_with("\xef\xbb\xbf")) record.erase(0, 3);
+  if (options_.format == TableFormat::csv) {  // lines within quotes end as they did when the file was scanned
+    for (std::size_t at; (at = record.find("\r\n")) != std::string::npos;) record.erase(at, 1);
+  }
+  return parse(record, 0).cells;
+}
+
+std::string Table::where(std::int64_t index) const {
+  return place_of(path(), file_.line_at(places_[static_cast<std::size_t>(index)].begin));
+}
+
+std::vector<std::vector<std::string>> first_rows(const std::filesystem::path& path, TableFormat format,
+                                                 std::size_t most) {
+  Table table(path, {.format = format, .header = false, .ragged = true});
+  std::vector<std::vector<std::string>> rows;
+  table.select(table.columns());
+  table.scan([&](const TableRow& row) {
+    if (rows.size() < most) {
+      std::vector<std::string>& cells = rows.emplace_back();
+      for (const Cell& cell : row.cells) cells.push_back(cell.text);
+    }
+    return false;
+  });
+  return rows;
+}
+
+}  // namespace lacuna

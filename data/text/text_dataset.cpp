@@ -1,0 +1,235 @@
+#include "data/text/text_dataset.h"
+
+#include "core/error.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <system_error>
+
+namespace lacuna {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Head {
+  std::uint32_t tokens, second, labels, pair;
+};
+
+template <class T>
+void append(std::byte*& at, const std::vector<std::int32_t>& values) {
+  for (const std::int32_t value : values) {
+    const auto narrow = static_cast<T>(value);
+    std::memcpy(at, &narrow, sizeof(T));
+    at += sizeof(T);
+  }
+}
+
+template <class T>
+void extract(const std::byte*& at, std::uint32_t count, std::vector<std::int32_t>& values) {
+  values.resize(count);
+  for (std::int32_t& value : values) {
+    T narrow;
+    std::memcpy(&narrow, at, sizeof(T));
+    value = static_cast<std::int32_t>(narrow);
+    at += sizeof(T);
+  }
+}
+
+}  // namespace
+
+EncodedText encoded(const Tokenizer::Encoding& encoding) {
+  const auto second = std::ranges::find(encoding.types, std::int8_t{1});
+  return {.tokens = encoding.tokens, .second = second - encoding.types.begin(), .labels = {}};
+}
+
+TokenCache::TokenCache(std::int64_t samples, std::int64_t vocabulary_size)
+    : wide_(vocabulary_size > 0x10000), places_(static_cast<std::size_t>(samples)) {}
+
+bool TokenCache::find(std::int64_t index, EncodedText& text) const {
+  const std::byte* at;
+  {
+    const std::scoped_lock lock(mutex_);
+    at = places_[static_cast<std::size_t>(index)];
+  }
+  if (at == nullptr) return false;
+  Head head;
+  std::memcpy(&head, at, sizeof head);
+  at += sizeof head;
+  text.second = head.second;
+  const auto extract_ids = wide_ ? &extract<std::int32_t> : &extract<std::uint16_t>;
+  extract_ids(at, head.tokens, text.tokens);
+  extract_ids(at, head.pair, text.pair);
+  extract<std::int32_t>(at, head.labels, text.labels);
+  return true;
+}
+
+void TokenCache::keep(std::int64_t index, const EncodedText& text) {
+  const Head head{static_cast<std::uint32_t>(text.tokens.size()), static_cast<std::uint32_t>(text.second),
+                  static_cast<std::uint32_t>(text.labels.size()), static_cast<std::uint32_t>(text.pair.size())};
+  const std::size_t bytes =
+      sizeof head + (text.tokens.size() + text.pair.size()) * (wide_ ? 4 : 2) + text.labels.size() * 4;
+  const std::scoped_lock lock(mutex_);
+  const std::byte*& place = places_[static_cast<std::size_t>(index)];
+  if (place != nullptr) return;
+  constexpr std::size_t block_bytes = 1U << 18U;
+  if (blocks_.empty() || blocks_.back().used + bytes > blocks_.back().size) {
+    const std::size_t size = std::max(block_bytes, bytes);
+    blocks_.push_back({std::make_unique_for_overwrite<std::byte[]>(size), size, 0});
+    bytes_ += static_cast<std::int64_t>(size);
+  }
+  Block& block = blocks_.back();
+  std::byte* at = block.data.get() + block.used;
+  place = at;
+  block.used += bytes;
+  std::memcpy(at, &head, sizeof head);
+  at += sizeof head;
+  const auto append_ids = wide_ ? &append<std::int32_t> : &append<std::uint16_t>;
+  append_ids(at, text.tokens);
+  append_ids(at, text.pair);
+  append<std::int32_t>(at, text.labels);
+}
+
+std::int64_t TokenCache::bytes() const {
+  const std::scoped_lock lock(mutex_);
+  return bytes_ + std::ssize(places_) * static_cast<std::int64_t>(sizeof(void*));
+}
+
+TextDataset::TextDataset(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer)
+    : Dataset(std::move(info)), tokenizer_(std::move(tokenizer)), cache_(size(), tokenizer_->vocabulary_size()) {}
+
+EncodedText TextDataset::text_of(std::int64_t index) const {
+  EncodedText text;
+  if (cache_.find(index, text)) return text;
+  text = encode(index);
+  cache_.keep(index, text);
+  return text;
+}
+
+std::int64_t TextDataset::length(std::int64_t index) const { return std::ssize(text_of(index).tokens); }
+
+void TextDataset::read_sample(std::int64_t index, Sample& sample) const {
+  const EncodedText text = text_of(index);
+  set_tokens(text, sample);
+  set_targets(text, sample);
+}
+
+void set_whole(std::string_view name, std::span<const std::int32_t> values, const Shape& shape, Sample& sample) {
+  Tensor tensor = sample.make(name, shape, DType::i64);
+  std::ranges::copy(values, tensor.data<std::int64_t>());
+  sample.set(name, std::move(tensor));
+}
+
+void set_tokens(const EncodedText& text, Sample& sample) {
+  const auto set = [&](const std::string& prefix, const std::vector<std::int32_t>& tokens, std::int64_t second) {
+    const Shape shape{std::ssize(tokens)};
+    set_whole(prefix + "tokens", tokens, shape, sample);
+    Tensor types = sample.make(prefix + "token_types", shape, DType::i64);
+    auto* const out = types.data<std::int64_t>();
+    std::fill(out, out + second, 0);
+    std::fill(out + second, out + std::ssize(tokens), 1);
+    sample.set(prefix + "token_types", std::move(types));
+  };
+  set("", text.tokens, text.second);
+  if (!text.pair.empty()) set("pair_", text.pair, std::ssize(text.pair));
+}
+
+std::vector<Setting> text_settings(std::vector<Setting> more) {
+  std::vector<Setting> all{
+      {"tokenizer", std::string(), {},
+       "folder with `tokenizer.json` or `vocab.txt`, or one of these files; empty: that of the folder model.from"},
+      {"max_length", 128.0, {.low = 3, .high = 1 << 20, .whole = true}, "tokens of a sample at most; the rest is cut off"},
+      {"padding", std::string("none"), {},
+       "`none`: a batch concatenates its texts; `longest`: it pads them to its longest one"},
+      {"group_by_length", false, {}, "whether texts of similar length come into one batch"},
+  };
+  all.insert(all.begin(), more.begin(), more.end());
+  return all;
+}
+
+Settings read_text_settings(std::string_view name, const std::vector<Setting>& known, const DatasetOptions& options) {
+  Settings settings(fmt::format("data set {}", name), known, options.settings);
+  const std::string& padding = settings.text("padding");
+  if (padding != "none" && padding != "longest") reject("data.padding: expected none or longest, got {}", padding);
+  return settings;
+}
+
+fs::path tokenizer_path(const Settings& settings, const DatasetOptions& options) {
+  if (const std::string& path = settings.text("tokenizer"); !path.empty()) return path;
+  std::error_code ignored;
+  if (options.model.empty() || !fs::is_directory(options.model, ignored))
+    reject("data.tokenizer: expected a folder with tokenizer.json or vocab.txt, or one of these files");
+  return options.model;
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_of(const Settings& settings, const DatasetOptions& options) {
+  return open_tokenizer(tokenizer_path(settings, options));
+}
+
+SampleField per_token(std::string name, const Settings& settings) {
+  return {.name = std::move(name),
+          .dtype = DType::i64,
+          .shape = {settings.whole_number("max_length")},
+          .collation = settings.text("padding") == "none" ? Collation::packed : Collation::padded};
+}
+
+SampleFields token_fields(const Settings& settings, std::int64_t vocabulary_size) {
+  SampleFields fields{per_token("tokens", settings), per_token("token_types", settings)};
+  fields[0].below = vocabulary_size;
+  fields[1].below = 2;
+  return fields;
+}
+
+SampleFields pair_fields(SampleFields fields) {
+  for (SampleField& field : fields) {
+    field.lengths = "pair_" + lengths_of(field);
+    field.name = "pair_" + field.name;
+  }
+  return fields;
+}
+
+std::int64_t samples_to_use(const DatasetOptions& options, std::int64_t held) {
+  if (options.size() > held)
+    reject("data.{}: {} samples were asked for, the files hold {}",
+           options.split == Split::train ? "train_size" : "val_size", options.size(), held);
+  return options.size() > 0 ? options.size() : held;
+}
+
+fs::path split_file(const Settings& settings, const DatasetOptions& options,
+                    const std::vector<std::string>& extensions) {
+  const bool training = options.split == Split::train;
+  if (options.path.empty()) reject("data.path: expected a file, or a folder with train.{}", extensions.front());
+  const fs::path validation = settings.text("validation");
+  if (!training && !validation.empty()) return validation;
+  std::error_code ignored;
+  const bool folder = fs::is_directory(options.path, ignored);
+  if (!folder && (training || options.path.stem() != "train")) {
+    if (training) return options.path;
+    reject("data.validation: expected the file to evaluate on, since data.path is the one file {}",
+           options.path.native());
+  }
+  if (!folder && training) return options.path;
+  const fs::path where = folder ? options.path : options.path.parent_path();
+  const std::vector<std::string> names =
+      training ? std::vector<std::string>{"train"} : std::vector<std::string>{"dev", "validation", "valid", "val", "test"};
+  for (const std::string& name : names)
+    for (const std::string& extension : extensions)
+      if (fs::path file = where / (name + "." + extension); fs::exists(file, ignored)) return file;
+  reject("{}: expected a file {}, where the extension is one of {}", where.native(),
+         fmt::format("{}.{}", fmt::join(names, "." + extensions.front() + ", "), extensions.front()),
+         fmt::join(extensions, ", "));
+}
+
+TextInputs::TextInputs(SampleFields fields, std::shared_ptr<const Tokenizer> tokenizer, std::int64_t max_length)
+    : fields_(std::move(fields)), tokenizer_(std::move(tokenizer)), max_length_(max_length) {}
+
+void TextInputs::read(std::string_view input, Sample& sample) const {
+  set_tokens(encoded(tokenizer_->encode(input, max_length_)), sample);
+}
+
+void TextInputs::read_pair(std::string_view input, std::string_view pair, Sample& sample) const {
+  set_tokens(encoded(tokenizer_->encode(input, pair, max_length_)), sample);
+}
+
+}  // namespace lacuna

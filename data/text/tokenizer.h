@@ -1,0 +1,115 @@
+// WordPiece as BERT and its kin use it, to the ids of the tokenizers library (Hugging Face, 0.23).
+#pragma once
+
+#include "data/text/trie.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lacuna {
+
+/// What a tokenizer's files say.
+struct TokenizerFiles {
+  struct AddedToken {
+    std::string content;
+    std::int32_t id = 0;
+    bool special = true;
+    bool normalized = false;   // sought in the normalized text instead of the raw one
+    bool single_word = false;  // only where no letter or digit stands beside it
+  };
+  /// A part of what a text or a pair becomes: a special token, or a text (0 or 1).
+  struct TemplateItem {
+    std::int32_t id = -1;  // of a special token
+    int text = -1;
+    std::int64_t type = 0;
+  };
+
+  std::string source;                              // the file, for messages
+  std::map<std::string, std::int32_t, std::less<>> vocabulary{};  // ids of [0, vocabulary_size)
+  std::vector<AddedToken> added{};
+  std::string unknown = "[UNK]";
+  std::string prefix = "##";              // of pieces within a word
+  std::int64_t longest_word = 100;        // characters; a longer one is unknown
+  bool normalizes = true;                 // whether the four flags below mean anything
+  bool cleans = true;
+  bool spaces_cjk = true;
+  bool strips_accents = true;
+  bool lowers = true;
+  std::vector<TemplateItem> single{}, pair{};
+};
+
+/// The vocabulary and rules of a folder (`tokenizer.json`, else `vocab.txt`, with `tokenizer_config.json`), or of one
+/// of these files. Refuses tokenizers that are no WordPiece, and damaged files, with their place.
+TokenizerFiles read_tokenizer_files(const std::filesystem::path& path);
+/// The same from text, for tests and fuzzing; `source` names it in messages.
+TokenizerFiles parse_tokenizer_json(const std::string& text, const std::string& source);
+/// `config`: the text of `tokenizer_config.json`, or empty.
+TokenizerFiles parse_vocabulary(const std::string& text, const std::string& source, const std::string& config,
+                                const std::string& config_source);
+
+/// What is cut off where texts are too long.
+enum class Truncation : std::uint8_t { longest_first, only_first, only_second };
+
+class Tokenizer {
+ public:
+  /// A piece of a text, and the bytes [begin, end) of the text that it stands for.
+  struct Piece {
+    std::int32_t id;
+    std::uint32_t begin, end;
+  };
+  /// A text or a pair with its special tokens.
+  struct Encoding {
+    std::vector<std::int32_t> tokens;
+    std::vector<std::int8_t> types;     // of each token: 0, or 1 for the second text
+    std::vector<std::int32_t> sources;  // of each token: 2 · (its piece's number) + (its text), -1 for special tokens
+  };
+
+  explicit Tokenizer(TokenizerFiles files);
+
+  /// Token ids are below it.
+  std::int64_t vocabulary_size() const { return vocabulary_size_; }
+  /// The id of a token; an error of the input that says what it is wanted for.
+  std::int32_t id_of(std::string_view token, std::string_view wanted_for) const;
+  bool is_special(std::int32_t id) const;
+  /// Special tokens that are added to one text, or to a pair.
+  std::int64_t special_tokens(bool pair) const;
+
+  /// The pieces of a text without special tokens. An error of the input where it is not UTF-8. Any thread may call it.
+  std::vector<Piece> pieces(std::string_view text) const;
+  /// Puts pieces together with special tokens; cuts to `max_length` tokens, where 0 is no limit.
+  Encoding join(const std::vector<Piece>& text, std::int64_t max_length = 0) const;
+  Encoding join(const std::vector<Piece>& text, const std::vector<Piece>& pair, std::int64_t max_length = 0,
+                Truncation truncation = Truncation::longest_first) const;
+  Encoding encode(std::string_view text, std::int64_t max_length = 0) const { return join(pieces(text), max_length); }
+  Encoding encode(std::string_view text, std::string_view pair, std::int64_t max_length = 0,
+                  Truncation truncation = Truncation::longest_first) const {
+    return join(pieces(text), pieces(pair), max_length, truncation);
+  }
+
+ private:
+  class Words;
+  Encoding fill(const std::vector<TokenizerFiles::TemplateItem>& items, const std::vector<Piece>* texts[2],
+                const std::int64_t (&kept)[2]) const;
+
+  TokenizerFiles files_;
+  std::int64_t vocabulary_size_ = 0;
+  std::int32_t unknown_ = 0;
+  Trie starts_, continuations_;      // pieces that begin a word, and those within one, without the prefix
+  Trie added_raw_, added_normalized_;
+  std::vector<bool> special_;        // [vocabulary_size_]
+};
+
+/// Of (12, 8) pieces those kept so that both fit `budget`: the shorter text is cut last, as the tokenizers library
+/// does it.
+std::pair<std::int64_t, std::int64_t> longest_first(std::int64_t first, std::int64_t second, std::int64_t budget);
+
+/// The tokenizer of a folder or file; one that was opened last is not read again.
+std::shared_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);
+
+}  // namespace lacuna

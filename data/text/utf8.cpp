@@ -1,0 +1,90 @@
+#include "data/text/utf8.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+
+namespace lacuna {
+
+Character first_character(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text.front());
+  if (first < 0x80) return {first, 1};
+  utf8proc_int32_t code = 0;
+  const utf8proc_ssize_t bytes = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                                  static_cast<utf8proc_ssize_t>(text.size()), &code);
+  return bytes <= 0 ? Character{} : Character{code, static_cast<std::size_t>(bytes)};
+}
+
+std::size_t find_broken_utf8(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    if (static_cast<unsigned char>(text[at]) < 0x80) {
+      ++at;
+      continue;
+    }
+    const std::size_t bytes = first_character(text.substr(at)).bytes;
+    if (bytes == 0) return at;
+    at += bytes;
+  }
+  return std::string_view::npos;
+}
+
+bool is_whitespace(std::int32_t code) {
+  if (code < 0x80) return code == ' ' || (code >= '\t' && code <= '\r');
+  return code == 0x85 || code == 0xa0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 ||
+         code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
+}
+
+bool is_control(std::int32_t code) {
+  if (code < 0x80) return (code < 0x20 || code == 0x7f) && code != '\t' && code != '\n' && code != '\r';
+  const utf8proc_category_t category = utf8proc_category(code);
+  return category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF || category == UTF8PROC_CATEGORY_CO;
+}
+
+bool is_punctuation(std::int32_t code) {
+  if (code < 0x80)
+    return (code >= '!' && code <= '/') || (code >= ':' && code <= '@') || (code >= '[' && code <= '`') ||
+           (code >= '{' && code <= '~');
+  const utf8proc_category_t category = utf8proc_category(code);
+  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+}
+
+bool is_cjk(std::int32_t code) {
+  struct Block {
+    std::int32_t first, last;
+  };
+  // As in the tokenizers library, where the sixth block begins at 2B920; Unicode's begins at 2B820.
+  static constexpr Block blocks[] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},   {0x20000, 0x2a6df},
+                                     {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
+  return code >= 0x3400 &&
+         std::ranges::any_of(blocks, [&](const Block& block) { return block.first <= code && code <= block.last; });
+}
+
+bool is_nonspacing_mark(std::int32_t code) {
+  return code >= 0x300 && utf8proc_category(code) == UTF8PROC_CATEGORY_MN;
+}
+
+int decompose(std::int32_t code, std::int32_t (&out)[longest_decomposition]) {
+  int boundary = UTF8PROC_BOUNDCLASS_START;
+  const utf8proc_ssize_t count =
+      utf8proc_decompose_char(code, out, longest_decomposition, UTF8PROC_DECOMPOSE, &boundary);
+  if (count > 0 && count <= longest_decomposition) return static_cast<int>(count);
+  out[0] = code;
+  return 1;
+}
+
+int lower_case(std::int32_t code, std::int32_t (&out)[2]) {
+  if (code == 0x130) {  // the only one whose lower case has two characters
+    out[0] = 'i';
+    out[1] = 0x307;
+    return 2;
+  }
+  out[0] = utf8proc_tolower(code);
+  return 1;
+}
+
+int write_utf8(std::int32_t code, char* out) {
+  return static_cast<int>(utf8proc_encode_char(code, reinterpret_cast<utf8proc_uint8_t*>(out)));
+}
+
+}  // namespace lacuna

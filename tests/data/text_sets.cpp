@@ -1,0 +1,330 @@
+#include "data/text/text_dataset.h"
+
+#include "core/error.h"
+#include "data/loader.h"
+#include "tests/temporary_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <set>
+
+namespace lacuna {
+namespace {
+
+// A folder with a vocabulary and files.
+class Files {
+ public:
+  Files() {
+    std::string lines;
+    for (const char* const token : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film", "who", "made",
+                                    "it", "##s", ",", "\"", "john", "paris"})
+      lines += std::string(token) + "\n";
+    write("vocab.txt", lines);
+  }
+  void write(const std::string& name, std::string_view text) {
+    const std::filesystem::path path = folder_ / name;
+    std::filesystem::create_directories(path.parent_path());
+    test::write_file(path, text);
+  }
+  std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
+
+  DatasetPtr open(const char* name, const std::string& path, SettingValues settings = {},
+                  Split split = Split::train) const {
+    settings.try_emplace("tokenizer", (folder_ / "vocab.txt").string());
+    return open_dataset(name, {.path = folder_ / path, .split = split, .settings = std::move(settings)});
+  }
+  /// The message that opening is refused with.
+  std::string refusal(const char* name, const std::string& path, SettingValues settings = {},
+                      Split split = Split::train) const {
+    try {
+      open(name, path, std::move(settings), split);
+    } catch (const Error& error) {
+      CHECK(error.fault() == Fault::input);
+      return error.what();
+    }
+    return "not refused";
+  }
+
+ private:
+  test::TemporaryFolder folder_;
+};
+
+bool contains(const std::string& text, std::string_view part) {
+  CAPTURE(text);
+  CAPTURE(part);
+  const bool found = text.find(part) != std::string::npos;
+  CHECK(found);
+  return found;
+}
+
+Batch all_of(const DatasetPtr& dataset) {
+  const Batches batches(dataset, {.size = dataset->size()});
+  Sample sample;
+  return batches.read(0, 0, batches.allocate(), sample);
+}
+
+using Values = std::vector<double>;
+
+TEST_CASE("text: TSV without a header finds out which column is the label") {
+  Files files;
+  files.write("train.tsv", "a good film\t1\nbad\t0\n\"good\t1\n");
+  files.write("dev.tsv", "bad film\t0\n");
+  const DatasetPtr data = files.open("text", "");
+  contains(data->info().description, "TSV without a header, text in `1`, labels in `2`: 2 classes: 0, 1");
+  const Batch batch = all_of(data);
+  CHECK(batch["tokens"].to_vector() == Values{2, 5, 6, 8, 3, 2, 7, 3, 2, 14, 6, 3});
+  CHECK(batch["offsets"].to_vector() == Values{0, 5, 8, 12});
+  CHECK(batch["token_types"].to_vector() == Values(12, 0));
+  CHECK(batch["labels"].to_vector() == Values{1, 0, 1});
+  CHECK(all_of(files.open("text", "", {}, Split::validation))["labels"].to_vector() == Values{0});
+}
+
+TEST_CASE("text: CSV with quotes, line breaks within them, and names of classes") {
+  Files files;
+  files.write("train.csv", "label,text\r\npos,\"a \"\"good\"\"\r\nfilm, a\"\r\nneg,bad\r\n");
+  files.write("val.csv", "text,label\nbad,pos\n");
+  const DatasetPtr data = files.open("text", "train.csv");
+  CHECK(data->info().classes == std::vector<std::string>{"neg", "pos"});
+  const Batch batch = all_of(data);
+  CHECK(batch["tokens"].to_vector() == Values{2, 5, 14, 6, 14, 8, 13, 5, 3, 2, 7, 3});
+  CHECK(batch["labels"].to_vector() == Values{1, 0});
+  CHECK(all_of(files.open("text", "train.csv", {}, Split::validation))["labels"].to_vector() == Values{1});
+  CHECK(all_of(files.open("text", "train.csv", {{"labels", std::string("pos, neg")}}))["labels"].to_vector() ==
+        Values{0, 1});
+}
+
+TEST_CASE("text: JSON lines with chosen columns, pairs, several classes and numbers") {
+  Files files;
+  files.write("train.jsonl",
+              "{\"q\": \"who made it\", \"p\": \"john\", \"tags\": [\"x\", \"y\"], \"score\": 2.5, \"n\": 3}\n"
+              "{\"p\": \"paris\", \"q\": \"it\", \"tags\": [], \"score\": -1, \"n\": 0}\n");
+  const SettingValues pair{{"text", std::string("q")}, {"pair", std::string("p")}, {"label", std::string("tags")}};
+  const Batch batch = all_of(files.open("text", "train.jsonl", pair));
+  CHECK(batch["tokens"].to_vector() == Values{2, 9, 10, 11, 3, 15, 3, 2, 11, 3, 16, 3});
+  CHECK(batch["token_types"].to_vector() == Values{0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1});
+  CHECK(batch["labels"].shape() == Shape{2, 2});
+  CHECK(batch["labels"].to_vector() == Values{1, 1, 0, 0});
+
+  SettingValues scores{{"text", std::string("q")}, {"label", std::string("score")}};
+  const DatasetPtr numbers = files.open("text", "train.jsonl", scores);
+  CHECK(numbers->info().classes.empty());
+  CHECK(all_of(numbers)["labels"].to_vector() == Values{2.5, -1});
+  scores["label"] = std::string("n");
+  CHECK(files.open("text", "train.jsonl", scores)->info().classes.size() == 4);
+  scores["labels"] = std::string("numbers");
+  CHECK(all_of(files.open("text", "train.jsonl", scores))["labels"].to_vector() == Values{3, 0});
+
+  SettingValues separate = scores;
+  separate["pair"] = std::string("p");
+  separate["separate"] = true;
+  const Batch two = all_of(files.open("text", "train.jsonl", separate));
+  CHECK(two["tokens"].to_vector() == Values{2, 9, 10, 11, 3, 2, 11, 3});
+  CHECK(two["pair_tokens"].to_vector() == Values{2, 15, 3, 2, 16, 3});
+  CHECK(two["pair_offsets"].to_vector() == Values{0, 3, 6});
+}
+
+TEST_CASE("text: what is wrong is told with file and line") {
+  Files files;
+  const SettingValues named{{"text", std::string("text")}, {"label", std::string("label")}};
+  const auto refused = [&](const char* file, std::string_view text, std::string_view part) {
+    files.write(file, text);
+    contains(files.refusal("text", file, named), part);
+  };
+  refused("train.tsv", "text\tlabel\na\t1\n\xff\t0\n", "train.tsv:3: expected text in UTF-8, got byte 0xff");
+  refused("train.tsv", "text\tlabel\na\t1\nb\n", "train.tsv:3: expected 2 columns");
+  refused("train.tsv", "text\tlabel\n \t1\n", "train.tsv:2: expected a text in `text`");
+  refused("train.tsv", "text\tlabel\na\t\n", "train.tsv:2: expected a label in `label`");
+  refused("train.tsv", "text\tlabel\na\t1\n\nb\t0\n", "train.tsv:3: expected a row, got an empty line");
+  refused("train.tsv", "text\tscore\na\t1\n", "expected a column `label`, got the columns text, score");
+  refused("train.tsv", "text\tlabel\n", "expected rows");
+  refused("train.tsv", "", "empty file");
+  refused("train.csv", "text,label\n\"a\" b,1\n", "train.csv:2: expected a comma");
+  refused("train.csv", "text,label\na \"b\",1\n", "train.csv:2: expected quotes around");
+  refused("train.csv", "text,label\na,1\n\"a,1\nb,0\n", "train.csv:3: a quote is opened");
+  refused("train.jsonl", "{\"text\": \"a\", \"label\": 0}\n{\"text\": \"a\"}\n", "train.jsonl:2: expected `label`");
+  refused("train.jsonl", "{\"text\": \"a\", \"label\": 0}\n{\"text\": ", "train.jsonl:2: expected a JSON object");
+  refused("train.jsonl", "{\"text\": \"a\", \"label\": 0}\n[]\n", "train.jsonl:2: expected an object");
+  files.write("train.tsv", "a\t0\nbad\t1\n");
+  files.write("dev.tsv", "a\t0\nbad\t2\n");
+  contains(files.refusal("text", "train.tsv", {}, Split::validation), "dev.tsv:2: expected one of the labels 0, 1");
+  contains(files.refusal("text", "nowhere"), "nowhere");
+  contains(files.refusal("text", "train.tsv", {{"padding", std::string("most")}}), "data.padding");
+  contains(files.refusal("text", "train.tsv", {{"tokenizer", std::string()}}), "data.tokenizer");
+}
+
+TEST_CASE("text: padding, truncation, and a second epoch from the cache") {
+  Files files;
+  files.write("train.tsv", "a good film\t1\nbad\t0\n");
+  const DatasetPtr padded = files.open("text", "", {{"padding", std::string("longest")}, {"max_length", 4.0}});
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    const Batch batch = all_of(padded);
+    CHECK(batch["tokens"].shape() == Shape{2, 4});
+    CHECK(batch["tokens"].to_vector() == Values{2, 5, 6, 3, 2, 7, 3, 0});
+    CHECK(batch["key_lengths"].to_vector() == Values{4, 3});
+    files.write("train.tsv", "");  // what was read once is not read again
+  }
+}
+
+TEST_CASE("a batch by length has similar lengths, every sample once, and another order in each epoch") {
+  Files files;
+  std::string rows;
+  for (int i = 0; i < 200; ++i) {
+    for (int word = 0; word <= i * 7 % 20; ++word) rows += "a ";
+    rows += "\t" + std::to_string(i) + "\n";
+  }
+  files.write("train.tsv", rows);
+  const DatasetPtr data = files.open("text", "", {{"labels", std::string("numbers")}});
+  const auto padding = [&](const DatasetPtr& dataset, std::set<double>& seen, std::int64_t epoch) {
+    const Batches batches(dataset, {.size = 10});
+    std::int64_t real = 0, padded = 0;
+    for (std::int64_t first = 0; first < 200; first += 10) {
+      Sample sample;
+      const Batch batch = batches.read(epoch, first, batches.allocate(), sample);
+      for (const double label : batch["labels"].to_vector()) seen.insert(label);
+      const Values offsets = batch["offsets"].to_vector();
+      double longest = 0;
+      for (std::size_t i = 1; i < offsets.size(); ++i) longest = std::max(longest, offsets[i] - offsets[i - 1]);
+      if (first == 0 && dataset->size() == 200) CHECK(longest >= 3);
+      real += static_cast<std::int64_t>(offsets.back());
+      padded += static_cast<std::int64_t>(longest) * 10;
+    }
+    return static_cast<double>(padded) / static_cast<double>(real);
+  };
+  std::set<double> plain, grouped, again;
+  const DatasetPtr by_length = shuffle_by_length(data, 3, 10);
+  const double random = padding(shuffle(data, 3), plain, 0), sorted = padding(by_length, grouped, 0);
+  CHECK(sorted < random);
+  CHECK(sorted < 1.35);
+  CHECK(grouped.size() == 200);
+  padding(by_length, again, 1);
+  CHECK(again.size() == 200);
+  const auto first_labels = [&](std::int64_t epoch) {
+    const Batches batches(by_length, {.size = 10});
+    Sample sample;
+    return batches.read(epoch, 50, batches.allocate(), sample)["labels"].to_vector();
+  };
+  CHECK(first_labels(0) != first_labels(1));
+  CHECK(first_labels(0) == first_labels(0));
+  Sample sample;
+  sample.begin(0);
+  by_length->read(0, sample);
+  CHECK(sample["tokens"].shape().front() == 22);  // the longest of all comes first
+}
+
+TEST_CASE("glue: columns, labels and files of the nine tasks") {
+  struct Case {
+    const char *task, *folder, *header, *row, *file;
+    double label;
+    std::int64_t tokens;
+  };
+  const Case cases[] = {
+      {"cola", "CoLA", "", "gj04\t0\t*\ta \"good film", "dev.tsv", 0, 6},
+      {"sst2", "SST-2", "sentence\tlabel\n", "a film\t1", "dev.tsv", 1, 4},
+      {"mrpc", "MRPC", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n", "1\t7\t8\ta\tfilm", "dev.tsv", 1, 5},
+      {"stsb", "STS-B", "index\tsentence1\tsentence2\tscore\n", "0\ta\tgood film\t3.200", "dev.tsv", 3.2F, 6},
+      {"qqp", "QQP", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n", "1\t2\t3\twho made it\tit\t0\n1\t2\tcut",
+       "dev.tsv", 0, 7},
+      {"mnli", "MNLI", "index\tsentence1\tsentence2\tlabel1\tgold_label\n", "0\ta\tfilm\tneutral\tcontradiction",
+       "dev_matched.tsv", 2, 5},
+      {"mnli_mismatched", "MNLI", "index\tsentence1\tsentence2\tlabel1\tgold_label\n", "0\ta\tfilm\t-\tneutral",
+       "dev_mismatched.tsv", 1, 5},
+      {"qnli", "QNLI", "index\tquestion\tsentence\tlabel\n", "0\twho\tjohn\tnot_entailment", "dev.tsv", 1, 5},
+      {"rte", "RTE", "index\tsentence1\tsentence2\tlabel\n", "0\ta\tfilm\tentailment", "dev.tsv", 0, 5},
+      {"wnli", "WNLI", "index\tsentence1\tsentence2\tlabel\n", "0\ta\tfilm\t1", "dev.tsv", 1, 5},
+  };
+  for (const Case& each : cases) {
+    CAPTURE(each.task);
+    Files files;
+    const std::string text = std::string(each.header) + each.row + "\n", folder = each.folder;
+    files.write(folder + "/train.tsv", text);
+    files.write(folder + "/" + each.file, text);
+    const SettingValues task{{"task", std::string(each.task)}};
+    for (const Split split : {Split::train, Split::validation})
+      for (const std::string& path : {folder, std::string()}) {
+        const Batch batch = all_of(files.open("glue", path, task, split));
+        CHECK(batch["labels"].to_vector() == Values{each.label});
+        CHECK(batch["tokens"].count() == each.tokens);
+      }
+    CHECK(!files.open("glue", "", task)->info().metrics.empty());
+  }
+  Files files;
+  contains(files.refusal("glue", "", {{"task", std::string("sst3")}}), "data.task: expected one of cola, sst2");
+  contains(files.refusal("glue", "", {{"task", std::string("rte")}}), "RTE/train.tsv");
+  files.write("train.tsv", "a film\t1\n");
+  contains(files.refusal("glue", "", {{"task", std::string("sst2")}}), "expected a column `label`");
+  files.write("train.tsv", "sentence\tlabel\na film\t7\n");
+  contains(files.refusal("glue", "", {{"task", std::string("sst2")}}), "train.tsv:2: expected one of the labels");
+}
+
+TEST_CASE("tagged text: the first piece of a word has its label") {
+  Files files;
+  files.write("train.jsonl", "{\"tokens\": [\"john\", \"films\", \"paris\"], \"tags\": [\"B-PER\", \"O\", \"B-LOC\"]}\n");
+  const DatasetPtr data = files.open("tagged_text", "train.jsonl");
+  CHECK(data->info().classes == std::vector<std::string>{"B-LOC", "B-PER", "O"});
+  const Batch batch = all_of(data);
+  CHECK(batch["tokens"].to_vector() == Values{2, 15, 8, 12, 16, 3});
+  CHECK(batch["labels"].to_vector() == Values{-100, 1, 2, -100, 0, -100});
+  CHECK(all_of(files.open("tagged_text", "train.jsonl", {{"padding", std::string("longest")}}))["labels"].shape() ==
+        Shape{1, 6});
+  files.write("train.jsonl", "{\"tokens\": [\"john\"], \"tags\": [\"O\", \"O\"]}\n");
+  contains(files.refusal("tagged_text", "train.jsonl"), "train.jsonl:1: expected a list of words");
+  files.write("train.jsonl", "{\"tokens\": [\"john\"], \"tags\": [\"O\"]}\n");
+  contains(files.refusal("tagged_text", "train.jsonl", {{"labels", std::string("A, B")}}), "labels A, B");
+}
+
+TEST_CASE("squad: the answer's tokens, and the first token where there is no answer") {
+  Files files;
+  files.write("train.json", R"({"data": [{"paragraphs": [{"context": "é film john made it", "qas": [
+      {"id": "1", "question": "who made it", "answers": [{"text": "john made", "answer_start": 7}]},
+      {"id": "2", "question": "who", "answers": [], "is_impossible": true}]}]}]})");
+  const Batch batch = all_of(files.open("squad", "train.json"));
+  CHECK(batch["tokens"].to_vector() == Values{2, 9, 10, 11, 3, 1, 8, 15, 10, 11, 3, 2, 9, 3, 1, 8, 15, 10, 11, 3});
+  CHECK(batch["labels"].to_vector() == Values{7, 8, 0, 0});
+  CHECK(all_of(files.open("squad", "train.json", {{"max_length", 9.0}}))["labels"].to_vector() == Values{0, 0, 0, 0});
+  files.write("train.json", R"({"data": [{"paragraphs": [{"context": "a film", "qas": [
+      {"id": "x7", "question": "who", "answers": [{"text": "good", "answer_start": 1}]}]}]}]})");
+  contains(files.refusal("squad", "train.json"), "question x7: expected the answer `good`");
+  files.write("train.json", R"({"data": {}})");
+  contains(files.refusal("squad", "train.json"), "expected `data`");
+}
+
+TEST_CASE("plain text: a sample a line, without labels") {
+  Files files;
+  files.write("train.txt", "a film\tgood\n\nbad\n");
+  const DatasetPtr data = files.open("plain_text", "train.txt");
+  CHECK(data->size() == 2);
+  CHECK(all_of(data)["tokens"].to_vector() == Values{2, 5, 8, 6, 3, 2, 7, 3});
+}
+
+TEST_CASE("a loader gives the same texts with any number of workers") {
+  Files files;
+  std::string rows;
+  for (int i = 0; i < 40; ++i) rows += (i % 3 == 0 ? "a good film\t" : "bad\t") + std::to_string(i % 2) + "\n";
+  files.write("train.tsv", rows);
+  std::vector<Values> first;
+  for (const int workers : {1, 3}) {
+    Loader loader(Batches(shuffle(files.open("text", ""), 5), {.size = 8}), {.end_epoch = 2, .workers = workers});
+    std::vector<Values> seen;
+    while (const std::optional<Batch> batch = loader.next()) seen.push_back((*batch)["tokens"].to_vector());
+    CHECK(seen.size() == 10);
+    if (first.empty()) first = seen;
+    CHECK(seen == first);
+  }
+}
+
+TEST_CASE("inputs of a user become samples without targets") {
+  Files files;
+  const DatasetOptions options{.settings = {{"tokenizer", (files / "vocab.txt").string()}}};
+  const auto inputs = dataset_kinds().get("text").inputs(options);
+  Sample sample;
+  sample.begin(0);
+  inputs->read("a good film", sample);
+  CHECK(sample["tokens"].to_vector() == Values{2, 5, 6, 8, 3});
+  CHECK(collate(std::span(&sample, 1), inputs->fields())["offsets"].to_vector() == Values{0, 5});
+  sample.begin(0);
+  inputs->read_pair("a", "film", sample);
+  CHECK(sample["token_types"].to_vector() == Values{0, 0, 0, 1, 1});
+}
+
+}  // namespace
+}  // namespace lacuna

@@ -1,0 +1,151 @@
+#include "data/text/tokenizer.h"
+
+#include "core/error.h"
+#include "tests/temporary_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace lacuna {
+namespace {
+
+using nlohmann::json;
+using Ids = std::vector<std::int32_t>;
+
+// Ids of the tokenizers library; see make_tokens.py.
+const json& reference() {
+  static const json value =
+      json::parse(test::read_file(std::filesystem::path(LACUNA_SOURCE_DIR) / "tests/data/text/tokens.json"));
+  return value;
+}
+
+std::string vocabulary() {
+  std::string lines;
+  for (const auto& token : reference()["vocabulary"]) lines += token.get<std::string>() + "\n";
+  return lines;
+}
+
+Tokenizer from_vocabulary(const std::string& config = {}) {
+  return Tokenizer(parse_vocabulary(vocabulary(), "vocab.txt", config, "tokenizer_config.json"));
+}
+
+TEST_CASE("tokens are those of the tokenizers library") {
+  const Tokenizer uncased = from_vocabulary(), cased = from_vocabulary(R"({"do_lower_case": false})"),
+                  from_json(parse_tokenizer_json(reference()["tokenizer"].dump(), "tokenizer.json"));
+  for (const json& each : reference()["cases"]) {
+    const std::string text = each["text"].get<std::string>();
+    CAPTURE(text);
+    CHECK(uncased.encode(text).tokens == each["uncased"].get<Ids>());
+    CHECK(from_json.encode(text).tokens == each["uncased"].get<Ids>());
+    CHECK(cased.encode(text).tokens == each["cased"].get<Ids>());
+  }
+}
+
+TEST_CASE("pairs are cut and typed as the tokenizers library does it") {
+  const Tokenizer tokenizer = from_vocabulary();
+  for (const json& each : reference()["pairs"]) {
+    const Tokenizer::Encoding pair = tokenizer.encode(each["first"].get<std::string>(),
+                                                      each["second"].get<std::string>(), each["longest"].get<int>());
+    CAPTURE(each["longest"].get<int>());
+    CHECK(pair.tokens == each["ids"].get<Ids>());
+    CHECK(std::vector<std::int32_t>(pair.types.begin(), pair.types.end()) == each["types"].get<Ids>());
+  }
+  CHECK(longest_first(12, 8, 10) == std::pair<std::int64_t, std::int64_t>{5, 5});
+  CHECK(longest_first(11, 10, 9) == std::pair<std::int64_t, std::int64_t>{5, 4});
+}
+
+TEST_CASE("10,000 lines of mixed Unicode have the ids of the tokenizers library") {
+  const char* const python = std::getenv("PYTHON");
+  if (python == nullptr) {
+    MESSAGE("skipped: PYTHON names no interpreter with tokenizers");
+    return;
+  }
+  const test::TemporaryFolder folder;
+  test::write_file(folder / "vocab.txt", vocabulary());
+  const std::string command = std::string(python) + " " LACUNA_SOURCE_DIR "/tests/data/text/make_tokens.py --lines 10000 " +
+                              folder.path();
+  if (std::system(command.c_str()) != 0) {
+    MESSAGE("skipped: " << python << " has no tokenizers");
+    return;
+  }
+  const Tokenizer tokenizer(read_tokenizer_files(folder.path()));
+  std::ifstream lines(folder / "lines.txt"), ids(folder / "ids.txt");
+  int count = 0;
+  for (std::string line, wanted; std::getline(lines, line) && std::getline(ids, wanted); ++count) {
+    std::string got;
+    for (const std::int32_t id : tokenizer.encode(line).tokens) got += (got.empty() ? "" : " ") + std::to_string(id);
+    CAPTURE(line);
+    REQUIRE(got == wanted);
+  }
+  CHECK(count == 10000);
+}
+
+TEST_CASE("a piece knows the bytes of the text that it stands for") {
+  const Tokenizer tokenizer = from_vocabulary();
+  const std::string text = "Café unbelievable 中文";
+  std::vector<std::string> parts;
+  for (const Tokenizer::Piece& piece : tokenizer.pieces(text)) parts.push_back(text.substr(piece.begin, piece.end - piece.begin));
+  CHECK(parts == std::vector<std::string>{"Café", "unbeliev", "able", "中", "文"});
+}
+
+TEST_CASE("an empty text is its special tokens, and too long a word is unknown") {
+  const Tokenizer tokenizer = from_vocabulary();
+  CHECK(tokenizer.encode("").tokens == Ids{2, 3});
+  CHECK(tokenizer.encode(std::string(101, 'a')).tokens == Ids{2, 1, 3});
+  CHECK(tokenizer.encode(std::string(100, 'a')).tokens.size() == 102);
+  CHECK(tokenizer.encode("a a a a", 4).tokens.size() == 4);
+  CHECK_THROWS_AS(tokenizer.encode("a", 1), Error);
+}
+
+TEST_CASE("text that is not UTF-8 is refused with its position") {
+  CHECK_THROWS_WITH_AS(from_vocabulary().encode("abc \xff"), doctest::Contains("position 5"), Error);
+  CHECK_THROWS_AS(from_vocabulary().encode("\xed\xa0\x80"), Error);  // a surrogate
+}
+
+TEST_CASE("only WordPiece with BERT's steps is taken; others are refused by name") {
+  const auto changed = [](const char* pointer, const json& value) {
+    json file = reference()["tokenizer"];
+    file[json::json_pointer(pointer)] = value;
+    return file.dump();
+  };
+  const auto refused = [](const std::string& text, const char* part) {
+    CHECK_THROWS_WITH_AS(Tokenizer(parse_tokenizer_json(text, "t.json")), doctest::Contains(part), Error);
+  };
+  refused(changed("/model/type", "BPE"), "BPE");
+  refused(changed("/normalizer/type", "NFC"), "NFC");
+  refused(changed("/pre_tokenizer/type", "ByteLevel"), "ByteLevel");
+  refused(changed("/post_processor/type", "RobertaProcessing"), "RobertaProcessing");
+  refused(changed("/model/vocab/[PAD]", "x"), "[PAD]");
+  refused(changed("/model/unk_token", "?!"), "?!");
+  refused("{\"model\": ", "t.json");
+  refused("[]", "object");
+  refused(changed("/added_tokens/0/id", -3), "added_tokens");
+  const Tokenizer bert(parse_tokenizer_json(
+      changed("/post_processor", json::parse(R"({"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]})")),
+      "t.json"));
+  CHECK(bert.encode("a", "film").types == std::vector<std::int8_t>{0, 0, 0, 1, 1});
+  const Tokenizer bare(parse_tokenizer_json(changed("/post_processor", nullptr), "t.json"));
+  CHECK(bare.encode("a").tokens.size() == 1);
+}
+
+TEST_CASE("a folder has its tokenizer.json read before its vocab.txt, and needs one of them") {
+  const test::TemporaryFolder folder;
+  CHECK_THROWS_WITH_AS(read_tokenizer_files(folder.path()), doctest::Contains("tokenizer.json or vocab.txt"), Error);
+  test::write_file(folder / "vocab.txt", vocabulary());
+  CHECK(open_tokenizer(folder.path())->encode("FILM").tokens.size() == 3);
+  test::write_file(folder / "tokenizer_config.json", R"({"do_lower_case": false, "cls_token": {"content": "[MASK]"}})");
+  CHECK(open_tokenizer(folder.path())->encode("a").tokens.front() == 4);
+  test::write_file(folder / "tokenizer.json", reference()["tokenizer"].dump());
+  CHECK(open_tokenizer(folder.path())->encode("a").tokens.front() == 2);
+  test::write_file(folder / "vocab.txt", "a\nb\n");
+  CHECK_THROWS_WITH_AS(read_tokenizer_files(folder / "vocab.txt"), doctest::Contains("[MASK]"), Error);
+  test::write_file(folder / "vocab.txt", "a\nb\xff\n");
+  CHECK_THROWS_WITH_AS(read_tokenizer_files(folder / "vocab.txt"), doctest::Contains("vocab.txt:2"), Error);
+}
+
+}  // namespace
+}  // namespace lacuna

@@ -56,6 +56,8 @@ void fill_in_defaults(Configuration& configuration) {
         section.options(configuration).try_emplace(std::string(setting.name), setting.initial);
   fill_in_model_options(configuration);
   Configuration::Data& data = configuration.data;
+  if (const auto found = data.options.find("tokenizer"); found != data.options.end())
+    if (auto& path = std::get<std::string>(found->second); path.empty()) path = configuration.model.from;
   if (data.mean.empty()) {
     const DatasetInfo info = describe_dataset(data.name, dataset_options(configuration, Split::train));
     data.mean = as_written(info.mean);

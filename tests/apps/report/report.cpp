@@ -125,14 +125,20 @@ TEST_CASE("report: bars at the peak add up to it, and a run's page begins with i
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", plain_vit);
   REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "output.dir=r"}).code == 0);
+  write_file(folder / "r/record.json",
+             R"({"sessions": [{"command": "lacuna train -c <c>.yaml", "version": "1.2", "outcome": "stopped"},
+                              {"command": "lacuna train --resume r", "version": "1.3", "outcome": "finished"}]})");
   REQUIRE(run_command(folder, {"report", "r"}).code == 0);
   const nlohmann::json summary = read_json(folder / "r/summary.json");
   const nlohmann::json shown =
       evaluate(folder, "r/report.html",
                charts + "return {bytes: chart('peak').data.datasets.map(d => [d.label, d.bytes[0]]), facts: "
                         "document.querySelector('#results .facts').textContent, configuration: "
-                        "document.querySelector('#results details pre').textContent};");
+                        "document.querySelector('#results details pre').textContent, record: "
+                        "[...document.querySelectorAll('#results .record dd')].map(dd => dd.textContent)};");
   if (shown.is_null()) return;
+  CHECK(shown.at("record") == nlohmann::json{"lacuna train -c <c>.yaml", "stopped", "lacuna train --resume r",
+                                             "finished", "1.3", ""});
   std::int64_t sum = 0;
   for (const auto& bar : shown.at("bytes")) {
     CHECK(summary.at("at_peak").at(bar.at(0).get<std::string>()) == bar.at(1));

@@ -99,6 +99,21 @@ void check_data(const Configuration& c, const YamlNode& root, Problems& problems
                                lacuna::to_string(parameter.value), c.data.name, channels));
 }
 
+/// The model takes the data set's tokens: their ids and as many of them.
+void check_tokens(const DatasetInfo& data, const Model& model, const Configuration& c) {
+  for (const SampleField& input : model.inputs()) {
+    const auto field = std::ranges::find(data.fields, input.name, &SampleField::name);
+    if (input.collation == Collation::stacked || field == data.fields.end()) continue;
+    if (input.below > 0 && field->below > input.below)
+      reject("data: {} has `{}` below {}, and the model takes those below {}: model.vocab_size and the tokenizer differ",
+             c.data.name, input.name, field->below, input.below);
+    if (field->shape.front() > input.shape.front())
+      reject("data: {} has texts of up to {} tokens, and the model takes {}: a lower data.max_length or data.length, or "
+             "more model.max_position_embeddings",
+             c.data.name, field->shape.front(), input.shape.front());
+  }
+}
+
 /// The data set has the targets that the task reads.
 void check_task(const Configuration& c, const YamlNode& root, Problems& problems) {
   if (c.model.name.empty() || !dataset_kinds().contains(c.data.name) ||
@@ -110,6 +125,7 @@ void check_task(const Configuration& c, const YamlNode& root, Problems& problems
   const DatasetInfo data = describe_dataset(c.data.name, dataset_options(c, Split::train));
   note_refusal(place_of(root, "task", "name"), problems, [&] {
     const std::unique_ptr<Model> model = description.build({.device = Device::meta});
+    check_tokens(data, *model, c);
     for (const SampleField& target : make_task(c.task.name, c.task.options, *model)->targets()) {
       const SampleField& field = field_of(data.fields, target.name);
       const bool one_length = target.collation == Collation::stacked;

@@ -77,7 +77,6 @@ void TokenCache::keep(std::int64_t index, const EncodedText& text) {
   if (blocks_.empty() || blocks_.back().used + bytes > blocks_.back().size) {
     const std::size_t size = std::max(block_bytes, bytes);
     blocks_.push_back({std::make_unique_for_overwrite<std::byte[]>(size), size, 0});
-    bytes_ += static_cast<std::int64_t>(size);
   }
   Block& block = blocks_.back();
   std::byte* at = block.data.get() + block.used;
@@ -89,11 +88,6 @@ void TokenCache::keep(std::int64_t index, const EncodedText& text) {
   append_ids(at, text.tokens);
   append_ids(at, text.pair);
   append<std::int32_t>(at, text.labels);
-}
-
-std::int64_t TokenCache::bytes() const {
-  const std::scoped_lock lock(mutex_);
-  return bytes_ + std::ssize(places_) * static_cast<std::int64_t>(sizeof(void*));
 }
 
 TextDataset::TextDataset(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer)

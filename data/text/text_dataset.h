@@ -29,7 +29,6 @@ class TokenCache {
   /// False where the sample was not kept yet.
   bool find(std::int64_t index, EncodedText& text) const;
   void keep(std::int64_t index, const EncodedText& text);
-  std::int64_t bytes() const;
 
  private:
   struct Block {
@@ -40,7 +39,6 @@ class TokenCache {
   mutable std::mutex mutex_;
   std::vector<Block> blocks_;
   std::vector<const std::byte*> places_;  // [samples]; null: not kept yet
-  std::int64_t bytes_ = 0;
 };
 
 /// A data set of token sequences: `tokens` i64 [L], `token_types` i64 [L], and targets. Texts become tokens on the

@@ -199,10 +199,8 @@ Tokenizer::Tokenizer(TokenizerFiles files) : files_(std::move(files)) {
   }
   for (const TokenizerFiles::AddedToken& token : files_.added)
     vocabulary_size_ = std::max(vocabulary_size_, std::int64_t{token.id} + 1);
-  special_.resize(static_cast<std::size_t>(vocabulary_size_));
   for (std::size_t i = 0; i < files_.added.size(); ++i) {
-    TokenizerFiles::AddedToken& token = files_.added[i];
-    if (token.special) special_[static_cast<std::size_t>(token.id)] = true;
+    const TokenizerFiles::AddedToken& token = files_.added[i];
     (token.normalized ? added_normalized_ : added_raw_).insert(token.content, static_cast<std::int32_t>(i));
   }
   unknown_ = id_of(files_.unknown, "words that are not in the vocabulary");
@@ -215,8 +213,6 @@ std::int32_t Tokenizer::id_of(std::string_view token, std::string_view wanted_fo
   reject("{}: expected a vocabulary with the token {} ({}), got {} tokens without it", files_.source, token, wanted_for,
          files_.vocabulary.size());
 }
-
-bool Tokenizer::is_special(std::int32_t id) const { return special_[static_cast<std::size_t>(id)]; }
 
 std::int64_t Tokenizer::special_tokens(bool pair) const {
   return std::ranges::count_if(pair ? files_.pair : files_.single, [](const auto& item) { return item.text < 0; });

@@ -19,7 +19,6 @@ struct TokenizerFiles {
   struct AddedToken {
     std::string content;
     std::int32_t id = 0;
-    bool special = true;
     bool normalized = false;   // sought in the normalized text instead of the raw one
     bool single_word = false;  // only where no letter or digit stands beside it
   };
@@ -76,7 +75,6 @@ class Tokenizer {
   std::int64_t vocabulary_size() const { return vocabulary_size_; }
   /// The id of a token; an error of the input that says what it is wanted for.
   std::int32_t id_of(std::string_view token, std::string_view wanted_for) const;
-  bool is_special(std::int32_t id) const;
   /// Special tokens that are added to one text, or to a pair.
   std::int64_t special_tokens(bool pair) const;
 
@@ -102,7 +100,6 @@ class Tokenizer {
   std::int32_t unknown_ = 0;
   Trie starts_, continuations_;      // pieces that begin a word, and those within one, without the prefix
   Trie added_raw_, added_normalized_;
-  std::vector<bool> special_;        // [vocabulary_size_]
 };
 
 /// Of (12, 8) pieces those kept so that both fit `budget`: the shorter text is cut last, as the tokenizers library

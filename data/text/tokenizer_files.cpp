@@ -181,7 +181,6 @@ void read_added(const Reader& root, TokenizerFiles& files) {
     const Reader token(each, place);
     TokenizerFiles::AddedToken added{.content = token.text("content", ""),
                                      .id = checked_id(token.number("id", -1), place),
-                                     .special = token.flag("special", false),
                                      .normalized = token.flag("normalized", false),
                                      .single_word = token.flag("single_word", false)};
     if (added.content.empty()) reject("{}: expected tokens with a `content`", place);

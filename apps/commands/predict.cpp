@@ -37,7 +37,8 @@ std::vector<double> softmax(std::vector<double> logits) {
 
 /// What the logits of one sample mean for the task.
 ordered_json meaning_of(std::vector<double> logits, const std::string& task, const std::vector<std::string>& classes) {
-  if (task == "regression") return {{"value", logits.size() == 1 ? ordered_json(logits.front()) : ordered_json(logits)}};
+  if (task == "regression")
+    return {{"value", logits.size() == 1 ? ordered_json(logits.front()) : ordered_json(logits)}};
   const auto name = [&](std::size_t i) { return i < classes.size() ? classes[i] : std::to_string(i); };
   ordered_json probabilities = ordered_json::object(), labels = ordered_json::array();
   if (task == "multi_label") {
@@ -85,7 +86,8 @@ class Predict {
     const std::unique_ptr<const InputReader> reader = kind.inputs(options);
     const std::vector<std::string> classes = describe_dataset(configuration.data.name, options).classes;
     const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
-    const std::filesystem::path checkpoint = point.checkpoint.empty() ? folder.best() : folder.checkpoint(point.checkpoint);
+    const std::filesystem::path checkpoint =
+        point.checkpoint.empty() ? folder.best() : folder.checkpoint(point.checkpoint);
     read_progress(checkpoint);  // refuses one whose files have changed
     configuration.model.from = checkpoint.string();
     const MadeModel made = make_model(configuration, Device::cpu, false);

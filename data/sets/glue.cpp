@@ -29,15 +29,59 @@ const std::vector<GlueTask>& glue_tasks() {
   const std::vector<std::string> yes_no{"0", "1"}, entailment{"entailment", "not_entailment"},
       inference{"entailment", "neutral", "contradiction"};
   static const std::vector<GlueTask> tasks{
-      {"cola", "CoLA", "4", "", "2", {"unacceptable", "acceptable"}, {"matthews", "accuracy"}, 8551, 1043, "dev.tsv", false},
+      {"cola",
+       "CoLA",
+       "4",
+       "",
+       "2",
+       {"unacceptable", "acceptable"},
+       {"matthews", "accuracy"},
+       8551,
+       1043,
+       "dev.tsv",
+       false},
       {"sst2", "SST-2", "sentence", "", "label", {"negative", "positive"}, {"accuracy"}, 67349, 872},
-      {"mrpc", "MRPC", "#1 String", "#2 String", "Quality", {"not_equivalent", "equivalent"}, {"accuracy", "f1"}, 3668, 408},
+      {"mrpc",
+       "MRPC",
+       "#1 String",
+       "#2 String",
+       "Quality",
+       {"not_equivalent", "equivalent"},
+       {"accuracy", "f1"},
+       3668,
+       408},
       {"stsb", "STS-B", "sentence1", "sentence2", "score", {}, {"pearson", "spearman"}, 5749, 1500},
-      {"qqp", "QQP", "question1", "question2", "is_duplicate", {"not_duplicate", "duplicate"}, {"accuracy", "f1"}, 363846,
-       40430, "dev.tsv", true, 6},
-      {"mnli", "MNLI", "sentence1", "sentence2", "gold_label", inference, {"accuracy"}, 392702, 9815,
+      {"qqp",
+       "QQP",
+       "question1",
+       "question2",
+       "is_duplicate",
+       {"not_duplicate", "duplicate"},
+       {"accuracy", "f1"},
+       363846,
+       40430,
+       "dev.tsv",
+       true,
+       6},
+      {"mnli",
+       "MNLI",
+       "sentence1",
+       "sentence2",
+       "gold_label",
+       inference,
+       {"accuracy"},
+       392702,
+       9815,
        "dev_matched.tsv"},
-      {"mnli_mismatched", "MNLI", "sentence1", "sentence2", "gold_label", inference, {"accuracy"}, 392702, 9832,
+      {"mnli_mismatched",
+       "MNLI",
+       "sentence1",
+       "sentence2",
+       "gold_label",
+       inference,
+       {"accuracy"},
+       392702,
+       9832,
        "dev_mismatched.tsv"},
       {"qnli", "QNLI", "question", "sentence", "label", entailment, {"accuracy"}, 104743, 5463},
       {"rte", "RTE", "sentence1", "sentence2", "label", entailment, {"accuracy"}, 2490, 277},
@@ -57,7 +101,9 @@ const GlueTask& task_of(const Settings& settings) {
 
 const std::vector<Setting>& settings_of_glue() {
   static const std::vector<Setting> settings = text_settings(
-      {{"task", std::string(), {},
+      {{"task",
+        std::string(),
+        {},
         "`cola`, `sst2`, `mrpc`, `stsb`, `qqp`, `mnli`, `mnli_mismatched` (evaluates on the other genres), `qnli`, "
         "`rte` or `wnli`"}});
   return settings;
@@ -116,7 +162,8 @@ DatasetInfo describe_glue(const DatasetOptions& options) {
   const Settings settings = read_text_settings("glue", settings_of_glue(), options);
   const GlueTask& task = task_of(settings);
   SampleFields fields = token_fields(settings, 0);
-  fields.push_back(label_field(task.classes.empty() ? LabelKind::number : LabelKind::one_class, std::ssize(task.classes)));
+  fields.push_back(
+      label_field(task.classes.empty() ? LabelKind::number : LabelKind::one_class, std::ssize(task.classes)));
   const std::int64_t published = options.split == Split::train ? task.train_size : task.validation_size;
   return {.name = "glue",
           .size = options.size() > 0 ? options.size() : published,
@@ -125,20 +172,20 @@ DatasetInfo describe_glue(const DatasetOptions& options) {
           .metrics = task.metrics};
 }
 
-const RegisterDataset glue(
-    "glue", {.describe = describe_glue,
-             .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-               const Opened opened = open_glue(options);
-               return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table,
-                                                     opened.settings.whole_number("max_length"));
-             },
-             .settings = settings_of_glue(),
-             .inputs = [](const DatasetOptions& options) -> std::unique_ptr<const InputReader> {
-               const Settings settings = read_text_settings("glue", settings_of_glue(), options);
-               const auto tokenizer = tokenizer_of(settings, options);
-               return std::make_unique<TextInputs>(token_fields(settings, tokenizer->vocabulary_size()), tokenizer,
-                                                   settings.whole_number("max_length"));
-             }});
+const RegisterDataset glue("glue", {.describe = describe_glue,
+                                    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+                                      const Opened opened = open_glue(options);
+                                      return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table,
+                                                                            opened.settings.whole_number("max_length"));
+                                    },
+                                    .settings = settings_of_glue(),
+                                    .inputs = [](const DatasetOptions& options) -> std::unique_ptr<const InputReader> {
+                                      const Settings settings = read_text_settings("glue", settings_of_glue(), options);
+                                      const auto tokenizer = tokenizer_of(settings, options);
+                                      return std::make_unique<TextInputs>(
+                                          token_fields(settings, tokenizer->vocabulary_size()), tokenizer,
+                                          settings.whole_number("max_length"));
+                                    }});
 
 }  // namespace
 }  // namespace lacuna

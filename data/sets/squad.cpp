@@ -66,8 +66,9 @@ SquadFile read_squad(const fs::path& file) {
       const std::string passage = text_in(paragraph, "context", file.native() + ": a paragraph");
       for (const json& each : member(paragraph, "qas", json::value_t::array, file.native() + ": a paragraph")) {
         const auto id = each.is_object() ? each.find("id") : each.end();
-        const std::string place = fmt::format("{}: question {}", file.native(),
-                                              id != each.end() && id->is_string() ? id->get<std::string>() : "without id");
+        const std::string place =
+            fmt::format("{}: question {}", file.native(),
+                        id != each.end() && id->is_string() ? id->get<std::string>() : "without id");
         Question question{text_in(each, "question", place), result.passages.size(), 0, 0};
         const json& answers = member(each, "answers", json::value_t::array, place);
         if (!answers.empty()) {  // of several people's, the first
@@ -105,8 +106,7 @@ class Squad final : public TextDataset {
     const std::int64_t budget = max_length_ - tokenizer().special_tokens(true);
     question.resize(static_cast<std::size_t>(std::min({std::ssize(question), longest_question, budget})));
     const std::vector<Tokenizer::Piece> passage = tokenizer().pieces(file_->passages[asked.passage]);
-    const Tokenizer::Encoding encoding =
-        tokenizer().join(question, passage, max_length_, Truncation::only_second);
+    const Tokenizer::Encoding encoding = tokenizer().join(question, passage, max_length_, Truncation::only_second);
     EncodedText text = encoded(encoding);
     text.labels = {0, 0};
     std::int32_t first = 0, last = 0;
@@ -142,27 +142,26 @@ Opened open_squad(const DatasetOptions& options) {
   static Recent<SquadFile> recent;
   const Settings settings = read_text_settings("squad", settings_of_squad(), options);
   const fs::path file = split_file(settings, options, {"json"});
-  Opened opened{settings, tokenizer_of(settings, options),
-                recent.get(state_of_files({file}),
-                           [&] { return std::make_shared<const SquadFile>(read_squad(file)); }),
+  Opened opened{settings,
+                tokenizer_of(settings, options),
+                recent.get(state_of_files({file}), [&] { return std::make_shared<const SquadFile>(read_squad(file)); }),
                 {}};
   SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary_size());
-  fields.push_back(
-      {.name = "labels", .dtype = DType::i64, .shape = {2}, .below = settings.whole_number("max_length")});
+  fields.push_back({.name = "labels", .dtype = DType::i64, .shape = {2}, .below = settings.whole_number("max_length")});
   opened.info = {.name = "squad",
                  .size = samples_to_use(options, std::ssize(opened.file->questions)),
                  .fields = std::move(fields)};
   return opened;
 }
 
-const RegisterDataset squad(
-    "squad", {.describe = [](const DatasetOptions& options) { return open_squad(options).info; },
-              .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-                const Opened opened = open_squad(options);
-                return std::make_unique<Squad>(opened.info, opened.tokenizer, opened.file,
-                                               opened.settings.whole_number("max_length"));
-              },
-              .settings = settings_of_squad()});
+const RegisterDataset squad("squad",
+                            {.describe = [](const DatasetOptions& options) { return open_squad(options).info; },
+                             .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+                               const Opened opened = open_squad(options);
+                               return std::make_unique<Squad>(opened.info, opened.tokenizer, opened.file,
+                                                              opened.settings.whole_number("max_length"));
+                             },
+                             .settings = settings_of_squad()});
 
 }  // namespace
 }  // namespace lacuna

@@ -1,6 +1,6 @@
 // Words with a label each, as for named entities: JSON lines with a list of words and a list of labels.
-#include "data/text/table.h"
 #include "data/text/recent.h"
+#include "data/text/table.h"
 #include "data/text/text_dataset.h"
 
 #include "core/error.h"
@@ -19,11 +19,14 @@ namespace fs = std::filesystem;
 constexpr std::int32_t ignored = -100;  // the label of tokens that are not judged
 
 const std::vector<Setting>& settings_of_tags() {
-  static const std::vector<Setting> settings = text_settings(
-      {{"validation", std::string(), {}, "file to evaluate on; empty: the one beside the training file"},
-       {"words", std::string("tokens"), {}, "key of the list of words"},
-       {"tags", std::string("tags"), {}, "key of the list of labels, a name or a number for each word"},
-       {"labels", std::string(), {}, "names of the labels in their order, as `O, B-PER, I-PER`; empty: those of the file"}});
+  static const std::vector<Setting> settings =
+      text_settings({{"validation", std::string(), {}, "file to evaluate on; empty: the one beside the training file"},
+                     {"words", std::string("tokens"), {}, "key of the list of words"},
+                     {"tags", std::string("tags"), {}, "key of the list of labels, a name or a number for each word"},
+                     {"labels",
+                      std::string(),
+                      {},
+                      "names of the labels in their order, as `O, B-PER, I-PER`; empty: those of the file"}});
   return settings;
 }
 
@@ -171,14 +174,14 @@ Opened open_tagged(const DatasetOptions& options) {
   return opened;
 }
 
-const RegisterDataset tagged_text(
-    "tagged_text", {.describe = [](const DatasetOptions& options) { return open_tagged(options).info; },
-                    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-                      const Opened opened = open_tagged(options);
-                      return std::make_unique<TaggedText>(opened.info, opened.tokenizer, opened.file,
-                                                          opened.settings.whole_number("max_length"));
-                    },
-                    .settings = settings_of_tags()});
+const RegisterDataset tagged_text("tagged_text",
+                                  {.describe = [](const DatasetOptions& options) { return open_tagged(options).info; },
+                                   .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+                                     const Opened opened = open_tagged(options);
+                                     return std::make_unique<TaggedText>(opened.info, opened.tokenizer, opened.file,
+                                                                         opened.settings.whole_number("max_length"));
+                                   },
+                                   .settings = settings_of_tags()});
 
 }  // namespace
 }  // namespace lacuna

@@ -24,8 +24,11 @@ const std::vector<Setting>& settings_of_text() {
        {"pair", std::string(), {}, "column of a second text; empty: there is none"},
        {"separate", false, {}, "whether the second text is a sequence of its own, as sentence embeddings take it"},
        {"label", std::string(), {}, "column of the label; empty: found out"},
-       {"labels", std::string(), {},
-        "names of the classes in their order, as `negative, positive`; `numbers`: labels are numbers to predict; empty: "
+       {"labels",
+        std::string(),
+        {},
+        "names of the classes in their order, as `negative, positive`; `numbers`: labels are numbers to predict; "
+        "empty: "
         "found out"}});
   return settings;
 }
@@ -39,11 +42,12 @@ TableFormat format_of(const fs::path& file) {
   reject("{}: expected a file .tsv, .csv or .jsonl (.txt is read as TSV)", file.native());
 }
 
-const std::vector<std::string> text_names{"text",     "sentence", "sentence1", "question", "question1", "premise",
-                                          "review",   "content",  "document",  "query",    "text1"};
-const std::vector<std::string> pair_names{"pair",      "sentence2", "question2", "hypothesis", "text2",
-                                          "text_pair", "answer",    "passage"};
-const std::vector<std::string> label_names{"label", "labels", "class", "category", "score", "target", "rating", "gold_label"};
+const std::vector<std::string> text_names{"text",   "sentence", "sentence1", "question", "question1", "premise",
+                                          "review", "content",  "document",  "query",    "text1"};
+const std::vector<std::string> pair_names{"pair",  "sentence2", "question2", "hypothesis",
+                                          "text2", "text_pair", "answer",    "passage"};
+const std::vector<std::string> label_names{"label", "labels", "class",  "category",
+                                           "score", "target", "rating", "gold_label"};
 
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -107,8 +111,9 @@ TextColumns columns_of(const Settings& settings, const fs::path& file) {
   const bool by_number = (columns.text.empty() || is_number(columns.text)) &&
                          (columns.label.empty() || is_number(columns.label)) &&
                          (columns.pair.empty() || is_number(columns.pair));
-  const bool named = (!columns.text.empty() && known(columns.text)) || (!columns.label.empty() && known(columns.label)) ||
-                     !usual(names, text_names).empty() || !usual(names, label_names).empty();
+  const bool named = (!columns.text.empty() && known(columns.text)) ||
+                     (!columns.label.empty() && known(columns.label)) || !usual(names, text_names).empty() ||
+                     !usual(names, label_names).empty();
   if (columns.table.format != TableFormat::json_lines) columns.table.header = named && !(given && by_number);
   if (!columns.table.header) {
     if (columns.text.empty() || columns.label.empty()) guess_by_content(file, columns);
@@ -148,8 +153,8 @@ std::shared_ptr<const LabelledTable> table_of(const Settings& settings, const Da
     const std::string state =
         fmt::format("{}{} {} {} {} {} {} {}", state_of_files({file}), columns.text, columns.pair, columns.label,
                     columns.separate, columns.table.header, known.numbers, fmt::join(known.classes, "\n"));
-    return recent.get(
-        state, [&] { return std::make_shared<const LabelledTable>(read_labelled_table(file, columns, known)); });
+    return recent.get(state,
+                      [&] { return std::make_shared<const LabelledTable>(read_labelled_table(file, columns, known)); });
   };
   KnownLabels known = labels_in(settings.text("labels"));
   if (options.split == Split::train || known.numbers || !known.classes.empty())
@@ -167,16 +172,17 @@ std::shared_ptr<const LabelledTable> table_of(const Settings& settings, const Da
 }
 
 std::string describe(const LabelledTable& table) {
-  std::string text = fmt::format("{}: {}{}, text in `{}`", table.table->path().native(), name_of(table.columns.table.format),
-                                 table.columns.table.header ? "" : " without a header", table.columns.text);
+  std::string text =
+      fmt::format("{}: {}{}, text in `{}`", table.table->path().native(), name_of(table.columns.table.format),
+                  table.columns.table.header ? "" : " without a header", table.columns.text);
   if (!table.columns.pair.empty()) text += fmt::format(", pair in `{}`", table.columns.pair);
   text += fmt::format(", labels in `{}`: ", table.columns.label);
   if (table.kind == LabelKind::number) return text + "numbers to predict";
   constexpr std::size_t shown = 8;
   const std::vector<std::string>& classes = table.classes;
-  text += fmt::format("{} classes{}: {}", classes.size(),
-                      table.kind == LabelKind::several_classes ? ", any number of them a text" : "",
-                      fmt::join(classes.begin(), classes.begin() + static_cast<std::ptrdiff_t>(std::min(shown, classes.size())), ", "));
+  text += fmt::format(
+      "{} classes{}: {}", classes.size(), table.kind == LabelKind::several_classes ? ", any number of them a text" : "",
+      fmt::join(classes.begin(), classes.begin() + static_cast<std::ptrdiff_t>(std::min(shown, classes.size())), ", "));
   return text + (classes.size() > shown ? ", ..." : "");
 }
 
@@ -205,21 +211,20 @@ Opened open_text(const DatasetOptions& options) {
   return opened;
 }
 
-const RegisterDataset text(
-    "text",
-    {.describe = [](const DatasetOptions& options) { return open_text(options).info; },
-     .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-       const Opened opened = open_text(options);
-       return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table,
-                                             opened.settings.whole_number("max_length"));
-     },
-     .settings = settings_of_text(),
-     .inputs = [](const DatasetOptions& options) -> std::unique_ptr<const InputReader> {
-       const Settings settings = read_text_settings("text", settings_of_text(), options);
-       const auto tokenizer = tokenizer_of(settings, options);
-       return std::make_unique<TextInputs>(token_fields(settings, tokenizer->vocabulary_size()), tokenizer,
-                                           settings.whole_number("max_length"));
-     }});
+const RegisterDataset text("text", {.describe = [](const DatasetOptions& options) { return open_text(options).info; },
+                                    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+                                      const Opened opened = open_text(options);
+                                      return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table,
+                                                                            opened.settings.whole_number("max_length"));
+                                    },
+                                    .settings = settings_of_text(),
+                                    .inputs = [](const DatasetOptions& options) -> std::unique_ptr<const InputReader> {
+                                      const Settings settings = read_text_settings("text", settings_of_text(), options);
+                                      const auto tokenizer = tokenizer_of(settings, options);
+                                      return std::make_unique<TextInputs>(
+                                          token_fields(settings, tokenizer->vocabulary_size()), tokenizer,
+                                          settings.whole_number("max_length"));
+                                    }});
 
 }  // namespace
 }  // namespace lacuna

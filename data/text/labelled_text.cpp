@@ -62,9 +62,10 @@ std::vector<std::string> classes_in(const RawLabels& raw, const std::filesystem:
     highest = std::max(highest, *number);
   }
   if (highest >= 2 * std::ssize(names) + 8)
-    reject("{}: expected labels from 0 to {}, as {} different ones should be, got {}: data.labels=numbers predicts "
-           "numbers as they are",
-           path.native(), names.size() - 1, names.size(), highest);
+    reject(
+        "{}: expected labels from 0 to {}, as {} different ones should be, got {}: data.labels=numbers predicts "
+        "numbers as they are",
+        path.native(), names.size() - 1, names.size(), highest);
   std::vector<std::string> numbered;
   for (std::int64_t i = 0; i <= highest; ++i) numbered.push_back(std::to_string(i));
   return numbered;

@@ -35,7 +35,7 @@ struct LabelledTable {
 
 /// What is known of the labels beforehand.
 struct KnownLabels {
-  bool numbers = false;              // they are numbers to be predicted
+  bool numbers = false;                // they are numbers to be predicted
   std::vector<std::string> classes{};  // the names there are, in order; empty: those that the file has
 };
 
@@ -51,8 +51,8 @@ SampleField label_field(LabelKind kind, std::int64_t classes);
 
 class LabelledText final : public TextDataset {
  public:
-  LabelledText(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer,
-               std::shared_ptr<const LabelledTable> table, std::int64_t max_length);
+  LabelledText(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const LabelledTable> table,
+               std::int64_t max_length);
 
  private:
   EncodedText encode(std::int64_t index) const override;

@@ -172,8 +172,7 @@ TableRow Table::parse(const std::string& record, std::int64_t line) const {
   if (!options_.ragged && all.size() != columns_.size())
     reject("{}: expected {} columns ({}), as the first row has, got {}", place_of(path(), line), columns_.size(),
            fmt::join(columns_, ", "), all.size());
-  for (const std::size_t column : selected_)
-    row.cells.push_back({column < all.size() ? all[column] : std::string()});
+  for (const std::size_t column : selected_) row.cells.push_back({column < all.size() ? all[column] : std::string()});
   return row;
 }
 

@@ -26,7 +26,7 @@ struct Cell {
 
 struct TableOptions {
   TableFormat format = TableFormat::tsv;
-  bool header = true;  // of TSV and CSV: whether the first row names the columns; without one, `1` is the first column
+  bool header = true;   // of TSV and CSV: whether the first row names the columns; without one, `1` is the first column
   bool ragged = false;  // of TSV and CSV: rows may have more columns than the first one, or fewer
 };
 

@@ -131,10 +131,17 @@ void set_tokens(const EncodedText& text, Sample& sample) {
 
 std::vector<Setting> text_settings(std::vector<Setting> more) {
   std::vector<Setting> all{
-      {"tokenizer", std::string(), {},
+      {"tokenizer",
+       std::string(),
+       {},
        "folder with `tokenizer.json` or `vocab.txt`, or one of these files; empty: that of the folder model.from"},
-      {"max_length", 128.0, {.low = 3, .high = 1 << 20, .whole = true}, "tokens of a sample at most; the rest is cut off"},
-      {"padding", std::string("none"), {},
+      {"max_length",
+       128.0,
+       {.low = 3, .high = 1 << 20, .whole = true},
+       "tokens of a sample at most; the rest is cut off"},
+      {"padding",
+       std::string("none"),
+       {},
        "`none`: a batch concatenates its texts; `longest`: it pads them to its longest one"},
       {"group_by_length", false, {}, "whether texts of similar length come into one batch"},
   };
@@ -205,8 +212,9 @@ fs::path split_file(const Settings& settings, const DatasetOptions& options,
   }
   if (!folder && training) return options.path;
   const fs::path where = folder ? options.path : options.path.parent_path();
-  const std::vector<std::string> names =
-      training ? std::vector<std::string>{"train"} : std::vector<std::string>{"dev", "validation", "valid", "val", "test"};
+  const std::vector<std::string> names = training
+                                             ? std::vector<std::string>{"train"}
+                                             : std::vector<std::string>{"dev", "validation", "valid", "val", "test"};
   for (const std::string& name : names)
     for (const std::string& extension : extensions)
       if (fs::path file = where / (name + "." + extension); fs::exists(file, ignored)) return file;

@@ -40,9 +40,9 @@ class TextFile {
 
   std::filesystem::path path_;
   int descriptor_;
-  std::string block_;               // read ahead
-  std::size_t in_block_ = 0;        // of it, taken
-  std::int64_t block_end_ = 0;      // position in the file behind the block
+  std::string block_;           // read ahead
+  std::size_t in_block_ = 0;    // of it, taken
+  std::int64_t block_end_ = 0;  // position in the file behind the block
   std::int64_t position_ = 0, begin_ = 0, line_ = 0;
 };
 

@@ -25,7 +25,8 @@ struct Normalized {
 };
 
 [[noreturn]] void reject_bytes(std::string_view text, std::size_t at) {
-  reject("expected text in UTF-8, got byte 0x{:02x} at position {} of it", static_cast<unsigned char>(text[at]), at + 1);
+  reject("expected text in UTF-8, got byte 0x{:02x} at position {} of it", static_cast<unsigned char>(text[at]),
+         at + 1);
 }
 
 /// A letter or digit beside a token that counts only as a whole word.
@@ -42,7 +43,8 @@ bool joins_word(std::string_view text, std::size_t begin, std::size_t end) {
 /// The steps of one text.
 class Tokenizer::Words {
  public:
-  Words(const Tokenizer& tokenizer, std::vector<Piece>& out) : tokenizer_(tokenizer), files_(tokenizer.files_), out_(out) {}
+  Words(const Tokenizer& tokenizer, std::vector<Piece>& out)
+      : tokenizer_(tokenizer), files_(tokenizer.files_), out_(out) {}
 
   /// The special tokens of the raw text, and what stands between them.
   void add_raw(std::string_view text) {
@@ -194,7 +196,8 @@ class Tokenizer::Words {
 Tokenizer::Tokenizer(TokenizerFiles files) : files_(std::move(files)) {
   for (const auto& [token, id] : files_.vocabulary) {
     starts_.insert(token, id);
-    if (token.starts_with(files_.prefix)) continuations_.insert(std::string_view(token).substr(files_.prefix.size()), id);
+    if (token.starts_with(files_.prefix))
+      continuations_.insert(std::string_view(token).substr(files_.prefix.size()), id);
     vocabulary_size_ = std::max(vocabulary_size_, std::int64_t{id} + 1);
   }
   for (const TokenizerFiles::AddedToken& token : files_.added)
@@ -252,7 +255,8 @@ namespace {
 std::int64_t budget_of(std::int64_t max_length, std::int64_t special) {
   constexpr std::int64_t unlimited = std::int64_t{1} << 40;
   if (max_length == 0) return unlimited;
-  if (max_length < special) reject("expected a length of {} tokens at least, the special ones, got {}", special, max_length);
+  if (max_length < special)
+    reject("expected a length of {} tokens at least, the special ones, got {}", special, max_length);
   return max_length - special;
 }
 

@@ -29,13 +29,13 @@ struct TokenizerFiles {
     std::int64_t type = 0;
   };
 
-  std::string source;                              // the file, for messages
+  std::string source;                                             // the file, for messages
   std::map<std::string, std::int32_t, std::less<>> vocabulary{};  // ids of [0, vocabulary_size)
   std::vector<AddedToken> added{};
   std::string unknown = "[UNK]";
-  std::string prefix = "##";              // of pieces within a word
-  std::int64_t longest_word = 100;        // characters; a longer one is unknown
-  bool normalizes = true;                 // whether the four flags below mean anything
+  std::string prefix = "##";        // of pieces within a word
+  std::int64_t longest_word = 100;  // characters; a longer one is unknown
+  bool normalizes = true;           // whether the four flags below mean anything
   bool cleans = true;
   bool spaces_cjk = true;
   bool strips_accents = true;
@@ -98,7 +98,7 @@ class Tokenizer {
   TokenizerFiles files_;
   std::int64_t vocabulary_size_ = 0;
   std::int32_t unknown_ = 0;
-  Trie starts_, continuations_;      // pieces that begin a word, and those within one, without the prefix
+  Trie starts_, continuations_;  // pieces that begin a word, and those within one, without the prefix
   Trie added_raw_, added_normalized_;
 };
 

@@ -78,8 +78,9 @@ const json* step_of(const Reader& root, const char* key, std::string_view type, 
     if (list != nullptr && list->is_array() && list->size() == 1) step = &list->front();
   }
   const std::string found = Reader(*step, reader.place()).text("type", "");
-  if (found != type) reject("{}: expected a {} of type {}, as BERT's tokenizers have, got {}", reader.place(), key, type,
-                            found.empty() ? "none" : found);
+  if (found != type)
+    reject("{}: expected a {} of type {}, as BERT's tokenizers have, got {}", reader.place(), key, type,
+           found.empty() ? "none" : found);
   return step;
 }
 
@@ -93,7 +94,8 @@ void read_model(const Reader& root, TokenizerFiles& files) {
   files.longest_word = model.number("max_input_chars_per_word", files.longest_word);
   const Reader vocabulary = model.inner("vocab");
   for (const auto& [token, id] : vocabulary.value().items()) {
-    if (!id.is_number_integer()) reject("{}: expected the id of the token {}, got {}", vocabulary.place(), token, id.dump());
+    if (!id.is_number_integer())
+      reject("{}: expected the id of the token {}, got {}", vocabulary.place(), token, id.dump());
     files.vocabulary[token] = checked_id(id.get<std::int64_t>(), vocabulary.place());
   }
 }
@@ -165,7 +167,8 @@ void read_processor(const Reader& root, TokenizerFiles& files) {
     files.pair = read_template(processor, "pair");
     for (const auto* const items : {&files.single, &files.pair})
       for (const int text : {0, 1})
-        if (std::ranges::count(*items, text, &TokenizerFiles::TemplateItem::text) != (text == 0 || items == &files.pair))
+        if (std::ranges::count(*items, text, &TokenizerFiles::TemplateItem::text) !=
+            (text == 0 || items == &files.pair))
           reject("{}: expected `single` with the sequence A, and `pair` with A and B", processor.place());
   } else {
     reject("{}: expected a post_processor of type TemplateProcessing or BertProcessing, got {}", files.source, type);
@@ -238,9 +241,11 @@ TokenizerFiles parse_vocabulary(const std::string& text, const std::string& sour
   };
   const std::int32_t begin = id_of("cls_token", "[CLS]");
   set_bert_template(files, begin, id_of("sep_token", "[SEP]"));
-  for (const auto& [key, absent] :
-       {std::pair{"unk_token", "[UNK]"}, {"sep_token", "[SEP]"}, {"pad_token", "[PAD]"}, {"cls_token", "[CLS]"},
-        {"mask_token", "[MASK]"}}) {
+  for (const auto& [key, absent] : {std::pair{"unk_token", "[UNK]"},
+                                    {"sep_token", "[SEP]"},
+                                    {"pad_token", "[PAD]"},
+                                    {"cls_token", "[CLS]"},
+                                    {"mask_token", "[MASK]"}}) {
     const std::string token = token_in(settings, key, absent);
     const auto found = files.vocabulary.find(token);
     if (found != files.vocabulary.end()) files.added.push_back({.content = token, .id = found->second});

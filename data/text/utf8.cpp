@@ -60,9 +60,7 @@ bool is_cjk(std::int32_t code) {
          std::ranges::any_of(blocks, [&](const Block& block) { return block.first <= code && code <= block.last; });
 }
 
-bool is_nonspacing_mark(std::int32_t code) {
-  return code >= 0x300 && utf8proc_category(code) == UTF8PROC_CATEGORY_MN;
-}
+bool is_nonspacing_mark(std::int32_t code) { return code >= 0x300 && utf8proc_category(code) == UTF8PROC_CATEGORY_MN; }
 
 int decompose(std::int32_t code, std::int32_t (&out)[longest_decomposition]) {
   int boundary = UTF8PROC_BOUNDCLASS_START;

@@ -31,8 +31,7 @@ class Classification final : public Task {
     Variable logits = model.forward(std::move(batch)).take("logits");
     check_class_targets(logits, labels);
     TaskResult result;
-    for (const Metric& metric : metrics())
-      result.sums.push_back(class_sums(metric, logits.tensor(), labels.tensor()));
+    for (const Metric& metric : metrics()) result.sums.push_back(class_sums(metric, logits.tensor(), labels.tensor()));
     const CrossEntropy loss{.label_smoothing = mode == TaskMode::train ? label_smoothing_ : 0};
     result.loss = apply(loss, std::move(logits), std::move(labels));
     return result;
@@ -43,18 +42,18 @@ class Classification final : public Task {
   double label_smoothing_;
 };
 
-const RegisterTask classification("classification",
-                                  {.settings = {{"label_smoothing", 0.0, up_to_one,
-                                                 "share of the uniform distribution in the training targets"},
-                                                {"metrics", std::string(), {},
-                                                 "some of accuracy, top5_accuracy, f1, macro_f1 and matthews, with commas "
-                                                 "between them; the first one decides which checkpoint is the best; empty: "
-                                                 "those of the data set, or accuracy"}},
-                                   .make =
-                                       [](const Settings& settings, const Model& model) {
-                                         return std::make_unique<Classification>(settings, model);
-                                       },
-                                   .head = "classification"});
+const RegisterTask classification(
+    "classification",
+    {.settings = {{"label_smoothing", 0.0, up_to_one, "share of the uniform distribution in the training targets"},
+                  {"metrics",
+                   std::string(),
+                   {},
+                   "some of accuracy, top5_accuracy, f1, macro_f1 and matthews, with commas "
+                   "between them; the first one decides which checkpoint is the best; empty: "
+                   "those of the data set, or accuracy"}},
+     .make = [](const Settings& settings,
+                const Model& model) { return std::make_unique<Classification>(settings, model); },
+     .head = "classification"});
 
 }  // namespace
 }  // namespace lacuna

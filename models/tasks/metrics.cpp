@@ -97,8 +97,7 @@ void rank(Numbers pairs, std::size_t first, std::vector<double>& ranks) {
   std::ranges::sort(order, {}, value);
   for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
     while (end < order.size() && !(value(order[begin]) < value(order[end]))) ++end;
-    for (std::size_t i = begin; i < end; ++i)
-      ranks[2 * order[i] + first] = static_cast<double>(begin + end + 1) / 2;
+    for (std::size_t i = begin; i < end; ++i) ranks[2 * order[i] + first] = static_cast<double>(begin + end + 1) / 2;
   }
 }
 
@@ -112,9 +111,8 @@ double spearman(Numbers pairs) {
 constexpr std::int64_t most_classes = 1000;  // of a confusion matrix
 
 double value_at(const Tensor& tensor, std::int64_t i) {
-  return with_float_type(tensor.dtype(), [&]<class T>(Type<T>) {
-    return static_cast<double>(to_compute(tensor.data<T>()[i]));
-  });
+  return with_float_type(tensor.dtype(),
+                         [&]<class T>(Type<T>) { return static_cast<double>(to_compute(tensor.data<T>()[i])); });
 }
 
 }  // namespace
@@ -140,7 +138,9 @@ Metric class_metric(const std::string& name, std::int64_t classes) {
     reject("task.metrics: {} is of {} classes, got {}", name, name == "f1" ? "2" : "1000 at most", classes);
   return {.name = name,
           .sums = classes * classes,
-          .value = name == "f1" ? f1 : name == "macro_f1" ? macro_f1 : matthews};
+          .value = name == "f1"         ? f1
+                   : name == "macro_f1" ? macro_f1
+                                        : matthews};
 }
 
 Tensor class_sums(const Metric& metric, const Tensor& logits, const Tensor& labels) {

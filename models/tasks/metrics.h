@@ -12,8 +12,8 @@ namespace lacuna {
 /// The names in `text`, with commas between them; `absent` where it is empty.
 std::vector<std::string> metric_names(std::string_view text, std::string_view absent);
 
-/// `accuracy`, `top5_accuracy`, `f1` (of class 1 of two), `macro_f1` (the mean over the classes) and `matthews` (Matthews'
-/// correlation coefficient). Refuses other names.
+/// `accuracy`, `top5_accuracy`, `f1` (of class 1 of two), `macro_f1` (the mean over the classes) and `matthews`
+/// (Matthews' correlation coefficient). Refuses other names.
 Metric class_metric(const std::string& name, std::int64_t classes);
 /// Sums of a metric over one batch; logits [N, C], labels i64 [N] or probabilities [N, C].
 Tensor class_sums(const Metric& metric, const Tensor& logits, const Tensor& labels);

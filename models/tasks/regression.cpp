@@ -36,13 +36,15 @@ class Regression final : public Task {
   std::int64_t outputs_;
 };
 
-const RegisterTask regression("regression",
-                              {.settings = {{"metrics", std::string(), {},
-                                             "some of mse, pearson and spearman, with commas between them; empty: those "
-                                             "of the data set, or mse"}},
-                               .make = [](const Settings& settings,
-                                          const Model& model) { return std::make_unique<Regression>(settings, model); },
-                               .head = "classification"});
+const RegisterTask regression(
+    "regression",
+    {.settings = {{"metrics",
+                   std::string(),
+                   {},
+                   "some of mse, pearson and spearman, with commas between them; empty: those "
+                   "of the data set, or mse"}},
+     .make = [](const Settings& settings, const Model& model) { return std::make_unique<Regression>(settings, model); },
+     .head = "classification"});
 
 }  // namespace
 }  // namespace lacuna

@@ -16,8 +16,8 @@ class Files {
  public:
   Files() {
     std::string lines;
-    for (const char* const token : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film", "who", "made",
-                                    "it", "##s", ",", "\"", "john", "paris"})
+    for (const char* const token : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film", "who",
+                                    "made", "it", "##s", ",", "\"", "john", "paris"})
       lines += std::string(token) + "\n";
     write("vocab.txt", lines);
   }
@@ -258,7 +258,8 @@ TEST_CASE("glue: columns, labels and files of the nine tasks") {
 
 TEST_CASE("tagged text: the first piece of a word has its label") {
   Files files;
-  files.write("train.jsonl", "{\"tokens\": [\"john\", \"films\", \"paris\"], \"tags\": [\"B-PER\", \"O\", \"B-LOC\"]}\n");
+  files.write("train.jsonl",
+              "{\"tokens\": [\"john\", \"films\", \"paris\"], \"tags\": [\"B-PER\", \"O\", \"B-LOC\"]}\n");
   const DatasetPtr data = files.open("tagged_text", "train.jsonl");
   CHECK(data->info().classes == std::vector<std::string>{"B-LOC", "B-PER", "O"});
   const Batch batch = all_of(data);

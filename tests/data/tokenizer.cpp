@@ -66,8 +66,8 @@ TEST_CASE("10,000 lines of mixed Unicode have the ids of the tokenizers library"
   }
   const test::TemporaryFolder folder;
   test::write_file(folder / "vocab.txt", vocabulary());
-  const std::string command = std::string(python) + " " LACUNA_SOURCE_DIR "/tests/data/text/make_tokens.py --lines 10000 " +
-                              folder.path();
+  const std::string command =
+      std::string(python) + " " LACUNA_SOURCE_DIR "/tests/data/text/make_tokens.py --lines 10000 " + folder.path();
   if (std::system(command.c_str()) != 0) {
     MESSAGE("skipped: " << python << " has no tokenizers");
     return;
@@ -88,7 +88,8 @@ TEST_CASE("a piece knows the bytes of the text that it stands for") {
   const Tokenizer tokenizer = from_vocabulary();
   const std::string text = "Café unbelievable 中文";
   std::vector<std::string> parts;
-  for (const Tokenizer::Piece& piece : tokenizer.pieces(text)) parts.push_back(text.substr(piece.begin, piece.end - piece.begin));
+  for (const Tokenizer::Piece& piece : tokenizer.pieces(text))
+    parts.push_back(text.substr(piece.begin, piece.end - piece.begin));
   CHECK(parts == std::vector<std::string>{"Café", "unbeliev", "able", "中", "文"});
 }
 
@@ -125,7 +126,8 @@ TEST_CASE("only WordPiece with BERT's steps is taken; others are refused by name
   refused("[]", "object");
   refused(changed("/added_tokens/0/id", -3), "added_tokens");
   const Tokenizer bert(parse_tokenizer_json(
-      changed("/post_processor", json::parse(R"({"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]})")),
+      changed("/post_processor",
+              json::parse(R"({"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]})")),
       "t.json"));
   CHECK(bert.encode("a", "film").types == std::vector<std::int8_t>{0, 0, 0, 1, 1});
   const Tokenizer bare(parse_tokenizer_json(changed("/post_processor", nullptr), "t.json"));

@@ -1,5 +1,5 @@
-// Any bytes as a TSV, CSV or JSON-lines file of labelled texts (the first byte says which): it is refused with an Error,
-// or every row reads again as it was read.
+// Any bytes as a TSV, CSV or JSON-lines file of labelled texts (the first byte says which): it is refused with an
+// Error, or every row reads again as it was read.
 #include "core/error.h"
 #include "data/text/labelled_text.h"
 #include "tests/temporary_folder.h"

@@ -1,7 +1,7 @@
 // Any bytes as a tokenizer's file and as a text: the file is refused with an Error, or the text becomes ids within the
 // vocabulary, whose pieces lie within the text. The first line that is `--` parts file and text.
-#include "core/error.h"
 #include "data/text/tokenizer.h"
+#include "core/error.h"
 
 #include <cstdlib>
 #include <string>

@@ -1,5 +1,5 @@
-#include "core/error.h"
 #include "models/tasks/metrics.h"
+#include "core/error.h"
 
 #include <doctest/doctest.h>
 
@@ -70,7 +70,8 @@ TEST_CASE("metrics of classes are sklearn's, in however many batches") {
 
 TEST_CASE("correlations are scipy's, with ties, in however many batches") {
   const auto quarters = drawn(4, 300, 21), noise = drawn(5, 300, 101);
-  const Tensor scores = Tensor::zeros({300, 1}, DType::f32, Device::cpu), labels = Tensor::zeros({300}, DType::f32, Device::cpu);
+  const Tensor scores = Tensor::zeros({300, 1}, DType::f32, Device::cpu),
+               labels = Tensor::zeros({300}, DType::f32, Device::cpu);
   for (std::size_t i = 0; i < 300; ++i) {
     labels.data<float>()[i] = static_cast<float>(quarters[i]) / 4;
     scores.data<float>()[i] = labels.data<float>()[i] + static_cast<float>(noise[i] - 50) / 32;
@@ -84,14 +85,16 @@ TEST_CASE("correlations are scipy's, with ties, in however many batches") {
 
 TEST_CASE("metrics that the task has not are refused; predictions of one class have no correlation") {
   Echo model(3);
-  CHECK_THROWS_WITH_AS(make_task("classification", {{"metrics", std::string("f1")}}, model), doctest::Contains("f1"), Error);
+  CHECK_THROWS_WITH_AS(make_task("classification", {{"metrics", std::string("f1")}}, model), doctest::Contains("f1"),
+                       Error);
   CHECK_THROWS_WITH_AS(make_task("classification", {{"metrics", std::string("pearson")}}, model),
                        doctest::Contains("matthews"), Error);
   CHECK_THROWS_WITH_AS(make_task("regression", {{"metrics", std::string("accuracy")}}, model),
                        doctest::Contains("spearman"), Error);
   const Tensor scores = Tensor::zeros({4, 2}, DType::f32, Device::cpu);
   const std::vector<std::int64_t> labels{0, 1, 1, 0};
-  CHECK(values_of("classification", "matthews", 2, scores, Tensor::from(std::span<const std::int64_t>(labels), {4}), 1)["matthews"] == 0);
+  CHECK(values_of("classification", "matthews", 2, scores, Tensor::from(std::span<const std::int64_t>(labels), {4}),
+                  1)["matthews"] == 0);
 }
 
 }  // namespace

@@ -61,8 +61,9 @@ TEST_CASE("text: padded batches and batches by length train as packed ones") {
   double loss = 0;
   for (const char* const settings : {"", ", padding: longest", ", padding: longest, group_by_length: true"}) {
     const TextFolder folder(settings);
-    const CommandResult result = run_command(folder, train({"--json", "-", "train.epochs=2", "model.hidden_dropout_prob=0",
-                                                            "model.attention_probs_dropout_prob=0"}));
+    const CommandResult result =
+        run_command(folder, train({"--json", "-", "train.epochs=2", "model.hidden_dropout_prob=0",
+                                   "model.attention_probs_dropout_prob=0"}));
     INFO(result.error);
     REQUIRE(result.code == 0);
     const double now = result.json().at("val_loss").get<double>();
@@ -95,9 +96,8 @@ TEST_CASE("text: glue is judged by its own metrics") {
     for (int i = 0; i < 16; ++i) rows += fmt::format("x\t{}\t\t{} film\n", i % 2, i % 2 == 0 ? "bad" : "good");
     write_file(folder / file, rows);
   }
-  const CommandResult result =
-      run_command(folder, train({"data={name: glue, task: cola, path: ., tokenizer: vocab.txt}", "train.epochs=1",
-                                 "--json", "-"}));
+  const CommandResult result = run_command(
+      folder, train({"data={name: glue, task: cola, path: ., tokenizer: vocab.txt}", "train.epochs=1", "--json", "-"}));
   INFO(result.error);
   REQUIRE(result.code == 0);
   CHECK(result.json().contains("val_matthews"));

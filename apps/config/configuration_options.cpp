@@ -20,7 +20,10 @@ void ConfigurationOptions::declare(CLI::App& app, bool required) {
   app.add_option("overrides", arguments_,
                  "configuration files, and values that replace theirs, as train.epochs=3; `lacuna keys` lists all keys")
       ->type_name("[CONFIG] [key=value ...]");
-  app.parse_complete_callback([this] { sort_arguments(); });
+  app.parse_complete_callback([this, &app] {
+    // An option that there is not leaves its value among the words; it is reported itself.
+    if (app.remaining().empty()) sort_arguments();
+  });
 }
 
 bool is_configuration_file(std::string_view argument) {

@@ -129,15 +129,9 @@ TEST_CASE("eval: weights beside a config.json with other statistics are warned o
     return result.error.find("data.mean=[0.5, 0.5, 0.5]") != std::string::npos;
   };
   CHECK(!warned({}));
-  write_file(folder / "weights/config.json", "not JSON");
-  CHECK(!warned({}));
-  for (const char* const text : {R"({"architecture": "vit", "pretrained_cfg": {"mean": [0.5, 0.5, 0.5],)"
-                                 R"( "std": [0.5, 0.5, 0.5]}})",
-                                 R"({"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]})"}) {
-    write_file(folder / "weights/config.json", text);
-    CHECK(warned({}));
-    CHECK(!warned({same, same_deviation}));
-  }
+  write_file(folder / "weights/config.json", R"({"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]})");
+  CHECK(warned({}));
+  CHECK(!warned({same, same_deviation}));
   CHECK(run_command(folder, train({from, "output.dir=f", "train.steps=1"})).error.find("data.mean=[0.5") !=
         std::string::npos);
 }

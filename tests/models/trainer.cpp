@@ -1,6 +1,7 @@
 // The trainer as a program uses it: without a command, a run folder or a configuration.
 #include "models/trainer.h"
 
+#include "autograd/policies/adaptive.h"
 #include "core/error.h"
 #include "data/pipeline.h"
 #include "models/registry.h"
@@ -151,6 +152,15 @@ TEST_CASE("trainer: a loss that is not finite ends the run, and is not counted")
   CHECK(seen == 1);
   CHECK(run.trainer->progress().step == 0);
   CHECK(run.trainer->progress().totals.samples == 0);
+}
+
+TEST_CASE("trainer: an adaptive policy is calibrated before the first step") {
+  Run run("adaptive");
+  CHECK(adaptive_of(*run.policy)->calibration_due());
+  int asked = 0;
+  CHECK(!run.trainer->run({.stop = [&] { return ++asked > 1; }}));
+  CHECK(run.trainer->progress().step == 1);
+  CHECK(!adaptive_of(*run.policy)->calibration_due());
 }
 
 }  // namespace lacuna

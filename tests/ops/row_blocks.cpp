@@ -1,9 +1,13 @@
 // Rows of operands in blocks, and how they are divided among threads.
 #include "ops/row_blocks.h"
 
+#include "autograd/tape.h"
+#include "ops/linear.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 namespace lacuna {
@@ -48,6 +52,21 @@ TEST_CASE("row partition: rows are read in whole blocks") {
   CHECK(RowPartition{.count = 10, .block = 16}.rows_at_once(3) == 10);
   CHECK(RowPartition{.count = 100}.rows_at_once(50) == 50);
   CHECK(RowPartition{.count = 100}.rows_at_once(1000) == 100);
+}
+
+TEST_CASE("linear: on meta the rows are not walked, however many they are") {
+  constexpr std::int64_t rows = std::int64_t{1} << 45;
+  const Tensor x = Tensor::empty({rows, 4}, DType::f32, Device::meta),
+               weight = Tensor::empty({4, 4}, DType::f32, Device::meta);
+  const std::unique_ptr<MemoryPolicy> policy = make_policy("exact");
+  Tape tape(*policy);
+  const Variable w(weight, true);
+  const Variable y = [&] {
+    const Recording recording(tape);
+    return apply(Linear{}, Variable(x), w, Variable());
+  }();
+  tape.backward({{y, Tensor::empty(y.shape(), y.dtype(), Device::meta)}});
+  CHECK(w.grad().shape() == weight.shape());
 }
 
 }  // namespace lacuna

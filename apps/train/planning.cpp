@@ -164,7 +164,9 @@ class BudgetPlanner {
       return fmt::format("its groups have {} elements, memory.group_size is {}", plan.group_size,
                          group_size(configuration_));
     PlannedPolicy policy(plan);
-    plan.bytes = counted(model_.step(policy, nullptr));
+    const std::int64_t there = std::exchange(plan.bytes, counted(model_.step(policy, nullptr)));
+    if (plan.bytes != there)  // what the plan says of itself was true of another batch, say
+      plan.text = fmt::format("a plan that was made for other settings; here it takes {}", format_bytes(plan.bytes));
     if (const std::vector<std::string> lines = policy.unmatched(); !lines.empty())
       return fmt::format("{}", fmt::join(lines, "; "));
     if (budget_ > 0 && plan.bytes > budget_)

@@ -203,6 +203,11 @@ TEST_CASE("plan: a file is read as it was written, and replayed to the same byte
         planned(configured(vit, fmt::format("{{policy: auto, plan: {}}}", (folder / "plan.json").string())));
     CHECK(replayed.memory.plan->tensors == plan.tensors);
     CHECK(at(measure(replayed, Device::meta).memory, Purpose::saved) == plan.bytes);
+    // For another batch it says what it takes there, not what it took.
+    const Configuration smaller = planned(
+        configured(vit, fmt::format("{{policy: auto, plan: {}}}", (folder / "plan.json").string()), ", accumulate: 2"));
+    CHECK(smaller.memory.plan->text != plan.text);
+    CHECK(smaller.memory.plan->text.find(format_bytes(smaller.memory.plan->bytes)) != std::string::npos);
     // Another model has none of these tensors.
     const std::string refused =
         refusal(configured(resnet, fmt::format("{{policy: auto, plan: {}}}", (folder / "plan.json").string())));

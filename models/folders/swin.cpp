@@ -153,8 +153,10 @@ const RegisterTransformersType swin_v2(
      .read =
          [](const ConfigReader& config) {
            std::vector<HyperParameter> values = read(config);
-           if (config.says("pretrained_window_sizes"))
-             values.push_back({"pretrained_window_sizes", config.integers("pretrained_window_sizes", {})});
+           std::vector<std::int64_t> windows = config.integers("pretrained_window_sizes", {});
+           const std::size_t stages = config.integers("depths", {2, 2, 6, 2}).size();
+           if (windows.size() > stages) windows.resize(stages);  // the default is for four
+           if (!windows.empty()) values.push_back({"pretrained_window_sizes", windows});
            return values;
          },
      .write =

@@ -12,6 +12,7 @@
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "models/image_model.h"
+#include "models/io/adapter_folder.h"
 #include "models/io/weights.h"
 #include "models/registry.h"
 #include "models/trainer.h"

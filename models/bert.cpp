@@ -157,7 +157,9 @@ class Bert::Layer final : public Module {
         fc1_(*this, options.names.fc1, options.hidden_size, options.intermediate_size, linear_options(options)),
         fc2_(*this, options.names.fc2, options.intermediate_size, options.hidden_size, linear_options(options)),
         dropout_(*this, "output.dropout", options.dropout),
-        output_norm_(*this, options.names.output_norm, options.hidden_size, options.norm_eps) {}
+        output_norm_(*this, options.names.output_norm, options.hidden_size, options.norm_eps) {
+    set_role(Role::block);
+  }
 
   /// x [1, T, C] to [1, T, C], or to the first tokens [1, N, C] of the sequences.
   Variable forward(Variable x, const Layout& layout, bool only_first) const {

@@ -1,6 +1,7 @@
 #include "models/checkpoint.h"
 
 #include "core/file.h"
+#include "models/io/adapter_folder.h"
 #include "models/io/json_fields.h"
 #include "models/io/weights.h"
 
@@ -26,7 +27,22 @@ namespace fs = std::filesystem;
 constexpr std::string_view optimizer_file = "optimizer.safetensors";
 constexpr std::string_view memory_file = "memory.safetensors";  // state of the memory policy
 constexpr std::string_view manifest_file = "checkpoint.json";
-constexpr std::string_view content_files[] = {weights_file, optimizer_file, memory_file};  // and perhaps average_file
+
+/// What a checkpoint consists of, perhaps with an average; of a model with adapters its base weights are no part.
+std::vector<std::string> content_files(bool adapted) {
+  std::vector<std::string> files{std::string(optimizer_file), std::string(memory_file)};
+  if (!adapted) files.emplace_back(weights_file);
+  if (adapted) files.insert(files.end(), {std::string(adapter_weights_file), std::string(adapter_config_file)});
+  return files;
+}
+
+/// What the average of the weights consists of.
+std::vector<std::string> average_files(bool adapted) {
+  if (!adapted) return {std::string(average_file)};
+  return {fmt::format("{}/{}", average_folder, adapter_weights_file),
+          fmt::format("{}/{}", average_folder, adapter_config_file)};
+}
+
 constexpr std::int64_t format = 2;             // of checkpoint.json; raised when its meaning changes
 const LoadOptions as_saved{.as_saved = true};  // a run goes on with its own weights, not with ones made to fit
 
@@ -194,12 +210,20 @@ Manifest parse_manifest(std::string_view text, std::string_view origin) {
         "can be trained on as a new run: model.from={}",
         origin, format, version, fs::path(origin).parent_path().string());
   Manifest manifest{progress_in(json, origin), texts_in(json, "files", origin)};
-  const std::size_t averages =
-      manifest.files.count(std::string(average_file)) + manifest.files.count(std::string(former_average_file));
-  if (manifest.files.size() != std::size(content_files) + averages ||
-      !std::ranges::all_of(content_files, [&](auto name) { return manifest.files.contains(std::string(name)); }))
-    reject("{}: expected `files` to name {}, perhaps {}, and nothing else", origin, fmt::join(content_files, ", "),
-           average_file);
+  const bool adapted = manifest.files.contains(std::string(adapter_weights_file));
+  const std::vector<std::string> expected = content_files(adapted), averages = average_files(adapted);
+  std::set<std::string, std::less<>> others;
+  for (const auto& [name, hash] : manifest.files) others.insert(name);
+  const auto take = [&](const std::vector<std::string>& names) {
+    if (!std::ranges::all_of(names, [&](const std::string& name) { return others.contains(name); })) return false;
+    for (const std::string& name : names) others.erase(name);
+    return true;
+  };
+  const bool whole = take(expected);
+  if (!take(averages)) take({std::string(former_average_file)});
+  if (!whole || !others.empty())
+    reject("{}: expected `files` to name {}, perhaps {}, and nothing else", origin, fmt::join(expected, ", "),
+           fmt::join(averages, ", "));
   return manifest;
 }
 
@@ -212,25 +236,26 @@ void write_checkpoint(const fs::path& folder, const TrainedState& state, const P
   try {
     Manifest manifest{progress, {}};
     const auto note = [&](std::string_view name) { manifest.files.emplace(name, hash_of(temporary / name)); };
-    const auto save = [&](std::string_view name) {
-      const fs::path file = temporary / name;
-      fs::create_directories(file.parent_path());
-      save_weights(state.model, file);
-      if (!state.description.empty()) write_file_atomically(file.parent_path() / "config.json", state.description);
+    const bool adapted = state.model.adaptation().has_value();
+    const auto save = [&](const fs::path& into) {
+      fs::create_directories(into);
+      if (adapted) return write_adapter(into, state.model);
+      save_weights(state.model, into / weights_file);
+      if (!state.description.empty()) write_file_atomically(into / "config.json", state.description);
     };
-    save(weights_file);
+    save(temporary);
     if (state.average != nullptr) {
       const WeightAverage::Exchange exchange(state.average);
-      save(average_file);
-      note(average_file);
-      sync_folder((temporary / average_file).parent_path());
+      save(temporary / average_folder);
+      for (const std::string& name : average_files(adapted)) note(name);
+      sync_folder(temporary / average_folder);
     }
     std::vector<NamedTensor> optimizer;
     for (Optimizer::StateTensor& one : state.optimizer.state())
       optimizer.emplace_back(std::move(one.name), std::move(one.tensor));
     write_safetensors(temporary / optimizer_file, std::move(optimizer));
     write_safetensors(temporary / memory_file, state_of(state.policy));
-    for (const std::string_view name : content_files) note(name);
+    for (const std::string& name : content_files(adapted)) note(name);
     write_manifest(temporary, manifest);
     fs::rename(temporary, folder, failed);
     if (failed) reject("cannot move a checkpoint to {}: {}", folder.string(), failed.message());
@@ -269,21 +294,39 @@ bool is_damaged(const fs::path& folder) {
 
 LoadedCheckpoint load_checkpoint(const fs::path& folder, const TrainedState& state) {
   const Manifest manifest = checked_manifest(folder);
+  const bool adapted = manifest.files.contains(std::string(adapter_weights_file));
+  if (adapted != state.model.adaptation().has_value())
+    reject("{}: expected a checkpoint {} adapters, got one {}", folder.string(), adapted ? "without" : "with",
+           adapted ? "with" : "without");
   const auto kept = [&](std::string_view name) { return manifest.files.contains(std::string(name)); };
-  const WeightFiles weights(folder / weights_file), average(folder / (kept(average_file)          ? average_file
-                                                                      : kept(former_average_file) ? former_average_file
-                                                                                                  : weights_file));
+  // A folder, or of an earlier checkpoint a file.
+  const fs::path average = kept(average_files(adapted).front()) ? folder / average_folder
+                           : kept(former_average_file)          ? folder / former_average_file
+                                                                : folder / (adapted ? "" : weights_file);
   const SafetensorsFile optimizer(folder / optimizer_file);
+  const auto file_of = [](const fs::path& from) { return fs::is_directory(from) ? from / weights_file : from; };
+  const auto check = [&](const fs::path& from) {
+    if (adapted)
+      AdapterFolder(from).check(state.model);
+    else
+      check_weights(state.model, WeightFiles(file_of(from)), as_saved);
+  };
+  const auto load = [&](const fs::path& from) {
+    if (adapted)
+      AdapterFolder(from).load(state.model);
+    else
+      load_weights(state.model, WeightFiles(file_of(from)), as_saved);
+  };
   // All is judged before anything changes; the policy judges its state as it takes it.
-  check_weights(state.model, weights, as_saved);
-  if (state.average != nullptr) check_weights(state.model, average, as_saved);
+  check(folder);
+  if (state.average != nullptr) check(average);
   const std::int64_t started_anew = check_state(optimizer, state.model, state.optimizer);
   load_state(SafetensorsFile(folder / memory_file), state.policy);
   if (state.average != nullptr) {  // first: what is frozen by now has no average, and takes its weights below
     const WeightAverage::Exchange exchange(state.average);
-    load_weights(state.model, average, as_saved);
+    load(average);
   }
-  load_weights(state.model, weights, as_saved);
+  load(folder);
   for (const auto& [name, tensor] : state.optimizer.state())
     if (optimizer.contains(name)) tensor.copy_from(optimizer.load(name));
   return {manifest.progress, started_anew};

@@ -37,6 +37,7 @@ struct Progress {
 inline constexpr std::string_view weights_file = "model.safetensors";
 /// The running mean of the weights, under the same names; only where one is kept. A folder of its own, so that other
 /// libraries load it as they load the checkpoint.
+inline constexpr std::string_view average_folder = "average";
 inline constexpr std::string_view average_file = "average/model.safetensors";
 /// Where earlier checkpoints have it.
 inline constexpr std::string_view former_average_file = "average.safetensors";

@@ -13,24 +13,26 @@ namespace {
 
 struct ConvStackOptions {
   ImageSize image_size;
-  std::int64_t in_channels = 8, num_classes = 10, depth = 10, kernel = 3;
+  std::int64_t in_channels = 3, num_classes = 10, width = 8, depth = 10, kernel = 3;
 };
 
-/// `layers.0` to `layers.<depth − 1>`, all of `in_channels`; then the mean over the image and a classifier `fc`.
+/// `layers.0` to `layers.<depth − 1>`, all with `width` channels; then the mean over the image and a classifier `fc`.
 class ConvStack final : public ImageModel {
  public:
   ConvStack(const ModelContext& context, const ConvStackOptions& options)
       : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"fc"}, "layers.0"}),
         layers_(make_layers(options)),
-        classifier_(*this, "fc", options.in_channels, options.num_classes) {}
+        classifier_(*this, "fc", options.width, options.num_classes) {}
 
  private:
   std::vector<std::unique_ptr<nn::Conv2d>> make_layers(const ConvStackOptions& options) {
     std::vector<std::unique_ptr<nn::Conv2d>> layers;
-    for (std::int64_t i = 0; i < options.depth; ++i)
+    for (std::int64_t i = 0; i < options.depth; ++i) {
       layers.push_back(std::make_unique<nn::Conv2d>(
-          *this, fmt::format("layers.{}", i), options.in_channels, options.in_channels,
+          *this, fmt::format("layers.{}", i), i == 0 ? options.in_channels : options.width, options.width,
           nn::Conv2dOptions{.kernel = options.kernel, .padding = options.kernel / 2, .bias = false}));
+      layers.back()->set_role(Role::block);
+    }
     return layers;
   }
   Variable classify(Variable x) override {
@@ -50,6 +52,7 @@ const RegisterFamily conv_stack("conv_stack", [](HyperParameters& parameters) ->
   options.image_size = parameters.image_size(256);
   options.in_channels = parameters.integer("in_channels", options.in_channels, 1, largest_extent);
   options.num_classes = parameters.integer("num_classes", options.num_classes, 1, 1 << 24);
+  options.width = parameters.integer("width", options.width, 1, largest_extent);
   options.depth = parameters.integer("depth", options.depth, 1, 4096);
   options.kernel = parameters.integer("kernel", options.kernel, 1, 63);
   if (options.kernel % 2 == 0)

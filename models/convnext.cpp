@@ -45,6 +45,7 @@ class Block final : public Module {
         norm_(*this, "norm", channels, options.norm_eps),
         mlp_(*this, "mlp", channels, 4 * channels, {.init = normal_init()}),
         drop_path_(*this, "drop_path", drop_path) {
+    set_role(Role::block);
     if (options.layer_scale > 0) scale_.emplace(*this, "gamma", Shape{channels}, init::constant(options.layer_scale));
   }
 

@@ -1,11 +1,14 @@
 // A model: named inputs to named outputs.
 #pragma once
 
+#include "core/settings.h"
 #include "data/batch.h"
 #include "data/sample.h"
 #include "nn/module.h"
 
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +39,16 @@ struct ModelSignature {
 /// Whose conventions a file of weights follows, where they differ.
 enum class Library : std::uint8_t { timm, transformers };
 
+/// How a model is adapted (models/adapters.h).
+struct Adaptation {
+  std::string kind;                   // of adapter
+  SettingValues settings{};           // that were given
+  std::vector<std::string> layers{};  // paths of those that have an adapter
+  std::string base{};                 // where the weights below are from; may be empty
+  std::string base_hash{};            // of those weights; empty on `meta`
+  std::set<std::string, std::less<>> replaced{};  // names below the adapters that were loaded with them
+};
+
 class Model : public Module {
  public:
   Model(const ModelContext& context, ModelSignature signature) : Module(context), signature_(std::move(signature)) {}
@@ -43,6 +56,9 @@ class Model : public Module {
   const SampleFields& inputs() const { return signature_.inputs; }
   std::int64_t num_classes() const { return signature_.num_classes; }
   const std::vector<std::string>& heads() const { return signature_.heads; }
+  /// Nothing: the model has no adapters.
+  const std::optional<Adaptation>& adaptation() const { return adaptation_; }
+  void set_adaptation(Adaptation adaptation) { adaptation_ = std::move(adaptation); }
 
   /// A stored parameter as the model can have it, where their shapes differ for a reason that the model knows: a table
   /// of another window. Undefined where there is none. `stored` may be on `meta`.
@@ -53,6 +69,7 @@ class Model : public Module {
 
  private:
   ModelSignature signature_;
+  std::optional<Adaptation> adaptation_;
 };
 
 }  // namespace lacuna

@@ -58,6 +58,7 @@ class ResNet::Block final : public Module {
   };
   Block(Module& parent, std::string_view name, const ResNetOptions& options, const Place& place)
       : Module(parent, name), drop_path_(*this, "drop_path", place.drop_path) {
+    set_role(Role::block);
     const std::int64_t width = inner_width(options, place.planes);
     const std::int64_t out = place.planes * expansion(options);
     if (options.bottleneck) {

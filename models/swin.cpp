@@ -50,7 +50,9 @@ class SwinTransformer::Block final : public Module {
         mlp_(*this, "mlp", stage.channels,
              static_cast<std::int64_t>(static_cast<double>(stage.channels) * options.mlp_ratio),
              {.dropout = options.proj_drop_rate, .init = linear_init()}),
-        drop_path2_(*this, "drop_path2", drop_path(options, stage, number)) {}
+        drop_path2_(*this, "drop_path2", drop_path(options, stage, number)) {
+    set_role(Role::block);
+  }
 
   /// x [B, height · width, channels], and so the result.
   Variable forward(Variable x) const {

@@ -64,6 +64,7 @@ class VisionTransformer::Block final : public Module {
         norm2_(*this, "norm2", options.embed_dim, options.norm_eps),
         mlp_(*this, "mlp", options.embed_dim, mlp_width(options), mlp_options(options)),
         drop_path2_(*this, "drop_path2", drop_path) {
+    set_role(Role::block);
     if (options.layer_scale == 0) return;
     scale1_.emplace(*this, "ls1.gamma", Shape{options.embed_dim}, init::constant(options.layer_scale));
     scale2_.emplace(*this, "ls2.gamma", Shape{options.embed_dim}, init::constant(options.layer_scale));

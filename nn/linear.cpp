@@ -1,5 +1,6 @@
 #include "nn/linear.h"
 
+#include "nn/adapter.h"
 #include "nn/init.h"
 #include "ops/linear.h"
 #include "ops/scaled_linear.h"
@@ -13,10 +14,18 @@ Linear::Linear(Module& parent, std::string_view name, std::int64_t in, std::int6
     bias_.emplace(*this, "bias", Shape{out}, options.init.bias ? options.init.bias : init::torch_default(in));
 }
 
+Linear::~Linear() = default;
+
 Variable Linear::forward(Variable x, Variable scale) const {
   const Scope scope(*this);
+  if (adapter_) return adapter_->forward(*this, std::move(x), std::move(scale));
   if (scale.defined()) return apply(ScaledLinear{}, std::move(x), weight_.variable(), bias(), std::move(scale));
   return apply(lacuna::Linear{}, std::move(x), weight_.variable(), bias());
+}
+
+void Linear::set_adapter(std::unique_ptr<LinearAdapter> adapter) {
+  expect(adapter_ == nullptr, "{} has an adapter already", path());
+  adapter_ = std::move(adapter);
 }
 
 }  // namespace lacuna::nn

@@ -30,6 +30,20 @@ std::string Module::child_path(std::string_view name) const {
   return path_.empty() ? std::string(name) : path_ + "." + std::string(name);
 }
 
+std::vector<Module*> Module::modules() {
+  std::vector<Module*> all{this};
+  for (Module* child : children_) {
+    const std::vector<Module*> theirs = child->modules();
+    all.insert(all.end(), theirs.begin(), theirs.end());
+  }
+  return all;
+}
+
+std::vector<const Module*> Module::modules() const {
+  const std::vector<Module*> all = const_cast<Module*>(this)->modules();
+  return {all.begin(), all.end()};
+}
+
 std::vector<Parameter*> Module::parameters() const {
   std::vector<Parameter*> all = parameters_;
   for (const Module* child : children_) {

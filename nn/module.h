@@ -69,6 +69,13 @@ struct ModelContext {
   bool training = true;
 };
 
+/// What a model declares about a part of itself, for the named sets of `freeze`.
+enum class Role : std::uint8_t {
+  part,
+  block,  // one of the repeated units that the model consists of
+  norm,   // a normalisation layer
+};
+
 class Module {
  public:
   /// The root of a model; its children's paths have no prefix.
@@ -85,6 +92,12 @@ class Module {
   /// Training or evaluation, for the whole model this module belongs to.
   void set_training(bool training) { context_->training = training; }
 
+  Role role() const { return role_; }
+  void set_role(Role role) { role_ = role; }
+
+  /// This one and all below it, in the order of construction.
+  std::vector<Module*> modules();
+  std::vector<const Module*> modules() const;
   /// In the order of construction, children included.
   std::vector<Parameter*> parameters() const;
   std::vector<Buffer*> buffers() const;
@@ -114,9 +127,15 @@ class Module {
   ModelContext* context_;
   std::string path_;
   Label label_;
+  Role role_ = Role::part;
   std::vector<Module*> children_;
   std::vector<Parameter*> parameters_;
   std::vector<Buffer*> buffers_;
 };
+
+/// Whether the parameter or buffer `name` lies in the module at `path`.
+inline bool belongs_to(std::string_view name, std::string_view path) {
+  return name.size() > path.size() && name.starts_with(path) && name[path.size()] == '.';
+}
 
 }  // namespace lacuna

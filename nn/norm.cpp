@@ -12,7 +12,9 @@ LayerNorm::LayerNorm(Module& parent, std::string_view name, std::int64_t channel
     : Module(parent, name),
       eps_(eps),
       weight_(*this, "weight", {channels}, init::constant(weight)),
-      bias_(*this, "bias", {channels}, init::constant(0)) {}
+      bias_(*this, "bias", {channels}, init::constant(0)) {
+  set_role(Role::norm);
+}
 
 Variable LayerNorm::forward(Variable x) const {
   const Scope scope(*this);
@@ -27,7 +29,9 @@ BatchNorm2d::BatchNorm2d(Module& parent, std::string_view name, std::int64_t cha
       bias_(*this, "bias", {channels}, init::constant(0)),
       running_mean_(*this, "running_mean", {channels}, 0),
       running_var_(*this, "running_var", {channels}, 1),
-      num_batches_tracked_(*this, "num_batches_tracked", {}, 0, DType::i64) {}
+      num_batches_tracked_(*this, "num_batches_tracked", {}, 0, DType::i64) {
+  set_role(Role::norm);
+}
 
 template <class Op, class... Residual>
 Variable BatchNorm2d::with_batch_statistics(Variable x, Residual... residual) {

@@ -132,7 +132,7 @@ class Eval {
           point.checkpoint.empty() ? folder.best() : folder.checkpoint(point.checkpoint);
       try {
         read_progress(weights);  // refuses a checkpoint whose files have changed
-        configuration.model.from = weights.string();
+        take_weights_of(weights, configuration);
         return make_model(configuration, Device::cpu, false);
       } catch (const Error&) {
         std::error_code ignored;

@@ -2,6 +2,7 @@
 #include "apps/command.h"
 #include "apps/config/configuration_options.h"
 #include "apps/output.h"
+#include "apps/train/freeze_table.h"
 #include "apps/train/measure.h"
 #include "apps/train/planning.h"
 #include "autograd/policies/adaptive.h"
@@ -245,6 +246,8 @@ ExitCode explain(const Options& options) {
       "sign mask: one bit an element.\n"
       "(value): the reader takes an approximation too. (exact): it does not. (sign): it needs the signs alone.\n",
       format_bytes(at(backward, Purpose::transient)), format_bytes(at(backward, Purpose::workspace)));
+  const std::vector<FreezeRow> frozen = freeze_table(configuration);
+  if (!frozen.empty()) text += "\n" + to_text(frozen);
   options.report.write(
       text,
       {{"model", configuration.model.name},
@@ -253,6 +256,7 @@ ExitCode explain(const Options& options) {
        {"policy", training.policy().name()},
        {"saved", total},
        {"backward", {{"transient", at(backward, Purpose::transient)}, {"workspace", at(backward, Purpose::workspace)}}},
+       {"freeze", to_json(frozen)},
        {"slots", slots}});
   return 0;
 }

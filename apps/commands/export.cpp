@@ -41,8 +41,12 @@ class Export {
     const fs::path out = expand_home(out_);
     const std::unique_ptr<Model> model =
         build_model(source.folder.model, source.folder.hyper_parameters, {.training = false});
-    const FolderWeights weights = open_weights(source.path, source.folder);
-    load_weights(*model, weights.files, weights.options);
+    if (source.adapted) {
+      merge(*source.adapted, *model);
+    } else {
+      const FolderWeights weights = open_weights(source.path, source.folder);
+      load_weights(*model, weights.files, weights.options);
+    }
     const Library library = format_ == "timm" ? Library::timm : Library::transformers;
     write_model_folder(out, *model, source.folder, library);
     std::vector<std::string> files;
@@ -65,6 +69,7 @@ class Export {
   struct Source {
     fs::path path;
     ModelFolder folder;
+    std::unique_ptr<Model> adapted{};  // whose adapters are merged into its weights
   };
 
   Source find() const {
@@ -76,6 +81,11 @@ class Export {
       const RunFolder run = RunFolder::open(point.run);
       const fs::path checkpoint = point.checkpoint.empty() ? run.best() : run.checkpoint(point.checkpoint);
       read_progress(checkpoint);  // refuses one whose files have changed
+      if (is_adapter_folder(checkpoint)) {
+        Configuration configuration = resolve(read_configuration(run.configuration(), {}));
+        take_weights_of(checkpoint, configuration);
+        return {checkpoint, describe_folder(configuration), make_model(configuration, Device::cpu, false).model};
+      }
       path = weights_path(checkpoint, "RUN");
     }
     if (auto folder = read_model_folder(path)) return {path, std::move(*folder)};

@@ -5,6 +5,7 @@
 #include "apps/config/yaml.h"
 #include "apps/output.h"
 #include "apps/train/fit.h"
+#include "apps/train/freeze_table.h"
 #include "apps/train/measure.h"
 #include "apps/train/planning.h"
 #include "autograd/policy.h"
@@ -104,12 +105,14 @@ ExitCode plan(const Options& options) {
   if (std::ranges::find(choices, "") != choices.end())
     reject("--policies: expected names between commas, as exact,mesa,fixed:4");
   std::vector<Measurement> plans;
+  std::vector<Configuration> configurations;  // of them
   std::string chosen;
   Problems problems;
   for (const std::string& choice : choices) {
     try {
       const Configuration configuration = under(read, choice);
       plans.push_back(measure(configuration, Device::meta));
+      configurations.push_back(configuration);
       titles.push_back(title_of(configuration));
       if (configuration.memory.plan)
         chosen += (choices.size() > 1 ? titles.back() + ": " : "") + configuration.memory.plan->text + "\n";
@@ -133,6 +136,8 @@ ExitCode plan(const Options& options) {
     text += fmt::format("{}\n\nThe peak comes in {}. The largest tensors then:\n{}", need_text(first),
                         place_of_peak(first), describe(first.at_peak, 8));
   }
+  const std::vector<FreezeRow> frozen = freeze_table(configurations.front());
+  text += to_text(frozen);
   if (!problems.empty() && options.report.for_people())
     std::fputs((text + "\n").c_str(), stdout);  // what can be planned
   problems.refuse_if_any();
@@ -141,6 +146,7 @@ ExitCode plan(const Options& options) {
     json.push_back(to_json(plans[i]));
     json.back()["peak_in_training"] = highest_need(plans[i]);
     if (plans.size() > 1) json.back()["choice"] = titles[i];
+    if (i == 0 && !frozen.empty()) json.back()["freeze"] = to_json(frozen);
   }
   options.report.write(text, plans.size() == 1 ? json.front() : json);
   return 0;

@@ -66,7 +66,7 @@ class Train {
         reject("{}: a resumed run stays in its folder, {}", change, point.run.string());
     // The run's weights are the checkpoint's, and the file that it began with may be gone.
     const std::string from = configuration.model.from;
-    if (checkpoint)
+    if (checkpoint && !configuration.adapter.used())  // an adapter's base is no part of it
       configuration.model.from =
           configuration.memory.policy == "auto" && !is_damaged(*checkpoint) ? checkpoint->string() : "";
     const Configuration planned = ready(configuration, folder.plan());

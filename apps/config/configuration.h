@@ -76,6 +76,13 @@ struct Configuration {
     std::string name = "constant";
     SettingValues options;  // the schedule knows which there are
   };
+  struct Adapter {
+    std::string name = "none";
+    std::string from;                  // a folder with one
+    std::vector<std::string> targets;  // empty: all linear layers
+    SettingValues options;             // the adapter knows which there are
+    bool used() const { return name != "none" || !from.empty(); }
+  };
   struct Memory {
     std::string policy = "exact";
     SettingValues options;           // the policy knows which there are
@@ -101,10 +108,11 @@ struct Configuration {
   Optimizer optimizer;
   Schedule schedule;
   FreezeRules freeze;
+  Adapter adapter;
   Memory memory;
   Output output;
   /// The sections, in their usual order.
-  auto parts() { return std::tie(model, data, task, train, optimizer, schedule, freeze, memory, output); }
+  auto parts() { return std::tie(model, data, task, train, optimizer, schedule, freeze, adapter, memory, output); }
   /// Whether the inputs of a made-up step gather a gradient: from the command line, not part of the file.
   bool image_gradient = false;
 };

@@ -38,7 +38,8 @@ fs::path expand_home(const fs::path& path) {
 }
 
 std::vector<std::string*> paths_in(Configuration& configuration) {
-  std::vector<std::string*> paths{&configuration.data.path, &configuration.model.from, &configuration.memory.plan_file,
+  std::vector<std::string*> paths{&configuration.data.path, &configuration.model.from, &configuration.adapter.from,
+                                  &configuration.memory.plan_file,
                                   &configuration.output.dir};
   for (const char* const name : {"tokenizer", "validation"})  // of data sets of text
     if (const auto found = configuration.data.options.find(name); found != configuration.data.options.end())

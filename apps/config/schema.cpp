@@ -5,6 +5,7 @@
 #include "data/dataset.h"
 #include "data/transforms.h"
 #include "models/task.h"
+#include "nn/adapter.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
@@ -21,6 +22,7 @@ using Task = Configuration::Task;
 using Train = Configuration::Train;
 using Optimizer = Configuration::Optimizer;
 using Schedule = Configuration::Schedule;
+using Adapter = Configuration::Adapter;
 using Memory = Configuration::Memory;
 using Output = Configuration::Output;
 
@@ -34,6 +36,11 @@ Names registered() {
   return registry().names();
 }
 
+Names adapter_names() {
+  Names names = registered<nn::adapters>();
+  names.insert(names.begin(), "none");
+  return names;
+}
 Names augmentation_names() {
   Names names;
   for (const Augmentation& augmentation : augmentations()) names.emplace_back(augmentation.name);
@@ -144,8 +151,22 @@ const std::vector<Key<Configuration>> table{
     {"freeze.train",
      &FreezeRules::train,
      {},
-     "patterns (`*`, `?`, `[abc]`) on parameter names: only what matches is trained"},
-    {"freeze.freeze", &FreezeRules::freeze, {}, "patterns: all but what matches is trained"},
+     "patterns (`*`, `?`, `[abc]`) on parameter names, or the sets `@head`, `@norms`, `@bias`, `@lastN` (as `@last4`: "
+     "four blocks): only what matches is trained"},
+    {"freeze.freeze", &FreezeRules::freeze, {}, "patterns or sets: all but what matches is trained"},
+    {"adapter.name",
+     &Adapter::name,
+     {.names = adapter_names},
+     "few trained values beside the frozen weight of each linear layer; the head and what `freeze.train` names is trained "
+     "besides"},
+    {"adapter.from",
+     &Adapter::from,
+     {},
+     "an adapter to start from, which says kind, rank, scale and layers: a folder of PEFT, or a checkpoint of a run"},
+    {"adapter.targets",
+     &Adapter::targets,
+     {},
+     "layers that get one: names or their ends, as `qkv`, or patterns; empty, or `all-linear`: all but the head"},
     {"memory.policy",
      &Memory::policy,
      {.names = registered<memory_policies>},
@@ -210,6 +231,12 @@ const std::vector<Section> section_table{
     section_of<optimizers>("optimizer", "name", "optimizer", &Configuration::optimizer),
     section_of<schedules>("schedule", "name", "schedule", &Configuration::schedule),
     {.name = "freeze"},
+    {.name = "adapter",
+     .choice = "name",
+     .kind = "adapter",
+     .names = adapter_names,
+     .settings = settings_of<nn::adapters>,
+     .options = [](Configuration& configuration) -> SettingValues& { return configuration.adapter.options; }},
     section_of<memory_policies>("memory", "policy", "memory policy", &Configuration::memory),
     {.name = "output"},
 };

@@ -136,6 +136,23 @@ void check_task(const Configuration& c, const YamlNode& root, Problems& problems
   });
 }
 
+void check_adapter(const Configuration& c, const YamlNode& root, Problems& problems) {
+  const Configuration::Adapter& adapter = c.adapter;
+  if (!adapter.used() && !adapter.targets.empty())
+    problems.add(place_of(root, "adapter", "targets"), "adapter.targets: expected adapter.name besides, as lora");
+  if (adapter.used() && !c.freeze.freeze.empty())
+    problems.add(place_of(root, "freeze", "freeze"),
+                 "freeze.freeze: with an adapter all else is frozen; freeze.train names what is trained beside it");
+  if (adapter.from.empty()) return;
+  for (const auto& [name, value] : adapter.options)
+    if (name != "dropout")
+      problems.add(place_of(root, "adapter", name),
+                   fmt::format("adapter.{}: the folder in adapter.from says it; expected none", name));
+  if (!adapter.targets.empty())
+    problems.add(place_of(root, "adapter", "targets"),
+                 "adapter.targets: the folder in adapter.from says them; expected none");
+}
+
 }  // namespace
 
 void validate(const Configuration& c, const YamlNode& root, Problems& problems) {
@@ -153,6 +170,7 @@ void validate(const Configuration& c, const YamlNode& root, Problems& problems) 
     problems.add(place_of(root, "optimizer", "layer_decay"),
                  "optimizer.layer_decay: expected more than 0; `freeze` leaves layers as they are");
   check_conditions(c, root, problems);
+  check_adapter(c, root, problems);
   check_optimizer(c, root, problems);
   check_schedule(c, root, problems);
   check_data(c, root, problems);

@@ -160,6 +160,7 @@ void require_fit_to_evaluate(const Configuration& configuration) {
   Configuration alone = configuration;
   alone.model.from.clear();
   alone.freeze = {};
+  alone.adapter = {};
   alone.memory = {};
   alone.train.ema_decay = 0;
   alone.optimizer = {};

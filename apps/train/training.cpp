@@ -46,27 +46,55 @@ std::optional<std::size_t> misplaced_label(const std::vector<std::string>& folde
   return static_cast<std::size_t>(differs - folder.begin());
 }
 
-}  // namespace
+/// The folder that `key` names, of a run one of its checkpoints.
+std::filesystem::path folder_of(const std::filesystem::path& from, std::string_view key) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const CheckpointPath point = checkpoint_path(from);
+  if (fs::is_regular_file(point.run / "config.yaml", ignored) && fs::is_directory(point.run / "checkpoints", ignored)) {
+    if (point.checkpoint.empty())
+      reject("{1}: {0} is a run; its weights are those of {0}/last or {0}/best", from.string(), key);
+    return RunFolder::open(point.run).checkpoint(point.checkpoint);
+  }
+  return point.checkpoint.empty() ? point.run : from;  // perhaps a checkpoint that was copied out of its run
+}
 
-MadeModel make_model(const Configuration& configuration, Device device, bool new_head) {
-  const Configuration::Train& train = configuration.train;
-  std::unique_ptr<Model> model = build_model(
-      configuration.model.name, hyper_parameters_of(configuration),
-      {.device = device, .seed = static_cast<std::uint64_t>(train.seed), .dtype = precision_type(train.precision)});
-  if (configuration.model.from.empty()) return {.model = std::move(model)};
+/// Adapters as the configuration says, on top of loaded weights.
+LoadedAdapter adapt(const Configuration& configuration, Model& model, bool new_head) {
+  const Configuration::Adapter& adapter = configuration.adapter;
+  const std::vector<std::string> all{"all-linear"};
+  const std::string& from = configuration.model.from;
+  const std::string base = from.empty() ? from : std::filesystem::absolute(from).lexically_normal().string();
+  if (adapter.from.empty()) {
+    add_adapters(model, {.kind = adapter.name,
+                         .settings = adapter.options,
+                         .targets = adapter.targets.empty() ? all : adapter.targets,
+                         .base = base});
+    return {};
+  }
+  const std::filesystem::path path = folder_of(adapter.from, "adapter.from");
+  const AdapterFolder folder(is_adapter_folder(path / average_folder) ? path / average_folder : path);
+  AdapterOptions options = folder.options(model, adapter.name == "none" ? "" : adapter.name);
+  options.base = base;
+  for (const auto& [name, value] : adapter.options) options.settings.insert_or_assign(name, value);
+  add_adapters(model, options);
+  return model.context().device == Device::meta ? folder.check(model, new_head) : folder.load(model, new_head);
+}
+
+/// Into `made`, the weights of model.from.
+void load_base(const Configuration& configuration, bool new_head, MadeModel& made) {
   OpenedWeights opened = open_weights(configuration.model.from);
   const WeightFiles& file = opened.weights.files;
   LoadOptions& options = opened.weights.options;
   options.new_head = new_head;
-  const bool planned = device == Device::meta;
-  MadeModel made{.weights = planned ? check_weights(*model, file, options) : load_weights(*model, file, options),
-                 .file = file.path()};
-  made.model = std::move(model);
+  const bool planned = made.model->context().device == Device::meta;
+  made.weights = planned ? check_weights(*made.model, file, options) : load_weights(*made.model, file, options);
+  made.file = file.path();
   const LoadedWeights& loaded = made.weights;
   if (!loaded.prefix.empty()) made.notes.push_back(fmt::format("names without `{}`", loaded.prefix));
   made.notes.insert(made.notes.end(), loaded.adapted.begin(), loaded.adapted.end());
   if (!loaded.left_out.empty()) made.notes.push_back(fmt::format("left out: {}", fmt::join(loaded.left_out, ", ")));
-  if (!opened.folder) return made;
+  if (!opened.folder) return;
   made.notes.insert(made.notes.end(), opened.folder->notes.begin(), opened.folder->notes.end());
   const std::vector<std::string> labels =
       describe_dataset(configuration.data.name, dataset_options(configuration, Split::train)).classes;
@@ -77,22 +105,39 @@ MadeModel make_model(const Configuration& configuration, Device device, bool new
     if (!new_head) reject("{}: its classes have another order", difference);
     made.notes.push_back(difference);
   }
+}
+
+}  // namespace
+
+MadeModel make_model(const Configuration& configuration, Device device, bool new_head) {
+  const Configuration::Train& train = configuration.train;
+  std::unique_ptr<Model> model = build_model(
+      configuration.model.name, hyper_parameters_of(configuration),
+      {.device = device, .seed = static_cast<std::uint64_t>(train.seed), .dtype = precision_type(train.precision)});
+  MadeModel made{.model = std::move(model)};
+  // A head that the adapter brings takes the place of one for other classes.
+  if (!configuration.model.from.empty())
+    load_base(configuration, new_head || !configuration.adapter.from.empty(), made);
+  if (configuration.adapter.used()) made.adapter = adapt(configuration, *made.model, new_head);
   return made;
+}
+
+void take_weights_of(const std::filesystem::path& checkpoint, Configuration& configuration) {
+  if (is_adapter_folder(checkpoint))
+    configuration.adapter = {
+        .name = configuration.adapter.name, .from = checkpoint.string(), .targets = {}, .options = {}};
+  else
+    configuration.model.from = checkpoint.string();
 }
 
 std::filesystem::path weights_path(const std::filesystem::path& from, std::string_view key) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  const CheckpointPath point = checkpoint_path(from);
-  fs::path path = point.run;
-  if (fs::is_regular_file(point.run / "config.yaml", ignored) && fs::is_directory(point.run / "checkpoints", ignored)) {
-    if (point.checkpoint.empty())
-      reject("{1}: {0} is a run; its weights are those of {0}/last or {0}/best", from.string(), key);
-    path = RunFolder::open(point.run).checkpoint(point.checkpoint);
-  } else if (!point.checkpoint.empty()) {
-    path = from;  // a checkpoint that was copied out of its run
-  }
+  const fs::path path = folder_of(from, key);
   if (!fs::is_directory(path, ignored)) return path;
+  if (is_adapter_folder(path))
+    reject("{}: {} holds an adapter: expected the weights that it belongs to, and adapter.from={} beside them", key,
+           path.string(), from.string());
   // The average is what the checkpoint was evaluated by.
   for (const std::string_view average : {average_file, former_average_file})
     if (fs::exists(path / average, ignored)) return path / average;
@@ -142,10 +187,13 @@ Training::Training(const Configuration& configuration, Device device)
   model_ = std::move(made.model);
   loaded_weights_ = std::move(made.weights);
   weights_notes_ = std::move(made.notes);
+  loaded_adapter_ = made.adapter;
   weights_file_ = std::move(made.file);
   task_ = make_task(configuration, *model_);
-  if (!configuration.freeze.train.empty() || !configuration.freeze.freeze.empty())
-    freeze_matches_ = freeze(*model_, configuration.freeze);
+  if (model_->adaptation())
+    freeze_matches_ = freeze_below_adapters(*model_, configuration.freeze);
+  else if (!configuration.freeze.train.empty() || !configuration.freeze.freeze.empty())
+    freeze_matches_ = freeze(*model_, configuration.freeze, model_->heads());
   const Configuration::Optimizer& optimizer = configuration.optimizer;
   optimizer_ = make_optimizer(optimizer.name, optimizer.options, *model_,
                               {.precision = state_precision(optimizer.state),

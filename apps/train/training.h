@@ -4,6 +4,7 @@
 #include "apps/config/configuration.h"
 #include "autograd/policies/rules.h"
 #include "core/parallel.h"
+#include "models/io/adapter_folder.h"
 #include "models/io/weights.h"
 #include "models/trainer.h"
 
@@ -27,6 +28,7 @@ struct MadeModel {
   LoadedWeights weights{};             // of `model.from`
   std::filesystem::path file{};        // that they are from; empty: none
   std::vector<std::string> notes{};    // what was done to them and what is to be known, each in words
+  LoadedAdapter adapter{};             // of `adapter.from`
 };
 
 /// The file with the weights that `key` names: a file, a folder with one, or a checkpoint of a run, whose average of
@@ -36,6 +38,9 @@ std::filesystem::path weights_path(const std::filesystem::path& from, std::strin
 /// The model of a resolved configuration, with the weights of `model.from` where that is set. `new_head`: whether the
 /// heads keep their initial values where the file has none, or others.
 MadeModel make_model(const Configuration& configuration, Device device, bool new_head);
+
+/// Lets a configuration have the weights of a checkpoint, which are whole ones or, on top of model.from, an adapter.
+void take_weights_of(const std::filesystem::path& checkpoint, Configuration& configuration);
 
 /// The task of a configuration, for its model.
 std::unique_ptr<Task> make_task(const Configuration& configuration, const Model& model);
@@ -58,6 +63,7 @@ class Training {
   /// The matches of each pattern of `freeze:`.
   const std::vector<FreezeMatch>& freeze_matches() const { return freeze_matches_; }
   const LoadedWeights& loaded_weights() const { return loaded_weights_; }
+  const LoadedAdapter& loaded_adapter() const { return loaded_adapter_; }
   /// The file that the weights are from; empty: none.
   const std::filesystem::path& weights_file() const { return weights_file_; }
   const std::vector<std::string>& weights_notes() const { return weights_notes_; }
@@ -78,6 +84,7 @@ class Training {
   std::unique_ptr<Model> model_;
   std::unique_ptr<Task> task_;
   LoadedWeights loaded_weights_;
+  LoadedAdapter loaded_adapter_;
   std::filesystem::path weights_file_;
   std::vector<std::string> weights_notes_;
   std::vector<FreezeMatch> freeze_matches_;

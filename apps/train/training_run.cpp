@@ -6,6 +6,7 @@
 #include "apps/config/resolve.h"
 #include "apps/output.h"
 #include "apps/train/fit.h"
+#include "apps/train/freeze_table.h"
 #include "apps/train/interrupt.h"
 #include "apps/train/measure.h"
 #include "apps/train/nonfinite.h"
@@ -38,7 +39,7 @@ std::shared_ptr<const Dataset> open(const Configuration& configuration, Split sp
 
 /// Refused before anything is built where it does not fit. A run that goes on has its weights in a checkpoint.
 Training make_training(Configuration configuration, bool resumed) {
-  if (resumed) configuration.model.from.clear();
+  if (resumed && !configuration.adapter.used()) configuration.model.from.clear();
   require_fit(configuration, device_of(configuration), true);
   return Training(configuration, device_of(configuration));
 }
@@ -57,9 +58,9 @@ std::vector<std::pair<std::string, double>> values_of(const Evaluation& evaluati
   return values;
 }
 
-TrainerOptions options_of(const Configuration& c, const Dataset& training_images) {
+TrainerOptions options_of(const Configuration& c, const Dataset& training_images, const Model& model) {
   const std::int64_t steps_per_epoch = training_images.size() / c.train.batch_size;
-  return {
+  TrainerOptions options{
       .epochs = c.train.epochs,
       .steps = c.train.steps,
       .evaluate_every = c.train.eval_every_steps,
@@ -73,6 +74,8 @@ TrainerOptions options_of(const Configuration& c, const Dataset& training_images
                    {"data.name", c.data.name},
                    {"data.seed", std::to_string(c.data.seed)},
                    {"data.train_size", std::to_string(training_images.size())}}};
+  if (model.adaptation()) options.identity["weights of model.from"] = model.adaptation()->base_hash;
+  return options;
 }
 
 std::string describe(const FreezeMatch& match) {
@@ -97,7 +100,7 @@ TrainingRun::TrainingRun(const Configuration& resolved, bool resumed, std::FILE*
       training_(make_training(resolved, resumed)),
       trainer_({training_.model(), training_.optimizer(), training_.policy(), training_.average()}, training_.task(),
                batches_of(resolved, training_images_, Split::train),
-               batches_of(resolved, validation_images_, Split::validation), options_of(resolved, *training_images_),
+               batches_of(resolved, validation_images_, Split::validation), options_of(resolved, *training_images_, training_.model()),
                [this](std::vector<Batch> batch, std::int64_t number, double learning_rate) -> TrainResult {
                  return last_step_ = step(std::move(batch), number, learning_rate);
                }) {}
@@ -259,9 +262,12 @@ void TrainingRun::announce() {
         "train.epochs={} reaches step {}\n",
         train.steps, steps, train.epochs, train.epochs + (train.steps - steps + of_epoch - 1) / of_epoch, train.steps));
   if (!training_.freeze_matches().empty()) {
-    std::string text =
-        configuration_.freeze.train.empty() ? "frozen parameters:\n" : "trained parameters; all others are frozen:\n";
+    std::string text = configuration_.freeze.freeze.empty() ? "trained parameters; all others are frozen:\n"
+                                                            : "frozen parameters:\n";
     for (const FreezeMatch& match : training_.freeze_matches()) text += describe(match);
+    Configuration planned = configuration_;
+    if (!planned.adapter.used()) planned.model.from.clear();  // it may be gone, and tells nothing here
+    text += to_text(freeze_table(planned));
     text.pop_back();
     display_.print(text);
   }
@@ -269,7 +275,13 @@ void TrainingRun::announce() {
   const bool all_trained = training_.trainable_count() == training_.model().parameter_count();
   if (!all_trained && configuration_.model.from.empty() && trainer_.progress().step == 0)
     print_error("lacuna: warning: frozen parameters have random weights: model.from is not set\n");
-  if (const LoadedWeights& loaded = training_.loaded_weights(); loaded.new_head) {
+  const LoadedAdapter& adapter = training_.loaded_adapter();
+  if (adapter.new_head)
+    display_.print(fmt::format("the classifier {} starts anew: {} classes in {}, {} now",
+                               training_.model().heads().front(), adapter.file_classes, configuration_.adapter.from,
+                               training_.model().num_classes()));
+  const bool brings_head = adapter.file_classes > 0;
+  if (const LoadedWeights& loaded = training_.loaded_weights(); loaded.new_head && !brings_head) {
     const Model& model = training_.model();
     display_.print(loaded.file_classes > 0
                        ? fmt::format("the classifier {} starts with new weights: {} classes in {}, {} here",

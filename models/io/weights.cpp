@@ -17,10 +17,6 @@ bool fits(const SafetensorsEntry& entry, const Tensor& tensor) {
          is_floating(*entry.dtype) == is_floating(tensor.dtype());
 }
 
-bool belongs_to(std::string_view name, std::string_view module) {
-  return name.size() > module.size() && name.starts_with(module) && name[module.size()] == '.';
-}
-
 /// Whether the entry can be made a counter of batches: nothing computes with one, and halves or [1] are about.
 bool fits_counter(std::string_view name, const SafetensorsEntry& entry) {
   return name.ends_with(batch_counter) && entry.shape.count() == 1;

@@ -1,0 +1,30 @@
+// What freezing does, layer by layer: the table that plan, explain and train show.
+#pragma once
+
+#include "apps/config/configuration.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lacuna::apps {
+
+/// Layers that are trained alike: a block of the model or several in a row, or a part beside the blocks.
+struct FreezeRow {
+  std::string layers{};                      // `blocks.0-7`
+  std::int64_t trained = 0, frozen = 0;      // parameters
+  std::int64_t saved = 0;                    // bytes for backward, of a batch
+  std::vector<std::string> without_input{};  // frozen layers whose input backward does not need for them
+  std::int64_t inputs = 0;                   // bytes of those inputs, but for what another layer reads
+};
+
+/// Of one batch of a resolved configuration, from a forward pass on `meta`. Empty where all parameters are trained.
+std::vector<FreezeRow> freeze_table(const Configuration& configuration);
+
+/// Columns under a heading; nothing for no rows.
+std::string to_text(const std::vector<FreezeRow>& rows);
+nlohmann::ordered_json to_json(const std::vector<FreezeRow>& rows);
+
+}  // namespace lacuna::apps

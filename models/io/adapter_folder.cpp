@@ -1,0 +1,197 @@
+#include "models/io/adapter_folder.h"
+
+#include "core/file.h"
+#include "models/io/json_fields.h"
+#include "models/io/weights.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace lacuna {
+namespace {
+
+using nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "base_model.model.";
+
+/// The model's name of a stored tensor; PEFT calls a layer below an adapter `base_layer`.
+std::string own_name(std::string_view stored) {
+  if (stored.starts_with(prefix)) stored.remove_prefix(prefix.size());
+  constexpr std::string_view below = ".base_layer";
+  const std::size_t at = stored.find(std::string(below) + ".");
+  if (at == std::string_view::npos) return std::string(stored);
+  return fmt::format("{}{}", stored.substr(0, at), stored.substr(at + below.size()));
+}
+
+ordered_json read_config(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) reject("{} holds no adapter: there is no {}", path.parent_path().string(), adapter_config_file);
+  ordered_json json = ordered_json::parse(std::string{std::istreambuf_iterator<char>(stream), {}}, nullptr, false);
+  if (!json.is_object()) reject("{}: expected a JSON object", path.string());
+  return json;
+}
+
+/// Flags, numbers and texts of the configuration.
+SettingValues fields_of(const ordered_json& json) {
+  SettingValues fields;
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_boolean()) fields.emplace(name, value.get<bool>());
+    if (value.is_number()) fields.emplace(name, value.get<double>());
+    if (value.is_string()) fields.emplace(name, value.get<std::string>());
+  }
+  return fields;
+}
+
+ordered_json to_json(const SettingValue& value) {
+  return std::visit(
+      [](const auto& typed) -> ordered_json {
+        if constexpr (std::is_same_v<std::decay_t<decltype(typed)>, double>)
+          if (const auto whole = static_cast<std::int64_t>(typed); static_cast<double>(whole) == typed) return whole;
+        return typed;
+      },
+      value);
+}
+
+/// The first kind, by name, that is written as `type`.
+std::string kind_of(const std::string& type, std::string_view origin) {
+  std::set<std::string_view> known;
+  for (const std::string& name : nn::adapters().names()) {
+    if (nn::adapters().get(name).peft_type == type) return name;
+    known.insert(nn::adapters().get(name).peft_type);
+  }
+  reject("{}: expected an adapter of type {}, got {}", origin, fmt::join(known, " or "), type);
+}
+
+bool in_head(const Model& model, std::string_view name) {
+  return std::ranges::any_of(model.heads(), [&](const std::string& head) { return belongs_to(name, head); });
+}
+
+std::set<std::string, std::less<>> adapter_names(const Model& model) {
+  std::set<std::string, std::less<>> names;
+  for (const nn::Linear* const layer : adapted_layers(model))
+    for (const Parameter* const parameter : layer->adapter()->parameters()) names.insert(parameter->path());
+  return names;
+}
+
+}  // namespace
+
+bool is_adapter_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path / adapter_config_file, ignored);
+}
+
+AdapterFolder::AdapterFolder(const fs::path& folder) : folder_(folder), weights_(folder / adapter_weights_file) {
+  const ordered_json json = read_config(folder / adapter_config_file);
+  kind_ = kind_of(text_in(json, "peft_type", origin()), origin());
+  for (const char* const key : {"rank_pattern", "alpha_pattern"})
+    if (json.contains(key) && json.at(key).is_object() && !json.at(key).empty())
+      reject("{}: `{}` gives layers a rank or scale of their own, which is not supported", origin(), key);
+  settings_ = nn::adapters().get(kind_).from_peft(fields_of(json), origin());
+}
+
+std::string AdapterFolder::origin() const { return (folder_ / adapter_config_file).string(); }
+
+AdapterOptions AdapterFolder::options(const Model& model, std::string_view kind) const {
+  std::set<std::string, std::less<>> linear, known, targets;
+  for (const Module* const module : model.modules())
+    if (dynamic_cast<const nn::Linear*>(module) != nullptr) linear.insert(module->path());
+  for (const auto& [name, tensor] : state_of(model)) known.insert(name);
+  for (const SafetensorsEntry& entry : weights_.entries()) {
+    const std::string name = own_name(entry.name);
+    if (known.contains(name)) continue;
+    for (std::string_view path = name; path.find('.') != std::string_view::npos;) {
+      path = path.substr(0, path.rfind('.'));
+      if (linear.contains(path) && targets.emplace(path).second) break;
+    }
+  }
+  if (targets.empty())
+    reject("{}: no tensor belongs to a linear layer of the model; the first is {}", weights_.path().string(),
+           weights_.entries().empty() ? "none" : weights_.entries().front().name);
+  const std::string chosen = kind.empty() ? kind_ : std::string(kind);
+  if (nn::adapters().get(chosen).peft_type != nn::adapters().get(kind_).peft_type)
+    reject("{}: expected an adapter of type {}, got {}", origin(), nn::adapters().get(chosen).peft_type,
+           nn::adapters().get(kind_).peft_type);
+  return {.kind = chosen, .settings = settings_, .targets = {targets.begin(), targets.end()}};
+}
+
+LoadedAdapter AdapterFolder::check(const Model& model, bool new_head) const {
+  expect(model.adaptation().has_value(), "the model has no adapters");
+  std::map<std::string, Tensor, std::less<>> own;
+  for (const auto& [name, tensor] : state_of(model)) own.emplace(name, tensor);
+  std::set<std::string, std::less<>> missing = adapter_names(model);
+  LoadedAdapter loaded;
+  std::string differences;
+  for (const SafetensorsEntry& entry : weights_.entries()) {
+    const std::string name = own_name(entry.name);
+    const auto found = own.find(name);
+    missing.erase(name);
+    if (found == own.end()) {
+      differences += fmt::format("\n  unknown to the model: {} {}", entry.name, entry.shape);
+      continue;
+    }
+    const Tensor& tensor = found->second;
+    const bool fits = entry.dtype && is_floating(*entry.dtype) == is_floating(tensor.dtype()) &&
+                      entry.shape == tensor.shape();
+    if (in_head(model, name) && entry.shape.rank() == 2) loaded.file_classes = entry.shape[0];
+    if (fits)
+      loaded.names.emplace(name, entry.name);
+    else if (new_head && in_head(model, name))
+      loaded.new_head = true;
+    else
+      differences +=
+          fmt::format("\n  {}: expected {}, got {} {}", name, tensor.shape(), entry.stored_dtype, entry.shape);
+  }
+  for (const std::string& name : missing) differences += fmt::format("\n  missing in the file: {}", name);
+  if (!differences.empty()) reject("{} does not fit the model:{}", weights_.path().string(), differences);
+  if (loaded.new_head) std::erase_if(loaded.names, [&](const auto& one) { return in_head(model, one.first); });
+  return loaded;
+}
+
+LoadedAdapter AdapterFolder::load(Model& model, bool new_head) const {
+  const LoadedAdapter loaded = check(model, new_head);
+  std::map<std::string, Tensor, std::less<>> own;
+  for (const auto& [name, tensor] : state_of(model)) own.emplace(name, tensor);
+  const std::set<std::string, std::less<>> adapters = adapter_names(model);
+  Adaptation adaptation = *model.adaptation();
+  for (const auto& [name, stored] : loaded.names) {
+    own.at(name).copy_from(weights_.load(stored));
+    if (!adapters.contains(name)) adaptation.replaced.insert(name);
+  }
+  model.set_adaptation(std::move(adaptation));
+  return loaded;
+}
+
+void write_adapter(const fs::path& folder, const Model& model) {
+  const Adaptation& adaptation = *model.adaptation();
+  const nn::AdapterKind& kind = nn::adapters().get(adaptation.kind);
+  std::set<std::string, std::less<>> saved;  // modules below the adapters, as PEFT's modules_to_save
+  for (const auto& [name, tensor] : adapted_state(model)) {
+    const std::string module = name.substr(0, std::min(name.rfind('.'), name.size()));
+    const bool adapted = std::ranges::any_of(adaptation.layers, [&](const std::string& layer) {
+      return belongs_to(name, layer);
+    });
+    if (!adapted) saved.insert(module);
+  }
+  ordered_json json{{"peft_type", kind.peft_type},
+                    {"base_model_name_or_path", adaptation.base},
+                    {"task_type", nullptr},
+                    {"inference_mode", true},
+                    {"bias", "none"},
+                    {"target_modules", adaptation.layers},
+                    {"modules_to_save", saved}};
+  const Settings settings("adapter " + adaptation.kind, kind.settings, adaptation.settings);
+  for (const auto& [name, value] : kind.to_peft(settings)) json[name] = to_json(value);
+  write_file_atomically(folder / adapter_config_file, json.dump(2) + "\n");
+  std::vector<NamedTensor> stored;
+  for (const auto& [name, tensor] : adapted_state(model)) stored.emplace_back(std::string(prefix) + name, tensor);
+  write_safetensors(folder / adapter_weights_file, std::move(stored), {{"format", "pt"}});
+}
+
+}  // namespace lacuna

@@ -1,0 +1,54 @@
+// Folders with adapters, as the library PEFT reads and writes them: `adapter_config.json` and
+// `adapter_model.safetensors`, whose names are those of the model behind `base_model.model.`.
+#pragma once
+
+#include "models/adapters.h"
+#include "models/io/safetensors.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace lacuna {
+
+inline constexpr std::string_view adapter_config_file = "adapter_config.json";
+inline constexpr std::string_view adapter_weights_file = "adapter_model.safetensors";
+
+bool is_adapter_folder(const std::filesystem::path& path);
+
+struct LoadedAdapter {
+  bool new_head = false;          // whether the heads keep their values: the folder's are for other classes
+  std::int64_t file_classes = 0;  // of its head; 0: it has none
+  std::map<std::string, std::string> names{};  // of what is set, and in the file
+};
+
+class AdapterFolder {
+ public:
+  /// Reads the configuration and the header of the weights. Refuses kinds and options that are not computed here.
+  explicit AdapterFolder(const std::filesystem::path& folder);
+
+  const std::filesystem::path& path() const { return folder_; }
+  /// Options to add the folder's adapters to `model` with. `kind`: another that trains the same values, as lora_fa;
+  /// empty: the usual one of the type.
+  AdapterOptions options(const Model& model, std::string_view kind = {}) const;
+  /// Every tensor of the folder must fit one of the model, and every adapter of the model must be there; all differences
+  /// are listed. `new_head`: whether the heads keep their values where the folder's are for other classes.
+  LoadedAdapter check(const Model& model, bool new_head = false) const;
+  /// Checks, then sets the adapters and what is stored below them.
+  LoadedAdapter load(Model& model, bool new_head = false) const;
+
+ private:
+  std::string origin() const;
+
+  std::filesystem::path folder_;
+  SafetensorsFile weights_;
+  std::string kind_;  // the first that is written as the folder's type
+  SettingValues settings_;
+};
+
+/// Writes both files into `folder`, which exists.
+void write_adapter(const std::filesystem::path& folder, const Model& model);
+
+}  // namespace lacuna

@@ -1,0 +1,325 @@
+// Adapters and named sets: what is trained, what is saved for backward, what is stored, and PEFT's folders.
+#include "models/adapters.h"
+#include "models/io/adapter_folder.h"
+#include "models/io/weights.h"
+#include "tests/models/tiny_models.h"
+#include "tests/temporary_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <sstream>
+
+using namespace lacuna;
+using namespace lacuna::test;
+
+namespace {
+
+const std::vector<std::string> all_linear{"all-linear"};
+
+std::unique_ptr<Model> make(const Description& description, const ModelContext& context = {}) {
+  return build_model(description.name, description.hyper_parameters, context);
+}
+
+std::unique_ptr<Model> adapted(const Description& description, const AdapterOptions& options,
+                               const FreezeRules& rules = {}, const ModelContext& context = {}) {
+  std::unique_ptr<Model> model = make(description, context);
+  add_adapters(*model, options);
+  freeze_below_adapters(*model, rules);
+  return model;
+}
+
+/// Values other than those that leave the model as it was.
+void fill_adapters(Model& model) {
+  const RandomStream draws{3, 0, 0};
+  std::uint64_t number = 0;
+  for (const nn::Linear* const layer : adapted_layers(model))
+    for (const Parameter* const parameter : layer->adapter()->parameters())
+      for (std::int64_t i = 0; i < parameter->tensor().count(); ++i)
+        parameter->tensor().data<float>()[i] = 0.2F * draws.uniform(number++) - 0.1F;
+}
+
+Tensor images_for(const Model& model) {
+  const std::int64_t size = field_of(model.inputs(), "images").shape[0];
+  const Tensor images = Tensor::empty({batch, size, size, 3}, DType::f32, model.context().device, Purpose::data);
+  if (model.context().device == Device::meta) return images;
+  const RandomStream stream{5, 0, 0};
+  for (std::int64_t i = 0; i < images.count(); ++i)
+    images.data<float>()[i] = 2 * stream.uniform(static_cast<std::uint64_t>(i)) - 1;
+  return images;
+}
+
+std::vector<double> logits(Model& model) {
+  model.set_training(false);
+  return logits_of(model, Variable(images_for(model))).tensor().to_vector();
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) difference = std::max(difference, std::abs(a[i] - b[i]));
+  return difference;
+}
+
+struct Pass {
+  std::int64_t saved;
+  std::map<std::string, std::vector<double>> gradients;
+};
+
+Pass pass(Model& model, std::string_view policy_name) {
+  const RandomStateScope random({.seed = 11, .step = 4});
+  const std::unique_ptr<MemoryPolicy> policy = make_policy(policy_name);
+  Tape tape(*policy);
+  const Recording recording(tape);
+  const Tensor targets = Tensor::zeros({batch}, DType::i64, model.context().device, Purpose::data);
+  tape.backward(apply(CrossEntropy{}, logits_of(model, Variable(images_for(model))), Variable(targets)));
+  Pass done{tape.saved_bytes(), {}};
+  if (model.context().device != Device::meta)
+    for (const Parameter* const parameter : model.parameters())
+      if (parameter->trainable()) done.gradients[parameter->path()] = parameter->grad().to_vector();
+  return done;
+}
+
+std::set<std::string> trained(const Model& model) {
+  std::set<std::string> paths;
+  for (const Parameter* const parameter : model.parameters())
+    if (parameter->trainable()) paths.insert(parameter->path());
+  return paths;
+}
+
+std::string error_of(const auto& attempt) {
+  try {
+    attempt();
+  } catch (const Error& error) {
+    CHECK(error.fault() == Fault::input);
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("named sets: what models declare") {
+  const auto of = [](const Description& description, const std::string& set) {
+    const std::unique_ptr<Model> model = make(description);
+    freeze(*model, {.train = {set}, .freeze = {}}, model->heads());
+    return trained(*model);
+  };
+  CHECK(of(tiny_vit(), "@head") == std::set<std::string>{"head.bias", "head.weight"});
+  CHECK(of(tiny_swin("swin"), "@head") == std::set<std::string>{"head.fc.bias", "head.fc.weight"});
+  for (const Description& description : descriptions()) {
+    INFO(description.name);
+    const std::unique_ptr<Model> model = make(description);
+    const std::set<std::string> head = of(description, "@head"), norms = of(description, "@norms"),
+                                bias = of(description, "@bias"), last = of(description, "@last1");
+    CHECK(head.size() == 2);
+    for (const std::string& path : norms) CHECK((path.ends_with(".weight") || path.ends_with(".bias")));
+    for (const std::string& path : bias) CHECK(path.ends_with("bias"));
+    for (const std::string& path : head) CHECK_FALSE(last.contains(path));
+    CHECK(std::ranges::none_of(last, [](const std::string& path) { return path.starts_with("patch_embed"); }));
+  }
+  CHECK(of(tiny_vit(), "@norms").contains("blocks.1.norm2.weight"));
+  CHECK(of(tiny_vit(), "@norms").size() == 2 * 7);
+  const std::set<std::string> last = of(tiny_vit(), "@last1");  // a block of 12 tensors, and the norm behind it
+  CHECK(last.size() == 14);
+  CHECK(last.contains("blocks.2.attn.qkv.weight"));
+  CHECK(last.contains("norm.weight"));
+  // The merging between two stages belongs to the blocks that it stands between.
+  CHECK_FALSE(of(tiny_swin("swin"), "@last1").contains("layers.1.downsample.reduction.weight"));
+  CHECK(of(tiny_swin("swin"), "@last2").contains("layers.1.downsample.reduction.weight"));
+  CHECK(of(tiny_resnet(), "@last1").contains("layer2.1.conv1.weight"));
+}
+
+TEST_CASE("named sets: an unknown one, and one of nothing, is refused") {
+  const std::unique_ptr<Model> model = make(tiny_vit());
+  const auto error = [&](const std::string& set) {
+    return error_of([&] { freeze(*model, {.train = {set}, .freeze = {}}, model->heads()); });
+  };
+  CHECK(error("@neck").find("@head, @norms, @bias and @lastN") != std::string::npos);
+  CHECK(error("@last").find("unknown set") != std::string::npos);
+  CHECK(error("@last0").find("unknown set") != std::string::npos);
+  CHECK(error("@last4").find("3 blocks") != std::string::npos);
+  CHECK(trained(*model).size() == model->parameters().size());
+  const std::unique_ptr<Model> stack = make({"conv_stack", {{"image_size", whole(8)}}});
+  CHECK(error_of([&] { freeze(*stack, {.train = {"@norms"}, .freeze = {}}, stack->heads()); })
+            .find("no parameters in the set @norms") != std::string::npos);
+}
+
+TEST_CASE("adapters: a new one leaves the results as they are, and a merged one gives the same") {
+  for (const Description& description :
+       {tiny_vit(), tiny_vit({{"init_values", 0.1}, {"mlp_layer", "swiglu"}}), tiny_swin("swin"), tiny_convnext()})
+    for (const std::string kind : {"lora", "lora_fa"}) {
+      INFO(description.name);
+      const std::unique_ptr<Model> plain = make(description);
+      const std::unique_ptr<Model> model = adapted(
+          description, {.kind = kind, .settings = {{"rank", 2.0}, {"dropout", 0.3}}, .targets = all_linear});
+      CHECK(logits(*model) == logits(*plain));
+      fill_adapters(*model);
+      const std::vector<double> expected = logits(*model);
+      CHECK(largest_difference(expected, logits(*plain)) > 1e-3);
+      const TemporaryFolder folder;
+      write_safetensors(folder / "merged.safetensors", merged_state(*model));
+      load_weights(*plain, SafetensorsFile(folder / "merged.safetensors"));
+      CHECK(largest_difference(expected, logits(*plain)) < 1e-5);
+    }
+}
+
+TEST_CASE("adapters: what is trained is the adapter and the head, or what is named beside it") {
+  const std::unique_ptr<Model> lora = adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = {"qkv"}});
+  CHECK(trained(*lora).size() == 2 * 3 + 2);
+  CHECK(trained(*lora).contains("blocks.0.attn.qkv.lora_A.weight"));
+  CHECK(trained(*lora).contains("head.weight"));
+  const std::unique_ptr<Model> fa =
+      adapted(tiny_vit(), {.kind = "lora_fa", .settings = {}, .targets = {"blocks.*.mlp.fc?"}},
+              {.train = {"@last1"}, .freeze = {}});
+  CHECK_FALSE(trained(*fa).contains("blocks.2.mlp.fc1.lora_A.weight"));
+  CHECK(trained(*fa).contains("blocks.2.mlp.fc1.lora_B.weight"));
+  CHECK(trained(*fa).contains("blocks.2.mlp.fc1.weight"));
+  CHECK_FALSE(trained(*fa).contains("head.weight"));
+  CHECK(error_of([] { adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = {"qvk"}}); })
+            .find("did you mean") != std::string::npos);
+  CHECK(error_of([] { adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = {"head"}}); }).find("the head") !=
+        std::string::npos);
+  CHECK(error_of([] { adapted(tiny_vgg(), {.kind = "lora", .settings = {}, .targets = all_linear}); })
+            .find("no linear layer") != std::string::npos);
+  CHECK(error_of([] {
+          adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = all_linear}, {.train = {}, .freeze = {"*"}});
+        }).find("freeze.train") != std::string::npos);
+}
+
+TEST_CASE("adapters: gradients under a lossless policy are those of keeping everything, and dropout saves nothing") {
+  const auto run = [](double dropout, std::string_view policy, const std::string& kind = "lora") {
+    const std::unique_ptr<Model> model = adapted(
+        tiny_vit(), {.kind = kind, .settings = {{"rank", 2.0}, {"dropout", dropout}}, .targets = all_linear});
+    fill_adapters(*model);
+    return pass(*model, policy);
+  };
+  const Pass keep = run(0.3, "keep"), exact = run(0.3, "exact"), without = run(0, "exact");
+  CHECK(exact.gradients == keep.gradients);
+  CHECK(exact.gradients != without.gradients);
+  CHECK(exact.saved == without.saved);
+  CHECK(exact.saved < keep.saved);
+  CHECK(run(0.3, "exact", "lora_fa").saved <= exact.saved);
+}
+
+TEST_CASE("adapters: the input of a frozen layer is saved once for A, and not at all where A is frozen") {
+  const auto saved = [](const std::string& kind) {
+    const ModelContext meta{.device = Device::meta};
+    struct Chain final : Module {
+      explicit Chain(const ModelContext& context)
+          : Module(context), first(*this, "first", 64, 64), second(*this, "second", 64, 64) {}
+      nn::Linear first, second;
+    } chain(meta);
+    const nn::AdapterKind& made = nn::adapters().get(kind);
+    const Settings settings(kind, made.settings, {{"rank", 4.0}, {"dropout", 0.1}});
+    for (nn::Linear* const layer : {&chain.first, &chain.second}) {
+      layer->set_adapter(made.make(*layer, settings));
+      for (Parameter* const parameter : layer->parameters()) parameter->set_trainable(false);
+      layer->adapter()->set_trainable();
+    }
+    const std::unique_ptr<MemoryPolicy> policy = make_policy("exact");
+    Tape tape(*policy);
+    const Recording recording(tape);
+    Variable x(Tensor::empty({10, 64}, DType::f32, Device::meta));
+    const Variable y = chain.second.forward(chain.first.forward(std::move(x)));
+    tape.backward({{y, Tensor::empty({10, 64}, DType::f32, Device::meta)}});
+    return tape.saved_bytes();
+  };
+  constexpr std::int64_t input = 10 * 64 * 4, low = 10 * 4 * 4;
+  CHECK(saved("lora") == 2 * (input + low));
+  CHECK(saved("lora_fa") == 2 * low);
+}
+
+TEST_CASE("adapter folders: written and read, the values are the same, and only they are stored") {
+  const TemporaryFolder folder;
+  const std::unique_ptr<Model> model =
+      adapted(tiny_vit(), {.kind = "lora", .settings = {{"rank", 3.0}, {"alpha", 5.0}, {"rslora", true}},
+                           .targets = {"qkv", "fc2"}});
+  fill_adapters(*model);
+  write_adapter(folder.path(), *model);
+  CHECK(is_adapter_folder(folder.path()));
+  const SafetensorsFile file(folder / "adapter_model.safetensors");
+  CHECK(file.entries().size() == 2 * 2 * 3 + 2);
+  CHECK(file.contains("base_model.model.blocks.1.attn.qkv.lora_B.weight"));
+  CHECK(file.contains("base_model.model.head.weight"));
+  const std::unique_ptr<Model> other = make(tiny_vit());
+  const AdapterFolder read(folder.path());
+  AdapterOptions options = read.options(*other);
+  CHECK(options.kind == "lora");
+  add_adapters(*other, options);
+  read.load(*other);
+  CHECK(logits(*other) == logits(*model));
+
+  SUBCASE("for other classes the head stays, where that is allowed") {
+    const std::unique_ptr<Model> wider = make(tiny_vit({{"num_classes", whole(7)}}));
+    add_adapters(*wider, read.options(*wider));
+    CHECK(error_of([&] { read.load(*wider); }).find("head.weight: expected [7, 24]") != std::string::npos);
+    const LoadedAdapter loaded = read.load(*wider, true);
+    CHECK(loaded.new_head);
+    CHECK(loaded.file_classes == 5);
+  }
+  SUBCASE("one of another model is refused") {
+    const std::unique_ptr<Model> swin = make(tiny_swin("swin"));
+    CHECK(error_of([&] { read.options(*swin); }).find("no tensor belongs to") != std::string::npos);
+    const std::unique_ptr<Model> deeper = make(tiny_vit({{"depth", whole(4)}}));
+    add_adapters(*deeper, {.kind = "lora", .settings = {{"rank", 3.0}}, .targets = {"qkv", "fc2"}});
+    CHECK(error_of([&] { read.load(*deeper); }).find("missing in the file: blocks.3.attn.qkv.lora_A.weight") !=
+          std::string::npos);
+  }
+  SUBCASE("what is not computed is refused") {
+    std::string text = read_file(folder / "adapter_config.json");
+    const auto with = [&](const std::string& more) {
+      write_file(folder / "adapter_config.json", "{" + more + "," + text.substr(1));
+      return error_of([&] { AdapterFolder(folder.path()); });
+    };
+    CHECK(with("\"use_dora\": true").find("use_dora") != std::string::npos);
+    CHECK(with("\"alpha_pattern\": {\"qkv\": 3}").find("alpha_pattern") != std::string::npos);
+    write_file(folder / "adapter_config.json", "{\"peft_type\": \"IA3\"}");
+    CHECK(error_of([&] { AdapterFolder(folder.path()); }).find("got IA3") != std::string::npos);
+  }
+}
+
+TEST_CASE("adapter folders: PEFT gives the same logits, in both directions") {
+  const char* const python = std::getenv("PYTHON");
+  const std::string script = LACUNA_SOURCE_DIR "/tests/models/peft_round_trip.py";
+  const std::string program = std::string(python == nullptr ? "python3" : python) + " ";
+  if (std::system((program + "-c 'import peft, timm' 2>/dev/null").c_str()) != 0) {
+    MESSAGE("skipped: PEFT is not installed");
+    return;
+  }
+  const TemporaryFolder folder;
+  const auto run = [&](const std::string& command) {
+    const std::string line =
+        program + script + " " + command + " " + folder.path() + " > " + (folder / "out").string();
+    REQUIRE(std::system(line.c_str()) == 0);
+  };
+  run("make");
+  const std::unique_ptr<Model> model = build_model("vit",
+                                                   {{"image_size", whole(32)},
+                                                    {"patch_size", whole(16)},
+                                                    {"embed_dim", whole(192)},
+                                                    {"depth", whole(2)},
+                                                    {"num_heads", whole(3)},
+                                                    {"num_classes", whole(4)}},
+                                                   {.training = false});
+  load_weights(*model, SafetensorsFile(folder / "base.safetensors"));
+  const AdapterFolder theirs(folder / "theirs");
+  add_adapters(*model, theirs.options(*model));
+  theirs.load(*model);
+  const SafetensorsFile expected(folder / "theirs.safetensors");
+  const auto now = [&] { return logits_of(*model, Variable(expected.load("images"))).tensor(); };
+  CHECK(largest_difference(now().to_vector(), expected.load("logits").to_vector()) < 1e-5);
+  for (const nn::Linear* const layer : adapted_layers(*model))
+    for (const Parameter* const parameter : layer->adapter()->parameters())
+      for (std::int64_t i = 0; i < parameter->tensor().count(); ++i) parameter->tensor().data<float>()[i] *= 1.5F;
+  std::filesystem::create_directory(folder / "ours");
+  write_adapter(folder / "ours", *model);
+  write_safetensors(folder / "ours.safetensors", {{"logits", now()}});
+  write_safetensors(folder / "merged.safetensors", merged_state(*model));
+  run("check");
+  std::istringstream out(read_file(folder / "out"));
+  double peft = 1, merged = 1;
+  REQUIRE(static_cast<bool>(out >> peft >> merged));
+  CHECK(peft < 1e-5);
+  CHECK(merged < 1e-5);
+}

@@ -9,6 +9,7 @@
 #include "ops/sequence_attention.h"
 #include "ops/sequence_mean.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace lacuna {
@@ -34,8 +35,40 @@ Variable numbers(const std::vector<std::int64_t>& values, Device device) {
   return Variable(Tensor::from(std::span<const std::int64_t>(values), shape, device));
 }
 
+std::string pooler_path(const BertOptions& options) {
+  return options.has_pooler ? std::string(options.names.base) + ".pooler" : "pre_classifier";
+}
+
+/// First part of the names behind the base that a masked language model has.
+std::vector<std::string> mlm_paths(const BertOptions& options) {
+  if (options.has_pooler) return {"cls"};
+  return {"vocab_transform", "vocab_layer_norm", "vocab_projector"};
+}
+
 std::vector<std::string> heads_of(const BertOptions& options) {
-  if (options.head == TextHead::classification || options.head == TextHead::tokens) return {"classifier"};
+  switch (options.head) {
+    case TextHead::span:
+      return {"qa_outputs"};
+    case TextHead::masked_lm:
+      return mlm_paths(options);
+    case TextHead::embedding:
+      return {};
+    default:
+      return {"classifier"};
+  }
+}
+
+/// What files of the family have for the other heads.
+std::vector<std::string> other_heads_of(const BertOptions& options) {
+  std::vector<std::string> all = mlm_paths(options), own = heads_of(options);
+  all.insert(all.end(), {"classifier", "qa_outputs", pooler_path(options)});
+  if (options.head == TextHead::classification) own.push_back(pooler_path(options));
+  std::erase_if(all, [&](const std::string& path) { return std::ranges::find(own, path) != own.end(); });
+  return all;
+}
+
+std::vector<std::string> optional_parts_of(const BertOptions& options) {
+  if (options.head == TextHead::classification) return {pooler_path(options)};
   return {};
 }
 
@@ -207,7 +240,11 @@ class Bert::Layer final : public Module {
 
 Bert::Bert(const ModelContext& context, const BertOptions& options)
     : Model(context,
-            {.inputs = inputs_of(options), .num_classes = outputs_of_head(options), .heads = heads_of(options)}),
+            {.inputs = inputs_of(options),
+             .num_classes = outputs_of_head(options),
+             .heads = heads_of(options),
+             .other_heads = other_heads_of(options),
+             .optional_parts = optional_parts_of(options)}),
       options_(options),
       embeddings_(std::make_unique<Embeddings>(*this, options)),
       layers_([&] {

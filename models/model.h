@@ -34,6 +34,8 @@ struct ModelSignature {
   SampleFields inputs;              // of one sample, in the types that data sets give
   std::int64_t num_classes = 1000;  // outputs of each head
   std::vector<std::string> heads;   // paths of the layers whose shape depends on num_classes
+  // Paths that weights to start from may have for other tasks, and those of ours that they may lack.
+  std::vector<std::string> other_heads{}, optional_parts{};
 };
 
 /// Whose conventions a file of weights follows, where they differ.
@@ -59,6 +61,8 @@ class Model : public Module {
   /// Nothing: the model has no adapters.
   const std::optional<Adaptation>& adaptation() const { return adaptation_; }
   void set_adaptation(Adaptation adaptation) { adaptation_ = std::move(adaptation); }
+  const std::vector<std::string>& other_heads() const { return signature_.other_heads; }
+  const std::vector<std::string>& optional_parts() const { return signature_.optional_parts; }
 
   /// A stored parameter as the model can have it, where their shapes differ for a reason that the model knows: a table
   /// of another window. Undefined where there is none. `stored` may be on `meta`.

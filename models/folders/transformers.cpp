@@ -110,7 +110,7 @@ ordered_json preprocessor_of(const ImageModel& model, const ImagePreparation& im
 
 /// The types of a family, with what makes them refuse the model.
 struct Written {
-  std::string model_type{}, refusal{};
+  std::string model_type{}, refusal{}, architecture{};
   ordered_json config{};
 };
 Written written(const ModelFolder& description) {
@@ -122,9 +122,23 @@ Written written(const ModelFolder& description) {
     if (type.family != model.family || !type.write) continue;
     last = {.model_type = model_type};
     last.refusal = type.write(values, last.config);
+    last.architecture = type.class_of ? type.class_of(values) : std::string(type.architecture);
     if (last.refusal.empty()) return last;
   }
   return last;
+}
+
+/// `id2label` and `label2id`.
+void write_labels(const Model& model, const ModelFolder& description, ordered_json& config) {
+  ordered_json labels = ordered_json::object(), numbers = ordered_json::object();
+  const bool named = std::ssize(description.labels) == model.num_classes();
+  for (std::int64_t i = 0; i < model.num_classes(); ++i) {
+    const std::string label = named ? description.labels[static_cast<std::size_t>(i)] : default_label(i);
+    labels[std::to_string(i)] = label;
+    numbers[label] = i;
+  }
+  config["id2label"] = std::move(labels);
+  config["label2id"] = std::move(numbers);
 }
 
 }  // namespace
@@ -166,16 +180,8 @@ TransformersFiles transformers_files(const Model& model, const ModelFolder& desc
   Written type = written(description);
   if (!type.refusal.empty()) reject("transformers has no such model: {}", type.refusal);
   const TransformersType& kind = transformers_types().get(type.model_type);
-  ordered_json config{{"architectures", ordered_json::array({kind.architecture})}, {"model_type", type.model_type}};
-  ordered_json labels = ordered_json::object(), numbers = ordered_json::object();
-  const bool named = std::ssize(description.labels) == model.num_classes();
-  for (std::int64_t i = 0; i < model.num_classes(); ++i) {
-    const std::string label = named ? description.labels[static_cast<std::size_t>(i)] : default_label(i);
-    labels[std::to_string(i)] = label;
-    numbers[label] = i;
-  }
-  config["id2label"] = std::move(labels);
-  config["label2id"] = std::move(numbers);
+  ordered_json config{{"architectures", ordered_json::array({type.architecture})}, {"model_type", type.model_type}};
+  if (type.architecture.find("Classification") != std::string::npos) write_labels(model, description, config);
   config.update(type.config);
   config["dtype"] = "float32";
   TransformersFiles files{.config = std::move(config), .preprocessor = nullptr, .names = &kind.names};

@@ -19,6 +19,8 @@ struct TransformersType {
   std::function<std::string(const KnownValues& values, nlohmann::ordered_json& config)> write;
   /// What to tell about a model that is read.
   std::function<std::vector<std::string>(const KnownValues& values)> notes{};
+  /// The class of a type with several heads, in place of `architecture`.
+  std::function<std::string(const KnownValues& values)> class_of{};
 };
 Registry<TransformersType>& transformers_types();
 struct RegisterTransformersType {

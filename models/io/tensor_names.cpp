@@ -62,9 +62,11 @@ std::vector<TensorNames::Place> TensorNames::theirs(std::string_view ours) const
 }
 
 bool TensorNames::ignores(std::string_view theirs) const {
-  return theirs.starts_with(base) && std::ranges::any_of(ignored, [&](std::string_view one) {
-           return renamed(theirs.substr(base.size()), one, one, 0).has_value();
-         });
+  const auto is_one_of = [](const std::vector<std::string_view>& list, std::string_view name) {
+    return std::ranges::any_of(list, [&](std::string_view one) { return renamed(name, one, one, 0).has_value(); });
+  };
+  return is_one_of(ignored_heads, theirs) ||
+         (theirs.starts_with(base) && is_one_of(ignored, theirs.substr(base.size())));
 }
 
 }  // namespace lacuna

@@ -21,6 +21,7 @@ struct TensorNames {
   std::vector<TensorNameRule> body{};         // behind it
   std::vector<TensorNameRule> heads{};        // whole names
   std::vector<std::string_view> ignored{};    // behind it: tensors that no model of ours has
+  std::vector<std::string_view> ignored_heads{};  // the same, whole names
 
   struct Place {
     std::string name;

@@ -94,6 +94,10 @@ LoadOptions completed(const Model& model, const WeightFiles& file, LoadOptions o
   return options;
 }
 
+bool lies_in(const std::vector<std::string>& paths, std::string_view name) {
+  return std::ranges::any_of(paths, [&](const std::string& path) { return belongs_to(name, path); });
+}
+
 void add_line(std::string& list, std::string_view line) { list.append("\n    ").append(line); }
 
 /// Differences between the names and shapes of a file and those of a model.
@@ -155,6 +159,10 @@ Differences compare(const Model& model, const WeightFiles& file, const LoadOptio
       ++found.fitting;
     else if (entry == nullptr) {
       if (name.ends_with(batch_counter)) continue;
+      if (options.new_head && lies_in(model.optional_parts(), name)) {
+        found.loaded.adapted.push_back(fmt::format("{} is not in the file and starts anew", name));
+        continue;
+      }
       add_line(found.missing, fmt::format("{} {}", name, tensor.shape()));
       found.only_head = false;
     } else if (!fits(*entry, tensor)) {
@@ -171,6 +179,10 @@ Differences compare(const Model& model, const WeightFiles& file, const LoadOptio
     if (!entry.name.starts_with(options.prefix)) continue;
     const std::string_view name = std::string_view(entry.name).substr(options.prefix.size());
     if (known.contains(name) || starts_anew(name)) continue;
+    if (options.new_head && lies_in(model.other_heads(), name)) {
+      found.loaded.left_out.push_back(entry.name);
+      continue;
+    }
     add_line(found.unexpected, fmt::format("{} {}", name, entry.shape));
     found.only_head = false;
   }

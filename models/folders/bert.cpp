@@ -1,0 +1,142 @@
+// BERT and DistilBERT in transformers' convention. Their tensors have transformers' names here too: the tables are for
+// files without the base's name, and for norms with TensorFlow's names.
+#include "models/folders/transformers.h"
+
+#include <fmt/format.h>
+
+#include <list>
+
+namespace lacuna {
+namespace {
+
+/// A rule whose names live as long as the program.
+std::string_view kept(std::string name) {
+  static std::list<std::string> names;
+  return names.emplace_back(std::move(name));
+}
+
+/// `base` + name for each of the names; those of norms also by gamma and beta.
+std::vector<TensorNameRule> own_names(std::string_view base, std::initializer_list<std::string_view> modules,
+                                      std::initializer_list<std::string_view> norms) {
+  std::vector<TensorNameRule> rules;
+  const auto add = [&](std::string theirs, const std::string& ours) {
+    rules.push_back({kept(std::move(theirs)), kept(std::string(base) + ours)});
+  };
+  for (const std::string_view module : modules) add(std::string(module), std::string(module));
+  for (const std::string_view norm : norms)
+    for (const auto& [theirs, ours] : {std::pair{"weight", "weight"}, {"bias", "bias"}, {"gamma", "weight"}, {"beta", "bias"}})
+      add(std::string(norm) + theirs, std::string(norm) + ours);
+  return rules;
+}
+
+/// Refuses what makes another model of it.
+void refuse_decoders(const ConfigReader& config) {
+  if (config.text("position_embedding_type", "absolute") != "absolute")
+    config.refuse("position_embedding_type", "absolute");
+  for (const char* const key : {"is_decoder", "add_cross_attention"})
+    if (config.flag(key, false)) config.refuse(key, "false");
+}
+
+std::vector<HyperParameter> read_values(const ConfigReader& config, std::initializer_list<const char*> integers,
+                                        std::initializer_list<const char*> reals, const char* activation) {
+  refuse_decoders(config);
+  std::vector<HyperParameter> values;
+  for (const char* const key : integers)
+    if (config.says(key)) values.push_back({key, config.integer(key, 0)});
+  for (const char* const key : reals)
+    if (config.says(key)) values.push_back({key, config.real(key, 0)});
+  if (config.says(activation)) values.push_back({activation, config.text(activation, "gelu")});
+  return values;
+}
+
+void write_values(const KnownValues& values, std::initializer_list<const char*> keys, nlohmann::ordered_json& config) {
+  for (const char* const key : keys) config[key] = to_json(values.at(key));
+}
+
+std::string class_name(std::string_view prefix, const KnownValues& values) {
+  const std::string& head = values.text("head");
+  const std::string_view suffix = head == "tokens"      ? "ForTokenClassification"
+                                  : head == "span"      ? "ForQuestionAnswering"
+                                  : head == "masked_lm" ? "ForMaskedLM"
+                                  : head == "embedding" ? "Model"
+                                                        : "ForSequenceClassification";
+  return fmt::format("{}{}", prefix, suffix);
+}
+
+std::vector<HyperParameter> read_bert(const ConfigReader& config) {
+  return read_values(config,
+                     {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+                      "max_position_embeddings", "type_vocab_size", "pad_token_id"},
+                     {"hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "initializer_range",
+                      "layer_norm_eps"},
+                     "hidden_act");
+}
+std::string write_bert(const KnownValues& values, nlohmann::ordered_json& config) {
+  write_values(values,
+               {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+                "max_position_embeddings", "type_vocab_size", "pad_token_id", "hidden_act", "hidden_dropout_prob",
+                "attention_probs_dropout_prob", "classifier_dropout", "initializer_range", "layer_norm_eps"},
+               config);
+  return {};
+}
+
+std::vector<HyperParameter> read_distilbert(const ConfigReader& config) {
+  return read_values(
+      config, {"vocab_size", "dim", "n_layers", "n_heads", "hidden_dim", "max_position_embeddings", "pad_token_id"},
+      {"dropout", "attention_dropout", "seq_classif_dropout", "qa_dropout", "initializer_range"}, "activation");
+}
+std::string write_distilbert(const KnownValues& values, nlohmann::ordered_json& config) {
+  write_values(values,
+               {"vocab_size", "dim", "n_layers", "n_heads", "hidden_dim", "max_position_embeddings", "pad_token_id",
+                "activation", "dropout", "attention_dropout", "seq_classif_dropout", "qa_dropout", "initializer_range"},
+               config);
+  return {};
+}
+
+const RegisterTransformersType bert(
+    "bert",
+    {.family = "bert",
+     .architecture = "BertForSequenceClassification",
+     .names = {.base = "bert.",
+               .body = own_names("bert.",
+                                 {"embeddings.word_embeddings.", "embeddings.position_embeddings.",
+                                  "embeddings.token_type_embeddings.", "encoder.layer.*.attention.self.query.",
+                                  "encoder.layer.*.attention.self.key.", "encoder.layer.*.attention.self.value.",
+                                  "encoder.layer.*.attention.output.dense.", "encoder.layer.*.intermediate.dense.",
+                                  "encoder.layer.*.output.dense.", "pooler.dense."},
+                                 {"embeddings.LayerNorm.", "encoder.layer.*.attention.output.LayerNorm.",
+                                  "encoder.layer.*.output.LayerNorm."}),
+               .heads = own_names("",
+                                  {"classifier.", "qa_outputs.", "cls.predictions.transform.dense.",
+                                   "cls.predictions.bias"},
+                                  {"cls.predictions.transform.LayerNorm."}),
+               .ignored = {"embeddings.position_ids"},
+               .ignored_heads = {"cls.predictions.decoder.", "cls.seq_relationship."}},
+     .read = read_bert,
+     .write = write_bert,
+     .class_of = [](const KnownValues& values) { return class_name("Bert", values); }});
+
+const RegisterTransformersType distilbert(
+    "distilbert",
+    {.family = "distilbert",
+     .architecture = "DistilBertForSequenceClassification",
+     .names = {.base = "distilbert.",
+               .body = own_names("distilbert.",
+                                 {"embeddings.word_embeddings.", "embeddings.position_embeddings.",
+                                  "transformer.layer.*.attention.q_lin.", "transformer.layer.*.attention.k_lin.",
+                                  "transformer.layer.*.attention.v_lin.", "transformer.layer.*.attention.out_lin.",
+                                  "transformer.layer.*.ffn.lin1.", "transformer.layer.*.ffn.lin2."},
+                                 {"embeddings.LayerNorm.", "transformer.layer.*.sa_layer_norm.",
+                                  "transformer.layer.*.output_layer_norm."}),
+               .heads = own_names("",
+                                  {"pre_classifier.", "classifier.", "qa_outputs.", "vocab_transform.",
+                                   "vocab_projector.bias"},
+                                  {"vocab_layer_norm."}),
+               .ignored = {"embeddings.position_ids"},
+               .ignored_heads = {"vocab_projector.weight"}},
+     .read = read_distilbert,
+     .write = write_distilbert,
+     .class_of = [](const KnownValues& values) { return class_name("DistilBert", values); }});
+
+}  // namespace
+}  // namespace lacuna

@@ -1,0 +1,122 @@
+// Folders of BERT and DistilBERT as transformers has them: in and out. text_folders.py made the fixtures.
+#include "core/error.h"
+#include "models/folders/folder.h"
+#include "models/registry.h"
+#include "tests/temporary_folder.h"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+using namespace lacuna;
+using lacuna::test::TemporaryFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path fixtures = fs::path(LACUNA_SOURCE_DIR) / "tests/models/text_folders";
+
+struct Loaded {
+  ModelFolder folder;
+  std::unique_ptr<Model> model;
+  LoadedWeights weights;
+};
+
+Loaded load(const fs::path& path, const std::vector<HyperParameter>& more = {}, bool new_head = false) {
+  const std::optional<ModelFolder> folder = read_model_folder(path);
+  REQUIRE(folder.has_value());
+  std::vector<HyperParameter> values = folder->hyper_parameters;
+  for (const HyperParameter& one : more) {
+    std::erase_if(values, [&](const HyperParameter& value) { return value.key == one.key; });
+    values.push_back(one);
+  }
+  Loaded loaded{*folder, build_model(folder->model, values, {}), {}};
+  loaded.folder.hyper_parameters = values;
+  FolderWeights weights = open_weights(path, folder);
+  weights.options.new_head = new_head;
+  loaded.weights = load_weights(*loaded.model, weights.files, weights.options);
+  loaded.model->set_training(false);
+  return loaded;
+}
+
+double difference(Model& model, const fs::path& case_file) {
+  const SafetensorsFile file(case_file);
+  const Tensor ids = file.load("input/ids"), mask = file.load("input/mask");
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t n = 0; n < ids.shape()[0]; ++n) {
+    const std::int64_t* const row = mask.data<std::int64_t>() + n * ids.shape()[1];
+    lengths.push_back(std::count(row, row + ids.shape()[1], 1));
+  }
+  Inputs inputs;
+  inputs.set("tokens", Variable(ids));
+  inputs.set("token_types", Variable(file.load("input/types")));
+  inputs.set("key_lengths", Variable(Tensor::from(std::span<const std::int64_t>(lengths), {ids.shape()[0]})));
+  const std::vector<double> ours = model.forward(std::move(inputs)).take("logits").tensor().to_vector(),
+                            theirs = file.load("logits").to_vector();
+  REQUIRE(ours.size() == theirs.size());
+  double apart = 0;
+  for (std::size_t i = 0; i < ours.size(); ++i) apart = std::max(apart, std::abs(ours[i] - theirs[i]));
+  return apart;
+}
+
+}  // namespace
+
+TEST_CASE("text folders: transformers' folders give its logits, by old names too") {
+  for (const std::string name : {"hf-bert", "hf-bert-old", "hf-distilbert"}) {
+    INFO(name);
+    const Loaded loaded = load(fixtures / name);
+    CHECK(loaded.folder.labels == std::vector<std::string>{"bad", "fair", "good"});
+    CHECK(difference(*loaded.model, fixtures / (name + ".safetensors")) < 1e-5);
+  }
+}
+
+TEST_CASE("text folders: other classes and other heads start anew, and the body is loaded") {
+  for (const std::string name : {"hf-bert", "hf-bert-old", "hf-distilbert"}) {
+    INFO(name);
+    CHECK(load(fixtures / name, {{"num_classes", std::int64_t{7}}}, true).weights.new_head);
+    CHECK(load(fixtures / name, {{"head", "span"}}, true).weights.new_head);
+    const Loaded embedding = load(fixtures / name, {{"head", "embedding"}}, true);
+    CHECK(!embedding.weights.left_out.empty());
+    CHECK_THROWS_AS(load(fixtures / name, {{"num_classes", std::int64_t{7}}}), Error);
+  }
+}
+
+TEST_CASE("text folders: what is exported is read again, by transformers too where it is there") {
+  const TemporaryFolder folder;
+  for (const std::string name : {"hf-bert", "hf-distilbert"}) {
+    INFO(name);
+    const Loaded loaded = load(fixtures / name);
+    const fs::path out = folder / name;
+    write_model_folder(out, *loaded.model, loaded.folder, Library::transformers);
+    const Loaded again = load(out);
+    CHECK(again.folder.labels == loaded.folder.labels);
+    CHECK(difference(*again.model, fixtures / (name + ".safetensors")) < 1e-5);
+    const char* const python = std::getenv("PYTHON");
+    if (python == nullptr) {
+      MESSAGE("skipped: PYTHON names no interpreter with transformers");
+      continue;
+    }
+    const fs::path printed = folder / (name + ".txt");
+    const std::string command = fmt::format("'{}' '{}/tests/models/text_folders.py' read '{}' '{}/{}.safetensors' > '{}' 2> /dev/null",
+                                            python, LACUNA_SOURCE_DIR, out.string(), fixtures.string(), name,
+                                            printed.string());
+    REQUIRE(std::system(command.c_str()) == 0);
+    CHECK(std::stod(test::read_file(printed)) < 1e-5);
+  }
+}
+
+TEST_CASE("text folders: decoders and relative positions are refused") {
+  const TemporaryFolder folder;
+  fs::copy(fixtures / "hf-bert", folder / "bert");
+  const std::string text = test::read_file(folder / "bert/config.json");
+  for (const auto& [key, value] : {std::pair{"is_decoder", nlohmann::json(true)},
+                                   {"position_embedding_type", nlohmann::json("relative_key")}}) {
+    nlohmann::json config = nlohmann::json::parse(text);
+    config[key] = value;
+    test::write_file(folder / "bert/config.json", config.dump());
+    CHECK_THROWS_WITH_AS(read_model_folder(folder / "bert"), doctest::Contains(key), Error);
+  }
+}

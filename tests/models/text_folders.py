@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Small random models of text as folders of transformers, and what transformers makes of folders.
+
+    text_folders.py make OUT          # folders OUT/NAME and what they give: OUT/NAME.safetensors
+    text_folders.py read FOLDER CASE  # prints the largest difference of the folder's logits from those of CASE
+
+OUT is tests/models/text_folders for the fixtures, made with transformers 5.24. A case holds `input/ids`, `input/mask`, `input/types` and
+`logits` [N, classes].
+"""
+import json
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (AutoModelForSequenceClassification, BertConfig, BertForSequenceClassification, DistilBertConfig,
+                          DistilBertForSequenceClassification)
+
+LABELS = {0: "bad", 1: "fair", 2: "good"}
+SMALL = dict(vocab_size=40, max_position_embeddings=12, id2label=LABELS, label2id={v: k for k, v in LABELS.items()})
+
+
+def inputs():
+    generator = torch.Generator().manual_seed(3)
+    lengths = torch.tensor([9, 4, 7])
+    mask = (torch.arange(9)[None] < lengths[:, None]).long()
+    ids = torch.randint(1, 40, mask.shape, generator=generator) * mask
+    return {"input/ids": ids, "input/mask": mask, "input/types": (torch.arange(9)[None] > 3).long() * mask}
+
+
+def logits_of(model, case):
+    given = dict(input_ids=case["input/ids"], attention_mask=case["input/mask"])
+    if model.config.model_type == "bert":
+        given["token_type_ids"] = case["input/types"]
+    with torch.no_grad():
+        return model.eval()(**given).logits
+
+
+def randomize(model):
+    torch.manual_seed(1)
+    for p in model.parameters():
+        p.data.add_(torch.randn_like(p) * 0.2)
+    return model
+
+
+def make(out):
+    bert = randomize(BertForSequenceClassification(BertConfig(
+        hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20, **SMALL)))
+    distil = randomize(DistilBertForSequenceClassification(DistilBertConfig(
+        dim=12, n_layers=2, n_heads=2, hidden_dim=20, **SMALL)))
+    for name, model in {"hf-bert": bert, "hf-bert-old": bert, "hf-distilbert": distil}.items():
+        model.save_pretrained(out / name)
+        case = inputs()
+        save_file({**case, "logits": logits_of(model, case)}, out / f"{name}.safetensors")
+    # As TensorFlow's files name norms, with a buffer and the heads that BERT was trained with.
+    file = out / "hf-bert-old" / "model.safetensors"
+    state = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
+             for name, tensor in load_file(file).items()}
+    state["bert.embeddings.position_ids"] = torch.arange(12)[None]
+    state["cls.seq_relationship.weight"] = torch.zeros(2, 12)
+    state["cls.predictions.bias"] = torch.zeros(40)
+    save_file(state, file, {"format": "pt"})
+
+
+def main():
+    if sys.argv[1] == "make":
+        make(Path(sys.argv[2]))
+        return
+    model = AutoModelForSequenceClassification.from_pretrained(sys.argv[2])
+    case = load_file(sys.argv[3])
+    print((logits_of(model, case) - case["logits"]).abs().max().item())
+
+
+if __name__ == "__main__":
+    main()

@@ -22,9 +22,11 @@ std::string family_of(const std::string& model) {
 
 /// Whether a model can have another value than the folder's and its weights all the same.
 bool may_differ(std::string_view key, const HyperValue& given, const HyperValue& stored) {
-  constexpr std::array<std::string_view, 6> adaptable{"num_classes", "image_size", "in_channels",
-                                                      "window_size", "attention",  "zero_init_last"};
-  if (given == stored || key.ends_with("_rate") || std::ranges::find(adaptable, key) != adaptable.end()) return true;
+  constexpr std::array<std::string_view, 9> adaptable{"num_classes", "image_size",     "in_channels",
+                                                      "window_size", "attention",      "zero_init_last",
+                                                      "head",        "pooling",        "initializer_range"};
+  const bool is_rate = key.ends_with("_rate") || key.find("dropout") != std::string_view::npos;
+  if (given == stored || is_rate || std::ranges::find(adaptable, key) != adaptable.end()) return true;
   const bool initial = key == "init_values" || key == "ls_init_value";  // 0: the model has no such tensors
   return initial && (given == HyperValue(0.0)) == (stored == HyperValue(0.0));
 }
@@ -85,11 +87,11 @@ void take_from_folder(Configuration& configuration, const YamlNode& root, Proble
                  fmt::format("model.{} is {}, but {} has {}", option.key, lacuna::to_string(*ours),
                              folder->config.string(), lacuna::to_string(*theirs)));
   }
-  // Under another name all of the folder's model is said, since the name's own values are others.
+  // The task chooses the head. Under another name all of the folder's model is said, since the name's own values are others.
   const bool same_name = model.name.empty() || model.name == folder->model;
   if (model.name.empty()) model.name = folder->model;
   for (const HyperParameter& parameter : same_name ? folder->hyper_parameters : stored.hyper_parameters)
-    if (parameter.key != "num_classes" && find(given, parameter.key) == nullptr) model.options.push_back(parameter);
+    if (parameter.key != "num_classes" && parameter.key != "head" && find(given, parameter.key) == nullptr) model.options.push_back(parameter);
   const YamlEntry* const data = root.find("data");
   const auto given_in_data = [&](std::string_view key) { return data != nullptr && data->value.find(key) != nullptr; };
   const ImagePreparation& images = folder->images;

@@ -37,6 +37,22 @@ void refuse_decoders(const ConfigReader& config) {
     if (config.flag(key, false)) config.refuse(key, "false");
 }
 
+/// The head of the class that the folder was saved from; nothing where it has none of ours.
+std::string head_of(const ConfigReader& config) {
+  if (!config.says("architectures")) return {};
+  const nlohmann::ordered_json& names = config.json().at("architectures");
+  if (!names.is_array() || names.empty() || !names.front().is_string()) return {};
+  const std::string name = names.front().get<std::string>();
+  for (const auto& [suffix, head] : {std::pair{"ForSequenceClassification", "classification"},
+                                     {"ForTokenClassification", "tokens"},
+                                     {"ForQuestionAnswering", "span"},
+                                     {"ForMaskedLM", "masked_lm"},
+                                     {"ForPreTraining", "masked_lm"},
+                                     {"Model", "embedding"}})
+    if (name.ends_with(suffix)) return head;
+  return {};
+}
+
 std::vector<HyperParameter> read_values(const ConfigReader& config, std::initializer_list<const char*> integers,
                                         std::initializer_list<const char*> reals, const char* activation) {
   refuse_decoders(config);
@@ -46,6 +62,7 @@ std::vector<HyperParameter> read_values(const ConfigReader& config, std::initial
   for (const char* const key : reals)
     if (config.says(key)) values.push_back({key, config.real(key, 0)});
   if (config.says(activation)) values.push_back({activation, config.text(activation, "gelu")});
+  if (std::string head = head_of(config); !head.empty()) values.push_back({"head", std::move(head)});
   return values;
 }
 

@@ -239,12 +239,11 @@ class Bert::Layer final : public Module {
 };
 
 Bert::Bert(const ModelContext& context, const BertOptions& options)
-    : Model(context,
-            {.inputs = inputs_of(options),
-             .num_classes = outputs_of_head(options),
-             .heads = heads_of(options),
-             .other_heads = other_heads_of(options),
-             .optional_parts = optional_parts_of(options)}),
+    : Model(context, {.inputs = inputs_of(options),
+                      .num_classes = outputs_of_head(options),
+                      .heads = heads_of(options),
+                      .other_heads = other_heads_of(options),
+                      .optional_parts = optional_parts_of(options)}),
       options_(options),
       embeddings_(std::make_unique<Embeddings>(*this, options)),
       layers_([&] {
@@ -282,8 +281,7 @@ Bert::Bert(const ModelContext& context, const BertOptions& options)
 Bert::~Bert() = default;
 
 bool Bert::reads_first_tokens() const {
-  return options_.head == TextHead::classification ||
-         (options_.head == TextHead::embedding && !options_.mean_pooling);
+  return options_.head == TextHead::classification || (options_.head == TextHead::embedding && !options_.mean_pooling);
 }
 
 Variable Bert::encode(Inputs& inputs, const Layout& layout) const {
@@ -350,8 +348,8 @@ Outputs Bert::forward(Inputs inputs) {
 }
 
 void read_text_head(HyperParameters& parameters, BertOptions& options) {
-  const std::string head = parameters.choice(
-      "head", "classification", {"classification", "tokens", "span", "masked_lm", "embedding"});
+  const std::string head =
+      parameters.choice("head", "classification", {"classification", "tokens", "span", "masked_lm", "embedding"});
   options.head = head == "tokens"      ? TextHead::tokens
                  : head == "span"      ? TextHead::span
                  : head == "masked_lm" ? TextHead::masked_lm

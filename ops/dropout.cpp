@@ -95,14 +95,14 @@ void drop_samples_on_cpu(const DropRate& rate, const RandomStream& stream, std::
   });
 }
 
-const RegisterKernel cpu_drop_elements{drop_elements, DeviceKind::cpu,
-                                       [](const DropRate& rate, const RandomStream& stream, std::int64_t first,
-                                          std::int64_t sample_size, const Sequences* sequences, const Tensor& x,
-                                          const Tensor& y) {
-                                         with_float_type(y.dtype(), [&]<class T>(Type<T>) {
-                                           drop_elements_on_cpu<T>(rate, stream, first, sample_size, sequences, x, y);
-                                         });
-                                       }};
+const RegisterKernel cpu_drop_elements{
+    drop_elements, DeviceKind::cpu,
+    [](const DropRate& rate, const RandomStream& stream, std::int64_t first, std::int64_t sample_size,
+       const Sequences* sequences, const Tensor& x, const Tensor& y) {
+      with_float_type(y.dtype(), [&]<class T>(Type<T>) {
+        drop_elements_on_cpu<T>(rate, stream, first, sample_size, sequences, x, y);
+      });
+    }};
 const RegisterKernel cpu_drop_samples{drop_samples, DeviceKind::cpu,
                                       [](const DropRate& rate, const RandomStream& stream, std::int64_t first,
                                          std::int64_t sample_size, const Tensor& x, const Tensor& y) {
@@ -114,8 +114,8 @@ const RegisterKernel cpu_drop_samples{drop_samples, DeviceKind::cpu,
 /// x and y hold elements of a tensor of `shape` from number `first` on.
 void drop(const Dropout& op, const Shape& shape, std::int64_t first, const Tensor& x, const Tensor& y) {
   const Sequences* const sequences = op.sequences.get();
-  expect(sequences == nullptr || shape.rows() == sequences->rows(), "dropout expects the {} rows of its sequences, got {}",
-         sequences == nullptr ? 0 : sequences->rows(), shape);
+  expect(sequences == nullptr || shape.rows() == sequences->rows(),
+         "dropout expects the {} rows of its sequences, got {}", sequences == nullptr ? 0 : sequences->rows(), shape);
   drop_elements(y.device(), rate_of(Dropout::name, op.p), op.stream, first,
                 sequences == nullptr ? sample_size(shape) : shape.back(), sequences, x, y);
 }

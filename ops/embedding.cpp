@@ -69,12 +69,11 @@ void with_types(const Tensor& a, const Tensor& b, const F& f) {
   });
 }
 
-const RegisterKernel forward_on_cpu{embedding_forward, DeviceKind::cpu,
-                                    [](const Tensor& table, const Tensor& ids, const Tensor& base, const Tensor& y) {
-                                      with_types(table, y, [&]<class T, class Y>(Type<T>, Type<Y>) {
-                                        look_up<T, Y>(table, ids, base, y);
-                                      });
-                                    }};
+const RegisterKernel forward_on_cpu{
+    embedding_forward, DeviceKind::cpu,
+    [](const Tensor& table, const Tensor& ids, const Tensor& base, const Tensor& y) {
+      with_types(table, y, [&]<class T, class Y>(Type<T>, Type<Y>) { look_up<T, Y>(table, ids, base, y); });
+    }};
 const RegisterKernel backward_on_cpu{
     embedding_backward, DeviceKind::cpu,
     [](const Tensor& dy, const Tensor& ids, std::int64_t padding, const Tensor& dtable) {

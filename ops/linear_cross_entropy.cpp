@@ -43,7 +43,9 @@ void losses_on_cpu(double smoothing, std::int64_t ignored, const Tensor& logits,
       const C* const in = z + row * n;
       const C log_sum = log_sum_of(n, in);
       loss[row] = kept * (log_sum - in[label[row]]);
-      if (uniform != 0) loss[row] += uniform * sum_of(n, [log_sum](const auto& v) { return log_sum - v; }, in);
+      if (uniform != 0)
+        loss[row] += uniform * sum_of(
+                                   n, [log_sum](const auto& v) { return log_sum - v; }, in);
     }
   });
   for (std::int64_t row = 0; row < labels.count(); ++row) *sum.data<double>() += static_cast<double>(loss[row]);
@@ -89,13 +91,12 @@ const RegisterKernel cpu_check{
           reject("the label of token {} is {}: with {} classes it has to lie in 0 to {}, or be {} to be left out", i,
                  label[i], classes, classes - 1, ignored);
     }};
-const RegisterKernel cpu_losses{linear_cross_entropy_loss, DeviceKind::cpu,
-                                [](double smoothing, std::int64_t ignored, const Tensor& logits, const Tensor& labels,
-                                   const Tensor& losses, const Tensor& sum) {
-                                  with_type(logits, [&]<class C>(Type<C>) {
-                                    losses_on_cpu<C>(smoothing, ignored, logits, labels, losses, sum);
-                                  });
-                                }};
+const RegisterKernel cpu_losses{
+    linear_cross_entropy_loss, DeviceKind::cpu,
+    [](double smoothing, std::int64_t ignored, const Tensor& logits, const Tensor& labels, const Tensor& losses,
+       const Tensor& sum) {
+      with_type(logits, [&]<class C>(Type<C>) { losses_on_cpu<C>(smoothing, ignored, logits, labels, losses, sum); });
+    }};
 const RegisterKernel cpu_mean{linear_cross_entropy_mean, DeviceKind::cpu,
                               [](std::int64_t ignored, const Tensor& labels, const Tensor& sum, const Tensor& loss) {
                                 const std::int64_t counted = std::max<std::int64_t>(1, counted_rows(labels, ignored));
@@ -114,8 +115,7 @@ template <class F>
 void for_logits(const Operand& x, const Tensor& weight, const Tensor& bias, const F& f) {
   const std::int64_t rows = x.shape().rows(), classes = weight.shape()[0];
   const std::int64_t step = std::min(rows, logit_rows(classes));
-  const Tensor memory =
-      Tensor::empty({step, classes}, compute_type(x.dtype()), weight.device(), Purpose::workspace);
+  const Tensor memory = Tensor::empty({step, classes}, compute_type(x.dtype()), weight.device(), Purpose::workspace);
   for (std::int64_t begin = 0; begin < rows; begin += step) {
     const std::int64_t end = std::min(rows, begin + step);
     const Tensor in = x.rows(begin, end), logits = memory.leading(0, end - begin);
@@ -152,11 +152,10 @@ Tensor LinearCrossEntropy::forward(std::span<const Tensor> inputs) const {
   const Tensor losses =
       Tensor::empty({std::min(in.rows(), logit_rows(classes))}, compute, in.device(), Purpose::workspace);
   const Tensor flat = label.reshape({label.count()});
-  for_logits(Operand(in), w, inputs[bias],
-             [&](std::int64_t begin, std::int64_t end, const Tensor&, const Tensor& logits) {
-               linear_cross_entropy_loss(in.device(), label_smoothing, ignored, logits, flat.leading(begin, end),
-                                         losses, sum);
-             });
+  for_logits(
+      Operand(in), w, inputs[bias], [&](std::int64_t begin, std::int64_t end, const Tensor&, const Tensor& logits) {
+        linear_cross_entropy_loss(in.device(), label_smoothing, ignored, logits, flat.leading(begin, end), losses, sum);
+      });
   linear_cross_entropy_mean(in.device(), ignored, label, sum, loss);
   return loss;
 }
@@ -171,7 +170,8 @@ void LinearCrossEntropy::backward(Tensor dy, const Saved<LinearCrossEntropy>& sa
   const bool add_x = grads[x].defined();
   const auto allocate = [&](int input, const Shape& shape, DType dtype) {
     if (!grads.wanted(input) || grads[input].defined()) return;
-    grads[input] = (in.shape().rows() == 0 ? Tensor::zeros : Tensor::empty)(shape, dtype, w.device(), Purpose::transient);
+    grads[input] =
+        (in.shape().rows() == 0 ? Tensor::zeros : Tensor::empty)(shape, dtype, w.device(), Purpose::transient);
   };
   allocate(x, in.shape(), in.dtype());
   allocate(weight, w.shape(), parameters);
@@ -181,8 +181,7 @@ void LinearCrossEntropy::backward(Tensor dy, const Saved<LinearCrossEntropy>& sa
     if (grads.wanted(bias)) sum_rows(w.device(), logits, std::exchange(add_bias, true), grads[bias]);
     if (grads.wanted(weight))
       gemm(Matrix(logits).t(), Matrix(rows), Matrix(grads[weight]), {.add = std::exchange(add_weight, true)});
-    if (grads.wanted(x))
-      gemm(Matrix(logits), Matrix(w), Matrix(grads[x].row_range(begin, end)), {.add = add_x});
+    if (grads.wanted(x)) gemm(Matrix(logits), Matrix(w), Matrix(grads[x].row_range(begin, end)), {.add = add_x});
   });
 }
 

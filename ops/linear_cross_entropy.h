@@ -20,11 +20,10 @@ struct LinearCrossEntropy {
   double label_smoothing = 0;
   std::int64_t ignored = -100;
   static constexpr std::string_view name = "linear_cross_entropy";
-  static constexpr std::array saves{
-      Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight, bias}},
-      Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x, weight, bias}},
-      Save{.from = input(bias), .need = Need::exact, .for_grad_of = {x, weight, bias}},
-      Save{.from = input(labels), .need = Need::exact, .for_grad_of = {x, weight, bias}}};
+  static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight, bias}},
+                                    Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x, weight, bias}},
+                                    Save{.from = input(bias), .need = Need::exact, .for_grad_of = {x, weight, bias}},
+                                    Save{.from = input(labels), .need = Need::exact, .for_grad_of = {x, weight, bias}}};
   static constexpr InputSet accumulates_into{x, weight, bias};
   static constexpr InputSet matmul_operands{x, weight};
   std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;

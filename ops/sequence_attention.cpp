@@ -17,8 +17,8 @@ AttentionArguments arguments_of(const SequenceAttention& op, const Shape& q, con
   const std::int64_t n = sequences.count(), tokens = sequences.rows();
   const std::int64_t asked = op.queries == 0 ? tokens : n * op.queries;
   expect(k == v && k.rank() == 3 && k[0] == 1 && k[1] == tokens && k[2] % op.heads == 0 && q == Shape({1, asked, k[2]}),
-         "sequence_attention: expected q [1, {}, {} heads · d] and k, v [1, {}, {} heads · d], got {}, {} and {}", asked,
-         op.heads, tokens, op.heads, q, k, v);
+         "sequence_attention: expected q [1, {}, {} heads · d] and k, v [1, {}, {} heads · d], got {}, {} and {}",
+         asked, op.heads, tokens, op.heads, q, k, v);
   expect(op.dropout >= 0 && op.dropout < 1, "sequence_attention: expected a dropout rate in [0, 1), got {}",
          op.dropout);
   const std::int64_t longest = sequences.longest();
@@ -80,8 +80,7 @@ Tensor SequenceAttention::forward(std::span<const Tensor> inputs) const {
   a.k = {inputs[k]};
   a.v = {inputs[v]};
   Tensor y = empty_like(query);
-  const Tensor workspace =
-      workspace_for(attention_forward_workspace(a, query.dtype()), query.dtype(), query.device());
+  const Tensor workspace = workspace_for(attention_forward_workspace(a, query.dtype()), query.dtype(), query.device());
   attention_forward(query.device(), a, y, workspace);
   return y;
 }
@@ -114,9 +113,8 @@ void SequenceAttention::backward(const Tensor& dy, const Saved<SequenceAttention
       if (!grads.wanted(i)) return {};
       return {grads[i].row_range(begin, end)};
     };
-    const AttentionGradients to{.q = part(q, query_begin, query_end),
-                                .k = part(k, key_begin, key_end),
-                                .v = part(v, key_begin, key_end)};
+    const AttentionGradients to{
+        .q = part(q, query_begin, query_end), .k = part(k, key_begin, key_end), .v = part(v, key_begin, key_end)};
     attention_backward(dy.device(), a, dy.row_range(query_begin, query_end), to, workspace);
     first = last;
   }

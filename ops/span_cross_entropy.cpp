@@ -30,7 +30,8 @@ void for_counted(const Sequences& sequences, const Tensor& positions, const F& f
 template <class T>
 double log_sum(const T* z, std::int64_t columns, std::int64_t length) {
   double largest = -INFINITY, sum = 0;
-  for (std::int64_t t = 0; t < length; ++t) largest = std::max(largest, static_cast<double>(to_compute(z[t * columns])));
+  for (std::int64_t t = 0; t < length; ++t)
+    largest = std::max(largest, static_cast<double>(to_compute(z[t * columns])));
   for (std::int64_t t = 0; t < length; ++t) sum += std::exp(static_cast<double>(to_compute(z[t * columns])) - largest);
   return largest + std::log(sum);
 }

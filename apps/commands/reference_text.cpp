@@ -81,10 +81,10 @@ TextResult text_result(Outputs outputs, const TextReference& reference) {
   }
   if (!outputs.contains("logits")) reject("a reference file: the model's head has no loss");
   result.logits = outputs.take("logits");
-  result.loss = reference.targets.shape().rank() == 2
-                    ? apply(SpanCrossEntropy{.sequences = sequences_of(reference.batch)}, result.logits,
-                            reference.targets)
-                    : cross_entropy(result.logits, reference.targets);
+  result.loss =
+      reference.targets.shape().rank() == 2
+          ? apply(SpanCrossEntropy{.sequences = sequences_of(reference.batch)}, result.logits, reference.targets)
+          : cross_entropy(result.logits, reference.targets);
   return result;
 }
 

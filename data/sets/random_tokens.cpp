@@ -33,8 +33,10 @@ DatasetInfo describe(const DatasetOptions& options) {
   };
   DatasetInfo info{.name = "random_tokens",
                    .size = or_default(options.size(), options.split == Split::train ? train_size : validation_size),
-                   .fields = {field("tokens", vocabulary, ""), field("token_types", 2, ""),
-                              field("pair_tokens", vocabulary, "pair_offsets"), field("pair_token_types", 2, "pair_offsets"),
+                   .fields = {field("tokens", vocabulary, ""),
+                              field("token_types", 2, ""),
+                              field("pair_tokens", vocabulary, "pair_offsets"),
+                              field("pair_token_types", 2, "pair_offsets"),
                               {.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes}}};
   for (std::int64_t i = 0; i < classes; ++i) info.classes.push_back(std::to_string(i));
   return info;
@@ -61,9 +63,8 @@ class RandomTokens final : public Dataset {
     const std::int64_t length = lengths_[static_cast<std::size_t>(index) % lengths_.size()];
     Tensor tokens = sample.make(prefix + "tokens", {length}, DType::i64),
            types = sample.make(prefix + "token_types", {length}, DType::i64);
-    const RandomStream stream{.seed = seed_,
-                              .step = 2 * text + (split_ == Split::train ? 0U : 1U),
-                              .site = random_site("random_tokens")};
+    const RandomStream stream{
+        .seed = seed_, .step = 2 * text + (split_ == Split::train ? 0U : 1U), .site = random_site("random_tokens")};
     std::int64_t* const id = tokens.data<std::int64_t>();
     for (std::int64_t i = 0; i < length; ++i) {
       const auto draws = stream.draw_of_sample(static_cast<std::uint64_t>(index), static_cast<std::uint32_t>(i));

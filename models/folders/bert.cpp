@@ -24,7 +24,8 @@ std::vector<TensorNameRule> own_names(std::string_view base, std::initializer_li
   };
   for (const std::string_view module : modules) add(std::string(module), std::string(module));
   for (const std::string_view norm : norms)
-    for (const auto& [theirs, ours] : {std::pair{"weight", "weight"}, {"bias", "bias"}, {"gamma", "weight"}, {"beta", "bias"}})
+    for (const auto& [theirs, ours] :
+         {std::pair{"weight", "weight"}, {"bias", "bias"}, {"gamma", "weight"}, {"beta", "bias"}})
       add(std::string(norm) + theirs, std::string(norm) + ours);
   return rules;
 }
@@ -123,10 +124,9 @@ const RegisterTransformersType bert(
                                   "encoder.layer.*.output.dense.", "pooler.dense."},
                                  {"embeddings.LayerNorm.", "encoder.layer.*.attention.output.LayerNorm.",
                                   "encoder.layer.*.output.LayerNorm."}),
-               .heads = own_names("",
-                                  {"classifier.", "qa_outputs.", "cls.predictions.transform.dense.",
-                                   "cls.predictions.bias"},
-                                  {"cls.predictions.transform.LayerNorm."}),
+               .heads = own_names(
+                   "", {"classifier.", "qa_outputs.", "cls.predictions.transform.dense.", "cls.predictions.bias"},
+                   {"cls.predictions.transform.LayerNorm."}),
                .ignored = {"embeddings.position_ids"},
                .ignored_heads = {"cls.predictions.decoder.", "cls.seq_relationship."}},
      .read = read_bert,
@@ -145,10 +145,9 @@ const RegisterTransformersType distilbert(
                                   "transformer.layer.*.ffn.lin1.", "transformer.layer.*.ffn.lin2."},
                                  {"embeddings.LayerNorm.", "transformer.layer.*.sa_layer_norm.",
                                   "transformer.layer.*.output_layer_norm."}),
-               .heads = own_names("",
-                                  {"pre_classifier.", "classifier.", "qa_outputs.", "vocab_transform.",
-                                   "vocab_projector.bias"},
-                                  {"vocab_layer_norm."}),
+               .heads = own_names(
+                   "", {"pre_classifier.", "classifier.", "qa_outputs.", "vocab_transform.", "vocab_projector.bias"},
+                   {"vocab_layer_norm."}),
                .ignored = {"embeddings.position_ids"},
                .ignored_heads = {"vocab_projector.weight"}},
      .read = read_distilbert,

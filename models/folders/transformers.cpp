@@ -158,10 +158,11 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
   const ConfigReader config(json, file);
   const std::string model_type = config.text("model_type", "");
   if (!transformers_types().contains(model_type))
-    reject("{}: expected the `architecture` of a model of timm, or a `model_type` of transformers that Lacuna has ({}), "
-           "got {}",
-           file.string(), fmt::join(transformers_types().names(), ", "),
-           model_type.empty() ? "neither" : "model_type " + model_type);
+    reject(
+        "{}: expected the `architecture` of a model of timm, or a `model_type` of transformers that Lacuna has ({}), "
+        "got {}",
+        file.string(), fmt::join(transformers_types().names(), ", "),
+        model_type.empty() ? "neither" : "model_type " + model_type);
   const TransformersType& type = transformers_types().get(model_type);
   ModelFolder folder{.config = file, .library = Library::transformers, .model = std::string(type.family)};
   folder.hyper_parameters = type.read(config);

@@ -17,10 +17,10 @@ struct TensorNameRule {
 };
 
 struct TensorNames {
-  std::string_view base;                      // begins the names of all but the heads; a file without heads may lack it
-  std::vector<TensorNameRule> body{};         // behind it
-  std::vector<TensorNameRule> heads{};        // whole names
-  std::vector<std::string_view> ignored{};    // behind it: tensors that no model of ours has
+  std::string_view base;                    // begins the names of all but the heads; a file without heads may lack it
+  std::vector<TensorNameRule> body{};       // behind it
+  std::vector<TensorNameRule> heads{};      // whole names
+  std::vector<std::string_view> ignored{};  // behind it: tensors that no model of ours has
   std::vector<std::string_view> ignored_heads{};  // the same, whole names
 
   struct Place {

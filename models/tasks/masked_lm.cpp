@@ -58,8 +58,8 @@ class MaskedLm final : public Task {
   /// Hides tokens of the batch; returns the labels.
   Variable hide(Inputs& batch) const {
     const Tensor tokens = batch.at("tokens").tensor();
-    const Tensor labels = Tensor::full(tokens.shape(), static_cast<double>(no_label), DType::i64, tokens.device(),
-                                       Purpose::data);
+    const Tensor labels =
+        Tensor::full(tokens.shape(), static_cast<double>(no_label), DType::i64, tokens.device(), Purpose::data);
     if (tokens.device() == Device::meta) return Variable(labels);
     const SequencesPtr sequences = sequences_of(batch);
     const Tensor hidden = tokens.clone(Purpose::data);
@@ -76,8 +76,7 @@ class MaskedLm final : public Task {
       for (std::int64_t i = begin; i < begin + length; ++i) {
         if (id[i] == cls || id[i] == sep || id[i] == mask_id_ || id[i] == unknown_id_) continue;
         if (first < 0) first = i;
-        const auto draws =
-            stream.draw_of_sample(static_cast<std::uint64_t>(n), static_cast<std::uint32_t>(i - begin));
+        const auto draws = stream.draw_of_sample(static_cast<std::uint64_t>(n), static_cast<std::uint32_t>(i - begin));
         if (draws[0] > below(probability_)) continue;
         label[i] = id[i];
         ++found;
@@ -106,8 +105,7 @@ const RegisterTask task(
                   token_setting("mask_id", 103, "id of [MASK]"),
                   token_setting("unknown_id", 100, "id of [UNK], which is never hidden"),
                   {"label_smoothing", 0.0, up_to_one, "share of the uniform distribution in the training targets"}},
-     .make = [](const Settings& settings,
-                const Model& model) { return std::make_unique<MaskedLm>(settings, model); },
+     .make = [](const Settings& settings, const Model& model) { return std::make_unique<MaskedLm>(settings, model); },
      .head = "masked_lm"});
 
 }  // namespace

@@ -55,9 +55,8 @@ class MultiLabel final : public Task {
 };
 
 const RegisterTask task("multi_label", {.settings = {},
-                                        .make = [](const Settings&, const Model& model) {
-                                          return std::make_unique<MultiLabel>(model);
-                                        },
+                                        .make = [](const Settings&,
+                                                   const Model& model) { return std::make_unique<MultiLabel>(model); },
                                         .head = "classification"});
 
 }  // namespace

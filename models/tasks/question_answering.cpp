@@ -81,15 +81,16 @@ class QuestionAnswering final : public Task {
   std::int64_t positions_, longest_;
 };
 
-const RegisterTask task(
-    "question_answering",
-    {.settings = {{"max_answer",
-                   30.0,
-                   {.low = 1, .high = 100000, .below_high = false, .whole = true},
-                   "tokens of the longest answer that is looked for"}},
-     .make = [](const Settings& settings,
-                const Model& model) { return std::make_unique<QuestionAnswering>(settings, model); },
-     .head = "span"});
+const RegisterTask task("question_answering",
+                        {.settings = {{"max_answer",
+                                       30.0,
+                                       {.low = 1, .high = 100000, .below_high = false, .whole = true},
+                                       "tokens of the longest answer that is looked for"}},
+                         .make =
+                             [](const Settings& settings, const Model& model) {
+                               return std::make_unique<QuestionAnswering>(settings, model);
+                             },
+                         .head = "span"});
 
 }  // namespace
 }  // namespace lacuna

@@ -126,9 +126,8 @@ class Contrastive final : public Task {
 
 const RegisterTask similarity("sentence_similarity",
                               {.settings = {},
-                               .make = [](const Settings&, const Model& model) {
-                                 return std::make_unique<SentenceSimilarity>(model);
-                               },
+                               .make = [](const Settings&,
+                                          const Model& model) { return std::make_unique<SentenceSimilarity>(model); },
                                .head = "embedding"});
 const RegisterTask contrastive(
     "contrastive",

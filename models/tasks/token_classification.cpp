@@ -41,14 +41,12 @@ class TokenClassification final : public Task {
   double label_smoothing_;
 };
 
-const RegisterTask task("token_classification",
-                        {.settings = {{"label_smoothing", 0.0, up_to_one,
-                                       "share of the uniform distribution in the training targets"}},
-                         .make =
-                             [](const Settings& settings, const Model& model) {
-                               return std::make_unique<TokenClassification>(settings, model);
-                             },
-                         .head = "tokens"});
+const RegisterTask task(
+    "token_classification",
+    {.settings = {{"label_smoothing", 0.0, up_to_one, "share of the uniform distribution in the training targets"}},
+     .make = [](const Settings& settings,
+                const Model& model) { return std::make_unique<TokenClassification>(settings, model); },
+     .head = "tokens"});
 
 }  // namespace
 }  // namespace lacuna

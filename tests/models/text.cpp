@@ -1,10 +1,10 @@
 // Models of text: packed and padded batches, heads, tasks.
+#include "models/tasks/text.h"
 #include "autograd/tape.h"
 #include "core/error.h"
 #include "core/ledger.h"
 #include "models/registry.h"
 #include "models/task.h"
-#include "models/tasks/text.h"
 
 #include <doctest/doctest.h>
 
@@ -24,10 +24,11 @@ const Numbers lengths{7, 2, 11, 4};
 constexpr std::int64_t longest = 11;
 
 std::vector<HyperParameter> tiny(std::vector<HyperParameter> more = {}) {
-  std::vector<HyperParameter> all{{"vocab_size", std::int64_t{120}},      {"hidden_size", std::int64_t{24}},
-                                  {"num_hidden_layers", std::int64_t{3}}, {"num_attention_heads", std::int64_t{3}},
-                                  {"intermediate_size", std::int64_t{40}}, {"max_position_embeddings", std::int64_t{16}},
-                                  {"num_classes", std::int64_t{3}}};
+  std::vector<HyperParameter> all{
+      {"vocab_size", std::int64_t{120}},       {"hidden_size", std::int64_t{24}},
+      {"num_hidden_layers", std::int64_t{3}},  {"num_attention_heads", std::int64_t{3}},
+      {"intermediate_size", std::int64_t{40}}, {"max_position_embeddings", std::int64_t{16}},
+      {"num_classes", std::int64_t{3}}};
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -123,8 +124,12 @@ TEST_CASE("text: a step on padded batches is one on packed batches, with dropout
   for (const std::string family : {"bert", "distilbert"}) {
     std::vector<HyperParameter> parameters = tiny();
     if (family == "distilbert")
-      parameters = {{"vocab_size", std::int64_t{120}}, {"dim", std::int64_t{24}},       {"n_layers", std::int64_t{3}},
-                    {"n_heads", std::int64_t{3}},      {"hidden_dim", std::int64_t{40}}, {"num_classes", std::int64_t{3}},
+      parameters = {{"vocab_size", std::int64_t{120}},
+                    {"dim", std::int64_t{24}},
+                    {"n_layers", std::int64_t{3}},
+                    {"n_heads", std::int64_t{3}},
+                    {"hidden_dim", std::int64_t{40}},
+                    {"num_classes", std::int64_t{3}},
                     {"max_position_embeddings", std::int64_t{16}}};
     const std::unique_ptr<Model> model = build_model(family, parameters, {.seed = 3});
     const std::unique_ptr<Task> task = make_task("classification", {}, *model);
@@ -208,10 +213,9 @@ TEST_CASE("text: every head trains with its task") {
 }
 
 TEST_CASE("text: masked tokens are drawn by sample, never special, and the same again") {
-  const std::unique_ptr<Model> model =
-      build_model("bert", tiny({{"head", "masked_lm"}, {"hidden_dropout_prob", 0.0},
-                                {"attention_probs_dropout_prob", 0.0}}),
-                  {.seed = 3});
+  const std::unique_ptr<Model> model = build_model(
+      "bert", tiny({{"head", "masked_lm"}, {"hidden_dropout_prob", 0.0}, {"attention_probs_dropout_prob", 0.0}}),
+      {.seed = 3});
   const std::unique_ptr<Task> task = make_task("masked_lm", {{"mask_id", 119.0}, {"probability", 0.9}}, *model);
   const Batch batch = packed();
   const std::vector<double> before = batch["tokens"].to_vector();

@@ -100,9 +100,9 @@ TEST_CASE("text folders: what is exported is read again, by transformers too whe
       continue;
     }
     const fs::path printed = folder / (name + ".txt");
-    const std::string command = fmt::format("'{}' '{}/tests/models/text_folders.py' read '{}' '{}/{}.safetensors' > '{}' 2> /dev/null",
-                                            python, LACUNA_SOURCE_DIR, out.string(), fixtures.string(), name,
-                                            printed.string());
+    const std::string command =
+        fmt::format("'{}' '{}/tests/models/text_folders.py' read '{}' '{}/{}.safetensors' > '{}' 2> /dev/null", python,
+                    LACUNA_SOURCE_DIR, out.string(), fixtures.string(), name, printed.string());
     REQUIRE(std::system(command.c_str()) == 0);
     CHECK(std::stod(test::read_file(printed)) < 1e-5);
   }
@@ -112,8 +112,8 @@ TEST_CASE("text folders: decoders and relative positions are refused") {
   const TemporaryFolder folder;
   fs::copy(fixtures / "hf-bert", folder / "bert");
   const std::string text = test::read_file(folder / "bert/config.json");
-  for (const auto& [key, value] : {std::pair{"is_decoder", nlohmann::json(true)},
-                                   {"position_embedding_type", nlohmann::json("relative_key")}}) {
+  for (const auto& [key, value] :
+       {std::pair{"is_decoder", nlohmann::json(true)}, {"position_embedding_type", nlohmann::json("relative_key")}}) {
     nlohmann::json config = nlohmann::json::parse(text);
     config[key] = value;
     test::write_file(folder / "bert/config.json", config.dump());

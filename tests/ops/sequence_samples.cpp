@@ -27,17 +27,17 @@ std::vector<RegisterSample> embeddings(const std::string& name, std::int64_t pad
   const Shape shape = of_activations ? Shape{1, 6, 5} : Shape{6, 5};
   std::vector<RegisterSample> all;
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16})
-    all.emplace_back(OpSample{
-        .name = name,
-        .op = bound(Embedding{.shape = shape, .padding = padding, .dtype = dtype}),
-        .inputs =
-            [=](DType type) {
-              return std::vector{sample_values(shape, of_activations ? type : compute_type(type), 1),
-                                 whole_numbers({4, 0, 4, 2, 1, 4, 0}, {7}),
-                                 with_base ? sample_values({1, 7, 5}, type, 2) : Tensor()};
-            },
-        .differentiable = with_base ? InputSet{0, 2} : InputSet{0},
-        .types = {dtype}});
+    all.emplace_back(OpSample{.name = name,
+                              .op = bound(Embedding{.shape = shape, .padding = padding, .dtype = dtype}),
+                              .inputs =
+                                  [=](DType type) {
+                                    return std::vector{
+                                        sample_values(shape, of_activations ? type : compute_type(type), 1),
+                                        whole_numbers({4, 0, 4, 2, 1, 4, 0}, {7}),
+                                        with_base ? sample_values({1, 7, 5}, type, 2) : Tensor()};
+                                  },
+                              .differentiable = with_base ? InputSet{0, 2} : InputSet{0},
+                              .types = {dtype}});
   return all;
 }
 const std::vector<RegisterSample> tables = embeddings("embedding", -1, false, false);
@@ -50,7 +50,8 @@ OpSample attention(std::string name, SequenceAttention op, std::int64_t width) {
           .op = bound(op),
           .inputs =
               [=](DType dtype) {
-                return std::vector{sample_values({1, asked, width}, dtype, 1), sample_values({1, rows, width}, dtype, 2),
+                return std::vector{sample_values({1, asked, width}, dtype, 1),
+                                   sample_values({1, rows, width}, dtype, 2),
                                    sample_values({1, rows, width}, dtype, 3)};
               },
           .differentiable = {0, 1, 2}};
@@ -60,19 +61,18 @@ const RegisterSample attentions[] = {
     RegisterSample(attention("sequence_attention, padded", {.heads = 2, .sequences = padded({5, 1, 6}, 7)}, 6)),
     RegisterSample(
         attention("sequence_attention, one query", {.heads = 2, .sequences = packed({0, 7, 8}), .queries = 1}, 6)),
+    RegisterSample(
+        attention("sequence_attention, several blocks of queries", {.heads = 1, .sequences = packed({0, 3, 166})}, 3)),
     RegisterSample(attention(
-        "sequence_attention, several blocks of queries", {.heads = 1, .sequences = packed({0, 3, 166})}, 3)),
-    RegisterSample(attention("sequence_attention, dropout",
-                             {.heads = 3,
-                              .sequences = packed({0, 4, 9, 11}),
-                              .dropout = 0.3,
-                              .stream = stream,
-                              .positions = 10},
-                             9))};
+        "sequence_attention, dropout",
+        {.heads = 3, .sequences = packed({0, 4, 9, 11}), .dropout = 0.3, .stream = stream, .positions = 10}, 9))};
 
 const RegisterSample dropouts({.name = "dropout of sequences",
                                .op = bound(Dropout{.p = 0.4, .stream = stream, .sequences = packed({0, 3, 4, 11})}),
-                               .inputs = [](DType dtype) { return std::vector{sample_values({1, 11, 5}, dtype, 1)}; },
+                               .inputs =
+                                   [](DType dtype) {
+                                     return std::vector{sample_values({1, 11, 5}, dtype, 1)};
+                                   },
                                .differentiable = {0}});
 
 OpSample classifier(std::string name, double smoothing, std::int64_t rows, std::int64_t classes, bool with_bias) {
@@ -83,10 +83,9 @@ OpSample classifier(std::string name, double smoothing, std::int64_t rows, std::
                 std::vector<std::int64_t> labels;
                 for (std::int64_t i = 0; i < rows; ++i) labels.push_back(i % 3 == 1 ? -100 : i * 7 % classes);
                 const DType parameters = compute_type(dtype);
-                return std::vector{sample_values({rows, 2}, dtype, 1),
-                                   sample_values({classes, 2}, parameters, 2, -0.5, 0.5),
-                                   with_bias ? sample_values({classes}, parameters, 3) : Tensor(),
-                                   whole_numbers(labels, {rows})};
+                return std::vector{
+                    sample_values({rows, 2}, dtype, 1), sample_values({classes, 2}, parameters, 2, -0.5, 0.5),
+                    with_bias ? sample_values({classes}, parameters, 3) : Tensor(), whole_numbers(labels, {rows})};
               },
           .differentiable = with_bias ? InputSet{0, 1, 2} : InputSet{0, 1}};
 }
@@ -95,31 +94,38 @@ const RegisterSample classifiers[] = {
     RegisterSample(classifier("linear_cross_entropy, smoothed, no bias", 0.1, 7, 5, false)),
     RegisterSample(classifier("linear_cross_entropy, several blocks of rows", 0, 1100, 3, true))};
 
-const RegisterSample means[] = {
-    RegisterSample({.name = "sequence_mean",
-                    .op = bound(SequenceMean{.sequences = padded({2, 4, 1}, 4)}),
-                    .inputs = [](DType dtype) { return std::vector{sample_values({1, 12, 5}, dtype, 1)}; },
-                    .differentiable = {0}}),
-    RegisterSample({.name = "l2_normalize",
-                    .op = bound(L2Normalize{}),
-                    .inputs = [](DType dtype) { return std::vector{sample_values({4, 7}, dtype, 1)}; },
-                    .differentiable = {0}}),
-    RegisterSample({.name = "span_cross_entropy",
-                    .op = bound(SpanCrossEntropy{.sequences = packed({0, 4, 5, 9})}),
-                    .inputs =
-                        [](DType dtype) {
-                          return std::vector{sample_values({1, 9, 2}, dtype, 1),
-                                             whole_numbers({1, 3, 0, 1, -1, 2}, {3, 2})};
-                        },
-                    .differentiable = {0}}),
-    RegisterSample({.name = "binary_cross_entropy",
-                    .op = bound(BinaryCrossEntropy{}),
-                    .inputs =
-                        [](DType dtype) {
-                          return std::vector{sample_values({3, 5}, dtype, 1),
-                                             sample_values({3, 5}, compute_type(dtype), 2, 0, 1)};
-                        },
-                    .differentiable = {0}})};
+const RegisterSample means[] =
+    {
+        RegisterSample({.name = "sequence_mean",
+                        .op = bound(SequenceMean{.sequences = padded({2, 4, 1}, 4)}),
+                        .inputs =
+                            [](DType dtype) {
+                              return std::vector{sample_values({1, 12, 5}, dtype, 1)};
+                            },
+                        .differentiable = {0}}),
+        RegisterSample({.name = "l2_normalize",
+                        .op = bound(L2Normalize{}),
+                        .inputs =
+                            [](DType dtype) {
+                              return std::vector{sample_values({4, 7}, dtype, 1)};
+                            },
+                        .differentiable = {0}}),
+        RegisterSample(
+            {.name = "span_cross_entropy",
+             .op = bound(SpanCrossEntropy{.sequences = packed({0, 4, 5, 9})}),
+             .inputs =
+                 [](DType dtype) {
+                   return std::vector{sample_values({1, 9, 2}, dtype, 1), whole_numbers({1, 3, 0, 1, -1, 2}, {3, 2})};
+                 },
+             .differentiable = {0}}),
+        RegisterSample({.name = "binary_cross_entropy",
+                        .op = bound(BinaryCrossEntropy{}),
+                        .inputs =
+                            [](DType dtype) {
+                              return std::vector{sample_values({3, 5}, dtype, 1),
+                                                 sample_values({3, 5}, compute_type(dtype), 2, 0, 1)};
+                            },
+                        .differentiable = {0}})};
 
 }  // namespace
 }  // namespace lacuna

@@ -94,8 +94,7 @@ TEST_CASE("sequences: packed attention is padded attention, with dropout") {
                                    sample_values(shape, DType::f32, 3)};
   const Tensor dy = sample_values(shape, DType::f32, 4);
   for (const double dropout : {0.0, 0.4}) {
-    SequenceAttention op{
-        .heads = 2, .sequences = packed, .dropout = dropout, .stream = stream, .positions = 16};
+    SequenceAttention op{.heads = 2, .sequences = packed, .dropout = dropout, .stream = stream, .positions = 16};
     const std::vector<Tensor> expected = run(op, inputs, dy);
     op.sequences = Sequences::padded(lengths, padded_rows);
     const std::vector<Tensor> got =
@@ -175,8 +174,9 @@ TEST_CASE("sequences: linear and cross entropy in one op are the two ops, withou
     Variable logits = linear(Variable(counted), Variable(w), Variable(b));
     CHECK(fused == doctest::Approx(cross_entropy(std::move(logits), labels({3, 0, 10, 7}), smoothing).tensor().item())
                        .epsilon(1e-12));
-    CHECK(apply(op, Variable(x), Variable(w), Variable(b), labels(std::vector<std::int64_t>(6, -100))).tensor().item() ==
-          0);
+    CHECK(
+        apply(op, Variable(x), Variable(w), Variable(b), labels(std::vector<std::int64_t>(6, -100))).tensor().item() ==
+        0);
   }
   CHECK_THROWS_AS(apply(LinearCrossEntropy{}, Variable(x), Variable(w), Variable(b), labels({3, 0, 1, 11, 1, 1})),
                   Error);

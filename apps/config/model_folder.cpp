@@ -22,9 +22,9 @@ std::string family_of(const std::string& model) {
 
 /// Whether a model can have another value than the folder's and its weights all the same.
 bool may_differ(std::string_view key, const HyperValue& given, const HyperValue& stored) {
-  constexpr std::array<std::string_view, 9> adaptable{"num_classes", "image_size",     "in_channels",
-                                                      "window_size", "attention",      "zero_init_last",
-                                                      "head",        "pooling",        "initializer_range"};
+  constexpr std::array<std::string_view, 9> adaptable{"num_classes", "image_size", "in_channels",
+                                                      "window_size", "attention",  "zero_init_last",
+                                                      "head",        "pooling",    "initializer_range"};
   const bool is_rate = key.ends_with("_rate") || key.find("dropout") != std::string_view::npos;
   if (given == stored || is_rate || std::ranges::find(adaptable, key) != adaptable.end()) return true;
   const bool initial = key == "init_values" || key == "ls_init_value";  // 0: the model has no such tensors
@@ -36,13 +36,6 @@ std::vector<double> for_channels(const std::vector<double>& values, std::int64_t
   if (values.empty() || std::ssize(values) == channels) return values;
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
   return std::vector<double>(static_cast<std::size_t>(channels), mean);
-}
-
-/// As the number is written: 0.1, not what its bits are in 64.
-std::vector<double> numbers(const std::vector<float>& values) {
-  std::vector<double> all;
-  for (const float value : values) all.push_back(std::stod(fmt::format("{}", value)));
-  return all;
 }
 
 }  // namespace
@@ -79,19 +72,24 @@ void take_from_folder(Configuration& configuration, const YamlNode& root, Proble
     given.push_back(option);
   }
   const ModelDescription asked = describe_model(stored.family, given);
+  // A folder that names a family, as `vit`, says of its model what it lists alone; the weights tell the rest.
+  const bool says_all = model_presets().contains(folder->model);
   for (const HyperParameter& option : given) {
-    const HyperValue *const ours = find(asked.hyper_parameters, option.key),
-                            *const theirs = find(stored.hyper_parameters, option.key);
+    if (!says_all && find(folder->hyper_parameters, option.key) == nullptr) continue;
+    const HyperValue *const ours = find(asked.hyper_parameters, option.key), *const theirs = find(
+                                                                                 stored.hyper_parameters, option.key);
     if (ours == nullptr || theirs == nullptr || may_differ(option.key, *ours, *theirs)) continue;
     problems.add(place_of(root, "model", find(model.options, option.key) == nullptr ? "name" : option.key),
                  fmt::format("model.{} is {}, but {} has {}", option.key, lacuna::to_string(*ours),
                              folder->config.string(), lacuna::to_string(*theirs)));
   }
-  // The task chooses the head. Under another name all of the folder's model is said, since the name's own values are others.
+  // The task chooses the head. Under another name all of the folder's model is said, since the name's own values are
+  // others.
   const bool same_name = model.name.empty() || model.name == folder->model;
   if (model.name.empty()) model.name = folder->model;
   for (const HyperParameter& parameter : same_name ? folder->hyper_parameters : stored.hyper_parameters)
-    if (parameter.key != "num_classes" && parameter.key != "head" && find(given, parameter.key) == nullptr) model.options.push_back(parameter);
+    if (parameter.key != "num_classes" && parameter.key != "head" && find(given, parameter.key) == nullptr)
+      model.options.push_back(parameter);
   const YamlEntry* const data = root.find("data");
   const auto given_in_data = [&](std::string_view key) { return data != nullptr && data->value.find(key) != nullptr; };
   const ImagePreparation& images = folder->images;
@@ -111,8 +109,8 @@ ModelFolder describe_folder(const Configuration& resolved) {
   const DatasetInfo data = describe_dataset(resolved.data.name, dataset_options(resolved, Split::train));
   ModelFolder folder{.model = resolved.model.name, .hyper_parameters = hyper_parameters_of(resolved)};
   folder.labels = data.classes;
-  folder.images = {.mean = resolved.data.mean.empty() ? numbers(data.mean) : resolved.data.mean,
-                   .std = resolved.data.std.empty() ? numbers(data.deviation) : resolved.data.std,
+  folder.images = {.mean = resolved.data.mean.empty() ? as_written(data.mean) : resolved.data.mean,
+                   .std = resolved.data.std.empty() ? as_written(data.deviation) : resolved.data.std,
                    .interpolation = resolved.data.interpolation,
                    .crop_pct = resolved.data.crop_pct,
                    .crop_mode = resolved.data.crop_pct < 1 ? "center" : "squash"};

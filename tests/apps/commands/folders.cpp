@@ -106,6 +106,13 @@ TEST_CASE("model.from: a folder alone says what the model is; what is given wins
   CHECK(refusal({"model.name=resnet18"}).find("resnet18") != std::string::npos);
   CHECK(refusal({"model.name=deit_tiny_patch16_224"}).find("192") != std::string::npos);
   CHECK(refusal({"model.from=nowhere"}).find("model.name") != std::string::npos);
+
+  // A folder that names a family says of the model what it lists alone, and its statistics.
+  const nlohmann::json images = read_json(folder / "given/config.json").at("pretrained_cfg");
+  write_file(folder / "given/config.json", nlohmann::json{{"architecture", "vit"}, {"pretrained_cfg", images}}.dump());
+  run(folder, {"train", "-c", "c.yaml", "model.from=given", "output.dir=bare",
+               "data={name: shapes, train_size: 16, val_size: 10}"});
+  CHECK(read_file(folder / "bare/config.yaml").find("mean: [0.5, 0.4, 0.3]") != std::string::npos);
 }
 
 TEST_CASE("distillation: the teacher's folder says what it is") {

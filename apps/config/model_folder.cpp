@@ -38,6 +38,20 @@ std::vector<double> for_channels(const std::vector<double>& values, std::int64_t
   return std::vector<double>(static_cast<std::size_t>(channels), mean);
 }
 
+/// A folder that names a family, as `vit`, says of its model what it lists alone: the rest is as the configuration
+/// says.
+std::vector<HyperParameter> said_by(const ModelFolder& folder, const Configuration::Model& model) {
+  std::vector<HyperParameter> said = folder.hyper_parameters, given = model.options;
+  if (!model_families().contains(folder.model)) return said;
+  if (model_presets().contains(model.name)) {
+    const std::vector<HyperParameter>& preset = model_presets().get(model.name).values;
+    given.insert(given.end(), preset.begin(), preset.end());
+  }
+  for (const HyperParameter& option : given)
+    if (find(said, option.key) == nullptr) said.push_back(option);
+  return said;
+}
+
 }  // namespace
 
 void take_from_folder(Configuration& configuration, const YamlNode& root, Problems& problems) {
@@ -51,7 +65,7 @@ void take_from_folder(Configuration& configuration, const YamlNode& root, Proble
     problems.add(where, error.what());
   }
   if (!folder) return;
-  const ModelDescription stored = describe_model(folder->model, folder->hyper_parameters);
+  const ModelDescription stored = describe_model(folder->model, said_by(*folder, model));
   for (const HyperParameters::Problem& problem : stored.problems)
     problems.add(where, fmt::format("{}: {}", folder->config.string(), problem.message));
   if (!stored.problems.empty()) return;
@@ -72,10 +86,7 @@ void take_from_folder(Configuration& configuration, const YamlNode& root, Proble
     given.push_back(option);
   }
   const ModelDescription asked = describe_model(stored.family, given);
-  // A folder that names a family, as `vit`, says of its model what it lists alone; the weights tell the rest.
-  const bool says_all = model_presets().contains(folder->model);
   for (const HyperParameter& option : given) {
-    if (!says_all && find(folder->hyper_parameters, option.key) == nullptr) continue;
     const HyperValue *const ours = find(asked.hyper_parameters, option.key), *const theirs = find(
                                                                                  stored.hyper_parameters, option.key);
     if (ours == nullptr || theirs == nullptr || may_differ(option.key, *ours, *theirs)) continue;

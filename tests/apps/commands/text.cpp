@@ -96,8 +96,9 @@ TEST_CASE("text: glue is judged by its own metrics") {
     for (int i = 0; i < 16; ++i) rows += fmt::format("x\t{}\t\t{} film\n", i % 2, i % 2 == 0 ? "bad" : "good");
     write_file(folder / file, rows);
   }
-  const CommandResult result = run_command(
-      folder, train({"data={name: glue, task: cola, path: ., tokenizer: vocab.txt}", "train.epochs=1", "--json", "-"}));
+  const CommandResult result =
+      run_command(folder, train({"data={name: glue, task: cola, path: ., tokenizer: vocab.txt, max_length: 16}",
+                                 "train.epochs=1", "--json", "-"}));
   INFO(result.error);
   REQUIRE(result.code == 0);
   CHECK(result.json().contains("val_matthews"));

@@ -22,20 +22,22 @@ std::pair<double, double> normal_pair(const RandomStream& stream, std::uint64_t 
 /// Normal numbers around 0; one outside ±bound deviations is drawn again.
 Init bounded_normal(double deviation, double bound) {
   return [=](const Tensor& tensor, const RandomStream& stream) {
-    float* const out = tensor.data<float>();
     const std::int64_t count = tensor.count();
-    parallel_for((count + 1) / 2, 4096, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t pair = begin; pair < end; ++pair) {
-        const auto drawn = normal_pair(stream, static_cast<std::uint64_t>(pair));
-        for (std::int64_t i = 2 * pair; i < std::min(2 * pair + 2, count); ++i) {
-          double value = i % 2 == 0 ? drawn.first : drawn.second;
-          for (RandomStream again = stream; std::abs(value) > bound;) {
-            ++again.step;
-            value = normal_pair(again, static_cast<std::uint64_t>(i)).first;
+    with_compute_type(tensor.dtype(), [&]<class T>(Type<T>) {
+      T* const out = tensor.data<T>();
+      parallel_for((count + 1) / 2, 4096, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t pair = begin; pair < end; ++pair) {
+          const auto drawn = normal_pair(stream, static_cast<std::uint64_t>(pair));
+          for (std::int64_t i = 2 * pair; i < std::min(2 * pair + 2, count); ++i) {
+            double value = i % 2 == 0 ? drawn.first : drawn.second;
+            for (RandomStream again = stream; std::abs(value) > bound;) {
+              ++again.step;
+              value = normal_pair(again, static_cast<std::uint64_t>(i)).first;
+            }
+            out[i] = static_cast<T>(value * deviation);
           }
-          out[i] = static_cast<float>(value * deviation);
         }
-      }
+      });
     });
   };
 }
@@ -52,10 +54,12 @@ Init normal(double deviation) { return bounded_normal(deviation, std::numeric_li
 
 Init uniform(double bound) {
   return [=](const Tensor& tensor, const RandomStream& stream) {
-    float* const out = tensor.data<float>();
-    parallel_for(tensor.count(), 4096, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i)
-        out[i] = static_cast<float>((2.0 * stream.uniform(static_cast<std::uint64_t>(i)) - 1.0) * bound);
+    with_compute_type(tensor.dtype(), [&]<class T>(Type<T>) {
+      T* const out = tensor.data<T>();
+      parallel_for(tensor.count(), 4096, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i)
+          out[i] = static_cast<T>((2.0 * stream.uniform(static_cast<std::uint64_t>(i)) - 1.0) * bound);
+      });
     });
   };
 }

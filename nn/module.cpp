@@ -2,11 +2,18 @@
 
 namespace lacuna {
 
+namespace {
+
+/// Of parameters and statistics: f32, or f64 in a model that computes in f64.
+DType stored_type(const ModelContext& context) { return context.dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+}  // namespace
+
 Parameter::Parameter(Module& owner, std::string_view name, const Shape& shape, const Init& init)
     : path_(owner.child_path(name)) {
   const ModelContext& context = owner.context();
   const AllocationScope scope({Purpose::parameters, {}, Label(path_)});
-  Tensor tensor = Tensor::empty(shape, DType::f32, context.device, Purpose::parameters);
+  Tensor tensor = Tensor::empty(shape, stored_type(context), context.device, Purpose::parameters);
   if (context.device != Device::meta) init(tensor, {context.seed, 0, random_site(path_)});
   variable_ = Variable(std::move(tensor), true, path_);
   owner.parameters_.push_back(this);
@@ -15,6 +22,7 @@ Parameter::Parameter(Module& owner, std::string_view name, const Shape& shape, c
 Buffer::Buffer(Module& owner, std::string_view name, const Shape& shape, double value, DType dtype)
     : path_(owner.child_path(name)) {
   const AllocationScope scope({Purpose::parameters, {}, Label(path_)});
+  if (dtype == DType::f32) dtype = stored_type(owner.context());
   tensor_ = Tensor::full(shape, value, dtype, owner.context().device, Purpose::parameters);
   owner.buffers_.push_back(this);
 }

@@ -91,7 +91,8 @@ struct TanhBackward {
 struct Follow {
   float momentum;
   float factor;  // of the batch's value: from the biased variance to the unbiased one
-  LACUNA_HOST_DEVICE float operator()(float running, float value) const {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T running, T value) const {
     return (1.0F - momentum) * running + momentum * (factor * value);
   }
 };

@@ -9,8 +9,10 @@ namespace {
 
 const RegisterKernel cpu_update{ema_update_elements, DeviceKind::cpu,
                                 [](float momentum, float factor, const Tensor& value, const Tensor& running) {
-                                  auto* const r = running.data<float>();
-                                  map(running.count(), formula::Follow{momentum, factor}, r, r, value.data<float>());
+                                  with_compute_type(running.dtype(), [&]<class T>(Type<T>) {
+                                    T* const r = running.data<T>();
+                                    map(running.count(), formula::Follow{momentum, factor}, r, r, value.data<T>());
+                                  });
                                 }};
 const RegisterKernel cpu_increment{increment_counter, DeviceKind::cpu,
                                    [](const Tensor& counter) { ++*counter.data<std::int64_t>(); }};
@@ -18,8 +20,10 @@ const RegisterKernel cpu_increment{increment_counter, DeviceKind::cpu,
 }  // namespace
 
 void ema_update(const Tensor& running, const Tensor& value, double momentum, double factor) {
-  expect(running.dtype() == DType::f32 && value.dtype() == DType::f32 && running.count() == value.count(),
-         "ema_update expects f32 {}, got {} {}", running.shape(), name_of(value.dtype()), value.shape());
+  expect(running.dtype() == compute_type(running.dtype()) && value.dtype() == running.dtype() &&
+             running.count() == value.count(),
+         "ema_update expects {} {}, got {} {}", name_of(running.dtype()), running.shape(), name_of(value.dtype()),
+         value.shape());
   ema_update_elements(running.device(), static_cast<float>(momentum), static_cast<float>(factor), value, running);
   running.bump_version();
 }

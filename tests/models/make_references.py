@@ -70,7 +70,7 @@ CASES = {  # model, optimizer, trained (None: all), batch
     "convnext": (CONVNEXT, ADAMW, None, 2),
     "convnext-no-scale": (dict(CONVNEXT, ls_init_value=0.0, kernel_size=3, image_size=[32, 44]), None, None, 3),
     "convnext-only-depthwise": (dict(CONVNEXT, kernel_size=5), None, ["*conv_dw.*", "*gamma"], 2),
-    "vgg-norms-f64": (dict(VGG, batch_norm=True), SGD, None, 3),
+    "vgg-norms-f64": (dict(VGG, batch_norm=True), None, None, 3),
     "swin-shifted": (SWIN, ADAMW, None, 2),
     "swin-padded": (dict(SWIN, image_size=28, depths=[1, 2], mlp_ratio=1.5), None, None, 2),
     "swin-one-axis": (dict(SWIN, image_size=[12, 32], window_size=[3, 2], qkv_bias=False), None, None, 2),

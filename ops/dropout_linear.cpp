@@ -51,21 +51,23 @@ Tensor DropoutLinear::forward(std::span<const Tensor> inputs) const {
 }
 
 void DropoutLinear::backward(Tensor dy, const Saved<DropoutLinear>& saved, Grads& grads) const {
-  const Shape shape = saved.shape<input(x)>();
-  const std::int64_t rows = dy.rows(), width = shape.back();
+  const std::int64_t rows = dy.rows();
   if (grads.wanted(weight)) {
     const Operand in = saved.get<input(x)>();
+    const std::int64_t width = in.shape().back();
     grads[weight] = Tensor::empty({dy.shape().back(), width}, compute_type(dy.dtype()), dy.device());
     const Tensor thinned = Tensor::empty({std::min(rows, block), width}, dy.dtype(), dy.device(), Purpose::workspace);
     for_row_blocks(rows, [&](std::int64_t begin, std::int64_t end) {
       const Tensor part = thinned.row_range(0, end - begin);
-      thin(*this, shape, begin, in.rows(begin, end), part);
+      thin(*this, in.shape(), begin, in.rows(begin, end), part);
       gemm(Matrix(dy.row_range(begin, end)).t(), Matrix(part), Matrix(grads[weight]), {.add = begin > 0});
     });
   }
   if (grads.wanted(x)) {
+    const Tensor w = saved.get<input(weight)>().whole();
+    const Shape shape = dy.shape().with_back(w.shape()[1]);
     grads[x] = Tensor::empty(shape, dy.dtype(), dy.device());
-    gemm(Matrix(dy), Matrix(saved.get<input(weight)>().whole()), Matrix(grads[x]));
+    gemm(Matrix(dy), Matrix(w), Matrix(grads[x]));
     thin(*this, shape, 0, grads[x], grads[x]);
   }
 }

@@ -179,7 +179,7 @@ Differences compare(const Model& model, const WeightFiles& file, const LoadOptio
     if (!entry.name.starts_with(options.prefix)) continue;
     const std::string_view name = std::string_view(entry.name).substr(options.prefix.size());
     if (known.contains(name) || starts_anew(name)) continue;
-    if (options.new_head && lies_in(model.other_heads(), name)) {
+    if (!options.as_saved && lies_in(model.other_heads(), name)) {
       found.loaded.left_out.push_back(entry.name);
       continue;
     }

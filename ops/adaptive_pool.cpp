@@ -1,6 +1,7 @@
 #include "ops/pool.h"
 
 #include "core/parallel.h"
+#include "ops/pool_kernels.h"
 
 #include <algorithm>
 
@@ -30,28 +31,43 @@ void for_shares(const AdaptiveAvgPool2d& op, const F& f) {
     }
 }
 
-/// `to` [N, h, w, C]: the sum of share · `from` [N, H, W, C] over the pairs of places that `pairs` gives, in each image.
-template <class Pairs>
-void add_shares(const Tensor& from, const Tensor& to, const Pairs& pairs) {
-  if (from.device() == Device::meta) return;
+template <class T, class Pairs>
+void add_shares(const Tensor& from, const Tensor& sums, const Tensor& to, const Pairs& pairs) {
+  using S = Compute<T>;
   const Shape& shape = to.shape();
   const std::int64_t channels = shape[3], values = shape[1] * shape[2] * channels;
   const std::int64_t values_from = from.shape()[1] * from.shape()[2] * channels;
-  const Tensor sums = Tensor::empty({threads(), values}, compute_type(to.dtype()), to.device(), Purpose::workspace);
-  with_float_type(to.dtype(), [&]<class T>(Type<T>) {
-    using S = Compute<T>;
-    parallel_tasks(shape[0], [&](std::int64_t image, int thread) {
-      S* const sum = sums.data<S>() + thread * values;  // [h, w, C]
-      std::fill_n(sum, values, S{});
-      pairs([&](std::int64_t source, std::int64_t target, double share) {
-        const T* const in = from.data<T>() + image * values_from + source * channels;
-        for (std::int64_t c = 0; c < channels; ++c)
-          sum[target * channels + c] += static_cast<S>(share) * to_compute(in[c]);
-      });
-      T* const out = to.data<T>() + image * values;
-      for (std::int64_t i = 0; i < values; ++i) out[i] = static_cast<T>(sum[i]);
+  parallel_tasks(shape[0], [&](std::int64_t image, int thread) {
+    S* const sum = sums.data<S>() + thread * values;  // [h, w, C]
+    std::fill_n(sum, values, S{});
+    pairs([&](std::int64_t source, std::int64_t target, double share) {
+      const T* const in = from.data<T>() + image * values_from + source * channels;
+      for (std::int64_t c = 0; c < channels; ++c)
+        sum[target * channels + c] += static_cast<S>(share) * to_compute(in[c]);
     });
+    T* const out = to.data<T>() + image * values;
+    for (std::int64_t i = 0; i < values; ++i) out[i] = static_cast<T>(sum[i]);
   });
+}
+
+const RegisterKernel on_cpu{
+    adaptive_avg_pool, DeviceKind::cpu,
+    [](const AdaptiveAvgPool2d& op, bool backward, const Tensor& from, const Tensor& sums, const Tensor& to) {
+      with_float_type(to.dtype(), [&]<class T>(Type<T>) {
+        add_shares<T>(from, sums, to, [&](const auto& add) {
+          if (backward)
+            for_shares(op, add);
+          else
+            for_shares(op, [&](std::int64_t part, std::int64_t place, double share) { add(place, part, share); });
+        });
+      });
+    }};
+
+void run(const AdaptiveAvgPool2d& op, bool backward, const Tensor& from, const Tensor& to) {
+  const Shape& shape = to.shape();
+  const Tensor sums = Tensor::empty({threads(), shape[1] * shape[2] * shape[3]}, compute_type(to.dtype()), to.device(),
+                                    Purpose::workspace);
+  adaptive_avg_pool(to.device(), op, backward, from, sums, to);
 }
 
 }  // namespace
@@ -64,16 +80,14 @@ Tensor AdaptiveAvgPool2d::forward(std::span<const Tensor> inputs) const {
          "{}: expected images [N, {}, {}, C] and parts, got {} and {}x{}", name, height, width, shape, out_height,
          out_width);
   Tensor y = Tensor::empty({shape[0], out_height, out_width, shape[3]}, in.dtype(), in.device());
-  add_shares(in, y, [&](const auto& add) {
-    for_shares(*this, [&](std::int64_t part, std::int64_t place, double share) { add(place, part, share); });
-  });
+  run(*this, false, in, y);
   return y;
 }
 
 void AdaptiveAvgPool2d::backward(Tensor dy, const Saved<AdaptiveAvgPool2d>&, Grads& grads) const {
   const Shape& shape = dy.shape();
   grads[x] = Tensor::empty({shape[0], height, width, shape[3]}, dy.dtype(), dy.device());
-  add_shares(dy, grads[x], [&](const auto& add) { for_shares(*this, add); });
+  run(*this, true, dy, grads[x]);
 }
 
 }  // namespace lacuna

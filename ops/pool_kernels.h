@@ -8,6 +8,7 @@
 namespace lacuna {
 
 class Tensor;
+struct AdaptiveAvgPool2d;
 
 /// The windows of a pooling op: [out_height, out_width] of them over each image [height, width, channels].
 struct Windows {
@@ -50,5 +51,11 @@ inline constinit Kernel<void(const Tensor& x, const Tensor& sums, const Tensor& 
 
 /// dx: [N, places, C]; each place gets dy / places. dy: [N, C].
 inline constinit Kernel<void(const Tensor& dy, const Tensor& dx)> global_avg_pool_backward{"global_avg_pool backward"};
+
+/// One direction of adaptive_avg_pool2d: `to` [N, h, w, C] gets the sums of share · `from` over the places that belong
+/// together. `backward`: from parts to places. sums: [threads, h · w · C] of the compute type, workspace.
+inline constinit Kernel<void(const AdaptiveAvgPool2d& op, bool backward, const Tensor& from, const Tensor& sums,
+                             const Tensor& to)>
+    adaptive_avg_pool{"adaptive_avg_pool2d"};
 
 }  // namespace lacuna

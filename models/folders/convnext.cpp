@@ -24,6 +24,7 @@ const RegisterTimmForm of_timm("convnext", {.keywords = {{"in_channels", "in_cha
                                                          {"drop_path_rate", "drop_path_rate"}},
                                             .bases = {"convnext_base"},
                                             .of_ours = {"head_norm_eps"},
+                                            .pool = "avg",
                                             .refusal = timm_lacks});
 
 constexpr double inner_eps = 1e-6, last_eps = 1e-12;  // transformers'

@@ -27,6 +27,7 @@ const RegisterTimmForm of_timm("resnet", {.keywords = {{"in_channels", "in_chans
                                           .bases = {"resnet50", "resnet18", "resnet50d", "resnet18d"},
                                           .own = {"resnet20", "resnet56", "resnet18_cifar"},
                                           .of_theirs = {"drop_block_rate"},
+                                          .pool = "avg",
                                           .refusal = timm_lacks});
 
 constexpr std::int64_t expansion = 4;  // of bottlenecks

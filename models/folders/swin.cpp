@@ -23,11 +23,13 @@ const std::vector<std::string_view> without_effect{"weight_init", "strict_img_si
 
 const RegisterTimmForm swin_of_timm("swin", {.keywords = keywords({}),
                                              .bases = {"swin_base_patch4_window7_224"},
-                                             .of_theirs = without_effect});
+                                             .of_theirs = without_effect,
+                                             .pool = "avg"});
 const RegisterTimmForm swin_v2_of_timm("swin_v2",
                                        {.keywords = keywords({{"pretrained_window_sizes", "pretrained_window_sizes"}}),
                                         .bases = {"swinv2_base_window8_256"},
-                                        .of_theirs = without_effect});
+                                        .of_theirs = without_effect,
+                                        .pool = "avg"});
 
 /// Of the encoder, behind `swin.` or `swinv2.`. Merging stands at the end of a stage there, at the start of the next
 /// one here.

@@ -47,9 +47,23 @@ std::vector<std::string> labels_in(const ordered_json& json, const fs::path& fil
   return labels;
 }
 
+/// A size that timm writes as two alike, as one.
+HyperValue side_of_square(std::string_view key, const HyperValue& value) {
+  const auto* const sides = std::get_if<std::vector<std::int64_t>>(&value);
+  const bool is_size = key == "image_size" || key == "patch_size" || key == "window_size";
+  if (!is_size || sides == nullptr || sides->size() != 2 || sides->front() != sides->back()) return value;
+  return sides->front();
+}
+
 void read_arguments(const ordered_json& arguments, const TimmForm& form, ModelFolder& folder) {
   for (const auto& [key, value] : arguments.items()) {
     if (key == "num_classes" || contains(form.of_theirs, key)) continue;
+    if (key == "global_pool" && !form.pool.empty()) {
+      if (value != form.pool)
+        reject("{}: expected `model_args.global_pool` to be {}, got {}", folder.config.string(), form.pool,
+               value.dump());
+      continue;
+    }
     const auto keyword = std::ranges::find(form.keywords, key, &TimmForm::Keyword::theirs);
     const std::string ours = keyword == form.keywords.end() ? key : std::string(keyword->ours);
     if (value.is_null()) {
@@ -60,7 +74,7 @@ void read_arguments(const ordered_json& arguments, const TimmForm& form, ModelFo
     if (!known)
       reject("{}: expected `model_args.{}` to be a value or a list of whole numbers, got {}", folder.config.string(),
              key, value.dump());
-    folder.hyper_parameters.push_back({ours, *known});
+    folder.hyper_parameters.push_back({ours, keyword == form.keywords.end() ? *known : side_of_square(ours, *known)});
   }
 }
 

@@ -16,6 +16,7 @@ struct TimmForm {
   std::vector<std::string_view> own{};       // presets that timm lacks
   std::vector<std::string_view> of_ours{};   // hyper-parameters that change nothing that is computed
   std::vector<std::string_view> of_theirs{}; // arguments that change nothing here
+  std::string_view pool{};                   // the one `global_pool` that the family has; empty: it is a keyword
   std::string (*refusal)(const KnownValues& values) = nullptr;  // why timm lacks such a model; empty: it may have it
 };
 Registry<TimmForm>& timm_forms();

@@ -4,7 +4,7 @@
 namespace lacuna {
 namespace {
 
-const RegisterTimmForm of_timm("vgg", {.keywords = {{"in_channels", "in_chans"}, {"drop_rate", "drop_rate"}}});
+const RegisterTimmForm of_timm("vgg", {.keywords = {{"in_channels", "in_chans"}, {"drop_rate", "drop_rate"}}, .pool = "avg"});
 
 }  // namespace
 }  // namespace lacuna

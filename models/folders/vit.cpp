@@ -43,7 +43,8 @@ const RegisterTimmForm vit_of_timm("vit", {.keywords = keywords({{"class_token",
 const RegisterTimmForm deit_of_timm("deit_distilled", {.keywords = keywords({}),
                                                        .bases = {"deit_base_distilled_patch16_224"},
                                                        .of_ours = {"attention"},
-                                                       .of_theirs = without_effect});
+                                                       .of_theirs = without_effect,
+                                                       .pool = "token"});
 
 /// Of the encoder, behind `vit.` or `deit.`.
 std::vector<TensorNameRule> encoder_names(std::initializer_list<TensorNameRule> more = {}) {

@@ -29,9 +29,10 @@ namespace {
 class Eval {
  public:
   explicit Eval(CLI::App& app) {
-    app.add_option("arguments", arguments_,
-                   "a run folder, whose best checkpoint is evaluated, one of its checkpoints (RUN/last), or a folder with "
-                   "a model and its config.json; then key=value overrides")
+    app.add_option(
+           "arguments", arguments_,
+           "a run folder, whose best checkpoint is evaluated, one of its checkpoints (RUN/last), or a folder with "
+           "a model and its config.json; then key=value overrides")
         ->type_name("[RUN | RUN/last | FOLDER] [key=value ...]");
     app.add_option("-c,--config", files_,
                    "configuration file, in the place of RUN; model.from names the weights; given again, a further one")
@@ -107,7 +108,7 @@ class Eval {
     json["process_peak"] = process_peak();
     json["notes"] = made.notes;
     for (const std::string& note : made.notes) print_error(fmt::format("lacuna: note: {}\n", note));
-    report_.write(fmt::format("{} from {}: {} images, loss {:.4f}{}, {:.1f} samples/s\n", configuration.model.name,
+    report_.write(fmt::format("{} from {}: {} samples, loss {:.4f}{}, {:.1f} samples/s\n", configuration.model.name,
                               made.file.string(), evaluation.samples, evaluation.loss, metrics, rate),
                   json);
     return 0;
@@ -133,7 +134,9 @@ class Eval {
       try {
         read_progress(weights);  // refuses a checkpoint whose files have changed
         take_weights_of(weights, configuration);
-        return make_model(configuration, Device::cpu, false);
+        MadeModel made = make_model(configuration, Device::cpu, false);
+        if (configuration.adapter.used()) made.file = weights;
+        return made;
       } catch (const Error&) {
         std::error_code ignored;
         if (std::filesystem::exists(weights, ignored) || attempt == attempts) throw;

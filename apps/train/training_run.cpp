@@ -58,8 +58,8 @@ std::vector<std::pair<std::string, double>> values_of(const Evaluation& evaluati
   return values;
 }
 
-TrainerOptions options_of(const Configuration& c, const Dataset& training_images, const Model& model) {
-  const std::int64_t steps_per_epoch = training_images.size() / c.train.batch_size;
+TrainerOptions options_of(const Configuration& c, const Dataset& training_samples, const Model& model) {
+  const std::int64_t steps_per_epoch = training_samples.size() / c.train.batch_size;
   TrainerOptions options{
       .epochs = c.train.epochs,
       .steps = c.train.steps,
@@ -73,7 +73,7 @@ TrainerOptions options_of(const Configuration& c, const Dataset& training_images
                    {"task.name", c.task.name},
                    {"data.name", c.data.name},
                    {"data.seed", std::to_string(c.data.seed)},
-                   {"data.train_size", std::to_string(training_images.size())}}};
+                   {"data.train_size", std::to_string(training_samples.size())}}};
   if (model.adaptation()) options.identity["weights of model.from"] = model.adaptation()->base_hash;
   return options;
 }
@@ -95,12 +95,13 @@ TrainingRun::TrainingRun(const Configuration& resolved, bool resumed, std::FILE*
     : configuration_(resolved),
       threads_(static_cast<int>(resolved.train.threads)),
       display_(stream),
-      training_images_(open(resolved, Split::train)),
-      validation_images_(open(resolved, Split::validation)),
+      training_samples_(open(resolved, Split::train)),
+      validation_samples_(open(resolved, Split::validation)),
       training_(make_training(resolved, resumed)),
       trainer_({training_.model(), training_.optimizer(), training_.policy(), training_.average()}, training_.task(),
-               batches_of(resolved, training_images_, Split::train),
-               batches_of(resolved, validation_images_, Split::validation), options_of(resolved, *training_images_, training_.model()),
+               batches_of(resolved, training_samples_, Split::train),
+               batches_of(resolved, validation_samples_, Split::validation),
+               options_of(resolved, *training_samples_, training_.model()),
                [this](std::vector<Batch> batch, std::int64_t number, double learning_rate) -> TrainResult {
                  return last_step_ = step(std::move(batch), number, learning_rate);
                }) {}
@@ -251,10 +252,10 @@ void TrainingRun::announce() {
                              training_.policy().name()));
   if (configuration_.memory.plan) display_.print(configuration_.memory.plan->text);
   display_.print(
-      fmt::format("data {}: {} training images, {} to evaluate on; an epoch has {} steps of {} images; run folder {}",
-                  configuration_.data.name, training_images_->size(), validation_images_->size(),
+      fmt::format("data {}: {} training samples, {} to evaluate on; an epoch has {} steps of {} samples; run folder {}",
+                  configuration_.data.name, training_samples_->size(), validation_samples_->size(),
                   trainer_.steps_per_epoch(), train.batch_size, folder_->path().string()));
-  for (const auto& dataset : {training_images_, validation_images_})
+  for (const auto& dataset : {training_samples_, validation_samples_})
     if (const std::string& found = dataset->info().description; !found.empty()) display_.print(found);
   if (const std::int64_t steps = steps_of_run(), of_epoch = trainer_.steps_per_epoch(); train.steps > steps)
     print_error(fmt::format(
@@ -262,8 +263,8 @@ void TrainingRun::announce() {
         "train.epochs={} reaches step {}\n",
         train.steps, steps, train.epochs, train.epochs + (train.steps - steps + of_epoch - 1) / of_epoch, train.steps));
   if (!training_.freeze_matches().empty()) {
-    std::string text = configuration_.freeze.freeze.empty() ? "trained parameters; all others are frozen:\n"
-                                                            : "frozen parameters:\n";
+    std::string text =
+        configuration_.freeze.freeze.empty() ? "trained parameters; all others are frozen:\n" : "frozen parameters:\n";
     for (const FreezeMatch& match : training_.freeze_matches()) text += describe(match);
     Configuration planned = configuration_;
     if (!planned.adapter.used()) planned.model.from.clear();  // it may be gone, and tells nothing here
@@ -466,8 +467,7 @@ nlohmann::ordered_json TrainingRun::summarize() const {
   if (const std::optional<Evaluation>& best = progress.best) {
     const Metric& metric = training_.task().best_metric();
     if (const auto found = best->metrics.find(metric.name); found != best->metrics.end())
-      json["best"] = {
-          {"metric", metric.name}, {"value", found->second}, {"higher_is_better", metric.higher_is_better}};
+      json["best"] = {{"metric", metric.name}, {"value", found->second}, {"higher_is_better", metric.higher_is_better}};
   }
   json["epochs"] = trainer_.whole_epochs();
   json["steps"] = trainer_.progress().step;

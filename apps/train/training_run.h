@@ -69,7 +69,7 @@ class TrainingRun {
   ThreadCountScope threads_;  // the memory that a step needs depends on it
   std::optional<RunFolder> folder_;
   ProgressDisplay display_;
-  DatasetPtr training_images_, validation_images_;
+  DatasetPtr training_samples_, validation_samples_;
   Training training_;
   Trainer trainer_;
   std::int64_t started_anew_ = 0;                               // parameters without optimizer state in the checkpoint

@@ -1,4 +1,4 @@
-// lacuna eval: evaluates a checkpoint or a weight file.
+// lacuna eval: evaluates a checkpoint, or a folder with a model.
 #include "apps/command.h"
 #include "apps/config/configuration_options.h"
 #include "apps/config/paths.h"
@@ -149,7 +149,7 @@ class Eval {
   Report report_;
 };
 
-const RegisterCommand eval(20, "eval", "evaluate a run, a checkpoint or a weight file", declare<Eval>);
+const RegisterCommand eval(20, "eval", "evaluate a run, a checkpoint, or a folder with a model", declare<Eval>);
 
 }  // namespace
 }  // namespace lacuna::apps

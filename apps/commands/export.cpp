@@ -8,6 +8,7 @@
 #include "apps/train/run_folder.h"
 #include "apps/train/training.h"
 #include "models/folders/folder.h"
+#include "models/folders/timm.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -29,10 +30,9 @@ class Export {
         ->type_name("RUN | RUN/last | FOLDER")
         ->required();
     app.add_option("out", out_, "folder to write, which must not exist")->type_name("OUT")->required();
-    app.add_option("--format", format_, "whose convention")
+    app.add_option("--format", format_, "whose convention; by default timm's, of a model of text transformers'")
         ->type_name("timm|transformers")
-        ->check(CLI::IsMember({"timm", "transformers"}))
-        ->capture_default_str();
+        ->check(CLI::IsMember({"timm", "transformers"}));
     report_.declare(app);
   }
 
@@ -47,17 +47,19 @@ class Export {
       const FolderWeights weights = open_weights(source.path, source.folder);
       load_weights(*model, weights.files, weights.options);
     }
-    const Library library = format_ == "timm" ? Library::timm : Library::transformers;
+    const std::string family = describe_model(source.folder.model, source.folder.hyper_parameters).family;
+    const std::string format = !format_.empty() ? format_ : timm_forms().contains(family) ? "timm" : "transformers";
+    const Library library = format == "timm" ? Library::timm : Library::transformers;
     write_model_folder(out, *model, source.folder, library);
     std::vector<std::string> files;
     for (const auto& entry : fs::directory_iterator(out)) files.push_back(entry.path().filename().string());
     std::ranges::sort(files);
     report_.write(fmt::format("{} from {}: {} parameters, {} classes, as a folder of {} in {}: {}\n",
                               source.folder.model, source.path.string(), model->parameter_count(),
-                              model->num_classes(), format_, out.string(), fmt::join(files, ", ")),
+                              model->num_classes(), format, out.string(), fmt::join(files, ", ")),
                   {{"model", source.folder.model},
                    {"weights", source.path.string()},
-                   {"format", format_},
+                   {"format", format},
                    {"parameters", model->parameter_count()},
                    {"classes", model->num_classes()},
                    {"folder", out.string()},
@@ -98,7 +100,7 @@ class Export {
     return {path, describe_folder(configuration)};
   }
 
-  std::string from_, out_, format_ = "timm";
+  std::string from_, out_, format_;
   Report report_;
 };
 

@@ -28,7 +28,7 @@ class LinearSaved final : public SavedTensors {
 }  // namespace
 
 std::int64_t LowRankLinear::macs(std::span<const Shape> inputs, const Shape& y) const {
-  return y.count() * inputs[weight].back();
+  return y.count() * (inputs[weight].back() + inputs[up].back());
 }
 
 Tensor LowRankLinear::forward(std::span<const Tensor> inputs) const {

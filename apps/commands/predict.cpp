@@ -10,7 +10,9 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -125,6 +127,7 @@ class Predict {
       if (!text.empty() && text.back() == '\r') text.pop_back();
       take(Input{text, fmt::format("{}:{}", standard ? "standard input" : input_, ++line)});
     }
+    if (stream.bad()) reject("{}: cannot be read beyond line {}", standard ? "standard input" : input_, line);
   }
 
   void print(const std::vector<Input>& inputs, Model& model, const InputReader& reader, const std::string& task,
@@ -144,10 +147,13 @@ class Predict {
       reject("{}: predict says what a whole text is, and the task {} does not tell that", run_, task);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       ordered_json line{{"text", inputs[i].text}};
-      line.update(meaning_of(row_of(logits, static_cast<std::int64_t>(i)), task, classes));
+      const std::vector<double> row = row_of(logits, static_cast<std::int64_t>(i));
+      if (!std::ranges::all_of(row, [](double logit) { return std::isfinite(logit); }))
+        fail("{}: the model's output is not finite", inputs[i].place);
+      line.update(meaning_of(row, task, classes));
       fmt::print("{}\n", line.dump());
     }
-    std::fflush(stdout);
+    if (std::fflush(stdout) != 0) fail("standard output cannot be written: {}", std::strerror(errno));
   }
   void read(const std::string& text, const InputReader& reader, Sample& sample) const {
     if (!pairs_) return reader.read(text, sample);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace lacuna {
@@ -102,6 +103,8 @@ void rank(Numbers pairs, std::size_t first, std::vector<double>& ranks) {
 }
 
 double spearman(Numbers pairs) {
+  if (!std::ranges::all_of(pairs, [](double value) { return std::isfinite(value); }))
+    return std::numeric_limits<double>::quiet_NaN();  // such values have no ranks
   std::vector<double> ranks(pairs.size());
   rank(pairs, 0, ranks);
   rank(pairs, 1, ranks);
@@ -161,8 +164,11 @@ Tensor class_sums(const Metric& metric, const Tensor& logits, const Tensor& labe
   }
   if (device == Device::meta) return sums;
   const std::int64_t classes = logits.shape().back();
-  for (std::int64_t i = 0; i < logits.rows(); ++i)
-    ++sums.data<double>()[truth.data<std::int64_t>()[i] * classes + predicted.data<std::int64_t>()[i]];
+  for (std::int64_t i = 0; i < logits.rows(); ++i) {
+    const std::int64_t label = truth.data<std::int64_t>()[i];
+    if (label < 0 || label >= classes) reject("{}: label {} is none of the {} classes", metric.name, label, classes);
+    ++sums.data<double>()[label * classes + predicted.data<std::int64_t>()[i]];
+  }
   return sums;
 }
 

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <limits>
 #include <vector>
 
 namespace lacuna {
@@ -81,6 +83,8 @@ TEST_CASE("correlations are scipy's, with ties, in however many batches") {
     CHECK(values["pearson"] == doctest::Approx(0.8677436151702536).epsilon(1e-9));
     CHECK(values["spearman"] == doctest::Approx(0.8729336923605927).epsilon(1e-9));
   }
+  scores.data<float>()[7] = std::numeric_limits<float>::quiet_NaN();
+  CHECK(std::isnan(values_of("regression", "spearman", 1, scores, labels, 1)["spearman"]));
 }
 
 TEST_CASE("metrics that the task has not are refused; predictions of one class have no correlation") {

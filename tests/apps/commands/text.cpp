@@ -48,6 +48,7 @@ TEST_CASE("text: train, eval and predict on a table of one's own") {
           doctest::Approx(1));
   }
   write_file(folder / "in.txt", "bad film\ngood\n\xff\n");
+  CHECK(run_command(folder, {"predict", "runs/c", "--input", "runs"}).code == 2);  // a folder
   const CommandResult broken = run_command(folder, {"predict", "runs/c/last", "--input", "in.txt"});
   CHECK(broken.code == 2);
   CHECK(broken.error.find("in.txt:3") != std::string::npos);

@@ -94,6 +94,12 @@ SettingValues from_peft(const SettingValues& fields, std::string_view origin) {
   if (const auto bias = fields.find("bias"); bias != fields.end() && bias->second != SettingValue(std::string("none")))
     reject("{}: expected `bias: none`, got {}; train biases with `freeze.train: [\"@bias\"]` beside the adapter", origin,
            std::get_if<std::string>(&bias->second) ? std::get<std::string>(bias->second) : "another type");
+  // pissa, olora, corda and eva take a part out of the base's weights as they load.
+  if (const auto initial = fields.find("init_lora_weights"); initial != fields.end())
+    if (const auto* const name = std::get_if<std::string>(&initial->second);
+        name != nullptr && *name != "gaussian" && *name != "orthogonal")
+      reject("{}: expected `init_lora_weights` true, false, gaussian or orthogonal, got {}: PEFT changes the base with it",
+             origin, *name);
   return settings;
 }
 

@@ -43,7 +43,7 @@ struct DatasetInfo {
   std::vector<std::string> classes{};      // names, by label; empty where labels are numbers
   std::vector<float> mean{}, deviation{};  // [channels] of images scaled to [0, 1], over the train split
   std::vector<std::string> metrics{};      // by which it is judged; empty: the task's own
-  std::string description{};               // what was found out about its files, for people; may be empty
+  std::string description{};               // of the files that were found, for people; may be empty
 };
 
 /// Fields of a labelled image data set: `images` u8 [height, width, channels] and `labels` i64 [].

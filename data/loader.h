@@ -21,9 +21,9 @@ struct LoaderOptions {
 
 class Loader {
  public:
-  /// Starts the workers. Batches take memory of Purpose::data: (depth + 1) of them while the caller keeps one, and for
-  /// each worker the samples that are not written to the batch directly. The ledger has what is prepared ahead under
-  /// the ops `loader` and `sample`, and a batch that was handed out under `batch`.
+  /// Starts the workers. Memory is of Purpose::data: (depth + 1) batches while the caller keeps one, and each worker's
+  /// samples that are not written to the batch directly. The ledger lists batches prepared ahead under the op `loader`,
+  /// samples under `sample`, and the batch that was handed out under `batch`.
   explicit Loader(Batches batches, const LoaderOptions& options = {});
   /// Stops the workers; waits for the samples that they are reading, not for their batches.
   ~Loader();

@@ -373,8 +373,6 @@ nn::Activation read_text_activation(HyperParameters& parameters, std::string_vie
 
 namespace {
 
-constexpr std::int64_t most_layers = 4096;
-
 constexpr TextNames bert_names{.base = "bert",
                                .layers = "encoder.layer",
                                .query = "attention.self.query",
@@ -393,7 +391,7 @@ ModelFactory read_bert(HyperParameters& parameters) {
   BertOptions options{.names = bert_names};
   options.vocab_size = parameters.integer("vocab_size", options.vocab_size);
   options.hidden_size = parameters.integer("hidden_size", options.hidden_size);
-  options.layers = parameters.integer("num_hidden_layers", options.layers, 1, most_layers);
+  options.layers = parameters.integer("num_hidden_layers", options.layers, 1, most_text_layers);
   options.heads = parameters.integer("num_attention_heads", options.heads);
   options.intermediate_size = parameters.integer("intermediate_size", options.intermediate_size);
   options.positions = parameters.integer("max_position_embeddings", options.positions);

@@ -49,6 +49,8 @@ struct BertOptions {
   std::int64_t num_classes = 2;
 };
 
+inline constexpr std::int64_t most_text_layers = 4096;
+
 /// Reads what both families have: `vocab_size`, `head`, `pooling`, `num_classes`.
 void read_text_head(HyperParameters& parameters, BertOptions& options);
 nn::Activation read_text_activation(HyperParameters& parameters, std::string_view key);

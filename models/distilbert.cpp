@@ -23,7 +23,7 @@ ModelFactory read(HyperParameters& parameters) {
   BertOptions options{.names = names, .has_types = false, .has_pooler = false, .layers = 6};
   options.vocab_size = parameters.integer("vocab_size", options.vocab_size);
   options.hidden_size = parameters.integer("dim", options.hidden_size);
-  options.layers = parameters.integer("n_layers", options.layers, 1, 4096);
+  options.layers = parameters.integer("n_layers", options.layers, 1, most_text_layers);
   options.heads = parameters.integer("n_heads", options.heads);
   options.intermediate_size = parameters.integer("hidden_dim", options.intermediate_size);
   options.positions = parameters.integer("max_position_embeddings", options.positions);

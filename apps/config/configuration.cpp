@@ -180,9 +180,8 @@ bool is_default(const Section& section, const std::string& choice, const YamlEnt
   return none.empty() && value == setting->initial;
 }
 
-/// A policy that the command line names by itself begins with its own settings, as one that a later file names does:
-/// those of the policy before it would mean something else. Another optimizer, model or the like keeps what was set,
-/// but not the defaults of the one before.
+/// A policy that the command line names starts from its own defaults: settings of the earlier policy mean something
+/// else to it. Another optimizer or model keeps the settings that were given and drops the earlier one's defaults.
 void leave_choice(const Section& section, YamlNode& root, std::span<const std::string> overrides) {
   const auto found = std::ranges::find(root.entries, section.name, &YamlEntry::key);
   const std::optional<std::string> after = named_in(overrides, section);

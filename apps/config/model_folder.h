@@ -7,9 +7,9 @@
 
 namespace lacuna::apps {
 
-/// Sets what the folder of `model.from` says and the configuration leaves open: the model, its hyper-parameters but the
-/// classes, and the images' mean, deviation, interpolation and crop. What is given wins; where the weights could not follow, it becomes a
-/// problem that names both values. Does nothing where `model.from` is no such folder.
+/// Fills in keys that the configuration leaves open from the folder of `model.from`: the model, its hyper-parameters
+/// except `num_classes`, and the images' mean, deviation, interpolation and crop. A given key wins. A given key that the
+/// weights do not fit is a problem that names both values. Does nothing where `model.from` is not such a folder.
 void take_from_folder(Configuration& configuration, const YamlNode& root, Problems& problems);
 
 /// What a folder with the model of a resolved configuration says: labels and normalisation as it is trained.

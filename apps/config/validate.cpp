@@ -142,7 +142,7 @@ void check_adapter(const Configuration& c, const YamlNode& root, Problems& probl
     problems.add(place_of(root, "adapter", "targets"), "adapter.targets: expected adapter.name besides, as lora");
   if (adapter.used() && !c.freeze.freeze.empty())
     problems.add(place_of(root, "freeze", "freeze"),
-                 "freeze.freeze: with an adapter all else is frozen; freeze.train names what is trained beside it");
+                 "freeze.freeze: an adapter freezes all other parameters; freeze.train names those to train beside it");
   if (adapter.from.empty()) return;
   for (const auto& [name, value] : adapter.options)
     if (name != "dropout")

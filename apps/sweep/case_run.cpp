@@ -55,7 +55,7 @@ std::optional<std::string> failure_of(int code, const std::string& left, const s
   const ordered_json result = ordered_json::parse(left, nullptr, false);
   if (result.is_object()) return {};
   const std::string got = left.empty()            ? "nothing"
-                          : result.is_discarded() ? "what is no JSON"
+                          : result.is_discarded() ? "text that is not JSON"
                                                   : fmt::format("JSON of the type {}", result.type_name());
   return fmt::format("ended with code 0, but left no whole result: expected a JSON object, got {}{}{}", got,
                      said.empty() ? "" : "\n", said);

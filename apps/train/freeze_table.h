@@ -17,7 +17,7 @@ struct FreezeRow {
   std::int64_t trained = 0, frozen = 0;      // parameters
   std::int64_t saved = 0;                    // bytes for backward, of a batch
   std::vector<std::string> without_input{};  // frozen layers whose input backward does not need for them
-  std::int64_t inputs = 0;                   // bytes of those inputs, but for what another layer reads
+  std::int64_t inputs = 0;                   // bytes of those inputs, without inputs that another layer reads
 };
 
 /// Of one batch of a resolved configuration, from a forward pass on `meta`. Empty where all parameters are trained.

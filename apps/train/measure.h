@@ -62,8 +62,8 @@ EvaluationBytes measure_evaluation(Training& training, const Configuration& conf
 
 /// Of holders, batches and samples that a loader prepares ahead of the step, in bytes.
 std::int64_t prepared_ahead(const std::vector<Held>& holders);
-/// Fills in memory by purpose and all about the peak of a step, since `account` was reset at its begin; `saved_bytes`
-/// at the end of the forward pass. What is prepared ahead is no part of it.
+/// Fills in memory by purpose and the peak of a step, at whose start `account` was reset. `saved_bytes`: those at the end
+/// of the forward pass. Batches prepared ahead are not counted.
 void read_account(const Ledger& account, std::int64_t saved_bytes, Measurement& measurement);
 
 /// What a measurement adds to each step between two of them, which come every `Adaptive::calibrate_every()` passes

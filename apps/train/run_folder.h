@@ -105,8 +105,8 @@ struct CheckpointPath {
 /// the home folder.
 CheckpointPath checkpoint_path(const std::filesystem::path& path);
 
-/// The lines of a metrics file that a run which goes on from `progress` does not write again: its steps and
-/// evaluations. What is no such line is left out.
+/// The lines of a metrics file up to `progress`, which a resumed run does not write again: steps and evaluations. Other
+/// lines are dropped.
 std::string kept_metrics(std::istream& lines, const Progress& progress);
 
 /// Calls `take` with the numbers of each line that has a step, by key, in the order of the file. What something else

@@ -27,7 +27,7 @@ struct MadeModel {
   std::unique_ptr<Model> model{};
   LoadedWeights weights{};             // of `model.from`
   std::filesystem::path file{};        // that they are from; empty: none
-  std::vector<std::string> notes{};    // what was done to them and what is to be known, each in words
+  std::vector<std::string> notes{};    // changes made to the weights, and warnings, for people
   LoadedAdapter adapter{};             // of `adapter.from`
 };
 

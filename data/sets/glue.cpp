@@ -179,12 +179,8 @@ const RegisterDataset glue("glue", {.describe = describe_glue,
                                                                             opened.settings.whole_number("max_length"));
                                     },
                                     .settings = settings_of_glue(),
-                                    .inputs = [](const DatasetOptions& options) -> std::unique_ptr<const InputReader> {
-                                      const Settings settings = read_text_settings("glue", settings_of_glue(), options);
-                                      const auto tokenizer = tokenizer_of(settings, options);
-                                      return std::make_unique<TextInputs>(
-                                          token_fields(settings, tokenizer->vocabulary_size()), tokenizer,
-                                          settings.whole_number("max_length"));
+                                    .inputs = [](const DatasetOptions& options) {
+                                      return text_inputs("glue", settings_of_glue(), options);
                                     }});
 
 }  // namespace

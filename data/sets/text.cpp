@@ -218,12 +218,8 @@ const RegisterDataset text("text", {.describe = [](const DatasetOptions& options
                                                                             opened.settings.whole_number("max_length"));
                                     },
                                     .settings = settings_of_text(),
-                                    .inputs = [](const DatasetOptions& options) -> std::unique_ptr<const InputReader> {
-                                      const Settings settings = read_text_settings("text", settings_of_text(), options);
-                                      const auto tokenizer = tokenizer_of(settings, options);
-                                      return std::make_unique<TextInputs>(
-                                          token_fields(settings, tokenizer->vocabulary_size()), tokenizer,
-                                          settings.whole_number("max_length"));
+                                    .inputs = [](const DatasetOptions& options) {
+                                      return text_inputs("text", settings_of_text(), options);
                                     }});
 
 }  // namespace

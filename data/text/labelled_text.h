@@ -33,7 +33,7 @@ struct LabelledTable {
   std::vector<std::vector<std::int32_t>> several;  // [rows]
 };
 
-/// What is known of the labels beforehand.
+/// What the configuration says of the labels.
 struct KnownLabels {
   bool numbers = false;                // they are numbers to be predicted
   std::vector<std::string> classes{};  // the names there are, in order; empty: those that the file has

@@ -1,4 +1,4 @@
-// What was read from files a moment ago and would be read again: a configuration asks several times.
+// Caches the files read last: checking a configuration opens the same ones several times.
 #pragma once
 
 #include <filesystem>

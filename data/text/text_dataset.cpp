@@ -226,6 +226,14 @@ fs::path split_file(const Settings& settings, const DatasetOptions& options,
 TextInputs::TextInputs(SampleFields fields, std::shared_ptr<const Tokenizer> tokenizer, std::int64_t max_length)
     : fields_(std::move(fields)), tokenizer_(std::move(tokenizer)), max_length_(max_length) {}
 
+std::unique_ptr<const InputReader> text_inputs(std::string_view name, const std::vector<Setting>& known,
+                                               const DatasetOptions& options) {
+  const Settings settings = read_text_settings(name, known, options);
+  std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(settings, options);
+  SampleFields fields = token_fields(settings, tokenizer->vocabulary_size());
+  return std::make_unique<TextInputs>(std::move(fields), std::move(tokenizer), settings.whole_number("max_length"));
+}
+
 void TextInputs::read(std::string_view input, Sample& sample) const {
   set_tokens(encoded(tokenizer_->encode(input, max_length_)), sample);
 }

@@ -106,4 +106,8 @@ class TextInputs final : public InputReader {
   std::int64_t max_length_;
 };
 
+/// Those of the data set `name` with these settings.
+std::unique_ptr<const InputReader> text_inputs(std::string_view name, const std::vector<Setting>& known,
+                                               const DatasetOptions& options);
+
 }  // namespace lacuna

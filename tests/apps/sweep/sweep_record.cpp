@@ -13,7 +13,7 @@ TEST_CASE("sweep record: a case has failed by its code, or by a result that is n
   CHECK(failure_of(137, "", "") == "ended by signal 9");
   const std::string no_result = "ended with code 0, but left no whole result: expected a JSON object, got ";
   CHECK(failure_of(0, "", "") == no_result + "nothing");
-  CHECK(failure_of(0, R"({"memory":)", "") == no_result + "what is no JSON");
+  CHECK(failure_of(0, R"({"memory":)", "") == no_result + "text that is not JSON");
   CHECK(failure_of(0, "[1]", "lacuna: warning: slow") == no_result + "JSON of the type array\nlacuna: warning: slow");
 }
 

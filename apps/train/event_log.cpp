@@ -1,12 +1,13 @@
 #include "apps/train/event_log.h"
 
 #include "apps/train/run_folder.h"
+#include "apps/train/run_record.h"
 #include "core/error.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 #include <protozero/pbf_builder.hpp>
 #include <protozero/pbf_message.hpp>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -119,9 +120,9 @@ double now() { return std::chrono::duration<double>(std::chrono::system_clock::n
 
 /// As TensorBoard expects it: files of one folder are read in the order of their names.
 std::string file_name() {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host = {"host"};
-  return fmt::format("{}{:010}.{}.{}", prefix, static_cast<std::int64_t>(now()), host.data(), ::getpid());
+  const std::string host = host_name();
+  return fmt::format("{}{:010}.{}.{}", prefix, static_cast<std::int64_t>(now()), host.empty() ? "host" : host,
+                     ::getpid());
 }
 
 std::string record_of(std::int64_t step, auto&& fill) {
@@ -143,7 +144,8 @@ EventLog::EventLog(const fs::path& run) : path_(run / file_name()) {
   for (const fs::path& file : before) {
     std::ifstream stream(file, std::ios::binary);
     while (std::optional<std::string> record = read_record(stream))
-      if (const std::optional<Place> place = place_of(*record); place && kept.contains(*place))
+      if (const std::optional<Place> place = place_of(*record);
+          place && kept.erase(*place) > 0)  // once: a killed process may leave two files
         records.push_back(std::move(*record));
   }
   stream_.open(path_, std::ios::binary | std::ios::trunc);
@@ -155,9 +157,10 @@ EventLog::EventLog(const fs::path& run) : path_(run / file_name()) {
     session.add_enum(SessionLog::status, session_start);
   }));
   for (const std::string& record : records) write_record(record);
-  std::error_code ignored;
+  std::error_code failed;
   for (const fs::path& file : before)
-    if (file != path_) fs::remove(file, ignored);
+    if (file != path_ && !fs::remove(file, failed) && failed)
+      reject("cannot remove {}: {}", file.string(), failed.message());
 }
 
 void EventLog::remove_all(const fs::path& run) {

@@ -1,8 +1,10 @@
 #include "apps/train/run_record.h"
 
 #include "apps/version.h"
+#include "core/error.h"
 #include "core/file.h"
 #include "core/parallel.h"
+#include "models/io/json_fields.h"
 
 #include <fmt/chrono.h>
 #include <unistd.h>
@@ -11,6 +13,7 @@
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -20,11 +23,6 @@ namespace {
 using nlohmann::ordered_json;
 
 std::string now() { return fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr))); }
-
-std::string host() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
 
 /// A word as a shell reads it back.
 std::string in_shell(const std::string& word) {
@@ -44,12 +42,13 @@ std::string command_line() {
 }
 
 ordered_json read_sessions(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  const ordered_json record = ordered_json::parse(stream, nullptr, false);
   ordered_json sessions = ordered_json::array();
-  if (!record.is_object() || !record.contains("sessions") || !record["sessions"].is_array()) return sessions;
-  for (ordered_json session : record["sessions"]) {
-    if (!session.is_object()) continue;
+  const std::optional<ordered_json> record = read_json_object(file);
+  if (!record) return sessions;
+  if (!record->contains("sessions") || !record->at("sessions").is_array())
+    reject("{}: expected a list `sessions`; without the file the run continues with a new record", file.string());
+  for (ordered_json session : record->at("sessions")) {
+    if (!session.is_object()) reject("{}: expected each of `sessions` to be an object", file.string());
     if (session.value("outcome", ordered_json()) == "running") session["outcome"] = "killed";
     sessions.push_back(std::move(session));
   }
@@ -58,6 +57,11 @@ ordered_json read_sessions(const std::filesystem::path& file) {
 
 }  // namespace
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
 RunRecord::RunRecord(std::filesystem::path file, int threads, std::int64_t step)
     : file_(std::move(file)), json_(std::make_unique<ordered_json>(ordered_json{{"sessions", read_sessions(file_)}})) {
   std::error_code ignored;
@@ -65,7 +69,7 @@ RunRecord::RunRecord(std::filesystem::path file, int threads, std::int64_t step)
                                   {"directory", std::filesystem::current_path(ignored).string()},
                                   {"version", LACUNA_VERSION},
                                   {"commit", commit()},
-                                  {"host", host()},
+                                  {"host", host_name()},
                                   {"processor", processor_model()},
                                   {"threads", threads},
                                   {"started", now()},

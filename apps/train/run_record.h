@@ -7,9 +7,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace lacuna::apps {
+
+/// This machine's name; empty where it has none.
+std::string host_name();
 
 /// The sessions of a run, each one a process:
 ///

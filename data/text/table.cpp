@@ -103,7 +103,7 @@ Cell cell_of(const nlohmann::json& object, const std::string& name, const std::f
   return cell;
 }
 
-bool quotes_are_even(const std::string& text) { return std::ranges::count(text, '"') % 2 == 0; }
+bool has_odd_quotes(const std::string& text) { return std::ranges::count(text, '"') % 2 != 0; }
 
 }  // namespace
 
@@ -143,10 +143,12 @@ bool Table::next(std::string& record, Place& place, std::int64_t& line) {
   place = {file_.begin(), file_.end() - file_.begin()};
   line = file_.line();
   if (options_.format == TableFormat::csv)
-    for (std::string more; !quotes_are_even(record);) {
+    for (bool is_open = has_odd_quotes(record); is_open;) {
       constexpr std::size_t longest_record = 16U << 20U;
-      if (!file_.next(more) || record.size() > longest_record)
+      std::string more;
+      if (!file_.next(more) || record.size() + more.size() > longest_record)
         reject("{}: a quote is opened here and never closed", place_of(path(), line));
+      is_open = is_open != has_odd_quotes(more);
       record += '\n';
       record += more;
       place.bytes = file_.end() - place.begin;

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 
 namespace lacuna {
 
@@ -108,26 +106,6 @@ std::optional<HyperValue> hyper_value(const ordered_json& json) {
 
 ordered_json to_json(const HyperValue& value) {
   return std::visit([](const auto& typed) { return ordered_json(typed); }, value);
-}
-
-std::optional<ordered_json> read_json_object(const std::filesystem::path& file) {
-  constexpr std::uintmax_t most_bytes = 64 << 20;  // label names of 22,000 classes take two
-  constexpr int deepest = 16;
-  std::error_code failed;
-  if (!std::filesystem::is_regular_file(file, failed)) return {};
-  const std::uintmax_t bytes = std::filesystem::file_size(file, failed);
-  if (failed) reject("cannot read {}: {}", file.string(), failed.message());
-  if (bytes > most_bytes) reject("{}: expected {} bytes at most, got {}", file.string(), most_bytes, bytes);
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) reject("cannot open {}", file.string());
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  bool too_deep = false;
-  const auto watch = [&](int depth, ordered_json::parse_event_t, ordered_json&) {
-    return !(too_deep = too_deep || depth > deepest);
-  };
-  ordered_json json = ordered_json::parse(text, watch, false);
-  if (too_deep || !json.is_object()) reject("{}: expected a JSON object{}", file.string(), too_deep ? ", less deep" : "");
-  return json;
 }
 
 double ratio_of(std::int64_t hidden, std::int64_t width) {

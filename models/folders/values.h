@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/hyper_parameters.h"
+#include "models/io/json_fields.h"
 
 #include <nlohmann/json.hpp>
 
@@ -65,9 +66,6 @@ class ConfigReader {
 /// A value of a config.json as a hyper-parameter; nothing where it is none.
 std::optional<HyperValue> hyper_value(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const HyperValue& value);
-
-/// A JSON object in a file; refuses another content. Nothing where there is no such file.
-std::optional<nlohmann::ordered_json> read_json_object(const std::filesystem::path& file);
 
 /// The ratio whose product with `width`, cut to a whole number, is `hidden`.
 double ratio_of(std::int64_t hidden, std::int64_t width);

@@ -7,10 +7,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 namespace lacuna {
@@ -30,14 +30,6 @@ std::string own_name(std::string_view stored) {
   return fmt::format("{}{}", stored.substr(0, at), stored.substr(at + below.size()));
 }
 
-ordered_json read_config(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) reject("{} holds no adapter: there is no {}", path.parent_path().string(), adapter_config_file);
-  ordered_json json = ordered_json::parse(std::string{std::istreambuf_iterator<char>(stream), {}}, nullptr, false);
-  if (!json.is_object()) reject("{}: expected a JSON object", path.string());
-  return json;
-}
-
 /// Flags, numbers and texts of the configuration.
 SettingValues fields_of(const ordered_json& json) {
   SettingValues fields;
@@ -53,7 +45,7 @@ ordered_json to_json(const SettingValue& value) {
   return std::visit(
       [](const auto& typed) -> ordered_json {
         if constexpr (std::is_same_v<std::decay_t<decltype(typed)>, double>)
-          if (const auto whole = static_cast<std::int64_t>(typed); static_cast<double>(whole) == typed) return whole;
+          if (typed == std::floor(typed) && std::abs(typed) < 0x1p53) return static_cast<std::int64_t>(typed);
         return typed;
       },
       value);
@@ -88,11 +80,15 @@ bool is_adapter_folder(const fs::path& path) {
 }
 
 AdapterFolder::AdapterFolder(const fs::path& folder) : folder_(folder), weights_(folder / adapter_weights_file) {
-  const ordered_json json = read_config(folder / adapter_config_file);
+  const std::optional<ordered_json> config = read_json_object(folder / adapter_config_file);
+  if (!config) reject("{} holds no adapter: there is no {}", folder.string(), adapter_config_file);
+  const ordered_json& json = *config;
   kind_ = kind_of(text_in(json, "peft_type", origin()), origin());
-  for (const char* const key : {"rank_pattern", "alpha_pattern"})
-    if (json.contains(key) && json.at(key).is_object() && !json.at(key).empty())
-      reject("{}: `{}` gives layers a rank or scale of their own, which is not supported", origin(), key);
+  // Each gives other results than adapters of one rank and scale on the layers that the file has.
+  for (const char* const key : {"rank_pattern", "alpha_pattern", "layer_replication", "alora_invocation_tokens",
+                                "trainable_token_indices", "target_parameters"})
+    if (json.contains(key) && json.at(key).is_structured() && !json.at(key).empty())
+      reject("{}: expected no `{}`, which is not supported", origin(), key);
   settings_ = nn::adapters().get(kind_).from_peft(fields_of(json), origin());
 }
 
@@ -137,8 +133,8 @@ LoadedAdapter AdapterFolder::check(const Model& model, bool new_head) const {
       continue;
     }
     const Tensor& tensor = found->second;
-    const bool fits = entry.dtype && is_floating(*entry.dtype) == is_floating(tensor.dtype()) &&
-                      entry.shape == tensor.shape();
+    const bool fits =
+        entry.dtype && is_floating(*entry.dtype) == is_floating(tensor.dtype()) && entry.shape == tensor.shape();
     if (in_head(model, name) && entry.shape.rank() == 2) loaded.file_classes = entry.shape[0];
     if (fits)
       loaded.names.emplace(name, entry.name);
@@ -174,9 +170,8 @@ void write_adapter(const fs::path& folder, const Model& model) {
   std::set<std::string, std::less<>> saved;  // modules below the adapters, as PEFT's modules_to_save
   for (const auto& [name, tensor] : adapted_state(model)) {
     const std::string module = name.substr(0, std::min(name.rfind('.'), name.size()));
-    const bool adapted = std::ranges::any_of(adaptation.layers, [&](const std::string& layer) {
-      return belongs_to(name, layer);
-    });
+    const bool adapted =
+        std::ranges::any_of(adaptation.layers, [&](const std::string& layer) { return belongs_to(name, layer); });
     if (!adapted) saved.insert(module);
   }
   ordered_json json{{"peft_type", kind.peft_type},

@@ -4,11 +4,18 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace lacuna {
+
+/// The JSON object in a file of at most `most_bytes`; refuses another content, and nesting deeper than 16. Nothing
+/// where there is no such file.
+std::optional<nlohmann::ordered_json> read_json_object(const std::filesystem::path& file,
+                                                       std::uintmax_t most_bytes = 64 << 20);
 
 /// `origin` names in messages where the JSON stands.
 const nlohmann::ordered_json& field(const nlohmann::ordered_json& json, const char* key, std::string_view origin);

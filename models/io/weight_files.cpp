@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "models/io/json_fields.h"
 
 #include <fmt/ranges.h>
 
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 namespace lacuna {
@@ -46,8 +48,7 @@ void refuse_other_formats(const fs::path& path) {
         "isinstance(v, dict))\n"
         "safetensors.torch.save_file({{k: v.contiguous().clone() for k, v in state.items() if hasattr(v, "
         "\"contiguous\")}}, os.environ[\"TO\"])'",
-        path.string(), for_single_quotes(path.string()),
-        for_single_quotes(converted.string()));
+        path.string(), for_single_quotes(path.string()), for_single_quotes(converted.string()));
   }
   if (begin.starts_with("version https://"))
     reject("{}: expected a safetensors file, got a Git LFS pointer to one: `git lfs pull` fetches it", path.string());
@@ -102,19 +103,10 @@ std::vector<fs::path> files_in(const fs::path& folder) {
 
 /// The files that an index names, each in its folder.
 std::set<std::string> shards_in(const fs::path& index) {
-  std::error_code failed;
-  const std::uintmax_t bytes = fs::file_size(index, failed);
-  if (failed) reject("cannot read {}: {}", index.string(), failed.message());
-  if (bytes > max_index_bytes)
-    reject("{}: expected the index of shards, of {} bytes at most, got {}", index.string(), max_index_bytes, bytes);
-  std::ifstream stream(index, std::ios::binary);
-  if (!stream) reject("cannot open {}", index.string());
-  std::string text(bytes, '\0');
-  stream.read(text.data(), std::ssize(text));
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
+  const std::optional<nlohmann::ordered_json> read = read_json_object(index, max_index_bytes);
+  if (!read || !read->contains("weight_map") || !read->at("weight_map").is_object())
     reject("{}: expected the index of shards, a JSON object with `weight_map`", index.string());
+  const nlohmann::ordered_json& json = *read;
   std::set<std::string> names;
   for (const auto& [tensor, file] : json["weight_map"].items()) {
     if (!file.is_string()) reject("{}: expected a file's name for \"{}\" in `weight_map`", index.string(), tensor);
@@ -216,9 +208,8 @@ void WeightFiles::rename(const TensorNames& names) {
   std::ptrdiff_t most = -1;
   for (const std::string& begin : shared_beginnings(entries_))
     for (const std::string& base : {std::string(), std::string(names.base)}) {
-      const auto count = std::ranges::count_if(entries_, [&](const SafetensorsEntry& entry) {
-        return known(base + entry.name.substr(begin.size()));
-      });
+      const auto count = std::ranges::count_if(
+          entries_, [&](const SafetensorsEntry& entry) { return known(base + entry.name.substr(begin.size())); });
       if (count <= most) continue;
       most = count;
       best_begin = begin;

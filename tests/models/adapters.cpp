@@ -273,6 +273,7 @@ TEST_CASE("adapter folders: written and read, the values are the same, and only 
       return error_of([&] { AdapterFolder(folder.path()); });
     };
     CHECK(with("\"use_dora\": true").find("use_dora") != std::string::npos);
+    CHECK(with("\"alora_invocation_tokens\": [1, 2]").find("alora_invocation_tokens") != std::string::npos);
     CHECK(with("\"init_lora_weights\": \"pissa_niter_4\"").find("pissa_niter_4") != std::string::npos);
     CHECK(with("\"alpha_pattern\": {\"qkv\": 3}").find("alpha_pattern") != std::string::npos);
     write_file(folder / "adapter_config.json", "{\"peft_type\": \"IA3\"}");

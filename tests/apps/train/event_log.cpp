@@ -139,6 +139,8 @@ TEST_CASE("tensorboard: event files hold the metrics, each step once, after a re
   CHECK(whole.at("train/samples_per_second").size() == 12);
   CHECK(whole.at("train/peak_mib").front().value < 1);
   CHECK(whole.at("train/loss").front().wall_time > 1.7e9);
+  // A process that was killed before it removed the file that it had copied.
+  fs::copy_file(first, folder / "r/events.out.tfevents.0000000001.host.1");
   // A record that was cut short by a crash.
   write_file(first, read_file(first) + "\x01\x02");
   std::string earlier;

@@ -62,6 +62,19 @@ TEST_CASE("train: record.json tells how a session ended") {
   CHECK(read_json(folder / "f/record.json").at("sessions").back().at("outcome") == "failed");
 }
 
+TEST_CASE("train: a damaged record.json is refused and left as it is") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"output.dir=r", "train.steps=1"})).code == 0);
+  for (const char* const text : {"{\"sess", "{\"seconds\": 1}", "{\"sessions\": [1]}"}) {
+    write_file(folder / "r/record.json", text);
+    CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=2"}).code == 2);
+    CHECK(read_file(folder / "r/record.json") == text);
+  }
+  fs::remove(folder / "r/record.json");
+  CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=2"}).code == 0);
+}
+
 TEST_CASE("train: best is the best evaluation, within an epoch too") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);

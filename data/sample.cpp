@@ -20,6 +20,7 @@ std::string lengths_of(const SampleField& field) {
 
 void Sample::begin(std::int64_t epoch_now, NamedTensors places) {
   epoch = epoch_now;
+  origin.clear();
   for (const auto& entry : tensors_) give_back(entry.second);
   tensors_.clear();
   places_ = std::move(places);

@@ -44,6 +44,7 @@ class Sample {
  public:
   std::int64_t index = 0;  // its number in the data set that it was read from
   std::int64_t epoch = 0;
+  std::string origin{};  // the file that it was read from, or an archive and the name there; empty where there is none
 
   /// Forgets the tensors of the sample before. `places`: where the batch wants some of this one's.
   void begin(std::int64_t epoch_now, NamedTensors places = {});

@@ -25,6 +25,10 @@ class SampleRandom {
 
   /// The next draw: an integer in [0, bound).
   std::int64_t below(std::int64_t bound) { return stream_.below(next_++, static_cast<std::uint32_t>(bound)); }
+  /// The next draw: a number in [low, high).
+  double uniform(double low = 0, double high = 1) {
+    return low + (high - low) * (static_cast<double>(stream_.bits(next_++)) * 0x1p-32);
+  }
 
  private:
   static constexpr std::uint64_t draws_per_sample = 1024;

@@ -103,6 +103,8 @@ class Transformed final : public Dataset {
         transforms_(std::move(transforms)),
         seed_(seed) {}
 
+  std::int64_t length(std::int64_t index) const override { return source_->length(index); }
+
  private:
   static DatasetInfo described(DatasetInfo info, const Transforms& transforms) {
     for (const auto& transform : transforms) info.fields = transform->describe(std::move(info.fields));
@@ -115,6 +117,29 @@ class Transformed final : public Dataset {
   }
   DatasetPtr source_;
   Transforms transforms_;
+  std::uint64_t seed_;
+};
+
+class WithDraws final : public Dataset {
+ public:
+  WithDraws(DatasetPtr source, std::uint64_t seed)
+      : Dataset(described(source->info())), source_(std::move(source)), seed_(seed) {}
+
+  std::int64_t length(std::int64_t index) const override { return source_->length(index); }
+
+ private:
+  static DatasetInfo described(DatasetInfo info) {
+    info.fields.push_back({.name = std::string(sample_draw), .dtype = DType::i64, .shape = {}});
+    return info;
+  }
+  void read_sample(std::int64_t index, Sample& sample) const override {
+    source_->read(index, sample);
+    const RandomStream stream{seed_, static_cast<std::uint32_t>(sample.epoch), random_site("data/draw")};
+    Tensor draw = sample.make(sample_draw, {}, DType::i64);
+    *draw.data<std::int64_t>() = stream.bits(static_cast<std::uint64_t>(sample.index)) >> 1;
+    sample.set(sample_draw, std::move(draw));
+  }
+  DatasetPtr source_;
   std::uint64_t seed_;
 };
 
@@ -134,6 +159,10 @@ DatasetPtr shuffle_by_length(DatasetPtr source, std::uint64_t seed, std::int64_t
 
 DatasetPtr transform(DatasetPtr source, Transforms transforms, std::uint64_t seed) {
   return std::make_shared<Transformed>(std::move(source), std::move(transforms), seed);
+}
+
+DatasetPtr with_draws(DatasetPtr source, std::uint64_t seed) {
+  return std::make_shared<WithDraws>(std::move(source), seed);
 }
 
 Batches::Batches(DatasetPtr source, const BatchOptions& options) : source_(std::move(source)), options_(options) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <stop_token>
+#include <string_view>
 
 namespace lacuna {
 
@@ -27,6 +28,12 @@ DatasetPtr shuffle_by_length(DatasetPtr source, std::uint64_t seed, std::int64_t
 /// The samples after `transforms`, whose draws are a function of (seed, epoch, the sample's number in the data set that
 /// it was first read from).
 DatasetPtr transform(DatasetPtr source, Transforms transforms, std::uint64_t seed);
+
+/// The field that `with_draws` adds.
+inline constexpr std::string_view sample_draw = "draw";
+/// The samples with `draw` i64 [], a random number below 2^31: a function of (seed, epoch, the sample's number in the
+/// data set that it was first read from), from which a task draws for the sample.
+DatasetPtr with_draws(DatasetPtr source, std::uint64_t seed);
 
 struct BatchOptions {
   std::int64_t size = 128;  // samples, over all ranks together

@@ -116,8 +116,10 @@ DatasetOptions dataset_options(const Configuration& configuration, Split split) 
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split) {
   const bool training = split == Split::train;
   const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
-  const bool has_images = std::ranges::find(dataset->info().fields, "images", &SampleField::name) !=
-                          dataset->info().fields.end();
+  const auto has = [&](std::string_view name) {
+    return std::ranges::find(dataset->info().fields, name, &SampleField::name) != dataset->info().fields.end();
+  };
+  const bool has_images = has("images"), has_tokens = has("tokens");
   Transforms transforms =
       !has_images ? Transforms() :
       image_transforms(dataset->info(), {.image_size = resolved.data.image_size,
@@ -129,6 +131,7 @@ Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split spli
                                                                                             : ResizeFilter::bilinear,
                                          .crop_pct = training ? 1 : resolved.data.crop_pct});
   DatasetPtr ready = transform(std::move(dataset), std::move(transforms), seed);
+  if (has_tokens) ready = with_draws(std::move(ready), seed);
   if (!training) return {std::move(ready), {.size = resolved.train.batch_size / resolved.train.accumulate}};
   const auto grouped = resolved.data.options.find("group_by_length");
   const bool by_length = grouped != resolved.data.options.end() && std::get<bool>(grouped->second);

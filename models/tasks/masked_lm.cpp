@@ -1,5 +1,6 @@
 // Masked language modelling: the tokens that were hidden are found again.
 #include "core/random.h"
+#include "data/pipeline.h"
 #include "models/bert.h"
 #include "models/task.h"
 #include "models/tasks/text.h"
@@ -18,8 +19,9 @@ constexpr Setting token_setting(std::string_view name, double id, std::string_vi
 }
 
 /// Hides tokens as Devlin et al. 2019, section 3.1, and transformers' DataCollatorForLanguageModeling do: each with
-/// `probability`, never a special one; 80 % become `mask_id`, 10 % a random token, 10 % stay. The draws are those of
-/// the sample in this step. A batch that has `labels` (of each token, −100 elsewhere) is taken as it is.
+/// `probability`, never a special one; 80 % become `mask_id`, 10 % a random token, 10 % stay. The draws are a function
+/// of the sample's `draw` (see with_draws) and the place in it. A batch that has `labels` of each token (−100
+/// elsewhere) is taken as it is.
 ///
 /// The logits of the vocabulary are computed for hidden tokens only, a block of rows at a time.
 class MaskedLm final : public Task {
@@ -35,10 +37,14 @@ class MaskedLm final : public Task {
       reject("task masked_lm: mask_id {} is not in the vocabulary of {}", mask_id_, vocabulary_);
   }
 
-  SampleFields targets() const override { return {}; }
+  SampleFields targets() const override {
+    return {{.name = std::string(sample_draw), .dtype = DType::i64, .shape = {}, .below = std::int64_t{1} << 31}};
+  }
 
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
-    Variable labels = batch.contains("labels") ? batch.take("labels") : hide(batch);
+    Variable labels = batch.contains("labels") ? batch.take("labels") : Variable();
+    const bool of_tokens = labels.defined() && labels.shape() == batch.at("tokens").shape();
+    if (!of_tokens) labels = hide(batch);
     auto [rows, wanted] = labelled_tokens(labels, probability_);
     const auto count = static_cast<double>(wanted.tensor().count());
     batch.set("rows", std::move(rows));
@@ -66,17 +72,20 @@ class MaskedLm final : public Task {
     const auto* const id = tokens.data<std::int64_t>();
     std::int64_t* const to = hidden.data<std::int64_t>();
     std::int64_t* const label = labels.data<std::int64_t>();
-    const RandomStream stream = random_stream("masked_lm");
+    if (!batch.contains(sample_draw)) reject("task masked_lm: expected a batch with `{}` i64 [N]", sample_draw);
+    const Tensor draw = batch.take(sample_draw).tensor();
     const auto below = [](double share) { return static_cast<std::uint32_t>(std::ldexp(share, 32) - 1); };
     std::int64_t found = 0, first = -1;
     for (std::int64_t n = 0; n < sequences->count(); ++n) {
       const std::int64_t begin = sequences->begin(n), length = sequences->length(n);
+      const RandomStream stream{.seed = static_cast<std::uint64_t>(draw.data<std::int64_t>()[n]),
+                                .site = random_site("masked_lm")};
       // [CLS] stands first and [SEP] last, and [SEP] between a pair too.
       const std::int64_t cls = id[begin], sep = id[begin + length - 1];
       for (std::int64_t i = begin; i < begin + length; ++i) {
         if (id[i] == cls || id[i] == sep || id[i] == mask_id_ || id[i] == unknown_id_) continue;
         if (first < 0) first = i;
-        const auto draws = stream.draw_of_sample(static_cast<std::uint64_t>(n), static_cast<std::uint32_t>(i - begin));
+        const auto draws = stream.draw(static_cast<std::uint64_t>(i - begin));
         if (draws[0] > below(probability_)) continue;
         label[i] = id[i];
         ++found;

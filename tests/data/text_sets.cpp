@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <map>
 #include <set>
 
 namespace lacuna {
@@ -191,7 +192,7 @@ TEST_CASE("a batch by length has similar lengths, every sample once, and another
     return static_cast<double>(padded) / static_cast<double>(real);
   };
   std::set<double> plain, grouped, again;
-  const DatasetPtr by_length = shuffle_by_length(data, 3, 10);
+  const DatasetPtr by_length = shuffle_by_length(with_draws(transform(data, {}, 3), 3), 3, 10);
   const double random = padding(shuffle(data, 3), plain, 0), sorted = padding(by_length, grouped, 0);
   CHECK(sorted < random);
   CHECK(sorted < 1.35);
@@ -209,6 +210,26 @@ TEST_CASE("a batch by length has similar lengths, every sample once, and another
   sample.begin(0);
   by_length->read(0, sample);
   CHECK(sample["tokens"].shape().front() == 22);  // the longest of all comes first
+}
+
+TEST_CASE("draws of samples are a function of seed, epoch and sample, in whatever batches") {
+  Files files;
+  files.write("train.tsv", "a\t0\nbad\t1\ngood\t2\nfilm\t3\na film\t4\n");
+  const DatasetPtr data = files.open("text", "", {{"labels", std::string("numbers")}});
+  const auto draws = [&](std::int64_t size, std::int64_t epoch, std::uint64_t order, std::uint64_t seed) {
+    const Batches batches(shuffle(with_draws(data, seed), order), {.size = size});
+    std::map<double, double> of_sample;
+    for (std::int64_t first = 0; first < 5; first += size) {
+      Sample sample;
+      const Batch batch = batches.read(epoch, first, batches.allocate(), sample);
+      const Values numbers = batch["draw"].to_vector(), labels = batch["labels"].to_vector();
+      for (std::size_t i = 0; i < numbers.size(); ++i) of_sample[labels[i]] = numbers[i];
+    }
+    return of_sample;
+  };
+  CHECK(draws(5, 2, 1, 3) == draws(2, 2, 9, 3));
+  CHECK(draws(5, 2, 1, 3) != draws(5, 1, 1, 3));
+  CHECK(draws(5, 2, 1, 3) != draws(5, 2, 1, 4));
 }
 
 TEST_CASE("glue: columns, labels and files of the nine tasks") {

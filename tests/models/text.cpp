@@ -118,6 +118,12 @@ Batch with_labels(Batch batch, Tensor labels) {
   return batch;
 }
 
+/// With the numbers that a sample's masks are drawn from.
+Batch with_draws_of(Batch batch, const Numbers& draws) {
+  batch.set("draw", tensor(draws, {std::ssize(draws)}));
+  return batch;
+}
+
 }  // namespace
 
 TEST_CASE("text: a step on padded batches is one on packed batches, with dropout, whatever the padding holds") {
@@ -197,7 +203,7 @@ TEST_CASE("text: every head trains with its task") {
   CHECK(loss_of("token_classification", "tokens", with_labels(packed(), tensor(of_tokens, {tokens}))) ==
         doctest::Approx(std::log(3)).epsilon(0.2));
   CHECK(loss_of("question_answering", "span", with_labels(packed(), tensor({1, 2, 0, 1, 3, 9, 2, 40}, {4, 2}))) > 0);
-  CHECK(loss_of("masked_lm", "masked_lm", packed()) == doctest::Approx(std::log(120)).epsilon(0.1));
+  CHECK(loss_of("masked_lm", "masked_lm", with_draws_of(packed(), {1, 2, 3, 4})) == doctest::Approx(std::log(120)).epsilon(0.1));
   const std::vector<float> many{1, 0, 1, 0, 0, 0, 1, 1, 1, 0, 1, 0};
   CHECK(loss_of("multi_label", "classification",
                 with_labels(packed(), Tensor::from(std::span<const float>(many), {4, 3}))) ==
@@ -212,16 +218,29 @@ TEST_CASE("text: every head trains with its task") {
                 with_labels(pairs, Tensor::from(std::span<const float>(similar), {4}))) > 0);
 }
 
-TEST_CASE("text: masked tokens are drawn by sample, never special, and the same again") {
+TEST_CASE("text: masked tokens are a function of the sample's number and the place in it") {
   const std::unique_ptr<Model> model = build_model(
       "bert", tiny({{"head", "masked_lm"}, {"hidden_dropout_prob", 0.0}, {"attention_probs_dropout_prob", 0.0}}),
       {.seed = 3});
   const std::unique_ptr<Task> task = make_task("masked_lm", {{"mask_id", 119.0}, {"probability", 0.9}}, *model);
-  const Batch batch = packed();
+  const Numbers draws{81, 7, 2147483647, 40};
+  const Batch batch = with_draws_of(packed(), draws);
   const std::vector<double> before = batch["tokens"].to_vector();
-  const Result first = step(*model, *task, batch), again = step(*model, *task, batch);
-  CHECK(first.loss == again.loss);
+  const Result expected = step(*model, *task, batch);
   CHECK(batch["tokens"].to_vector() == before);  // the batch is the loader's
+  CHECK(largest_difference(step(*model, *task, with_draws_of(padded(0), draws)), expected) < 2e-5);
+  CHECK(step(*model, *task, with_draws_of(packed(), {82, 7, 2147483647, 40})).loss != expected.loss);
+  // The same masks in another step, at another place of another batch: losses and labels add up.
+  double sum = 0, labels = 0;
+  for (const std::int64_t i : {0, 2, 3}) {  // the other one has special tokens alone
+    const RandomStateScope random({.seed = 6, .step = static_cast<std::uint32_t>(i)});
+    const std::vector<double> sums =
+        task->run(*model, batch.part(i, i + 1), TaskMode::train).sums.front().to_vector();
+    sum += sums[0];
+    labels += sums[1];
+  }
+  CHECK(sum / labels == doctest::Approx(expected.loss).epsilon(1e-5));
+  CHECK_THROWS_AS(step(*model, *task, packed()), Error);
 }
 
 TEST_CASE("text: batches that do not fit are refused as input") {

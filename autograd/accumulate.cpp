@@ -25,7 +25,7 @@ template <class T>
 void draw_signs_on_cpu(const Tensor& a, const RandomStream& stream, const Tensor& out) {
   constexpr std::int64_t at_once = 128;  // signs in one draw
   const std::int64_t blocks = (a.count() + at_once - 1) / at_once;
-  const T* const p = a.data<T>();
+  const T* const p = a.data<const T>();
   T* const q = out.data<T>();
   parallel_tasks(blocks, [&](std::int64_t block, std::int64_t) {
     const std::array<std::uint32_t, 4> bits = stream.draw(static_cast<std::uint64_t>(block));
@@ -41,14 +41,14 @@ const RegisterKernel cpu_subtract{
     subtract_elements, DeviceKind::cpu, [](const Tensor& a, const Tensor& b, const Tensor& out) {
       with_float_type(a.dtype(), [&]<class T>(Type<T>) {
         map(
-            a.count(), [](auto x, auto y) { return x - y; }, out.data<T>(), a.data<T>(), b.data<T>());
+            a.count(), [](auto x, auto y) { return x - y; }, out.data<T>(), a.data<const T>(), b.data<const T>());
       });
     }};
 const RegisterKernel cpu_squared_differences{
     sum_squared_differences, DeviceKind::cpu,
     [](const Tensor& a, const Tensor& b, std::span<const std::int64_t> bounds, std::span<double> sums) {
       with_float_type(a.dtype(), [&]<class T>(Type<T>) {
-        const T *const p = a.data<T>(), *const q = b.defined() ? b.data<T>() : nullptr;
+        const T *const p = a.data<const T>(), *const q = b.defined() ? b.data<const T>() : nullptr;
         parallel_tasks(std::ssize(sums), [&](std::int64_t index, std::int64_t) {
           const auto i = static_cast<std::size_t>(index);
           sums[i] = sum_of_squares(p, q, bounds[i], bounds[i + 1]);

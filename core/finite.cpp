@@ -9,7 +9,7 @@ ValueRange value_range(const Tensor& tensor) {
   ValueRange range;
   if (!is_floating(tensor.dtype()) || tensor.device() != Device::cpu) return range;
   with_float_type(tensor.dtype(), [&]<class T>(Type<T>) {
-    const T* const values = tensor.data<T>();
+    const T* const values = tensor.data<const T>();
     for (std::int64_t i = 0; i < tensor.count(); ++i) {
       const double magnitude = std::abs(static_cast<double>(to_compute(values[i])));
       if (std::isfinite(magnitude))

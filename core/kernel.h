@@ -27,6 +27,7 @@
 #pragma once
 
 #include "core/device.h"
+#include "core/kernel_scope.h"
 
 #include <array>
 #include <initializer_list>
@@ -60,6 +61,7 @@ class Kernel<void(Args...)> {
       if (device.kind == DeviceKind::meta) return;
       detail::throw_missing_kernel(name_, device);
     }
+    const KernelScope scope;
     function(std::forward<Args>(args)...);
   }
 

@@ -177,7 +177,6 @@ std::string format_bytes(std::int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, units[unit]);
 }
 
-/// Holders of as many bytes whose paths differ in numbers alone share a line.
 std::string describe(const std::vector<Held>& holders, int lines) {
   struct Alike {
     Held first;

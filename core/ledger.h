@@ -114,7 +114,7 @@ class AllocationScope {
 /// As `1.50 GiB`.
 std::string format_bytes(std::int64_t bytes);
 
-/// Text of the largest holders, one a line, at most `lines`.
+/// Text of at most `lines` lines. Holders of as many bytes whose paths differ in numbers alone share one.
 std::string describe(const std::vector<Held>& holders, int lines);
 
 }  // namespace lacuna

@@ -322,6 +322,7 @@ class Bound final : public Operation {
       return {};
   }
   std::vector<Tensor> forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const override {
+    const KernelScope scope;
     const auto run = [&] {
       if constexpr (requires { op_.forward(inputs, extra_outputs); })
         return op_.forward(inputs, extra_outputs);
@@ -337,12 +338,14 @@ class Bound final : public Operation {
     }
   }
   void backward(std::vector<Tensor> dy, const SavedTensors& saved, Grads& grads) const override {
+    const KernelScope scope;
     if constexpr (outputs_of<Op> == 1)
       op_.backward(std::move(dy.front()), Saved<Op>(saved), grads);
     else
       op_.backward(std::move(dy), Saved<Op>(saved), grads);
   }
   void rematerialize(const RematRows& from, const Tensor& out) const override {
+    const KernelScope scope;
     if constexpr (requires { Op::rematerializes; })
       op_.rematerialize(RematInputs<Op>(from), out);
     else

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/dtype.h"
+#include "core/kernel_scope.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -53,6 +54,7 @@ void on_threads(int count, const F& f) {
 #pragma omp parallel for schedule(static, 1) num_threads(count)
   for (int i = 0; i < count; ++i) {
     try {
+      const KernelScope scope;
       f(i);
     } catch (...) {
 #pragma omp critical(lacuna_thrown)

@@ -196,7 +196,7 @@ std::vector<double> Tensor::to_vector() const {
   expect(device() == Device::cpu, "a tensor on {} has no values to read", name_of(device()));
   std::vector<double> values(static_cast<std::size_t>(count()));
   with_type(dtype_, [&]<class T>(Type<T>) {
-    const T* const in = data<T>();
+    const T* const in = data<const T>();
     std::transform(in, in + count(), values.begin(), [](T v) { return static_cast<double>(to_compute(v)); });
   });
   return values;

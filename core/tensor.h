@@ -3,13 +3,16 @@
 
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/kernel_scope.h"
 #include "core/ledger.h"
 #include "core/shape.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 namespace lacuna {
@@ -27,8 +30,8 @@ class Storage {
   Device device() const { return device_; }
   std::uint64_t id() const { return id_; }
   /// Number of in-place changes. A saved tensor whose version differs from the one at saving is stale.
-  std::uint64_t version() const { return version_; }
-  void bump_version() { ++version_; }
+  std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
+  void bump_version() { version_.store(version() + 1, std::memory_order_relaxed); }
   const Owner& owner() const { return owner_; }
   void assign(const Owner& owner);
 
@@ -37,7 +40,7 @@ class Storage {
   std::size_t bytes_;
   Device device_;
   std::uint64_t id_;
-  std::uint64_t version_ = 0;
+  std::atomic<std::uint64_t> version_ = 0;
   Owner owner_;
 };
 
@@ -66,16 +69,21 @@ class Tensor {
   std::int64_t rows() const { return shape_.rows(); }
   std::int64_t bytes() const { return count() * size_of(dtype_); }
 
-  /// Device memory of the first element; null on `meta`. Throws Error if T is not the tensor's type.
+  /// Device memory of the first element; null on `meta`. T is the tensor's type, or std::byte for any type; otherwise
+  /// throws Error. `data<float>()` is for writing: outside of kernels it raises the version, so that backward is an
+  /// error if it needs the values from before. `data<const float>()` is for reading.
   template <class T>
   T* data() const {
-    expect(dtype_of<T>() == dtype_, "a tensor of {} was read as {}", name_of(dtype_), name_of(dtype_of<T>()));
-    return reinterpret_cast<T*>(raw());
+    using Element = std::remove_const_t<T>;
+    if constexpr (!std::is_same_v<Element, std::byte>)
+      expect(dtype_of<Element>() == dtype_, "a tensor of {} was read as {}", name_of(dtype_),
+             name_of(dtype_of<Element>()));
+    if constexpr (!std::is_const_v<T>)
+      if (!KernelScope::is_open()) bump_version();
+    std::byte* const first = memory().data();
+    return first == nullptr ? nullptr : reinterpret_cast<T*>(first + offset_);
   }
-  std::byte* raw() const {
-    std::byte* const data = memory().data();
-    return data == nullptr ? nullptr : data + offset_;
-  }
+  std::byte* raw() const { return data<std::byte>(); }
 
   /// A view of the same memory with another shape of as many elements.
   Tensor reshape(const Shape& shape) const;
@@ -103,7 +111,7 @@ class Tensor {
   std::size_t offset() const { return offset_; }
   bool whole_storage() const { return offset_ == 0 && static_cast<std::size_t>(bytes()) == memory().bytes(); }
   void set_purpose(Purpose purpose) const;
-  /// Called by code that changes the values in place through `data` or `raw`.
+  /// Called by the owner of a tensor that a kernel has changed in place, or that was written through an older pointer.
   void bump_version() const { memory().bump_version(); }
 
  private:

@@ -70,7 +70,8 @@ void set_field(Batch& batch, const SampleField& field, Tensor memory, std::span<
 
 void copy_to_batch(const Sample& sample, const SampleField& field, const Tensor& place) {
   const Tensor& from = checked(sample, field);
-  if (from.raw() != place.raw()) std::memcpy(place.raw(), from.raw(), static_cast<std::size_t>(from.bytes()));
+  if (const auto* const values = from.data<const std::byte>(); values != place.data<const std::byte>())
+    std::memcpy(place.raw(), values, static_cast<std::size_t>(from.bytes()));
 }
 
 Batch collate(std::span<const Sample> samples, const SampleFields& fields) {

@@ -68,8 +68,8 @@ void ResizeAxis::apply(const std::uint8_t* in, std::int64_t outer, std::int64_t 
 void resize(const ResizeAxis& rows, const ResizeAxis& columns, const Tensor& in, const Tensor& between,
             const Tensor& out) {
   const std::int64_t channels = in.shape()[2];
-  columns.apply(in.data<std::uint8_t>(), rows.source(), channels, between.data<std::uint8_t>());
-  rows.apply(between.data<std::uint8_t>(), 1, columns.target() * channels, out.data<std::uint8_t>());
+  columns.apply(in.data<const std::uint8_t>(), rows.source(), channels, between.data<std::uint8_t>());
+  rows.apply(between.data<const std::uint8_t>(), 1, columns.target() * channels, out.data<std::uint8_t>());
 }
 
 }  // namespace lacuna

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace lacuna {
+namespace {
+
+bool is_same_memory(const Tensor& a, const Tensor& b) { return a.storage() == b.storage() && a.offset() == b.offset(); }
+
+}  // namespace
 
 const SampleField& field_of(const SampleFields& fields, std::string_view name) {
   const auto found = std::ranges::find(fields, name, &SampleField::name);
@@ -29,7 +34,7 @@ void Sample::begin(std::int64_t epoch_now, NamedTensors places) {
 Tensor Sample::make(std::string_view name, const Shape& shape, DType dtype) {
   const Tensor *const place = places_.find(name), *const now = tensors_.find(name);
   if (place != nullptr && place->dtype() == dtype && place->shape() == shape &&
-      (now == nullptr || now->raw() != place->raw()))
+      (now == nullptr || !is_same_memory(*now, *place)))
     return *place;
   return scratch(shape, dtype);
 }
@@ -53,7 +58,7 @@ Tensor Sample::scratch(const Shape& shape, DType dtype) {
 }
 
 void Sample::give_back(Tensor scratch) {
-  const auto is_place = [&](const auto& entry) { return entry.second.raw() == scratch.raw(); };
+  const auto is_place = [&](const auto& entry) { return is_same_memory(entry.second, scratch); };
   if (std::ranges::any_of(places_, is_place)) return;
   constexpr std::size_t most = 4;  // images of many sizes would pile up
   if (spare_.size() == most) spare_.erase(spare_.begin());

@@ -116,7 +116,7 @@ SampleFields Normalize::describe(SampleFields fields) const {
 void Normalize::apply(Sample& sample, SampleRandom&) const {
   const Tensor in = sample[images];
   Tensor out = sample.make(images, in.shape(), DType::f32);
-  const std::uint8_t* from = in.data<std::uint8_t>();
+  const std::uint8_t* from = in.data<const std::uint8_t>();
   float* to = out.data<float>();
   for (std::int64_t left = in.count(); left > 0;) {
     const std::int64_t count = std::min(left, std::ssize(scale_));
@@ -180,7 +180,7 @@ void shift(std::int64_t down, std::int64_t right, const Tensor& in, const Tensor
   for (std::int64_t y = 0; y < out_height; ++y) {
     const std::int64_t from = y + down;
     if (from < 0 || from >= height || begin >= end) continue;
-    std::copy_n(in.data<std::uint8_t>() + from * width * channels + begin + right * channels, end - begin,
+    std::copy_n(in.data<const std::uint8_t>() + from * width * channels + begin + right * channels, end - begin,
                 to + y * out_width * channels + begin);
   }
 }

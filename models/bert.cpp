@@ -25,7 +25,7 @@ std::span<const std::int64_t> host_values(const Inputs& batch, std::string_view 
     reject("a batch of text: expected `{}` in i64 with one axis, got {} {}", name, name_of(tensor.dtype()),
            tensor.shape());
   expect(tensor.device() == Device::cpu, "a batch of text: `{}` lies on the host, even if the model does not", name);
-  return {tensor.data<std::int64_t>(), static_cast<std::size_t>(tensor.count())};
+  return {tensor.data<const std::int64_t>(), static_cast<std::size_t>(tensor.count())};
 }
 
 /// Whole numbers made on the host, for the device.

@@ -31,7 +31,7 @@ void add_scaled(const Tensor& sum, const Tensor& value, double scale) {
   if (sum.device() == Device::meta) return;
   with_float_type(value.dtype(), [&]<class T>(Type<T>) {
     for (std::int64_t i = 0; i < sum.count(); ++i)
-      sum.data<double>()[i] += scale * static_cast<double>(to_compute(value.data<T>()[i]));
+      sum.data<double>()[i] += scale * static_cast<double>(to_compute(value.data<const T>()[i]));
   });
 }
 

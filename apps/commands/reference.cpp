@@ -158,7 +158,7 @@ Tensor load_images(const SafetensorsFile& file, const Model& model) {
            name_of(stored.dtype()), shape);
   const Tensor images = Tensor::empty({shape[0], height, width, channels}, DType::f32, Device::cpu, Purpose::data);
   const Tensor planes = stored.to(DType::f32);
-  const float* const in = planes.data<float>();
+  const float* const in = planes.data<const float>();
   float* const out = images.data<float>();
   for (std::int64_t n = 0; n < shape[0]; ++n)
     for (std::int64_t c = 0; c < channels; ++c)
@@ -257,7 +257,7 @@ class Comparison {
     if (parameter.grad().dtype() != DType::f32) return 0;  // in f64 no step is made of rounding
     const double zero = reference_tolerance * compared->magnitude;
     const Tensor theirs = file_.load(name).to(DType::f32);
-    const float* const from = theirs.data<float>();
+    const float* const from = theirs.data<const float>();
     float* const to = parameter.grad().data<float>();
     std::int64_t taken = 0;
     for (std::int64_t i = 0; i < theirs.count(); ++i) {

@@ -17,7 +17,7 @@ std::vector<std::int64_t> load_numbers(const SafetensorsFile& file, std::string_
     reject("{}: expected `{}` i64 {}, got {}", file.path().string(), name, shape,
            entry == nullptr ? "none" : fmt::format("{} {}", entry->stored_dtype, entry->shape));
   const Tensor tensor = file.load(name);
-  const auto* const data = tensor.data<std::int64_t>();
+  const auto* const data = tensor.data<const std::int64_t>();
   return {data, data + tensor.count()};
 }
 

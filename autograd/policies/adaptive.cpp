@@ -24,7 +24,7 @@ const T* numbers_of(const std::string& name, const Tensor& values, std::int64_t 
         "memory policy adaptive: expected {} {} for \"{}\", got {} {}; another version may have written it, and can "
         "go on from it",
         name_of(dtype_of<T>()), Shape{count}, name, name_of(values.dtype()), values.shape());
-  return values.data<T>();
+  return values.data<const T>();
 }
 
 }  // namespace

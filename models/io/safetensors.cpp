@@ -319,7 +319,8 @@ void write_safetensors(const std::filesystem::path& path, std::vector<NamedTenso
   AtomicFile file(path);
   file.write(&header_bytes, sizeof header_bytes);
   file.write(json);
-  for (const auto& [name, tensor] : tensors) file.write(tensor.raw(), static_cast<std::size_t>(tensor.bytes()));
+  for (const auto& [name, tensor] : tensors)
+    file.write(tensor.data<const std::byte>(), static_cast<std::size_t>(tensor.bytes()));
   file.commit();
 }
 

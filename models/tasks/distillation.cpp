@@ -69,7 +69,7 @@ Tensor renormalised(const Tensor& images, const ImagePreparation& from, const Im
   Tensor out = Tensor::empty(images.shape(), images.dtype(), images.device(), Purpose::data);
   if (images.device() == Device::meta) return out;
   with_float_type(images.dtype(), [&]<class T>(Type<T>) {
-    const T* const in = images.data<T>();
+    const T* const in = images.data<const T>();
     T* const result = out.data<T>();
     for (std::int64_t i = 0; i < images.count(); ++i) {
       const auto c = static_cast<std::size_t>(i) % channels;

@@ -69,7 +69,7 @@ class MaskedLm final : public Task {
     if (tokens.device() == Device::meta) return Variable(labels);
     const SequencesPtr sequences = sequences_of(batch);
     const Tensor hidden = tokens.clone(Purpose::data);
-    const auto* const id = tokens.data<std::int64_t>();
+    const auto* const id = tokens.data<const std::int64_t>();
     std::int64_t* const to = hidden.data<std::int64_t>();
     std::int64_t* const label = labels.data<std::int64_t>();
     if (!batch.contains(sample_draw)) reject("task masked_lm: expected a batch with `{}` i64 [N]", sample_draw);

@@ -115,7 +115,7 @@ constexpr std::int64_t most_classes = 1000;  // of a confusion matrix
 
 double value_at(const Tensor& tensor, std::int64_t i) {
   return with_float_type(tensor.dtype(),
-                         [&]<class T>(Type<T>) { return static_cast<double>(to_compute(tensor.data<T>()[i])); });
+                         [&]<class T>(Type<T>) { return static_cast<double>(to_compute(tensor.data<const T>()[i])); });
 }
 
 }  // namespace
@@ -165,9 +165,9 @@ Tensor class_sums(const Metric& metric, const Tensor& logits, const Tensor& labe
   if (device == Device::meta) return sums;
   const std::int64_t classes = logits.shape().back();
   for (std::int64_t i = 0; i < logits.rows(); ++i) {
-    const std::int64_t label = truth.data<std::int64_t>()[i];
+    const std::int64_t label = truth.data<const std::int64_t>()[i];
     if (label < 0 || label >= classes) reject("{}: label {} is none of the {} classes", metric.name, label, classes);
-    ++sums.data<double>()[label * classes + predicted.data<std::int64_t>()[i]];
+    ++sums.data<double>()[label * classes + predicted.data<const std::int64_t>()[i]];
   }
   return sums;
 }

@@ -66,7 +66,7 @@ class QuestionAnswering final : public Task {
     const Tensor f1 = Tensor::zeros({2}, DType::f64, device), exact = Tensor::zeros({2}, DType::f64, device);
     if (device == Device::meta) return {f1, exact};
     const std::vector<double> z = logits.to_vector();
-    const auto* const label = labels.data<std::int64_t>();
+    const auto* const label = labels.data<const std::int64_t>();
     for (std::int64_t n = 0; n < sequences.count(); ++n) {
       const auto first = z.begin() + 2 * sequences.begin(n);
       const Span found = best_span({first, first + 2 * sequences.length(n)}, longest_);

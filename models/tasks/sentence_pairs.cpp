@@ -22,8 +22,8 @@ Inputs joined(Inputs batch, const SampleFields& fields) {
     const Tensor both = Tensor::empty({count}, DType::i64, a.device(), Purpose::data);
     if (a.device() == Device::meta) return both;
     std::int64_t* const to = both.data<std::int64_t>();
-    std::copy_n(a.data<std::int64_t>(), a.count(), to);
-    std::transform(b.data<std::int64_t>() + skip, b.data<std::int64_t>() + b.count(), to + a.count(),
+    std::copy_n(a.data<const std::int64_t>(), a.count(), to);
+    std::transform(b.data<const std::int64_t>() + skip, b.data<const std::int64_t>() + b.count(), to + a.count(),
                    [more](std::int64_t value) { return value + more; });
     return both;
   };
@@ -36,7 +36,7 @@ Inputs joined(Inputs batch, const SampleFields& fields) {
     all.set(field.name, Variable(appended(first.tensor(), second.tensor(), 0, 0)));
   }
   const Tensor first = batch.take("offsets").tensor(), second = batch.take("pair_offsets").tensor();
-  all.set("offsets", Variable(appended(first, second, 1, first.data<std::int64_t>()[first.count() - 1])));
+  all.set("offsets", Variable(appended(first, second, 1, first.data<const std::int64_t>()[first.count() - 1])));
   return all;
 }
 

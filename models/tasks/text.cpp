@@ -15,7 +15,7 @@ LabelledTokens labelled_tokens(const Variable& labels, double share) {
   }
   std::vector<std::int64_t> rows, found;
   for (std::int64_t i = 0; i < all.count(); ++i) {
-    const std::int64_t label = all.data<std::int64_t>()[i];
+    const std::int64_t label = all.data<const std::int64_t>()[i];
     if (label == no_label) continue;
     rows.push_back(i);
     found.push_back(label);

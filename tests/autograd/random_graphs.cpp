@@ -95,7 +95,7 @@ class RandomGraph {
     CHECK(live_bytes(Purpose::workspace) == 0);
   }
   static std::string bytes_of(const Tensor& tensor) {
-    return {reinterpret_cast<const char*>(tensor.raw()), static_cast<std::size_t>(tensor.bytes())};
+    return {reinterpret_cast<const char*>(tensor.data<const std::byte>()), static_cast<std::size_t>(tensor.bytes())};
   }
   std::uint32_t choose(std::uint32_t bound) {
     return RandomStream{.seed = setup_.seed, .step = 0, .site = 1}.below(draws_++, bound);

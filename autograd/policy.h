@@ -21,6 +21,7 @@ namespace lacuna {
 /// One reader of a saved tensor in the backward pass.
 struct Reader {
   Label op;
+  OpKind kind = OpKind::other;  // of that op
   Label path;
   Source source{};  // which tensor of that op
   Need need{};

@@ -160,7 +160,12 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
       const SavedTensorPtr& saved = saved_at(row.from);
       const bool needed = saved != nullptr && row.for_grad_of.intersects(added.wanted);
       if (needed)
-        saved->add_reader({.op = name, .path = path, .source = row.from, .need = row.need, .optional = row.optional},
+        saved->add_reader({.op = name,
+                           .kind = op->kind(),
+                           .path = path,
+                           .source = row.from,
+                           .need = row.need,
+                           .optional = row.optional},
                           row.groups, op->heads());
       added.saved.push_back(needed ? saved : nullptr);
       added.saved_shapes.push_back(shape_at(row.from));

@@ -84,6 +84,9 @@ enum class Groups : std::uint8_t {
   token,  // those of one row; rows have different ranges (the input of a layer norm)
 };
 
+/// What an op computes, for policies that treat some kinds in their own way.
+enum class OpKind : std::uint8_t { other, linear, convolution, matmul, softmax, activation, norm };
+
 /// A set of inputs of one op. An input number that is negative or not below `max_inputs` is an error.
 class InputSet {
  public:
@@ -232,6 +235,7 @@ class Operation {
  public:
   virtual ~Operation() = default;
   virtual std::string_view name() const = 0;
+  virtual OpKind kind() const = 0;
   virtual std::span<const Save> saves() const = 0;
   /// Empty if the output cannot be rematerialized.
   virtual std::span<const Remat> rematerializes() const = 0;
@@ -278,6 +282,8 @@ inline constexpr int outputs_of<Op> = Op::outputs;
 /// an op that multiplies matrices
 ///   static constexpr InputSet matmul_operands{...};
 ///   std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;
+/// an op of a kind that policies know
+///   static constexpr OpKind kind = OpKind::norm;
 template <class Op>
 class Bound final : public Operation {
   static_assert(
@@ -287,6 +293,12 @@ class Bound final : public Operation {
   explicit Bound(Op op) : op_(std::move(op)) {}
 
   std::string_view name() const override { return Op::name; }
+  OpKind kind() const override {
+    if constexpr (requires { Op::kind; })
+      return Op::kind;
+    else
+      return OpKind::other;
+  }
   std::span<const Save> saves() const override { return Op::saves; }
   std::span<const Remat> rematerializes() const override {
     if constexpr (requires { Op::rematerializes; })

@@ -2,18 +2,19 @@
 
 #include "nn/functional.h"
 #include "nn/region.h"
+#include "ops/activation.h"
+#include "ops/swiglu.h"
 
 namespace lacuna::nn {
 
 Variable activate(Activation activation, Variable x) {
-  constexpr double steepness = 1.702;
   switch (activation) {
     case Activation::gelu:
       return gelu(std::move(x));
     case Activation::gelu_tanh:
       return gelu_tanh(std::move(x));
     case Activation::quick_gelu:
-      return silu(std::move(x) * steepness) / steepness;
+      return apply(QuickGelu{}, std::move(x));
     case Activation::relu:
       return relu(std::move(x));
   }
@@ -31,11 +32,7 @@ Mlp::Mlp(Module& parent, std::string_view name, std::int64_t width, std::int64_t
 
 Variable Mlp::hidden(Variable x) const {
   x = fc1_.forward(std::move(x));
-  if (!gated_) return activate(activation_, std::move(x));
-  const int last = x.shape().rank() - 1;
-  const std::int64_t width = x.shape().back() / 2;
-  Variable gate = silu(slice(x, last, 0, width));
-  return std::move(gate) * slice(std::move(x), last, width, 2 * width);
+  return gated_ ? apply(SwiGlu{}, std::move(x)) : activate(activation_, std::move(x));
 }
 
 Variable Mlp::forward(Variable x, Variable scale) const {

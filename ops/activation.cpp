@@ -12,6 +12,7 @@ namespace {
 const RegisterOp<Gelu> gelu;
 const RegisterOp<Relu> relu;
 const RegisterOp<Silu> silu;
+const RegisterOp<QuickGelu> quick_gelu;
 const RegisterOp<Sigmoid> sigmoid;
 const RegisterOp<Tanh> tanh_op;
 
@@ -36,6 +37,7 @@ const RegisterKernel cpu_gelu_erf{gelu_erf, DeviceKind::cpu, apply_on_cpu<formul
 const RegisterKernel cpu_gelu_tanh{gelu_tanh, DeviceKind::cpu, apply_on_cpu<formula::GeluTanh>};
 const RegisterKernel cpu_relu{relu_forward, DeviceKind::cpu, apply_on_cpu<formula::Relu>};
 const RegisterKernel cpu_silu{silu_forward, DeviceKind::cpu, apply_on_cpu<formula::Silu>};
+const RegisterKernel cpu_quick_gelu{quick_gelu_forward, DeviceKind::cpu, apply_on_cpu<formula::QuickGelu>};
 const RegisterKernel cpu_sigmoid{sigmoid_forward, DeviceKind::cpu, apply_on_cpu<formula::Sigmoid>};
 const RegisterKernel cpu_tanh{tanh_forward, DeviceKind::cpu, apply_on_cpu<formula::Tanh>};
 
@@ -46,6 +48,8 @@ const RegisterKernel cpu_gelu_tanh_backward{
     gelu_tanh_backward, {DeviceKind::cpu, DeviceKind::meta}, backward_on_cpu<formula::GeluTanhBackward>};
 const RegisterKernel cpu_silu_backward{
     silu_backward, {DeviceKind::cpu, DeviceKind::meta}, backward_on_cpu<formula::SiluBackward>};
+const RegisterKernel cpu_quick_gelu_backward{
+    quick_gelu_backward, {DeviceKind::cpu, DeviceKind::meta}, backward_on_cpu<formula::QuickGeluBackward>};
 const RegisterKernel cpu_sigmoid_backward{
     sigmoid_backward, {DeviceKind::cpu, DeviceKind::meta}, backward_on_cpu<formula::SigmoidBackward>};
 const RegisterKernel cpu_tanh_backward{
@@ -104,6 +108,14 @@ void Silu::backward(const Tensor& dy, const Saved<Silu>& saved, Grads& grads) co
 }
 void Silu::rematerialize(const RematInputs<Silu>& from, const Tensor& out) const {
   silu_forward(out.device(), from.get<input(x)>(), out);
+}
+
+Tensor QuickGelu::forward(std::span<const Tensor> inputs) const { return applied(quick_gelu_forward, inputs[x]); }
+void QuickGelu::backward(const Tensor& dy, const Saved<QuickGelu>& saved, Grads& grads) const {
+  grads[x] = gradient_of(quick_gelu_backward, dy, saved.get<input(x)>());
+}
+void QuickGelu::rematerialize(const RematInputs<QuickGelu>& from, const Tensor& out) const {
+  quick_gelu_forward(out.device(), from.get<input(x)>(), out);
 }
 
 Tensor Sigmoid::forward(std::span<const Tensor> inputs) const { return applied(sigmoid_forward, inputs[x]); }

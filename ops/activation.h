@@ -11,6 +11,7 @@ struct Gelu {
   enum Input { x };
   enum class Form : std::uint8_t { erf, tanh } form = Form::erf;
   static constexpr std::string_view name = "gelu";
+  static constexpr OpKind kind = OpKind::activation;
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x}}};
   static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
@@ -22,6 +23,7 @@ struct Gelu {
 struct Relu {
   enum Input { x };
   static constexpr std::string_view name = "relu";
+  static constexpr OpKind kind = OpKind::activation;
   static constexpr std::array saves{Save{.from = output, .need = Need::sign, .for_grad_of = {x}}};
   static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
@@ -33,6 +35,7 @@ struct Relu {
 struct Silu {
   enum Input { x };
   static constexpr std::string_view name = "silu";
+  static constexpr OpKind kind = OpKind::activation;
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x}}};
   static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
@@ -40,10 +43,23 @@ struct Silu {
   void rematerialize(const RematInputs<Silu>& from, const Tensor& out) const;
 };
 
+/// x·σ(1.702·x), an approximation of GELU.
+struct QuickGelu {
+  enum Input { x };
+  static constexpr std::string_view name = "quick_gelu";
+  static constexpr OpKind kind = OpKind::activation;
+  static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x}}};
+  static constexpr std::array rematerializes{rows_of(input(x))};
+  Tensor forward(std::span<const Tensor> inputs) const;
+  void backward(const Tensor& dy, const Saved<QuickGelu>& saved, Grads& grads) const;
+  void rematerialize(const RematInputs<QuickGelu>& from, const Tensor& out) const;
+};
+
 /// σ(x) = 1 / (1 + e^-x); its derivative is a function of its output.
 struct Sigmoid {
   enum Input { x };
   static constexpr std::string_view name = "sigmoid";
+  static constexpr OpKind kind = OpKind::activation;
   static constexpr std::array saves{Save{.from = output, .need = Need::value, .for_grad_of = {x}}};
   static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
@@ -55,6 +71,7 @@ struct Sigmoid {
 struct Tanh {
   enum Input { x };
   static constexpr std::string_view name = "tanh";
+  static constexpr OpKind kind = OpKind::activation;
   static constexpr std::array saves{Save{.from = output, .need = Need::value, .for_grad_of = {x}}};
   static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;

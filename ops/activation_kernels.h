@@ -14,6 +14,7 @@ inline constinit ActivationKernel gelu_erf{"gelu"};
 inline constinit ActivationKernel gelu_tanh{"gelu tanh"};
 inline constinit ActivationKernel relu_forward{"relu"};
 inline constinit ActivationKernel silu_forward{"silu"};
+inline constinit ActivationKernel quick_gelu_forward{"quick_gelu"};
 inline constinit ActivationKernel sigmoid_forward{"sigmoid"};
 inline constinit ActivationKernel tanh_forward{"tanh"};
 
@@ -22,6 +23,7 @@ using ActivationGradientKernel = Kernel<void(const Operand& saved, const Tensor&
 inline constinit ActivationGradientKernel gelu_erf_backward{"gelu backward"};
 inline constinit ActivationGradientKernel gelu_tanh_backward{"gelu tanh backward"};
 inline constinit ActivationGradientKernel silu_backward{"silu backward"};
+inline constinit ActivationGradientKernel quick_gelu_backward{"quick_gelu backward"};
 inline constinit ActivationGradientKernel sigmoid_backward{"sigmoid backward"};
 inline constinit ActivationGradientKernel tanh_backward{"tanh backward"};
 

@@ -36,6 +36,7 @@ struct Attention {
   double dropout = 0;
   RandomStream stream = {};
   static constexpr std::string_view name = "attention";
+  static constexpr OpKind kind = OpKind::matmul;
   static constexpr std::array saves{
       Save{.from = input(qkv), .need = Need::value, .for_grad_of = {qkv, bias}, .groups = Groups::head},
       Save{.from = input(bias), .need = Need::exact, .for_grad_of = {qkv, bias}},
@@ -54,6 +55,7 @@ struct CrossAttention {
   double dropout = 0;
   RandomStream stream = {};
   static constexpr std::string_view name = "cross_attention";
+  static constexpr OpKind kind = OpKind::matmul;
   static constexpr std::array saves{
       Save{.from = input(q), .need = Need::value, .for_grad_of = {q, k, v, bias}, .groups = Groups::head},
       Save{.from = input(k), .need = Need::value, .for_grad_of = {q, k, v, bias}, .groups = Groups::head},

@@ -15,6 +15,7 @@ struct BatchNorm {
   enum ExtraOutput { mean, variance };
   double eps = 1e-5;
   static constexpr std::string_view name = "batch_norm";
+  static constexpr OpKind kind = OpKind::norm;
   static constexpr std::array saves{
       Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight}},
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
@@ -35,6 +36,7 @@ struct BatchNormRelu {
   enum ExtraOutput { mean, variance };
   double eps = 1e-5;
   static constexpr std::string_view name = "batch_norm_relu";
+  static constexpr OpKind kind = OpKind::norm;
   static constexpr std::array saves{
       Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight, bias}},
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x, weight, bias}},
@@ -56,6 +58,7 @@ struct BatchNormAddRelu {
   enum ExtraOutput { mean, variance };
   double eps = 1e-5;
   static constexpr std::string_view name = "batch_norm_add_relu";
+  static constexpr OpKind kind = OpKind::norm;
   static constexpr std::array saves{
       Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight}},
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
@@ -77,6 +80,7 @@ struct FrozenBatchNorm {
   enum Input { x, weight, bias, mean, variance };
   double eps = 1e-5;
   static constexpr std::string_view name = "frozen_batch_norm";
+  static constexpr OpKind kind = OpKind::norm;
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}},
                                     Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
                                     Save{.from = input(mean), .need = Need::exact, .for_grad_of = {weight}},
@@ -94,6 +98,7 @@ struct FrozenBatchNormRelu {
   enum Input { x, weight, bias, mean, variance, residual };
   double eps = 1e-5;
   static constexpr std::string_view name = "frozen_batch_norm_relu";
+  static constexpr OpKind kind = OpKind::norm;
   static constexpr std::array saves{
       Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}},
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},

@@ -16,6 +16,7 @@ struct Conv2d {
   std::int64_t kernel_height = 1, kernel_width = 1;
   std::int64_t height = 0, width = 0;  // x's
   static constexpr std::string_view name = "conv2d";
+  static constexpr OpKind kind = OpKind::convolution;
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}},
                                     Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}}};
   static constexpr InputSet accumulates_into{x, weight, bias};

@@ -18,6 +18,7 @@ struct DepthwiseConv2d {
     return kernel <= 16 && 0 <= padding && padding < kernel;
   }
   static constexpr std::string_view name = "depthwise_conv2d";
+  static constexpr OpKind kind = OpKind::convolution;
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}},
                                     Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}}};
   static constexpr InputSet accumulates_into{x};

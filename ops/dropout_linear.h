@@ -15,6 +15,7 @@ struct DropoutLinear {
   double p = 0;
   RandomStream stream;
   static constexpr std::string_view name = "dropout_linear";
+  static constexpr OpKind kind = OpKind::linear;
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}},
                                     Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}}};
   static constexpr InputSet matmul_operands{x, weight};

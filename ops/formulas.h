@@ -61,6 +61,21 @@ struct SiluBackward {
     return dy * s * (T(1) + x * (T(1) - s));
   }
 };
+/// As OpenAI's CLIP has it.
+inline constexpr double quick_gelu_steepness = 1.702;
+struct QuickGelu {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T x) const {
+    return x * math::sigmoid(T(quick_gelu_steepness) * x);
+  }
+};
+struct QuickGeluBackward {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T dy, T x) const {
+    const T steep = T(quick_gelu_steepness) * x, s = math::sigmoid(steep);
+    return dy * s * (T(1) + steep * (T(1) - s));
+  }
+};
 struct Sigmoid {
   template <class T>
   LACUNA_HOST_DEVICE T operator()(T x) const {

@@ -13,6 +13,7 @@ struct LayerNorm {
   enum ExtraOutput { mean, rstd };
   double eps = 1e-6;
   static constexpr std::string_view name = "layer_norm";
+  static constexpr OpKind kind = OpKind::norm;
   static constexpr std::array saves{
       Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight}, .groups = Groups::token},
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},

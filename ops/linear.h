@@ -12,6 +12,7 @@ namespace lacuna {
 struct Linear {
   enum Input { x, weight, bias };
   static constexpr std::string_view name = "linear";
+  static constexpr OpKind kind = OpKind::linear;
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}},
                                     Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}}};
   static constexpr InputSet accumulates_into{x, weight, bias};

@@ -13,6 +13,7 @@ struct LowRankLinear {
   enum Input { x, weight, bias, z, up };
   double scale = 1;
   static constexpr std::string_view name = "low_rank_linear";
+  static constexpr OpKind kind = OpKind::linear;
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}},
                                     Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
                                     Save{.from = input(z), .need = Need::value, .for_grad_of = {up}},

@@ -12,6 +12,7 @@ struct MatMul {
   bool transpose_b = false;
   double scale = 1;
   static constexpr std::string_view name = "matmul";
+  static constexpr OpKind kind = OpKind::matmul;
   static constexpr std::array saves{
       Save{.from = input(a), .need = Need::value, .for_grad_of = {b}, .groups = Groups::head},
       Save{.from = input(b), .need = Need::value, .for_grad_of = {a}, .groups = Groups::head}};

@@ -14,6 +14,7 @@ namespace lacuna {
 struct ScaledLinear {
   enum Input { x, weight, bias, scale };
   static constexpr std::string_view name = "scaled_linear";
+  static constexpr OpKind kind = OpKind::linear;
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {weight, scale}},
                                     Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x, scale}},
                                     Save{.from = input(bias), .need = Need::exact, .for_grad_of = {scale}},

@@ -23,6 +23,7 @@ struct SequenceAttention {
   RandomStream stream = {};
   std::int64_t positions = 0;
   static constexpr std::string_view name = "sequence_attention";
+  static constexpr OpKind kind = OpKind::matmul;
   static constexpr std::array saves{
       Save{.from = input(q), .need = Need::value, .for_grad_of = {q, k, v}, .groups = Groups::head},
       Save{.from = input(k), .need = Need::value, .for_grad_of = {q, k, v}, .groups = Groups::head},

@@ -9,6 +9,7 @@ namespace lacuna {
 struct Softmax {
   enum Input { x };
   static constexpr std::string_view name = "softmax";
+  static constexpr OpKind kind = OpKind::softmax;
   static constexpr std::array saves{
       Save{.from = output, .need = Need::value, .for_grad_of = {x}, .groups = Groups::head}};
   static constexpr std::array rematerializes{rows_of(input(x))};
@@ -21,6 +22,7 @@ struct Softmax {
 struct LogSoftmax {
   enum Input { x };
   static constexpr std::string_view name = "log_softmax";
+  static constexpr OpKind kind = OpKind::softmax;
   static constexpr std::array saves{Save{.from = output, .need = Need::value, .for_grad_of = {x}}};
   static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;

@@ -35,6 +35,7 @@ struct WindowAttention {
   std::int64_t shift_down = 0, shift_right = 0;      // below the window's extents
   double scale = 0;                                  // 0: 1 / sqrt(head_dim)
   static constexpr std::string_view name = "window_attention";
+  static constexpr OpKind kind = OpKind::matmul;
   static constexpr std::array saves{
       Save{.from = input(qkv),
            .need = Need::value,

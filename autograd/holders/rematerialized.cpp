@@ -20,7 +20,12 @@ Rematerialized::Rematerialized(Origin& origin, const SavedTensorInfo& info, Devi
     SavedTensor* const source = origin_.sources[i].get();
     if (source == nullptr) continue;
     const Need need = source->is_extra_output() ? Need::exact : std::max(info.need, Need::value);
-    source->add_reader({.op = op_, .path = path_, .source = table[i].from, .need = need, .rematerializes = true});
+    source->add_reader({.op = op_,
+                        .kind = origin_.op->kind(),
+                        .path = path_,
+                        .source = table[i].from,
+                        .need = need,
+                        .rematerializes = true});
   }
 }
 

@@ -1,10 +1,11 @@
 // The policy `mesa`: Pan et al. 2021, "Mesa: a memory-saving training framework for transformers".
 #include "autograd/policies/quantizing.h"
-#include "core/op.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace lacuna {
@@ -21,7 +22,7 @@ class Mesa final : public QuantizingPolicy {
         {"bits", 8.0, {.low = 1, .high = 8, .below_high = false, .whole = true}, "of an element"},
         {"decay", 0.9, below_one, "how much of a range's estimate stays when the next step is seen"},
         group_size_setting("elements that share a range where columns are too narrow")};
-    for (const Kind& kind : kinds) all.push_back({kind.name, true, {}, kind.meaning});
+    for (const Switch& one : switches) all.push_back({one.name, true, {}, one.meaning});
     return all;
   }
   explicit Mesa(const Settings& settings)
@@ -29,12 +30,8 @@ class Mesa final : public QuantizingPolicy {
         bits_(settings.whole_number("bits")),
         group_size_(settings.whole_number("group_size")),
         decay_(settings.number("decay")) {
-    for (const Kind& kind : kinds)
-      for (const std::string_view op : kind.ops)
-        expect(std::ranges::find(op_names(), op) != op_names().end(), "memory policy mesa: {} names {}, which is no op",
-               kind.name, op);
-    for (const Kind& kind : kinds)
-      if (!settings.flag(kind.name)) off_.insert(off_.end(), kind.ops.begin(), kind.ops.end());
+    for (const Switch& one : switches)
+      if (!settings.flag(one.name)) off_.insert(one.kind);
   }
   std::string_view name() const override { return policy_name; }
 
@@ -55,7 +52,7 @@ class Mesa final : public QuantizingPolicy {
         reject("memory policy mesa: expected the ranges of {} as f32 [groups, 2], got {} {}", key,
                name_of(numbers.dtype()), numbers.shape());
       std::vector<quant::Range> ranges;  // [groups]
-      for (const float* at = numbers.data<float>(); std::ssize(ranges) < numbers.rows(); at += 2) {
+      for (const float* at = numbers.data<const float>(); std::ssize(ranges) < numbers.rows(); at += 2) {
         if (!std::isfinite(at[0]) || !std::isfinite(at[1]) || at[0] > at[1])
           reject("memory policy mesa: expected finite ranges of {}, the least value first, got [{}, {}]", key, at[0],
                  at[1]);
@@ -67,17 +64,22 @@ class Mesa final : public QuantizingPolicy {
   }
 
  private:
-  struct Kind {
+  struct Switch {
     std::string_view name;
-    std::vector<std::string_view> ops;
+    OpKind kind;
     std::string_view meaning;
   };
-  static const std::vector<Kind> kinds;
+  static constexpr std::array switches{
+      Switch{"linear", OpKind::linear, "whether inputs of linear layers are quantized"},
+      Switch{"convolution", OpKind::convolution, "whether inputs of convolutions are quantized"},
+      Switch{"matmul", OpKind::matmul, "whether operands of attention's products are quantized"},
+      Switch{"softmax", OpKind::softmax, "whether probabilities are quantized"},
+      Switch{"activation", OpKind::activation, "whether inputs of activations are quantized"},
+      Switch{"norm", OpKind::norm, "whether inputs of norms are quantized"}};
 
   bool applies_to(const SavedTensorInfo& info) const override {
-    return std::any_of(info.readers.begin(), info.readers.end(), [&](const Reader& user) {
-      return user.need != Need::sign && std::find(off_.begin(), off_.end(), user.op.text()) == off_.end();
-    });
+    return std::ranges::any_of(
+        info.readers, [&](const Reader& reader) { return reader.need != Need::sign && !off_.contains(reader.kind); });
   }
   quant::QuantConfig config_of(const SavedTensorInfo& info) override {
     return {.bits = static_cast<int>(bits_), .grouping = column_groups(info, group_size_)};
@@ -91,22 +93,9 @@ class Mesa final : public QuantizingPolicy {
 
   std::int64_t bits_, group_size_;
   double decay_;
-  std::vector<std::string_view> off_;  // ops
+  std::set<OpKind> off_;
   std::map<std::string, RunningRanges> running_;
 };
-
-const std::vector<Mesa::Kind> Mesa::kinds{
-    {"linear", {"linear", "scaled_linear"}, "whether inputs of linear layers are quantized"},
-    {"convolution", {"conv2d", "depthwise_conv2d"}, "whether inputs of convolutions are quantized"},
-    {"matmul",
-     {"matmul", "attention", "cross_attention", "sequence_attention", "window_attention"},
-     "whether operands of attention's products are quantized"},
-    {"softmax", {"softmax"}, "whether probabilities are quantized"},
-    {"activation", {"gelu", "silu", "sigmoid", "tanh"}, "whether inputs of activations are quantized"},
-    {"norm",
-     {"layer_norm", "batch_norm", "batch_norm_relu", "batch_norm_add_relu", "frozen_batch_norm",
-      "frozen_batch_norm_relu"},
-     "whether inputs of norms are quantized"}};
 
 const RegisterPolicy<Mesa> mesa;
 

@@ -1,4 +1,5 @@
 #include "ops/activation.h"
+#include "ops/swiglu.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {
@@ -19,6 +20,14 @@ const RegisterSample gelu_erf(unary("gelu erf", Gelu{}));
 const RegisterSample gelu_tanh(unary("gelu tanh", Gelu{.form = Gelu::Form::tanh}));
 const RegisterSample relu(unary("relu", Relu{}));
 const RegisterSample silu(unary("silu", Silu{}));
+const RegisterSample quick_gelu(unary("quick_gelu", QuickGelu{}));
+const RegisterSample swiglu({.name = "swiglu",
+                             .op = bound(SwiGlu{}),
+                             .inputs =
+                                 [](DType dtype) {
+                                   return std::vector{sample_values({3, 5, 74}, dtype, 1)};
+                                 },
+                             .differentiable = {0}});
 const RegisterSample sigmoid(unary("sigmoid", Sigmoid{}));
 const RegisterSample tanh_sample(unary("tanh", Tanh{}));
 

@@ -158,7 +158,9 @@ SwinTransformer::SwinTransformer(const ModelContext& context, const SwinOptions&
       norm_(*this, "norm", options.embed_dim << (options.depths.size() - 1), eps),
       head_dropout_(*this, "head.drop", options.drop_rate),
       head_(*this, "head.fc", options.embed_dim << (options.depths.size() - 1), options.num_classes,
-            {.init = linear_init()}) {}
+            {.init = linear_init()}) {
+  norm_.set_follows_block();
+}
 
 std::vector<std::unique_ptr<SwinTransformer::Stage>> SwinTransformer::make_stages(const SwinOptions& options) {
   std::vector<std::unique_ptr<Stage>> stages;

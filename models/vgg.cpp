@@ -69,7 +69,10 @@ class Vgg final : public ImageModel {
         Layer& layer = layers.emplace_back();
         layer.convolution = std::make_unique<nn::Conv2d>(*this, next(), in, out, lacuna::convolution(out, 3, 1));
         layer.convolution->set_role(Role::block);
-        if (options.batch_norm) layer.norm = std::make_unique<nn::BatchNorm2d>(*this, next(), out);
+        if (options.batch_norm) {
+          layer.norm = std::make_unique<nn::BatchNorm2d>(*this, next(), out);
+          layer.norm->set_follows_block();
+        }
         layer.pools = i + 1 == options.layers[stage];
         number += layer.pools ? 2 : 1;
         in = out;

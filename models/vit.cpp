@@ -153,6 +153,7 @@ VisionTransformer::VisionTransformer(const ModelContext& context, const VitOptio
       norm_(*this, options.pool == VitOptions::Pool::mean ? "fc_norm" : "norm", options.embed_dim, options.norm_eps),
       head_dropout_(*this, "head_drop", options.drop_rate),
       head_(*this, "head", options.embed_dim, options.num_classes, {.init = linear_init()}) {
+  if (options.pool != VitOptions::Pool::mean) norm_.set_follows_block();
   positions_.exclude_from_decay();
   const auto add_tokens = [&](std::string_view name, std::int64_t count, const Init& init) {
     prefix_tokens_.push_back(std::make_unique<Parameter>(*this, name, Shape{1, count, options.embed_dim}, init));

@@ -5,6 +5,7 @@
 #include "core/random.h"
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -95,11 +96,17 @@ class Module {
   Role role() const { return role_; }
   void set_role(Role role) { role_ = role; }
 
+  /// Whether layer-wise learning rates count this module to the block before it: a final norm, as timm does.
+  bool follows_block() const { return follows_block_; }
+  void set_follows_block() { follows_block_ = true; }
+
   /// This one and all below it, in the order of construction.
   std::vector<Module*> modules();
   std::vector<const Module*> modules() const;
   /// In the order of construction, children included.
   std::vector<Parameter*> parameters() const;
+  /// Without those of children.
+  std::span<Parameter* const> own_parameters() const { return parameters_; }
   std::vector<Buffer*> buffers() const;
   std::int64_t parameter_count() const;
 
@@ -128,6 +135,7 @@ class Module {
   std::string path_;
   Label label_;
   Role role_ = Role::part;
+  bool follows_block_ = false;
   std::vector<Module*> children_;
   std::vector<Parameter*> parameters_;
   std::vector<Buffer*> buffers_;

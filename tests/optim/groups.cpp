@@ -18,15 +18,15 @@ struct Line {
   double lr_scale = 0, weight_decay = 0;
 };
 
-/// A model with timm's parameters by name and number of axes.
-struct Named : Module {
-  Named() : Module(ModelContext{.device = Device::meta}) {}
-  void add(const std::string& path, std::int64_t rank) {
-    const std::vector<std::int64_t> extents(static_cast<std::size_t>(rank), 2);
-    all.push_back(std::make_unique<Parameter>(*this, path, Shape(std::span<const std::int64_t>(extents)), Init()));
-    if (path == "cls_token" || path == "pos_embed") all.back()->exclude_from_decay();
-  }
-  std::vector<std::unique_ptr<Parameter>> all;
+struct Part : Module {
+  Part(Module& parent, std::string_view name) : Module(parent, name) {}
+  Parameter weight{*this, "weight", {2, 2}, Init()}, bias{*this, "bias", {2}, Init()};
+};
+
+struct Parts : Module {
+  Parts() : Module(ModelContext{.device = Device::meta}) {}
+  Part stem{*this, "stem.0"}, first{*this, "first"}, between{*this, "between"}, second{*this, "second"},
+      norm{*this, "final"}, head{*this, "head"};
 };
 
 }  // namespace
@@ -71,19 +71,36 @@ TEST_CASE("layer-wise decay equals timm's") {
 }
 
 TEST_CASE("the first matching rule applies, times the layer's rate") {
-  Named model;
-  for (const char* const path : {"stem.weight", "blocks.0.weight", "blocks.0.bias", "head.weight"})
-    model.add(path, std::string_view(path).ends_with("bias") ? 1 : 2);
+  Parts model;
+  model.first.set_role(Role::block);
   std::map<std::string, std::pair<double, double>> found;
   const GroupRules rules{.weight_decay = 0.1,
                          .decay_norm_and_bias = false,
-                         .rules = {{.pattern = "blocks.*", .lr_scale = 3, .weight_decay = {}},
+                         .rules = {{.pattern = "first.*", .lr_scale = 3, .weight_decay = {}},
                                    {.pattern = "*.weight", .lr_scale = 5, .weight_decay = 0.7}},
                          .layer_decay = 0.5};
   for (const ParameterGroup& group : parameter_groups(model, rules))
     for (const Parameter* parameter : group.parameters) found[parameter->path()] = {group.lr_scale, group.weight_decay};
-  CHECK(found.at("stem.weight") == std::pair{5 * 0.25, 0.7});
-  CHECK(found.at("blocks.0.weight") == std::pair{3 * 0.5, 0.1});
-  CHECK(found.at("blocks.0.bias") == std::pair{3 * 0.5, 0.0});
+  CHECK(found.at("stem.0.weight") == std::pair{5 * 0.25, 0.7});
+  CHECK(found.at("first.weight") == std::pair{3 * 0.5, 0.1});
+  CHECK(found.at("first.bias") == std::pair{3 * 0.5, 0.0});
   CHECK(found.at("head.weight") == std::pair{5.0, 0.7});
+}
+
+TEST_CASE("layers are counted by the blocks that modules declare, whatever their names") {
+  Parts model;
+  const GroupRules rules{.layer_decay = 0.5};
+  CHECK_THROWS_AS(parameter_groups(model, rules), Error);  // no blocks
+  model.first.set_role(Role::block);
+  model.second.set_role(Role::block);
+  model.norm.set_follows_block();
+  std::map<std::string, double> found;
+  for (const ParameterGroup& group : parameter_groups(model, rules))
+    for (const Parameter* parameter : group.parameters) found[parameter->path()] = group.lr_scale;
+  CHECK(found.at("stem.0.weight") == 0.125);
+  CHECK(found.at("first.weight") == 0.25);
+  CHECK(found.at("between.weight") == 0.5);
+  CHECK(found.at("second.bias") == 0.5);
+  CHECK(found.at("final.bias") == 0.5);
+  CHECK(found.at("head.weight") == 1);
 }

@@ -1,23 +1,13 @@
 #include "nn/init.h"
 
 #include "core/parallel.h"
+#include "nn/normal.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numbers>
 
 namespace lacuna::init {
 namespace {
-
-/// Two independent standard normal numbers out of four draws (Box and Muller 1958).
-std::pair<double, double> normal_pair(const RandomStream& stream, std::uint64_t pair) {
-  const auto bits = stream.draw(pair);
-  const double u = (static_cast<double>(bits[0]) + 1.0) * 0x1p-32;  // (0, 1]
-  const double angle = 2.0 * std::numbers::pi * static_cast<double>(bits[1]) * 0x1p-32;
-  const double radius = std::sqrt(-2.0 * std::log(u));
-  return {radius * std::cos(angle), radius * std::sin(angle)};
-}
 
 /// Normal numbers around 0; one outside ±bound deviations is drawn again.
 Init bounded_normal(double deviation, double bound) {
@@ -25,19 +15,9 @@ Init bounded_normal(double deviation, double bound) {
     const std::int64_t count = tensor.count();
     with_compute_type(tensor.dtype(), [&]<class T>(Type<T>) {
       T* const out = tensor.data<T>();
-      parallel_for((count + 1) / 2, 4096, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t pair = begin; pair < end; ++pair) {
-          const auto drawn = normal_pair(stream, static_cast<std::uint64_t>(pair));
-          for (std::int64_t i = 2 * pair; i < std::min(2 * pair + 2, count); ++i) {
-            double value = i % 2 == 0 ? drawn.first : drawn.second;
-            for (RandomStream again = stream; std::abs(value) > bound;) {
-              ++again.step;
-              value = normal_pair(again, static_cast<std::uint64_t>(i)).first;
-            }
-            out[i] = static_cast<T>(value * deviation);
-          }
-        }
-      });
+      const Normals normals{stream, deviation, bound};
+      parallel_for((count + 1) / 2, 4096,
+                   [&](std::int64_t begin, std::int64_t end) { normals.fill(begin, end, count, out); }, 256);
     });
   };
 }

@@ -1,0 +1,20 @@
+// Normal random numbers for initial values.
+#pragma once
+
+#include "core/random.h"
+
+#include <cstdint>
+
+namespace lacuna::init {
+
+/// Numbers 2 · begin to 2 · end of a stream of normal ones around 0; one outside ±bound deviations is drawn again.
+struct Normals {
+  RandomStream stream;
+  double deviation, bound;
+
+  /// Writes those whose index is below `count` to `out` [count].
+  template <class T>
+  void fill(std::int64_t begin, std::int64_t end, std::int64_t count, T* out) const;
+};
+
+}  // namespace lacuna::init

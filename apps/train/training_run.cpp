@@ -5,15 +5,12 @@
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
 #include "apps/output.h"
+#include "apps/train/announcement.h"
 #include "apps/train/fit.h"
-#include "apps/train/freeze_table.h"
 #include "apps/train/interrupt.h"
-#include "apps/train/measure.h"
 #include "apps/train/nonfinite.h"
-#include "apps/train/statistics.h"
 #include "core/file.h"
 #include "core/finite.h"
-#include "core/system_memory.h"
 
 #include <fmt/ranges.h>
 
@@ -21,7 +18,6 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 namespace lacuna::apps {
 namespace {
@@ -78,17 +74,6 @@ TrainerOptions options_of(const Configuration& c, const Dataset& training_sample
   return options;
 }
 
-std::string describe(const FreezeMatch& match) {
-  std::int64_t count = 0;
-  for (const Parameter* parameter : match.parameters) count += parameter->tensor().count();
-  std::string text =
-      fmt::format("  {:<24} {:>4} tensors {:>12} values:", match.pattern, match.parameters.size(), count);
-  constexpr std::size_t shown = 4;
-  for (std::size_t i = 0; i < std::min(shown, match.parameters.size()); ++i)
-    text += fmt::format(" {} {}", match.parameters[i]->path(), match.parameters[i]->shape());
-  return text + (match.parameters.size() > shown ? " ...\n" : "\n");
-}
-
 }  // namespace
 
 TrainingRun::TrainingRun(const Configuration& resolved, bool resumed, std::FILE* stream)
@@ -103,17 +88,13 @@ TrainingRun::TrainingRun(const Configuration& resolved, bool resumed, std::FILE*
                batches_of(resolved, validation_samples_, Split::validation),
                options_of(resolved, *training_samples_, training_.model()),
                [this](std::vector<Batch> batch, std::int64_t number, double learning_rate) -> TrainResult {
-                 return last_step_ = step(std::move(batch), number, learning_rate);
+                 return step(std::move(batch), number, learning_rate);
                }) {}
 
 StepOutcome TrainingRun::step(std::vector<Batch> batch, std::int64_t number, double learning_rate) {
-  Ledger& account = ledger(device_of(configuration_));
-  most_held_ = std::max(most_held_, account.peak());
-  account.reset_peak();
+  figures_.step_begins();
   StepOutcome outcome = training_.step(std::move(batch), number, learning_rate);
-  if (account.peak() - prepared_ahead(account.holders_at_peak()) <= highest_step_.peak) return outcome;
-  highest_step_ = describe(configuration_, training_);
-  read_account(account, outcome.saved_bytes, highest_step_);
+  figures_.step_ended(outcome);
   return outcome;
 }
 
@@ -190,7 +171,7 @@ int TrainingRun::run(const RunFolder& folder) {
   metrics_ = std::make_unique<MetricsLog>(folder, trainer_.progress());
   if (configuration_.output.tensorboard) events_ = std::make_unique<EventLog>(folder.path());
   if (trainer_.progress().step > 0 && measures_as_recorded())  // the next measurement may come after the end
-    if (const std::optional<double> before = metrics_->last("measuring")) measured_before_ = {*before};
+    if (const std::optional<double> before = metrics_->last("measuring")) figures_.set_calibration_before(*before);
   folder_->save_configuration(to_yaml(with_absolute_paths(configuration_)));
   folder_->save_plan(configuration_.memory.plan ? to_json(*configuration_.memory.plan) : std::string());
   folder_->remove_summary();
@@ -262,43 +243,10 @@ void TrainingRun::announce() {
         "lacuna: warning: train.steps is {}, but the run ends after {} steps, by train.epochs={}; "
         "train.epochs={} reaches step {}\n",
         train.steps, steps, train.epochs, train.epochs + (train.steps - steps + of_epoch - 1) / of_epoch, train.steps));
-  if (!training_.freeze_matches().empty()) {
-    std::string text =
-        configuration_.freeze.freeze.empty() ? "trained parameters; all others are frozen:\n" : "frozen parameters:\n";
-    for (const FreezeMatch& match : training_.freeze_matches()) text += describe(match);
-    Configuration planned = configuration_;
-    if (!planned.adapter.used()) planned.model.from.clear();  // it may be gone, and tells nothing here
-    text += to_text(freeze_table(planned));
-    text.pop_back();
-    display_.print(text);
-  }
-  if (trainer_.progress().step == 0) warn_of_other_statistics(configuration_);
-  const bool all_trained = training_.trainable_count() == training_.model().parameter_count();
-  if (!all_trained && configuration_.model.from.empty() && trainer_.progress().step == 0)
-    print_error("lacuna: warning: frozen parameters have random weights: model.from is not set\n");
-  const LoadedAdapter& adapter = training_.loaded_adapter();
-  if (adapter.new_head)
-    display_.print(fmt::format("the classifier {} starts anew: {} classes in {}, {} now",
-                               training_.model().heads().front(), adapter.file_classes, configuration_.adapter.from,
-                               training_.model().num_classes()));
-  const bool brings_head = adapter.file_classes > 0;
-  if (const LoadedWeights& loaded = training_.loaded_weights(); loaded.new_head && !brings_head) {
-    const Model& model = training_.model();
-    display_.print(loaded.file_classes > 0
-                       ? fmt::format("the classifier {} starts with new weights: {} classes in {}, {} here",
-                                     model.heads().front(), loaded.file_classes, configuration_.model.from,
-                                     model.num_classes())
-                       : fmt::format("the classifier {} starts with new weights: {} has none", model.heads().front(),
-                                     configuration_.model.from));
-  }
-  if (!training_.weights_file().empty() && trainer_.progress().step == 0)
-    display_.print(fmt::format("weights from {}{}{}", training_.weights_file().string(),
-                               training_.weights_notes().empty() ? "" : "; ",
-                               fmt::join(training_.weights_notes(), "; ")));
-  if (trainer_.progress().step > 0) display_.print(fmt::format("continuing after step {}", trainer_.progress().step));
-  if (started_anew_ > 0)
-    display_.print(
-        fmt::format("{} parameters were frozen before: their optimizer state starts at zero", started_anew_));
+  const bool resumed = trainer_.progress().step > 0;
+  for (const std::string& line : announce_weights(configuration_, training_, resumed, started_anew_))
+    display_.print(line);
+  if (resumed) display_.print(fmt::format("continuing after step {}", trainer_.progress().step));
 }
 
 void TrainingRun::note(const nlohmann::ordered_json& line) {
@@ -307,16 +255,10 @@ void TrainingRun::note(const nlohmann::ordered_json& line) {
 }
 
 void TrainingRun::note_step(const TrainResult& result, double learning_rate, double seconds) {
-  if (result.saved_bytes > saved_bytes_) {
-    saved_bytes_ = result.saved_bytes;
-    saved_by_path_ = last_step_.saved_by_path;
-  }
-  step_seconds_.push_back(seconds - result.calibration_seconds);
-  if (result.calibration_seconds > 0) measuring_seconds_.push_back(result.calibration_seconds);
+  figures_.add_time(seconds, result.calibration_seconds);
   const Progress& progress = trainer_.progress();
   const std::int64_t epoch = progress.epochs_evaluated + 1;
-  const Ledger& account = ledger(device_of(configuration_));
-  const std::int64_t held = account.total() - prepared_ahead(account.holders());
+  const std::int64_t held = figures_.held();
   nlohmann::ordered_json line{{"step", progress.step}, {"epoch", epoch}, {"loss", result.loss}};
   add_metrics(line, "", result.totals.values(training_.task()));
   line.update({{"lr", learning_rate},
@@ -324,15 +266,9 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
                {"samples", result.totals.samples},
                {"seconds", seconds},
                {"memory", held},
-               {"peak", highest_step_.peak}});
+               {"peak", figures_.peak()}});
   if (result.calibration_seconds > 0) line["measuring"] = result.calibration_seconds;
   note(line);
-  constexpr std::ptrdiff_t window = 10;  // steps over which the rate is averaged
-  const auto first = step_seconds_.end() - std::min(window, std::ssize(step_seconds_));
-  const double recent =
-      std::accumulate(first, step_seconds_.end(), 0.0) / static_cast<double>(step_seconds_.end() - first) +
-      amortized(measurements().empty() ? 0 : measurements().back(), training_.policy(),
-                configuration_.train.accumulate);
   const Metric& metric = training_.task().best_metric();
   const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   display_.update({.epoch = epoch,
@@ -342,11 +278,11 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
                    .loss = progress.totals.loss(),
                    .metric = metric_text(metric.name, progress.totals.value(metric)),
                    .learning_rate = learning_rate,
-                   .samples_per_second = static_cast<double>(result.totals.samples) / recent,
+                   .samples_per_second = static_cast<double>(result.totals.samples) / figures_.recent_seconds(),
                    .memory = held,
-                   .peak = highest_step_.peak,
+                   .peak = figures_.peak(),
                    .elapsed = elapsed,
-                   .remaining = elapsed / static_cast<double>(std::ssize(step_seconds_)) *
+                   .remaining = elapsed / static_cast<double>(figures_.steps()) *
                                 static_cast<double>(steps_of_run() - progress.step)});
   const std::int64_t every = configuration_.output.save_every_steps;
   if (every > 0 && progress.step % every == 0 && !trainer_.epoch_over() && !trainer_.at_end()) save(false);
@@ -390,10 +326,10 @@ void TrainingRun::save(bool is_best) {
            parameter->path(), advice);
   metrics_->sync();
   // Before the checkpoint: a resumed run may have no step left to measure.
-  if (!step_seconds_.empty())
+  if (figures_.steps() > 0)
     write_file_atomically(
         folder_->measured(),
-        nlohmann::ordered_json{{"steps", trainer_.progress().step}, {"figures", measured()}}.dump(2) + "\n");
+        nlohmann::ordered_json{{"steps", trainer_.progress().step}, {"figures", figures_.to_json({})}}.dump(2) + "\n");
   const bool only_progress = saved_ && saved_->first == trainer_.progress().step;
   const TrainedState state{training_.model(), training_.optimizer(), training_.policy(), training_.average(),
                            folder_config(training_.model(), describe_folder(configuration_))};
@@ -430,31 +366,8 @@ std::optional<nlohmann::ordered_json> TrainingRun::noted_figures() const {
   return figures.is_object() ? std::optional(figures) : std::nullopt;
 }
 
-nlohmann::ordered_json TrainingRun::measured() const {
-  if (step_seconds_.empty())
-    if (const auto before = noted_figures()) return *before;
-  const Ledger& account = ledger(device_of(configuration_));
-  Measurement measured = step_seconds_.empty() ? describe(configuration_, training_) : highest_step_;
-  if (step_seconds_.empty()) read_account(account, saved_bytes_, measured);
-  at(measured.memory, Purpose::saved) = saved_bytes_;
-  measured.saved_by_path = saved_by_path_;
-  measured.process_peak = process_peak();
-  read_times(step_seconds_, measurements(), training_.policy(), configuration_.train.accumulate, measured);
-  nlohmann::ordered_json json = to_json(measured);
-  json["peak_in_training"] = std::max(most_held_, account.peak());
-  if (step_seconds_.empty()) {  // nobody knows what one saves
-    json["memory"]["saved"] = nullptr;
-    json["process_peak"] = measured.process_peak;
-    json["step_seconds"] = nullptr;
-    json["saved_by_path"] = nlohmann::ordered_json::object();
-  }
-  constexpr std::size_t telling = 3;  // steps: the median of fewer has the first one in it, which warms up as well
-  if (step_seconds_.size() < telling) json["samples_per_second"] = nullptr;
-  return json;
-}
-
 nlohmann::ordered_json TrainingRun::summarize() const {
-  nlohmann::ordered_json json = measured();
+  nlohmann::ordered_json json = figures_.to_json(noted_figures());
   const Progress& progress = trainer_.progress();
   const std::optional<Evaluation>& evaluation = progress.last;
   if (trainer_.progress().step == 0)

@@ -1,0 +1,74 @@
+#include "apps/train/announcement.h"
+
+#include "apps/output.h"
+#include "apps/train/freeze_table.h"
+#include "apps/train/statistics.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace lacuna::apps {
+namespace {
+
+std::string describe(const FreezeMatch& match) {
+  std::int64_t count = 0;
+  for (const Parameter* parameter : match.parameters) count += parameter->tensor().count();
+  std::string text =
+      fmt::format("  {:<24} {:>4} tensors {:>12} values:", match.pattern, match.parameters.size(), count);
+  constexpr std::size_t shown = 4;
+  for (std::size_t i = 0; i < std::min(shown, match.parameters.size()); ++i)
+    text += fmt::format(" {} {}", match.parameters[i]->path(), match.parameters[i]->shape());
+  return text + (match.parameters.size() > shown ? " ...\n" : "\n");
+}
+
+std::string frozen_parameters(const Configuration& configuration, const Training& training) {
+  std::string text =
+      configuration.freeze.freeze.empty() ? "trained parameters; all others are frozen:\n" : "frozen parameters:\n";
+  for (const FreezeMatch& match : training.freeze_matches()) text += describe(match);
+  Configuration planned = configuration;
+  if (!planned.adapter.used()) planned.model.from.clear();  // it may be gone, and tells nothing here
+  text += to_text(freeze_table(planned));
+  text.pop_back();
+  return text;
+}
+
+/// Empty where the classifier comes with the weights.
+std::string new_classifier(const Configuration& configuration, const Training& training) {
+  const Model& model = training.model();
+  if (const LoadedAdapter& adapter = training.loaded_adapter(); adapter.new_head)
+    return fmt::format("the classifier {} starts anew: {} classes in {}, {} now", model.heads().front(),
+                       adapter.file_classes, configuration.adapter.from, model.num_classes());
+  const LoadedWeights& loaded = training.loaded_weights();
+  const bool adapter_brings_it = training.loaded_adapter().file_classes > 0;
+  if (!loaded.new_head || adapter_brings_it) return {};
+  if (loaded.file_classes == 0)
+    return fmt::format("the classifier {} starts with new weights: {} has none", model.heads().front(),
+                       configuration.model.from);
+  return fmt::format("the classifier {} starts with new weights: {} classes in {}, {} here", model.heads().front(),
+                     loaded.file_classes, configuration.model.from, model.num_classes());
+}
+
+}  // namespace
+
+std::vector<std::string> announce_weights(const Configuration& configuration, const Training& training, bool resumed,
+                                          std::int64_t started_anew) {
+  std::vector<std::string> lines;
+  if (!training.freeze_matches().empty()) lines.push_back(frozen_parameters(configuration, training));
+  if (!resumed) {
+    warn_of_other_statistics(configuration);
+    if (configuration.model.from.empty() && training.trainable_count() < training.model().parameter_count())
+      print_error("lacuna: warning: frozen parameters have random weights: model.from is not set\n");
+  }
+  if (std::string line = new_classifier(configuration, training); !line.empty()) lines.push_back(std::move(line));
+  if (!training.weights_file().empty() && !resumed)
+    lines.push_back(fmt::format("weights from {}{}{}", training.weights_file().string(),
+                                training.weights_notes().empty() ? "" : "; ",
+                                fmt::join(training.weights_notes(), "; ")));
+  if (started_anew > 0)
+    lines.push_back(
+        fmt::format("{} parameters were frozen before: their optimizer state starts at zero", started_anew));
+  return lines;
+}
+
+}  // namespace lacuna::apps

@@ -145,8 +145,7 @@ void read_field(std::string_view key, const YamlNode& node, const Field& field, 
                 Problems& problems) {
   if (node.kind == YamlNode::Kind::invalid) return;
   const std::string expected = std::visit(Reader(key, node, values, problems), field);
-  if (!expected.empty())
-    problems.add(node.where, fmt::format("{}: expected {}, got {}", key, expected, describe(node)));
+  if (!expected.empty()) problems.add_expected(node, key, expected);
 }
 
 std::string write_field(const Field& field) {

@@ -149,6 +149,11 @@ void Problems::add_unknown(const Location& where, std::string_view what, std::st
                           : fmt::format("unknown {} \"{}\", did you mean \"{}\"?", what, name, near));
 }
 
+void Problems::add_expected(const YamlNode& node, std::string_view key, std::string_view what) {
+  if (node.kind != YamlNode::Kind::invalid)
+    add(node.where, fmt::format("{}: expected {}, got {}", key, what, describe(node)));
+}
+
 void Problems::refuse_if_any() const {
   if (!messages_.empty()) reject("{}", fmt::join(messages_, "\n"));
 }
@@ -156,6 +161,15 @@ void Problems::refuse_if_any() const {
 const YamlEntry* YamlNode::find(std::string_view key) const {
   const auto found = std::ranges::find(entries, key, &YamlEntry::key);
   return found == entries.end() ? nullptr : &*found;
+}
+
+const std::vector<YamlNode>& items_of(const YamlNode& node, std::string_view key, std::string_view wanted,
+                                      Problems& problems) {
+  if (node.kind != YamlNode::Kind::list)
+    problems.add_expected(node, key, wanted);
+  else if (node.items.empty())
+    problems.add(node.where, fmt::format("{}: expected {}, got an empty one", key, wanted));
+  return node.items;
 }
 
 Location place_of(const YamlNode& root, std::string_view section, std::string_view key) {

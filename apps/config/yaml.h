@@ -18,6 +18,8 @@ struct Location {
 /// As `file:3:5`.
 std::string to_string(const Location& where);
 
+struct YamlNode;
+
 /// What is wrong with the input, gathered so that the user sees all of it at once.
 class Problems {
  public:
@@ -25,6 +27,8 @@ class Problems {
   /// `name` is no `what` ("key", "section"): the nearest one that is `known` is offered.
   void add_unknown(const Location& where, std::string_view what, std::string_view name,
                    const std::vector<std::string>& known);
+  /// The value of `key` is not `what`. Says nothing of an invalid node, which was reported.
+  void add_expected(const YamlNode& node, std::string_view key, std::string_view what);
   bool empty() const { return messages_.empty(); }
   std::size_t count() const { return messages_.size(); }
   /// Refuses the input if anything was added: a line for each problem.
@@ -55,6 +59,10 @@ struct YamlEntry {
   Location where;
   YamlNode value;
 };
+
+/// The items of a list with at least one; a node that is none is a problem with the value of `key`.
+const std::vector<YamlNode>& items_of(const YamlNode& node, std::string_view key, std::string_view wanted,
+                                      Problems& problems);
 
 /// Where `section.key` stands in a configuration, or its section, or all of it: the nearest there is.
 Location place_of(const YamlNode& root, std::string_view section, std::string_view key = {});

@@ -4,8 +4,8 @@
 #include "apps/config/paths.h"
 #include "apps/config/schema.h"
 #include "apps/config/yaml.h"
+#include "apps/sweep/random_search.h"
 #include "core/error.h"
-#include "core/random.h"
 
 #include <fmt/ranges.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t most_cases = 10'000;
+constexpr std::int64_t most_cases = 10'000;
 
 const std::vector<std::string> file_keys{"command", "config", "arguments", "overrides", "random",
                                          "grid",    "cases",  "seeds",     "output"};
@@ -35,25 +35,6 @@ struct Choice {
   const YamlNode* value;
 };
 using Row = std::vector<Choice>;
-
-struct Distribution {
-  inline static const std::vector<std::string> names{"uniform", "log_uniform", "integer", "choice"};
-
-  std::string name;
-  Location where;
-  std::vector<YamlNode> choices;
-  double min = 0, max = 0;
-
-  /// The value at `u`, uniform in [0, 1). Real numbers have four digits: names stay readable.
-  YamlNode draw(double u) const {
-    if (name == "choice") return choices[static_cast<std::size_t>(u * static_cast<double>(choices.size()))];
-    const double number = name == "integer"       ? min + std::floor(u * (max - min + 1))
-                          : name == "log_uniform" ? min * std::pow(max / min, u)
-                                                  : min + u * (max - min);
-    const double rounded = name == "integer" ? number : std::stod(fmt::format("{:.4g}", number));
-    return {.kind = YamlNode::Kind::scalar, .where = where, .text = to_yaml(rounded), .items = {}, .entries = {}};
-  }
-};
 
 class SweepReader {
  public:
@@ -95,17 +76,12 @@ class SweepReader {
     return entry == nullptr ? nullptr : &entry->value;
   }
 
-  void expected(const YamlNode& node, std::string_view key, std::string_view what) {
-    if (node.kind != YamlNode::Kind::invalid)
-      problems_.add(node.where, fmt::format("{}: expected {}, got {}", key, what, describe(node)));
-  }
-
   void read_command() {
     const YamlNode* const node = value_of("command");
     if (node == nullptr) {
       problems_.add(root_.where, fmt::format("expected the key \"command\": one of {}", fmt::join(commands, ", ")));
     } else if (node->kind != YamlNode::Kind::scalar) {
-      expected(*node, "command", fmt::format("one of {}", fmt::join(commands, ", ")));
+      problems_.add_expected(*node, "command", fmt::format("one of {}", fmt::join(commands, ", ")));
     } else if (std::ranges::find(commands, node->text) == commands.end()) {
       problems_.add_unknown(node->where, "command of a sweep", node->text, commands);
     } else {
@@ -116,10 +92,11 @@ class SweepReader {
   void read_arguments() {
     const YamlNode* const node = value_of("arguments");
     if (node == nullptr) return;
-    if (node->kind != YamlNode::Kind::list) return expected(*node, "arguments", "a list, as [--steps, 20]");
+    if (node->kind != YamlNode::Kind::list)
+      return problems_.add_expected(*node, "arguments", "a list, as [--steps, 20]");
     for (const YamlNode& item : node->items) {
       if (item.kind != YamlNode::Kind::scalar) {
-        expected(item, "arguments", "text");
+        problems_.add_expected(item, "arguments", "text");
         continue;
       }
       // What the sweep gives itself, or what would make several results of one case.
@@ -146,7 +123,8 @@ class SweepReader {
     sweep_.folder = fs::path("runs") / "sweeps" / path_.stem();
     const YamlNode* const node = value_of("output");
     if (node == nullptr) return;
-    if (node->kind != YamlNode::Kind::map) return expected(*node, "output", "a section, as {dir: FOLDER}");
+    if (node->kind != YamlNode::Kind::map)
+      return problems_.add_expected(*node, "output", "a section, as {dir: FOLDER}");
     for (const YamlEntry& entry : node->entries) {
       if (entry.key != "dir") {
         problems_.add_unknown(entry.where, "key in section output of a sweep:", entry.key, {"dir"});
@@ -157,7 +135,8 @@ class SweepReader {
   }
 
   void read_folder(const YamlNode& node) {
-    if (node.kind != YamlNode::Kind::scalar || node.text.empty()) return expected(node, "output.dir", "a folder");
+    if (node.kind != YamlNode::Kind::scalar || node.text.empty())
+      return problems_.add_expected(node, "output.dir", "a folder");
     sweep_.folder = expand_home(node.text);
   }
 
@@ -211,7 +190,8 @@ class SweepReader {
     const std::span<const YamlNode> files = files_in(node);
     const auto is_file = [](const YamlNode& item) { return item.kind == YamlNode::Kind::scalar; };
     if (files.empty() || !std::ranges::all_of(files, is_file))
-      return expected(node, "config", "a file, or a list of files of which each is laid over those before it");
+      return problems_.add_expected(node, "config",
+                                    "a file, or a list of files of which each is laid over those before it");
     for (const YamlNode& item : files) {
       const fs::path file = path_.parent_path() / item.text;
       std::error_code failed;
@@ -230,7 +210,7 @@ class SweepReader {
     if (const YamlEntry* const config = root_.find("config")) add_choice(common_, *config, config->value);
     const YamlNode* const node = value_of("overrides");
     if (node == nullptr) return;
-    if (node->kind != YamlNode::Kind::map) return expected(*node, "overrides", "keys with values");
+    if (node->kind != YamlNode::Kind::map) return problems_.add_expected(*node, "overrides", "keys with values");
     for (const YamlEntry& entry : node->entries) {
       if (entry.key == "config")
         problems_.add(entry.where, "overrides: `config` stands beside `overrides`, not in it");
@@ -274,17 +254,8 @@ class SweepReader {
     static const std::vector<YamlEntry> none;
     const YamlNode* const node = value_of(key);
     if (node == nullptr) return none;
-    if (node->kind != YamlNode::Kind::map) expected(*node, key, wanted);
+    if (node->kind != YamlNode::Kind::map) problems_.add_expected(*node, key, wanted);
     return node->entries;
-  }
-
-  /// The items of a list with at least one.
-  const std::vector<YamlNode>& items_of(const YamlNode& node, const std::string& key, std::string_view wanted) {
-    if (node.kind != YamlNode::Kind::list)
-      expected(node, key, wanted);
-    else if (node.items.empty())
-      problems_.add(node.where, fmt::format("{}: expected {}, got an empty one", key, wanted));
-    return node.items;
   }
 
   std::vector<Row> read_grid() {
@@ -292,7 +263,7 @@ class SweepReader {
     for (const YamlEntry& entry : entries_of("grid", "keys with lists of values")) {
       if (!check_key(entry) || !claim(entry, "grid")) continue;
       std::vector<Row> values;
-      for (const YamlNode& item : items_of(entry.value, "grid." + entry.key, "a list of values"))
+      for (const YamlNode& item : items_of(entry.value, "grid." + entry.key, "a list of values", problems_))
         add_choice(values.emplace_back(), entry, item);
       if (!values.empty()) rows = product(rows, values);
     }
@@ -303,9 +274,9 @@ class SweepReader {
     const YamlNode* const node = value_of("cases");
     if (node == nullptr) return {{}};
     std::vector<Row> rows;
-    for (const YamlNode& item : items_of(*node, "cases", "a list of cases, each with keys and values")) {
+    for (const YamlNode& item : items_of(*node, "cases", "a list of cases, each with keys and values", problems_)) {
       Row& row = rows.emplace_back();
-      if (item.kind != YamlNode::Kind::map) expected(item, "cases", "keys with values");
+      if (item.kind != YamlNode::Kind::map) problems_.add_expected(item, "cases", "keys with values");
       for (const YamlEntry& entry : item.entries)
         if (claim(entry, "cases") && check_key(entry)) add_choice(row, entry, entry.value);
     }
@@ -319,93 +290,39 @@ class SweepReader {
     const YamlEntry& key = made_.emplace_back(YamlEntry{"train.seed", node->where, *node});
     if (!claim(key, "seeds")) return {{}};
     std::vector<Row> rows;
-    for (const YamlNode& item : items_of(*node, "seeds", "a list of whole numbers")) {
+    for (const YamlNode& item : items_of(*node, "seeds", "a list of whole numbers", problems_)) {
       if (const auto seed = number_in(item); !seed || *seed < 0 || *seed != std::floor(*seed))
-        expected(item, "seeds", "a whole number");
+        problems_.add_expected(item, "seeds", "a whole number");
       add_choice(rows.emplace_back(), key, item);
     }
     return rows;
   }
 
-  /// A whole number from `least` on.
-  std::int64_t read_count(const YamlNode& node, const std::string& key, std::int64_t least) {
-    constexpr double most = 0x1p53;
-    const std::optional<double> number = number_in(node);
-    if (number && *number >= static_cast<double>(least) && *number <= most && *number == std::floor(*number))
-      return static_cast<std::int64_t>(*number);
-    expected(node, key, fmt::format("a whole number from {}", least));
-    return least;
-  }
-
-  /// Rows of values drawn at random. A trial's values depend on the seed, its number and the key alone: more trials
-  /// keep those before.
   std::vector<Row> read_random() {
-    if (value_of("random") == nullptr) return {{}};
-    std::int64_t trials = 0, seed = 0;
-    const YamlNode* values = nullptr;
-    for (const YamlEntry& entry : entries_of("random", "a section, as {trials: 20, values: {KEY: DISTRIBUTION}}")) {
-      if (entry.key == "trials")
-        trials = read_count(entry.value, "random.trials", 1);
-      else if (entry.key == "seed")
-        seed = read_count(entry.value, "random.seed", 0);
-      else if (entry.key == "values" && entry.value.kind == YamlNode::Kind::map)
-        values = &entry.value;
-      else if (entry.key == "values")
-        expected(entry.value, "random.values", "keys with distributions");
-      else
-        problems_.add_unknown(entry.where, "key in section random:", entry.key, {"trials", "seed", "values"});
-    }
-    if (trials == 0 || values == nullptr || values->entries.empty())
-      problems_.add(value_of("random")->where, "random: expected `trials` and `values`, as {trials: 20, values: "
-                                               "{optimizer.lr: {log_uniform: [1e-5, 1e-2]}}}");
-    if (static_cast<std::size_t>(trials) > most_cases) problems_.add(value_of("random")->where, fmt::format("more than {} cases", most_cases));
-    if (!problems_.empty()) return {{}};
-    std::vector<Row> rows(static_cast<std::size_t>(trials));
-    for (const YamlEntry& entry : values->entries) {
-      const std::optional<Distribution> distribution = read_distribution(entry);
-      if (!distribution || !claim(entry, "random")) continue;
+    const YamlNode* const node = value_of("random");
+    if (node == nullptr) return {{}};
+    const RandomSearch search = read_random_search(*node, most_cases, problems_);
+    std::vector<Row> rows(static_cast<std::size_t>(std::max<std::int64_t>(1, search.trials)));
+    for (const RandomSearch::Value& value : search.values) {
+      const YamlEntry& entry = *value.entry;
+      YamlEntry in_grid = entry;  // as if a grid had it
+      in_grid.value = {.kind = YamlNode::Kind::list,
+                       .where = entry.where,
+                       .text = {},
+                       .items = value.distribution.choices,
+                       .entries = {}};
+      if (!check_key(in_grid) || !claim(entry, "random")) continue;
       for (std::size_t trial = 0; trial < rows.size(); ++trial) {
-        const RandomStream draws{static_cast<std::uint64_t>(seed), static_cast<std::uint32_t>(trial),
-                                 random_site(entry.key)};
-        const YamlNode value = distribution->draw(draws.uniform(0));
-        add_choice(rows[trial], entry, made_.emplace_back(YamlEntry{entry.key, entry.where, value}).value);
+        const YamlNode drawn = search.draw(value, static_cast<std::int64_t>(trial));
+        add_choice(rows[trial], entry, made_.emplace_back(YamlEntry{entry.key, entry.where, drawn}).value);
       }
     }
     return rows;
   }
 
-  /// Reads `{uniform: [MIN, MAX]}` and its like. Nothing where it is wrong.
-  std::optional<Distribution> read_distribution(const YamlEntry& entry) {
-    const std::string key = "random.values." + entry.key;
-    if (entry.value.kind != YamlNode::Kind::map || entry.value.entries.size() != 1) {
-      expected(entry.value, key, "a distribution, as {log_uniform: [1e-5, 1e-2]} or {choice: [a, b]}");
-      return {};
-    }
-    const auto& [name, where, value] = entry.value.entries.front();
-    if (std::ranges::find(Distribution::names, name) == Distribution::names.end()) {
-      problems_.add_unknown(where, "distribution", name, Distribution::names);
-      return {};
-    }
-    const std::size_t before = problems_.count();
-    Distribution made{.name = name, .where = where, .choices = items_of(value, key, "a list")};
-    YamlEntry checked = entry;  // as if the grid had it
-    checked.value = value;
-    if (name != "choice") {
-      checked.value.items.clear();
-      const auto bound = [&](std::size_t i) { return number_in(value.items[i]); };
-      if (value.items.size() != 2 || !bound(0) || !bound(1) || *bound(0) > *bound(1))
-        expected(value, key, "two numbers, the smaller first");
-      else if (made.min = *bound(0), made.max = *bound(1); name == "log_uniform" && made.min <= 0)
-        problems_.add(value.where, fmt::format("{}: log_uniform is of positive numbers", key));
-      else if (name == "integer" && (made.min != std::floor(made.min) || made.max != std::floor(made.max)))
-        problems_.add(value.where, fmt::format("{}: expected whole numbers", key));
-    }
-    return check_key(checked) && problems_.count() == before ? std::optional(made) : std::nullopt;
-  }
-
   std::vector<Row> product(const std::vector<Row>& outer, const std::vector<Row>& inner) {
     std::vector<Row> rows;
-    if (outer.size() * inner.size() > most_cases) {
+    if (std::ssize(outer) * std::ssize(inner) > most_cases) {
       problems_.add(root_.where, fmt::format("more than {} cases", most_cases));
       return outer;
     }
@@ -456,7 +373,8 @@ class SweepReader {
     for (const Choice& one : before) {
       if (!one.key->key.starts_with(section.key->key + ".")) continue;
       const std::string message = fmt::format(
-          "{0}: given whole, the section replaces all that is set of it, and {1} of {2} is dropped; set the keys of {0} "
+          "{0}: given whole, the section replaces all that is set of it, and {1} of {2} is dropped; set the keys of "
+          "{0} "
           "one by one",
           section.key->key, one.key->key,
           one.key->where.line == 0 ? "the command line" : fmt::format("line {}", one.key->where.line));

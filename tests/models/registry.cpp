@@ -141,8 +141,8 @@ TEST_CASE("models: images of another shape are refused with both shapes") {
   const auto forward = [&](const Shape& shape) {
     model->forward(Batch{{"images", Tensor::empty(shape, DType::f32, Device::meta, Purpose::data)}});
   };
-  CHECK_THROWS_WITH_AS(forward({2, 3, 32, 32}),
-                       "the model expects images [N, 32, 32, 3] (channels last), got [2, 3, 32, 32]", Error);
+  CHECK_THROWS_WITH_AS(forward({2, 3, 32, 32}), doctest::Contains("[N, 32, 32, 3] (channels last), got [2, 3, 32, 32]"),
+                       Error);
   CHECK_THROWS_AS(forward({32, 32, 3}), Error);
   CHECK_THROWS_WITH_AS(model->forward(Batch{{"ids", Tensor::zeros({2, 7}, DType::i64, Device::meta)}}),
                        doctest::Contains("`images`, got ids"), Error);

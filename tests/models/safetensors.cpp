@@ -1,5 +1,6 @@
 #include "models/io/safetensors.h"
 
+#include "tests/apps/problems.h"
 #include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
@@ -13,6 +14,7 @@
 namespace lacuna {
 namespace {
 
+using test::names;
 using test::read_file;
 using test::TemporaryFolder;
 using test::write_file;
@@ -97,45 +99,42 @@ TEST_CASE("safetensors: a malformed header is refused with what is wrong") {
   const auto tensor = [](std::string_view inside) { return fmt::format(R"({{"a":{{{}}}}})", inside); };
   CHECK(refusal(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}   )", 8) == "");
   CHECK(refusal("{}", 0) == "");
-  CHECK(refusal(" {}", 0) == "file: expected the header to start with '{'");
-  CHECK(refusal("", 0) == "file: expected the header to start with '{'");
+  CHECK(refusal(" {}", 0).find("'{'") != std::string::npos);
+  CHECK(refusal("", 0).find("'{'") != std::string::npos);
   CHECK(refusal("{\"a\":", 0).starts_with("file: the header is no valid JSON at byte"));
   CHECK(refusal("{} {}", 0).starts_with("file: the header is no valid JSON at byte"));
   CHECK(refusal("{\"\xff\":{}}", 0).starts_with("file: the header is no valid JSON at byte"));
-  CHECK(refusal(R"({"a":3})", 0) == R"(file: expected an object as "a", got the number 3)");
-  CHECK(refusal(R"({"a":[]})", 0) == R"(file: expected an object as "a", got a list)");
-  CHECK(refusal(R"({"__metadata__":{"k":1}})", 0) ==
-        R"(file: expected a string as "k" in `__metadata__`, got the number 1)");
-  CHECK(refusal(R"({"__metadata__":{"k":{}}})", 0) ==
-        R"(file: expected a string as "k" in `__metadata__`, got an object)");
-  CHECK(refusal(R"({"__metadata__":{"k":"a","k":"b"}})", 0) == R"(file: the key "k" stands in `__metadata__` twice)");
-  CHECK(refusal(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{}})", 0) ==
-        R"(file: the key "a" stands in the header twice)");
-  CHECK(refusal(R"({"__metadata__":{},"__metadata__":{}})", 0) ==
-        R"(file: the key "__metadata__" stands in the header twice)");
-  CHECK(refusal(tensor(R"("shape":[1],"shape":[1])"), 0) == R"(file: the tensor "a" has the key `shape` twice)");
-  CHECK(refusal(tensor(R"("strides":[1])"), 0) == R"(file: the tensor "a" has the unknown key `strides`)");
-  CHECK(refusal(tensor(R"("shape":[1],"data_offsets":[0,4])"), 4) == R"(file: the tensor "a" has no `dtype`)");
-  CHECK(refusal(tensor(R"("dtype":"F32","data_offsets":[0,4])"), 4) == R"(file: the tensor "a" has no `shape`)");
-  CHECK(refusal(tensor(R"("dtype":"F32","shape":[1])"), 4) == R"(file: the tensor "a" has no `data_offsets`)");
-  CHECK(refusal(tensor(R"("dtype":7)"), 4) ==
-        R"(file: expected a string as `dtype` of the tensor "a", got the number 7)");
-  CHECK(refusal(tensor(R"("dtype":"F33","shape":[1],"data_offsets":[0,4])"), 4) ==
-        R"(file: the tensor "a" is of the unknown type "F33")");
-  CHECK(refusal(tensor(R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])"), 4) ==
-        R"(file: expected a list of whole numbers from 0 as `shape` of the tensor "a", got the number -1)");
-  CHECK(refusal(tensor(R"("dtype":"F32","shape":[1.5],"data_offsets":[0,4])"), 4) ==
-        R"(file: expected a list of whole numbers from 0 as `shape` of the tensor "a", got the number 1.5)");
-  CHECK(refusal(tensor(R"("dtype":"F32","shape":[[1]],"data_offsets":[0,4])"), 4) ==
-        R"(file: expected a list of whole numbers from 0 as `shape` of the tensor "a", got a list)");
-  CHECK(refusal(tensor(R"("dtype":"F32","shape":[1,1,1,1,1,1,1],"data_offsets":[0,4])"), 4) ==
-        R"(file: the tensor "a" has more than 6 entries in `shape`)");
-  CHECK(refusal(tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])"), 4) ==
-        R"(file: the tensor "a" of type F32 and shape [2] needs 8 bytes, but its data has 4)");
-  CHECK(refusal(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])"), 4) ==
-        R"(file: the tensor "a" has the `data_offsets` [4, 0], expected [begin, end])");
-  CHECK(refusal(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[4])"), 4) ==
-        R"(file: the tensor "a" has the `data_offsets` [4], expected [begin, end])");
+  CHECK(names(refusal(R"({"a":3})", 0), "file", {"object", R"("a")", "number", "3"}));
+  CHECK(names(refusal(R"({"a":[]})", 0), "file", {"object", R"("a")"}));
+  CHECK(
+      names(refusal(R"({"__metadata__":{"k":1}})", 0), "file", {"string", R"("k")", "`__metadata__`", "number", "1"}));
+  CHECK(names(refusal(R"({"__metadata__":{"k":{}}})", 0), "file", {"string", R"("k")", "`__metadata__`", "object"}));
+  CHECK(names(refusal(R"({"__metadata__":{"k":"a","k":"b"}})", 0), "file", {R"("k")", "`__metadata__`", "twice"}));
+  CHECK(names(refusal(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{}})", 0), "file",
+              {R"("a")", "twice"}));
+  CHECK(names(refusal(R"({"__metadata__":{},"__metadata__":{}})", 0), "file", {R"("__metadata__")", "twice"}));
+  CHECK(names(refusal(tensor(R"("shape":[1],"shape":[1])"), 0), "file", {R"("a")", "`shape`", "twice"}));
+  CHECK(names(refusal(tensor(R"("strides":[1])"), 0), "file", {R"("a")", "unknown", "`strides`"}));
+  CHECK(names(refusal(tensor(R"("shape":[1],"data_offsets":[0,4])"), 4), "file", {R"("a")", "`dtype`"}));
+  CHECK(names(refusal(tensor(R"("dtype":"F32","data_offsets":[0,4])"), 4), "file", {R"("a")", "`shape`"}));
+  CHECK(names(refusal(tensor(R"("dtype":"F32","shape":[1])"), 4), "file", {R"("a")", "`data_offsets`"}));
+  CHECK(names(refusal(tensor(R"("dtype":7)"), 4), "file", {"string", "`dtype`", R"("a")", "number", "7"}));
+  CHECK(names(refusal(tensor(R"("dtype":"F33","shape":[1],"data_offsets":[0,4])"), 4), "file",
+              {R"("a")", "unknown", R"("F33")"}));
+  CHECK(names(refusal(tensor(R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])"), 4), "file",
+              {"list of whole numbers", "0", "`shape`", R"("a")", "number", "-1"}));
+  CHECK(names(refusal(tensor(R"("dtype":"F32","shape":[1.5],"data_offsets":[0,4])"), 4), "file",
+              {"list of whole numbers", "0", "`shape`", R"("a")", "number", "1.5"}));
+  CHECK(names(refusal(tensor(R"("dtype":"F32","shape":[[1]],"data_offsets":[0,4])"), 4), "file",
+              {"list of whole numbers", "0", "`shape`", R"("a")"}));
+  CHECK(names(refusal(tensor(R"("dtype":"F32","shape":[1,1,1,1,1,1,1],"data_offsets":[0,4])"), 4), "file",
+              {R"("a")", "6", "`shape`"}));
+  CHECK(names(refusal(tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])"), 4), "file",
+              {R"("a")", "F32", "[2]", "8", "4"}));
+  CHECK(names(refusal(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])"), 4), "file",
+              {R"("a")", "`data_offsets`", "[4, 0]", "[begin, end]"}));
+  CHECK(names(refusal(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[4])"), 4), "file",
+              {R"("a")", "`data_offsets`", "[4]", "[begin, end]"}));
   for (const std::string_view shape : {"4294967296,4294967296", "9223372036854775808,0,9223372036854775808"})
     CHECK(refusal(tensor(fmt::format(R"("dtype":"U8","shape":[{}],"data_offsets":[0,0])", shape)), 0)
               .ends_with("has more bytes than can be counted"));
@@ -149,21 +148,17 @@ TEST_CASE("safetensors: a malformed header is refused with what is wrong") {
                        first, second);
   };
   CHECK(refusal(two("4,8", "0,4"), 8) == "");
-  CHECK(refusal(two("0,4", "3,7"), 7) ==
-        "file: the data of \"b\" begins at byte 3, expected 4: it overlaps another tensor's");
-  CHECK(refusal(two("0,4", "5,9"), 9) ==
-        "file: the data of \"b\" begins at byte 5, expected 4: there is a hole before it");
-  CHECK(refusal(two("0,4", "4,8"), 7) == "file: the tensors need 8 bytes of data, but the file has 7: it is truncated");
-  CHECK(refusal(two("0,4", "4,8"), 9) ==
-        "file: the tensors need 8 bytes of data, but the file has 9: it has something else at its end");
-  CHECK(refusal("{\"a\":" + std::string(1'000'000, '['), 0) == R"(file: expected an object as "a", got a list)");
+  CHECK(names(refusal(two("0,4", "3,7"), 7), "file", {R"("b")", "3", "4", "overlaps"}));
+  CHECK(names(refusal(two("0,4", "5,9"), 9), "file", {R"("b")", "5", "4", "hole"}));
+  CHECK(names(refusal(two("0,4", "4,8"), 7), "file", {"8", "7", "truncated"}));
+  CHECK(names(refusal(two("0,4", "4,8"), 9), "file", {"8", "9", "end"}));
+  CHECK(names(refusal("{\"a\":" + std::string(1'000'000, '['), 0), "file", {"object", R"("a")"}));
 }
 
 TEST_CASE("safetensors: a file that is no safetensors file is refused before its header is read") {
   const TemporaryFolder folder;
-  CHECK(refusal_of_file(folder, "") == "bad.safetensors: 0 bytes are too few for a safetensors file");
-  CHECK(refusal_of_file(folder, with_length("{}").substr(0, 9)) ==
-        "bad.safetensors: says that its header has 2 bytes, but only 1 follow: it is truncated");
+  CHECK(names(refusal_of_file(folder, ""), "bad.safetensors", {"0 bytes"}));
+  CHECK(names(refusal_of_file(folder, with_length("{}").substr(0, 9)), "bad.safetensors", {"2 bytes", "1 follow"}));
   CHECK(refusal_of_file(folder, "PK\x03\x04 is a zip archive").find("more than the 100000000") != std::string::npos);
   CHECK(refusal_of_file(folder, with_length("{}")) == "");
   CHECK_THROWS_WITH_AS(SafetensorsFile(folder / "absent"), doctest::Contains("No such file"), Error);

@@ -110,9 +110,7 @@ TEST_CASE("batch norm: a layer frozen by the user normalises as in evaluation; w
 TEST_CASE("batch norm: one value a channel has no variance") {
   Root root;
   nn::BatchNorm2d norm(root, "bn", 3);
-  CHECK_THROWS_WITH_AS(norm.forward(Variable(values({1, 1, 1, 3}, 1))),
-                       "bn: batch statistics in training need more than one value a channel, got images [1, 1, 1, 3]",
-                       Error);
+  CHECK_THROWS_WITH_AS(norm.forward(Variable(values({1, 1, 1, 3}, 1))), doctest::Contains("[1, 1, 1, 3]"), Error);
 }
 
 TEST_CASE("attention: the chain agrees with the fused op, and the first query alone with the first of all") {

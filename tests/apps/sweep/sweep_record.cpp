@@ -1,10 +1,13 @@
 #include "apps/sweep/case_run.h"
 
 #include "core/error.h"
+#include "tests/apps/problems.h"
 
 #include <doctest/doctest.h>
 
 namespace lacuna::apps {
+
+using test::names;
 
 TEST_CASE("sweep record: a case has failed by its code, or by a result that is not whole") {
   CHECK(!failure_of(0, R"({"memory": {}})", "lacuna: warning: slow"));
@@ -35,11 +38,11 @@ TEST_CASE("sweep record: a record with anything else is refused") {
     }
     return {};
   };
-  CHECK(refusal("id", 1) == "a.json: expected `id` to be a text");
-  CHECK(refusal("status", "dnoe") == "a.json: expected `status` to be \"done\" or \"failed\", got \"dnoe\"");
-  CHECK(refusal("status", "done") == "a.json: expected `result`, found none");
-  CHECK(refusal("exit_code", 256) == "a.json: expected `exit_code` to be a whole number from 0 to 255");
-  CHECK(refusal("warnings", nullptr) == "a.json: expected `warnings` to be a text");
+  CHECK(names(refusal("id", 1), "a.json", {"`id`", "text"}));
+  CHECK(names(refusal("status", "dnoe"), "a.json", {"`status`", "\"done\"", "\"failed\"", "\"dnoe\""}));
+  CHECK(names(refusal("status", "done"), "a.json", {"`result`"}));
+  CHECK(names(refusal("exit_code", 256), "a.json", {"`exit_code`", "255"}));
+  CHECK(names(refusal("warnings", nullptr), "a.json", {"`warnings`", "text"}));
   CHECK(refusal("seconds", "x").starts_with("a.json: expected `seconds`"));
 }
 

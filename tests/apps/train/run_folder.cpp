@@ -1,5 +1,6 @@
 // What becomes of a run folder when disk, checkpoints or a second process are not as they should be.
 #include "models/io/safetensors.h"
+#include "tests/apps/problems.h"
 #include "tests/apps/train/train_run.h"
 
 #include <fmt/core.h>
@@ -29,19 +30,14 @@ TEST_CASE("command: a folder that holds no run is told for what it is") {
     CHECK(result.code == 2);
     return result.error;
   };
-  const std::string checkpoints =
-      "lacuna: r/checkpoints holds the checkpoints of a run: expected the run, r, its latest checkpoint, r/last, or a "
-      "folder in r/checkpoints\n";
-  CHECK(refusal({"eval", "r/checkpoints"}) == checkpoints);
-  CHECK(refusal({"eval", "r/checkpoints/"}) == checkpoints);
-  CHECK(refusal({"train", "--resume", "r/checkpoints"}) == checkpoints);
+  CHECK(names(refusal({"eval", "r/checkpoints"}), "lacuna", {"r/checkpoints", "the run, r,", "r/last"}));
+  CHECK(names(refusal({"eval", "r/checkpoints/"}), "lacuna", {"r/checkpoints", "the run, r,", "r/last"}));
+  CHECK(names(refusal({"train", "--resume", "r/checkpoints"}), "lacuna", {"r/checkpoints", "r/last"}));
   fs::create_directories(folder / "checkpoints");
-  CHECK(refusal({"eval", "checkpoints"}) == "lacuna: checkpoints holds no run: there is no config.yaml in it\n");
+  CHECK(names(refusal({"eval", "checkpoints"}), "lacuna", {"checkpoints", "config.yaml"}));
   write_file(folder / "notes.txt", "no run");
-  CHECK(refusal({"eval", "notes.txt"}) == "lacuna: notes.txt is no folder: expected that of a run\n");
-  CHECK(refusal({"sweep", "-c", "c.yaml"}) ==
-        "lacuna: c.yaml: this is a configuration, not a sweep, which has a command and the cases that it is run on: "
-        "`lacuna train -c c.yaml` trains by it\n");
+  CHECK(names(refusal({"eval", "notes.txt"}), "lacuna", {"notes.txt", "folder"}));
+  CHECK(names(refusal({"sweep", "-c", "c.yaml"}), "lacuna", {"c.yaml", "not a sweep", "`lacuna train -c c.yaml`"}));
 
   for (const std::string command : {"plan", "train"}) {
     write_file(folder / "s.yaml", fmt::format("command: {0}\nconfig: c.yaml\noverrides: {{train.steps: 1}}\n"
@@ -49,10 +45,8 @@ TEST_CASE("command: a folder that holds no run is told for what it is") {
                                               command));
     REQUIRE(run_command(folder, {"sweep", "-c", "s.yaml"}).code == 0);
   }
-  CHECK(refusal({"report", "plan"}) == "lacuna: plan holds a sweep, not a run: its page is plan/sweep.html\n");
-  CHECK(refusal({"report", "train/"}) ==
-        "lacuna: train holds a sweep, not a run: its page is train/sweep.html, and each folder in train/runs is a run "
-        "of its own\n");
+  CHECK(names(refusal({"report", "plan"}), "lacuna", {"plan", "sweep", "plan/sweep.html"}));
+  CHECK(names(refusal({"report", "train/"}), "lacuna", {"sweep", "train/sweep.html", "train/runs"}));
 }
 
 TEST_CASE("train: a checkpoint that is damaged is named, and the one before it offered") {

@@ -1,6 +1,7 @@
 #include "models/checkpoint.h"
 
 #include "core/file.h"
+#include "models/folders/folder.h"
 #include "models/io/adapter_folder.h"
 #include "models/io/json_fields.h"
 #include "models/io/weights.h"
@@ -239,9 +240,9 @@ void write_checkpoint(const fs::path& folder, const TrainedState& state, const P
     const bool adapted = state.model.adaptation().has_value();
     const auto save = [&](const fs::path& into) {
       fs::create_directories(into);
+      write_texts(into, state.texts);
       if (adapted) return write_adapter(into, state.model);
       save_weights(state.model, into / weights_file);
-      if (!state.description.empty()) write_file_atomically(into / "config.json", state.description);
     };
     save(temporary);
     if (state.average != nullptr) {

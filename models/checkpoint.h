@@ -47,8 +47,8 @@ struct TrainedState {
   Model& model;
   Optimizer& optimizer;
   MemoryPolicy& policy;
-  WeightAverage* average;    // null where none is kept
-  std::string description{}; // config.json beside the weights and beside their average; empty: none
+  WeightAverage* average;  // null where none is kept
+  std::map<std::string, std::string> texts{};  // files beside the weights and beside their average, as config.json
 };
 
 /// Content of checkpoint.json.

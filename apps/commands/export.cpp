@@ -7,6 +7,7 @@
 #include "apps/output.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/training.h"
+#include "data/text/tokenizer.h"
 #include "models/folders/folder.h"
 #include "models/folders/timm.h"
 
@@ -37,7 +38,9 @@ class Export {
   }
 
   ExitCode operator()() const {
-    const Source source = find();
+    Source source = find();
+    if (source.folder.tokenizer.empty() && !source.folder.config.empty())
+      source.folder.tokenizer = tokenizer_texts(source.folder.config.parent_path());
     const fs::path out = expand_home(out_);
     const std::unique_ptr<Model> model =
         build_model(source.folder.model, source.folder.hyper_parameters, {.training = false});

@@ -1,11 +1,15 @@
 // lacuna predict: what a trained model says about texts.
 #include "apps/command.h"
+#include "apps/config/paths.h"
 #include "apps/config/resolve.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/training.h"
 #include "autograd/tape.h"
-#include "core/parallel.h"
+#include "data/text/text_dataset.h"
+#include "data/text/tokenizer.h"
 #include "models/checkpoint.h"
+#include "models/folders/folder.h"
+#include "models/io/adapter_folder.h"
 
 #include <CLI/CLI.hpp>
 
@@ -23,6 +27,7 @@ namespace lacuna::apps {
 namespace {
 
 using nlohmann::ordered_json;
+namespace fs = std::filesystem;
 
 /// Values of row `row` of logits [N, C].
 std::vector<double> row_of(const Tensor& logits, std::int64_t row) {
@@ -62,54 +67,111 @@ struct Input {
   std::string text, place;
 };
 
+/// A model, and how it takes texts.
+struct Predictor {
+  std::unique_ptr<Model> model{};
+  std::unique_ptr<const InputReader> reader{};
+  std::string task{};
+  std::vector<std::string> classes{};
+  std::size_t batch_size = 32;
+};
+
 class Predict {
  public:
   explicit Predict(CLI::App& app) {
-    app.add_option("run", run_, "a run folder, whose best checkpoint is taken, or one of its checkpoints (RUN/last)")
-        ->type_name("RUN | RUN/last")
+    app.add_option("model", from_,
+                   "a run, whose best checkpoint is taken, one of its checkpoints (RUN/last), or a folder with a model "
+                   "and its tokenizer")
+        ->type_name("RUN | RUN/last | FOLDER")
         ->required();
     app.add_option("text", texts_, "texts; without any, the lines of standard input")->type_name("TEXT");
     app.add_option("--input", input_, "a file with a text on each line; -: standard input")->type_name("FILE");
     app.add_flag("--pairs", pairs_, "each input is two texts with a tab between them");
-    app.footer("Writes a line of JSON for each text: its label and probabilities, or its value.");
+    app.add_option("--max-length", max_length_,
+                   "tokens of a text at most, the rest is cut off; 0: as many as the model takes")
+        ->type_name("N")
+        ->check(CLI::Range(0, 1 << 20));
+    app.footer("Writes a line of JSON for each text: its label and probabilities, its value, or its embedding.");
   }
 
   ExitCode operator()() {
     if (!texts_.empty() && !input_.empty()) reject("expected texts or --input, got both");
-    const CheckpointPath point = checkpoint_path(run_);
-    const RunFolder folder = RunFolder::open(point.run);
-    Configuration configuration = read_configuration(folder.configuration(), {});
-    configuration.memory = {};
-    configuration = resolve(configuration);
-    const DatasetOptions options = dataset_options(configuration, Split::train);
-    const DatasetKind& kind = dataset_kinds().get(configuration.data.name);
-    if (kind.inputs == nullptr)
-      reject("{}: predict reads texts, and the run's data set {} has none", run_, configuration.data.name);
-    const std::unique_ptr<const InputReader> reader = kind.inputs(options);
-    const std::vector<std::string> classes = describe_dataset(configuration.data.name, options).classes;
-    const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
-    const std::filesystem::path checkpoint =
-        point.checkpoint.empty() ? folder.best() : folder.checkpoint(point.checkpoint);
-    read_progress(checkpoint);  // refuses one whose files have changed
-    configuration.model.from = checkpoint.string();
-    const MadeModel made = make_model(configuration, Device::cpu, false);
-    made.model->set_training(false);
-
+    const Predictor predictor = find();
+    predictor.model->set_training(false);
     std::vector<Input> batch;
     const auto run_batch = [&] {
-      if (!batch.empty()) print(batch, *made.model, *reader, configuration.task.name, classes);
+      if (!batch.empty()) print(batch, predictor);
       batch.clear();
     };
-    const auto size = static_cast<std::size_t>(configuration.train.batch_size / configuration.train.accumulate);
     each_input([&](Input input) {
       batch.push_back(std::move(input));
-      if (batch.size() == size) run_batch();
+      if (batch.size() == predictor.batch_size) run_batch();
     });
     run_batch();
     return 0;
   }
 
  private:
+  Predictor find() const {
+    const CheckpointPath point = checkpoint_path(from_);
+    std::error_code ignored;
+    if (!fs::is_regular_file(point.run / "config.yaml", ignored)) {
+      if (std::optional<Predictor> found = of_folder(expand_home(from_))) return std::move(*found);
+      reject("{}: expected a run, one of its checkpoints, or a folder with a model of text (config.json, weights and "
+             "tokenizer.json or vocab.txt)",
+             from_);
+    }
+    const RunFolder run = RunFolder::open(point.run);
+    const fs::path checkpoint = point.checkpoint.empty() ? run.best() : run.checkpoint(point.checkpoint);
+    read_progress(checkpoint);  // refuses one whose files have changed
+    if (!is_adapter_folder(checkpoint))
+      if (std::optional<Predictor> found = of_folder(weights_path(checkpoint, "RUN"))) return std::move(*found);
+    return of_configuration(run, checkpoint);
+  }
+
+  /// Of a folder, or of weights in one, that says all; nothing where it lacks a configuration or a tokenizer.
+  std::optional<Predictor> of_folder(const fs::path& path) const {
+    const std::optional<ModelFolder> folder = read_model_folder(path);
+    if (!folder) return {};
+    const fs::path where = folder->config.parent_path();
+    if (tokenizer_texts(where).empty()) return {};
+    Predictor predictor{
+        .model = build_model(folder->model, folder->hyper_parameters, {.training = false}), .classes = folder->labels};
+    const FolderWeights weights = open_weights(path, folder);
+    load_weights(*predictor.model, weights.files, weights.options);
+    predictor.task = folder->problem == "multi_label_classification" ? "multi_label"
+                     : folder->problem == "regression" || predictor.model->num_classes() == 1 ? "regression"
+                                                                                              : "classification";
+    const auto tokens = std::ranges::find(predictor.model->inputs(), "tokens", &SampleField::name);
+    if (tokens == predictor.model->inputs().end()) return {};
+    static const std::vector<Setting> settings = text_settings({});
+    const std::int64_t longest = tokens->shape.front();
+    if (max_length_ > longest)
+      reject("--max-length: expected at most {}, as the model takes, got {}", longest, max_length_);
+    const auto length = static_cast<double>(max_length_ > 0 ? max_length_ : longest);
+    predictor.reader =
+        text_inputs("predict", settings, {.model = where, .settings = {{"max_length", std::max(3.0, length)}}});
+    return predictor;
+  }
+
+  /// Of a checkpoint with adapters, or of an earlier version: the run's data set says what the folder does not.
+  Predictor of_configuration(const RunFolder& run, const fs::path& checkpoint) const {
+    Configuration configuration = read_configuration(run.configuration(), {});
+    configuration.memory = {};
+    configuration = resolve(configuration);
+    DatasetOptions options = dataset_options(configuration, Split::train);
+    const DatasetKind& kind = dataset_kinds().get(configuration.data.name);
+    if (kind.inputs == nullptr)
+      reject("{}: predict reads texts, and the run's data set {} has none", from_, configuration.data.name);
+    if (max_length_ > 0) options.settings["max_length"] = static_cast<double>(max_length_);
+    Predictor predictor{.reader = kind.inputs(options),
+                        .task = configuration.task.name,
+                        .classes = describe_dataset(configuration.data.name, options).classes};
+    take_weights_of(checkpoint, configuration);
+    predictor.model = make_model(configuration, Device::cpu, false).model;
+    return predictor;
+  }
+
   void each_input(const auto& take) const {
     if (!texts_.empty()) {
       for (const std::string& text : texts_) take(Input{text, fmt::format("`{}`", text)});
@@ -130,27 +192,33 @@ class Predict {
     if (stream.bad()) reject("{}: cannot be read beyond line {}", standard ? "standard input" : input_, line);
   }
 
-  void print(const std::vector<Input>& inputs, Model& model, const InputReader& reader, const std::string& task,
-             const std::vector<std::string>& classes) const {
+  void print(const std::vector<Input>& inputs, const Predictor& predictor) const {
+    const auto& [model, reader, task, classes, batch_size] = predictor;
     std::vector<Sample> samples(inputs.size());
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       samples[i].begin(0);
       try {
-        read(inputs[i].text, reader, samples[i]);
+        read(inputs[i].text, *reader, samples[i]);
       } catch (const Error& error) {
         reject("{}: {}", inputs[i].place, error.what());
       }
     }
     const NoGrad no_grad;
-    const Tensor logits = model.forward(collate(samples, reader.fields())).take("logits").tensor();
-    if (logits.shape().rank() != 2 || logits.rows() != std::ssize(inputs))
-      reject("{}: predict says what a whole text is, and the task {} does not tell that", run_, task);
+    Outputs outputs = model->forward(collate(samples, reader->fields()));
+    const bool embeds = outputs.contains("embeddings");
+    if (!embeds && !outputs.contains("logits")) reject("{}: predict has no use for the model's head", from_);
+    const Tensor rows = outputs.take(embeds ? "embeddings" : "logits").tensor();
+    if (rows.shape().rank() != 2 || rows.rows() != std::ssize(inputs))
+      reject("{}: predict says what a whole text is, and the model's head does not tell that", from_);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       ordered_json line{{"text", inputs[i].text}};
-      const std::vector<double> row = row_of(logits, static_cast<std::int64_t>(i));
-      if (!std::ranges::all_of(row, [](double logit) { return std::isfinite(logit); }))
+      const std::vector<double> row = row_of(rows, static_cast<std::int64_t>(i));
+      if (!std::ranges::all_of(row, [](double value) { return std::isfinite(value); }))
         fail("{}: the model's output is not finite", inputs[i].place);
-      line.update(meaning_of(row, task, classes));
+      if (embeds)
+        line["embedding"] = row;
+      else
+        line.update(meaning_of(row, task, classes));
       fmt::print("{}\n", line.dump());
     }
     if (std::fflush(stdout) != 0) fail("standard output cannot be written: {}", std::strerror(errno));
@@ -162,8 +230,9 @@ class Predict {
     reader.read_pair(std::string_view(text).substr(0, tab), std::string_view(text).substr(tab + 1), sample);
   }
 
-  std::string run_, input_;
+  std::string from_, input_;
   std::vector<std::string> texts_;
+  std::int64_t max_length_ = 0;
   bool pairs_ = false;
 };
 

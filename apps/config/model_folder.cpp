@@ -2,7 +2,10 @@
 
 #include "apps/config/model_options.h"
 #include "apps/config/resolve.h"
+#include "data/text/labelled_text.h"
 #include "models/folders/values.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -50,6 +53,23 @@ std::vector<HyperParameter> said_by(const ModelFolder& folder, const Configurati
   for (const HyperParameter& option : given)
     if (find(said, option.key) == nullptr) said.push_back(option);
   return said;
+}
+
+/// The folder's order of classes, where the data set has the same ones in another order.
+void take_label_order(const ModelFolder& folder, Configuration& configuration) {
+  Configuration::Data& data = configuration.data;
+  if (folder.labels.empty() || !dataset_kinds().contains(data.name) || data.options.contains("labels")) return;
+  if (std::ranges::find(dataset_kinds().get(data.name).settings, "labels", &Setting::name) ==
+      dataset_kinds().get(data.name).settings.end())
+    return;
+  const std::string names = fmt::format("{}", fmt::join(folder.labels, ", "));
+  try {
+    if (class_names(names) != folder.labels) return;  // names with commas
+    const std::vector<std::string> classes =
+        describe_dataset(data.name, dataset_options(configuration, Split::train)).classes;
+    if (classes != folder.labels && std::ranges::is_permutation(classes, folder.labels)) data.options["labels"] = names;
+  } catch (const Error&) {  // what is wrong with the data is said where it is checked
+  }
 }
 
 }  // namespace
@@ -101,6 +121,7 @@ void take_from_folder(Configuration& configuration, const YamlNode& root, Proble
   for (const HyperParameter& parameter : same_name ? folder->hyper_parameters : stored.hyper_parameters)
     if (parameter.key != "num_classes" && parameter.key != "head" && find(given, parameter.key) == nullptr)
       model.options.push_back(parameter);
+  take_label_order(*folder, configuration);
   const YamlEntry* const data = root.find("data");
   const auto given_in_data = [&](std::string_view key) { return data != nullptr && data->value.find(key) != nullptr; };
   const ImagePreparation& images = folder->images;
@@ -120,6 +141,12 @@ ModelFolder describe_folder(const Configuration& resolved) {
   const DatasetInfo data = describe_dataset(resolved.data.name, dataset_options(resolved, Split::train));
   ModelFolder folder{.model = resolved.model.name, .hyper_parameters = hyper_parameters_of(resolved)};
   folder.labels = data.classes;
+  for (const auto& [task, problem] : {std::pair{"classification", "single_label_classification"},
+                                      {"multi_label", "multi_label_classification"},
+                                      {"regression", "regression"}})
+    if (resolved.task.name == task) folder.problem = problem;
+  if (const auto tokenizer = resolved.data.options.find("tokenizer"); tokenizer != resolved.data.options.end())
+    folder.tokenizer = tokenizer_texts(std::get<std::string>(tokenizer->second));
   folder.images = {.mean = resolved.data.mean.empty() ? as_written(data.mean) : resolved.data.mean,
                    .std = resolved.data.std.empty() ? as_written(data.deviation) : resolved.data.std,
                    .interpolation = resolved.data.interpolation,

@@ -8,11 +8,11 @@
 namespace lacuna::apps {
 
 /// Fills in keys that the configuration leaves open from the folder of `model.from`: the model, its hyper-parameters
-/// except `num_classes`, and the images' mean, deviation, interpolation and crop. A given key wins. A given key that the
+/// except `num_classes`, the order of the classes, and the images' mean, deviation, interpolation and crop. A given key wins. A given key that the
 /// weights do not fit is a problem that names both values. Does nothing where `model.from` is not such a folder.
 void take_from_folder(Configuration& configuration, const YamlNode& root, Problems& problems);
 
-/// What a folder with the model of a resolved configuration says: labels and normalisation as it is trained.
+/// What a folder with the model of a resolved configuration says: labels, normalisation and tokenizer as it is trained.
 ModelFolder describe_folder(const Configuration& resolved);
 
 }  // namespace lacuna::apps

@@ -89,7 +89,10 @@ TrainingRun::TrainingRun(const Configuration& resolved, bool resumed, std::FILE*
                options_of(resolved, *training_samples_, training_.model()),
                [this](std::vector<Batch> batch, std::int64_t number, double learning_rate) -> TrainResult {
                  return step(std::move(batch), number, learning_rate);
-               }) {}
+               }),
+      texts_beside_weights_(files_beside_weights(training_.model(), describe_folder(resolved))) {
+  if (training_.model().adaptation()) texts_beside_weights_.erase("config.json");  // it is no folder of a model
+}
 
 StepOutcome TrainingRun::step(std::vector<Batch> batch, std::int64_t number, double learning_rate) {
   figures_.step_begins();
@@ -332,7 +335,7 @@ void TrainingRun::save(bool is_best) {
         nlohmann::ordered_json{{"steps", trainer_.progress().step}, {"figures", figures_.to_json({})}}.dump(2) + "\n");
   const bool only_progress = saved_ && saved_->first == trainer_.progress().step;
   const TrainedState state{training_.model(), training_.optimizer(), training_.policy(), training_.average(),
-                           folder_config(training_.model(), describe_folder(configuration_))};
+                           texts_beside_weights_};
   folder_->save(state, progress, only_progress, is_best, configuration_.output.keep);
   record_->update(progress.step);
   saved_ = here;

@@ -13,8 +13,10 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace lacuna::apps {
@@ -66,6 +68,7 @@ class TrainingRun {
   Training training_;
   RunFigures figures_{configuration_, training_};
   Trainer trainer_;
+  std::map<std::string, std::string> texts_beside_weights_;  // in every checkpoint, by name
   std::int64_t started_anew_ = 0;                               // parameters without optimizer state in the checkpoint
   std::optional<std::pair<std::int64_t, std::int64_t>> saved_;  // step and evaluated step of the last checkpoint
   std::unique_ptr<MetricsLog> metrics_;

@@ -105,8 +105,23 @@ const std::vector<Setting>& settings_of_glue() {
         std::string(),
         {},
         "`cola`, `sst2`, `mrpc`, `stsb`, `qqp`, `mnli`, `mnli_mismatched` (evaluates on the other genres), `qnli`, "
-        "`rte` or `wnli`"}});
+        "`rte` or `wnli`"},
+       {"labels",
+        std::string(),
+        {},
+        "the names of the task's classes in another order, as `contradiction, entailment, neutral`"}});
   return settings;
+}
+
+/// The task's classes in the order that the settings say.
+std::vector<std::string> classes_of(const GlueTask& task, const Settings& settings) {
+  std::vector<std::string> names = class_names(settings.text("labels"));
+  if (names.empty()) return task.classes;
+  if (!std::ranges::is_permutation(names, task.classes))
+    reject("data.labels: expected the classes of {} in some order ({}), got {}", task.name,
+           task.classes.empty() ? "none: it has scores" : fmt::format("{}", fmt::join(task.classes, ", ")),
+           fmt::join(names, ", "));
+  return names;
 }
 
 fs::path file_of(const GlueTask& task, const DatasetOptions& options) {
@@ -120,18 +135,26 @@ fs::path file_of(const GlueTask& task, const DatasetOptions& options) {
   reject("{}: expected a folder with {}, or with {}/{}", options.path.native(), name, task.folder, name);
 }
 
-std::shared_ptr<const LabelledTable> table_of(const GlueTask& task, const DatasetOptions& options) {
+std::shared_ptr<const LabelledTable> table_of(const GlueTask& task, const std::vector<std::string>& classes,
+                                              const DatasetOptions& options) {
   static Recent<LabelledTable> recent;
   const fs::path file = file_of(task, options);
-  return recent.get(task.name + state_of_files({file}), [&] {
+  const std::string state = fmt::format("{}{} {}", state_of_files({file}), task.name, fmt::join(classes, "\n"));
+  return recent.get(state, [&] {
     const TextColumns columns{.table = {.format = TableFormat::tsv, .header = task.header, .ragged = true},
                               .text = task.text,
                               .pair = task.pair,
                               .label = task.label,
                               .shortest_row = task.shortest_row,
                               .empty_texts = true};
-    return std::make_shared<const LabelledTable>(
-        read_labelled_table(file, columns, {.numbers = task.classes.empty(), .classes = task.classes}));
+    // Numbers in the file stand for the task's own order.
+    LabelledTable table =
+        read_labelled_table(file, columns, {.numbers = task.classes.empty(), .classes = task.classes});
+    for (std::int32_t& label : table.labels)
+      label = static_cast<std::int32_t>(
+          std::ranges::find(classes, task.classes[static_cast<std::size_t>(label)]) - classes.begin());
+    table.classes = classes;
+    return std::make_shared<const LabelledTable>(std::move(table));
   });
 }
 
@@ -145,13 +168,14 @@ struct Opened {
 Opened open_glue(const DatasetOptions& options) {
   const Settings settings = read_text_settings("glue", settings_of_glue(), options);
   const GlueTask& task = task_of(settings);
-  Opened opened{settings, tokenizer_of(settings, options), table_of(task, options), {}};
+  const std::vector<std::string> classes = classes_of(task, settings);
+  Opened opened{settings, tokenizer_of(settings, options), table_of(task, classes, options), {}};
   SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary_size());
   fields.push_back(label_field(opened.table->kind, std::ssize(task.classes)));
   opened.info = {.name = "glue",
                  .size = samples_to_use(options, opened.table->table->size()),
                  .fields = std::move(fields),
-                 .classes = task.classes,
+                 .classes = classes,
                  .metrics = task.metrics};
   return opened;
 }
@@ -168,7 +192,7 @@ DatasetInfo describe_glue(const DatasetOptions& options) {
   return {.name = "glue",
           .size = options.size() > 0 ? options.size() : published,
           .fields = std::move(fields),
-          .classes = task.classes,
+          .classes = classes_of(task, settings),
           .metrics = task.metrics};
 }
 

@@ -1,6 +1,9 @@
 // Drawn sequences of token ids, for plans, benchmarks and tests of models of text.
+#include "core/error.h"
 #include "core/random.h"
 #include "data/dataset.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string>
@@ -10,11 +13,31 @@ namespace {
 
 constexpr std::int64_t default_vocabulary = 30522, default_length = 128, default_classes = 2;
 constexpr std::int64_t class_token = 101, separator = 102;  // BERT's
+constexpr std::int64_t no_label = -100;                     // of tokens that have none
 
 std::int64_t or_default(std::int64_t given, std::int64_t otherwise) { return given > 0 ? given : otherwise; }
 
 std::vector<std::int64_t> lengths_of(const DatasetOptions& options) {
   return options.lengths.empty() ? std::vector{default_length} : options.lengths;
+}
+
+/// What is to be told of a sample: one class, each of several classes, a number, a class of each token, or a span.
+const std::vector<Setting>& settings_of_drawn() {
+  static const std::vector<Setting> settings{
+      {"target",
+       std::string("class"),
+       {},
+       "what the labels are: `class`, `classes` (any number of them), `number`, `tokens` (a class each) or `span` (first "
+       "and last token)"}};
+  return settings;
+}
+
+std::string target_of(const DatasetOptions& options) {
+  std::string target = Settings("data set random_tokens", settings_of_drawn(), options.settings).text("target");
+  const std::vector<std::string> known{"class", "classes", "number", "tokens", "span"};
+  if (std::ranges::find(known, target) == known.end())
+    reject("data.target: expected one of {}, got {}", fmt::join(known, ", "), target);
+  return target;
 }
 
 DatasetInfo describe(const DatasetOptions& options) {
@@ -31,35 +54,77 @@ DatasetInfo describe(const DatasetOptions& options) {
                        .below = below,
                        .lengths = std::move(offsets)};
   };
+  const std::string target = target_of(options);
+  const auto labels = [&] {
+    SampleField made{.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes};
+    if (target == "tokens") {
+      made = field("labels", classes, "");
+      made.padding = no_label;
+    } else if (target == "span") {
+      made.shape = {2};
+      made.below = longest;
+    } else if (target != "class") {
+      made = {.name = "labels", .dtype = DType::f32, .shape = target == "number" ? Shape{} : Shape{classes}};
+    }
+    return made;
+  };
   DatasetInfo info{.name = "random_tokens",
                    .size = or_default(options.size(), options.split == Split::train ? train_size : validation_size),
                    .fields = {field("tokens", vocabulary, ""),
                               field("token_types", 2, ""),
                               field("pair_tokens", vocabulary, "pair_offsets"),
                               field("pair_token_types", 2, "pair_offsets"),
-                              {.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes}}};
-  for (std::int64_t i = 0; i < classes; ++i) info.classes.push_back(std::to_string(i));
+                              labels()}};
+  if (target != "number" && target != "span")
+    for (std::int64_t i = 0; i < classes; ++i) info.classes.push_back(std::to_string(i));
   return info;
 }
 
 /// Sample i has length i of `data.length`, taken in turn, and class i modulo their number. Half of its tokens are of
 /// any kind, the other half of those that are its class modulo the number of classes, so that a model can learn it. The
-/// second text of the sample, `pair_tokens`, is drawn as the first is.
+/// second text of the sample, `pair_tokens`, is drawn as the first is. The other targets follow from the class c or the
+/// tokens: classes 0 to c; c as a number; the class of a token, its id modulo their number, and none of special tokens;
+/// the first token of class c with the one behind it.
 class RandomTokens final : public Dataset {
  public:
   explicit RandomTokens(const DatasetOptions& options)
-      : Dataset(describe(options)), seed_(options.seed), split_(options.split), lengths_(lengths_of(options)) {}
+      : Dataset(describe(options)),
+        target_(target_of(options)),
+        classes_(or_default(options.classes, default_classes)),
+        seed_(options.seed),
+        split_(options.split),
+        lengths_(lengths_of(options)) {}
 
  private:
   void read_sample(std::int64_t index, Sample& sample) const override {
     draw(index, "", 0, sample);
     draw(index, "pair_", 1, sample);
-    Tensor labels = sample.make("labels", {}, DType::i64);
-    *labels.data<std::int64_t>() = index % std::ssize(info().classes);
+    set_labels(index % classes_, sample);
+  }
+  void set_labels(std::int64_t number, Sample& sample) const {
+    const std::int64_t length = sample["tokens"].count();
+    const Shape shape = target_ == "tokens" ? Shape{length} : field_of(info().fields, "labels").shape;
+    Tensor labels = sample.make("labels", shape, field_of(info().fields, "labels").dtype);
+    const auto* const id = sample["tokens"].data<const std::int64_t>();
+    if (target_ == "class") {
+      *labels.data<std::int64_t>() = number;
+    } else if (target_ == "number") {
+      *labels.data<float>() = static_cast<float>(number);
+    } else if (target_ == "classes") {
+      for (std::int64_t c = 0; c < classes_; ++c) labels.data<float>()[c] = c <= number ? 1 : 0;
+    } else if (target_ == "tokens") {
+      for (std::int64_t i = 0; i < length; ++i)
+        labels.data<std::int64_t>()[i] = id[i] == class_token || id[i] == separator ? no_label : id[i] % classes_;
+    } else {
+      std::int64_t first = std::min<std::int64_t>(1, length - 1);
+      while (first + 2 < length && id[first] % classes_ != number) ++first;
+      labels.data<std::int64_t>()[0] = first;
+      labels.data<std::int64_t>()[1] = std::min(first + 1, length - 1);
+    }
     sample.set("labels", std::move(labels));
   }
   void draw(std::int64_t index, const std::string& prefix, std::uint32_t text, Sample& sample) const {
-    const std::int64_t vocabulary = field_of(info().fields, "tokens").below, classes = std::ssize(info().classes);
+    const std::int64_t vocabulary = field_of(info().fields, "tokens").below, classes = classes_;
     const std::int64_t length = lengths_[static_cast<std::size_t>(index) % lengths_.size()];
     Tensor tokens = sample.make(prefix + "tokens", {length}, DType::i64),
            types = sample.make(prefix + "token_types", {length}, DType::i64);
@@ -80,6 +145,8 @@ class RandomTokens final : public Dataset {
     sample.set(prefix + "token_types", std::move(types));
   }
 
+  std::string target_;
+  std::int64_t classes_;
   std::uint64_t seed_;
   Split split_;
   std::vector<std::int64_t> lengths_;
@@ -90,7 +157,8 @@ const RegisterDataset random_tokens("random_tokens",
                                      .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                                        return std::make_unique<RandomTokens>(options);
                                      },
-                                     .reads_files = false});
+                                     .reads_files = false,
+                                     .settings = settings_of_drawn()});
 
 }  // namespace
 }  // namespace lacuna

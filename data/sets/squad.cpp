@@ -1,13 +1,18 @@
 // Questions and passages with the span that answers them, as SQuAD 1.1 and 2.0 have them (Rajpurkar et al. 2016, 2018).
+// A passage that is too long is cut into windows, each a sample of its own.
+#include "data/text/answers.h"
 #include "data/text/recent.h"
 #include "data/text/text_dataset.h"
 #include "data/text/text_file.h"
 #include "data/text/utf8.h"
 
 #include "core/error.h"
+#include "core/parallel.h"
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 namespace lacuna {
@@ -17,8 +22,14 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 const std::vector<Setting>& settings_of_squad() {
+  constexpr double longest = 384;  // as transformers' run_qa.py has it
   static const std::vector<Setting> settings = text_settings(
-      {{"validation", std::string(), {}, "file to evaluate on; empty: the one beside the training file"}});
+      {{"validation", std::string(), {}, "file to evaluate on; empty: the one beside the training file"},
+       {"stride",
+        128.0,
+        {.low = 0, .high = 1 << 20, .whole = true},
+        "tokens that two windows of a long passage share"}},
+      longest);
   return settings;
 }
 
@@ -26,10 +37,18 @@ struct Question {
   std::string question;
   std::size_t passage;
   std::int64_t begin, end;  // bytes of the passage that answer it; both 0: nothing does
+  std::vector<std::string> answers{};  // of several people
 };
 struct SquadFile {
   std::vector<std::string> passages;
   std::vector<Question> questions;
+  bool may_be_none = false;  // whether some question has no answer
+};
+
+/// A part of a passage, which is one sample.
+struct Window {
+  std::int32_t question;
+  std::int32_t first;  // its first piece
 };
 
 const json& member(const json& object, const char* key, json::value_t type, const std::string& place) {
@@ -71,8 +90,10 @@ SquadFile read_squad(const fs::path& file) {
                         id != each.end() && id->is_string() ? id->get<std::string>() : "without id");
         Question question{text_in(each, "question", place), result.passages.size(), 0, 0};
         const json& answers = member(each, "answers", json::value_t::array, place);
-        if (!answers.empty()) {  // of several people's, the first
-          const std::string answer = text_in(answers.front(), "text", place);
+        result.may_be_none = result.may_be_none || answers.empty();
+        for (const json& answer : answers) question.answers.push_back(text_in(answer, "text", place));
+        if (!answers.empty()) {  // the first is learnt
+          const std::string& answer = question.answers.front();
           const auto start = answers.front().find("answer_start");
           const std::size_t begin = start == answers.front().end() || !start->is_number_integer() || *start < 0
                                         ? std::string::npos
@@ -90,67 +111,173 @@ SquadFile read_squad(const fs::path& file) {
   return result;
 }
 
-/// `labels` i64 [2]: the first and last token of the answer; 0, the first token of all, where there is none or it is
-/// cut off. The passage is cut, and a question beyond 64 tokens.
+constexpr std::int64_t longest_question = 64;
+
+/// Pieces of a question that are kept beside `max_length` tokens in all, and of the passage beside it.
+struct Budget {
+  std::int64_t question, passage;
+};
+Budget budget_of(std::int64_t question_pieces, std::int64_t max_length, const Tokenizer& tokenizer) {
+  const std::int64_t all = max_length - tokenizer.special_tokens(true);
+  const std::int64_t question = std::min({question_pieces, longest_question, all});
+  return {question, all - question};
+}
+
+/// Windows begin every (budget − stride) pieces until one reaches the end, as the tokenizers library cuts them.
+std::vector<Window> cut(const SquadFile& file, const Tokenizer& tokenizer, std::int64_t max_length,
+                        std::int64_t stride) {
+  const auto count_all = [&](std::int64_t count, const auto& text) {
+    std::vector<std::int64_t> pieces(static_cast<std::size_t>(count));
+    parallel_for(count, 16, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        pieces[static_cast<std::size_t>(i)] = std::ssize(tokenizer.pieces(text(static_cast<std::size_t>(i))));
+    });
+    return pieces;
+  };
+  const auto passages =
+      count_all(std::ssize(file.passages), [&](std::size_t i) -> const std::string& { return file.passages[i]; });
+  const auto questions = count_all(
+      std::ssize(file.questions), [&](std::size_t i) -> const std::string& { return file.questions[i].question; });
+  std::vector<Window> windows;
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    const std::int64_t pieces = passages[file.questions[i].passage];
+    const std::int64_t budget = budget_of(questions[i], max_length, tokenizer).passage;
+    for (std::int64_t first = 0;; first += budget - stride) {
+      windows.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(first)});
+      if (first + budget >= pieces) break;
+      if (stride >= budget)
+        reject("data.stride: expected less than {}, what data.max_length={} leaves of a passage beside a question of {} "
+               "tokens, got {}",
+               budget, max_length, questions[i], stride);
+    }
+  }
+  return windows;
+}
+
+/// `labels` i64 [2]: the first and last token of the answer; 0, the first token of all, where there is none or the
+/// window does not hold it whole. To evaluate, also `passage` and `answers` (u8, each answer ended by `answer_end`),
+/// `question` i64 [2] (its number, and 1 where questions may have no answer), and `spans` i64 [L, 2]: the bytes of the
+/// passage that each token stands for, -1 for other tokens. A question is cut beyond 64 tokens.
 class Squad final : public TextDataset {
  public:
   Squad(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const SquadFile> file,
-        std::int64_t max_length)
-      : TextDataset(std::move(info), std::move(tokenizer)), file_(std::move(file)), max_length_(max_length) {}
+        std::shared_ptr<const std::vector<Window>> windows, std::int64_t max_length, Split split)
+      : TextDataset(std::move(info), std::move(tokenizer)),
+        file_(std::move(file)),
+        windows_(std::move(windows)),
+        max_length_(max_length),
+        evaluates_(split == Split::validation) {}
 
  private:
+  const Question& question_of(std::int64_t index) const {
+    return file_->questions[static_cast<std::size_t>((*windows_)[static_cast<std::size_t>(index)].question)];
+  }
+
   EncodedText encode(std::int64_t index) const override {
-    const Question& asked = file_->questions[static_cast<std::size_t>(index)];
+    const Window& window = (*windows_)[static_cast<std::size_t>(index)];
+    const Question& asked = question_of(index);
     std::vector<Tokenizer::Piece> question = tokenizer().pieces(asked.question);
-    constexpr std::int64_t longest_question = 64;
-    const std::int64_t budget = max_length_ - tokenizer().special_tokens(true);
-    question.resize(static_cast<std::size_t>(std::min({std::ssize(question), longest_question, budget})));
-    const std::vector<Tokenizer::Piece> passage = tokenizer().pieces(file_->passages[asked.passage]);
+    const Budget budget = budget_of(std::ssize(question), max_length_, tokenizer());
+    question.resize(static_cast<std::size_t>(budget.question));
+    const std::vector<Tokenizer::Piece> all = tokenizer().pieces(file_->passages[asked.passage]);
+    const std::int64_t end = std::min(std::ssize(all), window.first + budget.passage);
+    const std::vector<Tokenizer::Piece> passage(all.begin() + window.first, all.begin() + end);
     const Tokenizer::Encoding encoding = tokenizer().join(question, passage, max_length_, Truncation::only_second);
+    // The answer's pieces [answer_begin, answer_end).
+    const auto answer_begin = std::ranges::find_if(all, [&](const auto& piece) { return piece.end > asked.begin; });
+    const auto answer_end = std::ranges::find_if(all, [&](const auto& piece) { return piece.begin >= asked.end; });
+    const bool whole = answer_begin < answer_end && answer_begin - all.begin() >= window.first &&
+                       answer_end - all.begin() <= end;
     EncodedText text = encoded(encoding);
     text.labels = {0, 0};
-    std::int32_t first = 0, last = 0;
-    bool whole = false;
     for (std::size_t i = 0; i < encoding.sources.size(); ++i) {
       const std::int32_t source = encoding.sources[i];
-      if (source < 0 || source % 2 == 0) continue;
-      const Tokenizer::Piece& piece = passage[static_cast<std::size_t>(source / 2)];
-      if (piece.end <= asked.begin || piece.begin >= asked.end) continue;
-      if (first == 0) first = static_cast<std::int32_t>(i);
-      last = static_cast<std::int32_t>(i);
-      whole = whole || piece.end >= asked.end;
+      const bool of_passage = source >= 0 && source % 2 == 1;
+      const auto piece = all.begin() + window.first + source / 2;  // means nothing of other tokens
+      if (whole && of_passage && piece == answer_begin) text.labels[0] = static_cast<std::int32_t>(i);
+      if (whole && of_passage && piece + 1 == answer_end) text.labels[1] = static_cast<std::int32_t>(i);
+      if (!evaluates_) continue;
+      text.labels.push_back(of_passage ? static_cast<std::int32_t>(piece->begin) : -1);
+      text.labels.push_back(of_passage ? static_cast<std::int32_t>(piece->end) : -1);
     }
-    if (whole) text.labels = {first, last};
     return text;
   }
+
   void set_targets(const EncodedText& text, Sample& sample) const override {
-    set_whole("labels", text.labels, {2}, sample);
+    const std::span labels(text.labels);
+    set_whole("labels", labels.first(2), {2}, sample);
+    if (!evaluates_) return;
+    const Question& asked = question_of(sample.index);
+    set_whole("spans", labels.subspan(2), {std::ssize(text.tokens), 2}, sample);
+    const std::int32_t question[] = {(*windows_)[static_cast<std::size_t>(sample.index)].question,
+                                     file_->may_be_none ? 1 : 0};
+    set_whole("question", question, {2}, sample);
+    set_bytes("passage", file_->passages[asked.passage] + lacuna::answer_end, sample);
+    std::string answers;
+    for (const std::string& answer : asked.answers) answers += answer + answer_end;
+    if (answers.empty()) answers = answer_end;
+    set_bytes("answers", answers, sample);
+  }
+  static void set_bytes(std::string_view name, const std::string& text, Sample& sample) {
+    Tensor bytes = sample.make(name, {std::ssize(text)}, DType::u8);
+    std::ranges::copy(text, reinterpret_cast<char*>(bytes.data<std::uint8_t>()));
+    sample.set(name, std::move(bytes));
   }
 
   std::shared_ptr<const SquadFile> file_;
+  std::shared_ptr<const std::vector<Window>> windows_;
   std::int64_t max_length_;
+  bool evaluates_;
 };
 
 struct Opened {
   Settings settings;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const SquadFile> file;
+  std::shared_ptr<const std::vector<Window>> windows;
   DatasetInfo info;
 };
 
+/// Of texts of any length.
+SampleField bytes_field(const std::string& name) {
+  return {.name = name,
+          .dtype = DType::u8,
+          .shape = {1},
+          .collation = Collation::packed,
+          .lengths = name + "_offsets"};
+}
+
 Opened open_squad(const DatasetOptions& options) {
-  static Recent<SquadFile> recent;
+  static Recent<SquadFile> recent_files;
+  static Recent<std::vector<Window>> recent_windows;
   const Settings settings = read_text_settings("squad", settings_of_squad(), options);
-  const fs::path file = split_file(settings, options, {"json"});
-  Opened opened{settings,
-                tokenizer_of(settings, options),
-                recent.get(state_of_files({file}), [&] { return std::make_shared<const SquadFile>(read_squad(file)); }),
-                {}};
+  const std::int64_t max_length = settings.whole_number("max_length"), stride = settings.whole_number("stride");
+  const fs::path file = split_file(settings, options, {"json"}), words = tokenizer_path(settings, options);
+  Opened opened{
+      settings,
+      tokenizer_of(settings, options),
+      recent_files.get(state_of_files({file}), [&] { return std::make_shared<const SquadFile>(read_squad(file)); }),
+      nullptr,
+      {}};
+  opened.windows = recent_windows.get(fmt::format("{} {} {}", state_of_files({file, words}), max_length, stride), [&] {
+    return std::make_shared<const std::vector<Window>>(cut(*opened.file, *opened.tokenizer, max_length, stride));
+  });
   SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary_size());
-  fields.push_back({.name = "labels", .dtype = DType::i64, .shape = {2}, .below = settings.whole_number("max_length")});
+  fields.push_back({.name = "labels", .dtype = DType::i64, .shape = {2}, .below = max_length});
+  if (options.split == Split::validation) {
+    SampleField spans = per_token("spans", settings);
+    spans.shape = {max_length, 2};
+    spans.padding = -1;
+    const SampleField more[] = {
+        spans, {.name = "question", .dtype = DType::i64, .shape = {2}}, bytes_field("passage"), bytes_field("answers")};
+    fields.insert(fields.end(), std::begin(more), std::end(more));
+  }
   opened.info = {.name = "squad",
-                 .size = samples_to_use(options, std::ssize(opened.file->questions)),
-                 .fields = std::move(fields)};
+                 .size = samples_to_use(options, std::ssize(*opened.windows)),
+                 .fields = std::move(fields),
+                 .description = fmt::format("{}: {} questions on {} passages, {} windows of {} tokens at most",
+                                            file.native(), opened.file->questions.size(), opened.file->passages.size(),
+                                            opened.windows->size(), max_length)};
   return opened;
 }
 
@@ -159,7 +286,9 @@ const RegisterDataset squad("squad",
                              .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                                const Opened opened = open_squad(options);
                                return std::make_unique<Squad>(opened.info, opened.tokenizer, opened.file,
-                                                              opened.settings.whole_number("max_length"));
+                                                              opened.windows,
+                                                              opened.settings.whole_number("max_length"),
+                                                              options.split);
                              },
                              .settings = settings_of_squad()});
 

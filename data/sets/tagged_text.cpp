@@ -1,4 +1,5 @@
 // Words with a label each, as for named entities: JSON lines with a list of words and a list of labels.
+#include "data/text/labelled_text.h"
 #include "data/text/recent.h"
 #include "data/text/table.h"
 #include "data/text/text_dataset.h"
@@ -37,20 +38,6 @@ struct TaggedFile {
   std::vector<std::int32_t> labels;
   std::vector<std::int64_t> first;  // [samples + 1]: where a sample's labels begin
 };
-
-std::vector<std::string> names_in(const std::string& setting) {
-  std::vector<std::string> names;
-  for (std::size_t begin = 0; !setting.empty() && begin <= setting.size();) {
-    const std::size_t end = std::min(setting.find(',', begin), setting.size());
-    std::string name = setting.substr(begin, end - begin);
-    name.erase(0, name.find_first_not_of(' '));
-    name.erase(name.find_last_not_of(' ') + 1);
-    if (name.empty()) reject("data.labels: expected names with commas between them, got `{}`", setting);
-    names.push_back(std::move(name));
-    begin = end + 1;
-  }
-  return names;
-}
 
 bool are_numbers(const std::set<std::string>& names) {
   return std::ranges::all_of(names, [](const std::string& name) {
@@ -107,7 +94,7 @@ TaggedFile read_tagged(const fs::path& file, const Settings& settings, std::vect
 
 std::shared_ptr<const TaggedFile> file_of(const Settings& settings, const DatasetOptions& options) {
   static Recent<TaggedFile> recent;
-  std::vector<std::string> classes = names_in(settings.text("labels"));
+  std::vector<std::string> classes = class_names(settings.text("labels"));
   if (options.split == Split::validation && classes.empty()) {
     DatasetOptions training = options;
     training.split = Split::train;

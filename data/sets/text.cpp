@@ -133,17 +133,7 @@ TextColumns columns_of(const Settings& settings, const fs::path& file) {
 KnownLabels labels_in(const std::string& setting) {
   if (setting.empty()) return {};
   if (setting == "numbers") return {.numbers = true};
-  KnownLabels known;
-  for (std::size_t begin = 0; begin <= setting.size();) {
-    const std::size_t end = std::min(setting.find(',', begin), setting.size());
-    std::string name = setting.substr(begin, end - begin);
-    name.erase(0, name.find_first_not_of(' '));
-    name.erase(name.find_last_not_of(' ') + 1);
-    if (name.empty()) reject("data.labels: expected names with commas between them, got `{}`", setting);
-    known.classes.push_back(std::move(name));
-    begin = end + 1;
-  }
-  return known;
+  return {.classes = class_names(setting)};
 }
 
 std::shared_ptr<const LabelledTable> table_of(const Settings& settings, const DatasetOptions& options) {

@@ -83,6 +83,20 @@ bool are_fractions(const RawLabels& raw) {
 
 }  // namespace
 
+std::vector<std::string> class_names(const std::string& setting) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; !setting.empty() && begin <= setting.size();) {
+    const std::size_t end = std::min(setting.find(',', begin), setting.size());
+    std::string name = setting.substr(begin, end - begin);
+    name.erase(0, name.find_first_not_of(' '));
+    name.erase(name.find_last_not_of(' ') + 1);
+    if (name.empty()) reject("data.labels: expected names with commas between them, got `{}`", setting);
+    names.push_back(std::move(name));
+    begin = end + 1;
+  }
+  return names;
+}
+
 LabelledTable read_labelled_table(const std::filesystem::path& path, const TextColumns& columns,
                                   const KnownLabels& known) {
   LabelledTable result;

@@ -39,6 +39,9 @@ struct KnownLabels {
   std::vector<std::string> classes{};  // the names there are, in order; empty: those that the file has
 };
 
+/// The names in `data.labels`, with commas between them.
+std::vector<std::string> class_names(const std::string& setting);
+
 /// Reads a file once. Labels are the names of classes, whole numbers from 0 that stand for classes, or other numbers,
 /// which are to be predicted themselves; lists of names are several classes at once. Classes that are not known are in
 /// the order of their numbers, or of the bytes of their names. Refuses broken rows, empty texts, and labels that are

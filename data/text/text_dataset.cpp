@@ -129,14 +129,14 @@ void set_tokens(const EncodedText& text, Sample& sample) {
   if (!text.pair.empty()) set("pair_", text.pair, std::ssize(text.pair));
 }
 
-std::vector<Setting> text_settings(std::vector<Setting> more) {
+std::vector<Setting> text_settings(std::vector<Setting> more, double max_length) {
   std::vector<Setting> all{
       {"tokenizer",
        std::string(),
        {},
        "folder with `tokenizer.json` or `vocab.txt`, or one of these files; empty: that of the folder model.from"},
       {"max_length",
-       128.0,
+       max_length,
        {.low = 3, .high = 1 << 20, .whole = true},
        "tokens of a sample at most; the rest is cut off"},
       {"padding",

@@ -69,7 +69,7 @@ void set_tokens(const EncodedText& text, Sample& sample);
 void set_whole(std::string_view name, std::span<const std::int32_t> values, const Shape& shape, Sample& sample);
 
 /// Settings that every data set of text has, and those of one of them behind them.
-std::vector<Setting> text_settings(std::vector<Setting> more);
+std::vector<Setting> text_settings(std::vector<Setting> more, double max_length = 128);
 /// The settings of a data set's options, those of text checked.
 Settings read_text_settings(std::string_view name, const std::vector<Setting>& known, const DatasetOptions& options);
 

@@ -46,6 +46,9 @@ struct TokenizerFiles {
 /// The vocabulary and rules of a folder (`tokenizer.json`, else `vocab.txt`, with `tokenizer_config.json`), or of one
 /// of these files. Refuses tokenizers that are no WordPiece, and damaged files, with their place.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& path);
+/// The files of a tokenizer that are there, by the names under which a folder has them, with their text: `vocab.txt`,
+/// `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json`. Empty where `path` holds no tokenizer.
+std::map<std::string, std::string> tokenizer_texts(const std::filesystem::path& path);
 /// The same from text, for tests and fuzzing; `source` names it in messages.
 TokenizerFiles parse_tokenizer_json(const std::string& text, const std::string& source);
 /// `config`: the text of `tokenizer_config.json`, or empty.

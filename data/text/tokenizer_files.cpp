@@ -253,6 +253,28 @@ TokenizerFiles parse_vocabulary(const std::string& text, const std::string& sour
   return files;
 }
 
+std::map<std::string, std::string> tokenizer_texts(const fs::path& path) {
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(path, ignored);
+  std::map<std::string, fs::path> files;  // by the name that they get
+  if (is_folder)
+    for (const char* const name : {"tokenizer.json", "vocab.txt"}) files.emplace(name, path / name);
+  else
+    files.emplace(path.extension() == ".json" ? "tokenizer.json" : "vocab.txt", path);
+  std::map<std::string, std::string> texts;
+  const auto take = [&] {
+    for (const auto& [name, file] : files)
+      if (fs::is_regular_file(file, ignored)) texts[name] = read_whole_file(file, "tokenizer", 256 << 20);
+  };
+  take();
+  if (texts.empty()) return texts;
+  files.clear();
+  for (const char* const name : {"tokenizer_config.json", "special_tokens_map.json"})
+    files.emplace(name, (is_folder ? path : path.parent_path()) / name);
+  take();
+  return texts;
+}
+
 TokenizerFiles read_tokenizer_files(const fs::path& path) {
   std::error_code ignored;
   fs::path file = path;

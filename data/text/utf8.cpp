@@ -49,6 +49,12 @@ bool is_punctuation(std::int32_t code) {
   return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
 }
 
+bool is_letter_or_digit(std::int32_t code) {
+  const utf8proc_category_t category = utf8proc_category(code);
+  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||
+         (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
+}
+
 bool is_cjk(std::int32_t code) {
   struct Block {
     std::int32_t first, last;

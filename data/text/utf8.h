@@ -23,6 +23,8 @@ bool is_whitespace(std::int32_t code);
 bool is_control(std::int32_t code);
 /// Categories P*, and every ASCII character that is neither a letter nor a digit, space or control.
 bool is_punctuation(std::int32_t code);
+/// Categories L* and N*.
+bool is_letter_or_digit(std::int32_t code);
 /// The blocks of CJK ideographs.
 bool is_cjk(std::int32_t code);
 /// Category Mn.

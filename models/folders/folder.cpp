@@ -37,11 +37,18 @@ FolderWeights open_weights(const fs::path& path, const std::optional<ModelFolder
   return weights;
 }
 
-std::string folder_config(const Model& model, const ModelFolder& description) {
+std::map<std::string, std::string> files_beside_weights(const Model& model, const ModelFolder& description) {
   const bool of_timm = timm_forms().contains(describe_model(description.model, description.hyper_parameters).family);
-  const bool of_transformers = !of_timm && transformers_refusal(description).empty();
-  return (of_transformers ? transformers_files(model, description).config : timm_config(model, description)).dump(2) +
-         "\n";
+  if (of_timm || !transformers_refusal(description).empty())
+    return {{"config.json", timm_config(model, description).dump(2) + "\n"}};
+  return transformers_files(model, description).texts;
+}
+
+void write_texts(const fs::path& folder, const std::map<std::string, std::string>& texts) {
+  for (const auto& [name, text] : texts) {
+    fs::create_directories((folder / name).parent_path());
+    write_file_atomically(folder / name, text);
+  }
 }
 
 namespace {
@@ -78,9 +85,7 @@ void write_model_folder(const fs::path& folder, const Model& model, const ModelF
   const std::map<std::string, std::string> metadata{{"format", "pt"}};
   try {
     if (files) {
-      write_file_atomically(temporary / "config.json", files->config.dump(2) + "\n");
-      if (!files->preprocessor.is_null())
-        write_file_atomically(temporary / "preprocessor_config.json", files->preprocessor.dump(2) + "\n");
+      write_texts(temporary, files->texts);
       write_safetensors(temporary / "model.safetensors", renamed(model, *files->names), metadata);
     } else {
       write_file_atomically(temporary / "config.json", timm_config(model, description).dump(2) + "\n");

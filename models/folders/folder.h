@@ -6,6 +6,7 @@
 #include "models/registry.h"
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,8 @@ struct ModelFolder {
   std::vector<HyperParameter> hyper_parameters{};   // `num_classes` and what else is said; the rest is the model's
   std::vector<std::string> labels{};                // by number; empty: not said
   ImagePreparation images{};
+  std::string problem{};                            // transformers' `problem_type`; empty: not said
+  std::map<std::string, std::string> tokenizer{};   // its files' text, by name, to be written beside the weights
   std::shared_ptr<const TensorNames> names{};       // of the weights; null: those of the models here
   std::int64_t label_offset = 0;                    // see LoadOptions
   std::vector<std::string> notes{};                 // what a user should know, each in words
@@ -46,9 +49,12 @@ struct FolderWeights {
 /// The weights of `path`, a folder or a file; `folder`: what read_model_folder says about it.
 FolderWeights open_weights(const std::filesystem::path& path, const std::optional<ModelFolder>& folder);
 
-/// Content of config.json beside weights under our names: timm's convention for images, transformers' for a family that
-/// only transformers has. A model that neither has keeps our names in timm's convention, for Lacuna alone.
-std::string folder_config(const Model& model, const ModelFolder& description);
+/// The text of the files beside weights under our names, by name. config.json: timm's convention for images,
+/// transformers' for a family that only transformers has; a model that neither has keeps our names in timm's convention,
+/// for Lacuna alone. Besides, those of the tokenizer and, for sentence embeddings, of sentence-transformers.
+std::map<std::string, std::string> files_beside_weights(const Model& model, const ModelFolder& description);
+/// Writes them; names may have a folder in them.
+void write_texts(const std::filesystem::path& folder, const std::map<std::string, std::string>& texts);
 /// Why timm, or transformers, has no such model; empty: it has one.
 std::string timm_refusal(const ModelFolder& description);
 std::string transformers_refusal(const ModelFolder& description);

@@ -108,6 +108,29 @@ ordered_json preprocessor_of(const ImageModel& model, const ImagePreparation& im
   return json;
 }
 
+/// How sentence-transformers makes one vector of a text.
+constexpr const char* pooling_file = "1_Pooling/config.json";
+
+/// `1_Pooling/config.json` of a folder of sentence-transformers, for models that pool.
+void read_pooling(const fs::path& folder, ModelFolder& description) {
+  const fs::path file = folder / pooling_file;
+  const std::optional<ordered_json> json = read_json_object(file);
+  if (!json) return;
+  const ConfigReader config(*json, file);
+  std::string mode = config.text("pooling_mode", "");  // of later versions
+  for (const auto& [key, flag] : json->items())
+    if (key.starts_with("pooling_mode_") && flag == true)
+      mode += (mode.empty() ? "" : "+") + key.substr(std::string_view("pooling_mode_").size());
+  if (mode == "cls_token" || mode == "cls")
+    description.hyper_parameters.push_back({"pooling", std::string("first")});
+  else if (mode == "mean_tokens" || mode == "mean")
+    description.hyper_parameters.push_back({"pooling", std::string("mean")});
+  else
+    description.notes.push_back(
+        fmt::format("{}: expected the mean or the first token, got {}; model.pooling says which is taken",
+                    file.string(), mode.empty() ? "none" : mode));
+}
+
 /// The types of a family, with what makes them refuse the model.
 struct Written {
   std::string model_type{}, refusal{}, architecture{};
@@ -169,9 +192,12 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
   read_labels(config, folder);
   const std::int64_t side = read_preparation(file.parent_path() / "preprocessor_config.json", folder.images);
   if (side > 0 && !config.says("image_size")) folder.hyper_parameters.push_back({"image_size", side});
+  folder.problem = config.text("problem_type", "");
+  const std::vector<HyperParameter> all = describe_model(folder.model, folder.hyper_parameters).hyper_parameters;
+  if (std::ranges::find(all, "pooling", &HyperParameter::key) != all.end()) read_pooling(file.parent_path(), folder);
   if (!type.names.body.empty()) folder.names = std::make_shared<const TensorNames>(type.names);
   if (type.notes)
-    folder.notes = type.notes(KnownValues(describe_model(folder.model, folder.hyper_parameters).hyper_parameters));
+    folder.notes = type.notes(KnownValues(all));
   return folder;
 }
 
@@ -183,11 +209,32 @@ TransformersFiles transformers_files(const Model& model, const ModelFolder& desc
   const TransformersType& kind = transformers_types().get(type.model_type);
   ordered_json config{{"architectures", ordered_json::array({type.architecture})}, {"model_type", type.model_type}};
   if (type.architecture.find("Classification") != std::string::npos) write_labels(model, description, config);
+  if (!description.problem.empty() && type.architecture.find("SequenceClassification") != std::string::npos)
+    config["problem_type"] = description.problem;
   config.update(type.config);
   config["dtype"] = "float32";
-  TransformersFiles files{.config = std::move(config), .preprocessor = nullptr, .names = &kind.names};
+  TransformersFiles files{.texts = description.tokenizer, .names = &kind.names};
+  const auto add = [&](const char* name, const ordered_json& json) { files.texts[name] = json.dump(2) + "\n"; };
+  add("config.json", config);
   if (const auto* const images = dynamic_cast<const ImageModel*>(&model))
-    files.preprocessor = preprocessor_of(*images, description.images);
+    add("preprocessor_config.json", preprocessor_of(*images, description.images));
+  const KnownValues values(describe_model(description.model, description.hyper_parameters).hyper_parameters);
+  if (values.contains("pooling") && values.text("head") == "embedding") {
+    const bool first = values.text("pooling") == "first";
+    add("modules.json", ordered_json::array({{{"idx", 0},
+                                              {"name", "0"},
+                                              {"path", ""},
+                                              {"type", "sentence_transformers.models.Transformer"}},
+                                             {{"idx", 1},
+                                              {"name", "1"},
+                                              {"path", "1_Pooling"},
+                                              {"type", "sentence_transformers.models.Pooling"}}}));
+    add(pooling_file, {{"word_embedding_dimension", model.num_classes()},
+                       {"pooling_mode_cls_token", first},
+                       {"pooling_mode_mean_tokens", !first},
+                       {"pooling_mode_max_tokens", false},
+                       {"pooling_mode_mean_sqrt_len_tokens", false}});
+  }
   return files;
 }
 

@@ -37,7 +37,7 @@ ModelFolder read_transformers_config(const nlohmann::ordered_json& json, const s
 
 /// A folder's files in transformers' convention.
 struct TransformersFiles {
-  nlohmann::ordered_json config, preprocessor;
+  std::map<std::string, std::string> texts;  // beside the weights, by name
   const TensorNames* names;
 };
 /// Refuses a model that transformers does not have.

@@ -78,7 +78,7 @@ class MaskedLm final : public Task {
     std::int64_t found = 0, first = -1;
     for (std::int64_t n = 0; n < sequences->count(); ++n) {
       const std::int64_t begin = sequences->begin(n), length = sequences->length(n);
-      const RandomStream stream{.seed = static_cast<std::uint64_t>(draw.data<std::int64_t>()[n]),
+      const RandomStream stream{.seed = static_cast<std::uint64_t>(draw.data<const std::int64_t>()[n]),
                                 .site = random_site("masked_lm")};
       // [CLS] stands first and [SEP] last, and [SEP] between a pair too.
       const std::int64_t cls = id[begin], sep = id[begin + length - 1];

@@ -1,32 +1,70 @@
 // Extractive question answering: cross entropies of start and end of the answer over the tokens of each sequence.
+#include "data/text/answers.h"
 #include "models/bert.h"
 #include "models/task.h"
 #include "ops/span_cross_entropy.h"
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <vector>
 
 namespace lacuna {
 namespace {
 
-double fraction(std::span<const double> sums) { return sums[0] / sums[1]; }
+/// The metrics keep [question, score, value] of each window. The question's value is that of its window with the highest
+/// score. `-2 - question`: the value where the question is left unanswered, which counts where its lowest score is above
+/// the highest of its windows. `judged_already`: `value` is the mean of `score` questions.
+constexpr double judged_already = -1;
+
+double by_question(std::span<const double> kept) {
+  struct Choice {
+    std::optional<std::pair<double, double>> answered{}, unanswered{};  // score, value
+  };
+  std::map<double, Choice> questions;
+  double sum = 0, count = 0;
+  for (std::size_t i = 0; i + 2 < kept.size(); i += 3) {
+    const double question = kept[i], score = kept[i + 1], value = kept[i + 2];
+    if (question == judged_already) {
+      sum += score * value;
+      count += score;
+    } else if (question >= 0) {
+      std::optional<std::pair<double, double>>& best = questions[question].answered;
+      if (!best || score > best->first) best = {score, value};
+    } else {
+      std::optional<std::pair<double, double>>& least = questions[-2 - question].unanswered;
+      if (!least || score < least->first) least = {score, value};
+    }
+  }
+  for (const auto& [question, choice] : questions) {
+    const auto& [answered, unanswered] = choice;
+    const bool none = unanswered && (!answered || unanswered->first > answered->first);
+    sum += none ? unanswered->second : answered->second;
+    ++count;
+  }
+  return sum / count;
+}
 
 struct Span {
   std::int64_t start = 0, end = 0;  // tokens, both included
 };
 
-/// The span of at most `longest` tokens with the largest sum of logits z [length, 2].
-Span best_span(std::span<const double> z, std::int64_t longest) {
-  Span best;
-  double score = -std::numeric_limits<double>::infinity();
+/// The span of at most `longest` tokens, `allowed` first and last, with the largest sum of logits z [length, 2], and the
+/// sum; nothing where no token is allowed.
+std::optional<std::pair<Span, double>> best_span(std::span<const double> z, std::int64_t longest,
+                                                 const auto& allowed) {
+  std::optional<std::pair<Span, double>> best;
   const auto length = static_cast<std::int64_t>(z.size() / 2);
-  for (std::int64_t start = 0; start < length; ++start)
+  for (std::int64_t start = 0; start < length; ++start) {
+    if (!allowed(start)) continue;
     for (std::int64_t end = start; end < std::min(length, start + longest); ++end) {
+      if (!allowed(end)) continue;
       const double sum = z[static_cast<std::size_t>(2 * start)] + z[static_cast<std::size_t>(2 * end + 1)];
-      if (sum <= score) continue;
-      score = sum;
-      best = {start, end};
+      if (!best || sum > best->second) best = {Span{start, end}, sum};
     }
+  }
   return best;
 }
 
@@ -37,12 +75,44 @@ double overlap_f1(const Span& found, const Span& wanted) {
   return 2 * static_cast<double>(common) / static_cast<double>(both);
 }
 
+/// What answers are judged by as texts; see the data set squad.
+struct Texts {
+  Tensor spans;     // i64 [T, 2]: the bytes of the passage that each token stands for, -1: none
+  Tensor question;  // i64 [N, 2]: its number, and whether questions may have no answer
+  Tensor passage, passage_offsets, answers, answers_offsets;
+
+  static std::optional<Texts> take(Inputs& batch) {
+    if (!batch.contains("passage")) return {};
+    const auto one = [&](std::string_view name) { return batch.take(name).tensor(); };
+    return Texts{one("spans"),           one("question"), one("passage"),
+                 one("passage_offsets"), one("answers"),  one("answers_offsets")};
+  }
+  static std::string_view text_of(const Tensor& bytes, const Tensor& offsets, std::int64_t n) {
+    const auto* const at = offsets.data<const std::int64_t>() + n;
+    return {reinterpret_cast<const char*>(bytes.data<const std::uint8_t>()) + at[0], static_cast<std::size_t>(at[1] - at[0])};
+  }
+  std::vector<std::string> wanted(std::int64_t n) const {
+    std::vector<std::string> all;
+    for (std::string_view text = text_of(answers, answers_offsets, n); !text.empty();) {
+      const std::size_t end = text.find(answer_end);
+      all.emplace_back(text.substr(0, end));
+      text.remove_prefix(std::min(text.size(), end + 1));
+    }
+    return all;
+  }
+};
+
 /// `labels` i64 [N, 2]: first and last token of the answer in its sequence, counted from 0; a position beyond the
 /// sequence (cut off) is left out of the loss and counts as not found.
+///
+/// Where a batch has passages and answers, metrics are the official script's over questions: the best span of the
+/// passage's tokens in any window, as text, against the answers of several people; where questions may have no answer,
+/// the first token's logits stand for none (Devlin et al. 2019, section 4.3). Otherwise they are of positions.
 class QuestionAnswering final : public Task {
  public:
   QuestionAnswering(const Settings& settings, const Model& model)
-      : Task({{.name = "f1", .sums = 2, .value = fraction}, {.name = "exact_match", .sums = 2, .value = fraction}}),
+      : Task({{.name = "f1", .value = by_question, .keeps = true},
+              {.name = "exact_match", .value = by_question, .keeps = true}}),
         positions_(field_of(model.inputs(), "tokens").shape.front()),
         longest_(settings.whole_number("max_answer")) {}
 
@@ -52,30 +122,75 @@ class QuestionAnswering final : public Task {
 
   TaskResult run(Model& model, Inputs batch, TaskMode) const override {
     Variable labels = batch.take("labels");
+    const std::optional<Texts> texts = Texts::take(batch);
     const SequencesPtr sequences = sequences_of(batch);
     Variable logits = model.forward(std::move(batch)).take("logits");
     TaskResult result;
-    result.sums = count(*sequences, logits.tensor(), labels.tensor());
+    if (logits.tensor().device() == Device::meta) {
+      result.sums.assign(2, Tensor::zeros({3}, DType::f64, Device::meta));
+    } else {
+      const std::vector<double> z = logits.tensor().to_vector();
+      const Judged judged =
+          texts ? judge_texts(*sequences, z, *texts) : judge_positions(*sequences, z, labels.tensor());
+      for (const std::vector<double>* const kept : {&judged.f1, &judged.exact})
+        result.sums.push_back(Tensor::from(std::span<const double>(*kept), {std::ssize(*kept)}, DType::f64));
+    }
     result.loss = apply(SpanCrossEntropy{.sequences = sequences}, std::move(logits), std::move(labels));
     return result;
   }
 
  private:
-  std::vector<Tensor> count(const Sequences& sequences, const Tensor& logits, const Tensor& labels) const {
-    const Device device = logits.device();
-    const Tensor f1 = Tensor::zeros({2}, DType::f64, device), exact = Tensor::zeros({2}, DType::f64, device);
-    if (device == Device::meta) return {f1, exact};
-    const std::vector<double> z = logits.to_vector();
-    const auto* const label = labels.data<const std::int64_t>();
-    for (std::int64_t n = 0; n < sequences.count(); ++n) {
-      const auto first = z.begin() + 2 * sequences.begin(n);
-      const Span found = best_span({first, first + 2 * sequences.length(n)}, longest_);
-      const Span wanted{label[2 * n], label[2 * n + 1]};
-      f1.data<double>()[0] += overlap_f1(found, wanted);
-      exact.data<double>()[0] += found.start == wanted.start && found.end == wanted.end ? 1 : 0;
+  struct Judged {
+    std::vector<double> f1{}, exact{};  // as `by_question` reads them
+
+    void add(double question, double score, const AnswerScore& value) {
+      f1.insert(f1.end(), {question, score, value.f1});
+      exact.insert(exact.end(), {question, score, value.exact});
     }
-    f1.data<double>()[1] = exact.data<double>()[1] = static_cast<double>(sequences.count());
-    return {f1, exact};
+  };
+
+  static std::span<const double> logits_of(const Sequences& sequences, const std::vector<double>& z, std::int64_t n) {
+    return std::span(z).subspan(static_cast<std::size_t>(2 * sequences.begin(n)),
+                                static_cast<std::size_t>(2 * sequences.length(n)));
+  }
+
+  Judged judge_positions(const Sequences& sequences, const std::vector<double>& z, const Tensor& labels) const {
+    AnswerScore mean;
+    const auto* const label = labels.data<const std::int64_t>();
+    const auto count = static_cast<double>(sequences.count());
+    for (std::int64_t n = 0; n < sequences.count(); ++n) {
+      const auto found = best_span(logits_of(sequences, z, n), longest_, [](std::int64_t) { return true; });
+      const Span wanted{label[2 * n], label[2 * n + 1]};
+      if (!found) continue;  // logits that are not numbers
+      mean.f1 += overlap_f1(found->first, wanted) / count;
+      mean.exact += found->first.start == wanted.start && found->first.end == wanted.end ? 1 / count : 0;
+    }
+    Judged judged;
+    judged.add(judged_already, count, mean);
+    return judged;
+  }
+
+  Judged judge_texts(const Sequences& sequences, const std::vector<double>& z, const Texts& texts) const {
+    Judged judged;
+    for (std::int64_t n = 0; n < sequences.count(); ++n) {
+      const std::vector<std::string> wanted = texts.wanted(n);
+      const std::span<const double> logits = logits_of(sequences, z, n);
+      const auto* const spans = texts.spans.data<const std::int64_t>() + 2 * sequences.begin(n);
+      const auto* const question = texts.question.data<const std::int64_t>() + 2 * n;
+      const auto number = static_cast<double>(question[0]);
+      const auto found = best_span(logits, longest_, [&](std::int64_t i) { return spans[2 * i] >= 0; });
+      if (found) {
+        const auto& [span, score] = *found;
+        const auto begin = static_cast<std::size_t>(spans[2 * span.start]),
+                   end = static_cast<std::size_t>(spans[2 * span.end + 1]);
+        const std::string_view passage = Texts::text_of(texts.passage, texts.passage_offsets, n);
+        judged.add(number, score, score_answer(passage.substr(begin, end - begin), wanted));
+      }
+      constexpr double never = std::numeric_limits<double>::lowest();  // while another window has an answer
+      if (question[1] != 0 || !found)
+        judged.add(-2 - number, question[1] != 0 ? logits[0] + logits[1] : never, score_answer("", wanted));
+    }
+    return judged;
   }
 
   std::int64_t positions_, longest_;

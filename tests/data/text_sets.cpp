@@ -2,10 +2,12 @@
 
 #include "core/error.h"
 #include "data/loader.h"
+#include "data/text/answers.h"
 #include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -302,12 +304,143 @@ TEST_CASE("squad: the answer's tokens, and the first token where there is no ans
   const Batch batch = all_of(files.open("squad", "train.json"));
   CHECK(batch["tokens"].to_vector() == Values{2, 9, 10, 11, 3, 1, 8, 15, 10, 11, 3, 2, 9, 3, 1, 8, 15, 10, 11, 3});
   CHECK(batch["labels"].to_vector() == Values{7, 8, 0, 0});
-  CHECK(all_of(files.open("squad", "train.json", {{"max_length", 9.0}}))["labels"].to_vector() == Values{0, 0, 0, 0});
+  const DatasetPtr cut = files.open("squad", "train.json", {{"max_length", 9.0}, {"stride", 0.0}});
+  CHECK(all_of(cut)["labels"].to_vector() == Values{0, 0, 0, 0, 0, 0});  // no window holds the answer whole
   files.write("train.json", R"({"data": [{"paragraphs": [{"context": "a film", "qas": [
       {"id": "x7", "question": "who", "answers": [{"text": "good", "answer_start": 1}]}]}]}]})");
   contains(files.refusal("squad", "train.json"), "question x7: expected the answer `good`");
   files.write("train.json", R"({"data": {}})");
   contains(files.refusal("squad", "train.json"), "expected `data`");
+}
+
+TEST_CASE("squad: long passages are windows that share pieces; to evaluate they carry passage, spans and answers") {
+  Files files;
+  files.write("train.json", R"({"data": [{"paragraphs": [{"context": "a film, good bad john made it who", "qas": [
+      {"id": "1", "question": "who", "answers": [{"text": "john made", "answer_start": 17},
+                                                 {"text": "made", "answer_start": 22}]},
+      {"id": "2", "question": "who", "answers": []}]}]}]})");
+  // Beside [CLS] who [SEP] and [SEP], 4 pieces of 9: a film , good | good bad john made | made it who.
+  const SettingValues settings{{"max_length", 8.0}, {"stride", 1.0}};
+  const DatasetPtr data = files.open("squad", "", settings);
+  REQUIRE(data->size() == 6);
+  const Batch batch = all_of(data);
+  CHECK_FALSE(batch.contains("passage"));
+  CHECK(batch["tokens"].to_vector() == Values{2, 9, 3, 5, 8, 13, 6, 3, 2, 9, 3, 6, 7, 15, 10, 3, 2, 9, 3, 10, 11, 9, 3,
+                                              2, 9, 3, 5, 8, 13, 6, 3, 2, 9, 3, 6, 7, 15, 10, 3, 2, 9, 3, 10, 11, 9, 3});
+  CHECK(batch["labels"].to_vector() == Values{0, 0, 5, 6, 0, 0, 0, 0, 0, 0, 0, 0});
+  std::filesystem::copy_file(files / "train.json", files / "dev.json");
+  const Batch dev = all_of(files.open("squad", "", settings, Split::validation));
+  CHECK(dev["question"].to_vector() == Values{0, 1, 0, 1, 0, 1, 1, 1, 1, 1, 1, 1});
+  const std::string passage = "a film, good bad john made it who\xff";
+  const auto text = [](const Tensor& bytes) {
+    return std::string(reinterpret_cast<const char*>(bytes.data<const std::uint8_t>()),
+                       static_cast<std::size_t>(bytes.count()));
+  };
+  CHECK(text(dev["passage"]).substr(0, 2 * passage.size()) == passage + passage);
+  CHECK(text(dev["answers"]).substr(0, 15) == "john made\xffmade\xff");
+  CHECK(text(dev["answers"]).size() == 3 * 15 + 3);
+  const Values spans = dev["spans"].to_vector();
+  CHECK(Values(spans.begin() + 2 * 13, spans.begin() + 2 * 16) == Values{17, 21, 22, 26, -1, -1});
+  contains(files.refusal("squad", "", {{"max_length", 8.0}}), "data.stride");
+}
+
+TEST_CASE("answers are compared as the official script does") {
+  struct Case {
+    std::string given;
+    std::vector<std::string> wanted;
+    double exact, f1;  // by evaluate-v2.0.py
+  };
+  const std::vector<Case> cases{{"The Eiffel Tower", {"eiffel tower."}, 1, 1},
+                                {"in the city of Paris, France", {"Paris", "Paris, Texas"}, 0, 1.0 / 3},
+                                {"a-the b", {"athe b"}, 1, 1},
+                                {"\u00c9. AN\u2013the x", {"\u00e9 \u2013x"}, 0, 0.4},
+                                {"", {}, 1, 1},
+                                {"the", {}, 1, 1},
+                                {"Paris", {}, 0, 0},
+                                {"", {"the"}, 1, 1},
+                                {"one one two", {"one two two", "two"}, 0, 2.0 / 3},
+                                {"  An\u00a0apple a day\t", {"apple day"}, 1, 1},
+                                {"10,000", {"10000"}, 1, 1},
+                                {"a\u0301b the", {"\u0301b"}, 1, 1},
+                                {"$5 an hour", {"5 hour"}, 1, 1}};
+  for (const Case& one : cases) {
+    CAPTURE(one.given);
+    const AnswerScore score = score_answer(one.given, one.wanted);
+    CHECK(score.exact == one.exact);
+    CHECK(score.f1 == doctest::Approx(one.f1));
+  }
+}
+
+TEST_CASE("glue: headers and rows as published") {
+  Files files;
+  const std::string inference =
+      "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse\t"
+      "sentence1\tsentence2\t";
+  const std::string start = "0\t31193\t31193n\tgovernment\t( ( a ) )\t( b )\t(ROOT (NP a))\t(ROOT b)\ta\t\"film\t";
+  // Two labels in the training file, six in those to evaluate on.
+  files.write("MNLI/train.tsv", inference + "label1\tgold_label\n" + start + "neutral\tneutral\n");
+  files.write("MNLI/dev_matched.tsv", inference + "label1\tlabel2\tlabel3\tlabel4\tlabel5\tgold_label\n" + start +
+                                          "neutral\tneutral\tneutral\tneutral\tentailment\tcontradiction\n");
+  // A byte order mark, CRLF, and quotes that are not closed.
+  files.write("MRPC/train.tsv", "\xef\xbb\xbfQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
+                                "1\t702876\t702977\ta \"good film\tgood \"\r\n0\t1\t2\ta\tbad\r\n");
+  files.write("STS-B/train.tsv",
+              "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+              "0\tmain-captions\tMSRvid\t2012test\t0001\tnone\tnone\ta\tfilm\t5.000\n"
+              "1\tmain-news\tmttest\t2016\t\t\t\tgood\tbad\t0.250\n");
+  // Rows that a line break within a question has cut.
+  files.write("QQP/train.tsv", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+                               "1\t2\t3\twho made\n it\t1\n2\t4\t5\ta\tfilm\t1\n");
+  files.write("CoLA/train.tsv", "gj04\t1\t\ta film\ngj04\t0\t*\ta, \"\n");
+  const auto batch = [&](const char* task, Split split = Split::train) {
+    CAPTURE(task);
+    return all_of(files.open("glue", "", {{"task", std::string(task)}}, split));
+  };
+  CHECK(batch("mnli")["labels"].to_vector() == Values{1});
+  CHECK(batch("mnli")["tokens"].to_vector() == Values{2, 5, 3, 14, 8, 3});
+  CHECK(batch("mnli", Split::validation)["labels"].to_vector() == Values{2});
+  CHECK(batch("mrpc")["tokens"].to_vector() == Values{2, 5, 14, 6, 8, 3, 6, 14, 3, 2, 5, 3, 7, 3});
+  CHECK(batch("mrpc")["labels"].to_vector() == Values{1, 0});
+  CHECK(batch("stsb")["labels"].to_vector() == Values{5, 0.25});
+  CHECK(batch("stsb")["tokens"].to_vector() == Values{2, 5, 3, 8, 3, 2, 6, 3, 7, 3});
+  CHECK(batch("qqp")["tokens"].to_vector() == Values{2, 5, 3, 8, 3});
+  CHECK(batch("cola")["labels"].to_vector() == Values{1, 0});
+}
+
+TEST_CASE("random tokens: labels for every head") {
+  const auto batch = [](const char* target) {
+    return all_of(open_dataset("random_tokens", {.train_size = 6, .lengths = {5, 9}, .classes = 3,
+                                                 .settings = {{"target", std::string(target)}}}));
+  };
+  CHECK(batch("class")["labels"].to_vector() == Values{0, 1, 2, 0, 1, 2});
+  CHECK(batch("number")["labels"].to_vector() == Values{0, 1, 2, 0, 1, 2});
+  CHECK(batch("number")["labels"].dtype() == DType::f32);
+  CHECK(batch("classes")["labels"].to_vector() == Values{1, 0, 0, 1, 1, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1});
+  const Batch tokens = batch("tokens"), span = batch("span");
+  REQUIRE(tokens["labels"].shape() == tokens["tokens"].shape());
+  const Values ids = tokens["tokens"].to_vector(), labels = tokens["labels"].to_vector();
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    CHECK(labels[i] == (ids[i] == 101 || ids[i] == 102 ? -100 : std::fmod(ids[i], 3)));
+  const Values places = span["labels"].to_vector();
+  REQUIRE(places.size() == 12);
+  for (std::size_t i = 0; i < 12; i += 2) CHECK((places[i] >= 1 && places[i + 1] == places[i] + 1));
+  CHECK_THROWS_AS(batch("words"), Error);
+}
+
+TEST_CASE("glue: another order of the classes, whether the file has names or numbers") {
+  Files files;
+  files.write("SST-2/train.tsv", "sentence\tlabel\na film\t1\nbad\t0\n");
+  const auto labels = [&](const char* task, const char* order) {
+    return all_of(files.open("glue", "", {{"task", std::string(task)}, {"labels", std::string(order)}}))["labels"]
+        .to_vector();
+  };
+  CHECK(labels("sst2", "") == Values{1, 0});
+  CHECK(labels("sst2", "positive, negative") == Values{0, 1});
+  files.write("RTE/train.tsv", "index\tsentence1\tsentence2\tlabel\n0\ta\ta\tentailment\n1\ta\ta\tnot_entailment\n");
+  CHECK(labels("rte", "") == Values{0, 1});
+  CHECK(labels("rte", "not_entailment, entailment") == Values{1, 0});
+  contains(files.refusal("glue", "", {{"task", std::string("rte")}, {"labels", std::string("yes, no")}}),
+           "data.labels");
 }
 
 TEST_CASE("plain text: a sample a line, without labels") {

@@ -219,7 +219,7 @@ TEST_CASE("folders: ours come back with the same logits, in both conventions") {
     // As a checkpoint has it, whatever libraries there are.
     fs::create_directories(folder / one.name);
     save_weights(*model, folder / one.name / "model.safetensors");
-    test::write_file(folder / one.name / "config.json", folder_config(*model, one.description));
+    write_texts(folder / one.name, files_beside_weights(*model, one.description));
     CHECK(logits_of(*load(folder / one.name), images) == logits);
     for (const auto& [library, has] :
          {std::pair{Library::timm, one.timm}, std::pair{Library::transformers, one.transformers}}) {

@@ -243,6 +243,40 @@ TEST_CASE("text: masked tokens are a function of the sample's number and the pla
   CHECK_THROWS_AS(step(*model, *task, packed()), Error);
 }
 
+TEST_CASE("text: answers are judged by question: the best window, or none where its score is higher") {
+  const std::unique_ptr<Model> model = build_model("bert", tiny({{"head", "span"}}), {.seed = 3});
+  const std::unique_ptr<Task> task = make_task("question_answering", {}, *model);
+  const auto value = [&](std::vector<double> kept) {
+    CHECK(task->metrics()[0].value(kept) == task->metrics()[1].value(kept));
+    return task->metrics()[0].value(kept);
+  };
+  CHECK(value({7, 1, 0.25, 7, 3, 0.5, 7, 2, 1}) == 0.5);               // three windows of a question
+  CHECK(value({7, 3, 0.5, -9, 2, 1, 8, 3, 0, -10, 4, 1}) == 0.75);     // of the second none is said
+  CHECK(value({7, 3, 0.5, -9, 9, 1, 7, 1, 0, -9, 2, 1}) == 0.5);       // the lowest score of none counts
+  CHECK(value({-1, 6, 0.5, -1, 2, 1}) == 0.625);                       // training: means of batches
+
+  Batch batch = with_labels(packed(), tensor({0, 0, 0, 0, 0, 0, 0, 0}, {4, 2}));
+  const std::int64_t tokens = batch["tokens"].count();
+  Numbers spans(static_cast<std::size_t>(2 * tokens), -1);
+  spans[2 * 2] = 0;  // the third token of the first sequence is the first two bytes of the passage
+  spans[2 * 2 + 1] = 2;
+  const auto bytes = [](const std::string& all) {
+    const Tensor tensor = Tensor::empty({std::ssize(all)}, DType::u8, Device::cpu);
+    std::ranges::copy(all, reinterpret_cast<char*>(tensor.data<std::uint8_t>()));
+    return tensor;
+  };
+  batch.set_packed("spans", tensor(spans, {tokens, 2}));
+  batch.set("question", tensor({5, 0, 5, 0, 6, 0, 7, 0}, {4, 2}));
+  batch.set_packed("passage", bytes("ab.\xff\xff\xff\xff"), "passage_offsets");
+  batch.set("passage_offsets", tensor({0, 4, 5, 6, 7}, {5}));
+  batch.set_packed("answers", bytes("x\xff" "Ab!\xffy\xffz\xff\xff"), "answers_offsets");
+  batch.set("answers_offsets", tensor({0, 6, 8, 10, 11}, {5}));
+  const TaskResult result = task->run(*model, batch, TaskMode::evaluate);
+  // Question 5 is answered rightly, 6 not at all, and of 7 no answer is wanted.
+  CHECK(task->metrics()[1].value(result.sums[1].to_vector()) == doctest::Approx(2.0 / 3));
+  CHECK(std::isfinite(result.loss.tensor().item()));
+}
+
 TEST_CASE("text: batches that do not fit are refused as input") {
   const std::unique_ptr<Model> model = build_model("bert", tiny(), {.seed = 3});
   const auto refuses = [&](const Batch& batch, std::string_view word) {

@@ -58,6 +58,68 @@ TEST_CASE("text: train, eval and predict on a table of one's own") {
   CHECK(std::ranges::count(from_file.out, '\n') == 2);
 }
 
+TEST_CASE("text: a checkpoint and an exported folder say all: predict needs no data") {
+  const TextFolder folder;
+  const CommandResult trained = run_command(folder, train({"train.epochs=1"}));
+  INFO(trained.error);
+  REQUIRE(trained.code == 0);
+  REQUIRE(run_command(folder, {"export", "runs/c", "out"}).code == 0);
+  for (const char* const where : {"runs/c/last", "out"}) {
+    CHECK(read_file(folder / where / "vocab.txt") == read_file(folder / "vocab.txt"));
+    const nlohmann::json config = read_json(folder / where / "config.json");
+    CHECK(config.at("id2label").at("1") == "pos");
+    CHECK(config.at("problem_type") == "single_label_classification");
+  }
+  for (const char* const file : {"train.csv", "dev.csv", "vocab.txt"}) std::filesystem::remove(folder / file);
+  const CommandResult of_run = run_command(folder, {"predict", "runs/c", "good film", "bad"});
+  INFO(of_run.error);
+  REQUIRE(of_run.code == 0);
+  CHECK(of_run.out.find("\"pos\"") != std::string::npos);
+  CHECK(run_command(folder, {"predict", "out", "good film", "bad"}).out == of_run.out);
+  CHECK(run_command(folder, {"predict", "out", "--max-length", "33", "good"}).code == 2);
+  std::filesystem::remove(folder / "out/vocab.txt");
+  CHECK(run_command(folder, {"predict", "out", "good"}).code == 2);
+}
+
+TEST_CASE("text: a folder's order of classes holds for data with the same classes") {
+  const TextFolder folder;
+  REQUIRE(run_command(folder, train({"data.labels=\"pos, neg\""})).code == 0);
+  REQUIRE(run_command(folder, {"export", "runs/c", "out"}).code == 0);
+  const CommandResult evaluated =
+      run_command(folder, {"eval", "out", "data={name: text, path: train.csv, max_length: 16}", "--json", "-"});
+  INFO(evaluated.error);
+  REQUIRE(evaluated.code == 0);
+  CHECK(evaluated.json().at("val_accuracy") == 1.0);
+  CHECK(evaluated.json().at("notes").empty());
+  // Another order that is given is refused.
+  CHECK(run_command(folder, {"eval", "out", "data={name: text, path: train.csv, max_length: 16, labels: \"neg, pos\"}"})
+            .code == 2);
+}
+
+TEST_CASE("text: sentence embeddings keep how they pool") {
+  const TextFolder folder(", separate: true");
+  std::string rows = "text,pair,label\n";
+  for (int i = 0; i < 8; ++i) rows += i % 2 == 0 ? "good film,a good film,1.5\n" : "bad,a film,0.25\n";
+  write_file(folder / "train.csv", rows);
+  write_file(folder / "dev.csv", rows);
+  const CommandResult trained =
+      run_command(folder, train({"task.name=contrastive", "model.head=embedding", "model.pooling=first", "train.epochs=1"}));
+  INFO(trained.error);
+  REQUIRE(trained.code == 0);
+  REQUIRE(run_command(folder, {"export", "runs/c", "out"}).code == 0);
+  const nlohmann::json pooling = read_json(folder / "out/1_Pooling/config.json");
+  CHECK(pooling.at("pooling_mode_cls_token") == true);
+  CHECK(pooling.at("pooling_mode_mean_tokens") == false);
+  CHECK(read_json(folder / "out/modules.json").size() == 2);
+  const CommandResult first = run_command(folder, {"predict", "out", "good film"});
+  INFO(first.error);
+  REQUIRE(first.code == 0);
+  CHECK(nlohmann::json::parse(first.out).at("embedding").size() == 16);
+  CHECK(first.out == run_command(folder, {"predict", "runs/c/last", "good film"}).out);
+  write_file(folder / "out/1_Pooling/config.json", "{\"pooling_mode_mean_tokens\": true}");
+  CHECK(run_command(folder, {"predict", "out", "good film"}).out != first.out);
+}
+
 TEST_CASE("text: padded batches and batches by length train as packed ones") {
   double loss = 0;
   for (const char* const settings : {"", ", padding: longest", ", padding: longest, group_by_length: true"}) {

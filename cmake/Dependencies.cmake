@@ -49,6 +49,28 @@ if(NOT UTF8PROC_INCLUDE_DIR OR NOT UTF8PROC_LIBRARY)
   message(FATAL_ERROR "utf8proc was not found. On Debian: apt-get install libutf8proc-dev")
 endif()
 mark_as_advanced(UTF8PROC_INCLUDE_DIR UTF8PROC_LIBRARY)
+# Images: a header alone.
+find_path(STB_INCLUDE_DIR stb_image.h PATH_SUFFIXES stb)
+if(NOT STB_INCLUDE_DIR)
+  message(FATAL_ERROR "stb_image.h was not found. On Debian: apt-get install libstb-dev")
+endif()
+mark_as_advanced(STB_INCLUDE_DIR)
+# JPEGs by libjpeg-turbo, which is twice as fast as stb_image and decodes a part of an image alone.
+find_package(JPEG QUIET)
+set(LACUNA_JPEG OFF)
+if(JPEG_FOUND)
+  include(CheckCXXSourceCompiles)
+  set(CMAKE_REQUIRED_LIBRARIES JPEG::JPEG)
+  check_cxx_source_compiles("#include <cstdio>
+    #include <jpeglib.h>
+    int main() { jpeg_crop_scanline(nullptr, nullptr, nullptr); return JCS_EXT_RGBX; }" jpeg_is_turbo)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  set(LACUNA_JPEG ${jpeg_is_turbo})
+endif()
+if(NOT LACUNA_JPEG)
+  message(STATUS "libjpeg-turbo was not found, stb_image decodes JPEGs, at half the speed and not to Pillow's bits. On "
+                 "Debian: apt-get install libjpeg-dev")
+endif()
 if(LACUNA_TESTS)
   require_package(doctest doctest-dev)
   require_package(rapidcheck librapidcheck-dev)

@@ -12,6 +12,9 @@ namespace lacuna {
 /// the data set has them: i64 [] unless given.
 SampleFields encoded_image_fields(SampleField labels = {.name = "labels", .dtype = DType::i64, .shape = {}});
 
+/// Channels of the samples' images, which are RGB where they are files; 0: they have none.
+std::int64_t image_channels(const SampleFields& fields);
+
 /// A data set of image files: its `info().fields` are encoded_image_fields(). Format and size of an image are known
 /// once its file is read.
 class EncodedImages : public Dataset {
@@ -21,8 +24,8 @@ class EncodedImages : public Dataset {
   virtual std::string origin(std::int64_t index) const = 0;
 
  private:
-  /// Sets `encoded`, in memory of `sample.make("encoded", {bytes}, DType::u8)`, and `labels`. A file that cannot be read
-  /// is the input's fault; the message names it. Several threads may read at once.
+  /// Sets `encoded`, in memory of `sample.make("encoded", {bytes}, DType::u8)`, and `labels`. A file that cannot be
+  /// read is the input's fault; the message names it. Several threads may read at once.
   virtual void read_file(std::int64_t index, Sample& sample) const = 0;
 
   void read_sample(std::int64_t index, Sample& sample) const final;

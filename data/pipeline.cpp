@@ -113,7 +113,12 @@ class Transformed final : public Dataset {
   void read_sample(std::int64_t index, Sample& sample) const override {
     source_->read(index, sample);
     SampleRandom random(seed_, sample.epoch, sample.index);
-    for (const auto& transform : transforms_) transform->apply(sample, random);
+    try {
+      for (const auto& transform : transforms_) transform->apply(sample, random);
+    } catch (const DamagedSample& error) {
+      reject_sample("{}: {}", sample.origin.empty() ? fmt::format("sample {}", sample.index) : sample.origin,
+                    error.what());
+    }
   }
   DatasetPtr source_;
   Transforms transforms_;

@@ -1,7 +1,13 @@
 #include "data/resize.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <cstring>
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
 
 namespace lacuna {
 namespace {
@@ -21,55 +27,187 @@ double weight_at(ResizeFilter filter, double x) {
   return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0.0;
 }
 
+using Sums = std::int32_t __attribute__((vector_size(32)));
+constexpr std::int64_t lanes = 8, vectors = 4;  // what a loop adds up at once
+
+// GCC 12 converts these types lane by lane by itself.
+#ifdef __AVX2__
+Sums wide(const std::uint8_t* from) {
+  return reinterpret_cast<Sums>(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+}
+
+void store_pixels(const Sums (&sums)[vectors], std::uint8_t* out) {
+  const auto shifted = [&](int i) { return _mm256_srai_epi32(reinterpret_cast<__m256i>(sums[i]), fraction_bits); };
+  const __m256i mixed =
+      _mm256_packus_epi16(_mm256_packs_epi32(shifted(0), shifted(1)), _mm256_packs_epi32(shifted(2), shifted(3)));
+  const __m256i ordered = _mm256_permutevar8x32_epi32(mixed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), ordered);
+}
+
+/// The four values of sums of two pixels.
+std::uint32_t pixel_of(const Sums& sums) {
+  const auto both = reinterpret_cast<__m256i>(sums);
+  __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+  sum = _mm_srai_epi32(sum, fraction_bits);
+  sum = _mm_packs_epi32(sum, sum);
+  return static_cast<std::uint32_t>(_mm_cvtsi128_si32(_mm_packus_epi16(sum, sum)));
+}
+#else
+Sums wide(const std::uint8_t* from) {
+  Sums sums;
+  for (int i = 0; i < lanes; ++i) sums[i] = from[i];
+  return sums;
+}
+
+std::uint8_t pixel(std::int32_t sum) { return static_cast<std::uint8_t>(std::clamp(sum >> fraction_bits, 0, 255)); }
+
+void store_pixels(const Sums (&sums)[vectors], std::uint8_t* out) {
+  for (int v = 0; v < vectors; ++v)
+    for (int i = 0; i < lanes; ++i) out[v * lanes + i] = pixel(sums[v][i]);
+}
+
+std::uint32_t pixel_of(const Sums& sums) {
+  std::array<std::uint8_t, 4> bytes;
+  for (std::size_t i = 0; i < 4; ++i) bytes[i] = pixel(sums[i] + sums[i + 4]);
+  return std::bit_cast<std::uint32_t>(bytes);
+}
+#endif
+
+constexpr std::int32_t half = 1 << (fraction_bits - 1);
+
+/// out [count] = the sum of `rows` [taps] of [count], weighted.
+void add_rows(const std::uint8_t* const* rows, const std::int32_t* weights, std::int64_t taps, std::int64_t count,
+              std::uint8_t* out) {
+  std::int64_t i = 0;
+  for (; i + vectors * lanes <= count; i += vectors * lanes) {
+    Sums sums[vectors];
+    for (Sums& sum : sums) sum = Sums{} + half;
+    for (std::int64_t k = 0; k < taps; ++k)
+      for (std::int64_t v = 0; v < vectors; ++v) sums[v] += wide(rows[k] + i + v * lanes) * weights[k];
+    store_pixels(sums, out + i);
+  }
+  for (; i < count; ++i) {
+    std::int32_t sum = half;
+    for (std::int64_t k = 0; k < taps; ++k) sum += rows[k][i] * weights[k];
+    out[i] = static_cast<std::uint8_t>(std::clamp(sum >> fraction_bits, 0, 255));
+  }
+}
+
 }  // namespace
 
-ResizeAxis::ResizeAxis(std::int64_t source, std::int64_t target, ResizeFilter filter) : source_(source) {
+ResizeAxis::ResizeAxis(std::int64_t source, std::int64_t target, ResizeFilter filter, const AxisWindow& window)
+    : shrinks_by_(source - target), begin_(source) {
   const double scale = static_cast<double>(source) / static_cast<double>(target);
   const double wide = std::max(scale, 1.0);
   const double support = (filter == ResizeFilter::bicubic ? 2 : 1) * wide;  // half the filter, in source positions
-  taps_ = static_cast<std::int64_t>(std::ceil(support)) * 2 + 1;
-  first_.resize(static_cast<std::size_t>(target));
-  count_.resize(first_.size());
-  weights_.resize(first_.size() * static_cast<std::size_t>(taps_));
-  std::vector<double> exact(static_cast<std::size_t>(taps_));  // [taps]
-  for (std::size_t i = 0; i < first_.size(); ++i) {
-    const double centre = (static_cast<double>(i) + 0.5) * scale;
-    const auto begin = std::max<std::int64_t>(0, rounded(centre - support));
-    const auto end = std::min(source, rounded(centre + support));
+  std::vector<double> exact;                                                // [taps]
+  taps_.reserve(static_cast<std::size_t>(window.count));
+  weights_.reserve(taps_.capacity() * static_cast<std::size_t>(std::ceil(support) * 2 + 1));
+  for (std::int64_t i = 0; i < window.count; ++i) {
+    const std::int64_t position = window.begin + (window.reversed ? window.count - 1 - i : i);
+    const double centre = (static_cast<double>(position) + 0.5) * scale;
+    auto begin = std::max<std::int64_t>(0, rounded(centre - support));
+    auto end = std::min(source, rounded(centre + support));
     double sum = 0;
+    exact.clear();
     for (std::int64_t k = begin; k < end; ++k) {
-      exact[static_cast<std::size_t>(k - begin)] = weight_at(filter, (static_cast<double>(k) - centre + 0.5) / wide);
-      sum += exact[static_cast<std::size_t>(k - begin)];
+      exact.push_back(weight_at(filter, (static_cast<double>(k) - centre + 0.5) / wide));
+      sum += exact.back();
     }
-    first_[i] = begin;
-    count_[i] = end - begin;
-    for (std::int64_t k = 0; k < end - begin; ++k)
-      weights_[i * static_cast<std::size_t>(taps_) + static_cast<std::size_t>(k)] =
-          rounded_weight(exact[static_cast<std::size_t>(k)] / sum * (1 << fraction_bits));
+    const std::size_t at = weights_.size();
+    for (const double weight : exact) weights_.push_back(rounded_weight(weight / sum * (1 << fraction_bits)));
+    std::size_t first = at;
+    for (; end - begin > 1 && weights_.back() == 0; --end) weights_.pop_back();
+    for (; end - begin > 1 && weights_[first] == 0; ++begin) ++first;
+    taps_.push_back({begin, end - begin, first});
+    begin_ = std::min(begin_, begin);
+    end_ = std::max(end_, end);
+    most_taps_ = std::max(most_taps_, end - begin);
+  }
+  begin_ = std::min(begin_, end_);
+}
+
+RowResizer::RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::int64_t channels, std::uint8_t* out,
+                       std::int64_t out_row)
+    : rows_(&rows),
+      columns_(columns.size()),
+      channels_(channels),
+      source_columns_(columns.end() - columns.begin()),
+      rows_first_(rows.shrinks_by() > 0 && rows.shrinks_by() > 2 * columns.shrinks_by()),
+      out_(out),
+      out_row_(out_row),
+      next_row_(rows.begin()),
+      ring_rows_(rows.most_taps() + 2),  // a row's taps may end up to two before those of the row above
+      ring_row_(rows_first_ ? (source_columns_ + 1) * std::max<std::int64_t>(channels, 4) : columns_ * channels + 4),
+      ring_(static_cast<std::size_t>(ring_row_ * ring_rows_)),
+      row_taps_(static_cast<std::size_t>(ring_rows_)),
+      line_(static_cast<std::size_t>(rows_first_ ? ring_row_ : 0)),
+      columns_line_(static_cast<std::size_t>(rows_first_ ? columns_ * channels + 4 : 0)) {
+  column_taps_.reserve(static_cast<std::size_t>(columns_));
+  column_weights_.reserve(static_cast<std::size_t>(columns_ * (columns.most_taps() + 1) * 4));
+  for (std::int64_t i = 0; i < columns_; ++i) {
+    const auto& [first, count, unused] = columns.taps(i);
+    column_taps_.push_back({first - columns.begin(), (count + 1) / 2, column_weights_.size()});
+    for (std::int64_t k = 0; k < count; ++k) column_weights_.insert(column_weights_.end(), 4, columns.weights(i)[k]);
+    if (count % 2 == 1) column_weights_.insert(column_weights_.end(), 4, 0);
   }
 }
 
-void ResizeAxis::apply(const std::uint8_t* in, std::int64_t outer, std::int64_t inner, std::uint8_t* out) const {
-  for (std::int64_t o = 0; o < outer; ++o) {
-    const std::uint8_t* const line = in + o * source_ * inner;  // [source, inner]
-    for (std::int64_t i = 0; i < target(); ++i, out += inner) {
-      const std::int32_t* const weight = weights_.data() + i * taps_;
-      const std::uint8_t* const from = line + first_[static_cast<std::size_t>(i)] * inner;
-      const std::int64_t count = count_[static_cast<std::size_t>(i)];
-      for (std::int64_t j = 0; j < inner; ++j) {
-        std::int32_t sum = 1 << (fraction_bits - 1);
-        for (std::int64_t k = 0; k < count; ++k) sum += from[k * inner + j] * weight[k];
-        out[j] = static_cast<std::uint8_t>(std::clamp(sum >> fraction_bits, 0, 255));
-      }
+/// Four channels of `row` [source columns, 4] to the columns of `to` [columns, channels]; up to 3 bytes beyond its last
+/// value are overwritten.
+void RowResizer::make_columns_of_four(const std::uint8_t* row, std::int64_t first_channel, std::uint8_t* to) const {
+  to += first_channel;
+  const std::int64_t kept = std::min<std::int64_t>(channels_ - first_channel, 4);
+  const bool spills = kept == channels_;  // what lies beyond is written later
+  for (const ColumnTaps& taps : column_taps_) {
+    const std::uint8_t* from = row + taps.first * 4;
+    const std::int32_t* weights = column_weights_.data() + taps.weights;
+    Sums sums{half, half, half, half, 0, 0, 0, 0};
+    for (std::int64_t pair = 0; pair < taps.pairs; ++pair, from += 8, weights += 8) {
+      Sums weight;
+      std::memcpy(&weight, weights, sizeof weight);
+      sums += wide(from) * weight;
     }
+    const std::uint32_t pixel = pixel_of(sums);
+    std::memcpy(to, &pixel, spills ? sizeof pixel : static_cast<std::size_t>(kept));
+    to += channels_;
   }
 }
 
-void resize(const ResizeAxis& rows, const ResizeAxis& columns, const Tensor& in, const Tensor& between,
-            const Tensor& out) {
-  const std::int64_t channels = in.shape()[2];
-  columns.apply(in.data<const std::uint8_t>(), rows.source(), channels, between.data<std::uint8_t>());
-  rows.apply(between.data<const std::uint8_t>(), 1, columns.target() * channels, out.data<std::uint8_t>());
+/// A row of the old columns to one of the new, `to` [columns, channels] and 4 bytes.
+void RowResizer::make_columns(const std::uint8_t* row, std::int64_t pixel_bytes, std::uint8_t* to) {
+  if (pixel_bytes == 4 && channels_ <= 4) return make_columns_of_four(row, 0, to);
+  padded_.resize(static_cast<std::size_t>(source_columns_ + 1) * 4);
+  for (std::int64_t first = 0; first < channels_; first += 4) {
+    const std::int64_t count = std::min<std::int64_t>(channels_ - first, 4);
+    for (std::int64_t x = 0; x < source_columns_; ++x)
+      for (std::int64_t c = 0; c < count; ++c)
+        padded_[static_cast<std::size_t>(x * 4 + c)] = row[x * channels_ + first + c];
+    make_columns_of_four(padded_.data(), first, to);
+  }
+}
+
+void RowResizer::push(const std::uint8_t* row, std::int64_t pixel_bytes) {
+  const auto waiting = [&](std::int64_t number) { return ring_.data() + number % ring_rows_ * ring_row_; };
+  if (rows_first_)
+    std::copy_n(row, source_columns_ * pixel_bytes, waiting(next_row_));
+  else
+    make_columns(row, pixel_bytes, waiting(next_row_));
+  ++next_row_;
+  for (; next_out_ < rows_->size(); ++next_out_) {
+    const auto& [first, count, unused] = rows_->taps(next_out_);
+    if (first + count > next_row_) return;
+    for (std::int64_t k = 0; k < count; ++k) row_taps_[static_cast<std::size_t>(k)] = waiting(first + k);
+    const std::int32_t* const weights = rows_->weights(next_out_);
+    std::uint8_t* const to = out_ + next_out_ * out_row_;
+    if (rows_first_) {
+      add_rows(row_taps_.data(), weights, count, source_columns_ * pixel_bytes, line_.data());
+      make_columns(line_.data(), pixel_bytes, columns_line_.data());
+      std::copy_n(columns_line_.data(), columns_ * channels_, to);
+    } else {
+      add_rows(row_taps_.data(), weights, count, columns_ * channels_, to);
+    }
+  }
 }
 
 }  // namespace lacuna

@@ -26,7 +26,6 @@ std::string lengths_of(const SampleField& field) {
 void Sample::begin(std::int64_t epoch_now, NamedTensors places) {
   epoch = epoch_now;
   origin.clear();
-  for (const auto& entry : tensors_) give_back(entry.second);
   tensors_.clear();
   places_ = std::move(places);
 }
@@ -39,30 +38,22 @@ Tensor Sample::make(std::string_view name, const Shape& shape, DType dtype) {
   return scratch(shape, dtype);
 }
 
-void Sample::set(std::string_view name, Tensor value) {
-  if (const Tensor* const before = tensors_.find(name)) give_back(*before);
-  tensors_.set(name, std::move(value));
-}
+void Sample::set(std::string_view name, Tensor value) { tensors_.set(name, std::move(value)); }
 
 Tensor Sample::scratch(const Shape& shape, DType dtype) {
-  const auto fits = [&](const Tensor& tensor) {
-    return tensor.unique() && tensor.dtype() == dtype && tensor.shape() == shape;
-  };
-  if (const auto found = std::ranges::find_if(spare_, fits); found != spare_.end()) {
-    Tensor tensor = *found;
-    spare_.erase(found);
-    return tensor;
+  const std::int64_t count = shape.count();
+  const auto is_free = [&](const Tensor& tensor) { return tensor.unique() && tensor.dtype() == dtype; };
+  const auto by_size = [](const Tensor& a, const Tensor& b) { return a.count() < b.count(); };
+  std::ranges::stable_sort(memory_, by_size);
+  const auto fits = [&](const Tensor& tensor) { return is_free(tensor) && tensor.count() >= count; };
+  auto found = std::ranges::find_if(memory_, fits);
+  if (found == memory_.end()) {
+    // One that is too small makes room, so that samples of many sizes do not pile up.
+    if (const auto small = std::ranges::find_if(memory_, is_free); small != memory_.end()) memory_.erase(small);
+    const AllocationScope scope({Purpose::data, Label("sample"), {}});
+    found = memory_.insert(memory_.end(), Tensor::empty({count}, dtype, Device::cpu, Purpose::data));
   }
-  const AllocationScope scope({Purpose::data, Label("sample"), {}});
-  return Tensor::empty(shape, dtype, Device::cpu, Purpose::data);
-}
-
-void Sample::give_back(Tensor scratch) {
-  const auto is_place = [&](const auto& entry) { return is_same_memory(entry.second, scratch); };
-  if (std::ranges::any_of(places_, is_place)) return;
-  constexpr std::size_t most = 4;  // images of many sizes would pile up
-  if (spare_.size() == most) spare_.erase(spare_.begin());
-  spare_.push_back(std::move(scratch));
+  return found->leading(0, count).reshape(shape);
 }
 
 }  // namespace lacuna

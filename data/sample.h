@@ -1,11 +1,13 @@
 // One sample on its way from a data set into a batch.
 #pragma once
 
+#include "core/error.h"
 #include "data/batch.h"
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lacuna {
@@ -38,6 +40,18 @@ std::string lengths_of(const SampleField& field);
 /// The field `name`; an error that lists the fields there are where it is missing.
 const SampleField& field_of(const SampleFields& fields, std::string_view name);
 
+/// The data of one sample is damaged or of a kind that is not read: the input's fault. The message does not name the
+/// file, which `Sample::origin` does.
+class DamagedSample : public Error {
+ public:
+  explicit DamagedSample(const std::string& message) : Error(Fault::input, message) {}
+};
+
+template <class... Args>
+[[noreturn]] void reject_sample(fmt::format_string<Args...> format, Args&&... args) {
+  throw DamagedSample(fmt::format(format, std::forward<Args>(args)...));
+}
+
 /// Named tensors of one sample, in memory that is reused from sample to sample. A tensor whose place in the batch is
 /// known is written there directly, so that collating copies nothing.
 class Sample {
@@ -56,13 +70,12 @@ class Sample {
   /// value does not occupy it, otherwise scratch memory. The value counts once it is `set`.
   Tensor make(std::string_view name, const Shape& shape, DType dtype);
   void set(std::string_view name, Tensor value);
-  /// Scratch memory that is reused once the tensor is given back.
+  /// Scratch memory, which is reused once the tensor and all its copies are gone.
   Tensor scratch(const Shape& shape, DType dtype);
-  void give_back(Tensor scratch);
 
  private:
   NamedTensors tensors_, places_;
-  std::vector<Tensor> spare_;
+  std::vector<Tensor> memory_;  // each [elements], of the largest scratch it has served as
 };
 
 }  // namespace lacuna

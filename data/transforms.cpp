@@ -1,6 +1,9 @@
 #include "data/transforms.h"
 
 #include "core/error.h"
+#include "data/images/view.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -31,46 +34,6 @@ const Augmentation& find_augmentation(std::string_view name) {
 
 }  // namespace
 
-Resize::Resize(const Shape& source, std::int64_t height, std::int64_t width, ResizeFilter filter)
-    : filter_(filter), rows_(source[0], height, filter), columns_(source[1], width, filter) {}
-
-SampleFields Resize::describe(SampleFields fields) const {
-  SampleField& field = image_field(fields, "resize");
-  field.shape = {rows_.target(), columns_.target(), field.shape[2]};
-  return fields;
-}
-
-void Resize::apply(Sample& sample, SampleRandom&) const {
-  const Tensor in = sample[images];
-  const Shape& shape = in.shape();
-  const bool expected = shape[0] == rows_.source() && shape[1] == columns_.source();
-  const ResizeAxis rows = expected ? rows_ : ResizeAxis(shape[0], rows_.target(), filter_);
-  const ResizeAxis columns = expected ? columns_ : ResizeAxis(shape[1], columns_.target(), filter_);
-  const Tensor out = sample.make(images, {rows.target(), columns.target(), shape[2]}, DType::u8);
-  Tensor between = sample.scratch({shape[0], columns.target(), shape[2]}, DType::u8);
-  resize(rows, columns, in, between, out);
-  sample.give_back(std::move(between));
-  sample.set(images, out);
-}
-
-SampleFields CenterCrop::describe(SampleFields fields) const {
-  SampleField& field = image_field(fields, "a crop");
-  field.shape = {side_, side_, field.shape[2]};
-  return fields;
-}
-
-void CenterCrop::apply(Sample& sample, SampleRandom&) const {
-  const Tensor in = sample[images];
-  const Shape& shape = in.shape();
-  // As Python rounds: halves to even.
-  const auto half = [](std::int64_t extent) {
-    return static_cast<std::int64_t>(std::nearbyint(static_cast<double>(extent) / 2));
-  };
-  Tensor out = sample.make(images, {side_, side_, shape[2]}, DType::u8);
-  shift(half(shape[0] - side_), half(shape[1] - side_), in, out);
-  sample.set(images, std::move(out));
-}
-
 SampleFields RandomCrop::describe(SampleFields fields) const {
   image_field(fields, "a random crop");
   return fields;
@@ -91,7 +54,7 @@ SampleFields RandomFlip::describe(SampleFields fields) const {
 }
 
 void RandomFlip::apply(Sample& sample, SampleRandom& random) const {
-  if (random.below(2) == 1) flip_horizontally(sample[images]);
+  if (random.uniform() < probability_) flip_horizontally(sample[images]);
 }
 
 Normalize::Normalize(const std::vector<float>& mean, const std::vector<float>& deviation)
@@ -131,42 +94,82 @@ void Normalize::apply(Sample& sample, SampleRandom&) const {
   sample.set(images, std::move(out));
 }
 
+Interpolation interpolation_of(std::string_view name) {
+  if (name == "bilinear") return Interpolation::bilinear;
+  if (name == "bicubic") return Interpolation::bicubic;
+  if (name == "random") return Interpolation::random;
+  reject("data.interpolation: expected bilinear, bicubic or random; got '{}'", name);
+}
+
 std::span<const Augmentation> augmentations() {
   static constexpr std::array table{
-      Augmentation{"none", [](const TransformOptions&) { return Transforms(); }},
-      Augmentation{
-          "crop_flip",
-          [](const TransformOptions& options) {
-            return Transforms{std::make_shared<RandomCrop>(options.crop_padding), std::make_shared<RandomFlip>()};
-          }},
+      Augmentation{"none", nullptr, [](const TransformOptions&) { return Transforms(); }},
+      Augmentation{"crop_flip", nullptr,
+                   [](const TransformOptions& options) {
+                     return Transforms{std::make_shared<RandomCrop>(options.crop_padding),
+                                       std::make_shared<RandomFlip>(options.hflip)};
+                   }},
+      Augmentation{"random_resized_crop",
+                   [](const TransformOptions& options, const ViewOptions& view) -> std::shared_ptr<const Transform> {
+                     return std::make_shared<RandomResizedCrop>(
+                         view, RandomResizedCrop::Ranges{.least_scale = options.scale[0],
+                                                         .most_scale = options.scale[1],
+                                                         .least_ratio = options.ratio[0],
+                                                         .most_ratio = options.ratio[1],
+                                                         .flip = options.hflip});
+                   },
+                   [](const TransformOptions&) { return Transforms(); }},
   };
   return table;
 }
 
-Transforms image_transforms(const DatasetInfo& source, const TransformOptions& options) {
-  const Augmentation& augmentation = find_augmentation(options.augment);
+namespace {
+
+void check(const TransformOptions& options) {
   if (options.image_size < 0 || options.image_size > largest_side)
     reject("data.image_size: expected 0 (the data set's own) to {}, got {}", largest_side, options.image_size);
   if (options.crop_padding < 0 || options.crop_padding > largest_side)
     reject("data.crop_padding: expected 0 to {}, got {}", largest_side, options.crop_padding);
-  const Shape& shape = field_of(source.fields, images).shape;
-  Transforms all;
   if (options.crop_pct <= 0 || options.crop_pct > 1)
     reject("data.crop_pct: expected more than 0 and at most 1, got {}", options.crop_pct);
-  const std::int64_t side = options.image_size == 0 ? std::min(shape[0], shape[1]) : options.image_size;
-  if (options.crop_pct < 1) {
-    // timm's ResizeKeepRatio to the floor of side / crop_pct, then CenterCrop.
-    const auto scaled = static_cast<std::int64_t>(std::floor(static_cast<double>(side) / options.crop_pct));
-    const std::int64_t shorter = std::min(shape[0], shape[1]);
-    const auto to = [&](std::int64_t extent) { return scaled * extent / shorter; };
-    all.push_back(std::make_shared<Resize>(shape, to(shape[0]), to(shape[1]), options.filter));
-    all.push_back(std::make_shared<CenterCrop>(side));
-  } else if (options.image_size != 0 && (shape[0] != side || shape[1] != side)) {
-    all.push_back(std::make_shared<Resize>(shape, side, side, options.filter));
-  }
-  for (auto& one : augmentation.make(options)) all.push_back(std::move(one));
-  all.push_back(std::make_shared<Normalize>(options.mean.empty() ? source.mean : options.mean,
-                                            options.deviation.empty() ? source.deviation : options.deviation));
+  const auto& scale = options.scale;
+  if (scale.size() != 2 || scale[0] <= 0 || scale[0] > scale[1] || scale[1] > 1)
+    reject("data.scale: expected two numbers above 0 and up to 1, the smaller first, got [{}]", fmt::join(scale, ", "));
+  const auto& ratio = options.ratio;
+  if (ratio.size() != 2 || ratio[0] <= 0 || ratio[0] > ratio[1])
+    reject("data.ratio: expected two numbers above 0, the smaller first, got [{}]", fmt::join(ratio, ", "));
+  if (options.hflip < 0 || options.hflip > 1) reject("data.hflip: expected 0 to 1, got {}", options.hflip);
+}
+
+/// The first transform: square images of the model's size. Null where the data set has them.
+std::shared_ptr<const Transform> view_of(const SampleFields& fields, const std::vector<float>& mean,
+                                         const TransformOptions& options) {
+  const Augmentation& augmentation = find_augmentation(options.augment);
+  const bool files = std::ranges::find(fields, "encoded", &SampleField::name) != fields.end();
+  const Shape shape = files ? Shape{0, 0, 3} : field_of(fields, images).shape;
+  if (files && options.image_size == 0) reject("data.image_size: expected the side of the images, got 0");
+  ViewOptions view{.side = options.image_size == 0 ? std::min(shape[0], shape[1]) : options.image_size,
+                   .interpolation = options.interpolation,
+                   .decode = {.apply_exif = options.apply_exif},
+                   .fast = options.fast_decode};
+  if (augmentation.view != nullptr) return augmentation.view(options, view);
+  const CropMode mode = crop_mode_of(options.crop_mode);
+  const bool fits = options.image_size == 0 || (shape[0] == view.side && shape[1] == view.side);
+  if (!files && options.crop_pct == 1 && fits) return nullptr;
+  if (mode == CropMode::border)
+    for (const float value : mean) view.fill.push_back(static_cast<std::uint8_t>(std::nearbyint(255 * value)));
+  return std::make_shared<CenterView>(view, options.crop_pct, mode);
+}
+
+}  // namespace
+
+Transforms image_transforms(const DatasetInfo& source, const TransformOptions& options) {
+  check(options);
+  const std::vector<float>& mean = options.mean.empty() ? source.mean : options.mean;
+  Transforms all;
+  if (auto view = view_of(source.fields, mean, options)) all.push_back(std::move(view));
+  for (auto& one : find_augmentation(options.augment).make(options)) all.push_back(std::move(one));
+  all.push_back(std::make_shared<Normalize>(mean, options.deviation.empty() ? source.deviation : options.deviation));
   return all;
 }
 

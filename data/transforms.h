@@ -1,9 +1,9 @@
-// Transforms of a sample: resize, crop, flip, normalise, and what else can be composed with them.
+// Transforms of a sample: crop, flip, normalise, and what else can be composed with them. Views of images (resize, crop
+// of any size) are in data/images/view.h.
 #pragma once
 
 #include "core/random.h"
 #include "data/dataset.h"
-#include "data/resize.h"
 #include "data/sample.h"
 
 #include <cstdint>
@@ -36,6 +36,8 @@ class SampleRandom {
   std::uint64_t next_;
 };
 
+struct ViewOptions;
+
 class Transform {
  public:
   virtual ~Transform() = default;
@@ -45,30 +47,6 @@ class Transform {
   virtual void apply(Sample& sample, SampleRandom& random) const = 0;
 };
 using Transforms = std::vector<std::shared_ptr<const Transform>>;
-
-/// Resamples `images` u8 [H, W, C] to [height, width, C]: antialiased, to Pillow's bits.
-class Resize final : public Transform {
- public:
-  /// The weights for images of `source` are computed once.
-  Resize(const Shape& source, std::int64_t height, std::int64_t width, ResizeFilter filter = ResizeFilter::bilinear);
-  SampleFields describe(SampleFields fields) const override;
-  void apply(Sample& sample, SampleRandom& random) const override;
-
- private:
-  ResizeFilter filter_;
-  ResizeAxis rows_, columns_;
-};
-
-/// The middle [side, side, C] of `images` u8 [H, W, C]; black where an image is smaller.
-class CenterCrop final : public Transform {
- public:
-  explicit CenterCrop(std::int64_t side) : side_(side) {}
-  SampleFields describe(SampleFields fields) const override;
-  void apply(Sample& sample, SampleRandom& random) const override;
-
- private:
-  std::int64_t side_;
-};
 
 /// A crop of `images` u8 [H, W, C] of the same size, from the image padded by `padding` black pixels on each side (the
 /// CIFAR recipe of He et al. 2016, section 4.2).
@@ -82,11 +60,15 @@ class RandomCrop final : public Transform {
   std::int64_t padding_;
 };
 
-/// Mirrors every second image u8 [H, W, C], left to right.
+/// Mirrors images u8 [H, W, C], left to right, with a probability.
 class RandomFlip final : public Transform {
  public:
+  explicit RandomFlip(double probability = 0.5) : probability_(probability) {}
   SampleFields describe(SampleFields fields) const override;
   void apply(Sample& sample, SampleRandom& random) const override;
+
+ private:
+  double probability_;
 };
 
 /// `images` u8 [H, W, C] to f32: (value / 255 − mean) / deviation for each channel.
@@ -101,25 +83,41 @@ class Normalize final : public Transform {
   std::vector<float> scale_, offset_;  // [pixels, channels]: those of the channels, repeated
 };
 
+enum class Interpolation : std::uint8_t {
+  bilinear,
+  bicubic,
+  random  // one of the two for each image
+};
+/// `bilinear`, `bicubic` or `random`.
+Interpolation interpolation_of(std::string_view name);
+
 struct TransformOptions {
-  std::int64_t image_size = 0;             // side in pixels of the result; 0: the data set's own size
-  std::string augment = "none";            // a name of `augmentations()`
-  std::int64_t crop_padding = 4;           // pixels on each side before a random crop
-  std::vector<float> mean{}, deviation{};  // of each channel, values from 0 to 1; empty: the data set's own
-  ResizeFilter filter = ResizeFilter::bilinear;
-  double crop_pct = 1;  // below 1: the shorter side becomes image_size / crop_pct, and the middle is cut out (timm)
+  std::int64_t image_size = 0;               // side in pixels of the result; 0: the data set's own size
+  std::string augment = "none";              // a name of `augmentations()`
+  std::int64_t crop_padding = 4;             // pixels on each side before a random crop
+  std::vector<double> scale{0.08, 1};        // of random_resized_crop: the least and the largest part of the area,
+  std::vector<double> ratio{0.75, 4 / 3.0};  // and aspect ratio
+  double hflip = 0.5;                        // probability of a flip
+  std::vector<float> mean{}, deviation{};    // of each channel, values from 0 to 1; empty: the data set's own
+  Interpolation interpolation = Interpolation::bilinear;
+  double crop_pct = 1;  // of images that are not cropped at random: the part of the resized one that is kept,
+  std::string crop_mode = "center";  // and how (timm's)
+  bool apply_exif = false;
+  bool fast_decode = false;
 };
 
-/// Random transforms of an image that leave its size and its label as they are, by name.
+/// Random transforms of an image that leave its label as it is, by name.
 struct Augmentation {
   std::string_view name;
+  /// The view of the image that begins it; null: all of the image, or its middle.
+  std::shared_ptr<const Transform> (*view)(const TransformOptions& options, const ViewOptions& view);
   Transforms (*make)(const TransformOptions& options);
 };
 /// All augmentations; a further one is a further line of the table.
 std::span<const Augmentation> augmentations();
 
-/// Resize, augmentation and normalisation for the images of a data set. An unknown augmentation and an impossible size
-/// are the input's fault.
+/// Decoding, resize, augmentation and normalisation for the images of a data set. An unknown augmentation and
+/// impossible sizes and ranges are the input's fault.
 Transforms image_transforms(const DatasetInfo& source, const TransformOptions& options);
 
 /// Writes the window of `in` u8 [H, W, C] whose corner lies `down`, `right` from the image's to `out`

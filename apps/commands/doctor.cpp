@@ -7,6 +7,7 @@
 #include "core/ledger.h"
 #include "core/parallel.h"
 #include "core/system_memory.h"
+#include "data/images/image_reader.h"
 
 #include <fmt/ranges.h>
 #include <gnu/libc-version.h>
@@ -128,6 +129,7 @@ ExitCode run(const Report& report) {
       {"build", {{"architecture", LACUNA_ARCH}, {"compiler", compiler}}},
       {"libraries",
        {{"oneDNN", version_of_onednn()},
+        {"JPEG", jpeg_library()},
         {"fmt", version_from(FMT_VERSION)},
         {"CLI11", CLI11_VERSION},
         {"nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,

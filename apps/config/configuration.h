@@ -35,8 +35,13 @@ struct Configuration {
     std::vector<double> mean, std;  // of each channel; empty: the data set's own
     std::string interpolation = "bilinear";
     double crop_pct = 1;
+    std::string crop_mode = "center";
     std::string augment = "none";
     std::int64_t crop_padding = 4;
+    std::vector<double> scale{0.08, 1}, ratio{0.75, 4 / 3.0};
+    double hflip = 0.5;
+    std::string decode = "exact";
+    std::string exif = "ignore";
     std::int64_t workers = 1;
     std::int64_t seed = 1;
     std::int64_t train_size = 0;

@@ -127,8 +127,9 @@ void take_from_folder(Configuration& configuration, const YamlNode& root, Proble
   const ImagePreparation& images = folder->images;
   if (!given_in_data("interpolation") && (images.interpolation == "bilinear" || images.interpolation == "bicubic"))
     configuration.data.interpolation = images.interpolation;
-  if (!given_in_data("crop_pct") && images.crop_pct > 0 && images.crop_mode != "border")
-    configuration.data.crop_pct = images.crop_mode == "squash" ? 1 : images.crop_pct;
+  if (!given_in_data("crop_pct") && images.crop_pct > 0) configuration.data.crop_pct = images.crop_pct;
+  const bool known_mode = images.crop_mode == "center" || images.crop_mode == "squash" || images.crop_mode == "border";
+  if (!given_in_data("crop_mode") && known_mode) configuration.data.crop_mode = images.crop_mode;
   if (!configuration.data.mean.empty() || !configuration.data.std.empty()) return;
   const HyperValue* const channels =
       find(describe_model(model.name, hyper_parameters_of(configuration)).hyper_parameters, "in_channels");
@@ -149,9 +150,9 @@ ModelFolder describe_folder(const Configuration& resolved) {
     folder.tokenizer = tokenizer_texts(std::get<std::string>(tokenizer->second));
   folder.images = {.mean = resolved.data.mean.empty() ? as_written(data.mean) : resolved.data.mean,
                    .std = resolved.data.std.empty() ? as_written(data.deviation) : resolved.data.std,
-                   .interpolation = resolved.data.interpolation,
+                   .interpolation = resolved.data.interpolation == "random" ? "bicubic" : resolved.data.interpolation,
                    .crop_pct = resolved.data.crop_pct,
-                   .crop_mode = resolved.data.crop_pct < 1 ? "center" : "squash"};
+                   .crop_mode = resolved.data.crop_mode};
   return folder;
 }
 

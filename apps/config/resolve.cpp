@@ -4,6 +4,7 @@
 #include "apps/config/schema.h"
 #include "apps/output.h"
 #include "core/parallel.h"
+#include "data/encoded_images.h"
 #include "models/registry.h"
 #include "models/task.h"
 
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <tuple>
 #include <utility>
 
 namespace lacuna::apps {
@@ -113,23 +115,43 @@ DatasetOptions dataset_options(const Configuration& configuration, Split split) 
           .settings = data.options};
 }
 
+namespace {
+
+/// None for a data set without images.
+Transforms transforms_of(const Configuration& resolved, const DatasetInfo& dataset, bool training) {
+  const Configuration::Data& data = resolved.data;
+  const bool files = std::ranges::find(dataset.fields, "encoded", &SampleField::name) != dataset.fields.end();
+  for (const auto& [key, value, initial] :
+       {std::tuple{"decode", data.decode, "exact"}, std::tuple{"exif", data.exif, "ignore"}})
+    if (!files && value != initial)
+      reject("data.{}: expected {}, since the data set {} has no image files; got {}", key, initial, data.name, value);
+  if (image_channels(dataset.fields) == 0) return {};
+  const Interpolation interpolation = interpolation_of(data.interpolation);
+  return image_transforms(
+      dataset,
+      {.image_size = data.image_size,
+       .augment = training ? data.augment : "none",
+       .crop_padding = data.crop_padding,
+       .scale = data.scale,
+       .ratio = data.ratio,
+       .hflip = data.hflip,
+       .mean = {data.mean.begin(), data.mean.end()},
+       .deviation = {data.std.begin(), data.std.end()},
+       .interpolation = training || interpolation != Interpolation::random ? interpolation : Interpolation::bicubic,
+       .crop_pct = training ? 1 : data.crop_pct,
+       .crop_mode = data.crop_mode,
+       .apply_exif = data.exif == "apply",
+       .fast_decode = data.decode == "fast"});
+}
+
+}  // namespace
+
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split) {
   const bool training = split == Split::train;
   const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
-  const auto has = [&](std::string_view name) {
-    return std::ranges::find(dataset->info().fields, name, &SampleField::name) != dataset->info().fields.end();
-  };
-  const bool has_images = has("images"), has_tokens = has("tokens");
-  Transforms transforms =
-      !has_images ? Transforms() :
-      image_transforms(dataset->info(), {.image_size = resolved.data.image_size,
-                                         .augment = training ? resolved.data.augment : "none",
-                                         .crop_padding = resolved.data.crop_padding,
-                                         .mean = {resolved.data.mean.begin(), resolved.data.mean.end()},
-                                         .deviation = {resolved.data.std.begin(), resolved.data.std.end()},
-                                         .filter = resolved.data.interpolation == "bicubic" ? ResizeFilter::bicubic
-                                                                                            : ResizeFilter::bilinear,
-                                         .crop_pct = training ? 1 : resolved.data.crop_pct});
+  const SampleFields& fields = dataset->info().fields;
+  const bool has_tokens = std::ranges::find(fields, "tokens", &SampleField::name) != fields.end();
+  Transforms transforms = transforms_of(resolved, dataset->info(), training);
   DatasetPtr ready = transform(std::move(dataset), std::move(transforms), seed);
   if (has_tokens) ready = with_draws(std::move(ready), seed);
   if (!training) return {std::move(ready), {.size = resolved.train.batch_size / resolved.train.accumulate}};

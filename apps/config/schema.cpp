@@ -46,7 +46,10 @@ Names augmentation_names() {
   for (const Augmentation& augmentation : augmentations()) names.emplace_back(augmentation.name);
   return names;
 }
-Names interpolations() { return {"bilinear", "bicubic"}; }
+Names interpolations() { return {"bilinear", "bicubic", "random"}; }
+Names crop_modes() { return {"center", "squash", "border"}; }
+Names decodings() { return {"exact", "fast"}; }
+Names exif_uses() { return {"ignore", "apply"}; }
 Names float_types() { return {"f32", "bf16"}; }
 Names state_types() { return {"f32", "bf16", "int8"}; }
 Names devices() { return {"auto", "cpu", "meta"}; }
@@ -78,14 +81,37 @@ const std::vector<Key<Configuration>> table{
      "of each channel, from 0 to 1, as `[0.5, 0.5, 0.5]`: what the weights were trained with; empty: the data set's "
      "own"},
     {"data.std", &Data::std, {up_to(1)}, "the same for the standard deviation"},
-    {"data.interpolation", &Data::interpolation, {.names = interpolations}, "how images are resized; a folder says its own"},
+    {"data.interpolation",
+     &Data::interpolation,
+     {.names = interpolations},
+     "how images are resized; `random`: one of the two for each training image, and `bicubic` in evaluation; a folder "
+     "says its own"},
     {"data.crop_pct",
      &Data::crop_pct,
      {from(0.01, 1)},
-     "of evaluation: the shorter side becomes the size over this, and the middle is cut out; 1: the whole image, in the "
-     "model's shape; a folder says its own"},
+     "of evaluation: images are resized to the model's size over this, and the middle is cut out; a folder says its own"},
+    {"data.crop_mode",
+     &Data::crop_mode,
+     {.names = crop_modes},
+     "of evaluation: `center` resizes the shorter side, `squash` both sides, `border` the longer side, with a border in "
+     "the mean colour; a folder says its own"},
     {"data.augment", &Data::augment, {.names = augmentation_names}, "random changes of the training images"},
     {"data.crop_padding", &Data::crop_padding, {up_to(256)}, "black pixels on each side before a random crop"},
+    {"data.scale",
+     &Data::scale,
+     {up_to(1)},
+     "of `random_resized_crop`: the least and the largest part of an image's area that is cut out"},
+    {"data.ratio",
+     &Data::ratio,
+     {.range = {.low = 0.001, .high = 1000, .below_high = false}},
+     "of `random_resized_crop`: the least and the largest width over height"},
+    {"data.hflip", &Data::hflip, {up_to(1)}, "of an augmentation: the probability that an image is mirrored"},
+    {"data.decode",
+     &Data::decode,
+     {.names = decodings},
+     "of image files: `fast` decodes large JPEGs at a half, a quarter or an eighth of their size where they shrink by "
+     "more, which changes pixels"},
+    {"data.exif", &Data::exif, {.names = exif_uses}, "of image files: whether they are turned as their EXIF block says"},
     {"data.workers", &Data::workers, {from(1, 256)}, "threads that prepare batches ahead of the step"},
     {"data.seed", &Data::seed, {}, "which images a drawn data set draws"},
     {"data.train_size",

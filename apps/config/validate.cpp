@@ -3,6 +3,7 @@
 #include "apps/config/model_options.h"
 #include "apps/config/resolve.h"
 #include "apps/config/schema.h"
+#include "data/encoded_images.h"
 #include "models/registry.h"
 #include "models/task.h"
 #include "optim/optimizer.h"
@@ -44,6 +45,20 @@ void check_conditions(const Configuration& c, const YamlNode& root, Problems& pr
   }
 }
 
+/// Settings of an augmentation mean nothing under another.
+void check_augmentation(const Configuration& c, const YamlNode& root, Problems& problems) {
+  const Configuration::Data &given = c.data, defaults{};
+  const auto only_with = [&](std::string_view key, bool is_set, bool has_effect, std::string_view augment) {
+    if (is_set && !has_effect)
+      problems.add(place_of(root, "data", key), fmt::format("data.{}: expected with data.augment: {} only, which is {}",
+                                                            key, augment, given.augment));
+  };
+  const bool crops = given.augment == "random_resized_crop", augments = given.augment != "none";
+  only_with("scale", given.scale != defaults.scale, crops, "random_resized_crop");
+  only_with("ratio", given.ratio != defaults.ratio, crops, "random_resized_crop");
+  only_with("hflip", given.hflip != defaults.hflip, augments, "crop_flip or random_resized_crop");
+}
+
 void check_optimizer(const Configuration& c, const YamlNode& root, Problems& problems) {
   if (!can_be_made(optimizers(), c.optimizer.name, c.optimizer.options)) return;
   note_refusal(place_of(root, "optimizer"), problems, [&] {
@@ -68,9 +83,8 @@ void check_data(const Configuration& c, const YamlNode& root, Problems& problems
                  fmt::format("data.path: the data set {} reads no files; data.name chooses another", c.data.name));
   const DatasetInfo data = describe_dataset(c.data.name, dataset_options(c, Split::train));
   const auto classes = static_cast<std::int64_t>(data.classes.size());
-  const auto images = std::ranges::find(data.fields, "images", &SampleField::name);
-  const bool has_images = images != data.fields.end();
-  const std::int64_t channels = has_images ? images->shape.back() : 0;
+  const std::int64_t channels = image_channels(data.fields);
+  const bool has_images = channels > 0;
   if (c.model.num_classes > 0 && c.model.num_classes < classes)
     problems.add(place_of(root, "model", "num_classes"),
                  fmt::format("model.num_classes is {}, but the data set {} has {} classes", c.model.num_classes,
@@ -105,12 +119,14 @@ void check_tokens(const DatasetInfo& data, const Model& model, const Configurati
     const auto field = std::ranges::find(data.fields, input.name, &SampleField::name);
     if (input.collation == Collation::stacked || field == data.fields.end()) continue;
     if (input.below > 0 && field->below > input.below)
-      reject("data: {} has `{}` below {}, and the model takes those below {}: model.vocab_size and the tokenizer differ",
-             c.data.name, input.name, field->below, input.below);
+      reject(
+          "data: {} has `{}` below {}, and the model takes those below {}: model.vocab_size and the tokenizer differ",
+          c.data.name, input.name, field->below, input.below);
     if (field->shape.front() > input.shape.front())
-      reject("data: {} has texts of up to {} tokens, and the model takes {}: a lower data.max_length or data.length, or "
-             "more model.max_position_embeddings",
-             c.data.name, field->shape.front(), input.shape.front());
+      reject(
+          "data: {} has texts of up to {} tokens, and the model takes {}: a lower data.max_length or data.length, or "
+          "more model.max_position_embeddings",
+          c.data.name, field->shape.front(), input.shape.front());
   }
 }
 
@@ -157,6 +173,7 @@ void check_adapter(const Configuration& c, const YamlNode& root, Problems& probl
 }  // namespace
 
 void validate(const Configuration& c, const YamlNode& root, Problems& problems) {
+  check_augmentation(c, root, problems);
   if (c.train.batch_size % c.train.accumulate != 0)
     problems.add(place_of(root, "train", "accumulate"),
                  fmt::format("train.accumulate: expected a divisor of train.batch_size ({}), got {}",

@@ -1,6 +1,7 @@
 #include "data/transforms.h"
 
 #include "core/error.h"
+#include "data/images/view.h"
 #include "tests/data/small_dataset.h"
 
 #include <doctest/doctest.h>
@@ -125,10 +126,11 @@ TEST_CASE("resizing gives Pillow's bits") {
   std::vector<std::uint8_t> source(5 * 7 * 3);
   for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::uint8_t>(i * 37 % 256);
   const auto resized = [&](std::int64_t width, std::int64_t height, ResizeFilter filter = ResizeFilter::bilinear) {
-    const Transforms resize{std::make_shared<Resize>(Shape{5, 7, 3}, height, width, filter)};
-    const Tensor image = transformed(resize, image_of(5, 7, 3, source));
-    CHECK(image.shape() == Shape{height, width, 3});
-    return pixels_of(image);
+    const ResizeAxis rows(5, height, filter), columns(7, width, filter);
+    Pixels out(static_cast<std::size_t>(height * width * 3));
+    RowResizer resizer(rows, columns, 3, out.data(), width * 3);
+    for (std::size_t y = 0; y < 5; ++y) resizer.push(source.data() + y * 7 * 3);
+    return out;
   };
   CHECK(resized(7, 5) == source);
   CHECK(resized(4, 3) == std::vector<std::uint8_t>{62, 87,  124, 163, 67, 104, 132, 169, 73,  112, 149, 174,
@@ -140,12 +142,13 @@ TEST_CASE("resizing gives Pillow's bits") {
   CHECK(std::vector(larger.begin() + 54, larger.begin() + 81) == third_row);
   CHECK(std::accumulate(larger.begin(), larger.end(), 0) == 27005);
   // The same with Image.BICUBIC.
-  CHECK(resized(4, 3, ResizeFilter::bicubic) ==
-        std::vector<std::uint8_t>{57, 87,  124, 169, 64, 105, 129, 170, 65,  110, 147, 177, 72,  102, 139, 189, 79, 120,
-                                  144, 190, 80, 125, 162, 197, 83,  117, 154, 116, 96,  135, 161, 117, 100, 140, 173, 124});
+  CHECK(resized(4, 3, ResizeFilter::bicubic) == std::vector<std::uint8_t>{57,  87,  124, 169, 64,  105, 129, 170, 65,
+                                                                          110, 147, 177, 72,  102, 139, 189, 79,  120,
+                                                                          144, 190, 80,  125, 162, 197, 83,  117, 154,
+                                                                          116, 96,  135, 161, 117, 100, 140, 173, 124});
   const std::vector<std::uint8_t> cubic = resized(9, 8, ResizeFilter::bicubic);
-  const std::vector<std::uint8_t> third_cubic{4,   42,  79,  77, 133, 170, 184, 97,  134, 212, 20,  62,  87, 124,
-                                              161, 186, 228, 36, 114, 151, 64,  78,  115, 171, 169, 206, 243};
+  const std::vector<std::uint8_t> third_cubic{4,   42,  79,  77, 133, 170, 184, 97, 134, 212, 20,  62,  87, 124,
+                                              161, 186, 228, 36, 114, 151, 64,  78, 115, 171, 169, 206, 243};
   CHECK(std::vector(cubic.begin() + 54, cubic.begin() + 81) == third_cubic);
   CHECK(std::accumulate(cubic.begin(), cubic.end(), 0) == 26918);
 }
@@ -166,12 +169,24 @@ TEST_CASE("an evaluation crops the middle as timm does") {
   CHECK_THROWS_AS(image_transforms(info, {.crop_pct = 1.5}), Error);
 }
 
-TEST_CASE("a resize whose source has another size than expected gives the same bits") {
-  const Tensor image = image_of(2, 3, 1, {1, 20, 3, 40, 5, 60});
-  const auto resized = [&](const Shape& expected) {
-    return pixels_of(transformed({std::make_shared<Resize>(expected, 4, 5)}, image));
-  };
-  CHECK(resized({2, 3, 1}) == resized({7, 2, 1}));
+TEST_CASE("images of any number of channels are resized channel by channel") {
+  for (const std::int64_t channels : {1, 2, 4, 5, 9}) {
+    Pixels source(static_cast<std::size_t>(6 * 5 * channels));
+    for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::uint8_t>(i * 37 % 256);
+    const auto resized = [](const Pixels& from, std::int64_t count) {
+      const Transforms view{std::make_shared<CenterView>(ViewOptions{.side = 3}, 1, CropMode::squash)};
+      return pixels_of(transformed(view, image_of(6, 5, count, from)));
+    };
+    const Pixels all = resized(source, channels);
+    for (std::int64_t c = 0; c < channels; ++c) {
+      Pixels one;
+      for (std::size_t i = 0; i < 30; ++i)
+        one.push_back(source[i * static_cast<std::size_t>(channels) + static_cast<std::size_t>(c)]);
+      const Pixels expected = resized(one, 1);
+      for (std::size_t i = 0; i < 9; ++i)
+        CHECK(all[i * static_cast<std::size_t>(channels) + static_cast<std::size_t>(c)] == expected[i]);
+    }
+  }
 }
 
 TEST_CASE("transforms resize to the size that the model wants") {
@@ -190,9 +205,10 @@ TEST_CASE("transforms resize to the size that the model wants") {
 }
 
 TEST_CASE("an unknown augmentation and impossible sizes are the input's fault") {
-  for (const TransformOptions& options :
-       {TransformOptions{.augment = "crop"}, TransformOptions{.image_size = -1},
-        TransformOptions{.image_size = 1 << 20}, TransformOptions{.crop_padding = -1}}) {
+  for (const TransformOptions& options : {TransformOptions{.augment = "crop"}, TransformOptions{.image_size = -1},
+                                          TransformOptions{.image_size = 1 << 20}, TransformOptions{.crop_padding = -1},
+                                          TransformOptions{.scale = {0.5, 0.2}}, TransformOptions{.ratio = {1}},
+                                          TransformOptions{.hflip = 2}, TransformOptions{.crop_mode = "middle"}}) {
     try {
       image_transforms(info_of(4), options);
       FAIL("accepted");

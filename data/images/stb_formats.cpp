@@ -1,0 +1,212 @@
+// PNG, BMP, GIF, and JPEG where the build has no libjpeg-turbo, by stb_image.
+#include "data/images/formats.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace {
+
+// A small file can say that it unpacks to gigabytes. stb_image takes no more than the image that is read may need.
+thread_local std::size_t most_bytes = 0;
+
+void* limited_malloc(std::size_t bytes) { return bytes > most_bytes ? nullptr : std::malloc(bytes); }
+void* limited_realloc(void* old, std::size_t bytes) { return bytes > most_bytes ? nullptr : std::realloc(old, bytes); }
+
+}  // namespace
+
+#define STB_IMAGE_IMPLEMENTATION
+#define STB_IMAGE_STATIC
+#define STBI_ONLY_PNG
+#define STBI_ONLY_BMP
+#define STBI_ONLY_GIF
+#define STBI_ONLY_JPEG
+#define STBI_NO_STDIO
+#define STBI_MAX_DIMENSIONS 65535
+#define STBI_MALLOC limited_malloc
+#define STBI_REALLOC limited_realloc
+#define STBI_FREE std::free
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#include <stb_image.h>
+#pragma GCC diagnostic pop
+
+namespace lacuna {
+namespace {
+
+using File = std::span<const std::uint8_t>;
+
+/// Pixels of stb_image's memory, [height, width, channels].
+struct Pixels {
+  std::unique_ptr<std::uint8_t, void (*)(void*)> values{nullptr, stbi_image_free};
+  int height = 0, width = 0, channels = 0;
+};
+
+int length_of(File file) { return static_cast<int>(file.size()); }
+[[noreturn]] void reject_damaged() { reject_sample("the image cannot be decoded: {}", stbi_failure_reason()); }
+
+Pixels load(File file) {
+  Pixels all;
+  all.values.reset(stbi_load_from_memory(file.data(), length_of(file), &all.width, &all.height, &all.channels, 0));
+  if (all.values == nullptr) reject_damaged();
+  return all;
+}
+
+/// Decodes a file once its rows are read.
+class StbReader final : public ImageReader {
+ public:
+  StbReader(File file, Pixels (*decode)(File)) : file_(file), decode_(decode) {
+    if (file.size() > std::numeric_limits<int>::max())
+      reject_sample("the file has {} bytes, expected less than 2 GiB", file.size());
+    most_bytes = std::size_t{1} << 20;
+    int width = 0, height = 0, channels = 0;
+    if (stbi_info_from_memory(file.data(), length_of(file), &width, &height, &channels) == 0) reject_damaged();
+    set_size(height, width);
+  }
+
+  void read(const Box& box, const RowConsumer& consumer) override {
+    most_bytes = static_cast<std::size_t>(height() * width()) * 16 + (std::size_t{1} << 20);
+    const Pixels all = decode_(file_);
+    if (all.width != width() || all.height != height())
+      reject_sample("the image has {}×{} pixels, and its header says {}×{}", all.width, all.height, width(), height());
+    std::vector<std::uint8_t> row(static_cast<std::size_t>(box.width + 1) * 4);  // [width + 1, 4]
+    for (std::int64_t y = box.top; y < box.top + box.height; ++y) {
+      const std::uint8_t* from = all.values.get() + (y * all.width + box.left) * all.channels;
+      for (std::int64_t x = 0; x < box.width; ++x, from += all.channels) {
+        std::uint8_t* const to = row.data() + x * 4;
+        if (all.channels >= 3)
+          std::copy_n(from, 3, to);
+        else
+          std::fill_n(to, 3, from[0]);
+      }
+      consumer(row.data());
+    }
+  }
+
+ private:
+  File file_;
+  Pixels (*decode_)(File);
+};
+
+std::uint32_t big_endian(const std::uint8_t* from) {
+  return std::uint32_t{from[0]} << 24 | std::uint32_t{from[1]} << 16 | std::uint32_t{from[2]} << 8 | from[3];
+}
+
+/// The checksum of PNG's chunks (ISO/IEC 15948, annex D).
+std::uint32_t crc32(File bytes) {
+  static constexpr auto table = [] {
+    std::array<std::uint32_t, 256> all{};
+    for (std::uint32_t i = 0; i < 256; ++i) {
+      std::uint32_t value = i;
+      for (int bit = 0; bit < 8; ++bit) value = (value & 1U) != 0 ? 0xedb88320U ^ (value >> 1) : value >> 1;
+      all[i] = value;
+    }
+    return all;
+  }();
+  std::uint32_t crc = 0xffffffffU;
+  for (const std::uint8_t byte : bytes) crc = table[(crc ^ byte) & 0xffU] ^ (crc >> 8);
+  return ~crc;
+}
+
+/// stb_image compares no checksums; a changed bit would change pixels unseen.
+void check_png(File file) {
+  for (std::size_t at = 8; at + 12 <= file.size();) {
+    const std::size_t length = big_endian(file.data() + at);
+    if (length > file.size() - at - 12) break;
+    const File chunk = file.subspan(at + 4, length + 4);
+    if (crc32(chunk) != big_endian(chunk.data() + chunk.size())) reject_sample("damaged PNG: a checksum is wrong");
+    if (std::memcmp(chunk.data(), "IEND", 4) == 0) return;
+    at += length + 12;
+  }
+  reject_sample("damaged PNG: the file is cut off");
+}
+
+Pixels load_png(File file) {
+  check_png(file);
+  constexpr std::size_t depth = 24, colour = 25;  // places in the header
+  if (file[depth] != 16 || file[colour] != 0) return load(file);
+  Pixels all;
+  std::uint16_t* const grey =
+      stbi_load_16_from_memory(file.data(), length_of(file), &all.width, &all.height, &all.channels, 1);
+  if (grey == nullptr) reject_damaged();
+  all.values.reset(reinterpret_cast<std::uint8_t*>(grey));
+  all.channels = 1;
+  // Pillow keeps 16 bits of grey and cuts them at 255. In place: a value is read before its bytes are overwritten.
+  for (std::int64_t i = 0; i < std::int64_t{all.width} * all.height; ++i)
+    all.values.get()[i] = static_cast<std::uint8_t>(std::min<int>(grey[i], 255));
+  return all;
+}
+
+std::uint32_t little_endian(const std::uint8_t* from) {
+  return std::uint32_t{from[3]} << 24 | std::uint32_t{from[2]} << 16 | std::uint32_t{from[1]} << 8 | from[0];
+}
+
+/// stb_image reads zeros beyond the end.
+Pixels load_bmp(File file) {
+  constexpr std::size_t offset = 10, header_bytes = 14, width = 18, height = 22, bits = 28, header = 30;
+  if (file.size() < header) reject_sample("damaged BMP: the file is cut off");
+  // The oldest headers have sizes of 16 bits.
+  const bool old = little_endian(file.data() + header_bytes) == 12;
+  const std::int64_t columns = old ? file[width] + 256 * file[width + 1]
+                                   : std::int64_t{static_cast<std::int32_t>(little_endian(file.data() + width))};
+  const std::int64_t rows =
+      old ? file[width + 2] + 256 * file[width + 3]
+          : std::abs(std::int64_t{static_cast<std::int32_t>(little_endian(file.data() + height))});
+  const std::int64_t pixel_bits = old ? file[24] : file[bits];
+  const std::int64_t row_bytes = (columns * pixel_bits + 31) / 32 * 4;
+  if (little_endian(file.data() + offset) + row_bytes * rows > std::ssize(file))
+    reject_sample("damaged BMP: the file is cut off");
+  if (pixel_bits == 16) reject_sample("BMP of 16 bits is not read: convert the image");
+  return load(file);
+}
+
+/// Without transparency, so that its pixels have a colour. stb_image takes the end of the file for the end of the
+/// image.
+Pixels load_gif(File file) {
+  std::vector<std::uint8_t> opaque(file.begin(), file.end());
+  opaque.resize(file.size() + 16);  // zeros, so that the places of a header exist
+  std::size_t at = 6;
+  const auto skip_table = [&](std::size_t flags) {
+    if ((opaque[flags] & 0x80U) != 0) at += std::size_t{3} << ((opaque[flags] & 7U) + 1);
+  };
+  const auto skip_blocks = [&] {  // each begins with its size; 0: the end
+    while (at < file.size() && opaque[at] != 0) at += opaque[at] + std::size_t{1};
+    if (at >= file.size()) reject_sample("damaged GIF: the file is cut off");
+    ++at;
+  };
+  at += 7;
+  skip_table(10);
+  while (at < file.size() && opaque[at] == 0x21) {  // an extension
+    if (opaque[at + 1] == 0xf9) opaque[at + 3] &= 0xfeU;
+    at += 2;
+    skip_blocks();
+  }
+  if (at >= file.size()) reject_sample("damaged GIF: the file is cut off");
+  const std::size_t descriptor = at;
+  at += 10;
+  skip_table(descriptor + 9);
+  ++at;  // bits of a code
+  skip_blocks();
+  opaque.resize(file.size());
+  return load(opaque);
+}
+
+Pixels load_jpeg(File file) {
+  constexpr std::size_t trailer = 65536;
+  const File end = file.last(std::min(file.size(), trailer));
+  constexpr std::array<std::uint8_t, 2> end_of_image{0xff, 0xd9};
+  if (std::ranges::search(end, end_of_image).empty()) reject_sample("damaged JPEG: the file is cut off");
+  return load(file);
+}
+
+}  // namespace
+
+std::unique_ptr<ImageReader> open_png(File file) { return std::make_unique<StbReader>(file, load_png); }
+std::unique_ptr<ImageReader> open_bmp(File file) { return std::make_unique<StbReader>(file, load_bmp); }
+std::unique_ptr<ImageReader> open_gif(File file) { return std::make_unique<StbReader>(file, load_gif); }
+std::unique_ptr<ImageReader> open_jpeg_with_stb(File file) { return std::make_unique<StbReader>(file, load_jpeg); }
+
+}  // namespace lacuna

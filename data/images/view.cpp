@@ -1,0 +1,172 @@
+#include "data/images/view.h"
+
+#include "core/error.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lacuna {
+namespace {
+
+constexpr std::string_view images = "images", encoded = "encoded";
+
+/// Python's round: halves to even.
+std::int64_t rounded(double x) { return static_cast<std::int64_t>(std::nearbyint(x)); }
+
+/// Pixels u8 [height, width, channels] as their rows.
+struct Source {
+  std::int64_t height, width, channels;
+  const Tensor* pixels = nullptr;  // null: the image is read
+  ImageReader* reader = nullptr;
+};
+
+void read_rows(const Source& source, const Box& box, RowResizer& to) {
+  if (source.reader != nullptr) {
+    source.reader->read(box, [&](const std::uint8_t* row) { to.push_padded(row); });
+    return;
+  }
+  for (std::int64_t y = box.top; y < box.top + box.height; ++y)
+    to.push(source.pixels->data<const std::uint8_t>() + (y * source.width + box.left) * source.channels);
+}
+
+/// Positions of a window of `side` at `corner` that lie within [0, extent).
+AxisWindow inside(std::int64_t corner, std::int64_t side, std::int64_t extent) {
+  const std::int64_t begin = std::clamp<std::int64_t>(-corner, 0, side);
+  const std::int64_t end = std::clamp<std::int64_t>(extent - corner, begin, side);
+  return {.begin = begin, .count = end - begin};
+}
+
+/// Draws `view` of the source into `out` u8 [side, side, channels].
+void draw(const Source& source, const View& view, ResizeFilter filter, std::span<const std::uint8_t> fill,
+          const Tensor& out) {
+  const std::int64_t side = out.shape()[0], channels = out.shape()[2];
+  std::uint8_t* const pixels = out.data<std::uint8_t>();
+  AxisWindow rows = inside(view.top, side, view.height), columns = inside(view.left, side, view.width);
+  if (rows.count < side || columns.count < side)
+    for (std::int64_t i = 0; i < out.count(); ++i)
+      pixels[i] = fill.empty() ? 0 : fill[static_cast<std::size_t>(i % channels)];
+  if (rows.count == 0 || columns.count == 0) return;
+  const std::int64_t down = rows.begin, right = view.flip ? side - columns.begin - columns.count : columns.begin;
+  rows.begin += view.top;
+  columns.begin += view.left;
+  columns.reversed = view.flip;
+  const ResizeAxis row_axis(view.box.height, view.height, filter, rows),
+      column_axis(view.box.width, view.width, filter, columns);
+  RowResizer resizer(row_axis, column_axis, channels, pixels + (down * side + right) * channels, side * channels);
+  read_rows(source,
+            {.top = view.box.top + row_axis.begin(),
+             .left = view.box.left + column_axis.begin(),
+             .height = row_axis.end() - row_axis.begin(),
+             .width = column_axis.end() - column_axis.begin()},
+            resizer);
+}
+
+/// The box after the image became `factor` times smaller.
+Box smaller(const Box& box, std::int64_t factor) {
+  return {.top = box.top / factor,
+          .left = box.left / factor,
+          .height = std::max<std::int64_t>(box.height / factor, 1),
+          .width = std::max<std::int64_t>(box.width / factor, 1)};
+}
+
+}  // namespace
+
+SampleFields ViewTransform::describe(SampleFields fields) const {
+  const auto file = std::ranges::find(fields, encoded, &SampleField::name);
+  const bool is_file = file != fields.end();
+  const SampleField& field = is_file ? *file : field_of(fields, images);
+  expect(field.dtype == DType::u8 && field.shape.rank() == (is_file ? 1 : 3),
+         "a view expects files or images u8 [H, W, C], got {} {} {}", field.name, name_of(field.dtype), field.shape);
+  const std::int64_t channels = is_file ? 3 : field.shape[2];
+  fields[static_cast<std::size_t>(&field - fields.data())] = {
+      .name = std::string(images), .dtype = DType::u8, .shape = {side(), side(), channels}};
+  return fields;
+}
+
+void ViewTransform::apply(Sample& sample, SampleRandom& random) const {
+  const Tensor* const file = sample.tensors().find(encoded);
+  std::unique_ptr<ImageReader> reader;
+  Source source{};
+  Tensor pixels;
+  if (file == nullptr) {
+    pixels = sample[images];
+    source = {
+        .height = pixels.shape()[0], .width = pixels.shape()[1], .channels = pixels.shape()[2], .pixels = &pixels};
+  } else {
+    reader = open_image({file->data<const std::uint8_t>(), static_cast<std::size_t>(file->count())}, options_.decode);
+    source = {.height = reader->height(), .width = reader->width(), .channels = 3, .reader = reader.get()};
+  }
+  View seen = view(source.height, source.width, random);
+  ResizeFilter filter =
+      options_.interpolation == Interpolation::bicubic ? ResizeFilter::bicubic : ResizeFilter::bilinear;
+  if (options_.interpolation == Interpolation::random && random.below(2) == 1) filter = ResizeFilter::bicubic;
+  if (options_.fast && reader != nullptr) {
+    std::int64_t factor = 1;
+    // Half of the reduction is left to the filter, whose pixels are better.
+    while (factor < 8 && seen.box.height >= 4 * factor * seen.height && seen.box.width >= 4 * factor * seen.width)
+      factor *= 2;
+    seen.box = smaller(seen.box, reader->shrink(factor));
+  }
+  Tensor out = sample.make(images, {side(), side(), source.channels}, DType::u8);
+  draw(source, seen, filter, options_.fill, out);
+  sample.set(images, std::move(out));
+}
+
+View RandomResizedCrop::view(std::int64_t height, std::int64_t width, SampleRandom& random) const {
+  View view{.box = {}, .height = side(), .width = side()};
+  const auto area = static_cast<double>(height * width);
+  constexpr int tries = 10;
+  bool found = false;
+  for (int i = 0; i < tries && !found; ++i) {
+    const double part = area * random.uniform(ranges_.least_scale, ranges_.most_scale);
+    const double ratio = std::exp(random.uniform(std::log(ranges_.least_ratio), std::log(ranges_.most_ratio)));
+    view.box.width = rounded(std::sqrt(part * ratio));
+    view.box.height = rounded(std::sqrt(part / ratio));
+    found = 0 < view.box.width && view.box.width <= width && 0 < view.box.height && view.box.height <= height;
+  }
+  if (found) {
+    view.box.top = random.below(height - view.box.height + 1);
+    view.box.left = random.below(width - view.box.width + 1);
+  } else {
+    // The largest part of an allowed ratio, from the middle.
+    view.box.width = std::clamp<std::int64_t>(rounded(static_cast<double>(height) * ranges_.most_ratio), 1, width);
+    view.box.height = std::clamp<std::int64_t>(rounded(static_cast<double>(width) / ranges_.least_ratio), 1, height);
+    view.box.top = (height - view.box.height) / 2;
+    view.box.left = (width - view.box.width) / 2;
+  }
+  view.flip = random.uniform() < ranges_.flip;
+  return view;
+}
+
+CropMode crop_mode_of(std::string_view name) {
+  if (name == "center") return CropMode::center;
+  if (name == "squash") return CropMode::squash;
+  if (name == "border") return CropMode::border;
+  reject("data.crop_mode: expected center, squash or border; got '{}'", name);
+}
+
+View CenterView::view(std::int64_t height, std::int64_t width, SampleRandom&) const {
+  const auto scaled = static_cast<std::int64_t>(std::floor(static_cast<double>(side()) / crop_pct_));
+  View view{.box = {.height = height, .width = width}, .height = scaled, .width = scaled};
+  const bool tall = height > width;
+  if (mode_ == CropMode::center) {
+    // torchvision's Resize: the longer side is cut off to whole pixels.
+    const std::int64_t longer = scaled * std::max(height, width) / std::min(height, width);
+    (tall ? view.height : view.width) = longer;
+  } else if (mode_ == CropMode::border) {
+    // timm's ResizeKeepRatio: both sides are rounded.
+    const double ratio = std::max(static_cast<double>(height) / static_cast<double>(scaled),
+                                  static_cast<double>(width) / static_cast<double>(scaled));
+    view.height = std::max<std::int64_t>(rounded(static_cast<double>(height) / ratio), 1);
+    view.width = std::max<std::int64_t>(rounded(static_cast<double>(width) / ratio), 1);
+  }
+  // Padding first, less of it above and on the left, then a cut from the middle with halves to even.
+  const auto corner = [&](std::int64_t extent) {
+    return extent < side() ? -((side() - extent) / 2) : rounded(static_cast<double>(extent - side()) / 2);
+  };
+  view.top = corner(view.height);
+  view.left = corner(view.width);
+  return view;
+}
+
+}  // namespace lacuna

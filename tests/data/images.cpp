@@ -1,0 +1,254 @@
+#include "core/random.h"
+#include "data/images/image_reader.h"
+#include "data/images/view.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace lacuna {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+const std::filesystem::path folder = std::filesystem::path(LACUNA_SOURCE_DIR) / "tests/data/images";
+
+Bytes bytes_of(const std::string& name) {
+  std::ifstream file(folder / name, std::ios::binary);
+  REQUIRE(file);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::uint32_t hash_of(const Tensor& image) {
+  return random_site({reinterpret_cast<const char*>(image.raw()), static_cast<std::size_t>(image.count())});
+}
+
+// Lines of references.txt that begin with `kind`, without it.
+std::vector<std::istringstream> references(const std::string& kind) {
+  std::ifstream file(folder / "references.txt");
+  REQUIRE(file);
+  std::vector<std::istringstream> lines;
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(kind + " ")) lines.emplace_back(line.substr(kind.size() + 1));
+  REQUIRE(!lines.empty());
+  return lines;
+}
+
+bool is_jpeg(const Bytes& file) { return file[0] == 0xff; }
+
+// stb_image does not give Pillow's bits of a JPEG.
+bool is_exact(const Bytes& file) { return !is_jpeg(file) || std::string(jpeg_library()) == "libjpeg-turbo"; }
+
+void check_decoding(const std::string& kind, const DecodeOptions& options) {
+  for (std::istringstream& line : references(kind)) {
+    std::string name;
+    std::int64_t height = 0, width = 0;
+    std::uint32_t hash = 0;
+    line >> name >> height >> width >> hash;
+    CAPTURE(name);
+    const Bytes file = bytes_of(name);
+    const Tensor image = decode_image(file, options);
+    CHECK(image.shape() == Shape{height, width, 3});
+    if (is_exact(file)) CHECK(hash_of(image) == hash);
+  }
+}
+
+TEST_CASE("images decode to Pillow's pixels") { check_decoding("decode", {}); }
+
+TEST_CASE("images are turned as EXIF says where that is asked for") { check_decoding("exif", {.apply_exif = true}); }
+
+class FixedView final : public ViewTransform {
+ public:
+  FixedView(const ViewOptions& options, const View& view) : ViewTransform(options), view_(view) {}
+  View view(std::int64_t, std::int64_t, SampleRandom&) const override { return view_; }
+
+ private:
+  View view_;
+};
+
+Tensor seen(const ViewTransform& transform, const std::string& tensor, const Tensor& value) {
+  Sample sample;
+  sample.begin(0);
+  sample.set(tensor, value.clone());
+  SampleRandom random(1, 0, 0);
+  transform.apply(sample, random);
+  return sample["images"].clone();
+}
+
+Tensor as_tensor(const Bytes& file) {
+  Tensor tensor = Tensor::empty({std::ssize(file)}, DType::u8, Device::cpu);
+  std::ranges::copy(file, tensor.data<std::uint8_t>());
+  return tensor;
+}
+
+Interpolation interpolation(std::istringstream& line) {
+  std::string name;
+  line >> name;
+  return interpolation_of(name);
+}
+
+// The view of a file, and of the same image that was decoded whole.
+void check_view(const ViewTransform& transform, const Bytes& file, std::uint32_t hash) {
+  const Tensor of_file = seen(transform, "encoded", as_tensor(file));
+  if (is_exact(file)) CHECK(hash_of(of_file) == hash);
+  CHECK(hash_of(seen(transform, "images", decode_image(file))) == hash_of(of_file));
+}
+
+TEST_CASE("a box is cut, resized and mirrored as Pillow does, from files and from pixels") {
+  for (std::istringstream& line : references("view")) {
+    CAPTURE(line.str());
+    std::string name;
+    View view{};
+    ViewOptions options;
+    line >> name >> view.box.top >> view.box.left >> view.box.height >> view.box.width >> view.height >> view.width >>
+        view.top >> view.left >> options.side >> view.flip;
+    options.interpolation = interpolation(line);
+    std::uint32_t hash = 0;
+    line >> hash;
+    check_view(FixedView(options, view), bytes_of(name), hash);
+  }
+}
+
+TEST_CASE("evaluation sees the middle of an image as timm does, in each crop mode") {
+  for (std::istringstream& line : references("center")) {
+    CAPTURE(line.str());
+    std::string name, mode;
+    ViewOptions options;
+    double crop_pct = 0;
+    line >> name >> options.side >> crop_pct >> mode;
+    options.interpolation = interpolation(line);
+    if (mode == "border") options.fill = {124, 116, 104};
+    std::uint32_t hash = 0;
+    line >> hash;
+    check_view(CenterView(options, crop_pct, crop_mode_of(mode)), bytes_of(name), hash);
+  }
+}
+
+TEST_CASE("any box of a JPEG has the pixels of the whole image") {
+  for (const char* const name : {"rgb_444.jpg", "rgb_422.jpg", "rgb_420.jpg", "odd_420.jpg", "wide_420.jpg",
+                                 "progressive.jpg", "grey.jpg", "cmyk.jpg", "restarts.jpg", "stored_as_rgb.jpg"}) {
+    CAPTURE(name);
+    const Bytes file = bytes_of(name);
+    const Tensor whole = decode_image(file);
+    const std::int64_t height = whole.shape()[0], width = whole.shape()[1];
+    SampleRandom random(1, 0, 0);
+    for (int i = 0; i < 100; ++i) {
+      Box box{.height = 1 + random.below(height), .width = 1 + random.below(width)};
+      box.top = random.below(height - box.height + 1);
+      box.left = random.below(width - box.width + 1);
+      CAPTURE(box.top);
+      CAPTURE(box.left);
+      CAPTURE(box.height);
+      CAPTURE(box.width);
+      std::int64_t y = box.top, different = 0;
+      open_image(file)->read(box, [&](const std::uint8_t* row) {
+        const std::uint8_t* const expected = whole.data<const std::uint8_t>() + (y++ * width + box.left) * 3;
+        for (std::int64_t x = 0; x < box.width; ++x)
+          if (!std::equal(row + x * 4, row + x * 4 + 3, expected + x * 3)) ++different;
+      });
+      CHECK(different == 0);
+      CHECK(y == box.top + box.height);
+    }
+  }
+}
+
+// What decoding `file` is refused with.
+std::string refusal(const Bytes& file) {
+  try {
+    decode_image(file);
+  } catch (const DamagedSample& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST_CASE("damaged, unknown and oversized images are refused") {
+  const auto with = [](Bytes file, std::size_t at, std::initializer_list<std::uint8_t> bytes) {
+    std::ranges::copy(bytes, file.begin() + static_cast<std::ptrdiff_t>(at));
+    return file;
+  };
+  const auto cut = [](Bytes file, std::size_t bytes) {
+    file.resize(file.size() - bytes);
+    return file;
+  };
+  CHECK(refusal({}) != "");
+  CHECK(refusal({'h', 'e', 'l', 'l', 'o'}) != "");
+  CHECK(refusal({'R', 'I', 'F', 'F', 0, 0, 0, 0, 'W', 'E', 'B', 'P'}).find("WebP") != std::string::npos);
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".txt") continue;
+    const Bytes file = bytes_of(entry.path().filename());
+    CAPTURE(entry.path().string());
+    CHECK(refusal(file) == "");
+    CHECK(refusal(cut(file, file.size() / 2)) != "");
+    // Of a JPEG only the data counts: a last marker that is missing costs no pixel.
+    if (!is_jpeg(file) && entry.path().extension() != ".gif") CHECK(refusal(cut(file, 1)) != "");
+    for (std::size_t bytes = 0; bytes < std::min<std::size_t>(file.size(), 30); ++bytes)
+      CHECK(refusal({file.begin(), file.begin() + static_cast<std::ptrdiff_t>(bytes)}) != "");
+  }
+  const Bytes png = bytes_of("rgb.png");
+  CHECK(refusal(with(png, png.size() / 2, {static_cast<std::uint8_t>(png[png.size() / 2] ^ 1)})) != "");
+  // Sizes far beyond the data, which nothing may be allocated for.
+  CHECK(refusal(with(png, 16, {0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff})) != "");
+  Bytes jpeg = bytes_of("rgb_420.jpg");
+  constexpr std::uint8_t start_of_frame[]{0xff, 0xc0};
+  const auto frame = static_cast<std::size_t>(std::ranges::search(jpeg, start_of_frame).begin() - jpeg.begin());
+  CHECK(refusal(with(jpeg, frame + 5, {0xff, 0, 0xff, 0})).find("65280") != std::string::npos);
+  CHECK(refusal(with(jpeg, frame + 5, {0, 0, 0, 0})) != "");
+  CHECK(refusal(with(jpeg, frame + 4, {12})) != "");    // bits of a value
+  CHECK(refusal(with(jpeg, frame + 1, {0xc9})) != "");  // arithmetic coding
+}
+
+TEST_CASE("a JPEG that is cut off is an error even where the part that is wanted is whole") {
+  Bytes file = bytes_of("wide_420.jpg");
+  file.resize(file.size() * 9 / 10);
+  const auto reader = open_image(file);
+  CHECK_THROWS_AS(reader->read({.height = 4, .width = 4}, [](const std::uint8_t*) {}), DamagedSample);
+}
+
+TEST_CASE("random resized crops keep to their ranges and are whole where none fits") {
+  const RandomResizedCrop crop({.side = 32}, {.least_scale = 0.2, .most_scale = 0.5, .flip = 0.25});
+  int flips = 0;
+  for (std::int64_t i = 0; i < 2000; ++i) {
+    SampleRandom random(1, 0, i);
+    const View view = crop.view(300, 400, random);
+    const Box& box = view.box;
+    const double area = static_cast<double>(box.height * box.width) / (300 * 400);
+    const double ratio = static_cast<double>(box.width) / static_cast<double>(box.height);
+    CHECK(area == doctest::Approx(0.35).epsilon(0.45));
+    CHECK(ratio == doctest::Approx(1.04).epsilon(0.3));
+    CHECK(0 <= box.top);
+    CHECK(box.top + box.height <= 300);
+    CHECK(0 <= box.left);
+    CHECK(box.left + box.width <= 400);
+    CHECK(view.height == 32);
+    flips += view.flip ? 1 : 0;
+  }
+  CHECK(flips == doctest::Approx(500).epsilon(0.15));
+  // timm's fallback: the middle, as wide as the widest ratio allows.
+  SampleRandom random(1, 0, 0);
+  const View view = RandomResizedCrop({.side = 32}, {.least_scale = 1}).view(10, 1000, random);
+  CHECK(view.box.height == 10);
+  CHECK(view.box.width == 13);
+  CHECK(view.box.left == 493);
+}
+
+TEST_CASE("fast decoding gives nearly the same view") {
+  const Bytes file = bytes_of("wide_420.jpg");
+  const View view{.box = {.top = 2, .left = 3, .height = 64, .width = 140}, .height = 8, .width = 8};
+  const Tensor exact = seen(FixedView({.side = 8}, view), "encoded", as_tensor(file));
+  const Tensor fast = seen(FixedView({.side = 8, .fast = true}, view), "encoded", as_tensor(file));
+  const std::vector<double> a = exact.to_vector(), b = fast.to_vector();
+  double difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) difference += std::abs(a[i] - b[i]) / static_cast<double>(a.size());
+  CHECK(difference < 15);
+}
+
+}  // namespace
+}  // namespace lacuna

@@ -95,6 +95,26 @@ class ShuffledByLength final : public Dataset {
   mutable std::pair<std::int64_t, std::shared_ptr<const Order>> orders_[2]{{-1, nullptr}, {-1, nullptr}};
 };
 
+class Repeated final : public Dataset {
+ public:
+  Repeated(DatasetPtr source, std::int64_t times)
+      : Dataset(with_size(source->info(), epoch_size(source->size()))), source_(std::move(source)), times_(times) {}
+
+  std::int64_t length(std::int64_t index) const override { return source_->length(index / times_); }
+
+ private:
+  static std::int64_t epoch_size(std::int64_t samples) {
+    constexpr std::int64_t round = 256;  // of timm's RepeatAugSampler
+    return samples < round ? samples : samples / round * round;
+  }
+  void read_sample(std::int64_t index, Sample& sample) const override {
+    sample.copy = sample.copy * times_ + index % times_;
+    source_->read(index / times_, sample);
+  }
+  DatasetPtr source_;
+  std::int64_t times_;
+};
+
 class Transformed final : public Dataset {
  public:
   Transformed(DatasetPtr source, Transforms transforms, std::uint64_t seed)
@@ -112,7 +132,7 @@ class Transformed final : public Dataset {
   }
   void read_sample(std::int64_t index, Sample& sample) const override {
     source_->read(index, sample);
-    SampleRandom random(seed_, sample.epoch, sample.index);
+    SampleRandom random(seed_, sample.epoch, sample.index, sample.copy);
     try {
       for (const auto& transform : transforms_) transform->apply(sample, random);
     } catch (const DamagedSample& error) {
@@ -160,6 +180,11 @@ DatasetPtr shuffle_by_length(DatasetPtr source, std::uint64_t seed, std::int64_t
   expect(batch > 0 && source->size() < std::numeric_limits<std::int32_t>::max(),
          "{} samples cannot be ordered by length in batches of {}", source->size(), batch);
   return std::make_shared<ShuffledByLength>(std::move(source), seed, batch);
+}
+
+DatasetPtr repeat(DatasetPtr source, std::int64_t times) {
+  expect(times > 0, "samples cannot be repeated {} times", times);
+  return std::make_shared<Repeated>(std::move(source), times);
 }
 
 DatasetPtr transform(DatasetPtr source, Transforms transforms, std::uint64_t seed) {

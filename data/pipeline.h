@@ -25,8 +25,11 @@ DatasetPtr shuffle(DatasetPtr source, std::uint64_t seed);
 /// samples (a quarter of all at most), each sorted from the longest sample to the shortest, and the longest of all comes
 /// first (Hugging Face's group_by_length).
 DatasetPtr shuffle_by_length(DatasetPtr source, std::uint64_t seed, std::int64_t batch);
+/// Each sample `times` times in a row, and of 256 samples or more only as many in an epoch as there are, down to a
+/// multiple of 256: repeated augmentation (Hoffer et al. 2020) by the rule of timm's RepeatAugSampler.
+DatasetPtr repeat(DatasetPtr source, std::int64_t times);
 /// The samples after `transforms`, whose draws are a function of (seed, epoch, the sample's number in the data set that
-/// it was first read from).
+/// it was first read from, which of its copies it is).
 DatasetPtr transform(DatasetPtr source, Transforms transforms, std::uint64_t seed);
 
 /// The field that `with_draws` adds.

@@ -25,6 +25,7 @@ std::string lengths_of(const SampleField& field) {
 
 void Sample::begin(std::int64_t epoch_now, NamedTensors places) {
   epoch = epoch_now;
+  copy = 0;
   origin.clear();
   tensors_.clear();
   places_ = std::move(places);

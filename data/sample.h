@@ -58,6 +58,7 @@ class Sample {
  public:
   std::int64_t index = 0;  // its number in the data set that it was read from
   std::int64_t epoch = 0;
+  std::int64_t copy = 0;  // tells apart the appearances of a sample that comes several times in an epoch
   std::string origin{};  // the file that it was read from, or an archive and the name there; empty where there is none
 
   /// Forgets the tensors of the sample before. `places`: where the batch wants some of this one's.

@@ -1,6 +1,7 @@
 #include "data/transforms.h"
 
 #include "core/error.h"
+#include "data/augment/augment.h"
 #include "data/images/view.h"
 
 #include <fmt/ranges.h>
@@ -169,7 +170,10 @@ Transforms image_transforms(const DatasetInfo& source, const TransformOptions& o
   Transforms all;
   if (auto view = view_of(source.fields, mean, options)) all.push_back(std::move(view));
   for (auto& one : find_augmentation(options.augment).make(options)) all.push_back(std::move(one));
+  for (auto& one : augment::before_normalization(options.pixels, mean, options.interpolation))
+    all.push_back(std::move(one));
   all.push_back(std::make_shared<Normalize>(mean, options.deviation.empty() ? source.deviation : options.deviation));
+  for (auto& one : augment::after_normalization(options.pixels)) all.push_back(std::move(one));
   return all;
 }
 

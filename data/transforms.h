@@ -3,9 +3,11 @@
 #pragma once
 
 #include "core/random.h"
+#include "data/augment/options.h"
 #include "data/dataset.h"
 #include "data/sample.h"
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -16,11 +18,12 @@
 
 namespace lacuna {
 
-/// The draws of one sample in one epoch: a function of (seed, epoch, index), in whatever order samples are read.
+/// The draws of one sample in one epoch: a function of (seed, epoch, index, copy), in whatever order samples are read.
 class SampleRandom {
  public:
-  SampleRandom(std::uint64_t seed, std::int64_t epoch, std::int64_t index)
-      : stream_{seed, static_cast<std::uint32_t>(epoch), random_site("data/augment")},
+  SampleRandom(std::uint64_t seed, std::int64_t epoch, std::int64_t index, std::int64_t copy = 0)
+      : stream_{seed, static_cast<std::uint32_t>(epoch),
+                random_site("data/augment") + 0x9E3779B9U * static_cast<std::uint32_t>(copy)},
         next_(static_cast<std::uint64_t>(index) * draws_per_sample) {}
 
   /// The next draw: an integer in [0, bound).
@@ -29,6 +32,14 @@ class SampleRandom {
   double uniform(double low = 0, double high = 1) {
     return low + (high - low) * (static_cast<double>(stream_.bits(next_++)) * 0x1p-32);
   }
+  /// Standard normal, from two draws.
+  double normal();
+  /// Gamma with `shape` above 0 and scale 1, from a few draws.
+  double gamma(double shape);
+  /// Beta with both parameters above 0, from a few draws.
+  double beta(double a, double b);
+  /// Four standard normal numbers of the sample's second stream, which is for many: block 0, 1 … below 2^28.
+  std::array<float, 4> noise(std::uint32_t block) const;
 
  private:
   static constexpr std::uint64_t draws_per_sample = 1024;
@@ -94,6 +105,7 @@ Interpolation interpolation_of(std::string_view name);
 struct TransformOptions {
   std::int64_t image_size = 0;               // side in pixels of the result; 0: the data set's own size
   std::string augment = "none";              // a name of `augmentations()`
+  AugmentOptions pixels{};                   // what else happens to pixels
   std::int64_t crop_padding = 4;             // pixels on each side before a random crop
   std::vector<double> scale{0.08, 1};        // of random_resized_crop: the least and the largest part of the area,
   std::vector<double> ratio{0.75, 4 / 3.0};  // and aspect ratio

@@ -4,6 +4,7 @@
 #include "autograd/plan/memory_plan.h"
 #include "autograd/policies/rules.h"
 #include "core/settings.h"
+#include "data/augment/options.h"
 #include "models/hyper_parameters.h"
 #include "nn/freeze.h"
 #include "optim/optimizer.h"
@@ -25,7 +26,7 @@ struct Configuration {
     std::int64_t num_classes = 0;
     std::vector<HyperParameter> options;  // the model's family knows which there are
   };
-  struct Data {
+  struct Data : AugmentOptions {
     std::string name = "shapes";
     std::string path;
     std::int64_t image_size = 0;
@@ -42,6 +43,7 @@ struct Configuration {
     double hflip = 0.5;
     std::string decode = "exact";
     std::string exif = "ignore";
+    std::int64_t repeats = 1;
     std::int64_t workers = 1;
     std::int64_t seed = 1;
     std::int64_t train_size = 0;

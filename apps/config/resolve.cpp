@@ -131,6 +131,7 @@ Transforms transforms_of(const Configuration& resolved, const DatasetInfo& datas
       dataset,
       {.image_size = data.image_size,
        .augment = training ? data.augment : "none",
+       .pixels = training ? AugmentOptions(data) : AugmentOptions(),
        .crop_padding = data.crop_padding,
        .scale = data.scale,
        .ratio = data.ratio,
@@ -159,6 +160,7 @@ Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split spli
   const bool by_length = grouped != resolved.data.options.end() && std::get<bool>(grouped->second);
   DatasetPtr ordered = by_length ? shuffle_by_length(std::move(ready), seed, resolved.train.batch_size)
                                  : shuffle(std::move(ready), seed);
+  if (resolved.data.repeats > 1) ordered = repeat(std::move(ordered), resolved.data.repeats);
   return {std::move(ordered), {.size = resolved.train.batch_size, .drop_last = true}};
 }
 

@@ -55,6 +55,14 @@ Names state_types() { return {"f32", "bf16", "int8"}; }
 Names devices() { return {"auto", "cpu", "meta"}; }
 Names budget_kinds() { return {"peak", "saved", "process"}; }
 
+Names erasings() { return {"const", "rand", "pixel"}; }
+
+/// A member of the options that Data inherits, as its own.
+template <class T>
+constexpr T Data::* pixels(T AugmentOptions::*member) {
+  return member;
+}
+
 constexpr double most_images = 0x7fffffff;  // products of two such counts and an image's size do not overflow
 
 const std::vector<Key<Configuration>> table{
@@ -112,6 +120,46 @@ const std::vector<Key<Configuration>> table{
      "of image files: `fast` decodes large JPEGs at a half, a quarter or an eighth of their size where they shrink by "
      "more, which changes pixels"},
     {"data.exif", &Data::exif, {.names = exif_uses}, "of image files: whether they are turned as their EXIF block says"},
+    {"data.auto_augment",
+     pixels(&AugmentOptions::auto_augment),
+     {},
+     "timm's `--aa`: `rand-m9-mstd0.5-inc1` and other strings of RandAugment, `original`, `originalr`, `v0`, `v0r` "
+     "(AutoAugment), `3a` (3-Augment), `augmix-m5-w4-d2`; empty: none; see [data.md](data.md)"},
+    {"data.color_jitter",
+     pixels(&AugmentOptions::color_jitter),
+     {.range = {.low = 0, .high = 10, .below_high = false}, .or_one = true},
+     "how far brightness, contrast and saturation go from 1: one number, or three, or four, of which the last is hue's "
+     "(0.5 at most); empty: none"},
+    {"data.color_jitter_probability",
+     pixels(&AugmentOptions::color_jitter_probability),
+     {up_to(1)},
+     "that colours of an image are jittered"},
+    {"data.force_color_jitter",
+     pixels(&AugmentOptions::force_color_jitter),
+     {},
+     "whether `color_jitter` follows an `auto_augment` other than `3a`"},
+    {"data.grayscale_probability",
+     pixels(&AugmentOptions::grayscale_probability),
+     {up_to(1)},
+     "that an image becomes grey"},
+    {"data.blur_probability",
+     pixels(&AugmentOptions::blur_probability),
+     {up_to(1)},
+     "that an image is blurred, with a deviation of 0.1 to 2 pixels"},
+    {"data.erase_probability",
+     pixels(&AugmentOptions::erase_probability),
+     {up_to(1)},
+     "that rectangles of an image are overwritten after normalisation"},
+    {"data.erase_mode",
+     pixels(&AugmentOptions::erase_mode),
+     {.names = erasings},
+     "with 0, a random colour, or noise"},
+    {"data.erase_count", pixels(&AugmentOptions::erase_count), {from(1, 8)}, "rectangles of an image at most"},
+    {"data.repeats",
+     &Data::repeats,
+     {from(1, 64)},
+     "times that an image comes in a row, each time augmented anew; an epoch then has as many images as before, but fewer "
+     "different ones"},
     {"data.workers", &Data::workers, {from(1, 256)}, "threads that prepare batches ahead of the step"},
     {"data.seed", &Data::seed, {}, "which images a drawn data set draws"},
     {"data.train_size",

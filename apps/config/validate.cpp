@@ -3,6 +3,7 @@
 #include "apps/config/model_options.h"
 #include "apps/config/resolve.h"
 #include "apps/config/schema.h"
+#include "data/augment/augment.h"
 #include "data/encoded_images.h"
 #include "models/registry.h"
 #include "models/task.h"
@@ -85,6 +86,12 @@ void check_data(const Configuration& c, const YamlNode& root, Problems& problems
   const auto classes = static_cast<std::int64_t>(data.classes.size());
   const std::int64_t channels = image_channels(data.fields);
   const bool has_images = channels > 0;
+  note_refusal(place_of(root, "data"), problems, [&] { augment::check(c.data); });
+  if (!has_images && (c.data.repeats > 1 || static_cast<const AugmentOptions&>(c.data) != AugmentOptions()))
+    problems.add(place_of(root, "data"),
+                 fmt::format("data: settings that change pixels, and `repeats`, have no effect on the data set {}, which "
+                             "has no images",
+                             c.data.name));
   if (c.model.num_classes > 0 && c.model.num_classes < classes)
     problems.add(place_of(root, "model", "num_classes"),
                  fmt::format("model.num_classes is {}, but the data set {} has {} classes", c.model.num_classes,

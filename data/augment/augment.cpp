@@ -1,0 +1,66 @@
+#include "data/augment/augment.h"
+
+#include "core/error.h"
+#include "data/augment/auto_augment.h"
+#include "data/augment/color_jitter.h"
+#include "data/augment/random_erasing.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lacuna::augment {
+
+void check(const AugmentOptions& options) {
+  const bool keeps_jitter = options.auto_augment.empty() || parse_policy(options.auto_augment).keeps_color_jitter;
+  if (!options.color_jitter.empty()) ColorJitter(options.color_jitter, options.color_jitter_probability);
+  if (!options.color_jitter.empty() && !keeps_jitter && !options.force_color_jitter)
+    reject("data.color_jitter: has no effect beside data.auto_augment: {} (as in timm); leave one of them out, or have "
+           "both by data.force_color_jitter: true", options.auto_augment);
+  if (options.force_color_jitter && (options.color_jitter.empty() || keeps_jitter))
+    reject("data.force_color_jitter: has no effect without data.color_jitter and a data.auto_augment that turns it off");
+  if (options.color_jitter_probability != 1 && options.color_jitter.empty())
+    reject("data.color_jitter_probability: has no effect without data.color_jitter");
+  const AugmentOptions defaults;
+  if (options.erase_probability == 0 &&
+      (options.erase_mode != defaults.erase_mode || options.erase_count != defaults.erase_count))
+    reject("data.erase_mode and data.erase_count have no effect without data.erase_probability");
+  if (!erasing_of(options.erase_mode))
+    reject("data.erase_mode: expected const, rand or pixel, got {}", options.erase_mode);
+  for (const auto& [key, probability] : {std::pair{"color_jitter_probability", options.color_jitter_probability},
+                                         std::pair{"grayscale_probability", options.grayscale_probability},
+                                         std::pair{"blur_probability", options.blur_probability},
+                                         std::pair{"erase_probability", options.erase_probability}})
+    if (!(probability >= 0 && probability <= 1)) reject("data.{}: expected 0 to 1, got {}", key, probability);
+  constexpr std::int64_t most_rectangles = 8;
+  if (options.erase_count < 1 || options.erase_count > most_rectangles)
+    reject("data.erase_count: expected 1 to {}, got {}", most_rectangles, options.erase_count);
+}
+
+Transforms before_normalization(const AugmentOptions& options, const std::vector<float>& mean,
+                                Interpolation interpolation) {
+  check(options);
+  Transforms all;
+  if (!options.auto_augment.empty()) {
+    Surroundings surroundings;
+    if (interpolation != Interpolation::random)
+      surroundings.filter =
+          interpolation == Interpolation::bilinear ? ResizeFilter::bilinear : ResizeFilter::bicubic;
+    for (const float value : mean)  // as Python rounds: halves to even
+      surroundings.fill.push_back(static_cast<std::uint8_t>(std::clamp(std::nearbyint(255.0 * value), 0.0, 255.0)));
+    all.push_back(make_auto_augment(parse_policy(options.auto_augment), std::move(surroundings)));
+  }
+  if (!options.color_jitter.empty())
+    all.push_back(std::make_shared<ColorJitter>(options.color_jitter, options.color_jitter_probability));
+  if (options.grayscale_probability > 0)
+    all.push_back(std::make_shared<RandomGrayscale>(options.grayscale_probability));
+  if (options.blur_probability > 0) all.push_back(std::make_shared<RandomBlur>(options.blur_probability));
+  return all;
+}
+
+Transforms after_normalization(const AugmentOptions& options) {
+  if (options.erase_probability == 0) return {};
+  return {std::make_shared<RandomErasing>(options.erase_probability, *erasing_of(options.erase_mode),
+                                          options.erase_count)};
+}
+
+}  // namespace lacuna::augment

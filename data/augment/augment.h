@@ -1,0 +1,23 @@
+// The chain of pixel operations that a configuration asks for.
+#pragma once
+
+#include "data/augment/options.h"
+#include "data/transforms.h"
+
+#include <vector>
+
+namespace lacuna::augment {
+
+/// Refuses options that contradict each other or have no effect; what they are called in a configuration stands in the
+/// message.
+void check(const AugmentOptions& options);
+
+/// What comes between the flip and normalisation, on u8 images: auto_augment, colour jitter, grey, blur. `mean` [channels]
+/// is the colour beyond the image; `random` interpolation is drawn for each operation.
+Transforms before_normalization(const AugmentOptions& options, const std::vector<float>& mean,
+                                Interpolation interpolation);
+
+/// What follows on f32 images: erasing.
+Transforms after_normalization(const AugmentOptions& options);
+
+}  // namespace lacuna::augment

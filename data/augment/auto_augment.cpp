@@ -79,7 +79,7 @@ class AugMix final : public AutoAugment {
       sample.set(images, chain);
       const std::int64_t depth = policy().depth > 0 ? policy().depth : 1 + random.below(3);
       for (std::int64_t i = 0; i < depth; ++i) apply_step(any_step(random), sample, random);
-      const std::uint8_t* const augmented = sample[images].data<std::uint8_t>();
+      const std::uint8_t* const augmented = sample[images].data<const std::uint8_t>();
       if (policy().blends_each) blend_each(augmented, weight, count, result.data<std::uint8_t>());
       else add(augmented, weight, count, result.data<float>());
     }

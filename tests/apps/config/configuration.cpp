@@ -340,6 +340,23 @@ TEST_CASE("configuration: mean and deviation of the images") {
   CHECK(!refusal_after_model("data: {mean: [0, 0, 0], std: [0.5, a, 1]}\n").empty());
 }
 
+TEST_CASE("configuration: pixel augmentation is read, written and checked") {
+  const Configuration configuration =
+      read("data: {auto_augment: rand-m9-mstd0.5-inc1, erase_probability: 0.25, erase_mode: rand, repeats: 3}\n");
+  CHECK(read_again(configuration).data.auto_augment == "rand-m9-mstd0.5-inc1");
+  CHECK(read_again(configuration).data.erase_mode == "rand");
+  CHECK(read_again(configuration).data.repeats == 3);
+  CHECK(read("data: {color_jitter: 0.4}\n").data.color_jitter == std::vector<double>{0.4});
+  for (const char* const wrong :
+       {"auto_augment: rand-x9", "auto_augment: 3b", "auto_augment: rand-m9, color_jitter: 0.4", "erase_mode: const",
+        "erase_probability: 2", "color_jitter: [1, 1]", "force_color_jitter: true", "repeats: 0"}) {
+    CAPTURE(wrong);
+    CHECK(!refusal_after_model(fmt::format("data: {{{}}}\n", wrong)).empty());
+  }
+  CHECK(refusal("model: {name: bert}\ndata: {name: random_tokens, erase_probability: 0.5}\n").find("random_tokens") !=
+        std::string::npos);
+}
+
 TEST_CASE("configuration: one text is a list of one") {
   CHECK(read("freeze: {train: head*}\n").freeze.train == std::vector<std::string>{"head*"});
   CHECK(read("", {"freeze.train=head*"}).freeze.train == std::vector<std::string>{"head*"});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "data/augment/pixel_transform.h"
+#include "data/resize.h"
 
 #include <cstdint>
 #include <optional>

@@ -21,6 +21,16 @@ SampleFields image_fields(std::int64_t height, std::int64_t width, std::int64_t 
 
 std::int64_t Dataset::length(std::int64_t) const { return 1; }
 
+std::int64_t Dataset::label(std::int64_t index) const {
+  Sample sample;
+  sample.begin(0);
+  read(index, sample);
+  const Tensor* const label = sample.tensors().find("labels");
+  if (label == nullptr || label->dtype() != DType::i64 || label->shape().rank() != 0)
+    reject("{}: expected samples of one class each, with `labels` i64 []", info().name);
+  return *label->data<std::int64_t>();
+}
+
 void InputReader::read_pair(std::string_view, std::string_view, Sample&) const {
   reject("expected one input a sample, got two: this data set has no pairs");
 }

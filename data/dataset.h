@@ -63,6 +63,10 @@ class Dataset {
   /// Rows of the packed or padded tensors of sample `index`; 1 where there are none. Any thread may call it.
   virtual std::int64_t length(std::int64_t index) const;
 
+  /// The class of sample `index`; by default the sample is read for it. Refused where samples have no class. Any thread
+  /// may call it.
+  virtual std::int64_t label(std::int64_t index) const;
+
   /// Sets the tensors of `sample`, which has begun, to those of sample `index`. Several threads may read at once.
   void read(std::int64_t index, Sample& sample) const;
 

@@ -25,6 +25,7 @@ class Taken final : public Dataset {
   }
 
   std::int64_t length(std::int64_t index) const override { return source_->length(index); }
+  std::int64_t label(std::int64_t index) const override { return source_->label(index); }
 
  private:
   void read_sample(std::int64_t index, Sample& sample) const override { source_->read(index, sample); }
@@ -124,6 +125,7 @@ class Transformed final : public Dataset {
         seed_(seed) {}
 
   std::int64_t length(std::int64_t index) const override { return source_->length(index); }
+  std::int64_t label(std::int64_t index) const override { return source_->label(index); }
 
  private:
   static DatasetInfo described(DatasetInfo info, const Transforms& transforms) {
@@ -196,9 +198,12 @@ DatasetPtr with_draws(DatasetPtr source, std::uint64_t seed) {
 }
 
 Batches::Batches(DatasetPtr source, const BatchOptions& options) : source_(std::move(source)), options_(options) {
-  const auto& [size, drop_last, rank, ranks] = options_;
+  const auto& [size, drop_last, rank, ranks, mixing] = options_;
+  if (mixing) mixing->describe(info().fields);
   if (size < 1) reject("train.batch_size: expected 1 or more, got {}", size);
   expect(ranks > 0 && 0 <= rank && rank < ranks, "expected a rank from 0 to {}, got {}", ranks - 1, rank);
+  if (mixing && size / ranks % 2 != 0)
+    reject("train.batch_size: mixup and cutmix pair the samples of a batch: expected an even number, got {}", size);
   if (size % ranks != 0) reject("train.batch_size: {} samples cannot be shared equally by {} ranks", size, ranks);
   if (count() == 0)
     reject("train.batch_size: {} is more than the {} samples of {}", size, source_->size(), info().name);
@@ -250,6 +255,7 @@ Batch Batches::read(std::int64_t epoch, std::int64_t first, const NamedTensors& 
   batch.epoch = epoch;
   batch.first = first + begin;
   batch.samples = count;
+  if (options_.mixing && !stop.stop_requested()) options_.mixing->apply(batch);
   return batch;
 }
 

@@ -6,6 +6,7 @@
 
 #include "data/collate.h"
 #include "data/dataset.h"
+#include "data/mix.h"
 #include "data/transforms.h"
 
 #include <cstdint>
@@ -42,6 +43,7 @@ struct BatchOptions {
   std::int64_t size = 128;  // samples, over all ranks together
   bool drop_last = false;   // leave out a last batch that is not full
   int rank = 0, ranks = 1;  // this process reads part `rank` of `ranks` equal parts of each batch
+  std::shared_ptr<const Mixing> mixing{};  // of the samples of a batch (of this process); null: none
 };
 
 /// The batches of a data set, by their place in an epoch's order.

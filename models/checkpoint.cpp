@@ -102,6 +102,7 @@ ordered_json to_json(const Progress& progress) {
           {"evaluated", progress.evaluated},
           {"last", to_json(progress.last)},
           {"best", to_json(progress.best)},
+          {"best_epoch", progress.best_epoch},
           {"identity", progress.identity}};
 }
 
@@ -118,6 +119,9 @@ Progress progress_in(const ordered_json& manifest, std::string_view origin) {
   progress.evaluated = json.contains("evaluated")     ? count_in(json, "evaluated", origin)
                        : progress.totals.samples == 0 ? progress.step
                                                       : 0;
+  // Earlier checkpoints do not say it: patience begins with them.
+  progress.best_epoch =
+      json.contains("best_epoch") ? count_in(json, "best_epoch", origin) : progress.epochs_evaluated;
   if (progress.epochs_evaluated > progress.step)
     reject("{}: {} epochs cannot end within {} steps", origin, progress.epochs_evaluated, progress.step);
   return progress;

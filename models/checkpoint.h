@@ -30,6 +30,7 @@ struct Progress {
   double train_loss = 0;              // mean of the last whole epoch, or of the one under way in the first
   std::int64_t evaluated = 0;         // the step of the last evaluation
   std::optional<Evaluation> last{}, best{};
+  std::int64_t best_epoch = 0;  // in which the best was found, counted from 1
   // Settings that the order of samples and the random draws follow from: with others a run cannot be resumed.
   std::map<std::string, std::string> identity{};
 };

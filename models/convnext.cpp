@@ -191,11 +191,11 @@ std::vector<HyperParameter> form(const List& depths, const List& dims) { return 
 const List deep{3, 3, 27, 3};
 
 const RegisterPreset presets[] = {
-    {"convnext_tiny", "convnext", form({3, 3, 9, 3}, {96, 192, 384, 768})},
-    {"convnext_small", "convnext", form(deep, {96, 192, 384, 768})},
-    {"convnext_base", "convnext", form(deep, {128, 256, 512, 1024})},
-    {"convnext_large", "convnext", form(deep, {192, 384, 768, 1536})},
-    {"convnext_xlarge", "convnext", form(deep, {256, 512, 1024, 2048})},
+    {"convnext_tiny", "convnext", form({3, 3, 9, 3}, {96, 192, 384, 768}), imagenet_images(0.95)},
+    {"convnext_small", "convnext", form(deep, {96, 192, 384, 768}), imagenet_images(0.95)},
+    {"convnext_base", "convnext", form(deep, {128, 256, 512, 1024}), imagenet_images(0.875)},
+    {"convnext_large", "convnext", form(deep, {192, 384, 768, 1536}), imagenet_images(0.875)},
+    {"convnext_xlarge", "convnext", form(deep, {256, 512, 1024, 2048}), imagenet_images(0.875)},
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "core/registry.h"
 #include "models/hyper_parameters.h"
+#include "models/image_preparation.h"
 #include "models/model.h"
 
 #include <functional>
@@ -21,6 +22,7 @@ using ModelFamily = std::function<ModelFactory(HyperParameters&)>;
 struct ModelPreset {
   std::string family;
   std::vector<HyperParameter> values;
+  ImagePreparation images{};  // that its weights in timm were trained with; empty: none are
 };
 
 Registry<ModelFamily>& model_families();
@@ -31,8 +33,9 @@ struct RegisterFamily {
   RegisterFamily(std::string_view name, ModelFamily family) { model_families().add(name, std::move(family)); }
 };
 struct RegisterPreset {
-  RegisterPreset(std::string_view name, std::string_view family, std::vector<HyperParameter> values) {
-    model_presets().add(name, {std::string(family), std::move(values)});
+  RegisterPreset(std::string_view name, std::string_view family, std::vector<HyperParameter> values,
+                 ImagePreparation images = {}) {
+    model_presets().add(name, {std::string(family), std::move(values), std::move(images)});
   }
 };
 

@@ -1,6 +1,8 @@
 #include "models/trainer.h"
 
 #include <chrono>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -28,6 +30,22 @@ class EvaluationMode {
 
 }  // namespace
 
+double BestBy::value(const Evaluation& evaluation) const {
+  if (name == "loss") return evaluation.loss;
+  const auto found = evaluation.metrics.find(name);
+  return found == evaluation.metrics.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
+}
+
+BestBy best_by(const std::string& name, const Task& task) {
+  std::string known = "loss";
+  for (const Metric& metric : task.metrics()) {
+    if (name.empty() || name == metric.name) return {metric.name, metric.higher_is_better};
+    known += ", " + metric.name;
+  }
+  if (name != "loss") reject("train.best_by: expected one of {}, which this task gives; got {}", known, name);
+  return {"loss", false};
+}
+
 std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches& batches, int workers,
                                    const std::function<bool()>& stop) {
   const EvaluationMode mode(model);
@@ -51,6 +69,7 @@ Trainer::Trainer(const TrainedState& state, const Task& task, Batches train, Bat
       train_(std::move(train)),
       validation_(std::move(validation)),
       options_(std::move(options)),
+      best_by_(lacuna::best_by(options_.best_by, task)),
       step_(std::move(step)) {
   if (!step_)
     step_ = [own = std::make_shared<TaskStep>(state, task, TaskStepOptions{options_.step})](
@@ -64,7 +83,12 @@ Trainer::Trainer(const TrainedState& state, const Task& task, Batches train, Bat
 }
 
 bool Trainer::at_end() const {
-  return whole_epochs() >= options_.epochs || (options_.steps > 0 && progress_.step >= options_.steps);
+  return whole_epochs() >= options_.epochs || (options_.steps > 0 && progress_.step >= options_.steps) ||
+         out_of_patience();
+}
+
+bool Trainer::out_of_patience() const {
+  return options_.patience > 0 && progress_.epochs_evaluated - progress_.best_epoch >= options_.patience;
 }
 
 double Trainer::learning_rate() const {
@@ -129,10 +153,9 @@ void Trainer::take_step(Loader& loader, const TrainerEvents& events) {
 
 bool Trainer::is_better(const Evaluation& evaluation) const {
   if (!progress_.best) return true;
-  const Metric& metric = task_.best_metric();
-  const double now = evaluation.metrics.at(metric.name);
-  const auto best = progress_.best->metrics.find(metric.name);
-  return best == progress_.best->metrics.end() || (metric.higher_is_better ? now > best->second : now < best->second);
+  const double now = best_by_.value(evaluation), best = best_by_.value(*progress_.best);
+  if (std::isnan(best)) return !std::isnan(now);  // a run that went on by another metric, say
+  return best_by_.higher_is_better ? now > best : now < best;
 }
 
 bool Trainer::evaluate_if_due(const TrainerEvents& events) {
@@ -159,7 +182,10 @@ bool Trainer::evaluate_if_due(const TrainerEvents& events) {
     fail("after step {} the validation loss is not finite{}", progress_.step, advice);
   progress_.evaluated = progress_.step;
   progress_.last = evaluation;
-  if (result.is_best) progress_.best = evaluation;
+  if (result.is_best) {
+    progress_.best = evaluation;
+    progress_.best_epoch = progress_.epochs_evaluated + 1;
+  }
   if (result.whole) {
     progress_.epochs_evaluated = whole_epochs();
     progress_.train_loss = progress_.totals.loss();

@@ -33,8 +33,20 @@ struct TrainerOptions {
   int workers = 1;                  // threads that prepare batches
   Schedule learning_rate{};         // by step
   TrainStepOptions step{};          // not used where the caller takes the steps
+  std::string best_by{};      // a metric of the task, or `loss`: which evaluation is the best; empty: by the first metric
+  std::int64_t patience = 0;  // end after this many epochs without a better evaluation; 0: never
   std::map<std::string, std::string> identity{};  // a run with other values cannot be resumed
 };
+
+/// What evaluations are compared by.
+struct BestBy {
+  std::string name;  // of a metric, or `loss`
+  bool higher_is_better = true;
+  /// NaN where the evaluation has no such metric.
+  double value(const Evaluation& evaluation) const;
+};
+/// By a metric of the task, or the loss; empty: the first metric. Other names are the input's fault.
+BestBy best_by(const std::string& name, const Task& task);
 
 /// After an evaluation: at the end of an epoch, or within one.
 struct EpochResult {
@@ -43,7 +55,7 @@ struct EpochResult {
   TaskTotals train;                             // of its steps so far
   Evaluation validation;                        // of the average of the weights where one is kept
   std::optional<Evaluation> without_average{};  // of the weights themselves, where an average is kept
-  bool is_best = false;                         // the best of the run so far, by the task's first metric
+  bool is_best = false;                         // the best of the run so far, by TrainerOptions::best_by
   double seconds = 0;                           // of the evaluation
 };
 
@@ -82,6 +94,9 @@ class Trainer {
   bool epoch_over() const { return progress_.totals.samples + train_.size() > train_.samples(); }
   std::int64_t whole_epochs() const { return progress_.epochs_evaluated + (epoch_over() ? 1 : 0); }
   bool at_end() const;
+  /// Whether no better evaluation came for TrainerOptions::patience epochs.
+  bool out_of_patience() const;
+  const BestBy& best_by() const { return best_by_; }
   /// The learning rate of the next step. With another batch size than before, the schedule goes on at the same fraction
   /// of the same epoch.
   double learning_rate() const;
@@ -99,6 +114,7 @@ class Trainer {
   const Task& task_;
   Batches train_, validation_;
   TrainerOptions options_;
+  BestBy best_by_;
   Step step_;
   Progress progress_;
 };

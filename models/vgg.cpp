@@ -154,11 +154,17 @@ std::vector<HyperParameter> form(const std::vector<std::int64_t>& layers, bool b
   return {{"layers", layers}, {"batch_norm", batch_norm}};
 }
 
+const ImagePreparation images = imagenet_images(0.875, "bilinear");
+
 const RegisterPreset presets[] = {
-    {"vgg11", "vgg", form({1, 1, 2, 2, 2}, false)}, {"vgg11_bn", "vgg", form({1, 1, 2, 2, 2}, true)},
-    {"vgg13", "vgg", form({2, 2, 2, 2, 2}, false)}, {"vgg13_bn", "vgg", form({2, 2, 2, 2, 2}, true)},
-    {"vgg16", "vgg", form({2, 2, 3, 3, 3}, false)}, {"vgg16_bn", "vgg", form({2, 2, 3, 3, 3}, true)},
-    {"vgg19", "vgg", form({2, 2, 4, 4, 4}, false)}, {"vgg19_bn", "vgg", form({2, 2, 4, 4, 4}, true)},
+    {"vgg11", "vgg", form({1, 1, 2, 2, 2}, false), images},
+    {"vgg11_bn", "vgg", form({1, 1, 2, 2, 2}, true), images},
+    {"vgg13", "vgg", form({2, 2, 2, 2, 2}, false), images},
+    {"vgg13_bn", "vgg", form({2, 2, 2, 2, 2}, true), images},
+    {"vgg16", "vgg", form({2, 2, 3, 3, 3}, false), images},
+    {"vgg16_bn", "vgg", form({2, 2, 3, 3, 3}, true), images},
+    {"vgg19", "vgg", form({2, 2, 4, 4, 4}, false), images},
+    {"vgg19_bn", "vgg", form({2, 2, 4, 4, 4}, true), images},
 };
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "optim/ema.h"
 
+#include "core/error.h"
 #include "core/parallel.h"
 #include "optim/kernels.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace lacuna {
 namespace {
@@ -22,7 +24,18 @@ const RegisterKernel cpu_swap{swap_contents, DeviceKind::cpu, [](const Tensor& a
 
 }  // namespace
 
-WeightAverage::WeightAverage(const Module& model, double decay) : decay_(decay) {
+double decay_at(std::int64_t step, double decay, AverageWarmup warmup) {
+  const auto s = static_cast<double>(step);
+  switch (warmup) {
+    case AverageWarmup::none: return decay;
+    case AverageWarmup::tensorflow: return std::min(decay, (1 + s) / (10 + s));
+    case AverageWarmup::timm: return std::min(decay, 1 - std::pow(1 + s, -2.0 / 3));
+  }
+  fail("there is no such warm-up of an average");
+}
+
+WeightAverage::WeightAverage(const Module& model, double decay, AverageWarmup warmup)
+    : decay_(decay), warmup_(warmup) {
   const auto add = [&](const std::string& path, const Tensor& value) {
     const AllocationScope scope({Purpose::optimizer, {}, Label(path)});
     pairs_.push_back({value, value.clone(Purpose::optimizer)});
@@ -33,7 +46,7 @@ WeightAverage::WeightAverage(const Module& model, double decay) : decay_(decay) 
 }
 
 void WeightAverage::update(std::int64_t step) {
-  const double decay = std::min(decay_, static_cast<double>(1 + step) / static_cast<double>(10 + step));
+  const double decay = decay_at(step, decay_, warmup_);
   for (const Pair& pair : pairs_) {
     if (pair.value.dtype() == DType::f32)
       average_weights(pair.value.device(), decay, pair.value, pair.average);

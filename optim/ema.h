@@ -3,20 +3,28 @@
 
 #include "nn/module.h"
 
+#include <cstdint>
 #include <vector>
 
 namespace lacuna {
 
-/// Exponential moving average of trainable parameters and buffers, as
-/// timm.utils.ModelEmaV2 (Polyak and Juditsky 1992): average ← d·average +
-/// (1 − d)·value, where d = min(decay, (1 + step) / (10 + step)), so that a
-/// short run's average does not hold on to its initial weights (as
-/// tf.train.ExponentialMovingAverage with num_updates). Integers are copied.
-/// Frozen parameters have none and take no memory.
+/// How the decay of an average grows, so that a short run's average does not hold on to its initial weights; `s` is the
+/// number of steps before.
+enum class AverageWarmup : std::uint8_t {
+  none,        // the decay as it is (timm.utils.ModelEmaV2)
+  tensorflow,  // (1 + s) / (10 + s) at most: tf.train.ExponentialMovingAverage with num_updates
+  timm         // 1 − (1 + s)^(−2/3) at most: timm.utils.ModelEmaV3 with use_warmup
+};
+
+/// The decay after a step, of which there were `step` before.
+double decay_at(std::int64_t step, double decay, AverageWarmup warmup);
+
+/// Exponential moving average of trainable parameters and buffers (Polyak and Juditsky 1992): average ← d·average +
+/// (1 − d)·value. Integers are copied. Frozen parameters have none and take no memory.
 class WeightAverage {
  public:
   /// Starts from the model's present values. The model outlives it.
-  WeightAverage(const Module& model, double decay);
+  WeightAverage(const Module& model, double decay, AverageWarmup warmup = AverageWarmup::tensorflow);
 
   /// To be called after each step of the optimizer; `step` counts from 0.
   void update(std::int64_t step);
@@ -41,6 +49,7 @@ class WeightAverage {
     Tensor value, average;  // of one shape and type
   };
   double decay_;
+  AverageWarmup warmup_;
   std::vector<Pair> pairs_;
 };
 

@@ -44,6 +44,15 @@ struct Configuration {
     std::string decode = "exact";
     std::string exif = "ignore";
     std::int64_t repeats = 1;
+    double mixup = 0;   // alpha; 0: none
+    double cutmix = 0;  // the same
+    std::vector<double> cutmix_minmax;
+    double mixup_probability = 1;
+    double mixup_switch = 0.5;
+    std::string mixup_mode = "batch";
+    std::int64_t mixup_off_epoch = 0;
+    std::string sampler = "shuffle";
+    std::vector<double> sampler_weights;  // of each class
     std::int64_t workers = 1;
     std::int64_t seed = 1;
     std::int64_t train_size = 0;
@@ -64,6 +73,9 @@ struct Configuration {
     double clip_parameter_norm = 0;
     double clip_value = 0;
     double ema_decay = 0;
+    std::string ema_warmup = "tensorflow";
+    std::string best_by;
+    std::int64_t patience = 0;
   };
   struct Task {
     std::string name = "classification";

@@ -72,11 +72,32 @@ void take_label_order(const ModelFolder& folder, Configuration& configuration) {
   }
 }
 
-}  // namespace
+/// Fills in what `images` says and the configuration leaves open.
+void prepare_images(Configuration& configuration, const YamlNode& root, const ImagePreparation& images) {
+  const YamlEntry* const section = root.find("data");
+  const auto is_open = [&](std::string_view key) { return section == nullptr || section->value.find(key) == nullptr; };
+  Configuration::Data& data = configuration.data;
+  if (is_open("interpolation") && (images.interpolation == "bilinear" || images.interpolation == "bicubic"))
+    data.interpolation = images.interpolation;
+  if (is_open("crop_pct") && images.crop_pct > 0) data.crop_pct = images.crop_pct;
+  const bool known_mode = images.crop_mode == "center" || images.crop_mode == "squash" || images.crop_mode == "border";
+  if (is_open("crop_mode") && known_mode) data.crop_mode = images.crop_mode;
+  if (images.mean.empty() || !data.mean.empty() || !data.std.empty()) return;
+  const HyperValue* const channels =
+      find(describe_model(configuration.model.name, hyper_parameters_of(configuration)).hyper_parameters,
+           "in_channels");
+  if (channels == nullptr) return;
+  if (const auto* const count = std::get_if<std::int64_t>(channels)) {
+    data.mean = for_channels(images.mean, *count);
+    data.std = for_channels(images.std, *count);
+  }
+}
 
-void take_from_folder(Configuration& configuration, const YamlNode& root, Problems& problems) {
+/// Fills in the model of the folder `model.from`, and returns what the folder says about images: nothing where there is
+/// none.
+ImagePreparation take_model(Configuration& configuration, const YamlNode& root, Problems& problems) {
   Configuration::Model& model = configuration.model;
-  if (model.from.empty()) return;
+  if (model.from.empty()) return {};
   const Location where = place_of(root, "model", "from");
   std::optional<ModelFolder> folder;
   try {
@@ -84,20 +105,20 @@ void take_from_folder(Configuration& configuration, const YamlNode& root, Proble
   } catch (const Error& error) {
     problems.add(where, error.what());
   }
-  if (!folder) return;
+  if (!folder) return {};
   const ModelDescription stored = describe_model(folder->model, said_by(*folder, model));
   for (const HyperParameters::Problem& problem : stored.problems)
     problems.add(where, fmt::format("{}: {}", folder->config.string(), problem.message));
-  if (!stored.problems.empty()) return;
+  if (!stored.problems.empty()) return {};
 
   std::vector<HyperParameter> given;
   if (!model.name.empty()) {
-    if (!model_families().contains(model.name) && !model_presets().contains(model.name)) return;  // said already
+    if (!model_families().contains(model.name) && !model_presets().contains(model.name)) return {};  // said already
     if (family_of(model.name) != stored.family) {
       problems.add(place_of(root, "model", "name"),
                    fmt::format("model.name is {}, but {} describes a {} (family {})", model.name,
                                folder->config.string(), folder->model, stored.family));
-      return;
+      return {};
     }
     if (model_presets().contains(model.name)) given = model_presets().get(model.name).values;
   }
@@ -122,20 +143,30 @@ void take_from_folder(Configuration& configuration, const YamlNode& root, Proble
     if (parameter.key != "num_classes" && parameter.key != "head" && find(given, parameter.key) == nullptr)
       model.options.push_back(parameter);
   take_label_order(*folder, configuration);
-  const YamlEntry* const data = root.find("data");
-  const auto given_in_data = [&](std::string_view key) { return data != nullptr && data->value.find(key) != nullptr; };
-  const ImagePreparation& images = folder->images;
-  if (!given_in_data("interpolation") && (images.interpolation == "bilinear" || images.interpolation == "bicubic"))
-    configuration.data.interpolation = images.interpolation;
-  if (!given_in_data("crop_pct") && images.crop_pct > 0) configuration.data.crop_pct = images.crop_pct;
-  const bool known_mode = images.crop_mode == "center" || images.crop_mode == "squash" || images.crop_mode == "border";
-  if (!given_in_data("crop_mode") && known_mode) configuration.data.crop_mode = images.crop_mode;
-  if (!configuration.data.mean.empty() || !configuration.data.std.empty()) return;
-  const HyperValue* const channels =
-      find(describe_model(model.name, hyper_parameters_of(configuration)).hyper_parameters, "in_channels");
-  if (channels == nullptr) return;
-  configuration.data.mean = for_channels(folder->images.mean, std::get<std::int64_t>(*channels));
-  configuration.data.std = for_channels(folder->images.std, std::get<std::int64_t>(*channels));
+  return folder->images;
+}
+
+/// What `said` leaves open, as the preset `model` has it.
+ImagePreparation completed(ImagePreparation said, const std::string& model) {
+  if (!model_presets().contains(model)) return said;
+  const ImagePreparation& preset = model_presets().get(model).images;
+  if (said.mean.empty() || said.std.empty()) {
+    said.mean = preset.mean;
+    said.std = preset.std;
+  }
+  if (said.interpolation.empty()) said.interpolation = preset.interpolation;
+  if (said.crop_pct <= 0) {
+    said.crop_pct = preset.crop_pct;
+    said.crop_mode = preset.crop_mode;
+  }
+  return said;
+}
+
+}  // namespace
+
+void take_from_folder(Configuration& configuration, const YamlNode& root, Problems& problems) {
+  const ImagePreparation said = take_model(configuration, root, problems);
+  prepare_images(configuration, root, completed(said, configuration.model.name));
 }
 
 ModelFolder describe_folder(const Configuration& resolved) {

@@ -4,6 +4,7 @@
 #include "apps/config/schema.h"
 #include "apps/output.h"
 #include "core/parallel.h"
+#include "data/class_sampler.h"
 #include "data/encoded_images.h"
 #include "models/registry.h"
 #include "models/task.h"
@@ -27,16 +28,6 @@ std::int64_t image_size_of(const ModelDescription& description) {
     reject("model.image_size: data sets give square images, expected one number, got {}",
            lacuna::to_string(found->value));
   return *side;
-}
-
-/// The task is judged as the data set is, unless the configuration says otherwise.
-void take_metrics(Configuration& configuration) {
-  const std::vector<Setting>& known = tasks().get(configuration.task.name).settings;
-  if (std::ranges::find(known, "metrics", &Setting::name) == known.end()) return;
-  const auto given = configuration.task.options.find("metrics");
-  if (given != configuration.task.options.end() && !std::get<std::string>(given->second).empty()) return;
-  const DatasetInfo data = describe_dataset(configuration.data.name, dataset_options(configuration, Split::train));
-  if (!data.metrics.empty()) configuration.task.options["metrics"] = fmt::format("{}", fmt::join(data.metrics, ", "));
 }
 
 void warn_if_fewer_threads(std::int64_t asked) {
@@ -86,9 +77,18 @@ Configuration with_outputs(Configuration configuration) {
   return configuration;
 }
 
+Configuration with_metrics(Configuration configuration) {
+  const std::vector<Setting>& known = tasks().get(configuration.task.name).settings;
+  if (std::ranges::find(known, "metrics", &Setting::name) == known.end()) return configuration;
+  const auto given = configuration.task.options.find("metrics");
+  if (given != configuration.task.options.end() && !std::get<std::string>(given->second).empty()) return configuration;
+  const DatasetInfo data = describe_dataset(configuration.data.name, dataset_options(configuration, Split::train));
+  if (!data.metrics.empty()) configuration.task.options["metrics"] = fmt::format("{}", fmt::join(data.metrics, ", "));
+  return configuration;
+}
+
 Configuration resolve(const Configuration& configuration) {
-  Configuration resolved = with_outputs(configuration);
-  take_metrics(resolved);
+  Configuration resolved = with_metrics(with_outputs(configuration));
   if (resolved.train.device == "auto") resolved.train.device = "cpu";
   const ThreadCountScope scope(static_cast<int>(resolved.train.threads));
   warn_if_fewer_threads(resolved.train.threads);
@@ -147,6 +147,21 @@ Transforms transforms_of(const Configuration& resolved, const DatasetInfo& datas
 
 }  // namespace
 
+std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration) {
+  const Configuration::Data& data = configuration.data;
+  MixOptions options{.mixup = data.mixup,
+                     .cutmix = data.cutmix,
+                     .cutmix_sides = data.cutmix_minmax,
+                     .probability = data.mixup_probability,
+                     .switch_probability = data.mixup_switch,
+                     .mode = mix_mode(data.mixup_mode).value(),
+                     .off_epoch = data.mixup_off_epoch,
+                     .classes = configuration.model.num_classes,
+                     .seed = static_cast<std::uint64_t>(configuration.train.seed)};
+  if (!options.any()) return nullptr;
+  return std::make_shared<const Mixing>(std::move(options));
+}
+
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split) {
   const bool training = split == Split::train;
   const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
@@ -158,10 +173,16 @@ Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split spli
   if (!training) return {std::move(ready), {.size = resolved.train.batch_size / resolved.train.accumulate}};
   const auto grouped = resolved.data.options.find("group_by_length");
   const bool by_length = grouped != resolved.data.options.end() && std::get<bool>(grouped->second);
-  DatasetPtr ordered = by_length ? shuffle_by_length(std::move(ready), seed, resolved.train.batch_size)
-                                 : shuffle(std::move(ready), seed);
+  DatasetPtr ordered = [&] {
+    const Configuration::Data& data = resolved.data;
+    if (data.sampler == "balanced") return sample_balanced(std::move(ready), resolved.model.num_classes, seed);
+    if (data.sampler == "weighted") return sample_by_weight(std::move(ready), data.sampler_weights, seed);
+    return by_length ? shuffle_by_length(std::move(ready), seed, resolved.train.batch_size)
+                     : shuffle(std::move(ready), seed);
+  }();
   if (resolved.data.repeats > 1) ordered = repeat(std::move(ordered), resolved.data.repeats);
-  return {std::move(ordered), {.size = resolved.train.batch_size, .drop_last = true}};
+  return {std::move(ordered),
+          {.size = resolved.train.batch_size, .drop_last = true, .mixing = mixing_of(resolved)}};
 }
 
 }  // namespace lacuna::apps

@@ -5,6 +5,7 @@
 #include "data/dataset.h"
 #include "data/pipeline.h"
 
+#include <memory>
 #include <vector>
 
 namespace lacuna::apps {
@@ -19,9 +20,13 @@ std::vector<double> as_written(const std::vector<float>& values);
 
 /// With model.num_classes: the data set's classes, or the numbers in a label where it has no classes.
 Configuration with_outputs(Configuration configuration);
+/// With task.metrics as the data set is judged, unless the configuration says otherwise.
+Configuration with_metrics(Configuration configuration);
 
 Device device_of(const Configuration& resolved);
 DatasetOptions dataset_options(const Configuration& configuration, Split split);
+/// How training batches are mixed; null: not at all.
+std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration);
 /// The batches of an opened data set. For training: augmented, in random order, of `train.batch_size` samples, all of
 /// them full. For validation: of as many samples as a training step has at once.
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split);

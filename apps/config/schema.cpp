@@ -50,6 +50,9 @@ Names interpolations() { return {"bilinear", "bicubic", "random"}; }
 Names crop_modes() { return {"center", "squash", "border"}; }
 Names decodings() { return {"exact", "fast"}; }
 Names exif_uses() { return {"ignore", "apply"}; }
+Names mix_modes() { return {"batch", "pair", "element"}; }
+Names samplers() { return {"shuffle", "balanced", "weighted"}; }
+Names average_warmups() { return {"none", "tensorflow", "timm"}; }
 Names float_types() { return {"f32", "bf16"}; }
 Names state_types() { return {"f32", "bf16", "int8"}; }
 Names devices() { return {"auto", "cpu", "meta"}; }
@@ -86,23 +89,24 @@ const std::vector<Key<Configuration>> table{
     {"data.mean",
      &Data::mean,
      {up_to(1)},
-     "of each channel, from 0 to 1, as `[0.5, 0.5, 0.5]`: what the weights were trained with; empty: the data set's "
-     "own"},
+     "of each channel, from 0 to 1, as `[0.5, 0.5, 0.5]`: what the weights were trained with; empty: as the folder of "
+     "`model.from`, the preset or else the data set has it"},
     {"data.std", &Data::std, {up_to(1)}, "the same for the standard deviation"},
     {"data.interpolation",
      &Data::interpolation,
      {.names = interpolations},
      "how images are resized; `random`: one of the two for each training image, and `bicubic` in evaluation; a folder "
-     "says its own"},
+     "and a preset say their own"},
     {"data.crop_pct",
      &Data::crop_pct,
      {from(0.01, 1)},
-     "of evaluation: images are resized to the model's size over this, and the middle is cut out; a folder says its own"},
+     "of evaluation: images are resized to the model's size over this, and the middle is cut out; a folder and a preset "
+     "say their own"},
     {"data.crop_mode",
      &Data::crop_mode,
      {.names = crop_modes},
      "of evaluation: `center` resizes the shorter side, `squash` both sides, `border` the longer side, with a border in "
-     "the mean colour; a folder says its own"},
+     "the mean colour; a folder and a preset say their own"},
     {"data.augment", &Data::augment, {.names = augmentation_names}, "random changes of the training images"},
     {"data.crop_padding", &Data::crop_padding, {up_to(256)}, "black pixels on each side before a random crop"},
     {"data.scale",
@@ -160,6 +164,38 @@ const std::vector<Key<Configuration>> table{
      {from(1, 64)},
      "times that an image comes in a row, each time augmented anew; an epoch then has as many images as before, but fewer "
      "different ones"},
+    {"data.mixup",
+     &Data::mixup,
+     {up_to(100)},
+     "in training, images are blended with others of their batch, and labels with theirs: the alpha of the Beta(alpha, "
+     "alpha) that shares are drawn from, as 0.8; 0: never"},
+    {"data.cutmix",
+     &Data::cutmix,
+     {up_to(100)},
+     "the same with a box of the other image: its alpha, as 1; 0: never"},
+    {"data.cutmix_minmax",
+     &Data::cutmix_minmax,
+     {up_to(1)},
+     "lowest and highest share of the image's sides that a box has, as `[0.2, 0.8]`, in place of `cutmix`"},
+    {"data.mixup_probability", &Data::mixup_probability, {up_to(1)}, "how often anything is mixed"},
+    {"data.mixup_switch", &Data::mixup_switch, {up_to(1)}, "how often a box is taken where both are on"},
+    {"data.mixup_mode",
+     &Data::mixup_mode,
+     {.names = mix_modes},
+     "what has a draw of its own: the batch, a pair of samples, or each sample"},
+    {"data.mixup_off_epoch",
+     &Data::mixup_off_epoch,
+     {up_to(1e9)},
+     "epochs after which nothing is mixed any more; 0: mixed to the end"},
+    {"data.sampler",
+     &Data::sampler,
+     {.names = samplers},
+     "order of the training samples: each once, or drawn with replacement, all classes equally often or by "
+     "`sampler_weights`"},
+    {"data.sampler_weights",
+     &Data::sampler_weights,
+     {up_to(1e9)},
+     "of `weighted`: how likely a sample of each class is drawn, as `[1, 5]`"},
     {"data.workers", &Data::workers, {from(1, 256)}, "threads that prepare batches ahead of the step"},
     {"data.seed", &Data::seed, {}, "which images a drawn data set draws"},
     {"data.train_size",
@@ -200,6 +236,18 @@ const std::vector<Key<Configuration>> table{
      &Train::ema_decay,
      {below_one},
      "decay of a running mean of the weights, which is evaluated in their place, as 0.9999; 0: none"},
+    {"train.ema_warmup",
+     &Train::ema_warmup,
+     {.names = average_warmups},
+     "how the decay grows: as it is, (1 + steps) / (10 + steps) at most, or 1 − (1 + steps)^(−2/3) at most"},
+    {"train.best_by",
+     &Train::best_by,
+     {},
+     "which evaluation is the best: `loss`, or a metric of the task, as `accuracy`; empty: the task's first metric"},
+    {"train.patience",
+     &Train::patience,
+     {up_to(1e9)},
+     "end after this many epochs without a better evaluation; 0: only `epochs` counts"},
     {"optimizer.name", &Optimizer::name, {.names = registered<optimizers>}, "optimizer"},
     {"optimizer.lr", &Optimizer::lr, {}, "learning rate at the schedule's highest"},
     {"optimizer.state",

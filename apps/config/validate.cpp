@@ -7,6 +7,7 @@
 #include "data/encoded_images.h"
 #include "models/registry.h"
 #include "models/task.h"
+#include "models/trainer.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
@@ -120,6 +121,64 @@ void check_data(const Configuration& c, const YamlNode& root, Problems& problems
                                lacuna::to_string(parameter.value), c.data.name, channels));
 }
 
+/// Keys of `data:` that mean nothing beside the others.
+void check_order(const Configuration& c, const YamlNode& root, Problems& problems) {
+  const Configuration::Data &data = c.data, defaults{};
+  const auto add = [&](std::string_view key, const std::string& message) {
+    problems.add(place_of(root, "data", key), message);
+  };
+  if (!data.cutmix_minmax.empty()) {
+    if (data.cutmix_minmax.size() != 2 || data.cutmix_minmax[0] >= data.cutmix_minmax[1])
+      add("cutmix_minmax", "data.cutmix_minmax: expected two numbers, of which the second is larger, as [0.2, 0.8]");
+    if (data.cutmix > 0) add("cutmix_minmax", "data.cutmix_minmax: stands in place of data.cutmix; expected one of them");
+  }
+  const bool cuts = data.cutmix > 0 || !data.cutmix_minmax.empty(), mixes = data.mixup > 0 || cuts;
+  const bool said = data.mixup_probability != defaults.mixup_probability || data.mixup_mode != defaults.mixup_mode ||
+                    data.mixup_off_epoch != defaults.mixup_off_epoch;
+  if (said && !mixes)
+    add("mixup", "data.mixup_probability, mixup_mode and mixup_off_epoch: expected data.mixup or data.cutmix above 0");
+  if (data.mixup_switch != defaults.mixup_switch && !(cuts && data.mixup > 0))
+    add("mixup_switch", "data.mixup_switch: expected both data.mixup and data.cutmix above 0");
+  if (mixes && c.train.batch_size % 2 != 0)
+    problems.add(place_of(root, "train", "batch_size"),
+                 fmt::format("train.batch_size: data.mixup and data.cutmix pair the samples of a batch: expected an even "
+                             "number, got {}",
+                             c.train.batch_size));
+  if ((data.sampler == "weighted") == data.sampler_weights.empty())
+    add("sampler", "data.sampler: `weighted` and data.sampler_weights go together");
+  if (data.sampler != defaults.sampler && data.repeats > 1)
+    add("repeats", "data.repeats: expected 1 with data.sampler, which repeats samples itself");
+  const auto grouped = data.options.find("group_by_length");
+  if (data.sampler != defaults.sampler && grouped != data.options.end() && grouped->second == SettingValue(true))
+    add("sampler", "data.sampler: expected none with data.group_by_length, which orders the samples itself");
+}
+
+/// Keys of `train:` that mean nothing without others.
+void check_training(const Configuration& c, const YamlNode& root, Problems& problems) {
+  const Configuration::Train defaults{};
+  if (c.train.ema_warmup != defaults.ema_warmup && c.train.ema_decay == 0)
+    problems.add(place_of(root, "train", "ema_warmup"), "train.ema_warmup: expected train.ema_decay above 0 besides");
+}
+
+/// What follows from the data set's classes and the task.
+void check_classes(const Configuration& resolved, const DatasetInfo& data, const Task& task) {
+  const std::int64_t classes = resolved.model.num_classes;
+  if (const std::vector<double>& weights = resolved.data.sampler_weights;
+      !weights.empty() && std::ssize(weights) != classes)
+    reject("data.sampler_weights: expected a number for each of {} classes, got {}", classes, weights.size());
+  const auto labels = std::ranges::find(data.fields, "labels", &SampleField::name);
+  if (resolved.data.sampler != Configuration::Data{}.sampler &&
+      (labels == data.fields.end() || labels->dtype != DType::i64 || labels->shape.rank() != 0))
+    reject("data.sampler: the samples of {} have no class to draw them by", resolved.data.name);
+  if (const std::shared_ptr<const Mixing> mixing = mixing_of(resolved)) {
+    if (std::ranges::find(data.fields, "images", &SampleField::name) == data.fields.end())
+      reject("data.mixup and data.cutmix: expected a data set of images, got {}", resolved.data.name);
+    const SampleField images{.name = "images", .dtype = DType::f32, .shape = {1, 1, 3}};
+    if (labels != data.fields.end()) mixing->describe({images, *labels});
+  }
+  best_by(resolved.train.best_by, task);
+}
+
 /// The model takes the data set's tokens: their ids and as many of them.
 void check_tokens(const DatasetInfo& data, const Model& model, const Configuration& c) {
   for (const SampleField& input : model.inputs()) {
@@ -142,14 +201,16 @@ void check_task(const Configuration& c, const YamlNode& root, Problems& problems
   if (c.model.name.empty() || !dataset_kinds().contains(c.data.name) ||
       !can_be_made(tasks(), c.task.name, c.task.options))
     return;
-  const Configuration resolved = with_outputs(c);
+  const Configuration resolved = with_metrics(with_outputs(c));
   const ModelDescription description = describe_model(c.model.name, hyper_parameters_of(resolved));
   if (!description.problems.empty()) return;
   const DatasetInfo data = describe_dataset(c.data.name, dataset_options(c, Split::train));
   note_refusal(place_of(root, "task", "name"), problems, [&] {
     const std::unique_ptr<Model> model = description.build({.device = Device::meta});
     check_tokens(data, *model, c);
-    for (const SampleField& target : make_task(c.task.name, c.task.options, *model)->targets()) {
+    const std::unique_ptr<Task> task = make_task(c.task.name, resolved.task.options, *model);
+    check_classes(resolved, data, *task);
+    for (const SampleField& target : task->targets()) {
       if (target.name == sample_draw) continue;  // of every data set of tokens
       const SampleField& field = field_of(data.fields, target.name);
       const bool one_length = target.collation == Collation::stacked;
@@ -195,6 +256,8 @@ void validate(const Configuration& c, const YamlNode& root, Problems& problems) 
     problems.add(place_of(root, "optimizer", "layer_decay"),
                  "optimizer.layer_decay: expected more than 0; `freeze` leaves layers as they are");
   check_conditions(c, root, problems);
+  check_order(c, root, problems);
+  check_training(c, root, problems);
   check_adapter(c, root, problems);
   check_optimizer(c, root, problems);
   check_schedule(c, root, problems);

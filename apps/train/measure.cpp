@@ -6,6 +6,7 @@
 #include "core/parallel.h"
 #include "core/system_memory.h"
 #include "data/collate.h"
+#include "data/mix.h"
 
 #include <algorithm>
 #include <chrono>
@@ -63,12 +64,14 @@ std::vector<Batch> made_up_batch(const Configuration& configuration, const Train
   const AllocationScope scope({Purpose::data, Label("batch"), {}});
   std::vector<Batch> batch;
   const std::vector<std::int64_t> lengths = made_up_lengths(configuration, training.model().inputs(), samples);
+  const bool mixes = mixing_of(configuration) != nullptr;
   for (std::int64_t part = 0; part < parts; ++part) {
     Batch& made = batch.emplace_back();
     for (const SampleFields& fields : {training.model().inputs(), training.task().targets()})
       for (const SampleField& field : fields) {
         set_field(made, field, made_up(field, lengths, static_cast<std::uint32_t>(part), device), lengths);
       }
+    if (mixes) made.set("labels", mixed_labels(made["labels"], configuration.model.num_classes));
     made.samples = samples;
     made.first = part * samples;
   }
@@ -145,6 +148,8 @@ EvaluationBytes measure_evaluation(Training& training, const Configuration& conf
   account.reset_peak();
   Configuration evaluated = configuration;
   evaluated.train.batch_size /= std::exchange(evaluated.train.accumulate, 1);
+  evaluated.data.mixup = evaluated.data.cutmix = 0;
+  evaluated.data.cutmix_minmax.clear();
   if (const std::int64_t all = configuration.data.val_size; all > 0)
     evaluated.train.batch_size = std::min(evaluated.train.batch_size, all);
   Batch samples = std::move(made_up_batch(evaluated, training).front());

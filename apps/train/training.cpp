@@ -7,7 +7,9 @@
 #include "apps/train/run_folder.h"
 #include "autograd/policies/planned.h"
 #include "core/parallel.h"
+#include "data/class_sampler.h"
 #include "models/folders/folder.h"
+#include "models/tasks/class_targets.h"
 
 #include <fmt/ranges.h>
 
@@ -163,6 +165,10 @@ void refuse_unmatched(const RuledPolicy& policy) {
 
 std::unique_ptr<Task> make_task(const Configuration& configuration, const Model& model) {
   SettingValues options = configuration.task.options;
+  // Made-up samples, which alone come without numbers, are counted nowhere.
+  if (const auto found = options.find("class_weights");
+      found != options.end() && found->second == SettingValue("balanced"))
+    found->second = fmt::format("{}", fmt::join(std::vector<int>(static_cast<std::size_t>(model.num_classes()), 1), ","));
   for (const std::string_view name : tasks().get(configuration.task.name).weights)
     if (const auto found = options.find(name); found != options.end()) {
       auto& from = std::get<std::string>(found->second);
@@ -172,6 +178,17 @@ std::unique_ptr<Task> make_task(const Configuration& configuration, const Model&
   const ImagePreparation images = describe_folder(configuration).images;
   task->see_normalisation(images.mean, images.std);
   return task;
+}
+
+void count_class_weights(const Dataset& samples, Configuration& configuration) {
+  const auto found = configuration.task.options.find("class_weights");
+  if (found == configuration.task.options.end() || found->second != SettingValue("balanced")) return;
+  found->second = balanced_weights(count_classes(samples, configuration.model.num_classes));
+}
+
+AverageWarmup average_warmup(std::string_view name) {
+  if (name == "none") return AverageWarmup::none;
+  return name == "timm" ? AverageWarmup::timm : AverageWarmup::tensorflow;
 }
 
 Training::Training(const Configuration& configuration, Device device)
@@ -202,7 +219,8 @@ Training::Training(const Configuration& configuration, Device device)
   if (optimizer.gradients == "bf16")
     for (Parameter* parameter : model_->parameters()) parameter->set_gradient_type(DType::bf16);
   if (configuration.train.ema_decay > 0)
-    average_ = std::make_unique<WeightAverage>(*model_, configuration.train.ema_decay);
+    average_ = std::make_unique<WeightAverage>(*model_, configuration.train.ema_decay,
+                                               average_warmup(configuration.train.ema_warmup));
   step_ = std::make_unique<TaskStep>(task_step(*policy_));
 }
 

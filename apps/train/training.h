@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,12 @@ void take_weights_of(const std::filesystem::path& checkpoint, Configuration& con
 
 /// The task of a configuration, for its model.
 std::unique_ptr<Task> make_task(const Configuration& configuration, const Model& model);
+
+/// Gives `task.class_weights: balanced` its numbers.
+void count_class_weights(const Dataset& samples, Configuration& configuration);
+
+/// For `train.ema_warmup`.
+AverageWarmup average_warmup(std::string_view name);
 
 class Training {
  public:

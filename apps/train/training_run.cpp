@@ -34,7 +34,9 @@ std::shared_ptr<const Dataset> open(const Configuration& configuration, Split sp
 }
 
 /// Refused before anything is built where it does not fit. A run that goes on has its weights in a checkpoint.
-Training make_training(Configuration configuration, bool resumed) {
+Training make_training(const Dataset& samples, Configuration& whole, bool resumed) {
+  count_class_weights(samples, whole);
+  Configuration configuration = whole;
   if (resumed && !configuration.adapter.used()) configuration.model.from.clear();
   require_fit(configuration, device_of(configuration), true);
   return Training(configuration, device_of(configuration));
@@ -65,6 +67,8 @@ TrainerOptions options_of(const Configuration& c, const Dataset& training_sample
       .learning_rate = make_schedule(
           c.schedule.name, c.schedule.options,
           {.lr = c.optimizer.lr, .total_steps = c.train.epochs * steps_per_epoch, .steps_per_epoch = steps_per_epoch}),
+      .best_by = c.train.best_by,
+      .patience = c.train.patience,
       .identity = {{"train.seed", std::to_string(c.train.seed)},
                    {"task.name", c.task.name},
                    {"data.name", c.data.name},
@@ -82,7 +86,7 @@ TrainingRun::TrainingRun(const Configuration& resolved, bool resumed, std::FILE*
       display_(stream),
       training_samples_(open(resolved, Split::train)),
       validation_samples_(open(resolved, Split::validation)),
-      training_(make_training(resolved, resumed)),
+      training_(make_training(*training_samples_, configuration_, resumed)),
       trainer_({training_.model(), training_.optimizer(), training_.policy(), training_.average()}, training_.task(),
                batches_of(resolved, training_samples_, Split::train),
                batches_of(resolved, validation_samples_, Split::validation),
@@ -163,6 +167,7 @@ int TrainingRun::run(const RunFolder& folder) {
     std::vector<std::string_view> ended;  // what ended it
     if (trainer_.whole_epochs() >= train.epochs) ended.emplace_back("train.epochs");
     if (train.steps > 0 && trainer_.progress().step >= train.steps) ended.emplace_back("train.steps");
+    if (trainer_.out_of_patience()) ended.emplace_back("train.patience");
     display_.print(
         fmt::format("nothing is left to do: {} steps are done, of {} epochs of {} steps{}; a larger {} continues",
                     trainer_.progress().step, train.epochs, trainer_.steps_per_epoch(),
@@ -216,13 +221,16 @@ int TrainingRun::train_and_summarize() {
 }
 
 std::string TrainingRun::closing_line() const {
-  const Metric& metric = training_.task().best_metric();
+  const BestBy& by = trainer_.best_by();
   const std::optional<Evaluation>& best = trainer_.progress().best;
   std::error_code ignored;
   const fs::path run = folder_->path(), link = run / "best";
   std::string text = "done: ";
-  if (best && best->metrics.contains(metric.name))
-    text += fmt::format("best {}, weights in {}; ", metric_text(metric.name, best->metrics.at(metric.name)),
+  if (trainer_.out_of_patience())
+    text += fmt::format("stopped early after {} epochs without a better {} (train.patience); ",
+                        trainer_.progress().epochs_evaluated - trainer_.progress().best_epoch, by.name);
+  if (best && !std::isnan(by.value(*best)))
+    text += fmt::format("best {}, weights in {}; ", metric_text(by.name, by.value(*best)),
                         (fs::exists(link, ignored) ? link : folder_->best()).string());
   return text + fmt::format("{}, peak {}; `lacuna report {}` draws it", clock_time(record_->seconds()),
                             format_bytes(summary_["memory"]["peak"].get<std::int64_t>()), run.string());
@@ -381,11 +389,12 @@ nlohmann::ordered_json TrainingRun::summarize() const {
   for (const Metric& metric : training_.task().metrics())
     json["val_" + metric.name] = evaluation ? nlohmann::ordered_json(evaluation->metrics.at(metric.name)) : nullptr;
   if (const std::optional<Evaluation>& best = progress.best) {
-    const Metric& metric = training_.task().best_metric();
-    if (const auto found = best->metrics.find(metric.name); found != best->metrics.end())
-      json["best"] = {{"metric", metric.name}, {"value", found->second}, {"higher_is_better", metric.higher_is_better}};
+    const BestBy& by = trainer_.best_by();
+    if (const double value = by.value(*best); !std::isnan(value))
+      json["best"] = {{"metric", by.name}, {"value", value}, {"higher_is_better", by.higher_is_better}};
   }
   json["epochs"] = trainer_.whole_epochs();
+  json["stopped_early"] = trainer_.out_of_patience();
   json["steps"] = trainer_.progress().step;
   json["seconds"] = record_->seconds();
   return json;

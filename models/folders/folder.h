@@ -2,6 +2,7 @@
 // A family of models adds its tables in a file of its own (vit.cpp, …).
 #pragma once
 
+#include "models/image_preparation.h"
 #include "models/io/weights.h"
 #include "models/registry.h"
 
@@ -14,14 +15,6 @@
 #include <vector>
 
 namespace lacuna {
-
-/// Images as a model wants them.
-struct ImagePreparation {
-  std::vector<double> mean{}, std{};  // of each channel, values from 0 to 1; empty: not said
-  std::string interpolation{};        // as in `bicubic`; empty: not said
-  double crop_pct = 0;                // the image's share of the side that it is resized to; 0: not said
-  std::string crop_mode{};            // `center`, or `squash`: resized to the image's size whatever its sides
-};
 
 /// What a folder says about its model.
 struct ModelFolder {

@@ -1,7 +1,11 @@
-// Classification: cross entropy of the output `logits` [N, C] with `labels`, i64 [N] or probabilities [N, C].
+// Classification: cross entropy, or binary cross entropy of each class, of the output `logits` [N, C] with `labels`,
+// i64 [N] or probabilities [N, C]. Of probabilities, the largest counts as the label in metrics.
 #include "models/task.h"
 #include "models/tasks/accuracy.h"
+#include "models/tasks/class_targets.h"
 #include "models/tasks/metrics.h"
+#include "nn/functional.h"
+#include "ops/binary_cross_entropy.h"
 #include "ops/loss.h"
 
 namespace lacuna {
@@ -20,7 +24,20 @@ class Classification final : public Task {
   Classification(const Settings& settings, const Model& model)
       : Task(metrics_of(settings, model)),
         classes_(model.num_classes()),
-        label_smoothing_(settings.number("label_smoothing")) {}
+        label_smoothing_(settings.number("label_smoothing")),
+        binary_(settings.text("loss") == "bce"),
+        target_threshold_(settings.number("target_threshold")),
+        sum_classes_(settings.flag("sum_classes")),
+        class_weights_(settings.text("class_weights"), classes_) {
+    const std::string& loss = settings.text("loss");
+    if (!binary_ && loss != "cross_entropy") reject("task.loss: expected cross_entropy or bce, got {}", loss);
+    if (!binary_ && (target_threshold_ >= 0 || sum_classes_))
+      reject("task.target_threshold and task.sum_classes: expected with task.loss: bce only");
+    if (binary_ && class_weights_.any()) reject("task.class_weights: expected with task.loss: cross_entropy only");
+    if (target_threshold_ >= 0 && label_smoothing_ / static_cast<double>(classes_) > target_threshold_)
+      reject("task.target_threshold: {} is below what label_smoothing={} gives every class of {}: all targets would be 1",
+             target_threshold_, label_smoothing_, classes_);
+  }
 
   SampleFields targets() const override {
     return {{.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes_}};
@@ -32,19 +49,47 @@ class Classification final : public Task {
     check_class_targets(logits, labels);
     TaskResult result;
     for (const Metric& metric : metrics()) result.sums.push_back(class_sums(metric, logits.tensor(), labels.tensor()));
-    const CrossEntropy loss{.label_smoothing = mode == TaskMode::train ? label_smoothing_ : 0};
-    result.loss = apply(loss, std::move(logits), std::move(labels));
+    result.loss = mode == TaskMode::train ? training_loss(std::move(logits), std::move(labels))
+                                          : cross_entropy(std::move(logits), std::move(labels));
     return result;
   }
 
  private:
+  Variable training_loss(Variable logits, Variable labels) const {
+    if (binary_) {
+      const Tensor targets = binary_targets(labels.tensor(), classes_, label_smoothing_, target_threshold_);
+      labels = {};
+      Variable loss = apply(BinaryCrossEntropy{}, std::move(logits), Variable(targets));  // the mean over all elements
+      return sum_classes_ ? static_cast<double>(classes_) * std::move(loss) : std::move(loss);
+    }
+    if (!class_weights_.any()) return cross_entropy(std::move(logits), std::move(labels), label_smoothing_);
+    const DType type = logits.dtype() == DType::f64 ? DType::f64 : DType::f32;
+    const Tensor targets = class_weights_.targets(labels.tensor(), label_smoothing_).to(type);
+    labels = {};
+    return cross_entropy(std::move(logits), Variable(targets));
+  }
+
   std::int64_t classes_;
   double label_smoothing_;
+  bool binary_;
+  double target_threshold_;
+  bool sum_classes_;
+  ClassWeights class_weights_;
 };
+
+constexpr SettingRange or_none{.low = -1, .high = 1};
 
 const RegisterTask classification(
     "classification",
     {.settings = {{"label_smoothing", 0.0, up_to_one, "share of the uniform distribution in the training targets"},
+                  {"loss", std::string("cross_entropy"), {}, "in training: `cross_entropy`, or `bce`, the binary cross "
+                                                             "entropy of each class (mean over all)"},
+                  {"target_threshold", -1.0, or_none, "of `bce`: targets above it become 1, the others 0; below 0: "
+                                                      "targets stay as they are"},
+                  {"sum_classes", false, {}, "of `bce`: the sum over the classes instead of their mean"},
+                  {"class_weights", std::string(), {}, "of `cross_entropy`: a number for each class, as `1, 2.5`, or "
+                                                       "`balanced`: samples / (classes × samples of the class), which "
+                                                       "`train` counts"},
                   {"metrics",
                    std::string(),
                    {},

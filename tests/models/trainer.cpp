@@ -32,18 +32,20 @@ struct Run {
   std::unique_ptr<WeightAverage> average;
   std::unique_ptr<Trainer> trainer;
 
-  explicit Run(const std::string& memory = "exact", std::string seed = "1",
-               const std::string& optimizer_name = "adamw") {
+  explicit Run(const std::string& memory = "exact", std::string seed = "1", const std::string& optimizer_name = "adamw",
+               const TrainerOptions& more = {.epochs = 2}) {
     optimizer = make_optimizer(optimizer_name, {}, *model);
     policy = make_policy(memory);
     average = std::make_unique<WeightAverage>(*model, 0.9);
     trainer = std::make_unique<Trainer>(
         TrainedState{*model, *optimizer, *policy, average.get()}, *task, batches(Split::train),
         batches(Split::validation),
-        TrainerOptions{.epochs = 2,
+        TrainerOptions{.epochs = more.epochs,
                        .accumulate = 2,
                        .learning_rate = make_schedule("cosine", {{"warmup_epochs", 1.0}},
                                                       {.lr = 1e-2, .total_steps = 10, .steps_per_epoch = 5}),
+                       .best_by = more.best_by,
+                       .patience = more.patience,
                        .identity = {{"seed", std::move(seed)}}});
   }
 
@@ -161,6 +163,53 @@ TEST_CASE("trainer: an adaptive policy is calibrated before the first step") {
   CHECK(!run.trainer->run({.stop = [&] { return ++asked > 1; }}));
   CHECK(run.trainer->progress().step == 1);
   CHECK(!adaptive_of(*run.policy)->calibration_due());
+}
+
+TEST_CASE("trainer: the best evaluation is that of the metric that was asked for") {
+  for (const std::string by : {"", "loss", "accuracy", "top5_accuracy"}) {
+    INFO(by);
+    Run run("exact", "1", "adamw", {.epochs = 4, .best_by = by});
+    std::optional<double> best;
+    const BestBy& criterion = run.trainer->best_by();
+    CHECK(criterion.name == (by.empty() ? "accuracy" : by));
+    CHECK(criterion.higher_is_better == (by != "loss"));
+    run.trainer->run({.after_epoch = [&](const EpochResult& epoch) {
+      const double value = criterion.value(epoch.validation);
+      const bool better = !best || (by == "loss" ? value < *best : value > *best);
+      CHECK(epoch.is_best == better);
+      if (better) best = value;
+    }});
+    CHECK(criterion.value(run.trainer->progress().best.value()) == best.value());
+  }
+  CHECK_THROWS_WITH_AS(Run("exact", "1", "adamw", {.best_by = "f1"}), doctest::Contains("top5_accuracy"), Error);
+}
+
+TEST_CASE("trainer: a run without a better evaluation ends early, resumed or not") {
+  // In so many epochs on so few samples the validation loss turns up again.
+  const TrainerOptions options{.epochs = 60, .best_by = "loss", .patience = 2};
+  Run whole("exact", "1", "adamw", options);
+  std::vector<bool> best;
+  CHECK(whole.trainer->run({.after_epoch = [&](const EpochResult& epoch) { best.push_back(epoch.is_best); }}));
+  const std::int64_t epochs = whole.trainer->progress().epochs_evaluated;
+  REQUIRE(epochs < 60);
+  REQUIRE(epochs > 2);
+  CHECK(whole.trainer->out_of_patience());
+  CHECK(std::vector(best.end() - 3, best.end()) == std::vector{true, false, false});
+
+  const test::TemporaryFolder folder;
+  Run stopped("exact", "1", "adamw", options), resumed("exact", "1", "adamw", options);
+  const std::int64_t within = (epochs - 1) * 5 - 2;  // after the best, within the epoch before the last
+  CHECK_FALSE(stopped.trainer->run({.stop = [&] { return stopped.trainer->progress().step == within; }}));
+  CHECK_FALSE(stopped.trainer->out_of_patience());
+  stopped.trainer->save(folder / "checkpoint");
+  resumed.trainer->resume(folder / "checkpoint");
+  CHECK(resumed.trainer->run());
+  CHECK(resumed.trainer->progress().epochs_evaluated == epochs);
+  CHECK(resumed.weights() == whole.weights());
+
+  Run patient("exact", "1", "adamw", {.epochs = 60, .best_by = "loss", .patience = 60});
+  CHECK(patient.trainer->run());
+  CHECK(patient.trainer->progress().epochs_evaluated == 60);
 }
 
 }  // namespace lacuna

@@ -16,6 +16,18 @@ struct WithBuffers : TwoParameters {
 
 }  // namespace
 
+TEST_CASE("the decay of an average warms up as it should") {
+  // timm.utils.ModelEmaV3(model, decay=0.99, use_warmup=True).get_decay(step + 1)
+  const auto timm = [](std::int64_t step) { return decay_at(step, 0.99, AverageWarmup::timm); };
+  CHECK(timm(0) == 0);
+  CHECK(timm(1) == doctest::Approx(0.3700394750525634));
+  CHECK(timm(10) == doctest::Approx(0.7978199917664258));
+  CHECK(timm(5000) == 0.99);
+  CHECK(decay_at(5, 0.99, AverageWarmup::tensorflow) == 0.4);
+  CHECK(decay_at(5000, 0.99, AverageWarmup::tensorflow) == 0.99);
+  CHECK(decay_at(0, 0.99, AverageWarmup::none) == 0.99);
+}
+
 TEST_CASE("the average of weights and buffers equals timm's, and frozen parameters take no memory") {
   const std::int64_t before = at(ledger(Device::cpu).live(), Purpose::optimizer);
   WithBuffers model;

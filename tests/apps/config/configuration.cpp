@@ -357,6 +357,56 @@ TEST_CASE("configuration: pixel augmentation is read, written and checked") {
         std::string::npos);
 }
 
+TEST_CASE("configuration: images are as the model's preset wants them, unless the configuration says otherwise") {
+  const auto of = [](const std::string& text) { return parse_configuration(text, "a.yaml"); };
+  const Configuration::Data deit = of("model: {name: deit_tiny_patch16_224}\n").data;
+  CHECK(deit.mean == std::vector<double>{0.485, 0.456, 0.406});
+  CHECK(deit.interpolation == "bicubic");
+  CHECK(deit.crop_pct == 0.9);
+  CHECK(of("model: {name: vit_tiny_patch16_224}\n").data.std == std::vector<double>{0.5, 0.5, 0.5});
+  const Configuration::Data said = of("model: {name: deit_tiny_patch16_224}\n"
+                                      "data: {interpolation: bilinear, crop_pct: 1, mean: [0, 0, 0], std: [1, 1, 1]}\n")
+                                       .data;
+  CHECK(said.mean == std::vector<double>{0, 0, 0});
+  CHECK(said.std == std::vector<double>{1, 1, 1});
+  CHECK(said.interpolation == "bilinear");
+  CHECK(said.crop_pct == 1);
+  // A family has its data set's.
+  CHECK(read("").data.mean.empty());
+  CHECK(resolve(read("")).data.mean.size() == 3);
+  CHECK(read("").data.crop_pct == 1);
+}
+
+TEST_CASE("configuration: mixing, sampling and patience") {
+  const Configuration c = read("data: {mixup: 0.8, cutmix: 1, mixup_mode: pair, mixup_off_epoch: 5}\n"
+                               "train: {batch_size: 4, ema_decay: 0.9, ema_warmup: timm, best_by: loss, patience: 3}\n"
+                               "task: {name: classification, loss: bce, target_threshold: 0.2}\n");
+  CHECK(c.data.mixup == 0.8);
+  CHECK(c.train.best_by == "loss");
+  CHECK(mixing_of(resolve(c)) != nullptr);
+  CHECK(mixing_of(resolve(read(""))) == nullptr);
+  const auto refused = [](const std::string& text, std::string_view word) {
+    const std::string message = refusal_after_model(text);
+    INFO(text, message);
+    CHECK(message.find(word) != std::string::npos);
+  };
+  refused("data: {mixup_mode: pair}\n", "data.mixup");
+  refused("data: {mixup: 0.8, mixup_switch: 0.3}\n", "mixup_switch");
+  refused("data: {mixup: 0.8}\ntrain: {batch_size: 5}\n", "train.batch_size");
+  refused("data: {cutmix_minmax: [0.5]}\n", "cutmix_minmax");
+  refused("data: {cutmix_minmax: [0.5, 0.2]}\n", "cutmix_minmax");
+  refused("data: {cutmix_minmax: [0.2, 0.5], cutmix: 1}\n", "cutmix_minmax");
+  refused("data: {sampler: weighted}\n", "sampler_weights");
+  refused("data: {sampler: weighted, sampler_weights: [1, 2]}\n", "sampler_weights");
+  refused("data: {sampler_weights: [1, 2]}\n", "sampler");
+  refused("data: {sampler: balanced, repeats: 3}\n", "repeats");
+  refused("train: {ema_warmup: timm}\n", "ema_warmup");
+  refused("train: {best_by: f1}\n", "best_by");
+  refused("task: {name: classification, class_weights: 1}\n", "class_weights");
+  CHECK(refusal("model: {name: bert_tiny}\ndata: {name: random_tokens, mixup: 0.8}\n").find("mixup") !=
+        std::string::npos);
+}
+
 TEST_CASE("configuration: one text is a list of one") {
   CHECK(read("freeze: {train: head*}\n").freeze.train == std::vector<std::string>{"head*"});
   CHECK(read("", {"freeze.train=head*"}).freeze.train == std::vector<std::string>{"head*"});

@@ -1,0 +1,197 @@
+#include "data/mix.h"
+
+#include "core/error.h"
+#include "core/random.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace lacuna {
+namespace {
+
+/// The draws for the sample at one place of an epoch's order, for the distributions of <random> too.
+class Draws {
+ public:
+  using result_type = std::uint32_t;
+  Draws(std::uint64_t seed, std::int64_t epoch, std::int64_t place)
+      : stream_{seed, static_cast<std::uint32_t>(epoch), random_site("data/mix")},
+        next_(static_cast<std::uint64_t>(place) * draws_per_sample) {}
+
+  static constexpr result_type min() { return 0; }
+  static constexpr result_type max() { return std::numeric_limits<result_type>::max(); }
+  result_type operator()() { return stream_.bits(next_++); }
+
+  /// In [0, 1).
+  double uniform() { return static_cast<double>((*this)()) * 0x1p-32; }
+  /// In [low, high).
+  std::int64_t between(std::int64_t low, std::int64_t high) {
+    return low + stream_.below(next_++, static_cast<std::uint32_t>(high - low));
+  }
+  /// Of Beta(alpha, alpha), by two of Gamma(alpha).
+  double beta(double alpha) {
+    std::gamma_distribution<double> gamma(alpha);
+    const double x = gamma(*this), y = gamma(*this);
+    return x + y > 0 ? x / (x + y) : 1;  // both vanish for a tiny alpha
+  }
+
+ private:
+  static constexpr std::uint64_t draws_per_sample = 1024;
+  RandomStream stream_;
+  std::uint64_t next_;
+};
+
+/// A box whose sides are drawn, at a place that is drawn (timm's rand_bbox_minmax).
+Box box_of_sides(const std::vector<double>& shares, std::int64_t height, std::int64_t width, Draws& draws) {
+  const auto side = [&](std::int64_t extent) {
+    const auto low = static_cast<std::int64_t>(static_cast<double>(extent) * shares[0]);
+    const auto high = static_cast<std::int64_t>(static_cast<double>(extent) * shares[1]);
+    return draws.between(low, std::max(high, low + 1));
+  };
+  const std::int64_t rows = side(height), columns = side(width);
+  const std::int64_t top = draws.between(0, height - rows + 1), left = draws.between(0, width - columns + 1);
+  return {top, top + rows, left, left + columns};
+}
+
+SampleMix draw_mix(const MixOptions& options, std::int64_t height, std::int64_t width, Draws& draws) {
+  if (draws.uniform() >= options.probability) return {};
+  const bool cut = options.cuts() && (options.mixup == 0 || draws.uniform() < options.switch_probability);
+  if (!cut) return {.share = draws.beta(options.mixup)};
+  const Box box = [&] {
+    if (!options.cutmix_sides.empty()) return box_of_sides(options.cutmix_sides, height, width, draws);
+    const double share = draws.beta(options.cutmix);
+    const std::int64_t row = draws.between(0, height), column = draws.between(0, width);
+    return box_around(height, width, share, row, column);
+  }();
+  // What the edges cut off is not the partner's.
+  return {.share = 1 - static_cast<double>(box.area()) / static_cast<double>(height * width), .box = box};
+}
+
+/// Row `y` of a sample [width, channels] that is mixed with its partner's. `out` holds the sample's own.
+void mix_row(const SampleMix& mix, std::int64_t y, std::int64_t channels, const std::vector<float>& mine,
+             const std::vector<float>& partners, float* out) {
+  if (mix.box) {
+    if (y >= mix.box->top && y < mix.box->bottom)
+      std::copy(partners.begin() + mix.box->left * channels, partners.begin() + mix.box->right * channels,
+                out + mix.box->left * channels);
+    return;
+  }
+  const auto share = static_cast<float>(mix.share), rest = static_cast<float>(1 - mix.share);
+  for (std::size_t i = 0; i < mine.size(); ++i) out[i] = share * mine[i] + rest * partners[i];
+}
+
+}  // namespace
+
+Box box_around(std::int64_t height, std::int64_t width, double share, std::int64_t center_row,
+               std::int64_t center_column) {
+  const double ratio = std::sqrt(1 - share);
+  const auto edges = [&](std::int64_t extent, std::int64_t center) {
+    const auto cut = static_cast<std::int64_t>(static_cast<double>(extent) * ratio);
+    return std::pair(std::clamp<std::int64_t>(center - cut / 2, 0, extent),
+                     std::clamp<std::int64_t>(center + (cut + 1) / 2, 0, extent));
+  };
+  const auto [top, bottom] = edges(height, center_row);
+  const auto [left, right] = edges(width, center_column);
+  return {top, bottom, left, right};
+}
+
+std::optional<MixMode> mix_mode(std::string_view name) {
+  if (name == "batch") return MixMode::batch;
+  if (name == "pair") return MixMode::pair;
+  if (name == "element") return MixMode::element;
+  return {};
+}
+
+SampleFields Mixing::describe(SampleFields fields) const {
+  const SampleField& images = field_of(fields, "images");
+  expect(images.dtype == DType::f32 && images.shape.rank() == 3, "mixing expects images f32 [H, W, C], got {} {}",
+         name_of(images.dtype), images.shape);
+  for (SampleField& field : fields) {
+    if (field.name != "labels") continue;
+    const bool one = field.dtype == DType::i64 && field.shape.rank() == 0;
+    const bool several = field.dtype == DType::f32 && field.shape == Shape{options_.classes};
+    if (!one && !several)
+      reject("data.mixup and data.cutmix mix labels of classes: expected i64 [] or f32 [{}], got {} {}",
+             options_.classes, name_of(field.dtype), field.shape);
+    field = {.name = "labels", .dtype = DType::f32, .shape = {options_.classes}};
+  }
+  return fields;
+}
+
+std::vector<SampleMix> Mixing::draw(std::int64_t epoch, std::int64_t first, std::int64_t count, std::int64_t height,
+                                    std::int64_t width) const {
+  std::vector<SampleMix> mixes(static_cast<std::size_t>(count));
+  if (options_.off_epoch > 0 && epoch >= options_.off_epoch) return mixes;
+  const auto drawn = [&](std::int64_t i) {
+    Draws draws(options_.seed, epoch, first + i);
+    return draw_mix(options_, height, width, draws);
+  };
+  if (options_.mode == MixMode::batch) {
+    std::ranges::fill(mixes, drawn(0));
+    return mixes;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    const bool as_partner = options_.mode == MixMode::pair && i >= count / 2;
+    mixes[static_cast<std::size_t>(i)] = as_partner ? mixes[static_cast<std::size_t>(count - 1 - i)] : drawn(i);
+  }
+  return mixes;
+}
+
+void Mixing::apply(Batch& batch) const {
+  expect(batch.samples % 2 == 0, "mixing expects an even number of samples, got {}", batch.samples);
+  const Tensor images = batch["images"];
+  const std::vector<SampleMix> mixes =
+      draw(batch.epoch, batch.first, batch.samples, images.shape()[1], images.shape()[2]);
+  mix_images(images, mixes);
+  batch.set("labels", mixed_labels(batch["labels"], options_.classes, mixes));
+}
+
+void mix_images(const Tensor& images, std::span<const SampleMix> mixes) {
+  const std::int64_t samples = images.shape()[0], height = images.shape()[1], channels = images.shape()[3];
+  expect(std::ssize(mixes) == samples, "{} images were to be mixed in {} ways", samples, mixes.size());
+  const std::int64_t row = images.shape()[2] * channels;
+  const auto changes = [](const SampleMix& mix) { return mix.box ? mix.box->area() > 0 : mix.share != 1; };
+  std::vector<float> first, second;  // rows as they were
+  for (std::int64_t i = 0; i < samples / 2; ++i) {
+    const SampleMix &one = mixes[static_cast<std::size_t>(i)], &other = mixes[static_cast<std::size_t>(samples - 1 - i)];
+    if (!changes(one) && !changes(other)) continue;
+    float* const images_of_one = images.data<float>() + i * height * row;
+    float* const images_of_other = images.data<float>() + (samples - 1 - i) * height * row;
+    for (std::int64_t y = 0; y < height; ++y) {
+      float *const a = images_of_one + y * row, *const b = images_of_other + y * row;
+      first.assign(a, a + row);
+      second.assign(b, b + row);
+      mix_row(one, y, channels, first, second, a);
+      mix_row(other, y, channels, second, first, b);
+    }
+  }
+}
+
+Tensor mixed_labels(const Tensor& labels, std::int64_t classes, std::span<const SampleMix> mixes) {
+  const std::int64_t samples = labels.shape()[0];
+  const AllocationScope scope({Purpose::data, Label("loader"), {}});
+  Tensor mixed = Tensor::zeros({samples, classes}, DType::f32, labels.device(), Purpose::data);
+  if (labels.device() == Device::meta) return mixed;
+  const auto add = [&](std::int64_t to, std::int64_t from, double share) {
+    float* const row = mixed.data<float>() + to * classes;
+    if (labels.dtype() == DType::i64) {
+      const std::int64_t label = labels.data<std::int64_t>()[from];
+      if (label < 0 || label >= classes)
+        reject("the label of sample {} is {}: with {} classes it has to lie in 0 to {}", from, label, classes,
+               classes - 1);
+      row[label] += static_cast<float>(share);
+    } else {
+      const float* const own = labels.data<float>() + from * classes;
+      for (std::int64_t c = 0; c < classes; ++c) row[c] += static_cast<float>(share) * own[c];
+    }
+  };
+  for (std::int64_t i = 0; i < samples; ++i) {
+    const double share = mixes.empty() ? 1 : mixes[static_cast<std::size_t>(i)].share;
+    add(i, i, share);
+    if (share != 1) add(i, samples - 1 - i, 1 - share);
+  }
+  return mixed;
+}
+
+}  // namespace lacuna

@@ -171,7 +171,8 @@ void check_classes(const Configuration& resolved, const DatasetInfo& data, const
       (labels == data.fields.end() || labels->dtype != DType::i64 || labels->shape.rank() != 0))
     reject("data.sampler: the samples of {} have no class to draw them by", resolved.data.name);
   if (const std::shared_ptr<const Mixing> mixing = mixing_of(resolved)) {
-    if (std::ranges::find(data.fields, "images", &SampleField::name) == data.fields.end())
+    const auto is_image = [](const SampleField& field) { return field.name == "images" || field.name == "encoded"; };
+    if (std::ranges::none_of(data.fields, is_image))
       reject("data.mixup and data.cutmix: expected a data set of images, got {}", resolved.data.name);
     const SampleField images{.name = "images", .dtype = DType::f32, .shape = {1, 1, 3}};
     if (labels != data.fields.end()) mixing->describe({images, *labels});

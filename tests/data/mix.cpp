@@ -123,17 +123,17 @@ TEST_CASE("mixing: shares are of the Beta distribution, and each kind comes as o
     return sum / static_cast<double>(mixes.size());
   };
   // Beta(a, a) has the variance 1 / (4 (2 a + 1)).
-  CHECK(spread(drawn({.mixup = 0.2})) == doctest::Approx(1 / 5.6).epsilon(0.05));
-  CHECK(spread(drawn({.mixup = 0.8})) == doctest::Approx(1 / 10.4).epsilon(0.05));
-  CHECK(spread(drawn({.mixup = 4})) == doctest::Approx(1 / 36.0).epsilon(0.08));
+  CHECK(5.6 * spread(drawn({.mixup = 0.2})) == doctest::Approx(1).epsilon(0.02));
+  CHECK(10.4 * spread(drawn({.mixup = 0.8})) == doctest::Approx(1).epsilon(0.03));
+  CHECK(36 * spread(drawn({.mixup = 4})) == doctest::Approx(1).epsilon(0.04));
 
   const auto boxes = [&](const MixOptions& options) {
     const std::vector<SampleMix> all = drawn(options);
     return static_cast<double>(std::ranges::count_if(all, [](const SampleMix& mix) { return mix.box.has_value(); })) /
            4000;
   };
-  CHECK(boxes({.mixup = 0.8, .cutmix = 1, .switch_probability = 0.25}) == doctest::Approx(0.25).epsilon(0.1));
-  CHECK(boxes({.cutmix = 1, .probability = 0.5}) == doctest::Approx(0.5).epsilon(0.1));
+  CHECK(boxes({.mixup = 0.8, .cutmix = 1, .switch_probability = 0.25}) == doctest::Approx(0.25).epsilon(0.02));
+  CHECK(boxes({.cutmix = 1, .probability = 0.5}) == doctest::Approx(0.5).epsilon(0.02));
   CHECK(boxes({.mixup = 0.8}) == 0);
   for (const SampleMix& mix : drawn({.cutmix_sides = {0.25, 0.5}})) {
     const std::int64_t rows = mix.box.value().bottom - mix.box->top, columns = mix.box->right - mix.box->left;

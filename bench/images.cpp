@@ -60,8 +60,11 @@ class RepeatedFiles final : public EncodedImages {
 }  // namespace
 
 int main(int count, char** arguments) try {
-  std::map<std::string, std::string> options{
-      {"--workers", "2"}, {"--batch", "64"}, {"--images", "4000"}, {"--interpolation", "bilinear"}, {"--decode", "exact"}};
+  std::map<std::string, std::string> options{{"--workers", "2"},
+                                             {"--batch", "64"},
+                                             {"--images", "4000"},
+                                             {"--interpolation", "bilinear"},
+                                             {"--decode", "exact"}};
   if (count < 2) reject("expected a folder of images");
   for (int i = 2; i + 1 < count; i += 2) options[arguments[i]] = arguments[i + 1];
   const auto number = [&](const char* name) { return std::atoi(options[name].c_str()); };

@@ -1,4 +1,4 @@
-// PNG, BMP, GIF, and JPEG where the build has no libjpeg-turbo, by stb_image.
+// PNG, GIF, and JPEG where the build has no libjpeg-turbo, by stb_image.
 #include "data/images/formats.h"
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 namespace {
@@ -13,7 +14,8 @@ namespace {
 // A small file can say that it unpacks to gigabytes. stb_image takes no more than the image that is read may need.
 thread_local std::size_t most_bytes = 0;
 
-void* limited_malloc(std::size_t bytes) { return bytes > most_bytes ? nullptr : std::malloc(bytes); }
+// Zeros, since it reads what damaged files leave unset.
+void* limited_malloc(std::size_t bytes) { return bytes > most_bytes ? nullptr : std::calloc(bytes, 1); }
 void* limited_realloc(void* old, std::size_t bytes) { return bytes > most_bytes ? nullptr : std::realloc(old, bytes); }
 
 }  // namespace
@@ -21,7 +23,6 @@ void* limited_realloc(void* old, std::size_t bytes) { return bytes > most_bytes 
 #define STB_IMAGE_IMPLEMENTATION
 #define STB_IMAGE_STATIC
 #define STBI_ONLY_PNG
-#define STBI_ONLY_BMP
 #define STBI_ONLY_GIF
 #define STBI_ONLY_JPEG
 #define STBI_NO_STDIO
@@ -140,29 +141,6 @@ Pixels load_png(File file) {
   return all;
 }
 
-std::uint32_t little_endian(const std::uint8_t* from) {
-  return std::uint32_t{from[3]} << 24 | std::uint32_t{from[2]} << 16 | std::uint32_t{from[1]} << 8 | from[0];
-}
-
-/// stb_image reads zeros beyond the end.
-Pixels load_bmp(File file) {
-  constexpr std::size_t offset = 10, header_bytes = 14, width = 18, height = 22, bits = 28, header = 30;
-  if (file.size() < header) reject_sample("damaged BMP: the file is cut off");
-  // The oldest headers have sizes of 16 bits.
-  const bool old = little_endian(file.data() + header_bytes) == 12;
-  const std::int64_t columns = old ? file[width] + 256 * file[width + 1]
-                                   : std::int64_t{static_cast<std::int32_t>(little_endian(file.data() + width))};
-  const std::int64_t rows =
-      old ? file[width + 2] + 256 * file[width + 3]
-          : std::abs(std::int64_t{static_cast<std::int32_t>(little_endian(file.data() + height))});
-  const std::int64_t pixel_bits = old ? file[24] : file[bits];
-  const std::int64_t row_bytes = (columns * pixel_bits + 31) / 32 * 4;
-  if (little_endian(file.data() + offset) + row_bytes * rows > std::ssize(file))
-    reject_sample("damaged BMP: the file is cut off");
-  if (pixel_bits == 16) reject_sample("BMP of 16 bits is not read: convert the image");
-  return load(file);
-}
-
 /// Without transparency, so that its pixels have a colour. stb_image takes the end of the file for the end of the
 /// image.
 Pixels load_gif(File file) {
@@ -194,19 +172,37 @@ Pixels load_gif(File file) {
   return load(opaque);
 }
 
+/// stb_image writes beyond its tables where a JPEG's have more than 256 codes.
+void check_huffman_tables(File file) {
+  for (std::size_t at = 0; at + 4 <= file.size(); ++at) {
+    if (file[at] != 0xff || file[at + 1] != 0xc4) continue;
+    std::int64_t left = file[at + 2] * 256 + file[at + 3] - 2;
+    for (std::size_t table = at + 4; left > 0 && table + 1 < file.size();) {
+      const File counts = file.subspan(table + 1, std::min<std::size_t>(16, file.size() - table - 1));
+      const std::int64_t codes = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+      if (codes > 256) reject_sample("damaged JPEG: a Huffman table has {} codes", codes);
+      left -= 17 + codes;
+      table += static_cast<std::size_t>(17 + codes);
+    }
+  }
+}
+
 Pixels load_jpeg(File file) {
   constexpr std::size_t trailer = 65536;
   const File end = file.last(std::min(file.size(), trailer));
   constexpr std::array<std::uint8_t, 2> end_of_image{0xff, 0xd9};
-  if (std::ranges::search(end, end_of_image).empty()) reject_sample("damaged JPEG: the file is cut off");
+  if (std::search(end.begin(), end.end(), end_of_image.begin(), end_of_image.end()) == end.end())
+    reject_sample("damaged JPEG: the file is cut off");
   return load(file);
 }
 
 }  // namespace
 
 std::unique_ptr<ImageReader> open_png(File file) { return std::make_unique<StbReader>(file, load_png); }
-std::unique_ptr<ImageReader> open_bmp(File file) { return std::make_unique<StbReader>(file, load_bmp); }
 std::unique_ptr<ImageReader> open_gif(File file) { return std::make_unique<StbReader>(file, load_gif); }
-std::unique_ptr<ImageReader> open_jpeg_with_stb(File file) { return std::make_unique<StbReader>(file, load_jpeg); }
+std::unique_ptr<ImageReader> open_jpeg_with_stb(File file) {
+  check_huffman_tables(file);
+  return std::make_unique<StbReader>(file, load_jpeg);
+}
 
 }  // namespace lacuna

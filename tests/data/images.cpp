@@ -198,7 +198,8 @@ TEST_CASE("damaged, unknown and oversized images are refused") {
   CHECK(refusal(with(png, 16, {0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff})) != "");
   Bytes jpeg = bytes_of("rgb_420.jpg");
   constexpr std::uint8_t start_of_frame[]{0xff, 0xc0};
-  const auto frame = static_cast<std::size_t>(std::ranges::search(jpeg, start_of_frame).begin() - jpeg.begin());
+  const auto frame = static_cast<std::size_t>(
+      std::search(jpeg.begin(), jpeg.end(), std::begin(start_of_frame), std::end(start_of_frame)) - jpeg.begin());
   CHECK(refusal(with(jpeg, frame + 5, {0xff, 0, 0xff, 0})).find("65280") != std::string::npos);
   CHECK(refusal(with(jpeg, frame + 5, {0, 0, 0, 0})) != "");
   CHECK(refusal(with(jpeg, frame + 4, {12})) != "");    // bits of a value

@@ -59,6 +59,31 @@ DatasetInfo describe_dataset(std::string_view name, const DatasetOptions& option
   return dataset_kinds().get(name).describe(options);
 }
 
+RecognizedDataset recognize_dataset(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) reject("data.path: {} does not exist", path.native());
+  std::vector<RecognizedDataset> found;
+  int certainty = 1;
+  std::string known;
+  for (const std::string& name : dataset_kinds().names()) {
+    const DatasetKind& kind = dataset_kinds().get(name);
+    if (kind.recognize == nullptr) continue;
+    known += (known.empty() ? "" : ", ") + name;
+    Recognition recognition = kind.recognize(path);
+    if (recognition.certainty < certainty) continue;
+    if (recognition.certainty > certainty) found.clear();
+    certainty = recognition.certainty;
+    found.push_back({name, std::move(recognition.settings)});
+  }
+  if (found.empty())
+    reject("data.path: {}: expected files of one of the data sets {}; data.name says which one to read them as",
+           path.native(), known);
+  if (found.size() > 1)
+    reject("data.path: {}: could be read as {} or as {}: data.name says which", path.native(), found[0].name,
+           found[1].name);
+  return std::move(found.front());
+}
+
 std::unique_ptr<const Dataset> open_dataset(std::string_view name, const DatasetOptions& options) {
   check(options);
   const DatasetKind& kind = dataset_kinds().get(name);

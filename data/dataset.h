@@ -100,6 +100,12 @@ class InputReader {
   virtual void read_pair(std::string_view input, std::string_view pair, Sample& sample) const;
 };
 
+/// Whether files are those of a data set.
+struct Recognition {
+  int certainty = 0;           // 0: they are not; 1: by what they hold; 2: by their names
+  SettingValues settings{};    // that follow from the files
+};
+
 /// A kind of data set in the registry.
 struct DatasetKind {
   DatasetInfo (*describe)(const DatasetOptions& options);
@@ -108,6 +114,8 @@ struct DatasetKind {
   std::vector<Setting> settings{};  // beside those that all data sets have
   /// How it reads single inputs, without its files; null: not at all.
   std::unique_ptr<const InputReader> (*inputs)(const DatasetOptions& options) = nullptr;
+  /// Whether the files at a path, which exists, are of this kind; null: that is never found out.
+  Recognition (*recognize)(const std::filesystem::path& path) = nullptr;
 };
 Registry<DatasetKind>& dataset_kinds();
 
@@ -119,6 +127,14 @@ struct RegisterDataset {
 /// Size, fields and classes of the data set `name`. CIFAR and drawn data sets need no file for it. An unknown name or
 /// an impossible option is the input's fault.
 DatasetInfo describe_dataset(std::string_view name, const DatasetOptions& options);
+
+struct RecognizedDataset {
+  std::string name;
+  SettingValues settings{};
+};
+/// The data set whose files lie at `path`. A path that does not exist, and files of no kind or of several, are the
+/// input's fault.
+RecognizedDataset recognize_dataset(const std::filesystem::path& path);
 
 /// Opens the data set `name`. Missing, truncated or malformed files are the input's fault; the message names them.
 std::unique_ptr<const Dataset> open_dataset(std::string_view name, const DatasetOptions& options);

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace lacuna::apps {
 namespace {
@@ -205,7 +206,29 @@ void apply_overrides(YamlNode& root, std::span<const std::string> overrides, Pro
   for (const std::string& assignment : overrides) apply_override(root, assignment, problems);
 }
 
-Configuration from_tree(const YamlNode& root, Problems& problems) {
+/// A path alone says which data set it is: its name, and settings that follow from it, are written beside it.
+void recognize_data(YamlNode& root) {
+  const auto data = std::ranges::find(root.entries, "data", &YamlEntry::key);
+  if (data == root.entries.end() || data->value.kind != YamlNode::Kind::map || data->value.find("name") != nullptr)
+    return;
+  const YamlEntry* const path = data->value.find("path");
+  if (path == nullptr || path->value.kind != YamlNode::Kind::scalar || path->value.text.empty()) return;
+  const Location where = path->where;
+  const RecognizedDataset found = recognize_dataset(expand_home(path->value.text));
+  const auto add = [&](const std::string& key, const std::string& text) {
+    if (data->value.find(key) != nullptr) return;
+    YamlNode value;
+    value.kind = YamlNode::Kind::scalar;
+    value.where = where;
+    value.text = text;
+    data->value.entries.push_back({key, where, std::move(value)});
+  };
+  add("name", found.name);
+  for (const auto& [key, value] : found.settings) add(key, std::get<std::string>(value));
+}
+
+Configuration from_tree(YamlNode root, Problems& problems) {
+  recognize_data(root);
   Configuration configuration;
   for (const YamlEntry& entry : root.entries) {
     const Section* const section = find_section(entry.key);
@@ -243,7 +266,7 @@ Configuration parse_configuration(const std::string& text, const std::string& so
   Problems problems;
   YamlNode root = read_tree(text, source, problems);
   apply_overrides(root, overrides, problems);
-  return from_tree(root, problems);
+  return from_tree(std::move(root), problems);
 }
 
 Configuration read_configuration(const std::filesystem::path& path, std::span<const std::string> overrides) {
@@ -255,7 +278,7 @@ Configuration read_configuration(std::span<const std::string> files, std::span<c
   YamlNode root = read_tree(read_text(files.front()), files.front(), problems);
   for (const std::string& file : files.subspan(1)) lay_over(root, read_tree(read_text(file), file, problems));
   apply_overrides(root, overrides, problems);
-  return from_tree(root, problems);
+  return from_tree(std::move(root), problems);
 }
 
 std::string to_yaml(const Configuration& configuration) {

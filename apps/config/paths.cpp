@@ -41,9 +41,11 @@ std::vector<std::string*> paths_in(Configuration& configuration) {
   std::vector<std::string*> paths{&configuration.data.path, &configuration.model.from, &configuration.adapter.from,
                                   &configuration.memory.plan_file,
                                   &configuration.output.dir};
-  for (const char* const name : {"tokenizer", "validation"})  // of data sets of text
+  for (const char* const name : {"tokenizer", "validation", "val_labels", "labels"})  // of data sets
     if (const auto found = configuration.data.options.find(name); found != configuration.data.options.end())
-      if (auto* const path = std::get_if<std::string>(&found->second)) paths.push_back(path);
+      if (auto* const path = std::get_if<std::string>(&found->second);
+          path != nullptr && (found->first != "labels" || path->ends_with(".txt")))
+        paths.push_back(path);
   if (!tasks().contains(configuration.task.name)) return paths;
   for (auto& [name, value] : configuration.task.options)
     if (std::ranges::count(tasks().get(configuration.task.name).weights, name) > 0)

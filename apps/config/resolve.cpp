@@ -73,7 +73,7 @@ Configuration with_outputs(Configuration configuration) {
   if (!data.classes.empty())
     configuration.model.num_classes = std::ssize(data.classes);
   else if (labels != data.fields.end())
-    configuration.model.num_classes = labels->shape.count();
+    configuration.model.num_classes = labels->below > 0 ? labels->below : labels->shape.count();
   return configuration;
 }
 

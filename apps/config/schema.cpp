@@ -197,7 +197,7 @@ const std::vector<Key<Configuration>> table{
      {up_to(1e9)},
      "of `weighted`: how likely a sample of each class is drawn, as `[1, 5]`"},
     {"data.workers", &Data::workers, {from(1, 256)}, "threads that prepare batches ahead of the step"},
-    {"data.seed", &Data::seed, {}, "which images a drawn data set draws"},
+    {"data.seed", &Data::seed, {}, "which images a drawn data set draws, and which ones `val_fraction` holds out"},
     {"data.train_size",
      &Data::train_size,
      {up_to(most_images)},

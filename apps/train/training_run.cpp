@@ -74,6 +74,9 @@ TrainerOptions options_of(const Configuration& c, const Dataset& training_sample
                    {"data.name", c.data.name},
                    {"data.seed", std::to_string(c.data.seed)},
                    {"data.train_size", std::to_string(training_samples.size())}}};
+  const DatasetInfo& info = training_samples.info();  // classes that folders are named after may change
+  if (std::ranges::find(info.fields, "encoded", &SampleField::name) != info.fields.end())
+    options.identity["classes"] = fmt::format("{}", fmt::join(info.classes, ", "));
   if (model.adaptation()) options.identity["weights of model.from"] = model.adaptation()->base_hash;
   return options;
 }

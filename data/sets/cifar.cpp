@@ -39,6 +39,20 @@ fs::path find_folder(const CifarFormat& format, const fs::path& path) {
   return fs::is_directory(inner, error) ? inner : path;
 }
 
+bool has_pickles(const CifarFormat& format, const fs::path& path) {
+  std::error_code ignored;
+  for (const fs::path& folder : {path, path / format.pickle_folder})
+    if (fs::is_regular_file(folder / format.pickle_file, ignored)) return true;
+  return false;
+}
+
+Recognition recognize_cifar(const CifarFormat& format, const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return {};
+  const bool binary = fs::is_regular_file(find_folder(format, path) / format.train_files.front(), ignored);
+  return {.certainty = binary || has_pickles(format, path) ? 2 : 0};
+}
+
 std::vector<RecordFile> open_files(const CifarFormat& format, const DatasetOptions& options) {
   const fs::path folder = find_folder(format, options.path);
   const std::vector<std::string>& names = options.split == Split::train ? format.train_files : format.validation_files;
@@ -47,6 +61,11 @@ std::vector<RecordFile> open_files(const CifarFormat& format, const DatasetOptio
     std::error_code error;
     if (!fs::exists(folder / name, error)) missing.push_back(name);
   }
+  if (!missing.empty() && has_pickles(format, options.path))
+    reject(
+        "{}: holds {} as Python's pickles, which run code when they are read: expected its binary version, {}, or a "
+        "folder of images for each class",
+        options.path.native(), format.title, joined(format.train_files));
   if (!missing.empty())
     reject("{}: {} missing. The folder should hold the binary version of {}: {}, {}", folder.native(), joined(missing),
            format.title, joined(format.train_files), joined(format.validation_files));
@@ -114,6 +133,8 @@ const CifarFormat& cifar10_format() {
       .name = "cifar10",
       .title = "CIFAR-10",
       .archive_folder = "cifar-10-batches-bin",
+      .pickle_folder = "cifar-10-batches-py",
+      .pickle_file = "data_batch_1",
       .train_files = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
                       "data_batch_5.bin"},
       .validation_files = {"test_batch.bin"},
@@ -131,6 +152,8 @@ const CifarFormat& cifar100_format() {
       .name = "cifar100",
       .title = "CIFAR-100",
       .archive_folder = "cifar-100-binary",
+      .pickle_folder = "cifar-100-python",
+      .pickle_file = "meta",
       .train_files = {"train.bin"},
       .validation_files = {"test.bin"},
       .train_images = 50'000,
@@ -164,7 +187,8 @@ template <const CifarFormat& (*format)()>
 constexpr DatasetKind kind_of{.describe = [](const DatasetOptions& options) { return info_of(format(), options); },
                               .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                                 return std::make_unique<Cifar>(format(), options);
-                              }};
+                              },
+                              .recognize = [](const fs::path& path) { return recognize_cifar(format(), path); }};
 
 const RegisterDataset register_cifar10("cifar10", kind_of<cifar10_format>);
 const RegisterDataset register_cifar100("cifar100", kind_of<cifar100_format>);

@@ -15,6 +15,7 @@ struct CifarFormat {
 
   std::string name, title;
   std::string archive_folder;  // top folder of the published archive
+  std::string pickle_folder, pickle_file;  // that of the archive of Python's pickles, and a file in it
   std::vector<std::string> train_files, validation_files;
   std::int64_t train_images = 0, validation_images = 0;  // as published
   std::int64_t label_bytes = 1;

@@ -196,6 +196,17 @@ DatasetInfo describe_glue(const DatasetOptions& options) {
           .metrics = task.metrics};
 }
 
+/// A folder with the published name of a task.
+Recognition recognize_glue(const fs::path& path) {
+  std::error_code ignored;
+  const fs::path folder = fs::absolute(path, ignored).lexically_normal();
+  const std::string name = (folder.has_filename() ? folder : folder.parent_path()).filename().native();
+  for (const GlueTask& task : glue_tasks())
+    if (task.folder == name && fs::is_regular_file(folder / "train.tsv", ignored))
+      return {.certainty = 2, .settings = {{"task", task.name}}};
+  return {};
+}
+
 const RegisterDataset glue("glue", {.describe = describe_glue,
                                     .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                                       const Opened opened = open_glue(options);
@@ -205,7 +216,8 @@ const RegisterDataset glue("glue", {.describe = describe_glue,
                                     .settings = settings_of_glue(),
                                     .inputs = [](const DatasetOptions& options) {
                                       return text_inputs("glue", settings_of_glue(), options);
-                                    }});
+                                    },
+                                    .recognize = recognize_glue});
 
 }  // namespace
 }  // namespace lacuna

@@ -201,6 +201,17 @@ Opened open_text(const DatasetOptions& options) {
   return opened;
 }
 
+/// A table, or a folder with one to train on.
+Recognition recognize_text(const fs::path& path) {
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(path, ignored);
+  for (const char* const extension : {".tsv", ".csv", ".jsonl"})
+    if (is_folder ? fs::is_regular_file(path / (std::string("train") + extension), ignored)
+                  : path.extension() == extension)
+      return {.certainty = 1};
+  return {};
+}
+
 const RegisterDataset text("text", {.describe = [](const DatasetOptions& options) { return open_text(options).info; },
                                     .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                                       const Opened opened = open_text(options);
@@ -210,7 +221,8 @@ const RegisterDataset text("text", {.describe = [](const DatasetOptions& options
                                     .settings = settings_of_text(),
                                     .inputs = [](const DatasetOptions& options) {
                                       return text_inputs("text", settings_of_text(), options);
-                                    }});
+                                    },
+                                    .recognize = recognize_text});
 
 }  // namespace
 }  // namespace lacuna

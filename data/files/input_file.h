@@ -1,0 +1,30 @@
+// A file read in place, at any offset. It is read, not mapped: mapped pages would count as the process's memory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+namespace lacuna {
+
+class InputFile {
+ public:
+  /// Rejects a path that is missing, unreadable or no regular file.
+  explicit InputFile(std::filesystem::path path);
+  ~InputFile();
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  /// In bytes, when it was opened.
+  std::int64_t size() const { return size_; }
+  /// Fills `out` from byte `offset` on. Any thread may call it. An error where the file ends earlier.
+  void read(std::int64_t offset, std::span<std::uint8_t> out) const;
+
+ private:
+  std::filesystem::path path_;
+  std::int64_t size_ = 0;
+  int descriptor_ = -1;
+};
+
+}  // namespace lacuna

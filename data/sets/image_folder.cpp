@@ -1,0 +1,153 @@
+// Images in folders named after their classes, on disk or in a tar archive.
+#include "data/encoded_images.h"
+#include "data/permutation.h"
+#include "data/sets/image_folder_layout.h"
+
+#include "core/error.h"
+
+#include <list>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace lacuna {
+namespace {
+
+const std::vector<Setting>& settings_of_image_folder() {
+  static const std::vector<Setting> settings{
+      {"validation", std::string(), {}, "folder or archive to evaluate on; empty: `val`, `test` or the like in data.path"},
+      {"val_fraction",
+       0.1,
+       {.low = 0.001, .high = 0.9, .below_high = false},
+       "part of each class that is held out for evaluation, drawn by data.seed, where there is no folder for it"},
+      {"val_labels",
+       std::string(),
+       {},
+       "file with names and classes of validation images that lie in one folder, as ImageNet's LOC_val_solution.csv; "
+       "empty: found beside them"},
+      {"labels",
+       std::string(),
+       {},
+       "names of the classes in their order, as `cat, dog`, or a file `.txt` with one on each line; empty: the folders"},
+  };
+  return settings;
+}
+
+ImageFolderOptions layout_options(const DatasetOptions& options) {
+  const Settings settings("data set imagefolder", settings_of_image_folder(), options.settings);
+  return {.path = options.path,
+          .validation = settings.text("validation"),
+          .val_labels = settings.text("val_labels"),
+          .labels = settings.text("labels"),
+          .val_fraction = settings.number("val_fraction"),
+          .seed = options.seed};
+}
+
+/// Checking a configuration describes the same folder many times: the last ones are kept. Trees are the same object
+/// while nothing has changed.
+std::shared_ptr<const ImageFolderLayout> layout_of(const DatasetOptions& options) {
+  struct Known {
+    std::string key;
+    std::shared_ptr<const FileTree> train, validation;
+    std::shared_ptr<const ImageFolderLayout> layout;
+  };
+  static std::mutex mutex;
+  static std::list<Known> recent;
+  const ImageFolderOptions wanted = layout_options(options);
+  if (wanted.path.empty()) reject("data.path: expected a folder with a folder of images for each class, or a tar of it");
+  const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", wanted.path.native(), wanted.validation.native(),
+                                      wanted.val_labels.native(), wanted.labels, wanted.val_fraction, wanted.seed);
+  const auto train = FileTree::open(wanted.path);
+  const auto validation = wanted.validation.empty() ? train : FileTree::open(wanted.validation);
+  const bool reads_files = !wanted.val_labels.empty() || wanted.labels.ends_with(".txt");
+  const std::scoped_lock lock(mutex);
+  for (const Known& known : recent)
+    if (!reads_files && known.key == key && known.train == train && known.validation == validation) return known.layout;
+  auto layout = std::make_shared<const ImageFolderLayout>(find_images(wanted));
+  recent.push_front({key, train, validation, layout});
+  constexpr std::size_t most = 4;
+  if (recent.size() > most) recent.pop_back();
+  return layout;
+}
+
+DatasetInfo info_of(const DatasetOptions& options) {
+  DatasetInfo info{.name = "imagefolder", .mean = {0.485F, 0.456F, 0.406F}, .deviation = {0.229F, 0.224F, 0.225F}};
+  std::int64_t held = 0;
+  if (options.path.empty()) {  // enough for a plan: ImageNet-1k's size
+    layout_options(options);
+    held = options.split == Split::train ? 1'281'167 : 50'000;
+    info.fields = encoded_image_fields({.name = "labels", .dtype = DType::i64, .shape = {}, .below = 1000});
+  } else {
+    const auto layout = layout_of(options);
+    const ImageSplit& split = options.split == Split::train ? layout->train : layout->validation;
+    held = std::ssize(split.files);
+    info.classes = layout->classes;
+    info.fields = encoded_image_fields(
+        {.name = "labels", .dtype = DType::i64, .shape = {}, .below = std::ssize(layout->classes)});
+    info.description = options.split == Split::train ? layout->description : "";
+    if (options.size() > held)
+      reject("data.{}: {} images were asked for, {} holds {}", options.split == Split::train ? "train_size" : "val_size",
+             options.size(), options.path.native(), held);
+  }
+  info.size = options.size() > 0 ? options.size() : held;
+  return info;
+}
+
+class ImageFolder final : public EncodedImages {
+ public:
+  ImageFolder(const DatasetOptions& options, std::shared_ptr<const ImageFolderLayout> layout)
+      : EncodedImages(info_of(options)),
+        layout_(std::move(layout)),
+        split_(options.split == Split::train ? layout_->train : layout_->validation) {
+    // Files come class by class: fewer of them are drawn from all.
+    if (size() < std::ssize(split_.files))
+      part_.emplace(std::ssize(split_.files), RandomStream{options.seed, 0, random_site("data/part")});
+  }
+  std::string origin(std::int64_t index) const override { return split_.tree->origin(split_.files[place_of(index)]); }
+  std::int64_t label(std::int64_t index) const override { return split_.labels[place_of(index)]; }
+
+ private:
+  std::size_t place_of(std::int64_t index) const { return static_cast<std::size_t>(part_ ? (*part_)(index) : index); }
+
+  void read_file(std::int64_t index, Sample& sample) const override {
+    const std::size_t place = place_of(index);
+    Tensor encoded;
+    split_.tree->read(split_.files[place], [&](std::int64_t bytes) {
+      encoded = sample.make("encoded", {bytes}, DType::u8);
+      return std::span(encoded.data<std::uint8_t>(), static_cast<std::size_t>(bytes));
+    });
+    sample.set("encoded", std::move(encoded));
+    Tensor label = sample.make("labels", {}, DType::i64);
+    *label.data<std::int64_t>() = split_.labels[place];
+    sample.set("labels", std::move(label));
+  }
+
+  std::shared_ptr<const ImageFolderLayout> layout_;
+  const ImageSplit& split_;
+  std::optional<Permutation> part_;
+};
+
+/// Images in folders, or an archive of whatever kind, whose faults are told when it is opened.
+Recognition recognize(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) {
+    const std::string name = path.filename().native();
+    return {.certainty = name.find(".tar") != std::string::npos || name.ends_with(".tgz") ? 1 : 0};
+  }
+  const auto tree = FileTree::open(path);
+  for (std::int64_t file = 0; file < tree->size(); ++file)
+    if (is_image_name(tree->path(file)) && tree->path(file).find('/') != std::string_view::npos) return {.certainty = 1};
+  return {};
+}
+
+const RegisterDataset image_folder("imagefolder",
+                                   {.describe = info_of,
+                                    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+                                      return std::make_unique<ImageFolder>(options, layout_of(options));
+                                    },
+                                    .settings = settings_of_image_folder(),
+                                    .recognize = recognize});
+
+}  // namespace
+}  // namespace lacuna

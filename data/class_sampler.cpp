@@ -54,7 +54,8 @@ class SampledByClass final : public Dataset {
     const auto c = static_cast<std::size_t>(std::ranges::upper_bound(up_to_, drawn) - up_to_.begin());
     const auto of_class = static_cast<std::uint64_t>(begins_[c + 1] - begins_[c]);
     const auto within = static_cast<std::int64_t>((std::uint64_t{draws[1]} * of_class) >> 32);
-    sample.copy = place;  // a sample that comes several times is augmented in several ways
+    // A sample that comes several times is augmented in several ways, even where places are repeated.
+    sample.copy = sample.copy * size() + place;
     source_->read(by_class_[static_cast<std::size_t>(begins_[c] + within)], sample);
   }
 

@@ -85,5 +85,18 @@ TEST_CASE("samples by class: one that comes again is augmented in another way") 
   CHECK(all.contains(first));
 }
 
+TEST_CASE("a sample that is drawn several times looks different each time, also where places are repeated") {
+  const auto uneven = std::make_shared<Uneven>();
+  const Transforms crops = image_transforms(uneven->info(), {.augment = "crop_flip", .crop_padding = 4});
+  const DatasetPtr samples = repeat(sample_balanced(transform(uneven, crops, 1), 3, 1), 3);
+  Loader loader(Batches(samples, {.size = 90}), {.end_epoch = 1});
+  const std::vector<double> values = (*loader.next())["images"].to_vector();
+  std::set<std::vector<double>> different;
+  for (std::size_t i = 0; i < 90; ++i)
+    different.insert({values.begin() + static_cast<std::ptrdiff_t>(36 * i),
+                      values.begin() + static_cast<std::ptrdiff_t>(36 * (i + 1))});
+  CHECK(different.size() > 60);  // 30 without
+}
+
 }  // namespace
 }  // namespace lacuna

@@ -146,8 +146,6 @@ void check_order(const Configuration& c, const YamlNode& root, Problems& problem
                              c.train.batch_size));
   if ((data.sampler == "weighted") == data.sampler_weights.empty())
     add("sampler", "data.sampler: `weighted` and data.sampler_weights go together");
-  if (data.sampler != defaults.sampler && data.repeats > 1)
-    add("repeats", "data.repeats: expected 1 with data.sampler, which repeats samples itself");
   const auto grouped = data.options.find("group_by_length");
   if (data.sampler != defaults.sampler && grouped != data.options.end() && grouped->second == SettingValue(true))
     add("sampler", "data.sampler: expected none with data.group_by_length, which orders the samples itself");

@@ -399,7 +399,6 @@ TEST_CASE("configuration: mixing, sampling and patience") {
   refused("data: {sampler: weighted}\n", "sampler_weights");
   refused("data: {sampler: weighted, sampler_weights: [1, 2]}\n", "sampler_weights");
   refused("data: {sampler_weights: [1, 2]}\n", "sampler");
-  refused("data: {sampler: balanced, repeats: 3}\n", "repeats");
   refused("train: {ema_warmup: timm}\n", "ema_warmup");
   refused("train: {best_by: f1}\n", "best_by");
   refused("task: {name: classification, class_weights: 1}\n", "class_weights");

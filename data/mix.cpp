@@ -43,7 +43,7 @@ class Draws {
 };
 
 /// A box whose sides are drawn, at a place that is drawn (timm's rand_bbox_minmax).
-Box box_of_sides(const std::vector<double>& shares, std::int64_t height, std::int64_t width, Draws& draws) {
+CutBox box_of_sides(const std::vector<double>& shares, std::int64_t height, std::int64_t width, Draws& draws) {
   const auto side = [&](std::int64_t extent) {
     const auto low = static_cast<std::int64_t>(static_cast<double>(extent) * shares[0]);
     const auto high = static_cast<std::int64_t>(static_cast<double>(extent) * shares[1]);
@@ -58,7 +58,7 @@ SampleMix draw_mix(const MixOptions& options, std::int64_t height, std::int64_t 
   if (draws.uniform() >= options.probability) return {};
   const bool cut = options.cuts() && (options.mixup == 0 || draws.uniform() < options.switch_probability);
   if (!cut) return {.share = draws.beta(options.mixup)};
-  const Box box = [&] {
+  const CutBox box = [&] {
     if (!options.cutmix_sides.empty()) return box_of_sides(options.cutmix_sides, height, width, draws);
     const double share = draws.beta(options.cutmix);
     const std::int64_t row = draws.between(0, height), column = draws.between(0, width);
@@ -83,7 +83,7 @@ void mix_row(const SampleMix& mix, std::int64_t y, std::int64_t channels, const 
 
 }  // namespace
 
-Box box_around(std::int64_t height, std::int64_t width, double share, std::int64_t center_row,
+CutBox box_around(std::int64_t height, std::int64_t width, double share, std::int64_t center_row,
                std::int64_t center_column) {
   const double ratio = std::sqrt(1 - share);
   const auto edges = [&](std::int64_t extent, std::int64_t center) {

@@ -13,21 +13,21 @@
 namespace lacuna {
 
 /// Rows [top, bottom) and columns [left, right) of an image.
-struct Box {
+struct CutBox {
   std::int64_t top = 0, bottom = 0, left = 0, right = 0;
   std::int64_t area() const { return (bottom - top) * (right - left); }
-  bool operator==(const Box&) const = default;
+  bool operator==(const CutBox&) const = default;
 };
 
 /// CutMix's box, which leaves `share` of the image: sides √(1 − share) of the image's around a centre, clipped.
-Box box_around(std::int64_t height, std::int64_t width, double share, std::int64_t center_row,
+CutBox box_around(std::int64_t height, std::int64_t width, double share, std::int64_t center_row,
                std::int64_t center_column);
 
 /// How one sample is mixed: `share` of it stays, the rest is its partner's. With a box the partner's pixels stand in
 /// the box; otherwise all pixels are blended.
 struct SampleMix {
   double share = 1;
-  std::optional<Box> box{};
+  std::optional<CutBox> box{};
 };
 
 enum class MixMode : std::uint8_t {

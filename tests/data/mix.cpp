@@ -16,7 +16,7 @@
 namespace lacuna {
 namespace {
 
-constexpr Box box{0, 2, 1, 2};
+constexpr CutBox box{0, 2, 1, 2};
 constexpr double kept_by_box = 1 - 2.0 / 6;
 
 Tensor images() {

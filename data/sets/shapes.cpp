@@ -295,9 +295,11 @@ const RegisterDataset register_shapes("shapes",
 Shapes::Shapes(const DatasetOptions& options)
     : ImageDataset(describe(options)), seed_(options.seed), split_(options.split) {}
 
+std::int64_t Shapes::label(std::int64_t index) const { return index % std::ssize(shape_classes); }
+
 std::int64_t Shapes::read_image(std::int64_t index, std::uint8_t* image) const {
   expect(0 <= index && index < size(), "{} has no image {}: it holds {}", info().name, index, size());
-  const auto label = static_cast<std::size_t>(index) % shape_classes.size();
+  const auto label = static_cast<std::size_t>(Shapes::label(index));
   Draws draws(seed_, split_, index);
   const std::int64_t side = field_of(info().fields, "images").shape[0];
   Canvas canvas(side);

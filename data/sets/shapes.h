@@ -12,6 +12,7 @@ class Shapes final : public ImageDataset {
  public:
   explicit Shapes(const DatasetOptions& options);
 
+  std::int64_t label(std::int64_t index) const override;
   std::int64_t read_image(std::int64_t index, std::uint8_t* image) const override;
 
  private:

@@ -31,6 +31,13 @@ TEST_CASE("shapes: the same pictures on every machine and in every build") {
   CHECK(hash_of(*open_dataset("shapes", {}), 200) == 10359313348893294897U);
 }
 
+TEST_CASE("data sets: the label alone is that of the sample") {
+  const auto shapes = open_dataset("shapes", {});
+  for (const std::int64_t index : {0, 7, 12, 499}) CHECK(shapes->label(index) == read_image(*shapes, index).label);
+  const auto tokens = open_dataset("random_tokens", {.lengths = {4}, .classes = 3});
+  CHECK(tokens->label(5) < 3);
+}
+
 TEST_CASE("shapes: seed, split and index make another picture; the order of reading does not") {
   const auto train = open_dataset("shapes", {});
   const auto validation = open_dataset("shapes", {.split = Split::validation});

@@ -31,7 +31,7 @@ class BmpReader final : public ImageReader {
     if (begin_ + row_bytes_ * this->height() > std::ssize(file)) reject_sample("damaged BMP: the file is cut off");
   }
 
-  void read(const Box& box, const RowConsumer& consumer) override {
+  void read(const ImageBox& box, const RowConsumer& consumer) override {
     std::vector<std::uint8_t> row(static_cast<std::size_t>(box.width + 1) * 4);  // [width + 1, 4]
     for (std::int64_t y = box.top; y < box.top + box.height; ++y) {
       const File line =

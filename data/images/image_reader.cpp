@@ -65,7 +65,7 @@ class OrientedReader final : public ImageReader {
     set_size(turned ? source_->width() : source_->height(), turned ? source_->height() : source_->width());
   }
 
-  void read(const Box& box, const RowConsumer& consumer) override {
+  void read(const ImageBox& box, const RowConsumer& consumer) override {
     const std::int64_t rows = source_->height(), columns = source_->width();
     const Tensor whole = Tensor::empty({rows, columns, 4}, DType::u8, Device::cpu, Purpose::data);
     std::uint8_t* to = whole.data<std::uint8_t>();

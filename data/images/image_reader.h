@@ -15,7 +15,7 @@
 namespace lacuna {
 
 /// A part of an image, in pixels.
-struct Box {
+struct ImageBox {
   std::int64_t top = 0, left = 0, height = 0, width = 0;
 };
 
@@ -39,7 +39,7 @@ class ImageReader {
   /// by how much. The sides are rounded up.
   virtual std::int64_t shrink(std::int64_t factor);
   /// Gives the rows of `box`, top to bottom. Damaged data is a DamagedSample.
-  virtual void read(const Box& box, const RowConsumer& row) = 0;
+  virtual void read(const ImageBox& box, const RowConsumer& row) = 0;
 
  protected:
   ImageReader() = default;

@@ -105,7 +105,7 @@ class JpegReader final : public ImageReader {
     return factor;
   }
 
-  void read(const Box& box, const RowConsumer& consumer) override {
+  void read(const ImageBox& box, const RowConsumer& consumer) override {
     jpeg_decompress_struct& info = decoder_.info;
     // Colour is interpolated from the neighbours of a column, which a crop's edge must not lack.
     constexpr std::int64_t margin = 16;

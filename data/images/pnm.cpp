@@ -23,7 +23,7 @@ class PnmReader final : public ImageReader {
       reject_sample("the file is cut off: {} bytes of pixels expected", bytes);
   }
 
-  void read(const Box& box, const RowConsumer& consumer) override {
+  void read(const ImageBox& box, const RowConsumer& consumer) override {
     std::vector<std::uint8_t> row(static_cast<std::size_t>(box.width + 1) * 4);  // [width + 1, 4]
     const std::int64_t pixel_bytes = channels_ * value_bytes();
     for (std::int64_t y = box.top; y < box.top + box.height; ++y) {

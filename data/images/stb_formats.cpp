@@ -68,7 +68,7 @@ class StbReader final : public ImageReader {
     set_size(height, width);
   }
 
-  void read(const Box& box, const RowConsumer& consumer) override {
+  void read(const ImageBox& box, const RowConsumer& consumer) override {
     most_bytes = static_cast<std::size_t>(height() * width()) * 16 + (std::size_t{1} << 20);
     const Pixels all = decode_(file_);
     if (all.width != width() || all.height != height())

@@ -20,7 +20,7 @@ struct Source {
   ImageReader* reader = nullptr;
 };
 
-void read_rows(const Source& source, const Box& box, RowResizer& to) {
+void read_rows(const Source& source, const ImageBox& box, RowResizer& to) {
   if (source.reader != nullptr) {
     source.reader->read(box, [&](const std::uint8_t* row) { to.push_padded(row); });
     return;
@@ -62,7 +62,7 @@ void draw(const Source& source, const View& view, ResizeFilter filter, std::span
 }
 
 /// The box after the image became `factor` times smaller.
-Box smaller(const Box& box, std::int64_t factor) {
+ImageBox smaller(const ImageBox& box, std::int64_t factor) {
   return {.top = box.top / factor,
           .left = box.left / factor,
           .height = std::max<std::int64_t>(box.height / factor, 1),

@@ -15,7 +15,7 @@ namespace lacuna {
 
 /// A window of a resized box of an image.
 struct View {
-  Box box;                         // of the image
+  ImageBox box;                    // of the image
   std::int64_t height, width;      // to which the box is resized
   std::int64_t top = 0, left = 0;  // the window's corner there; negative: the window begins beyond the edge
   bool flip = false;               // mirror the window, left to right

@@ -140,7 +140,7 @@ TEST_CASE("any box of a JPEG has the pixels of the whole image") {
     const std::int64_t height = whole.shape()[0], width = whole.shape()[1];
     SampleRandom random(1, 0, 0);
     for (int i = 0; i < 100; ++i) {
-      Box box{.height = 1 + random.below(height), .width = 1 + random.below(width)};
+      ImageBox box{.height = 1 + random.below(height), .width = 1 + random.below(width)};
       box.top = random.below(height - box.height + 1);
       box.left = random.below(width - box.width + 1);
       CAPTURE(box.top);
@@ -219,7 +219,7 @@ TEST_CASE("random resized crops keep to their ranges and are whole where none fi
   for (std::int64_t i = 0; i < 2000; ++i) {
     SampleRandom random(1, 0, i);
     const View view = crop.view(300, 400, random);
-    const Box& box = view.box;
+    const ImageBox& box = view.box;
     const double area = static_cast<double>(box.height * box.width) / (300 * 400);
     const double ratio = static_cast<double>(box.width) / static_cast<double>(box.height);
     CHECK(area == doctest::Approx(0.35).epsilon(0.45));

@@ -20,7 +20,7 @@ void read_whole_and_in_part(const auto& open) {
     reader->read({.height = height, .width = width},
                  [&](const std::uint8_t* row) { whole.insert(whole.end(), row, row + width * 4); });
     if (std::ssize(whole) != height * width * 4) std::abort();
-    const Box box{.top = height / 3, .left = width / 3, .height = (height + 2) / 3, .width = (width + 2) / 3};
+    const ImageBox box{.top = height / 3, .left = width / 3, .height = (height + 2) / 3, .width = (width + 2) / 3};
     std::int64_t y = box.top;
     open()->read(box, [&](const std::uint8_t* row) {
       const std::uint8_t* const expected = whole.data() + (y++ * width + box.left) * 4;

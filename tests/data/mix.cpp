@@ -46,9 +46,9 @@ void check_near(const std::vector<double>& values, const std::vector<double>& ex
 }
 
 TEST_CASE("mixing: boxes are timm's for the same share and centre") {
-  CHECK(box_around(224, 224, 0.3, 10, 200) == Box{0, 104, 107, 224});
-  CHECK(box_around(7, 5, 0.51, 3, 2) == Box{1, 5, 1, 4});
-  CHECK(box_around(6, 6, 0, 0, 5) == Box{0, 3, 2, 6});
+  CHECK(box_around(224, 224, 0.3, 10, 200) == CutBox{0, 104, 107, 224});
+  CHECK(box_around(7, 5, 0.51, 3, 2) == CutBox{1, 5, 1, 4});
+  CHECK(box_around(6, 6, 0, 0, 5) == CutBox{0, 3, 2, 6});
   CHECK(box_around(9, 8, 1, 4, 4).area() == 0);
 }
 

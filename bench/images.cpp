@@ -1,9 +1,10 @@
 // Images a second that the loader prepares for training: decode, random resized crop to 224, flip, normalise.
 //
 //     bench_images FOLDER [--workers 2] [--batch 64] [--images 4000] [--interpolation bilinear|bicubic|random]
-//                  [--decode exact|fast]
+//                  [--decode exact|fast] [--recipe plain|deit]
 //
-// FOLDER has image files, which are read into memory first. Prints images a second, and the processor's time for one.
+// FOLDER has image files, which are read into memory first. The recipe `deit` adds RandAugment and random erasing. Prints
+// images a second, and the processor's time for one.
 #include "data/encoded_images.h"
 #include "data/loader.h"
 
@@ -64,15 +65,19 @@ int main(int count, char** arguments) try {
                                              {"--batch", "64"},
                                              {"--images", "4000"},
                                              {"--interpolation", "bilinear"},
-                                             {"--decode", "exact"}};
+                                             {"--decode", "exact"},
+                                             {"--recipe", "plain"}};
   if (count < 2) reject("expected a folder of images");
   for (int i = 2; i + 1 < count; i += 2) options[arguments[i]] = arguments[i + 1];
   const auto number = [&](const char* name) { return std::atoi(options[name].c_str()); };
 
   const auto files = std::make_shared<RepeatedFiles>(arguments[1], number("--images"));
+  AugmentOptions pixels;
+  if (options["--recipe"] == "deit") pixels = {.auto_augment = "rand-m9-mstd0.5-inc1", .erase_probability = 0.25};
   const Transforms transforms =
       image_transforms(files->info(), {.image_size = 224,
                                        .augment = "random_resized_crop",
+                                       .pixels = pixels,
                                        .interpolation = interpolation_of(options["--interpolation"]),
                                        .fast_decode = options["--decode"] == "fast"});
   Loader loader(Batches(shuffle(transform(files, transforms, 1), 1), {.size = number("--batch"), .drop_last = true}),

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Images a second prepared for training (decode, RandomResizedCrop 224, flip, normalise) beside torchvision's fastest
-way on the CPU, over the images of a tar.
+way on the CPU, and with DeiT's augmentation (RandAugment, random erasing) beside timm's, over the images of a tar.
 
     images.py --tar FILE [--bench build/release/bin/bench_images] [--python PYTHON] [--workers 2] [--rounds 3]
 
-PYTHON has torch and torchvision (bench/peers/images.py). One process a measurement, by turns, nothing else running;
-the best of the rounds.
+PYTHON has torch, torchvision and timm (bench/peers/images.py). One process a measurement, by turns, nothing else
+running; the best of the rounds.
 """
 import tarfile
 import tempfile
@@ -26,14 +26,15 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(a.tar) as tar:
             tar.extractall(folder, filter="data")
-        for kind in ("bilinear", "bicubic"):
-            arguments = [folder, "--workers", a.workers, "--interpolation", kind]
+        for kind, recipe, other in (("bilinear", "plain", "torchvision"), ("bicubic", "plain", "torchvision"),
+                                    ("bicubic", "deit", "timm")):
+            arguments = [folder, "--workers", a.workers, "--interpolation", kind, "--recipe", recipe]
             ours = theirs = fast = 0
             for _ in range(a.rounds):
                 ours = max(ours, *common.printed_by(LINE, a.bench, *arguments))
                 fast = max(fast, *common.printed_by(LINE, a.bench, *arguments, "--decode", "fast"))
                 theirs = max(theirs, *common.printed_by(LINE, a.python, common.ROOT / "bench/peers/images.py", *arguments))
-            print(f"{kind}: {ours:.0f} images/s, {fast:.0f} with data.decode: fast, torchvision {theirs:.0f}: "
+            print(f"{recipe}, {kind}: {ours:.0f} images/s, {fast:.0f} with data.decode: fast, {other} {theirs:.0f}: "
                   f"{ours / theirs:.2f} and {fast / theirs:.2f} times")
 
 

@@ -27,14 +27,19 @@ class Loader::Workers {
   };
   struct Prepared {
     bool ready = false;
+    NamedTensors memory;
+    int parts_done = 0;
     Batch batch;
-    std::exception_ptr error;
+    int failed_part = 0;
+    std::exception_ptr error;  // of the first part that failed
   };
 
   static LoaderOptions checked(const LoaderOptions& options, const Batches& batches);
   /// Position of batch number `ticket`.
   Position position_of(std::int64_t ticket) const;
   Prepared& prepared(std::int64_t ticket) { return ring_[static_cast<std::size_t>(ticket % options_.depth)]; }
+  /// Threads that prepare a batch together. Where samples vary in length, the batch is made once all are read.
+  int parts() const { return fixed_ ? options_.workers : 1; }
   void run(const std::stop_token& stop);
 
   const Batches batches_;
@@ -46,7 +51,9 @@ class Loader::Workers {
   std::condition_variable_any may_prepare_, is_ready_;
   std::vector<Prepared> ring_;          // [depth]: batch `ticket` waits at ticket mod depth
   std::vector<NamedTensors> free_;      // memory; with that in the ring and in workers' hands [depth]
-  std::int64_t taken_ = 0, given_ = 0;  // tickets: batches begun by workers, and handed out
+  std::int64_t taken_ = 0, given_ = 0;  // tickets: batches that workers have in hand or are through with, handed out
+  int parts_taken_ = 0;                 // of batch `taken_`
+  bool fixed_ = false;                  // whether all samples have one shape
   std::exception_ptr error_;
 
   std::vector<std::jthread> threads_;  // last: they stop before the members that they use are destroyed
@@ -68,6 +75,7 @@ Loader::Workers::Workers(Batches batches, const LoaderOptions& options)
       first_steps_(batches_.count(options.first_sample)),
       ring_(static_cast<std::size_t>(options.depth)) {
   for (int i = 0; i < options_.depth; ++i) free_.push_back(batches_.allocate());
+  fixed_ = !free_.front().empty();
   try {
     for (int i = 0; i < options_.workers; ++i)
       threads_.emplace_back([this](const std::stop_token& stop) {
@@ -105,7 +113,7 @@ std::optional<Batch> Loader::Workers::next() {
   for (const auto& [name, tensor] : batch) tensor.storage()->assign({Purpose::data, Label("batch"), {}});
   free_.push_back(std::move(fresh));
   lock.unlock();
-  may_prepare_.notify_one();
+  may_prepare_.notify_all();
   return batch;
 }
 
@@ -116,21 +124,52 @@ void Loader::Workers::run(const std::stop_token& stop) {
     return taken_ < given_ + options_.depth && position_of(taken_).epoch < options_.end_epoch;
   };
   while (may_prepare_.wait(lock, stop, has_work) && !stop.stop_requested()) {
-    const std::int64_t ticket = taken_++;
-    NamedTensors memory = std::move(free_.back());
-    free_.pop_back();
+    const std::int64_t ticket = taken_;
+    const int part = parts_taken_++;
+    Prepared& shared = prepared(ticket);
+    if (part == 0) {
+      shared.memory = std::move(free_.back());
+      free_.pop_back();
+    }
+    if (parts_taken_ == parts()) {
+      ++taken_;
+      parts_taken_ = 0;
+    }
+    NamedTensors memory = shared.memory;
     lock.unlock();
+    const auto [epoch, first] = position_of(ticket);
     Batch batch;
     std::exception_ptr error;
     try {
-      const auto [epoch, first] = position_of(ticket);
-      batch = batches_.read(epoch, first, memory, sample, stop);
+      if (fixed_)
+        batches_.fill(epoch, first, memory, part, parts(), sample, stop);
+      else
+        batch = batches_.read(epoch, first, memory, sample, stop);
+    } catch (...) {
+      error = std::current_exception();
+      sample.begin(epoch);
+    }
+    memory.clear();
+    lock.lock();
+    if (error && (!shared.error || part < shared.failed_part)) {
+      shared.error = error;
+      shared.failed_part = part;
+    }
+    if (++shared.parts_done < parts()) continue;
+    memory = std::exchange(shared.memory, {});
+    const bool whole = !shared.error && !stop.stop_requested();
+    lock.unlock();
+    try {
+      if (fixed_ && whole) batch = batches_.finish(epoch, first, memory);
     } catch (...) {
       error = std::current_exception();
     }
     memory.clear();
     lock.lock();
-    prepared(ticket) = {true, std::move(batch), error};
+    if (!shared.error) shared.error = error;
+    shared.parts_done = 0;
+    shared.batch = std::move(batch);
+    shared.ready = true;
     is_ready_.notify_one();
   }
 }

@@ -15,7 +15,7 @@ struct LoaderOptions {
   std::int64_t first_epoch = 0,
                first_sample = 0;  // the start: a resumed run gives the samples it has seen of the epoch
   std::int64_t end_epoch = std::numeric_limits<std::int64_t>::max();  // the loader ends before this epoch
-  int workers = 1;                                                    // threads
+  int workers = 1;                                                    // threads, which share the samples of a batch
   int depth = 2;                                                      // batches prepared ahead, at most
 };
 

@@ -223,40 +223,59 @@ NamedTensors Batches::allocate() const {
   return memory;
 }
 
-Batch Batches::read(std::int64_t epoch, std::int64_t first, const NamedTensors& memory, Sample& sample,
-                    const std::stop_token& stop) const {
-  const SampleFields& fields = info().fields;
+Batches::Range Batches::range_of(std::int64_t first) const {
   const std::int64_t all = std::min(size(), samples() - first);
-  const std::int64_t begin = all * options_.rank / options_.ranks, end = all * (options_.rank + 1) / options_.ranks;
-  const std::int64_t count = end - begin;
-  std::vector<Sample> varying;  // kept until the longest is known
-  for (std::int64_t i = 0; i < count && !stop.stop_requested(); ++i) {
-    if (memory.empty()) {
-      Sample& one = varying.emplace_back();
-      one.begin(epoch);
-      source_->read(first + begin + i, one);
-      continue;
-    }
-    NamedTensors places;
+  return {.begin = first + all * options_.rank / options_.ranks,
+          .end = first + all * (options_.rank + 1) / options_.ranks};
+}
+
+void Batches::fill(std::int64_t epoch, std::int64_t first, const NamedTensors& memory, int part, int parts,
+                   Sample& sample, const std::stop_token& stop) const {
+  const auto [begin, end] = range_of(first);
+  const SampleFields& fields = info().fields;
+  NamedTensors places;
+  const std::int64_t last = (end - begin) * (part + 1) / parts;
+  for (std::int64_t i = (end - begin) * part / parts; i < last && !stop.stop_requested(); ++i) {
     for (const SampleField& field : fields)
       places.set(field.name, memory[field.name].leading(i, i + 1).reshape(field.shape));
     sample.begin(epoch, places);
-    source_->read(first + begin + i, sample);
+    source_->read(begin + i, sample);
     for (const SampleField& field : fields) copy_to_batch(sample, field, places[field.name]);
   }
+  sample.begin(epoch);  // the batch is its caller's alone
+}
+
+Batch Batches::finish(std::int64_t epoch, std::int64_t first, const NamedTensors& memory) const {
+  const auto [begin, end] = range_of(first);
   Batch batch;
-  if (!memory.empty()) {
-    for (const SampleField& field : fields) batch.set(field.name, memory[field.name].leading(0, count));
-    sample.begin(epoch);  // the batch is its caller's alone
-  } else if (!stop.stop_requested()) {
-    const AllocationScope scope({Purpose::data, Label("loader"), {}});
-    batch = collate(varying, fields);
-  }
+  for (const SampleField& field : info().fields) batch.set(field.name, memory[field.name].leading(0, end - begin));
+  return finish(epoch, first, std::move(batch));
+}
+
+Batch Batches::finish(std::int64_t epoch, std::int64_t first, Batch batch) const {
+  const auto [begin, end] = range_of(first);
   batch.epoch = epoch;
-  batch.first = first + begin;
-  batch.samples = count;
-  if (options_.mixing && !stop.stop_requested()) options_.mixing->apply(batch);
+  batch.first = begin;
+  batch.samples = end - begin;
+  if (options_.mixing) options_.mixing->apply(batch);
   return batch;
+}
+
+Batch Batches::read(std::int64_t epoch, std::int64_t first, const NamedTensors& memory, Sample& sample,
+                    const std::stop_token& stop) const {
+  if (!memory.empty()) {
+    fill(epoch, first, memory, 0, 1, sample, stop);
+    return stop.stop_requested() ? Batch() : finish(epoch, first, memory);
+  }
+  const auto [begin, end] = range_of(first);
+  std::vector<Sample> all;  // kept until the longest is known
+  for (std::int64_t i = begin; i < end && !stop.stop_requested(); ++i) {
+    all.emplace_back().begin(epoch);
+    source_->read(i, all.back());
+  }
+  if (stop.stop_requested()) return {};
+  const AllocationScope scope({Purpose::data, Label("loader"), {}});
+  return finish(epoch, first, collate(all, info().fields));
 }
 
 }  // namespace lacuna

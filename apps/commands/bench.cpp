@@ -5,6 +5,7 @@
 #include "apps/output.h"
 #include "apps/train/crowding.h"
 #include "apps/train/fit.h"
+#include "apps/train/loader_cost.h"
 #include "apps/train/measure.h"
 #include "apps/train/planning.h"
 #include "apps/train/profile.h"
@@ -15,6 +16,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
 namespace lacuna::apps {
 namespace {
@@ -51,6 +53,14 @@ ExitCode bench(const Options& options) {
   if (options.profile) {
     text += "\n" + profile.table(options.steps, seconds);
     json["profile"] = profile.json(options.steps);
+    if (const std::optional<double> loader = loader_cost(configuration, options.steps)) {
+      text += fmt::format(
+          "\nloader: {:.1f} ms of processor time a batch ({:.2f} ms a sample), shared by {} (data.workers)\n",
+          1e3 * *loader, 1e3 * *loader / static_cast<double>(m.batch_size), m.workers);
+      json["loader"] = {{"cpu_seconds_per_batch", *loader}, {"workers", m.workers}};
+    } else {
+      text += "\nloader: not timed, since the configuration has no data.path\n";
+    }
   }
   options.report.write(text, json);
   return 0;
@@ -63,7 +73,8 @@ const RegisterCommand command(30, "bench", "time training steps on made-up input
                                 app.add_option("--steps", options->steps,
                                                "number of timed steps; two more come first, to warm up")
                                     ->check(CLI::Range(1, 100000));
-                                app.add_flag("--profile", options->profile, "show time, bytes and rate of each op");
+                                app.add_flag("--profile", options->profile,
+                                             "show time, bytes and rate of each op, and the loader's processor time");
                                 options->report.declare(app);
                                 return std::function<ExitCode()>([options] { return bench(*options); });
                               });

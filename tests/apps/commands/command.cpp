@@ -381,6 +381,14 @@ TEST_CASE("command: more threads than processors are warned of, once, by what co
   CHECK(verified.error.starts_with(warning));
 }
 
+TEST_CASE("command: bench --profile times the loader too") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const nlohmann::json profiled =
+      run_command(folder, {"bench", "-c", "c.yaml", "--steps", "1", "--profile", "--json", "-"}).json();
+  CHECK(profiled.at("loader").at("cpu_seconds_per_batch").get<double>() > 0);
+}
+
 TEST_CASE("command: --json - gives JSON and nothing else") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);

@@ -1,0 +1,15 @@
+// What preparing batches costs beside the step.
+#pragma once
+
+#include "apps/config/configuration.h"
+
+#include <cstdint>
+#include <optional>
+
+namespace lacuna::apps {
+
+/// Seconds of processor time in which one thread prepares a training batch: the mean over up to `batches`, after one
+/// that warms up. Nothing where the configuration names no data.
+std::optional<double> loader_cost(const Configuration& resolved, std::int64_t batches);
+
+}  // namespace lacuna::apps

@@ -51,14 +51,25 @@ class Task {
   /// What the images of all batches are normalised with, for each channel.
   virtual void see_normalisation(const std::vector<double>& /*mean*/, const std::vector<double>& /*std*/) {}
 
+  /// In evaluation `observer` is called with the logits [N, C] and labels i64 [N] of each batch, by tasks that tell
+  /// classes apart.
+  using Observer = std::function<void(const Tensor& logits, const Tensor& labels)>;
+  void observe(Observer observer) { observer_ = std::move(observer); }
+
   /// The fields of a sample that it reads beside the model's inputs, such as `labels`.
   virtual SampleFields targets() const = 0;
   /// Runs the model over a batch; the loss is recorded if a tape is recording. Move the batch to free what forward
   /// needs no longer.
   virtual TaskResult run(Model& model, Inputs batch, TaskMode mode) const = 0;
 
+ protected:
+  void show(const Tensor& logits, const Tensor& labels) const {
+    if (observer_) observer_(logits, labels);
+  }
+
  private:
   std::vector<Metric> metrics_;
+  Observer observer_;
 };
 
 /// Loss and metrics of several batches, on the host.

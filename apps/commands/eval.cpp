@@ -1,5 +1,6 @@
 // lacuna eval: evaluates a checkpoint, or a folder with a model.
 #include "apps/command.h"
+#include "apps/commands/class_figures.h"
 #include "apps/config/configuration_options.h"
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
@@ -13,6 +14,7 @@
 #include "apps/train/training.h"
 #include "core/parallel.h"
 #include "core/system_memory.h"
+#include "data/encoded_images.h"
 
 #include <CLI/CLI.hpp>
 
@@ -83,6 +85,8 @@ class Eval {
     ledger(Device::cpu).reset_peak();
     const auto start = std::chrono::steady_clock::now();
     const std::unique_ptr<Task> task = make_task(configuration, *model);
+    ClassFigures figures(dataset->info().classes);
+    task->observe([&](const Tensor& logits, const Tensor& labels) { figures.add(logits, labels); });
     const Evaluation evaluation = *evaluate(*model, *task, batches_of(configuration, dataset, Split::validation),
                                             static_cast<int>(configuration.data.workers));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -103,13 +107,19 @@ class Eval {
       json["val_" + metric.name] = value;
       metrics += ", " + metric_text(metric.name, value);
     }
+    const auto origin = [&](std::int64_t sample) {
+      const auto* const images = dynamic_cast<const EncodedImages*>(dataset.get());
+      return images != nullptr && figures.samples() == dataset->size() ? images->origin(sample)
+                                                                       : fmt::format("sample {}", sample);
+    };
+    if (figures.samples() > 0) json["classes"] = figures.json(origin);
     json["samples_per_second"] = rate;
     json["evaluation_peak"] = ledger(Device::cpu).peak();
     json["process_peak"] = process_peak();
     json["notes"] = made.notes;
     for (const std::string& note : made.notes) print_error(fmt::format("lacuna: note: {}\n", note));
     report_.write(fmt::format("{} from {}: {} samples, loss {:.4f}{}, {:.1f} samples/s\n", configuration.model.name,
-                              made.file.string(), evaluation.samples, evaluation.loss, metrics, rate),
+                              made.file.string(), evaluation.samples, evaluation.loss, metrics, rate) + (figures.samples() > 0 ? figures.text(origin) : std::string()),
                   json);
     return 0;
   }

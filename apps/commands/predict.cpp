@@ -1,5 +1,6 @@
-// lacuna predict: what a trained model says about texts.
+// lacuna predict: what a trained model says about texts or images.
 #include "apps/command.h"
+#include "apps/commands/image_prediction.h"
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
 #include "apps/train/run_folder.h"
@@ -84,7 +85,13 @@ class Predict {
                    "and its tokenizer")
         ->type_name("RUN | RUN/last | FOLDER")
         ->required();
-    app.add_option("text", texts_, "texts; without any, the lines of standard input")->type_name("TEXT");
+    app.add_option("input", texts_,
+                   "images: files, folders, tar archives; or texts, without any the lines of standard input")
+        ->type_name("IMAGES | TEXTS");
+    app.add_option("--top", top_, "classes that are named for each image; 5 unless given")
+        ->type_name("K")
+        ->check(CLI::Range(1, 1'000'000));
+    app.add_flag("--json", json_, "a line of JSON for each image; texts always have one");
     app.add_option("--input", input_, "a file with a text on each line; -: standard input")->type_name("FILE");
     app.add_flag("--pairs", pairs_, "each input is two texts with a tab between them");
     app.add_option("--max-length", max_length_,
@@ -95,6 +102,13 @@ class Predict {
   }
 
   ExitCode operator()() {
+    if (predicts_images(from_)) {
+      if (!input_.empty() || pairs_ || max_length_ > 0)
+        reject("{}: is a model of images, and --input, --pairs and --max-length are for texts", from_);
+      predict_images(from_, texts_, {.top = top_ > 0 ? top_ : 5, .json = json_});
+      return 0;
+    }
+    if (top_ > 0) reject("{}: is a model of texts, and --top is for images", from_);
     if (!texts_.empty() && !input_.empty()) reject("expected texts or --input, got both");
     const Predictor predictor = find();
     predictor.model->set_training(false);
@@ -232,11 +246,11 @@ class Predict {
 
   std::string from_, input_;
   std::vector<std::string> texts_;
-  std::int64_t max_length_ = 0;
-  bool pairs_ = false;
+  std::int64_t max_length_ = 0, top_ = 0;
+  bool pairs_ = false, json_ = false;
 };
 
-const RegisterCommand predict(22, "predict", "say what a trained model makes of texts", declare<Predict>);
+const RegisterCommand predict(22, "predict", "say what a trained model makes of images or texts", declare<Predict>);
 
 }  // namespace
 }  // namespace lacuna::apps

@@ -147,6 +147,10 @@ Transforms transforms_of(const Configuration& resolved, const DatasetInfo& datas
 
 }  // namespace
 
+Transforms evaluation_transforms(const Configuration& resolved, const DatasetInfo& dataset) {
+  return transforms_of(resolved, dataset, false);
+}
+
 std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration) {
   const Configuration::Data& data = configuration.data;
   MixOptions options{.mixup = data.mixup,

@@ -25,6 +25,8 @@ Configuration with_metrics(Configuration configuration);
 
 Device device_of(const Configuration& resolved);
 DatasetOptions dataset_options(const Configuration& configuration, Split split);
+/// What images of a data set go through before they are evaluated; none where it has no images.
+Transforms evaluation_transforms(const Configuration& resolved, const DatasetInfo& dataset);
 /// How training batches are mixed; null: not at all.
 std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration);
 /// The batches of an opened data set. For training: augmented, in random order, of `train.batch_size` samples, all of

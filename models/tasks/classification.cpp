@@ -49,6 +49,7 @@ class Classification final : public Task {
     check_class_targets(logits, labels);
     TaskResult result;
     for (const Metric& metric : metrics()) result.sums.push_back(class_sums(metric, logits.tensor(), labels.tensor()));
+    if (mode == TaskMode::evaluate) show(logits.tensor(), labels.tensor());
     result.loss = mode == TaskMode::train ? training_loss(std::move(logits), std::move(labels))
                                           : cross_entropy(std::move(logits), std::move(labels));
     return result;

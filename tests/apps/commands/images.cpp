@@ -1,0 +1,101 @@
+// Pictures of one's own from the folder to the prediction.
+#include "tests/apps/commands/command_run.h"
+
+#include <doctest/doctest.h>
+
+using namespace lacuna::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view configuration =
+    "model: {name: vit, image_size: 8, patch_size: 4, embed_dim: 8, depth: 1, num_heads: 2}\n"
+    "data: {path: pictures}\n"
+    "train: {epochs: 8, batch_size: 8, threads: 1}\n"
+    "optimizer: {lr: 0.01}\n"
+    "output: {dir: r}\n";
+
+/// A picture of one colour.
+void write_picture(const fs::path& path, int red, int green) {
+  fs::create_directories(path.parent_path());
+  std::string text = "P6 10 9 255\n";
+  for (int i = 0; i < 90; ++i) text += {static_cast<char>(red), static_cast<char>(green), static_cast<char>(7)};
+  write_file(path, text);
+}
+
+void write_pictures(const fs::path& folder) {
+  for (int i = 0; i < 12; ++i) {
+    write_picture(folder / "red" / (std::to_string(i) + ".ppm"), 200 + i, i);
+    write_picture(folder / "green" / (std::to_string(i) + ".PPM"), i, 200 + i);
+  }
+}
+
+CommandResult run(const TemporaryFolder& folder, const std::vector<std::string>& arguments) {
+  CommandResult result = run_command(folder, arguments);
+  INFO(result.error);
+  REQUIRE(result.code == 0);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("pictures: a path alone is trained on, evaluated by class, resumed and predicted with") {
+  const TemporaryFolder folder;
+  write_pictures(folder / "pictures");
+  write_file(folder / "c.yaml", configuration);
+  const CommandResult trained = run(folder, {"train", "-c", "c.yaml"});
+  CHECK(trained.output.find("imagefolder") != std::string::npos);
+  CHECK(read_file(folder / "r/config.yaml").find("name: imagefolder") != std::string::npos);
+  CHECK(read_json(folder / "r/last/config.json").at("label_names") == nlohmann::json{"green", "red"});
+
+  const nlohmann::json evaluated = run(folder, {"eval", "r", "--json", "-"}).json().at("classes");
+  CHECK(evaluated.at("top1") == 1.0);
+  CHECK(evaluated.at("confusion") == nlohmann::json{{1, 0}, {0, 1}});
+  CHECK(evaluated.at("per_class").at(1).at("class") == "red");
+  CHECK(evaluated.at("worst").empty());
+
+  // Prediction needs no training data; a class that came since is told on resume.
+  const CommandResult resumed = run(folder, {"train", "--resume", "r", "train.epochs=9"});
+  write_picture(folder / "pictures/blue/1.ppm", 0, 0);
+  write_picture(folder / "pictures/blue/2.ppm", 0, 0);
+  CHECK(run_command(folder, {"train", "--resume", "r", "train.epochs=10"}).code == 2);
+  fs::remove_all(folder / "pictures");
+  write_picture(folder / "new/a.ppm", 210, 3);
+  write_picture(folder / "b.ppm", 3, 210);
+  for (const char* const from : {"r", "r/last", "r/last/"}) {
+    const std::string lines = run(folder, {"predict", from, "new", "b.ppm", "--json", "--top", "1"}).output;
+    const std::size_t end = lines.find('\n');
+    const nlohmann::json first = nlohmann::json::parse(lines.substr(0, end)),
+                         second = nlohmann::json::parse(lines.substr(end + 1));
+    CHECK(first.at("label") == "red");
+    CHECK(first.at("image") == "new/a.ppm");
+    CHECK(first.at("top").size() == 1);
+    CHECK(second.at("label") == "green");
+  }
+  run(folder, {"export", "r", "timm"});
+  CHECK(run(folder, {"predict", "timm", "b.ppm"}).output.starts_with("b.ppm: green"));
+
+  write_file(folder / "broken.ppm", "P6 10 9 255\nshort");
+  CHECK(run_command(folder, {"predict", "r", "broken.ppm"}).code == 2);
+  CHECK(run_command(folder, {"predict", "r", "absent.ppm"}).code == 2);
+  CHECK(run_command(folder, {"predict", "r"}).code == 2);
+}
+
+TEST_CASE("pictures: what cannot be trained on is refused with one message") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", configuration);
+  const auto code = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"train", "-c", "c.yaml", "--overwrite"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_command(folder, arguments).code;
+  };
+  CHECK(code({}) == 2);  // no such path
+  write_pictures(folder / "pictures");
+  CHECK(code({"data.name=shapes"}) == 2);  // it reads no path
+  write_file(folder / "pictures/red/0.ppm", "no picture");
+  CHECK(code({}) == 2);
+  fs::create_directories(folder / "pictures/empty");
+  CHECK(code({}) == 2);
+  write_file(folder / "cut.tar", "");
+  CHECK(code({"data.path=cut.tar"}) == 2);
+}

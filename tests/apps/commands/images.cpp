@@ -44,7 +44,7 @@ TEST_CASE("pictures: a path alone is trained on, evaluated by class, resumed and
   write_pictures(folder / "pictures");
   write_file(folder / "c.yaml", configuration);
   const CommandResult trained = run(folder, {"train", "-c", "c.yaml"});
-  CHECK(trained.output.find("imagefolder") != std::string::npos);
+  CHECK(trained.out.find("imagefolder") != std::string::npos);
   CHECK(read_file(folder / "r/config.yaml").find("name: imagefolder") != std::string::npos);
   CHECK(read_json(folder / "r/last/config.json").at("label_names") == nlohmann::json{"green", "red"});
 
@@ -63,7 +63,7 @@ TEST_CASE("pictures: a path alone is trained on, evaluated by class, resumed and
   write_picture(folder / "new/a.ppm", 210, 3);
   write_picture(folder / "b.ppm", 3, 210);
   for (const char* const from : {"r", "r/last", "r/last/"}) {
-    const std::string lines = run(folder, {"predict", from, "new", "b.ppm", "--json", "--top", "1"}).output;
+    const std::string lines = run(folder, {"predict", from, "new", "b.ppm", "--json", "--top", "1"}).out;
     const std::size_t end = lines.find('\n');
     const nlohmann::json first = nlohmann::json::parse(lines.substr(0, end)),
                          second = nlohmann::json::parse(lines.substr(end + 1));
@@ -73,7 +73,7 @@ TEST_CASE("pictures: a path alone is trained on, evaluated by class, resumed and
     CHECK(second.at("label") == "green");
   }
   run(folder, {"export", "r", "timm"});
-  CHECK(run(folder, {"predict", "timm", "b.ppm"}).output.starts_with("b.ppm: green"));
+  CHECK(run(folder, {"predict", "timm", "b.ppm"}).out.starts_with("b.ppm: green"));
 
   write_file(folder / "broken.ppm", "P6 10 9 255\nshort");
   CHECK(run_command(folder, {"predict", "r", "broken.ppm"}).code == 2);

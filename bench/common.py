@@ -14,6 +14,7 @@ class Model(typing.NamedTuple):
     batch: int
     peer: str  # its name in timm, or that of a model of CIFAR's size, which timm has none of
     regions: str  # its blocks, as memory.recompute names them
+    preset: str = ""  # in place of the configuration's model
 
 
 MODELS = {
@@ -22,6 +23,10 @@ MODELS = {
     "vit_cifar": Model("cifar10_vit.yaml", 128, "vit_cifar", "blocks.*"),
     "resnet18_cifar": Model("cifar10_resnet18.yaml", 128, "resnet18_cifar", "layer?.*"),
     "resnet50": Model("resnet50.yaml", 16, "resnet50", "layer?.*"),
+    "swin_tiny": Model("deit_tiny.yaml", 8, "swin_tiny_patch4_window7_224", "layers.*.blocks.*",
+                       "swin_tiny_patch4_window7_224"),
+    "convnext_tiny": Model("deit_tiny.yaml", 8, "convnext_tiny", "stages.*.blocks.*", "convnext_tiny"),
+    "vgg11_bn": Model("deit_tiny.yaml", 8, "vgg11_bn", "features.*", "vgg11_bn"),
     "bert_base": Model("bert_base.yaml", 8, "bert_base", "bert.encoder.layer.*"),
 }
 

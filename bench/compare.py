@@ -25,6 +25,9 @@ GOALS = {
     "vit_cifar": (1.2, 0.63, 0.7),
     "resnet18_cifar": (1.2, 0.74, 0.8),
     "resnet50": (1.25, 0.80, 0.8),
+    "swin_tiny": (1.5, 0.55, 0.7),
+    "convnext_tiny": (1.3, 0.6, 0.7),
+    "vgg11_bn": (1.2, 0.5, 0.7),
     "bert_base": (1.3, 0.45, 0.7),
 }
 LINE = r"([\d.]+) samples/s best, ([\d.]+) median; kept ([\d.]+) MiB; peak RSS ([\d.]+) MiB"
@@ -37,7 +40,8 @@ def pytorch(a, model, compiled):
 
 
 def lacuna(a, model, policy):
-    result = common.json_of(a.lacuna, "bench", *common.configured(model.configuration, model.batch, a.threads),
+    preset = [f"model={{name: {model.preset}}}"] if model.preset else []
+    result = common.json_of(a.lacuna, "bench", *common.configured(model.configuration, model.batch, a.threads), *preset,
                             "optimizer={name: adamw, lr: 1e-4}", f"memory.policy={policy}", "--steps", a.steps)
     return {"samples_per_second": model.batch / result["step_seconds"]["median"],
             "best": model.batch / result["step_seconds"]["min"],

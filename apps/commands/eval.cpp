@@ -2,6 +2,7 @@
 #include "apps/command.h"
 #include "apps/commands/class_figures.h"
 #include "apps/config/configuration_options.h"
+#include "apps/config/open_samples.h"
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
@@ -75,8 +76,7 @@ class Eval {
 
     const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
     warn_if_crowded();
-    const std::shared_ptr<const Dataset> dataset =
-        open_dataset(configuration.data.name, dataset_options(configuration, Split::validation));
+    const std::shared_ptr<const Dataset> dataset = open_samples(configuration, Split::validation);
     warn_of_other_statistics(configuration);
     require_fit_to_evaluate(configuration);
     const MadeModel made =

@@ -43,6 +43,7 @@ struct Configuration {
     double hflip = 0.5;
     std::string decode = "exact";
     std::string exif = "ignore";
+    std::string broken = "error";
     std::int64_t repeats = 1;
     double mixup = 0;   // alpha; 0: none
     double cutmix = 0;  // the same

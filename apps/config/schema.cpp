@@ -49,6 +49,7 @@ Names augmentation_names() {
 Names interpolations() { return {"bilinear", "bicubic", "random"}; }
 Names crop_modes() { return {"center", "squash", "border"}; }
 Names decodings() { return {"exact", "fast"}; }
+Names broken_files() { return {"error", "skip"}; }
 Names exif_uses() { return {"ignore", "apply"}; }
 Names mix_modes() { return {"batch", "pair", "element"}; }
 Names samplers() { return {"shuffle", "balanced", "weighted"}; }
@@ -196,6 +197,10 @@ const std::vector<Key<Configuration>> table{
      &Data::sampler_weights,
      {up_to(1e9)},
      "of `weighted`: how likely a sample of each class is drawn, as `[1, 5]`"},
+    {"data.broken",
+     &Data::broken,
+     {.names = broken_files},
+     "of image files: `skip` decodes every file once before the run, leaves out those that are damaged and lists them"},
     {"data.workers", &Data::workers, {from(1, 256)}, "threads that prepare batches ahead of the step"},
     {"data.seed", &Data::seed, {}, "which images a drawn data set draws, and which ones `val_fraction` holds out"},
     {"data.train_size",

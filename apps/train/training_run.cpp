@@ -2,6 +2,7 @@
 #include "autograd/policies/adaptive.h"
 
 #include "apps/config/model_folder.h"
+#include "apps/config/open_samples.h"
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
 #include "apps/output.h"
@@ -28,10 +29,6 @@ constexpr std::string_view advice = "A lower optimizer.lr, a longer warm-up or t
 
 /// A division of zero by zero gives -nan here, which tells no more.
 double without_sign_of_nan(double value) { return std::isnan(value) ? std::fabs(value) : value; }
-
-std::shared_ptr<const Dataset> open(const Configuration& configuration, Split split) {
-  return open_dataset(configuration.data.name, dataset_options(configuration, split));
-}
 
 /// Refused before anything is built where it does not fit. A run that goes on has its weights in a checkpoint.
 Training make_training(const Dataset& samples, Configuration& whole, bool resumed) {
@@ -87,8 +84,8 @@ TrainingRun::TrainingRun(const Configuration& resolved, bool resumed, std::FILE*
     : configuration_(resolved),
       threads_(static_cast<int>(resolved.train.threads)),
       display_(stream),
-      training_samples_(open(resolved, Split::train)),
-      validation_samples_(open(resolved, Split::validation)),
+      training_samples_(open_samples(resolved, Split::train)),
+      validation_samples_(open_samples(resolved, Split::validation)),
       training_(make_training(*training_samples_, configuration_, resumed)),
       trainer_({training_.model(), training_.optimizer(), training_.policy(), training_.average()}, training_.task(),
                batches_of(resolved, training_samples_, Split::train),

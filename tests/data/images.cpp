@@ -1,6 +1,9 @@
 #include "core/random.h"
+#include "data/encoded_images.h"
 #include "data/images/image_reader.h"
+#include "data/images/intact.h"
 #include "data/images/view.h"
+#include "data/pipeline.h"
 
 #include <doctest/doctest.h>
 
@@ -211,6 +214,51 @@ TEST_CASE("a JPEG that is cut off is an error even where the part that is wanted
   file.resize(file.size() * 9 / 10);
   const auto reader = open_image(file);
   CHECK_THROWS_AS(reader->read({.height = 4, .width = 4}, [](const std::uint8_t*) {}), DamagedSample);
+}
+
+class Files final : public EncodedImages {
+ public:
+  explicit Files(std::vector<Bytes> files)
+      : EncodedImages({.name = "files", .size = std::ssize(files), .fields = encoded_image_fields()}),
+        files_(std::move(files)) {}
+  std::string origin(std::int64_t index) const override { return "file " + std::to_string(index); }
+
+ private:
+  void read_file(std::int64_t index, Sample& sample) const override {
+    sample.set("encoded", as_tensor(files_[static_cast<std::size_t>(index)]));
+    Tensor label = sample.make("labels", {}, DType::i64);
+    *label.data<std::int64_t>() = index;
+    sample.set("labels", std::move(label));
+  }
+
+  std::vector<Bytes> files_;
+};
+
+TEST_CASE("damaged files are named, or left out") {
+  Bytes whole = bytes_of("wide_420.jpg"), cut = whole;
+  cut.resize(cut.size() / 2);
+  const auto files = std::make_shared<Files>(std::vector<Bytes>{whole, cut, bytes_of("rgb.png"), {}, whole});
+  const auto read = [](DatasetPtr source, std::int64_t index) {
+    Sample sample;
+    sample.begin(0);
+    const Transforms view{std::make_shared<CenterView>(ViewOptions{.side = 8}, 1, CropMode::center)};
+    transform(std::move(source), view, 1)->read(index, sample);
+    return static_cast<std::int64_t>(sample["labels"].item());
+  };
+  CHECK_THROWS_WITH_AS(read(files, 1), doctest::Contains("file 1"), DamagedSample);
+
+  const IntactImages intact = intact_images(files);
+  REQUIRE(intact.images->size() == 3);
+  CHECK(read(intact.images, 0) == 0);
+  CHECK(read(intact.images, 1) == 2);
+  CHECK(read(intact.images, 2) == 4);
+  REQUIRE(intact.damaged.size() == 2);
+  CHECK(intact.damaged[0].starts_with("file 1: "));
+  CHECK(intact.damaged[1].starts_with("file 3: "));
+
+  const auto all_intact = std::make_shared<Files>(std::vector<Bytes>{whole});
+  CHECK(intact_images(all_intact).images == all_intact);
+  CHECK_THROWS_AS(intact_images(std::make_shared<Files>(std::vector<Bytes>{cut, cut})), Error);
 }
 
 TEST_CASE("random resized crops keep to their ranges and are whole where none fits") {

@@ -37,8 +37,9 @@ IntactImages intact_images(DatasetPtr source) {
   std::mutex mutex;  // guards the two below
   std::map<std::int64_t, std::string> damaged;
   std::exception_ptr error;
-  parallel_tasks(threads(), [&](std::int64_t task, std::int64_t) {
-    const std::int64_t begin = source->size() * task / threads(), end = source->size() * (task + 1) / threads();
+  const std::int64_t tasks = threads();  // within, it is one
+  parallel_tasks(tasks, [&](std::int64_t task, std::int64_t) {
+    const std::int64_t begin = source->size() * task / tasks, end = source->size() * (task + 1) / tasks;
     Sample sample;
     for (std::int64_t i = begin; i < end; ++i) {
       try {

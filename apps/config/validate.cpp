@@ -89,10 +89,11 @@ void check_data(const Configuration& c, const YamlNode& root, Problems& problems
   const bool has_images = channels > 0;
   note_refusal(place_of(root, "data"), problems, [&] { augment::check(c.data); });
   if (!has_images && (c.data.repeats > 1 || static_cast<const AugmentOptions&>(c.data) != AugmentOptions()))
-    problems.add(place_of(root, "data"),
-                 fmt::format("data: settings that change pixels, and `repeats`, have no effect on the data set {}, which "
-                             "has no images",
-                             c.data.name));
+    problems.add(
+        place_of(root, "data"),
+        fmt::format("data: settings that change pixels, and `repeats`, have no effect on the data set {}, which "
+                    "has no images",
+                    c.data.name));
   if (c.model.num_classes > 0 && c.model.num_classes < classes)
     problems.add(place_of(root, "model", "num_classes"),
                  fmt::format("model.num_classes is {}, but the data set {} has {} classes", c.model.num_classes,
@@ -130,7 +131,8 @@ void check_order(const Configuration& c, const YamlNode& root, Problems& problem
   if (!data.cutmix_minmax.empty()) {
     if (data.cutmix_minmax.size() != 2 || data.cutmix_minmax[0] >= data.cutmix_minmax[1])
       add("cutmix_minmax", "data.cutmix_minmax: expected two numbers, of which the second is larger, as [0.2, 0.8]");
-    if (data.cutmix > 0) add("cutmix_minmax", "data.cutmix_minmax: stands in place of data.cutmix; expected one of them");
+    if (data.cutmix > 0)
+      add("cutmix_minmax", "data.cutmix_minmax: stands in place of data.cutmix; expected one of them");
   }
   const bool cuts = data.cutmix > 0 || !data.cutmix_minmax.empty(), mixes = data.mixup > 0 || cuts;
   const bool said = data.mixup_probability != defaults.mixup_probability || data.mixup_mode != defaults.mixup_mode ||
@@ -140,10 +142,11 @@ void check_order(const Configuration& c, const YamlNode& root, Problems& problem
   if (data.mixup_switch != defaults.mixup_switch && !(cuts && data.mixup > 0))
     add("mixup_switch", "data.mixup_switch: expected both data.mixup and data.cutmix above 0");
   if (mixes && c.train.batch_size % 2 != 0)
-    problems.add(place_of(root, "train", "batch_size"),
-                 fmt::format("train.batch_size: data.mixup and data.cutmix pair the samples of a batch: expected an even "
-                             "number, got {}",
-                             c.train.batch_size));
+    problems.add(
+        place_of(root, "train", "batch_size"),
+        fmt::format("train.batch_size: data.mixup and data.cutmix pair the samples of a batch: expected an even "
+                    "number, got {}",
+                    c.train.batch_size));
   if ((data.sampler == "weighted") == data.sampler_weights.empty())
     add("sampler", "data.sampler: `weighted` and data.sampler_weights go together");
   const auto grouped = data.options.find("group_by_length");

@@ -25,8 +25,10 @@ template <ResizeFilter filter>
 void interpolate(int count, auto&& value, const double* part, double* out) {
 #pragma omp simd
   for (int i = 0; i < count; ++i) {
-    if constexpr (filter == ResizeFilter::bilinear) out[i] = between(value(0, i), value(1, i), part[i]);
-    else out[i] = between(value(0, i), value(1, i), value(2, i), value(3, i), part[i]);
+    if constexpr (filter == ResizeFilter::bilinear)
+      out[i] = between(value(0, i), value(1, i), part[i]);
+    else
+      out[i] = between(value(0, i), value(1, i), value(2, i), value(3, i), part[i]);
   }
 }
 
@@ -43,7 +45,8 @@ struct Source {
 template <ResizeFilter filter, bool across, bool down>
 void transform_block(const Affine& map, const Source& source, double x, double y, int count, std::uint32_t fill,
                      std::uint32_t* to) {
-  constexpr int neighbours = filter == ResizeFilter::bilinear ? 2 : 4, before = filter == ResizeFilter::bilinear ? 0 : 1;
+  constexpr int neighbours = filter == ResizeFilter::bilinear ? 2 : 4,
+                before = filter == ResizeFilter::bilinear ? 0 : 1;
   constexpr int tall = down ? neighbours : 1, wide = across ? neighbours : 1;
   const auto [pixels, height, width] = source;
   double left[block], top[block], part_x[block], part_y[block];
@@ -73,9 +76,13 @@ void transform_block(const Affine& map, const Source& source, double x, double y
     for (int u = 0; u < wide; ++u)
       for (int i = 0; i < count; ++i) taps[u][i] = pixels[rows[v][i] + columns[u][i]];
     for (int c = 0; c < 3; ++c) {
-      const auto channel = [&](int u, int i) { return static_cast<double>(static_cast<int>(taps[u][i] >> 8 * c & 255)); };
-      if constexpr (across) interpolate<filter>(count, channel, part_x, of_row[v][c]);
-      else for (int i = 0; i < count; ++i) of_row[v][c][i] = channel(0, i);
+      const auto channel = [&](int u, int i) {
+        return static_cast<double>(static_cast<int>(taps[u][i] >> 8 * c & 255));
+      };
+      if constexpr (across)
+        interpolate<filter>(count, channel, part_x, of_row[v][c]);
+      else
+        for (int i = 0; i < count; ++i) of_row[v][c][i] = channel(0, i);
     }
   }
   std::fill_n(to, count, 0U);
@@ -155,8 +162,10 @@ Affine rotation(const ImageView& image, double degrees) {
 
 void transform(const Affine& map, ResizeFilter filter, std::span<const std::uint8_t> fill, const ImageView& image,
                std::span<std::uint32_t> scratch) {
-  if (image.channels == 1) transform_image<1>(map, filter, fill, image, scratch);
-  else transform_image<3>(map, filter, fill, image, scratch);
+  if (image.channels == 1)
+    transform_image<1>(map, filter, fill, image, scratch);
+  else
+    transform_image<3>(map, filter, fill, image, scratch);
 }
 
 }  // namespace lacuna::augment

@@ -14,10 +14,13 @@ void check(const AugmentOptions& options) {
   const bool keeps_jitter = options.auto_augment.empty() || parse_policy(options.auto_augment).keeps_color_jitter;
   if (!options.color_jitter.empty()) ColorJitter(options.color_jitter, options.color_jitter_probability);
   if (!options.color_jitter.empty() && !keeps_jitter && !options.force_color_jitter)
-    reject("data.color_jitter: has no effect beside data.auto_augment: {} (as in timm); leave one of them out, or have "
-           "both by data.force_color_jitter: true", options.auto_augment);
+    reject(
+        "data.color_jitter: has no effect beside data.auto_augment: {} (as in timm); leave one of them out, or have "
+        "both by data.force_color_jitter: true",
+        options.auto_augment);
   if (options.force_color_jitter && (options.color_jitter.empty() || keeps_jitter))
-    reject("data.force_color_jitter: has no effect without data.color_jitter and a data.auto_augment that turns it off");
+    reject(
+        "data.force_color_jitter: has no effect without data.color_jitter and a data.auto_augment that turns it off");
   if (options.color_jitter_probability != 1 && options.color_jitter.empty())
     reject("data.color_jitter_probability: has no effect without data.color_jitter");
   const AugmentOptions defaults;
@@ -43,8 +46,7 @@ Transforms before_normalization(const AugmentOptions& options, const std::vector
   if (!options.auto_augment.empty()) {
     Surroundings surroundings;
     if (interpolation != Interpolation::random)
-      surroundings.filter =
-          interpolation == Interpolation::bilinear ? ResizeFilter::bilinear : ResizeFilter::bicubic;
+      surroundings.filter = interpolation == Interpolation::bilinear ? ResizeFilter::bilinear : ResizeFilter::bicubic;
     for (const float value : mean)  // as Python rounds: halves to even
       surroundings.fill.push_back(static_cast<std::uint8_t>(std::clamp(std::nearbyint(255.0 * value), 0.0, 255.0)));
     all.push_back(make_auto_augment(parse_policy(options.auto_augment), std::move(surroundings)));
@@ -59,8 +61,8 @@ Transforms before_normalization(const AugmentOptions& options, const std::vector
 
 Transforms after_normalization(const AugmentOptions& options) {
   if (options.erase_probability == 0) return {};
-  return {std::make_shared<RandomErasing>(options.erase_probability, *erasing_of(options.erase_mode),
-                                          options.erase_count)};
+  return {
+      std::make_shared<RandomErasing>(options.erase_probability, *erasing_of(options.erase_mode), options.erase_count)};
 }
 
 }  // namespace lacuna::augment

@@ -12,8 +12,8 @@ namespace lacuna::augment {
 /// message.
 void check(const AugmentOptions& options);
 
-/// What comes between the flip and normalisation, on u8 images: auto_augment, colour jitter, grey, blur. `mean` [channels]
-/// is the colour beyond the image; `random` interpolation is drawn for each operation.
+/// What comes between the flip and normalisation, on u8 images: auto_augment, colour jitter, grey, blur. `mean`
+/// [channels] is the colour beyond the image; `random` interpolation is drawn for each operation.
 Transforms before_normalization(const AugmentOptions& options, const std::vector<float>& mean,
                                 Interpolation interpolation);
 

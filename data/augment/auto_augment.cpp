@@ -71,8 +71,10 @@ class AugMix final : public AutoAugment {
     const std::int64_t count = from.bytes();
     // Sums of the chains, or their blends so far.
     const Tensor result = sample.scratch(original.shape(), policy().blends_each ? DType::u8 : DType::f32);
-    if (policy().blends_each) std::copy_n(from.pixels, count, result.data<std::uint8_t>());
-    else std::fill_n(result.data<float>(), count, 0.0F);
+    if (policy().blends_each)
+      std::copy_n(from.pixels, count, result.data<std::uint8_t>());
+    else
+      std::fill_n(result.data<float>(), count, 0.0F);
     for (const float weight : weights) {
       const Tensor chain = sample.scratch(original.shape(), DType::u8);
       std::copy_n(from.pixels, count, chain.data<std::uint8_t>());
@@ -80,12 +82,16 @@ class AugMix final : public AutoAugment {
       const std::int64_t depth = policy().depth > 0 ? policy().depth : 1 + random.below(3);
       for (std::int64_t i = 0; i < depth; ++i) apply_step(any_step(random), sample, random);
       const std::uint8_t* const augmented = sample[images].data<const std::uint8_t>();
-      if (policy().blends_each) blend_each(augmented, weight, count, result.data<std::uint8_t>());
-      else add(augmented, weight, count, result.data<float>());
+      if (policy().blends_each)
+        blend_each(augmented, weight, count, result.data<std::uint8_t>());
+      else
+        add(augmented, weight, count, result.data<float>());
     }
     Tensor out = sample.make(images, original.shape(), DType::u8);
-    if (policy().blends_each) std::copy_n(result.data<std::uint8_t>(), count, out.data<std::uint8_t>());
-    else finish(from.pixels, result.data<float>(), share, count, out.data<std::uint8_t>());
+    if (policy().blends_each)
+      std::copy_n(result.data<std::uint8_t>(), count, out.data<std::uint8_t>());
+    else
+      finish(from.pixels, result.data<float>(), share, count, out.data<std::uint8_t>());
     sample.set(images, std::move(out));
   }
 
@@ -130,9 +136,12 @@ class AugMix final : public AutoAugment {
 
 std::shared_ptr<const Transform> make_auto_augment(Policy policy, Surroundings surroundings) {
   switch (policy.kind) {
-    case Policy::Kind::random: return std::make_shared<RandAugment>(std::move(policy), std::move(surroundings));
-    case Policy::Kind::choice: return std::make_shared<Choice>(std::move(policy), std::move(surroundings));
-    case Policy::Kind::mix: break;
+    case Policy::Kind::random:
+      return std::make_shared<RandAugment>(std::move(policy), std::move(surroundings));
+    case Policy::Kind::choice:
+      return std::make_shared<Choice>(std::move(policy), std::move(surroundings));
+    case Policy::Kind::mix:
+      break;
   }
   surroundings.translation = 0.3;  // as timm's factory sets it
   return std::make_shared<AugMix>(std::move(policy), std::move(surroundings));

@@ -12,11 +12,14 @@ namespace lacuna::augment {
 
 ColorJitter::ColorJitter(const std::vector<double>& strengths, double probability)
     : PixelTransform("data.color_jitter"), probability_(probability) {
-  if (strengths.size() == 1) std::fill_n(strengths_.begin(), 3, strengths[0]);
-  else if (strengths.size() == 3 || strengths.size() == 4) std::ranges::copy(strengths, strengths_.begin());
+  if (strengths.size() == 1)
+    std::fill_n(strengths_.begin(), 3, strengths[0]);
+  else if (strengths.size() == 3 || strengths.size() == 4)
+    std::ranges::copy(strengths, strengths_.begin());
   else
-    reject("data.color_jitter: expected one number, or those of brightness, contrast, saturation and perhaps hue; got {}",
-           strengths.size());
+    reject(
+        "data.color_jitter: expected one number, or those of brightness, contrast, saturation and perhaps hue; got {}",
+        strengths.size());
   for (const double strength : strengths_)
     if (!(strength >= 0)) reject("data.color_jitter: expected numbers of 0 or more, got {}", strength);
   if (strengths_[3] > 0.5) reject("data.color_jitter: expected a hue of 0.5 at most, got {}", strengths_[3]);

@@ -8,11 +8,12 @@
 
 namespace lacuna::augment {
 
-/// Brightness, contrast, saturation and hue in a random order, each by a factor around 1 (around 0: hue) as torchvision's
-/// ColorJitter draws it.
+/// Brightness, contrast, saturation and hue in a random order, each by a factor around 1 (around 0: hue) as
+/// torchvision's ColorJitter draws it.
 class ColorJitter final : public PixelTransform {
  public:
-  /// `strengths`: one number for all but hue, or three, or four. Other counts, and a hue above 0.5, are the input's fault.
+  /// `strengths`: one number for all but hue, or three, or four. Other counts, and a hue above 0.5, are the input's
+  /// fault.
   ColorJitter(const std::vector<double>& strengths, double probability);
   void apply(Sample& sample, SampleRandom& random) const override;
 
@@ -24,7 +25,8 @@ class ColorJitter final : public PixelTransform {
 /// Makes images grey, in three equal channels.
 class RandomGrayscale final : public PixelTransform {
  public:
-  explicit RandomGrayscale(double probability) : PixelTransform("data.grayscale_probability"), probability_(probability) {}
+  explicit RandomGrayscale(double probability)
+      : PixelTransform("data.grayscale_probability"), probability_(probability) {}
   void apply(Sample& sample, SampleRandom& random) const override;
 
  private:

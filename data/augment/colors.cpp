@@ -21,9 +21,12 @@ std::array<std::uint8_t, 3> to_hsv(const std::uint8_t* rgb) {
   const float red = static_cast<float>(high - rgb[0]) / range, green = static_cast<float>(high - rgb[1]) / range,
               blue = static_cast<float>(high - rgb[2]) / range;
   float turn = 0;  // in sixths
-  if (rgb[0] == high) turn = blue - green;
-  else if (rgb[1] == high) turn = static_cast<float>(2.0 + static_cast<double>(red) - static_cast<double>(blue));
-  else turn = static_cast<float>(4.0 + static_cast<double>(green) - static_cast<double>(red));
+  if (rgb[0] == high)
+    turn = blue - green;
+  else if (rgb[1] == high)
+    turn = static_cast<float>(2.0 + static_cast<double>(red) - static_cast<double>(blue));
+  else
+    turn = static_cast<float>(4.0 + static_cast<double>(green) - static_cast<double>(red));
   turn = static_cast<float>(std::fmod(static_cast<double>(turn) / 6.0 + 1.0, 1.0));
   return {to_byte(static_cast<int>(static_cast<double>(turn) * 255.0)),
           to_byte(static_cast<int>(static_cast<double>(saturation) * 255.0)), static_cast<std::uint8_t>(high)};

@@ -32,9 +32,9 @@ Box box_of(float deviation) {
 
 /// Rows for the sums of a box.
 struct Scratch {
-  std::vector<std::uint8_t> padded{};           // a row between copies of its first and last pixel
-  std::vector<std::uint32_t> sums{};            // of each value's neighbours
-  std::vector<const std::uint8_t*> taps{};      // [2·radius + 3]: the values from −radius − 1 to radius + 1 away
+  std::vector<std::uint8_t> padded{};       // a row between copies of its first and last pixel
+  std::vector<std::uint32_t> sums{};        // of each value's neighbours
+  std::vector<const std::uint8_t*> taps{};  // [2·radius + 3]: the values from −radius − 1 to radius + 1 away
 };
 
 /// `to[i]` from the values taps[...][i].
@@ -89,8 +89,8 @@ void sharpness(const ImageView& in, const ImageView& out, float factor) {
     std::uint8_t* const to = out.row(y);
 #pragma omp simd
     for (std::int64_t i = step; i < in.row_bytes() - step; ++i) {
-      const int around = above[i - step] + above[i] + above[i + step] + row[i - step] + row[i + step] + below[i - step] +
-                         below[i] + below[i + step];
+      const int around = above[i - step] + above[i] + above[i + step] + row[i - step] + row[i + step] +
+                         below[i - step] + below[i] + below[i + step];
       // Pillow's (around + 5 · row) / 13 + 0.5 in floats is never near a whole number: the integer is the same.
       const int smooth = (2 * (around + 5 * row[i]) + 13) / 26;
       to[i] = blend(static_cast<float>(smooth), row[i], factor);

@@ -54,9 +54,12 @@ constexpr Argument between_level = [](double m, double, const Surroundings&) {
 template <auto function>
 constexpr Apply in_place = [](Sample& sample, double argument, const Surroundings&, SampleRandom&) {
   const ImageView image = view_of(sample[images]);
-  if constexpr (requires { function(image); }) function(image);
-  else if constexpr (requires(void (*f)(const ImageView&, int)) { f = function; }) function(image, static_cast<int>(argument));
-  else function(image, static_cast<float>(argument));
+  if constexpr (requires { function(image); })
+    function(image);
+  else if constexpr (requires(void (*f)(const ImageView&, int)) { f = function; })
+    function(image, static_cast<int>(argument));
+  else
+    function(image, static_cast<float>(argument));
 };
 
 }  // namespace
@@ -71,7 +74,7 @@ namespace {
 /// Geometry, by a function of the image and the argument that gives an Affine.
 template <auto map>
 constexpr Apply moved = [](Sample& sample, double argument, const Surroundings& surroundings, SampleRandom& random) {
-  const ResizeFilter filter = surroundings.filter ? *surroundings.filter
+  const ResizeFilter filter = surroundings.filter    ? *surroundings.filter
                               : random.below(2) == 0 ? ResizeFilter::bilinear
                                                      : ResizeFilter::bicubic;
   const ImageView image = view_of(sample[images]);

@@ -20,8 +20,10 @@ class PixelTransform : public Transform {
 
   SampleFields describe(SampleFields fields) const final {
     const SampleField& field = field_of(fields, images);
-    const bool fits = field.dtype == DType::u8 && field.shape.rank() == 3 && (field.shape[2] == 1 || field.shape[2] == 3);
-    if (!fits) reject("{} expects images u8 [H, W, 1 or 3], got {} {}", name_, lacuna::name_of(field.dtype), field.shape);
+    const bool fits =
+        field.dtype == DType::u8 && field.shape.rank() == 3 && (field.shape[2] == 1 || field.shape[2] == 3);
+    if (!fits)
+      reject("{} expects images u8 [H, W, 1 or 3], got {} {}", name_, lacuna::name_of(field.dtype), field.shape);
     return fields;
   }
 

@@ -84,20 +84,39 @@ const Chains original{
 /// Solarization, grey or blur (DeiT III).
 const Chains three_augment{{{"Solarize", 1, 5}}, {{"Desaturate", 1, 10}}, {{"GaussianBlurRand", 1, 10}}};
 
-const Set standard{{"AutoContrast", 1}, {"Equalize", 1},   {"Invert", 1},        {"Rotate", 1},       {"Posterize", 1},
-                   {"Solarize", 1},     {"SolarizeAdd", 1}, {"Color", 1},         {"Contrast", 1},     {"Brightness", 1},
-                   {"Sharpness", 1},    {"ShearX", 1},      {"ShearY", 1},        {"TranslateXRel", 1}, {"TranslateYRel", 1}};
-const Set increasing{{"AutoContrast", 1},         {"Equalize", 1},           {"Invert", 1},
-                     {"Rotate", 1},               {"PosterizeIncreasing", 1}, {"SolarizeIncreasing", 1},
-                     {"SolarizeAdd", 1},          {"ColorIncreasing", 1},    {"ContrastIncreasing", 1},
-                     {"BrightnessIncreasing", 1}, {"SharpnessIncreasing", 1}, {"ShearX", 1},
-                     {"ShearY", 1},               {"TranslateXRel", 1},      {"TranslateYRel", 1}};
+const Set standard{{"AutoContrast", 1}, {"Equalize", 1},    {"Invert", 1}, {"Rotate", 1},        {"Posterize", 1},
+                   {"Solarize", 1},     {"SolarizeAdd", 1}, {"Color", 1},  {"Contrast", 1},      {"Brightness", 1},
+                   {"Sharpness", 1},    {"ShearX", 1},      {"ShearY", 1}, {"TranslateXRel", 1}, {"TranslateYRel", 1}};
+const Set increasing{{"AutoContrast", 1},
+                     {"Equalize", 1},
+                     {"Invert", 1},
+                     {"Rotate", 1},
+                     {"PosterizeIncreasing", 1},
+                     {"SolarizeIncreasing", 1},
+                     {"SolarizeAdd", 1},
+                     {"ColorIncreasing", 1},
+                     {"ContrastIncreasing", 1},
+                     {"BrightnessIncreasing", 1},
+                     {"SharpnessIncreasing", 1},
+                     {"ShearX", 1},
+                     {"ShearY", 1},
+                     {"TranslateXRel", 1},
+                     {"TranslateYRel", 1}};
 const Set of_three{{"SolarizeIncreasing", 1}, {"Desaturate", 1}, {"GaussianBlur", 1}};
-const Set of_three_weighted{{"SolarizeIncreasing", 6}, {"Desaturate", 6},          {"GaussianBlur", 6},
-                            {"Rotate", 3},             {"ShearX", 2},              {"ShearY", 2},
-                            {"PosterizeIncreasing", 1}, {"AutoContrast", 1},        {"ColorIncreasing", 1},
-                            {"SharpnessIncreasing", 1}, {"ContrastIncreasing", 1},  {"BrightnessIncreasing", 1},
-                            {"Equalize", 1},           {"Invert", 1}};
+const Set of_three_weighted{{"SolarizeIncreasing", 6},
+                            {"Desaturate", 6},
+                            {"GaussianBlur", 6},
+                            {"Rotate", 3},
+                            {"ShearX", 2},
+                            {"ShearY", 2},
+                            {"PosterizeIncreasing", 1},
+                            {"AutoContrast", 1},
+                            {"ColorIncreasing", 1},
+                            {"SharpnessIncreasing", 1},
+                            {"ContrastIncreasing", 1},
+                            {"BrightnessIncreasing", 1},
+                            {"Equalize", 1},
+                            {"Invert", 1}};
 const Set weighted{{"Rotate", 3},
                    {"ShearX", 2},
                    {"ShearY", 2},
@@ -113,10 +132,18 @@ const Set weighted{{"Rotate", 3},
                    {"Equalize", 0.05},
                    {"PosterizeIncreasing", 0.05},
                    {"Invert", 0.05}};
-const Set of_mix{{"AutoContrast", 1},         {"ColorIncreasing", 1},     {"ContrastIncreasing", 1},
-                 {"BrightnessIncreasing", 1}, {"SharpnessIncreasing", 1}, {"Equalize", 1},
-                 {"Rotate", 1},               {"PosterizeIncreasing", 1}, {"SolarizeIncreasing", 1},
-                 {"ShearX", 1},               {"ShearY", 1},              {"TranslateXRel", 1},
+const Set of_mix{{"AutoContrast", 1},
+                 {"ColorIncreasing", 1},
+                 {"ContrastIncreasing", 1},
+                 {"BrightnessIncreasing", 1},
+                 {"SharpnessIncreasing", 1},
+                 {"Equalize", 1},
+                 {"Rotate", 1},
+                 {"PosterizeIncreasing", 1},
+                 {"SolarizeIncreasing", 1},
+                 {"ShearX", 1},
+                 {"ShearY", 1},
+                 {"TranslateXRel", 1},
                  {"TranslateYRel", 1}};
 
 /// The sections behind a policy's name: `m9` is 9 under `m`, `tweights` is "weights" under `t`.
@@ -177,10 +204,10 @@ class Sections {
 constexpr double most_deviation = 1e6;
 constexpr Sections::Known mstd{"mstd", 0, most_deviation, false};
 // Limits keep the draws of a sample below SampleRandom's.
-constexpr Sections::Known random_sections[]{{"m", 0, 100, true},  {"n", 1, 32, true},  {"p", 0, 1, false},
+constexpr Sections::Known random_sections[]{{"m", 0, 100, true},    {"n", 1, 32, true},  {"p", 0, 1, false},
                                             {"mmax", 1, 100, true}, {"inc", 0, 1, true}, mstd};
 constexpr Sections::Known chain_sections[]{mstd};
-constexpr Sections::Known mix_sections[]{{"m", 0, 100, true}, {"w", 1, 8, true}, {"d", 1, 6, true},
+constexpr Sections::Known mix_sections[]{{"m", 0, 100, true},     {"w", 1, 8, true}, {"d", 1, 6, true},
                                          {"a", 0.01, 100, false}, {"b", 0, 1, true}, mstd};
 
 std::vector<Step> steps_of(const Set& set, const Step& all) {
@@ -200,7 +227,8 @@ Policy random_policy(std::string_view text) {
                  .magnitude = sections.number("m", 10),
                  .deviation = deviation > uniform_above ? std::numeric_limits<double>::infinity() : deviation,
                  .highest = sections.number("mmax", 10)};
-  const bool inc = sections.whole_number("inc", 0) == 1;  // inc0 means what it says: before 1.0.30, timm read it as inc1
+  const bool inc =
+      sections.whole_number("inc", 0) == 1;  // inc0 means what it says: before 1.0.30, timm read it as inc1
   const std::map<std::string_view, const Set*> sets{
       {"", inc ? &increasing : &standard}, {"weights", &weighted}, {"3a", &of_three}, {"3aw", &of_three_weighted}};
   const auto set = sets.find(sections.set());
@@ -225,10 +253,11 @@ Policy chosen_policy(std::string_view text, const Chains& chains, bool increases
   for (const auto& chain : chains) {
     std::vector<Step>& steps = policy.chains.emplace_back();
     for (const auto& [name, probability, magnitude] : chain)
-      steps.push_back({.operation = &operation(increases && name.starts_with("Posterize") ? "PosterizeIncreasing" : name),
-                       .probability = probability,
-                       .magnitude = magnitude,
-                       .deviation = sections.number("mstd", 0)});
+      steps.push_back(
+          {.operation = &operation(increases && name.starts_with("Posterize") ? "PosterizeIncreasing" : name),
+           .probability = probability,
+           .magnitude = magnitude,
+           .deviation = sections.number("mstd", 0)});
   }
   return policy;
 }
@@ -251,8 +280,10 @@ Policy mix_policy(std::string_view text) {
 void Step::apply(Sample& sample, const Surroundings& surroundings, SampleRandom& random) const {
   if (probability < 1 && random.uniform() >= probability) return;
   double drawn = magnitude;
-  if (std::isinf(deviation)) drawn = random.uniform(0, magnitude);
-  else if (deviation > 0) drawn += deviation * random.normal();
+  if (std::isinf(deviation))
+    drawn = random.uniform(0, magnitude);
+  else if (deviation > 0)
+    drawn += deviation * random.normal();
   drawn = std::clamp(drawn, 0.0, highest);
   const double sign = operation->draws_sign && random.below(2) == 1 ? -1 : 1;
   const double argument = operation->argument == nullptr ? 0 : operation->argument(drawn, sign, surroundings);

@@ -27,8 +27,8 @@ struct Policy {
     mix      // `layers` random chains of the steps, blended with the image (AugMix: Hendrycks et al. 2019)
   };
   Kind kind = Kind::random;
-  std::vector<Step> steps{};                // random, mix
-  std::vector<double> weights{};            // random: of the steps, none of which is taken twice; empty: alike, repeated
+  std::vector<Step> steps{};      // random, mix
+  std::vector<double> weights{};  // random: of the steps, none of which is taken twice; empty: alike, repeated
   std::vector<std::vector<Step>> chains{};  // choice
   std::int64_t layers = 2;                  // random, mix
   std::int64_t depth = 0;                   // mix: steps of a chain; 0: 1 to 3, drawn
@@ -37,8 +37,8 @@ struct Policy {
   bool keeps_color_jitter = false;          // 3-Augment: colour jitter follows it
 };
 
-/// Reads `rand-m9-mstd0.5-inc1`, `original-mstd0.5`, `3a`, `augmix-m5-w4-d2` and the like. What timm would ignore or fail
-/// on is the input's fault, whose message names `data.auto_augment`.
+/// Reads `rand-m9-mstd0.5-inc1`, `original-mstd0.5`, `3a`, `augmix-m5-w4-d2` and the like. What timm would ignore or
+/// fail on is the input's fault, whose message names `data.auto_augment`.
 Policy parse_policy(std::string_view text);
 
 }  // namespace lacuna::augment

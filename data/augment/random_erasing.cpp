@@ -35,7 +35,8 @@ struct Rectangle {
 };
 
 /// Nothing where ten draws do not fit.
-std::optional<Rectangle> drawn_rectangle(std::int64_t height, std::int64_t width, std::int64_t of, SampleRandom& random) {
+std::optional<Rectangle> drawn_rectangle(std::int64_t height, std::int64_t width, std::int64_t of,
+                                         SampleRandom& random) {
   const auto area = static_cast<double>(height * width);
   const double flattest = std::log(0.3);
   for (int attempt = 0; attempt < 10; ++attempt) {
@@ -84,8 +85,10 @@ void RandomErasing::apply(Sample& sample, SampleRandom& random) const {
     if (how_ == Erasing::color) std::ranges::generate(color, [&] { return noise.next(); });
     for (std::int64_t y = rectangle->top; y < rectangle->top + rectangle->height; ++y) {
       float* const row = image.data<float>() + (y * width + rectangle->left) * channels;
-      if (how_ == Erasing::noise) std::generate_n(row, rectangle->width * channels, [&] { return noise.next(); });
-      else for (std::int64_t x = 0; x < rectangle->width; ++x) std::ranges::copy(color, row + x * channels);
+      if (how_ == Erasing::noise)
+        std::generate_n(row, rectangle->width * channels, [&] { return noise.next(); });
+      else
+        for (std::int64_t x = 0; x < rectangle->width; ++x) std::ranges::copy(color, row + x * channels);
     }
   }
 }

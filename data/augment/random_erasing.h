@@ -17,8 +17,8 @@ enum class Erasing : std::uint8_t {
 /// `const`, `rand` or `pixel`; another name gives nothing.
 std::optional<Erasing> erasing_of(std::string_view name);
 
-/// Overwrites 1 to `most` rectangles of `images` f32 [H, W, C], normalised, with a probability. Each takes 1/50 to 1/3 of
-/// the image over their number, and is 0.3 to 1/0.3 as high as wide; one that does not fit ten times is left out.
+/// Overwrites 1 to `most` rectangles of `images` f32 [H, W, C], normalised, with a probability. Each takes 1/50 to 1/3
+/// of the image over their number, and is 0.3 to 1/0.3 as high as wide; one that does not fit ten times is left out.
 class RandomErasing final : public Transform {
  public:
   RandomErasing(double probability, Erasing how, std::int64_t most);

@@ -8,8 +8,8 @@
 namespace lacuna::augment {
 namespace {
 
-using Counts = std::array<std::int64_t, 256>;      // of each value in a channel
-using ByteTable = std::array<std::uint8_t, 256>;   // a result for each value
+using Counts = std::array<std::int64_t, 256>;     // of each value in a channel
+using ByteTable = std::array<std::uint8_t, 256>;  // a result for each value
 
 void map_values(const ImageView& image, auto&& formula) {
   std::uint8_t* const pixels = image.pixels;
@@ -52,7 +52,8 @@ ByteTable spreading(const Counts& counts) {
   ByteTable table = identity();
   if (high <= low) return table;
   const double scale = 255.0 / (high - low), offset = -low * scale;
-  for (int v = 0; v < 256; ++v) table[v] = static_cast<std::uint8_t>(std::clamp(static_cast<int>(v * scale + offset), 0, 255));
+  for (int v = 0; v < 256; ++v)
+    table[v] = static_cast<std::uint8_t>(std::clamp(static_cast<int>(v * scale + offset), 0, 255));
   return table;
 }
 
@@ -74,8 +75,10 @@ ByteTable equalizing(const Counts& counts) {
 }
 
 void map_channels(const ImageView& image, ByteTable (*make)(const Counts&)) {
-  if (image.channels == 1) map_by_counts<1>(image, make);
-  else map_by_counts<3>(image, make);
+  if (image.channels == 1)
+    map_by_counts<1>(image, make);
+  else
+    map_by_counts<3>(image, make);
 }
 
 }  // namespace
@@ -88,7 +91,8 @@ void invert(const ImageView& image) {
 }
 
 void solarize(const ImageView& image, int threshold) {
-  map_values(image, [=](std::uint8_t value) { return static_cast<std::uint8_t>(value < threshold ? value : 255 - value); });
+  map_values(image,
+             [=](std::uint8_t value) { return static_cast<std::uint8_t>(value < threshold ? value : 255 - value); });
 }
 
 void solarize_add(const ImageView& image, int amount) {

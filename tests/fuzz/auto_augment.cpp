@@ -9,8 +9,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   using namespace lacuna;
   try {
-    const augment::Policy policy =
-        augment::parse_policy(std::string_view(reinterpret_cast<const char*>(bytes), size));
+    const augment::Policy policy = augment::parse_policy(std::string_view(reinterpret_cast<const char*>(bytes), size));
     if (policy.steps.empty() == policy.chains.empty() || policy.layers < 1) std::abort();
     for (const augment::Step& step : policy.steps)
       if (step.operation == nullptr || !(step.magnitude >= 0 && step.deviation >= 0)) std::abort();

@@ -119,7 +119,8 @@ TEST_CASE("operations on pixels give Pillow's bits") {
     if (one.contains("filter")) {
       std::vector<std::uint32_t> scratch(static_cast<std::size_t>(image.height * image.width));
       transform(maps.at(operation)(image.view(), argument),
-                one["filter"] == "bicubic" ? ResizeFilter::bicubic : ResizeFilter::bilinear, fill, image.view(), scratch);
+                one["filter"] == "bicubic" ? ResizeFilter::bicubic : ResizeFilter::bilinear, fill, image.view(),
+                scratch);
       CHECK(written(image.pixels) == one["pixels"]);
     } else {
       CHECK(written(operations.at(operation)(image, argument).pixels) == one["pixels"]);

@@ -93,10 +93,28 @@ TEST_CASE("timm's strings are read") {
 }
 
 TEST_CASE("what timm ignores or fails on in a string is the input's fault") {
-  for (const char* text :
-       {"", "rand-", "random", "rand-m", "rand-m9.5", "rand-mx", "rand-foo", "rand-w0", "rand-m9-m8", "rand-tfoo",
-        "rand-p2", "rand-n0", "rand-n99", "rand-n16-tweights", "rand-mstd1e9", "rand-m9-", "3a-m5", "v1", "augmix-w99",
-        "rand-m9 ", "rand-mstdnan", "rand-inc2"}) {
+  for (const char* text : {"",
+                           "rand-",
+                           "random",
+                           "rand-m",
+                           "rand-m9.5",
+                           "rand-mx",
+                           "rand-foo",
+                           "rand-w0",
+                           "rand-m9-m8",
+                           "rand-tfoo",
+                           "rand-p2",
+                           "rand-n0",
+                           "rand-n99",
+                           "rand-n16-tweights",
+                           "rand-mstd1e9",
+                           "rand-m9-",
+                           "3a-m5",
+                           "v1",
+                           "augmix-w99",
+                           "rand-m9 ",
+                           "rand-mstdnan",
+                           "rand-inc2"}) {
     CAPTURE(text);
     try {
       parse_policy(text);
@@ -251,7 +269,8 @@ TEST_CASE("colour jitter stays within its range and reaches its ends") {
   CHECK(share_of(400, [&](const SampleRandom& random) {
           return changed(ColorJitter({0.4}, 0.3), colorful(), random) != colorful().to_vector();
         }) == doctest::Approx(0.3).epsilon(0.25));
-  for (const std::vector<double>& wrong : std::vector<std::vector<double>>{{}, {1, 1}, {0, 0, 0, 0.6}, {-1}, {1, 1, 1, 0, 0}})
+  for (const std::vector<double>& wrong :
+       std::vector<std::vector<double>>{{}, {1, 1}, {0, 0, 0, 0.6}, {-1}, {1, 1, 1, 0, 0}})
     CHECK_THROWS_AS(ColorJitter(wrong, 1), Error);
 }
 
@@ -354,7 +373,8 @@ TEST_CASE("repeated samples make an epoch of timm's length") {
 
 TEST_CASE("pixel operations refuse what they cannot take") {
   const SampleFields two_channels{{.name = "images", .dtype = DType::u8, .shape = {4, 4, 2}}};
-  const AugmentOptions pixels{.auto_augment = "3a", .color_jitter = {0.3}, .grayscale_probability = 0.5, .blur_probability = 0.5};
+  const AugmentOptions pixels{
+      .auto_augment = "3a", .color_jitter = {0.3}, .grayscale_probability = 0.5, .blur_probability = 0.5};
   const Transforms transforms = before_normalization(pixels, half, Interpolation::random);
   CHECK(transforms.size() == 4);
   for (const auto& transform : transforms) CHECK_THROWS_AS(transform->describe(two_channels), Error);

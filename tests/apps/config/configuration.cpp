@@ -406,6 +406,22 @@ TEST_CASE("configuration: mixing, sampling and patience") {
         std::string::npos);
 }
 
+TEST_CASE("configuration: training images are augmented, those of an evaluation are not") {
+  const auto images = [](Split split, const std::string& data) {
+    const Configuration resolved = resolve(parse_configuration(
+        "model: {name: resnet20}\ntrain: {batch_size: 4}\ndata: {train_size: 12, val_size: 4" + data + "}\n", "a.yaml"));
+    const Batches batches = batches_of(resolved, open_dataset("shapes", dataset_options(resolved, split)), split);
+    Sample sample;
+    return batches.read(0, 0, batches.allocate(), sample)["images"].to_vector();
+  };
+  for (const char* const data : {", auto_augment: rand-m9-p1", ", color_jitter: 0.4", ", erase_probability: 1",
+                                 ", grayscale_probability: 1", ", blur_probability: 1", ", repeats: 3"}) {
+    CAPTURE(data);
+    CHECK(images(Split::train, data) != images(Split::train, ""));
+    CHECK(images(Split::validation, data) == images(Split::validation, ""));
+  }
+}
+
 TEST_CASE("configuration: one text is a list of one") {
   CHECK(read("freeze: {train: head*}\n").freeze.train == std::vector<std::string>{"head*"});
   CHECK(read("", {"freeze.train=head*"}).freeze.train == std::vector<std::string>{"head*"});

@@ -18,6 +18,10 @@ class Chosen final : public Dataset {
         source_(std::move(source)),
         indices_(std::move(indices)) {}
 
+  std::int64_t label(std::int64_t index) const override {
+    return source_->label(indices_[static_cast<std::size_t>(index)]);
+  }
+
  private:
   static DatasetInfo of_size(DatasetInfo info, std::int64_t size) {
     info.size = size;

@@ -41,7 +41,7 @@ std::vector<std::string*> paths_in(Configuration& configuration) {
   std::vector<std::string*> paths{&configuration.data.path, &configuration.model.from, &configuration.adapter.from,
                                   &configuration.memory.plan_file,
                                   &configuration.output.dir};
-  for (const char* const name : {"tokenizer", "validation", "val_labels", "labels"})  // of data sets
+  for (const char* const name : {"tokenizer", "validation", "val_labels", "labels", "images"})  // of data sets
     if (const auto found = configuration.data.options.find(name); found != configuration.data.options.end())
       if (auto* const path = std::get_if<std::string>(&found->second);
           path != nullptr && (found->first != "labels" || path->ends_with(".txt")))

@@ -110,18 +110,7 @@ class ImageFolder final : public EncodedImages {
  private:
   std::size_t place_of(std::int64_t index) const { return static_cast<std::size_t>(part_ ? (*part_)(index) : index); }
 
-  void read_file(std::int64_t index, Sample& sample) const override {
-    const std::size_t place = place_of(index);
-    Tensor encoded;
-    split_.tree->read(split_.files[place], [&](std::int64_t bytes) {
-      encoded = sample.make("encoded", {bytes}, DType::u8);
-      return std::span(encoded.data<std::uint8_t>(), static_cast<std::size_t>(bytes));
-    });
-    sample.set("encoded", std::move(encoded));
-    Tensor label = sample.make("labels", {}, DType::i64);
-    *label.data<std::int64_t>() = split_.labels[place];
-    sample.set("labels", std::move(label));
-  }
+  void read_file(std::int64_t index, Sample& sample) const override { read_image(split_, place_of(index), sample); }
 
   std::shared_ptr<const ImageFolderLayout> layout_;
   const ImageSplit& split_;

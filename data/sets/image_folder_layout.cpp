@@ -268,16 +268,7 @@ ImageSplit by_label_file(std::shared_ptr<const FileTree> tree, const Level& leve
 
 /// Moves a part of each class, drawn by the seed, from `train` to `validation`.
 void hold_out(double fraction, std::uint64_t seed, ImageSplit& train, ImageSplit& validation) {
-  std::map<std::int32_t, std::vector<std::size_t>> of_class;
-  for (std::size_t i = 0; i < train.labels.size(); ++i) of_class[train.labels[i]].push_back(i);
-  std::vector<bool> held(train.labels.size());
-  for (const auto& [label, images] : of_class) {
-    const auto count = std::ssize(images);
-    if (count < 2) continue;
-    const Permutation order(count, {seed, static_cast<std::uint32_t>(label), random_site("data/hold_out")});
-    const auto wanted = std::clamp<std::int64_t>(std::llround(fraction * static_cast<double>(count)), 1, count - 1);
-    for (std::int64_t i = 0; i < wanted; ++i) held[images[static_cast<std::size_t>(order(i))]] = true;
-  }
+  const std::vector<bool> held = held_out(train.labels, fraction, seed);
   ImageSplit kept{train.tree, {}, {}};
   validation.tree = train.tree;
   for (std::size_t i = 0; i < held.size(); ++i) {
@@ -307,6 +298,32 @@ bool is_image_name(std::string_view name) {
   const std::size_t dot = name.rfind('.');
   return dot != std::string_view::npos &&
          std::ranges::find(extensions, std::string_view(lower(name.substr(dot)))) != extensions.end();
+}
+
+void read_image(const ImageSplit& split, std::size_t place, Sample& sample) {
+  Tensor encoded;
+  split.tree->read(split.files[place], [&](std::int64_t bytes) {
+    encoded = sample.make("encoded", {bytes}, DType::u8);
+    return std::span(encoded.data<std::uint8_t>(), static_cast<std::size_t>(bytes));
+  });
+  sample.set("encoded", std::move(encoded));
+  Tensor label = sample.make("labels", {}, DType::i64);
+  *label.data<std::int64_t>() = split.labels[place];
+  sample.set("labels", std::move(label));
+}
+
+std::vector<bool> held_out(const std::vector<std::int32_t>& labels, double fraction, std::uint64_t seed) {
+  std::map<std::int32_t, std::vector<std::size_t>> of_class;
+  for (std::size_t i = 0; i < labels.size(); ++i) of_class[labels[i]].push_back(i);
+  std::vector<bool> held(labels.size());
+  for (const auto& [label, images] : of_class) {
+    const auto count = std::ssize(images);
+    if (count < 2) continue;
+    const Permutation order(count, {seed, static_cast<std::uint32_t>(label), random_site("data/hold_out")});
+    const auto wanted = std::clamp<std::int64_t>(std::llround(fraction * static_cast<double>(count)), 1, count - 1);
+    for (std::int64_t i = 0; i < wanted; ++i) held[images[static_cast<std::size_t>(order(i))]] = true;
+  }
+  return held;
 }
 
 std::vector<std::string> classes_of_setting(const std::string& setting) {

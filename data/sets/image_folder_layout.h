@@ -3,6 +3,7 @@
 #pragma once
 
 #include "data/files/file_tree.h"
+#include "data/sample.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -22,6 +23,9 @@ struct ImageSplit {
   std::vector<std::int32_t> files;   // [images], by number in the tree
   std::vector<std::int32_t> labels;  // [images]
 };
+
+/// Sets `encoded` and `labels` of a sample to image `place`.
+void read_image(const ImageSplit& split, std::size_t place, Sample& sample);
 
 struct ImageFolderOptions {
   std::filesystem::path path{};        // a folder or a tar archive
@@ -44,6 +48,9 @@ struct ImageFolderLayout {
 /// classes from a file beside them, as those of ImageNet do. Rejects what has no images, fewer than two classes, a
 /// class without images, and splits with different classes.
 ImageFolderLayout find_images(const ImageFolderOptions& options);
+
+/// Which samples are held out for evaluation: a part of each class, drawn by the seed; one image at least, and never all.
+std::vector<bool> held_out(const std::vector<std::int32_t>& labels, double fraction, std::uint64_t seed);
 
 /// Names with commas between them, or of a file `*.txt` with one on each line.
 std::vector<std::string> classes_of_setting(const std::string& setting);

@@ -97,6 +97,25 @@ std::vector<std::string> class_names(const std::string& setting) {
   return names;
 }
 
+namespace {
+
+/// The labels of a cell as a list, without empty ones.
+Cell split_labels(const Cell& cell, const std::string& separator) {
+  Cell list{.text = {}, .items = cell.items, .is_list = true};
+  if (cell.is_list) return list;
+  for (std::size_t begin = 0; begin <= cell.text.size();) {
+    const std::size_t end = std::min(cell.text.find(separator, begin), cell.text.size());
+    std::string name = cell.text.substr(begin, end - begin);
+    name.erase(0, name.find_first_not_of(' '));
+    name.erase(name.find_last_not_of(' ') + 1);
+    if (!name.empty()) list.items.push_back(std::move(name));
+    begin = end + separator.size();
+  }
+  return list;
+}
+
+}  // namespace
+
 LabelledTable read_labelled_table(const std::filesystem::path& path, const TextColumns& columns,
                                   const KnownLabels& known) {
   LabelledTable result;
@@ -115,7 +134,8 @@ LabelledTable read_labelled_table(const std::filesystem::path& path, const TextC
       if (!columns.empty_texts && is_blank(row.cells[i].text))
         reject("{}: expected a text in `{}`, got none", at(row.line), selected[i]);
     }
-    const Cell& label = row.cells.front();
+    const Cell label = columns.label_separator.empty() ? row.cells.front()
+                                                       : split_labels(row.cells.front(), columns.label_separator);
     if (!label.is_list && label.text.empty())
       reject("{}: expected a label in `{}`, got none: of {} columns the row has {}", at(row.line), columns.label,
              table->columns().size(), row.columns);

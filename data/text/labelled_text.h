@@ -20,6 +20,7 @@ struct TextColumns {
   std::size_t shortest_row = 0;   // rows with fewer columns are left out; 0: none are
   bool empty_texts = false;       // whether a text may be empty
   bool separate = false;          // whether the pair is a sequence of its own
+  std::string label_separator{};  // between the labels of a row, which are several then; empty: each row has one
 };
 
 /// A table whose rows were all checked.

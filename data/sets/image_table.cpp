@@ -1,0 +1,280 @@
+// Images named in a table: CSV, TSV or JSON lines with a column of paths and one of labels.
+#include "data/encoded_images.h"
+#include "data/files/input_file.h"
+#include "data/permutation.h"
+#include "data/sets/image_folder_layout.h"
+#include "data/text/labelled_text.h"
+#include "data/text/recent.h"
+
+#include "core/error.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <utility>
+
+namespace lacuna {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string> extensions{"csv", "tsv", "jsonl"};
+const std::vector<std::string> training_tables{"train", "training", "metadata", "labels"};
+const std::vector<std::string> validation_tables{"val", "valid", "validation", "dev", "test"};
+const std::vector<std::string> image_names{"image",    "file_name", "filename", "file",     "path",       "filepath", "file_path",
+                                           "image_path", "img_path", "img",      "image_id", "image_name", "id"};
+const std::vector<std::string> label_names{"label",  "labels", "class",      "class_name", "category", "target",
+                                           "tags",   "score",  "rating",     "y"};
+
+const std::vector<Setting>& settings_of_image_table() {
+  static const std::vector<Setting> settings{
+      {"image", std::string(), {}, "column of the image's path, by name or by number from 1; empty: found out"},
+      {"label", std::string(), {}, "column of the label; empty: found out"},
+      {"labels", std::string(), {}, "names of the classes in their order, or a file `.txt` of them; `numbers`: labels are "
+                                    "numbers to predict; empty: found out"},
+      {"separator", std::string(), {}, "between the labels of an image that may have several, as `|`; empty: it has one, or "
+                                       "a list of JSON"},
+      {"images", std::string(), {}, "folder that the paths begin in; empty: that of the table"},
+      {"extension", std::string(), {}, "what paths lack at their end, as `.jpg`"},
+      {"validation", std::string(), {}, "table to evaluate on; empty: `val` or the like beside the training table"},
+      {"val_fraction",
+       0.1,
+       {.low = 0.001, .high = 0.9, .below_high = false},
+       "part of each class that is held out for evaluation, drawn by data.seed, where there is no table for it"},
+  };
+  return settings;
+}
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+TableFormat format_of(const fs::path& file) {
+  const std::string extension = lower(file.extension().string());
+  if (extension == ".csv") return TableFormat::csv;
+  if (extension == ".jsonl") return TableFormat::json_lines;
+  if (extension == ".tsv" || extension == ".txt") return TableFormat::tsv;
+  reject("{}: expected a table .csv, .tsv or .jsonl", file.native());
+}
+
+std::optional<fs::path> table_in(const fs::path& folder, const std::vector<std::string>& names) {
+  std::error_code ignored;
+  for (const std::string& name : names)
+    for (const std::string& extension : extensions)
+      if (fs::path file = folder / (name + "." + extension); fs::is_regular_file(file, ignored)) return file;
+  return std::nullopt;
+}
+
+std::string usual(const std::vector<std::string>& columns, const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    for (const std::string& column : columns)
+      if (lower(column) == name) return column;
+  return {};
+}
+
+bool is_number(const std::string& text) {
+  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+TextColumns columns_of(const fs::path& file, const Settings& settings) {
+  TextColumns columns;
+  columns.table.format = format_of(file);
+  columns.text = settings.text("image");
+  columns.label = settings.text("label");
+  columns.label_separator = settings.text("separator");
+  const std::vector<std::string> names = Table(file, columns.table).columns();
+  const bool lines = columns.table.format == TableFormat::json_lines;
+  // Without a header, the first row has an image among its cells.
+  const auto image = std::ranges::find_if(names, [](const std::string& cell) { return is_image_name(cell); });
+  columns.table.header = lines || (image == names.end() && !is_number(columns.text));
+  if (columns.table.header) {
+    if (columns.text.empty()) columns.text = usual(names, image_names);
+    if (columns.label.empty()) columns.label = usual(names, label_names);
+  } else {
+    const auto place = image == names.end() ? 0 : image - names.begin();
+    if (columns.text.empty()) columns.text = std::to_string(place + 1);
+    if (columns.label.empty() && names.size() == 2) columns.label = std::to_string(2 - place);
+  }
+  if (columns.text.empty() || columns.label.empty())
+    reject("{}: expected data.{}, the name of a column{}: there are {}", file.native(),
+           columns.text.empty() ? "image" : "label", columns.table.header ? "" : " (its number from 1)",
+           columns.table.header ? fmt::format("{}", fmt::join(names, ", ")) : fmt::format("{} columns", names.size()));
+  return columns;
+}
+
+/// The rows of a table whose images were all found.
+struct Rows : LabelledTable {
+  fs::path images;
+  std::string extension;
+
+  fs::path path(std::int64_t row) const { return images / (table->row(row)[1].text + extension); }
+};
+
+std::shared_ptr<const Rows> read_rows(const fs::path& file, const Settings& settings, const KnownLabels& known) {
+  static Recent<Rows> recent;
+  const TextColumns columns = columns_of(file, settings);
+  const fs::path images = settings.text("images").empty() ? file.parent_path() : fs::path(settings.text("images"));
+  const std::string state =
+      fmt::format("{}{}\n{}\n{}\n{}\n{}\n{}\n{}", state_of_files({file}), columns.text, columns.label,
+                  columns.label_separator, images.native(), settings.text("extension"), known.numbers,
+                  fmt::join(known.classes, "\n"));
+  return recent.get(state, [&] {
+    auto rows = std::make_shared<Rows>();
+    static_cast<LabelledTable&>(*rows) = read_labelled_table(file, columns, known);
+    rows->images = images;
+    rows->extension = settings.text("extension");
+    for (std::int64_t i = 0; i < rows->table->size(); ++i) {
+      const fs::path image = rows->path(i);
+      std::error_code ignored;
+      if (!fs::is_regular_file(image, ignored))
+        reject("{}: expected the image {}, and there is no such file: data.images names the folder that paths begin in, "
+               "data.extension what they lack",
+               rows->table->where(i), image.native());
+    }
+    return rows;
+  });
+}
+
+struct TableSplit {
+  std::shared_ptr<const Rows> rows;
+  std::vector<std::int32_t> places;  // [samples], rows of the split
+  std::string description;
+};
+
+TableSplit split_of(const DatasetOptions& options) {
+  const Settings settings("data set image_table", settings_of_image_table(), options.settings);
+  if (options.path.empty()) reject("data.path: expected a table of images, or a folder with train.csv");
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(options.path, ignored);
+  const std::optional<fs::path> file = is_folder ? table_in(options.path, training_tables) : options.path;
+  if (!file)
+    reject("{}: expected a table {}, where the extension is one of {}", options.path.native(),
+           fmt::join(training_tables, ", "), fmt::join(extensions, ", "));
+  const std::string& setting = settings.text("labels");
+  const KnownLabels known = setting == "numbers" ? KnownLabels{.numbers = true}
+                                                 : KnownLabels{.numbers = false, .classes = classes_of_setting(setting)};
+  const auto training = read_rows(*file, settings, known);
+  if (training->kind != LabelKind::number && training->classes.size() < 2)
+    reject("{}: expected two classes at least, got {}", file->native(), fmt::join(training->classes, ", "));
+
+  std::optional<fs::path> validation;
+  if (!settings.text("validation").empty()) validation = settings.text("validation");
+  if (!validation && (is_folder || file->stem() == "train")) validation = table_in(file->parent_path(), validation_tables);
+  constexpr double usual_fraction = 0.1;
+  const double fraction = settings.number("val_fraction");
+  if (validation && fraction != usual_fraction)
+    reject("data.val_fraction is {}, but {} has images to evaluate on", fraction, validation->native());
+  std::vector<bool> held(static_cast<std::size_t>(training->table->size()));
+  if (!validation) {
+    std::vector<std::int32_t> strata = training->labels;
+    strata.resize(held.size());  // labels of other kinds are one class here
+    held = held_out(strata, fraction, options.seed);
+    if (std::ranges::count(held, true) == 0)
+      reject("{}: no image can be held out for evaluation, since each class has one: data.validation names a table",
+             file->native());
+  }
+  TableSplit split{training, {}, {}};
+  const bool is_training = options.split == Split::train;
+  if (!is_training && validation) {
+    split.rows = read_rows(*validation, settings, {.numbers = training->kind == LabelKind::number, .classes = training->classes});
+    held.assign(static_cast<std::size_t>(split.rows->table->size()), true);
+  }
+  for (std::size_t i = 0; i < held.size(); ++i)
+    if (held[i] != is_training) split.places.push_back(static_cast<std::int32_t>(i));
+  if (is_training)
+    split.description = fmt::format(
+        "image_table {}: images in `{}`, labels in `{}`: {}; {}", file->native(), training->columns.text,
+        training->columns.label,
+        training->kind == LabelKind::number
+            ? "numbers to predict"
+            : fmt::format("{} classes{}", training->classes.size(),
+                          training->kind == LabelKind::several_classes ? ", any number of them an image" : ""),
+        validation ? fmt::format("evaluated on {}", validation->native())
+                   : fmt::format("{} images held out for evaluation by data.val_fraction={}",
+                                 std::ranges::count(held, true), fraction));
+  return split;
+}
+
+DatasetInfo info_of(const DatasetOptions& options, const TableSplit& split) {
+  const auto held = std::ssize(split.places);
+  if (options.size() > held)
+    reject("data.{}: {} images were asked for, the table holds {}",
+           options.split == Split::train ? "train_size" : "val_size", options.size(), held);
+  return {.name = "image_table",
+          .size = options.size() > 0 ? options.size() : held,
+          .fields = encoded_image_fields(label_field(split.rows->kind, std::ssize(split.rows->classes))),
+          .classes = split.rows->classes,
+          .mean = {0.485F, 0.456F, 0.406F},
+          .deviation = {0.229F, 0.224F, 0.225F},
+          .description = split.description};
+}
+
+class ImageTable final : public EncodedImages {
+ public:
+  ImageTable(const DatasetOptions& options, TableSplit split)
+      : EncodedImages(info_of(options, split)), rows_(std::move(split.rows)), places_(std::move(split.places)) {
+    if (size() < std::ssize(places_))  // rows may come class by class
+      part_.emplace(std::ssize(places_), RandomStream{options.seed, 0, random_site("data/part")});
+  }
+  std::string origin(std::int64_t index) const override {
+    return rows_->path(place_of(index)).native();
+  }
+
+ private:
+  std::int64_t place_of(std::int64_t index) const {
+    return places_[static_cast<std::size_t>(part_ ? (*part_)(index) : index)];
+  }
+  void read_file(std::int64_t index, Sample& sample) const override {
+    const std::int64_t row = place_of(index);
+    const InputFile file(rows_->path(row));
+    Tensor encoded = sample.make("encoded", {file.size()}, DType::u8);
+    file.read(0, std::span(encoded.data<std::uint8_t>(), static_cast<std::size_t>(file.size())));
+    sample.set("encoded", std::move(encoded));
+    const auto i = static_cast<std::size_t>(row);
+    const bool several = rows_->kind == LabelKind::several_classes;
+    Tensor label = sample.make("labels", several ? Shape{std::ssize(rows_->classes)} : Shape{},
+                               rows_->kind == LabelKind::one_class ? DType::i64 : DType::f32);
+    if (rows_->kind == LabelKind::one_class) {
+      *label.data<std::int64_t>() = rows_->labels[i];
+    } else if (several) {
+      label.fill(0);
+      for (const std::int32_t one : rows_->several[i]) label.data<float>()[one] = 1;
+    } else {
+      *label.data<float>() = rows_->numbers[i];
+    }
+    sample.set("labels", std::move(label));
+  }
+
+  std::shared_ptr<const Rows> rows_;
+  std::vector<std::int32_t> places_;
+  std::optional<Permutation> part_;
+};
+
+/// A table whose first row has an image that is there, or says that it has one.
+Recognition recognize(const fs::path& path) {
+  std::error_code ignored;
+  const std::optional<fs::path> file = fs::is_directory(path, ignored) ? table_in(path, training_tables) : path;
+  if (!file || std::ranges::find(extensions, lower(file->extension().string()).substr(
+                                                 file->has_extension() ? 1 : 0)) == extensions.end())
+    return {};
+  const TableFormat format = format_of(*file);
+  const auto rows = first_rows(*file, format, 2);
+  const auto has_image = [](const std::vector<std::string>& row) {
+    return std::ranges::any_of(row, [](const std::string& cell) { return is_image_name(cell); });
+  };
+  return {.certainty = std::ranges::any_of(rows, has_image) ? 2 : 0};
+}
+
+const RegisterDataset image_table("image_table",
+                                  {.describe = [](const DatasetOptions& options) { return info_of(options, split_of(options)); },
+                                   .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+                                     return std::make_unique<ImageTable>(options, split_of(options));
+                                   },
+                                   .settings = settings_of_image_table(),
+                                   .recognize = recognize});
+
+}  // namespace
+}  // namespace lacuna

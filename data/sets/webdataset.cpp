@@ -1,0 +1,309 @@
+// WebDataset shards: tar archives in which the files of a sample have one name up to the first dot (`7.jpg`, `7.cls`).
+#include "data/encoded_images.h"
+#include "data/files/file_tree.h"
+#include "data/files/pattern.h"
+#include "data/permutation.h"
+#include "data/sets/image_folder_layout.h"
+
+#include "core/error.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <list>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace lacuna {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<Setting>& settings_of_webdataset() {
+  static const std::vector<Setting> settings{
+      {"validation", std::string(), {}, "shards to evaluate on, as data.path names those to train on; empty: those in "
+                                        "data.path with `val`, `test` or the like in their names"},
+      {"val_fraction",
+       0.1,
+       {.low = 0.001, .high = 0.9, .below_high = false},
+       "part of each class that is held out for evaluation, drawn by data.seed, where there are no shards for it"},
+      {"label", std::string("label"), {}, "key of the label in `.json` members of samples without `.cls`"},
+      {"labels", std::string(), {}, "names of the classes in their order, or a file `.txt` of them; empty: found out"},
+  };
+  return settings;
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::ranges::transform(result, result.begin(), [](unsigned char c) { return std::tolower(c); });
+  return result;
+}
+
+bool is_tar(const fs::path& path) { return lower(path.extension().native()) == ".tar"; }
+
+/// The shards that a path stands for: those of a folder, one, or those of a pattern.
+std::vector<fs::path> shards_of(const fs::path& path) {
+  std::error_code failed;
+  if (!fs::is_directory(path, failed)) return expand_pattern(path.native());
+  std::vector<fs::path> shards;
+  fs::directory_iterator entry(path, failed);
+  for (; !failed && entry != fs::directory_iterator(); entry.increment(failed))
+    if (is_tar(entry->path())) shards.push_back(entry->path());
+  if (failed) reject("{}: cannot be read: {}", path.native(), failed.message());
+  std::ranges::sort(shards);
+  return shards;
+}
+
+/// Whether a shard's name has a word for evaluation.
+bool is_for_validation(const fs::path& shard) {
+  static const std::set<std::string> words{"val", "valid", "validation", "eval", "test"};
+  std::string word;
+  for (const char c : lower(shard.stem().native()) + "-") {
+    if (std::isalpha(static_cast<unsigned char>(c)) != 0)
+      word += c;
+    else if (words.contains(std::exchange(word, {})))
+      return true;
+  }
+  return false;
+}
+
+struct Samples {
+  std::vector<std::int32_t> images;  // files of the tree
+  std::vector<std::string> labels;   // as they are written
+};
+
+std::string label_in_json(const std::string& text, const std::string& key, const std::string& origin) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json* value = &json;
+  if (json.is_object()) {
+    const auto found = json.find(key);
+    if (found == json.end()) reject("{}: expected a key `{}`: data.label names the label's", origin, key);
+    value = &*found;
+  }
+  if (value->is_string()) return value->get<std::string>();
+  if (value->is_number_integer()) return value->dump();
+  reject("{}: expected the label as a whole number or a name in `{}`, got {}", origin, key,
+         json.is_discarded() ? "no JSON" : value->type_name());
+}
+
+std::string trimmed(std::string text) {
+  text.erase(0, text.find_first_not_of(" \t\r\n"));
+  text.erase(text.find_last_not_of(" \t\r\n") + 1);
+  return text;
+}
+
+Samples samples_in(const FileTree& tree, const std::string& key) {
+  Samples samples;
+  std::int64_t file = 0;
+  const auto key_of = [&](std::int64_t number) {
+    const std::string_view path = tree.path(number);
+    const std::size_t base = path.rfind('/') + 1;  // 0 where there is none
+    return path.substr(0, std::min(path.find('.', base), path.size()));
+  };
+  while (file < tree.size()) {
+    std::int64_t image = -1, label = -1, json = -1;
+    const std::int64_t first = file;
+    for (const std::string_view name = key_of(first); file < tree.size() && key_of(file) == name; ++file) {
+      const std::string suffix = lower(tree.path(file).substr(name.size()));
+      if (suffix == ".cls") label = file;
+      if (suffix == ".json") json = file;
+      if (image < 0 && is_image_name(suffix) && suffix.rfind('.') == 0) image = file;
+    }
+    if (image < 0) continue;
+    if (label < 0 && json < 0) reject("{}: expected its label beside it, in .cls or .json", tree.origin(image));
+    samples.images.push_back(static_cast<std::int32_t>(image));
+    samples.labels.push_back(label >= 0 ? trimmed(tree.read_text(label))
+                                        : label_in_json(tree.read_text(json), key, tree.origin(json)));
+  }
+  return samples;
+}
+
+std::optional<std::int32_t> number_in(const std::string& text) {
+  std::int32_t value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+/// Whole numbers are classes by themselves; names are in the order of their bytes.
+std::vector<std::string> classes_of(const Samples& samples, const std::string& source) {
+  const std::set<std::string> names(samples.labels.begin(), samples.labels.end());
+  std::int32_t highest = -1;
+  for (const std::string& name : names) {
+    const std::optional<std::int32_t> number = number_in(name);
+    if (!number) return {names.begin(), names.end()};
+    highest = std::max(highest, *number);
+  }
+  constexpr std::int32_t most = 1'000'000;
+  if (highest >= most) reject("{}: expected labels below {}, got {}", source, most, highest);
+  std::vector<std::string> classes;
+  for (std::int32_t i = 0; i <= highest; ++i) classes.push_back(std::to_string(i));
+  return classes;
+}
+
+ImageSplit with_labels(std::shared_ptr<const FileTree> tree, const Samples& samples,
+                       const std::vector<std::string>& classes) {
+  std::map<std::string_view, std::int32_t, std::less<>> numbers;
+  for (std::size_t i = 0; i < classes.size(); ++i) numbers.emplace(classes[i], static_cast<std::int32_t>(i));
+  ImageSplit split{std::move(tree), samples.images, {}};
+  for (std::size_t i = 0; i < samples.labels.size(); ++i) {
+    const auto found = numbers.find(samples.labels[i]);
+    const std::optional<std::int32_t> number = found != numbers.end() ? found->second : number_in(samples.labels[i]);
+    if (!number || *number >= std::ssize(classes))
+      reject("{}: expected one of the {} classes, got the label `{}`", split.tree->origin(split.files[i]),
+             classes.size(), samples.labels[i]);
+    split.labels.push_back(*number);
+  }
+  return split;
+}
+
+struct Shards {
+  std::vector<std::string> classes;
+  ImageSplit train, validation;
+  std::string description;
+};
+
+std::shared_ptr<const Shards> read_shards(const DatasetOptions& options, const std::vector<fs::path>& train,
+                                          const std::vector<fs::path>& validation, const Settings& settings) {
+  auto shards = std::make_shared<Shards>();
+  const auto tree = FileTree::of_archives(train);
+  const Samples samples = samples_in(*tree, settings.text("label"));
+  if (samples.images.empty()) reject("{}: expected images in the shards, got none", options.path.native());
+  shards->classes = classes_of_setting(settings.text("labels"));
+  if (shards->classes.empty()) shards->classes = classes_of(samples, options.path.native());
+  if (shards->classes.size() < 2)
+    reject("{}: expected two classes at least, got {}", options.path.native(), fmt::join(shards->classes, ", "));
+  shards->train = with_labels(tree, samples, shards->classes);
+  const double fraction = settings.number("val_fraction");
+  constexpr double usual_fraction = 0.1;
+  if (!validation.empty()) {
+    if (fraction != usual_fraction)
+      reject("data.val_fraction is {}, but there are shards to evaluate on: {}", fraction, validation.front().native());
+    const auto other = FileTree::of_archives(validation);
+    shards->validation = with_labels(other, samples_in(*other, settings.text("label")), shards->classes);
+    if (shards->validation.files.empty())
+      reject("{}: expected images in the shards, got none", validation.front().native());
+  } else {
+    const std::vector<bool> held = held_out(shards->train.labels, fraction, options.seed);
+    const ImageSplit all = std::exchange(shards->train, {tree, {}, {}});
+    shards->validation.tree = tree;
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      ImageSplit& to = held[i] ? shards->validation : shards->train;
+      to.files.push_back(all.files[i]);
+      to.labels.push_back(all.labels[i]);
+    }
+    if (shards->validation.files.empty())
+      reject("{}: no image can be held out for evaluation, since each class has one: data.validation names shards",
+             options.path.native());
+  }
+  shards->description = fmt::format(
+      "webdataset {}: {} shards, {} classes, {} images to train on, {} to evaluate on ({})", options.path.native(),
+      train.size(), shards->classes.size(), shards->train.files.size(), shards->validation.files.size(),
+      validation.empty() ? fmt::format("held out of each class by data.val_fraction={}", fraction)
+                         : fmt::format("{} shards", validation.size()));
+  return shards;
+}
+
+/// The last ones that were read: checking a configuration describes the same shards many times.
+std::shared_ptr<const Shards> shards_of(const DatasetOptions& options) {
+  const Settings settings("data set webdataset", settings_of_webdataset(), options.settings);
+  if (options.path.empty())
+    reject("data.path: expected shards: a folder of them, or a pattern as `train-{{000000..000146}}.tar`");
+  std::vector<fs::path> train = shards_of(options.path), validation;
+  if (!settings.text("validation").empty()) {
+    validation = shards_of(settings.text("validation"));
+  } else {
+    const auto others = std::ranges::stable_partition(train, [](const fs::path& shard) { return !is_for_validation(shard); });
+    validation.assign(others.begin(), others.end());
+    train.erase(others.begin(), others.end());
+    if (train.empty()) train = validation;  // they are all there is
+  }
+  if (train.empty()) reject("{}: expected tar archives, got none", options.path.native());
+  std::string key = fmt::format("{}\n{}\n{}\n{}", settings.text("label"), settings.text("labels"),
+                                settings.number("val_fraction"), options.seed);
+  for (const auto* const list : {&train, &validation})
+    for (const fs::path& shard : *list) {
+      std::error_code ignored;
+      key += fmt::format("\n{} {} {}", shard.native(), fs::file_size(shard, ignored),
+                         fs::last_write_time(shard, ignored).time_since_epoch().count());
+    }
+  static std::mutex mutex;
+  static std::list<std::pair<std::string, std::shared_ptr<const Shards>>> recent;
+  const std::scoped_lock lock(mutex);
+  for (const auto& [known, shards] : recent)
+    if (known == key) return shards;
+  recent.emplace_front(key, read_shards(options, train, validation, settings));
+  constexpr std::size_t most = 2;
+  if (recent.size() > most) recent.pop_back();
+  return recent.front().second;
+}
+
+DatasetInfo info_of(const DatasetOptions& options) {
+  const auto shards = shards_of(options);
+  const bool training = options.split == Split::train;
+  const auto held = std::ssize(training ? shards->train.files : shards->validation.files);
+  if (options.size() > held)
+    reject("data.{}: {} images were asked for, the shards hold {}", training ? "train_size" : "val_size",
+           options.size(), held);
+  return {.name = "webdataset",
+          .size = options.size() > 0 ? options.size() : held,
+          .fields = encoded_image_fields(
+              {.name = "labels", .dtype = DType::i64, .shape = {}, .below = std::ssize(shards->classes)}),
+          .classes = shards->classes,
+          .mean = {0.485F, 0.456F, 0.406F},
+          .deviation = {0.229F, 0.224F, 0.225F},
+          .description = training ? shards->description : ""};
+}
+
+class WebDataset final : public EncodedImages {
+ public:
+  explicit WebDataset(const DatasetOptions& options)
+      : EncodedImages(info_of(options)),
+        shards_(shards_of(options)),
+        split_(options.split == Split::train ? shards_->train : shards_->validation) {
+    if (size() < std::ssize(split_.files))
+      part_.emplace(std::ssize(split_.files), RandomStream{options.seed, 0, random_site("data/part")});
+  }
+  std::string origin(std::int64_t index) const override { return split_.tree->origin(split_.files[place_of(index)]); }
+  std::int64_t label(std::int64_t index) const override { return split_.labels[place_of(index)]; }
+
+ private:
+  std::size_t place_of(std::int64_t index) const { return static_cast<std::size_t>(part_ ? (*part_)(index) : index); }
+  void read_file(std::int64_t index, Sample& sample) const override { read_image(split_, place_of(index), sample); }
+
+  std::shared_ptr<const Shards> shards_;
+  const ImageSplit& split_;
+  std::optional<Permutation> part_;
+};
+
+/// Archives whose first one has a label beside an image.
+Recognition recognize(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored) && !is_tar(path)) return {};
+  const std::vector<fs::path> shards = shards_of(path);
+  if (shards.empty() || !fs::is_regular_file(shards.front(), ignored)) return {};
+  const auto tree = FileTree::of_archives({shards.front()});
+  bool has_image = false, has_label = false;
+  for (std::int64_t file = 0; file < tree->size() && !(has_image && has_label); ++file) {
+    const std::string name = lower(tree->path(file));
+    has_image = has_image || is_image_name(name);
+    has_label = has_label || name.ends_with(".cls") || name.ends_with(".json");
+  }
+  return {.certainty = has_image && has_label ? 2 : 0};
+}
+
+const RegisterDataset webdataset("webdataset", {.describe = info_of,
+                                                .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+                                                  return std::make_unique<WebDataset>(options);
+                                                },
+                                                .settings = settings_of_webdataset(),
+                                                .recognize = recognize});
+
+}  // namespace
+}  // namespace lacuna

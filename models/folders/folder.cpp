@@ -4,6 +4,8 @@
 #include "models/folders/timm.h"
 #include "models/folders/transformers.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace lacuna {
@@ -68,9 +70,22 @@ std::vector<NamedTensor> renamed(const Module& model, const TensorNames& names) 
   return state;
 }
 
+/// A new folder beside `folder`, under a name that nothing had.
+fs::path make_folder_beside(const fs::path& folder) {
+  std::error_code failed;
+  if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), failed);
+  for (int number = 0; !failed; ++number) {
+    fs::path made = folder;
+    made += fmt::format(".{}.{}.tmp", getpid(), number);
+    if (fs::create_directory(made, failed)) return made;
+  }
+  reject("cannot create {}: {}", folder.string(), failed.message());
+}
+
 }  // namespace
 
-void write_model_folder(const fs::path& folder, const Model& model, const ModelFolder& description, Library library) {
+void write_model_folder(const fs::path& path, const Model& model, const ModelFolder& description, Library library) {
+  const fs::path folder = (path / "").parent_path();  // without a slash at its end
   std::error_code failed;
   if (fs::exists(fs::symlink_status(folder, failed))) reject("{} exists already: name another folder", folder.string());
   if (library == Library::timm)
@@ -78,10 +93,7 @@ void write_model_folder(const fs::path& folder, const Model& model, const ModelF
       reject("timm has no such model: {}", refusal);
   std::optional<TransformersFiles> files;
   if (library == Library::transformers) files = transformers_files(model, description);
-  fs::path temporary = folder;
-  temporary += ".tmp";
-  fs::remove_all(temporary, failed);
-  if (!fs::create_directories(temporary, failed)) reject("cannot create {}: {}", temporary.string(), failed.message());
+  const fs::path temporary = make_folder_beside(folder);
   const std::map<std::string, std::string> metadata{{"format", "pt"}};
   try {
     if (files) {

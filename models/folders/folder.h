@@ -54,7 +54,7 @@ std::string transformers_refusal(const ModelFolder& description);
 
 /// Writes a folder that the library loads, which must not exist: whole or not at all. Refuses a model that the library
 /// does not have.
-void write_model_folder(const std::filesystem::path& folder, const Model& model, const ModelFolder& description,
+void write_model_folder(const std::filesystem::path& path, const Model& model, const ModelFolder& description,
                         Library library);
 
 }  // namespace lacuna

@@ -35,13 +35,15 @@ bool contains(const std::vector<std::string_view>& list, std::string_view name) 
 }
 
 /// A list of names, or an object from number to name.
-std::vector<std::string> labels_in(const ordered_json& json, const fs::path& file) {
+std::vector<std::string> labels_in(const ConfigReader& config, const char* key) {
+  const ordered_json& json = config.json().at(key);
+  if (!json.is_array() && !json.is_object()) config.refuse(key, "a list of texts, or texts by number");
   std::vector<std::string> labels;
   for (std::size_t i = 0; i < json.size(); ++i) {
     const std::string number = std::to_string(i);
     if (json.is_object() && !json.contains(number)) return {};  // numbers with gaps
     const ordered_json& label = json.is_object() ? json.at(number) : json.at(i);
-    if (!label.is_string()) reject("{}: expected `label_names` to be texts, got {}", file.string(), label.dump());
+    if (!label.is_string()) config.refuse(key, "a list of texts, or texts by number");
     labels.push_back(label.get<std::string>());
   }
   return labels;
@@ -117,7 +119,7 @@ ModelFolder read_timm_config(const ordered_json& json, const fs::path& file) {
   if (classes > 0) folder.hyper_parameters.push_back({"num_classes", classes});
   for (const ConfigReader* const config : {&top, &cfg})
     for (const char* const key : {"label_names", "labels"})
-      if (folder.labels.empty() && config->says(key)) folder.labels = labels_in(config->json().at(key), file);
+      if (folder.labels.empty() && config->says(key)) folder.labels = labels_in(*config, key);
   folder.images = {.mean = cfg.numbers("mean"),
                    .std = cfg.numbers("std"),
                    .interpolation = cfg.text("interpolation", ""),

@@ -53,11 +53,19 @@ std::int64_t side_in(const ConfigReader& config, const char* key, const char* pa
   return ConfigReader(size, config.file()).integer(part, 0);
 }
 
+/// Refuses another scale of pixels than that from 0 to 1, which the models here take.
+void check_scale(const ConfigReader& config) {
+  constexpr double usual = 1.0 / 255, rounding = 1e-5;  // some files have few digits
+  if (!config.flag("do_rescale", true)) config.refuse("do_rescale", "true");
+  if (std::abs(config.real("rescale_factor", usual) / usual - 1) > rounding) config.refuse("rescale_factor", "1/255");
+}
+
 /// preprocessor_config.json. Returns the side of the images; 0: not said.
 std::int64_t read_preparation(const fs::path& file, ImagePreparation& images) {
   const std::optional<ordered_json> json = read_json_object(file);
   if (!json) return 0;
   const ConfigReader config(*json, file);
+  check_scale(config);
   images.mean = config.numbers("image_mean");
   images.std = config.numbers("image_std");
   const auto channels = std::max<std::size_t>(images.mean.size(), 3);

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <set>
 
 using namespace lacuna;
@@ -238,6 +239,40 @@ TEST_CASE("folders: ours come back with the same logits, in both conventions") {
             std::string::npos);
     }
   }
+}
+
+TEST_CASE("folders: one is written beside what is there, with or without a slash at the end of its name") {
+  const TemporaryFolder folder;
+  const Case one = our_cases().front();
+  REQUIRE(one.timm);
+  fs::create_directory(folder / "out.tmp");
+  test::write_file(folder / "out.tmp/notes", "of the user");
+  write_model_folder(folder / "out/", *drawn(one), one.description, Library::timm);
+  CHECK(fs::exists(folder / "out/config.json"));
+  CHECK(test::read_file(folder / "out.tmp/notes") == "of the user");
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 2);
+}
+
+TEST_CASE("folders: labels that are no names, and pixels of another scale, are refused") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const char* of, const char* file, const char* key, const nlohmann::json& value) {
+    fs::remove_all(folder / "a");
+    fs::copy(fs::path(LACUNA_SOURCE_DIR "/tests/models/folders") / of, folder / "a", fs::copy_options::recursive);
+    nlohmann::json json = nlohmann::json::object();
+    if (fs::exists(folder / "a" / file)) json = nlohmann::json::parse(test::read_file(folder / "a" / file));
+    json[key] = value;
+    test::write_file(folder / "a" / file, json.dump());
+    return refusal([&] { read_model_folder(folder / "a"); }).find(key) != std::string::npos;
+  };
+  for (const nlohmann::json& labels : {nlohmann::json("cat"), nlohmann::json(3), nlohmann::json(true),
+                                       nlohmann::json{1, 2}, nlohmann::json{{"0", 1}}}) {
+    CAPTURE(labels.dump());
+    CHECK(refused("timm-vit", "config.json", "label_names", labels));
+  }
+  const char* const preparation = "preprocessor_config.json";
+  CHECK(refused("hf-vit", preparation, "rescale_factor", 1 / 127.5));
+  CHECK(refused("hf-vit", preparation, "do_rescale", false));
+  CHECK_FALSE(refused("hf-vit", preparation, "rescale_factor", 0.003921569));
 }
 
 TEST_CASE("folders: names may have a wrapper's before them; a model without a head lacks its own") {

@@ -17,14 +17,18 @@
 #include "core/system_memory.h"
 #include "data/encoded_images.h"
 
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 namespace lacuna::apps {
 namespace {
@@ -67,6 +71,7 @@ class Eval {
     }
     Configuration configuration =
         is_folder ? parse_configuration("", "the command line", overrides) : read_configuration(files, overrides);
+    refuse_changes_of_training(overrides);
     configuration.memory = {};  // nothing is saved for backward, and no budget of a step is asked for
     configuration = resolve(configuration);
     if (configuration.train.device == "meta")
@@ -125,6 +130,25 @@ class Eval {
   }
 
  private:
+  /// Refuses overrides that an evaluation does not use.
+  static void refuse_changes_of_training(const std::vector<std::string>& overrides) {
+    static const std::set<std::string, std::less<>> sections{"model", "data", "task", "adapter"};
+    static const std::set<std::string, std::less<>> of_train{"batch_size", "precision", "device", "threads", "seed"};
+    for (const std::string& change : overrides) {
+      Problems problems;
+      const YamlEntry given = *parse_assignment(change, problems);  // read before
+      const std::size_t dot = given.key.find('.');
+      const std::string section = given.key.substr(0, dot);
+      const auto is_used = [](const YamlEntry& entry) { return of_train.contains(entry.key); };
+      const bool of_train_used = section == "train" && (dot == std::string::npos
+                                                            ? std::ranges::all_of(given.value.entries, is_used)
+                                                            : of_train.contains(given.key.substr(dot + 1)));
+      if (!sections.contains(section) && !of_train_used)
+        reject("{}: an evaluation does not use it; expected values of {}, or of {} in train", change,
+               fmt::join(sections, ", "), fmt::join(of_train, ", "));
+    }
+  }
+
   /// Whether `path` is a folder with a model that is no part of a run.
   static bool is_model_folder(const std::string& path) {
     std::error_code ignored;

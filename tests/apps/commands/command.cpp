@@ -567,6 +567,22 @@ TEST_CASE("eval: weights of a run are the run's") {
     CHECK(run_command(folder, {"eval", "r", change}).code == 2);
 }
 
+TEST_CASE("eval: values that only training uses are refused") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  REQUIRE(run_command(folder, train({"train.steps=1", "output.dir=r"})).code == 0);
+  for (const char* const change : {"memory.policy=keep", "memory={policy: keep}", "optimizer.lr=1", "schedule.name=cosine",
+                                   "train.epochs=3", "train={batch_size: 4, steps: 2}", "output.dir=s"}) {
+    CAPTURE(change);
+    CHECK(run_command(folder, {"eval", "r", change}).code == 2);
+    CHECK(run_command(folder, {"eval", "-c", "c.yaml", "model.from=r/last", change}).code == 2);
+  }
+  for (const char* const change : {"train.batch_size=4", "train={batch_size: 4, threads: 1}"}) {
+    CAPTURE(change);
+    CHECK(run_command(folder, {"eval", "r", change}).code == 0);
+  }
+}
+
 TEST_CASE("plan: sizes at the ends of their ranges are planned or refused") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);

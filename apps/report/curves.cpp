@@ -1,8 +1,7 @@
 #include "apps/report/curves.h"
 
+#include "apps/rounded.h"
 #include "apps/train/run_folder.h"
-
-#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -26,8 +25,10 @@ struct Point {
   std::vector<std::pair<std::string, double>> values;
 };
 
-/// Enough digits for a chart.
-double rounded(double value) { return std::stod(fmt::format("{:.6g}", value)); }
+double for_chart(double value) {
+  constexpr int digits = 6;
+  return rounded(value, digits);
+}
 
 ordered_json to_json(const std::vector<Point>& points) {
   const std::size_t run = std::max<std::size_t>(1, (points.size() + most_points - 1) / most_points);
@@ -39,8 +40,8 @@ ordered_json to_json(const std::vector<Point>& points) {
     const std::size_t end = std::min(begin + run, points.size());
     const Point& last = points[end - 1];
     json["step"].push_back(last.step);
-    json["epoch"].push_back(rounded(last.epoch));
-    json["time"].push_back(rounded(last.time));
+    json["epoch"].push_back(for_chart(last.epoch));
+    json["time"].push_back(for_chart(last.time));
     std::map<std::string, std::pair<double, double>> sums;  // with counts
     for (std::size_t i = begin; i < end; ++i)
       for (const auto& [key, value] : points[i].values) {
@@ -49,7 +50,7 @@ ordered_json to_json(const std::vector<Point>& points) {
       }
     for (auto& [key, values] : json["values"].items()) {
       const auto sum = sums.find(key);
-      values.push_back(sum == sums.end() ? ordered_json() : ordered_json(rounded(sum->second.first / sum->second.second)));
+      values.push_back(sum == sums.end() ? ordered_json() : ordered_json(for_chart(sum->second.first / sum->second.second)));
     }
   }
   return json;

@@ -2,12 +2,14 @@
 
 #include "apps/page_template.h"
 #include "apps/report/curves.h"
+#include "apps/report/json_file.h"
 #include "core/error.h"
 
 #include <fmt/core.h>
 
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 namespace lacuna::apps {
 namespace {
@@ -35,8 +37,8 @@ ordered_json to_object(const Fields& fields) {
 
 void add_run(ordered_json& one, const fs::path& run) {
   one["curves"] = curves_of(run);
-  std::ifstream record(run / "record.json"), configuration(run / "config.yaml");
-  if (const ordered_json json = ordered_json::parse(record, nullptr, false); json.is_object()) one["record"] = json;
+  if (auto record = read_or_warn(run / "record.json", "the page is without it")) one["record"] = std::move(*record);
+  std::ifstream configuration(run / "config.yaml");
   one["configuration"] = std::string(std::istreambuf_iterator<char>(configuration), {});
 }
 

@@ -2,6 +2,7 @@
 #include "apps/command.h"
 #include "apps/config/yaml.h"
 #include "apps/output.h"
+#include "apps/report/json_file.h"
 #include "apps/report/page.h"
 #include "apps/train/run_folder.h"
 #include "core/error.h"
@@ -10,9 +11,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -69,16 +67,10 @@ Result read_run(const std::string& path) {
   result.run = folder.path();
   result.id = folder.path().lexically_normal().string();
   result.settings = settings_of(folder.configuration());
-  std::ifstream stream(folder.summary());
-  result.figures = ordered_json::parse(stream, nullptr, false);
-  const bool has_summary = result.figures.is_object();
-  if (stream.is_open() && !has_summary)
-    std::fputs(fmt::format("lacuna: warning: {} is damaged: what the run's steps say stands for it\n",
-                           folder.summary().string())
-                   .c_str(),
-               stderr);
-  if (!has_summary || result.figures.contains("stopped")) result.state = Result::State::unfinished;
-  if (!has_summary) result.figures = figures_so_far(folder.path());
+  const std::optional<ordered_json> summary =
+      read_or_warn(folder.summary(), "what the run's steps say stands for it");
+  if (!summary || summary->contains("stopped")) result.state = Result::State::unfinished;
+  result.figures = summary ? *summary : figures_so_far(folder.path());
   return result;
 }
 

@@ -94,7 +94,13 @@ Fields cells_of(const Result& result) {
 struct Column {
   std::string key, title;
   std::string (*format)(double);
+  std::optional<std::string> metric{};  // whose figures alone the column has; none: all
 };
+
+const ordered_json* figure_in(const Fields& figures, const Column& column) {
+  if (column.metric && text_of(find(figures, "best.metric")) != *column.metric) return nullptr;
+  return find(figures, column.key);
+}
 
 std::string bytes(double value) {
   constexpr double countable = 0x1p62;  // another program may have written the file
@@ -111,13 +117,14 @@ std::string duration(double value) {
                         : fmt::format("{:.1f} h", value / hour);
 }
 
-/// The best metric of a run first, then its last ones.
+/// The best metric of a run first, then its last ones. Different metrics have a column each.
 std::vector<Column> columns_of(const std::vector<Fields>& figures) {
-  std::vector<std::string> keys;
-  std::string metric;
+  std::vector<std::string> keys, metrics;
   for (const Fields& all : figures) {
     add_keys(keys, all);
-    if (const ordered_json* const name = find(all, "best.metric"); name && metric.empty()) metric = text_of(name);
+    if (find(all, "best.value") == nullptr) continue;
+    const std::string metric = text_of(find(all, "best.metric"));
+    if (std::ranges::find(metrics, metric) == metrics.end()) metrics.push_back(metric);
   }
   const auto format_of = [](const std::string& name) { return name.ends_with("accuracy") ? share : number; };
   std::vector<Column> columns;
@@ -128,9 +135,14 @@ std::vector<Column> columns_of(const std::vector<Fields>& figures) {
     std::ranges::replace(text, '_', ' ');
     return text;
   };
-  add("best.value", words("best val " + metric), format_of(metric));
+  for (const std::string& metric : metrics)
+    columns.push_back({"best.value", words("best val " + metric), format_of(metric), metric});
+  const auto is_main = [&](const std::string& key) {
+    const auto has_name = [&](const std::string& metric) { return key == "val_" + metric; };
+    return metrics.empty() || key == "val_loss" || std::ranges::any_of(metrics, has_name);
+  };
   for (const std::string& key : keys)
-    if (key.starts_with("val_") && (metric.empty() || key == "val_loss" || key == "val_" + metric)) add(key, words(key), format_of(key));
+    if (key.starts_with("val_") && is_main(key)) add(key, words(key), format_of(key));
   add("train_loss", "train loss", number);
   add("memory.peak", "peak", bytes);
   add("memory.saved", "saved", bytes);
@@ -146,11 +158,11 @@ struct Statistic {
   double mean = 0, deviation = 0;
 };
 
-Statistic statistic_of(const Group& group, const std::vector<Fields>& figures, const std::string& key) {
+Statistic statistic_of(const Group& group, const std::vector<Fields>& figures, const Column& column) {
   Statistic all;
   double squares = 0;
   for (const std::size_t member : group.members) {
-    const ordered_json* const value = find(figures[member], key);
+    const ordered_json* const value = figure_in(figures[member], column);
     if (value == nullptr || !value->is_number()) continue;
     const double before = value->get<double>() - all.mean;
     all.mean += before / static_cast<double>(++all.count);
@@ -162,30 +174,31 @@ Statistic statistic_of(const Group& group, const std::vector<Fields>& figures, c
 
 std::string cell_of(const Group& group, const std::vector<Fields>& figures, const std::vector<Result>& results,
                     const Column& column) {
-  const Statistic all = statistic_of(group, figures, column.key);
+  const Statistic all = statistic_of(group, figures, column);
   if (all.count > 1 && all.deviation > 0) return fmt::format("{} ± {}", column.format(all.mean), column.format(all.deviation));
   if (all.count > 0) return column.format(all.mean);
   const Result& result = results[group.members.front()];
-  const ordered_json* const value = find(figures[group.members.front()], column.key);
+  const ordered_json* const value = figure_in(figures[group.members.front()], column);
   if (value != nullptr) return text_of(value);  // another program wrote it
   return result.state == Result::State::failed ? "failed" : "";
 }
 
-/// Sets the best row: by the metric of the run's task, else by the loss, the speed, or the peak.
+/// Sets the best row: by the metric of the run's task, else by the loss, the speed, or the peak. None where the runs
+/// have different metrics.
 void choose_best(Table& table, const std::vector<Fields>& figures, const std::vector<Column>& columns) {
-  bool higher = false;
-  for (const char* const key : {"best.value", "val_loss", "samples_per_second", "memory.peak"}) {
-    table.goal = key;
-    higher = key == std::string_view("samples_per_second");
-    if (std::ranges::any_of(figures, [&](const Fields& all) { return find(all, key) != nullptr; })) break;
-  }
+  auto column = columns.end();
+  for (const char* const key : {"best.value", "val_loss", "samples_per_second", "memory.peak"})
+    if (column == columns.end()) column = std::ranges::find(columns, key, &Column::key);
+  if (column == columns.end() || std::ranges::count(columns, "best.value", &Column::key) > 1) return;
+  table.goal = column->key;
+  bool higher = table.goal == "samples_per_second";
   for (const Fields& all : figures)
     if (const ordered_json* const given = find(all, "best.higher_is_better"); given && table.goal == "best.value")
       higher = given->is_boolean() && given->get<bool>();
   double best = 0;
   bool is_one_better = false;
   for (std::size_t i = 0; i < table.groups.size(); ++i) {
-    const Statistic all = statistic_of(table.groups[i], figures, table.goal);
+    const Statistic all = statistic_of(table.groups[i], figures, *column);
     if (all.count == 0) continue;
     if (table.best) is_one_better |= all.mean != best;
     if (table.best && !(higher ? all.mean > best : all.mean < best)) continue;
@@ -193,7 +206,6 @@ void choose_best(Table& table, const std::vector<Fields>& figures, const std::ve
     best = all.mean;
   }
   if (!is_one_better) return table.best.reset();
-  const auto column = std::ranges::find(columns, table.goal, &Column::key);
   const auto at = static_cast<std::size_t>(column - columns.begin()) + table.texts;
   table.best_text = fmt::format("{}: {} {}", table.groups[*table.best].label, column->title, table.rows[*table.best + 1][at]);
 }

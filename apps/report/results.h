@@ -59,7 +59,7 @@ struct Table {
   std::vector<std::vector<std::string>> rows;  // titles first
   std::size_t texts = 0;                       // the first columns are texts, the others figures
   std::vector<Group> groups;                   // of each row but the titles
-  std::optional<std::size_t> best;             // the group with the best figure, if there are several
+  std::optional<std::size_t> best;             // the group with the best figure, if there are several of one metric
   std::string goal;                            // that figure's key
   std::string best_text;                       // as `lr 0.1: best val accuracy 91.20 %`
 };

@@ -1,5 +1,6 @@
 #include "apps/sweep/random_search.h"
 
+#include "apps/rounded.h"
 #include "core/random.h"
 
 #include <fmt/format.h>
@@ -56,6 +57,14 @@ std::optional<Distribution> read_distribution(const YamlNode& node, const std::s
   return problems.count() == before ? std::optional(std::move(distribution)) : std::nullopt;
 }
 
+/// Four digits, and more where the range is narrow beside its numbers.
+int digits_of(double min, double max) {
+  constexpr double usual = 4, most = 17;  // which tell all numbers apart
+  if (min == max) return static_cast<int>(most);
+  const double narrowness = std::max(std::abs(min), std::abs(max)) / (max - min);
+  return static_cast<int>(std::clamp(usual + std::floor(std::log10(narrowness)), usual, most));
+}
+
 }  // namespace
 
 YamlNode Distribution::draw(double u) const {
@@ -63,8 +72,9 @@ YamlNode Distribution::draw(double u) const {
   const double number = name == "integer"       ? min + std::floor(u * (max - min + 1))
                         : name == "log_uniform" ? min * std::pow(max / min, u)
                                                 : min + u * (max - min);
-  const double rounded = name == "integer" ? number : std::stod(fmt::format("{:.4g}", number));
-  return {.kind = YamlNode::Kind::scalar, .where = where, .text = to_yaml(rounded), .items = {}, .entries = {}};
+  const double shown = name == "integer" ? number : rounded(number, digits_of(min, max));
+  const double inside = std::clamp(shown, min, max);  // rounding may leave the range
+  return {.kind = YamlNode::Kind::scalar, .where = where, .text = to_yaml(inside), .items = {}, .entries = {}};
 }
 
 YamlNode RandomSearch::draw(const Value& value, std::int64_t trial) const {

@@ -15,7 +15,8 @@ struct Distribution {
   std::vector<YamlNode> choices{};  // of `choice`
   double min = 0, max = 0;          // of the others
 
-  /// The value at `u`, uniform in [0, 1). Real numbers have four digits, so that names stay readable.
+  /// The value at `u`, uniform in [0, 1). Real numbers have four digits, so that names stay
+  /// readable, and more in narrow ranges.
   YamlNode draw(double u) const;
 };
 

@@ -112,6 +112,9 @@ class SweepCommand {
     }
     say("{}: {} cases of `lacuna {}`, {} of them finished already\n", file_, results_.size(), sweep.command,
         results_.size() - waiting.size());
+    if (sweep.repeated_trials > 0)
+      print_error(fmt::format("lacuna: note: {} trials of `random` draw the values of earlier ones and are left out\n",
+                              sweep.repeated_trials));
     // A wrong configuration would fail when its turn comes, in hours perhaps.
     for (const Numbered& one : waiting)
       if (const std::string problem = one.run.problem(); !problem.empty())

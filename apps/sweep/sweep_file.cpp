@@ -317,7 +317,18 @@ class SweepReader {
         add_choice(rows[trial], entry, made_.emplace_back(YamlEntry{entry.key, entry.where, drawn}).value);
       }
     }
+    leave_repeated(rows);
     return rows;
+  }
+
+  /// Leaves out trials that draw the values of one before them, as trials of few choices do.
+  void leave_repeated(std::vector<Row>& rows) {
+    std::set<std::string> drawn;
+    sweep_.repeated_trials = std::erase_if(rows, [&](const Row& row) {
+      std::string values;
+      for (const Choice& choice : row) values += to_yaml(*choice.value) + "\n";
+      return !drawn.insert(values).second;
+    });
   }
 
   std::vector<Row> product(const std::vector<Row>& outer, const std::vector<Row>& inner) {
@@ -403,9 +414,7 @@ class SweepReader {
       problems_.refuse_if_any();
     }
     one.id = id_of(sweep_, one);
-    const bool is_new = ids_.insert(one.id).second;
-    if (!is_new && value_of("random") != nullptr) return;  // drawn before
-    if (!is_new) {
+    if (!ids_.insert(one.id).second) {
       std::vector<std::string> words;
       for (const SweepOverride& override : one.overrides) words.push_back(override.key + "=" + override.value);
       problems_.add(root_.where, fmt::format("the case {} {} is there twice", fmt::join(one.configurations, " "),

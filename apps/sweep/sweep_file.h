@@ -1,6 +1,7 @@
 // What a sweep file says: a command, and the cases that it is run on.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@ struct Sweep {
   std::vector<std::string> arguments;  // of the command, beside configuration and overrides
   std::filesystem::path folder;        // of the results
   std::vector<SweepCase> cases;        // the grid's first key changes slowest, the rows of `cases` fastest
+  std::size_t repeated_trials = 0;     // of `random`, which are left out: they draw what one before them did
 };
 
 /// A hash of command, arguments, overrides, and the names and contents that the configurations have now.

@@ -77,7 +77,12 @@ TEST_CASE("report: training runs on one page") {
   write_file(folder / "two/summary.json", "{\"a\":");
   const CommandResult damaged = run_command(folder, {"report", "one", "two"});
   CHECK(damaged.out.find("unfinished") != std::string::npos);
-  CHECK(damaged.error.find("two/summary.json is damaged") != std::string::npos);
+  CHECK(damaged.error.find("two/summary.json") != std::string::npos);
+  write_file(folder / "two/record.json", "[1]");
+  const CommandResult no_record = run_command(folder, {"report", "one", "two"});
+  CHECK(no_record.code == 0);
+  CHECK(no_record.error.find("two/record.json") != std::string::npos);
+  CHECK(no_record.error.find("one/record.json") == std::string::npos);
   CHECK(run_command(folder, {"report", "nowhere"}).error.find("nowhere does not exist") != std::string::npos);
   // Of its folder a label has what tells it from the others' folders.
   fs::create_directory(folder / "exp");
@@ -243,7 +248,7 @@ TEST_CASE("report: lines and figures that something else wrote are passed over")
   REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "output.dir=r"}).code == 0);
   fs::remove(folder / "r/summary.json");
   for (const std::string_view lines :
-       {R"({"step":1,"val_loss":1})", R"({"step":1,"val_loss":1,"epoch":"x","peak":"much","val_accuracy":[1]})",
+       {R"({"step":1,"val_loss":1})", R"({"step":1,"val_loss":1,"seconds":1e-310})", R"({"step":1,"val_loss":1,"epoch":"x","peak":"much","val_accuracy":[1]})",
         R"({"step":"1","val_loss":1})", R"([1])"}) {
     write_file(folder / "r/metrics.jsonl", std::string(lines) + "\n");
     const CommandResult result = run_command(folder, {"report", "r", "--json", "r.json"});

@@ -6,6 +6,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 namespace lacuna::test {
 namespace {
@@ -223,6 +225,39 @@ TEST_CASE("sweep: values drawn at random follow their distributions, and more tr
   refused("random: {trials: 2}\n", "random: expected `trials` and `values`");
   refused(lr + "{uniform: [0, 1]}}}\ngrid: {optimizer.lr: [1]}\n", "stands under `random` already");
   refused("seeds: [1]\n", "a plan does not depend on the seed");
+}
+
+TEST_CASE("sweep: random values stay within narrow and tiny ranges, and differ there") {
+  const TemporaryFolder folder;
+  for (const auto& [distribution, min, max] :
+       {std::tuple{"uniform", 0.123456, 0.123457}, std::tuple{"uniform", 0.33333, 0.66666},
+        std::tuple{"log_uniform", 1.00001, 1.00002}, std::tuple{"log_uniform", 1e-310, 1e-309}}) {
+    write_inputs(folder, fmt::format("command: plan\nconfig: c.yaml\nrandom:\n  trials: 200\n  values:\n"
+                                     "    optimizer.lr: {{{}: [{}, {}]}}\n",
+                                     distribution, min, max));
+    const apps::Sweep sweep = apps::read_sweep(folder / "s.yaml");
+    CAPTURE(distribution);
+    CAPTURE(min);
+    CHECK(sweep.cases.size() > 100);
+    for (const apps::SweepCase& one : sweep.cases) {
+      const double value = *one.overrides.at(0).number;
+      CHECK(value >= min);
+      CHECK(value <= max);
+    }
+  }
+}
+
+TEST_CASE("sweep: trials that repeat earlier draws are left out and counted; a case that is there twice is refused") {
+  const TemporaryFolder folder;
+  const std::string random =
+      "command: plan\nconfig: c.yaml\nrandom: {trials: 30, values: {memory.policy: {choice: [keep, exact]}}}\n";
+  write_inputs(folder, random + "grid: {train.batch_size: [1, 2]}\n");
+  const apps::Sweep once = apps::read_sweep(folder / "s.yaml");
+  CHECK(once.cases.size() == 4);
+  CHECK(once.repeated_trials == 28);
+  CHECK(sweep(folder).error.find("28 trials") != std::string::npos);
+  write_inputs(folder, random + "grid: {train.batch_size: [1, 1]}\n");
+  CHECK(sweep(folder).code == 2);
 }
 
 TEST_CASE("sweep: the file may be given without -c") {

@@ -137,53 +137,81 @@ RowResizer::RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::i
       out_(out),
       out_row_(out_row),
       next_row_(rows.begin()),
+      pairs_((columns.most_taps() + 1) / 2),
+      padded_(static_cast<std::size_t>(std::max(source_columns_ + 1, 2 * pairs_) * 4)),
       ring_rows_(rows.most_taps() + 2),  // a row's taps may end up to two before those of the row above
       ring_row_(rows_first_ ? (source_columns_ + 1) * std::max<std::int64_t>(channels, 4) : columns_ * channels + 4),
       ring_(static_cast<std::size_t>(ring_row_ * ring_rows_)),
       row_taps_(static_cast<std::size_t>(ring_rows_)),
       line_(static_cast<std::size_t>(rows_first_ ? ring_row_ : 0)),
       columns_line_(static_cast<std::size_t>(rows_first_ ? columns_ * channels + 4 : 0)) {
-  column_taps_.reserve(static_cast<std::size_t>(columns_));
-  column_weights_.reserve(static_cast<std::size_t>(columns_ * (columns.most_taps() + 1) * 4));
+  first_column_.reserve(static_cast<std::size_t>(columns_));
+  column_weights_.resize(static_cast<std::size_t>(columns_ * pairs_ * 2 * 4));
   for (std::int64_t i = 0; i < columns_; ++i) {
-    const auto& [first, count, unused] = columns.taps(i);
-    column_taps_.push_back({first - columns.begin(), (count + 1) / 2, column_weights_.size()});
-    for (std::int64_t k = 0; k < count; ++k) column_weights_.insert(column_weights_.end(), 4, columns.weights(i)[k]);
-    if (count % 2 == 1) column_weights_.insert(column_weights_.end(), 4, 0);
+    const auto& [begin, count, unused] = columns.taps(i);
+    // Taps without weight come first where there are no columns behind.
+    const std::int64_t wanted = begin - columns.begin();
+    const std::int64_t first = std::clamp<std::int64_t>(source_columns_ + 1 - 2 * pairs_, 0, wanted);
+    first_column_.push_back(static_cast<std::int32_t>(first));
+    for (std::int64_t k = 0; k < count; ++k)
+      std::fill_n(column_weights_.begin() + ((i * pairs_ * 2) + wanted - first + k) * 4, 4, columns.weights(i)[k]);
   }
 }
 
 /// Four channels of `row` [source columns, 4] to the columns of `to` [columns, channels]; up to 3 bytes beyond its last
 /// value are overwritten.
+template <int pairs>
 void RowResizer::make_columns_of_four(const std::uint8_t* row, std::int64_t first_channel, std::uint8_t* to) const {
   to += first_channel;
   const std::int64_t kept = std::min<std::int64_t>(channels_ - first_channel, 4);
   const bool spills = kept == channels_;  // what lies beyond is written later
-  for (const ColumnTaps& taps : column_taps_) {
-    const std::uint8_t* from = row + taps.first * 4;
-    const std::int32_t* weights = column_weights_.data() + taps.weights;
+  const std::int64_t count = pairs == 0 ? pairs_ : pairs;
+  const std::int32_t* weights = column_weights_.data();
+  for (const std::int32_t first : first_column_) {
+    const std::uint8_t* from = row + std::int64_t{first} * 4;
     Sums sums{half, half, half, half, 0, 0, 0, 0};
-    for (std::int64_t pair = 0; pair < taps.pairs; ++pair, from += 8, weights += 8) {
+    for (std::int64_t pair = 0; pair < count; ++pair, from += 8, weights += 8) {
       Sums weight;
       std::memcpy(&weight, weights, sizeof weight);
       sums += wide(from) * weight;
     }
     const std::uint32_t pixel = pixel_of(sums);
-    std::memcpy(to, &pixel, spills ? sizeof pixel : static_cast<std::size_t>(kept));
+    if (spills)
+      std::memcpy(to, &pixel, sizeof pixel);
+    else
+      std::memcpy(to, &pixel, static_cast<std::size_t>(kept));
     to += channels_;
+  }
+}
+
+void RowResizer::make_group(const std::uint8_t* row, std::int64_t first_channel, std::uint8_t* to) const {
+  switch (pairs_) {
+    case 1:
+      return make_columns_of_four<1>(row, first_channel, to);
+    case 2:
+      return make_columns_of_four<2>(row, first_channel, to);
+    case 3:
+      return make_columns_of_four<3>(row, first_channel, to);
+    case 4:
+      return make_columns_of_four<4>(row, first_channel, to);
+    default:
+      return make_columns_of_four<0>(row, first_channel, to);
   }
 }
 
 /// A row of the old columns to one of the new, `to` [columns, channels] and 4 bytes.
 void RowResizer::make_columns(const std::uint8_t* row, std::int64_t pixel_bytes, std::uint8_t* to) {
-  if (pixel_bytes == 4 && channels_ <= 4) return make_columns_of_four(row, 0, to);
-  padded_.resize(static_cast<std::size_t>(source_columns_ + 1) * 4);
+  if (pixel_bytes == 4 && channels_ <= 4) {
+    const bool is_short = source_columns_ + 1 < 2 * pairs_;  // a column's taps reach beyond
+    if (is_short) std::copy_n(row, source_columns_ * 4, padded_.data());
+    return make_group(is_short ? padded_.data() : row, 0, to);
+  }
   for (std::int64_t first = 0; first < channels_; first += 4) {
     const std::int64_t count = std::min<std::int64_t>(channels_ - first, 4);
     for (std::int64_t x = 0; x < source_columns_; ++x)
       for (std::int64_t c = 0; c < count; ++c)
         padded_[static_cast<std::size_t>(x * 4 + c)] = row[x * channels_ + first + c];
-    make_columns_of_four(padded_.data(), first, to);
+    make_group(padded_.data(), first, to);
   }
 }
 

@@ -66,7 +66,9 @@ class RowResizer {
  private:
   void push(const std::uint8_t* row, std::int64_t pixel_bytes);
   void make_columns(const std::uint8_t* row, std::int64_t pixel_bytes, std::uint8_t* to);
+  template <int pairs>
   void make_columns_of_four(const std::uint8_t* row, std::int64_t first_channel, std::uint8_t* to) const;
+  void make_group(const std::uint8_t* row, std::int64_t first_channel, std::uint8_t* to) const;
 
   const ResizeAxis* rows_;
   std::int64_t columns_, channels_, source_columns_;
@@ -75,12 +77,10 @@ class RowResizer {
   std::int64_t out_row_;
   std::int64_t next_row_, next_out_ = 0;  // source row to come, row to make
 
-  struct ColumnTaps {
-    std::int64_t first, pairs;  // source column from columns.begin() on, pairs of taps
-    std::size_t weights;
-  };
-  std::vector<ColumnTaps> column_taps_;        // [columns]
-  std::vector<std::int32_t> column_weights_;   // of each column [pairs, 2, 4]: a weight for each of four channels
+  // Each column has as many pairs of taps, some with weight 0: loops of varying length would be mispredicted.
+  std::int64_t pairs_;
+  std::vector<std::int32_t> first_column_;     // [columns]: of the source, from columns.begin() on
+  std::vector<std::int32_t> column_weights_;   // [columns, pairs, 2, 4]: a weight for each of four channels
   std::vector<std::uint8_t> padded_;           // [source columns + 1, 4]
   std::int64_t ring_rows_, ring_row_;          // rows, bytes
   std::vector<std::uint8_t> ring_;             // [ring_rows, ring_row]: rows that wait for their neighbours, by number

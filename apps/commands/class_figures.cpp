@@ -22,7 +22,7 @@ double share(std::int64_t part, std::int64_t whole) {
 }  // namespace
 
 void ClassFigures::add(const Tensor& logits, const Tensor& labels) {
-  expect(logits.shape().rank() == 2 && labels.shape().rank() == 1 && labels.rows() == logits.rows(),
+  expect(logits.shape().rank() == 2 && labels.shape().rank() == 1 && labels.count() == logits.shape()[0],
          "expected logits [N, C] and labels [N], got {} and {}", logits.shape(), labels.shape());
   classes_ = logits.shape().back();
   of_class_.resize(static_cast<std::size_t>(classes_));

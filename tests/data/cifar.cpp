@@ -136,7 +136,7 @@ TEST_CASE("CIFAR: truncated, empty and foreign files are refused") {
   mentions(refusal("cifar10", options_of(folder.path())), "(3 records and 1 bytes)");
   std::filesystem::remove(name);
   std::filesystem::create_directory(name);
-  mentions(refusal("cifar10", options_of(folder.path())), name + ": expected a file of records");
+  mentions(refusal("cifar10", options_of(folder.path())), name + ": expected a regular file");
 }
 
 TEST_CASE("CIFAR: files that end at a record are truncated too, unless fewer images are asked for") {

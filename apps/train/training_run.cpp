@@ -247,6 +247,9 @@ void TrainingRun::announce() {
       fmt::format("data {}: {} training samples, {} to evaluate on; an epoch has {} steps of {} samples; run folder {}",
                   configuration_.data.name, training_samples_->size(), validation_samples_->size(),
                   trainer_.steps_per_epoch(), train.batch_size, folder_->path().string()));
+  if (const std::int64_t repeats = configuration_.data.repeats; repeats > 1)
+    display_.print(fmt::format("data.repeats: each image comes {} times in a row; an epoch has about {} different ones",
+                               repeats, trainer_.steps_per_epoch() * train.batch_size / repeats));
   for (const auto& dataset : {training_samples_, validation_samples_})
     if (const std::string& found = dataset->info().description; !found.empty()) display_.print(found);
   if (const std::int64_t steps = steps_of_run(), of_epoch = trainer_.steps_per_epoch(); train.steps > steps)

@@ -173,8 +173,7 @@ TEST_CASE("CIFAR: a file that is cut while it is in use ends the run with its na
 }
 
 TEST_CASE("data sets are found by name; a message for an unknown one names a known one") {
-  CHECK(dataset_kinds().names() == std::vector<std::string>{"cifar10", "cifar100", "glue", "plain_text", "random_tokens",
-                                                            "shapes", "squad", "tagged_text", "text"});
+  for (const char* const name : {"cifar10", "cifar100", "shapes"}) CHECK(dataset_kinds().contains(name));
   mentions(refusal("cifar", {}), "data.name");
   mentions(refusal("cifar", {}), "cifar10");
   DatasetOptions negative;

@@ -84,7 +84,7 @@ void mix_row(const SampleMix& mix, std::int64_t y, std::int64_t channels, const 
 }  // namespace
 
 CutBox box_around(std::int64_t height, std::int64_t width, double share, std::int64_t center_row,
-               std::int64_t center_column) {
+                  std::int64_t center_column) {
   const double ratio = std::sqrt(1 - share);
   const auto edges = [&](std::int64_t extent, std::int64_t center) {
     const auto cut = static_cast<std::int64_t>(static_cast<double>(extent) * ratio);
@@ -154,7 +154,8 @@ void mix_images(const Tensor& images, std::span<const SampleMix> mixes) {
   const auto changes = [](const SampleMix& mix) { return mix.box ? mix.box->area() > 0 : mix.share != 1; };
   std::vector<float> first, second;  // rows as they were
   for (std::int64_t i = 0; i < samples / 2; ++i) {
-    const SampleMix &one = mixes[static_cast<std::size_t>(i)], &other = mixes[static_cast<std::size_t>(samples - 1 - i)];
+    const SampleMix &one = mixes[static_cast<std::size_t>(i)],
+                    &other = mixes[static_cast<std::size_t>(samples - 1 - i)];
     if (!changes(one) && !changes(other)) continue;
     float* const images_of_one = images.data<float>() + i * height * row;
     float* const images_of_other = images.data<float>() + (samples - 1 - i) * height * row;

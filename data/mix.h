@@ -21,7 +21,7 @@ struct CutBox {
 
 /// CutMix's box, which leaves `share` of the image: sides √(1 − share) of the image's around a centre, clipped.
 CutBox box_around(std::int64_t height, std::int64_t width, double share, std::int64_t center_row,
-               std::int64_t center_column);
+                  std::int64_t center_column);
 
 /// How one sample is mixed: `share` of it stays, the rest is its partner's. With a box the partner's pixels stand in
 /// the box; otherwise all pixels are blended.
@@ -39,8 +39,8 @@ enum class MixMode : std::uint8_t {
 std::optional<MixMode> mix_mode(std::string_view name);
 
 struct MixOptions {
-  double mixup = 0;   // α of the Beta(α, α) that shares are drawn from; 0: no mixup
-  double cutmix = 0;  // the same of CutMix
+  double mixup = 0;                    // α of the Beta(α, α) that shares are drawn from; 0: no mixup
+  double cutmix = 0;                   // the same of CutMix
   std::vector<double> cutmix_sides{};  // lowest and highest share of the image's sides: CutMix draws sides, not shares
   double probability = 1;              // with which a batch, pair or sample is mixed
   double switch_probability = 0.5;     // of CutMix, where both are on

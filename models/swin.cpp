@@ -149,8 +149,8 @@ class SwinTransformer::Stage final : public Module {
 };
 
 SwinTransformer::SwinTransformer(const ModelContext& context, const SwinOptions& options)
-    : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"head.fc"},
-                           "patch_embed.proj"}),
+    : ImageModel(context,
+                 {options.image_size, options.in_channels, options.num_classes, {"head.fc"}, "patch_embed.proj"}),
       patch_embedding_(*this, "patch_embed.proj", options.in_channels, options.embed_dim,
                        {.kernel = options.patch_size, .stride = options.patch_size}),
       patch_norm_(*this, "patch_embed.norm", options.embed_dim, eps),

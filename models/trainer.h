@@ -33,8 +33,8 @@ struct TrainerOptions {
   int workers = 1;                  // threads that prepare batches
   Schedule learning_rate{};         // by step
   TrainStepOptions step{};          // not used where the caller takes the steps
-  std::string best_by{};      // a metric of the task, or `loss`: which evaluation is the best; empty: by the first metric
-  std::int64_t patience = 0;  // end after this many epochs without a better evaluation; 0: never
+  std::string best_by{};  // a metric of the task, or `loss`: which evaluation is the best; empty: by the first metric
+  std::int64_t patience = 0;                      // end after this many epochs without a better evaluation; 0: never
   std::map<std::string, std::string> identity{};  // a run with other values cannot be resumed
 };
 

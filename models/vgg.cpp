@@ -139,8 +139,9 @@ VggOptions read_options(HyperParameters& parameters) {
     if (count > 4096) parameters.add_problem("layers", fmt::format("`layers` of {}: expected at most 4096", count));
   const std::int64_t side = std::min(options.image_size.height, options.image_size.width);
   if (options.layers.size() <= 16 && side >> options.layers.size() < 1)
-    parameters.add_problem("image_size", fmt::format("`image_size` {} leaves the last map no pixel: expected {} or more",
-                                                     side, std::int64_t{1} << options.layers.size()));
+    parameters.add_problem("image_size",
+                           fmt::format("`image_size` {} leaves the last map no pixel: expected {} or more", side,
+                                       std::int64_t{1} << options.layers.size()));
   return options;
 }
 
@@ -157,14 +158,10 @@ std::vector<HyperParameter> form(const std::vector<std::int64_t>& layers, bool b
 const ImagePreparation images = imagenet_images(0.875, "bilinear");
 
 const RegisterPreset presets[] = {
-    {"vgg11", "vgg", form({1, 1, 2, 2, 2}, false), images},
-    {"vgg11_bn", "vgg", form({1, 1, 2, 2, 2}, true), images},
-    {"vgg13", "vgg", form({2, 2, 2, 2, 2}, false), images},
-    {"vgg13_bn", "vgg", form({2, 2, 2, 2, 2}, true), images},
-    {"vgg16", "vgg", form({2, 2, 3, 3, 3}, false), images},
-    {"vgg16_bn", "vgg", form({2, 2, 3, 3, 3}, true), images},
-    {"vgg19", "vgg", form({2, 2, 4, 4, 4}, false), images},
-    {"vgg19_bn", "vgg", form({2, 2, 4, 4, 4}, true), images},
+    {"vgg11", "vgg", form({1, 1, 2, 2, 2}, false), images}, {"vgg11_bn", "vgg", form({1, 1, 2, 2, 2}, true), images},
+    {"vgg13", "vgg", form({2, 2, 2, 2, 2}, false), images}, {"vgg13_bn", "vgg", form({2, 2, 2, 2, 2}, true), images},
+    {"vgg16", "vgg", form({2, 2, 3, 3, 3}, false), images}, {"vgg16_bn", "vgg", form({2, 2, 3, 3, 3}, true), images},
+    {"vgg19", "vgg", form({2, 2, 4, 4, 4}, false), images}, {"vgg19_bn", "vgg", form({2, 2, 4, 4, 4}, true), images},
 };
 
 }  // namespace

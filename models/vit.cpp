@@ -133,10 +133,10 @@ class VisionTransformer::AttentionPool final : public Module {
 };
 
 VisionTransformer::VisionTransformer(const ModelContext& context, const VitOptions& options)
-    : ImageModel(context, {options.image_size, options.in_channels, options.num_classes,
-                           options.distilled ? std::vector<std::string>{"head", "head_dist"}
-                                             : std::vector<std::string>{"head"},
-                           "patch_embed.proj"}),
+    : ImageModel(context,
+                 {options.image_size, options.in_channels, options.num_classes,
+                  options.distilled ? std::vector<std::string>{"head", "head_dist"} : std::vector<std::string>{"head"},
+                  "patch_embed.proj"}),
       options_(options),
       patches_(patches_of(options)),
       prefix_(prefix_of(options)),

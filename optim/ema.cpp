@@ -27,15 +27,17 @@ const RegisterKernel cpu_swap{swap_contents, DeviceKind::cpu, [](const Tensor& a
 double decay_at(std::int64_t step, double decay, AverageWarmup warmup) {
   const auto s = static_cast<double>(step);
   switch (warmup) {
-    case AverageWarmup::none: return decay;
-    case AverageWarmup::tensorflow: return std::min(decay, (1 + s) / (10 + s));
-    case AverageWarmup::timm: return std::min(decay, 1 - std::pow(1 + s, -2.0 / 3));
+    case AverageWarmup::none:
+      return decay;
+    case AverageWarmup::tensorflow:
+      return std::min(decay, (1 + s) / (10 + s));
+    case AverageWarmup::timm:
+      return std::min(decay, 1 - std::pow(1 + s, -2.0 / 3));
   }
   fail("there is no such warm-up of an average");
 }
 
-WeightAverage::WeightAverage(const Module& model, double decay, AverageWarmup warmup)
-    : decay_(decay), warmup_(warmup) {
+WeightAverage::WeightAverage(const Module& model, double decay, AverageWarmup warmup) : decay_(decay), warmup_(warmup) {
   const auto add = [&](const std::string& path, const Tensor& value) {
     const AllocationScope scope({Purpose::optimizer, {}, Label(path)});
     pairs_.push_back({value, value.clone(Purpose::optimizer)});

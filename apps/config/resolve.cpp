@@ -185,8 +185,7 @@ Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split spli
                      : shuffle(std::move(ready), seed);
   }();
   if (resolved.data.repeats > 1) ordered = repeat(std::move(ordered), resolved.data.repeats);
-  return {std::move(ordered),
-          {.size = resolved.train.batch_size, .drop_last = true, .mixing = mixing_of(resolved)}};
+  return {std::move(ordered), {.size = resolved.train.batch_size, .drop_last = true, .mixing = mixing_of(resolved)}};
 }
 
 }  // namespace lacuna::apps

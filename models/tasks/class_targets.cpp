@@ -18,8 +18,8 @@ Tensor smoothed(const Tensor& labels, std::int64_t classes, double smoothing) {
   const bool are_labels = labels.dtype() == DType::i64;
   if (are_labels) check_labels(labels.device(), labels, classes);
   const std::int64_t samples = labels.shape()[0];
-  Tensor targets = Tensor::full({samples, classes}, smoothing / static_cast<double>(classes), DType::f32,
-                                labels.device());
+  Tensor targets =
+      Tensor::full({samples, classes}, smoothing / static_cast<double>(classes), DType::f32, labels.device());
   if (labels.device() == Device::meta) return targets;
   const auto kept = static_cast<float>(1 - smoothing);
   auto* const out = targets.data<float>();
@@ -61,7 +61,8 @@ Tensor ClassWeights::targets(const Tensor& labels, double smoothing) const {
   Tensor targets = smoothed(labels, classes_, smoothing);
   if (targets.device() == Device::meta) return targets;
   if (weights_.empty())
-    reject("task.class_weights: `balanced` stands for numbers that balanced_weights gives by the samples of each class");
+    reject(
+        "task.class_weights: `balanced` stands for numbers that balanced_weights gives by the samples of each class");
   double mean = 1;
   if (labels.dtype() == DType::i64) {
     mean = 0;

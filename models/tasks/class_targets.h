@@ -22,8 +22,8 @@ class ClassWeights {
   ClassWeights(std::string_view text, std::int64_t classes);
   bool any() const { return balanced_ || !weights_.empty(); }
 
-  /// Targets f32 [N, C] whose cross entropy, mean over N, is the weighted one: w · (smoothed q), of labels i64 [N] divided
-  /// by the mean weight of the labels. `balanced` has no numbers yet: refused but on `meta`.
+  /// Targets f32 [N, C] whose cross entropy, mean over N, is the weighted one: w · (smoothed q), of labels i64 [N]
+  /// divided by the mean weight of the labels. `balanced` has no numbers yet: refused but on `meta`.
   Tensor targets(const Tensor& labels, double smoothing) const;
 
  private:

@@ -35,8 +35,9 @@ class Classification final : public Task {
       reject("task.target_threshold and task.sum_classes: expected with task.loss: bce only");
     if (binary_ && class_weights_.any()) reject("task.class_weights: expected with task.loss: cross_entropy only");
     if (target_threshold_ >= 0 && label_smoothing_ / static_cast<double>(classes_) > target_threshold_)
-      reject("task.target_threshold: {} is below what label_smoothing={} gives every class of {}: all targets would be 1",
-             target_threshold_, label_smoothing_, classes_);
+      reject(
+          "task.target_threshold: {} is below what label_smoothing={} gives every class of {}: all targets would be 1",
+          target_threshold_, label_smoothing_, classes_);
   }
 
   SampleFields targets() const override {
@@ -83,14 +84,21 @@ constexpr SettingRange or_none{.low = -1, .high = 1};
 const RegisterTask classification(
     "classification",
     {.settings = {{"label_smoothing", 0.0, up_to_one, "share of the uniform distribution in the training targets"},
-                  {"loss", std::string("cross_entropy"), {}, "in training: `cross_entropy`, or `bce`, the binary cross "
-                                                             "entropy of each class (mean over all)"},
-                  {"target_threshold", -1.0, or_none, "of `bce`: targets above it become 1, the others 0; below 0: "
-                                                      "targets stay as they are"},
+                  {"loss",
+                   std::string("cross_entropy"),
+                   {},
+                   "in training: `cross_entropy`, or `bce`, the binary cross "
+                   "entropy of each class (mean over all)"},
+                  {"target_threshold", -1.0, or_none,
+                   "of `bce`: targets above it become 1, the others 0; below 0: "
+                   "targets stay as they are"},
                   {"sum_classes", false, {}, "of `bce`: the sum over the classes instead of their mean"},
-                  {"class_weights", std::string(), {}, "of `cross_entropy`: a number for each class, as `1, 2.5`, or "
-                                                       "`balanced`: samples / (classes × samples of the class), which "
-                                                       "`train` counts"},
+                  {"class_weights",
+                   std::string(),
+                   {},
+                   "of `cross_entropy`: a number for each class, as `1, 2.5`, or "
+                   "`balanced`: samples / (classes × samples of the class), which "
+                   "`train` counts"},
                   {"metrics",
                    std::string(),
                    {},

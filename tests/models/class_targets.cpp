@@ -1,10 +1,10 @@
 // Losses of classification beyond plain cross entropy: values and gradients of torch and timm 1.0.31, printed by
 // make_class_losses.py.
+#include "models/tasks/class_targets.h"
 #include "autograd/policy.h"
 #include "autograd/tape.h"
 #include "core/error.h"
 #include "models/task.h"
-#include "models/tasks/class_targets.h"
 #include "nn/functional.h"
 
 #include <doctest/doctest.h>
@@ -15,16 +15,15 @@
 namespace lacuna {
 namespace {
 
-const std::vector<double> logits{1, 0, -1, 1.5, 0, 1.5, -0.5, 1, -1, -0.5, 0, 0.5};         // [3, 4]
-const std::vector<double> probabilities{0.3, 0, 0, 0.7, 0.5, 0.5, 0, 0, 0, 0, 1, 0};        // [3, 4]
+const std::vector<double> logits{1, 0, -1, 1.5, 0, 1.5, -0.5, 1, -1, -0.5, 0, 0.5};   // [3, 4]
+const std::vector<double> probabilities{0.3, 0, 0, 0.7, 0.5, 0.5, 0, 0, 0, 0, 1, 0};  // [3, 4]
 
 /// Gives its input `scores` [N, 4] as its logits.
 class Echo final : public Model {
  public:
   Echo()
-      : Model({.dtype = DType::f64}, {.inputs = {{.name = "scores", .dtype = DType::f64, .shape = {4}}},
-                                      .num_classes = 4,
-                                      .heads = {}}) {}
+      : Model({.dtype = DType::f64},
+              {.inputs = {{.name = "scores", .dtype = DType::f64, .shape = {4}}}, .num_classes = 4, .heads = {}}) {}
   Outputs forward(Inputs inputs) override {
     Outputs outputs;
     outputs.set("logits", inputs.take("scores"));
@@ -85,7 +84,8 @@ TEST_CASE("classification: weights of the classes, of labels and of probabilitie
   // sklearn.utils.class_weight.compute_class_weight("balanced")
   CHECK(balanced_weights(std::vector<std::int64_t>{6, 2, 1, 3}) == "0.5, 1.5, 3, 1");
   CHECK_THROWS_AS(balanced_weights(std::vector<std::int64_t>{6, 0}), Error);
-  CHECK_THROWS_WITH_AS(run({{"class_weights", std::string("balanced")}}, labels()), doctest::Contains("balanced"), Error);
+  CHECK_THROWS_WITH_AS(run({{"class_weights", std::string("balanced")}}, labels()), doctest::Contains("balanced"),
+                       Error);
   for (const std::string wrong : {"1, 2", "1, 2, 3, x", "1, 2, 3, 0", "1, 2, 3, inf"}) {
     INFO(wrong);
     CHECK_THROWS_AS(run({{"class_weights", wrong}}, labels()), Error);

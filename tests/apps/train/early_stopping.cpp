@@ -7,9 +7,9 @@ TEST_CASE("train: a run that is out of patience ends, says so, and goes on with 
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
   // Without a learning rate no evaluation is better than the first.
-  const CommandResult ended = run_command(
-      folder, train({"output.dir=r", "train.epochs=9", "train.patience=2", "train.best_by=loss", "optimizer.lr=0",
-                     "schedule={name: constant}"}));
+  const CommandResult ended =
+      run_command(folder, train({"output.dir=r", "train.epochs=9", "train.patience=2", "train.best_by=loss",
+                                 "optimizer.lr=0", "schedule={name: constant}"}));
   INFO(ended.error);
   REQUIRE(ended.code == 0);
   CHECK(ended.out.find("train.patience") != std::string::npos);
@@ -36,8 +36,8 @@ TEST_CASE("train: a run that is out of patience ends, says so, and goes on with 
 TEST_CASE("train: balanced class weights are numbers in the run's configuration") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
-  const CommandResult result =
-      run_command(folder, train({"output.dir=r", "train.steps=1", "data.train_size=200", "task.class_weights=balanced"}));
+  const CommandResult result = run_command(
+      folder, train({"output.dir=r", "train.steps=1", "data.train_size=200", "task.class_weights=balanced"}));
   INFO(result.error);
   REQUIRE(result.code == 0);
   const std::string configuration = read_file(folder / "r/config.yaml");

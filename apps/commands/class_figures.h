@@ -21,6 +21,8 @@ class ClassFigures {
 
   /// Adds a batch: logits [N, C] and labels i64 [N]. Samples are numbered in the order in which they are added.
   void add(const Tensor& logits, const Tensor& labels);
+  /// Samples that were taken for another class, the least probability of their label first; not all.
+  std::vector<std::int64_t> worst() const;
   std::int64_t samples() const { return static_cast<std::int64_t>(results_.size()); }
 
   /// `top1`, `top5` (of more than five classes), `per_class`, `confusion` (of up to 100 classes: a row for each label,
@@ -45,7 +47,6 @@ class ClassFigures {
   }
   std::int64_t samples_of(std::int64_t label) const { return of_class_[static_cast<std::size_t>(label)]; }
   std::vector<Pair> most_confused() const;
-  std::vector<std::int64_t> worst() const;
   double top1() const;
 
   std::vector<std::string> names_;

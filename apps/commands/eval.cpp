@@ -2,6 +2,7 @@
 #include "apps/command.h"
 #include "apps/commands/class_figures.h"
 #include "apps/config/configuration_options.h"
+#include "apps/picture.h"
 #include "apps/config/open_samples.h"
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
@@ -13,6 +14,7 @@
 #include "apps/train/run_folder.h"
 #include "apps/train/statistics.h"
 #include "apps/train/training.h"
+#include "core/file.h"
 #include "core/parallel.h"
 #include "core/system_memory.h"
 #include "data/encoded_images.h"
@@ -117,7 +119,10 @@ class Eval {
       return images != nullptr && figures.samples() == dataset->size() ? images->origin(sample)
                                                                        : fmt::format("sample {}", sample);
     };
-    if (figures.samples() > 0) json["classes"] = figures.json(origin);
+    if (figures.samples() > 0) {
+      json["classes"] = figures.json(origin);
+      if (point && overrides.empty()) write_classes(*point, configuration, dataset, figures, json);
+    }
     json["samples_per_second"] = rate;
     json["evaluation_peak"] = ledger(Device::cpu).peak();
     json["process_peak"] = process_peak();
@@ -130,6 +135,29 @@ class Eval {
   }
 
  private:
+  /// For the run's page: the figures of its classes, with pictures of the worst samples.
+  static void write_classes(const CheckpointPath& point, Configuration configuration, const DatasetPtr& dataset,
+                            const ClassFigures& figures, const nlohmann::ordered_json& evaluated) {
+    nlohmann::ordered_json json{
+        {"weights", evaluated["weights"]}, {"samples", figures.samples()}, {"classes", evaluated["classes"]}};
+    if (image_channels(dataset->info().fields) == 3 && figures.samples() == dataset->size()) {
+      configuration.train.batch_size = configuration.train.accumulate = 1;
+      const Batches single = batches_of(configuration, dataset, Split::validation);
+      const std::vector<std::int64_t> worst = figures.worst();
+      Sample sample;
+      for (std::size_t i = 0; i < worst.size(); ++i) {
+        const Batch batch = single.read(0, worst[i], single.allocate(), sample);
+        json["classes"]["worst"][i]["image"] =
+            picture_address(batch["images"], 0, configuration.data.mean, configuration.data.std);
+      }
+    }
+    try {
+      write_file_atomically(point.run / "classes.json", json.dump() + "\n");
+    } catch (const Error& error) {  // a run may be there to read only
+      print_error(fmt::format("lacuna: note: `lacuna report` will not show the classes: {}\n", error.what()));
+    }
+  }
+
   /// Refuses overrides that an evaluation does not use.
   static void refuse_changes_of_training(const std::vector<std::string>& overrides) {
     static const std::set<std::string, std::less<>> sections{"model", "data", "task", "adapter"};

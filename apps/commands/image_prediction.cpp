@@ -103,7 +103,8 @@ using ReadInto = std::function<void(const std::function<std::span<std::uint8_t>(
 void each_image(const std::vector<std::string>& paths, const std::function<void(std::string, const ReadInto&)>& take) {
   for (const std::string& path : paths) {
     std::error_code ignored;
-    if (!fs::is_directory(path, ignored) && !path.ends_with(".tar")) {
+    const bool is_folder = fs::is_directory(path, ignored);
+    if (!is_folder && !path.ends_with(".tar")) {
       take(path, [&](const auto& place) {
         const InputFile file(path);
         file.read(0, place(file.size()));
@@ -115,7 +116,8 @@ void each_image(const std::vector<std::string>& paths, const std::function<void(
     for (std::int64_t file = 0; file < tree->size(); ++file) {
       if (!is_image_name(tree->path(file))) continue;
       ++images;
-      take(tree->origin(file), [&](const auto& place) { tree->read(file, place); });
+      take(is_folder ? (fs::path(path) / tree->path(file)).native() : fmt::format("{}: {}", path, tree->path(file)),
+           [&](const auto& place) { tree->read(file, place); });
     }
     if (images == 0) reject("{}: expected images, got none", path);
   }

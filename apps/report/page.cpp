@@ -38,6 +38,9 @@ ordered_json to_object(const Fields& fields) {
 void add_run(ordered_json& one, const fs::path& run) {
   one["curves"] = curves_of(run);
   if (auto record = read_or_warn(run / "record.json", "the page is without it")) one["record"] = std::move(*record);
+  std::error_code ignored;
+  if (fs::exists(run / "classes.json", ignored))  // of `lacuna eval`
+    if (auto classes = read_or_warn(run / "classes.json", "the page is without it")) one["classes"] = std::move(*classes);
   std::ifstream configuration(run / "config.yaml");
   one["configuration"] = std::string(std::istreambuf_iterator<char>(configuration), {});
 }

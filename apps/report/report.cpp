@@ -1,9 +1,11 @@
 // lacuna report: training runs as one HTML page.
 #include "apps/command.h"
+#include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
 #include "apps/output.h"
 #include "apps/report/json_file.h"
 #include "apps/report/page.h"
+#include "apps/report/sample_sheet.h"
 #include "apps/train/run_folder.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -97,14 +99,20 @@ void refuse_twice(const std::vector<Result>& results) {
 class ReportRuns {
  public:
   explicit ReportRuns(CLI::App& app) {
-    app.add_option("runs", runs_, "run folders, finished or not")->type_name("RUN")->required();
-    app.add_option("-o,--output", output_, "the page; report.html in the run's folder, or here for several runs")
+    app.add_option("runs", runs_, "run folders, finished or not")->type_name("RUN");
+    app.add_option("--data", data_,
+                   "a configuration, whose augmented training images are shown in the place of runs; key=value besides")
+        ->type_name("CONFIG");
+    app.add_option("-o,--output", output_,
+                   "the page; report.html in the run's folder, or here for several runs; samples.html of --data")
         ->type_name("FILE");
     report_.declare(app);
   }
 
   ExitCode operator()() const {
     if (output_ == "-") reject("-o -: expected a file; a page is not written to standard output");
+    if (!data_.empty()) return show_samples();
+    if (runs_.empty()) reject("expected run folders, or --data CONFIG");
     std::optional<AtomicFile> file;
     if (!output_.empty()) file.emplace(output_);  // refused before all the runs are read
     std::vector<Result> results;
@@ -134,8 +142,17 @@ class ReportRuns {
   }
 
  private:
+  ExitCode show_samples() const {
+    const std::string page = output_.empty() ? "samples.html" : output_;
+    AtomicFile file(page);
+    file.write(sample_sheet(resolve(read_configuration(fs::path(data_), runs_))));
+    file.commit();
+    report_.write(page + "\n", {{"page", page}});
+    return 0;
+  }
+
   std::vector<std::string> runs_;
-  std::string output_;
+  std::string data_, output_;
   Report report_;
 };
 

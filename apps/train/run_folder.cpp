@@ -22,7 +22,7 @@ constexpr const char* metrics_file = "metrics.jsonl";
 constexpr std::string_view unfinished = ".tmp";
 // What is written into the folder beside the checkpoints.
 constexpr const char* written_names[] = {"last",         "best",      metrics_file,  "measured.json",
-                                         "summary.json", "plan.json", "record.json", "config.yaml"};
+                                         "summary.json", "plan.json", "record.json", "config.yaml", "classes.json"};
 
 /// `step-` and eight digits or more, perhaps with `.tmp`: nothing else among the checkpoints is ours.
 bool is_checkpoint_name(std::string_view name) {

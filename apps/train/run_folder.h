@@ -6,6 +6,7 @@
 //   record.json     the processes that ran it: program, machine, times (run_record.h)
 //   measured.json   what the steps up to the latest checkpoint took, for a process that takes none
 //   summary.json    written at the end
+//   classes.json    of the latest evaluation by `lacuna eval`: what its page shows of classes
 //   checkpoints/    step-00000042/, …: the latest few and the best
 //   last, best      links to two of them, moved when a checkpoint is complete: a convenience, which a copied folder or
 //                   a file system may lack

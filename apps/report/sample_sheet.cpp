@@ -1,0 +1,81 @@
+#include "apps/report/sample_sheet.h"
+
+#include "apps/config/resolve.h"
+#include "apps/picture.h"
+#include "core/error.h"
+#include "data/encoded_images.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace lacuna::apps {
+namespace {
+
+constexpr std::int64_t most_images = 32;  // of a batch
+constexpr std::int64_t epochs = 2;
+
+std::string for_html(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '<' || c == '>' || c == '&' || c == '"')
+      out += fmt::format("&#{};", static_cast<int>(c));
+    else
+      out += c;
+  }
+  return out;
+}
+
+/// The label of a sample: a class, several with their shares, or a number.
+std::string label_of(const Tensor& labels, std::int64_t row, const std::vector<std::string>& classes) {
+  const auto name = [&](std::size_t i) { return i < classes.size() ? classes[i] : std::to_string(i); };
+  const std::vector<double> values = labels.to_vector();
+  if (labels.shape().rank() == 1) {
+    const double value = values[static_cast<std::size_t>(row)];
+    return labels.dtype() == DType::i64 ? name(static_cast<std::size_t>(value)) : fmt::format("{:.4g}", value);
+  }
+  const auto count = static_cast<std::size_t>(labels.shape().back());
+  const auto share = [&](std::size_t i) { return values[static_cast<std::size_t>(row) * count + i]; };
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater{}, share);
+  std::string text;
+  constexpr std::size_t most = 3;
+  for (std::size_t i = 0; i < std::min(most, count) && share(order[i]) > 0.01; ++i)
+    text += fmt::format("{}{} {:.2f}", text.empty() ? "" : ", ", name(order[i]), share(order[i]));
+  return text;
+}
+
+}  // namespace
+
+std::string sample_sheet(const Configuration& resolved) {
+  const DatasetPtr dataset = open_dataset(resolved.data.name, dataset_options(resolved, Split::train));
+  if (image_channels(dataset->info().fields) != 3)
+    reject("--data: expected a data set with colour images, got {}", resolved.data.name);
+  const std::vector<std::string>& classes = dataset->info().classes;
+  const Batches batches = batches_of(resolved, dataset, Split::train);
+  std::string page = fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Training samples</title>\n<style>\n"
+      "body {{ font: 15px/1.5 system-ui, sans-serif; margin: 24px; background: #fbfaf8; color: #1d1c1a; }}\n"
+      "div {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(140px, 1fr)); gap: 12px; }}\n"
+      "figure {{ margin: 0; }} img {{ width: 100%; image-rendering: pixelated; border-radius: 4px; }}\n"
+      "figcaption {{ font-size: 12px; overflow-wrap: anywhere; }}\n</style></head><body>\n"
+      "<h1>Training samples of {}</h1>\n<p>{}</p>\n",
+      for_html(resolved.data.name), for_html(dataset->info().description));
+  Sample sample;
+  for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
+    const Batch batch = batches.read(epoch, 0, batches.allocate(), sample);
+    const Tensor& images = batch["images"];
+    page += fmt::format("<h2>Epoch {}, first batch: {} images of {}×{} pixels</h2>\n<div>\n", epoch + 1, batch.samples,
+                        images.shape()[1], images.shape()[2]);
+    for (std::int64_t row = 0; row < std::min(most_images, batch.samples); ++row)
+      page += fmt::format("<figure><img alt=\"\" src=\"{}\"><figcaption>{}</figcaption></figure>\n",
+                          picture_address(images, row, resolved.data.mean, resolved.data.std),
+                          for_html(label_of(batch["labels"], row, classes)));
+    page += "</div>\n";
+  }
+  return page + "</body></html>\n";
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,14 @@
+// Training samples as the model sees them, on one page.
+#pragma once
+
+#include "apps/config/configuration.h"
+
+#include <string>
+
+namespace lacuna::apps {
+
+/// A page with images of the first batch of each of the first epochs, augmented, normalised and mixed, with their
+/// labels. Rejects a data set without colour images.
+std::string sample_sheet(const Configuration& resolved);
+
+}  // namespace lacuna::apps

@@ -122,8 +122,8 @@ const std::vector<Key<Configuration>> table{
     {"data.decode",
      &Data::decode,
      {.names = decodings},
-     "of image files: `fast` decodes large JPEGs at a half, a quarter or an eighth of their size where they shrink by "
-     "more, which changes pixels"},
+     "of image files: `fast` decodes large JPEGs at a half, a quarter or an eighth of their size where they shrink "
+     "at least twice as far, which changes pixels"},
     {"data.exif", &Data::exif, {.names = exif_uses}, "of image files: whether they are turned as their EXIF block says"},
     {"data.auto_augment",
      pixels(&AugmentOptions::auto_augment),

@@ -18,6 +18,7 @@
 #include "core/parallel.h"
 #include "core/system_memory.h"
 #include "data/encoded_images.h"
+#include "models/folders/folder.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -89,6 +90,7 @@ class Eval {
     const MadeModel made =
         point ? make_model_of_run(configuration, *point) : make_model(configuration, Device::cpu, false);
     Model* const model = made.model.get();
+    if (point) require_same_classes(made.file, dataset->info());
     ledger(Device::cpu).reset_peak();
     const auto start = std::chrono::steady_clock::now();
     const std::unique_ptr<Task> task = make_task(configuration, *model);
@@ -135,6 +137,18 @@ class Eval {
   }
 
  private:
+  /// Folders and tables name their own classes: those of the run must be theirs.
+  static void require_same_classes(const std::filesystem::path& weights, const DatasetInfo& data) {
+    if (image_channels(data.fields) == 0) return;
+    const std::optional<ModelFolder> folder = read_model_folder(weights);
+    if (!folder || folder->labels.empty() || folder->labels == data.classes) return;
+    const auto [ours, theirs] = std::ranges::mismatch(folder->labels, data.classes);
+    reject("{}: the run has {} classes and the data {}: the first that differs is {} in the run and {} in the data; "
+           "data.labels names the classes in their order",
+           weights.string(), folder->labels.size(), data.classes.size(), ours == folder->labels.end() ? "none" : *ours,
+           theirs == data.classes.end() ? "none" : *theirs);
+  }
+
   /// For the run's page: the figures of its classes, with pictures of the worst samples.
   static void write_classes(const CheckpointPath& point, Configuration configuration, const DatasetPtr& dataset,
                             const ClassFigures& figures, const nlohmann::ordered_json& evaluated) {

@@ -59,8 +59,24 @@ bool takes_images(const Configuration& configuration) {
   return image_channels(data.fields) > 0;
 }
 
+/// What evaluation takes from a run's configuration, on images without labels: neither data set nor task is needed.
+std::vector<std::string> changes_for_images(const YamlNode& root) {
+  const auto section = [&](std::string_view name, std::string text, std::initializer_list<std::string_view> keys) {
+    const YamlEntry* const found = root.find(name);
+    for (const std::string_view key : keys)
+      if (const YamlEntry* const entry = found == nullptr ? nullptr : found->value.find(key))
+        text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", key, to_yaml(entry->value));
+    return fmt::format("{}={{{}}}", name, text);
+  };
+  return {section("data", "name: imagefolder",
+                  {"image_size", "mean", "std", "interpolation", "crop_pct", "crop_mode", "decode", "exif"}),
+          section("train", "", {"batch_size", "threads", "precision"}), "task={name: classification}",
+          "model.from=\"\""};
+}
+
 struct Predictor {
   Configuration configuration{};
+  std::string task = "classification";
   std::vector<std::string> classes{};
   std::unique_ptr<Model> model{};
 };
@@ -72,12 +88,19 @@ Predictor predictor_of(const Source& source) {
   Configuration& configuration = predictor.configuration;
   if (source.run) {
     read_progress(source.weights);  // refuses one whose files have changed
-    std::vector<std::string> changes{"data.train_size=0", "data.val_size=0"};
+    std::vector<std::string> changes;
     if (folder) {  // the folder says what the data would
-      changes.emplace_back("data.path=\"\"");
-      changes.emplace_back("model.from=\"\"");
+      const fs::path file = source.run->configuration();
+      Problems problems;
+      const YamlNode root = parse_yaml(read_text(file), {file.string(), 1, 1}, problems);
+      problems.refuse_if_any();
+      changes = changes_for_images(root);
+      const YamlEntry* const task = root.find("task");
+      if (const YamlEntry* const name = task == nullptr ? nullptr : task->value.find("name"))
+        predictor.task = name->value.text;
     }
     configuration = read_configuration(source.run->configuration(), changes);
+    if (!folder) predictor.task = configuration.task.name;
   } else {
     std::vector<std::string> words{fmt::format("model.from={}", to_yaml(source.weights.native())),
                                    "data.name=imagefolder"};
@@ -88,8 +111,10 @@ Predictor predictor_of(const Source& source) {
   }
   configuration.memory = {};
   configuration = resolve(configuration);
-  if (folder) predictor.classes = folder->labels;
-  if (!folder)
+  if (!source.run && folder->problem == "multi_label_classification") predictor.task = "multi_label";
+  if (folder)
+    predictor.classes = folder->labels;
+  else
     predictor.classes =
         describe_dataset(configuration.data.name, dataset_options(configuration, Split::train)).classes;
   if (source.run) take_weights_of(source.weights, configuration);
@@ -171,7 +196,7 @@ void predict_images(const std::string& from, const std::vector<std::string>& pat
   const Predictor predictor = predictor_of(source_of(from));
   const Configuration& configuration = predictor.configuration;
   const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
-  const std::string& task = configuration.task.name;
+  const std::string& task = predictor.task;
   if (task != "classification" && task != "multi_label" && task != "distillation")
     reject("{}: predict names the classes of images, and the task {} has none", from, task);
   DatasetInfo source{.name = "images", .fields = encoded_image_fields()};

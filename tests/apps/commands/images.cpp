@@ -54,6 +54,11 @@ TEST_CASE("pictures: a path alone is trained on, evaluated by class, resumed and
   CHECK(evaluated.at("per_class").at(1).at("class") == "red");
   CHECK(evaluated.at("worst").empty());
 
+  // Data whose classes have other names is refused, though there are as many.
+  write_pictures(folder / "others");
+  fs::rename(folder / "others/red", folder / "others/blue");
+  CHECK(run_command(folder, {"eval", "r", "data.path=others"}).code == 2);
+
   // Prediction needs no training data; a class that came since is told on resume.
   const CommandResult resumed = run(folder, {"train", "--resume", "r", "train.epochs=9"});
   write_picture(folder / "pictures/blue/1.ppm", 0, 0);
@@ -79,6 +84,24 @@ TEST_CASE("pictures: a path alone is trained on, evaluated by class, resumed and
   CHECK(run_command(folder, {"predict", "r", "broken.ppm"}).code == 2);
   CHECK(run_command(folder, {"predict", "r", "absent.ppm"}).code == 2);
   CHECK(run_command(folder, {"predict", "r"}).code == 2);
+}
+
+TEST_CASE("pictures: a table with several labels an image, predicted without it") {
+  const TemporaryFolder folder;
+  write_pictures(folder / "all");
+  std::string table = "file_name,tags\n";
+  for (int i = 0; i < 12; ++i)
+    table += "red/" + std::to_string(i) + ".ppm,red warm\ngreen/" + std::to_string(i) + ".PPM,green\n";
+  write_file(folder / "all/train.csv", table);
+  write_file(folder / "c.yaml", std::string(configuration).replace(configuration.find("path: pictures"), 14,
+                                                                   "path: all, separator: \" \"") +
+                                    "task: {name: multi_label}\n");
+  run(folder, {"train", "-c", "c.yaml"});
+  fs::rename(folder / "all/red/1.ppm", folder / "1.ppm");
+  fs::remove_all(folder / "all");
+  const nlohmann::json said = run(folder, {"predict", "r", "1.ppm", "--json"}).json();
+  CHECK(said.at("top").size() == 3);
+  CHECK(said.at("label") != "green");
 }
 
 TEST_CASE("pictures: what cannot be trained on is refused with one message") {

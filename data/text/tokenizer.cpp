@@ -57,6 +57,11 @@ class Tokenizer::Words {
     add_between(text, begin, text.size());
   }
 
+  std::string normalized(std::string_view text) {
+    normalize(text, 0, text.size());
+    return normalized_.text;
+  }
+
  private:
   /// Calls `f(begin, end, id)` for each added token of the text.
   template <class F>
@@ -204,7 +209,12 @@ Tokenizer::Tokenizer(TokenizerFiles files) : files_(std::move(files)) {
     vocabulary_size_ = std::max(vocabulary_size_, std::int64_t{token.id} + 1);
   for (std::size_t i = 0; i < files_.added.size(); ++i) {
     const TokenizerFiles::AddedToken& token = files_.added[i];
-    (token.normalized ? added_normalized_ : added_raw_).insert(token.content, static_cast<std::int32_t>(i));
+    std::vector<Piece> none;
+    const std::string content = token.normalized ? Words(*this, none).normalized(token.content) : token.content;
+    Trie& trie = token.normalized ? added_normalized_ : added_raw_;
+    // Of tokens that are the same once normalized, the first counts.
+    if (!content.empty() && trie.longest(content).second < content.size())
+      trie.insert(content, static_cast<std::int32_t>(i));
   }
   unknown_ = id_of(files_.unknown, "words that are not in the vocabulary");
 }

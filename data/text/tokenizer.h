@@ -19,7 +19,7 @@ struct TokenizerFiles {
   struct AddedToken {
     std::string content;
     std::int32_t id = 0;
-    bool normalized = false;   // sought in the normalized text instead of the raw one
+    bool normalized = false;   // content and text are compared once normalized
     bool single_word = false;  // only where no letter or digit stands beside it
   };
   /// A part of what a text or a pair becomes: a special token, or a text (0 or 1).

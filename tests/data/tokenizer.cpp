@@ -134,6 +134,26 @@ TEST_CASE("only WordPiece with BERT's steps is taken; others are refused by name
   CHECK(bare.encode("a").tokens.size() == 1);
 }
 
+TEST_CASE("added tokens that are normalized match as in the tokenizers library") {
+  const auto with_added = [](const std::vector<const char*>& contents) {
+    json file = reference()["tokenizer"];
+    int id = 134;
+    for (const char* const content : contents) {
+      json added = file["added_tokens"][0];
+      added.update({{"id", id++}, {"content", content}, {"normalized", true}, {"special", false}});
+      file["added_tokens"].push_back(added);
+    }
+    return Tokenizer(parse_tokenizer_json(file.dump(), "t.json"));
+  };
+  // Values of tokenizers 0.23 after add_tokens.
+  const Tokenizer one = with_added({"DNA"});
+  for (const char* const text : {"a DNA film", "a dna film", "a Dna film"})
+    CHECK(one.encode(text).tokens == Ids{2, 42, 134, 8, 3});
+  CHECK(one.encode("dnas").tokens == Ids{2, 134, 60, 3});
+  CHECK(with_added({"Café"}).encode("cafe").tokens == Ids{2, 134, 3});
+  CHECK(with_added({"DNA", "dna"}).encode("a dna film").tokens == Ids{2, 42, 134, 8, 3});
+}
+
 TEST_CASE("a folder has its tokenizer.json read before its vocab.txt, and needs one of them") {
   const test::TemporaryFolder folder;
   CHECK_THROWS_WITH_AS(read_tokenizer_files(folder.path()), doctest::Contains("tokenizer.json or vocab.txt"), Error);

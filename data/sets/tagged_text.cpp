@@ -9,7 +9,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 namespace lacuna {
@@ -75,11 +74,7 @@ TaggedFile read_tagged(const fs::path& file, const Settings& settings, std::vect
       classes.assign(names.begin(), names.end());
     }
   }
-  std::map<std::string, std::int32_t, std::less<>> numbers;
-  for (std::size_t i = 0; i < classes.size(); ++i) {
-    numbers.emplace(classes[i], static_cast<std::int32_t>(i));
-    numbers.emplace(std::to_string(i), static_cast<std::int32_t>(i));
-  }
+  const std::map<std::string, std::int32_t, std::less<>> numbers = class_numbers(classes);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto found = numbers.find(all[i]);
     if (found == numbers.end())

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <map>
 #include <optional>
 #include <set>
 
@@ -82,6 +81,17 @@ bool are_fractions(const RawLabels& raw) {
 }
 
 }  // namespace
+
+std::map<std::string, std::int32_t, std::less<>> class_numbers(const std::vector<std::string>& classes) {
+  std::map<std::string, std::int32_t, std::less<>> numbers;
+  const bool has_numbers =
+      std::ranges::any_of(classes, [](const std::string& name) { return number_in<double>(name).has_value(); });
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    numbers.emplace(classes[i], static_cast<std::int32_t>(i));
+    if (!has_numbers) numbers.emplace(std::to_string(i), static_cast<std::int32_t>(i));
+  }
+  return numbers;
+}
 
 std::vector<std::string> class_names(const std::string& setting) {
   std::vector<std::string> names;
@@ -160,14 +170,9 @@ LabelledTable read_labelled_table(const std::filesystem::path& path, const TextC
     return result;
   }
   if (result.classes.empty()) result.classes = classes_in(raw, path);
-  std::map<std::string, std::int32_t, std::less<>> numbers;
-  for (std::size_t i = 0; i < result.classes.size(); ++i)
-    numbers.emplace(result.classes[i], static_cast<std::int32_t>(i));
-  // Known names may stand as their numbers in the file.
+  const std::map<std::string, std::int32_t, std::less<>> numbers = class_numbers(result.classes);
   const auto number_of = [&](const std::string& name, std::int64_t line) {
     if (const auto found = numbers.find(name); found != numbers.end()) return found->second;
-    const std::optional<std::int32_t> number = number_in<std::int32_t>(name);
-    if (number && *number >= 0 && *number < std::ssize(result.classes)) return *number;
     reject("{}: expected one of the labels {} in `{}`, got {}", at(line), some(result.classes), columns.label, name);
   };
   result.kind = raw.cells.front().is_list ? LabelKind::several_classes : LabelKind::one_class;

@@ -5,6 +5,8 @@
 #include "data/text/text_dataset.h"
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +41,9 @@ struct KnownLabels {
   bool numbers = false;                // they are numbers to be predicted
   std::vector<std::string> classes{};  // the names there are, in order; empty: those that the file has
 };
+
+/// Numbers of classes by what a file calls them: their names and, where no name is itself a number, their numbers.
+std::map<std::string, std::int32_t, std::less<>> class_numbers(const std::vector<std::string>& classes);
 
 /// The names in `data.labels`, with commas between them.
 std::vector<std::string> class_names(const std::string& setting);

@@ -124,6 +124,8 @@ std::vector<TokenizerFiles::TemplateItem> read_template(const Reader& processor,
     const std::string id = body.text("id", "");
     const std::int64_t type = body.number("type_id", 0);
     if (type < 0 || type > 1) reject("{}: expected type_id 0 or 1, got {}", place, type);
+    if (!items.empty() && type < items.back().type)  // a sample holds the one place where they rise
+      reject("{}: expected type_id 0 before 1, as BERT's tokenizers have, got 0 after 1", place);
     if (sequence) {
       if (id != "A" && id != "B") reject("{}: expected the sequence A or B, got {}", place, id);
       items.push_back({.text = id == "A" ? 0 : 1, .type = type});

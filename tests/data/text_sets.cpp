@@ -155,6 +155,21 @@ TEST_CASE("text: what is wrong is told with file and line") {
   contains(files.refusal("text", "train.tsv", {{"tokenizer", std::string()}}), "data.tokenizer");
 }
 
+TEST_CASE("a number stands for a class only where no class is named by one") {
+  Files files;
+  files.write("train.tsv", "a\t1\ngood\t0\n");
+  files.write("train.jsonl", "{\"tokens\": [\"a\", \"good\"], \"tags\": [1, 0]}\n");
+  const auto labels = [](const char* names) { return SettingValues{{"labels", std::string(names)}}; };
+  CHECK(all_of(files.open("text", "train.tsv", labels("no, yes")))["labels"].to_vector() == Values{1, 0});
+  CHECK(all_of(files.open("text", "train.tsv", labels("1, 0")))["labels"].to_vector() == Values{0, 1});
+  CHECK(all_of(files.open("tagged_text", "train.jsonl", labels("1, 0")))["labels"].to_vector() ==
+        Values{-100, 0, 1, -100});
+  CHECK(all_of(files.open("tagged_text", "train.jsonl", labels("no, yes")))["labels"].to_vector() ==
+        Values{-100, 1, 0, -100});
+  contains(files.refusal("text", "train.tsv", labels("1, 2, 3")), "train.tsv:2: expected one of the labels 1, 2, 3");
+  contains(files.refusal("tagged_text", "train.jsonl", labels("1, 2, 3")), "train.jsonl:1");
+}
+
 TEST_CASE("text: padding, truncation, and a second epoch from the cache") {
   Files files;
   files.write("train.tsv", "a good film\t1\nbad\t0\n");

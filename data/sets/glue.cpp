@@ -22,7 +22,8 @@ struct GlueTask {
   std::int64_t train_size, validation_size;  // as published
   std::string validation_file = "dev.tsv";
   bool header = true;
-  std::size_t shortest_row = 0;
+  std::size_t shortest_row = 0;  // shorter rows are cut by a line break within a text; 0: no row is
+  bool empty_texts = false;
 };
 
 const std::vector<GlueTask>& glue_tasks() {
@@ -62,7 +63,8 @@ const std::vector<GlueTask>& glue_tasks() {
        40430,
        "dev.tsv",
        true,
-       6},
+       6,
+       true},
       {"mnli",
        "MNLI",
        "sentence1",
@@ -141,12 +143,13 @@ std::shared_ptr<const LabelledTable> table_of(const GlueTask& task, const std::v
   const fs::path file = file_of(task, options);
   const std::string state = fmt::format("{}{} {}", state_of_files({file}), task.name, fmt::join(classes, "\n"));
   return recent.get(state, [&] {
-    const TextColumns columns{.table = {.format = TableFormat::tsv, .header = task.header, .ragged = true},
+    const bool has_cut_rows = task.shortest_row > 0;
+    const TextColumns columns{.table = {.format = TableFormat::tsv, .header = task.header, .ragged = has_cut_rows},
                               .text = task.text,
                               .pair = task.pair,
                               .label = task.label,
                               .shortest_row = task.shortest_row,
-                              .empty_texts = true};
+                              .empty_texts = task.empty_texts};
     // Numbers in the file stand for the task's own order.
     LabelledTable table =
         read_labelled_table(file, columns, {.numbers = task.classes.empty(), .classes = task.classes});

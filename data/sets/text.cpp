@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <set>
 
 namespace lacuna {
@@ -62,6 +63,16 @@ std::string usual(const std::vector<std::string>& columns, const std::vector<std
   return {};
 }
 
+/// A column's number from 1; 0: it goes by a name.
+std::size_t number_of(const std::string& column) {
+  std::size_t number = 0;
+  const char* const end = column.data() + column.size();
+  const auto [read, error] = std::from_chars(column.data(), end, number);
+  return error == std::errc{} && read == end ? number : 0;
+}
+
+bool is_word(const std::string& text) { return text.find_first_not_of("0123456789.-") != std::string::npos; }
+
 /// Columns of a file without header: labels are numbers, or what has the fewest different values; texts are the others.
 void guess_by_content(const fs::path& file, TextColumns& columns) {
   const auto rows = first_rows(file, columns.table.format, 200);
@@ -79,7 +90,7 @@ void guess_by_content(const fs::path& file, TextColumns& columns) {
     for (const auto& row : rows) {
       if (column >= row.size()) continue;
       values.insert(row[column]);
-      words = words || row[column].find_first_not_of("0123456789.-") != std::string::npos;
+      words = words || is_word(row[column]);
     }
     if (const std::pair found{words, values.size()}; found <= fewest) {
       fewest = found;
@@ -94,8 +105,22 @@ void guess_by_content(const fs::path& file, TextColumns& columns) {
   if (columns.pair.empty() && texts.size() > 1) columns.pair = texts.back();
 }
 
-bool is_number(const std::string& text) {
-  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
+/// Refuses a first row that seems to name the columns: its label alone is no number, or occurs in no other row while
+/// others repeat.
+void refuse_hidden_header(const fs::path& file, const TextColumns& columns) {
+  const auto rows = first_rows(file, columns.table.format, 200);
+  const std::size_t label = number_of(columns.label) - 1;  // past the end where it is a name
+  if (label >= rows.front().size() || !is_word(rows.front()[label])) return;
+  std::multiset<std::string> others;
+  for (std::size_t i = 1; i < rows.size(); ++i)
+    if (label < rows[i].size()) others.insert(rows[i][label]);
+  const bool repeat = std::set<std::string>(others.begin(), others.end()).size() < others.size();
+  const bool are_numbers = !others.empty() && std::ranges::none_of(others, is_word);
+  if (are_numbers || (repeat && !others.contains(rows.front()[label])))
+    reject(
+        "{}: expected names of columns or a sample in the first row, got `{}`, which may be either: data.text and "
+        "data.label say which columns they are, by name if that row names them, or else by number from 1",
+        file.native(), fmt::join(rows.front(), "`, `"));
 }
 
 TextColumns columns_of(const Settings& settings, const fs::path& file) {
@@ -106,19 +131,24 @@ TextColumns columns_of(const Settings& settings, const fs::path& file) {
                       .separate = settings.flag("separate")};
   const std::vector<std::string> names = Table(file, columns.table).columns();
   const auto known = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
-  // Where columns are given, the first row is a header if it has them; otherwise if it has a usual name.
+  // The first row is a header if it has the given names, or a usual one.
   const bool given = !columns.text.empty() || !columns.label.empty();
-  const bool by_number = (columns.text.empty() || is_number(columns.text)) &&
-                         (columns.label.empty() || is_number(columns.label)) &&
-                         (columns.pair.empty() || is_number(columns.pair));
   const bool named = (!columns.text.empty() && known(columns.text)) ||
                      (!columns.label.empty() && known(columns.label)) || !usual(names, text_names).empty() ||
                      !usual(names, label_names).empty();
-  if (columns.table.format != TableFormat::json_lines) columns.table.header = named && !(given && by_number);
+  if (columns.table.format != TableFormat::json_lines) columns.table.header = named;
   if (!columns.table.header) {
     if (columns.text.empty() || columns.label.empty()) guess_by_content(file, columns);
     return columns;
   }
+  const auto name_by_number = [&](std::string& column) {
+    const std::size_t number = number_of(column);
+    const bool has_order = columns.table.format != TableFormat::json_lines;
+    if (has_order && !known(column) && number >= 1 && number <= names.size()) column = names[number - 1];
+  };
+  name_by_number(columns.text);
+  name_by_number(columns.pair);
+  name_by_number(columns.label);
   const auto settle = [&](std::string& column, const std::vector<std::string>& usual_names, const char* key) {
     if (column.empty()) column = usual(names, usual_names);
     if (column.empty())
@@ -147,8 +177,13 @@ std::shared_ptr<const LabelledTable> table_of(const Settings& settings, const Da
                       [&] { return std::make_shared<const LabelledTable>(read_labelled_table(file, columns, known)); });
   };
   KnownLabels known = labels_in(settings.text("labels"));
-  if (options.split == Split::train || known.numbers || !known.classes.empty())
-    return read(known, columns_of(settings, file));
+  if (options.split == Split::train || known.numbers || !known.classes.empty()) {
+    const TextColumns columns = columns_of(settings, file);
+    const bool guessed = settings.text("text").empty() || settings.text("label").empty();
+    if (!columns.table.header && guessed && !known.numbers && known.classes.empty())
+      refuse_hidden_header(file, columns);
+    return read(known, columns);
+  }
   DatasetOptions training = options;  // its labels are the classes
   training.split = Split::train;
   const std::shared_ptr<const LabelledTable> trained = table_of(settings, training);

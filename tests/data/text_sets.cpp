@@ -82,6 +82,30 @@ TEST_CASE("text: TSV without a header finds out which column is the label") {
   CHECK(all_of(files.open("text", "", {}, Split::validation))["labels"].to_vector() == Values{0});
 }
 
+TEST_CASE("text: a header stays one where columns are given by number, and one with unusual names is refused") {
+  Files files;
+  const SettingValues numbers{{"text", std::string("1")}, {"label", std::string("2")}};
+  files.write("train.tsv", "text\tlabel\na\t1\nbad\t0\n");
+  const DatasetPtr data = files.open("text", "train.tsv", numbers);
+  CHECK(data->info().classes == std::vector<std::string>{"0", "1"});
+  CHECK(all_of(data)["labels"].to_vector() == Values{1, 0});
+  files.write("train.tsv", "a\t1\nbad\t0\n");
+  CHECK(files.open("text", "train.tsv", numbers)->size() == 2);
+
+  for (const char* const rows :
+       {"utterance\tmood\na\t1\ngood\t0\n", "utterance\tmood\na\tx\ngood\ty\nbad\tx\n"}) {
+    files.write("train.tsv", rows);
+    contains(files.refusal("text", "train.tsv"), "data.label");
+    CHECK(files.open("text", "train.tsv", {{"text", std::string("utterance")}, {"label", std::string("mood")}})
+              ->info()
+              .classes.size() == 2);
+  }
+  CHECK(files.open("text", "train.tsv", numbers)->size() == 4);
+  contains(files.refusal("text", "train.tsv", {{"label", std::string("feeling")}}), "feeling");
+  files.write("train.tsv", "a\tx\ngood\ty\nbad\tx\n");
+  CHECK(files.open("text", "train.tsv")->size() == 3);
+}
+
 TEST_CASE("text: CSV with quotes, line breaks within them, and names of classes") {
   Files files;
   files.write("train.csv", "label,text\r\npos,\"a \"\"good\"\"\r\nfilm, a\"\r\nneg,bad\r\n");
@@ -420,6 +444,19 @@ TEST_CASE("glue: headers and rows as published") {
   CHECK(batch("stsb")["tokens"].to_vector() == Values{2, 5, 3, 8, 3, 2, 6, 3, 7, 3});
   CHECK(batch("qqp")["tokens"].to_vector() == Values{2, 5, 3, 8, 3});
   CHECK(batch("cola")["labels"].to_vector() == Values{1, 0});
+}
+
+TEST_CASE("glue: only qqp has cut rows and empty texts, as published") {
+  Files files;
+  files.write("QQP/train.tsv", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+                               "1\t2\t3\ta\t\t0\n1\t2\t3\twho made\n it\t1\n");
+  CHECK(files.open("glue", "", {{"task", std::string("qqp")}})->size() == 1);
+  const std::string header = "index\tsentence1\tsentence2\tlabel\n0\ta\tfilm\tentailment\n";
+  for (const char* const row : {"1\ta\t\tentailment\n", "1\ta\n", "1\ta\tfilm\tentailment\tmore\n"}) {
+    CAPTURE(row);
+    files.write("RTE/train.tsv", header + row);
+    contains(files.refusal("glue", "", {{"task", std::string("rte")}}), "train.tsv:3");
+  }
 }
 
 TEST_CASE("random tokens: labels for every head") {

@@ -92,8 +92,7 @@ TEST_CASE("text: a header stays one where columns are given by number, and one w
   files.write("train.tsv", "a\t1\nbad\t0\n");
   CHECK(files.open("text", "train.tsv", numbers)->size() == 2);
 
-  for (const char* const rows :
-       {"utterance\tmood\na\t1\ngood\t0\n", "utterance\tmood\na\tx\ngood\ty\nbad\tx\n"}) {
+  for (const char* const rows : {"utterance\tmood\na\t1\ngood\t0\n", "utterance\tmood\na\tx\ngood\ty\nbad\tx\n"}) {
     files.write("train.tsv", rows);
     contains(files.refusal("text", "train.tsv"), "data.label");
     CHECK(files.open("text", "train.tsv", {{"text", std::string("utterance")}, {"label", std::string("mood")}})
@@ -448,8 +447,9 @@ TEST_CASE("glue: headers and rows as published") {
 
 TEST_CASE("glue: only qqp has cut rows and empty texts, as published") {
   Files files;
-  files.write("QQP/train.tsv", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
-                               "1\t2\t3\ta\t\t0\n1\t2\t3\twho made\n it\t1\n");
+  files.write("QQP/train.tsv",
+              "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+              "1\t2\t3\ta\t\t0\n1\t2\t3\twho made\n it\t1\n");
   CHECK(files.open("glue", "", {{"task", std::string("qqp")}})->size() == 1);
   const std::string header = "index\tsentence1\tsentence2\tlabel\n0\ta\tfilm\tentailment\n";
   for (const char* const row : {"1\ta\t\tentailment\n", "1\ta\n", "1\ta\tfilm\tentailment\tmore\n"}) {

@@ -131,13 +131,15 @@ TEST_CASE("only WordPiece with BERT's steps is taken; others are refused by name
       "t.json"));
   CHECK(bert.encode("a", "film").types == std::vector<std::int8_t>{0, 0, 0, 1, 1});
   const auto of_types = [](int first, int second) {  // [CLS] A, then B
-    return json{{"type", "TemplateProcessing"},
-                {"single", {{{"SpecialToken", {{"id", "[CLS]"}, {"type_id", 0}}}},
-                            {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
-                {"pair", {{{"SpecialToken", {{"id", "[CLS]"}, {"type_id", 0}}}},
-                          {{"Sequence", {{"id", "A"}, {"type_id", first}}}},
-                          {{"Sequence", {{"id", "B"}, {"type_id", second}}}}}},
-                {"special_tokens", {{"[CLS]", {{"id", "[CLS]"}, {"ids", {2}}, {"tokens", {"[CLS]"}}}}}}};
+    return json{
+        {"type", "TemplateProcessing"},
+        {"single",
+         {{{"SpecialToken", {{"id", "[CLS]"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+        {"pair",
+         {{{"SpecialToken", {{"id", "[CLS]"}, {"type_id", 0}}}},
+          {{"Sequence", {{"id", "A"}, {"type_id", first}}}},
+          {{"Sequence", {{"id", "B"}, {"type_id", second}}}}}},
+        {"special_tokens", {{"[CLS]", {{"id", "[CLS]"}, {"ids", {2}}, {"tokens", {"[CLS]"}}}}}}};
   };
   refused(changed("/post_processor", of_types(1, 0)), "type_id");
   const Tokenizer rising(parse_tokenizer_json(changed("/post_processor", of_types(0, 1)), "t.json"));

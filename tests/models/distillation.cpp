@@ -1,4 +1,6 @@
 #include "core/error.h"
+#include "core/file.h"
+#include "models/folders/folder.h"
 #include "models/io/weights.h"
 #include "models/task.h"
 #include "nn/init.h"
@@ -100,6 +102,33 @@ TEST_CASE("distillation: both forms and both conventions of the loss, by hand") 
         doctest::Approx(0.9 * base + 0.1 * 9 * kl / (samples * classes)).epsilon(1e-5));
   CHECK(loss({{"temperature", 3.0}, {"per_class", false}, {"base_weight", 1.0}, {"distill_weight", 1.0}}) ==
         doctest::Approx(base + 9 * kl / samples).epsilon(1e-5));
+}
+
+TEST_CASE("distillation: a teacher of another normalisation sees the images as its own") {
+  const Teacher teacher;
+  const std::vector<double> mean{0.5, 0.4, 0.3}, std{0.2, 0.25, 0.5};           // of the batch
+  const std::vector<double> its_mean{0.1, 0.6, 0.45}, its_std{0.4, 0.5, 0.125};  // of the teacher
+  write_file_atomically(
+      teacher.folder / "config.json",
+      folder_config(*teacher.model, {.model = "resnet20",
+                                     .hyper_parameters = {{"image_size", std::int64_t{16}}, {"num_classes", classes}},
+                                     .images = {.mean = its_mean, .std = its_std}}));
+  const std::unique_ptr<Model> student = tiny("deit_distilled", 2);
+  const std::unique_ptr<Task> task =
+      teacher.task(*student, {{"per_class", false}, {"base_weight", 0.0}, {"distill_weight", 1.0}});
+  task->see_normalisation(mean, std);
+
+  Batch for_teacher = batch();  // a pixel is value · std + mean
+  float* const values = for_teacher.at("images").data<float>();
+  for (std::int64_t i = 0; i < for_teacher.at("images").count(); ++i) {
+    const auto c = static_cast<std::size_t>(i % 3);
+    values[i] = static_cast<float>((values[i] * std[c] + mean[c] - its_mean[c]) / its_std[c]);
+  }
+  const Tensor taught = teacher.model->forward(std::move(for_teacher)).take("logits").tensor();
+  const Tensor distilled = student->forward(batch()).take("logits_distilled").tensor();
+  const double kl = divergence(log_probabilities(taught), log_probabilities(distilled));
+  CHECK(task->run(*student, batch(), TaskMode::train).loss.tensor().item() ==
+        doctest::Approx(kl / samples).epsilon(1e-4));
 }
 
 TEST_CASE("distillation: evaluation reads the mean of the heads and no teacher") {

@@ -16,7 +16,9 @@ class MultiLabel final : public Task {
  public:
   explicit MultiLabel(const Model& model)
       : Task({{.name = "f1", .sums = 3, .value = micro_f1}, {.name = "exact_match", .sums = 2, .value = fraction}}),
-        classes_(model.num_classes()) {}
+        classes_(model.num_classes()) {
+    if (classes_ < 1) reject("task multi_label: expected a model with classes, got num_classes {}", classes_);
+  }
 
   SampleFields targets() const override { return {{.name = "labels", .dtype = DType::f32, .shape = {classes_}}}; }
 

@@ -54,6 +54,11 @@ TEST_CASE("task: unknown names, settings and inputs are refused") {
       doctest::Contains("`labels`"), Error);
 }
 
+TEST_CASE("task: labels of no class are refused") {
+  Echo without(0);
+  CHECK_THROWS_WITH_AS(make_task("multi_label", {}, without), doctest::Contains("multi_label"), Error);
+}
+
 TEST_CASE("task: classification counts the correct ones, and the five best of ten classes or more") {
   Echo small(3);
   const auto task = make_task("classification", {}, small);

@@ -26,7 +26,7 @@ bool names(std::string_view target, std::string_view path) {
   return path.size() > target.size() && path.ends_with(target) && path[path.size() - target.size() - 1] == '.';
 }
 
-std::vector<nn::Linear*> targeted(Model& model, const std::vector<std::string>& targets) {
+std::vector<nn::Linear*> targeted(Model& model, const std::vector<std::string>& targets, bool exact) {
   const std::vector<nn::Linear*> all = linear_layers(model);
   std::vector<std::string> paths;
   for (const nn::Linear* const layer : all) paths.push_back(layer->path());
@@ -35,7 +35,7 @@ std::vector<nn::Linear*> targeted(Model& model, const std::vector<std::string>& 
   for (const std::string& target : targets) {
     bool matched = false;
     for (const nn::Linear* const layer : all) {
-      if (!names(target, layer->path())) continue;
+      if (exact ? target != layer->path() : !names(target, layer->path())) continue;
       matched = true;
       chosen.insert(layer);
     }
@@ -85,7 +85,7 @@ void add_adapters(Model& model, const AdapterOptions& options) {
   expect(!model.adaptation(), "the model has adapters already");
   const nn::AdapterKind& kind = nn::adapters().get(options.kind);
   const Settings settings("adapter " + options.kind, kind.settings, options.settings);
-  const std::vector<nn::Linear*> layers = targeted(model, options.targets);
+  const std::vector<nn::Linear*> layers = targeted(model, options.targets, options.exact);
   Adaptation adaptation{.kind = options.kind, .settings = options.settings, .base = options.base};
   if (model.context().device != Device::meta) adaptation.base_hash = hash_of(state_of(model));
   for (nn::Linear* const layer : layers) {
@@ -111,8 +111,12 @@ std::vector<FreezeMatch> freeze_below_adapters(Model& model, const FreezeRules& 
   std::vector<FreezeMatch> matches = freeze(model, {.train = beside, .freeze = {}}, model.heads());
   const std::vector<Parameter*> own = adapter_parameters(model);
   const std::set<std::string_view> paths = paths_of(own);
-  for (FreezeMatch& match : matches)
+  for (FreezeMatch& match : matches) {
     std::erase_if(match.parameters, [&](const Parameter* one) { return paths.contains(one->path()); });
+    if (match.parameters.empty())
+      reject("freeze.train: `{}` matches parameters of the adapter alone; `adapter.name` decides which are trained",
+             match.pattern);
+  }
   for (const nn::Linear* const layer : adapted_layers(model)) layer->adapter()->set_trainable();
   FreezeMatch trained{"adapter " + model.adaptation()->kind, {}};
   std::ranges::copy_if(own, std::back_inserter(trained.parameters), &Parameter::trainable);

@@ -16,6 +16,7 @@ struct AdapterOptions {
   SettingValues settings{};  // of the kind; the defaults of others
   /// Layers that get one: paths, ends of paths behind a dot (`qkv`), patterns, or `all-linear`. The heads never get one.
   std::vector<std::string> targets{};
+  bool exact = false;  // `targets` are paths alone, as stored ones
   std::string base{};  // where the model's weights are from, for the record
 };
 
@@ -26,7 +27,7 @@ void add_adapters(Model& model, const AdapterOptions& options);
 std::vector<const nn::Linear*> adapted_layers(const Model& model);
 
 /// `freeze` for a model with adapters: what they train is trained, and of the rest what `rules.train` names, or the
-/// heads where it names nothing. Refuses `rules.freeze`.
+/// heads where it names nothing. Refuses `rules.freeze`, and a pattern that matches parameters of the adapters alone.
 std::vector<FreezeMatch> freeze_below_adapters(Model& model, const FreezeRules& rules);
 
 /// What a checkpoint of an adapted model stores: the adapters, and what is trained or was replaced below them. Names

@@ -114,7 +114,7 @@ AdapterOptions AdapterFolder::options(const Model& model, std::string_view kind)
   if (nn::adapters().get(chosen).peft_type != nn::adapters().get(kind_).peft_type)
     reject("{}: expected an adapter of type {}, got {}", origin(), nn::adapters().get(chosen).peft_type,
            nn::adapters().get(kind_).peft_type);
-  return {.kind = chosen, .settings = settings_, .targets = {targets.begin(), targets.end()}};
+  return {.kind = chosen, .settings = settings_, .targets = {targets.begin(), targets.end()}, .exact = true};
 }
 
 LoadedAdapter AdapterFolder::check(const Model& model, bool new_head) const {

@@ -185,6 +185,21 @@ TEST_CASE("adapters: what is trained is the adapter and the head, or what is nam
   CHECK(error_of([] {
           adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = all_linear}, {.train = {}, .freeze = {"*"}});
         }).find("freeze.train") != std::string::npos);
+  CHECK(error_of([] {
+          adapted(tiny_vit(), {.kind = "lora_fa", .settings = {}, .targets = all_linear},
+                  {.train = {"@head", "*lora_A*"}, .freeze = {}});
+        }).find("*lora_A*") != std::string::npos);
+}
+
+TEST_CASE("adapters: an exact target is a path, no pattern and no end of one") {
+  const auto layers = [](const std::string& target, bool exact) {
+    return adapted_layers(*adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = {target}, .exact = exact}))
+        .size();
+  };
+  CHECK(layers("qkv", false) == 3);
+  CHECK(layers("blocks.1.attn.qkv", true) == 1);
+  for (const std::string target : {"qkv", "blocks.*.attn.qkv"})
+    CHECK(error_of([&] { layers(target, true); }).find(target) != std::string::npos);
 }
 
 TEST_CASE("adapters: gradients under a lossless policy are those of keeping everything, and dropout saves nothing") {
@@ -246,6 +261,7 @@ TEST_CASE("adapter folders: written and read, the values are the same, and only 
   const AdapterFolder read(folder.path());
   AdapterOptions options = read.options(*other);
   CHECK(options.kind == "lora");
+  CHECK(options.exact);
   add_adapters(*other, options);
   read.load(*other);
   CHECK(logits(*other) == logits(*model));

@@ -133,8 +133,10 @@ TextColumns columns_of(const Settings& settings, const fs::path& file) {
   const auto known = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
   // The first row is a header if it has the given names, or a usual one.
   const bool given = !columns.text.empty() || !columns.label.empty();
-  const bool named = (!columns.text.empty() && known(columns.text)) ||
-                     (!columns.label.empty() && known(columns.label)) || !usual(names, text_names).empty() ||
+  const auto names_one = [&](const std::string& column) {
+    return !column.empty() && number_of(column) == 0 && known(column);
+  };
+  const bool named = names_one(columns.text) || names_one(columns.label) || !usual(names, text_names).empty() ||
                      !usual(names, label_names).empty();
   if (columns.table.format != TableFormat::json_lines) columns.table.header = named;
   if (!columns.table.header) {

@@ -1,13 +1,11 @@
 // Images in folders named after their classes, on disk or in a tar archive.
 #include "data/encoded_images.h"
-#include "data/permutation.h"
 #include "data/sets/image_folder_layout.h"
 
 #include "core/error.h"
 
 #include <list>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -16,7 +14,10 @@ namespace {
 
 const std::vector<Setting>& settings_of_image_folder() {
   static const std::vector<Setting> settings{
-      {"validation", std::string(), {}, "folder or archive to evaluate on; empty: `val`, `test` or the like in data.path"},
+      {"validation",
+       std::string(),
+       {},
+       "folder or archive to evaluate on; empty: `val`, `test` or the like in data.path"},
       {"val_fraction",
        0.1,
        {.low = 0.001, .high = 0.9, .below_high = false},
@@ -29,7 +30,8 @@ const std::vector<Setting>& settings_of_image_folder() {
       {"labels",
        std::string(),
        {},
-       "names of the classes in their order, as `cat, dog`, or a file `.txt` with one on each line; empty: the folders"},
+       "names of the classes in their order, as `cat, dog`, or a file `.txt` with one on each line; empty: the "
+       "folders"},
   };
   return settings;
 }
@@ -55,7 +57,8 @@ std::shared_ptr<const ImageFolderLayout> layout_of(const DatasetOptions& options
   static std::mutex mutex;
   static std::list<Known> recent;
   const ImageFolderOptions wanted = layout_options(options);
-  if (wanted.path.empty()) reject("data.path: expected a folder with a folder of images for each class, or a tar of it");
+  if (wanted.path.empty())
+    reject("data.path: expected a folder with a folder of images for each class, or a tar of it");
   const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", wanted.path.native(), wanted.validation.native(),
                                       wanted.val_labels.native(), wanted.labels, wanted.val_fraction, wanted.seed);
   const auto train = FileTree::open(wanted.path);
@@ -87,35 +90,18 @@ DatasetInfo info_of(const DatasetOptions& options) {
         {.name = "labels", .dtype = DType::i64, .shape = {}, .below = std::ssize(layout->classes)});
     info.description = options.split == Split::train ? layout->description : "";
     if (options.size() > held)
-      reject("data.{}: {} images were asked for, {} holds {}", options.split == Split::train ? "train_size" : "val_size",
-             options.size(), options.path.native(), held);
+      reject("data.{}: {} images were asked for, {} holds {}",
+             options.split == Split::train ? "train_size" : "val_size", options.size(), options.path.native(), held);
   }
   info.size = options.size() > 0 ? options.size() : held;
   return info;
 }
 
-class ImageFolder final : public EncodedImages {
- public:
-  ImageFolder(const DatasetOptions& options, std::shared_ptr<const ImageFolderLayout> layout)
-      : EncodedImages(info_of(options)),
-        layout_(std::move(layout)),
-        split_(options.split == Split::train ? layout_->train : layout_->validation) {
-    // Files come class by class: fewer of them are drawn from all.
-    if (size() < std::ssize(split_.files))
-      part_.emplace(std::ssize(split_.files), RandomStream{options.seed, 0, random_site("data/part")});
-  }
-  std::string origin(std::int64_t index) const override { return split_.tree->origin(split_.files[place_of(index)]); }
-  std::int64_t label(std::int64_t index) const override { return split_.labels[place_of(index)]; }
-
- private:
-  std::size_t place_of(std::int64_t index) const { return static_cast<std::size_t>(part_ ? (*part_)(index) : index); }
-
-  void read_file(std::int64_t index, Sample& sample) const override { read_image(split_, place_of(index), sample); }
-
-  std::shared_ptr<const ImageFolderLayout> layout_;
-  const ImageSplit& split_;
-  std::optional<Permutation> part_;
-};
+std::unique_ptr<const Dataset> open(const DatasetOptions& options) {
+  const std::shared_ptr<const ImageFolderLayout> layout = layout_of(options);
+  const ImageSplit& split = options.split == Split::train ? layout->train : layout->validation;
+  return open_split(info_of(options), {layout, &split}, options.seed);
+}
 
 /// Images in folders, or an archive of whatever kind, whose faults are told when it is opened.
 Recognition recognize(const std::filesystem::path& path) {
@@ -126,17 +112,13 @@ Recognition recognize(const std::filesystem::path& path) {
   }
   const auto tree = FileTree::open(path);
   for (std::int64_t file = 0; file < tree->size(); ++file)
-    if (is_image_name(tree->path(file)) && tree->path(file).find('/') != std::string_view::npos) return {.certainty = 1};
+    if (is_image_name(tree->path(file)) && tree->path(file).find('/') != std::string_view::npos)
+      return {.certainty = 1};
   return {};
 }
 
-const RegisterDataset image_folder("imagefolder",
-                                   {.describe = info_of,
-                                    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-                                      return std::make_unique<ImageFolder>(options, layout_of(options));
-                                    },
-                                    .settings = settings_of_image_folder(),
-                                    .recognize = recognize});
+const RegisterDataset image_folder(
+    "imagefolder", {.describe = info_of, .open = open, .settings = settings_of_image_folder(), .recognize = recognize});
 
 }  // namespace
 }  // namespace lacuna

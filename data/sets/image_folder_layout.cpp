@@ -23,14 +23,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 9> extensions{".jpg", ".jpeg", ".png", ".ppm", ".bmp",
+constexpr std::array<std::string_view, 9> extensions{".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
                                                      ".pgm", ".tif",  ".tiff", ".webp"};
 const std::vector<std::string> train_names{"train", "training"};
 const std::vector<std::string> validation_names{"val", "valid", "validation", "eval", "evaluation", "test"};
 /// Files that tell the classes of validation images: ImageNet's from Kaggle, Tiny ImageNet's, TensorFlow's, Caffe's.
-const std::vector<std::string> label_files{"LOC_val_solution.csv", "val_annotations.txt",
-                                           "imagenet_2012_validation_synset_labels.txt", "synset_labels.txt",
-                                           "val.txt", "val_labels.txt"};
+const std::vector<std::string> label_files{"LOC_val_solution.csv",
+                                           "val_annotations.txt",
+                                           "imagenet_2012_validation_synset_labels.txt",
+                                           "synset_labels.txt",
+                                           "val.txt",
+                                           "val_labels.txt"};
 constexpr std::int64_t longest_label_file = 64 << 20;
 
 std::string lower(std::string_view text) {
@@ -166,8 +169,10 @@ class LabelFile {
       }
       if (words.back().empty()) words.pop_back();
       if (words.empty()) continue;
-      if (words.size() == 1) in_order_.push_back(words[0]);
-      else by_name_.insert_or_assign(std::string(stem_of(base_name(words[0]))), words[1]);
+      if (words.size() == 1)
+        in_order_.push_back(words[0]);
+      else
+        by_name_.insert_or_assign(std::string(stem_of(base_name(words[0]))), words[1]);
     }
     if (in_order_.empty() == by_name_.empty())
       reject("{}: expected a file name and a class on each line, or a class alone", name_);
@@ -245,7 +250,8 @@ ImageSplit by_folders(std::shared_ptr<const FileTree> tree, const Level& level, 
 ImageSplit by_label_file(std::shared_ptr<const FileTree> tree, const Level& level, const LabelFile& file,
                          const Numbers& numbers) {
   std::vector<std::int32_t> files = level.files;
-  for (const auto& child : level.children) files.insert(files.end(), child.second.files.begin(), child.second.files.end());
+  for (const auto& child : level.children)
+    files.insert(files.end(), child.second.files.begin(), child.second.files.end());
   ImageSplit split{std::move(tree), std::move(files), {}};
   const auto classes = static_cast<std::int32_t>(numbers.size());
   for (const std::string& name : file.classes(*split.tree, split.files)) {
@@ -298,18 +304,6 @@ bool is_image_name(std::string_view name) {
   const std::size_t dot = name.rfind('.');
   return dot != std::string_view::npos &&
          std::ranges::find(extensions, std::string_view(lower(name.substr(dot)))) != extensions.end();
-}
-
-void read_image(const ImageSplit& split, std::size_t place, Sample& sample) {
-  Tensor encoded;
-  split.tree->read(split.files[place], [&](std::int64_t bytes) {
-    encoded = sample.make("encoded", {bytes}, DType::u8);
-    return std::span(encoded.data<std::uint8_t>(), static_cast<std::size_t>(bytes));
-  });
-  sample.set("encoded", std::move(encoded));
-  Tensor label = sample.make("labels", {}, DType::i64);
-  *label.data<std::int64_t>() = split.labels[place];
-  sample.set("labels", std::move(label));
 }
 
 std::vector<bool> held_out(const std::vector<std::int32_t>& labels, double fraction, std::uint64_t seed) {
@@ -392,15 +386,17 @@ ImageFolderLayout find_images(const ImageFolderOptions& options) {
       evaluated = fmt::format("{}, classes from {}", where, file->name());
     } else {
       if (validation.children.empty())
-        reject("{}: {} validation images lie in no folders of classes: expected data.val_labels, a file with their "
-               "names and classes, as ImageNet's LOC_val_solution.csv",
-               where, validation.files.size());
+        reject(
+            "{}: {} validation images lie in no folders of classes: expected data.val_labels, a file with their "
+            "names and classes, as ImageNet's LOC_val_solution.csv",
+            where, validation.files.size());
       refuse_empty_classes(*validation_tree, validation, validation_root);
       const auto absent = missing_from(validation_classes, layout.classes);
       if (!unknown.empty() || (!absent.empty() && given.empty()))
-        reject("{}: the classes of the validation images differ from those of the training images:{}{}", where,
-               unknown.empty() ? "" : fmt::format(" {} only here", some_of(unknown)),
-               absent.empty() ? "" : fmt::format(" {} not here; data.labels names the classes of both", some_of(absent)));
+        reject(
+            "{}: the classes of the validation images differ from those of the training images:{}{}", where,
+            unknown.empty() ? "" : fmt::format(" {} only here", some_of(unknown)),
+            absent.empty() ? "" : fmt::format(" {} not here; data.labels names the classes of both", some_of(absent)));
       layout.validation = by_folders(validation_tree, validation, numbers);
       evaluated = where;
     }

@@ -2,8 +2,7 @@
 // them.
 #pragma once
 
-#include "data/files/file_tree.h"
-#include "data/sample.h"
+#include "data/sets/image_split.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -16,16 +15,6 @@ namespace lacuna {
 
 /// Whether a name ends as those of images do, in upper or lower case (torchvision's IMG_EXTENSIONS).
 bool is_image_name(std::string_view name);
-
-/// Images of one split.
-struct ImageSplit {
-  std::shared_ptr<const FileTree> tree;
-  std::vector<std::int32_t> files;   // [images], by number in the tree
-  std::vector<std::int32_t> labels;  // [images]
-};
-
-/// Sets `encoded` and `labels` of a sample to image `place`.
-void read_image(const ImageSplit& split, std::size_t place, Sample& sample);
 
 struct ImageFolderOptions {
   std::filesystem::path path{};        // a folder or a tar archive

@@ -2,7 +2,6 @@
 #include "data/encoded_images.h"
 #include "data/files/file_tree.h"
 #include "data/files/pattern.h"
-#include "data/permutation.h"
 #include "data/sets/image_folder_layout.h"
 
 #include "core/error.h"
@@ -27,8 +26,11 @@ namespace fs = std::filesystem;
 
 const std::vector<Setting>& settings_of_webdataset() {
   static const std::vector<Setting> settings{
-      {"validation", std::string(), {}, "shards to evaluate on, as data.path names those to train on; empty: those in "
-                                        "data.path with `val`, `test` or the like in their names"},
+      {"validation",
+       std::string(),
+       {},
+       "shards to evaluate on, as data.path names those to train on; empty: those in "
+       "data.path with `val`, `test` or the like in their names"},
       {"val_fraction",
        0.1,
        {.low = 0.001, .high = 0.9, .below_high = false},
@@ -219,7 +221,8 @@ std::shared_ptr<const Shards> shards_of(const DatasetOptions& options) {
   if (!settings.text("validation").empty()) {
     validation = shards_of(settings.text("validation"));
   } else {
-    const auto others = std::ranges::stable_partition(train, [](const fs::path& shard) { return !is_for_validation(shard); });
+    const auto others =
+        std::ranges::stable_partition(train, [](const fs::path& shard) { return !is_for_validation(shard); });
     validation.assign(others.begin(), others.end());
     train.erase(others.begin(), others.end());
     if (train.empty()) train = validation;  // they are all there is
@@ -261,26 +264,11 @@ DatasetInfo info_of(const DatasetOptions& options) {
           .description = training ? shards->description : ""};
 }
 
-class WebDataset final : public EncodedImages {
- public:
-  explicit WebDataset(const DatasetOptions& options)
-      : EncodedImages(info_of(options)),
-        shards_(shards_of(options)),
-        split_(options.split == Split::train ? shards_->train : shards_->validation) {
-    if (size() < std::ssize(split_.files))
-      part_.emplace(std::ssize(split_.files), RandomStream{options.seed, 0, random_site("data/part")});
-  }
-  std::string origin(std::int64_t index) const override { return split_.tree->origin(split_.files[place_of(index)]); }
-  std::int64_t label(std::int64_t index) const override { return split_.labels[place_of(index)]; }
-
- private:
-  std::size_t place_of(std::int64_t index) const { return static_cast<std::size_t>(part_ ? (*part_)(index) : index); }
-  void read_file(std::int64_t index, Sample& sample) const override { read_image(split_, place_of(index), sample); }
-
-  std::shared_ptr<const Shards> shards_;
-  const ImageSplit& split_;
-  std::optional<Permutation> part_;
-};
+std::unique_ptr<const Dataset> open(const DatasetOptions& options) {
+  const std::shared_ptr<const Shards> shards = shards_of(options);
+  const ImageSplit& split = options.split == Split::train ? shards->train : shards->validation;
+  return open_split(info_of(options), {shards, &split}, options.seed);
+}
 
 /// Archives whose first one has a label beside an image.
 Recognition recognize(const fs::path& path) {
@@ -298,12 +286,8 @@ Recognition recognize(const fs::path& path) {
   return {.certainty = has_image && has_label ? 2 : 0};
 }
 
-const RegisterDataset webdataset("webdataset", {.describe = info_of,
-                                                .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-                                                  return std::make_unique<WebDataset>(options);
-                                                },
-                                                .settings = settings_of_webdataset(),
-                                                .recognize = recognize});
+const RegisterDataset webdataset(
+    "webdataset", {.describe = info_of, .open = open, .settings = settings_of_webdataset(), .recognize = recognize});
 
 }  // namespace
 }  // namespace lacuna

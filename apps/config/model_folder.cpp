@@ -68,7 +68,7 @@ void take_label_order(const ModelFolder& folder, Configuration& configuration) {
     const std::vector<std::string> classes =
         describe_dataset(data.name, dataset_options(configuration, Split::train)).classes;
     if (classes != folder.labels && std::ranges::is_permutation(classes, folder.labels)) data.options["labels"] = names;
-  } catch (const Error&) {  // what is wrong with the data is said where it is checked
+  } catch (const Error&) {  // opening the data set reports it
   }
 }
 

@@ -12,7 +12,7 @@ namespace lacuna::augment {
 /// message.
 void check(const AugmentOptions& options);
 
-/// What comes between the flip and normalisation, on u8 images: auto_augment, colour jitter, grey, blur. `mean`
+/// The transforms of u8 images between the flip and normalisation: auto_augment, colour jitter, grey, blur. `mean`
 /// [channels] is the colour beyond the image; `random` interpolation is drawn for each operation.
 Transforms before_normalization(const AugmentOptions& options, const std::vector<float>& mean,
                                 Interpolation interpolation);

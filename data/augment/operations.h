@@ -13,7 +13,7 @@ namespace lacuna::augment {
 
 /// What the operations of a transform share.
 struct Surroundings {
-  std::vector<std::uint8_t> fill{};      // [channels]: what is seen beyond the image
+  std::vector<std::uint8_t> fill{};      // [channels]: the colour beyond the image
   std::optional<ResizeFilter> filter{};  // of shear, translation and rotation; none: drawn for each
   double translation = 0.45;             // share of the image at magnitude 10
 };

@@ -17,7 +17,7 @@ bool are_digits(std::string_view text) {
   return !text.empty() && text.size() <= 9 && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); });
 }
 
-/// What stands between braces, in order.
+/// The alternatives between two braces, in order.
 std::vector<std::string> alternatives(const std::string& inner, const std::string& pattern) {
   std::vector<std::string> all;
   if (const std::size_t dots = inner.find(".."); dots != std::string::npos) {

@@ -24,8 +24,8 @@ struct FileRange {
 };
 
 /// Calls `take` for the files and folders of an archive, in its order. Reads the headers only. Understands ustar, GNU's
-/// and pax's long names and sizes, and hard links. Rejects what is no tar archive, a compressed one, one that is cut
-/// off, sparse files, symbolic links, and names that are not UTF-8. `name` stands for the archive in messages.
+/// and pax's long names and sizes, and hard links. Rejects other files, compressed and truncated
+/// archives, sparse files, symbolic links, and names that are not UTF-8. `name` stands for the archive in messages.
 void list_tar(const FileRange& range, const std::string& name, const std::function<void(TarMember)>& take);
 
 }  // namespace lacuna

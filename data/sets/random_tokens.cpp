@@ -21,7 +21,7 @@ std::vector<std::int64_t> lengths_of(const DatasetOptions& options) {
   return options.lengths.empty() ? std::vector{default_length} : options.lengths;
 }
 
-/// What is to be told of a sample: one class, each of several classes, a number, a class of each token, or a span.
+/// The label of a sample: a class, several classes, a number, a class for each token, or a span.
 const std::vector<Setting>& settings_of_drawn() {
   static const std::vector<Setting> settings{
       {"target",

@@ -24,7 +24,7 @@ struct TextFolder : test::TemporaryFolder {
   /// end the process.
   void read_all(std::string_view name, SettingValues settings, const std::vector<std::string>& files,
                 std::string_view text, const std::function<void(const Dataset&, const Sample&)>& check) const {
-    // Another name each time: what was read is remembered by name, size and time.
+    // A new name each time: the reader caches files by name, size and time.
     static int number = 0;
     const std::filesystem::path where = *this / std::to_string(number++);
     std::filesystem::create_directory(where);

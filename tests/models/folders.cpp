@@ -241,7 +241,7 @@ TEST_CASE("folders: ours come back with the same logits, in both conventions") {
   }
 }
 
-TEST_CASE("folders: one is written beside what is there, with or without a slash at the end of its name") {
+TEST_CASE("folders: writing one leaves its neighbours alone, with or without a trailing slash") {
   const TemporaryFolder folder;
   const Case one = our_cases().front();
   REQUIRE(one.timm);

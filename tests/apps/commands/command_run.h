@@ -3,6 +3,7 @@
 
 #include "tests/temporary_folder.h"
 
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -83,6 +84,14 @@ class CommandRun {
 inline CommandResult run_command(const TemporaryFolder& folder, std::vector<std::string> arguments,
                                  const Limits& limits = {}) {
   return CommandRun(folder, std::move(arguments), limits).wait();
+}
+
+/// A command that must succeed.
+inline CommandResult run(const TemporaryFolder& folder, const std::vector<std::string>& arguments) {
+  CommandResult result = run_command(folder, arguments);
+  INFO(result.error);
+  REQUIRE(result.code == 0);
+  return result;
 }
 
 /// Another program: its path and its arguments.

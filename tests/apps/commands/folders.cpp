@@ -18,13 +18,6 @@ constexpr std::string_view configuration =
     "train: {epochs: 1, batch_size: 8, threads: 1, ema_decay: 0.5}\n"
     "output: {dir: r}\n";
 
-CommandResult run(const TemporaryFolder& folder, const std::vector<std::string>& arguments) {
-  CommandResult result = run_command(folder, arguments);
-  INFO(result.error);
-  REQUIRE(result.code == 0);
-  return result;
-}
-
 }  // namespace
 
 TEST_CASE("export: a run's best checkpoint as a folder, which evaluates alike in both conventions") {

@@ -1,4 +1,4 @@
-// Pictures of one's own from the folder to the prediction.
+// Own pictures, from the folder to the prediction.
 #include "tests/apps/commands/command_run.h"
 
 #include <doctest/doctest.h>
@@ -28,13 +28,6 @@ void write_pictures(const fs::path& folder) {
     write_picture(folder / "red" / (std::to_string(i) + ".ppm"), 200 + i, i);
     write_picture(folder / "green" / (std::to_string(i) + ".PPM"), i, 200 + i);
   }
-}
-
-CommandResult run(const TemporaryFolder& folder, const std::vector<std::string>& arguments) {
-  CommandResult result = run_command(folder, arguments);
-  INFO(result.error);
-  REQUIRE(result.code == 0);
-  return result;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A run that ends before its last epoch, and what a run notes of what was counted for it.
+// Early stopping, and class weights that a run counts and stores.
 #include "tests/apps/train/train_run.h"
 
 namespace lacuna::test {

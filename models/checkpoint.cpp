@@ -226,6 +226,7 @@ Manifest parse_manifest(std::string_view text, std::string_view origin) {
   };
   const bool whole = take(expected);
   if (!take(averages)) take({std::string(former_average_file)});
+  take({std::string(heads_file)});
   if (!whole || !others.empty())
     reject("{}: expected `files` to name {}, perhaps {}, and nothing else", origin, fmt::join(expected, ", "),
            fmt::join(averages, ", "));
@@ -246,9 +247,13 @@ void write_checkpoint(const fs::path& folder, const TrainedState& state, const P
       fs::create_directories(into);
       write_texts(into, state.texts);
       if (adapted) return write_adapter(into, state.model);
-      save_weights(state.model, into / weights_file);
+      save_weights(state.classifier != nullptr ? *state.classifier : state.model, into / weights_file);
     };
     save(temporary);
+    if (state.classifier != nullptr) {
+      save_weights(state.model, temporary / heads_file);
+      note(heads_file);
+    }
     if (state.average != nullptr) {
       const WeightAverage::Exchange exchange(state.average);
       save(temporary / average_folder);
@@ -262,6 +267,7 @@ void write_checkpoint(const fs::path& folder, const TrainedState& state, const P
     write_safetensors(temporary / memory_file, state_of(state.policy));
     for (const std::string& name : content_files(adapted)) note(name);
     write_manifest(temporary, manifest);
+    if (fs::exists(folder / manifest_file, failed)) fs::remove_all(folder, failed);
     fs::rename(temporary, folder, failed);
     if (failed) reject("cannot move a checkpoint to {}: {}", folder.string(), failed.message());
   } catch (...) {
@@ -308,8 +314,9 @@ LoadedCheckpoint load_checkpoint(const fs::path& folder, const TrainedState& sta
   const fs::path average = kept(average_files(adapted).front()) ? folder / average_folder
                            : kept(former_average_file)          ? folder / former_average_file
                                                                 : folder / (adapted ? "" : weights_file);
+  const std::string_view trained_file = state.classifier != nullptr ? heads_file : weights_file;
   const SafetensorsFile optimizer(folder / optimizer_file);
-  const auto file_of = [](const fs::path& from) { return fs::is_directory(from) ? from / weights_file : from; };
+  const auto file_of = [&](const fs::path& from) { return fs::is_directory(from) ? from / trained_file : from; };
   const auto check = [&](const fs::path& from) {
     if (adapted)
       AdapterFolder(from).check(state.model);

@@ -36,6 +36,8 @@ struct Progress {
 };
 
 inline constexpr std::string_view weights_file = "model.safetensors";
+/// Heads that are trained on the features of a frozen model, which is in `weights_file` with the best of them.
+inline constexpr std::string_view heads_file = "heads.safetensors";
 /// The running mean of the weights, under the same names; only where one is kept. A folder of its own, so that other
 /// libraries load it as they load the checkpoint.
 inline constexpr std::string_view average_folder = "average";
@@ -50,6 +52,7 @@ struct TrainedState {
   MemoryPolicy& policy;
   WeightAverage* average;  // null where none is kept
   std::map<std::string, std::string> texts{};  // files beside the weights and beside their average, as config.json
+  const Model* classifier = nullptr;           // whose features `model`, the heads, is trained on; null: none
 };
 
 /// Content of checkpoint.json.
@@ -60,8 +63,8 @@ struct Manifest {
 /// Refuses another version of the format and impossible values. `origin` names the text in messages.
 Manifest parse_manifest(std::string_view json, std::string_view origin);
 
-/// Writes the folder, which must not be there: under a temporary name, every file synced, with a hash of each; then it
-/// is renamed.
+/// Writes the folder: under a temporary name, every file synced, with a hash of each; then it is renamed. Of what is
+/// there already, only a checkpoint is replaced.
 void write_checkpoint(const std::filesystem::path& folder, const TrainedState& state, const Progress& progress);
 /// Replaces the progress in a checkpoint of the same step.
 void update_progress(const std::filesystem::path& folder, const Progress& progress);

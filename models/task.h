@@ -17,6 +17,8 @@
 
 namespace lacuna {
 
+class ProbeHeads;
+
 /// A figure over a data set that follows from sums over its batches: [correct, samples] for accuracy, a confusion
 /// matrix for the mean intersection over union.
 struct Metric {
@@ -110,6 +112,8 @@ struct TaskKind {
   std::function<std::unique_ptr<Task>(const Settings&, const Model&)> make;
   std::vector<std::string_view> weights{};  // the settings that name a file or folder with weights
   std::string_view head{};                  // the hyper-parameter `head` of models that have several; empty: their own
+  /// The heads that are trained on cached features of the given model, in its place; null: the model is trained.
+  std::function<std::unique_ptr<ProbeHeads>(const Settings&, const Model& classifier)> heads{};
 };
 Registry<TaskKind>& tasks();
 

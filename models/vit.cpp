@@ -24,6 +24,10 @@ std::int64_t patches_of(const VitOptions& options) {
 std::int64_t prefix_of(const VitOptions& options) {
   return (options.class_token ? 1 : 0) + (options.distilled ? 1 : 0) + options.reg_tokens;
 }
+/// Values that a head reads.
+std::int64_t head_width(const VitOptions& options) {
+  return options.pool == VitOptions::Pool::token_mean ? 2 * options.embed_dim : options.embed_dim;
+}
 /// Tokens that the heads read one by one; 0: what is pooled from all.
 std::int64_t tokens_read(const VitOptions& options) {
   if (options.pool != VitOptions::Pool::token) return 0;
@@ -152,7 +156,7 @@ VisionTransformer::VisionTransformer(const ModelContext& context, const VitOptio
       // As in timm, a norm behind the pooling has another name than one before it.
       norm_(*this, options.pool == VitOptions::Pool::mean ? "fc_norm" : "norm", options.embed_dim, options.norm_eps),
       head_dropout_(*this, "head_drop", options.drop_rate),
-      head_(*this, "head", options.embed_dim, options.num_classes, {.init = linear_init()}) {
+      head_(*this, "head", head_width(options), options.num_classes, {.init = linear_init()}) {
   if (options.pool != VitOptions::Pool::mean) norm_.set_follows_block();
   positions_.exclude_from_decay();
   const auto add_tokens = [&](std::string_view name, std::int64_t count, const Init& init) {
@@ -216,6 +220,11 @@ Variable VisionTransformer::features(Variable images) const {
   switch (options_.pool) {
     case VitOptions::Pool::token:
       return norm_.forward(first_tokens(std::move(x), read));
+    case VitOptions::Pool::token_mean: {
+      x = norm_.forward(std::move(x));
+      Variable token = slice(x, 1, 0, 1).reshape({x.shape()[0], options_.embed_dim});
+      return concat({std::move(token), global_avg_pool(slice(std::move(x), 1, prefix_, prefix_ + patches_))}, 1);
+    }
     case VitOptions::Pool::map:
       return attention_pool_->forward(norm_.forward(std::move(x)));
     case VitOptions::Pool::mean:
@@ -228,7 +237,7 @@ Variable VisionTransformer::features(Variable images) const {
 Variable VisionTransformer::classify(Variable images) {
   const Scope scope(*this);
   Variable x = features(std::move(images));
-  return head_.forward(head_dropout_.forward(x.reshape({x.shape()[0], options_.embed_dim})));
+  return head_.forward(head_dropout_.forward(x.reshape({x.shape()[0], head_.in()})));
 }
 
 Outputs VisionTransformer::run(Variable images) {
@@ -261,10 +270,11 @@ VitOptions read_vit_options(HyperParameters& parameters, bool distilled) {
   options.distilled = distilled;
   if (!distilled) {
     options.class_token = parameters.flag("class_token", true);
-    const std::string pool = parameters.choice("global_pool", "token", {"token", "avg", "map"});
-    options.pool = pool == "avg"   ? VitOptions::Pool::mean
-                   : pool == "map" ? VitOptions::Pool::map
-                                   : VitOptions::Pool::token;
+    const std::string pool = parameters.choice("global_pool", "token", {"token", "avg", "token_avg", "map"});
+    options.pool = pool == "avg"         ? VitOptions::Pool::mean
+                   : pool == "token_avg" ? VitOptions::Pool::token_mean
+                   : pool == "map"       ? VitOptions::Pool::map
+                                         : VitOptions::Pool::token;
     options.reg_tokens = parameters.integer("reg_tokens", 0, 0, largest_extent);
   }
   options.position_prefix = !parameters.flag("no_embed_class", false);
@@ -296,8 +306,8 @@ VitOptions read_vit_options(HyperParameters& parameters, bool distilled) {
   if (options.gated_mlp && mlp_width(options) % 2 != 0)
     parameters.add_problem("mlp_ratio", fmt::format("`mlp_layer: swiglu` halves the {} hidden units of `mlp_ratio` {}",
                                                     mlp_width(options), options.mlp_ratio));
-  if (!options.class_token && options.pool == VitOptions::Pool::token)
-    parameters.add_problem("global_pool", "`global_pool: token` reads the class token, but `class_token` is false");
+  if (!options.class_token && (options.pool == VitOptions::Pool::token || options.pool == VitOptions::Pool::token_mean))
+    parameters.add_problem("global_pool", "`global_pool` reads the class token, but `class_token` is false");
   return options;
 }
 

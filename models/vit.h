@@ -26,9 +26,10 @@ struct VitOptions {
   std::int64_t reg_tokens = 0;  // register tokens (Darcet et al. 2024)
   bool position_prefix = true;  // whether tokens other than patches have positions, too
   enum class Pool : std::uint8_t {
-    token,  // the head reads the class token
-    mean,   // the mean of the patch tokens
-    map     // what a learned query attends to
+    token,       // the head reads the class token
+    mean,        // the mean of the patch tokens
+    token_mean,  // the class token and, behind it, the mean of the patch tokens (DINOv2's linear evaluation)
+    map          // what a learned query attends to
   } pool = Pool::token;
   double layer_scale = 0;  // initial value of what multiplies each residual branch; 0: nothing does
   bool pre_norm = false;   // a norm before the first block
@@ -67,7 +68,7 @@ class VisionTransformer final : public ImageModel {
   Outputs run(Variable images) override;
   /// Patches [B, L, embed_dim] behind the other tokens, with positions added.
   Variable embed(Variable images) const;
-  /// What the heads read: [B, n, embed_dim] of n tokens, or [B, embed_dim].
+  /// What the heads read: [B, n, embed_dim] of n tokens, or [B, width of the head].
   Variable features(Variable images) const;
 
   VitOptions options_;

@@ -39,7 +39,12 @@ const RegisterTimmForm vit_of_timm("vit", {.keywords = keywords({{"class_token",
                                                      "vit_giant_patch14_dinov2"},
                                            .own = {"vit_cifar"},
                                            .of_ours = {"attention"},
-                                           .of_theirs = without_effect});
+                                           .of_theirs = without_effect,
+                                           .refusal = [](const KnownValues& values) {
+                                             return std::string(values.text("global_pool") == "token_avg"
+                                                                    ? "its global_pool is token_avg"
+                                                                    : "");
+                                           }});
 const RegisterTimmForm deit_of_timm("deit_distilled", {.keywords = keywords({}),
                                                        .bases = {"deit_base_distilled_patch16_224"},
                                                        .of_ours = {"attention"},

@@ -1,0 +1,24 @@
+// A data set in memory: sample i is row i of each of its tensors.
+#pragma once
+
+#include "data/dataset.h"
+
+namespace lacuna {
+
+/// Memory for `samples` samples of stacked fields: [samples, ...] for each, of Purpose::data. The ledger lists it under
+/// the op `op`.
+NamedTensors allocate_samples(const SampleFields& fields, std::int64_t samples, Device device, std::string_view op);
+
+class TensorDataset final : public Dataset {
+ public:
+  /// `tensors`: [info.size, ...] for each of `info.fields`, which are stacked. They are shared, so that they may be
+  /// filled in later.
+  TensorDataset(DatasetInfo info, NamedTensors tensors);
+
+ private:
+  void read_sample(std::int64_t index, Sample& sample) const override;
+
+  NamedTensors tensors_;
+};
+
+}  // namespace lacuna

@@ -1,0 +1,88 @@
+// Linear probing: many heads on the cached features of a frozen model, each with its learning rate.
+#include "models/probe.h"
+#include "models/task.h"
+#include "models/tasks/accuracy.h"
+#include "nn/functional.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lacuna {
+namespace {
+
+/// Of [correct of each head, samples].
+double best_fraction(std::span<const double> sums) {
+  return *std::ranges::max_element(sums.first(sums.size() - 1)) / sums.back();
+}
+
+double fraction(std::span<const double> sums) { return sums[0] / sums[1]; }
+
+std::vector<Metric> metrics_of(const std::vector<double>& rates) {
+  std::vector<Metric> metrics{{.name = "accuracy", .sums = std::ssize(rates) + 1, .value = best_fraction}};
+  for (const double rate : rates) metrics.push_back({.name = probe_metric(rate), .sums = 2, .value = fraction});
+  return metrics;
+}
+
+std::vector<double> rates_of(const Settings& settings) {
+  const std::vector<double>& rates = settings.numbers("rates");
+  if (rates.empty()) reject("task.rates: expected the rate of each head, times optimizer.lr, as [0.1, 0.01]");
+  std::vector<double> sorted = rates;
+  std::ranges::sort(sorted);
+  if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
+    reject("task.rates: expected different rates, got {} twice", *twice);
+  return rates;
+}
+
+/// The loss is the sum of the heads' mean cross entropies: the gradient of each head is that of its own.
+class Probe final : public Task {
+ public:
+  explicit Probe(const ProbeHeads& heads) : Task(metrics_of(heads.rates())), classes_(heads.num_classes()) {}
+
+  SampleFields targets() const override {
+    return {{.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes_}};
+  }
+
+  TaskResult run(Model& model, Inputs batch, TaskMode) const override {
+    const Variable labels = batch.take("labels");
+    Outputs outputs = model.forward(std::move(batch));
+    const std::int64_t heads = std::ssize(metrics()) - 1;
+    const Device device = labels.tensor().device();
+    const Tensor all = Tensor::full({heads + 1}, static_cast<double>(labels.tensor().count()), DType::f64, device);
+    TaskResult result{.loss = {}, .sums = {all}};
+    for (std::int64_t k = 0; k < heads; ++k) {
+      Variable logits = outputs.take(fmt::format("logits_{}", k));
+      check_class_targets(logits, labels);
+      result.sums.push_back(accuracy_sums(logits.tensor(), labels.tensor(), 1).front());
+      all.leading(k, k + 1).copy_from(result.sums.back().leading(0, 1));
+      Variable loss = cross_entropy(std::move(logits), labels);
+      result.loss = k == 0 ? std::move(loss) : std::move(result.loss) + std::move(loss);
+    }
+    return result;
+  }
+
+ private:
+  std::int64_t classes_;
+};
+
+constexpr SettingRange positive{.low = 1e-12};
+
+const RegisterTask probe(
+    "probe",
+    {.settings = {{"rates",
+                   std::vector<double>(),
+                   positive,
+                   "a head is trained for each: its learning rate, times optimizer.lr"}},
+     // By itself the classifier, with the best head in it, is judged as any other.
+     .make = [](const Settings& settings, const Model& model) -> std::unique_ptr<Task> {
+       rates_of(settings);
+       if (const auto* const heads = dynamic_cast<const ProbeHeads*>(&model)) return std::make_unique<Probe>(*heads);
+       probed_head(model);
+       return make_task("classification", {}, model);
+     },
+     .head = "classification",
+     .heads = [](const Settings& settings, const Model& classifier) {
+       return std::make_unique<ProbeHeads>(classifier, rates_of(settings));
+     }});
+
+}  // namespace
+}  // namespace lacuna

@@ -5,11 +5,20 @@
 #include "core/tensor.h"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace lacuna {
 
 using NamedTensors = NamedValues<Tensor>;
+
+/// A file of the data set that cannot be decoded.
+struct DamagedFile {
+  std::int64_t index = 0;  // of its sample in the data set
+  std::string file, why;
+  std::string instead{};  // the file whose sample took its place; empty: it is left out
+  bool operator==(const DamagedFile&) const = default;
+};
 
 /// For images `images` f32 [N, H, W, C] and `labels` i64 [N]. For text `tokens` i64 [T], the tokens of all samples one
 /// after another, `token_types` i64 [T], `offsets` i64 [N + 1] and `labels` i64 [N]: sample i has the tokens from
@@ -18,6 +27,7 @@ struct Batch : NamedTensors {
   std::int64_t epoch = 0;
   std::int64_t first = 0;    // place of its first sample in the epoch's order
   std::int64_t samples = 0;  // N
+  std::vector<DamagedFile> damaged{};  // replaced, or left out: it has fewer samples then
 
   Batch() = default;
   /// Of tensors with as many samples each on axis 0.

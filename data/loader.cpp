@@ -27,9 +27,8 @@ class Loader::Workers {
   };
   struct Prepared {
     bool ready = false;
-    NamedTensors memory;
+    BatchMemory memory;
     int parts_done = 0;
-    Batch batch;
     int failed_part = 0;
     std::exception_ptr error;  // of the first part that failed
   };
@@ -39,7 +38,7 @@ class Loader::Workers {
   Position position_of(std::int64_t ticket) const;
   Prepared& prepared(std::int64_t ticket) { return ring_[static_cast<std::size_t>(ticket % options_.depth)]; }
   /// Threads that prepare a batch together. Where samples vary in length, the batch is made once all are read.
-  int parts() const { return fixed_ ? options_.workers : 1; }
+  int parts() const { return batches_.is_fixed() ? options_.workers : 1; }
   void run(const std::stop_token& stop);
 
   const Batches batches_;
@@ -50,10 +49,9 @@ class Loader::Workers {
   std::mutex mutex_;  // guards the members below
   std::condition_variable_any may_prepare_, is_ready_;
   std::vector<Prepared> ring_;          // [depth]: batch `ticket` waits at ticket mod depth
-  std::vector<NamedTensors> free_;      // memory; with that in the ring and in workers' hands [depth]
+  std::vector<BatchMemory> free_;       // with that in the ring [depth]
   std::int64_t taken_ = 0, given_ = 0;  // tickets: batches that workers have in hand or are through with, handed out
   int parts_taken_ = 0;                 // of batch `taken_`
-  bool fixed_ = false;                  // whether all samples have one shape
   std::exception_ptr error_;
 
   std::vector<std::jthread> threads_;  // last: they stop before the members that they use are destroyed
@@ -75,7 +73,6 @@ Loader::Workers::Workers(Batches batches, const LoaderOptions& options)
       first_steps_(batches_.count(options.first_sample)),
       ring_(static_cast<std::size_t>(options.depth)) {
   for (int i = 0; i < options_.depth; ++i) free_.push_back(batches_.allocate());
-  fixed_ = !free_.front().empty();
   try {
     for (int i = 0; i < options_.workers; ++i)
       threads_.emplace_back([this](const std::stop_token& stop) {
@@ -100,17 +97,29 @@ std::optional<Batch> Loader::Workers::next() {
   std::unique_lock lock(mutex_);
   if (error_) std::rethrow_exception(error_);
   if (position_of(given_).epoch >= options_.end_epoch) return std::nullopt;
-  NamedTensors fresh = batches_.allocate();  // an error here leaves everything as it is
   Prepared& mine = prepared(given_);
   is_ready_.wait(lock, [&] { return mine.ready; });
-  mine.ready = false;
   if (mine.error) {
     error_ = mine.error;
     std::rethrow_exception(error_);
   }
-  ++given_;
-  Batch batch = std::exchange(mine.batch, {});
+  lock.unlock();  // no worker touches a batch that is ready
+  BatchMemory fresh;
+  if (!batches_.reuses_memory()) fresh = batches_.allocate();  // an error here leaves everything as it is
+  const auto [epoch, first] = position_of(given_);
+  Batch batch;
+  try {
+    batch = batches_.finish(epoch, first, mine.memory);
+  } catch (...) {
+    error_ = std::current_exception();
+    throw;
+  }
   for (const auto& [name, tensor] : batch) tensor.storage()->assign({Purpose::data, Label("batch"), {}});
+  if (batches_.reuses_memory()) fresh = std::move(mine.memory);
+  mine.memory = {};
+  lock.lock();
+  mine.ready = false;
+  ++given_;
   free_.push_back(std::move(fresh));
   lock.unlock();
   may_prepare_.notify_all();
@@ -135,40 +144,22 @@ void Loader::Workers::run(const std::stop_token& stop) {
       ++taken_;
       parts_taken_ = 0;
     }
-    NamedTensors memory = shared.memory;
     lock.unlock();
     const auto [epoch, first] = position_of(ticket);
-    Batch batch;
     std::exception_ptr error;
     try {
-      if (fixed_)
-        batches_.fill(epoch, first, memory, part, parts(), sample, stop);
-      else
-        batch = batches_.read(epoch, first, memory, sample, stop);
+      batches_.fill(epoch, first, shared.memory, part, parts(), sample, stop);
     } catch (...) {
       error = std::current_exception();
       sample.begin(epoch);
     }
-    memory.clear();
     lock.lock();
     if (error && (!shared.error || part < shared.failed_part)) {
       shared.error = error;
       shared.failed_part = part;
     }
     if (++shared.parts_done < parts()) continue;
-    memory = std::exchange(shared.memory, {});
-    const bool whole = !shared.error && !stop.stop_requested();
-    lock.unlock();
-    try {
-      if (fixed_ && whole) batch = batches_.finish(epoch, first, memory);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    memory.clear();
-    lock.lock();
-    if (!shared.error) shared.error = error;
     shared.parts_done = 0;
-    shared.batch = std::move(batch);
     shared.ready = true;
     is_ready_.notify_one();
   }

@@ -21,9 +21,9 @@ struct LoaderOptions {
 
 class Loader {
  public:
-  /// Starts the workers. Memory is of Purpose::data: (depth + 1) batches while the caller keeps one, and each worker's
-  /// samples that are not written to the batch directly. The ledger lists batches prepared ahead under the op `loader`,
-  /// samples under `sample`, and the batch that was handed out under `batch`.
+  /// Starts the workers. Memory is of Purpose::data: `depth` batches without their late transforms, the one that the
+  /// caller keeps, and each worker's samples that are not written to the batch directly. The ledger lists batches
+  /// prepared ahead under the op `loader`, samples under `sample`, and the batch that was handed out under `batch`.
   explicit Loader(Batches batches, const LoaderOptions& options = {});
   /// Stops the workers; waits for the samples that they are reading, not for their batches.
   ~Loader();
@@ -33,8 +33,8 @@ class Loader {
   const Batches& batches() const;
   std::int64_t steps_per_epoch() const { return batches().count(); }
 
-  /// The next batch; nothing after the last epoch. Throws an error that a worker met while preparing it. The batch is
-  /// the caller's alone. For one thread.
+  /// The next batch, finished by the threads of the caller; nothing after the last epoch. Throws an error that a worker
+  /// met while preparing it. The batch is the caller's alone. For one thread.
   std::optional<Batch> next();
 
  private:

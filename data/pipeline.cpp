@@ -5,6 +5,7 @@
 #include "data/permutation.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <mutex>
 #include <utility>
@@ -118,11 +119,12 @@ class Repeated final : public Dataset {
 
 class Transformed final : public Dataset {
  public:
-  Transformed(DatasetPtr source, Transforms transforms, std::uint64_t seed)
+  Transformed(DatasetPtr source, Transforms transforms, std::uint64_t seed, OnDamage on_damage)
       : Dataset(described(source->info(), transforms)),
         source_(std::move(source)),
         transforms_(std::move(transforms)),
-        seed_(seed) {}
+        seed_(seed),
+        on_damage_(on_damage) {}
 
   std::int64_t length(std::int64_t index) const override { return source_->length(index); }
   std::int64_t label(std::int64_t index) const override { return source_->label(index); }
@@ -132,19 +134,54 @@ class Transformed final : public Dataset {
     for (const auto& transform : transforms) info.fields = transform->describe(std::move(info.fields));
     return info;
   }
+  static std::string origin_of(const Sample& sample) {
+    return sample.origin.empty() ? fmt::format("sample {}", sample.index) : sample.origin;
+  }
+
   void read_sample(std::int64_t index, Sample& sample) const override {
+    const std::int64_t copy = sample.copy;
     source_->read(index, sample);
-    SampleRandom random(seed_, sample.epoch, sample.index, sample.copy);
+    const SampleRandom random(seed_, sample.epoch, sample.index, sample.copy);
+    DamagedFile damaged{.index = sample.index, .file = origin_of(sample), .why = apply(sample, random)};
+    if (damaged.why.empty()) return;
+    if (on_damage_ == OnDamage::fail) reject_sample("{}: {}", damaged.file, damaged.why);
+    if (on_damage_ == OnDamage::replace) damaged.instead = read_another(index, copy, damaged, random, sample);
+    sample.damaged = std::move(damaged);
+  }
+
+  /// Why the sample is damaged; empty where it is not.
+  std::string apply(Sample& sample, SampleRandom random) const {
     try {
       for (const auto& transform : transforms_) transform->apply(sample, random);
     } catch (const DamagedSample& error) {
-      reject_sample("{}: {}", sample.origin.empty() ? fmt::format("sample {}", sample.index) : sample.origin,
-                    error.what());
+      return error.what();
     }
+    sample.random = random;
+    return {};
   }
+
+  /// Reads another sample of the same class, and returns where it is from.
+  std::string read_another(std::int64_t index, std::int64_t copy, const DamagedFile& damaged,
+                           const SampleRandom& random, Sample& sample) const {
+    const Tensor* const label = sample.tensors().find("labels");
+    const bool has_class = label != nullptr && label->dtype() == DType::i64 && label->shape().rank() == 0;
+    const std::int64_t wanted = has_class ? *label->data<std::int64_t>() : 0;
+    const Permutation order(size(), random.order());
+    for (std::int64_t i = 0; i < size(); ++i) {
+      const std::int64_t other = order(i);
+      if (other == index || (has_class && source_->label(other) != wanted)) continue;
+      sample.copy = copy;
+      source_->read(other, sample);
+      if (apply(sample, random).empty()) return origin_of(sample);
+    }
+    reject_sample("{}: {}, and no other file{} can be decoded in its place", damaged.file, damaged.why,
+                  has_class ? " of its class" : "");
+  }
+
   DatasetPtr source_;
   Transforms transforms_;
   std::uint64_t seed_;
+  OnDamage on_damage_;
 };
 
 class WithDraws final : public Dataset {
@@ -153,6 +190,7 @@ class WithDraws final : public Dataset {
       : Dataset(described(source->info())), source_(std::move(source)), seed_(seed) {}
 
   std::int64_t length(std::int64_t index) const override { return source_->length(index); }
+  std::int64_t label(std::int64_t index) const override { return source_->label(index); }
 
  private:
   static DatasetInfo described(DatasetInfo info) {
@@ -189,20 +227,36 @@ DatasetPtr repeat(DatasetPtr source, std::int64_t times) {
   return std::make_shared<Repeated>(std::move(source), times);
 }
 
-DatasetPtr transform(DatasetPtr source, Transforms transforms, std::uint64_t seed) {
-  return std::make_shared<Transformed>(std::move(source), std::move(transforms), seed);
+DatasetPtr transform(DatasetPtr source, Transforms transforms, std::uint64_t seed, OnDamage on_damage) {
+  return std::make_shared<Transformed>(std::move(source), std::move(transforms), seed, on_damage);
 }
 
 DatasetPtr with_draws(DatasetPtr source, std::uint64_t seed) {
   return std::make_shared<WithDraws>(std::move(source), seed);
 }
 
-Batches::Batches(DatasetPtr source, const BatchOptions& options) : source_(std::move(source)), options_(options) {
-  const auto& [size, drop_last, rank, ranks, mixing] = options_;
-  if (mixing) mixing->describe(info().fields);
+namespace {
+
+bool is_left_out(const std::optional<DamagedFile>& damaged) { return damaged && damaged->instead.empty(); }
+
+/// Entry `i` of axis 0.
+Tensor row_of(const Tensor& tensor, std::int64_t i) {
+  const Shape& shape = tensor.shape();
+  return tensor.leading(i, i + 1).reshape(Shape(std::vector<std::int64_t>(shape.begin() + 1, shape.end())));
+}
+
+}  // namespace
+
+Batches::Batches(DatasetPtr source, const BatchOptions& options)
+    : source_(std::move(source)), options_(options), info_(source_->info()) {
+  const std::int64_t size = options_.size;
+  const int rank = options_.rank, ranks = options_.ranks;
+  const bool mixes = options_.mixing != nullptr;
+  for (const auto& transform : options_.late) info_.fields = transform->describe(std::move(info_.fields));
+  if (mixes) options_.mixing->describe(info_.fields);
   if (size < 1) reject("train.batch_size: expected 1 or more, got {}", size);
   expect(ranks > 0 && 0 <= rank && rank < ranks, "expected a rank from 0 to {}, got {}", ranks - 1, rank);
-  if (mixing && size / ranks % 2 != 0)
+  if (mixes && size / ranks % 2 != 0)
     reject("train.batch_size: mixup and cutmix pair the samples of a batch: expected an even number, got {}", size);
   if (size % ranks != 0) reject("train.batch_size: {} samples cannot be shared equally by {} ranks", size, ranks);
   if (count() == 0)
@@ -213,13 +267,18 @@ std::int64_t Batches::count(std::int64_t first) const {
   return (samples() - first + (options_.drop_last ? 0 : size() - 1)) / size();
 }
 
-NamedTensors Batches::allocate() const {
+bool Batches::is_fixed() const {
+  return std::ranges::all_of(source_->info().fields,
+                             [](const SampleField& field) { return field.collation == Collation::stacked; });
+}
+
+BatchMemory Batches::allocate() const {
   const AllocationScope scope({Purpose::data, Label("loader"), {}});
-  NamedTensors memory;
-  const auto varies = [](const SampleField& field) { return field.collation != Collation::stacked; };
-  if (std::ranges::any_of(info().fields, varies)) return memory;
+  BatchMemory memory;
   const std::vector<std::int64_t> lengths(static_cast<std::size_t>(size() / options_.ranks));
-  for (const SampleField& field : info().fields) memory.set(field.name, batch_memory(field, lengths));
+  memory.rows.resize(lengths.size());
+  if (!is_fixed()) return memory;
+  for (const SampleField& field : source_->info().fields) memory.tensors.set(field.name, batch_memory(field, lengths));
   return memory;
 }
 
@@ -229,53 +288,93 @@ Batches::Range Batches::range_of(std::int64_t first) const {
           .end = first + all * (options_.rank + 1) / options_.ranks};
 }
 
-void Batches::fill(std::int64_t epoch, std::int64_t first, const NamedTensors& memory, int part, int parts,
-                   Sample& sample, const std::stop_token& stop) const {
+void Batches::fill(std::int64_t epoch, std::int64_t first, BatchMemory& memory, int part, int parts, Sample& sample,
+                   const std::stop_token& stop) const {
   const auto [begin, end] = range_of(first);
-  const SampleFields& fields = info().fields;
+  const SampleFields& fields = source_->info().fields;
+  const auto note = [&](std::int64_t i, const Sample& read) {
+    memory.rows[static_cast<std::size_t>(i)] = {.random = read.random, .damaged = read.damaged};
+    return !is_left_out(read.damaged);
+  };
+  if (!is_fixed()) {
+    std::vector<Sample> all;  // kept until the longest is known
+    for (std::int64_t i = 0; i < end - begin && !stop.stop_requested(); ++i) {
+      all.emplace_back().begin(epoch);
+      source_->read(begin + i, all.back());
+      if (!note(i, all.back())) all.pop_back();
+    }
+    const AllocationScope scope({Purpose::data, Label("loader"), {}});
+    if (!stop.stop_requested() && !all.empty()) memory.collated = collate(all, fields);
+    return;
+  }
   NamedTensors places;
   const std::int64_t last = (end - begin) * (part + 1) / parts;
   for (std::int64_t i = (end - begin) * part / parts; i < last && !stop.stop_requested(); ++i) {
-    for (const SampleField& field : fields)
-      places.set(field.name, memory[field.name].leading(i, i + 1).reshape(field.shape));
+    for (const SampleField& field : fields) places.set(field.name, row_of(memory.tensors[field.name], i));
     sample.begin(epoch, places);
     source_->read(begin + i, sample);
+    if (!note(i, sample)) continue;
     for (const SampleField& field : fields) copy_to_batch(sample, field, places[field.name]);
   }
   sample.begin(epoch);  // the batch is its caller's alone
 }
 
-Batch Batches::finish(std::int64_t epoch, std::int64_t first, const NamedTensors& memory) const {
-  const auto [begin, end] = range_of(first);
-  Batch batch;
-  for (const SampleField& field : info().fields) batch.set(field.name, memory[field.name].leading(0, end - begin));
-  return finish(epoch, first, std::move(batch));
+void Batches::take_damaged(BatchMemory& memory, std::int64_t samples, Batch& batch) const {
+  std::int64_t kept = 0;
+  for (std::int64_t i = 0; i < samples; ++i) {
+    BatchMemory::Row& row = memory.rows[static_cast<std::size_t>(i)];
+    const bool left_out = is_left_out(row.damaged);
+    if (row.damaged) batch.damaged.push_back(*std::exchange(row.damaged, {}));
+    if (left_out) continue;
+    if (kept < i) {
+      memory.rows[static_cast<std::size_t>(kept)].random = row.random;
+      for (const auto& [name, tensor] : memory.tensors) {
+        const Tensor from = row_of(tensor, i);
+        std::memcpy(row_of(tensor, kept).raw(), from.data<const std::byte>(), static_cast<std::size_t>(from.bytes()));
+      }
+    }
+    ++kept;
+  }
+  batch.samples = kept;
 }
 
-Batch Batches::finish(std::int64_t epoch, std::int64_t first, Batch batch) const {
+void Batches::apply_late(const std::vector<BatchMemory::Row>& rows, Batch& batch) const {
+  const AllocationScope scope({Purpose::data, Label("loader"), {}});
+  const Batch before = batch;
+  const std::vector<std::int64_t> lengths(static_cast<std::size_t>(batch.samples));
+  for (const SampleField& field : info_.fields) batch.set(field.name, batch_memory(field, lengths));
+  parallel_for(batch.samples, 2, [&](std::int64_t begin, std::int64_t end) {
+    Sample sample;
+    NamedTensors places;
+    for (std::int64_t i = begin; i < end; ++i) {
+      for (const auto& [name, tensor] : batch) places.set(name, row_of(tensor, i));
+      sample.begin(batch.epoch, places);
+      for (const auto& [name, tensor] : before) sample.set(name, row_of(tensor, i));
+      std::optional<SampleRandom> random = rows[static_cast<std::size_t>(i)].random;
+      expect(random.has_value(), "late transforms need the samples of a `transform`, whose draws they go on with");
+      for (const auto& transform : options_.late) transform->apply(sample, *random);
+      for (const SampleField& field : info_.fields) copy_to_batch(sample, field, places[field.name]);
+    }
+  });
+}
+
+Batch Batches::finish(std::int64_t epoch, std::int64_t first, BatchMemory& memory) const {
   const auto [begin, end] = range_of(first);
+  Batch batch = std::exchange(memory.collated, {});
   batch.epoch = epoch;
   batch.first = begin;
-  batch.samples = end - begin;
+  take_damaged(memory, end - begin, batch);
+  if (batch.samples == 0) return batch;
+  for (const auto& [name, tensor] : memory.tensors) batch.set(name, tensor.leading(0, batch.samples));
+  if (!options_.late.empty()) apply_late(memory.rows, batch);
   if (options_.mixing) options_.mixing->apply(batch);
   return batch;
 }
 
-Batch Batches::read(std::int64_t epoch, std::int64_t first, const NamedTensors& memory, Sample& sample,
+Batch Batches::read(std::int64_t epoch, std::int64_t first, BatchMemory memory, Sample& sample,
                     const std::stop_token& stop) const {
-  if (!memory.empty()) {
-    fill(epoch, first, memory, 0, 1, sample, stop);
-    return stop.stop_requested() ? Batch() : finish(epoch, first, memory);
-  }
-  const auto [begin, end] = range_of(first);
-  std::vector<Sample> all;  // kept until the longest is known
-  for (std::int64_t i = begin; i < end && !stop.stop_requested(); ++i) {
-    all.emplace_back().begin(epoch);
-    source_->read(i, all.back());
-  }
-  if (stop.stop_requested()) return {};
-  const AllocationScope scope({Purpose::data, Label("loader"), {}});
-  return finish(epoch, first, collate(all, info().fields));
+  fill(epoch, first, memory, 0, 1, sample, stop);
+  return stop.stop_requested() ? Batch() : finish(epoch, first, memory);
 }
 
 }  // namespace lacuna

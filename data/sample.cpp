@@ -27,6 +27,8 @@ void Sample::begin(std::int64_t epoch_now, NamedTensors places) {
   epoch = epoch_now;
   copy = 0;
   origin.clear();
+  random.reset();
+  damaged.reset();
   tensors_.clear();
   places_ = std::move(places);
 }

@@ -1,4 +1,4 @@
-#include "data/transforms.h"
+#include "data/sample_random.h"
 
 #include <cmath>
 #include <numbers>
@@ -33,6 +33,11 @@ double SampleRandom::gamma(double shape) {
 double SampleRandom::beta(double a, double b) {
   const double x = gamma(a), y = gamma(b);
   return x + y > 0 ? x / (x + y) : 0.5;
+}
+
+RandomStream SampleRandom::order() const {
+  constexpr std::uint64_t odd = 0x9E3779B97F4A7C15;  // samples that follow each other get seeds far apart
+  return {stream_.seed + odd * (next_ / draws_per_sample + 1), stream_.step, stream_.site ^ random_site("data/order")};
 }
 
 std::array<float, 4> SampleRandom::noise(std::uint32_t block) const {

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
 namespace lacuna {
 namespace {
@@ -175,6 +177,19 @@ Transforms image_transforms(const DatasetInfo& source, const TransformOptions& o
   all.push_back(std::make_shared<Normalize>(mean, options.deviation.empty() ? source.deviation : options.deviation));
   for (auto& one : augment::after_normalization(options.pixels)) all.push_back(std::move(one));
   return all;
+}
+
+SplitTransforms split_at_f32(Transforms transforms, SampleFields fields) {
+  auto cut = transforms.begin();
+  for (; cut != transforms.end(); ++cut) {
+    fields = (*cut)->describe(std::move(fields));
+    if (field_of(fields, images).dtype == DType::f32) break;
+  }
+  SplitTransforms split;
+  split.late.assign(std::make_move_iterator(cut), std::make_move_iterator(transforms.end()));
+  transforms.erase(cut, transforms.end());
+  split.early = std::move(transforms);
+  return split;
 }
 
 void shift(std::int64_t down, std::int64_t right, const Tensor& in, const Tensor& out) {

@@ -2,12 +2,10 @@
 // of any size) are in data/images/view.h.
 #pragma once
 
-#include "core/random.h"
 #include "data/augment/options.h"
 #include "data/dataset.h"
 #include "data/sample.h"
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,35 +15,6 @@
 #include <vector>
 
 namespace lacuna {
-
-/// The draws of one sample in one epoch: a function of (seed, epoch, index, copy), in whatever order samples are read.
-class SampleRandom {
- public:
-  SampleRandom(std::uint64_t seed, std::int64_t epoch, std::int64_t index, std::int64_t copy = 0)
-      : stream_{seed, static_cast<std::uint32_t>(epoch),
-                random_site("data/augment") + 0x9E3779B9U * static_cast<std::uint32_t>(copy)},
-        next_(static_cast<std::uint64_t>(index) * draws_per_sample) {}
-
-  /// The next draw: an integer in [0, bound).
-  std::int64_t below(std::int64_t bound) { return stream_.below(next_++, static_cast<std::uint32_t>(bound)); }
-  /// The next draw: a number in [low, high).
-  double uniform(double low = 0, double high = 1) {
-    return low + (high - low) * (static_cast<double>(stream_.bits(next_++)) * 0x1p-32);
-  }
-  /// Standard normal, from two draws.
-  double normal();
-  /// Gamma with `shape` above 0 and scale 1, from a few draws.
-  double gamma(double shape);
-  /// Beta with both parameters above 0, from a few draws.
-  double beta(double a, double b);
-  /// Four standard normal numbers of the sample's second stream, which is for many: block 0, 1 … below 2^28.
-  std::array<float, 4> noise(std::uint32_t block) const;
-
- private:
-  static constexpr std::uint64_t draws_per_sample = 1024;
-  RandomStream stream_;
-  std::uint64_t next_;
-};
 
 struct ViewOptions;
 
@@ -58,6 +27,14 @@ class Transform {
   virtual void apply(Sample& sample, SampleRandom& random) const = 0;
 };
 using Transforms = std::vector<std::shared_ptr<const Transform>>;
+
+struct SplitTransforms {
+  Transforms early;  // of each sample as it is read
+  Transforms late;   // of its row in the batch, once that is taken
+};
+/// Cuts `transforms`, which a sample with `fields` goes through, before the one that makes `images` f32: a batch that
+/// waits holds them in u8, a quarter of the bytes.
+SplitTransforms split_at_f32(Transforms transforms, SampleFields fields);
 
 /// A crop of `images` u8 [H, W, C] of the same size, from the image padded by `padding` black pixels on each side (the
 /// CIFAR recipe of He et al. 2016, section 4.2).

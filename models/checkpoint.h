@@ -1,6 +1,7 @@
 // A checkpoint: a folder with weights, optimizer state and the progress of the run, which appears whole or not at all.
 #pragma once
 
+#include "data/batch.h"
 #include "models/task.h"
 #include "optim/ema.h"
 #include "optim/optimizer.h"
@@ -11,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lacuna {
 
@@ -19,6 +21,7 @@ struct Evaluation {
   double loss = 0;                          // mean over the samples
   std::map<std::string, double> metrics{};  // of the task, by name
   std::int64_t samples = 0;
+  std::vector<DamagedFile> left_out{};  // not among `samples`, and not kept in checkpoints
   bool operator==(const Evaluation&) const = default;
 };
 

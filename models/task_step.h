@@ -15,6 +15,7 @@ namespace lacuna {
 struct TrainResult : StepResult {
   TaskTotals totals{};             // of the batch; without values on `meta`
   double calibration_seconds = 0;  // 0 where the step did not calibrate
+  std::vector<DamagedFile> replaced{};  // of its batch
 };
 
 struct TaskStepOptions {

@@ -1,7 +1,9 @@
 #include "models/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -51,13 +53,18 @@ std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches
   const EvaluationMode mode(model);
   Loader loader(batches, {.end_epoch = 1, .workers = workers});
   RunningTotals running(task);
+  std::vector<DamagedFile> left_out;
   while (std::optional<Batch> batch = loader.next()) {
     if (stop && stop()) return {};
+    std::ranges::move(batch->damaged, std::back_inserter(left_out));
     const std::int64_t samples = batch->samples;
-    running.add(task.run(model, std::move(*batch), TaskMode::evaluate), samples);
+    if (samples > 0) running.add(task.run(model, std::move(*batch), TaskMode::evaluate), samples);
   }
+  if (std::ssize(left_out) == batches.samples())
+    reject("{}: all {} files to evaluate on are damaged. The first: {}: {}", batches.info().name, left_out.size(),
+           left_out.front().file, left_out.front().why);
   const TaskTotals totals = running.read(single_process());
-  Evaluation evaluation{.loss = totals.loss(), .samples = totals.samples};
+  Evaluation evaluation{.loss = totals.loss(), .samples = totals.samples, .left_out = std::move(left_out)};
   for (const auto& [name, value] : totals.values(task)) evaluation.metrics[name] = value;
   return evaluation;
 }
@@ -141,7 +148,10 @@ bool Trainer::run(const TrainerEvents& events) {
 void Trainer::take_step(Loader& loader, const TrainerEvents& events) {
   const Clock::time_point start = Clock::now();
   const double rate = learning_rate();
-  const TrainResult result = step_(split_batch(*loader.next(), options_.accumulate), progress_.step, rate);
+  Batch batch = *loader.next();
+  std::vector<DamagedFile> replaced = std::exchange(batch.damaged, {});
+  TrainResult result = step_(split_batch(std::move(batch), options_.accumulate), progress_.step, rate);
+  result.replaced = std::move(replaced);
   if (!result.finite()) {
     if (events.nonfinite) events.nonfinite(result);
     fail("step {}: the loss or its gradient is not finite{}", progress_.step + 1, advice);

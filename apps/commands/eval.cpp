@@ -3,12 +3,12 @@
 #include "apps/commands/class_figures.h"
 #include "apps/config/configuration_options.h"
 #include "apps/picture.h"
-#include "apps/config/open_samples.h"
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
 #include "apps/output.h"
 #include "apps/train/crowding.h"
+#include "apps/train/damaged_files.h"
 #include "apps/train/fit.h"
 #include "apps/train/progress.h"
 #include "apps/train/run_folder.h"
@@ -84,7 +84,8 @@ class Eval {
 
     const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
     warn_if_crowded();
-    const std::shared_ptr<const Dataset> dataset = open_samples(configuration, Split::validation);
+    const std::shared_ptr<const Dataset> dataset =
+        open_dataset(configuration.data.name, dataset_options(configuration, Split::validation));
     warn_of_other_statistics(configuration);
     require_fit_to_evaluate(configuration);
     const MadeModel made =
@@ -116,14 +117,23 @@ class Eval {
       json["val_" + metric.name] = value;
       metrics += ", " + metric_text(metric.name, value);
     }
+    const std::vector<std::int64_t> evaluated = evaluated_samples(*dataset, evaluation.left_out);
     const auto origin = [&](std::int64_t sample) {
       const auto* const images = dynamic_cast<const EncodedImages*>(dataset.get());
-      return images != nullptr && figures.samples() == dataset->size() ? images->origin(sample)
-                                                                       : fmt::format("sample {}", sample);
+      return images != nullptr && figures.samples() == std::ssize(evaluated)
+                 ? images->origin(evaluated[static_cast<std::size_t>(sample)])
+                 : fmt::format("sample {}", sample);
     };
+    if (!evaluation.left_out.empty()) {
+      json["left_out"] = to_json(evaluation.left_out);
+      std::string list;
+      for (const DamagedFile& one : evaluation.left_out) list += fmt::format("\n  {}: {}", one.file, one.why);
+      print_error(fmt::format("lacuna: warning: {} of {} files are damaged and left out:{}\n",
+                              evaluation.left_out.size(), dataset->size(), list));
+    }
     if (figures.samples() > 0) {
       json["classes"] = figures.json(origin);
-      if (point && overrides.empty()) write_classes(*point, configuration, dataset, figures, json);
+      if (point && overrides.empty()) write_classes(*point, configuration, dataset, evaluated, figures, json);
     }
     json["samples_per_second"] = rate;
     json["evaluation_peak"] = ledger(Device::cpu).peak();
@@ -149,18 +159,27 @@ class Eval {
            theirs == data.classes.end() ? "none" : *theirs);
   }
 
+  /// The samples of a data set without those that are left out.
+  static std::vector<std::int64_t> evaluated_samples(const Dataset& dataset, const std::vector<DamagedFile>& left_out) {
+    std::vector<std::int64_t> samples;
+    for (std::int64_t i = 0; i < dataset.size(); ++i)
+      if (std::ranges::find(left_out, i, &DamagedFile::index) == left_out.end()) samples.push_back(i);
+    return samples;
+  }
+
   /// For the run's page: the figures of its classes, with pictures of the worst samples.
   static void write_classes(const CheckpointPath& point, Configuration configuration, const DatasetPtr& dataset,
-                            const ClassFigures& figures, const nlohmann::ordered_json& evaluated) {
+                            const std::vector<std::int64_t>& samples, const ClassFigures& figures,
+                            const nlohmann::ordered_json& evaluated) {
     nlohmann::ordered_json json{
         {"weights", evaluated["weights"]}, {"samples", figures.samples()}, {"classes", evaluated["classes"]}};
-    if (image_channels(dataset->info().fields) == 3 && figures.samples() == dataset->size()) {
+    if (image_channels(dataset->info().fields) == 3 && figures.samples() == std::ssize(samples)) {
       configuration.train.batch_size = configuration.train.accumulate = 1;
       const Batches single = batches_of(configuration, dataset, Split::validation);
       const std::vector<std::int64_t> worst = figures.worst();
       Sample sample;
       for (std::size_t i = 0; i < worst.size(); ++i) {
-        const Batch batch = single.read(0, worst[i], single.allocate(), sample);
+        const Batch batch = single.read(0, samples[static_cast<std::size_t>(worst[i])], single.allocate(), sample);
         json["classes"]["worst"][i]["image"] =
             picture_address(batch["images"], 0, configuration.data.mean, configuration.data.std);
       }

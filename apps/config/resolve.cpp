@@ -122,7 +122,8 @@ Transforms transforms_of(const Configuration& resolved, const DatasetInfo& datas
   const Configuration::Data& data = resolved.data;
   const bool files = std::ranges::find(dataset.fields, "encoded", &SampleField::name) != dataset.fields.end();
   for (const auto& [key, value, initial] :
-       {std::tuple{"decode", data.decode, "exact"}, std::tuple{"exif", data.exif, "ignore"}})
+       {std::tuple{"decode", data.decode, "exact"}, std::tuple{"exif", data.exif, "ignore"},
+        std::tuple{"broken", data.broken, "error"}})
     if (!files && value != initial)
       reject("data.{}: expected {}, since the data set {} has no image files; got {}", key, initial, data.name, value);
   if (image_channels(dataset.fields) == 0) return {};
@@ -169,12 +170,17 @@ std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration) {
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split) {
   const bool training = split == Split::train;
   const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
-  const SampleFields& fields = dataset->info().fields;
+  const SampleFields fields = dataset->info().fields;
   const bool has_tokens = std::ranges::find(fields, "tokens", &SampleField::name) != fields.end();
-  Transforms transforms = transforms_of(resolved, dataset->info(), training);
-  DatasetPtr ready = transform(std::move(dataset), std::move(transforms), seed);
+  auto [early, late] = split_at_f32(transforms_of(resolved, dataset->info(), training), fields);
+  const OnDamage on_damage = resolved.data.broken != "skip" ? OnDamage::fail
+                             : training                     ? OnDamage::replace
+                                                            : OnDamage::leave_out;
+  DatasetPtr ready = transform(std::move(dataset), std::move(early), seed, on_damage);
   if (has_tokens) ready = with_draws(std::move(ready), seed);
-  if (!training) return {std::move(ready), {.size = resolved.train.batch_size / resolved.train.accumulate}};
+  if (!training)
+    return {std::move(ready),
+            {.size = resolved.train.batch_size / resolved.train.accumulate, .late = std::move(late)}};
   const auto grouped = resolved.data.options.find("group_by_length");
   const bool by_length = grouped != resolved.data.options.end() && std::get<bool>(grouped->second);
   DatasetPtr ordered = [&] {
@@ -185,7 +191,11 @@ Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split spli
                      : shuffle(std::move(ready), seed);
   }();
   if (resolved.data.repeats > 1) ordered = repeat(std::move(ordered), resolved.data.repeats);
-  return {std::move(ordered), {.size = resolved.train.batch_size, .drop_last = true, .mixing = mixing_of(resolved)}};
+  return {std::move(ordered),
+          {.size = resolved.train.batch_size,
+           .drop_last = true,
+           .mixing = mixing_of(resolved),
+           .late = std::move(late)}};
 }
 
 }  // namespace lacuna::apps

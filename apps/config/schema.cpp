@@ -200,7 +200,8 @@ const std::vector<Key<Configuration>> table{
     {"data.broken",
      &Data::broken,
      {.names = broken_files},
-     "of image files: `skip` decodes every file once before the run, leaves out those that are damaged and lists them"},
+     "of image files that are damaged: with `skip`, another one of the class takes its place in training, and evaluations "
+     "leave it out; all are listed"},
     {"data.workers", &Data::workers, {from(1, 256)}, "threads that prepare batches ahead of the step"},
     {"data.seed", &Data::seed, {}, "which images a drawn data set draws, and which ones `val_fraction` holds out"},
     {"data.train_size",

@@ -28,7 +28,7 @@ struct Need {
 Need need_of(const Measurement& planned, bool with_loader) {
   if (!with_loader) return {planned.peak, 0};
   const std::int64_t step = planned.peak + prefetched(planned), evaluation = evaluation_need(planned);
-  return {std::max(step, evaluation), prefetched(planned) + depth * planned.evaluation_batch, evaluation > step};
+  return {std::max(step, evaluation), prefetched(planned) + depth * planned.evaluation_ahead, evaluation > step};
 }
 
 /// Asks one step on `meta` each whether changes to a configuration make it fit.
@@ -168,7 +168,7 @@ void require_fit_to_evaluate(const Configuration& configuration) {
   Training training(alone, Device::meta);
   const auto need = [&] {
     const EvaluationBytes bytes = measure_evaluation(training, alone);
-    return bytes.peak + depth * bytes.batch;
+    return bytes.peak + depth * bytes.ahead;
   };
   const std::int64_t available = allocator(Device::cpu).available(), whole = need();
   if (whole <= available) return;
@@ -191,12 +191,12 @@ std::int64_t memory_beside_tensors() {
 
 std::int64_t prefetched(const Measurement& planned) {
   // A stored sample of each worker is in the ledger as well: less than one in f32.
-  return depth * planned.batch + planned.workers * planned.batch / std::max<std::int64_t>(planned.batch_size, 1);
+  return depth * planned.ahead + planned.workers * planned.batch / std::max<std::int64_t>(planned.batch_size, 1);
 }
 
 std::int64_t evaluation_need(const Measurement& planned) {
   // The training loader waits while the evaluation's works.
-  return planned.evaluation_peak + prefetched(planned) + depth * planned.evaluation_batch;
+  return planned.evaluation_peak + prefetched(planned) + depth * planned.evaluation_ahead;
 }
 
 std::int64_t highest_need(const Measurement& planned) { return need_of(planned, true).bytes; }

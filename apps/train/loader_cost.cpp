@@ -1,6 +1,7 @@
 #include "apps/train/loader_cost.h"
 
 #include "apps/config/resolve.h"
+#include "core/parallel.h"
 #include "data/dataset.h"
 
 #include <time.h>
@@ -24,9 +25,10 @@ std::optional<double> loader_cost(const Configuration& resolved, std::int64_t ba
   if (dataset_kinds().get(data.name).reads_files && data.path.empty()) return {};
   const Batches all =
       batches_of(resolved, open_dataset(data.name, dataset_options(resolved, Split::train)), Split::train);
-  const NamedTensors memory = all.allocate();
+  const BatchMemory memory = all.allocate();
   Sample sample;
   const std::int64_t timed = std::min(batches, std::max<std::int64_t>(all.count() - 1, 1));
+  const ThreadCountScope alone(1);  // whose time is taken
   double begin = 0;
   for (std::int64_t i = 0; i <= timed; ++i) {
     if (i == 1) begin = thread_seconds();

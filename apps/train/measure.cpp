@@ -56,6 +56,21 @@ std::vector<std::int64_t> made_up_lengths(const Configuration& configuration, co
   return lengths;
 }
 
+/// Bytes of a batch while it is prepared ahead.
+std::int64_t bytes_ahead(const Batch& batch, const SampleFields& targets) {
+  std::int64_t bytes = 0;
+  for (const auto& [name, tensor] : batch) {
+    const auto target = std::ranges::find(targets, name, &SampleField::name);
+    if (name == "images")
+      bytes += tensor.count();
+    else if (target != targets.end() && target->collation == Collation::stacked)  // before they are mixed
+      bytes += batch.samples * target->shape.count() * size_of(target->dtype);
+    else
+      bytes += tensor.bytes();
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::vector<Batch> made_up_batch(const Configuration& configuration, const Training& training) {
@@ -116,7 +131,10 @@ Measurement measure(Training& training, const Configuration& configuration, cons
     return of.calibration_seconds;
   };
   const int warm_up = std::max(options.warm_up, measures ? 1 : 0);
-  for (const Batch& part : batch()) result.batch += part.bytes();
+  for (const Batch& part : batch()) {
+    result.batch += part.bytes();
+    result.ahead += bytes_ahead(part, training.task().targets());
+  }
   Ledger& account = ledger(device);
   account.reset_peak();
   for (int i = 0; i < warm_up; ++i) seconds_of_measuring(training.step(batch(), i, configuration.optimizer.lr));
@@ -134,7 +152,7 @@ Measurement measure(Training& training, const Configuration& configuration, cons
   result.saved_by_path = std::move(outcome.saved_by_path);
   if (device == Device::meta) {
     const EvaluationBytes evaluation = measure_evaluation(training, configuration);
-    result.evaluation_batch = evaluation.batch;
+    result.evaluation_ahead = evaluation.ahead;
     result.evaluation_peak = evaluation.peak;
     return result;
   }
@@ -153,7 +171,7 @@ EvaluationBytes measure_evaluation(Training& training, const Configuration& conf
   if (const std::int64_t all = configuration.data.val_size; all > 0)
     evaluated.train.batch_size = std::min(evaluated.train.batch_size, all);
   Batch samples = std::move(made_up_batch(evaluated, training).front());
-  EvaluationBytes bytes{.batch = samples.bytes()};
+  EvaluationBytes bytes{.ahead = bytes_ahead(samples, training.task().targets())};
   training.task().run(training.model(), std::move(samples), TaskMode::evaluate);
   bytes.peak = account.peak();
   return bytes;

@@ -24,10 +24,12 @@ struct Measurement {
   std::int64_t trainable = 0;
   Bytes memory{};             // each purpose at its own highest; saved: at the end of the forward pass
   BytesByPath saved_by_path;  // what makes up `memory`'s saved
-  std::int64_t batch = 0;     // bytes of the images and targets of a step
+  std::int64_t batch = 0;     // bytes of the images and targets of a step,
+  std::int64_t ahead = 0;     // and while they are prepared ahead of it: images are u8, nothing is mixed
   std::int64_t workers = 1;   // threads that prepare batches, each with a sample in its hands
   // Of an evaluation, whose batches have as many images as a step has at once, or all that there are; on `meta`.
-  std::int64_t evaluation_batch = 0, evaluation_peak = 0;  // bytes of a batch, and the ledger's in its forward pass
+  std::int64_t evaluation_ahead = 0;  // bytes of a batch that is prepared ahead,
+  std::int64_t evaluation_peak = 0;   // and the ledger's in the forward pass
   std::int64_t peak = 0;                                   // of a step: without batches that are prepared ahead
   std::vector<Held> at_peak;                               // who held what then
   Owner brought_to_peak;                                   // whose bytes made it one
@@ -56,7 +58,7 @@ Measurement measure(Training& training, const Configuration& configuration, cons
 Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options = {});
 
 struct EvaluationBytes {
-  std::int64_t batch = 0, peak = 0;  // of one batch, and at the highest
+  std::int64_t ahead = 0, peak = 0;  // of one batch that is prepared ahead, and at the highest
 };
 /// Runs an evaluation of one batch; the model evaluates afterwards.
 EvaluationBytes measure_evaluation(Training& training, const Configuration& configuration);

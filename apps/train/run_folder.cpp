@@ -379,7 +379,9 @@ MetricsLog::MetricsLog(const RunFolder& folder, const Progress& progress)
 }
 
 void MetricsLog::write(const nlohmann::ordered_json& line) {
-  if (!(stream_ << line.dump() << std::endl)) reject("cannot write {}: is the disk full?", path_.string());
+  // Names of files may be no UTF-8.
+  const std::string text = line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  if (!(stream_ << text << std::endl)) reject("cannot write {}: is the disk full?", path_.string());
 }
 
 std::optional<double> MetricsLog::last(const char* key) const {

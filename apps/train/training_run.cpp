@@ -2,11 +2,11 @@
 #include "autograd/policies/adaptive.h"
 
 #include "apps/config/model_folder.h"
-#include "apps/config/open_samples.h"
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
 #include "apps/output.h"
 #include "apps/train/announcement.h"
+#include "apps/train/damaged_files.h"
 #include "apps/train/fit.h"
 #include "apps/train/interrupt.h"
 #include "apps/train/nonfinite.h"
@@ -19,6 +19,7 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace lacuna::apps {
 namespace {
@@ -84,8 +85,8 @@ TrainingRun::TrainingRun(const Configuration& resolved, bool resumed, std::FILE*
     : configuration_(resolved),
       threads_(static_cast<int>(resolved.train.threads)),
       display_(stream),
-      training_samples_(open_samples(resolved, Split::train)),
-      validation_samples_(open_samples(resolved, Split::validation)),
+      training_samples_(open_dataset(resolved.data.name, dataset_options(resolved, Split::train))),
+      validation_samples_(open_dataset(resolved.data.name, dataset_options(resolved, Split::validation))),
       training_(make_training(*training_samples_, configuration_, resumed)),
       trainer_({training_.model(), training_.optimizer(), training_.policy(), training_.average()}, training_.task(),
                batches_of(resolved, training_samples_, Split::train),
@@ -209,6 +210,7 @@ int TrainingRun::train_and_summarize() {
   record_->update(trainer_.progress().step, stopped ? "stopped" : "finished");
   summary_ = summarize();
   if (stopped) summary_["stopped"] = true;
+  if (configuration_.data.broken == "skip") list_damaged();
   write_file_atomically(folder_->summary(), summary_.dump(2) + "\n");
   const std::string run = folder_->path().string();
   if (stopped) {
@@ -218,6 +220,14 @@ int TrainingRun::train_and_summarize() {
   }
   display_.print(closing_line());
   return 0;
+}
+
+void TrainingRun::list_damaged() {
+  const DamagedInRun damaged = damaged_in_run(folder_->path() / "metrics.jsonl");
+  summary_["damaged_files"] = damaged.files;
+  if (damaged.files > 0)
+    print_error(fmt::format("lacuna: warning: {} damaged file{} (data.broken: skip):{}\n", damaged.files,
+                            damaged.files == 1 ? "" : "s", damaged.text));
 }
 
 std::string TrainingRun::closing_line() const {
@@ -282,6 +292,13 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
                {"memory", held},
                {"peak", figures_.peak()}});
   if (result.calibration_seconds > 0) line["measuring"] = result.calibration_seconds;
+  if (!result.replaced.empty()) {
+    line["replaced"] = to_json(result.replaced);
+    if (const DamagedFile& first = result.replaced.front(); !std::exchange(said_replaced_, true))
+      display_.print(fmt::format("data.broken: {}: {}; {} takes its place. metrics.jsonl names each one, and the end of "
+                                 "the run lists them",
+                                 first.file, first.why, first.instead));
+  }
   note(line);
   const Metric& metric = training_.task().best_metric();
   const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
@@ -319,6 +336,7 @@ void TrainingRun::note_epoch(const EpochResult& epoch) {
                            metric_text(metric.name, without->metrics.at(metric.name)));
   }
   line["seconds"] = epoch.seconds;
+  if (!epoch.validation.left_out.empty()) line["val_left_out"] = to_json(epoch.validation.left_out);
   note(line);
   display_.print(fmt::format("epoch {}/{}{}: train loss {:.4f}, {}; validation loss {:.4f}, {}{}", epoch.epoch,
                              configuration_.train.epochs,

@@ -45,6 +45,8 @@ class TrainingRun {
   /// Figures that the process before wrote down; nothing if the run went back to an earlier step since.
   std::optional<nlohmann::ordered_json> noted_figures() const;
   int train_and_summarize();
+  /// Lists the damaged files of the whole run on standard error, and counts them in the summary.
+  void list_damaged();
   std::string closing_line() const;
   void announce();
   /// Writes a line of metrics.jsonl.
@@ -74,6 +76,7 @@ class TrainingRun {
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<EventLog> events_;  // null without output.tensorboard
   std::unique_ptr<RunRecord> record_;
+  bool said_replaced_ = false;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   nlohmann::ordered_json summary_;
 };

@@ -1,8 +1,8 @@
 #include "core/random.h"
 #include "data/encoded_images.h"
 #include "data/images/image_reader.h"
-#include "data/images/intact.h"
 #include "data/images/view.h"
+#include "data/loader.h"
 #include "data/pipeline.h"
 
 #include <doctest/doctest.h>
@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -227,38 +229,90 @@ class Files final : public EncodedImages {
   void read_file(std::int64_t index, Sample& sample) const override {
     sample.set("encoded", as_tensor(files_[static_cast<std::size_t>(index)]));
     Tensor label = sample.make("labels", {}, DType::i64);
-    *label.data<std::int64_t>() = index;
+    *label.data<std::int64_t>() = index % 2;
     sample.set("labels", std::move(label));
   }
 
   std::vector<Bytes> files_;
 };
 
-TEST_CASE("damaged files are named, or left out") {
+Batches views_of(DatasetPtr files, OnDamage on_damage, std::int64_t size, bool shuffled) {
+  const Transforms view{std::make_shared<CenterView>(ViewOptions{.side = 8}, 1, CropMode::center)};
+  DatasetPtr views = transform(std::move(files), view, 1, on_damage);
+  return {shuffled ? shuffle(views, 1) : views, {.size = size}};
+}
+
+TEST_CASE("damaged files are named") {
+  Bytes cut = bytes_of("wide_420.jpg");
+  cut.resize(cut.size() / 2);
+  const Batches batches = views_of(std::make_shared<Files>(std::vector<Bytes>{cut}), OnDamage::fail, 1, false);
+  Sample sample;
+  CHECK_THROWS_WITH_AS(batches.read(0, 0, batches.allocate(), sample), doctest::Contains("file 0"), DamagedSample);
+}
+
+TEST_CASE("damaged files are left out: the batch has the others, in order") {
+  Bytes whole = bytes_of("wide_420.jpg"), cut = whole, other = bytes_of("rgb.png");
+  cut.resize(cut.size() / 2);
+  const auto files = std::make_shared<Files>(std::vector<Bytes>{whole, cut, other, {}, whole, cut, {}});
+  for (const int workers : {1, 3}) {
+    Loader loader(views_of(files, OnDamage::leave_out, 5, false), {.end_epoch = 1, .workers = workers});
+    const std::optional<Batch> batch = loader.next();
+    REQUIRE(batch);
+    CHECK(batch->samples == 3);
+    CHECK((*batch)["labels"].to_vector() == std::vector<double>{0, 0, 0});
+    const std::vector<double> pixels = (*batch)["images"].to_vector();
+    REQUIRE(pixels.size() == 3 * 8 * 8 * 3);
+    CHECK(std::equal(pixels.begin(), pixels.begin() + 192, pixels.begin() + 384));
+    CHECK(!std::equal(pixels.begin(), pixels.begin() + 192, pixels.begin() + 192));
+    REQUIRE(batch->damaged.size() == 2);
+    CHECK(batch->damaged[0].file == "file 1");
+    CHECK(batch->damaged[1].index == 3);
+    CHECK(batch->damaged[1].instead.empty());
+    const std::optional<Batch> none = loader.next();
+    REQUIRE(none);
+    CHECK(none->samples == 0);
+    CHECK(none->damaged.size() == 2);
+    CHECK(!loader.next());
+  }
+}
+
+TEST_CASE("another file of the class takes a damaged one's place: by seed, epoch and sample alone, and named") {
   Bytes whole = bytes_of("wide_420.jpg"), cut = whole;
   cut.resize(cut.size() / 2);
-  const auto files = std::make_shared<Files>(std::vector<Bytes>{whole, cut, bytes_of("rgb.png"), {}, whole});
-  const auto read = [](DatasetPtr source, std::int64_t index) {
-    Sample sample;
-    sample.begin(0);
-    const Transforms view{std::make_shared<CenterView>(ViewOptions{.side = 8}, 1, CropMode::center)};
-    transform(std::move(source), view, 1)->read(index, sample);
-    return static_cast<std::int64_t>(sample["labels"].item());
+  std::vector<Bytes> contents;
+  for (int i = 0; i < 24; ++i) contents.push_back(i == 5 || i == 7 || i == 10 ? cut : whole);
+  const auto files = std::make_shared<Files>(contents);
+  const auto seen = [&](const LoaderOptions& options, std::int64_t size) {
+    Loader loader(views_of(files, OnDamage::replace, size, true), options);
+    std::map<std::pair<std::int64_t, std::int64_t>, std::string> instead;  // by epoch and damaged sample
+    while (const std::optional<Batch> batch = loader.next()) {
+      CHECK(batch->samples == size);
+      for (const DamagedFile& one : batch->damaged) {
+        CHECK(one.file == fmt::format("file {}", one.index));
+        CHECK(!one.why.empty());
+        const int other = std::stoi(one.instead.substr(5));
+        CHECK(other % 2 == one.index % 2);
+        CHECK((other != 5 && other != 7 && other != 10));
+        instead[{batch->epoch, one.index}] = one.instead;
+      }
+    }
+    return instead;
   };
-  CHECK_THROWS_WITH_AS(read(files, 1), doctest::Contains("file 1"), DamagedSample);
+  const auto all = seen({.end_epoch = 4}, 6);
+  CHECK(all.size() == 12);
+  std::set<std::string> different;
+  for (const auto& entry : all) different.insert(entry.second);
+  CHECK(different.size() > 3);
+  CHECK(seen({.end_epoch = 4, .workers = 3}, 6) == all);
+  CHECK(seen({.end_epoch = 4}, 8) == all);
+  auto resumed = seen({.first_epoch = 2, .first_sample = 12, .end_epoch = 4}, 6);
+  for (const auto& [place, file] : resumed) CHECK(all.at(place) == file);
+  CHECK(resumed.size() >= 3);
 
-  const IntactImages intact = intact_images(files);
-  REQUIRE(intact.images->size() == 3);
-  CHECK(read(intact.images, 0) == 0);
-  CHECK(read(intact.images, 1) == 2);
-  CHECK(read(intact.images, 2) == 4);
-  REQUIRE(intact.damaged.size() == 2);
-  CHECK(intact.damaged[0].starts_with("file 1: "));
-  CHECK(intact.damaged[1].starts_with("file 3: "));
-
-  const auto all_intact = std::make_shared<Files>(std::vector<Bytes>{whole});
-  CHECK(intact_images(all_intact).images == all_intact);
-  CHECK_THROWS_AS(intact_images(std::make_shared<Files>(std::vector<Bytes>{cut, cut})), Error);
+  const auto hopeless = std::make_shared<Files>(std::vector<Bytes>{whole, cut, whole, cut});
+  Sample sample;
+  const Batches batches = views_of(hopeless, OnDamage::replace, 2, false);
+  CHECK_THROWS_WITH_AS(batches.read(0, 0, batches.allocate(), sample), doctest::Contains("of its class"), Error);
 }
 
 TEST_CASE("random resized crops keep to their ranges and are whole where none fits") {

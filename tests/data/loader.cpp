@@ -37,13 +37,20 @@ struct Pipeline {
   bool shuffled = true;
   std::string augment = "crop_flip";
   std::uint64_t seed = 7;
+  bool splits = true;  // normalisation and what follows happen once a batch is taken
+  AugmentOptions pixels{};
 };
 
 Batches batches_of(DatasetPtr source, const Pipeline& pipeline) {
-  const Transforms transforms = image_transforms(source->info(), {.augment = pipeline.augment, .crop_padding = 2});
-  source = transform(std::move(source), transforms, pipeline.seed);
+  const Transforms transforms =
+      image_transforms(source->info(), {.augment = pipeline.augment, .pixels = pipeline.pixels, .crop_padding = 2});
+  BatchOptions options = pipeline.batches;
+  SplitTransforms split{transforms, {}};
+  if (pipeline.splits) split = split_at_f32(transforms, source->info().fields);
+  options.late = split.late;
+  source = transform(std::move(source), split.early, pipeline.seed);
   if (pipeline.shuffled) source = shuffle(std::move(source), pipeline.seed);
-  return {std::move(source), pipeline.batches};
+  return {std::move(source), options};
 }
 
 std::vector<Seen> collect(const Pipeline& pipeline, std::int64_t images = 23) {
@@ -134,25 +141,48 @@ TEST_CASE("workers and depth do not change the batches") {
   CHECK(collect(reseeded) != one);
 }
 
+TEST_CASE("batches that wait hold u8; what is taken is the same as of f32 batches") {
+  Pipeline pipeline = training;
+  pipeline.pixels = {.erase_probability = 0.7, .erase_count = 3};
+  pipeline.batches = {.size = 6, .drop_last = true};
+  pipeline.batches.mixing = std::make_shared<const Mixing>(
+      MixOptions{.mixup = 0.8, .cutmix = 1, .mode = MixMode::element, .classes = 23, .seed = 3});
+  const std::vector<Seen> late = collect(pipeline);
+  pipeline.splits = false;
+  CHECK(collect(pipeline) == late);
+  pipeline.pixels = {};
+  CHECK(collect(pipeline) != late);
+  pipeline.splits = true;
+  pipeline.loading.workers = 3;
+  const DatasetPtr source = std::make_shared<SmallDataset>(23);
+  const Batches batches = batches_of(source, pipeline);
+  CHECK(batches.info().fields[0].dtype == DType::f32);
+  CHECK(batches.allocate().tensors["images"].dtype() == DType::u8);
+}
+
 TEST_CASE("batches take their memory for data, and are their caller's alone") {
   const auto held = [] { return at(ledger(Device::cpu).live(), Purpose::data); };
-  const std::int64_t before = held(), batch_bytes = 5 * (4 * 6 * 3 * 4 + 8);
-  constexpr std::int64_t sample_bytes = 4 * 6 * 3;  // the decoded image of the worker
-  {
+  constexpr std::int64_t image = 4 * 6 * 3;
+  const std::int64_t before = held();
+  for (const bool splits : {true, false}) {
+    const std::int64_t batch_bytes = 5 * (image * 4 + 8);
+    const std::int64_t waiting_bytes = splits ? 5 * (image + 8) : batch_bytes;
+    const std::int64_t sample_bytes = splits ? 0 : image;  // the decoded image of the worker
     Pipeline pipeline = training;
     pipeline.augment = "none";
+    pipeline.splits = splits;
     Loader loader(batches_of(std::make_shared<SmallDataset>(23), pipeline), pipeline.loading);
     CHECK(collect(loader, 7).size() == 7);
-    CHECK(held() - before == 2 * batch_bytes + sample_bytes);
+    CHECK(held() - before == 2 * waiting_bytes + sample_bytes);
     CHECK(std::ranges::any_of(ledger(Device::cpu).holders(),
                               [](const Held& holder) { return holder.owner.op.text() == "loader"; }));
     {
       const std::optional<Batch> batch = loader.next();
       CHECK((*batch)["images"].unique());
       CHECK((*batch)["labels"].unique());
-      CHECK(held() - before == 3 * batch_bytes + sample_bytes);
+      CHECK(held() - before == 2 * waiting_bytes + batch_bytes + sample_bytes);
     }
-    CHECK(held() - before == 2 * batch_bytes + sample_bytes);
+    CHECK(held() - before == 2 * waiting_bytes + sample_bytes);
 
     std::vector<Batch> kept;  // a caller may keep batches: they stay as they were
     while (std::optional<Batch> batch = loader.next()) kept.push_back(*batch);

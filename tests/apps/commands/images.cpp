@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <sstream>
+
 using namespace lacuna::test;
 namespace fs = std::filesystem;
 
@@ -114,4 +116,50 @@ TEST_CASE("pictures: what cannot be trained on is refused with one message") {
   CHECK(code({}) == 2);
   write_file(folder / "cut.tar", "");
   CHECK(code({"data.path=cut.tar"}) == 2);
+}
+
+TEST_CASE("pictures: data.broken: skip names the pictures that take damaged ones' places, and resumes to the same bits") {
+  const TemporaryFolder folder;
+  write_pictures(folder / "pictures/train");
+  write_pictures(folder / "pictures/val");
+  const std::string broken = (folder / "pictures/train/red/3.ppm").string();
+  write_file(broken, "P6 10 9 255\nshort");
+  write_file(folder / "pictures/val/green/5.PPM", "GIF89a");
+  write_file(folder / "c.yaml", configuration);
+  CHECK(run_command(folder, {"train", "-c", "c.yaml", "output.dir=e"}).code == 2);
+
+  const std::vector<std::string> skip{"train", "-c", "c.yaml", "data.broken=skip", "train.epochs=3"};
+  const CommandResult whole = run(folder, skip);
+  CHECK(whole.error.find(broken) != std::string::npos);
+  const nlohmann::json summary = read_json(folder / "r/summary.json");
+  CHECK(summary.at("damaged_files") == 2);
+  std::size_t replaced = 0, evaluations = 0;
+  std::istringstream lines(read_file(folder / "r/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line);
+    for (const nlohmann::json& one : json.value("replaced", nlohmann::json::array())) {
+      ++replaced;
+      CHECK(one.at("file") == broken);
+      CHECK(one.at("instead").get<std::string>().find("train/red/") != std::string::npos);
+    }
+    if (!json.contains("val_loss")) continue;
+    ++evaluations;
+    REQUIRE(json.at("val_left_out").size() == 1);
+    CHECK(!json.at("val_left_out").at(0).contains("instead"));
+  }
+  CHECK(replaced == 3);
+  CHECK(evaluations == 3);
+  const nlohmann::json evaluated = run(folder, {"eval", "r", "--json", "-"}).json();
+  CHECK(evaluated.at("samples") == 23);
+  CHECK(evaluated.at("left_out").at(0).at("file").get<std::string>().ends_with("val/green/5.PPM"));
+
+  std::vector<std::string> parts = skip;
+  parts.insert(parts.end(), {"train.steps=4", "output.dir=s", "data.workers=3"});
+  run(folder, parts);
+  run(folder, {"train", "--resume", "s", "train.steps=0"});
+  CHECK(read_file(folder / "s/last/model.safetensors") == read_file(folder / "r/last/model.safetensors"));
+  CHECK(read_json(folder / "s/summary.json").at("damaged_files") == 2);
+
+  for (int i = 0; i < 12; ++i) write_file(folder / "pictures/train/red" / (std::to_string(i) + ".ppm"), "P6");
+  CHECK(run_command(folder, {"train", "-c", "c.yaml", "data.broken=skip", "output.dir=t"}).code == 2);
 }

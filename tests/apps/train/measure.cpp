@@ -109,15 +109,16 @@ TEST_CASE("measure: an evaluation has no more images than there are, and is told
                    Device::meta);
   };
   const std::int64_t image = 32 * 32 * 3 * 4 + 8;  // with its target
-  CHECK(planned(10, 1).evaluation_batch == 10 * image);
-  CHECK(planned(1000, 1).evaluation_batch == 512 * image);
-  CHECK(planned(1000, 4).evaluation_batch == 128 * image);
-  CHECK(planned(0, 1).evaluation_batch == 512 * image);  // all that the data set has
+  const std::int64_t waiting = 32 * 32 * 3 + 8;
+  CHECK(planned(10, 1).evaluation_ahead == 10 * waiting);
+  CHECK(planned(1000, 1).evaluation_ahead == 512 * waiting);
+  CHECK(planned(1000, 4).evaluation_ahead == 128 * waiting);
+  CHECK(planned(0, 1).evaluation_ahead == 512 * waiting);  // all that the data set has
   CHECK(planned(10, 1).evaluation_peak < planned(1000, 1).evaluation_peak / 4);
   CHECK(!evaluation_is_highest(planned(10, 1)));
   CHECK(evaluation_is_highest(planned(1000, 1)));
   // Two batches are prepared ahead, and a stored sample is read.
-  CHECK(highest_need(planned(10, 1)) == planned(10, 1).peak + 2 * planned(10, 1).batch + image);
+  CHECK(highest_need(planned(10, 1)) == planned(10, 1).peak + 2 * 512 * waiting + image);
 }
 
 TEST_CASE("recompute: a frozen sequence that nothing trained stands before saves nothing, and runs once") {

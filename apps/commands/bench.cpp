@@ -3,12 +3,17 @@
 #include "apps/config/configuration_options.h"
 #include "apps/config/resolve.h"
 #include "apps/output.h"
+#include "apps/report/page.h"
 #include "apps/train/crowding.h"
 #include "apps/train/fit.h"
 #include "apps/train/loader_cost.h"
 #include "apps/train/measure.h"
 #include "apps/train/planning.h"
+#include "apps/train/machine_costs.h"
+#include "apps/train/policy_choice.h"
 #include "apps/train/profile.h"
+#include "apps/train/timeline.h"
+#include "core/file.h"
 #include "core/parallel.h"
 
 #include <CLI/CLI.hpp>
@@ -25,8 +30,37 @@ struct Options {
   ConfigurationOptions configuration;
   int steps = 10;
   bool profile = false;
+  std::string timeline, beside = "keep";
   Report report;
 };
+
+Result timeline_of(const Configuration& configuration, Device device) {
+  require_fit(configuration, device, false);
+  Result result;
+  result.id = result.label = policy_title(configuration);
+  result.figures = with_advice_when_exhausted(configuration, false, [&] {
+    const Measurement m = measure(configuration, device, {.warm_up = 1, .steps = 3});
+    nlohmann::ordered_json json = to_json(m);
+    json["timeline"] = record_timeline(configuration, device, machine_costs());
+    return json;
+  });
+  return result;
+}
+
+/// Writes the page of a step's memory under the configuration's policy and the one beside it.
+void write_timeline(const Options& options, const Configuration& configuration, Device device) {
+  AtomicFile file(options.timeline);
+  std::vector<Result> results;
+  const Configuration beside = under_policy(configuration, options.beside);
+  if (policy_title(beside) != policy_title(configuration)) results.push_back(timeline_of(beside, device));
+  results.push_back(timeline_of(configuration, device));
+  file.write(to_html({.title = fmt::format("{}: memory of a training step", configuration.model.name),
+                      .subtitle = fmt::format("lacuna bench --timeline, batch {}, {}, {} threads",
+                                              configuration.train.batch_size, configuration.train.precision, threads()),
+                      .csv = {}},
+                     results, table_of(results, "policy")));
+  file.commit();
+}
 
 ExitCode bench(const Options& options) {
   Configuration configuration = options.configuration.read();
@@ -62,6 +96,10 @@ ExitCode bench(const Options& options) {
       text += "\nloader: not timed, since the configuration has no data.path\n";
     }
   }
+  if (!options.timeline.empty()) {
+    write_timeline(options, configuration, device);
+    text += "\n" + options.timeline + "\n";
+  }
   options.report.write(text, json);
   return 0;
 }
@@ -75,6 +113,13 @@ const RegisterCommand command(30, "bench", "time training steps on made-up input
                                     ->check(CLI::Range(1, 100000));
                                 app.add_flag("--profile", options->profile,
                                              "show time, bytes and rate of each op, and the loader's processor time");
+                                app.add_option("--timeline", options->timeline,
+                                               "write a page with the bytes in memory over one step")
+                                    ->type_name("FILE.html");
+                                app.add_option("--beside", options->beside,
+                                               "of --timeline: the policy that is shown beside the configuration's, as fixed:4")
+                                    ->capture_default_str()
+                                    ->needs("--timeline");
                                 options->report.declare(app);
                                 return std::function<ExitCode()>([options] { return bench(*options); });
                               });

@@ -7,14 +7,12 @@
 #include "apps/train/fit.h"
 #include "apps/train/freeze_table.h"
 #include "apps/train/measure.h"
-#include "apps/train/planning.h"
-#include "autograd/policy.h"
+#include "apps/train/policy_choice.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -28,53 +26,6 @@ struct Options {
   std::optional<std::string> policies;  // between commas
   Report report;
 };
-
-/// `read` under `choice`: NAME, NAME:BITS, or of `auto` NAME:BUDGET.
-Configuration under(const Configuration& read, const std::string& choice) {
-  const std::size_t colon = std::min(choice.find(':'), choice.size());
-  const std::string policy = choice.substr(0, colon), value = choice.substr(std::min(colon + 1, choice.size()));
-  Configuration configuration = read;
-  if (choice == read.memory.policy) {
-    plan_memory(configuration);
-    return configuration;
-  }
-  Configuration::Memory& memory = configuration.memory;
-  memory.policy = policy;
-  if (policy != read.memory.policy) {  // they are the other's
-    memory.options.clear();
-    memory.plan_file.clear();
-  }
-  if (colon < choice.size() && policy == "auto") {
-    memory.budget = value;
-    memory.plan_file.clear();
-  } else if (colon < choice.size()) {
-    const std::vector<Setting>& settings = memory_policies().get(policy).settings;
-    if (std::ranges::find(settings, "bits", &Setting::name) == settings.end())
-      reject(
-          "the policy {0} has no bits: expected {0} alone, or another with its bits behind a colon, as fixed:4; auto "
-          "takes a budget there, as auto:6GiB",
-          policy);
-    double bits = 0;
-    const char* const end = value.data() + value.size();
-    if (const auto [at, failed] = std::from_chars(value.data(), end, bits); failed != std::errc() || at != end)
-      reject("expected bits behind {}:, got \"{}\"", policy, value);
-    memory.options["bits"] = bits;
-  }
-  plan_memory(configuration);
-  return configuration;
-}
-
-/// What a column is headed: the policy, and its bits or its budget where it has any.
-std::string title_of(const Configuration& configuration) {
-  const Configuration::Memory& memory = configuration.memory;
-  if (memory.policy == "auto") return "auto:" + (memory.budget.empty() ? memory.plan_file : memory.budget);
-  const std::vector<Setting>& settings = memory_policies().get(memory.policy).settings;
-  const auto bits = std::ranges::find(settings, "bits", &Setting::name);
-  if (bits == settings.end()) return memory.policy;
-  const auto given = memory.options.find("bits");
-  return fmt::format("{}:{}", memory.policy,
-                     std::get<double>(given == memory.options.end() ? bits->initial : given->second));
-}
 
 /// What holds beside the policy, of all that are compared; `auto` says itself what it chose.
 std::string refinement_text(const Configuration::Memory& memory) {
@@ -110,10 +61,10 @@ ExitCode plan(const Options& options) {
   Problems problems;
   for (const std::string& choice : choices) {
     try {
-      const Configuration configuration = under(read, choice);
+      const Configuration configuration = under_policy(read, choice);
       plans.push_back(measure(configuration, Device::meta));
       configurations.push_back(configuration);
-      titles.push_back(title_of(configuration));
+      titles.push_back(policy_title(configuration));
       if (configuration.memory.plan)
         chosen += (choices.size() > 1 ? titles.back() + ": " : "") + configuration.memory.plan->text + "\n";
     } catch (const Error& error) {

@@ -41,6 +41,8 @@ void add_run(ordered_json& one, const fs::path& run) {
   std::error_code ignored;
   if (fs::exists(run / "classes.json", ignored))  // of `lacuna eval`
     if (auto classes = read_or_warn(run / "classes.json", "the page is without it")) one["classes"] = std::move(*classes);
+  if (fs::exists(run / "timeline.json", ignored))
+    if (auto timeline = read_or_warn(run / "timeline.json", "the page is without it")) one["timeline"] = std::move(*timeline);
   std::ifstream configuration(run / "config.yaml");
   one["configuration"] = std::string(std::istreambuf_iterator<char>(configuration), {});
 }
@@ -58,8 +60,8 @@ std::string to_json(const PageTitle& title, const std::vector<Result>& results, 
                      {"status", name_of(result.state)},
                      {"settings", to_object(result.settings)},
                      {"figures", to_object(flat_figures(result.figures))}};
-    if (result.figures.is_object() && result.figures.contains("saved_by_path"))
-      one["saved_by_path"] = result.figures["saved_by_path"];
+    for (const char* const key : {"saved_by_path", "timeline"})
+      if (result.figures.is_object() && result.figures.contains(key)) one[key] = result.figures[key];
     if (!result.error.empty()) one["error"] = result.error;
     if (!result.warnings.empty()) one["warnings"] = result.warnings;
     if (!result.run.empty()) add_run(one, result.run);
@@ -79,6 +81,7 @@ void put(std::string& page, std::string_view place, std::string_view text) {
 std::string to_html(const PageTitle& title, const std::vector<Result>& results, const Table& table) {
   std::string page(page_template);
   put(page, "@LACUNA_DATA@", to_json(title, results, table));
+  put(page, "@LACUNA_TIMELINE@", timeline_js);
   put(page, "@LACUNA_CHARTS@", chart_js);
   return page;
 }

@@ -65,7 +65,7 @@ bool is_long(const std::vector<Result>& results, const std::string& key) {
 void flatten(const std::string& prefix, const ordered_json& value, Fields& out) {
   if (value.is_object()) {
     for (const auto& [key, inner] : value.items())
-      if (key != "saved_by_path") flatten(prefix.empty() ? key : fmt::format("{}.{}", prefix, key), inner, out);
+      if (key != "saved_by_path" && key != "timeline") flatten(prefix.empty() ? key : fmt::format("{}.{}", prefix, key), inner, out);
   } else if (!value.is_array() && !value.is_null()) {
     out.emplace_back(prefix, value);
   }

@@ -233,6 +233,8 @@ void RunFolder::save_plan(const std::string& json) const {
     write_file_atomically(plan(), json);
 }
 
+void RunFolder::save_timeline(const std::string& json) const { write_file_atomically(path_ / "timeline.json", json); }
+
 void RunFolder::save(const TrainedState& state, const Progress& progress, bool only_progress, bool is_best,
                      std::int64_t keep) const {
   const fs::path target = fs::path("checkpoints") / name_of_step(progress.step);

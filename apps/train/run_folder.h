@@ -69,6 +69,8 @@ class RunFolder {
   void save_configuration(const std::string& yaml) const;
   /// Removes the plan of an earlier process where `json` is empty.
   void save_plan(const std::string& json) const;
+  /// Of apps/train/timeline.h, for reports.
+  void save_timeline(const std::string& json) const;
   /// What an earlier process wrote is no more true once the run goes on.
   void remove_summary() const;
   /// Saves the step of `progress`, moves the links, and removes all older checkpoints but `keep` and the best.

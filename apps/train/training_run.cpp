@@ -9,7 +9,9 @@
 #include "apps/train/damaged_files.h"
 #include "apps/train/fit.h"
 #include "apps/train/interrupt.h"
+#include "apps/train/machine_costs.h"
 #include "apps/train/nonfinite.h"
+#include "apps/train/timeline.h"
 #include "core/file.h"
 #include "core/finite.h"
 
@@ -106,6 +108,12 @@ StepOutcome TrainingRun::step(std::vector<Batch> batch, std::int64_t number, dou
   return outcome;
 }
 
+nlohmann::ordered_json TrainingRun::predicted_timeline() const {
+  Configuration configuration = configuration_;
+  if (!configuration.adapter.used()) configuration.model.from.clear();  // a resumed run's may be gone
+  return record_timeline(configuration, Device::meta, machine_costs());
+}
+
 bool TrainingRun::measures_as_recorded() const {
   if (adaptive_of(training_.policy()) == nullptr) return false;
   try {
@@ -183,6 +191,7 @@ int TrainingRun::run(const RunFolder& folder) {
     if (const std::optional<double> before = metrics_->last("measuring")) figures_.set_calibration_before(*before);
   folder_->save_configuration(to_yaml(with_absolute_paths(configuration_)));
   folder_->save_plan(configuration_.memory.plan ? to_json(*configuration_.memory.plan) : std::string());
+  folder_->save_timeline(predicted_timeline().dump() + "\n");
   folder_->remove_summary();
   record_ = std::make_unique<RunRecord>(folder_->record(), threads(), trainer_.progress().step);
   try {

@@ -57,6 +57,8 @@ class TrainingRun {
   std::optional<nlohmann::ordered_json> finished(const RunFolder& folder) const;
   /// Whether the policy is calibrated, and was under the same settings as far as the folder's configuration tells.
   bool measures_as_recorded() const;
+  /// Memory of a step, from one on `meta`.
+  nlohmann::ordered_json predicted_timeline() const;
   /// Steps taken at the end of the run.
   std::int64_t steps_of_run() const;
   void save(bool is_best);

@@ -1,0 +1,57 @@
+#include "apps/train/policy_choice.h"
+
+#include "apps/train/planning.h"
+#include "autograd/policy.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace lacuna::apps {
+
+Configuration under_policy(const Configuration& read, const std::string& choice) {
+  const std::size_t colon = std::min(choice.find(':'), choice.size());
+  const std::string policy = choice.substr(0, colon), value = choice.substr(std::min(colon + 1, choice.size()));
+  Configuration configuration = read;
+  if (choice == read.memory.policy) {
+    plan_memory(configuration);
+    return configuration;
+  }
+  Configuration::Memory& memory = configuration.memory;
+  memory.policy = policy;
+  if (policy != read.memory.policy) {  // they are the other's
+    memory.options.clear();
+    memory.plan_file.clear();
+    memory.plan.reset();
+  }
+  if (colon < choice.size() && policy == "auto") {
+    memory.budget = value;
+    memory.plan_file.clear();
+  } else if (colon < choice.size()) {
+    const std::vector<Setting>& settings = memory_policies().get(policy).settings;
+    if (std::ranges::find(settings, "bits", &Setting::name) == settings.end())
+      reject(
+          "the policy {0} has no bits: expected {0} alone, or another with its bits behind a colon, as fixed:4; auto "
+          "takes a budget there, as auto:6GiB",
+          policy);
+    double bits = 0;
+    const char* const end = value.data() + value.size();
+    if (const auto [at, failed] = std::from_chars(value.data(), end, bits); failed != std::errc() || at != end)
+      reject("expected bits behind {}:, got \"{}\"", policy, value);
+    memory.options["bits"] = bits;
+  }
+  plan_memory(configuration);
+  return configuration;
+}
+
+std::string policy_title(const Configuration& configuration) {
+  const Configuration::Memory& memory = configuration.memory;
+  if (memory.policy == "auto") return "auto:" + (memory.budget.empty() ? memory.plan_file : memory.budget);
+  const std::vector<Setting>& settings = memory_policies().get(memory.policy).settings;
+  const auto bits = std::ranges::find(settings, "bits", &Setting::name);
+  if (bits == settings.end()) return memory.policy;
+  const auto given = memory.options.find("bits");
+  return fmt::format("{}:{}", memory.policy,
+                     std::get<double>(given == memory.options.end() ? bits->initial : given->second));
+}
+
+}  // namespace lacuna::apps

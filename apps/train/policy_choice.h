@@ -1,0 +1,16 @@
+// A memory policy named on the command line, as `fixed:4`.
+#pragma once
+
+#include "apps/config/configuration.h"
+
+#include <string>
+
+namespace lacuna::apps {
+
+/// `read`, resolved, under `choice`: NAME, NAME:BITS, or of `auto` NAME:BUDGET. Planned where that is `auto`.
+Configuration under_policy(const Configuration& read, const std::string& choice);
+
+/// The policy, with its bits or its budget where it has any: `fixed:4`, `auto:6GiB`.
+std::string policy_title(const Configuration& configuration);
+
+}  // namespace lacuna::apps

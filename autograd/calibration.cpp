@@ -53,6 +53,10 @@ class NodeGradients final : public BackwardPass {
   void leaf_done(const Leaf&) override {}
   LeafGradients* leaf_gradients() override { return &leaves; }
   Observer* observer() override { return nullptr; }
+  const NodeHook& before_node() const override {
+    static const NodeHook none;
+    return none;
+  }
   Purpose purpose() const override { return Purpose::workspace; }
 
   std::vector<Tensor> inputs;  // undefined where none is wanted
@@ -67,9 +71,14 @@ std::vector<Tensor> map(const std::vector<Tensor>& gradients, const F& f) {
   return all;
 }
 
+/// Where a gradient goes from a node: of a region that runs again, out of the region.
+const Edge& onward(const Edge& edge) {
+  return edge.leaf && edge.leaf->onward.leads_somewhere() ? onward(edge.leaf->onward) : edge;
+}
+
 }  // namespace
 
-void BackwardCalibration::operator()(Node& node, std::int64_t number) {
+void BackwardCalibration::operator()(Node& node, std::int64_t id) {
   const AllocationScope scope({Purpose::workspace, node.op, node.path});
   std::vector<SavedTensor*> quantized;
   for (const SavedTensorPtr& saved : node.saved)
@@ -86,10 +95,10 @@ void BackwardCalibration::operator()(Node& node, std::int64_t number) {
     for (std::size_t i = 0; i < given.inputs.size(); ++i) {
       if (!given.inputs[i].defined()) continue;
       const Tensor from = other == nullptr ? Tensor() : other->inputs[i];
-      if (node.edges[i].leaf)
+      if (const Edge& to = onward(node.edges[i]); to.leaf)
         sums.parameters += counted_error(given.inputs[i], from, exact.inputs[i], measure_);
       else
-        sums.flows.push_back({node.edges[i].node, squared_difference(given.inputs[i], from)});
+        sums.flows.push_back({node_id(to.tape, to.node), squared_difference(given.inputs[i], from)});
     }
     for (const auto& [leaf, gradient] : given.leaves) {
       const Tensor from = other == nullptr ? Tensor() : other->leaves.at(leaf);
@@ -97,15 +106,16 @@ void BackwardCalibration::operator()(Node& node, std::int64_t number) {
     }
     return sums;
   };
-  if (const auto arrived = arriving_.extract(number)) {
+  if (const auto arrived = arriving_.extract(id)) {
     for (Change& change : arrived.mapped()) {
       std::vector<Tensor> gradients(node.outputs.size());
       gradients[change.output] = change.gradient.reshape(node.outputs[change.output]);
       change.gradient = {};
-      const Squares onward = squares(NodeGradients(node, std::move(gradients)), nullptr);
-      record_.follow(change.change, number, onward.parameters, onward.flows);
+      const Squares behind = squares(NodeGradients(node, std::move(gradients)), nullptr);
+      record_.follow(change.change, id, behind.parameters, behind.flows);
     }
   }
+  const std::int64_t number = id & 0xffffffff;  // on its tape: the tape's differs from process to process
   const RandomStream signs = random_stream(fmt::format("signs {}", number));
   const auto scattered = squares(
       NodeGradients(node, map(node.gradients, [&](const Tensor& all) { return with_random_signs(all, signs); })),
@@ -113,7 +123,7 @@ void BackwardCalibration::operator()(Node& node, std::int64_t number) {
   double whole = 0;
   for (const Tensor& gradient : node.gradients)
     if (gradient.defined()) whole += squared_difference(gradient, {});
-  record_.add_node(number, whole, scattered.parameters, scattered.flows);
+  record_.add_node(id, whole, scattered.parameters, scattered.flows);
 
   for (SavedTensor* const tensor : quantized) {
     const int bits = std::min(2, tensor->quantized()->bits() - 1);
@@ -125,19 +135,18 @@ void BackwardCalibration::operator()(Node& node, std::int64_t number) {
     Squares changed = squares(coarser, &exact);
     const std::size_t change = record_.add_change(tensor->key(), bits, changed.parameters, std::move(changed.flows));
     for (std::size_t i = 0; i < coarser.inputs.size(); ++i) {
-      const Edge& edge = node.edges[i];
-      if (!coarser.inputs[i].defined() || edge.leaf) continue;
-      arriving_[edge.node].push_back(
-          {change, static_cast<std::size_t>(edge.output), difference(std::move(coarser.inputs[i]), exact.inputs[i])});
+      const Edge& to = onward(node.edges[i]);
+      if (!coarser.inputs[i].defined() || to.leaf) continue;
+      arriving_[node_id(to.tape, to.node)].push_back(
+          {change, static_cast<std::size_t>(to.output), difference(std::move(coarser.inputs[i]), exact.inputs[i])});
     }
   }
 }
 
 namespace {
 
-/// One pass of the step, whose gradients go into `gradients`. `look` sees the tape between forward and backward.
-void run(MemoryPolicy& policy, const CalibrationStep& step, BackwardOptions options, LeafGradients& gradients,
-         const std::function<void(Tape&)>& look = {}) {
+/// One pass of the step, whose gradients go into `gradients`.
+void run(MemoryPolicy& policy, const CalibrationStep& step, BackwardOptions options, LeafGradients& gradients) {
   const RecomputingScope recomputing;
   Tape tape(policy);
   const Variable loss = [&] {
@@ -145,25 +154,26 @@ void run(MemoryPolicy& policy, const CalibrationStep& step, BackwardOptions opti
     return step();
   }();
   if (!loss.requires_grad()) return;
-  if (look) look(tape);
   options.leaf_gradients = &gradients;
   tape.backward(loss, options);
 }
 
-/// Rounds one tensor by other draws than the policy does.
+/// Notes what is quantized, and rounds one tensor by other draws than the policy does.
 class Redrawn final : public MemoryPolicy {
  public:
   explicit Redrawn(MemoryPolicy& base) : MemoryPolicy(base.quantizes()), base_(base) {}
   std::string_view name() const override { return base_.name(); }
   Hold decide(const SavedTensorInfo& info) override {
     Hold hold = base_.decide(info);
+    if (key.empty() && hold.kind == Hold::quantize && hold.slopes == nullptr) quantized[info.key()] = hold.config.bits;
     if (info.key() == key) ++hold.draw;
     return hold;
   }
   std::int64_t recomputes(const ModuleRange& modules, std::string_view within) override {
     return base_.recomputes(modules, within);
   }
-  std::string key{};
+  std::string key{};                      // of that tensor; empty: none
+  std::map<std::string, int> quantized{};  // bits by key
 
  private:
   MemoryPolicy& base_;
@@ -181,14 +191,10 @@ Sensitivities calibrate_in_backward(MemoryPolicy& policy, const CalibrationStep&
 
 Sensitivities calibrate_by_draws(MemoryPolicy& policy, const CalibrationStep& step, ErrorMeasure measure) {
   Redrawn redrawn(policy);
-  std::map<std::string, int> quantized;  // bits by key
   LeafGradients usual;
-  run(redrawn, step, {}, usual, [&](Tape& tape) {
-    for (const SavedTensorReport& saved : tape.report())
-      if (saved.hold == Hold::quantize && !saved.slope) quantized[saved.info.key()] = saved.bits;
-  });
+  run(redrawn, step, {}, usual);
   Sensitivities sensitivities;
-  for (const auto& [key, bits] : quantized) {
+  for (const auto& [key, bits] : redrawn.quantized) {
     redrawn.key = key;
     LeafGradients other;
     run(redrawn, step, {}, other);

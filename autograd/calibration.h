@@ -22,7 +22,7 @@ using CalibrationStep = std::function<Variable()>;
 class BackwardCalibration {
  public:
   explicit BackwardCalibration(ErrorMeasure measure) : measure_(measure) {}
-  void operator()(Node& node, std::int64_t number);
+  void operator()(Node& node, std::int64_t id);
   Sensitivities sensitivities() const { return record_.sensitivities(); }
 
  private:

@@ -22,40 +22,16 @@ struct RegionOp {
   std::vector<std::uint64_t> saved_inputs;  // storages that backward may read
 };
 
-/// The region that this thread runs again, and the policy that decides within it.
-struct Rerun {
-  MemoryPolicy* policy;
-  Label region;
-};
-
-const Rerun*& current_rerun() {
-  thread_local const Rerun* rerun = nullptr;
-  return rerun;
-}
-
 int& recomputing_depth() {
   thread_local int depth = 0;
   return depth;
 }
 
-/// Sets a thread's value and resets it.
-template <class T>
-class ScopedValue {
- public:
-  ScopedValue(T& place, T value) : place_(place), outer_(std::exchange(place, std::move(value))) {}
-  ~ScopedValue() { place_ = std::move(outer_); }
-  ScopedValue(const ScopedValue&) = delete;
-  ScopedValue& operator=(const ScopedValue&) = delete;
-
- private:
-  T& place_;
-  T outer_;
-};
-
 struct CheckpointNode final : Node {
   CheckpointFunction function{};
   RandomState state = random_state();
   MemoryPolicy* policy = nullptr;
+  std::uint64_t tape_pass = 0;
   std::vector<RegionOp> ops{};
   std::size_t ops_read = 0;  // ops before those at the end whose results backward does not read
 
@@ -132,25 +108,28 @@ class FollowOps final : public OpMode {
 };
 
 void CheckpointNode::backward(std::vector<Tensor> output_gradients, BackwardPass& pass) {
+  const RandomStateScope draws(state);  // of ops and of quantizers, which round in the region's own backward too
   std::vector<Variable> again;
   std::vector<std::shared_ptr<Leaf>> input_leaves;
   for (std::size_t i = 0; i < saved.size(); ++i) {
     again.push_back(saved[i] ? Variable(saved[i]->whole(op).reshape(saved_shapes[i]), edges[i].leads_somewhere())
                              : Variable());
     input_leaves.push_back(again[i].leaf() != nullptr ? again[i].edge().leaf : nullptr);
-    if (input_leaves[i]) input_leaves[i]->purpose = Purpose::transient;
+    if (!input_leaves[i]) continue;
+    input_leaves[i]->purpose = Purpose::transient;
+    input_leaves[i]->onward = edges[i];
   }
-  pass.release_readers(*this);
-
-  // What the region saves now is read at once: quantizing it would gain nothing.
-  const std::unique_ptr<MemoryPolicy> exact = make_policy("exact");
-  Tape tape(*exact);
+  Tape tape(*policy, tape_pass, path);
   tape.set_observer(pass.observer());
+  bool reads_saved = false;  // what is quantized stays so, and is read once more by the region's ops
+  for (std::size_t i = 0; i < saved.size(); ++i) {
+    if (!saved[i]) continue;
+    reads_saved |= saved[i]->is_approximate();
+    tape.saved_tensor(again[i])->set_region_input(saved[i]);
+  }
+  if (!reads_saved) pass.release_readers(*this);
   std::vector<Variable> results = [&] {
-    const Rerun rerun{policy, path};
-    const ScopedValue<const Rerun*> within(current_rerun(), &rerun);
     const RecomputingScope recomputing;
-    const RandomStateScope draws(state);
     const Recording recording(tape);
     FollowOps follow(*this);
     std::vector<Variable> outputs_again = function(std::move(again));
@@ -173,7 +152,9 @@ void CheckpointNode::backward(std::vector<Tensor> output_gradients, BackwardPass
                                       done.insert(&leaf);
                                       pass.leaf_done(leaf);
                                     }},
-                                    .leaf_gradients = pass.leaf_gradients()});
+                                    .leaf_gradients = pass.leaf_gradients(),
+                                    .before_node = pass.before_node()});
+  if (reads_saved) pass.release_readers(*this);
   for (const std::shared_ptr<Leaf>& leaf : leaves)
     if (!done.contains(leaf.get())) pass.leaf_done(*leaf);
   for (std::size_t i = 0; i < edges.size(); ++i) {
@@ -194,7 +175,8 @@ std::vector<Variable> checkpoint(Label path, const CheckpointFunction& function,
   node->op = name;
   node->path = path;
   node->function = function;
-  node->policy = current_rerun() != nullptr ? current_rerun()->policy : &tape->policy();
+  node->policy = &tape->policy();
+  node->tape_pass = tape->pass();
   std::vector<Variable> constants;
   bool wanted = false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -251,9 +233,7 @@ Variable checkpoint(Label path, const std::function<Variable(Variable)>& functio
 std::int64_t recomputes(const ModuleRange& modules) {
   Tape* const tape = Tape::recording();
   if (tape == nullptr) return 0;
-  const Rerun* const rerun = current_rerun();
-  return rerun != nullptr ? rerun->policy->recomputes(modules, rerun->region.text())
-                          : tape->policy().recomputes(modules, {});
+  return tape->policy().recomputes(modules, tape->region().text());
 }
 
 bool is_recomputing() { return recomputing_depth() > 0; }

@@ -6,6 +6,7 @@
 #include "autograd/variable.h"
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -31,6 +32,13 @@ class LeafGradients {
   std::unordered_map<const Leaf*, std::size_t> places_;
 };
 
+/// Tells a node from those of all tapes.
+constexpr std::int64_t node_id(std::uint64_t tape, std::int64_t number) {
+  return static_cast<std::int64_t>(tape << 32) | number;
+}
+/// Called with a node and its id when the gradients of its outputs are complete.
+using NodeHook = std::function<void(Node&, std::int64_t)>;
+
 /// Where a node's backward puts its results: the tape's own backward pass, or a calibration that runs a node again.
 class BackwardPass {
  public:
@@ -45,6 +53,8 @@ class BackwardPass {
   /// Collects the gradients of parameters in place of the leaves, as torch.autograd.grad does; null: the leaves do.
   virtual LeafGradients* leaf_gradients() = 0;
   virtual Observer* observer() = 0;
+  /// For the nodes of a region that runs again; may be null.
+  virtual const NodeHook& before_node() const = 0;
   /// What memory that a node takes counts as.
   virtual Purpose purpose() const { return Purpose::transient; }
 };

@@ -38,7 +38,8 @@ struct SavedTensorInfo {
   Shape shape;
   DType dtype = DType::f32;
   std::int64_t bytes = 0;
-  std::uint64_t tape = 0;  // differs from pass to pass
+  std::uint64_t pass = 0;  // differs from pass to pass
+  Label region{};          // the checkpointed region that runs again and holds it meanwhile; empty in forward
   Need need = Need::sign;  // the strongest of its readers
   Groups groups = Groups::run;
   std::int64_t heads = 1;

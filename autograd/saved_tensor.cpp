@@ -5,12 +5,12 @@
 
 namespace lacuna {
 
-SavedTensor::SavedTensor(const Tensor& tensor, MemoryPolicy& policy, std::uint64_t tape, SavedTensorQueue& queue,
+SavedTensor::SavedTensor(const Tensor& tensor, MemoryPolicy& policy, const TapePlace& place, SavedTensorQueue& queue,
                          const Producer& producer)
     : tensor_(tensor),
       policy_(policy),
       queue_(&queue),
-      tape_(tape),
+      place_(place),
       producer_(producer),
       shape_(tensor.shape()),
       dtype_(tensor.dtype()),
@@ -146,7 +146,8 @@ SavedTensorInfo SavedTensor::info() const {
           .shape = shape_,
           .dtype = dtype_,
           .bytes = shape_.count() * size_of(dtype_),
-          .tape = tape_,
+          .pass = place_.pass,
+          .region = place_.region,
           .need = need_,
           .groups = producer_.groups,
           .heads = producer_.heads,
@@ -191,6 +192,8 @@ SavedTensorReport SavedTensor::report() const {
 Hold SavedTensor::decide() const {
   if (is_parameter_) return {.kind = Hold::keep};
   if (readers_.empty()) return {.kind = Hold::drop};
+  if (region_input_)
+    return {.kind = is_optional() ? Hold::drop : need_ == Need::sign ? Hold::sign_mask : Hold::keep};
   const SavedTensorInfo known = info();
   const Hold hold = policy_.decide(known);
   expect_valid(hold, known, policy_);
@@ -207,7 +210,11 @@ void SavedTensor::finalize() {
   std::vector<SavedTensorPtr> waiting;  // extra outputs
   for (const SavedTensorPtr& source : origin_.sources)
     if (source && source->is_extra_output()) waiting.push_back(source);
-  holder_ = make_holder(hold, {tensor_, version_, info(), owner_, !is_free, origin_});
+  if (hold.kind == Hold::keep && region_input_ && region_input_->is_approximate())
+    holder_ = RegionInput(region_input_);
+  else
+    holder_ = make_holder(hold, {tensor_, version_, info(), owner_, !is_free, origin_});
+  region_input_ = {};
   offers_signs_ = offers_signs;
   for (const SavedTensorPtr& source : sources())
     if (source) source->raise_chain_above(chain_above_ + 1);
@@ -252,6 +259,7 @@ void SavedTensor::discard() {
 void SavedTensor::free() {
   if (holder_) std::visit([](auto& holder) { holder.release(); }, *holder_);
   tensor_ = {};
+  region_input_ = {};
   for (const Origin origin = std::exchange(origin_, {}); const SavedTensorPtr& source : origin.sources)
     if (source && source->is_extra_output()) source->remove_name();
 }

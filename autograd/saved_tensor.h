@@ -28,6 +28,13 @@ struct Producer {
   int occurrence = 0;
 };
 
+/// The tape of a saved tensor.
+struct TapePlace {
+  std::uint64_t tape = 0;
+  std::uint64_t pass = 0;  // as SavedTensorInfo
+  Label region{};
+};
+
 /// Tensors that no variable names any more and that are not finalized yet, oldest first. The tape reserves room for all
 /// of its tensors, because destructors of variables add to it and must not allocate.
 using SavedTensorQueue = std::vector<std::weak_ptr<SavedTensor>>;
@@ -45,7 +52,7 @@ struct SavedTensorReport {
 
 class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
  public:
-  SavedTensor(const Tensor& tensor, MemoryPolicy& policy, std::uint64_t tape, SavedTensorQueue& queue,
+  SavedTensor(const Tensor& tensor, MemoryPolicy& policy, const TapePlace& place, SavedTensorQueue& queue,
               const Producer& producer);
   ~SavedTensor();
   SavedTensor(const SavedTensor&) = delete;
@@ -53,7 +60,10 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
 
   // Forward: undecided.
 
-  std::uint64_t tape() const { return tape_; }
+  std::uint64_t tape() const { return place_.tape; }
+  /// The tensor is the input of a region that runs again, decoded from `saved`, which outlives backward. It is held as
+  /// that is, and quantized no second time.
+  void set_region_input(SavedTensorPtr saved) { region_input_ = std::move(saved); }
   /// Counts the variables that name the tensor.
   void add_name() { ++names_; }
   /// Removes a name. The last one queues the tensor for `finalize`, which the tape calls before the next op allocates.
@@ -137,7 +147,8 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   MemoryPolicy& policy_;
   SavedTensorQueue* queue_;  // the tape's; null once the tape is gone
   bool is_queued_ = false;
-  std::uint64_t tape_;
+  TapePlace place_;
+  SavedTensorPtr region_input_{};  // see set_region_input
   Producer producer_;
   Shape shape_;
   DType dtype_;

@@ -44,7 +44,9 @@ Tensor& LeafGradients::operator[](const Leaf* leaf) {
   return entries_[place->second].second;
 }
 
-Tape::Tape(MemoryPolicy& policy) : policy_(policy), id_(next_tape_id()) {}
+Tape::Tape(MemoryPolicy& policy) : policy_(policy), place_{.tape = next_tape_id()} { place_.pass = place_.tape; }
+Tape::Tape(MemoryPolicy& policy, std::uint64_t pass, Label region)
+    : policy_(policy), place_{.tape = next_tape_id(), .pass = pass, .region = region} {}
 
 Tape::~Tape() {
   // A variable that lives on knows its saved tensor, and that what it would be rematerialized from.
@@ -58,7 +60,7 @@ SavedTensorPtr Tape::saved_tensor(const Tensor& tensor, const Producer& producer
   if (!saved || saved->is_discarded()) {
     Producer numbered = producer;
     numbered.occurrence = occurrences_[{producer.op, producer.path, producer.source.kind, producer.source.index}]++;
-    saved = std::make_shared<SavedTensor>(tensor, policy_, id_, released_, numbered);
+    saved = std::make_shared<SavedTensor>(tensor, policy_, place_, released_, numbered);
     known = saved;
     order_.push_back(saved);
     released_.reserve(order_.capacity());
@@ -68,7 +70,7 @@ SavedTensorPtr Tape::saved_tensor(const Tensor& tensor, const Producer& producer
 
 SavedTensorPtr Tape::saved_tensor(const Variable& variable) {
   Variable::Value& value = variable.value();
-  if (!value.saved || value.saved->tape() != id_ || value.saved->is_discarded()) {
+  if (!value.saved || value.saved->tape() != place_.tape || value.saved->is_discarded()) {
     value.saved = saved_tensor(value.tensor, {.op = {}, .path = value.path});
     value.saved->add_name();
   }
@@ -79,7 +81,7 @@ std::int64_t Tape::add(std::unique_ptr<Node> node) {
   expect(!consumed_, "backward was run on this tape already: record on a new one");
   for (const Edge& edge : node->edges) {
     if (edge.leaf) ++readers_[edge.leaf.get()];
-    expect(edge.node < 0 || edge.tape == id_, "{} in {} takes a value that another tape recorded: detach it first",
+    expect(edge.node < 0 || edge.tape == place_.tape, "{} in {} takes a value that another tape recorded: detach it first",
            node->op.text(), node->path.text());
   }
   for (const std::shared_ptr<Leaf>& leaf : node->leaves) ++readers_[leaf.get()];
@@ -94,7 +96,7 @@ void Tape::set_producer(Variable& variable, const Producer& producer, std::int64
   value.path = producer.path;
   value.saved = saved_tensor(value.tensor, producer);
   value.saved->add_name();
-  if (node >= 0) value.edge = {.tape = id_, .node = node, .output = index, .leaf = nullptr};
+  if (node >= 0) value.edge = {.tape = place_.tape, .node = node, .output = index, .leaf = nullptr};
 }
 
 namespace {
@@ -266,7 +268,7 @@ class Tape::Pass final : public BackwardPass {
   void run(Node& node, std::int64_t number) {
     const auto is_known = [](const Tensor& gradient) { return gradient.defined(); };
     if (std::ranges::any_of(node.gradients, is_known)) {
-      if (options_.before_node) options_.before_node(node, number);
+      if (options_.before_node) options_.before_node(node, node_id(tape_.place_.tape, number));
       std::vector<Tensor> gradients(node.outputs.size());
       node.gradients.swap(gradients);
       return node.backward(std::move(gradients), *this);
@@ -297,6 +299,7 @@ class Tape::Pass final : public BackwardPass {
   }
   LeafGradients* leaf_gradients() override { return options_.leaf_gradients; }
   Observer* observer() override { return tape_.observer_; }
+  const NodeHook& before_node() const override { return options_.before_node; }
 
  private:
   bool collects(const Leaf& leaf) const {
@@ -333,7 +336,7 @@ void Tape::backward(std::vector<std::pair<Variable, Tensor>> losses, const Backw
   std::vector<std::pair<Edge, Tensor>> starts;
   for (auto& [loss, gradient] : losses) {
     expect(loss.requires_grad(), "backward from a value that depends on no parameter that requires a gradient");
-    expect(loss.edge().leaf || loss.edge().tape == id_, "backward from a value that another tape recorded");
+    expect(loss.edge().leaf || loss.edge().tape == place_.tape, "backward from a value that another tape recorded");
     expect(gradient.defined() || loss.tensor().count() == 1,
            "backward from {}: a value with more than one element needs the gradient to start from", loss.shape());
     expect(!gradient.defined() || (gradient.shape() == loss.shape() && gradient.dtype() == loss.dtype()),

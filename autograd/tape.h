@@ -34,14 +34,16 @@ struct BackwardOptions {
   bool retain_graph = false;
   /// Collects the gradients of parameters in this map; the leaves' own gradients stay as they are.
   LeafGradients* leaf_gradients = nullptr;
-  /// Called with each node and its number when the node's output gradients are complete (calibration.h).
-  std::function<void(Node&, std::int64_t)> before_node{};
+  /// Called before each node's backward, those of checkpointed regions included (calibration.h).
+  NodeHook before_node{};
 };
 
 class Tape {
  public:
   /// `policy` must outlive the tape.
   explicit Tape(MemoryPolicy& policy);
+  /// Of the region `region` that runs again in the backward pass of another tape, `pass`.
+  Tape(MemoryPolicy& policy, std::uint64_t pass, Label region);
   ~Tape();
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
@@ -69,6 +71,10 @@ class Tape {
   /// The same, but null under NoGrad.
   static Tape* recording();
   MemoryPolicy& policy() { return policy_; }
+  /// The id of the step's outermost tape, whose backward pass runs regions again on tapes of their own.
+  std::uint64_t pass() const { return place_.pass; }
+  /// The region that runs again; empty in forward.
+  Label region() const { return place_.region; }
   Observer* observer() const { return observer_; }
   /// Decides how the tensors are held that no variable names any more. Called before an op allocates.
   void finalize_released();
@@ -84,7 +90,7 @@ class Tape {
   class Pass;
 
   MemoryPolicy& policy_;
-  std::uint64_t id_;
+  TapePlace place_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::map<std::tuple<std::uint64_t, std::size_t, std::int64_t>, std::weak_ptr<SavedTensor>>
       saved_;                                                               // by storage, offset and bytes

@@ -12,14 +12,7 @@ namespace lacuna {
 class SavedTensor;
 using SavedTensorPtr = std::shared_ptr<SavedTensor>;
 
-/// A tensor that gathers a gradient: a parameter, or an input that requires one.
-struct Leaf {
-  Shape shape;
-  Label path;
-  Tensor gradient;                       // undefined until a backward pass reached the leaf
-  Purpose purpose = Purpose::gradients;  // of the gradient's memory
-  std::optional<DType> gradient_type{};  // what it is stored as; nothing: as it comes
-};
+struct Leaf;
 
 /// Where the gradient of a value goes: to an output of a node, to a leaf, or nowhere.
 struct Edge {
@@ -28,6 +21,16 @@ struct Edge {
   int output = 0;
   std::shared_ptr<Leaf> leaf;
   bool leads_somewhere() const { return node >= 0 || leaf != nullptr; }
+};
+
+/// A tensor that gathers a gradient: a parameter, or an input that requires one.
+struct Leaf {
+  Shape shape;
+  Label path;
+  Tensor gradient;                       // undefined until a backward pass reached the leaf
+  Purpose purpose = Purpose::gradients;  // of the gradient's memory
+  std::optional<DType> gradient_type{};  // what it is stored as; nothing: as it comes
+  Edge onward{};                         // of an input of a region that runs again: where its gradient goes then
 };
 
 /// A handle to a tensor: copies name the same value. While a variable names a value, the tape does not decide how to

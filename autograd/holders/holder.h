@@ -166,7 +166,22 @@ class Rematerialized : public HolderBase {
   Tensor whole_{};  // once it is computed for several readers
 };
 
-using Holder = std::variant<Dropped, Kept, SignMask, Quantized, Slopes, Rematerialized>;
+/// An input of a checkpointed region that runs again, read from the tensor that forward saved in few bits.
+class RegionInput : public HolderBase {
+ public:
+  static constexpr Hold::Kind kind = Hold::keep;
+  /// `saved` belongs to the tape whose backward runs the region, and is released there.
+  explicit RegionInput(SavedTensorPtr saved) : saved_(std::move(saved)) {}
+  std::int64_t bytes() const { return 0; }
+  bool is_approximate() const { return true; }  // decoded by blocks, as what is quantized here
+  Operand::Form read(const ReadRequest& request) const;
+  void release() { saved_ = {}; }
+
+ private:
+  SavedTensorPtr saved_;
+};
+
+using Holder = std::variant<Dropped, Kept, SignMask, Quantized, Slopes, Rematerialized, RegionInput>;
 
 /// What a holder is made of.
 struct HolderInputs {

@@ -165,13 +165,14 @@ class Planner {
           if (!tensor.is_input || bits >= 8) choices.push_back({.bits = bits});
       if (tensor.can_rematerialize) choices = {{}, {.kept = true}};
       if (choices.empty()) continue;
+      if (o_.of_saved && tensor.in_region) choices = {{}};  // takes nothing of the budget
       tensors.push_back(held.size() - 1);
       std::vector<HoldCost>& costs = ways.emplace_back();
       for (const MemoryPlan::Choice& choice : choices)
         costs.push_back({tensor.bytes(choice), step_seconds() * tensor.size.sensitivity * code_variance(choice.bits) +
                                                    seconds_of(tensor, choice)});
       choices_of.push_back(std::move(choices));
-      fixed -= tensor.held_bytes;
+      fixed -= o_.of_saved && tensor.in_region ? costs.front().bytes : tensor.held_bytes;
       fewest += costs.front().bytes;
       most += costs.back().bytes;
     }
@@ -190,6 +191,10 @@ class Planner {
       }
       predicted = predict(low);
     }
+    if (!o_.of_saved && predicted <= budget) {
+      relax_regions(graph, tensors, ways, budget, held, chosen);
+      predicted = counted_bytes(graph.bytes(held));
+    }
     MemoryPlan plan{.regions = candidate.regions, .group_size = o_.group_size, .bytes = predicted};
     Choices choices(graph.tensors.size());
     for (std::size_t k = 0; k < tensors.size(); ++k) {
@@ -201,6 +206,30 @@ class Planner {
     if (!plan.quantizes()) std::erase_if(plan.tensors, [](const auto& entry) { return !entry.second.kept; });
     plan.seconds = seconds_of(graph, choices) / exact_seconds_;
     return plan;
+  }
+
+  /// Gives a tensor of a region that runs again its cheapest way where the peak lies elsewhere. `tensors`: numbers of those
+  /// that have `ways`.
+  void relax_regions(const StepGraph& graph, const std::vector<std::size_t>& tensors,
+                     const std::vector<std::vector<HoldCost>>& ways, std::int64_t budget, std::vector<std::int64_t>& held,
+                     std::vector<std::size_t>& chosen) const {
+    std::vector<std::int64_t> totals = graph.totals(held);
+    for (std::size_t k = 0; k < tensors.size(); ++k) {
+      const GraphTensor& tensor = graph.tensors[tensors[k]];
+      if (!tensor.in_region) continue;
+      const auto begin = totals.begin() + static_cast<std::ptrdiff_t>(std::min(tensor.birth, totals.size())),
+                 end = totals.begin() + static_cast<std::ptrdiff_t>(std::min(tensor.last_use + 1, totals.size()));
+      const std::int64_t highest = begin < end ? *std::max_element(begin, end) : 0;
+      std::size_t best = chosen[k];
+      for (std::size_t way = 0; way < ways[k].size(); ++way) {
+        const std::int64_t more = ways[k][way].bytes - held[tensors[k]];
+        if (ways[k][way].cost < ways[k][best].cost && highest + more + o_.beside_step <= budget) best = way;
+      }
+      const std::int64_t more = ways[k][best].bytes - held[tensors[k]];
+      std::for_each(begin, std::max(begin, end), [&](std::int64_t& total) { total += more; });
+      held[tensors[k]] += more;
+      chosen[k] = best;
+    }
   }
 
   /// The plan with most bytes that fits by a real step; if none does, the one with the fewest.

@@ -40,6 +40,7 @@ class Recorder final : public MemoryPolicy, public Observer {
     }
     tensor.can_quantize = hold.kind == Hold::quantize && worth_quantizing(info);
     tensor.is_input = info.is_input();
+    tensor.in_region = !info.region.text().empty();
     tensor.can_rematerialize = hold.kind == Hold::rematerialize;
     if (hold.signs || hold.kind == Hold::sign_mask) tensor.sign_bytes = mask_bytes(info);
     if (hold.kind == Hold::keep && !info.borrowed) tensor.held_bytes = info.bytes;
@@ -159,20 +160,25 @@ void StepGraph::measure_regions() {
   }
 }
 
-StepBytes StepGraph::bytes(std::span<const std::int64_t> held) const {
-  std::vector<std::int64_t> changes(events.size() + 1, 0);  // at each event
-  StepBytes result{.saved = recorded_bytes.saved};
+std::vector<std::int64_t> StepGraph::totals(std::span<const std::int64_t> held) const {
+  std::vector<std::int64_t> changes(events.size() + 1, 0), totals;  // at each event
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const std::int64_t more = held[i] - tensors[i].held_bytes;
-    result.saved += more;
     changes[std::min(tensors[i].birth, events.size())] += more;
     changes[std::min(tensors[i].last_use + 1, events.size())] -= more;
   }
   std::int64_t more = 0;
   for (std::size_t i = 0; i < events.size(); ++i) {
     more += changes[i];
-    result.peak = std::max(result.peak, events[i].peak + more);
+    totals.push_back(events[i].peak + more);
   }
+  return totals;
+}
+
+StepBytes StepGraph::bytes(std::span<const std::int64_t> held) const {
+  StepBytes result{.saved = recorded_bytes.saved, .peak = std::ranges::max(totals(held))};
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (!tensors[i].in_region) result.saved += held[i] - tensors[i].held_bytes;
   return result;
 }
 

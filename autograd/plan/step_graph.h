@@ -31,6 +31,7 @@ struct GraphTensor {
   std::vector<std::string> readers{};  // paths of the ops that read it
   bool can_quantize = false;
   bool is_input = false;           // of the program: images
+  bool in_region = false;          // held while a region runs again, not from forward on
   bool can_rematerialize = false;  // held as nothing, since a cheap pass over other saved tensors yields it
   std::int64_t held_bytes = 0;     // when the step was recorded
   std::int64_t sign_bytes = 0;     // of the sign mask that is kept beside its bits
@@ -74,6 +75,8 @@ class StepGraph {
   /// Bytes of the recorded step if each tensor took `held` [tensors] from birth to last use. Saved bytes are exact; the
   /// peak is a prediction, which a step on `meta` confirms.
   StepBytes bytes(std::span<const std::int64_t> held) const;
+  /// The same by event: the highest total since the event before it.
+  std::vector<std::int64_t> totals(std::span<const std::int64_t> held) const;
   /// Seconds of all ops, recomputed ones included; without quantization and rematerialization.
   double seconds() const;
 

@@ -52,7 +52,7 @@ Adaptive::Adaptive(const Settings& settings)
       smoothing_(settings.number("smoothing")) {}
 
 quant::QuantConfig Adaptive::config_of(const SavedTensorInfo& info) {
-  if (info.tape != tape_) begin_pass(info.tape);
+  if (info.pass != pass_) begin_pass(info.pass);
   Planned& tensor = tensors_[info.key()];
   tensor.choice = bit_choice(info, group_size_);
   // Not planned yet: whole bits below the average, ranges within it. At an average of 4 these are 3, which a
@@ -63,19 +63,19 @@ quant::QuantConfig Adaptive::config_of(const SavedTensorInfo& info) {
     const double own = bits_ - 8.0 * static_cast<double>(ranges) / static_cast<double>(tensor.choice.elements);
     tensor.bits = std::clamp(static_cast<int>(std::floor(own)), 1, 8);
   }
-  quantized_.insert(info.key());
+  quantized_[info.key()] = info.region;
   int bits = tensor.bits;
   if (calibration_bits_) bits = *calibration_bits_ > 0 ? *calibration_bits_ : std::max(bits, 2);
   return run_config(info, bits, group_size_);
 }
 
-void Adaptive::begin_pass(std::uint64_t tape) {
+void Adaptive::begin_pass(std::uint64_t pass) {
   if (!calibration_bits_) {
     tensors_ = after_pass();
     if (!quantized_.empty()) plan_is_stale_ = false;
   }
   quantized_.clear();
-  tape_ = tape;
+  pass_ = pass;
   if (!calibration_bits_ && !std::exchange(calibrated_, false)) ++passes_;
 }
 
@@ -110,33 +110,36 @@ void Adaptive::learn(const Sensitivities& sensitivities) {
   }
 }
 
-/// Divides the bytes among the tensors of the last pass.
+/// Divides the bytes among the tensors of the last pass: those that forward saves, and those of each region that runs
+/// again, which are there at other times.
 Adaptive::Plan Adaptive::divided() const {
   Plan plan = tensors_;
-  std::vector<BitChoice> choices;
-  std::vector<Planned*> tensors;
-  double elements = 0, sensitivity = 0, known = 0;
-  std::int64_t ranges = 0;  // bytes, of as many bits everywhere
-  for (const std::string& key : quantized_) {
+  std::map<Label, std::vector<Planned*>> groups;  // by region
+  double elements = 0, sensitivity = 0;           // of what was measured
+  for (const auto& [key, region] : quantized_) {
     Planned& tensor = plan[key];
+    groups[region].push_back(&tensor);
+    if (!tensor.measured) continue;
+    sensitivity += tensor.sensitivity;
     elements += static_cast<double>(tensor.choice.elements);
-    ranges += quant::uses_hadamard(static_cast<int>(bits_)) ? tensor.choice.hadamard_bytes : tensor.choice.range_bytes;
-    if (tensor.measured) {
-      sensitivity += tensor.sensitivity;
-      known += static_cast<double>(tensor.choice.elements);
-    }
-    tensors.push_back(&tensor);
   }
   // What was never measured (on `meta` nothing is) counts by its size.
-  const double usual = known > 0 && sensitivity > 0 ? sensitivity / known : 1;
-  for (const Planned* tensor : tensors) {
-    choices.push_back(tensor->choice);
-    const double by_size = usual * static_cast<double>(tensor->choice.elements);
-    choices.back().sensitivity =
-        tensor->measured && sensitivity > 0 ? std::max(tensor->sensitivity, least_share_of_usual * by_size) : by_size;
+  const double usual = elements > 0 && sensitivity > 0 ? sensitivity / elements : 1;
+  for (const auto& [region, tensors] : groups) {
+    std::vector<BitChoice> choices;
+    double all = 0;           // elements
+    std::int64_t ranges = 0;  // bytes, of as many bits everywhere
+    for (const Planned* tensor : tensors) {
+      const BitChoice& choice = choices.emplace_back(tensor->choice);
+      all += static_cast<double>(choice.elements);
+      ranges += quant::uses_hadamard(static_cast<int>(bits_)) ? choice.hadamard_bytes : choice.range_bytes;
+      const double by_size = usual * static_cast<double>(choice.elements);
+      choices.back().sensitivity =
+          tensor->measured && sensitivity > 0 ? std::max(tensor->sensitivity, least_share_of_usual * by_size) : by_size;
+    }
+    const BitPlan bits = allocate_bits(choices, static_cast<std::int64_t>(all * bits_ / 8) + ranges);
+    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i]->bits = bits.bits[i];
   }
-  const BitPlan bits = allocate_bits(choices, static_cast<std::int64_t>(elements * bits_ / 8) + ranges);
-  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i]->bits = bits.bits[i];
   return plan;
 }
 

@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <map>
-#include <set>
 #include <string>
 
 namespace lacuna {
@@ -45,7 +44,7 @@ class Adaptive final : public QuantizingPolicy {
   using Plan = std::map<std::string, Planned>;  // by key
 
   quant::QuantConfig config_of(const SavedTensorInfo& info) override;
-  void begin_pass(std::uint64_t tape);
+  void begin_pass(std::uint64_t pass);
   Plan after_pass() const;
   void learn(const Sensitivities& sensitivities);
   Plan divided() const;
@@ -57,9 +56,9 @@ class Adaptive final : public QuantizingPolicy {
 
   Plan tensors_{};
   std::int64_t passes_ = 0;              // since the last calibration, the one behind it included
-  std::uint64_t tape_ = 0;               // of the pass that was seen last
-  std::set<std::string> quantized_{};    // keys of the tensors of that pass
-  bool plan_is_stale_ = false;           // bits are divided anew after the pass, whose tensors are of the true size
+  std::uint64_t pass_ = 0;      // the pass that was seen last
+  std::map<std::string, Label> quantized_{};  // the tensors of that pass by key, with their region (SavedTensorInfo)
+  bool plan_is_stale_ = false;  // bits are divided anew after the pass, whose tensors are of the true size
   bool calibrated_ = false;              // no pass has begun since
   std::optional<int> calibration_bits_;  // while it runs
 };

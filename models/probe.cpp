@@ -111,6 +111,8 @@ bool compute_features(Model& classifier, const Batches& batches, const NamedTens
   Loader loader(batches, {.end_epoch = 1, .workers = workers});
   std::int64_t done = 0;
   while (std::optional<Batch> batch = loader.next()) {
+    expect(batch->damaged.empty(), "features are computed of all samples, and {} cannot be decoded",
+           batch->damaged.empty() ? "" : batch->damaged.front().file);
     const std::int64_t end = done + batch->samples;
     for (const auto& [name, tensor] : into)
       if (name != "features") tensor.leading(done, end).copy_from(batch->at(name));

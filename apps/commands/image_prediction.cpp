@@ -197,7 +197,7 @@ void predict_images(const std::string& from, const std::vector<std::string>& pat
   const Configuration& configuration = predictor.configuration;
   const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
   const std::string& task = predictor.task;
-  if (task != "classification" && task != "multi_label" && task != "distillation")
+  if (task != "classification" && task != "multi_label" && task != "distillation" && task != "probe")
     reject("{}: predict names the classes of images, and the task {} has none", from, task);
   DatasetInfo source{.name = "images", .fields = encoded_image_fields()};
   source.mean = {configuration.data.mean.begin(), configuration.data.mean.end()};

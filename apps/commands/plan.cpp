@@ -76,6 +76,9 @@ ExitCode plan(const Options& options) {
   const Measurement& first = plans.front();
   std::string text = fmt::format("A training step of {}, batch {}, {}; {} of {} parameters are trained\n", first.model,
                                  first.batch_size, first.precision, first.trainable, first.parameters);
+  if (first.features > 0)
+    text += fmt::format("The features of all samples are computed once and held in memory: {} of `data`\n",
+                        format_bytes(first.features));
   text += refinement_text(read.memory) + memory_table(plans, titles);
   if (plans.size() > 1) {
     const std::size_t width = std::ranges::max(titles, {}, &std::string::size).size();

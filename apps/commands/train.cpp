@@ -47,7 +47,7 @@ class Train {
     const Configuration configuration = ready(configuration_.parse());
     return with_advice_when_exhausted(configuration, true, [&] {
       // Everything the configuration can have wrong is found before the folder is touched.
-      TrainingRun training(configuration, false, stream());
+      TrainingRun training(configuration, {}, stream());
       return run(training, RunFolder::create(configuration.output.dir, overwrite_));
     });
   }
@@ -78,7 +78,7 @@ class Train {
 
   int go_on(const Configuration& configuration, const RunFolder& folder,
             const std::optional<fs::path>& checkpoint) const {
-    TrainingRun training(configuration, checkpoint.has_value(), stream());
+    TrainingRun training(configuration, checkpoint, stream());
     if (checkpoint) {
       training.resume(folder, *checkpoint);
     } else {

@@ -173,6 +173,7 @@ ModelFolder describe_folder(const Configuration& resolved) {
   ModelFolder folder{.model = resolved.model.name, .hyper_parameters = hyper_parameters_of(resolved)};
   folder.labels = data.classes;
   for (const auto& [task, problem] : {std::pair{"classification", "single_label_classification"},
+                                      {"probe", "single_label_classification"},
                                       {"multi_label", "multi_label_classification"},
                                       {"regression", "regression"}})
     if (resolved.task.name == task) folder.problem = problem;

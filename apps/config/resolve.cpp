@@ -58,6 +58,40 @@ void fill_in_defaults(Configuration& configuration) {
   }
 }
 
+/// With all at its default that would change a sample from epoch to epoch.
+Configuration without_augmentation(Configuration configuration) {
+  Configuration::Data& data = configuration.data;
+  const Configuration::Data initial;
+  static_cast<AugmentOptions&>(data) = initial;
+  data.augment = initial.augment;
+  data.crop_padding = initial.crop_padding;
+  data.scale = initial.scale;
+  data.ratio = initial.ratio;
+  data.hflip = initial.hflip;
+  data.repeats = initial.repeats;
+  data.mixup = initial.mixup;
+  data.cutmix = initial.cutmix;
+  data.cutmix_minmax = initial.cutmix_minmax;
+  data.mixup_probability = initial.mixup_probability;
+  data.mixup_switch = initial.mixup_switch;
+  data.mixup_mode = initial.mixup_mode;
+  data.mixup_off_epoch = initial.mixup_off_epoch;
+  if (data.interpolation == "random") data.interpolation = "bicubic";
+  return configuration;
+}
+
+/// Features are computed once, so that augmentation has no effect on them, which is said.
+void leave_out_augmentation(Configuration& configuration) {
+  Configuration plain = without_augmentation(configuration);
+  std::vector<std::string_view> changed;
+  for (const Key<Configuration>& key : keys())
+    if (write_field(key.field(configuration)) != write_field(key.field(plain))) changed.push_back(key.name);
+  if (changed.empty()) return;
+  configuration = std::move(plain);
+  print_error(fmt::format("lacuna: note: task {} computes features once, without augmentation: {} has no effect\n",
+                          configuration.task.name, fmt::join(changed, ", ")));
+}
+
 }  // namespace
 
 std::vector<double> as_written(const std::vector<float>& values) {
@@ -95,7 +129,12 @@ Configuration resolve(const Configuration& configuration) {
   resolved.train.threads = threads();
   resolved.data.image_size = image_size_of(describe_model(resolved.model.name, hyper_parameters_of(resolved)));
   fill_in_defaults(resolved);
+  if (trains_on_features(resolved)) leave_out_augmentation(resolved);
   return resolved;
+}
+
+bool trains_on_features(const Configuration& configuration) {
+  return tasks().contains(configuration.task.name) && tasks().get(configuration.task.name).heads != nullptr;
 }
 
 Device device_of(const Configuration& resolved) { return resolved.train.device == "meta" ? Device::meta : Device::cpu; }
@@ -168,17 +207,22 @@ std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration) {
 }
 
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split) {
-  const bool training = split == Split::train;
   const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
   const SampleFields fields = dataset->info().fields;
   const bool has_tokens = std::ranges::find(fields, "tokens", &SampleField::name) != fields.end();
+  const bool training = split == Split::train;
   auto [early, late] = split_at_f32(transforms_of(resolved, dataset->info(), training), fields);
   const OnDamage on_damage = resolved.data.broken != "skip" ? OnDamage::fail
                              : training                     ? OnDamage::replace
                                                             : OnDamage::leave_out;
   DatasetPtr ready = transform(std::move(dataset), std::move(early), seed, on_damage);
   if (has_tokens) ready = with_draws(std::move(ready), seed);
-  if (!training)
+  return batches_of_ready(resolved, std::move(ready), split, std::move(late));
+}
+
+Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split split, Transforms late) {
+  const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
+  if (split == Split::validation)
     return {std::move(ready),
             {.size = resolved.train.batch_size / resolved.train.accumulate, .late = std::move(late)}};
   const auto grouped = resolved.data.options.find("group_by_length");

@@ -23,6 +23,9 @@ Configuration with_outputs(Configuration configuration);
 /// With task.metrics as the data set is judged, unless the configuration says otherwise.
 Configuration with_metrics(Configuration configuration);
 
+/// Whether the task trains heads on cached features of a frozen model.
+bool trains_on_features(const Configuration& configuration);
+
 Device device_of(const Configuration& resolved);
 DatasetOptions dataset_options(const Configuration& configuration, Split split);
 /// What images of a data set go through before they are evaluated; none where it has no images.
@@ -32,5 +35,7 @@ std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration);
 /// The batches of an opened data set. For training: augmented, in random order, of `train.batch_size` samples, all of
 /// them full. For validation: of as many samples as a training step has at once.
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split);
+/// The same of samples that have gone through all transforms but `late`.
+Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split split, Transforms late = {});
 
 }  // namespace lacuna::apps

@@ -240,6 +240,28 @@ void check_adapter(const Configuration& c, const YamlNode& root, Problems& probl
                  "adapter.targets: the folder in adapter.from says them; expected none");
 }
 
+/// Heads on cached features are all that is trained, each by itself.
+void check_probe(const Configuration& c, const YamlNode& root, Problems& problems) {
+  if (!trains_on_features(c)) return;
+  const auto refuse_if = [&](bool given, std::string_view section, std::string_view key, std::string_view reason) {
+    if (given)
+      problems.add(place_of(root, section, key), fmt::format("{}.{}: expected none with task {}, which {}", section,
+                                                             key, c.task.name, reason));
+  };
+  constexpr std::string_view heads_alone = "trains its heads alone", each = "trains each head by itself";
+  refuse_if(!c.freeze.train.empty(), "freeze", "train", heads_alone);
+  refuse_if(!c.freeze.freeze.empty(), "freeze", "freeze", heads_alone);
+  refuse_if(c.adapter.used(), "adapter", c.adapter.from.empty() ? "name" : "from", heads_alone);
+  refuse_if(!c.optimizer.groups.empty(), "optimizer", "groups", "gives each head its rate");
+  refuse_if(c.optimizer.layer_decay != 1, "optimizer", "layer_decay", "gives each head its rate");
+  refuse_if(c.train.clip_norm > 0, "train", "clip_norm", each);
+  refuse_if(c.train.ema_decay > 0, "train", "ema_decay", each);
+  if (c.data.broken != Configuration::Data{}.broken)
+    problems.add(place_of(root, "data", "broken"),
+                 fmt::format("data.broken: expected error with task {}, which reads every file once; got {}",
+                             c.task.name, c.data.broken));
+}
+
 }  // namespace
 
 void validate(const Configuration& c, const YamlNode& root, Problems& problems) {
@@ -261,6 +283,7 @@ void validate(const Configuration& c, const YamlNode& root, Problems& problems) 
   check_order(c, root, problems);
   check_training(c, root, problems);
   check_adapter(c, root, problems);
+  check_probe(c, root, problems);
   check_optimizer(c, root, problems);
   check_schedule(c, root, problems);
   check_data(c, root, problems);

@@ -35,6 +35,7 @@ std::string frozen_parameters(const Configuration& configuration, const Training
 
 /// Empty where the classifier comes with the weights.
 std::string new_classifier(const Configuration& configuration, const Training& training) {
+  if (training.heads() != nullptr) return {};  // which are new
   const Model& model = training.model();
   if (const LoadedAdapter& adapter = training.loaded_adapter(); adapter.new_head)
     return fmt::format("the classifier {} starts anew: {} classes in {}, {} now", model.heads().front(),
@@ -57,7 +58,7 @@ std::vector<std::string> announce_weights(const Configuration& configuration, co
   if (!training.freeze_matches().empty()) lines.push_back(frozen_parameters(configuration, training));
   if (!resumed) {
     warn_of_other_statistics(configuration);
-    if (configuration.model.from.empty() && training.trainable_count() < training.model().parameter_count())
+    if (configuration.model.from.empty() && training.trainable_count() < training.parameter_count())
       print_error("lacuna: warning: frozen parameters have random weights: model.from is not set\n");
   }
   if (std::string line = new_classifier(configuration, training); !line.empty()) lines.push_back(std::move(line));
@@ -65,6 +66,12 @@ std::vector<std::string> announce_weights(const Configuration& configuration, co
     lines.push_back(fmt::format("weights from {}{}{}", training.weights_file().string(),
                                 training.weights_notes().empty() ? "" : "; ",
                                 fmt::join(training.weights_notes(), "; ")));
+  if (const ProbeHeads* const heads = training.heads()) {
+    std::vector<double> rates = heads->rates();
+    for (double& rate : rates) rate *= configuration.optimizer.lr;
+    lines.push_back(fmt::format("{} heads on {} features, with learning rates up to {}", rates.size(),
+                                heads->inputs().front().shape.back(), fmt::join(rates, ", ")));
+  }
   if (started_anew > 0)
     lines.push_back(
         fmt::format("{} parameters were frozen before: their optimizer state starts at zero", started_anew));

@@ -1,5 +1,6 @@
 #include "apps/train/fit.h"
 
+#include "apps/config/resolve.h"
 #include "apps/train/measure.h"
 #include "core/allocator.h"
 #include "core/parallel.h"
@@ -161,6 +162,7 @@ void require_fit_to_evaluate(const Configuration& configuration) {
   alone.model.from.clear();
   alone.freeze = {};
   alone.adapter = {};
+  if (trains_on_features(alone)) alone.task = {};
   alone.memory = {};
   alone.train.ema_decay = 0;
   alone.optimizer = {};

@@ -71,18 +71,16 @@ std::int64_t bytes_ahead(const Batch& batch, const SampleFields& targets) {
   return bytes;
 }
 
-}  // namespace
-
-std::vector<Batch> made_up_batch(const Configuration& configuration, const Training& training) {
+std::vector<Batch> made_up_batch(const Configuration& configuration, const Model& model, const Task& task) {
   const std::int64_t parts = configuration.train.accumulate, samples = configuration.train.batch_size / parts;
-  const Device device = training.model().context().device;
+  const Device device = model.context().device;
   const AllocationScope scope({Purpose::data, Label("batch"), {}});
   std::vector<Batch> batch;
-  const std::vector<std::int64_t> lengths = made_up_lengths(configuration, training.model().inputs(), samples);
+  const std::vector<std::int64_t> lengths = made_up_lengths(configuration, model.inputs(), samples);
   const bool mixes = mixing_of(configuration) != nullptr;
   for (std::int64_t part = 0; part < parts; ++part) {
     Batch& made = batch.emplace_back();
-    for (const SampleFields& fields : {training.model().inputs(), training.task().targets()})
+    for (const SampleFields& fields : {model.inputs(), task.targets()})
       for (const SampleField& field : fields) {
         set_field(made, field, made_up(field, lengths, static_cast<std::uint32_t>(part), device), lengths);
       }
@@ -91,6 +89,12 @@ std::vector<Batch> made_up_batch(const Configuration& configuration, const Train
     made.first = part * samples;
   }
   return batch;
+}
+
+}  // namespace
+
+std::vector<Batch> made_up_batch(const Configuration& configuration, const Training& training) {
+  return made_up_batch(configuration, training.model(), training.task());
 }
 
 Measurement describe(const Configuration& configuration, const Training& training) {
@@ -104,7 +108,8 @@ Measurement describe(const Configuration& configuration, const Training& trainin
   result.policy = training.policy().name();
   result.divides_anew = adaptive_of(training.policy()) != nullptr;
   result.plan = configuration.memory.plan;
-  result.parameters = training.model().parameter_count();
+  result.parameters = training.parameter_count();
+  result.features = training.planned_features();
   result.trainable = training.trainable_count();
   return result;
 }
@@ -162,18 +167,25 @@ Measurement measure(Training& training, const Configuration& configuration, cons
 
 EvaluationBytes measure_evaluation(Training& training, const Configuration& configuration) {
   Ledger& account = ledger(training.model().context().device);
-  training.model().set_training(false);
-  account.reset_peak();
   Configuration evaluated = configuration;
   evaluated.train.batch_size /= std::exchange(evaluated.train.accumulate, 1);
   evaluated.data.mixup = evaluated.data.cutmix = 0;
   evaluated.data.cutmix_minmax.clear();
+  EvaluationBytes bytes;
+  const auto pass = [&](Model& model, const auto& run) {
+    model.set_training(false);
+    account.reset_peak();
+    Batch samples = std::move(made_up_batch(evaluated, model, training.task()).front());
+    bytes.ahead = std::max(bytes.ahead, bytes_ahead(samples, training.task().targets()));
+    run(std::move(samples));
+    bytes.peak = std::max(bytes.peak, account.peak());
+  };
+  if (training.heads() != nullptr)  // features, which come from both splits
+    pass(training.classifier(), [&](Batch samples) { training.classifier().forward(std::move(samples)); });
   if (const std::int64_t all = configuration.data.val_size; all > 0)
     evaluated.train.batch_size = std::min(evaluated.train.batch_size, all);
-  Batch samples = std::move(made_up_batch(evaluated, training).front());
-  EvaluationBytes bytes{.ahead = bytes_ahead(samples, training.task().targets())};
-  training.task().run(training.model(), std::move(samples), TaskMode::evaluate);
-  bytes.peak = account.peak();
+  pass(training.model(),
+       [&](Batch samples) { training.task().run(training.model(), std::move(samples), TaskMode::evaluate); });
   return bytes;
 }
 
@@ -251,6 +263,7 @@ nlohmann::ordered_json to_json(const Measurement& m) {
       {"threads", m.threads},       {"policy", m.policy},
       {"parameters", m.parameters}, {"trainable_parameters", m.trainable},
       {"memory", memory},           {"at_peak", then}};
+  if (m.features > 0) json["features"] = m.features;
   if (m.plan) json["plan"] = nlohmann::ordered_json::parse(lacuna::to_json(*m.plan));
   if (!m.step_seconds.empty()) {
     const double middle = median(m.step_seconds);

@@ -26,6 +26,7 @@ struct Measurement {
   BytesByPath saved_by_path;  // what makes up `memory`'s saved
   std::int64_t batch = 0;     // bytes of the images and targets of a step,
   std::int64_t ahead = 0;     // and while they are prepared ahead of it: images are u8, nothing is mixed
+  std::int64_t features = 0;  // bytes of cached features, on `meta`
   std::int64_t workers = 1;   // threads that prepare batches, each with a sample in its hands
   // Of an evaluation, whose batches have as many images as a step has at once, or all that there are; on `meta`.
   std::int64_t evaluation_ahead = 0;  // bytes of a batch that is prepared ahead,

@@ -8,6 +8,7 @@
 #include "autograd/policies/planned.h"
 #include "core/parallel.h"
 #include "data/class_sampler.h"
+#include "data/tensor_dataset.h"
 #include "models/folders/folder.h"
 #include "models/tasks/class_targets.h"
 
@@ -206,22 +207,50 @@ Training::Training(const Configuration& configuration, Device device)
   weights_notes_ = std::move(made.notes);
   loaded_adapter_ = made.adapter;
   weights_file_ = std::move(made.file);
+  const Configuration::Optimizer& optimizer = configuration.optimizer;
+  std::vector<GroupRule> rules = optimizer.groups;
+  if (const TaskKind& kind = tasks().get(configuration.task.name); kind.heads) {
+    classifier_ = std::move(model_);
+    for (Parameter* const parameter : classifier_->parameters()) parameter->set_trainable(false);
+    std::unique_ptr<ProbeHeads> heads = kind.heads(
+        Settings(fmt::format("task {}", configuration.task.name), kind.settings, configuration.task.options),
+        *classifier_);
+    rules = heads->rate_rules();
+    heads_ = heads.get();
+    model_ = std::move(heads);
+  }
   task_ = make_task(configuration, *model_);
   if (model_->adaptation())
     freeze_matches_ = freeze_below_adapters(*model_, configuration.freeze);
   else if (!configuration.freeze.train.empty() || !configuration.freeze.freeze.empty())
     freeze_matches_ = freeze(*model_, configuration.freeze, model_->heads());
-  const Configuration::Optimizer& optimizer = configuration.optimizer;
   optimizer_ = make_optimizer(optimizer.name, optimizer.options, *model_,
                               {.precision = state_precision(optimizer.state),
                                .seed = step_options_.step.seed,
-                               .groups = {.rules = optimizer.groups, .layer_decay = optimizer.layer_decay}});
+                               .groups = {.rules = rules, .layer_decay = optimizer.layer_decay}});
   if (optimizer.gradients == "bf16")
     for (Parameter* parameter : model_->parameters()) parameter->set_gradient_type(DType::bf16);
   if (configuration.train.ema_decay > 0)
     average_ = std::make_unique<WeightAverage>(*model_, configuration.train.ema_decay,
                                                average_warmup(configuration.train.ema_warmup));
   step_ = std::make_unique<TaskStep>(task_step(*policy_));
+  if (heads_ != nullptr && device == Device::meta)
+    for (const Split split : {Split::train, Split::validation})
+      planned_features_.push_back(allocate_features(
+          describe_dataset(configuration.data.name, dataset_options(configuration, split)).size));
+}
+
+NamedTensors Training::allocate_features(std::int64_t samples) const {
+  SampleFields fields = model_->inputs();
+  for (const SampleField& target : task_->targets()) fields.push_back(target);
+  return allocate_samples(fields, samples, model_->context().device, "features");
+}
+
+std::int64_t Training::planned_features() const {
+  std::int64_t bytes = 0;
+  for (const NamedTensors& split : planned_features_)
+    for (const auto& [name, tensor] : split) bytes += tensor.bytes();
+  return bytes;
 }
 
 void Training::set_policy(std::unique_ptr<RuledPolicy> policy) {
@@ -234,6 +263,10 @@ std::int64_t Training::trainable_count() const {
   for (const Parameter* parameter : model_->parameters())
     if (parameter->trainable()) count += parameter->tensor().count();
   return count;
+}
+
+std::int64_t Training::parameter_count() const {
+  return model_->parameter_count() + (classifier_ ? classifier_->parameter_count() : 0);
 }
 
 namespace {

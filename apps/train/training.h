@@ -6,6 +6,7 @@
 #include "core/parallel.h"
 #include "models/io/adapter_folder.h"
 #include "models/io/weights.h"
+#include "models/probe.h"
 #include "models/trainer.h"
 
 #include <filesystem>
@@ -57,8 +58,18 @@ class Training {
   /// Builds everything on `device` and sets the number of threads.
   Training(const Configuration& configuration, Device device);
 
+  /// What the steps train: the model, or heads on its features.
   Model& model() { return *model_; }
   const Model& model() const { return *model_; }
+  /// Null where the model itself is trained.
+  const ProbeHeads* heads() const { return heads_; }
+  /// The whole model.
+  Model& classifier() { return classifier_ ? *classifier_ : *model_; }
+  const Model& classifier() const { return classifier_ ? *classifier_ : *model_; }
+  /// Memory for the features and targets of as many samples.
+  NamedTensors allocate_features(std::int64_t samples) const;
+  /// Bytes of the features of the whole data set, which are held on `meta`; 0 where there are none.
+  std::int64_t planned_features() const;
   const Task& task() const { return *task_; }
   Optimizer& optimizer() { return *optimizer_; }
   /// The running mean of the weights, which is evaluated in their place; null where none is kept.
@@ -75,6 +86,10 @@ class Training {
   const std::filesystem::path& weights_file() const { return weights_file_; }
   const std::vector<std::string>& weights_notes() const { return weights_notes_; }
   std::int64_t trainable_count() const;
+  /// Of all parameters, those of heads besides.
+  std::int64_t parameter_count() const;
+  /// What its steps change.
+  TrainedState state() { return {*model_, *optimizer_, *policy_, average_.get(), {}, classifier_.get()}; }
 
   /// As TaskStep::run. `observer` may be null.
   StepOutcome step(std::vector<Batch> batch, std::int64_t number, double lr, Observer* observer = nullptr);
@@ -88,7 +103,9 @@ class Training {
  private:
   ThreadCountScope threads_;
   std::unique_ptr<RuledPolicy> policy_;
-  std::unique_ptr<Model> model_;
+  std::unique_ptr<Model> model_, classifier_;  // the latter null where it is the former
+  const ProbeHeads* heads_ = nullptr;          // `model_`, where it is heads
+  std::vector<NamedTensors> planned_features_;
   std::unique_ptr<Task> task_;
   LoadedWeights loaded_weights_;
   LoadedAdapter loaded_adapter_;

@@ -34,10 +34,13 @@ constexpr std::string_view advice = "A lower optimizer.lr, a longer warm-up or t
 double without_sign_of_nan(double value) { return std::isnan(value) ? std::fabs(value) : value; }
 
 /// Refused before anything is built where it does not fit. A run that goes on has its weights in a checkpoint.
-Training make_training(const Dataset& samples, Configuration& whole, bool resumed) {
+Training make_training(const Dataset& samples, Configuration& whole, const std::optional<fs::path>& checkpoint) {
   count_class_weights(samples, whole);
   Configuration configuration = whole;
-  if (resumed && !configuration.adapter.used()) configuration.model.from.clear();
+  if (checkpoint && !configuration.adapter.used()) configuration.model.from.clear();
+  // Features follow from the frozen weights. A damaged checkpoint is refused once it is read.
+  if (checkpoint && trains_on_features(configuration) && !is_damaged(*checkpoint))
+    configuration.model.from = checkpoint->string();
   require_fit(configuration, device_of(configuration), true);
   return Training(configuration, device_of(configuration));
 }
@@ -78,27 +81,59 @@ TrainerOptions options_of(const Configuration& c, const Dataset& training_sample
   if (std::ranges::find(info.fields, "encoded", &SampleField::name) != info.fields.end())
     options.identity["classes"] = fmt::format("{}", fmt::join(info.classes, ", "));
   if (model.adaptation()) options.identity["weights of model.from"] = model.adaptation()->base_hash;
+  if (trains_on_features(c))
+    options.identity["task.rates"] =
+        fmt::format("{}", fmt::join(std::get<std::vector<double>>(c.task.options.at("rates")), ", "));
   return options;
 }
 
 }  // namespace
 
-TrainingRun::TrainingRun(const Configuration& resolved, bool resumed, std::FILE* stream)
+TrainingRun::TrainingRun(const Configuration& resolved, const std::optional<fs::path>& checkpoint, std::FILE* stream)
     : configuration_(resolved),
       threads_(static_cast<int>(resolved.train.threads)),
       display_(stream),
       training_samples_(open_dataset(resolved.data.name, dataset_options(resolved, Split::train))),
       validation_samples_(open_dataset(resolved.data.name, dataset_options(resolved, Split::validation))),
-      training_(make_training(*training_samples_, configuration_, resumed)),
-      trainer_({training_.model(), training_.optimizer(), training_.policy(), training_.average()}, training_.task(),
-               batches_of(resolved, training_samples_, Split::train),
-               batches_of(resolved, validation_samples_, Split::validation),
+      training_(make_training(*training_samples_, configuration_, checkpoint)),
+      features_(training_.heads() == nullptr
+                    ? std::nullopt
+                    : std::optional<FeatureCache>(std::in_place, training_, training_samples_, validation_samples_)),
+      trainer_(training_.state(), training_.task(), batches(Split::train), batches(Split::validation),
                options_of(resolved, *training_samples_, training_.model()),
                [this](std::vector<Batch> batch, std::int64_t number, double learning_rate) -> TrainResult {
                  return step(std::move(batch), number, learning_rate);
                }),
-      texts_beside_weights_(files_beside_weights(training_.model(), describe_folder(resolved))) {
+      texts_beside_weights_(files_beside_weights(training_.classifier(), describe_folder(resolved))) {
   if (training_.model().adaptation()) texts_beside_weights_.erase("config.json");  // it is no folder of a model
+}
+
+Batches TrainingRun::batches(Split split) const {
+  if (features_) return batches_of_ready(configuration_, features_->dataset(split), split);
+  return batches_of(configuration_, split == Split::train ? training_samples_ : validation_samples_, split);
+}
+
+void TrainingRun::compute_features() {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  Clock::time_point said = start;
+  const auto seconds_since = [](Clock::time_point then) {
+    return std::chrono::duration<double>(Clock::now() - then).count();
+  };
+  const std::int64_t all = features_->samples();
+  display_.print(fmt::format("the features of {} samples are computed once, without augmentation, and held in {}", all,
+                             format_bytes(features_->bytes())));
+  const auto go_on = [&](std::int64_t done) {
+    constexpr double often = 30;  // seconds
+    if (seconds_since(said) >= often) {
+      said = Clock::now();
+      display_.print(fmt::format("features of {} of {} samples, {:.1f} samples/s", done, all,
+                                 static_cast<double>(done) / seconds_since(start)));
+    }
+    return InterruptGuard::signal() == 0;
+  };
+  if (features_->compute(configuration_, training_.classifier(), go_on))
+    display_.print(fmt::format("features computed in {}", clock_time(seconds_since(start))));
 }
 
 StepOutcome TrainingRun::step(std::vector<Batch> batch, std::int64_t number, double learning_rate) {
@@ -208,6 +243,7 @@ int TrainingRun::run(const RunFolder& folder) {
 int TrainingRun::train_and_summarize() {
   announce();
   ledger(device_of(configuration_)).reset_peak();
+  if (features_) compute_features();
   const bool reached_end = trainer_.run({.stop = [] { return InterruptGuard::signal() != 0; },
                                          .nonfinite = [this](const TrainResult& result) { report_nonfinite(result); },
                                          .after_step = [this](const TrainResult& result, double rate,
@@ -258,7 +294,7 @@ std::string TrainingRun::closing_line() const {
 void TrainingRun::announce() {
   const Configuration::Train& train = configuration_.train;
   display_.print(fmt::format("model {}: {} parameters, {} of them trained; {} on {}, {} threads; memory policy {}",
-                             configuration_.model.name, training_.model().parameter_count(),
+                             configuration_.model.name, training_.parameter_count(),
                              training_.trainable_count(), train.precision, train.device, train.threads,
                              training_.policy().name()));
   if (configuration_.memory.plan) display_.print(configuration_.memory.plan->text);
@@ -344,6 +380,8 @@ void TrainingRun::note_epoch(const EpochResult& epoch) {
     averaged = fmt::format(" (average of the weights; without it {:.4f}, {})", without->loss,
                            metric_text(metric.name, without->metrics.at(metric.name)));
   }
+  if (const ProbeHeads* const heads = training_.heads())
+    averaged = fmt::format(" (head of rate {})", heads->rates()[heads->best(epoch.validation)]);
   line["seconds"] = epoch.seconds;
   if (!epoch.validation.left_out.empty()) line["val_left_out"] = to_json(epoch.validation.left_out);
   note(line);
@@ -371,9 +409,13 @@ void TrainingRun::save(bool is_best) {
     write_file_atomically(
         folder_->measured(),
         nlohmann::ordered_json{{"steps", trainer_.progress().step}, {"figures", figures_.to_json({})}}.dump(2) + "\n");
-  const bool only_progress = saved_ && saved_->first == trainer_.progress().step;
-  const TrainedState state{training_.model(), training_.optimizer(), training_.policy(), training_.average(),
-                           texts_beside_weights_};
+  bool only_progress = saved_ && saved_->first == trainer_.progress().step;
+  if (const ProbeHeads* const heads = training_.heads()) {
+    heads->copy_head(heads->best(progress.last), training_.classifier());
+    only_progress = false;  // an evaluation may have found another head the best
+  }
+  TrainedState state = training_.state();
+  state.texts = texts_beside_weights_;
   folder_->save(state, progress, only_progress, is_best, configuration_.output.keep);
   record_->update(progress.step);
   saved_ = here;

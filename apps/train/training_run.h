@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/train/event_log.h"
+#include "apps/train/feature_cache.h"
 #include "apps/train/progress.h"
 #include "apps/train/run_figures.h"
 #include "apps/train/run_folder.h"
@@ -23,9 +24,10 @@ namespace lacuna::apps {
 
 class TrainingRun {
  public:
-  /// Opens the data and builds the model; throws if either is wrong. A run that will be `resumed` does not read
-  /// model.from again. `stream` gets the progress; null for none.
-  TrainingRun(const Configuration& resolved, bool resumed, std::FILE* stream);
+  /// Opens the data and builds the model; throws if either is wrong. A run that will be resumed from `checkpoint` does
+  /// not read model.from again. `stream` gets the progress; null for none.
+  TrainingRun(const Configuration& resolved, const std::optional<std::filesystem::path>& checkpoint,
+              std::FILE* stream);
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
@@ -39,6 +41,9 @@ class TrainingRun {
   const nlohmann::ordered_json& summary() const { return summary_; }
 
  private:
+  /// What steps and evaluations read: the samples, or their features.
+  Batches batches(Split split) const;
+  void compute_features();
   StepOutcome step(std::vector<Batch> batch, std::int64_t number, double learning_rate);
   /// The run so far, with the keys of summary.json: measured once, so that all who read it see the same.
   nlohmann::ordered_json summarize() const;
@@ -70,6 +75,7 @@ class TrainingRun {
   ProgressDisplay display_;
   DatasetPtr training_samples_, validation_samples_;
   Training training_;
+  std::optional<FeatureCache> features_;  // where heads are trained on them
   RunFigures figures_{configuration_, training_};
   Trainer trainer_;
   std::map<std::string, std::string> texts_beside_weights_;  // in every checkpoint, by name

@@ -1,0 +1,47 @@
+#include "apps/train/feature_cache.h"
+
+#include "apps/config/resolve.h"
+#include "data/tensor_dataset.h"
+
+#include <utility>
+
+namespace lacuna::apps {
+
+FeatureCache::FeatureCache(const Training& training, DatasetPtr training_samples, DatasetPtr validation_samples)
+    : training_(part_of(training, std::move(training_samples))),
+      validation_(part_of(training, std::move(validation_samples))) {}
+
+FeatureCache::Part FeatureCache::part_of(const Training& training, DatasetPtr samples) {
+  NamedTensors tensors = training.allocate_features(samples->size());
+  DatasetInfo info = samples->info();
+  info.fields = training.model().inputs();
+  for (const SampleField& target : training.task().targets()) info.fields.push_back(target);
+  return {.samples = std::move(samples),
+          .tensors = tensors,
+          .features = std::make_shared<const TensorDataset>(std::move(info), tensors)};
+}
+
+std::int64_t FeatureCache::samples() const { return training_.samples->size() + validation_.samples->size(); }
+
+std::int64_t FeatureCache::bytes() const {
+  std::int64_t bytes = 0;
+  for (const Part* const part : {&training_, &validation_})
+    for (const auto& [name, tensor] : part->tensors) bytes += tensor.bytes();
+  return bytes;
+}
+
+bool FeatureCache::compute(const Configuration& resolved, Model& classifier,
+                           const std::function<bool(std::int64_t done)>& go_on) {
+  std::int64_t before = 0;
+  for (const Part* const part : {&training_, &validation_}) {
+    // Of both as they are evaluated: in their order, without augmentation.
+    const bool whole = compute_features(classifier, batches_of(resolved, part->samples, Split::validation),
+                                        part->tensors, static_cast<int>(resolved.data.workers),
+                                        [&](std::int64_t done) { return go_on(before + done); });
+    if (!whole) return false;
+    before += part->samples->size();
+  }
+  return true;
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,147 @@
+// Linear probes: heads that a run trains on cached features of a frozen model.
+#include "tests/apps/train/train_run.h"
+
+#include <fmt/format.h>
+
+namespace lacuna::test {
+namespace {
+
+constexpr std::string_view probe =
+    "model: {name: vit, from: base.safetensors, image_size: 8, patch_size: 4, embed_dim: 8, depth: 2, num_heads: 2}\n"
+    "data: {name: shapes, train_size: 35, val_size: 20}\n"
+    "task: {name: probe, rates: [0.0001, 0.3, 5]}\n"
+    "train: {epochs: 3, batch_size: 8, accumulate: 2, threads: 1}\n"
+    "optimizer: {name: sgd, lr: 0.5, momentum: 0.9}\n"
+    "schedule: {name: cosine}\n";
+
+/// With the model's weights in base.safetensors.
+void prepare(const TemporaryFolder& folder) {
+  write_file(folder / "c.yaml", probe);
+  run(folder, train({"output.dir=base", "model.from=", "task={name: classification}", "train.steps=2"}));
+  fs::copy_file(folder / "base/last/model.safetensors", folder / "base.safetensors");
+}
+
+}  // namespace
+
+TEST_CASE("train: a probe's best head is the classifier of its checkpoints") {
+  const TemporaryFolder folder;
+  prepare(folder);
+  // Evaluations come at steps that are saved before them as well.
+  run(folder, train({"output.dir=r", "train.eval_every_steps=1", "output.save_every_steps=1", "output.keep=20"}));
+  int steps = 0;
+  for (const nlohmann::json& line : noted(folder / "r")) {
+    if (!line.contains("val_loss")) continue;
+    const std::string point = fmt::format("r/checkpoints/step-{:08}", line.at("step").get<int>());
+    if (!fs::exists(folder / point)) continue;
+    ++steps;
+    const nlohmann::json evaluated = run(folder, {"eval", point, "--json", "-"}).json();
+    CHECK(evaluated.at("val_accuracy") == line.at("val_accuracy"));
+    double best = 0;
+    for (const char* const rate : {"0.0001", "0.3", "5"})
+      best = std::max(best, line.at(fmt::format("val_rate_{}_accuracy", rate)).get<double>());
+    CHECK(line.at("val_accuracy") == best);
+  }
+  CHECK(steps > 6);
+
+  const nlohmann::json summary = read_json(folder / "r/summary.json");
+  CHECK(summary.at("best").at("metric") == "accuracy");
+  run(folder, {"export", "r", "exported"});
+  const nlohmann::json exported =
+      run(folder, {"eval", "exported", "data.name=shapes", "data.val_size=20", "--json", "-"}).json();
+  CHECK(exported.at("val_accuracy") == summary.at("best").at("value"));
+}
+
+TEST_CASE("train: a resumed probe goes on to the same bits, without the weights that it began with") {
+  const TemporaryFolder folder;
+  prepare(folder);
+  run(folder, train({"output.dir=whole"}));
+  for (const int steps : {4, 6}) {  // at the end of an epoch, and within one
+    const std::string parts = fmt::format("parts{}", steps);
+    run(folder, train({"output.dir=" + parts, fmt::format("train.steps={}", steps)}));
+    fs::rename(folder / "base.safetensors", folder / "gone.safetensors");
+    run(folder, {"train", "--resume", parts, "train.steps=0"});
+    fs::rename(folder / "gone.safetensors", folder / "base.safetensors");
+    check_same_checkpoint(folder, "whole", parts);
+  }
+  CHECK(names_in(folder / "whole/last").contains("heads.safetensors"));
+  const CommandResult other = run_command(folder, {"train", "--resume", "whole", "train.epochs=4", "task.rates=[1]"});
+  CHECK(other.code == 2);
+  CHECK(other.error.find("task.rates") != std::string::npos);
+}
+
+TEST_CASE("train: a probe that is stopped while it computes features goes on") {
+  const TemporaryFolder folder;
+  prepare(folder);
+  CommandRun stopped(folder, train({"output.dir=r", "data.train_size=2000000"}));
+  while (stopped.running() && !fs::exists(folder / "r/record.json"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  stopped.signal(SIGTERM);
+  CHECK(stopped.wait().code == 128 + SIGTERM);
+  CHECK(read_json(folder / "r/summary.json").at("steps") == 0);
+}
+
+TEST_CASE("train: features are computed without augmentation, which is said") {
+  const TemporaryFolder folder;
+  prepare(folder);
+  run(folder, train({"output.dir=plain"}));
+  const CommandResult augmented =
+      run(folder, train({"output.dir=augmented", "data.augment=crop_flip", "data.mixup=0.8", "data.repeats=2"}));
+  for (const char* const key : {"data.augment", "data.mixup", "data.repeats"})
+    CHECK(augmented.error.find(key) != std::string::npos);
+  check_same_checkpoint(folder, "plain", "augmented");
+}
+
+TEST_CASE("train: what a probe cannot have beside it is refused") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", probe);
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"task.rates=[]"}, "task.rates"},
+      {{"task.rates=[1, 1]"}, "task.rates"},
+      {{"task.rates=[0]"}, "rates"},
+      {{"freeze.train=[\"@head\"]"}, "freeze.train"},
+      {{"freeze.freeze=[\"blocks.*\"]"}, "freeze.freeze"},
+      {{"adapter.name=lora"}, "adapter.name"},
+      {{"optimizer.layer_decay=0.5"}, "optimizer.layer_decay"},
+      {{"train.clip_norm=1"}, "train.clip_norm"},
+      {{"train.ema_decay=0.9"}, "train.ema_decay"},
+      {{"data.broken=skip"}, "data.broken"},
+      {{"model.name=deit_distilled"}, "one head"}};
+  for (const auto& [overrides, word] : cases) {
+    const CommandResult result = run_command(folder, train(overrides));
+    INFO(result.error);
+    CHECK(result.code == 2);
+    CHECK(result.error.find(word) != std::string::npos);
+    CHECK_FALSE(fs::exists(folder / "runs"));
+  }
+}
+
+TEST_CASE("plan: a probe's features are counted, and its heads") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", probe);
+  const nlohmann::json planned = run(folder, {"plan", "-c", "c.yaml", "model.from=", "--json", "-"}).json();
+  const std::int64_t width = 8, classes = 10;
+  CHECK(planned.at("features") == (35 + 20) * (width * 4 + 8));
+  CHECK(planned.at("trainable_parameters") == 3 * classes * (width + 1));
+  const nlohmann::json more =
+      run(folder, {"plan", "-c", "c.yaml", "model.from=", "data.train_size=1000035", "--json", "-"}).json();
+  CHECK(more.at("memory").at("peak").get<std::int64_t>() ==
+        planned.at("memory").at("peak").get<std::int64_t>() + 1'000'000 * (width * 4 + 8));
+  CHECK(more.at("peak_in_training").get<std::int64_t>() ==
+        planned.at("peak_in_training").get<std::int64_t>() + 1'000'000 * (width * 4 + 8));
+}
+
+TEST_CASE("train: a probe on texts") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml",
+             "model: {name: bert, hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16,\n"
+             "        vocab_size: 50}\n"
+             "data: {name: random_tokens, length: [4, 9, 6], vocabulary: 50, train_size: 20, val_size: 9}\n"
+             "task: {name: probe, rates: [0.1, 1]}\n"
+             "train: {epochs: 2, batch_size: 4, threads: 1}\n"
+             "optimizer: {name: sgd}\n");
+  run(folder, train({"output.dir=r"}));
+  const nlohmann::json evaluated = run(folder, {"eval", "r/last", "--json", "-"}).json();
+  CHECK(evaluated.at("val_accuracy") == read_json(folder / "r/summary.json").at("val_accuracy"));
+}
+
+}  // namespace lacuna::test

@@ -71,6 +71,12 @@ if(NOT LACUNA_JPEG)
   message(STATUS "libjpeg-turbo was not found, stb_image decodes JPEGs, at half the speed and not to Pillow's bits. On "
                  "Debian: apt-get install libjpeg-dev")
 endif()
+# Many processes: a library of its own links with MPI, and is opened under a launcher only.
+find_package(MPI COMPONENTS CXX QUIET)
+set(LACUNA_MPI ${MPI_CXX_FOUND})
+if(NOT LACUNA_MPI)
+  message(STATUS "MPI was not found, training runs in one process. On Debian: apt-get install libopenmpi-dev openmpi-bin")
+endif()
 if(LACUNA_TESTS)
   require_package(doctest doctest-dev)
   require_package(rapidcheck librapidcheck-dev)

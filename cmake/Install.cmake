@@ -7,6 +7,9 @@ install(TARGETS lacuna EXPORT LacunaTargets
 if(TARGET lacuna_command)
   install(TARGETS lacuna_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+if(TARGET lacuna_mpi)
+  install(TARGETS lacuna_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})  # looked for beside the other
+endif()
 # Headers are used as <lacuna/lacuna.h> or <lacuna/core/tensor.h>.
 set(staged_headers ${CMAKE_CURRENT_BINARY_DIR}/staged_headers)
 install(CODE "set(source \"${CMAKE_CURRENT_SOURCE_DIR}\")\nset(staging \"${staged_headers}\")")

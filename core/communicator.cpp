@@ -1,5 +1,11 @@
 #include "core/communicator.h"
 
+#include "core/collectives.h"
+#include "core/kernel_scope.h"
+
+#include <algorithm>
+#include <cstdlib>
+
 namespace lacuna {
 namespace {
 
@@ -7,23 +13,41 @@ class SingleProcess final : public Communicator {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  void all_reduce(const Tensor&) override {}
-  void broadcast(const Tensor&, int root) override { check(root); }
-  std::vector<Tensor> gather(const Tensor& tensor, int root) override {
-    check(root);
-    return {tensor};
+  void broadcast(std::span<std::byte>, int root) override {
+    expect(root == 0, "expected rank 0, the only one, as the root, got {}", root);
+  }
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    std::ranges::copy(mine, all.begin());
+  }
+  void all_to_all(std::span<const std::byte> send, std::span<std::byte> receive) override {
+    std::ranges::copy(send, receive.begin());
   }
   void barrier() override {}
-
- private:
-  static void check(int root) { expect(root == 0, "expected rank 0, the only one, as the root, got {}", root); }
+  std::unique_ptr<Communicator> duplicate() override { return std::make_unique<SingleProcess>(); }
+  void abort(int code) override { std::_Exit(code); }
 };
+
+std::span<std::byte> bytes_of(const Tensor& tensor) {
+  expect(tensor.device() == Device::cpu, "expected a tensor of the CPU to send to other ranks, got one on {}",
+         name_of(tensor.device()));
+  return {tensor.raw(), static_cast<std::size_t>(tensor.bytes())};
+}
 
 }  // namespace
 
 Communicator& single_process() {
   static SingleProcess alone;
   return alone;
+}
+
+void Communicator::broadcast(const Tensor& tensor, int root) { broadcast(bytes_of(tensor), root); }
+
+void Communicator::all_reduce(const Tensor& tensor) {
+  if (size() == 1 || tensor.device() == Device::meta) return;
+  const RankOrderSum sum(*this, tensor.count(), tensor.dtype(), tensor.dtype());
+  sum.put(0, bytes_of(tensor).data(), tensor.count());
+  sum.run(tensor.count());
+  sum.take(0, tensor.raw(), tensor.count());
 }
 
 }  // namespace lacuna

@@ -3,25 +3,46 @@
 
 #include "core/tensor.h"
 
-#include <vector>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
 
 namespace lacuna {
 
-/// Collective operations: every rank calls the same ones in the same order. Tensors are changed in place.
+/// Collective operations over the ranks of a run: every rank calls the same ones in the same order, one thread at a
+/// time. Memory is the host's.
 class Communicator {
  public:
   virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Replaces `tensor` by its sum over all ranks, added in the order of the ranks: the same bits on every rank.
-  virtual void all_reduce(const Tensor& tensor) = 0;
-  /// Replaces `tensor` by that of rank `root`.
-  virtual void broadcast(const Tensor& tensor, int root) = 0;
-  /// The tensors of all ranks, in their order, on rank `root`; nothing on the others.
-  virtual std::vector<Tensor> gather(const Tensor& tensor, int root) = 0;
+
+  /// Replaces `bytes` by those of rank `root`.
+  virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
+  /// all: [size, bytes], what each rank gave as `mine`, in the order of the ranks.
+  virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+  /// send, receive: [size, bytes]. Row r of `send` goes to rank r; row r of `receive` came from rank r.
+  virtual void all_to_all(std::span<const std::byte> send, std::span<std::byte> receive) = 0;
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;
+  /// The same ranks on a channel of their own, which another thread may use at the same time. Collective.
+  virtual std::unique_ptr<Communicator> duplicate() = 0;
+  /// Names the operations to come, for the message about a rank that does not take part in them.
+  virtual void describe(std::string_view /*operation*/) {}
+  /// Ends the processes of all ranks with this exit code.
+  [[noreturn]] virtual void abort(int code) = 0;
+
+  /// Replaces `tensor` by its sum over all ranks, added in the order of the ranks: the same bits on every rank and with
+  /// every library.
+  void all_reduce(const Tensor& tensor);
+  void broadcast(const Tensor& tensor, int root);
+
+ protected:
+  Communicator() = default;
 };
 
 /// The communicator of a run with one process: nothing is sent.

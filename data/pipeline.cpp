@@ -283,9 +283,8 @@ BatchMemory Batches::allocate() const {
 }
 
 Batches::Range Batches::range_of(std::int64_t first) const {
-  const std::int64_t all = std::min(size(), samples() - first);
-  return {.begin = first + all * options_.rank / options_.ranks,
-          .end = first + all * (options_.rank + 1) / options_.ranks};
+  const std::int64_t part = size() / options_.ranks, end = std::min(first + size(), samples());
+  return {.begin = std::min(first + part * options_.rank, end), .end = std::min(first + part * (options_.rank + 1), end)};
 }
 
 void Batches::fill(std::int64_t epoch, std::int64_t first, BatchMemory& memory, int part, int parts, Sample& sample,

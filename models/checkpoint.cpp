@@ -234,6 +234,7 @@ Manifest parse_manifest(std::string_view text, std::string_view origin) {
 }
 
 void write_checkpoint(const fs::path& folder, const TrainedState& state, const Progress& progress) {
+  if (state.ranks.rank() != 0) return;
   fs::path temporary = folder;
   temporary += ".tmp";
   std::error_code failed;

@@ -56,6 +56,7 @@ struct TrainedState {
   WeightAverage* average;  // null where none is kept
   std::map<std::string, std::string> texts{};  // files beside the weights and beside their average, as config.json
   const Model* classifier = nullptr;           // whose features `model`, the heads, is trained on; null: none
+  Communicator& ranks = single_process();      // that train it together, each with a copy
 };
 
 /// Content of checkpoint.json.
@@ -67,7 +68,8 @@ struct Manifest {
 Manifest parse_manifest(std::string_view json, std::string_view origin);
 
 /// Writes the folder: under a temporary name, every file synced, with a hash of each; then it is renamed. Of what is
-/// there already, only a checkpoint is replaced.
+/// there already, only a checkpoint is replaced. Of several ranks rank 0
+/// writes it.
 void write_checkpoint(const std::filesystem::path& folder, const TrainedState& state, const Progress& progress);
 /// Replaces the progress in a checkpoint of the same step.
 void update_progress(const std::filesystem::path& folder, const Progress& progress);

@@ -1,29 +1,17 @@
 #include "models/task.h"
 
+#include "core/collectives.h"
+
 #include <algorithm>
 
 namespace lacuna {
 namespace {
 
-/// The numbers of all ranks, on each of them.
-std::vector<double> all_numbers(const std::vector<Tensor>& mine, Communicator& communicator) {
+std::vector<double> numbers_of(const std::vector<Tensor>& tensors) {
   std::vector<double> numbers;
-  for (const Tensor& tensor : mine)
+  for (const Tensor& tensor : tensors)
     for (const double number : tensor.to_vector()) numbers.push_back(number);
-  if (communicator.size() == 1) return numbers;
-  const auto of_root = [&](const std::vector<double>& values) {
-    const Tensor count = Tensor::full({}, static_cast<double>(values.size()), DType::f64, Device::cpu);
-    communicator.broadcast(count, 0);
-    Tensor all = Tensor::zeros({static_cast<std::int64_t>(count.item())}, DType::f64, Device::cpu);
-    if (communicator.rank() == 0) std::ranges::copy(values, all.data<double>());
-    communicator.broadcast(all, 0);
-    return all.to_vector();
-  };
-  const Tensor own = Tensor::from(std::span<const double>(numbers), {std::ssize(numbers)});
-  numbers.clear();
-  for (const Tensor& tensor : communicator.gather(own, 0))
-    for (const double number : tensor.to_vector()) numbers.push_back(number);
-  return of_root(numbers);
+  return numbers;
 }
 
 /// sum += scale · value, for f64 `sum` and any floating `value` of one shape.
@@ -68,6 +56,37 @@ void TaskTotals::add(const TaskTotals& other) {
   }
 }
 
+TaskTotals sum_of(std::span<const TaskTotals> parts) {
+  TaskTotals all;
+  for (const TaskTotals& part : parts) all.add(part);
+  return all;
+}
+
+std::vector<TaskTotals> all_totals(const TaskTotals& mine, const Task& task, Communicator& ranks) {
+  if (ranks.size() == 1) return {mine};
+  // [samples, loss_sum], and the numbers of each metric behind their count
+  std::vector<double> numbers{static_cast<double>(mine.samples), mine.loss_sum};
+  for (const Metric& metric : task.metrics()) {
+    const auto& by_name = metric.keeps ? mine.kept : mine.sums;
+    const auto found = by_name.find(metric.name);
+    const std::vector<double> none, &of_metric = found == by_name.end() ? none : found->second;
+    numbers.push_back(static_cast<double>(of_metric.size()));
+    numbers.insert(numbers.end(), of_metric.begin(), of_metric.end());
+  }
+  std::vector<TaskTotals> all;
+  for (const std::vector<double>& of_rank : all_gather_numbers(ranks, numbers)) {
+    TaskTotals totals{.loss_sum = of_rank[1], .samples = static_cast<std::int64_t>(of_rank[0])};
+    auto next = of_rank.begin() + 2;
+    for (const Metric& metric : task.metrics()) {
+      const auto count = static_cast<std::int64_t>(*next++);
+      if (count > 0) (metric.keeps ? totals.kept : totals.sums)[metric.name] = {next, next + count};
+      next += count;
+    }
+    all.push_back(std::move(totals));
+  }
+  return all;
+}
+
 void RunningTotals::add(const TaskResult& result, std::int64_t samples) {
   const Tensor& loss = result.loss.tensor();
   if (!loss_sum_.defined()) {
@@ -86,25 +105,19 @@ void RunningTotals::add(const TaskResult& result, std::int64_t samples) {
   samples_ += samples;
 }
 
-TaskTotals RunningTotals::read(Communicator& communicator) const {
+TaskTotals RunningTotals::read(Communicator& ranks) const {
   TaskTotals totals;
-  if (!loss_sum_.defined()) return totals;
-  const Tensor samples = Tensor::full({}, static_cast<double>(samples_), DType::f64, loss_sum_.device());
-  communicator.all_reduce(samples);
-  communicator.all_reduce(loss_sum_);
-  for (const Tensor& sum : sums_) communicator.all_reduce(sum);
-  if (loss_sum_.device() == Device::meta) {  // it holds no values
+  if (loss_sum_.defined()) {
     totals.samples = samples_;
-    return totals;
+    if (loss_sum_.device() == Device::meta) return totals;  // it holds no values
+    totals.loss_sum = loss_sum_.item();
+    for (std::size_t i = 0; i < sums_.size(); ++i)
+      if (const Metric& metric = task_.metrics()[i]; metric.keeps)
+        totals.kept[metric.name] = numbers_of(kept_[i]);
+      else
+        totals.sums[metric.name] = sums_[i].to_vector();
   }
-  totals.samples = static_cast<std::int64_t>(samples.item());
-  totals.loss_sum = loss_sum_.item();
-  for (std::size_t i = 0; i < sums_.size(); ++i)
-    if (const Metric& metric = task_.metrics()[i]; metric.keeps)
-      totals.kept[metric.name] = all_numbers(kept_[i], communicator);
-    else
-      totals.sums[metric.name] = sums_[i].to_vector();
-  return totals;
+  return ranks.size() == 1 ? totals : sum_of(all_totals(totals, task_, ranks));
 }
 
 Registry<TaskKind>& tasks() {

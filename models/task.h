@@ -88,6 +88,9 @@ struct TaskTotals {
   std::vector<std::pair<std::string, double>> values(const Task& task) const;
   void add(const TaskTotals& other);
 };
+TaskTotals sum_of(std::span<const TaskTotals> parts);
+/// Those of each rank, on all ranks.
+std::vector<TaskTotals> all_totals(const TaskTotals& mine, const Task& task, Communicator& ranks);
 
 /// The same while batches are running: sums stay on their device until they are read.
 class RunningTotals {
@@ -95,7 +98,7 @@ class RunningTotals {
   explicit RunningTotals(const Task& task) : task_(task) {}
   void add(const TaskResult& result, std::int64_t samples);
   /// Reads the sums, over all ranks.
-  TaskTotals read(Communicator& communicator) const;
+  TaskTotals read(Communicator& ranks) const;
 
  private:
   const Task& task_;

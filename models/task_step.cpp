@@ -1,19 +1,50 @@
 #include "models/task_step.h"
 
 #include "autograd/policies/adaptive.h"
-#include "core/communicator.h"
+#include "core/collectives.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
+#include <sstream>
 #include <utility>
 
 namespace lacuna {
+namespace {
+
+/// Ranks learn from their own samples. All go on with what rank 0 has learnt, which is what checkpoints hold.
+void share_state(MemoryPolicy& policy, Communicator& ranks) {
+  if (ranks.size() == 1) return;
+  std::map<std::string, Tensor> state = policy.state();
+  std::string names;
+  for (const auto& [name, tensor] : state)
+    names += fmt::format("{}\n{} {}\n", name, static_cast<int>(tensor.dtype()), fmt::join(tensor.shape(), " "));
+  if (largest_of_ranks(ranks, std::ssize(names)) == 0) return;
+  std::istringstream of_root(broadcast_text(ranks, names));
+  std::map<std::string, Tensor> shared;
+  for (std::string name, line; std::getline(of_root, name) && std::getline(of_root, line);) {
+    std::istringstream numbers(line);
+    int dtype = 0;
+    numbers >> dtype;
+    std::vector<std::int64_t> extents;
+    for (std::int64_t extent = 0; numbers >> extent;) extents.push_back(extent);
+    const Shape shape{std::span<const std::int64_t>(extents)};
+    const Tensor tensor = ranks.rank() == 0 ? state.at(name)
+                                            : Tensor::empty(shape, static_cast<DType>(dtype), Device::cpu);
+    ranks.broadcast(tensor, 0);
+    shared.emplace(name, tensor);
+  }
+  if (ranks.rank() != 0) policy.set_state(shared);
+}
+
+}  // namespace
 
 TaskStep::TaskStep(const TrainedState& state, const Task& task, const TaskStepOptions& options)
     : state_(state),
       task_(task),
       options_(options),
-      step_(state.model, state.optimizer, state.policy, options.step, state.average) {}
+      step_(state.model, state.optimizer, state.policy, options.step, state.average, state.ranks) {}
 
 Variable TaskStep::loss(Batch batch, RunningTotals* totals) {
   const std::int64_t samples = batch.samples;
@@ -68,7 +99,8 @@ TrainResult TaskStep::run(std::vector<Batch> batch, std::int64_t number, double 
                                                 .after_forward = hooks.after_forward,
                                                 .observer = hooks.observer},
                                                number, learning_rate);
-  result.totals = totals.read(single_process());
+  result.totals = totals.read(state_.ranks);
+  share_state(state_.policy, state_.ranks);
   return result;
 }
 

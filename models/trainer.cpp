@@ -1,11 +1,14 @@
 #include "models/trainer.h"
 
+#include "core/collectives.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <sstream>
 #include <utility>
 
 namespace lacuna {
@@ -30,6 +33,45 @@ class EvaluationMode {
   bool before_;
 };
 
+std::vector<DamagedFile> of_all_ranks(const std::vector<DamagedFile>& mine, Communicator& ranks) {
+  if (ranks.size() == 1) return mine;
+  std::string text;  // with an end behind each field
+  for (const DamagedFile& file : mine)
+    for (const std::string& field : {file.file, file.why, file.instead}) text += field + '\0';
+  std::vector<DamagedFile> all;
+  for (const std::string& of_rank : all_gather_texts(ranks, text)) {
+    std::istringstream fields(of_rank);
+    for (DamagedFile next; std::getline(fields, next.file, '\0') && std::getline(fields, next.why, '\0') &&
+                           std::getline(fields, next.instead, '\0');)
+      all.push_back(next);
+  }
+  return all;
+}
+
+/// DDP's start: all ranks go on from the values of rank 0.
+void share_model(const TrainedState& state) {
+  const Model& model = state.model;
+  Communicator& ranks = state.ranks;
+  ranks.describe("start");
+  std::string names;
+  std::int64_t trained = 0;
+  for (const Parameter* parameter : model.parameters()) {
+    names += fmt::format("{} {} {}\n", parameter->path(), parameter->shape(), parameter->trainable());
+    if (parameter->trainable()) trained += parameter->tensor().count();
+  }
+  expect_same_on_all_ranks(ranks, "the model",
+                           fmt::format("{} parameters, of which {} are trained (hash {:x})", model.parameter_count(),
+                                       trained, std::hash<std::string>()(names)));
+  const auto share = [&] {
+    for (const Parameter* parameter : model.parameters()) ranks.broadcast(parameter->tensor(), 0);
+    for (const Buffer* buffer : model.buffers()) ranks.broadcast(buffer->tensor(), 0);
+  };
+  share();
+  if (state.average == nullptr) return;
+  const WeightAverage::Exchange exchange(state.average);
+  share();
+}
+
 }  // namespace
 
 double BestBy::value(const Evaluation& evaluation) const {
@@ -49,21 +91,32 @@ BestBy best_by(const std::string& name, const Task& task) {
 }
 
 std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches& batches, int workers,
-                                   const std::function<bool()>& stop) {
+                                   const std::function<bool()>& stop, Communicator& ranks) {
   const EvaluationMode mode(model);
+  ranks.describe("evaluation");
+  if (ranks.size() > 1)
+    for (const Buffer* buffer : model.buffers()) ranks.broadcast(buffer->tensor(), 0);
   Loader loader(batches, {.end_epoch = 1, .workers = workers});
   RunningTotals running(task);
   std::vector<DamagedFile> left_out;
+  TaskTotals totals;  // of several ranks, in the order of the samples
   while (std::optional<Batch> batch = loader.next()) {
     if (stop && stop()) return {};
     std::ranges::move(batch->damaged, std::back_inserter(left_out));
     const std::int64_t samples = batch->samples;
-    if (samples > 0) running.add(task.run(model, std::move(*batch), TaskMode::evaluate), samples);
+    if (ranks.size() == 1) {
+      if (samples > 0) running.add(task.run(model, std::move(*batch), TaskMode::evaluate), samples);
+      continue;
+    }
+    RunningTotals part(task);
+    if (samples > 0) part.add(task.run(model, std::move(*batch), TaskMode::evaluate), samples);
+    totals.add(part.read(ranks));
   }
+  if (ranks.size() == 1) totals = running.read(ranks);
+  left_out = of_all_ranks(left_out, ranks);
   if (std::ssize(left_out) == batches.samples())
     reject("{}: all {} files to evaluate on are damaged. The first: {}: {}", batches.info().name, left_out.size(),
            left_out.front().file, left_out.front().why);
-  const TaskTotals totals = running.read(single_process());
   Evaluation evaluation{.loss = totals.loss(), .samples = totals.samples, .left_out = std::move(left_out)};
   for (const auto& [name, value] : totals.values(task)) evaluation.metrics[name] = value;
   return evaluation;
@@ -86,6 +139,7 @@ Trainer::Trainer(const TrainedState& state, const Task& task, Batches train, Bat
   expect(train_.samples() >= train_.size(), "an epoch of {} samples has no batch of {}", train_.samples(),
          train_.size());
   expect(options_.learning_rate != nullptr, "a trainer needs a learning rate: make_schedule gives one");
+  if (state_.ranks.size() > 1) share_model(state_);
   progress_.identity = options_.identity;
 }
 
@@ -138,11 +192,15 @@ std::int64_t Trainer::resume(const std::filesystem::path& folder) {
 }
 
 bool Trainer::run(const TrainerEvents& events) {
-  const auto stopped = [&] { return events.stop && events.stop(); };
   Loader loader(train_, loader_options());
   bool evaluated = false;
-  while ((evaluated = evaluate_if_due(events)) && !at_end() && !stopped()) take_step(loader, events);
+  while ((evaluated = evaluate_if_due(events)) && !at_end() && !is_stopped(events)) take_step(loader, events);
   return evaluated && at_end();
+}
+
+bool Trainer::is_stopped(const TrainerEvents& events) const {
+  const bool mine = events.stop && events.stop();
+  return state_.ranks.size() == 1 ? mine : largest_of_ranks(state_.ranks, mine ? 1 : 0) > 0;
 }
 
 void Trainer::take_step(Loader& loader, const TrainerEvents& events) {
@@ -173,7 +231,10 @@ bool Trainer::evaluate_if_due(const TrainerEvents& events) {
   const bool is_new = progress_.totals.samples > 0 && progress_.evaluated != progress_.step;
   if (!epoch_over() && !(within && is_new)) return true;
   const Clock::time_point start = Clock::now();
-  const auto evaluate_now = [&] { return evaluate(state_.model, task_, validation_, options_.workers, events.stop); };
+  const auto evaluate_now = [&] {
+    return evaluate(
+        state_.model, task_, validation_, options_.workers, [&] { return is_stopped(events); }, state_.ranks);
+  };
   const std::optional<Evaluation> evaluation = [&] {
     const WeightAverage::Exchange exchange(state_.average);
     return evaluate_now();

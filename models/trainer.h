@@ -21,9 +21,11 @@
 namespace lacuna {
 
 /// Loss and metrics over one epoch of `batches`, without training. Running sums stay on the device; the host reads them
-/// once, at the end. Nothing if `stop` (may be null) answers true between two batches.
+/// once, at the end. Nothing if `stop` (may be null) answers true between two batches. Several ranks evaluate their parts
+/// of each batch, with the running statistics of rank 0, and have the same result, that of one process whose batches
+/// are those parts; `stop` answers the same on all.
 std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches& batches, int workers = 1,
-                                   const std::function<bool()>& stop = {});
+                                   const std::function<bool()>& stop = {}, Communicator& ranks = single_process());
 
 struct TrainerOptions {
   std::int64_t epochs = 1;
@@ -61,7 +63,7 @@ struct EpochResult {
 
 /// Called while a run goes on. Any may be null. Their errors end the run.
 struct TrainerEvents {
-  /// Asked between steps: true ends the run there.
+  /// Asked between steps: true ends the run there, on any rank that of all.
   std::function<bool()> stop{};
   /// The loss or the gradient of a step is not finite; nothing was counted. The run fails if this returns.
   std::function<void(const TrainResult&)> nonfinite{};
@@ -74,14 +76,16 @@ class Trainer {
   /// Takes a step: number `number` of the run over the micro-batches of one batch.
   using Step = std::function<TrainResult(std::vector<Batch> batch, std::int64_t number, double learning_rate)>;
 
-  /// `state` and `task` outlive the trainer. The batches of `train` are full ones. `step`: null for TaskStep.
+  /// `state` and `task` outlive the trainer. The batches of `train` are full ones. `step`: null for TaskStep. Of several
+  /// ranks all begin with the weights of rank 0, and all call the same members; a model that differs is refused.
   Trainer(const TrainedState& state, const Task& task, Batches train, Batches validation, TrainerOptions options,
           Step step = {});
 
   /// Trains to the end, its evaluation included, or until `events.stop`: returns whether the end was reached.
   bool run(const TrainerEvents& events = {});
 
-  /// Writes a checkpoint to the folder, which holds nothing else. Allowed in `after_step` and `after_epoch` too.
+  /// Writes a checkpoint to the folder, which holds nothing else; of several ranks rank 0 does. Allowed in `after_step` and
+  /// `after_epoch` too.
   void save(const std::filesystem::path& folder) const { write_checkpoint(folder, state_, progress_); }
   /// Resumes from a checkpoint: the run goes on with the same bits as one that was never stopped. Refuses a checkpoint
   /// that is damaged, of another model or optimizer, or of a run with another `identity`. Returns the number of
@@ -109,6 +113,7 @@ class Trainer {
   void take_step(Loader& loader, const TrainerEvents& events);
   LoaderOptions loader_options() const;
   bool is_better(const Evaluation& evaluation) const;
+  bool is_stopped(const TrainerEvents& events) const;
 
   TrainedState state_;
   const Task& task_;

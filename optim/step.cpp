@@ -1,5 +1,6 @@
 #include "optim/step.h"
 
+#include "autograd/accumulate.h"
 #include "optim/kernels.h"
 
 #include <cmath>
@@ -26,6 +27,12 @@ OptimizerStep::OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> p
 
 void OptimizerStep::add_loss(const Tensor& loss, double weight) {
   lacuna::add_loss(loss.device(), loss, weight, loss_, clip_.finite);
+}
+
+void OptimizerStep::add_losses_of(Communicator& ranks) {
+  ranks.all_reduce(loss_);
+  const Tensor nothing = Tensor::zeros({}, DType::f64, loss_.device(), Purpose::workspace);
+  add_loss(nothing, 0);  // looks whether the sum is finite
 }
 
 void OptimizerStep::measure(const Parameter& parameter) {
@@ -57,30 +64,72 @@ StepReport OptimizerStep::report() const {
   return report;
 }
 
-void step_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses, OptimizerStep& step) {
+namespace {
+
+void add_gradient(Parameter& parameter, Tensor more) {
+  Tensor before = parameter.grad();
+  parameter.set_grad({});  // the sum takes its memory
+  Tensor total = before.defined() ? sum(std::move(before), std::move(more)) : std::move(more);
+  if (total.storage()->owner().purpose != Purpose::gradients)
+    total.storage()->assign({Purpose::gradients, {}, Label(parameter.path())});
+  parameter.set_grad(std::move(total));
+}
+
+}  // namespace
+
+void backward_of_parameters(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses,
+                            std::span<Parameter* const> parameters, const std::function<void(Parameter&)>& complete,
+                            bool retain_graph) {
   std::unordered_map<const Leaf*, Parameter*> of_leaf;
-  for (Parameter* parameter : step.parameters())
-    if (parameter->trainable()) of_leaf.emplace(parameter->variable().leaf(), parameter);
-  const auto hook = [&](auto&& use) {
-    return [&of_leaf, use](const Leaf& leaf) {
-      if (const auto found = of_leaf.find(&leaf); found != of_leaf.end()) use(*found->second);
+  bool accumulates = false;
+  for (Parameter* parameter : parameters) {
+    if (!parameter->trainable()) continue;
+    of_leaf.emplace(parameter->variable().leaf(), parameter);
+    accumulates = accumulates || parameter->grad().defined();
+  }
+  LeafGradients apart;
+  const auto hook = [&](const Leaf& leaf) {
+    const auto found = of_leaf.find(&leaf);
+    if (found == of_leaf.end()) return;
+    if (accumulates) add_gradient(*found->second, std::exchange(apart[&leaf], {}));
+    if (complete) complete(*found->second);
+  };
+  tape.backward(losses, {.post_accumulate_grad_hooks = {hook},
+                         .retain_graph = retain_graph,
+                         .leaf_gradients = accumulates ? &apart : nullptr});
+}
+
+void step_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses, OptimizerStep& step,
+                      GradientExchange* exchange) {
+  const auto run = [&](const std::function<void(Parameter&)>& use, bool retain_graph) {
+    const auto complete = [&](Parameter& parameter) {
+      if (exchange == nullptr) return use(parameter);
+      exchange->add(parameter);
+      while (Parameter* const done = exchange->next(exchange->is_behind())) use(*done);
     };
+    backward_of_parameters(tape, losses, step.parameters(), complete, retain_graph);
+    if (exchange == nullptr) return;
+    exchange->flush();
+    while (Parameter* const done = exchange->next(true)) use(*done);
   };
   if (step.needs_all()) {
-    tape.backward(losses, {.post_accumulate_grad_hooks = {hook([&](Parameter& parameter) {
-                             step.measure(parameter);
-                             parameter.set_grad({});
-                           })},
-                           .retain_graph = true});
     for (const Parameter* parameter : step.parameters())
       expect(!parameter->trainable() || !parameter->grad().defined(),
              "{} has a gradient from before this backward pass: the norm of all gradients would be wrong",
              parameter->path());
+    run(
+        [&](Parameter& parameter) {
+          step.measure(parameter);
+          parameter.set_grad({});
+        },
+        true);
   }
-  tape.backward(losses, {.post_accumulate_grad_hooks = {hook([&](Parameter& parameter) {
-                           if (!step.needs_all()) step.measure(parameter);
-                           step.apply(parameter);
-                         })}});
+  run(
+      [&](Parameter& parameter) {
+        if (!step.needs_all()) step.measure(parameter);
+        step.apply(parameter);
+      },
+      false);
 }
 
 }  // namespace lacuna

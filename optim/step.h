@@ -3,9 +3,12 @@
 #pragma once
 
 #include "autograd/tape.h"
+#include "core/communicator.h"
 #include "optim/clip.h"
+#include "optim/gradient_exchange.h"
 #include "optim/optimizer.h"
 
+#include <functional>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -32,6 +35,9 @@ class OptimizerStep {
   /// Adds weight · loss to the loss of the step. loss: [] f32 or f64. If the
   /// sum is not finite, nothing is updated from here on.
   void add_loss(const Tensor& loss, double weight);
+
+  /// Adds the losses of all ranks, in their order.
+  void add_losses_of(Communicator& ranks);
 
   /// Computes the norm of the parameter's present gradient. If it is not
   /// finite, nothing is updated from here on.
@@ -60,12 +66,23 @@ class OptimizerStep {
   bool clip_is_known_ = false;  // the factor for all gradients together
 };
 
+/// Runs backward. The gradient of each parameter is computed apart and then
+/// added to what earlier micro-batches left there: sums of micro-batches have the
+/// same bits whether one process runs all of them or each rank runs one.
+/// `complete` is called with each parameter once its gradient is complete; may be
+/// null.
+void backward_of_parameters(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses,
+                            std::span<Parameter* const> parameters,
+                            const std::function<void(Parameter&)>& complete = {}, bool retain_graph = false);
+
 /// Runs backward and applies each gradient as soon as it is complete, then
 /// releases it: gradients never exist all at once. The result equals that of
 /// Tape::backward, measure and apply, to the bit. With Clipping::norm, backward
 /// runs twice, first for the norms: that costs one more backward pass, and
 /// saved tensors live until the second. From the first gradient on that is not
-/// finite, nothing is applied.
-void step_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses, OptimizerStep& step);
+/// finite, nothing is applied. `exchange` sums each gradient over the ranks
+/// before; null: there is one rank.
+void step_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses, OptimizerStep& step,
+                      GradientExchange* exchange = nullptr);
 
 }  // namespace lacuna

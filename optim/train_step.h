@@ -3,15 +3,20 @@
 
 #include "autograd/sensitivity.h"
 #include "autograd/tape.h"
+#include "core/communicator.h"
 #include "optim/clip.h"
 #include "optim/ema.h"
+#include "optim/gradient_exchange.h"
 #include "optim/optimizer.h"
 
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace lacuna {
 
@@ -19,12 +24,12 @@ struct TrainStepOptions {
   Clipping clipping{};
   bool in_backward = false;  // apply each gradient as soon as it is complete (see step_in_backward)
   std::uint64_t seed = 1;    // of the step's random draws
+  ExchangeOptions exchange{};
 };
 
-/// The micro-batches of one step.
+/// The micro-batches of one step: of this rank, and each rank has as many samples.
 struct StepParts {
   std::span<const std::int64_t> samples;  // of each micro-batch
-  std::int64_t first_sample = 0;          // number of the first sample in the global batch
   /// The loss [] of micro-batch `part`: the mean over its samples. Recorded on the step's tape.
   std::function<Variable(std::size_t part)> loss;
   /// Called before each micro-batch, and after its forward pass. May be null.
@@ -32,6 +37,8 @@ struct StepParts {
   std::function<void(Tape& tape)> after_forward{};
   Observer* observer = nullptr;
 };
+
+class OptimizerStep;
 
 struct StepResult {
   double loss = 0;               // mean over all samples; 0 on `meta`
@@ -46,22 +53,29 @@ class TrainStep {
  public:
   /// All of them outlive it. `average` may be null.
   TrainStep(Module& model, Optimizer& optimizer, MemoryPolicy& policy, const TrainStepOptions& options,
-            WeightAverage* average = nullptr);
+            WeightAverage* average = nullptr, Communicator& ranks = single_process());
 
   /// Step number `number` of the run, on which its random draws depend. The loss and the gradients are those of the
   /// mean over all samples. If one of them is not finite, no parameter is updated; in backward, parameters before the
-  /// first such gradient may be. Gradients are released.
+  /// first such gradient may be. Gradients are released. Of several ranks all have the same result, which is that of one
+  /// process that has the micro-batches of all.
   StepResult run(const StepParts& parts, std::int64_t number, double lr);
 
   /// How the optimizer weighs errors of the gradient.
   ErrorMeasure error_measure() const;
 
  private:
+  /// Backward of the last micro-batch. The gradients that are left afterwards are those of all ranks, and measured.
+  void exchange_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses, OptimizerStep& update,
+                            bool in_backward);
+
   Module& model_;
   Optimizer& optimizer_;
   MemoryPolicy& policy_;
   TrainStepOptions options_;
   WeightAverage* average_;
+  Communicator& ranks_;
+  std::unique_ptr<GradientExchange> exchange_;  // null of one rank, and before the first step
 };
 
 }  // namespace lacuna

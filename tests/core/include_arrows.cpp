@@ -14,6 +14,7 @@ namespace {
 
 const std::map<std::string, std::set<std::string>> may_see{
     {"core", {"core"}},
+    {"mpi", {"core", "mpi"}},
     {"ops", {"core", "ops"}},
     {"autograd", {"core", "ops", "autograd"}},
     {"nn", {"core", "ops", "autograd", "nn"}},

@@ -255,5 +255,20 @@ TEST_CASE("ranks read the parts of the batch that one process reads") {
   CHECK_THROWS_AS(collect(part), Error);  // 5 samples
 }
 
+TEST_CASE("the parts of ranks are the batches of one process, also where the last batch is not full") {
+  const auto dataset = std::make_shared<SmallDataset>(11);
+  const auto seen = [&](const BatchOptions& options) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> parts;  // first place and samples
+    Loader loader(Batches(dataset, options), {.end_epoch = 1});
+    while (const std::optional<Batch> batch = loader.next()) parts.emplace_back(batch->first, batch->samples);
+    return parts;
+  };
+  using Parts = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  CHECK(seen({.size = 2}) == Parts{{0, 2}, {2, 2}, {4, 2}, {6, 2}, {8, 2}, {10, 1}});
+  CHECK(seen({.size = 8, .rank = 0, .ranks = 4}) == Parts{{0, 2}, {8, 2}});
+  CHECK(seen({.size = 8, .rank = 1, .ranks = 4}) == Parts{{2, 2}, {10, 1}});
+  CHECK(seen({.size = 8, .rank = 3, .ranks = 4}) == Parts{{6, 2}, {11, 0}});
+}
+
 }  // namespace
 }  // namespace lacuna

@@ -1,0 +1,111 @@
+#include "core/launch.h"
+
+#include "core/error.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+namespace lacuna {
+namespace {
+
+struct Launcher {
+  std::string_view name;
+  const char *rank, *ranks;  // variables
+};
+/// The inner one first: srun may start mpirun. Those of SLURM are of a step; a batch script has others.
+constexpr std::array launchers{Launcher{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                               Launcher{"MPICH", "PMI_RANK", "PMI_SIZE"},
+                               Launcher{"SLURM", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
+
+std::optional<int> number_in(const char* variable) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return {};
+  const std::string_view digits(text);
+  int number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc() || end != digits.data() + digits.size() || number < 0)
+    reject("{}: expected a whole number, as a launcher sets it, got {}", variable, digits);
+  return number;
+}
+
+/// The library beside this one, or beside the command.
+std::filesystem::path library_file() {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  Dl_info self{};
+  if (::dladdr(reinterpret_cast<const void*>(&single_process), &self) == 0 || self.dli_fname == nullptr) return {};
+  const fs::path file = fs::canonical(self.dli_fname, failed).parent_path() / mpi::library;
+  return fs::exists(file, failed) ? file : fs::path();
+}
+
+constexpr const char* how_to_build =
+    "this Lacuna was built without MPI: install one (on Debian libopenmpi-dev and openmpi-bin), run cmake and build "
+    "again";
+
+/// Open MPI's parts look for the symbols of its library among those that are visible to all.
+void* load(const std::filesystem::path& file) { return ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL); }
+
+template <class Function>
+Function* symbol(void* library, const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(library, name));
+}
+
+}  // namespace
+
+Launch read_launch() {
+  for (const Launcher& launcher : launchers) {
+    const std::optional<int> rank = number_in(launcher.rank), ranks = number_in(launcher.ranks);
+    if (!rank || !ranks || *ranks <= 1) continue;
+    if (*rank >= *ranks)
+      reject("{} is {} and {} is {}: expected a rank below the number of ranks", launcher.rank, *rank, launcher.ranks,
+             *ranks);
+    return {std::string(launcher.name), *rank, *ranks};
+  }
+  return {};
+}
+
+MpiLibrary find_mpi() {
+  MpiLibrary found;
+  found.file = library_file().string();
+  if (found.file.empty()) {
+    found.problem = how_to_build;
+    return found;
+  }
+  void* const library = load(found.file);
+  const auto version = library == nullptr ? nullptr : symbol<mpi::Version>(library, mpi::version_symbol);
+  if (version == nullptr)
+    found.problem = ::dlerror();
+  else
+    found.version = version();
+  return found;
+}
+
+std::unique_ptr<Communicator> open_ranks(double timeout) {
+  const Launch launch = read_launch();
+  if (launch.ranks == 1) return single_process().duplicate();
+  const std::filesystem::path file = library_file();
+  if (file.empty()) reject("{} started {} processes, and {}", launch.launcher, launch.ranks, how_to_build);
+  void* const library = load(file);
+  if (library == nullptr) reject("{} started {} processes, and {}", launch.launcher, launch.ranks, ::dlerror());
+  const auto open = symbol<mpi::Open>(library, mpi::open_symbol);
+  expect(open != nullptr, "{} is of another version of Lacuna", file.string());
+  std::unique_ptr<Communicator> ranks(open(timeout));
+  if (ranks->size() != launch.ranks) {
+    const std::string version = find_mpi().version;
+    ranks.reset();
+    reject(
+        "{} started {} processes, and the MPI library of this build, {}, finds itself in a run of one: the launcher is "
+        "of another MPI. Start with the launcher of that library (on Debian mpirun.openmpi or mpirun.mpich; srun needs "
+        "--mpi=pmix), or build with the other MPI",
+        launch.launcher, launch.ranks, version);
+  }
+  return ranks;
+}
+
+}  // namespace lacuna

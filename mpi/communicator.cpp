@@ -1,0 +1,150 @@
+// Communicator over MPI: a library of its own, opened when a launcher started the process (core/launch.h).
+#include "core/communicator.h"
+
+#include "core/error.h"
+#include "core/launch.h"
+#include "mpi/watch.h"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <utility>
+
+namespace lacuna {
+namespace {
+
+using namespace std::chrono_literals;
+
+void check(int result) {
+  if (result == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(result, text.data(), &length);
+  fail("MPI: {}", text.data());
+}
+
+constexpr std::size_t most_bytes = std::size_t{1} << 30;  // of one call: counts are of type int
+
+/// MPI_Init until the last communicator is gone.
+class World {
+ public:
+  explicit World(double timeout) {
+    int provided = 0;
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
+    if (provided < MPI_THREAD_MULTIPLE) {
+      MPI_Finalize();
+      reject("this MPI was built without support for threads (MPI_THREAD_MULTIPLE), which the exchange of gradients "
+             "during backward needs: use another build of it");
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    watch_ = std::make_unique<Watch>(timeout);
+  }
+  ~World() {
+    watch_.reset();
+    MPI_Finalize();
+  }
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  Watch& watch() { return *watch_; }
+
+ private:
+  std::unique_ptr<Watch> watch_;
+};
+
+class MpiCommunicator final : public Communicator {
+ public:
+  /// `channel` numbers the communicators of a run in the order of their creation.
+  MpiCommunicator(std::shared_ptr<World> world, MPI_Comm of, int channel) : world_(std::move(world)), channel_(channel) {
+    check(MPI_Comm_dup(of, &ranks_));
+    MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(ranks_, &rank_);
+    MPI_Comm_size(ranks_, &size_);
+  }
+  ~MpiCommunicator() override { MPI_Comm_free(&ranks_); }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  void broadcast(std::span<std::byte> bytes, int root) override {
+    for (std::size_t begin = 0; begin < bytes.size(); begin += most_bytes) {
+      const std::span<std::byte> part = bytes.subspan(begin, std::min(most_bytes, bytes.size() - begin));
+      wait([&](MPI_Request* request) {
+        return MPI_Ibcast(part.data(), static_cast<int>(part.size()), MPI_BYTE, root, ranks_, request);
+      });
+    }
+  }
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    expect(all.size() == mine.size() * static_cast<std::size_t>(size_) && mine.size() <= most_bytes,
+           "cannot gather {} bytes of each of {} ranks in {}", mine.size(), size_, all.size());
+    const int count = static_cast<int>(mine.size());
+    wait([&](MPI_Request* request) {
+      return MPI_Iallgather(mine.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE, ranks_, request);
+    });
+  }
+  void all_to_all(std::span<const std::byte> send, std::span<std::byte> receive) override {
+    const std::size_t bytes = send.size() / static_cast<std::size_t>(size_);
+    expect(send.size() == receive.size() && bytes * static_cast<std::size_t>(size_) == send.size() &&
+               bytes <= most_bytes,
+           "cannot exchange {} bytes for {} among {} ranks", send.size(), receive.size(), size_);
+    const int count = static_cast<int>(bytes);
+    wait([&](MPI_Request* request) {
+      return MPI_Ialltoall(send.data(), count, MPI_BYTE, receive.data(), count, MPI_BYTE, ranks_, request);
+    });
+  }
+  void barrier() override {
+    wait([&](MPI_Request* request) { return MPI_Ibarrier(ranks_, request); });
+  }
+  std::unique_ptr<Communicator> duplicate() override {
+    static int channels = 0;
+    return std::make_unique<MpiCommunicator>(world_, ranks_, ++channels);
+  }
+  void describe(std::string_view operation) override { world_->watch().describe(channel_, operation); }
+  void abort(int code) override { Watch::end_all(code); }
+
+ private:
+  /// Starts an operation and waits for it. A blocking call would spin, on a core that other threads compute on.
+  template <class Start>
+  void wait(const Start& start) {
+    const Watch::Operation within(world_->watch(), channel_);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(start(&request));
+    constexpr int eager_tests = 200;
+    for (int tests = 0;; ++tests) {
+      int done = 0;
+      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+      if (done != 0) return;
+      if (tests < eager_tests)
+        std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(50us);
+    }
+  }
+
+  std::shared_ptr<World> world_;
+  int channel_;
+  MPI_Comm ranks_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1;
+};
+
+}  // namespace
+}  // namespace lacuna
+
+extern "C" {
+
+lacuna::Communicator* lacuna_mpi_open(double timeout) {
+  return new lacuna::MpiCommunicator(std::make_shared<lacuna::World>(timeout), MPI_COMM_WORLD, 0);
+}
+
+const char* lacuna_mpi_version() {
+  static std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  // The first line: MPICH tells how it was built behind it.
+  *std::find_if(text.begin(), text.end() - 1, [](char c) { return c == '\n' || c == ',' || c == '\0'; }) = '\0';
+  return text.data();
+}
+}

@@ -1,0 +1,81 @@
+// Gradients summed over the ranks of a run while backward goes on.
+#pragma once
+
+#include "core/collectives.h"
+#include "nn/module.h"
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+namespace lacuna {
+
+struct ExchangeOptions {
+  std::int64_t bucket_bytes = std::int64_t{25} << 20, first_bucket_bytes = std::int64_t{1} << 20;
+  std::optional<DType> sent{};  // the type that travels; nothing: the gradients' own, which loses nothing
+};
+
+/// Gradients are put into buckets in the order in which backward completes them, and a thread of its own sends each
+/// bucket when it is full (Li et al. 2020, "PyTorch Distributed", section 3.2). Sums are added in the order of the
+/// ranks: N ranks have the bits of one process that accumulates N micro-batches.
+class GradientExchange {
+ public:
+  /// `ranks` outlives it. Collective.
+  explicit GradientExchange(Communicator& ranks, const ExchangeOptions& options = {});
+  ~GradientExchange();
+  GradientExchange(const GradientExchange&) = delete;
+  GradientExchange& operator=(const GradientExchange&) = delete;
+
+  /// The gradient of `parameter` is complete on this rank, and nobody else changes it until `next` returns it.
+  void add(Parameter& parameter);
+  /// The backward pass is over: sends the bucket that is not full.
+  void flush();
+  /// A parameter whose gradient is that of all ranks now, in the order of `add`. Null: none is ready, or with `wait`
+  /// none is left. Throws the error that the thread met.
+  Parameter* next(bool wait);
+  /// Whether gradients pile up: then `next` can wait before `flush`.
+  bool is_behind() const { return pending_bytes_ > 2 * options_.bucket_bytes; }
+
+ private:
+  struct Part {
+    Tensor gradient;
+    std::int64_t begin, count;  // elements
+    Parameter* completes;       // the parameter that is whole with it, or null
+    std::string path;
+  };
+  struct Bucket {
+    std::vector<Part> parts{};
+    std::int64_t count = 0;
+  };
+
+  void send_open();
+  void run(const std::stop_token& stop);
+  void exchange(const Bucket& bucket);
+
+  ExchangeOptions options_;
+  std::unique_ptr<Communicator> ranks_;
+  std::map<DType, std::unique_ptr<RankOrderSum>> sums_;  // of the thread
+
+  Bucket open_;  // that is not full
+  bool is_first_ = true;
+  std::int64_t pending_bytes_ = 0;  // of gradients that were added and not returned
+  std::int64_t left_ = 0;           // parameters that were added and not returned
+
+  std::mutex mutex_;  // guards the members below
+  std::condition_variable_any has_work_, is_done_;
+  std::deque<Bucket> waiting_;
+  std::deque<Parameter*> done_;
+  std::exception_ptr error_;
+
+  std::jthread thread_;  // last: it stops before the members that it uses are destroyed
+};
+
+}  // namespace lacuna

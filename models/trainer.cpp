@@ -37,13 +37,17 @@ std::vector<DamagedFile> of_all_ranks(const std::vector<DamagedFile>& mine, Comm
   if (ranks.size() == 1) return mine;
   std::string text;  // with an end behind each field
   for (const DamagedFile& file : mine)
-    for (const std::string& field : {file.file, file.why, file.instead}) text += field + '\0';
+    for (const std::string& field : {std::to_string(file.index), file.file, file.why, file.instead})
+      text += field + '\0';
   std::vector<DamagedFile> all;
   for (const std::string& of_rank : all_gather_texts(ranks, text)) {
     std::istringstream fields(of_rank);
-    for (DamagedFile next; std::getline(fields, next.file, '\0') && std::getline(fields, next.why, '\0') &&
-                           std::getline(fields, next.instead, '\0');)
+    DamagedFile next;
+    for (std::string index; std::getline(fields, index, '\0') && std::getline(fields, next.file, '\0') &&
+                            std::getline(fields, next.why, '\0') && std::getline(fields, next.instead, '\0');) {
+      next.index = std::stoll(index);
       all.push_back(next);
+    }
   }
   return all;
 }

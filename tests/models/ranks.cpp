@@ -1,0 +1,253 @@
+// Training over several ranks, which are threads here: the bits of one process that accumulates.
+#include "core/parallel.h"
+#include "data/pipeline.h"
+#include "models/registry.h"
+#include "models/trainer.h"
+#include "tests/temporary_folder.h"
+#include "tests/thread_ranks.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+namespace lacuna {
+namespace {
+
+struct Case {
+  std::string name;
+  std::string model = "vit";
+  std::vector<HyperParameter> hyper_parameters{};
+  std::string policy = "exact", optimizer = "adamw";
+  SettingValues policy_settings{};
+  TrainStepOptions step{};
+  std::int64_t epochs = 2;
+};
+
+std::vector<HyperParameter> tiny_vit() {
+  return {{"image_size", std::int64_t{8}},  {"patch_size", std::int64_t{4}}, {"embed_dim", std::int64_t{8}},
+          {"depth", std::int64_t{2}},       {"num_heads", std::int64_t{2}},  {"num_classes", std::int64_t{10}},
+          {"drop_path_rate", 0.2},          {"proj_drop_rate", 0.1}};
+}
+
+std::vector<HyperParameter> tiny_resnet() {
+  return {{"image_size", std::int64_t{8}},
+          {"block", "basic"},
+          {"layers", std::vector<std::int64_t>{1}},
+          {"channels", std::vector<std::int64_t>{8}},
+          {"stem", "cifar"},
+          {"stem_width", std::int64_t{8}},
+          {"num_classes", std::int64_t{10}}};
+}
+
+/// Two epochs of three steps of 8 samples, of which `accumulate` on one rank are one after another. 11 samples are
+/// evaluated, so that the last batch is not full.
+struct Run {
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Task> task;
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<MemoryPolicy> policy;
+  std::unique_ptr<WeightAverage> average;
+  std::unique_ptr<Trainer> trainer;
+
+  /// `seed` of the initial weights.
+  Run(const Case& c, Communicator& ranks, std::int64_t accumulate, std::uint64_t seed = 3) {
+    model = build_model(c.model, c.hyper_parameters.empty() ? tiny_vit() : c.hyper_parameters, {.seed = seed});
+    task = make_task("classification", {{"label_smoothing", 0.1}}, *model);
+    optimizer = make_optimizer(c.optimizer, {}, *model);
+    policy = make_policy(c.policy, c.policy_settings);
+    average = std::make_unique<WeightAverage>(*model, 0.9);
+    trainer = std::make_unique<Trainer>(
+        TrainedState{.model = *model,
+                     .optimizer = *optimizer,
+                     .policy = *policy,
+                     .average = average.get(),
+                     .ranks = ranks},
+        *task, batches(Split::train, ranks, 1), batches(Split::validation, ranks, accumulate),
+        TrainerOptions{.epochs = c.epochs,
+                       .accumulate = accumulate,
+                       .learning_rate = make_schedule("constant", {}, {.lr = 1e-2, .total_steps = 6, .steps_per_epoch = 3}),
+                       .step = c.step});
+  }
+
+  static Batches batches(Split split, Communicator& ranks, std::int64_t accumulate) {
+    const DatasetPtr images =
+        open_dataset("shapes", {.split = split, .train_size = 26, .validation_size = 11, .image_size = 8});
+    const DatasetPtr ready = transform(images, image_transforms(images->info(), {.image_size = 8}), 1);
+    const bool training = split == Split::train;
+    return {training ? shuffle(ready, 1) : ready,
+            {.size = 8 / accumulate, .drop_last = training, .rank = ranks.rank(), .ranks = ranks.size()}};
+  }
+
+  std::map<std::string, std::vector<double>> weights() const {
+    std::map<std::string, std::vector<double>> all;
+    for (const Parameter* parameter : model->parameters()) all[parameter->path()] = parameter->tensor().to_vector();
+    for (const Optimizer::StateTensor& state : optimizer->state()) all[state.name] = state.tensor.to_vector();
+    return all;
+  }
+};
+
+/// What a run comes to.
+struct Outcome {
+  std::map<std::string, std::vector<double>> weights;
+  std::vector<double> losses;  // of the steps and evaluations, and the norms of gradients
+  std::optional<Evaluation> last;
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome train(Run& run) {
+  Outcome outcome;
+  CHECK(run.trainer->run({.after_step =
+                              [&](const TrainResult& result, double, double) {
+                                outcome.losses.insert(outcome.losses.end(), {result.loss, result.gradient_norm,
+                                                                             result.totals.loss_sum});
+                              },
+                          .after_epoch =
+                              [&](const EpochResult& epoch) {
+                                outcome.losses.push_back(epoch.validation.loss);
+                                outcome.losses.push_back(epoch.without_average->loss);
+                              }}));
+  outcome.weights = run.weights();
+  outcome.last = run.trainer->progress().last;
+  return outcome;
+}
+
+Outcome alone(const Case& c, std::int64_t accumulate) {
+  Run run(c, single_process(), accumulate);
+  return train(run);
+}
+
+void check_ranks(const Case& c, int size) {
+  CAPTURE(c.name);
+  CAPTURE(size);
+  const Outcome expected = alone(c, size);
+  test::run_ranks(size, [&](Communicator& ranks) {
+    Run run(c, ranks, 1, 3 + static_cast<std::uint64_t>(ranks.rank()));  // rank 0 has the say
+    const Outcome got = train(run);
+    CHECK(got.losses == expected.losses);
+    CHECK(got.last == expected.last);
+    CHECK(got.weights == expected.weights);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("ranks: 2 and 4 have the bits of one process that accumulates as many micro-batches") {
+  const ThreadCountScope one(1);
+  const ExchangeOptions small_buckets{.bucket_bytes = 512, .first_bucket_bytes = 64};
+  const std::vector<Case> cases{
+      {.name = "AdamW"},
+      {.name = "SGD, parameters that span several buckets", .optimizer = "sgd", .step = {.exchange = small_buckets}},
+      {.name = "LAMB, clipped by the norm", .optimizer = "lamb", .step = {.clipping = {.norm = 0.1}}},
+      {.name = "Lion in backward", .optimizer = "lion", .step = {.in_backward = true, .exchange = small_buckets}},
+      {.name = "Adan in 4 bits", .policy = "fixed", .optimizer = "adan", .policy_settings = {{"bits", 4.0}}},
+      {.name = "clipped by value, in backward", .step = {.clipping = {.value = 1e-3}, .in_backward = true}},
+  };
+  for (const Case& c : cases)
+    for (const int size : {2, 4}) check_ranks(c, size);
+}
+
+TEST_CASE("ranks: in backward with the norm of all gradients, which takes two passes") {
+  const ThreadCountScope one(1);
+  // One process accumulates without the two passes.
+  const Case c{.name = "in backward", .step = {.clipping = {.norm = 0.1}, .in_backward = true}};
+  Case apart = c;
+  apart.step.in_backward = false;
+  const Outcome expected = alone(apart, 2);
+  test::run_ranks(2, [&](Communicator& ranks) {
+    Run run(c, ranks, 1);
+    CHECK(train(run).weights == expected.weights);
+  });
+}
+
+TEST_CASE("ranks: batch norm's running statistics are those of rank 0 in evaluation") {
+  const ThreadCountScope one(1);
+  const Case c{.name = "ResNet", .model = "resnet", .hyper_parameters = tiny_resnet(), .optimizer = "sgd"};
+  const Outcome expected = alone(c, 2);
+  std::vector<Outcome> got(2);
+  test::run_ranks(2, [&](Communicator& ranks) {
+    Run run(c, ranks, 1);
+    got[static_cast<std::size_t>(ranks.rank())] = train(run);
+  });
+  CHECK(got[0].weights == expected.weights);
+  CHECK(got[0] == got[1]);
+}
+
+TEST_CASE("ranks: each accumulates without sending, and all have the same bits") {
+  const ThreadCountScope one(1);
+  std::vector<Outcome> got(2);
+  test::run_ranks(2, [&](Communicator& ranks) {
+    Run run({.name = "accumulating"}, ranks, 2);
+    got[static_cast<std::size_t>(ranks.rank())] = train(run);
+  });
+  CHECK(got[0] == got[1]);
+  const Outcome expected = alone({.name = "accumulating"}, 4);
+  for (const auto& [name, values] : expected.weights)
+    for (std::size_t i = 0; i < values.size(); ++i)
+      CHECK(got[0].weights.at(name)[i] == doctest::Approx(values[i]).epsilon(0.02));
+}
+
+TEST_CASE("ranks: a run goes on with another number of ranks as if it had never stopped") {
+  const ThreadCountScope one(1);
+  const Case c{.name = "resumed", .policy = "mesa"};
+  const Case exact{.name = "resumed"};
+  const test::TemporaryFolder folder;
+  const auto stop_and_save = [&](Run& run, const std::string& name) {
+    CHECK_FALSE(run.trainer->run({.stop = [&] { return run.trainer->progress().step == 4; }}));
+    run.trainer->save(folder / name);
+  };
+  const Outcome expected = alone(exact, 2);
+  test::run_ranks(2, [&](Communicator& ranks) {
+    Run run(exact, ranks, 1);
+    stop_and_save(run, "from_two");
+  });
+  Run from_one(exact, single_process(), 2);
+  stop_and_save(from_one, "from_one");
+  Run to_one(exact, single_process(), 2);
+  to_one.trainer->resume(folder / "from_two");
+  train(to_one);
+  CHECK(to_one.weights() == expected.weights);
+  test::run_ranks(2, [&](Communicator& ranks) {
+    Run run(exact, ranks, 1);
+    run.trainer->resume(folder / "from_one");
+    train(run);
+    CHECK(run.weights() == expected.weights);
+  });
+  // What a policy learns is shared, so that all ranks go on with what the checkpoint holds.
+  std::map<std::string, std::vector<double>> whole;
+  test::run_ranks(2, [&](Communicator& ranks) {
+    Run run(c, ranks, 1);
+    train(run);
+    if (ranks.rank() == 0) whole = run.weights();
+  });
+  test::run_ranks(2, [&](Communicator& ranks) {
+    Run run(c, ranks, 1);
+    stop_and_save(run, "mesa");
+    ranks.barrier();
+    Run resumed(c, ranks, 1);
+    resumed.trainer->resume(folder / "mesa");
+    train(resumed);
+    CHECK(resumed.weights() == whole);
+  });
+}
+
+TEST_CASE("ranks: a stop that one rank is asked for stops all after the same step") {
+  const ThreadCountScope one(1);
+  test::run_ranks(2, [&](Communicator& ranks) {
+    Run run({.name = "stopped"}, ranks, 1);
+    const auto asked = [&] { return ranks.rank() == 1 && run.trainer->progress().step == 2; };
+    CHECK_FALSE(run.trainer->run({.stop = asked}));
+    CHECK(run.trainer->progress().step == 2);
+  });
+}
+
+TEST_CASE("ranks: models that differ are refused") {
+  test::run_ranks(2, [&](Communicator& ranks) {
+    Case c{.name = "another", .hyper_parameters = tiny_vit()};
+    if (ranks.rank() == 1) c.hyper_parameters[2] = {"embed_dim", std::int64_t{16}};
+    CHECK_THROWS_AS(Run(c, ranks, 1), Error);
+  });
+}
+
+}  // namespace lacuna

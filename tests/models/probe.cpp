@@ -17,15 +17,19 @@ namespace {
 
 constexpr std::int64_t samples = 11, in_batch = 4;
 
-/// Drawn images of the model's size, with labels.
+/// Drawn images of the model's size, of another colour in each class.
 DatasetPtr drawn_images(const Model& model) {
   DatasetInfo info{.name = "drawn", .size = samples, .fields = model.inputs()};
   info.fields.push_back({.name = "labels", .dtype = DType::i64, .shape = {}, .below = model.num_classes()});
   NamedTensors tensors = allocate_samples(info.fields, samples, Device::cpu, "drawn");
   const RandomStream stream{7, 0, 0};
-  for (std::int64_t i = 0; i < tensors["images"].count(); ++i)
-    tensors["images"].data<float>()[i] = 2 * stream.uniform(static_cast<std::uint64_t>(i)) - 1;
-  for (std::int64_t i = 0; i < samples; ++i) tensors["labels"].data<std::int64_t>()[i] = i % model.num_classes();
+  const std::int64_t image = tensors["images"].count() / samples;
+  for (std::int64_t i = 0; i < samples; ++i) {
+    const std::int64_t label = tensors["labels"].data<std::int64_t>()[i] = i % model.num_classes();
+    for (std::int64_t j = i * image; j < (i + 1) * image; ++j)
+      tensors["images"].data<float>()[j] =
+          2 * stream.uniform(static_cast<std::uint64_t>(j)) - 1 + static_cast<float>(2 * (label >> j % 3 & 1));
+  }
   return std::make_shared<TensorDataset>(info, tensors);
 }
 

@@ -1,5 +1,6 @@
 #include "models/probe.h"
 
+#include "autograd/op_mode.h"
 #include "data/tensor_dataset.h"
 #include "models/io/weights.h"
 #include "models/task_step.h"
@@ -112,21 +113,37 @@ TEST_CASE("probe: features are what the head reads in evaluation") {
   }
 }
 
-TEST_CASE("probe: the head of a ViT may read the class token and the mean of the patches") {
-  // The second half of the features is what a head on the mean of normalised patches reads; the first the class token.
-  const Probing joined = probing(test::tiny_vit({{"global_pool", "token_avg"}}));
-  const Probing token = probing(test::tiny_vit());
-  constexpr std::int64_t width = 24;
-  Sample one, other;
-  for (std::int64_t i = 0; i < samples; ++i) {
-    one.begin(0);
-    other.begin(0);
-    joined.features->read(i, one);
-    token.features->read(i, other);
-    const std::vector<double> both = one["features"].to_vector(), first = other["features"].to_vector();
-    REQUIRE(both.size() == 2 * width);
-    for (std::size_t c = 0; c < width; ++c) CHECK(both[c] == doctest::Approx(first[c]).epsilon(1e-4));
+/// Keeps what the final norm gives.
+class NormOutput final : public OpMode {
+ public:
+  void after(const Operation&, const std::vector<Variable>&, const std::vector<Variable>& outputs,
+             const std::vector<Tensor>&) override {
+    if (AllocationScope::current().path.text() == "norm") tokens = outputs.front().tensor();
   }
+  Tensor tokens;  // [B, L, C]
+};
+
+TEST_CASE("probe: the head of a ViT may read the class token and the mean of the patches") {
+  constexpr std::int64_t registers = 2;
+  const Probing probe =
+      probing(test::tiny_vit({{"global_pool", "token_avg"}, {"reg_tokens", test::whole(registers)}}));
+  Loader images(Batches(probe.images, {.size = in_batch}), {.end_epoch = 1});
+  Loader features(Batches(probe.features, {.size = in_batch}), {.end_epoch = 1});
+  NormOutput norm;
+  probe.classifier->forward(*images.next());
+  const std::vector<double> tokens = norm.tokens.to_vector(), read = (*features.next())["features"].to_vector();
+  const std::int64_t length = norm.tokens.shape()[1], width = norm.tokens.shape()[2];
+  REQUIRE(std::ssize(read) == in_batch * 2 * width);
+  for (std::int64_t n = 0; n < in_batch; ++n)
+    for (std::int64_t c = 0; c < width; ++c) {
+      const auto token = [&](std::int64_t i) { return tokens[static_cast<std::size_t>((n * length + i) * width + c)]; };
+      double mean = 0;
+      for (std::int64_t i = 1 + registers; i < length; ++i) mean += token(i);
+      mean /= static_cast<double>(length - 1 - registers);
+      const auto at = static_cast<std::size_t>(n * 2 * width + c);
+      CHECK(read[at] == token(0));
+      CHECK(read[at + static_cast<std::size_t>(width)] == doctest::Approx(mean).epsilon(1e-4));
+    }
   CHECK_THROWS_AS(build(test::tiny_vit({{"global_pool", "token_avg"}, {"class_token", false}})), Error);
 }
 

@@ -88,7 +88,7 @@ void leave_out_augmentation(Configuration& configuration) {
     if (write_field(key.field(configuration)) != write_field(key.field(plain))) changed.push_back(key.name);
   if (changed.empty()) return;
   configuration = std::move(plain);
-  print_error(fmt::format("lacuna: note: task {} computes features once, without augmentation: {} has no effect\n",
+  print_error(fmt::format("lacuna: note: task {} computes features once, without augmentation; left out: {}\n",
                           configuration.task.name, fmt::join(changed, ", ")));
 }
 

@@ -43,7 +43,15 @@ std::string refusal_to_write(const std::string& file) {
 
 }  // namespace
 
-void print_error(const std::string& text) { std::fputs(text.c_str(), stderr); }
+namespace {
+bool is_silent = false;
+}
+
+void print_error(const std::string& text) {
+  if (!is_silent) std::fputs(text.c_str(), stderr);
+}
+
+void silence_warnings() { is_silent = true; }
 
 void Report::declare(CLI::App& app) {
   app.add_option("--json", file_, "write the result as JSON; - writes it to standard output, without the text")

@@ -11,10 +11,12 @@ class App;
 
 namespace lacuna::apps {
 
-/// The option `--json FILE`. With `-` the JSON goes to standard output and nothing else does.
 /// Writes to standard error, which may be gone: a terminal that was closed, a full disk under a log.
 void print_error(const std::string& text);
+/// From now on print_error does nothing: another process says the same.
+void silence_warnings();
 
+/// The option `--json FILE`. With `-` the JSON goes to standard output and nothing else does.
 class Report {
  public:
   void declare(CLI::App& app);

@@ -4,6 +4,7 @@
 #include "apps/train/machine_costs.h"
 #include "apps/version.h"
 #include "core/allocator.h"
+#include "core/launch.h"
 #include "core/ledger.h"
 #include "core/parallel.h"
 #include "core/system_memory.h"
@@ -108,7 +109,16 @@ std::vector<std::string> openmp_settings() {
   return found;
 }
 
+/// MPI in words, and the launcher that started this process.
+std::string text_of(const MpiLibrary& mpi, const Launch& launch) {
+  const std::string found = mpi.version.empty() ? mpi.problem : fmt::format("{} ({})", mpi.version, mpi.file);
+  if (launch.ranks == 1) return found;
+  return fmt::format("{}; rank {} of {}, started by {}", found, launch.rank, launch.ranks, launch.launcher);
+}
+
 ExitCode run(const Report& report) {
+  const MpiLibrary mpi = find_mpi();
+  const Launch launch = read_launch();
   const std::vector<InstructionSet> sets = instruction_sets();
   nlohmann::ordered_json compiled = nlohmann::json::array(), processor = nlohmann::json::array();
   for (const InstructionSet& set : sets) {
@@ -125,6 +135,8 @@ ExitCode run(const Report& report) {
         {{"name", "meta"}, {"model", "shapes only, for planning"}}}},
       {"instruction_sets", {{"compiled", compiled}, {"processor", processor}, {"advice", advice(sets)}}},
       {"threads", {{"processors", processors()}, {"used", threads()}, {"settings", openmp_settings()}}},
+      {"mpi", {{"version", mpi.version}, {"file", mpi.file}, {"problem", mpi.problem}}},
+      {"launch", {{"launcher", launch.launcher}, {"rank", launch.rank}, {"ranks", launch.ranks}}},
       {"costs_file", costs_file().string()},
       {"build", {{"architecture", LACUNA_ARCH}, {"compiler", compiler}}},
       {"libraries",
@@ -156,6 +168,7 @@ ExitCode run(const Report& report) {
   std::error_code ignored;
   line("costs for `auto`",
        std::filesystem::exists(costs_file(), ignored) ? costs_file().string() : "nominal; --calibrate measures them");
+  line("MPI", text_of(mpi, launch));
   line("compiler", json["build"]["compiler"]);
   for (const auto& [name, version] : json["libraries"].items()) line(name, version);
   report.write(text, json);

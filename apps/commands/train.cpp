@@ -7,13 +7,17 @@
 #include "apps/train/crowding.h"
 #include "apps/train/fit.h"
 #include "apps/train/interrupt.h"
-#include "apps/train/planning.h"
+#include "apps/train/ranks.h"
 #include "apps/train/training_run.h"
+#include "core/collectives.h"
 #include "core/parallel.h"
+#include "core/system_error.h"
 
 #include <CLI/CLI.hpp>
 
+#include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 namespace lacuna::apps {
@@ -31,6 +35,11 @@ class Train {
            "are removed); -c replaces its configuration")
         ->type_name("RUN");
     app.add_flag("--overwrite", overwrite_, "replace the run that the folder holds");
+    app.add_option("--rank-timeout", rank_timeout_,
+                   "of several processes, under mpirun or srun: seconds that ranks wait for one that lives; then all end")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_flag("--rank-logs", rank_logs_, "of several processes: each but the first writes its lines into RUN/rank-N.log");
     report_.declare(app);
   }
 
@@ -38,25 +47,34 @@ class Train {
     if (!configuration_.given() && resumed_.empty()) reject("expected -c CONFIG, --resume RUN, or both");
     if (overwrite_ && !resumed_.empty()) reject("--overwrite begins anew and --resume goes on: expected one of them");
     const InterruptGuard guard;  // from here on: reading data and building a model may take a while
-    const int signal = resumed_.empty() ? begin() : go_on();
-    return signal == 0 ? 0 : 128 + signal;
+    return run_as_rank(rank_timeout_, [&](Communicator& ranks) {
+      if (ranks.rank() > 0) silence_warnings();
+      const int signal = resumed_.empty() ? begin(ranks) : go_on(ranks);
+      return signal == 0 ? 0 : 128 + signal;
+    });
   }
 
  private:
-  int begin() const {
-    const Configuration configuration = ready(configuration_.parse());
+  int begin(Communicator& ranks) const {
+    const Configuration configuration = ready(configuration_.parse(), {}, ranks);
     return with_advice_when_exhausted(configuration, true, [&] {
+      const File stream = open_stream(configuration.output.dir, ranks);
       // Everything the configuration can have wrong is found before the folder is touched.
-      TrainingRun training(configuration, {}, stream());
+      TrainingRun training(configuration, {}, stream.get(), ranks);
+      if (ranks.rank() > 0) return training.run_beside();
       return run(training, RunFolder::create(configuration.output.dir, overwrite_));
     });
   }
 
-  int go_on() const {
+  int go_on(Communicator& ranks) const {
     const CheckpointPath point = checkpoint_path(resumed_);
-    const RunFolder folder = RunFolder::open_to_resume(point.run);
-    const std::optional<fs::path> checkpoint =
+    const RunFolder folder = ranks.rank() == 0 ? RunFolder::open_to_resume(point.run) : RunFolder::open(point.run);
+    std::optional<fs::path> checkpoint =
         point.checkpoint.empty() ? folder.newest() : folder.checkpoint(point.checkpoint);
+    if (ranks.size() > 1) {
+      const std::string chosen = broadcast_text(ranks, checkpoint ? checkpoint->string() : "");
+      checkpoint = chosen.empty() ? std::nullopt : std::optional(fs::path(chosen));
+    }
     Configuration configuration = configuration_.given()
                                       ? configuration_.parse()
                                       : read_configuration(folder.configuration(), configuration_.overrides());
@@ -69,19 +87,20 @@ class Train {
     if (checkpoint && !configuration.adapter.used())  // an adapter's base is no part of it
       configuration.model.from =
           configuration.memory.policy == "auto" && !is_damaged(*checkpoint) ? checkpoint->string() : "";
-    const Configuration planned = ready(configuration, folder.plan());
+    const Configuration planned = ready(configuration, folder.plan(), ranks);
     configuration = planned;
     configuration.model.from = from;
     configuration.output.dir = point.run.string();
-    return with_advice_when_exhausted(planned, true, [&] { return go_on(configuration, folder, checkpoint); });
+    return with_advice_when_exhausted(planned, true, [&] { return go_on(configuration, folder, checkpoint, ranks); });
   }
 
   int go_on(const Configuration& configuration, const RunFolder& folder,
-            const std::optional<fs::path>& checkpoint) const {
-    TrainingRun training(configuration, checkpoint, stream());
+            const std::optional<fs::path>& checkpoint, Communicator& ranks) const {
+    const File stream = open_stream(folder.path(), ranks);
+    TrainingRun training(configuration, checkpoint, stream.get(), ranks);
     if (checkpoint) {
       training.resume(folder, *checkpoint);
-    } else {
+    } else if (ranks.rank() == 0) {
       folder.go_back_to_start();
       if (report_.for_people())
         std::fputs(
@@ -89,7 +108,7 @@ class Train {
                 .c_str(),
             stdout);
     }
-    return run(training, folder);
+    return ranks.rank() > 0 ? training.run_beside() : run(training, folder);
   }
 
   int run(TrainingRun& training, const RunFolder& folder) const {
@@ -99,7 +118,8 @@ class Train {
   }
 
   /// Resolved and planned. What can be planned but not trained is refused first. `plan`: of the run that goes on.
-  static Configuration ready(const Configuration& read, const fs::path& plan = {}) {
+  static Configuration ready(const Configuration& given, const fs::path& plan, Communicator& ranks) {
+    const Configuration read = on_ranks(given, ranks);
     if (read.train.device == "meta")
       reject("train.device: nothing can be trained on meta, which holds no values; `lacuna plan` runs there");
     const DatasetInfo data = describe_dataset(read.data.name, dataset_options(read, Split::train));
@@ -108,16 +128,33 @@ class Train {
              read.data.name, data.size);
     Configuration configuration = resolve(read);
     const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
-    plan_memory(configuration, plan);
-    warn_if_crowded();
+    plan_memory_together(configuration, plan, ranks);
+    if (ranks.rank() == 0) warn_if_crowded();
     return configuration;
   }
 
-  std::FILE* stream() const { return report_.for_people() ? stdout : nullptr; }
+  struct Close {
+    void operator()(std::FILE* file) const {
+      if (file != stdout) std::fclose(file);
+    }
+  };
+  using File = std::unique_ptr<std::FILE, Close>;
+  /// Where the progress goes; null: nowhere.
+  File open_stream(const fs::path& run, const Communicator& ranks) const {
+    if (ranks.rank() == 0) return File(report_.for_people() ? stdout : nullptr);
+    if (!rank_logs_) return nullptr;
+    std::error_code ignored;
+    fs::create_directories(run, ignored);
+    const fs::path path = run / fmt::format("rank-{}.log", ranks.rank());
+    File file(std::fopen(path.c_str(), "a"));
+    if (!file) reject("cannot write {}: {}", path.string(), last_system_error());
+    return file;
+  }
 
   ConfigurationOptions configuration_;
   std::string resumed_;
-  bool overwrite_ = false;
+  bool overwrite_ = false, rank_logs_ = false;
+  double rank_timeout_ = 1800;
   Report report_;
 };
 

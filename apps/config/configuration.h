@@ -113,6 +113,14 @@ struct Configuration {
     std::string plan_file;           // the key `plan`, of `auto`: a plan to replay, in place of one for the budget
     std::optional<MemoryPlan> plan;  // of `auto`, in force; never written into the configuration file
   };
+  /// Of a run in several processes.
+  struct Ranks {
+    std::string exchange = "exact";  // what travels of gradients
+    std::string shard = "none";      // what each rank holds a part of
+    bool sync_batch_norm = false;
+    // From the launcher, not part of the file.
+    int rank = 0, count = 1;
+  };
   struct Output {
     std::string dir;
     std::int64_t save_every = 1;
@@ -130,9 +138,12 @@ struct Configuration {
   FreezeRules freeze;
   Adapter adapter;
   Memory memory;
+  Ranks ranks;
   Output output;
   /// The sections, in their usual order.
-  auto parts() { return std::tie(model, data, task, train, optimizer, schedule, freeze, adapter, memory, output); }
+  auto parts() {
+    return std::tie(model, data, task, train, optimizer, schedule, freeze, adapter, memory, ranks, output);
+  }
   /// Whether the inputs of a made-up step gather a gradient: from the command line, not part of the file.
   bool image_gradient = false;
 };

@@ -224,7 +224,10 @@ Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split 
   const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
   if (split == Split::validation)
     return {std::move(ready),
-            {.size = resolved.train.batch_size / resolved.train.accumulate, .late = std::move(late)}};
+            {.size = resolved.train.batch_size / resolved.train.accumulate,
+             .rank = resolved.ranks.rank,
+             .ranks = resolved.ranks.count,
+             .late = std::move(late)}};
   const auto grouped = resolved.data.options.find("group_by_length");
   const bool by_length = grouped != resolved.data.options.end() && std::get<bool>(grouped->second);
   DatasetPtr ordered = [&] {
@@ -238,6 +241,8 @@ Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split 
   return {std::move(ordered),
           {.size = resolved.train.batch_size,
            .drop_last = true,
+           .rank = resolved.ranks.rank,
+           .ranks = resolved.ranks.count,
            .mixing = mixing_of(resolved),
            .late = std::move(late)}};
 }

@@ -33,7 +33,8 @@ Transforms evaluation_transforms(const Configuration& resolved, const DatasetInf
 /// How training batches are mixed; null: not at all.
 std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration);
 /// The batches of an opened data set. For training: augmented, in random order, of `train.batch_size` samples, all of
-/// them full. For validation: of as many samples as a training step has at once.
+/// them full. For validation: of as many samples as a training step has at once. Of several ranks, this one's part of
+/// each batch.
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split);
 /// The same of samples that have gone through all transforms but `late`.
 Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split split, Transforms late = {});

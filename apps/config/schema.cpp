@@ -24,6 +24,7 @@ using Optimizer = Configuration::Optimizer;
 using Schedule = Configuration::Schedule;
 using Adapter = Configuration::Adapter;
 using Memory = Configuration::Memory;
+using Ranks = Configuration::Ranks;
 using Output = Configuration::Output;
 
 constexpr SettingRange from(double low, double high = std::numeric_limits<double>::infinity()) {
@@ -57,6 +58,7 @@ Names average_warmups() { return {"none", "tensorflow", "timm"}; }
 Names float_types() { return {"f32", "bf16"}; }
 Names state_types() { return {"f32", "bf16", "int8"}; }
 Names devices() { return {"auto", "cpu", "meta"}; }
+Names exchanges() { return {"exact", "bf16"}; }
 Names budget_kinds() { return {"peak", "saved", "process"}; }
 
 Names erasings() { return {"const", "rand", "pixel"}; }
@@ -323,6 +325,10 @@ const std::vector<Key<Configuration>> table{
      &Memory::rules,
      {},
      "what to do with single tensors, whatever the policy says; see [memory.md](memory.md)"},
+    {"ranks.exchange",
+     &Ranks::exchange,
+     {.names = exchanges},
+     "of several processes, what travels of gradients: `exact` has the bits of one process, `bf16` takes half the bytes"},
     {"output.dir",
      &Output::dir,
      {},
@@ -366,6 +372,7 @@ const std::vector<Section> section_table{
      .settings = settings_of<nn::adapters>,
      .options = [](Configuration& configuration) -> SettingValues& { return configuration.adapter.options; }},
     section_of<memory_policies>("memory", "policy", "memory policy", &Configuration::memory),
+    {.name = "ranks"},
     {.name = "output"},
 };
 

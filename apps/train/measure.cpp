@@ -72,7 +72,7 @@ std::int64_t bytes_ahead(const Batch& batch, const SampleFields& targets) {
 }
 
 std::vector<Batch> made_up_batch(const Configuration& configuration, const Model& model, const Task& task) {
-  const std::int64_t parts = configuration.train.accumulate, samples = configuration.train.batch_size / parts;
+  const std::int64_t parts = configuration.train.accumulate, samples = configuration.train.batch_size / parts / configuration.ranks.count;
   const Device device = model.context().device;
   const AllocationScope scope({Purpose::data, Label("batch"), {}});
   std::vector<Batch> batch;

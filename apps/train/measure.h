@@ -43,7 +43,8 @@ struct Measurement {
 /// What is known before anything is measured.
 Measurement describe(const Configuration& configuration, const Training& training);
 
-/// A batch of `configuration.train.batch_size` made-up samples, cut into `accumulate` micro-batches. Labels have the form
+/// A batch of `configuration.train.batch_size` made-up samples, or a rank's part of it, cut into `accumulate`
+/// micro-batches. Labels have the form
 /// of mixed ones where the configuration mixes.
 std::vector<Batch> made_up_batch(const Configuration& configuration, const Training& training);
 

@@ -192,14 +192,17 @@ AverageWarmup average_warmup(std::string_view name) {
   return name == "timm" ? AverageWarmup::timm : AverageWarmup::tensorflow;
 }
 
-Training::Training(const Configuration& configuration, Device device)
-    : threads_(static_cast<int>(configuration.train.threads)),
+Training::Training(const Configuration& configuration, Device device, Communicator& ranks)
+    : ranks_(ranks),
+      threads_(static_cast<int>(configuration.train.threads)),
       policy_(make_memory_policy(configuration.memory)),
       step_options_{.step = {.clipping = {.norm = configuration.train.clip_norm,
                                           .parameter_norm = configuration.train.clip_parameter_norm,
                                           .value = configuration.train.clip_value},
                              .in_backward = configuration.optimizer.in_backward,
-                             .seed = static_cast<std::uint64_t>(configuration.train.seed)},
+                             .seed = static_cast<std::uint64_t>(configuration.train.seed),
+                             .exchange = {.sent = configuration.ranks.exchange == "bf16" ? std::optional(DType::bf16)
+                                                                                         : std::nullopt}},
                     .input_gradients = configuration.image_gradient} {
   MadeModel made = make_model(configuration, device, true);
   model_ = std::move(made.model);

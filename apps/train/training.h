@@ -55,8 +55,8 @@ AverageWarmup average_warmup(std::string_view name);
 
 class Training {
  public:
-  /// Builds everything on `device` and sets the number of threads.
-  Training(const Configuration& configuration, Device device);
+  /// Builds everything on `device` and sets the number of threads. `ranks` train it together.
+  Training(const Configuration& configuration, Device device, Communicator& ranks = single_process());
 
   /// What the steps train: the model, or heads on its features.
   Model& model() { return *model_; }
@@ -89,7 +89,7 @@ class Training {
   /// Of all parameters, those of heads besides.
   std::int64_t parameter_count() const;
   /// What its steps change.
-  TrainedState state() { return {*model_, *optimizer_, *policy_, average_.get(), {}, classifier_.get()}; }
+  TrainedState state() { return state(*policy_); }
 
   /// As TaskStep::run. `observer` may be null.
   StepOutcome step(std::vector<Batch> batch, std::int64_t number, double lr, Observer* observer = nullptr);
@@ -97,10 +97,15 @@ class Training {
   TaskStep& task_step() { return *step_; }
   /// Steps under another policy.
   TaskStep task_step(MemoryPolicy& policy) {
-    return TaskStep({*model_, *optimizer_, policy, average_.get()}, *task_, step_options_);
+    return TaskStep(state(policy), *task_, step_options_);
   }
 
  private:
+  TrainedState state(MemoryPolicy& policy) {
+    return {*model_, *optimizer_, policy, average_.get(), {}, classifier_.get(), ranks_};
+  }
+
+  Communicator& ranks_;
   ThreadCountScope threads_;
   std::unique_ptr<RuledPolicy> policy_;
   std::unique_ptr<Model> model_, classifier_;  // the latter null where it is the former

@@ -12,6 +12,7 @@
 #include "apps/train/machine_costs.h"
 #include "apps/train/nonfinite.h"
 #include "apps/train/timeline.h"
+#include "core/collectives.h"
 #include "core/file.h"
 #include "core/finite.h"
 
@@ -34,7 +35,8 @@ constexpr std::string_view advice = "A lower optimizer.lr, a longer warm-up or t
 double without_sign_of_nan(double value) { return std::isnan(value) ? std::fabs(value) : value; }
 
 /// Refused before anything is built where it does not fit. A run that goes on has its weights in a checkpoint.
-Training make_training(const Dataset& samples, Configuration& whole, const std::optional<fs::path>& checkpoint) {
+Training make_training(const Dataset& samples, Configuration& whole, const std::optional<fs::path>& checkpoint,
+                       Communicator& ranks) {
   count_class_weights(samples, whole);
   Configuration configuration = whole;
   if (checkpoint && !configuration.adapter.used()) configuration.model.from.clear();
@@ -42,7 +44,7 @@ Training make_training(const Dataset& samples, Configuration& whole, const std::
   if (checkpoint && trains_on_features(configuration) && !is_damaged(*checkpoint))
     configuration.model.from = checkpoint->string();
   require_fit(configuration, device_of(configuration), true);
-  return Training(configuration, device_of(configuration));
+  return Training(configuration, device_of(configuration), ranks);
 }
 
 /// `train_` or `val_`, or nothing for a step.
@@ -89,13 +91,15 @@ TrainerOptions options_of(const Configuration& c, const Dataset& training_sample
 
 }  // namespace
 
-TrainingRun::TrainingRun(const Configuration& resolved, const std::optional<fs::path>& checkpoint, std::FILE* stream)
-    : configuration_(resolved),
+TrainingRun::TrainingRun(const Configuration& resolved, const std::optional<fs::path>& checkpoint, std::FILE* stream,
+                         Communicator& ranks)
+    : ranks_(ranks),
+      configuration_(resolved),
       threads_(static_cast<int>(resolved.train.threads)),
       display_(stream),
       training_samples_(open_dataset(resolved.data.name, dataset_options(resolved, Split::train))),
       validation_samples_(open_dataset(resolved.data.name, dataset_options(resolved, Split::validation))),
-      training_(make_training(*training_samples_, configuration_, checkpoint)),
+      training_(make_training(*training_samples_, configuration_, checkpoint, ranks)),
       features_(training_.heads() == nullptr
                     ? std::nullopt
                     : std::optional<FeatureCache>(std::in_place, training_, training_samples_, validation_samples_)),
@@ -182,7 +186,8 @@ void TrainingRun::resume(const RunFolder& folder, const fs::path& checkpoint) {
                  : "No checkpoint before it is whole: begin anew with -c CONFIG --overwrite");
   }
   const Progress& progress = trainer_.progress();
-  folder.go_back_to(checkpoint, progress);
+  ranks_.barrier();  // all have read what is about to move
+  if (is_writer()) folder.go_back_to(checkpoint, progress);
   saved_ = {progress.step, progress.evaluated};
 }
 
@@ -204,8 +209,14 @@ std::optional<nlohmann::ordered_json> TrainingRun::finished(const RunFolder& fol
   return summary;
 }
 
+int TrainingRun::run_beside() {
+  if (largest_of_ranks(ranks_, 0) > 0) return 0;  // it was finished before
+  return train() ? 0 : static_cast<int>(largest_of_ranks(ranks_, InterruptGuard::signal()));
+}
+
 int TrainingRun::run(const RunFolder& folder) {
-  if (auto before = finished(folder)) {
+  auto before = finished(folder);
+  if (largest_of_ranks(ranks_, before ? 1 : 0) > 0) {
     summary_ = std::move(*before);
     const Configuration::Train& train = configuration_.train;
     std::vector<std::string_view> ended;  // what ended it
@@ -223,7 +234,7 @@ int TrainingRun::run(const RunFolder& folder) {
   metrics_ = std::make_unique<MetricsLog>(folder, trainer_.progress());
   if (configuration_.output.tensorboard) events_ = std::make_unique<EventLog>(folder.path());
   if (trainer_.progress().step > 0 && measures_as_recorded())  // the next measurement may come after the end
-    if (const std::optional<double> before = metrics_->last("measuring")) figures_.set_calibration_before(*before);
+    if (const std::optional<double> last = metrics_->last("measuring")) figures_.set_calibration_before(*last);
   folder_->save_configuration(to_yaml(with_absolute_paths(configuration_)));
   folder_->save_plan(configuration_.memory.plan ? to_json(*configuration_.memory.plan) : std::string());
   folder_->save_timeline(predicted_timeline().dump() + "\n");
@@ -240,8 +251,7 @@ int TrainingRun::run(const RunFolder& folder) {
   }
 }
 
-int TrainingRun::train_and_summarize() {
-  announce();
+bool TrainingRun::train() {
   ledger(device_of(configuration_)).reset_peak();
   if (features_) compute_features();
   const bool reached_end = trainer_.run({.stop = [] { return InterruptGuard::signal() != 0; },
@@ -250,8 +260,14 @@ int TrainingRun::train_and_summarize() {
                                                               double seconds) { note_step(result, rate, seconds); },
                                          .after_epoch = [this](const EpochResult& epoch) { note_epoch(epoch); }});
   save(false);
-  const int signal = InterruptGuard::signal();
-  const bool stopped = signal != 0 && !reached_end;
+  return reached_end;
+}
+
+int TrainingRun::train_and_summarize() {
+  announce();
+  const bool reached_end = train();
+  const int signal = reached_end ? 0 : static_cast<int>(largest_of_ranks(ranks_, InterruptGuard::signal()));
+  const bool stopped = signal != 0;
   record_->update(trainer_.progress().step, stopped ? "stopped" : "finished");
   summary_ = summarize();
   if (stopped) summary_["stopped"] = true;
@@ -319,6 +335,7 @@ void TrainingRun::announce() {
 }
 
 void TrainingRun::note(const nlohmann::ordered_json& line) {
+  if (!is_writer()) return;
   metrics_->write(line);
   if (events_) events_->write(line);
 }
@@ -403,13 +420,18 @@ void TrainingRun::save(bool is_best) {
     if (!is_finite(parameter->tensor()))
       fail("after step {} {} holds values that are not finite; nothing was saved. {}", trainer_.progress().step,
            parameter->path(), advice);
+  bool only_progress = saved_ && saved_->first == trainer_.progress().step;
+  saved_ = here;
+  if (!is_writer()) {
+    if (!only_progress) write_checkpoint({}, training_.state(), progress);
+    return;
+  }
   metrics_->sync();
   // Before the checkpoint: a resumed run may have no step left to measure.
   if (figures_.steps() > 0)
     write_file_atomically(
         folder_->measured(),
         nlohmann::ordered_json{{"steps", trainer_.progress().step}, {"figures", figures_.to_json({})}}.dump(2) + "\n");
-  bool only_progress = saved_ && saved_->first == trainer_.progress().step;
   if (const ProbeHeads* const heads = training_.heads()) {
     heads->copy_head(heads->best(progress.last), training_.classifier());
     only_progress = false;  // an evaluation may have found another head the best
@@ -418,7 +440,6 @@ void TrainingRun::save(bool is_best) {
   state.texts = texts_beside_weights_;
   folder_->save(state, progress, only_progress, is_best, configuration_.output.keep);
   record_->update(progress.step);
-  saved_ = here;
 }
 
 void TrainingRun::report_nonfinite(const TrainResult& outcome) {

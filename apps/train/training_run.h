@@ -25,9 +25,10 @@ namespace lacuna::apps {
 class TrainingRun {
  public:
   /// Opens the data and builds the model; throws if either is wrong. A run that will be resumed from `checkpoint` does
-  /// not read model.from again. `stream` gets the progress; null for none.
+  /// not read model.from again. `stream` gets the progress; null for none. Of several `ranks` all call the same members,
+  /// and rank 0 alone writes into the folder.
   TrainingRun(const Configuration& resolved, const std::optional<std::filesystem::path>& checkpoint,
-              std::FILE* stream);
+              std::FILE* stream, Communicator& ranks = single_process());
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
@@ -37,7 +38,9 @@ class TrainingRun {
   /// Trains to the end, or until a signal that an InterruptGuard has noted. Returns 0, or the signal once a checkpoint
   /// was written.
   int run(const RunFolder& folder);
-  /// Content of summary.json.
+  /// The same for the ranks that do not write.
+  int run_beside();
+  /// Content of summary.json; of rank 0.
   const nlohmann::ordered_json& summary() const { return summary_; }
 
  private:
@@ -49,7 +52,9 @@ class TrainingRun {
   nlohmann::ordered_json summarize() const;
   /// Figures that the process before wrote down; nothing if the run went back to an earlier step since.
   std::optional<nlohmann::ordered_json> noted_figures() const;
+  bool train();
   int train_and_summarize();
+  bool is_writer() const { return ranks_.rank() == 0; }
   /// Lists the damaged files of the whole run on standard error, and counts them in the summary.
   void list_damaged();
   std::string closing_line() const;
@@ -69,6 +74,7 @@ class TrainingRun {
   void save(bool is_best);
   [[noreturn]] void report_nonfinite(const TrainResult& result);
 
+  Communicator& ranks_;
   Configuration configuration_;
   ThreadCountScope threads_;  // the memory that a step needs depends on it
   std::optional<RunFolder> folder_;

@@ -1,0 +1,129 @@
+#include "apps/train/ranks.h"
+
+#include "apps/config/resolve.h"
+#include "apps/train/planning.h"
+#include "apps/train/run_record.h"
+#include "core/collectives.h"
+#include "core/error.h"
+#include "core/launch.h"
+#include "core/parallel.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace lacuna::apps {
+namespace {
+
+/// Of an error that all ranks meet, rank 0 tells, and ends the others meanwhile.
+void let_rank_0_tell(int rank) {
+  using namespace std::chrono_literals;
+  if (rank > 0) std::this_thread::sleep_for(1s);
+}
+
+[[noreturn]] void end_all(Communicator& ranks, const std::string& message, ExitCode code) {
+  let_rank_0_tell(ranks.rank());
+  std::fputs(fmt::format("lacuna: rank {}: {}\n", ranks.rank(), message).c_str(), stderr);
+  ranks.abort(code);
+}
+
+/// Processors of this rank: those that it may run on, shared with the ranks that may run on them too.
+int processors_of_rank(Communicator& ranks) {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  ::sched_getaffinity(0, sizeof mine, &mine);
+  std::string text(sizeof mine, '\0');
+  std::memcpy(text.data(), &mine, sizeof mine);
+  int sharing = 0;
+  for (const std::string& other : all_gather_texts(ranks, text + host_name())) {
+    if (other.substr(sizeof mine) != host_name()) continue;
+    cpu_set_t theirs, both;
+    std::memcpy(&theirs, other.data(), sizeof theirs);
+    CPU_AND(&both, &mine, &theirs);
+    sharing += CPU_COUNT(&both) > 0 ? 1 : 0;
+  }
+  return std::max(1, processors() / std::max(sharing, 1));
+}
+
+/// The first line in which a text differs from another.
+std::string first_difference(const std::string& text, const std::string& other) {
+  std::istringstream lines(text), others(other);
+  for (std::string line, there; std::getline(lines, line);) {
+    std::getline(others, there);
+    if (line != there) return line;
+  }
+  return {};
+}
+
+}  // namespace
+
+ExitCode run_as_rank(double timeout, const std::function<ExitCode(Communicator& ranks)>& work) {
+  const Launch launch = read_launch();
+  if (launch.ranks == 1) return work(single_process());
+  std::unique_ptr<Communicator> ranks;
+  try {
+    ranks = open_ranks(timeout);
+  } catch (const Error&) {
+    let_rank_0_tell(launch.rank);
+    throw;
+  }
+  try {
+    const ExitCode code = work(*ranks);
+    ranks->describe("end");
+    ranks->barrier();
+    return code;
+  } catch (const Error& error) {
+    end_all(*ranks, error.what(), error.fault() == Fault::input ? wrong_input : run_failed);
+  } catch (const std::bad_alloc&) {
+    end_all(*ranks, "out of memory", run_failed);
+  } catch (const std::exception& error) {
+    end_all(*ranks, error.what(), run_failed);
+  }
+}
+
+Configuration on_ranks(Configuration configuration, Communicator& ranks) {
+  if (ranks.size() == 1) return configuration;
+  ranks.describe("start");
+  configuration.ranks.rank = ranks.rank();
+  configuration.ranks.count = ranks.size();
+  Configuration::Train& train = configuration.train;
+  const std::int64_t parts = ranks.size() * train.accumulate;
+  if (train.batch_size % parts != 0)
+    reject(
+        "train.batch_size: {} samples are those of all ranks together: expected a multiple of {}, for {} ranks that take "
+        "train.accumulate ({}) micro-batches each",
+        train.batch_size, parts, ranks.size(), train.accumulate);
+  if (trains_on_features(configuration))
+    reject("task.name: {} trains on cached features, which one process does: expected no launcher",
+           configuration.task.name);
+  Configuration same = configuration;
+  same.train.threads = 0;  // machines may differ
+  const std::vector<std::string> all = all_gather_texts(ranks, to_yaml(same));
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all.front())
+      reject("the configuration of rank {} differs from that of rank 0: `{}`, expected `{}`", rank,
+             first_difference(all[rank], all.front()), first_difference(all.front(), all[rank]));
+  const int share = processors_of_rank(ranks);
+  if (train.threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) train.threads = share;
+  return configuration;
+}
+
+void plan_memory_together(Configuration& configuration, const std::filesystem::path& recorded, Communicator& ranks) {
+  if (ranks.size() == 1) return plan_memory(configuration, recorded);
+  if (configuration.memory.policy != "auto") return;
+  ranks.describe("memory plan");
+  if (ranks.rank() == 0) plan_memory(configuration, recorded);
+  const std::string plan = broadcast_text(ranks, ranks.rank() == 0 ? to_json(*configuration.memory.plan) : "");
+  if (ranks.rank() != 0) configuration.memory.plan = parse_plan(plan, "the plan of rank 0");
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,24 @@
+// Training in several processes: what the commands do together.
+#pragma once
+
+#include "apps/command.h"
+#include "apps/config/configuration.h"
+#include "core/communicator.h"
+
+#include <filesystem>
+#include <functional>
+
+namespace lacuna::apps {
+
+/// Runs `work` with the ranks that a launcher started, or alone. An error of one rank is told with its number and ends
+/// all of them; one that all meet is told once. `timeout`: see open_ranks.
+ExitCode run_as_rank(double timeout, const std::function<ExitCode(Communicator& ranks)>& work);
+
+/// The configuration with the place of this rank. Without train.threads and OMP_NUM_THREADS, the ranks on a machine
+/// share its processors. Refuses batches that the ranks cannot share, and a configuration that differs among them.
+Configuration on_ranks(Configuration configuration, Communicator& ranks);
+
+/// As plan_memory; of several ranks rank 0 plans, and all have its plan.
+void plan_memory_together(Configuration& configuration, const std::filesystem::path& recorded, Communicator& ranks);
+
+}  // namespace lacuna::apps

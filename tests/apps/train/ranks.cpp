@@ -1,0 +1,192 @@
+// Runs of several processes under mpirun, where there is one and the build has MPI.
+#include "tests/apps/train/train_run.h"
+
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+namespace lacuna::test {
+namespace {
+
+std::optional<std::string> mpirun() {
+  if (!fs::exists(LACUNA_BINARY_DIR "/lib/liblacuna_mpi.so")) return {};
+  std::istringstream folders(std::getenv("PATH") == nullptr ? "" : std::getenv("PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (const fs::path file = fs::path(folder) / "mpirun"; fs::exists(file)) return file.string();
+  return {};
+}
+
+/// Started as root, with more ranks than cores, as in a container.
+class Ranks {
+ public:
+  Ranks() {
+    for (const char* const name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+                                   "OMPI_MCA_rmaps_base_oversubscribe"})
+      ::setenv(name, "1", 1);
+    ::setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
+  }
+  static bool can_run() {
+    if (mpirun()) return true;
+    MESSAGE("skipped: there is no mpirun, or this build has no MPI");
+    return false;
+  }
+  CommandRun start(const TemporaryFolder& folder, int size, std::vector<std::string> arguments) const {
+    std::vector<std::string> words{"-n", std::to_string(size), LACUNA_BINARY_DIR "/bin/lacuna"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return CommandRun(folder, std::move(words), {}, *mpirun());
+  }
+  CommandResult run(const TemporaryFolder& folder, int size, std::vector<std::string> arguments) const {
+    return start(folder, size, std::move(arguments)).wait();
+  }
+};
+
+/// The ranks that `run` started, by number.
+std::map<int, pid_t> ranks_of(const TemporaryFolder& folder) {
+  std::map<int, pid_t> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::error_code gone;
+    if (fs::read_symlink(entry.path() / "cwd", gone) != folder.path() || gone) continue;
+    std::ifstream environment(entry.path() / "environ");
+    std::ifstream words(entry.path() / "cmdline");
+    std::string program;
+    std::getline(words, program, '\0');
+    if (!program.ends_with("/lacuna")) continue;
+    for (std::string variable; std::getline(environment, variable, '\0');)
+      for (const std::string_view key : {"OMPI_COMM_WORLD_RANK=", "PMI_RANK="})
+        if (variable.starts_with(key)) found[std::stoi(variable.substr(key.size()))] = std::stoi(name);
+  }
+  return found;
+}
+
+/// Starts three ranks that train without end, and returns once a checkpoint is there.
+CommandRun start_endless(const Ranks& ranks, const TemporaryFolder& folder) {
+  CommandRun run = ranks.start(folder, 2, train({"train.epochs=1000000", "output.dir=r", "train.accumulate=1",
+                                                 "output.save_every_steps=1"}));
+  while (run.running() && lines_in(folder / "r/metrics.jsonl") < 6)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return run;
+}
+
+double seconds_until_end(CommandRun& run, CommandResult& result) {
+  const auto start = std::chrono::steady_clock::now();
+  result = run.wait();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+constexpr std::string_view bert =
+    "model: {name: bert, hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 32,\n"
+    "        vocab_size: 100, max_position_embeddings: 16}\n"
+    "data: {name: random_tokens, length: [5, 9, 16], vocabulary: 100, train_size: 24, val_size: 10}\n"
+    "train: {epochs: 2, batch_size: 8, threads: 1}\n"
+    "optimizer: {name: adamw, lr: 1e-3}\n"
+    "memory: {policy: fixed, bits: 4}\n";
+
+}  // namespace
+
+TEST_CASE("ranks: 2 and 4 processes write the files of one that accumulates") {
+  if (!Ranks::can_run()) return;
+  const Ranks ranks;
+  for (const auto& [configuration, size] : {std::pair{vit, 2}, std::pair{vit, 4}, std::pair{bert, 2}}) {
+    CAPTURE(size);
+    const TemporaryFolder folder;
+    write_file(folder / "c.yaml", configuration);
+    run(folder, train({"output.dir=one", fmt::format("train.accumulate={}", size)}));
+    const CommandResult result = ranks.run(folder, size, train({"output.dir=several", "train.accumulate=1"}));
+    INFO(result.error);
+    REQUIRE(result.code == 0);
+    check_same_checkpoint(folder, "one", "several");
+    CHECK(noted(folder / "one") == noted(folder / "several"));
+    CHECK(std::ranges::count(result.out, '\n') < 30);  // one process tells of the run
+  }
+}
+
+TEST_CASE("ranks: a stop on one rank saves, and another number of ranks goes on to the same bits") {
+  if (!Ranks::can_run()) return;
+  const Ranks ranks;
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  CommandRun stopped = start_endless(ranks, folder);
+  const std::map<int, pid_t> pids = ranks_of(folder);
+  REQUIRE(pids.size() == 2);
+  ::kill(pids.at(1), SIGTERM);
+  CHECK(stopped.wait().code != 0);
+  const auto step = read_json(folder / "r/last/checkpoint.json")["progress"]["step"].get<int>();
+  CHECK(step >= 6);
+  CHECK(read_json(folder / "r/summary.json")["stopped"] == true);
+  const std::string steps = fmt::format("train.steps={}", step + 3);
+  run(folder, train({"output.dir=whole", "train.epochs=1000000", "train.accumulate=2", steps, "output.save_every_steps=1"}));
+  fs::copy(folder / "r", folder / "again", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  run(folder, {"train", "--resume", "r", "train.accumulate=2", steps});
+  check_same_checkpoint(folder, "r", "whole");
+  const CommandResult again = ranks.run(folder, 2, {"train", "--resume", "again", steps});
+  INFO(again.error);
+  REQUIRE(again.code == 0);
+  check_same_checkpoint(folder, "again", "whole");
+}
+
+TEST_CASE("ranks: one that is killed ends all, and the last checkpoint is whole") {
+  if (!Ranks::can_run()) return;
+  const Ranks ranks;
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  CommandRun run = start_endless(ranks, folder);
+  ::kill(ranks_of(folder).at(1), SIGKILL);
+  CommandResult result;
+  CHECK(seconds_until_end(run, result) < 10);
+  CHECK(result.code != 0);
+  const CommandResult resumed = ranks.run(folder, 2, {"train", "--resume", "r", "train.epochs=4"});
+  INFO(resumed.error);
+  CHECK(resumed.code == 0);
+}
+
+TEST_CASE("ranks: one that hangs is named, and all end") {
+  if (!Ranks::can_run()) return;
+  const Ranks ranks;
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  CommandRun run = start_endless(ranks, folder);
+  ::kill(ranks_of(folder).at(1), SIGSTOP);
+  CommandResult result;
+  CHECK(seconds_until_end(run, result) < 10);
+  CHECK(result.code != 0);
+  INFO(result.error);
+  CHECK(result.error.find("rank 1") != std::string::npos);
+  CHECK(ranks_of(folder).empty());
+}
+
+TEST_CASE("ranks: what is wrong is told once, with exit code 2") {
+  if (!Ranks::can_run()) return;
+  const Ranks ranks;
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const CommandResult odd = ranks.run(folder, 2, train({"train.batch_size=7", "train.accumulate=1"}));
+  INFO(odd.error);
+  CHECK(odd.code == 2);
+  CHECK(odd.error.find("train.batch_size") != std::string::npos);
+  CHECK(odd.error.find("train.batch_size") == odd.error.rfind("train.batch_size: 7"));
+  CHECK_FALSE(fs::exists(folder / "runs"));
+}
+
+TEST_CASE("ranks: a launcher of another MPI is refused, and one process loads no MPI") {
+  if (!Ranks::can_run()) return;
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const auto with_environment = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {LACUNA_BINARY_DIR "/bin/lacuna", "train", "-c", "c.yaml", "train.epochs=1"});
+    return run_program(folder, "/usr/bin/env", std::move(words));
+  };
+  const CommandResult mixed = with_environment({"PMI_RANK=0", "PMI_SIZE=2"});
+  INFO(mixed.error);
+  CHECK(mixed.code == 2);
+  const CommandResult traced = with_environment({"LD_DEBUG=files"});
+  CHECK(traced.code == 0);
+  CHECK(traced.error.find("liblacuna.so") != std::string::npos);
+  CHECK(traced.error.find("libmpi") == std::string::npos);
+}
+
+}  // namespace lacuna::test

@@ -9,14 +9,14 @@ namespace lacuna {
 /// the op `op`.
 NamedTensors allocate_samples(const SampleFields& fields, std::int64_t samples, Device device, std::string_view op);
 
-class TensorDataset final : public Dataset {
+class TensorDataset : public Dataset {
  public:
   /// `tensors`: [info.size, ...] for each of `info.fields`, which are stacked. They are shared, so that they may be
   /// filled in later.
   TensorDataset(DatasetInfo info, NamedTensors tensors);
 
  private:
-  void read_sample(std::int64_t index, Sample& sample) const override;
+  void read_sample(std::int64_t index, Sample& sample) const final;
 
   NamedTensors tensors_;
 };

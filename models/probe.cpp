@@ -126,6 +126,8 @@ bool compute_features(Model& classifier, const Batches& batches, const NamedTens
     done = end;
     if (go_on && !go_on(done)) return false;
   }
+  expect(done == batches.samples(), "the batches have {} of {} samples: features are computed of all", done,
+         batches.samples());
   return true;
 }
 

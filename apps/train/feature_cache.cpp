@@ -6,6 +6,20 @@
 #include <utility>
 
 namespace lacuna::apps {
+namespace {
+
+/// Knows the classes of its samples, by which they may be drawn, before it has their features.
+class Features final : public TensorDataset {
+ public:
+  Features(DatasetInfo info, NamedTensors tensors, DatasetPtr samples)
+      : TensorDataset(std::move(info), std::move(tensors)), samples_(std::move(samples)) {}
+  std::int64_t label(std::int64_t index) const override { return samples_->label(index); }
+
+ private:
+  DatasetPtr samples_;
+};
+
+}  // namespace
 
 FeatureCache::FeatureCache(const Training& training, DatasetPtr training_samples, DatasetPtr validation_samples)
     : training_(part_of(training, std::move(training_samples))),
@@ -16,9 +30,9 @@ FeatureCache::Part FeatureCache::part_of(const Training& training, DatasetPtr sa
   DatasetInfo info = samples->info();
   info.fields = training.model().inputs();
   for (const SampleField& target : training.task().targets()) info.fields.push_back(target);
-  return {.samples = std::move(samples),
+  return {.samples = samples,
           .tensors = tensors,
-          .features = std::make_shared<const TensorDataset>(std::move(info), tensors)};
+          .features = std::make_shared<const Features>(std::move(info), tensors, samples)};
 }
 
 std::int64_t FeatureCache::samples() const { return training_.samples->size() + validation_.samples->size(); }

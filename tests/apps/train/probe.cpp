@@ -108,6 +108,8 @@ TEST_CASE("train: features are computed without augmentation, which is said") {
   for (const char* const key : {"data.augment", "data.mixup", "data.repeats"})
     CHECK(augmented.error.find(key) != std::string::npos);
   check_same_checkpoint(folder, "plain", "augmented");
+  run(folder, train({"output.dir=drawn", "data.sampler=balanced"}));  // by classes
+  CHECK(read_file(folder / "drawn/last/heads.safetensors") != read_file(folder / "plain/last/heads.safetensors"));
 }
 
 TEST_CASE("train: what a probe cannot have beside it is refused") {

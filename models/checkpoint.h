@@ -68,8 +68,7 @@ struct Manifest {
 Manifest parse_manifest(std::string_view json, std::string_view origin);
 
 /// Writes the folder: under a temporary name, every file synced, with a hash of each; then it is renamed. Of what is
-/// there already, only a checkpoint is replaced. Of several ranks rank 0
-/// writes it.
+/// there already, only a checkpoint is replaced. Of several ranks rank 0 writes it.
 void write_checkpoint(const std::filesystem::path& folder, const TrainedState& state, const Progress& progress);
 /// Replaces the progress in a checkpoint of the same step.
 void update_progress(const std::filesystem::path& folder, const Progress& progress);

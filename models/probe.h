@@ -23,8 +23,8 @@ const std::string& probed_head(const Model& classifier);
 
 /// Linear heads that are trained beside one another, each as if it were alone.
 ///
-/// Input `features` [N, width]: what the head of a classifier reads. Outputs `logits_0`, `logits_1`, …: [N, num_classes]
-/// of each head. All heads start from the same weights, N(0, 0.01²), and from biases of zero.
+/// Input `features` [N, width]: what the head of a classifier reads. Outputs `logits_0`, `logits_1`, …: those of each
+/// head, [N, num_classes]. All heads start from the same weights, N(0, 0.01²), and from biases of zero.
 class ProbeHeads final : public Model {
  public:
   /// In the shape of the head of `classifier`, and on its device. `rates`: of each head, times the learning rate of a

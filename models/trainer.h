@@ -84,8 +84,8 @@ class Trainer {
   /// Trains to the end, its evaluation included, or until `events.stop`: returns whether the end was reached.
   bool run(const TrainerEvents& events = {});
 
-  /// Writes a checkpoint to the folder, which holds nothing else; of several ranks rank 0 does. Allowed in `after_step` and
-  /// `after_epoch` too.
+  /// Writes a checkpoint to the folder, which holds nothing else; of several ranks rank 0 does. Allowed in `after_step`
+  /// and `after_epoch` too.
   void save(const std::filesystem::path& folder) const { write_checkpoint(folder, state_, progress_); }
   /// Resumes from a checkpoint: the run goes on with the same bits as one that was never stopped. Refuses a checkpoint
   /// that is damaged, of another model or optimizer, or of a run with another `identity`. Returns the number of

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
+#include <fcntl.h>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -233,6 +235,24 @@ Manifest parse_manifest(std::string_view text, std::string_view origin) {
   return manifest;
 }
 
+namespace {
+
+/// In the place of a checkpoint that is there, at one moment where the file system can exchange folders.
+void move_into_place(const fs::path& temporary, const fs::path& folder) {
+  std::error_code failed;
+  if (fs::exists(folder / manifest_file, failed)) {
+    if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0) {
+      fs::remove_all(temporary, failed);
+      return;
+    }
+    fs::remove_all(folder, failed);
+  }
+  fs::rename(temporary, folder, failed);
+  if (failed) reject("cannot move a checkpoint to {}: {}", folder.string(), failed.message());
+}
+
+}  // namespace
+
 void write_checkpoint(const fs::path& folder, const TrainedState& state, const Progress& progress) {
   if (state.ranks.rank() != 0) return;
   fs::path temporary = folder;
@@ -268,9 +288,7 @@ void write_checkpoint(const fs::path& folder, const TrainedState& state, const P
     write_safetensors(temporary / memory_file, state_of(state.policy));
     for (const std::string& name : content_files(adapted)) note(name);
     write_manifest(temporary, manifest);
-    if (fs::exists(folder / manifest_file, failed)) fs::remove_all(folder, failed);
-    fs::rename(temporary, folder, failed);
-    if (failed) reject("cannot move a checkpoint to {}: {}", folder.string(), failed.message());
+    move_into_place(temporary, folder);
   } catch (...) {
     fs::remove_all(temporary, failed);
     throw;

@@ -34,6 +34,7 @@ void let_rank_0_tell(int rank) {
   let_rank_0_tell(ranks.rank());
   std::fputs(fmt::format("lacuna: rank {}: {}\n", ranks.rank(), message).c_str(), stderr);
   ranks.abort(code);
+  std::_Exit(code);
 }
 
 /// Processors of this rank: those that it may run on, shared with the ranks that may run on them too.

@@ -79,6 +79,18 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
   file.commit();
 }
 
+std::filesystem::path make_folder_beside(const std::filesystem::path& folder) {
+  const std::filesystem::path plain = folder.has_filename() ? folder : folder.parent_path();
+  std::error_code failed;
+  if (plain.has_parent_path()) std::filesystem::create_directories(plain.parent_path(), failed);
+  for (int number = 0; !failed; ++number) {
+    std::filesystem::path made = plain;
+    made += fmt::format(".{}.{}.tmp", getpid(), number);
+    if (std::filesystem::create_directory(made, failed)) return made;
+  }
+  reject("cannot create {}: {}", folder.string(), failed.message());
+}
+
 void sync_file(const std::filesystem::path& file) { sync("the file", file, O_RDONLY); }
 
 void sync_folder(const std::filesystem::path& folder) { sync("the folder", folder, O_RDONLY | O_DIRECTORY); }

@@ -255,11 +255,8 @@ void move_into_place(const fs::path& temporary, const fs::path& folder) {
 
 void write_checkpoint(const fs::path& folder, const TrainedState& state, const Progress& progress) {
   if (state.ranks.rank() != 0) return;
-  fs::path temporary = folder;
-  temporary += ".tmp";
+  const fs::path temporary = make_folder_beside(folder);
   std::error_code failed;
-  fs::remove_all(temporary, failed);
-  if (!fs::create_directories(temporary, failed)) reject("cannot create {}: {}", temporary.string(), failed.message());
   try {
     Manifest manifest{progress, {}};
     const auto note = [&](std::string_view name) { manifest.files.emplace(name, hash_of(temporary / name)); };

@@ -2,6 +2,7 @@
 
 #include "apps/config/model_options.h"
 #include "apps/config/resolve.h"
+#include "data/class_names.h"
 #include "data/text/labelled_text.h"
 #include "models/folders/values.h"
 

@@ -24,14 +24,20 @@ constexpr std::string_view unfinished = ".tmp";
 constexpr const char* written_names[] = {"last",         "best",      metrics_file,  "measured.json",
                                          "summary.json", "plan.json", "record.json", "config.yaml", "classes.json"};
 
-/// `step-` and eight digits or more, perhaps with `.tmp`: nothing else among the checkpoints is ours.
+/// `step-` and eight digits or more, perhaps with `.tmp`, before which numbers may stand (make_folder_beside): nothing
+/// else among the checkpoints is ours.
 bool is_checkpoint_name(std::string_view name) {
-  constexpr std::string_view prefix = "step-";
+  constexpr std::string_view prefix = "step-", decimal = "0123456789";
   constexpr std::size_t digits = 8;
   if (!name.starts_with(prefix)) return false;
   name.remove_prefix(prefix.size());
-  if (name.ends_with(unfinished)) name.remove_suffix(unfinished.size());
-  return name.size() >= digits && name.find_first_not_of("0123456789") == std::string_view::npos;
+  const std::size_t end = std::min(name.find_first_not_of(decimal), name.size());
+  if (end < digits) return false;
+  name.remove_prefix(end);
+  if (name.empty()) return true;
+  if (!name.ends_with(unfinished)) return false;
+  name.remove_suffix(unfinished.size());
+  return name.find_first_not_of(".0123456789") == std::string_view::npos;
 }
 
 std::string name_of_step(std::int64_t step) { return fmt::format("step-{:08}", step); }

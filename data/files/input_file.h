@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 
 namespace lacuna {
 
@@ -26,5 +27,8 @@ class InputFile {
   std::int64_t size_ = 0;
   int descriptor_ = -1;
 };
+
+/// The content of a file. Rejects one of more than `most` bytes.
+std::string read_text(const std::filesystem::path& path, std::int64_t most);
 
 }  // namespace lacuna

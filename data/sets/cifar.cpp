@@ -80,7 +80,7 @@ Cifar::Cifar(const CifarFormat& format, const DatasetOptions& options)
     : ImageDataset(info_of(format, options)), format_(format), files_(open_files(format, options)) {
   std::int64_t held = 0;
   for (const RecordFile& file : files_) {
-    check_labels(file);
+    read_labels(file);
     held += file.records();
   }
   const char* const key = options.split == Split::train ? "train_size" : "val_size";
@@ -101,14 +101,15 @@ std::int64_t Cifar::label_of(const RecordFile& file, std::int64_t record, const 
   return label;
 }
 
-void Cifar::check_labels(const RecordFile& file) const {
+void Cifar::read_labels(const RecordFile& file) {
   const std::int64_t records_at_once = std::min<std::int64_t>(256, file.records());
   const std::int64_t record_bytes = format_.record_bytes();
   std::vector<std::uint8_t> buffer(static_cast<std::size_t>(records_at_once * record_bytes));  // [records, bytes]
   for (std::int64_t begin = 0; begin < file.records(); begin += records_at_once) {
     const std::int64_t count = std::min(records_at_once, file.records() - begin);
     file.read(begin, std::span(buffer).first(static_cast<std::size_t>(count * record_bytes)));
-    for (std::int64_t i = 0; i < count; ++i) label_of(file, begin + i, buffer.data() + i * record_bytes);
+    for (std::int64_t i = 0; i < count; ++i)
+      labels_.push_back(static_cast<std::uint8_t>(label_of(file, begin + i, buffer.data() + i * record_bytes)));
   }
 }
 

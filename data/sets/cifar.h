@@ -36,13 +36,15 @@ class Cifar final : public ImageDataset {
   Cifar(const CifarFormat& format, const DatasetOptions& options);
 
   std::int64_t read_image(std::int64_t index, std::uint8_t* image) const override;
+  std::int64_t label(std::int64_t index) const override { return labels_[static_cast<std::size_t>(index)]; }
 
  private:
   std::int64_t label_of(const RecordFile& file, std::int64_t record, const std::uint8_t* bytes) const;
-  void check_labels(const RecordFile& file) const;
+  void read_labels(const RecordFile& file);
 
   const CifarFormat& format_;
   std::vector<RecordFile> files_;
+  std::vector<std::uint8_t> labels_;  // [images]
 };
 
 }  // namespace lacuna

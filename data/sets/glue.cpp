@@ -1,4 +1,5 @@
 // The nine tasks of GLUE from their own TSV files (gluebenchmark.com): labels, columns and metrics as they are judged.
+#include "data/class_names.h"
 #include "data/text/labelled_text.h"
 #include "data/text/recent.h"
 

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "data/class_names.h"
 #include "data/files/input_file.h"
 #include "data/permutation.h"
 
@@ -202,19 +203,10 @@ class LabelFile {
   std::map<std::string, std::string, std::less<>> by_name_;
 };
 
-std::string read_file(const fs::path& path) {
-  const InputFile file(path);
-  if (file.size() > longest_label_file)
-    reject("{}: expected a file of {} bytes at most, got {}", path.native(), longest_label_file, file.size());
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
-  file.read(0, {reinterpret_cast<std::uint8_t*>(text.data()), text.size()});
-  return text;
-}
-
 /// In the folder of the images, one above it, or up to three above the root, where ImageNet's lies.
 std::optional<LabelFile> find_label_file(const FileTree& tree, const Level& level, const fs::path& root,
                                          const fs::path& given) {
-  if (!given.empty()) return LabelFile(given.native(), read_file(given));
+  if (!given.empty()) return LabelFile(given.native(), read_text(given, longest_label_file));
   std::string folder = level.folder;
   for (bool more = true; more;) {
     for (const std::string& name : label_files)
@@ -229,7 +221,7 @@ std::optional<LabelFile> find_label_file(const FileTree& tree, const Level& leve
     above = above.parent_path();
     std::error_code ignored;
     if (fs::is_regular_file(above / label_files.front(), ignored))
-      return LabelFile((above / label_files.front()).native(), read_file(above / label_files.front()));
+      return LabelFile((above / label_files.front()).native(), read_text(above / label_files.front(), longest_label_file));
   }
   return std::nullopt;
 }
@@ -292,12 +284,6 @@ std::vector<std::string> missing_from(const std::vector<std::string>& others, co
   return missing;
 }
 
-std::string trimmed(std::string text) {
-  text.erase(0, text.find_first_not_of(" \t\r"));
-  text.erase(text.find_last_not_of(" \t\r") + 1);
-  return text;
-}
-
 }  // namespace
 
 bool is_image_name(std::string_view name) {
@@ -320,21 +306,6 @@ std::vector<bool> held_out(const std::vector<std::int32_t>& labels, double fract
   return held;
 }
 
-std::vector<std::string> classes_of_setting(const std::string& setting) {
-  const bool is_file = setting.ends_with(".txt") && setting.find(',') == std::string::npos;
-  std::istringstream text(is_file ? read_file(setting) : setting);
-  std::vector<std::string> classes;
-  std::set<std::string> seen;
-  for (std::string name; std::getline(text, name, is_file ? '\n' : ',');) {
-    name = trimmed(std::move(name));
-    if (name.empty() && is_file) continue;
-    if (name.empty()) reject("data.labels: expected names with commas between them, got `{}`", setting);
-    if (!seen.insert(name).second) reject("data.labels: the class `{}` is named twice", name);
-    classes.push_back(std::move(name));
-  }
-  return classes;
-}
-
 ImageFolderLayout find_images(const ImageFolderOptions& options) {
   const std::shared_ptr<const FileTree> tree = FileTree::open(options.path);
   Found found = splits_of(*tree);
@@ -344,7 +315,7 @@ ImageFolderLayout find_images(const ImageFolderOptions& options) {
            train.files.empty() ? fmt::format("no images ({})", fmt::join(extensions, ", "))
                                : fmt::format("{} images in no folders", train.files.size()));
   refuse_empty_classes(*tree, train, options.path);
-  const std::vector<std::string> given = classes_of_setting(options.labels);
+  const std::vector<std::string> given = class_names(options.labels);
   const std::vector<std::string> names = names_in(train);
   ImageFolderLayout layout;
   layout.classes = given.empty() ? names : given;

@@ -20,7 +20,7 @@ struct ImageFolderOptions {
   std::filesystem::path path{};        // a folder or a tar archive
   std::filesystem::path validation{};  // another one with the images to evaluate on; empty: found in `path`
   std::filesystem::path val_labels{};  // file with the classes of validation images that lie in no folders; empty: found
-  std::string labels{};                // see classes_of_setting; empty: the folders' names
+  std::string labels{};                // see class_names; empty: the folders' names
   double val_fraction = 0.1;           // of each class, held out where there are no validation images
   std::uint64_t seed = 1;              // decides which
 };
@@ -40,8 +40,5 @@ ImageFolderLayout find_images(const ImageFolderOptions& options);
 
 /// Which samples are held out for evaluation: a part of each class, drawn by the seed; one image at least, and never all.
 std::vector<bool> held_out(const std::vector<std::int32_t>& labels, double fraction, std::uint64_t seed);
-
-/// Names with commas between them, or of a file `*.txt` with one on each line.
-std::vector<std::string> classes_of_setting(const std::string& setting);
 
 }  // namespace lacuna

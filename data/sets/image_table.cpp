@@ -1,4 +1,5 @@
 // Images named in a table: CSV, TSV or JSON lines with a column of paths and one of labels.
+#include "data/class_names.h"
 #include "data/encoded_images.h"
 #include "data/files/input_file.h"
 #include "data/permutation.h"
@@ -155,7 +156,7 @@ TableSplit split_of(const DatasetOptions& options) {
            fmt::join(training_tables, ", "), fmt::join(extensions, ", "));
   const std::string& setting = settings.text("labels");
   const KnownLabels known = setting == "numbers" ? KnownLabels{.numbers = true}
-                                                 : KnownLabels{.numbers = false, .classes = classes_of_setting(setting)};
+                                                 : KnownLabels{.numbers = false, .classes = class_names(setting)};
   const auto training = read_rows(*file, settings, known);
   if (training->kind != LabelKind::number && training->classes.size() < 2)
     reject("{}: expected two classes at least, got {}", file->native(), fmt::join(training->classes, ", "));
@@ -221,6 +222,10 @@ class ImageTable final : public EncodedImages {
   }
   std::string origin(std::int64_t index) const override {
     return rows_->path(place_of(index)).native();
+  }
+  std::int64_t label(std::int64_t index) const override {
+    if (rows_->kind != LabelKind::one_class) return EncodedImages::label(index);
+    return rows_->labels[static_cast<std::size_t>(place_of(index))];
   }
 
  private:

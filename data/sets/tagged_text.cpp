@@ -1,4 +1,5 @@
 // Words with a label each, as for named entities: JSON lines with a list of words and a list of labels.
+#include "data/class_names.h"
 #include "data/text/labelled_text.h"
 #include "data/text/recent.h"
 #include "data/text/table.h"

@@ -1,4 +1,5 @@
 // Texts of one's own with labels: TSV, CSV and JSON lines. What the settings leave open is found out from the file.
+#include "data/class_names.h"
 #include "data/text/labelled_text.h"
 #include "data/text/recent.h"
 

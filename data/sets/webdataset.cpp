@@ -1,4 +1,5 @@
 // WebDataset shards: tar archives in which the files of a sample have one name up to the first dot (`7.jpg`, `7.cls`).
+#include "data/class_names.h"
 #include "data/encoded_images.h"
 #include "data/files/file_tree.h"
 #include "data/files/pattern.h"
@@ -177,7 +178,7 @@ std::shared_ptr<const Shards> read_shards(const DatasetOptions& options, const s
   const auto tree = FileTree::of_archives(train);
   const Samples samples = samples_in(*tree, settings.text("label"));
   if (samples.images.empty()) reject("{}: expected images in the shards, got none", options.path.native());
-  shards->classes = classes_of_setting(settings.text("labels"));
+  shards->classes = class_names(settings.text("labels"));
   if (shards->classes.empty()) shards->classes = classes_of(samples, options.path.native());
   if (shards->classes.size() < 2)
     reject("{}: expected two classes at least, got {}", options.path.native(), fmt::join(shards->classes, ", "));

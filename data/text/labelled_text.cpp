@@ -93,20 +93,6 @@ std::map<std::string, std::int32_t, std::less<>> class_numbers(const std::vector
   return numbers;
 }
 
-std::vector<std::string> class_names(const std::string& setting) {
-  std::vector<std::string> names;
-  for (std::size_t begin = 0; !setting.empty() && begin <= setting.size();) {
-    const std::size_t end = std::min(setting.find(',', begin), setting.size());
-    std::string name = setting.substr(begin, end - begin);
-    name.erase(0, name.find_first_not_of(' '));
-    name.erase(name.find_last_not_of(' ') + 1);
-    if (name.empty()) reject("data.labels: expected names with commas between them, got `{}`", setting);
-    names.push_back(std::move(name));
-    begin = end + 1;
-  }
-  return names;
-}
-
 namespace {
 
 /// The labels of a cell as a list, without empty ones.
@@ -212,6 +198,11 @@ EncodedText LabelledText::encode(std::int64_t index) const {
     return text;
   }
   return encoded(tokenizer().encode(cells[1].text, cells[2].text, max_length_));
+}
+
+std::int64_t LabelledText::label(std::int64_t index) const {
+  if (table_->kind != LabelKind::one_class) return TextDataset::label(index);
+  return table_->labels[static_cast<std::size_t>(index)];
 }
 
 void LabelledText::set_targets(const EncodedText&, Sample& sample) const {

@@ -45,9 +45,6 @@ struct KnownLabels {
 /// Numbers of classes by what a file calls them: their names and, where no name is itself a number, their numbers.
 std::map<std::string, std::int32_t, std::less<>> class_numbers(const std::vector<std::string>& classes);
 
-/// The names in `data.labels`, with commas between them.
-std::vector<std::string> class_names(const std::string& setting);
-
 /// Reads a file once. Labels are the names of classes, whole numbers from 0 that stand for classes, or other numbers,
 /// which are to be predicted themselves; lists of names are several classes at once. Classes that are not known are in
 /// the order of their numbers, or of the bytes of their names. Refuses broken rows, empty texts, and labels that are
@@ -62,6 +59,7 @@ class LabelledText final : public TextDataset {
  public:
   LabelledText(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const LabelledTable> table,
                std::int64_t max_length);
+  std::int64_t label(std::int64_t index) const override;
 
  private:
   EncodedText encode(std::int64_t index) const override;

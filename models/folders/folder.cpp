@@ -4,8 +4,6 @@
 #include "models/folders/timm.h"
 #include "models/folders/transformers.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 namespace lacuna {
@@ -68,18 +66,6 @@ std::vector<NamedTensor> renamed(const Module& model, const TensorNames& names) 
                                                       : tensor.leading(place.part * rows, (place.part + 1) * rows));
   }
   return state;
-}
-
-/// A new folder beside `folder`, under a name that nothing had.
-fs::path make_folder_beside(const fs::path& folder) {
-  std::error_code failed;
-  if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), failed);
-  for (int number = 0; !failed; ++number) {
-    fs::path made = folder;
-    made += fmt::format(".{}.{}.tmp", getpid(), number);
-    if (fs::create_directory(made, failed)) return made;
-  }
-  reject("cannot create {}: {}", folder.string(), failed.message());
 }
 
 }  // namespace

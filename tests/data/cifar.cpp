@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/ledger.h"
 #include "tests/data/read_image.h"
+#include "tests/refusal.h"
 #include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
@@ -13,6 +14,7 @@
 namespace lacuna {
 namespace {
 
+using test::check_says;
 using test::TemporaryFolder;
 using test::write_file;
 
@@ -39,24 +41,8 @@ DatasetOptions options_of(const std::filesystem::path& path, Split split = Split
   return {.path = path, .split = split, .train_size = images, .validation_size = images};
 }
 
-// What opening says; it must be the input's fault.
 std::string refusal(std::string_view name, const DatasetOptions& options) {
-  try {
-    open_dataset(name, options);
-  } catch (const Error& error) {
-    CHECK(error.fault() == Fault::input);
-    return error.what();
-  }
-  FAIL("accepted");
-  return "";
-}
-
-bool mentions(const std::string& message, std::string_view part) {
-  INFO(message);
-  INFO(part);
-  const bool found = message.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
+  return test::refusal_of([&] { open_dataset(name, options); });
 }
 
 TEST_CASE("CIFAR-10: every record of every file, pixels interleaved") {
@@ -105,7 +91,7 @@ TEST_CASE("CIFAR: the archive's folder is found, a smaller size takes the first 
   CHECK(open_dataset("cifar100", options)->size() == 20);
   CHECK(ledger(Device::cpu).total() == before);
   options.train_size = 31;
-  mentions(refusal("cifar100", options), "data.train_size: 31 images were asked for, the files hold 30");
+  check_says(refusal("cifar100", options), "data.train_size: 31 images were asked for, the files hold 30");
 }
 
 TEST_CASE("CIFAR: what is missing is named, with what the folder should hold") {
@@ -114,13 +100,13 @@ TEST_CASE("CIFAR: what is missing is named, with what the folder should hold") {
   std::filesystem::remove(folder / "data_batch_2.bin");
   std::filesystem::remove(folder / "data_batch_5.bin");
   const std::string message = refusal("cifar10", options_of(folder.path()));
-  mentions(message, folder.path() + ": data_batch_2.bin, data_batch_5.bin missing");
-  mentions(message, "data_batch_1.bin, data_batch_2.bin");
-  mentions(message, "test_batch.bin");
+  check_says(message, folder.path() + ": data_batch_2.bin, data_batch_5.bin missing");
+  check_says(message, "data_batch_1.bin, data_batch_2.bin");
+  check_says(message, "test_batch.bin");
   CHECK(open_dataset("cifar10", options_of(folder.path(), Split::validation, 4))->size() == 4);
 
-  mentions(refusal("cifar10", options_of("")), "data.path: CIFAR-10 needs the folder");
-  mentions(refusal("cifar10", options_of(folder / "nowhere")), "nowhere is not a folder");
+  check_says(refusal("cifar10", options_of("")), "data.path: CIFAR-10 needs the folder");
+  check_says(refusal("cifar10", options_of(folder / "nowhere")), "nowhere is not a folder");
 }
 
 TEST_CASE("CIFAR: truncated, empty and foreign files are refused") {
@@ -128,22 +114,22 @@ TEST_CASE("CIFAR: truncated, empty and foreign files are refused") {
   write_cifar10(folder);
   const std::string name = folder / "data_batch_3.bin";
   write_file(name, records(0, 3, 10).substr(0, 3 * 3073 - 1));
-  mentions(refusal("cifar10", options_of(folder.path())),
+  check_says(refusal("cifar10", options_of(folder.path())),
            name + ": expected a whole number of records of 3073 bytes, got 9218 bytes (2 records and 3072 bytes)");
   write_file(name, "");
-  mentions(refusal("cifar10", options_of(folder.path())), "got 0 bytes");
+  check_says(refusal("cifar10", options_of(folder.path())), "got 0 bytes");
   write_file(name, records(0, 3, 10) + "x");
-  mentions(refusal("cifar10", options_of(folder.path())), "(3 records and 1 bytes)");
+  check_says(refusal("cifar10", options_of(folder.path())), "(3 records and 1 bytes)");
   std::filesystem::remove(name);
   std::filesystem::create_directory(name);
-  mentions(refusal("cifar10", options_of(folder.path())), name + ": expected a regular file");
+  check_says(refusal("cifar10", options_of(folder.path())), name + ": expected a regular file");
 }
 
 TEST_CASE("CIFAR: files that end at a record are truncated too, unless fewer images are asked for") {
   const TemporaryFolder folder;
   write_cifar10(folder);
-  mentions(refusal("cifar10", options_of(folder.path())), "the files hold 13 images, but CIFAR-10 has 50000");
-  mentions(refusal("cifar10", options_of(folder.path(), Split::validation)), "hold 4 images, but CIFAR-10 has 10000");
+  check_says(refusal("cifar10", options_of(folder.path())), "the files hold 13 images, but CIFAR-10 has 50000");
+  check_says(refusal("cifar10", options_of(folder.path(), Split::validation)), "hold 4 images, but CIFAR-10 has 10000");
   CHECK(cifar100_format().train_images == 50'000);
   CHECK(cifar100_format().validation_images == 10'000);
 }
@@ -154,13 +140,13 @@ TEST_CASE("CIFAR: a label out of range is named with file and record") {
   std::string bytes = records(0, 600, 10);
   bytes[3073 * 517] = 10;
   write_file(folder / "data_batch_4.bin", bytes);
-  mentions(refusal("cifar10", options_of(folder.path())),
+  check_says(refusal("cifar10", options_of(folder.path())),
            (folder / "data_batch_4.bin").string() + ": record 517 has label 10, expected 0 to 9");
 
   std::string fine = records(0, 3, 100, true);
   fine[3074 + 1] = static_cast<char>(200);
   write_file(folder / "train.bin", fine);
-  mentions(refusal("cifar100", options_of(folder.path())), "record 1 has label 200, expected 0 to 99");
+  check_says(refusal("cifar100", options_of(folder.path())), "record 1 has label 200, expected 0 to 99");
 }
 
 TEST_CASE("CIFAR: a file that is cut while it is in use ends the run with its name") {
@@ -174,11 +160,11 @@ TEST_CASE("CIFAR: a file that is cut while it is in use ends the run with its na
 
 TEST_CASE("data sets are found by name; a message for an unknown one names a known one") {
   for (const char* const name : {"cifar10", "cifar100", "shapes"}) CHECK(dataset_kinds().contains(name));
-  mentions(refusal("cifar", {}), "data.name");
-  mentions(refusal("cifar", {}), "cifar10");
+  check_says(refusal("cifar", {}), "data.name");
+  check_says(refusal("cifar", {}), "cifar10");
   DatasetOptions negative;
   negative.train_size = -5;
-  mentions(refusal("shapes", negative), "data.train_size");
+  check_says(refusal("shapes", negative), "data.train_size");
   CHECK(describe_dataset("cifar100", {}).classes.size() == 100);
   CHECK(field_of(describe_dataset("cifar10", {}).fields, "images").shape == Shape{32, 32, 3});
   CHECK(describe_dataset("cifar10", {}).size == 50'000);

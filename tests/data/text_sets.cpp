@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "data/loader.h"
 #include "data/text/answers.h"
+#include "tests/refusal.h"
 #include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
@@ -13,6 +14,8 @@
 
 namespace lacuna {
 namespace {
+
+using test::check_says;
 
 // A folder with a vocabulary and files.
 class Files {
@@ -39,26 +42,12 @@ class Files {
   /// The message that opening is refused with.
   std::string refusal(const char* name, const std::string& path, SettingValues settings = {},
                       Split split = Split::train) const {
-    try {
-      open(name, path, std::move(settings), split);
-    } catch (const Error& error) {
-      CHECK(error.fault() == Fault::input);
-      return error.what();
-    }
-    return "not refused";
+    return test::refusal_of([&] { open(name, path, std::move(settings), split); });
   }
 
  private:
   test::TemporaryFolder folder_;
 };
-
-bool contains(const std::string& text, std::string_view part) {
-  CAPTURE(text);
-  CAPTURE(part);
-  const bool found = text.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
-}
 
 Batch all_of(const DatasetPtr& dataset) {
   const Batches batches(dataset, {.size = dataset->size()});
@@ -73,7 +62,7 @@ TEST_CASE("text: TSV without a header finds out which column is the label") {
   files.write("train.tsv", "a good film\t1\nbad\t0\n\"good\t1\n");
   files.write("dev.tsv", "bad film\t0\n");
   const DatasetPtr data = files.open("text", "");
-  contains(data->info().description, "TSV without a header, text in `1`, labels in `2`: 2 classes: 0, 1");
+  check_says(data->info().description, "TSV without a header, text in `1`, labels in `2`: 2 classes: 0, 1");
   const Batch batch = all_of(data);
   CHECK(batch["tokens"].to_vector() == Values{2, 5, 6, 8, 3, 2, 7, 3, 2, 14, 6, 3});
   CHECK(batch["offsets"].to_vector() == Values{0, 5, 8, 12});
@@ -94,13 +83,13 @@ TEST_CASE("text: a header stays one where columns are given by number, and one w
 
   for (const char* const rows : {"utterance\tmood\na\t1\ngood\t0\n", "utterance\tmood\na\tx\ngood\ty\nbad\tx\n"}) {
     files.write("train.tsv", rows);
-    contains(files.refusal("text", "train.tsv"), "data.label");
+    check_says(files.refusal("text", "train.tsv"), "data.label");
     CHECK(files.open("text", "train.tsv", {{"text", std::string("utterance")}, {"label", std::string("mood")}})
               ->info()
               .classes.size() == 2);
   }
   CHECK(files.open("text", "train.tsv", numbers)->size() == 4);
-  contains(files.refusal("text", "train.tsv", {{"label", std::string("feeling")}}), "feeling");
+  check_says(files.refusal("text", "train.tsv", {{"label", std::string("feeling")}}), "feeling");
   files.write("train.tsv", "a\tx\ngood\ty\nbad\tx\n");
   CHECK(files.open("text", "train.tsv")->size() == 3);
 }
@@ -154,7 +143,7 @@ TEST_CASE("text: what is wrong is told with file and line") {
   const SettingValues named{{"text", std::string("text")}, {"label", std::string("label")}};
   const auto refused = [&](const char* file, std::string_view text, std::string_view part) {
     files.write(file, text);
-    contains(files.refusal("text", file, named), part);
+    check_says(files.refusal("text", file, named), part);
   };
   refused("train.tsv", "text\tlabel\na\t1\n\xff\t0\n", "train.tsv:3: expected text in UTF-8, got byte 0xff");
   refused("train.tsv", "text\tlabel\na\t1\nb\n", "train.tsv:3: expected 2 columns");
@@ -172,10 +161,10 @@ TEST_CASE("text: what is wrong is told with file and line") {
   refused("train.jsonl", "{\"text\": \"a\", \"label\": 0}\n[]\n", "train.jsonl:2: expected an object");
   files.write("train.tsv", "a\t0\nbad\t1\n");
   files.write("dev.tsv", "a\t0\nbad\t2\n");
-  contains(files.refusal("text", "train.tsv", {}, Split::validation), "dev.tsv:2: expected one of the labels 0, 1");
-  contains(files.refusal("text", "nowhere"), "nowhere");
-  contains(files.refusal("text", "train.tsv", {{"padding", std::string("most")}}), "data.padding");
-  contains(files.refusal("text", "train.tsv", {{"tokenizer", std::string()}}), "data.tokenizer");
+  check_says(files.refusal("text", "train.tsv", {}, Split::validation), "dev.tsv:2: expected one of the labels 0, 1");
+  check_says(files.refusal("text", "nowhere"), "nowhere");
+  check_says(files.refusal("text", "train.tsv", {{"padding", std::string("most")}}), "data.padding");
+  check_says(files.refusal("text", "train.tsv", {{"tokenizer", std::string()}}), "data.tokenizer");
 }
 
 TEST_CASE("a number stands for a class only where no class is named by one") {
@@ -189,8 +178,8 @@ TEST_CASE("a number stands for a class only where no class is named by one") {
         Values{-100, 0, 1, -100});
   CHECK(all_of(files.open("tagged_text", "train.jsonl", labels("no, yes")))["labels"].to_vector() ==
         Values{-100, 1, 0, -100});
-  contains(files.refusal("text", "train.tsv", labels("1, 2, 3")), "train.tsv:2: expected one of the labels 1, 2, 3");
-  contains(files.refusal("tagged_text", "train.jsonl", labels("1, 2, 3")), "train.jsonl:1");
+  check_says(files.refusal("text", "train.tsv", labels("1, 2, 3")), "train.tsv:2: expected one of the labels 1, 2, 3");
+  check_says(files.refusal("tagged_text", "train.jsonl", labels("1, 2, 3")), "train.jsonl:1");
 }
 
 TEST_CASE("text: padding, truncation, and a second epoch from the cache") {
@@ -309,12 +298,12 @@ TEST_CASE("glue: columns, labels and files of the nine tasks") {
     CHECK(!files.open("glue", "", task)->info().metrics.empty());
   }
   Files files;
-  contains(files.refusal("glue", "", {{"task", std::string("sst3")}}), "data.task: expected one of cola, sst2");
-  contains(files.refusal("glue", "", {{"task", std::string("rte")}}), "RTE/train.tsv");
+  check_says(files.refusal("glue", "", {{"task", std::string("sst3")}}), "data.task: expected one of cola, sst2");
+  check_says(files.refusal("glue", "", {{"task", std::string("rte")}}), "RTE/train.tsv");
   files.write("train.tsv", "a film\t1\n");
-  contains(files.refusal("glue", "", {{"task", std::string("sst2")}}), "expected a column `label`");
+  check_says(files.refusal("glue", "", {{"task", std::string("sst2")}}), "expected a column `label`");
   files.write("train.tsv", "sentence\tlabel\na film\t7\n");
-  contains(files.refusal("glue", "", {{"task", std::string("sst2")}}), "train.tsv:2: expected one of the labels");
+  check_says(files.refusal("glue", "", {{"task", std::string("sst2")}}), "train.tsv:2: expected one of the labels");
 }
 
 TEST_CASE("tagged text: the first piece of a word has its label") {
@@ -329,9 +318,9 @@ TEST_CASE("tagged text: the first piece of a word has its label") {
   CHECK(all_of(files.open("tagged_text", "train.jsonl", {{"padding", std::string("longest")}}))["labels"].shape() ==
         Shape{1, 6});
   files.write("train.jsonl", "{\"tokens\": [\"john\"], \"tags\": [\"O\", \"O\"]}\n");
-  contains(files.refusal("tagged_text", "train.jsonl"), "train.jsonl:1: expected a list of words");
+  check_says(files.refusal("tagged_text", "train.jsonl"), "train.jsonl:1: expected a list of words");
   files.write("train.jsonl", "{\"tokens\": [\"john\"], \"tags\": [\"O\"]}\n");
-  contains(files.refusal("tagged_text", "train.jsonl", {{"labels", std::string("A, B")}}), "labels A, B");
+  check_says(files.refusal("tagged_text", "train.jsonl", {{"labels", std::string("A, B")}}), "labels A, B");
 }
 
 TEST_CASE("squad: the answer's tokens, and the first token where there is no answer") {
@@ -346,9 +335,9 @@ TEST_CASE("squad: the answer's tokens, and the first token where there is no ans
   CHECK(all_of(cut)["labels"].to_vector() == Values{0, 0, 0, 0, 0, 0});  // no window holds the answer whole
   files.write("train.json", R"({"data": [{"paragraphs": [{"context": "a film", "qas": [
       {"id": "x7", "question": "who", "answers": [{"text": "good", "answer_start": 1}]}]}]}]})");
-  contains(files.refusal("squad", "train.json"), "question x7: expected the answer `good`");
+  check_says(files.refusal("squad", "train.json"), "question x7: expected the answer `good`");
   files.write("train.json", R"({"data": {}})");
-  contains(files.refusal("squad", "train.json"), "expected `data`");
+  check_says(files.refusal("squad", "train.json"), "expected `data`");
 }
 
 TEST_CASE("squad: long passages are windows that share pieces; to evaluate they carry passage, spans and answers") {
@@ -379,7 +368,7 @@ TEST_CASE("squad: long passages are windows that share pieces; to evaluate they 
   CHECK(text(dev["answers"]).size() == 3 * 15 + 3);
   const Values spans = dev["spans"].to_vector();
   CHECK(Values(spans.begin() + 2 * 13, spans.begin() + 2 * 16) == Values{17, 21, 22, 26, -1, -1});
-  contains(files.refusal("squad", "", {{"max_length", 8.0}}), "data.stride");
+  check_says(files.refusal("squad", "", {{"max_length", 8.0}}), "data.stride");
 }
 
 TEST_CASE("answers are compared as the official script does") {
@@ -455,7 +444,7 @@ TEST_CASE("glue: only qqp has cut rows and empty texts, as published") {
   for (const char* const row : {"1\ta\t\tentailment\n", "1\ta\n", "1\ta\tfilm\tentailment\tmore\n"}) {
     CAPTURE(row);
     files.write("RTE/train.tsv", header + row);
-    contains(files.refusal("glue", "", {{"task", std::string("rte")}}), "train.tsv:3");
+    check_says(files.refusal("glue", "", {{"task", std::string("rte")}}), "train.tsv:3");
   }
 }
 
@@ -491,7 +480,7 @@ TEST_CASE("glue: another order of the classes, whether the file has names or num
   files.write("RTE/train.tsv", "index\tsentence1\tsentence2\tlabel\n0\ta\ta\tentailment\n1\ta\ta\tnot_entailment\n");
   CHECK(labels("rte", "") == Values{0, 1});
   CHECK(labels("rte", "not_entailment, entailment") == Values{1, 0});
-  contains(files.refusal("glue", "", {{"task", std::string("rte")}, {"labels", std::string("yes, no")}}),
+  check_says(files.refusal("glue", "", {{"task", std::string("rte")}, {"labels", std::string("yes, no")}}),
            "data.labels");
 }
 

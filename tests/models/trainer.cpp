@@ -105,6 +105,20 @@ TEST_CASE("trainer: a checkpoint of another run is refused, and so is a folder t
   CHECK_THROWS_AS(first.trainer->save(folder / "start"), Error);
 }
 
+TEST_CASE("trainer: a checkpoint leaves its folder's neighbours alone, with or without a trailing slash") {
+  const test::TemporaryFolder folder;
+  Run run;
+  for (const std::string name : {"a", "b/"}) {
+    const std::string neighbour = name.substr(0, 1) + ".tmp";
+    std::filesystem::create_directory(folder / neighbour);
+    test::write_file(folder / (neighbour + "/notes"), "of the user");
+    run.trainer->save(folder / name);
+    CHECK(test::read_file(folder / (neighbour + "/notes")) == "of the user");
+    run.trainer->resume(folder / name);
+  }
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 4);
+}
+
 TEST_CASE("trainer: a checkpoint that is refused changes nothing") {
   const test::TemporaryFolder folder;
   Run first;

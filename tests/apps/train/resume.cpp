@@ -101,13 +101,15 @@ TEST_CASE("train: what stands beside the checkpoints is never taken for one, nor
   REQUIRE(run_command(folder, begin).code == 0);
   // A step of another run, and one that a killed save left.
   fs::copy(folder / "r/checkpoints/step-00000002", folder / "r/checkpoints/step-00000003", fs::copy_options::recursive);
-  fs::create_directory(folder / "r/checkpoints/step-00000004.tmp");
+  for (const char* const unfinished : {"step-00000004.tmp", "step-00000004.123.0.tmp"})
+    fs::create_directory(folder / "r/checkpoints" / unfinished);
   fs::create_directory(folder / "r/checkpoints/step-mine");
+  fs::create_directory(folder / "r/checkpoints/step-00000004.old.tmp");
   write_file(folder / "r/checkpoints/notes.tmp", "mine");
   write_file(folder / "r/summary.json.123.tmp", "{");
   REQUIRE(run_command(folder, {"train", "--resume", "r", "train.steps=3"}).code == 0);
   CHECK(names_in(folder / "r/checkpoints") ==
-        std::set<std::string>{"step-00000002", "step-00000003", "step-mine", "notes.tmp"});
+        std::set<std::string>{"step-00000002", "step-00000003", "step-00000004.old.tmp", "step-mine", "notes.tmp"});
   CHECK(!fs::exists(folder / "r/summary.json.123.tmp"));
   REQUIRE(run_command(folder, train({"output.dir=whole", "train.steps=3"})).code == 0);
   CHECK(read_file(folder / "r/last/model.safetensors") == read_file(folder / "whole/last/model.safetensors"));
@@ -119,7 +121,8 @@ TEST_CASE("train: what stands beside the checkpoints is never taken for one, nor
   std::vector<std::string> replacing = begin;
   replacing.emplace_back("--overwrite");
   CHECK(run_command(folder, replacing).code == 0);
-  CHECK(names_in(folder / "r/checkpoints") == std::set<std::string>{"step-00000002", "step-mine", "notes.tmp"});
+  CHECK(names_in(folder / "r/checkpoints") ==
+        std::set<std::string>{"step-00000002", "step-00000004.old.tmp", "step-mine", "notes.tmp"});
 }
 
 TEST_CASE("train: a run that reached its end is left as it is, and says so") {

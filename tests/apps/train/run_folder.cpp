@@ -214,7 +214,7 @@ TEST_CASE("train: a folder that cannot be written is refused and left as it is")
   const CommandResult unsaved = as_user({"train", "--resume", "r", "train.steps=3"});
   INFO(unsaved.error);
   CHECK(unsaved.code == 2);
-  CHECK(unsaved.error.find("cannot create r/checkpoints/step-00000003.tmp: Permission denied") != std::string::npos);
+  CHECK(unsaved.error.find("cannot create r/checkpoints/step-00000003: Permission denied") != std::string::npos);
   for (const char* const path : {"r", "r/checkpoints"}) fs::permissions(folder / path, fs::perms(0755));
   CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=3"}).code == 0);
 }

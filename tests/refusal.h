@@ -1,0 +1,32 @@
+// What input is refused with.
+#pragma once
+
+#include "core/error.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
+
+namespace lacuna::test {
+
+/// The message that `attempt` is refused with, which must be the input's fault; empty: it is not refused.
+template <class Attempt>
+std::string refusal_of(const Attempt& attempt) {
+  try {
+    attempt();
+  } catch (const Error& error) {
+    CHECK(error.fault() == Fault::input);
+    return error.what();
+  }
+  return {};
+}
+
+/// Checks that a text has a part.
+inline void check_says(const std::string& text, std::string_view part) {
+  CAPTURE(text);
+  CAPTURE(part);
+  CHECK(text.find(part) != std::string::npos);
+}
+
+}  // namespace lacuna::test

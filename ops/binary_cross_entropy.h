@@ -4,11 +4,17 @@
 #include "core/kernel.h"
 #include "core/op.h"
 
+#include <span>
+#include <vector>
+
 namespace lacuna {
 
-/// Binary cross entropy of sigmoid(logits) with targets, mean over all elements, as torch.nn.BCEWithLogitsLoss: a
-/// scalar [], f32 (f64 for f64 logits). targets: the shape of logits, in f32 or f64, each in [0, 1].
+/// Binary cross entropy of sigmoid(logits) with targets, mean over all elements, as
+/// torch.nn.BCEWithLogitsLoss(pos_weight): a scalar [], f32 (f64 for f64 logits). targets: the shape of logits, in f32
+/// or f64, each in [0, 1].
 struct BinaryCrossEntropy {
+  std::vector<double> positive_weights{};  // [last axis]: factors of −target · log sigmoid(logit); empty: all 1
+
   enum Input { logits, targets };
   static constexpr std::string_view name = "binary_cross_entropy";
   static constexpr std::array saves{Save{.from = input(logits), .need = Need::exact, .for_grad_of = {logits}},
@@ -17,9 +23,11 @@ struct BinaryCrossEntropy {
   void backward(Tensor dy, const Saved<BinaryCrossEntropy>& saved, Grads& grads) const;
 };
 
-inline constinit Kernel<void(const Tensor& logits, const Tensor& targets, const Tensor& loss)>
+inline constinit Kernel<void(std::span<const double> positive_weights, const Tensor& logits, const Tensor& targets,
+                             const Tensor& loss)>
     binary_cross_entropy_forward{"binary_cross_entropy"};
-inline constinit Kernel<void(const Tensor& logits, const Tensor& targets, const Tensor& dy, const Tensor& dz)>
+inline constinit Kernel<void(std::span<const double> positive_weights, const Tensor& logits, const Tensor& targets,
+                             const Tensor& dy, const Tensor& dz)>
     binary_cross_entropy_backward{"binary_cross_entropy backward"};
 
 }  // namespace lacuna

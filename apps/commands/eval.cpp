@@ -195,6 +195,16 @@ class Eval {
   static void refuse_changes_of_training(const std::vector<std::string>& overrides) {
     static const std::set<std::string, std::less<>> sections{"model", "data", "task", "adapter"};
     static const std::set<std::string, std::less<>> of_train{"batch_size", "precision", "device", "threads", "seed"};
+    static const std::set<std::string, std::less<>> of_data_for_training{
+        "augment",         "crop_padding",      "scale",
+        "ratio",           "hflip",             "auto_augment",
+        "color_jitter",    "grayscale_probability", "color_jitter_probability",
+        "blur_probability", "erase_probability", "force_color_jitter",
+        "erase_mode",      "erase_count",       "repeats",
+        "mixup",           "cutmix",            "cutmix_minmax",
+        "mixup_mode",      "mixup_switch",      "mixup_probability",
+        "mixup_off_epoch", "sampler",           "sampler_weights",
+        "train_size",      "group_by_length"};
     for (const std::string& change : overrides) {
       Problems problems;
       const YamlEntry given = *parse_assignment(change, problems);  // read before
@@ -207,6 +217,15 @@ class Eval {
       if (!sections.contains(section) && !of_train_used)
         reject("{}: an evaluation does not use it; expected values of {}, or of {} in train", change,
                fmt::join(sections, ", "), fmt::join(of_train, ", "));
+      if (section != "data") continue;
+      std::vector<std::string> keys;
+      if (dot == std::string::npos)
+        for (const YamlEntry& entry : given.value.entries) keys.push_back(entry.key);
+      else
+        keys.push_back(given.key.substr(dot + 1));
+      for (const std::string& key : keys)
+        if (of_data_for_training.contains(key))
+          reject("{}: an evaluation does not use data.{}, which is for training alone", change, key);
     }
   }
 

@@ -123,18 +123,22 @@ class FileTree::Scan {
     if (find_broken_utf8(name) != std::string::npos)
       reject("{}: expected names in UTF-8, got `{}`: rename it", entry.path().parent_path().native(), escaped(name));
     std::error_code failed;
-    const fs::file_type type = entry.status(failed).type();
-    if (type == fs::file_type::not_found) reject("{}: the link leads to nothing", entry.path().native());
-    if (failed) reject("{}: cannot be read: {}", entry.path().native(), failed.message());
+    // These ask the system about links alone: a `stat` of each of a million files would take long.
+    const bool is_folder = entry.is_directory(failed), is_file = !is_folder && entry.is_regular_file(failed);
+    if (!is_folder && !is_file) {
+      if (entry.status(failed).type() == fs::file_type::not_found)
+        reject("{}: the link leads to nothing", entry.path().native());
+      if (failed) reject("{}: cannot be read: {}", entry.path().native(), failed.message());
+    }
     const std::string path = joined(below, name);
-    if (type == fs::file_type::directory) {
+    if (is_folder) {
       folders_.insert(path);
       add_folder(entry.path(), path);
-    } else if (type == fs::file_type::regular && is_archive(name)) {
+    } else if (is_file && is_archive(name)) {
       const std::string folder = joined(below, without_extension(name));
       folders_.insert(folder);
       add_archive(entry.path(), folder);
-    } else if (type == fs::file_type::regular) {
+    } else if (is_file) {
       add_file(path, {-1, 0, 0});
     }
   }

@@ -59,19 +59,24 @@ ClassWeights::ClassWeights(std::string_view text, std::int64_t classes)
 
 Tensor ClassWeights::targets(const Tensor& labels, double smoothing) const {
   Tensor targets = smoothed(labels, classes_, smoothing);
+  const std::vector<double>& weights = values(targets.device());
   if (targets.device() == Device::meta) return targets;
-  if (weights_.empty())
-    reject(
-        "task.class_weights: `balanced` stands for numbers that balanced_weights gives by the samples of each class");
   double mean = 1;
   if (labels.dtype() == DType::i64) {
     mean = 0;
     for (std::int64_t i = 0; i < labels.count(); ++i)
-      mean += weights_[static_cast<std::size_t>(labels.data<std::int64_t>()[i])] / static_cast<double>(labels.count());
+      mean += weights[static_cast<std::size_t>(labels.data<std::int64_t>()[i])] / static_cast<double>(labels.count());
   }
   for (std::int64_t i = 0; i < targets.count(); ++i)
-    targets.data<float>()[i] *= static_cast<float>(weights_[static_cast<std::size_t>(i % classes_)] / mean);
+    targets.data<float>()[i] *= static_cast<float>(weights[static_cast<std::size_t>(i % classes_)] / mean);
   return targets;
+}
+
+const std::vector<double>& ClassWeights::values(Device device) const {
+  if (balanced_ && device != Device::meta)
+    reject(
+        "task.class_weights: `balanced` stands for numbers that balanced_weights gives by the samples of each class");
+  return weights_;
 }
 
 std::string balanced_weights(std::span<const std::int64_t> counts) {

@@ -15,7 +15,8 @@ namespace lacuna {
 /// [N, C]; then, for a threshold of 0 or more, 1 where that is above it and 0 elsewhere (timm.loss.BinaryCrossEntropy).
 Tensor binary_targets(const Tensor& labels, std::int64_t classes, double smoothing, double threshold);
 
-/// Weights of the classes in a cross entropy, as torch.nn.CrossEntropyLoss(weight).
+/// Weights of the classes in a cross entropy, as torch.nn.CrossEntropyLoss(weight), or of their positive targets in a
+/// binary one, as torch.nn.BCEWithLogitsLoss(pos_weight).
 class ClassWeights {
  public:
   /// `text`: a number above 0 for each class with commas between them, `balanced`, or empty: none.
@@ -25,6 +26,8 @@ class ClassWeights {
   /// Targets f32 [N, C] whose cross entropy, mean over N, is the weighted one: w · (smoothed q), of labels i64 [N]
   /// divided by the mean weight of the labels. `balanced` has no numbers yet: refused but on `meta`.
   Tensor targets(const Tensor& labels, double smoothing) const;
+  /// [classes], or none where all weigh alike. `balanced` is refused as above.
+  const std::vector<double>& values(Device device) const;
 
  private:
   std::int64_t classes_;

@@ -33,7 +33,6 @@ class Classification final : public Task {
     if (!binary_ && loss != "cross_entropy") reject("task.loss: expected cross_entropy or bce, got {}", loss);
     if (!binary_ && (target_threshold_ >= 0 || sum_classes_))
       reject("task.target_threshold and task.sum_classes: expected with task.loss: bce only");
-    if (binary_ && class_weights_.any()) reject("task.class_weights: expected with task.loss: cross_entropy only");
     if (target_threshold_ >= 0 && label_smoothing_ / static_cast<double>(classes_) > target_threshold_)
       reject(
           "task.target_threshold: {} is below what label_smoothing={} gives every class of {}: all targets would be 1",
@@ -61,7 +60,8 @@ class Classification final : public Task {
     if (binary_) {
       const Tensor targets = binary_targets(labels.tensor(), classes_, label_smoothing_, target_threshold_);
       labels = {};
-      Variable loss = apply(BinaryCrossEntropy{}, std::move(logits), Variable(targets));  // the mean over all elements
+      const BinaryCrossEntropy mean{class_weights_.values(targets.device())};  // over all elements
+      Variable loss = apply(mean, std::move(logits), Variable(targets));
       return sum_classes_ ? static_cast<double>(classes_) * std::move(loss) : std::move(loss);
     }
     if (!class_weights_.any()) return cross_entropy(std::move(logits), std::move(labels), label_smoothing_);
@@ -96,9 +96,8 @@ const RegisterTask classification(
                   {"class_weights",
                    std::string(),
                    {},
-                   "of `cross_entropy`: a number for each class, as `1, 2.5`, or "
-                   "`balanced`: samples / (classes × samples of the class), which "
-                   "`train` counts"},
+                   "a number for each class, as `1, 2.5`, or `balanced`: samples / (classes × samples of the class), "
+                   "which `train` counts; torch's `weight` of the cross entropy, and of `bce` its `pos_weight`"},
                   {"metrics",
                    std::string(),
                    {},

@@ -185,7 +185,12 @@ TEST_CASE("damaged, unknown and oversized images are refused") {
   };
   CHECK(refusal({}) != "");
   CHECK(refusal({'h', 'e', 'l', 'l', 'o'}) != "");
-  CHECK(refusal({'R', 'I', 'F', 'F', 0, 0, 0, 0, 'W', 'E', 'B', 'P'}).find("WebP") != std::string::npos);
+  for (const auto& [file, format] : {std::pair{Bytes{'R', 'I', 'F', 'F', 0, 0, 0, 0, 'W', 'E', 'B', 'P'}, "WebP"},
+                                     std::pair{Bytes{'I', 'I', '*', 0, 8, 0, 0, 0}, "TIFF"},
+                                     std::pair{Bytes{'M', 'M', 0, '*', 0, 0, 0, 8}, "TIFF"}}) {
+    CHECK(refusal(file).find(format) != std::string::npos);
+    CHECK(refusal(file).find("mogrify -format png") != std::string::npos);
+  }
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() == ".txt") continue;
     const Bytes file = bytes_of(entry.path().filename());

@@ -107,11 +107,15 @@ TEST_CASE("classification: binary cross entropy, with smoothing, a threshold and
   check(run(with({{"target_threshold", 0.2}, {"sum_classes", true}}), soft()), 2.2191819334195175,
         {-0.08964714, 0.166666667, 0.08964714, -0.060808508, -0.166666667, -0.060808508, 0.12584689, 0.243686193,
          0.08964714, 0.12584689, -0.166666667, 0.207486444});
+  check(run(with({{"class_weights", std::string("1, 2, 0.5, 4")}}), labels()), 0.7967134732250777,
+        {0.058838215, 0.038541667, 0.021089971, -0.051138029, -0.035416667, 0.06566782, 0.030026784, 0.057157331,
+         0.020328452, 0.028081599, -0.016145833, 0.047428648});
+  CHECK(run(with({{"class_weights", std::string("1, 1, 1, 1")}}), labels()).loss == run(bce, labels()).loss);
   // An evaluation is by cross entropy, as timm's.
   CHECK(run(bce, labels(), TaskMode::evaluate).loss == run({}, labels(), TaskMode::evaluate).loss);
 
   CHECK_THROWS_AS(run(with({{"target_threshold", 0.01}}), labels()), Error);  // smoothing gives every class 0.025
-  CHECK_THROWS_AS(run(with({{"class_weights", std::string("1, 1, 1, 1")}}), labels()), Error);
+  CHECK_THROWS_AS(run(with({{"class_weights", std::string("1, 2")}}), labels()), Error);
   CHECK_THROWS_AS(run({{"sum_classes", true}}, labels()), Error);
   CHECK_THROWS_AS(run({{"loss", std::string("hinge")}}, labels()), Error);
 }

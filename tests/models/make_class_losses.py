@@ -22,5 +22,6 @@ show("weights, labels, smoothing", F.cross_entropy(logits, labels, weight=weight
 show("weights, probabilities, smoothing", F.cross_entropy(logits, soft, weight=weights, label_smoothing=0.2))
 show("bce", BinaryCrossEntropy(smoothing=0.1)(logits, labels))
 show("bce, threshold", BinaryCrossEntropy(smoothing=0.1, target_threshold=0.2)(logits, labels))
+show("bce, weights", F.binary_cross_entropy_with_logits(logits, F.one_hot(labels, 4) * 0.9 + 0.025, pos_weight=weights))
 # timm smooths probabilities where it mixes them
 show("bce, threshold, sum", BinaryCrossEntropy(target_threshold=0.2, sum_classes=True)(logits, soft * 0.9 + 0.025))

@@ -118,6 +118,14 @@ const RegisterSample means[] =
                    return std::vector{sample_values({1, 9, 2}, dtype, 1), whole_numbers({1, 3, 0, 1, -1, 2}, {3, 2})};
                  },
              .differentiable = {0}}),
+        RegisterSample({.name = "binary_cross_entropy, weighted",
+                        .op = bound(BinaryCrossEntropy{.positive_weights = {0.5, 2, 1, 4, 3}}),
+                        .inputs =
+                            [](DType dtype) {
+                              return std::vector{sample_values({3, 5}, dtype, 1),
+                                                 sample_values({3, 5}, compute_type(dtype), 2, 0, 1)};
+                            },
+                        .differentiable = {0}}),
         RegisterSample({.name = "binary_cross_entropy",
                         .op = bound(BinaryCrossEntropy{}),
                         .inputs =

@@ -4,6 +4,9 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS lacuna EXPORT LacunaTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET lacuna_cuda)  # liblacuna opens it
+  install(TARGETS lacuna_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 if(TARGET lacuna_command)
   install(TARGETS lacuna_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

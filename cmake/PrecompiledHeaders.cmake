@@ -2,5 +2,5 @@
 set(precompiled_headers <fmt/format.h> <fmt/ranges.h> <algorithm> <cmath> <filesystem> <functional> <map> <memory>
                         <optional> <set> <span> <string> <vector>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  add_compile_options(-fpch-preprocess)  # ccache needs it to hash the precompiled header
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # ccache needs it to hash the precompiled header
 endif()

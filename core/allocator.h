@@ -41,10 +41,11 @@ class Allocator {
   virtual void trim() {}
 };
 
+/// Throws Error if the device does not exist.
 Allocator& allocator(Device device);
 
-/// Throws OutOfMemory for an allocation of `bytes` (0: unknown) by the current op on the CPU. `by` names the allocator
-/// in the message: `by a library`. The message lists the largest holders.
-[[noreturn]] void throw_out_of_memory(std::int64_t bytes, const std::string& by);
+/// Throws OutOfMemory for an allocation of `bytes` (0: unknown) by the current op. `by` names the allocator in the
+/// message: `by a library`. The message lists the largest holders.
+[[noreturn]] void throw_out_of_memory(std::int64_t bytes, const std::string& by, Device device = Device::cpu);
 
 }  // namespace lacuna

@@ -8,22 +8,24 @@
 namespace lacuna {
 
 /// `meta` tensors have shape, type and identity, and no memory: nothing is computed on them; the ledger counts them.
-enum class DeviceKind : std::uint8_t { cpu, meta };
+enum class DeviceKind : std::uint8_t { cpu, meta, cuda };
 
-inline constexpr std::size_t device_kind_count = 2;
+inline constexpr std::size_t device_kind_count = 3;
+inline constexpr int max_devices = 16;  // of one kind
 
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   std::uint8_t index = 0;  // among the devices of this kind
 
-  static const Device cpu, meta;
+  static const Device cpu, meta, cuda;
   constexpr bool operator==(const Device&) const = default;
 };
 
 inline constexpr Device Device::cpu{DeviceKind::cpu};
 inline constexpr Device Device::meta{DeviceKind::meta};
+inline constexpr Device Device::cuda{DeviceKind::cuda};  // the first one
 
-/// `cpu`, `meta`.
+/// `cpu`, `meta`, `cuda`, `cuda:1`.
 std::string name_of(Device device);
 
 }  // namespace lacuna

@@ -158,8 +158,9 @@ void Ledger::reset_peak() {
 }
 
 Ledger& ledger(Device device) {
-  static std::array<Ledger, device_kind_count> ledgers;
-  return ledgers[static_cast<std::size_t>(device.kind)];
+  static std::array<std::array<Ledger, max_devices>, device_kind_count> ledgers;
+  expect(device.index < max_devices, "there is no device {}", name_of(device));
+  return ledgers[static_cast<std::size_t>(device.kind)][device.index];
 }
 
 AllocationScope::AllocationScope(const Owner& owner) : outer_(current_owner) { current_owner = owner; }

@@ -1,6 +1,7 @@
 #include "core/tensor.h"
 
 #include "core/allocator.h"
+#include "core/backend.h"
 #include "core/parallel.h"
 #include "core/tensor_kernels.h"
 
@@ -28,6 +29,7 @@ To convert(From value) {
 template <class From>
 Tensor copy_in(std::span<const From> values, const Shape& shape, DType dtype, Device device) {
   expect(static_cast<std::int64_t>(values.size()) == shape.count(), "{} values do not fill {}", values.size(), shape);
+  if (device != Device::cpu && device != Device::meta) return copy_in(values, shape, dtype, Device::cpu).to(device);
   Tensor tensor = Tensor::empty(shape, dtype, device);
   if (device == Device::cpu)
     with_type(dtype, [&]<class To>(Type<To>) {
@@ -71,6 +73,21 @@ void convert_elements(const Tensor& x, const Tensor& y) {
 #pragma GCC ivdep
     for (std::int64_t i = begin; i < end; ++i) to[i] = convert<To>(from[i]);
   });
+}
+
+/// Copies the bytes of `x` to `y` on another device. A tensor on `meta` has none.
+void copy_between_devices(const Tensor& x, const Tensor& y) {
+  if (y.device() == Device::meta || y.bytes() == 0) return;
+  expect(x.device() != Device::meta, "a tensor on meta has no values to copy to {}", name_of(y.device()));
+  const auto bytes = static_cast<std::size_t>(y.bytes());
+  const bool from_host = x.device() == Device::cpu, to_host = y.device() == Device::cpu;
+  if (!from_host && !to_host) return copy_between_devices(x.to(Device::cpu), y);
+  const Device device = from_host ? y.device() : x.device();
+  Backend& own = backend(device);
+  if (from_host)
+    own.copy_in(own.stream(device.index), y.raw(), x.data<const std::byte>(), bytes);
+  else
+    own.copy_out(own.stream(device.index), y.raw(), x.data<const std::byte>(), bytes);
 }
 
 const RegisterKernel cpu_copy{tensor_copy, DeviceKind::cpu, [](const Tensor& x, const Tensor& y) {
@@ -180,10 +197,22 @@ Tensor Tensor::to(DType dtype) const {
   return converted;
 }
 
+Tensor Tensor::to(Device device) const {
+  if (device == this->device()) return *this;
+  Tensor copy = empty(shape_, dtype_, device);
+  const KernelScope scope;
+  copy_between_devices(*this, copy);
+  return copy;
+}
+
 void Tensor::copy_from(const Tensor& source) const {
-  expect(source.count() == count() && source.device() == device(), "cannot copy {} on {} into {} on {}", source.shape(),
-         name_of(source.device()), shape_, name_of(device()));
-  tensor_copy(device(), source, *this);
+  expect(source.count() == count(), "cannot copy {} into {}", source.shape(), shape_);
+  if (source.device() == device()) {
+    tensor_copy(device(), source, *this);
+  } else {
+    const KernelScope scope;
+    copy_between_devices(source.to(dtype_), *this);
+  }
   bump_version();
 }
 
@@ -193,7 +222,8 @@ void Tensor::fill(double value) const {
 }
 
 std::vector<double> Tensor::to_vector() const {
-  expect(device() == Device::cpu, "a tensor on {} has no values to read", name_of(device()));
+  expect(device() != Device::meta, "a tensor on {} has no values to read", name_of(device()));
+  if (device() != Device::cpu) return to(Device::cpu).to_vector();
   std::vector<double> values(static_cast<std::size_t>(count()));
   with_type(dtype_, [&]<class T>(Type<T>) {
     const T* const in = data<const T>();

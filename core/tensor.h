@@ -95,12 +95,14 @@ class Tensor {
   Tensor clone(Purpose purpose = Purpose::transient) const;
   /// Converted to `dtype`; the tensor itself if it has that type already.
   Tensor to(DType dtype) const;
-  /// Copies the elements of `source`, which has as many on the same device, and converts them. Raises the version.
+  /// On another device; the tensor itself if it is there already. A copy to the CPU waits for the device's work.
+  Tensor to(Device device) const;
+  /// Copies the elements of `source`, which has as many, and converts them. Raises the version.
   void copy_from(const Tensor& source) const;
   /// Sets every element to `value`. Raises the version.
   void fill(double value) const;
 
-  /// All values, row-major. Throws Error on `meta`.
+  /// All values, row-major. Waits for the device's work. Throws Error on `meta`.
   std::vector<double> to_vector() const;
   /// The value of a tensor with one element.
   double item() const;

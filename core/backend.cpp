@@ -1,0 +1,56 @@
+#include "core/backend.h"
+
+#include "core/error.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+
+namespace lacuna {
+namespace {
+
+constinit Backend* registered = nullptr;
+
+/// The library beside liblacuna, or the one that LACUNA_CUDA_LIBRARY names.
+std::string library_path() {
+  if (const char* const chosen = std::getenv("LACUNA_CUDA_LIBRARY"); chosen != nullptr) return chosen;
+  Dl_info own{};
+  const bool found = dladdr(reinterpret_cast<const void*>(&library_path), &own) != 0 && own.dli_fname != nullptr;
+  const std::filesystem::path folder = found ? std::filesystem::path(own.dli_fname).parent_path() : "";
+  return (folder / "liblacuna_cuda.so").string();
+}
+
+void open_library() {
+  const std::string path = library_path();
+  if (path.find('/') != std::string::npos && !std::filesystem::exists(path))
+    reject(
+        "there are no cuda devices: this build of Lacuna has no CUDA, {} does not exist. Build it where nvcc 12.4 or "
+        "newer is installed (docs/cuda.md)",
+        path);
+  if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) reject("there are no cuda devices: {}", dlerror());
+  if (registered == nullptr) reject("there are no cuda devices: {} registers none", path);
+}
+
+}  // namespace
+
+Backend& backend(Device device) {
+  static std::mutex mutex;
+  static int count = -1;
+  const std::lock_guard lock(mutex);
+  if (count < 0) {
+    if (registered == nullptr) open_library();
+    count = registered->device_count();
+  }
+  if (count == 0) reject("there are no cuda devices: {}", registered->problem());
+  if (device.kind != DeviceKind::cuda || device.index >= count)
+    reject("there is no device {}: {} cuda devices were found", name_of(device), count);
+  return *registered;
+}
+
+void cuda::throw_launch_failed(const char* reason) { fail("a kernel could not be started: {}", reason); }
+
+RegisterBackend::RegisterBackend(Backend& backend) { registered = &backend; }
+
+}  // namespace lacuna

@@ -1,0 +1,62 @@
+// The memory and streams of cuda devices. A backend library implements them and registers the kernels of ops for
+// DeviceKind::cuda: liblacuna_cuda over CUDA's runtime, and in tests liblacuna_stand_in, a device on the CPU. liblacuna
+// itself needs no CUDA: it opens liblacuna_cuda when a cuda device is first asked for.
+#pragma once
+
+#include "core/device.h"
+#include "core/stream.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace lacuna {
+
+/// Work on memory is queued on a stream unless said otherwise. Each device has one stream for all of its kernels, so
+/// that memory which is freed can be handed out at once. Errors of a device are thrown as Error.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  /// Number of devices. 0: none can be used, and `problem` says why.
+  virtual int device_count() const = 0;
+  virtual std::string problem() const = 0;
+  /// As `NVIDIA H100 80GB HBM3`.
+  virtual std::string name(int device) const = 0;
+
+  /// The stream of a device, which becomes this thread's current one.
+  virtual Stream stream(int device) = 0;
+  virtual void synchronize(Stream stream) = 0;
+  /// Both in the memory of the device.
+  virtual void copy(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
+  /// From the memory of the host, which may change as soon as this returns.
+  virtual void copy_in(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
+  /// To the memory of the host. Waits for all work before it, and for the copy.
+  virtual void copy_out(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
+  virtual void set_to_zero(Stream stream, void* to, std::size_t bytes) = 0;
+
+  /// Bytes that tensors may take on a device.
+  virtual std::int64_t capacity(int device) const = 0;
+  /// Bytes that are free now.
+  virtual std::int64_t free_memory(int device) const = 0;
+  /// A range of addresses without memory. A device has one; it is never given back.
+  virtual std::byte* reserve(int device, std::size_t bytes) = 0;
+  /// Puts memory behind [begin, end) of the range, in pieces. False if the device has none left.
+  virtual bool commit(int device, std::size_t begin, std::size_t end) = 0;
+  /// Takes the pieces that lie in [begin, end) back, after all work on them.
+  virtual void decommit(int device, std::size_t begin, std::size_t end) noexcept = 0;
+};
+
+/// The backend of a cuda device. Opens the library if none is there; throws Error (the input's fault) if there is none,
+/// or no such device.
+Backend& backend(Device device);
+
+/// The stream on which kernels for a cuda device run.
+inline Stream stream_of(Device device) { return backend(device).stream(device.index); }
+
+/// Registers the backend of a library, as a static object in it.
+struct RegisterBackend {
+  explicit RegisterBackend(Backend& backend);
+};
+
+}  // namespace lacuna

@@ -1,0 +1,256 @@
+// What a kernel in a .cu file may say: the words of a block of threads, a warp and memory. A kernel is a struct whose
+// members are its arguments:
+//
+//   struct Scale {
+//     static constexpr int threads = 256;              // of a block
+//     struct Shared { float sums[threads / 32]; };     // what the threads of a block share; optional
+//     float* y; const float* x; std::int64_t count;
+//     LACUNA_DEVICE void operator()(const Block<Scale>& block) const;
+//   };
+//   run(stream, blocks, Scale{.y = y, .x = x, .count = n});
+//
+// nvcc makes device code of it. Any other compiler makes a program that runs on the CPU (core/stand_in): each thread of
+// a block is a fiber, so that barriers, exchanges within a warp and shared memory mean what they mean on a GPU. That is
+// how kernels are tested without one.
+//
+// To port an op, write three files beside its `X.cpp`; no list names them:
+//
+//   X_cuda.h    the launchers: a struct of raw pointers and extents, and a function that takes it. Light headers only.
+//   X.cu        the kernels, and the launchers that start them. It includes core/block.h, core/number.h, core/math.h,
+//               core/random.h, formulas, layouts, and no header with fmt or Tensor (tests/core/device_code.cpp).
+//   X_cuda.cpp  RegisterKernel for DeviceKind::cuda: asks tensors for their pointers and calls the launcher.
+//
+// ops/cuda has what kernels share: reading and writing eight elements at a time, saved tensors that may be codes, rows
+// of a block, maps, copies of pieces, sums of blocks. ops/activation is the pattern of elementwise ops, ops/layer_norm
+// of ops that reduce rows and sum over them, ops/arithmetic of ops without saved tensors. Then
+// tests/ops/op_matrix_cuda.cpp runs the op in f32, bf16 and f16.
+//
+// Rules that the tests hold kernels to:
+// - Bits do not depend on the order of threads or blocks: no floating-point atomics; sums of several blocks go to
+//   memory, and a second kernel adds them in order. The number of blocks depends on shapes only.
+// - The arithmetic is in float whatever the type, as on the CPU; formulas are the functors of ops/formulas.h.
+// - The host reads nothing that a kernel wrote: scalars stay tensors, and kernels take pointers to them.
+// - 16 bytes at a time (load_pack), where rows are long enough and aligned; any width works.
+#pragma once
+
+#include "core/number.h"
+#include "core/stream.h"
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+#else
+#include "core/stand_in/fibers.h"
+
+#include <cmath>
+#include <cstring>
+#endif
+
+namespace lacuna::cuda {
+
+inline constexpr int warp_size = 32;
+inline constexpr std::size_t max_shared_bytes = 99 * 1024;  // of a block, on every GPU from sm_80 on
+
+template <class K>
+concept has_shared = requires {
+  typename K::Shared;
+};
+
+template <class K>
+constexpr std::size_t shared_bytes() {
+  if constexpr (has_shared<K>)
+    return sizeof(typename K::Shared);
+  else
+    return 0;
+}
+
+/// A block of threads as one of them sees it.
+template <class K>
+class Block {
+ public:
+  static constexpr int threads = K::threads, warps = (K::threads + warp_size - 1) / warp_size;
+#ifdef __CUDACC__
+  __device__ explicit Block(std::byte* shared) : shared_(shared) {}
+  __device__ std::int64_t index() const { return blockIdx.x; }
+  __device__ std::int64_t count() const { return gridDim.x; }
+  __device__ int thread() const { return static_cast<int>(threadIdx.x); }
+  /// Waits for all threads of the block: what they wrote before is seen after it.
+  __device__ void sync() const { __syncthreads(); }
+#else
+  Block(std::byte* shared, std::int64_t index, std::int64_t count, int thread)
+      : shared_(shared), index_(index), count_(count), thread_(thread) {}
+  std::int64_t index() const { return index_; }
+  std::int64_t count() const { return count_; }
+  int thread() const { return thread_; }
+  void sync() const { stand_in::sync(); }
+#endif
+  LACUNA_DEVICE int lane() const { return thread() % warp_size; }
+  LACUNA_DEVICE int warp() const { return thread() / warp_size; }
+  /// Number of this thread among those of all blocks.
+  LACUNA_DEVICE std::int64_t global_thread() const { return index() * threads + thread(); }
+  /// Holds no value at first (NaN on the stand-in).
+  LACUNA_DEVICE auto& shared() const { return *reinterpret_cast<typename K::Shared*>(shared_); }
+
+ private:
+  std::byte* shared_;
+#ifndef __CUDACC__
+  std::int64_t index_, count_;
+  int thread_;
+#endif
+};
+
+// Exchange within a warp. All threads of it take part.
+
+/// The value of the thread whose lane differs in the bits of `lanes`.
+template <class T>
+LACUNA_DEVICE inline T exchange(T value, int lanes) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+#ifdef __CUDACC__
+  return __shfl_xor_sync(0xffffffffU, value, lanes);
+#else
+  std::uint64_t word = 0;
+  std::memcpy(&word, &value, sizeof value);
+  word = stand_in::exchange(word, [&](int lane) { return lane ^ lanes; });
+  std::memcpy(&value, &word, sizeof value);
+  return value;
+#endif
+}
+/// The value of lane `lane`.
+template <class T>
+LACUNA_DEVICE inline T of_lane(T value, int lane) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+#ifdef __CUDACC__
+  return __shfl_sync(0xffffffffU, value, lane);
+#else
+  std::uint64_t word = 0;
+  std::memcpy(&word, &value, sizeof value);
+  word = stand_in::exchange(word, [&](int) { return lane; });
+  std::memcpy(&value, &word, sizeof value);
+  return value;
+#endif
+}
+/// Bit i: whether `predicate` holds on lane i.
+LACUNA_DEVICE inline std::uint32_t ballot(bool predicate) {
+#ifdef __CUDACC__
+  return __ballot_sync(0xffffffffU, predicate);
+#else
+  return stand_in::ballot(predicate);
+#endif
+}
+/// What `join` makes of the values of 2^k neighbouring lanes; all of them get it. A tree of fixed shape.
+template <int lanes = warp_size, class T, class F>
+LACUNA_DEVICE inline T joined(T value, const F& join) {
+#pragma unroll
+  for (int step = lanes / 2; step > 0; step /= 2) value = join(value, exchange(value, step));
+  return value;
+}
+struct Plus {
+  template <class T>
+  LACUNA_DEVICE T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Larger {
+  template <class T>
+  LACUNA_DEVICE T operator()(T a, T b) const {
+    return a > b ? a : b;
+  }
+};
+template <int lanes = warp_size, class T>
+LACUNA_DEVICE inline T sum_of_lanes(T value) {
+  return joined<lanes>(value, Plus{});
+}
+
+/// What `join` makes of the values of all threads of a block; all of them get it. `scratch`: [warps] in shared memory,
+/// not read or written between this call and the block's next barrier.
+template <class K, class T, class F>
+LACUNA_DEVICE inline T joined_of_block(const Block<K>& block, T value, T* scratch, const F& join) {
+  static_assert(K::threads % warp_size == 0);
+  value = joined(value, join);
+  if constexpr (Block<K>::warps > 1) {
+    if (block.lane() == 0) scratch[block.warp()] = value;
+    block.sync();
+    value = scratch[0];
+#pragma unroll
+    for (int w = 1; w < Block<K>::warps; ++w) value = join(value, scratch[w]);
+  }
+  return value;
+}
+
+/// Adds to a number that other blocks add to. Whole numbers only: their sum does not depend on the order.
+LACUNA_DEVICE inline void add_together(std::uint32_t* sum, std::uint32_t value) {
+#ifdef __CUDACC__
+  atomicAdd(sum, value);
+#else
+  __atomic_fetch_add(sum, value, __ATOMIC_RELAXED);
+#endif
+}
+
+/// Elements that are moved at once: 16 bytes, or fewer.
+template <class T, int n>
+struct alignas(sizeof(T) * n) Pack {
+  T values[n];
+  LACUNA_DEVICE T& operator[](int i) { return values[i]; }
+  LACUNA_DEVICE const T& operator[](int i) const { return values[i]; }
+};
+template <class T>
+inline constexpr int pack_size = 16 / static_cast<int>(sizeof(T));
+
+template <int n, class T>
+LACUNA_DEVICE inline Pack<T, n> load_pack(const T* from) {
+#ifndef __CUDACC__
+  stand_in::expect_aligned(from, sizeof(Pack<T, n>));
+#endif
+  return *reinterpret_cast<const Pack<T, n>*>(from);
+}
+template <class T, int n>
+LACUNA_DEVICE inline void store_pack(T* to, const Pack<T, n>& pack) {
+#ifndef __CUDACC__
+  stand_in::expect_aligned(to, sizeof pack);
+#endif
+  *reinterpret_cast<Pack<T, n>*>(to) = pack;
+}
+/// Whether packs of 16 bytes can be loaded at `pointer`.
+template <class T>
+LACUNA_HOST_DEVICE bool is_aligned(const T* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
+}
+
+inline std::int64_t divide_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit; }
+
+#ifdef __CUDACC__
+template <class K>
+__global__ void __launch_bounds__(K::threads) entry(const __grid_constant__ K kernel) {
+  extern __shared__ __align__(16) std::byte shared[];
+  kernel(Block<K>(shared));
+}
+#endif
+
+/// Starts `blocks` blocks of a kernel on the stream; none if `blocks` is 0.
+template <class K>
+void run(Stream stream, std::int64_t blocks, const K& kernel) {
+  static_assert(std::is_trivially_copyable_v<K> && sizeof(K) <= 4096 && shared_bytes<K>() <= max_shared_bytes);
+  if (blocks == 0) return;
+  if (blocks < 0 || blocks > 0x7fffffff) throw_launch_failed("it has more than 2^31 blocks");
+#ifdef __CUDACC__
+  if constexpr (shared_bytes<K>() > 48 * 1024) {
+    static const cudaError_t raised = cudaFuncSetAttribute(entry<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                           static_cast<int>(shared_bytes<K>()));
+    if (raised != cudaSuccess) throw_launch_failed(cudaGetErrorString(raised));
+  }
+  entry<K><<<static_cast<unsigned>(blocks), K::threads, shared_bytes<K>(), stream>>>(kernel);
+  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess)
+    throw_launch_failed(cudaGetErrorString(error));
+#else
+  stand_in::launch(stream, {.blocks = blocks, .threads = K::threads, .shared_bytes = shared_bytes<K>()},
+                   [kernel, blocks](std::byte* shared, std::int64_t block, int thread) {
+                     kernel(Block<K>(shared, block, blocks, thread));
+                   });
+#endif
+}
+
+}  // namespace lacuna::cuda

@@ -1,0 +1,171 @@
+// The backend over CUDA's runtime. The runtime is linked statically and looks for the driver when it is first asked, so
+// that the library can be opened on a machine without one.
+#include "core/backend.h"
+
+#include "core/error.h"
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <vector>
+
+namespace lacuna::cuda {
+namespace {
+
+/// Memory that libraries and the context take beside tensors.
+constexpr std::int64_t beside_tensors = std::int64_t{768} << 20;
+/// Memory is mapped in pieces of this many bytes, a multiple of the device's granularity.
+constexpr std::size_t piece = std::size_t{32} << 20;
+
+void check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  fail("cuda: {}: {}", what, cudaGetErrorString(error));
+}
+
+/// The driver's functions for ranges of addresses, found by name: the library does not link libcuda.
+struct Driver {
+  decltype(&cuMemAddressReserve) reserve = find<decltype(&cuMemAddressReserve)>("cuMemAddressReserve");
+  decltype(&cuMemCreate) create = find<decltype(&cuMemCreate)>("cuMemCreate");
+  decltype(&cuMemMap) map = find<decltype(&cuMemMap)>("cuMemMap");
+  decltype(&cuMemSetAccess) set_access = find<decltype(&cuMemSetAccess)>("cuMemSetAccess");
+  decltype(&cuMemUnmap) unmap = find<decltype(&cuMemUnmap)>("cuMemUnmap");
+  decltype(&cuMemRelease) release = find<decltype(&cuMemRelease)>("cuMemRelease");
+
+  template <class F>
+  static F find(const char* name) {
+    static void* const library = dlopen("libcuda.so.1", RTLD_NOW);  // as the runtime does
+    void* const function = library == nullptr ? nullptr : dlsym(library, name);
+    if (function == nullptr) fail("cuda: the driver has no {}: it is too old", name);
+    return reinterpret_cast<F>(function);
+  }
+};
+const Driver& driver() {
+  static const Driver functions;
+  return functions;
+}
+
+/// What is open of a device.
+struct Open {
+  Stream stream = nullptr;
+  std::byte* base = nullptr;
+  std::vector<CUmemGenericAllocationHandle> pieces{};  // of the range; 0: no memory is behind it
+};
+
+class Cuda final : public Backend {
+ public:
+  int device_count() const override {
+    int count = 0;
+    return cudaGetDeviceCount(&count) == cudaSuccess ? std::min(count, max_devices) : 0;
+  }
+  std::string problem() const override {
+    int count = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaErrorInsufficientDriver)
+      return "the NVIDIA driver is missing, or older than CUDA " + version(CUDART_VERSION) + " needs";
+    return error == cudaSuccess ? "no GPU was found" : cudaGetErrorString(error);
+  }
+  std::string name(int device) const override {
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, device), "properties of the device");
+    return properties.name;
+  }
+
+  Stream stream(int device) override {
+    check(cudaSetDevice(device), "choosing the device");
+    Open& own = open_[static_cast<std::size_t>(device)];
+    const std::lock_guard lock(mutex_);
+    if (own.stream == nullptr) check(cudaStreamCreateWithFlags(&own.stream, cudaStreamNonBlocking), "making a stream");
+    return own.stream;
+  }
+  void synchronize(Stream stream) override { check(cudaStreamSynchronize(stream), "waiting for the device"); }
+  void copy(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "copying within the device");
+  }
+  // Pageable memory is staged before the call returns.
+  void copy_in(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "copying to the device");
+  }
+  void copy_out(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "copying from the device");
+    synchronize(stream);
+  }
+  void set_to_zero(Stream stream, void* to, std::size_t bytes) override {
+    check(cudaMemsetAsync(to, 0, bytes, stream), "setting memory to zero");
+  }
+
+  std::int64_t capacity(int device) const override {
+    return std::max<std::int64_t>(free_memory(device) - beside_tensors, 0) / static_cast<std::int64_t>(piece) *
+           static_cast<std::int64_t>(piece);
+  }
+  std::int64_t free_memory(int device) const override {
+    std::size_t free = 0, total = 0;
+    check(cudaSetDevice(device), "choosing the device");
+    check(cudaMemGetInfo(&free, &total), "asking for the free memory");
+    return static_cast<std::int64_t>(free);
+  }
+
+  std::byte* reserve(int device, std::size_t bytes) override {
+    check(cudaSetDevice(device), "choosing the device");
+    Open& own = open_[static_cast<std::size_t>(device)];
+    CUdeviceptr base = 0;
+    if (driver().reserve(&base, bytes, piece, 0, 0) != CUDA_SUCCESS)
+      fail("cuda: cannot reserve {} bytes of the device's addresses", bytes);
+    own.pieces.assign(bytes / piece, 0);
+    return own.base = reinterpret_cast<std::byte*>(base);
+  }
+  bool commit(int device, std::size_t begin, std::size_t end) override {
+    Open& own = open_[static_cast<std::size_t>(device)];
+    for (std::size_t i = begin / piece; i * piece < end; ++i)
+      if (own.pieces[i] == 0 && !map(device, own, i)) return false;
+    return true;
+  }
+  void decommit(int device, std::size_t begin, std::size_t end) noexcept override {
+    Open& own = open_[static_cast<std::size_t>(device)];
+    bool waited = false;
+    for (std::size_t i = (begin + piece - 1) / piece; (i + 1) * piece <= end; ++i) {
+      if (own.pieces[i] == 0) continue;
+      if (!waited) cudaStreamSynchronize(own.stream);
+      waited = true;
+      driver().unmap(reinterpret_cast<CUdeviceptr>(own.base + i * piece), piece);
+      driver().release(own.pieces[i]);
+      own.pieces[i] = 0;
+    }
+  }
+
+ private:
+  static std::string version(int number) {
+    return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+  }
+
+  static bool map(int device, Open& own, std::size_t index) {
+    CUmemAllocationProp kind{};
+    kind.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    kind.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+    CUmemGenericAllocationHandle memory = 0;
+    const CUresult created = driver().create(&memory, piece, &kind, 0);
+    if (created == CUDA_ERROR_OUT_OF_MEMORY) return false;
+    const auto address = reinterpret_cast<CUdeviceptr>(own.base + index * piece);
+    CUmemAccessDesc access{};
+    access.location = kind.location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    if (created != CUDA_SUCCESS || driver().map(address, piece, 0, memory, 0) != CUDA_SUCCESS ||
+        driver().set_access(address, piece, &access, 1) != CUDA_SUCCESS)
+      fail("cuda: the driver cannot map {} bytes of device {}", piece, device);
+    own.pieces[index] = memory;
+    return true;
+  }
+
+  std::mutex mutex_;
+  std::array<Open, max_devices> open_{};
+};
+
+// Never destroyed, since tensors in static objects may be destroyed later.
+const RegisterBackend registered{*new Cuda};
+
+}  // namespace
+
+}  // namespace lacuna::cuda

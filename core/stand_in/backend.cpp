@@ -1,0 +1,82 @@
+// The backend of the stand-in: two devices whose memory is the host's.
+#include "core/backend.h"
+
+#include "core/error.h"
+#include "core/stand_in/queue.h"
+
+#include <sys/mman.h>
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+namespace lacuna::cuda {
+namespace {
+
+constexpr int devices = 2;
+constexpr std::size_t piece = std::size_t{2} << 20;
+
+class StandIn final : public Backend {
+ public:
+  int device_count() const override { return devices; }
+  std::string problem() const override { return {}; }
+  std::string name(int) const override { return "stand-in"; }
+
+  Stream stream(int device) override { return &streams_[static_cast<std::size_t>(device)]; }
+  void synchronize(Stream stream) override { stand_in::synchronize(stream); }
+  void copy(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    stand_in::enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+  }
+  void copy_in(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    const auto* const begin = static_cast<const std::byte*>(from);
+    stand_in::enqueue(
+        stream, [to, staged = std::vector(begin, begin + bytes)] { std::memcpy(to, staged.data(), staged.size()); });
+  }
+  void copy_out(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    stand_in::synchronize(stream);
+    std::memcpy(to, from, bytes);
+  }
+  void set_to_zero(Stream stream, void* to, std::size_t bytes) override {
+    stand_in::enqueue(stream, [=] { std::memset(to, 0, bytes); });
+  }
+
+  std::int64_t capacity(int) const override { return std::int64_t{8} << 30; }
+  std::int64_t free_memory(int) const override { return capacity(0); }
+  std::byte* reserve(int device, std::size_t bytes) override {
+    void* const range = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED) fail("the stand-in cannot reserve {} bytes of addresses", bytes);
+    return bases_[static_cast<std::size_t>(device)] = static_cast<std::byte*>(range);
+  }
+  /// Called for each block that is handed out: it holds NaN then, so that no kernel counts on what was there before.
+  bool commit(int device, std::size_t begin, std::size_t end) override {
+    const std::size_t first = begin / piece * piece, last = (end + piece - 1) / piece * piece;
+    std::byte* const base = bases_[static_cast<std::size_t>(device)];
+    if (mprotect(base + first, last - first, PROT_READ | PROT_WRITE) != 0) return false;
+    stand_in::enqueue(stream(device), [=] { std::memset(base + begin, 0xff, end - begin); });
+    return true;
+  }
+  /// What still reads or writes it is an error of access.
+  void decommit(int device, std::size_t begin, std::size_t end) noexcept override {
+    const std::size_t first = (begin + piece - 1) / piece * piece, last = end / piece * piece;
+    if (first >= last) return;
+    std::byte* const memory = bases_[static_cast<std::size_t>(device)] + first;
+    try {
+      stand_in::synchronize(stream(device));
+    } catch (...) {
+      return;
+    }
+    madvise(memory, last - first, MADV_DONTNEED);
+    mprotect(memory, last - first, PROT_NONE);
+  }
+
+ private:
+  std::array<CUstream_st, devices> streams_{};
+  std::array<std::byte*, devices> bases_{};
+};
+
+// Never destroyed, since tensors in static objects may be destroyed later.
+const RegisterBackend registered{*new StandIn};
+
+}  // namespace
+
+}  // namespace lacuna::cuda

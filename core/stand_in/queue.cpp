@@ -1,0 +1,21 @@
+#include "core/stand_in/queue.h"
+
+#include <utility>
+
+namespace lacuna::cuda::stand_in {
+
+void enqueue(Stream stream, std::function<void()> work) {
+  {
+    const std::lock_guard lock(stream->mutex);
+    stream->work.push_back(std::move(work));
+  }
+  if (!runs_late()) synchronize(stream);
+}
+
+void synchronize(Stream stream) {
+  const std::lock_guard lock(stream->mutex);
+  std::deque<std::function<void()>> work = std::exchange(stream->work, {});
+  for (; !work.empty(); work.pop_front()) work.front()();
+}
+
+}  // namespace lacuna::cuda::stand_in

@@ -1,0 +1,25 @@
+// The streams of the stand-in: work is done at once, or when the host waits for it (fibers.h: set_schedule).
+#pragma once
+
+#include "core/stream.h"
+
+#include <deque>
+#include <functional>
+#include <mutex>
+
+/// A stream. Work that is queued late sees what the host has written by then: a wait that is missing shows.
+struct CUstream_st {
+  std::mutex mutex;
+  std::deque<std::function<void()>> work;
+};
+
+namespace lacuna::cuda::stand_in {
+
+/// Whether the schedule lets streams run late.
+bool runs_late();
+
+void enqueue(Stream stream, std::function<void()> work);
+/// Does all work that is queued. Throws what it throws, and drops the rest.
+void synchronize(Stream stream);
+
+}  // namespace lacuna::cuda::stand_in

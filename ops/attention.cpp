@@ -47,7 +47,7 @@ Tensor workspace_for(std::int64_t count, DType dtype, Device device) {
 
 Tensor run_forward(const AttentionArguments& a, DType dtype, Device device) {
   Tensor y = Tensor::empty({a.samples, a.queries, a.heads * a.head_dim}, dtype, device);
-  const Tensor workspace = workspace_for(attention_forward_workspace(a, dtype), dtype, device);
+  const Tensor workspace = workspace_for(attention_forward_workspace(a, dtype, device), dtype, device);
   attention_forward(device, a, y, workspace);
   return y;
 }
@@ -58,7 +58,8 @@ Tensor run_forward(const AttentionArguments& a, DType dtype, Device device) {
 template <class SetRows, class GradientsOf>
 void run_backward(const AttentionArguments& whole, const Tensor& dy, std::int64_t decoded, const Tensor& bias_sums,
                   const SetRows& set_rows, const GradientsOf& gradients) {
-  const Tensor workspace = workspace_for(attention_backward_workspace(whole, dy.dtype()), dy.dtype(), dy.device());
+  const Tensor workspace =
+      workspace_for(attention_backward_workspace(whole, dy.dtype(), dy.device()), dy.dtype(), dy.device());
   // As many samples as are decoded at a time, but at least a head for each thread. If that is not the whole batch, the
   // heads of a block divide evenly among the threads if enough samples are decoded.
   const std::int64_t even = threads() / std::gcd<std::int64_t>(threads(), whole.heads);  // samples

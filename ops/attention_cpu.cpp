@@ -34,7 +34,8 @@ struct Blocks {
   std::int64_t scores() const { return queries * stride + tile::rows; }  // a transposed left factor reads past its end
 };
 
-/// Rows of tokens: head h of sample b starts at data + b · sample + h · head_dim, or at the row where the sample begins.
+/// Rows of tokens: head h of sample b starts at data + b · sample + h · head_dim, or at the row where the sample
+/// begins.
 template <class T>
 struct Rows {
   T* data = nullptr;
@@ -495,10 +496,12 @@ const RegisterKernel cpu_sum_bias{attention_sum_bias, DeviceKind::cpu, sum_bias}
 
 }  // namespace
 
-std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtype) {
+std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtype, Device device) {
+  if (device.kind == DeviceKind::cuda) return 0;
   return with_float_type(dtype, [&]<class T>(Type<T>) { return Forward<T>(a).workspace(); });
 }
-std::int64_t attention_backward_workspace(const AttentionArguments& a, DType dtype) {
+std::int64_t attention_backward_workspace(const AttentionArguments& a, DType dtype, Device device) {
+  if (device.kind == DeviceKind::cuda) return 0;
   return with_float_type(dtype, [&]<class T>(Type<T>) { return Backward<T>(a, {}, {}).workspace(); });
 }
 

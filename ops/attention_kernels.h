@@ -39,9 +39,9 @@ struct AttentionGradients {
   Tensor bias_sums{};
 };
 
-/// Elements of the compute type that one thread of the CPU works in.
-std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtype);
-std::int64_t attention_backward_workspace(const AttentionArguments& a, DType dtype);
+/// Elements of the compute type that one thread of the CPU works in; none on cuda.
+std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtype, Device device);
+std::int64_t attention_backward_workspace(const AttentionArguments& a, DType dtype, Device device);
 
 /// y [samples · queries, heads · head_dim]; workspace [threads, C].
 inline constinit Kernel<void(const AttentionArguments& a, const Tensor& y, const Tensor& workspace)> attention_forward{

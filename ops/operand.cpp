@@ -24,7 +24,7 @@ void quantize_again(const QuantizedForm& form, std::int64_t begin, std::int64_t 
     const Tensor own = elements.leading(from - begin, to - begin);
     const quant::QuantizedTensor again =
         quant::quantize(has_rows ? own.reshape({samples, (to - from) / (samples * width), width}) : own, *form.coarser,
-                      form.values.key + 1 + static_cast<std::uint64_t>(from));
+                        form.values.key + 1 + static_cast<std::uint64_t>(from));
     quant::dequantize(again, 0, to - from, own);
   };
   quantize(begin, first, 1);
@@ -48,9 +48,10 @@ void decode_elements(const Operand& operand, std::int64_t begin, std::int64_t en
 }
 
 /// Rows of a tensor that is not kept to read at a time: they stay in cache.
-std::int64_t cached_rows(const Shape& shape, DType dtype) {
+std::int64_t cached_rows(const Shape& shape, DType dtype, Device device) {
   if (shape.count() == 0) return std::max<std::int64_t>(shape.rows(), 1);
-  return std::clamp<std::int64_t>(row_block_sizes().cache / (shape.back() * size_of(dtype)), 1, shape.rows());
+  const std::int64_t cache = device.kind == DeviceKind::cuda ? row_block_sizes().cuda_cache : row_block_sizes().cache;
+  return std::clamp<std::int64_t>(cache / (shape.back() * size_of(dtype)), 1, shape.rows());
 }
 
 }  // namespace
@@ -73,7 +74,7 @@ Tensor Operand::whole() const {
   }
   const Tensor values = Tensor::empty(again->shape, dtype_, device_);
   if (values.count() > 0)
-    rematerialize_rows(*again, 0, cached_rows(again->shape, dtype_), values.row_range(0, values.rows()));
+    rematerialize_rows(*again, 0, cached_rows(again->shape, dtype_, device_), values.row_range(0, values.rows()));
   return values.reshape(shape_);
 }
 
@@ -91,13 +92,13 @@ Tensor Operand::rows(std::int64_t begin, std::int64_t end) const {
   if (begin * width % own_width != 0 || end * width % own_width != 0) return whole().row_range(begin, end);
   const std::int64_t first = begin * width / own_width, last = end * width / own_width;
   const Tensor values = Tensor::empty({last - first, own_width}, dtype_, device_, Purpose::workspace);
-  rematerialize_rows(*again, first, cached_rows(again->shape, dtype_), values);
+  rematerialize_rows(*again, first, cached_rows(again->shape, dtype_, device_), values);
   return values.reshape({end - begin, width});
 }
 
 std::int64_t Operand::block_rows() const {
   if (as<KeptForm>() != nullptr) return std::max<std::int64_t>(shape_.rows(), 1);
-  return cached_rows(shape_, dtype_);
+  return cached_rows(shape_, dtype_, device_);
 }
 
 }  // namespace lacuna

@@ -29,10 +29,13 @@ void for_blocks_by_threads(const RowPartition& partition, std::int64_t own, std:
   });
 }
 
+bool is_cuda(Device device) { return device.kind == DeviceKind::cuda; }
+
 /// The quantized form, if threads can decode it independently of each other: without allocating a tensor.
 const QuantizedForm* decoded_by_threads(const Operand& operand) {
   const auto* const form = operand.as<QuantizedForm>();
-  return form != nullptr && !form->coarser && operand.shape().count() > 0 ? form : nullptr;
+  return form != nullptr && !is_cuda(operand.device()) && !form->coarser && operand.shape().count() > 0 ? form
+                                                                                                        : nullptr;
 }
 
 /// Decodes rows of a quantized operand on several threads, each into its own rows of a scratch. On `meta` only the
@@ -140,7 +143,9 @@ bool rematerialize_by_threads(const RematerializedForm& form, std::int64_t begin
                               const Tensor& out) {
   const RowPartition partition{.count = out.rows()};
   const std::int64_t own = partition.scratch_rows(rows);
-  if (own == 0 || out.count() < row_block_sizes().serial_below || !can_rematerialize_by_threads(form)) return false;
+  if (is_cuda(out.device()) || own == 0 || out.count() < row_block_sizes().serial_below ||
+      !can_rematerialize_by_threads(form))
+    return false;
   const std::int64_t step = rows_per_call(partition, own, form.shape.back() * size_of(out.dtype()));
   const std::vector<std::unique_ptr<RowReader>> sources =
       RowReader::readers_of_sources(form, rows, step, partition.parts);

@@ -16,9 +16,10 @@ namespace lacuna {
 
 /// How much is decoded at a time. Sums do not depend on it; tests make it small.
 struct RowBlockSizes {
-  std::int64_t cache = 1024 * 1024;        // bytes that all threads decode together
-  std::int64_t thread_cache = 256 * 1024;  // bytes that one thread decodes for itself
-  std::int64_t serial_below = 16384;       // elements of a tensor that are not worth several threads
+  std::int64_t cache = 1024 * 1024;            // bytes that all threads decode together
+  std::int64_t thread_cache = 256 * 1024;      // bytes that one thread decodes for itself
+  std::int64_t cuda_cache = 32 * 1024 * 1024;  // bytes that a GPU decodes together: they stay in its L2 cache
+  std::int64_t serial_below = 16384;           // elements of a tensor that are not worth several threads
 };
 RowBlockSizes& row_block_sizes();
 

@@ -80,7 +80,8 @@ Tensor SequenceAttention::forward(std::span<const Tensor> inputs) const {
   a.k = {inputs[k]};
   a.v = {inputs[v]};
   Tensor y = empty_like(query);
-  const Tensor workspace = workspace_for(attention_forward_workspace(a, query.dtype()), query.dtype(), query.device());
+  const Tensor workspace =
+      workspace_for(attention_forward_workspace(a, query.dtype(), query.device()), query.dtype(), query.device());
   attention_forward(query.device(), a, y, workspace);
   return y;
 }
@@ -92,7 +93,8 @@ void SequenceAttention::backward(const Tensor& dy, const Saved<SequenceAttention
   AttentionArguments whole = arguments_of(*this, asked.shape(), keys.shape(), keys.shape());
   for (const int i : {q, k, v})
     if (grads.wanted(i)) grads[i] = Tensor::empty(i == q ? asked.shape() : keys.shape(), dy.dtype(), dy.device());
-  const Tensor workspace = workspace_for(attention_backward_workspace(whole, dy.dtype()), dy.dtype(), dy.device());
+  const Tensor workspace =
+      workspace_for(attention_backward_workspace(whole, dy.dtype(), dy.device()), dy.dtype(), dy.device());
   std::int64_t decoded = std::min(asked.block_rows(), keys.block_rows());
   if (reads_v) decoded = std::min(decoded, values.block_rows());
   const auto query_row = [&](std::int64_t sample) {

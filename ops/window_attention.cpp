@@ -74,8 +74,9 @@ Tensor WindowAttention::forward(std::span<const Tensor> inputs) const {
   WindowArguments a = arguments_of(*this, in.shape(), in.dtype(), inputs[table], inputs[pad], inputs[logit_scale]);
   a.qkv = in;
   Tensor y = Tensor::empty(in.shape().with_back(a.heads * a.head_dim), in.dtype(), in.device());
-  window_attention_forward(y.device(), a, y,
-                           workspace_for(window_attention_forward_workspace(a, in.dtype()), in.dtype(), in.device()));
+  window_attention_forward(
+      y.device(), a, y,
+      workspace_for(window_attention_forward_workspace(a, in.dtype(), in.device()), in.dtype(), in.device()));
   return y;
 }
 
@@ -94,7 +95,8 @@ void WindowAttention::backward(const Tensor& dy, const Saved<WindowAttention>& s
                      .pad_sums = sums(pad, {whole.parts, shape.back()}),
                      .scale_sums = sums(logit_scale, {whole.parts, heads})};
   const Tensor dqkv = grads.wanted(qkv) ? Tensor::empty(shape, dy.dtype(), device) : Tensor();
-  const Tensor workspace = workspace_for(window_attention_backward_workspace(whole, dy.dtype()), dy.dtype(), device);
+  const Tensor workspace =
+      workspace_for(window_attention_backward_workspace(whole, dy.dtype(), dy.device()), dy.dtype(), device);
   const std::int64_t tokens = height * width;
   const std::int64_t run = std::max<std::int64_t>(packed.block_rows() / tokens, 1);  // images decoded at a time
   for (std::int64_t first = 0; first < whole.images; first += run) {

@@ -437,10 +437,12 @@ const RegisterKernel cpu_sum_table{window_attention_sum_table, DeviceKind::cpu, 
 
 }  // namespace
 
-std::int64_t window_attention_forward_workspace(const WindowArguments& a, DType dtype) {
+std::int64_t window_attention_forward_workspace(const WindowArguments& a, DType dtype, Device device) {
+  if (device.kind == DeviceKind::cuda) return 0;
   return with_float_type(dtype, [&]<class T>(Type<T>) { return Forward<T>(a).workspace(); });
 }
-std::int64_t window_attention_backward_workspace(const WindowArguments& a, DType dtype) {
+std::int64_t window_attention_backward_workspace(const WindowArguments& a, DType dtype, Device device) {
+  if (device.kind == DeviceKind::cuda) return 0;
   return with_float_type(dtype, [&]<class T>(Type<T>) { return Backward<T>(a, {}).workspace(); });
 }
 

@@ -37,9 +37,9 @@ struct WindowGradients {
   Tensor scale_sums{};  // [parts, heads], of logit_scale
 };
 
-/// Elements of the compute type that one thread of the CPU works in.
-std::int64_t window_attention_forward_workspace(const WindowArguments& a, DType dtype);
-std::int64_t window_attention_backward_workspace(const WindowArguments& a, DType dtype);
+/// Elements of the compute type that one thread of the CPU works in; none on cuda.
+std::int64_t window_attention_forward_workspace(const WindowArguments& a, DType dtype, Device device);
+std::int64_t window_attention_backward_workspace(const WindowArguments& a, DType dtype, Device device);
 
 /// y: rows [images · height · width, heads · head_dim]; workspace [threads, C].
 inline constinit Kernel<void(const WindowArguments& a, const Tensor& y, const Tensor& workspace)>

@@ -17,7 +17,8 @@ struct OpSample {
   /// inputs stay integers; an optional input may be undefined.
   std::function<std::vector<Tensor>(DType dtype)> inputs;
   InputSet differentiable;
-  std::vector<DType> types{DType::f64, DType::f32, DType::bf16};  // that `inputs` can be asked for
+  /// That `inputs` can be asked for; f16 is for cuda alone.
+  std::vector<DType> types{DType::f64, DType::f32, DType::bf16, DType::f16};
 };
 
 /// All samples of this test program.

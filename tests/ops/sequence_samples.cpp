@@ -26,7 +26,7 @@ std::vector<RegisterSample> embeddings(const std::string& name, std::int64_t pad
                                        bool of_activations) {
   const Shape shape = of_activations ? Shape{1, 6, 5} : Shape{6, 5};
   std::vector<RegisterSample> all;
-  for (const DType dtype : {DType::f64, DType::f32, DType::bf16})
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
     all.emplace_back(OpSample{.name = name,
                               .op = bound(Embedding{.shape = shape, .padding = padding, .dtype = dtype}),
                               .inputs =

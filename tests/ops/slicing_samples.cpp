@@ -48,6 +48,7 @@ OpSample expand(DType to, std::vector<DType> types) {
 
 const RegisterSample expanded(expand(DType::f32, {DType::f64, DType::f32}));
 const RegisterSample expanded_to_bf16(expand(DType::bf16, {DType::bf16}));
+const RegisterSample expanded_to_f16(expand(DType::f16, {DType::f16}));
 
 }  // namespace
 }  // namespace lacuna

@@ -1,0 +1,24 @@
+#include "ops/cuda/operand.h"
+
+#include "ops/quantize/layout.h"
+
+namespace lacuna::cuda {
+
+std::optional<SavedValues> saved_codes(const Operand& operand) {
+  const auto* const form = operand.as<QuantizedForm>();
+  if (form == nullptr || form->signs.defined() || form->coarser ||
+      form->values.config.rounding == quant::Rounding::hadamard)
+    return std::nullopt;
+  const quant::QuantizedTensor& quantized = form->values;
+  const quant::Layout layout(quantized.shape, quantized.config, quantized.bytes.raw());
+  if (layout.kind != quant::Grouping::Kind::consecutive || (layout.size % 8 != 0 && layout.size < layout.count))
+    return std::nullopt;
+  return SavedValues{.codes = layout.codes,
+                     .params = layout.params,
+                     .group = (layout.size + 7) / 8 * 8,
+                     .key = quantized.key,
+                     .bits = layout.bits,
+                     .dithered = quantized.config.rounding == quant::Rounding::dithered};
+}
+
+}  // namespace lacuna::cuda

@@ -1,0 +1,180 @@
+#include "ops/layer_norm_cuda.h"
+
+#include "ops/cuda/row_kernels.h"
+
+namespace lacuna::cuda {
+namespace {
+
+/// A block a row.
+template <class T, int threads_>
+struct Forward {
+  static constexpr int threads = threads_;
+  struct Shared {
+    float sums[2][threads / warp_size];
+  };
+  Kept<T> x;
+  Kept<float> weight, bias;
+  Written<T> y;
+  float *mean, *rstd;
+  std::int64_t columns;
+  float eps;
+  bool has_statistics;
+
+  LACUNA_DEVICE void operator()(const Block<Forward>& block) const {
+    const std::int64_t row = block.index();
+    BlockRow<threads, Kept<T>> in(x, row, columns, block.thread());
+    float m = 0, r = 0;
+    if (has_statistics) {
+      m = mean[row];
+      r = rstd[row];
+    } else {
+      const float scale = 1.0F / static_cast<float>(columns);
+      m = in.reduced(0, Plus{}, [](float v) { return v; });
+      m = scale * joined_of_block(block, m, block.shared().sums[0], Plus{});
+      r = in.reduced(0, Plus{}, [&](float v) { return (v - m) * (v - m); });
+      r = 1.0F / sqrtf(scale * joined_of_block(block, r, block.shared().sums[1], Plus{}) + eps);
+      if (block.thread() == 0) {
+        mean[row] = m;
+        rstd[row] = r;
+      }
+    }
+    in.each([&](std::int64_t c, const Eight& values) {
+      const Eight w = weight.at(c), b = bias.at(c);
+      Eight out;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) out[i] = (values[i] - m) * r * w[i] + b[i];
+      y.set_row(row, columns, c, out);
+    });
+  }
+};
+
+/// A block has rows of its own, a thread eight columns of each chunk. Sums for weight and bias stay in registers if a
+/// row is one chunk, and in `partial` otherwise.
+template <class T, class Read, int threads_>
+struct Backward {
+  static constexpr int threads = threads_;
+  static constexpr std::int64_t chunk = threads * 8;
+  struct Shared {
+    float sums[2][2][threads / warp_size];  // two sets in turn, so that no row overtakes another
+  };
+  Read x;
+  Kept<T> dy, old;
+  Kept<float> weight;
+  Written<T> dx;
+  const float *mean, *rstd;
+  float* partial;
+  std::int64_t first_row, rows, columns;
+  bool wants_dx, add;
+
+  LACUNA_DEVICE void operator()(const Block<Backward>& block) const {
+    const Written<float> weight_total(partial + block.index() * 2 * columns, columns);
+    const Written<float> bias_total(partial + (block.index() * 2 + 1) * columns, columns);
+    const bool in_registers = columns <= chunk;
+    const std::int64_t own = block.thread() * 8;
+    Eight weight_sum = weight_total.at(own), bias_sum = bias_total.at(own), normalised, g;
+    const float scale = 1.0F / static_cast<float>(columns);
+    const std::int64_t begin = (block.index() - first_row % block.count() + block.count()) % block.count();
+    int set = 0;
+    for (std::int64_t row = begin; row < rows; row += block.count(), set ^= 1) {
+      const float m = mean[row], r = rstd[row];
+      float sum_g = 0, sum_gx = 0;
+      for (std::int64_t c = own; c < columns; c += chunk) {
+        const Eight d = read_row(row, c, m, r, normalised, g);
+        if (!in_registers) {
+          weight_sum = weight_total.at(c);
+          bias_sum = bias_total.at(c);
+        }
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          weight_sum[i] += d[i] * normalised[i];
+          bias_sum[i] += d[i];
+          sum_g += g[i];
+          sum_gx += g[i] * normalised[i];
+        }
+        if (!in_registers) {
+          weight_total.set(c, weight_sum);
+          bias_total.set(c, bias_sum);
+        }
+      }
+      if (!wants_dx) continue;
+      auto& sums = block.shared().sums[set];
+      sum_g = scale * joined_of_block(block, sum_g, sums[0], Plus{});
+      sum_gx = scale * joined_of_block(block, sum_gx, sums[1], Plus{});
+      for (std::int64_t c = own; c < columns; c += chunk) {
+        if (!in_registers) read_row(row, c, m, r, normalised, g);
+        Eight out = add ? old.at_row(row, columns, c) : Eight{};
+#pragma unroll
+        for (int i = 0; i < 8; ++i) out[i] += r * (g[i] - sum_g - normalised[i] * sum_gx);
+        dx.set_row(row, columns, c, out);
+      }
+    }
+    if (!in_registers || own >= columns) return;
+    weight_total.set(own, weight_sum);
+    bias_total.set(own, bias_sum);
+  }
+
+ private:
+  /// Returns eight elements of dy; x̂ = (x - mean) · rstd, and g = dy · weight.
+  LACUNA_DEVICE Eight read_row(std::int64_t row, std::int64_t c, float m, float r, Eight& normalised, Eight& g) const {
+    const Eight in = x.at_row(row, columns, c), d = dy.at_row(row, columns, c);
+    g = wants_dx ? weight.at(c) : Eight{};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      normalised[i] = (in[i] - m) * r;
+      g[i] *= d[i];
+    }
+    return d;
+  }
+};
+
+template <class T, int threads>
+void forward(Stream stream, const LayerNormForward& what) {
+  const std::int64_t count = what.rows * what.columns;
+  run(stream, what.rows,
+      Forward<T, threads>{.x = {what.x, count},
+                          .weight = {what.weight, what.columns},
+                          .bias = {what.bias, what.columns},
+                          .y = {what.y, count},
+                          .mean = what.mean,
+                          .rstd = what.rstd,
+                          .columns = what.columns,
+                          .eps = what.eps,
+                          .has_statistics = what.has_statistics});
+}
+
+template <class T, int threads, class Read>
+void backward(Stream stream, const LayerNormBackward& what, const Read& x) {
+  const std::int64_t count = what.rows * what.columns;
+  run(stream, what.blocks,
+      Backward<T, Read, threads>{.x = x,
+                                 .dy = {what.dy, count},
+                                 .old = {what.dx, count},
+                                 .weight = {what.weight, what.columns},
+                                 .dx = {what.dx, count},
+                                 .mean = what.mean,
+                                 .rstd = what.rstd,
+                                 .partial = what.partial,
+                                 .first_row = what.first_row,
+                                 .rows = what.rows,
+                                 .columns = what.columns,
+                                 .wants_dx = what.dx != nullptr,
+                                 .add = what.add});
+}
+
+}  // namespace
+
+void layer_norm_forward(Stream stream, DType type, const LayerNormForward& what) {
+  with_cuda_type(type, [&]<class T>(Type<T>) {
+    with_row_threads(what.columns, [&]<int threads>(Threads<threads>) { forward<T, threads>(stream, what); });
+  });
+}
+
+void layer_norm_backward(Stream stream, DType type, const LayerNormBackward& what) {
+  with_cuda_type(type, [&]<class T>(Type<T>) {
+    with_saved_values<T>(what.x, what.rows * what.columns, [&](const auto& x) {
+      with_row_threads(what.columns, [&]<int threads>(Threads<threads>) { backward<T, threads>(stream, what, x); });
+    });
+  });
+}
+
+}  // namespace lacuna::cuda

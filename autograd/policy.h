@@ -21,7 +21,8 @@ namespace lacuna {
 /// One reader of a saved tensor in the backward pass.
 struct Reader {
   Label op;
-  OpKind kind = OpKind::other;  // of that op
+  OpKind kind = OpKind::other;                 // of that op
+  const quant::SlopeLevels* slopes = nullptr;  // of that op's curve, as Operation::slopes
   Label path;
   Source source{};  // which tensor of that op
   Need need{};

@@ -164,6 +164,7 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
       if (needed)
         saved->add_reader({.op = name,
                            .kind = op->kind(),
+                           .slopes = op->slopes(),
                            .path = path,
                            .source = row.from,
                            .need = row.need,

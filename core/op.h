@@ -34,6 +34,10 @@
 
 namespace lacuna {
 
+namespace quant {
+struct SlopeLevels;
+}
+
 class Operand;
 
 /// The most inputs that an op can have, and the most outputs.
@@ -236,6 +240,8 @@ class Operation {
   virtual ~Operation() = default;
   virtual std::string_view name() const = 0;
   virtual OpKind kind() const = 0;
+  /// 2-bit slopes of the op's curve, all that backward needs of its input; null if it has none.
+  virtual const quant::SlopeLevels* slopes() const = 0;
   virtual std::span<const Save> saves() const = 0;
   /// Empty if the output cannot be rematerialized.
   virtual std::span<const Remat> rematerializes() const = 0;
@@ -284,6 +290,8 @@ inline constexpr int outputs_of<Op> = Op::outputs;
 ///   std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;
 /// an op of a kind that policies know
 ///   static constexpr OpKind kind = OpKind::norm;
+/// a curve whose backward can do with 2 bits of its slope an element
+///   static constexpr const quant::SlopeLevels* slopes = &quant::...;
 template <class Op>
 class Bound final : public Operation {
   static_assert(
@@ -298,6 +306,12 @@ class Bound final : public Operation {
       return Op::kind;
     else
       return OpKind::other;
+  }
+  const quant::SlopeLevels* slopes() const override {
+    if constexpr (requires { Op::slopes; })
+      return Op::slopes;
+    else
+      return nullptr;
   }
   std::span<const Save> saves() const override { return Op::saves; }
   std::span<const Remat> rematerializes() const override {

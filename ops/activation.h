@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/op.h"
+#include "ops/quantize/slope.h"
 
 namespace lacuna {
 
@@ -12,6 +13,7 @@ struct Gelu {
   enum class Form : std::uint8_t { erf, tanh } form = Form::erf;
   static constexpr std::string_view name = "gelu";
   static constexpr OpKind kind = OpKind::activation;
+  static constexpr const quant::SlopeLevels* slopes = &quant::gelu_slopes;
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x}}};
   static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
@@ -36,6 +38,7 @@ struct Silu {
   enum Input { x };
   static constexpr std::string_view name = "silu";
   static constexpr OpKind kind = OpKind::activation;
+  static constexpr const quant::SlopeLevels* slopes = &quant::silu_slopes;
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x}}};
   static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;

@@ -36,7 +36,7 @@ Hold beside_quantized(const Hold& hold, const SavedTensorInfo& info) {
 
 const quant::SlopeLevels* slopes_of(const SavedTensorInfo& info) {
   if (!can_quantize(info) || info.readers.size() != 1 || info.readers.front().rematerializes) return nullptr;
-  return quant::slope_levels(info.readers.front().op.text());
+  return info.readers.front().slopes;
 }
 
 Setting group_size_setting(std::string_view meaning) {

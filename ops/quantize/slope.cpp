@@ -10,11 +10,6 @@ namespace {
 
 constexpr std::int64_t per_byte = 4, serial_below = 65536;
 
-// Lloyd-Max levels, checked by a test: the slopes at the points on both sides of a threshold have equal error there,
-// and the slope at a point is the mean slope between its thresholds.
-constexpr SlopeLevels gelu{{-0.499F, 0, 0.499F}, {-0.8724F, -0.2393F, 0.2393F, 0.8724F}};
-constexpr SlopeLevels silu{{-0.6685F, 0, 0.6685F}, {-1.1378F, -0.3161F, 0.3161F, 1.1378F}};
-
 template <class T>
 void encode_on_cpu(const Tensor& values, const SlopeLevels& levels, const Tensor& bytes) {
   const T* const x = values.data<T>();
@@ -63,11 +58,6 @@ const RegisterKernel cpu_decode{
     }};
 
 }  // namespace
-
-const SlopeLevels* slope_levels(std::string_view op) {
-  if (op == "gelu") return &gelu;
-  return op == "silu" ? &silu : nullptr;
-}
 
 Tensor quantize_slopes(const Tensor& values, const SlopeLevels& levels) {
   const std::int64_t count = values.count();

@@ -84,7 +84,7 @@ TEST_CASE_FIXTURE(Fixture,
 
 TEST_CASE_FIXTURE(Fixture, "holders: slopes take two bits an element") {
   const std::int64_t before = saved_bytes();
-  Holder slopes = held({.kind = Hold::quantize, .slopes = quant::slope_levels("gelu")});
+  Holder slopes = held({.kind = Hold::quantize, .slopes = &quant::gelu_slopes});
   CHECK(bytes_of(slopes) == values.count() / 4);
   CHECK(saved_bytes() - before == values.count() / 4);
   CHECK(read(slopes).as<SlopeForm>() != nullptr);

@@ -3,7 +3,7 @@
 namespace lacuna {
 
 std::string_view name_of(Hold::Kind kind) {
-  constexpr std::string_view names[] = {"drop", "keep", "rematerialize", "sign mask", "quantize"};
+  constexpr std::string_view names[] = {"drop", "keep", "rematerialize", "sign mask", "quantize", "offload"};
   return names[kind];
 }
 
@@ -20,6 +20,8 @@ void expect_valid(const Hold& hold, const SavedTensorInfo& info, const MemoryPol
         return info.need == Need::sign;
       case Hold::quantize:
         return policy.quantizes() && info.need <= Need::value && is_floating(info.dtype);
+      case Hold::offload:
+        return false;
     }
     return false;
   }();

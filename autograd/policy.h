@@ -18,6 +18,8 @@
 
 namespace lacuna {
 
+class OffloadStore;
+
 /// One reader of a saved tensor in the backward pass.
 struct Reader {
   Label op;
@@ -78,6 +80,7 @@ struct Hold {
     rematerialize,  // computed again by the op that made it, from tensors that are held
     sign_mask,      // one bit an element
     quantize,
+    offload,  // on a file, as it is or quantized: of reports; a policy answers `keep` or `quantize` with `store`
   };
   Kind kind = keep;
   quant::QuantConfig config{};                 // of `quantize`
@@ -85,6 +88,7 @@ struct Hold {
   const quant::SlopeLevels* slopes = nullptr;  // of `quantize`: 2 bits of the curve's slope at each element, no value
   RunningRanges* running = nullptr;  // of `quantize` by columns: where the ranges come from; null: from the tensor
   std::uint64_t draw = 0;            // of `quantize`: which of the step's random draws rounds it
+  OffloadStore* store = nullptr;     // of `keep` and `quantize`: the bytes go there, as long as it takes them
 };
 
 std::string_view name_of(Hold::Kind kind);

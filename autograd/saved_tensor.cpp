@@ -165,6 +165,12 @@ SavedTensorInfo SavedTensor::info() const {
           .readers = readers_};
 }
 
+Quantized* SavedTensor::quantized() {
+  if (!holder_) return nullptr;
+  if (auto* const offloaded = std::get_if<Offloaded>(&*holder_)) return offloaded->quantized();
+  return std::get_if<Quantized>(&*holder_);
+}
+
 bool SavedTensor::is_held() const {
   return !readers_.empty() && !(holder_ && std::holds_alternative<Dropped>(*holder_));
 }
@@ -199,7 +205,7 @@ Hold SavedTensor::decide() const {
   expect_valid(hold, known, policy_);
   // Signs or quantized values of a changed tensor would be wrong without notice; reading a kept one is an error.
   const bool reads_values = hold.kind == Hold::sign_mask || hold.kind == Hold::quantize;
-  return reads_values && is_changed() ? Hold{.kind = Hold::keep} : hold;
+  return (reads_values || hold.store != nullptr) && is_changed() ? Hold{.kind = Hold::keep} : hold;
 }
 
 void SavedTensor::finalize() {

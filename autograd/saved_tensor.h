@@ -118,7 +118,7 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   /// The tensors that it is, or may be, rematerialized from.
   std::span<const SavedTensorPtr> sources() const;
   /// The holder of a quantized tensor; null for others.
-  Quantized* quantized() { return holder_ ? std::get_if<Quantized>(&*holder_) : nullptr; }
+  Quantized* quantized();
   /// Has readers, and is not dropped.
   bool is_held() const;
   SavedTensorReport report() const;

@@ -179,15 +179,19 @@ class Doctor {
  public:
   explicit Doctor(CLI::App& app) {
     app.add_flag("--calibrate", calibrates_, "measure what operations cost on this machine, for plans of `auto`");
+    app.add_option("--disk", disk_, "with --calibrate: a folder on the disk of memory.offload, which is measured too")
+        ->type_name("DIR")
+        ->needs("--calibrate");
     report_.declare(app);
   }
   ExitCode operator()() const {
-    if (calibrates_) calibrate();
+    if (calibrates_) calibrate(disk_);
     return run(report_);
   }
 
  private:
   bool calibrates_ = false;
+  std::string disk_;
   Report report_;
 };
 

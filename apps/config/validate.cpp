@@ -47,6 +47,16 @@ void check_conditions(const Configuration& c, const YamlNode& root, Problems& pr
   }
 }
 
+/// Settings of a file that there is none of.
+void check_offload(const Configuration& c, const YamlNode& root, Problems& problems) {
+  const Configuration::Memory &given = c.memory, defaults{};
+  if (!given.offload.empty()) return;
+  if (given.offload_budget != defaults.offload_budget)
+    problems.add(place_of(root, "memory", "offload_budget"), "memory.offload_budget: expected with memory.offload only");
+  if (given.offload_buffer != defaults.offload_buffer)
+    problems.add(place_of(root, "memory", "offload_buffer"), "memory.offload_buffer: expected with memory.offload only");
+}
+
 /// Settings of an augmentation mean nothing under another.
 void check_augmentation(const Configuration& c, const YamlNode& root, Problems& problems) {
   const Configuration::Data &given = c.data, defaults{};
@@ -265,6 +275,7 @@ void check_probe(const Configuration& c, const YamlNode& root, Problems& problem
 }  // namespace
 
 void validate(const Configuration& c, const YamlNode& root, Problems& problems) {
+  check_offload(c, root, problems);
   check_augmentation(c, root, problems);
   if (c.train.batch_size % c.train.accumulate != 0)
     problems.add(place_of(root, "train", "accumulate"),

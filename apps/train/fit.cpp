@@ -96,11 +96,11 @@ class Advice {
     smallest.memory.recompute = {"*.*"};
     constexpr std::int64_t mebibyte = 1 << 20;
     const std::int64_t whole = available_ / mebibyte * mebibyte;
-    training_.set_policy(make_memory_policy(smallest.memory));
+    training_.set_policy(make_memory_policy(smallest.memory, Device::meta));
     std::int64_t bytes = bytes_of(smallest);
     if (bytes == std::numeric_limits<std::int64_t>::max()) {  // a model without blocks
       smallest.memory.recompute.clear();
-      training_.set_policy(make_memory_policy(smallest.memory));
+      training_.set_policy(make_memory_policy(smallest.memory, Device::meta));
       bytes = bytes_of(smallest);
     }
     std::string settings;

@@ -1,5 +1,6 @@
 #include "apps/train/machine_costs.h"
 
+#include "autograd/offload_store.h"
 #include "autograd/plan/memory_plan.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -75,7 +76,24 @@ constexpr std::int64_t positions = 256, channels = 512;  // of one part of what 
 /// In all more than caches hold.
 std::int64_t parts() { return std::max(32, threads()); }
 
-CostTable measure_costs() {
+/// Bytes a second, written and then read.
+double disk_rate(const fs::path& folder) {
+  constexpr std::int64_t tensors = 8, bytes = std::int64_t{32} << 20;
+  OffloadStore store({.folder = folder, .buffer = bytes});
+  const Tensor values = Tensor::zeros({bytes}, DType::u8, Device::cpu);
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<OffloadStore::Id> ids;
+  for (std::int64_t i = 0; i < tensors; ++i) {
+    const std::optional<OffloadStore::Id> id = store.put(values);
+    if (!id) reject("doctor --disk: {} has no room for {}", folder.string(), format_bytes(tensors * bytes));
+    ids.push_back(*id);
+  }
+  for (auto id = ids.rbegin(); id != ids.rend(); ++id) store.get(*id, values, false);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  return 2.0 * tensors * bytes / seconds.count();
+}
+
+CostTable measure_costs(const fs::path& disk) {
   const Tensor x = Tensor::empty({parts(), positions, channels}, DType::f32, Device::cpu), y = empty_like(x);
   const Tensor weight = Tensor::empty({channels, channels}, DType::f32, Device::cpu);
   const RandomStream draws{1, 0, random_site("costs")};
@@ -135,6 +153,9 @@ CostTable measure_costs() {
     coding[quant::uses_hadamard(widths[i]) ? 1 : 0] += (seconds[2 + 2 * i] + 2 * seconds[3 + 2 * i]) / 2;
   costs.dithered = rounded(coding[0] / bytes / slower, nominal.dithered);
   costs.hadamard = rounded(coding[1] / bytes / slower, nominal.hadamard);
+  costs.disk = machine_costs().disk;
+  if (!disk.empty())  // disks differ by more than processors do
+    costs.disk = nominal.disk * std::exp2(std::round(2 * std::log2(disk_rate(disk) * slower / nominal.disk)) / 2);
   return costs;
 }
 
@@ -161,18 +182,21 @@ CostTable machine_costs() {
     costs.*cost = value->get<double>();
     if (!std::isfinite(costs.*cost) || costs.*cost <= 0) return {};
   }
+  if (const auto disk = entry->find("disk"); disk != entry->end() && disk->is_number() && disk->get<double>() > 0)
+    costs.disk = disk->get<double>();
   return costs;
 }
 
-CostTable calibrate() {
+CostTable calibrate(const fs::path& disk) {
   const fs::path file = costs_file();
   if (file.empty())
     reject("doctor --calibrate: expected $XDG_CACHE_HOME or $HOME, which say where to write, got neither");
   std::error_code failed;
   fs::create_directories(file.parent_path(), failed);
-  const CostTable measured = measure_costs();
+  const CostTable measured = measure_costs(disk);
   json all = read_file(), entry;
   for (const auto& [name, cost] : named) entry[name] = measured.*cost;
+  entry["disk"] = measured.disk;
   all[entry_name()] = entry;
   write_file_atomically(file, all.dump(2) + "\n");
   return measured;

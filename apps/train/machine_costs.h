@@ -15,6 +15,7 @@ std::filesystem::path costs_file();
 
 /// Measures the costs with as many threads as are set, in a tenth of a second or two, and writes them into
 /// `costs_file`. Only ratios to the nominal rate of matrix products count, rounded to powers of the square root of two.
-CostTable calibrate();
+/// `disk`: a folder on the disk of memory.offload, which is measured too; empty: its rate stays as it was.
+CostTable calibrate(const std::filesystem::path& disk = {});
 
 }  // namespace lacuna::apps

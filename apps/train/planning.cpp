@@ -5,6 +5,7 @@
 #include "apps/train/fit.h"
 #include "apps/train/machine_costs.h"
 #include "apps/train/measure.h"
+#include "apps/train/offload.h"
 #include "autograd/calibration.h"
 #include "autograd/policies/planned.h"
 #include "autograd/policies/quantizing.h"
@@ -154,6 +155,7 @@ class BudgetPlanner {
                format_bytes(beside), memory.budget);
       budget_ -= beside;
     }
+    store_ = make_store(memory, Device::meta);  // its buffers count in all that is measured from here on
     measured_ = model_.measure();
   }
 
@@ -163,7 +165,8 @@ class BudgetPlanner {
     if (plan.quantizes() && plan.group_size != group_size(configuration_))
       return fmt::format("its groups have {} elements, memory.group_size is {}", plan.group_size,
                          group_size(configuration_));
-    PlannedPolicy policy(plan);
+    if (plan.offloads() && !store_) return "it offloads tensors, and memory.offload names no folder";
+    PlannedPolicy policy(plan, "planned", store_.get());
     const std::int64_t there = std::exchange(plan.bytes, counted(model_.step(policy, nullptr)));
     if (plan.bytes != there)  // what the plan says of itself was true of another batch, say
       plan.text = fmt::format("a plan that was made for other settings; here it takes {}", format_bytes(plan.bytes));
@@ -185,6 +188,10 @@ class BudgetPlanner {
         .quantize = may_quantize(configuration_),
         .group_size = group_size(configuration_),
         .micro_batches = configuration_.train.accumulate,
+        .store = store_.get(),
+        .store_budget = configuration_.memory.offload_budget.empty()
+                            ? 0
+                            : parse_bytes(configuration_.memory.offload_budget, "memory.offload_budget"),
         .costs = costs_,
         .sensitivities =
             [this] { return measure_sensitivities(configuration_, model_.training().task_step().error_measure()); },
@@ -209,6 +216,7 @@ class BudgetPlanner {
   const Configuration& configuration_;
   MetaModel model_;
   CostTable costs_;
+  std::shared_ptr<OffloadStore> store_{};
   Measurement measured_;  // under `exact`
   bool of_saved_ = false;
   std::int64_t budget_ = 0;
@@ -216,7 +224,7 @@ class BudgetPlanner {
 
 }  // namespace
 
-std::int64_t parse_bytes(const std::string& text) {
+std::int64_t parse_bytes(const std::string& text, std::string_view key) {
   struct Unit {
     std::string_view name;
     double bytes;
@@ -233,13 +241,13 @@ std::int64_t parse_bytes(const std::string& text) {
   constexpr double least_meant = 4096;  // a `6` lacks its GiB, an `800` its MiB
   if (end > 0 && unit_begin == text.size() && (number != std::floor(number) || number < least_meant))
     reject(
-        "memory.budget: expected bytes as 6GiB, 1.5GB or 800MiB, got {0}: a number without a unit is bytes; {0}B, if "
-        "so few are meant",
-        text);
+        "{1}: expected bytes as 6GiB, 1.5GB or 800MiB, got {0}: a number without a unit is bytes; {0}B, if so few are "
+        "meant",
+        text, key);
   for (const Unit& unit : units)
     if (end > 0 && text.substr(unit_begin) == unit.name && number * unit.bytes >= 1 && number * unit.bytes < 0x1p62)
       return static_cast<std::int64_t>(number * unit.bytes);
-  reject("memory.budget: expected bytes as 6GiB, 1.5GB or 800MiB, got {}", text);
+  reject("{}: expected bytes as 6GiB, 1.5GB or 800MiB, got {}", key, text);
 }
 
 void plan_memory(Configuration& configuration, const CostTable& costs, const fs::path& recorded) {

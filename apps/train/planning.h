@@ -10,8 +10,8 @@
 
 namespace lacuna::apps {
 
-/// Bytes from text as `6GiB`, `1.5GB`, `800MiB` or `1048576`; rejects anything else.
-std::int64_t parse_bytes(const std::string& text);
+/// Bytes from text as `6GiB`, `1.5GB`, `800MiB` or `1048576`; rejects anything else as the value of `key`.
+std::int64_t parse_bytes(const std::string& text, std::string_view key = "memory.budget");
 
 /// Gives a configuration whose policy is `auto` its memory plan, `memory.plan`; leaves others as they are. Builds the
 /// model once, on `meta`.

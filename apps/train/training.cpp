@@ -4,6 +4,7 @@
 #include "apps/config/model_options.h"
 #include "apps/config/resolve.h"
 #include "apps/train/nonfinite.h"
+#include "apps/train/offload.h"
 #include "apps/train/run_folder.h"
 #include "autograd/policies/planned.h"
 #include "core/parallel.h"
@@ -153,9 +154,13 @@ DType precision_type(const std::string& precision) {
   reject("train.precision: expected f32 or bf16, got {}", precision);
 }
 
-std::unique_ptr<RuledPolicy> make_memory_policy(const Configuration::Memory& memory) {
-  if (memory.plan) return with_rules(std::make_unique<PlannedPolicy>(*memory.plan, memory.policy), {});
-  return with_rules(make_policy(memory.policy, memory.options), memory.rules, memory.recompute);
+std::unique_ptr<RuledPolicy> make_memory_policy(const Configuration::Memory& memory, Device device) {
+  std::shared_ptr<OffloadStore> store = make_store(memory, device);
+  std::unique_ptr<RuledPolicy> policy =
+      memory.plan ? with_rules(std::make_unique<PlannedPolicy>(*memory.plan, memory.policy, store.get()), {})
+                  : with_rules(make_policy(memory.policy, memory.options), memory.rules, memory.recompute);
+  policy->set_store(std::move(store), !memory.plan);
+  return policy;
 }
 
 void refuse_unmatched(const RuledPolicy& policy) {
@@ -195,7 +200,7 @@ AverageWarmup average_warmup(std::string_view name) {
 Training::Training(const Configuration& configuration, Device device, Communicator& ranks)
     : ranks_(ranks),
       threads_(static_cast<int>(configuration.train.threads)),
-      policy_(make_memory_policy(configuration.memory)),
+      policy_(make_memory_policy(configuration.memory, device)),
       step_options_{.step = {.clipping = {.norm = configuration.train.clip_norm,
                                           .parameter_norm = configuration.train.clip_parameter_norm,
                                           .value = configuration.train.clip_value},

@@ -123,8 +123,8 @@ class Training {
   std::unique_ptr<TaskStep> step_;
 };
 
-/// The policy with its rules and regions; of `auto` the one that replays the plan.
-std::unique_ptr<RuledPolicy> make_memory_policy(const Configuration::Memory& memory);
+/// The policy with its rules and regions; of `auto` the one that replays the plan. Its tensors are on `device`.
+std::unique_ptr<RuledPolicy> make_memory_policy(const Configuration::Memory& memory, Device device);
 
 /// Refuses a policy whose rules, regions or planned tensors applied to nothing, after a forward pass of the whole
 /// model.

@@ -16,18 +16,28 @@ Holder make_holder(const Hold& hold, const HolderInputs& tensor) {
     case Hold::drop:
       return Dropped();
     case Hold::keep:
+      // Memory that somebody else holds too would stay.
+      if (hold.store != nullptr && tensor.is_owned && tensor.values.unique())
+        if (const std::optional<OffloadStore::Id> id = hold.store->put(tensor.values))
+          return Offloaded(*hold.store, *id, tensor.values, saved);
       return Kept(tensor.values, tensor.version, tensor.owner, saved, tensor.is_owned);
     case Hold::sign_mask:
       return SignMask(sign_bits());
     case Hold::rematerialize:
       return Rematerialized(tensor.origin, tensor.info, tensor.values.device(), hold.signs ? sign_bits() : Tensor());
     case Hold::quantize:
+    case Hold::offload:  // no policy's answer
       break;
   }
   if (hold.slopes != nullptr) return Slopes(owned(quant::quantize_slopes(tensor.values, *hold.slopes)), *hold.slopes);
   Tensor signs = hold.signs ? sign_bits() : Tensor();
   quant::QuantizedTensor quantized = quantize(tensor.values, tensor.info.key(), hold);
   quantized.bytes.set_purpose(Purpose::saved);
+  if (hold.store != nullptr)
+    if (const std::optional<OffloadStore::Id> id = hold.store->put(quantized.bytes)) {
+      const Tensor bytes = std::exchange(quantized.bytes, {});
+      return Offloaded(*hold.store, *id, bytes, saved, std::move(quantized), std::move(signs));
+    }
   return Quantized(std::move(quantized), std::move(signs));
 }
 

@@ -11,6 +11,7 @@
 // A new way to hold a tensor is a class here, a member of `Holder`, and a line of `make_holder`.
 #pragma once
 
+#include "autograd/offload_store.h"
 #include "autograd/policy.h"
 #include "ops/operand.h"
 
@@ -181,7 +182,40 @@ class RegionInput : public HolderBase {
   SavedTensorPtr saved_;
 };
 
-using Holder = std::variant<Dropped, Kept, SignMask, Quantized, Slopes, Rematerialized, RegionInput>;
+/// On a file: the tensor itself, or its quantized bytes. The first reader brings it back into memory for all of them.
+class Offloaded : public HolderBase {
+ public:
+  static constexpr Hold::Kind kind = Hold::offload;
+  /// `bytes`: what the store has under `id`, as a tensor [] that is gone; `quantized`: what they are of, without them.
+  Offloaded(OffloadStore& store, OffloadStore::Id id, const Tensor& bytes, const Owner& saved,
+            std::optional<quant::QuantizedTensor> quantized = {}, Tensor signs = {});
+  std::int64_t bytes() const;
+  int bits() const { return quantized_ ? quantized_->config.bits : 0; }
+  bool is_approximate() const { return quantized_.has_value(); }
+  Tensor signs() const { return signs_; }
+  Operand::Form read(const ReadRequest& request);
+  void rewind() { unload(); }
+  void release();
+  /// Brings it back; null where it is not quantized.
+  Quantized* quantized();
+
+ private:
+  void load(bool again);
+  void unload();
+
+  OffloadStore* store_;
+  OffloadStore::Id id_;
+  Shape shape_;
+  DType dtype_;
+  Device device_;
+  Owner saved_;
+  std::optional<quant::QuantizedTensor> quantized_;
+  Tensor signs_;
+  Tensor values_{};                 // while it is back
+  std::optional<Quantized> codes_{};  // the same, of what is quantized
+};
+
+using Holder = std::variant<Dropped, Kept, SignMask, Quantized, Slopes, Rematerialized, RegionInput, Offloaded>;
 
 /// What a holder is made of.
 struct HolderInputs {

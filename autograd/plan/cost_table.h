@@ -16,6 +16,7 @@ struct CostTable {
   // Seconds per byte of a quantized tensor: encoded once, decoded about twice in backward.
   double dithered = 6.5e-11;
   double hadamard = 1.5e-10;  // of few bits (quant::uses_hadamard)
+  double disk = 1e9;          // bytes a second, written or read, of the disk of memory.offload
 
   double op_seconds(std::int64_t op_macs, std::int64_t op_bytes) const {
     return std::max(static_cast<double>(op_macs) / macs, static_cast<double>(op_bytes) / bytes);
@@ -28,6 +29,11 @@ struct CostTable {
   /// Rematerializes a tensor of so many bytes in backward: another is read, this one is written.
   double rematerialize_seconds(std::int64_t tensor_bytes) const {
     return 2 * static_cast<double>(tensor_bytes) / bytes;
+  }
+  /// Writes a tensor of so many bytes to a file in forward and reads it in backward: two copies between memory and
+  /// buffers, and the part `waited` of the disk's own time that no computation covers.
+  double offload_seconds(std::int64_t tensor_bytes, double waited) const {
+    return (4 / bytes + 2 * waited / disk) * static_cast<double>(tensor_bytes);
   }
   bool operator==(const CostTable&) const = default;
 };

@@ -14,9 +14,17 @@ bool MemoryPlan::quantizes() const {
   return std::ranges::any_of(tensors, [](const auto& entry) { return entry.second.bits != exact_bits; });
 }
 
+bool MemoryPlan::offloads() const {
+  return std::ranges::any_of(tensors, [](const auto& entry) { return entry.second.offloaded; });
+}
+
 std::string to_json(const MemoryPlan& plan) {
   ordered_json tensors = ordered_json::object();
   for (const auto& [key, choice] : plan.tensors) {
+    if (choice.offloaded) {
+      tensors[key] = "offload";
+      continue;
+    }
     if (choice.kept)
       tensors[key] = "keep";
     else if (choice.bits == exact_bits)
@@ -60,14 +68,15 @@ MemoryPlan parse_plan(std::string_view text, const std::string& source) {
   const auto is_map = [](const ordered_json& value) { return value.is_object(); };
   for (const auto& [key, value] : member("tensors", is_map, "choices by the key of a saved tensor").items()) {
     MemoryPlan::Choice& choice = plan.tensors[key];
-    if (value == "keep" || value == "exact") {
+    if (value == "keep" || value == "exact" || value == "offload") {
       choice.kept = value == "keep";
+      choice.offloaded = value == "offload";
       continue;
     }
     if (value.is_number_integer())
       choice.bits = static_cast<int>(std::clamp<std::int64_t>(value.get<std::int64_t>(), 0, 99));
     if (choice.bits < 1 || choice.bits > 8)
-      reject("{}: tensors: {}: expected keep, exact or 1 to 8 bits, got {}", source, key, value.dump());
+      reject("{}: tensors: {}: expected keep, exact, offload or 1 to 8 bits, got {}", source, key, value.dump());
   }
   return plan;
 }

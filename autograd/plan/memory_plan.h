@@ -17,6 +17,7 @@ struct MemoryPlan {
   struct Choice {
     int bits = exact_bits;  // of an element; exact_bits: the tensor itself
     bool kept = false;      // kept as it is, though it could be rematerialized
+    bool offloaded = false;  // on a file between forward and backward
     bool operator==(const Choice&) const = default;
   };
   std::map<std::string, Choice> tensors{};  // by SavedTensorInfo::key()
@@ -30,6 +31,7 @@ struct MemoryPlan {
   std::string text{};      // the plan in words
 
   bool quantizes() const;
+  bool offloads() const;
   /// Time for the same progress: a gradient with variance v takes a step 1 + v times less far.
   double cost() const { return seconds * (1 + variance); }
   bool operator==(const MemoryPlan&) const = default;

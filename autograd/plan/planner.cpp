@@ -38,6 +38,7 @@ class Planner {
  public:
   explicit Planner(const PlannerOptions& options) : o_(options), exact_(record({}, exact_bits)) {
     exact_seconds_ = seconds_of(exact_, Choices(exact_.tensors.size()));
+    waited_ = waited_share();
   }
 
   PlannerResult plan() {
@@ -73,7 +74,7 @@ class Planner {
   }
   /// Replaces the predicted bytes and time of ops by those of a step. `op_seconds`: predicted.
   void run(MemoryPlan& plan, double op_seconds) const {
-    PlannedPolicy policy(plan);
+    PlannedPolicy policy(plan, "planned", o_.store);
     TimeObserver time(o_.costs);
     plan.bytes = counted_bytes(o_.step(policy, &time));
     plan.seconds += (time.seconds - static_cast<double>(o_.micro_batches) * op_seconds) / exact_seconds_;
@@ -156,7 +157,9 @@ class Planner {
     std::vector<Choices> choices_of;          // of each
     std::vector<std::vector<HoldCost>> ways;  // the same
     std::vector<std::int64_t> held;           // by each tensor of the graph
+    std::vector<std::int64_t> back(graph.tensors.size());  // the same, of what comes back from the file
     std::int64_t fixed = graph.recorded_bytes.saved, fewest = 0, most = 1;
+    std::int64_t left_on_file = o_.store_budget > 0 ? o_.store_budget : std::numeric_limits<std::int64_t>::max();
     for (const GraphTensor& tensor : graph.tensors) {
       held.push_back(tensor.held_bytes);
       Choices choices;
@@ -164,6 +167,11 @@ class Planner {
         for (const int bits : bit_widths)
           if (!tensor.is_input || bits >= 8) choices.push_back({.bits = bits});
       if (tensor.can_rematerialize) choices = {{}, {.kept = true}};
+      if (o_.store != nullptr && tensor.can_offload && tensor.size.exact_bytes <= left_on_file) {
+        if (choices.empty()) choices.emplace_back();
+        choices.insert(choices.begin(), {.offloaded = true});
+        left_on_file -= tensor.size.exact_bytes;
+      }
       if (choices.empty()) continue;
       if (o_.of_saved && tensor.in_region) choices = {{}};  // takes nothing of the budget
       tensors.push_back(held.size() - 1);
@@ -179,8 +187,11 @@ class Planner {
     std::vector<std::size_t> chosen;
     const auto predict = [&](std::int64_t bytes) {
       chosen = choose_ways(ways, bytes).ways;
-      for (std::size_t k = 0; k < tensors.size(); ++k) held[tensors[k]] = ways[k][chosen[k]].bytes;
-      return counted_bytes(graph.bytes(held));
+      for (std::size_t k = 0; k < tensors.size(); ++k) {
+        held[tensors[k]] = ways[k][chosen[k]].bytes;
+        back[tensors[k]] = choices_of[k][chosen[k]].offloaded ? graph.tensors[tensors[k]].size.exact_bytes : 0;
+      }
+      return counted_bytes(graph.bytes(held, back));
     };
     std::int64_t predicted = predict(o_.of_saved ? budget - fixed : most);
     if (predicted > budget && !o_.of_saved) {
@@ -192,18 +203,18 @@ class Planner {
       predicted = predict(low);
     }
     if (!o_.of_saved && predicted <= budget) {
-      relax_regions(graph, tensors, ways, budget, held, chosen);
-      predicted = counted_bytes(graph.bytes(held));
+      relax_regions(graph, tensors, ways, budget, held, back, chosen);
+      predicted = counted_bytes(graph.bytes(held, back));
     }
     MemoryPlan plan{.regions = candidate.regions, .group_size = o_.group_size, .bytes = predicted};
     Choices choices(graph.tensors.size());
     for (std::size_t k = 0; k < tensors.size(); ++k) {
       const GraphTensor& tensor = graph.tensors[tensors[k]];
       const MemoryPlan::Choice choice = choices[tensors[k]] = choices_of[k][chosen[k]];
-      if (tensor.can_quantize || choice.kept) plan.tensors[tensor.key] = choice;
+      if (tensor.can_quantize || choice.kept || choice.offloaded) plan.tensors[tensor.key] = choice;
       plan.variance += tensor.size.sensitivity * code_variance(choice.bits);
     }
-    if (!plan.quantizes()) std::erase_if(plan.tensors, [](const auto& entry) { return !entry.second.kept; });
+    if (!plan.quantizes()) std::erase_if(plan.tensors, [](const auto& entry) { return !entry.second.kept && !entry.second.offloaded; });
     plan.seconds = seconds_of(graph, choices) / exact_seconds_;
     return plan;
   }
@@ -212,8 +223,8 @@ class Planner {
   /// that have `ways`.
   void relax_regions(const StepGraph& graph, const std::vector<std::size_t>& tensors,
                      const std::vector<std::vector<HoldCost>>& ways, std::int64_t budget, std::vector<std::int64_t>& held,
-                     std::vector<std::size_t>& chosen) const {
-    std::vector<std::int64_t> totals = graph.totals(held);
+                     const std::vector<std::int64_t>& back, std::vector<std::size_t>& chosen) const {
+    std::vector<std::int64_t> totals = graph.totals(held, back);
     for (std::size_t k = 0; k < tensors.size(); ++k) {
       const GraphTensor& tensor = graph.tensors[tensors[k]];
       if (!tensor.in_region) continue;
@@ -272,15 +283,25 @@ class Planner {
       const int now = found->second.bits, next = *std::ranges::upper_bound(bit_widths, now);
       wider.tensors[tensor.key].bits = next;
       wider.variance -= tensor.size.sensitivity * (code_variance(now) - code_variance(next));
-      PlannedPolicy policy(wider);
+      PlannedPolicy policy(wider, "planned", o_.store);
       wider.bytes = counted_bytes(o_.step(policy, nullptr));
       if (wider.bytes <= o_.budget) plan = std::move(wider);
     }
   }
 
+  /// The part of the disk's time that a step waits for it, if all that can be offloaded is: what is longer than the
+  /// computation, and a tenth in any case, since the two never fit each other quite.
+  double waited_share() const {
+    constexpr double least = 0.1;
+    double disk = 0;
+    for (const GraphTensor& tensor : exact_.tensors)
+      if (tensor.can_offload) disk += 2 * static_cast<double>(tensor.size.exact_bytes) / o_.costs.disk;
+    return std::clamp(disk > 0 ? 1 - exact_.seconds() / disk : 0, least, 1.0);
+  }
   /// Of a micro-batch.
   double step_seconds() const { return exact_seconds_ / static_cast<double>(o_.micro_batches); }
   double seconds_of(const GraphTensor& tensor, const MemoryPlan::Choice& choice) const {
+    if (choice.offloaded) return o_.costs.offload_seconds(tensor.size.exact_bytes, waited_);
     if (tensor.can_rematerialize) return choice.kept ? 0 : o_.costs.rematerialize_seconds(tensor.size.exact_bytes);
     return tensor.can_quantize ? o_.costs.quantize_seconds(tensor.size.exact_bytes, choice.bits) : 0;
   }
@@ -292,15 +313,17 @@ class Planner {
 
   PlannerResult result(MemoryPlan plan, bool fits) const {
     std::map<int, std::int64_t, std::greater<>> counts;  // of tensors, by their bits
-    std::int64_t kept = 0;
-    for (const auto& [key, choice] : plan.tensors) ++(choice.kept ? kept : counts[choice.bits]);
+    std::int64_t kept = 0, offloaded = 0;
+    for (const auto& [key, choice] : plan.tensors)
+      ++(choice.kept ? kept : choice.offloaded ? offloaded : counts[choice.bits]);
     std::vector<std::string> how;
     for (const auto& [bits, count] : counts)
       how.push_back(counted(count, "tensor") + (bits == exact_bits ? " exact" : " in " + counted(bits, "bit")));
+    if (offloaded > 0) how.push_back(fmt::format("{} on the disk", counted(offloaded, "tensor")));
     if (kept > 0) how.push_back(fmt::format("{} kept instead of rematerialized", counted(kept, "tensor")));
     if (!plan.regions.empty()) how.push_back(describe(exact_, plan.regions));
     if (how.empty()) how.emplace_back("everything fits as it is");
-    if (plan.quantizes() || !plan.regions.empty())
+    if (plan.quantizes() || plan.offloads() || !plan.regions.empty())
       how.push_back(fmt::format("predicted: {:.2f} x the time of an exact step", plan.seconds));
     if (plan.variance > 0)
       how.push_back(fmt::format("{:.2g} % more variance of the gradient{}", 100 * plan.variance,
@@ -313,7 +336,7 @@ class Planner {
 
   const PlannerOptions& o_;
   StepGraph exact_;  // nothing recomputed, nothing quantized
-  double exact_seconds_ = 0;
+  double exact_seconds_ = 0, waited_ = 0;
   std::map<std::string, double> sensitivities_{};
   std::vector<Candidate> candidates_{};
 };

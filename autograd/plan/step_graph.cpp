@@ -1,6 +1,7 @@
 #include "autograd/plan/step_graph.h"
 
 #include "autograd/checkpoint.h"
+#include "autograd/policies/lossless.h"
 #include "autograd/policies/quantizing.h"
 #include "core/ledger.h"
 
@@ -42,6 +43,7 @@ class Recorder final : public MemoryPolicy, public Observer {
     tensor.is_input = info.is_input();
     tensor.in_region = !info.region.text().empty();
     tensor.can_rematerialize = hold.kind == Hold::rematerialize;
+    tensor.can_offload = can_offload(hold, info) && !tensor.is_input;
     if (hold.signs || hold.kind == Hold::sign_mask) tensor.sign_bytes = mask_bytes(info);
     if (hold.kind == Hold::keep && !info.borrowed) tensor.held_bytes = info.bytes;
     if (hold.kind == Hold::quantize) tensor.held_bytes = held_bytes(tensor.size, tensor.is_input ? 8 : bits_);
@@ -60,9 +62,10 @@ class Recorder final : public MemoryPolicy, public Observer {
     return planned_.recomputes(modules, within);
   }
 
-  void before(Phase phase, const Operation&, Label path) override {
+  void before(Phase phase, const Operation& op, Label path) override {
     // Another micro-batch begins: the last one stands for all, since it finds the gradients of those before it.
     if (phase == Phase::forward && graph_.backward_begin > 0 && !is_recomputing()) restart();
+    if (phase == Phase::backward) entered_.emplace(Place{Label(op.name()), path}, graph_.events.size());
     note({.backward = graph_.backward_begin > 0, .path = std::string(path.text())});
   }
   void after(Phase phase, const Operation& op, Label path, const Work& work, std::span<const Tensor>) override {
@@ -77,11 +80,16 @@ class Recorder final : public MemoryPolicy, public Observer {
   /// Fills in what is known at the end of the step.
   void finish() {
     note({.backward = true});
-    for (GraphTensor& tensor : graph_.tensors) tensor.last_use = graph_.backward_begin;
+    for (GraphTensor& tensor : graph_.tensors) {
+      tensor.last_use = graph_.backward_begin;
+      tensor.first_use = graph_.events.size();
+    }
     for (const auto& [i, op, path] : uses_) {
       GraphTensor& tensor = graph_.tensors[i];
       const auto walked = walked_.find({op, path});
       tensor.last_use = std::max(tensor.last_use, walked != walked_.end() ? walked->second : last_in(path.text()));
+      const auto entered = entered_.find({op, path});
+      tensor.first_use = std::min(tensor.first_use, entered != entered_.end() ? entered->second : first_in(path.text()));
     }
     for (GraphRegion& region : graph_.regions)
       if (const auto block = blocks_.find(region.path); block != blocks_.end())
@@ -95,11 +103,17 @@ class Recorder final : public MemoryPolicy, public Observer {
     graph_.backward_begin = 0;
     uses_.clear();
     walked_.clear();
+    entered_.clear();
   }
   /// The last event of a region's backward: of the reader `recompute`.
   std::size_t last_in(std::string_view region) const {
     for (std::size_t i = graph_.events.size(); i-- > graph_.backward_begin;)
       if (lies_in(graph_.events[i].path, region)) return i + 1;
+    return graph_.backward_begin;
+  }
+  std::size_t first_in(std::string_view region) const {
+    for (std::size_t i = graph_.backward_begin; i < graph_.events.size(); ++i)
+      if (lies_in(graph_.events[i].path, region)) return i;
     return graph_.backward_begin;
   }
   void note(StepGraph::Event event) {
@@ -124,6 +138,7 @@ class Recorder final : public MemoryPolicy, public Observer {
   Ledger& account_;
   PlannedRegions planned_;
   std::vector<Use> uses_;
+  std::map<Place, std::size_t> entered_;                                // the first event of its backward
   std::map<Place, std::size_t> walked_;                                 // behind the last event of its backward
   std::map<std::string, std::pair<std::string, std::int64_t>> blocks_;  // sequence and number
 };
@@ -131,6 +146,7 @@ class Recorder final : public MemoryPolicy, public Observer {
 }  // namespace
 
 std::int64_t GraphTensor::bytes(const MemoryPlan::Choice& choice) const {
+  if (choice.offloaded) return 0;
   if (choice.kept) return size.exact_bytes;
   if (!can_quantize) return held_bytes;
   return choice.bits == exact_bits ? size.exact_bytes
@@ -160,12 +176,16 @@ void StepGraph::measure_regions() {
   }
 }
 
-std::vector<std::int64_t> StepGraph::totals(std::span<const std::int64_t> held) const {
+std::vector<std::int64_t> StepGraph::totals(std::span<const std::int64_t> held,
+                                            std::span<const std::int64_t> back) const {
   std::vector<std::int64_t> changes(events.size() + 1, 0), totals;  // at each event
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const std::int64_t more = held[i] - tensors[i].held_bytes;
     changes[std::min(tensors[i].birth, events.size())] += more;
     changes[std::min(tensors[i].last_use + 1, events.size())] -= more;
+    if (back.empty()) continue;
+    changes[std::min(tensors[i].first_use, events.size())] += back[i];
+    changes[std::min(tensors[i].last_use + 1, events.size())] -= back[i];
   }
   std::int64_t more = 0;
   for (std::size_t i = 0; i < events.size(); ++i) {
@@ -175,8 +195,8 @@ std::vector<std::int64_t> StepGraph::totals(std::span<const std::int64_t> held) 
   return totals;
 }
 
-StepBytes StepGraph::bytes(std::span<const std::int64_t> held) const {
-  StepBytes result{.saved = recorded_bytes.saved, .peak = std::ranges::max(totals(held))};
+StepBytes StepGraph::bytes(std::span<const std::int64_t> held, std::span<const std::int64_t> back) const {
+  StepBytes result{.saved = recorded_bytes.saved, .peak = std::ranges::max(totals(held, back))};
   for (std::size_t i = 0; i < tensors.size(); ++i)
     if (!tensors[i].in_region) result.saved += held[i] - tensors[i].held_bytes;
   return result;

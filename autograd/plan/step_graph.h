@@ -32,13 +32,15 @@ struct GraphTensor {
   bool can_quantize = false;
   bool is_input = false;           // of the program: images
   bool in_region = false;          // held while a region runs again, not from forward on
+  bool can_offload = false;
   bool can_rematerialize = false;  // held as nothing, since a cheap pass over other saved tensors yields it
   std::int64_t held_bytes = 0;     // when the step was recorded
   std::int64_t sign_bytes = 0;     // of the sign mask that is kept beside its bits
   std::size_t birth = 0;           // it is held from here on,
   std::size_t last_use = 0;        // up to here
+  std::size_t first_use = 0;       // in backward: from here on it is in memory again where it was offloaded
 
-  /// Bytes under a choice.
+  /// Bytes under a choice, from birth to last use; 0 of an offloaded one.
   std::int64_t bytes(const MemoryPlan::Choice& choice) const;
 };
 
@@ -74,9 +76,10 @@ class StepGraph {
 
   /// Bytes of the recorded step if each tensor took `held` [tensors] from birth to last use. Saved bytes are exact; the
   /// peak is a prediction, which a step on `meta` confirms.
-  StepBytes bytes(std::span<const std::int64_t> held) const;
+  /// `back` [tensors]: what comes back into memory from first to last use. Empty: nothing.
+  StepBytes bytes(std::span<const std::int64_t> held, std::span<const std::int64_t> back = {}) const;
   /// The same by event: the highest total since the event before it.
-  std::vector<std::int64_t> totals(std::span<const std::int64_t> held) const;
+  std::vector<std::int64_t> totals(std::span<const std::int64_t> held, std::span<const std::int64_t> back = {}) const;
   /// Seconds of all ops, recomputed ones included; without quantization and rematerialization.
   double seconds() const;
 

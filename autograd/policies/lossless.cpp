@@ -10,6 +10,12 @@ Hold decide_exactly(const SavedTensorInfo& info) {
   return {.kind = info.need == Need::sign ? Hold::sign_mask : Hold::keep};
 }
 
+bool can_offload(const Hold& hold, const SavedTensorInfo& info) {
+  constexpr std::int64_t least_bytes = 16384;
+  const bool has_bytes = hold.kind == Hold::keep || (hold.kind == Hold::quantize && hold.slopes == nullptr);
+  return has_bytes && !info.parameter && !info.borrowed && info.region.text().empty() && info.bytes >= least_bytes;
+}
+
 namespace {
 
 /// Keeps every tensor that backward reads, as PyTorch does.

@@ -61,8 +61,8 @@ std::vector<std::string> PlannedRegions::unused() const {
   return paths;
 }
 
-PlannedPolicy::PlannedPolicy(MemoryPlan plan, std::string_view name)
-    : MemoryPolicy(plan.quantizes()), name_(name), group_size_(plan.group_size), regions_(plan.regions) {
+PlannedPolicy::PlannedPolicy(MemoryPlan plan, std::string_view name, OffloadStore* store)
+    : MemoryPolicy(plan.quantizes()), name_(name), store_(store), group_size_(plan.group_size), regions_(plan.regions) {
   for (const auto& [key, choice] : plan.tensors) tensors_.emplace(key, Planned{choice});
 }
 
@@ -70,8 +70,10 @@ Hold PlannedPolicy::decide(const SavedTensorInfo& info) {
   const auto found = tensors_.find(info.key());
   if (found == tensors_.end()) return planned_hold(info, exact_bits, quantizes(), group_size_);
   found->second.used = true;
-  const auto& [bits, kept] = found->second.choice;
-  return kept ? Hold{.kind = Hold::keep} : planned_hold(info, bits, quantizes(), group_size_);
+  const auto& [bits, kept, offloaded] = found->second.choice;
+  Hold hold = kept ? Hold{.kind = Hold::keep} : planned_hold(info, bits, quantizes(), group_size_);
+  if (offloaded && can_offload(hold, info)) hold.store = store_;
+  return hold;
 }
 
 std::vector<std::string> PlannedPolicy::unmatched() const {

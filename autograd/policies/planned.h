@@ -36,8 +36,9 @@ class PlannedRegions {
 
 class PlannedPolicy final : public MemoryPolicy {
  public:
-  /// `name` is how the policy calls itself.
-  explicit PlannedPolicy(MemoryPlan plan, std::string_view name = "planned");
+  /// `name` is how the policy calls itself. `store` is for what the plan offloads, and outlives the policy; null: that
+  /// stays in memory.
+  explicit PlannedPolicy(MemoryPlan plan, std::string_view name = "planned", OffloadStore* store = nullptr);
   std::string_view name() const override { return name_; }
   Hold decide(const SavedTensorInfo& info) override;
   std::int64_t recomputes(const ModuleRange& modules, std::string_view within) override {
@@ -52,6 +53,7 @@ class PlannedPolicy final : public MemoryPolicy {
     bool used = false;
   };
   std::string name_;
+  OffloadStore* store_;
   std::int64_t group_size_;
   std::unordered_map<std::string, Planned> tensors_;  // by key
   PlannedRegions regions_;

@@ -166,6 +166,14 @@ RuledPolicy::RuledPolicy(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRul
 RuledPolicy::~RuledPolicy() = default;
 
 Hold RuledPolicy::decide(const SavedTensorInfo& info) {
+  bool stays = false;
+  Hold hold = decide_in_memory(info, stays);
+  if (store_ && offloads_all_ && !stays && can_offload(hold, info)) hold.store = store_.get();
+  return hold;
+}
+
+/// `stays`: whether a rule keeps the tensor in memory.
+Hold RuledPolicy::decide_in_memory(const SavedTensorInfo& info, bool& stays) {
   const auto beside = [&](const Hold& hold) { return MemoryPolicy::quantizes() ? beside_quantized(hold, info) : hold; };
   const auto rule =
       std::ranges::find_if(rules_, [&](const HoldRule& one) { return can_hold(one, info) && matches(one, info); });
@@ -177,6 +185,7 @@ Hold RuledPolicy::decide(const SavedTensorInfo& info) {
     case HoldRule::How::slope:
       return {.kind = Hold::quantize, .slopes = slopes_of(info)};
     case HoldRule::How::keep:
+      stays = true;
       return {.kind = Hold::keep};
     default:
       return beside(decide_exactly(info));

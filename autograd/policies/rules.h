@@ -38,6 +38,14 @@ class RuledPolicy final : public MemoryPolicy {
   RuledPolicy(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules, std::vector<std::string> recompute);
   ~RuledPolicy() override;
 
+  /// From now on tensors lie in the store between forward and backward. A rule `keep` keeps its tensors in memory. The
+  /// policy owns the store in any case; `all`: false where the base chooses what lies there.
+  void set_store(std::shared_ptr<OffloadStore> store, bool all) {
+    store_ = std::move(store);
+    offloads_all_ = all;
+  }
+  OffloadStore* store() const { return store_.get(); }
+
   MemoryPolicy& base() { return *base_; }
   const MemoryPolicy& base() const { return *base_; }
   /// The rules and patterns that have applied to nothing so far, a line each, with the reason.
@@ -57,7 +65,10 @@ class RuledPolicy final : public MemoryPolicy {
     bool used = false;
   };
   std::string offered_beside(const std::string& pattern) const;
+  Hold decide_in_memory(const SavedTensorInfo& info, bool& stays);
 
+  std::shared_ptr<OffloadStore> store_{};  // null: everything stays in memory
+  bool offloads_all_ = false;
   std::unique_ptr<MemoryPolicy> base_;
   std::vector<HoldRule> rules_;
   std::unique_ptr<RuleUses> uses_;

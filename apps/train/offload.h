@@ -1,0 +1,15 @@
+// The file of `memory.offload`.
+#pragma once
+
+#include "apps/config/configuration.h"
+#include "autograd/offload_store.h"
+
+#include <memory>
+
+namespace lacuna::apps {
+
+/// The store of a configuration, for tensors on `device`; null where nothing is offloaded. Says once on standard error
+/// when it is full.
+std::shared_ptr<OffloadStore> make_store(const Configuration::Memory& memory, Device device);
+
+}  // namespace lacuna::apps

@@ -4,6 +4,7 @@
 #include "core/registry.h"
 #include "core/settings.h"
 #include "data/sample.h"
+#include "data/vocabulary.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -44,6 +45,7 @@ struct DatasetInfo {
   std::vector<float> mean{}, deviation{};  // [channels] of images scaled to [0, 1], over the train split
   std::vector<std::string> metrics{};      // by which it is judged; empty: the task's own
   std::string description{};               // of the files that were found, for people; may be empty
+  Vocabulary vocabulary{};                 // of texts
 };
 
 /// Fields of a labelled image data set: `images` u8 [height, width, channels] and `labels` i64 [].

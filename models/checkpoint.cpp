@@ -29,7 +29,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view optimizer_file = "optimizer.safetensors";
 constexpr std::string_view memory_file = "memory.safetensors";  // state of the memory policy
-constexpr std::string_view manifest_file = "checkpoint.json";
 
 /// What a checkpoint consists of, perhaps with an average; of a model with adapters its base weights are no part.
 std::vector<std::string> content_files(bool adapted) {

@@ -43,6 +43,7 @@ inline constexpr std::string_view weights_file = "model.safetensors";
 inline constexpr std::string_view heads_file = "heads.safetensors";
 /// The running mean of the weights, under the same names; only where one is kept. A folder of its own, so that other
 /// libraries load it as they load the checkpoint.
+inline constexpr std::string_view manifest_file = "checkpoint.json";
 inline constexpr std::string_view average_folder = "average";
 inline constexpr std::string_view average_file = "average/model.safetensors";
 /// Where earlier checkpoints have it.

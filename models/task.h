@@ -18,6 +18,7 @@
 namespace lacuna {
 
 class ProbeHeads;
+struct Vocabulary;
 
 /// A figure over a data set that follows from sums over its batches: [correct, samples] for accuracy, a confusion
 /// matrix for the mean intersection over union.
@@ -52,6 +53,8 @@ class Task {
 
   /// What the images of all batches are normalised with, for each channel.
   virtual void see_normalisation(const std::vector<double>& /*mean*/, const std::vector<double>& /*std*/) {}
+  /// The token ids of the data set, where it has texts.
+  virtual void see_vocabulary(const Vocabulary& /*vocabulary*/) {}
 
   /// In evaluation `observer` is called with the logits [N, C] and labels i64 [N] of each batch, by tasks that tell
   /// classes apart.

@@ -87,6 +87,8 @@ class Export {
       const fs::path checkpoint = point.checkpoint.empty() ? run.best() : run.checkpoint(point.checkpoint);
       read_progress(checkpoint);  // refuses one whose files have changed
       if (is_adapter_folder(checkpoint)) {
+        if (const auto folder = read_model_folder(checkpoint))
+          return {checkpoint, *folder, make_adapted_model(checkpoint, *folder, DType::f32)};
         Configuration configuration = resolve(read_configuration(run.configuration(), {}));
         take_weights_of(checkpoint, configuration);
         return {checkpoint, describe_folder(configuration), make_model(configuration, Device::cpu, false).model};

@@ -50,8 +50,8 @@ Source source_of(const std::string& from) {
 }
 
 std::optional<ModelFolder> folder_of(const Source& source) {
-  if (is_adapter_folder(source.weights)) return {};
-  return read_model_folder(source.run ? weights_path(source.weights, "RUN") : source.weights);
+  const bool is_checkpoint = source.run && !is_adapter_folder(source.weights);
+  return read_model_folder(is_checkpoint ? weights_path(source.weights, "RUN") : source.weights);
 }
 
 bool takes_images(const Configuration& configuration) {
@@ -118,7 +118,9 @@ Predictor predictor_of(const Source& source) {
     predictor.classes =
         describe_dataset(configuration.data.name, dataset_options(configuration, Split::train)).classes;
   if (source.run) take_weights_of(source.weights, configuration);
-  predictor.model = make_model(configuration, Device::cpu, false).model;
+  predictor.model = folder && is_adapter_folder(source.weights)
+                        ? make_adapted_model(source.weights, *folder, precision_type(configuration.train.precision))
+                        : make_model(configuration, Device::cpu, false).model;
   predictor.model->set_training(false);
   return predictor;
 }

@@ -138,8 +138,8 @@ class Predict {
     const RunFolder run = RunFolder::open(point.run);
     const fs::path checkpoint = point.checkpoint.empty() ? run.best() : run.checkpoint(point.checkpoint);
     read_progress(checkpoint);  // refuses one whose files have changed
-    if (!is_adapter_folder(checkpoint))
-      if (std::optional<Predictor> found = of_folder(weights_path(checkpoint, "RUN"))) return std::move(*found);
+    const fs::path weights = is_adapter_folder(checkpoint) ? checkpoint : weights_path(checkpoint, "RUN");
+    if (std::optional<Predictor> found = of_folder(weights)) return std::move(*found);
     return of_configuration(run, checkpoint);
   }
 
@@ -149,10 +149,14 @@ class Predict {
     if (!folder) return {};
     const fs::path where = folder->config.parent_path();
     if (tokenizer_texts(where).empty()) return {};
-    Predictor predictor{
-        .model = build_model(folder->model, folder->hyper_parameters, {.training = false}), .classes = folder->labels};
-    const FolderWeights weights = open_weights(path, folder);
-    load_weights(*predictor.model, weights.files, weights.options);
+    Predictor predictor{.classes = folder->labels};
+    if (is_adapter_folder(path)) {
+      predictor.model = make_adapted_model(path, *folder, DType::f32);
+    } else {
+      predictor.model = build_model(folder->model, folder->hyper_parameters, {.training = false});
+      const FolderWeights weights = open_weights(path, folder);
+      load_weights(*predictor.model, weights.files, weights.options);
+    }
     predictor.task = folder->problem == "multi_label_classification" ? "multi_label"
                      : folder->problem == "regression" || predictor.model->num_classes() == 1 ? "regression"
                                                                                               : "classification";
@@ -168,7 +172,7 @@ class Predict {
     return predictor;
   }
 
-  /// Of a checkpoint with adapters, or of an earlier version: the run's data set says what the folder does not.
+  /// Of a checkpoint that an earlier version wrote: the run's data set says what the folder does not.
   Predictor of_configuration(const RunFolder& run, const fs::path& checkpoint) const {
     Configuration configuration = read_configuration(run.configuration(), {});
     configuration.memory = {};

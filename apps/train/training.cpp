@@ -126,6 +126,36 @@ MadeModel make_model(const Configuration& configuration, Device device, bool new
   return made;
 }
 
+std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, const ModelFolder& described,
+                                          DType dtype) {
+  namespace fs = std::filesystem;
+  const fs::path average = folder / average_folder;
+  const AdapterFolder adapter(is_adapter_folder(average) ? average : folder);
+  std::error_code ignored;
+  const std::map<std::string, std::string> trained =
+      fs::exists(folder / manifest_file, ignored) ? read_progress(folder).identity : std::map<std::string, std::string>();
+  const auto seed = trained.find("train.seed"), hash = trained.find("weights of model.from");
+  std::unique_ptr<Model> model =
+      build_model(described.model, described.hyper_parameters,
+                  {.seed = seed == trained.end() ? 1 : std::stoull(seed->second), .dtype = dtype});
+  const fs::path base = adapter.base();
+  if (base.empty() && seed == trained.end())
+    reject("{}: expected the folder of the base in `base_model_name_or_path`, got none", adapter.path().string());
+  if (!base.empty()) {
+    if (!fs::exists(base, ignored))
+      reject("{} is an adapter of the weights in {}, which does not exist (any more)", folder.string(), base.string());
+    const OpenedWeights opened = open_weights(base);
+    LoadOptions options = opened.weights.options;
+    options.new_head = true;
+    load_weights(*model, opened.weights.files, options);
+  }
+  add_adapters(*model, adapter.options(*model));
+  if (hash != trained.end() && model->adaptation()->base_hash != hash->second)
+    reject("{}: the weights in {} are not those that the adapter was trained on", folder.string(), base.string());
+  adapter.load(*model);
+  return model;
+}
+
 void take_weights_of(const std::filesystem::path& checkpoint, Configuration& configuration) {
   if (is_adapter_folder(checkpoint))
     configuration.adapter = {
@@ -183,6 +213,8 @@ std::unique_ptr<Task> make_task(const Configuration& configuration, const Model&
   std::unique_ptr<Task> task = lacuna::make_task(configuration.task.name, options, model);
   const ImagePreparation images = describe_folder(configuration).images;
   task->see_normalisation(images.mean, images.std);
+  const DatasetInfo data = describe_dataset(configuration.data.name, dataset_options(configuration, Split::train));
+  if (data.vocabulary.size > 0) task->see_vocabulary(data.vocabulary);
   return task;
 }
 

@@ -15,6 +15,10 @@
 #include <utility>
 #include <vector>
 
+namespace lacuna {
+struct ModelFolder;
+}
+
 namespace lacuna::apps {
 
 /// Bytes by the module whose op made the tensors, or by that op where there is no module; in the order of forward.
@@ -40,6 +44,10 @@ std::filesystem::path weights_path(const std::filesystem::path& from, std::strin
 /// The model of a resolved configuration, with the weights of `model.from` where that is set. `new_head`: whether the
 /// heads keep their initial values where the file has none, or others.
 MadeModel make_model(const Configuration& configuration, Device device, bool new_head);
+
+/// The model of a folder with an adapter and a config.json, such as a checkpoint, whose description is `described`: with
+/// the weights of the base that the adapter names, which must be those it was trained on.
+std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, const ModelFolder& described, DType dtype);
 
 /// Lets a configuration have the weights of a checkpoint, which are whole ones or, on top of model.from, an adapter.
 void take_weights_of(const std::filesystem::path& checkpoint, Configuration& configuration);

@@ -174,13 +174,14 @@ Opened open_glue(const DatasetOptions& options) {
   const GlueTask& task = task_of(settings);
   const std::vector<std::string> classes = classes_of(task, settings);
   Opened opened{settings, tokenizer_of(settings, options), table_of(task, classes, options), {}};
-  SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary_size());
+  SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary().size);
   fields.push_back(label_field(opened.table->kind, std::ssize(task.classes)));
   opened.info = {.name = "glue",
                  .size = samples_to_use(options, opened.table->table->size()),
                  .fields = std::move(fields),
                  .classes = classes,
-                 .metrics = task.metrics};
+                 .metrics = task.metrics,
+                 .vocabulary = opened.tokenizer->vocabulary()};
   return opened;
 }
 

@@ -53,7 +53,8 @@ Opened open_lines(const DatasetOptions& options) {
   Opened opened{settings, tokenizer_of(settings, options), lines_of(settings, options), {}};
   opened.info = {.name = "plain_text",
                  .size = samples_to_use(options, opened.lines->size()),
-                 .fields = token_fields(settings, opened.tokenizer->vocabulary_size())};
+                 .fields = token_fields(settings, opened.tokenizer->vocabulary().size),
+                 .vocabulary = opened.tokenizer->vocabulary()};
   return opened;
 }
 

@@ -12,7 +12,7 @@ namespace lacuna {
 namespace {
 
 constexpr std::int64_t default_vocabulary = 30522, default_length = 128, default_classes = 2;
-constexpr std::int64_t class_token = 101, separator = 102;  // BERT's
+constexpr std::int64_t class_token = 101, separator = 102, mask = 103;  // BERT's
 constexpr std::int64_t no_label = -100;                     // of tokens that have none
 
 std::int64_t or_default(std::int64_t given, std::int64_t otherwise) { return given > 0 ? given : otherwise; }
@@ -75,6 +75,8 @@ DatasetInfo describe(const DatasetOptions& options) {
                               field("pair_tokens", vocabulary, "pair_offsets"),
                               field("pair_token_types", 2, "pair_offsets"),
                               labels()}};
+  info.vocabulary.size = vocabulary;
+  if (vocabulary > mask) info.vocabulary = {.size = vocabulary, .mask = mask, .special = {class_token, separator, mask}};
   if (target != "number" && target != "span")
     for (std::int64_t i = 0; i < classes; ++i) info.classes.push_back(std::to_string(i));
   return info;

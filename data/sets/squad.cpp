@@ -262,7 +262,7 @@ Opened open_squad(const DatasetOptions& options) {
   opened.windows = recent_windows.get(fmt::format("{} {} {}", state_of_files({file, words}), max_length, stride), [&] {
     return std::make_shared<const std::vector<Window>>(cut(*opened.file, *opened.tokenizer, max_length, stride));
   });
-  SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary_size());
+  SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary().size);
   fields.push_back({.name = "labels", .dtype = DType::i64, .shape = {2}, .below = max_length});
   if (options.split == Split::validation) {
     SampleField spans = per_token("spans", settings);
@@ -277,7 +277,8 @@ Opened open_squad(const DatasetOptions& options) {
                  .fields = std::move(fields),
                  .description = fmt::format("{}: {} questions on {} passages, {} windows of {} tokens at most",
                                             file.native(), opened.file->questions.size(), opened.file->passages.size(),
-                                            opened.windows->size(), max_length)};
+                                            opened.windows->size(), max_length),
+                 .vocabulary = opened.tokenizer->vocabulary()};
   return opened;
 }
 

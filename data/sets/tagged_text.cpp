@@ -145,7 +145,7 @@ struct Opened {
 Opened open_tagged(const DatasetOptions& options) {
   const Settings settings = read_text_settings("tagged_text", settings_of_tags(), options);
   Opened opened{settings, tokenizer_of(settings, options), file_of(settings, options), {}};
-  SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary_size());
+  SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary().size);
   SampleField labels = per_token("labels", settings);
   labels.below = std::ssize(opened.file->classes);
   labels.padding = ignored;
@@ -153,7 +153,8 @@ Opened open_tagged(const DatasetOptions& options) {
   opened.info = {.name = "tagged_text",
                  .size = samples_to_use(options, opened.file->table->size()),
                  .fields = std::move(fields),
-                 .classes = opened.file->classes};
+                 .classes = opened.file->classes,
+                 .vocabulary = opened.tokenizer->vocabulary()};
   return opened;
 }
 

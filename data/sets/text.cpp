@@ -224,7 +224,7 @@ struct Opened {
 Opened open_text(const DatasetOptions& options) {
   const Settings settings = read_text_settings("text", settings_of_text(), options);
   Opened opened{settings, tokenizer_of(settings, options), table_of(settings, options), {}};
-  SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary_size());
+  SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary().size);
   if (opened.table->columns.separate) {
     if (opened.table->columns.pair.empty()) reject("data.separate: expected data.pair, the column of a second text");
     const SampleFields pair = pair_fields(fields);
@@ -235,7 +235,8 @@ Opened open_text(const DatasetOptions& options) {
                  .size = samples_to_use(options, opened.table->table->size()),
                  .fields = std::move(fields),
                  .classes = opened.table->classes,
-                 .description = describe(*opened.table)};
+                 .description = describe(*opened.table),
+                 .vocabulary = opened.tokenizer->vocabulary()};
   return opened;
 }
 

@@ -91,7 +91,7 @@ void TokenCache::keep(std::int64_t index, const EncodedText& text) {
 }
 
 TextDataset::TextDataset(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer)
-    : Dataset(std::move(info)), tokenizer_(std::move(tokenizer)), cache_(size(), tokenizer_->vocabulary_size()) {}
+    : Dataset(std::move(info)), tokenizer_(std::move(tokenizer)), cache_(size(), tokenizer_->vocabulary().size) {}
 
 EncodedText TextDataset::text_of(std::int64_t index) const {
   EncodedText text;
@@ -230,7 +230,7 @@ std::unique_ptr<const InputReader> text_inputs(std::string_view name, const std:
                                                const DatasetOptions& options) {
   const Settings settings = read_text_settings(name, known, options);
   std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(settings, options);
-  SampleFields fields = token_fields(settings, tokenizer->vocabulary_size());
+  SampleFields fields = token_fields(settings, tokenizer->vocabulary().size);
   return std::make_unique<TextInputs>(std::move(fields), std::move(tokenizer), settings.whole_number("max_length"));
 }
 

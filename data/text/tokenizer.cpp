@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 namespace lacuna {
 namespace {
@@ -203,10 +204,7 @@ Tokenizer::Tokenizer(TokenizerFiles files) : files_(std::move(files)) {
     starts_.insert(token, id);
     if (token.starts_with(files_.prefix))
       continuations_.insert(std::string_view(token).substr(files_.prefix.size()), id);
-    vocabulary_size_ = std::max(vocabulary_size_, std::int64_t{id} + 1);
   }
-  for (const TokenizerFiles::AddedToken& token : files_.added)
-    vocabulary_size_ = std::max(vocabulary_size_, std::int64_t{token.id} + 1);
   for (std::size_t i = 0; i < files_.added.size(); ++i) {
     const TokenizerFiles::AddedToken& token = files_.added[i];
     std::vector<Piece> none;
@@ -217,12 +215,36 @@ Tokenizer::Tokenizer(TokenizerFiles files) : files_(std::move(files)) {
       trie.insert(content, static_cast<std::int32_t>(i));
   }
   unknown_ = id_of(files_.unknown, "words that are not in the vocabulary");
+  vocabulary_ = describe();
 }
 
-std::int32_t Tokenizer::id_of(std::string_view token, std::string_view wanted_for) const {
+Vocabulary Tokenizer::describe() const {
+  std::set<std::int64_t> special{unknown_};
+  for (const auto* const items : {&files_.single, &files_.pair})
+    for (const TokenizerFiles::TemplateItem& item : *items)
+      if (item.text < 0) special.insert(item.id);
+  for (const std::string& name : files_.special)
+    if (const auto id = find(name)) special.insert(*id);
+  Vocabulary vocabulary{.mask = find(files_.mask).value_or(-1)};
+  if (vocabulary.mask >= 0) special.insert(vocabulary.mask);
+  for (const auto& [token, id] : files_.vocabulary) vocabulary.size = std::max(vocabulary.size, std::int64_t{id} + 1);
+  for (const TokenizerFiles::AddedToken& token : files_.added) {
+    vocabulary.size = std::max(vocabulary.size, std::int64_t{token.id} + 1);
+    if (token.special) special.insert(token.id);
+  }
+  vocabulary.special = {special.begin(), special.end()};
+  return vocabulary;
+}
+
+std::optional<std::int32_t> Tokenizer::find(std::string_view token) const {
   if (const auto found = files_.vocabulary.find(token); found != files_.vocabulary.end()) return found->second;
   const auto added = std::ranges::find(files_.added, token, &TokenizerFiles::AddedToken::content);
   if (added != files_.added.end()) return added->id;
+  return std::nullopt;
+}
+
+std::int32_t Tokenizer::id_of(std::string_view token, std::string_view wanted_for) const {
+  if (const auto id = find(token)) return *id;
   reject("{}: expected a vocabulary with the token {} ({}), got {} tokens without it", files_.source, token, wanted_for,
          files_.vocabulary.size());
 }

@@ -2,11 +2,13 @@
 #pragma once
 
 #include "data/text/trie.h"
+#include "data/vocabulary.h"
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +23,7 @@ struct TokenizerFiles {
     std::int32_t id = 0;
     bool normalized = false;   // content and text are compared once normalized
     bool single_word = false;  // only where no letter or digit stands beside it
+    bool special = false;      // no part of a text
   };
   /// A part of what a text or a pair becomes: a special token, or a text (0 or 1).
   struct TemplateItem {
@@ -32,7 +35,8 @@ struct TokenizerFiles {
   std::string source;                                             // the file, for messages
   std::map<std::string, std::int32_t, std::less<>> vocabulary{};  // ids of [0, vocabulary_size)
   std::vector<AddedToken> added{};
-  std::string unknown = "[UNK]";
+  std::string unknown = "[UNK]", mask = "[MASK]";
+  std::vector<std::string> special{};  // names of special tokens, which the vocabulary may lack
   std::string prefix = "##";        // of pieces within a word
   std::int64_t longest_word = 100;  // characters; a longer one is unknown
   bool normalizes = true;           // whether the four flags below mean anything
@@ -49,9 +53,10 @@ TokenizerFiles read_tokenizer_files(const std::filesystem::path& path);
 /// The files of a tokenizer that are there, by the names under which a folder has them, with their text: `vocab.txt`,
 /// `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json`. Empty where `path` holds no tokenizer.
 std::map<std::string, std::string> tokenizer_texts(const std::filesystem::path& path);
-/// The same from text, for tests and fuzzing; `source` names it in messages.
-TokenizerFiles parse_tokenizer_json(const std::string& text, const std::string& source);
-/// `config`: the text of `tokenizer_config.json`, or empty.
+/// The same from text, for tests and fuzzing; `source` names it in messages. `config`: the text of
+/// `tokenizer_config.json`, or empty.
+TokenizerFiles parse_tokenizer_json(const std::string& text, const std::string& source, const std::string& config = {},
+                                    const std::string& config_source = {});
 TokenizerFiles parse_vocabulary(const std::string& text, const std::string& source, const std::string& config,
                                 const std::string& config_source);
 
@@ -74,8 +79,7 @@ class Tokenizer {
 
   explicit Tokenizer(TokenizerFiles files);
 
-  /// Token ids are below it.
-  std::int64_t vocabulary_size() const { return vocabulary_size_; }
+  const Vocabulary& vocabulary() const { return vocabulary_; }
   /// The id of a token; an error of the input that says what it is wanted for.
   std::int32_t id_of(std::string_view token, std::string_view wanted_for) const;
   /// Special tokens that are added to one text, or to a pair.
@@ -95,11 +99,13 @@ class Tokenizer {
 
  private:
   class Words;
+  std::optional<std::int32_t> find(std::string_view token) const;
+  Vocabulary describe() const;
   Encoding fill(const std::vector<TokenizerFiles::TemplateItem>& items, const std::vector<Piece>* texts[2],
                 const std::int64_t (&kept)[2]) const;
 
   TokenizerFiles files_;
-  std::int64_t vocabulary_size_ = 0;
+  Vocabulary vocabulary_;
   std::int32_t unknown_ = 0;
   Trie starts_, continuations_;  // pieces that begin a word, and those within one, without the prefix
   Trie added_raw_, added_normalized_;

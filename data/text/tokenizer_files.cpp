@@ -187,7 +187,8 @@ void read_added(const Reader& root, TokenizerFiles& files) {
     TokenizerFiles::AddedToken added{.content = token.text("content", ""),
                                      .id = checked_id(token.number("id", -1), place),
                                      .normalized = token.flag("normalized", false),
-                                     .single_word = token.flag("single_word", false)};
+                                     .single_word = token.flag("single_word", false),
+                                     .special = token.flag("special", false)};
     if (added.content.empty()) reject("{}: expected tokens with a `content`", place);
     files.added.push_back(std::move(added));
   }
@@ -199,9 +200,16 @@ std::string token_in(const Reader& config, const char* key, const std::string& a
   return config.text(key, absent);
 }
 
+void read_special_names(const Reader& config, TokenizerFiles& files) {
+  files.mask = token_in(config, "mask_token", files.mask);
+  files.special = {token_in(config, "unk_token", files.unknown), token_in(config, "sep_token", "[SEP]"),
+                   token_in(config, "pad_token", "[PAD]"), token_in(config, "cls_token", "[CLS]"), files.mask};
+}
+
 }  // namespace
 
-TokenizerFiles parse_tokenizer_json(const std::string& text, const std::string& source) {
+TokenizerFiles parse_tokenizer_json(const std::string& text, const std::string& source, const std::string& config,
+                                    const std::string& config_source) {
   TokenizerFiles files{.source = source};
   const json value = parse(text, source);
   const Reader root(value, source);
@@ -211,6 +219,8 @@ TokenizerFiles parse_tokenizer_json(const std::string& text, const std::string& 
     reject("{}: expected a pre_tokenizer of type BertPreTokenizer, as BERT's tokenizers have, got none", source);
   read_processor(root, files);
   read_added(root, files);
+  const json settings = config.empty() ? json::object() : parse(config, config_source);
+  read_special_names(Reader(settings, config_source), files);
   return files;
 }
 
@@ -243,15 +253,10 @@ TokenizerFiles parse_vocabulary(const std::string& text, const std::string& sour
   };
   const std::int32_t begin = id_of("cls_token", "[CLS]");
   set_bert_template(files, begin, id_of("sep_token", "[SEP]"));
-  for (const auto& [key, absent] : {std::pair{"unk_token", "[UNK]"},
-                                    {"sep_token", "[SEP]"},
-                                    {"pad_token", "[PAD]"},
-                                    {"cls_token", "[CLS]"},
-                                    {"mask_token", "[MASK]"}}) {
-    const std::string token = token_in(settings, key, absent);
-    const auto found = files.vocabulary.find(token);
-    if (found != files.vocabulary.end()) files.added.push_back({.content = token, .id = found->second});
-  }
+  read_special_names(settings, files);
+  for (const std::string& token : files.special)
+    if (const auto found = files.vocabulary.find(token); found != files.vocabulary.end())
+      files.added.push_back({.content = token, .id = found->second, .special = true});
   return files;
 }
 
@@ -287,12 +292,12 @@ TokenizerFiles read_tokenizer_files(const fs::path& path) {
       reject("{}: expected a folder with tokenizer.json or vocab.txt; the folder of a model has one", path.native());
   }
   const std::string text = read_whole_file(file, "tokenizer", 256 << 20);
-  if (file.extension() == ".json") return parse_tokenizer_json(text, file.native());
-  const fs::path config = file.parent_path() / "tokenizer_config.json";
-  const bool has_config = fs::exists(config, ignored);
-  return parse_vocabulary(text, file.native(),
-                          has_config ? read_whole_file(config, "tokenizer configuration", 16 << 20) : std::string(),
-                          config.native());
+  const fs::path config_file = file.parent_path() / "tokenizer_config.json";
+  const std::string config = fs::exists(config_file, ignored)
+                                 ? read_whole_file(config_file, "tokenizer configuration", 16 << 20)
+                                 : std::string();
+  const auto parse_files = file.extension() == ".json" ? &parse_tokenizer_json : &parse_vocabulary;
+  return parse_files(text, file.native(), config, config_file.native());
 }
 
 }  // namespace lacuna

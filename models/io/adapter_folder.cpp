@@ -83,6 +83,8 @@ AdapterFolder::AdapterFolder(const fs::path& folder) : folder_(folder), weights_
   const std::optional<ordered_json> config = read_json_object(folder / adapter_config_file);
   if (!config) reject("{} holds no adapter: there is no {}", folder.string(), adapter_config_file);
   const ordered_json& json = *config;
+  if (const auto base = json.find("base_model_name_or_path"); base != json.end() && base->is_string())
+    base_ = base->get<std::string>();
   kind_ = kind_of(text_in(json, "peft_type", origin()), origin());
   // Each gives other results than adapters of one rank and scale on the layers that the file has.
   for (const char* const key : {"rank_pattern", "alpha_pattern", "layer_replication", "alora_invocation_tokens",

@@ -30,6 +30,8 @@ class AdapterFolder {
   explicit AdapterFolder(const std::filesystem::path& folder);
 
   const std::filesystem::path& path() const { return folder_; }
+  /// Where the weights are that it belongs to; empty: not said.
+  const std::string& base() const { return base_; }
   /// Options to add the folder's adapters to `model` with. `kind`: another that trains the same values, as lora_fa;
   /// empty: the usual one of the type.
   AdapterOptions options(const Model& model, std::string_view kind = {}) const;
@@ -44,6 +46,7 @@ class AdapterFolder {
 
   std::filesystem::path folder_;
   SafetensorsFile weights_;
+  std::string base_;
   std::string kind_;  // the first that is written as the folder's type
   SettingValues settings_;
 };

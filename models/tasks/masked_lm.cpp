@@ -1,6 +1,7 @@
 // Masked language modelling: the tokens that were hidden are found again.
 #include "core/random.h"
 #include "data/pipeline.h"
+#include "data/vocabulary.h"
 #include "models/bert.h"
 #include "models/task.h"
 #include "models/tasks/text.h"
@@ -14,27 +15,31 @@ namespace {
 
 double perplexity(std::span<const double> sums) { return std::exp(sums[0] / sums[1]); }
 
-constexpr Setting token_setting(std::string_view name, double id, std::string_view meaning) {
-  return {name, id, {.low = 0, .high = 1e9, .below_high = false, .whole = true}, meaning};
-}
-
 /// Hides tokens as Devlin et al. 2019, section 3.1, and transformers' DataCollatorForLanguageModeling do: each with
-/// `probability`, never a special one; 80 % become `mask_id`, 10 % a random token, 10 % stay. The draws are a function
-/// of the sample's `draw` (see with_draws) and the place in it. A batch that has `labels` of each token (−100
-/// elsewhere) is taken as it is.
+/// `probability`, never a special one, wherever it stands; 80 % become [MASK], 10 % any token of the vocabulary, 10 %
+/// stay. The data set says which tokens these are. The draws are a function of the sample's `draw` (see with_draws) and
+/// the place in it. A batch that has `labels` of each token (−100 elsewhere) is taken as it is.
 ///
 /// The logits of the vocabulary are computed for hidden tokens only, a block of rows at a time.
 class MaskedLm final : public Task {
  public:
   MaskedLm(const Settings& settings, const Model& model)
       : Task({{.name = "perplexity", .higher_is_better = false, .sums = 2, .value = perplexity}}),
-        vocabulary_(model.num_classes()),
-        mask_id_(settings.whole_number("mask_id")),
-        unknown_id_(settings.whole_number("unknown_id")),
+        outputs_(model.num_classes()),
+        given_mask_(settings.whole_number("mask_id")),
         probability_(settings.number("probability")),
-        label_smoothing_(settings.number("label_smoothing")) {
-    if (mask_id_ >= vocabulary_)
-      reject("task masked_lm: mask_id {} is not in the vocabulary of {}", mask_id_, vocabulary_);
+        label_smoothing_(settings.number("label_smoothing")) {}
+
+  void see_vocabulary(const Vocabulary& vocabulary) override {
+    vocabulary_ = vocabulary;
+    if (given_mask_ >= 0) vocabulary_.mask = given_mask_;
+    if (vocabulary_.mask < 0)
+      reject("task masked_lm: the vocabulary of the data set has no [MASK]: expected task.mask_id, the id of the token "
+             "that stands for hidden ones");
+    if (vocabulary_.mask >= outputs_)
+      reject("task masked_lm: expected a mask_id below {}, the model's vocabulary, got {}", outputs_, vocabulary_.mask);
+    vocabulary_.size = std::min(vocabulary_.size, outputs_);
+    vocabulary_.special.push_back(vocabulary_.mask);
   }
 
   SampleFields targets() const override {
@@ -67,6 +72,8 @@ class MaskedLm final : public Task {
     const Tensor labels =
         Tensor::full(tokens.shape(), static_cast<double>(no_label), DType::i64, tokens.device(), Purpose::data);
     if (tokens.device() == Device::meta) return Variable(labels);
+    if (vocabulary_.size == 0)
+      reject("task masked_lm: expected a data set that says which tokens are special (Task::see_vocabulary)");
     const SequencesPtr sequences = sequences_of(batch);
     const Tensor hidden = tokens.clone(Purpose::data);
     const auto* const id = tokens.data<const std::int64_t>();
@@ -80,39 +87,40 @@ class MaskedLm final : public Task {
       const std::int64_t begin = sequences->begin(n), length = sequences->length(n);
       const RandomStream stream{.seed = static_cast<std::uint64_t>(draw.data<const std::int64_t>()[n]),
                                 .site = random_site("masked_lm")};
-      // [CLS] stands first and [SEP] last, and [SEP] between a pair too.
-      const std::int64_t cls = id[begin], sep = id[begin + length - 1];
       for (std::int64_t i = begin; i < begin + length; ++i) {
-        if (id[i] == cls || id[i] == sep || id[i] == mask_id_ || id[i] == unknown_id_) continue;
+        if (std::ranges::find(vocabulary_.special, id[i]) != vocabulary_.special.end()) continue;
         if (first < 0) first = i;
         const auto draws = stream.draw(static_cast<std::uint64_t>(i - begin));
         if (draws[0] > below(probability_)) continue;
         label[i] = id[i];
         ++found;
         if (draws[1] <= below(0.8))
-          to[i] = mask_id_;
+          to[i] = vocabulary_.mask;
         else if (draws[1] <= below(0.9))
-          to[i] = static_cast<std::int64_t>(std::uint64_t{draws[2]} * static_cast<std::uint64_t>(vocabulary_) >> 32);
+          to[i] = static_cast<std::int64_t>(std::uint64_t{draws[2]} * static_cast<std::uint64_t>(vocabulary_.size) >> 32);
       }
     }
     if (found == 0 && first >= 0) {  // a small batch; without a label it would have no loss
       label[first] = id[first];
-      to[first] = mask_id_;
+      to[first] = vocabulary_.mask;
     }
     batch.take("tokens");
     batch.set("tokens", Variable(hidden));
     return Variable(labels);
   }
 
-  std::int64_t vocabulary_, mask_id_, unknown_id_;
+  std::int64_t outputs_, given_mask_;
+  Vocabulary vocabulary_;
   double probability_, label_smoothing_;
 };
 
 const RegisterTask task(
     "masked_lm",
     {.settings = {{"probability", 0.15, {.low = 1e-3, .high = 1}, "of each token to be hidden"},
-                  token_setting("mask_id", 103, "id of [MASK]"),
-                  token_setting("unknown_id", 100, "id of [UNK], which is never hidden"),
+                  {"mask_id",
+                   -1.0,
+                   {.low = -1, .high = 1e9, .below_high = false, .whole = true},
+                   "id of [MASK]; -1: as the tokenizer has it"},
                   {"label_smoothing", 0.0, up_to_one, "share of the uniform distribution in the training targets"}},
      .make = [](const Settings& settings, const Model& model) { return std::make_unique<MaskedLm>(settings, model); },
      .head = "masked_lm"});

@@ -183,5 +183,30 @@ TEST_CASE("a folder has its tokenizer.json read before its vocab.txt, and needs 
   CHECK_THROWS_WITH_AS(read_tokenizer_files(folder / "vocab.txt"), doctest::Contains("vocab.txt:2"), Error);
 }
 
+TEST_CASE("a tokenizer knows its mask and special tokens, by name or as the file marks them") {
+  const std::vector<std::int64_t> usual{0, 1, 2, 3, 4};  // [PAD], [UNK], [CLS], [SEP], [MASK]
+  const Vocabulary plain = from_vocabulary().vocabulary();
+  CHECK(plain.size == std::ssize(reference()["vocabulary"]));
+  CHECK(plain.mask == 4);
+  CHECK(plain.special == usual);
+  const Vocabulary renamed = from_vocabulary(R"({"mask_token": {"content": "a"}})").vocabulary();
+  CHECK(renamed.mask == from_vocabulary().id_of("a", "this test"));
+  CHECK(renamed.special == std::vector<std::int64_t>{0, 1, 2, 3, renamed.mask});
+
+  json file = reference()["tokenizer"];
+  const auto described = [&](const std::string& config = {}) {
+    return Tokenizer(parse_tokenizer_json(file.dump(), "t.json", config, "c.json")).vocabulary();
+  };
+  CHECK(described().mask == 4);
+  CHECK(described().special == usual);
+  json added = file["added_tokens"][0];
+  added.update({{"id", 140}, {"content", "[HERE]"}, {"special", true}});
+  file["added_tokens"].push_back(added);
+  CHECK(described().size == 141);
+  CHECK(described().special == std::vector<std::int64_t>{0, 1, 2, 3, 4, 140});
+  CHECK(described(R"({"mask_token": "[HERE]"})").mask == 140);
+  CHECK(described(R"({"mask_token": "[NOWHERE]"})").mask == -1);
+}
+
 }  // namespace
 }  // namespace lacuna

@@ -15,10 +15,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     const Tokenizer tokenizer(file.starts_with('{') ? parse_tokenizer_json(file, "tokenizer.json")
                                                     : parse_vocabulary(file, "vocab.txt", "", ""));
     for (const Tokenizer::Piece& piece : tokenizer.pieces(text))
-      if (piece.id < 0 || piece.id >= tokenizer.vocabulary_size() || piece.begin > piece.end || piece.end > text.size())
+      if (piece.id < 0 || piece.id >= tokenizer.vocabulary().size || piece.begin > piece.end || piece.end > text.size())
         std::abort();
     for (const std::int32_t id : tokenizer.encode(text, text, 16).tokens)
-      if (id < 0 || id >= tokenizer.vocabulary_size()) std::abort();
+      if (id < 0 || id >= tokenizer.vocabulary().size) std::abort();
   } catch (const Error& error) {
     if (error.fault() != Fault::input) std::abort();
   }

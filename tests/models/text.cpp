@@ -3,6 +3,7 @@
 #include "autograd/tape.h"
 #include "core/error.h"
 #include "core/ledger.h"
+#include "data/vocabulary.h"
 #include "models/registry.h"
 #include "models/task.h"
 
@@ -22,6 +23,7 @@ using Numbers = std::vector<std::int64_t>;
 
 const Numbers lengths{7, 2, 11, 4};
 constexpr std::int64_t longest = 11;
+const Vocabulary vocabulary{.size = 120, .mask = 119, .special = {1, 2, 119}};
 
 std::vector<HyperParameter> tiny(std::vector<HyperParameter> more = {}) {
   std::vector<HyperParameter> all{
@@ -188,8 +190,8 @@ TEST_CASE("text: every head trains with its task") {
   const auto loss_of = [&](const std::string& task_name, const std::string& head, Batch batch) {
     INFO(task_name);
     const std::unique_ptr<Model> model = build_model("bert", tiny({{"head", head}}), {.seed = 3});
-    const SettingValues settings = task_name == "masked_lm" ? SettingValues{{"mask_id", 119.0}} : SettingValues{};
-    const std::unique_ptr<Task> task = make_task(task_name, settings, *model);
+    const std::unique_ptr<Task> task = make_task(task_name, {}, *model);
+    task->see_vocabulary(vocabulary);
     const TaskResult evaluated = task->run(*model, batch, TaskMode::evaluate);
     CHECK(evaluated.sums.size() == task->metrics().size());
     for (std::size_t i = 0; i < evaluated.sums.size(); ++i)
@@ -222,7 +224,8 @@ TEST_CASE("text: masked tokens are a function of the sample's number and the pla
   const std::unique_ptr<Model> model = build_model(
       "bert", tiny({{"head", "masked_lm"}, {"hidden_dropout_prob", 0.0}, {"attention_probs_dropout_prob", 0.0}}),
       {.seed = 3});
-  const std::unique_ptr<Task> task = make_task("masked_lm", {{"mask_id", 119.0}, {"probability", 0.9}}, *model);
+  const std::unique_ptr<Task> task = make_task("masked_lm", {{"probability", 0.9}}, *model);
+  task->see_vocabulary(vocabulary);
   const Numbers draws{81, 7, 2147483647, 40};
   const Batch batch = with_draws_of(packed(), draws);
   const std::vector<double> before = batch["tokens"].to_vector();

@@ -81,6 +81,25 @@ TEST_CASE("pictures: a path alone is trained on, evaluated by class, resumed and
   CHECK(run_command(folder, {"predict", "r"}).code == 2);
 }
 
+TEST_CASE("pictures: a checkpoint of adapters needs its base and no data") {
+  const TemporaryFolder folder;
+  write_pictures(folder / "pictures");
+  write_file(folder / "c.yaml", configuration);
+  run(folder, {"train", "-c", "c.yaml", "output.dir=base"});
+  run(folder, {"train", "-c", "c.yaml", "model.from=base/last", "adapter={name: lora, rank: 2}", "train.epochs=1"});
+  fs::rename(folder / "pictures/red/1.ppm", folder / "red.ppm");
+  fs::remove_all(folder / "pictures");
+  const CommandResult predicted = run(folder, {"predict", "r", "red.ppm", "--json"});
+  CHECK(predicted.json().at("label") == "red");
+  run(folder, {"export", "r", "merged"});
+  CHECK(run(folder, {"predict", "merged", "red.ppm", "--json"}).json().at("probability").get<double>() ==
+        doctest::Approx(predicted.json().at("probability").get<double>()));
+  fs::remove_all(folder / "base");
+  const CommandResult alone = run_command(folder, {"predict", "r", "red.ppm"});
+  CHECK(alone.code == 2);
+  CHECK(alone.error.find((folder / "base/last").string()) != std::string::npos);
+}
+
 TEST_CASE("pictures: a table with several labels an image, predicted without it") {
   const TemporaryFolder folder;
   write_pictures(folder / "all");

@@ -81,6 +81,43 @@ TEST_CASE("text: a checkpoint and an exported folder say all: predict needs no d
   CHECK(run_command(folder, {"predict", "out", "good"}).code == 2);
 }
 
+TEST_CASE("text: a checkpoint of adapters needs its base and no data") {
+  const TextFolder folder;
+  REQUIRE(run_command(folder, train({"train.epochs=1", "output.dir=base"})).code == 0);
+  REQUIRE(run_command(folder, {"export", "base", "base-folder"}).code == 0);
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"output.dir=runs/plain"},
+                                              {"output.dir=runs/averaged", "train.ema_decay=0.5", "model.from=base/last"}}) {
+    std::vector<std::string> arguments{"model.from=base-folder", "adapter={name: lora, rank: 2}"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const CommandResult trained = run_command(folder, train(arguments));
+    INFO(trained.error);
+    REQUIRE(trained.code == 0);
+  }
+  for (const char* const file : {"train.csv", "dev.csv", "vocab.txt", "c.yaml"}) fs::remove(folder / file);
+  const auto shares = [](const CommandResult& result) {
+    INFO(result.error);
+    REQUIRE(result.code == 0);
+    return nlohmann::json::parse(result.out).at("probabilities").at("pos").get<double>();
+  };
+  for (const std::string run : {"runs/plain", "runs/averaged"}) {
+    const double share = shares(run_command(folder, {"predict", run, "good film"}));
+    const CommandResult exported = run_command(folder, {"export", run, run + "-out"});
+    INFO(exported.error);
+    REQUIRE(exported.code == 0);
+    CHECK(share == doctest::Approx(shares(run_command(folder, {"predict", run + "-out", "good film"}))));
+    fs::copy(fs::canonical(folder / run / "best"), folder / (run + "-copy"), fs::copy_options::recursive);
+    CHECK(share == shares(run_command(folder, {"predict", run + "-copy", "good film"})));
+  }
+  // Neither other weights nor none stand in for the base.
+  fs::copy_file(fs::canonical(folder / "runs/plain-out") / "model.safetensors", folder / "base-folder/model.safetensors",
+                fs::copy_options::overwrite_existing);
+  CHECK(run_command(folder, {"predict", "runs/plain", "good film"}).code == 2);
+  fs::remove_all(folder / "base-folder");
+  const CommandResult alone = run_command(folder, {"predict", "runs/plain", "good film"});
+  CHECK(alone.code == 2);
+  CHECK(alone.error.find((folder / "base-folder").string()) != std::string::npos);
+}
+
 TEST_CASE("text: a folder's order of classes holds for data with the same classes") {
   const TextFolder folder;
   REQUIRE(run_command(folder, train({"data.labels=\"pos, neg\""})).code == 0);
@@ -150,6 +187,30 @@ TEST_CASE("text: what does not fit is refused before anything is trained") {
   refused({"task.name=regression"}, "labels f32");
   write_file(folder / "dev.csv", "text,label\ngood film,pos\nbad,other\n");
   refused({}, "dev.csv:3");
+}
+
+TEST_CASE("text: masked language modelling takes the mask from the tokenizer, and refuses one without") {
+  const TextFolder folder;
+  std::string lines;
+  for (int i = 0; i < 24; ++i) lines += "good a film\n";
+  write_file(folder / "lines.txt", lines);
+  write_file(folder / "dev.txt", lines);
+  const std::vector<std::string> of_lines{
+      "data={name: plain_text, path: lines.txt, validation: dev.txt, tokenizer: vocab.txt, max_length: 16}",
+      "task.name=masked_lm", "model.head=masked_lm", "train.epochs=1", "--json", "-"};
+  const CommandResult result = run_command(folder, train(of_lines));
+  INFO(result.error);
+  REQUIRE(result.code == 0);
+  CHECK(result.json().at("val_perplexity").get<double>() < 9);
+  write_file(folder / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n<mask>\ngood\nbad\na\nfilm\n");
+  std::vector<std::string> again = of_lines;
+  again.emplace_back("output.dir=again");
+  const CommandResult refused = run_command(folder, train(again));
+  CHECK(refused.code == 2);
+  CHECK(refused.error.find("task.mask_id") != std::string::npos);
+  CHECK(!std::filesystem::exists(folder / "again"));
+  write_file(folder / "tokenizer_config.json", "{\"mask_token\": \"<mask>\"}");
+  CHECK(run_command(folder, train(again)).code == 0);
 }
 
 TEST_CASE("text: glue is judged by its own metrics") {

@@ -23,8 +23,8 @@ struct GlueTask {
   std::int64_t train_size, validation_size;  // as published
   std::string validation_file = "dev.tsv";
   bool header = true;
-  std::size_t shortest_row = 0;  // shorter rows are cut by a line break within a text; 0: no row is
-  bool empty_texts = false;
+  bool irregular = false;   // the published files have rows that a line break has cut, and texts that are empty
+  std::string trains_as{};  // the task whose training file it has; empty: its own
 };
 
 const std::vector<GlueTask>& glue_tasks() {
@@ -64,7 +64,6 @@ const std::vector<GlueTask>& glue_tasks() {
        40430,
        "dev.tsv",
        true,
-       6,
        true},
       {"mnli",
        "MNLI",
@@ -75,7 +74,9 @@ const std::vector<GlueTask>& glue_tasks() {
        {"accuracy"},
        392702,
        9815,
-       "dev_matched.tsv"},
+       "dev_matched.tsv",
+       true,
+       true},
       {"mnli_mismatched",
        "MNLI",
        "sentence1",
@@ -85,7 +86,23 @@ const std::vector<GlueTask>& glue_tasks() {
        {"accuracy"},
        392702,
        9832,
-       "dev_mismatched.tsv"},
+       "dev_mismatched.tsv",
+       true,
+       true,
+       "mnli"},
+      {"ax",
+       "MNLI",
+       "Premise",
+       "Hypothesis",
+       "Label",
+       inference,
+       {"matthews", "accuracy"},
+       392702,
+       1104,
+       "diagnostic/diagnostic-full.tsv",
+       true,
+       false,
+       "mnli"},
       {"qnli", "QNLI", "question", "sentence", "label", entailment, {"accuracy"}, 104743, 5463},
       {"rte", "RTE", "sentence1", "sentence2", "label", entailment, {"accuracy"}, 2490, 277},
       {"wnli", "WNLI", "sentence1", "sentence2", "label", {"not_entailment", "entailment"}, {"accuracy"}, 635, 71},
@@ -93,8 +110,7 @@ const std::vector<GlueTask>& glue_tasks() {
   return tasks;
 }
 
-const GlueTask& task_of(const Settings& settings) {
-  const std::string& name = settings.text("task");
+const GlueTask& task_of(const std::string& name) {
   const auto found = std::ranges::find(glue_tasks(), name, &GlueTask::name);
   if (found != glue_tasks().end()) return *found;
   std::vector<std::string> names;
@@ -107,8 +123,8 @@ const std::vector<Setting>& settings_of_glue() {
       {{"task",
         std::string(),
         {},
-        "`cola`, `sst2`, `mrpc`, `stsb`, `qqp`, `mnli`, `mnli_mismatched` (evaluates on the other genres), `qnli`, "
-        "`rte` or `wnli`"},
+        "`cola`, `sst2`, `mrpc`, `stsb`, `qqp`, `mnli`, `mnli_mismatched` (evaluates on the other genres), `ax` (on the "
+        "diagnostic set), `qnli`, `rte` or `wnli`"},
        {"labels",
         std::string(),
         {},
@@ -140,17 +156,17 @@ fs::path file_of(const GlueTask& task, const DatasetOptions& options) {
 
 std::shared_ptr<const LabelledTable> table_of(const GlueTask& task, const std::vector<std::string>& classes,
                                               const DatasetOptions& options) {
+  if (options.split == Split::train && !task.trains_as.empty())
+    return table_of(task_of(task.trains_as), classes, options);
   static Recent<LabelledTable> recent;
   const fs::path file = file_of(task, options);
   const std::string state = fmt::format("{}{} {}", state_of_files({file}), task.name, fmt::join(classes, "\n"));
   return recent.get(state, [&] {
-    const bool has_cut_rows = task.shortest_row > 0;
-    const TextColumns columns{.table = {.format = TableFormat::tsv, .header = task.header, .ragged = has_cut_rows},
+    const TextColumns columns{.table = {.format = TableFormat::tsv, .header = task.header, .ragged = task.irregular},
                               .text = task.text,
                               .pair = task.pair,
                               .label = task.label,
-                              .shortest_row = task.shortest_row,
-                              .empty_texts = task.empty_texts};
+                              .irregular = task.irregular};
     // Numbers in the file stand for the task's own order.
     LabelledTable table =
         read_labelled_table(file, columns, {.numbers = task.classes.empty(), .classes = task.classes});
@@ -171,7 +187,7 @@ struct Opened {
 
 Opened open_glue(const DatasetOptions& options) {
   const Settings settings = read_text_settings("glue", settings_of_glue(), options);
-  const GlueTask& task = task_of(settings);
+  const GlueTask& task = task_of(settings.text("task"));
   const std::vector<std::string> classes = classes_of(task, settings);
   Opened opened{settings, tokenizer_of(settings, options), table_of(task, classes, options), {}};
   SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary().size);
@@ -189,7 +205,7 @@ Opened open_glue(const DatasetOptions& options) {
 DatasetInfo describe_glue(const DatasetOptions& options) {
   if (!options.path.empty()) return open_glue(options).info;
   const Settings settings = read_text_settings("glue", settings_of_glue(), options);
-  const GlueTask& task = task_of(settings);
+  const GlueTask& task = task_of(settings.text("task"));
   SampleFields fields = token_fields(settings, 0);
   fields.push_back(
       label_field(task.classes.empty() ? LabelKind::number : LabelKind::one_class, std::ssize(task.classes)));

@@ -124,10 +124,10 @@ LabelledTable read_labelled_table(const std::filesystem::path& path, const TextC
   RawLabels raw;
   const auto at = [&](std::int64_t line) { return fmt::format("{}:{}", path.native(), line); };
   table->scan([&](const TableRow& row) {
-    if (row.columns > 0 && static_cast<std::size_t>(row.columns) < columns.shortest_row) return false;
+    if (columns.irregular && (row.columns < std::ssize(table->columns()) || row.cells.front().text.empty())) return false;
     for (std::size_t i = 1; i < selected.size(); ++i) {
       if (row.cells[i].is_list) reject("{}: expected a text in `{}`, got a list", at(row.line), selected[i]);
-      if (!columns.empty_texts && is_blank(row.cells[i].text))
+      if (!columns.irregular && is_blank(row.cells[i].text))
         reject("{}: expected a text in `{}`, got none", at(row.line), selected[i]);
     }
     const Cell label = columns.label_separator.empty() ? row.cells.front()

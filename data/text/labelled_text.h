@@ -19,8 +19,7 @@ enum class LabelKind : std::uint8_t { one_class, several_classes, number };
 struct TextColumns {
   TableOptions table{};
   std::string text, pair, label;  // names of columns; `pair` may be empty
-  std::size_t shortest_row = 0;   // rows with fewer columns are left out; 0: none are
-  bool empty_texts = false;       // whether a text may be empty
+  bool irregular = false;         // rows that lack columns or a label are left out, and texts may be empty
   bool separate = false;          // whether the pair is a sequence of its own
   std::string label_separator{};  // between the labels of a row, which are several then; empty: each row has one
 };

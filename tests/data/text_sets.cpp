@@ -434,18 +434,73 @@ TEST_CASE("glue: headers and rows as published") {
   CHECK(batch("cola")["labels"].to_vector() == Values{1, 0});
 }
 
-TEST_CASE("glue: only qqp has cut rows and empty texts, as published") {
-  Files files;
-  files.write("QQP/train.tsv",
-              "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
-              "1\t2\t3\ta\t\t0\n1\t2\t3\twho made\n it\t1\n");
-  CHECK(files.open("glue", "", {{"task", std::string("qqp")}})->size() == 1);
-  const std::string header = "index\tsentence1\tsentence2\tlabel\n0\ta\tfilm\tentailment\n";
-  for (const char* const row : {"1\ta\t\tentailment\n", "1\ta\n", "1\ta\tfilm\tentailment\tmore\n"}) {
-    CAPTURE(row);
-    files.write("RTE/train.tsv", header + row);
-    check_says(files.refusal("glue", "", {{"task", std::string("rte")}}), "train.tsv:3");
+TEST_CASE("glue: qqp and mnli have cut rows, empty texts and missing labels, as published; other tasks have none") {
+  struct Case {
+    std::string task, file, header, whole, before, between, behind;  // a row: before, text, between, text, behind
+  };
+  const std::vector<Case> cases{
+      {"qqp", "QQP/train.tsv", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", "1", "1\t2\t3\t", "\t", "\t"},
+      {"mnli", "MNLI/train.tsv", "index\tgenre\tsentence1\tsentence2\tlabel1\tgold_label", "contradiction", "1\tfiction\t",
+       "\t", "\tneutral\t"},
+      {"rte", "RTE/train.tsv", "index\tsentence1\tsentence2\tlabel", "entailment", "1\t", "\t", "\t"},
+      {"qnli", "QNLI/train.tsv", "index\tquestion\tsentence\tlabel", "not_entailment", "1\t", "\t", "\t"},
+      {"wnli", "WNLI/train.tsv", "index\tsentence1\tsentence2\tlabel", "1", "1\t", "\t", "\t"},
+      {"mrpc", "MRPC/train.tsv", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", "1", "1\t2\t3\t", "\t", ""}};
+  for (const Case& one : cases) {
+    CAPTURE(one.task);
+    Files files;
+    const bool label_ends = one.task != "mrpc", lenient = one.task == "qqp" || one.task == "mnli";
+    const std::string label = label_ends ? one.whole : "";
+    const auto row = [&](const std::string& first, const std::string& second) {
+      return one.before + first + one.between + second + one.behind + label + "\n";
+    };
+    const std::string start = one.header + "\n" + row("\"a film", "good \"\"") + row("a", "it\"s");
+    const SettingValues task{{"task", one.task}};
+    files.write(one.file, start);
+    const Batch whole = all_of(files.open("glue", "", task));
+    CHECK(whole.samples == 2);
+    CHECK(whole["tokens"].to_vector() == Values{2, 14, 5, 8, 3, 6, 14, 14, 3, 2, 5, 3, 11, 14, 1, 3});
+    std::vector<std::pair<std::string, std::int64_t>> irregular{
+        {row("a", ""), 3}, {one.before + "a\n", 2}, {row("a", "film").substr(0, row("a", "film").size() - 1) + "\tx\n", 3}};
+    if (label_ends) irregular.emplace_back(one.before + "a" + one.between + "film" + one.behind + "\n", 2);
+    for (const auto& [more, size] : irregular) {
+      CAPTURE(more);
+      files.write(one.file, start + more);
+      if (lenient)
+        CHECK(files.open("glue", "", task)->size() == size);
+      else
+        check_says(files.refusal("glue", "", task), one.file + ":4");
+    }
   }
+}
+
+TEST_CASE("glue: the diagnostic set is evaluated by what MNLI trains") {
+  Files files;
+  files.write("MNLI/train.tsv", "index\tsentence1\tsentence2\tlabel1\tgold_label\n0\ta\tfilm\tneutral\tneutral\n");
+  files.write("diagnostic/diagnostic-full.tsv",
+              "Lexical Semantics\tPredicate-Argument Structure\tLogic\tKnowledge\tDomain\tPremise\tHypothesis\tLabel\n"
+              "\t\tNegation\t\tArtificial\ta film\tbad\tcontradiction\n");
+  const SettingValues task{{"task", std::string("ax")}};
+  CHECK(all_of(files.open("glue", "", task))["labels"].to_vector() == Values{1});
+  const Batch batch = all_of(files.open("glue", "", task, Split::validation));
+  CHECK(batch["labels"].to_vector() == Values{2});
+  CHECK(batch["tokens"].to_vector() == Values{2, 5, 8, 3, 7, 3});
+}
+
+TEST_CASE("glue: scores are numbers, and the first row of cola is a sample") {
+  Files files;
+  const std::string header = "index\tsentence1\tsentence2\tscore\n";
+  const SettingValues scores{{"task", std::string("stsb")}}, acceptable{{"task", std::string("cola")}};
+  files.write("STS-B/train.tsv", header + "0\ta\tfilm\t4.750\n1\ta\tfilm\t0\n");
+  CHECK(all_of(files.open("glue", "", scores))["labels"].to_vector() == Values{4.75, 0});
+  for (const char* const score : {"high", "nan", ""}) {
+    files.write("STS-B/train.tsv", header + "0\ta\tfilm\t" + score + "\n");
+    check_says(files.refusal("glue", "", scores), "STS-B/train.tsv:2");
+  }
+  files.write("CoLA/train.tsv", "gj04\t1\t\ta film\nbc01\t0\t??\t\"bad\n");
+  CHECK(all_of(files.open("glue", "", acceptable))["labels"].to_vector() == Values{1, 0});
+  files.write("CoLA/train.tsv", "source\tlabel\tmark\tsentence\ngj04\t1\t\ta film\n");
+  check_says(files.refusal("glue", "", acceptable), "CoLA/train.tsv:1");
 }
 
 TEST_CASE("random tokens: labels for every head") {

@@ -173,6 +173,13 @@ std::vector<Batch> Trainer::next_batch() const {
   return split_batch(*loader.next(), options_.accumulate);
 }
 
+void Trainer::save(const std::filesystem::path& folder) const {
+  std::error_code failed;
+  if (state_.ranks.rank() == 0 && std::filesystem::exists(std::filesystem::symlink_status(folder, failed)))
+    reject("{} exists already: name another folder", folder.string());
+  write_checkpoint(folder, state_, progress_);
+}
+
 std::int64_t Trainer::resume(const std::filesystem::path& folder) {
   Progress progress = read_manifest(folder).progress;
   std::string differences;

@@ -86,7 +86,7 @@ class Trainer {
 
   /// Writes a checkpoint to the folder, which holds nothing else; of several ranks rank 0 does. Allowed in `after_step`
   /// and `after_epoch` too.
-  void save(const std::filesystem::path& folder) const { write_checkpoint(folder, state_, progress_); }
+  void save(const std::filesystem::path& folder) const;
   /// Resumes from a checkpoint: the run goes on with the same bits as one that was never stopped. Refuses a checkpoint
   /// that is damaged, of another model or optimizer, or of a run with another `identity`. Returns the number of
   /// parameters that were frozen then: their optimizer state starts anew.

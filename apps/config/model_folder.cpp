@@ -31,6 +31,10 @@ bool may_differ(std::string_view key, const HyperValue& given, const HyperValue&
                                                       "head",        "pooling",    "initializer_range"};
   const bool is_rate = key.ends_with("_rate") || key.find("dropout") != std::string_view::npos;
   if (given == stored || is_rate || std::ranges::find(adaptable, key) != adaptable.end()) return true;
+  const auto reads_token = [](const HyperValue& pool) {
+    return pool == HyperValue(std::string("token")) || pool == HyperValue(std::string("token_avg"));
+  };
+  if (key == "global_pool" && reads_token(given) && reads_token(stored)) return true;  // the heads alone differ
   const bool initial = key == "init_values" || key == "ls_init_value";  // 0: the model has no such tensors
   return initial && (given == HyperValue(0.0)) == (stored == HyperValue(0.0));
 }

@@ -71,6 +71,19 @@ TEST_CASE("export: a probe is a model of timm") {
   CHECK(exported.at("val_loss").get<double>() == doctest::Approx(of_run.at("val_loss").get<double>()));
 }
 
+TEST_CASE("train: a probe of a folder may read the mean of the patches besides") {
+  const TemporaryFolder folder;
+  prepare(folder, probe);
+  run(folder, train({"output.dir=r", "model.from=base/last", "model.global_pool=token_avg"}));
+  const nlohmann::json of_run = run(folder, {"eval", "r/last", "--json", "-"}).json();
+  CHECK(of_run.at("val_accuracy") == read_json(folder / "r/summary.json").at("val_accuracy"));
+  const nlohmann::json of_base = run(folder, {"eval", "base/last", "--json", "-"}).json();
+  CHECK(of_run.at("parameters").get<int>() == of_base.at("parameters").get<int>() + 8 * 10);
+  CHECK(run_command(folder, {"export", "r", "exported"}).code == 2);  // timm has no such model
+  run(folder, {"train", "--resume", "r", "train.epochs=4"});
+  CHECK(run_command(folder, train({"output.dir=other", "model.from=base/last", "model.global_pool=avg"})).code == 2);
+}
+
 TEST_CASE("train: a resumed probe goes on to the same bits, without the weights that it began with") {
   const TemporaryFolder folder;
   prepare(folder, probe);

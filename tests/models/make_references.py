@@ -152,8 +152,10 @@ def convnext(m):
 
 
 def preset(m):
-    more = {} if m["name"].startswith(("resnet", "resnext", "wide", "vgg", "convnext")) else dict(img_size=m["image_size"])
-    return timm.create_model(m["name"], num_classes=m["num_classes"], drop_path_rate=0.0, **more)
+    more = {} if m["name"].startswith("vgg") else dict(drop_path_rate=0.0)
+    if not m["name"].startswith(("resnet", "resnext", "wide", "vgg", "convnext")):
+        more["img_size"] = m["image_size"]
+    return timm.create_model(m["name"], num_classes=m["num_classes"], **more)
 
 
 BUILDERS = dict(preset=preset, vgg=vgg, convnext=convnext, vit=vit, deit_distilled=vit, resnet=resnet, swin=swin, swin_v2=swin)
@@ -174,7 +176,8 @@ def write(path, model, opt, trained, batch):
     net = BUILDERS[model["family"]](model)
     with torch.no_grad():
         for p in net.parameters():
-            p.add_(torch.randn_like(p) * (0.1 if model["family"] != "preset" else 0.1 * p.abs().mean()))
+            # At full size matrices are wide; zeros (a residual branch's last norm) would hide a whole branch.
+            p.add_(torch.randn_like(p) * (0.1 if model["family"] != "preset" or p.dim() < 2 else 0.02))
     for name, p in net.named_parameters():
         p.requires_grad_(trained is None or any(fnmatch.fnmatch(name, pattern) for pattern in trained))
     tensors = floating(net.state_dict(), "weight/")

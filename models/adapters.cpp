@@ -9,47 +9,55 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 
 namespace lacuna {
 namespace {
 
-std::vector<nn::Linear*> linear_layers(Model& model) {
-  std::vector<nn::Linear*> layers;
-  for (Module* const module : model.modules())
-    if (auto* const layer = dynamic_cast<nn::Linear*>(module))
-      if (std::ranges::find(model.heads(), layer->path()) == model.heads().end()) layers.push_back(layer);
-  return layers;
+bool is_head(const Model& model, std::string_view path) {
+  return std::ranges::find(model.heads(), path) != model.heads().end();
 }
 
-bool names(std::string_view target, std::string_view path) {
-  if (target == "all-linear" || target == path || matches_glob(target, path)) return true;
+bool names(std::string_view target, const AdapterPlace& place) {
+  const std::string_view path = place.path;
+  if (target == "all-linear") return !place.part && dynamic_cast<const nn::Linear*>(place.layer) != nullptr;
+  if (target == path || matches_glob(target, path)) return true;
   return path.size() > target.size() && path.ends_with(target) && path[path.size() - target.size() - 1] == '.';
 }
 
-std::vector<nn::Linear*> targeted(Model& model, const std::vector<std::string>& targets, bool exact) {
-  const std::vector<nn::Linear*> all = linear_layers(model);
-  std::vector<std::string> paths;
-  for (const nn::Linear* const layer : all) paths.push_back(layer->path());
-  if (paths.empty()) reject("adapter: the model has no linear layer besides its head");
-  std::set<const nn::Linear*> chosen;
+[[noreturn]] void refuse_target(const Model& model, const std::vector<AdapterPlace>& places, const std::string& target) {
+  if (target == "all-linear")
+    reject("adapter.targets: the model has no linear layer besides its head; name convolutions, as {}",
+           places.front().path);
+  if (is_head(model, target)) reject("adapter.targets: {} is the head, which is trained whole", target);
+  std::vector<std::string> known;  // and their ends
+  for (const AdapterPlace& place : places) {
+    known.push_back(place.path);
+    known.push_back(place.path.substr(place.path.rfind('.') + 1));
+  }
+  const std::string near = nearest_name(target, known);
+  reject("adapter.targets: `{}` names no linear layer and no convolution{}; they are named like {}, {}", target,
+         near.empty() ? "" : ": did you mean " + near + "?", places.front().path, places.back().path);
+}
+
+/// The chosen places. A layer that is chosen whole has none for its parts.
+std::vector<AdapterPlace> targeted(const Model& model, const std::vector<std::string>& targets, bool exact) {
+  const std::vector<AdapterPlace> all = adapter_places(model);
+  if (all.empty()) reject("adapter: the model has no linear layer or convolution besides its head");
+  std::set<std::string_view> chosen;
   for (const std::string& target : targets) {
     bool matched = false;
-    for (const nn::Linear* const layer : all) {
-      if (exact ? target != layer->path() : !names(target, layer->path())) continue;
+    for (const AdapterPlace& place : all) {
+      if (exact ? target != place.path : !names(target, place)) continue;
       matched = true;
-      chosen.insert(layer);
+      chosen.insert(place.path);
     }
-    if (matched) continue;
-    if (std::ranges::find(model.heads(), target) != model.heads().end())
-      reject("adapter.targets: {} is the head, which is trained whole", target);
-    std::vector<std::string> known = paths;  // and their ends
-    for (const std::string& path : paths) known.push_back(path.substr(path.rfind('.') + 1));
-    const std::string near = nearest_name(target, known);
-    reject("adapter.targets: `{}` names no linear layer{}; they are named like {}, {}", target,
-           near.empty() ? "" : ": did you mean " + near + "?", paths.front(), paths.back());
+    if (!matched) refuse_target(model, all, target);
   }
-  std::vector<nn::Linear*> in_order;
-  std::ranges::copy_if(all, std::back_inserter(in_order), [&](const nn::Linear* one) { return chosen.contains(one); });
+  std::vector<AdapterPlace> in_order;
+  std::ranges::copy_if(all, std::back_inserter(in_order), [&](const AdapterPlace& place) {
+    return chosen.contains(place.path) && !(place.part && chosen.contains(place.layer->path()));
+  });
   return in_order;
 }
 
@@ -63,7 +71,7 @@ std::string hash_of(const std::vector<NamedTensor>& state) {
 
 std::vector<Parameter*> adapter_parameters(const Model& model) {
   std::vector<Parameter*> all;
-  for (const nn::Linear* const layer : adapted_layers(model))
+  for (const nn::Adaptable* const layer : adapted_layers(model))
     for (Parameter* const parameter : layer->adapter()->parameters()) all.push_back(parameter);
   return all;
 }
@@ -85,20 +93,46 @@ void add_adapters(Model& model, const AdapterOptions& options) {
   expect(!model.adaptation(), "the model has adapters already");
   const nn::AdapterKind& kind = nn::adapters().get(options.kind);
   const Settings settings("adapter " + options.kind, kind.settings, options.settings);
-  const std::vector<nn::Linear*> layers = targeted(model, options.targets, options.exact);
+  const std::vector<AdapterPlace> places = targeted(model, options.targets, options.exact);
   Adaptation adaptation{.kind = options.kind, .settings = options.settings, .base = options.base};
   if (model.context().device != Device::meta) adaptation.base_hash = hash_of(state_of(model));
-  for (nn::Linear* const layer : layers) {
-    layer->set_adapter(kind.make(*layer, settings));
-    adaptation.layers.push_back(layer->path());
+  for (Module* const module : model.modules()) {
+    bool chosen = false;
+    std::vector<std::size_t> parts;
+    for (const AdapterPlace& place : places) {
+      if (place.layer != module) continue;
+      chosen = true;
+      if (place.part) parts.push_back(*place.part);
+      adaptation.layers.push_back(place.path);
+    }
+    if (!chosen) continue;
+    if (auto* const linear = dynamic_cast<nn::Linear*>(module))
+      linear->set_adapter(kind.for_linear(*linear, parts, settings));
+    else if (auto* const convolution = dynamic_cast<nn::Conv2d*>(module))
+      convolution->set_adapter(kind.for_convolution(*convolution, settings));
   }
   model.set_adaptation(std::move(adaptation));
 }
 
-std::vector<const nn::Linear*> adapted_layers(const Model& model) {
-  std::vector<const nn::Linear*> layers;
+std::vector<AdapterPlace> adapter_places(const Model& model) {
+  std::vector<AdapterPlace> places;
+  for (const Module* const module : model.modules()) {
+    const auto* const layer = dynamic_cast<const nn::Adaptable*>(module);
+    if (layer == nullptr || is_head(model, layer->path())) continue;
+    if (!places.empty() && belongs_to(layer->path(), places.back().layer->path())) continue;  // of an adapter
+    places.push_back({layer, {}, layer->path()});
+    if (const auto* const linear = dynamic_cast<const nn::Linear*>(layer))
+      for (std::size_t part = 0; part < linear->parts().size(); ++part)
+        places.push_back({layer, part, fmt::format("{}.{}", layer->path(), linear->parts()[part])});
+  }
+  return places;
+}
+
+std::vector<const nn::Adaptable*> adapted_layers(const Model& model) {
+  std::vector<const nn::Adaptable*> layers;
   for (const Module* const module : model.modules())
-    if (const auto* const layer = dynamic_cast<const nn::Linear*>(module); layer != nullptr && layer->adapter() != nullptr)
+    if (const auto* const layer = dynamic_cast<const nn::Adaptable*>(module);
+        layer != nullptr && layer->adapter() != nullptr)
       layers.push_back(layer);
   return layers;
 }
@@ -111,13 +145,17 @@ std::vector<FreezeMatch> freeze_below_adapters(Model& model, const FreezeRules& 
   std::vector<FreezeMatch> matches = freeze(model, {.train = beside, .freeze = {}}, model.heads());
   const std::vector<Parameter*> own = adapter_parameters(model);
   const std::set<std::string_view> paths = paths_of(own);
+  for (const nn::Adaptable* const layer : adapted_layers(model)) layer->adapter()->set_trainable();
   for (FreezeMatch& match : matches) {
-    std::erase_if(match.parameters, [&](const Parameter* one) { return paths.contains(one->path()); });
+    std::erase_if(match.parameters, [&](const Parameter* one) {
+      const bool of_adapter = paths.contains(one->path());
+      if (of_adapter && !one->trainable()) match.left_frozen.push_back(one);
+      return of_adapter;
+    });
     if (match.parameters.empty())
       reject("freeze.train: `{}` matches parameters of the adapter alone; `adapter.name` decides which are trained",
              match.pattern);
   }
-  for (const nn::Linear* const layer : adapted_layers(model)) layer->adapter()->set_trainable();
   FreezeMatch trained{"adapter " + model.adaptation()->kind, {}};
   std::ranges::copy_if(own, std::back_inserter(trained.parameters), &Parameter::trainable);
   matches.insert(matches.begin(), std::move(trained));
@@ -143,8 +181,8 @@ std::vector<NamedTensor> adapted_state(const Model& model) {
 
 std::vector<NamedTensor> merged_state(const Model& model) {
   const std::set<std::string_view> own = paths_of(adapter_parameters(model));
-  std::map<std::string, const nn::LinearAdapter*, std::less<>> adapters;  // by name of the weight
-  for (const nn::Linear* const layer : adapted_layers(model)) adapters[layer->weight().path()] = layer->adapter();
+  std::map<std::string, const nn::Adapter*, std::less<>> adapters;  // by name of the weight
+  for (const nn::Adaptable* const layer : adapted_layers(model)) adapters[layer->weight().path()] = layer->adapter();
   std::vector<NamedTensor> merged;
   for (const auto& [name, tensor] : state_of(model)) {
     if (own.contains(name)) continue;

@@ -6,6 +6,7 @@
 #include "nn/adapter.h"
 #include "nn/freeze.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,20 +15,31 @@ namespace lacuna {
 struct AdapterOptions {
   std::string kind;          // in nn::adapters()
   SettingValues settings{};  // of the kind; the defaults of others
-  /// Layers that get one: paths, ends of paths behind a dot (`qkv`), patterns, or `all-linear`. The heads never get one.
+  /// Layers that get one: paths, ends of paths behind a dot (`qkv`, `conv1`), patterns, or `all-linear`. Parts of a
+  /// layer have names as layers have (`query`, of `blocks.0.attn.qkv.query`). The heads never get one.
   std::vector<std::string> targets{};
   bool exact = false;  // `targets` are paths alone, as stored ones
   std::string base{};  // where the model's weights are from, for the record
 };
 
-/// Adds adapters to linear layers of a model whose weights are loaded. Refuses a target without a layer.
+/// Where an adapter may stand: a linear layer or convolution, or a part of a layer (Linear::parts).
+struct AdapterPlace {
+  const nn::Adaptable* layer;
+  std::optional<std::size_t> part{};
+  std::string path{};  // the layer's, with the part's name
+};
+/// All places but the heads', in the model's order, a layer before its parts.
+std::vector<AdapterPlace> adapter_places(const Model& model);
+
+/// Adds adapters to layers of a model whose weights are loaded. Refuses a target without a layer.
 void add_adapters(Model& model, const AdapterOptions& options);
 
 /// The adapted layers, in the model's order.
-std::vector<const nn::Linear*> adapted_layers(const Model& model);
+std::vector<const nn::Adaptable*> adapted_layers(const Model& model);
 
 /// `freeze` for a model with adapters: what they train is trained, and of the rest what `rules.train` names, or the
-/// heads where it names nothing. Refuses `rules.freeze`, and a pattern that matches parameters of the adapters alone.
+/// heads where it names nothing. Refuses `rules.freeze`, and a pattern that matches parameters of the adapters alone; what
+/// a pattern matches of an adapter that its kind does not train is said in the match.
 std::vector<FreezeMatch> freeze_below_adapters(Model& model, const FreezeRules& rules);
 
 /// What a checkpoint of an adapted model stores: the adapters, and what is trained or was replaced below them. Names

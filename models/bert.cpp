@@ -204,7 +204,7 @@ class Bert::Layer final : public Module {
 
  private:
   Variable transform(Variable x, const Layout& layout, bool only_first) const {
-    Variable k = key_.forward(x), v = value_.forward(x);
+    Variable k = key_.forward(x, {}, layout.all), v = value_.forward(x, {}, layout.all);
     if (only_first) {
       std::vector<std::int64_t> firsts;
       for (std::int64_t i = 0; i < layout.all->count(); ++i) firsts.push_back(layout.all->begin(i));
@@ -219,10 +219,10 @@ class Bert::Layer final : public Module {
                                              .dropout = attention_dropout_.current_rate(),
                                              .stream = attention_dropout_.mask_stream(),
                                              .positions = positions_},
-                           query_.forward(x), std::move(k), std::move(v));
-    mixed = output_dropout_.forward(attention_output_.forward(std::move(mixed)), rows);
+                           query_.forward(x, {}, rows), std::move(k), std::move(v));
+    mixed = output_dropout_.forward(attention_output_.forward(std::move(mixed), {}, rows), rows);
     x = attention_norm_.forward(apply(Add{}, std::move(x), std::move(mixed)));
-    Variable hidden = fc2_.forward(nn::activate(activation_, fc1_.forward(x)));
+    Variable hidden = fc2_.forward(nn::activate(activation_, fc1_.forward(x, {}, rows)), {}, rows);
     return output_norm_.forward(apply(Add{}, std::move(x), dropout_.forward(std::move(hidden), rows)));
   }
 

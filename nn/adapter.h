@@ -1,9 +1,10 @@
-// Adapters: few trained values beside the frozen weight of a linear layer, by name. A new kind only adds a file: it
-// registers itself.
+// Adapters: few trained values beside the frozen weight of a layer, by name. A new kind only adds a file: it registers
+// itself.
 #pragma once
 
 #include "core/registry.h"
 #include "core/settings.h"
+#include "nn/conv.h"
 #include "nn/linear.h"
 
 #include <functional>
@@ -17,23 +18,27 @@ namespace lacuna::nn {
 
 /// What computes the result of a layer that it belongs to. Its parameters are the layer's: their paths begin with that
 /// of the layer.
-class LinearAdapter {
+class Adapter {
  public:
-  virtual ~LinearAdapter() = default;
-  /// As Linear::forward.
-  virtual Variable forward(const Linear& layer, Variable x, Variable scale) const = 0;
+  virtual ~Adapter() = default;
+  /// As the layer's forward; what a layer does not take is empty.
+  virtual Variable forward(Variable x, Variable scale, const SequencesPtr& sequences) const = 0;
   /// All parameters of the adapter, stored with a checkpoint.
   virtual std::vector<Parameter*> parameters() const = 0;
   /// Trains of them what the kind trains.
   virtual void set_trainable() const = 0;
-  /// Adds to `weight` [out, in], a copy of the layer's, what makes the layer alone give the adapted results.
+  /// Adds to `weight`, a copy of the layer's, what makes the layer alone give the adapted results. Refuses an adapter
+  /// that no weight of the layer equals.
   virtual void merge_into(const Tensor& weight) const = 0;
 };
 
 /// An adapter by name. The folder format is PEFT's: https://huggingface.co/docs/peft/developer_guides/checkpoint.
 struct AdapterKind {
   std::vector<Setting> settings;
-  std::function<std::unique_ptr<LinearAdapter>(Linear& layer, const Settings&)> make;
+  /// `parts`: numbers of those parts of the layer (Linear::parts) that have one each; empty: one for the whole layer.
+  std::function<std::unique_ptr<Adapter>(Linear& layer, const std::vector<std::size_t>& parts, const Settings&)>
+      for_linear;
+  std::function<std::unique_ptr<Adapter>(Conv2d& layer, const Settings&)> for_convolution;
   std::string_view peft_type;  // as in adapter_config.json
   /// The fields of adapter_config.json that the settings are written as.
   std::function<SettingValues(const Settings&)> to_peft;

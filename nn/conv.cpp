@@ -1,5 +1,6 @@
 #include "nn/conv.h"
 
+#include "nn/adapter.h"
 #include "nn/init.h"
 #include "ops/conv.h"
 #include "ops/depthwise_conv.h"
@@ -7,7 +8,7 @@
 namespace lacuna::nn {
 
 Conv2d::Conv2d(Module& parent, std::string_view name, std::int64_t in, std::int64_t out, const Conv2dOptions& options)
-    : Module(parent, name),
+    : Adaptable(parent, name),
       stride_(options.stride),
       padding_(options.padding),
       groups_(options.groups),
@@ -24,6 +25,10 @@ Conv2d::Conv2d(Module& parent, std::string_view name, std::int64_t in, std::int6
 
 Variable Conv2d::forward(Variable x) const {
   const Scope scope(*this);
+  return adapter() != nullptr ? adapter()->forward(std::move(x), {}, {}) : forward_alone(std::move(x));
+}
+
+Variable Conv2d::forward_alone(Variable x) const {
   const bool depthwise = groups_ == weight_.shape()[0] && groups_ == x.shape()[3] && groups_ > 1 && stride_ == 1 &&
                          DepthwiseConv2d::computes(weight_.shape()[2], padding_);
   if (depthwise) {

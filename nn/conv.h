@@ -1,8 +1,8 @@
 // Two-dimensional convolution.
 #pragma once
 
+#include "nn/adaptable.h"
 #include "nn/linear.h"
-#include "nn/module.h"
 
 #include <optional>
 
@@ -16,10 +16,19 @@ struct Conv2dOptions {
 
 /// Square windows over NHWC images: [N, H, W, in] to [N, H', W', out]. weight [out, in / groups, kernel, kernel],
 /// bias [out].
-class Conv2d : public Module {
+class Conv2d final : public Adaptable {
  public:
   Conv2d(Module& parent, std::string_view name, std::int64_t in, std::int64_t out, const Conv2dOptions& options);
   Variable forward(Variable x) const;
+  /// The same without the adapter.
+  Variable forward_alone(Variable x) const;
+  std::int64_t in() const { return weight_.shape()[1] * groups_; }
+  std::int64_t out() const { return weight_.shape()[0]; }
+  std::int64_t kernel() const { return weight_.shape()[2]; }
+  std::int64_t stride() const { return stride_; }
+  std::int64_t padding() const { return padding_; }
+  std::int64_t groups() const { return groups_; }
+  const Parameter& weight() const override { return weight_; }
 
  private:
   std::int64_t stride_, padding_, groups_;

@@ -24,6 +24,7 @@ struct FreezeRules {
 struct FreezeMatch {
   std::string pattern;
   std::vector<const Parameter*> parameters;
+  std::vector<const Parameter*> left_frozen{};  // matched, and not trained all the same: A of LoRA-FA
 };
 
 /// Sets what is trained and tells the modules. `heads`: paths of the layers that make up `@head`. Says what each

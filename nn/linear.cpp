@@ -8,24 +8,18 @@
 namespace lacuna::nn {
 
 Linear::Linear(Module& parent, std::string_view name, std::int64_t in, std::int64_t out, const LinearOptions& options)
-    : Module(parent, name),
-      weight_(*this, "weight", {out, in}, options.init.weight ? options.init.weight : init::torch_default(in)) {
+    : Adaptable(parent, name),
+      weight_(*this, "weight", {out, in}, options.init.weight ? options.init.weight : init::torch_default(in)),
+      parts_(options.parts) {
   if (options.bias)
     bias_.emplace(*this, "bias", Shape{out}, options.init.bias ? options.init.bias : init::torch_default(in));
 }
 
-Linear::~Linear() = default;
-
-Variable Linear::forward(Variable x, Variable scale) const {
+Variable Linear::forward(Variable x, Variable scale, const SequencesPtr& sequences) const {
   const Scope scope(*this);
-  if (adapter_) return adapter_->forward(*this, std::move(x), std::move(scale));
+  if (adapter() != nullptr) return adapter()->forward(std::move(x), std::move(scale), sequences);
   if (scale.defined()) return apply(ScaledLinear{}, std::move(x), weight_.variable(), bias(), std::move(scale));
   return apply(lacuna::Linear{}, std::move(x), weight_.variable(), bias());
-}
-
-void Linear::set_adapter(std::unique_ptr<LinearAdapter> adapter) {
-  expect(adapter_ == nullptr, "{} has an adapter already", path());
-  adapter_ = std::move(adapter);
 }
 
 }  // namespace lacuna::nn

@@ -1,14 +1,14 @@
 // Fully connected layer.
 #pragma once
 
-#include "nn/module.h"
+#include "nn/adaptable.h"
+#include "ops/sequences.h"
 
-#include <memory>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 namespace lacuna::nn {
-
-class LinearAdapter;
 
 /// Initial values of a layer with weight and bias; torch.nn's defaults where one is empty.
 struct WeightInit {
@@ -19,29 +19,28 @@ struct WeightInit {
 struct LinearOptions {
   bool bias = true;
   WeightInit init = {};
+  std::vector<std::string_view> parts = {};
 };
 
 /// y = x · weightᵀ + bias: [..., in] to [..., out]. weight [out, in], bias [out].
-class Linear : public Module {
+class Linear final : public Adaptable {
  public:
   Linear(Module& parent, std::string_view name, std::int64_t in, std::int64_t out, const LinearOptions& options = {});
-  ~Linear() override;
-  /// `scale` [out], if given, multiplies y: layer scale (ops/scaled_linear.h).
-  Variable forward(Variable x, Variable scale = {}) const;
+  /// `scale` [out], if given, multiplies y: layer scale (ops/scaled_linear.h). `sequences`: those of the tokens x
+  /// [1, T, in], by which an adapter's dropout draws; null: axis 0 of x counts samples.
+  Variable forward(Variable x, Variable scale = {}, const SequencesPtr& sequences = {}) const;
   std::int64_t in() const { return weight_.shape()[1]; }
   std::int64_t out() const { return weight_.shape()[0]; }
-  const Parameter& weight() const { return weight_; }
+  const Parameter& weight() const override { return weight_; }
   /// Undefined without a bias.
   Variable bias() const { return bias_ ? bias_->variable() : Variable(); }
-
-  /// What computes the result in the layer's place (nn/adapter.h); null: the layer itself.
-  const LinearAdapter* adapter() const { return adapter_.get(); }
-  void set_adapter(std::unique_ptr<LinearAdapter> adapter);
+  /// Names of equal parts of the outputs, which other libraries have as layers of their own: q, k and v; or none.
+  const std::vector<std::string_view>& parts() const { return parts_; }
 
  private:
   Parameter weight_;
   std::optional<Parameter> bias_;
-  std::unique_ptr<LinearAdapter> adapter_;
+  std::vector<std::string_view> parts_;
 };
 
 }  // namespace lacuna::nn

@@ -55,7 +55,8 @@ TableWindowAttention::TableWindowAttention(Module& parent, std::string_view name
                                            const WindowAttentionOptions& options)
     : WindowAttention(parent, name, options),
       table_(*this, "relative_position_bias_table", {table_rows(options), options.heads}, init::truncated_normal(.02)),
-      qkv_(*this, "qkv", channels, 3 * channels, {.bias = options.qkv_bias, .init = options.init}),
+      qkv_(*this, "qkv", channels, 3 * channels,
+           {.bias = options.qkv_bias, .init = options.init, .parts = {"query", "key", "value"}}),
       projection_(*this, "proj", channels, channels, {.init = options.init}),
       projection_dropout_(*this, "proj_drop", options.projection_dropout) {
   table_.exclude_from_decay();

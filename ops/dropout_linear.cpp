@@ -18,7 +18,7 @@ constexpr std::int64_t block = 1024;
 
 /// `to` = dropout(`rows`), which are those from `first` on of a tensor of `shape`.
 void thin(const DropoutLinear& op, const Shape& shape, std::int64_t first, const Tensor& rows, const Tensor& to) {
-  const Dropout dropout{.p = op.p, .stream = op.stream};
+  const Dropout dropout{.p = op.p, .stream = op.stream, .sequences = op.sequences};
   const Tensor no_signs;
   dropout.rematerialize(RematInputs<Dropout>(RematRows{std::span(&rows, 1), shape, first, no_signs}), to);
 }

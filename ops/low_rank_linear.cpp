@@ -25,36 +25,57 @@ class LinearSaved final : public SavedTensors {
   const Saved<LowRankLinear>& saved_;
 };
 
+/// The gradients of one pair.
+template <int Z, int Up>
+void pair_backward(const LowRankLinear& op, std::int64_t first, const Tensor& dy, const Saved<LowRankLinear>& saved,
+                   Grads& grads) {
+  const Matrix all(dy);
+  if (grads.wanted(Up)) {
+    const Tensor low = saved.get<input(Z)>().whole();
+    const std::int64_t columns = saved.shape<input(Up)>()[0];
+    grads[Up] = Tensor::empty({columns, low.shape().back()}, compute_type(dy.dtype()), dy.device());
+    gemm(all.column_range(first, first + columns).t(), Matrix(low), Matrix(grads[Up]), {.alpha = op.scale});
+  }
+  if (grads.wanted(Z)) {
+    const Tensor up = saved.get<input(Up)>().whole();
+    const bool add = grads[Z].defined();
+    if (!add) grads[Z] = Tensor::empty(dy.shape().with_back(up.shape()[1]), dy.dtype(), dy.device());
+    gemm(all.column_range(first, first + up.shape()[0]), Matrix(up), Matrix(grads[Z]), {.alpha = op.scale, .add = add});
+  }
+}
+
 }  // namespace
 
 std::int64_t LowRankLinear::macs(std::span<const Shape> inputs, const Shape& y) const {
-  return y.count() * (inputs[weight].back() + inputs[up].back());
+  std::int64_t count = y.count() * inputs[weight].back();
+  for (std::size_t up = up0; up < inputs.size(); up += 2)
+    if (inputs[up].rank() == 2) count += y.count() / y.back() * inputs[up].count();
+  return count;
 }
 
 Tensor LowRankLinear::forward(std::span<const Tensor> inputs) const {
-  const Tensor &w = inputs[weight], &low = inputs[z], &b = inputs[up];
-  expect(b.shape().rank() == 2 && b.shape()[0] == w.shape()[0] && low.shape() == inputs[x].shape().with_back(b.shape()[1]),
-         "low_rank_linear: expected z {} and up [{}, {}] for x {} and a weight {}, got {} and {}",
-         inputs[x].shape().with_back(b.shape().back()), w.shape()[0], b.shape().back(), inputs[x].shape(), w.shape(),
-         low.shape(), b.shape());
+  const Tensor& w = inputs[weight];
   const std::array plain{inputs[x], w, inputs[bias]};
   Tensor y = Linear{}.forward(plain);
-  gemm(Matrix(low), Matrix(b).t(), Matrix(y), {.alpha = scale, .add = true});
+  for (std::size_t pair = 0; pair < first.size(); ++pair) {
+    const Tensor &low = inputs[z0 + 2 * pair], &up = inputs[up0 + 2 * pair];
+    if (!low.defined()) continue;
+    expect(up.shape().rank() == 2 && first[pair] >= 0 && first[pair] + up.shape()[0] <= w.shape()[0] &&
+               low.shape() == inputs[x].shape().with_back(up.shape()[1]),
+           "low_rank_linear: expected z {} and an up of {} rows at most for x {} and a weight {}, got {} and {} for "
+           "columns from {} on",
+           inputs[x].shape().with_back(up.shape().back()), w.shape()[0], inputs[x].shape(), w.shape(), low.shape(),
+           up.shape(), first[pair]);
+    gemm(Matrix(low), Matrix(up).t(), Matrix(y).column_range(first[pair], first[pair] + up.shape()[0]),
+         {.alpha = scale, .add = true});
+  }
   return y;
 }
 
 void LowRankLinear::backward(Tensor dy, const Saved<LowRankLinear>& saved, Grads& grads) const {
-  if (grads.wanted(up)) {
-    const Tensor low = saved.get<input(z)>().whole();
-    grads[up] = Tensor::empty({dy.shape().back(), low.shape().back()}, compute_type(dy.dtype()), dy.device());
-    gemm(Matrix(dy).t(), Matrix(low), Matrix(grads[up]), {.alpha = scale});
-  }
-  if (grads.wanted(z)) {
-    const Tensor b = saved.get<input(up)>().whole();
-    const bool add = grads[z].defined();
-    if (!add) grads[z] = Tensor::empty(dy.shape().with_back(b.shape()[1]), dy.dtype(), dy.device());
-    gemm(Matrix(dy), Matrix(b), Matrix(grads[z]), {.alpha = scale, .add = add});
-  }
+  pair_backward<z0, up0>(*this, first[0], dy, saved, grads);
+  pair_backward<z1, up1>(*this, first[1], dy, saved, grads);
+  pair_backward<z2, up2>(*this, first[2], dy, saved, grads);
   InputSet wanted;  // of Linear
   for (const int one : {x, weight, bias})
     if (grads.wanted(one)) wanted.insert(one);

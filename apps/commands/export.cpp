@@ -10,6 +10,8 @@
 #include "data/text/tokenizer.h"
 #include "models/folders/folder.h"
 #include "models/folders/timm.h"
+#include "models/folders/transformers.h"
+#include "models/io/adapter_folder.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -17,6 +19,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 namespace lacuna::apps {
 namespace {
@@ -34,6 +37,8 @@ class Export {
     app.add_option("--format", format_, "whose convention; by default timm's, of a model of text transformers'")
         ->type_name("timm|transformers")
         ->check(CLI::IsMember({"timm", "transformers"}));
+    app.add_flag("--adapter", adapter_alone_,
+                 "write the adapter of a run alone, as a folder of PEFT, in place of a model that it is merged into");
     report_.declare(app);
   }
 
@@ -42,6 +47,13 @@ class Export {
     if (source.folder.tokenizer.empty() && !source.folder.config.empty())
       source.folder.tokenizer = tokenizer_texts(source.folder.config.parent_path());
     const fs::path out = expand_home(out_);
+    const std::string family = describe_model(source.folder.model, source.folder.hyper_parameters).family;
+    const std::string format = !format_.empty()                     ? format_
+                               : adapter_alone_ && source.base_type ? *source.base_type
+                               : timm_forms().contains(family)      ? "timm"
+                                                                    : "transformers";
+    const Library library = format == "timm" ? Library::timm : Library::transformers;
+    if (adapter_alone_) return export_adapter(source, out, library);
     const std::unique_ptr<Model> model =
         build_model(source.folder.model, source.folder.hyper_parameters, {.training = false});
     if (source.adapted) {
@@ -50,9 +62,6 @@ class Export {
       const FolderWeights weights = open_weights(source.path, source.folder);
       load_weights(*model, weights.files, weights.options);
     }
-    const std::string family = describe_model(source.folder.model, source.folder.hyper_parameters).family;
-    const std::string format = !format_.empty() ? format_ : timm_forms().contains(family) ? "timm" : "transformers";
-    const Library library = format == "timm" ? Library::timm : Library::transformers;
     write_model_folder(out, *model, source.folder, library);
     std::vector<std::string> files;
     for (const auto& entry : fs::directory_iterator(out)) files.push_back(entry.path().filename().string());
@@ -74,8 +83,27 @@ class Export {
   struct Source {
     fs::path path;
     ModelFolder folder;
-    std::unique_ptr<Model> adapted{};  // whose adapters are merged into its weights
+    std::unique_ptr<Model> adapted{};        // whose adapters are merged into its weights
+    std::optional<std::string> base_type{};  // whose convention the folder of the adapter's base has
   };
+
+  ExitCode export_adapter(const Source& source, const fs::path& out, Library library) const {
+    if (source.adapted == nullptr) reject("--adapter: {} was trained without an adapter", from_);
+    const TensorNames* names = nullptr;
+    if (library == Library::transformers) names = transformers_files(*source.adapted, source.folder).names;
+    if (names != nullptr && names->body.empty()) names = nullptr;  // they are ours
+    write_new_folder(out, [&](const fs::path& folder) { write_adapter(folder, *source.adapted, names); });
+    const std::string format = library == Library::timm ? "timm" : "transformers";
+    const std::vector<std::string>& layers = source.adapted->adaptation()->layers;
+    report_.write(fmt::format("the adapter of {} from {}: {} layers, as a folder of PEFT for {} in {}\n",
+                              source.folder.model, source.path.string(), layers.size(), format, out.string()),
+                  {{"model", source.folder.model},
+                   {"weights", source.path.string()},
+                   {"format", format},
+                   {"layers", layers},
+                   {"folder", out.string()}});
+    return 0;
+  }
 
   Source find() const {
     const CheckpointPath point = checkpoint_path(from_);
@@ -91,7 +119,10 @@ class Export {
           return {checkpoint, *folder, make_adapted_model(checkpoint, *folder, DType::f32)};
         Configuration configuration = resolve(read_configuration(run.configuration(), {}));
         take_weights_of(checkpoint, configuration);
-        return {checkpoint, describe_folder(configuration), make_model(configuration, Device::cpu, false).model};
+        Source source{checkpoint, describe_folder(configuration), make_model(configuration, Device::cpu, false).model};
+        if (const auto base = read_model_folder(expand_home(configuration.model.from)))
+          source.base_type = base->library == Library::timm ? "timm" : "transformers";
+        return source;
       }
       path = weights_path(checkpoint, "RUN");
     }
@@ -106,6 +137,7 @@ class Export {
   }
 
   std::string from_, out_, format_;
+  bool adapter_alone_ = false;
   Report report_;
 };
 

@@ -19,7 +19,11 @@ std::string describe(const FreezeMatch& match) {
   constexpr std::size_t shown = 4;
   for (std::size_t i = 0; i < std::min(shown, match.parameters.size()); ++i)
     text += fmt::format(" {} {}", match.parameters[i]->path(), match.parameters[i]->shape());
-  return text + (match.parameters.size() > shown ? " ...\n" : "\n");
+  text += match.parameters.size() > shown ? " ...\n" : "\n";
+  if (!match.left_frozen.empty())
+    text += fmt::format("  {:<24} {:>4} tensors stay frozen: the adapter leaves them as they were drawn, as {}\n",
+                        match.pattern, match.left_frozen.size(), match.left_frozen.front()->path());
+  return text;
 }
 
 std::string frozen_parameters(const Configuration& configuration, const Training& training) {

@@ -11,6 +11,7 @@
 #include "data/class_sampler.h"
 #include "data/tensor_dataset.h"
 #include "models/folders/folder.h"
+#include "models/folders/transformers.h"
 #include "models/tasks/class_targets.h"
 
 #include <fmt/ranges.h>
@@ -77,7 +78,9 @@ LoadedAdapter adapt(const Configuration& configuration, Model& model, bool new_h
     return {};
   }
   const std::filesystem::path path = folder_of(adapter.from, "adapter.from");
-  const AdapterFolder folder(is_adapter_folder(path / average_folder) ? path / average_folder : path);
+  const std::string family = describe_model(configuration.model.name, hyper_parameters_of(configuration)).family;
+  const AdapterFolder folder(is_adapter_folder(path / average_folder) ? path / average_folder : path,
+                             tensor_names_of(family));
   AdapterOptions options = folder.options(model, adapter.name == "none" ? "" : adapter.name);
   options.base = base;
   for (const auto& [name, value] : adapter.options) options.settings.insert_or_assign(name, value);

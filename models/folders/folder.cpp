@@ -70,25 +70,13 @@ std::vector<NamedTensor> renamed(const Module& model, const TensorNames& names) 
 
 }  // namespace
 
-void write_model_folder(const fs::path& path, const Model& model, const ModelFolder& description, Library library) {
+void write_new_folder(const fs::path& path, const std::function<void(const fs::path&)>& fill) {
   const fs::path folder = (path / "").parent_path();  // without a slash at its end
   std::error_code failed;
   if (fs::exists(fs::symlink_status(folder, failed))) reject("{} exists already: name another folder", folder.string());
-  if (library == Library::timm)
-    if (const std::string refusal = timm_refusal(description); !refusal.empty())
-      reject("timm has no such model: {}", refusal);
-  std::optional<TransformersFiles> files;
-  if (library == Library::transformers) files = transformers_files(model, description);
   const fs::path temporary = make_folder_beside(folder);
-  const std::map<std::string, std::string> metadata{{"format", "pt"}};
   try {
-    if (files) {
-      write_texts(temporary, files->texts);
-      write_safetensors(temporary / "model.safetensors", renamed(model, *files->names), metadata);
-    } else {
-      write_file_atomically(temporary / "config.json", timm_config(model, description).dump(2) + "\n");
-      save_weights(model, temporary / "model.safetensors", metadata);
-    }
+    fill(temporary);
     sync_folder(temporary);
     fs::rename(temporary, folder, failed);
     if (failed) reject("cannot move the folder to {}: {}", folder.string(), failed.message());
@@ -97,6 +85,24 @@ void write_model_folder(const fs::path& path, const Model& model, const ModelFol
     throw;
   }
   sync_folder(folder.has_parent_path() ? folder.parent_path() : fs::path("."));
+}
+
+void write_model_folder(const fs::path& path, const Model& model, const ModelFolder& description, Library library) {
+  if (library == Library::timm)
+    if (const std::string refusal = timm_refusal(description); !refusal.empty())
+      reject("timm has no such model: {}", refusal);
+  std::optional<TransformersFiles> files;
+  if (library == Library::transformers) files = transformers_files(model, description);
+  const std::map<std::string, std::string> metadata{{"format", "pt"}};
+  write_new_folder(path, [&](const fs::path& folder) {
+    if (files) {
+      write_texts(folder, files->texts);
+      write_safetensors(folder / "model.safetensors", renamed(model, *files->names), metadata);
+    } else {
+      write_file_atomically(folder / "config.json", timm_config(model, description).dump(2) + "\n");
+      save_weights(model, folder / "model.safetensors", metadata);
+    }
+  });
 }
 
 }  // namespace lacuna

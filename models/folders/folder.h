@@ -7,6 +7,7 @@
 #include "models/registry.h"
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -51,6 +52,10 @@ void write_texts(const std::filesystem::path& folder, const std::map<std::string
 /// Why timm, or transformers, has no such model; empty: it has one.
 std::string timm_refusal(const ModelFolder& description);
 std::string transformers_refusal(const ModelFolder& description);
+
+/// Makes the folder `path`, which must not exist, of what `fill` writes into the folder that it is given: whole or not at
+/// all.
+void write_new_folder(const std::filesystem::path& path, const std::function<void(const std::filesystem::path&)>& fill);
 
 /// Writes a folder that the library loads, which must not exist: whole or not at all. Refuses a model that the library
 /// does not have.

@@ -174,6 +174,14 @@ void write_labels(const Model& model, const ModelFolder& description, ordered_js
 
 }  // namespace
 
+std::vector<TensorNames> tensor_names_of(std::string_view family) {
+  std::vector<TensorNames> tables;
+  for (const std::string& model_type : transformers_types().names())
+    if (const TransformersType& type = transformers_types().get(model_type); type.family == family)
+      tables.push_back(type.names);
+  return tables;
+}
+
 std::string activation_of(const ConfigReader& config) {
   const std::string name = config.text("hidden_act", "gelu");
   if (name == "gelu" || name == "quick_gelu") return name;

@@ -29,6 +29,9 @@ struct RegisterTransformersType {
   }
 };
 
+/// The names of each type that is read as a model of `family`.
+std::vector<TensorNames> tensor_names_of(std::string_view family);
+
 /// `hidden_act` of a config.json as our `activation`, and back.
 std::string activation_of(const ConfigReader& config);
 std::string hidden_act_of(const std::string& activation);

@@ -64,7 +64,16 @@ std::vector<TensorNameRule> encoder_names(std::initializer_list<TensorNameRule> 
                                     {"encoder.layer.*.layernorm_after.", "blocks.*.norm2."},
                                     {"encoder.layer.*.intermediate.dense.", "blocks.*.mlp.fc1."},
                                     {"encoder.layer.*.output.dense.", "blocks.*.mlp.fc2."},
-                                    {"layernorm.", "norm."}};
+                                    {"layernorm.", "norm."},
+                                    // The modules of transformers 5, and so PEFT's names.
+                                    {"layers.*.attention.q_proj.", "blocks.*.attn.qkv.", 0, 3},
+                                    {"layers.*.attention.k_proj.", "blocks.*.attn.qkv.", 1, 3},
+                                    {"layers.*.attention.v_proj.", "blocks.*.attn.qkv.", 2, 3},
+                                    {"layers.*.attention.o_proj.", "blocks.*.attn.proj."},
+                                    {"layers.*.layernorm_before.", "blocks.*.norm1."},
+                                    {"layers.*.layernorm_after.", "blocks.*.norm2."},
+                                    {"layers.*.mlp.fc1.", "blocks.*.mlp.fc1."},
+                                    {"layers.*.mlp.fc2.", "blocks.*.mlp.fc2."}};
   rules.insert(rules.end(), more);
   return rules;
 }

@@ -61,13 +61,55 @@ std::string kind_of(const std::string& type, std::string_view origin) {
   reject("{}: expected an adapter of type {}, got {}", origin, fmt::join(known, " or "), type);
 }
 
+/// The place that the tensor `name` of an adapter belongs to; null: none.
+const AdapterPlace* place_of(const std::vector<AdapterPlace>& places, std::string_view name) {
+  const AdapterPlace* found = nullptr;  // a part stands behind its layer
+  for (const AdapterPlace& place : places)
+    if (belongs_to(name, place.path)) found = &place;
+  return found;
+}
+
+/// `name`, of an adapter for part `part` of a layer, with the name of the part.
+std::string name_of_part(const std::vector<AdapterPlace>& places, const std::string& name, std::int64_t part) {
+  for (const AdapterPlace& place : places)
+    if (place.part == static_cast<std::size_t>(part) && belongs_to(name, place.layer->path()))
+      return place.path + name.substr(place.layer->path().size());
+  return name;
+}
+
+/// `tensor`, which is `name` here, under the names of another library.
+std::vector<NamedTensor> renamed(const std::vector<AdapterPlace>& places, const std::string& name, const Tensor& tensor,
+                                 const TensorNames& names) {
+  const auto part_of = [&](const TensorNames::Place& theirs) {
+    const std::int64_t rows = tensor.shape().front() / theirs.parts;
+    return theirs.parts == 1 ? tensor : tensor.leading(theirs.part * rows, (theirs.part + 1) * rows);
+  };
+  std::vector<NamedTensor> stored;
+  const std::size_t adapter = name.rfind(".lora_");
+  if (adapter == std::string::npos) {
+    for (const TensorNames::Place& theirs : names.every_name(name)) stored.emplace_back(theirs.name, part_of(theirs));
+  } else {
+    const AdapterPlace& place = *place_of(places, name);
+    const std::string end = name.substr(adapter), weight = ".weight";
+    for (const TensorNames::Place& theirs : names.every_name(place.layer->weight().path())) {
+      if (place.part && *place.part != static_cast<std::size_t>(theirs.part)) continue;
+      // Parts of a layer with one A have it in common.
+      const bool whole = place.part || end.starts_with(".lora_A.");
+      stored.emplace_back(theirs.name.substr(0, theirs.name.size() - weight.size()) + end,
+                          whole ? tensor : part_of(theirs));
+    }
+  }
+  if (stored.empty()) reject("{} has no name in the other library", name);
+  return stored;
+}
+
 bool in_head(const Model& model, std::string_view name) {
   return std::ranges::any_of(model.heads(), [&](const std::string& head) { return belongs_to(name, head); });
 }
 
 std::set<std::string, std::less<>> adapter_names(const Model& model) {
   std::set<std::string, std::less<>> names;
-  for (const nn::Linear* const layer : adapted_layers(model))
+  for (const nn::Adaptable* const layer : adapted_layers(model))
     for (const Parameter* const parameter : layer->adapter()->parameters()) names.insert(parameter->path());
   return names;
 }
@@ -79,7 +121,8 @@ bool is_adapter_folder(const fs::path& path) {
   return fs::is_regular_file(path / adapter_config_file, ignored);
 }
 
-AdapterFolder::AdapterFolder(const fs::path& folder) : folder_(folder), weights_(folder / adapter_weights_file) {
+AdapterFolder::AdapterFolder(const fs::path& folder, std::vector<TensorNames> tables)
+    : folder_(folder), weights_(folder / adapter_weights_file), tables_(std::move(tables)) {
   const std::optional<ordered_json> config = read_json_object(folder / adapter_config_file);
   if (!config) reject("{} holds no adapter: there is no {}", folder.string(), adapter_config_file);
   const ordered_json& json = *config;
@@ -96,21 +139,32 @@ AdapterFolder::AdapterFolder(const fs::path& folder) : folder_(folder), weights_
 
 std::string AdapterFolder::origin() const { return (folder_ / adapter_config_file).string(); }
 
+std::string AdapterFolder::name_in(const Model& model, std::string_view stored) const {
+  const std::vector<AdapterPlace> places = adapter_places(model);
+  std::set<std::string, std::less<>> known;
+  for (const auto& [name, tensor] : state_of(model)) known.insert(name);
+  const auto is_ours = [&](std::string_view name) { return known.contains(name) || place_of(places, name) != nullptr; };
+  std::string name = own_name(stored);
+  if (is_ours(name)) return name;
+  for (const TensorNames& table : tables_)
+    if (const auto found = table.ours(name)) {
+      std::string ours = found->parts == 1 ? found->name : name_of_part(places, found->name, found->part);
+      if (is_ours(ours)) return ours;
+    }
+  return name;
+}
+
 AdapterOptions AdapterFolder::options(const Model& model, std::string_view kind) const {
-  std::set<std::string, std::less<>> linear, known, targets;
-  for (const Module* const module : model.modules())
-    if (dynamic_cast<const nn::Linear*>(module) != nullptr) linear.insert(module->path());
+  std::set<std::string, std::less<>> known, targets;
+  const std::vector<AdapterPlace> places = adapter_places(model);
   for (const auto& [name, tensor] : state_of(model)) known.insert(name);
   for (const SafetensorsEntry& entry : weights_.entries()) {
-    const std::string name = own_name(entry.name);
+    const std::string name = name_in(model, entry.name);
     if (known.contains(name)) continue;
-    for (std::string_view path = name; path.find('.') != std::string_view::npos;) {
-      path = path.substr(0, path.rfind('.'));
-      if (linear.contains(path) && targets.emplace(path).second) break;
-    }
+    if (const AdapterPlace* const place = place_of(places, name)) targets.insert(place->path);
   }
   if (targets.empty())
-    reject("{}: no tensor belongs to a linear layer of the model; the first is {}", weights_.path().string(),
+    reject("{}: no tensor belongs to a linear layer or convolution of the model; the first is {}", weights_.path().string(),
            weights_.entries().empty() ? "none" : weights_.entries().front().name);
   const std::string chosen = kind.empty() ? kind_ : std::string(kind);
   if (nn::adapters().get(chosen).peft_type != nn::adapters().get(kind_).peft_type)
@@ -127,7 +181,7 @@ LoadedAdapter AdapterFolder::check(const Model& model, bool new_head) const {
   LoadedAdapter loaded;
   std::string differences;
   for (const SafetensorsEntry& entry : weights_.entries()) {
-    const std::string name = own_name(entry.name);
+    const std::string name = name_in(model, entry.name);
     const auto found = own.find(name);
     missing.erase(name);
     if (found == own.end()) {
@@ -166,28 +220,31 @@ LoadedAdapter AdapterFolder::load(Model& model, bool new_head) const {
   return loaded;
 }
 
-void write_adapter(const fs::path& folder, const Model& model) {
+void write_adapter(const fs::path& folder, const Model& model, const TensorNames* names) {
   const Adaptation& adaptation = *model.adaptation();
   const nn::AdapterKind& kind = nn::adapters().get(adaptation.kind);
-  std::set<std::string, std::less<>> saved;  // modules below the adapters, as PEFT's modules_to_save
+  const std::vector<AdapterPlace> places = adapter_places(model);
+  const std::set<std::string, std::less<>> adapters = adapter_names(model);
+  std::set<std::string, std::less<>> targets, saved;  // the latter below the adapters, as PEFT's modules_to_save
+  std::vector<NamedTensor> stored;
   for (const auto& [name, tensor] : adapted_state(model)) {
-    const std::string module = name.substr(0, std::min(name.rfind('.'), name.size()));
-    const bool adapted =
-        std::ranges::any_of(adaptation.layers, [&](const std::string& layer) { return belongs_to(name, layer); });
-    if (!adapted) saved.insert(module);
+    const bool of_adapter = adapters.contains(name);
+    for (auto& [theirs, part] : names == nullptr ? std::vector{NamedTensor(name, tensor)}
+                                                 : renamed(places, name, tensor, *names)) {
+      (of_adapter ? targets : saved).insert(theirs.substr(0, theirs.rfind(of_adapter ? ".lora_" : ".")));
+      stored.emplace_back(std::string(prefix) + theirs, part);
+    }
   }
   ordered_json json{{"peft_type", kind.peft_type},
                     {"base_model_name_or_path", adaptation.base},
                     {"task_type", nullptr},
                     {"inference_mode", true},
                     {"bias", "none"},
-                    {"target_modules", adaptation.layers},
+                    {"target_modules", targets},
                     {"modules_to_save", saved}};
   const Settings settings("adapter " + adaptation.kind, kind.settings, adaptation.settings);
   for (const auto& [name, value] : kind.to_peft(settings)) json[name] = to_json(value);
   write_file_atomically(folder / adapter_config_file, json.dump(2) + "\n");
-  std::vector<NamedTensor> stored;
-  for (const auto& [name, tensor] : adapted_state(model)) stored.emplace_back(std::string(prefix) + name, tensor);
   write_safetensors(folder / adapter_weights_file, std::move(stored), {{"format", "pt"}});
 }
 

@@ -4,12 +4,14 @@
 
 #include "models/adapters.h"
 #include "models/io/safetensors.h"
+#include "models/io/tensor_names.h"
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lacuna {
 
@@ -27,7 +29,8 @@ struct LoadedAdapter {
 class AdapterFolder {
  public:
   /// Reads the configuration and the header of the weights. Refuses kinds and options that are not computed here.
-  explicit AdapterFolder(const std::filesystem::path& folder);
+  /// `tables`: names of other libraries that the tensors may have in place of ours.
+  explicit AdapterFolder(const std::filesystem::path& folder, std::vector<TensorNames> tables = {});
 
   const std::filesystem::path& path() const { return folder_; }
   /// Where the weights are that it belongs to; empty: not said.
@@ -43,15 +46,22 @@ class AdapterFolder {
 
  private:
   std::string origin() const;
+  /// Our name of a stored tensor; where the model has none, the stored one without PEFT's prefix.
+  std::string name_in(const Model& model, std::string_view stored) const;
 
   std::filesystem::path folder_;
   SafetensorsFile weights_;
+<<<<<<< HEAD
   std::string base_;
+=======
+  std::vector<TensorNames> tables_;
+>>>>>>> 3322ff5 (Adapters on convolutions and parts of layers, in the names of transformers too; their dropout goes by sequence; what lora_fa leaves frozen is said)
   std::string kind_;  // the first that is written as the folder's type
   SettingValues settings_;
 };
 
-/// Writes both files into `folder`, which exists.
-void write_adapter(const std::filesystem::path& folder, const Model& model);
+/// Writes both files into `folder`, which exists. `names`: those of another library in place of ours; where its versions
+/// differ in a name, the tensor is stored under each of them.
+void write_adapter(const std::filesystem::path& folder, const Model& model, const TensorNames* names = nullptr);
 
 }  // namespace lacuna

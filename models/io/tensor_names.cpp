@@ -46,18 +46,23 @@ std::optional<TensorNames::Place> TensorNames::ours(std::string_view theirs) con
   return find(heads, theirs);
 }
 
-std::vector<TensorNames::Place> TensorNames::theirs(std::string_view ours) const {
+std::vector<TensorNames::Place> TensorNames::every_name(std::string_view ours) const {
   std::vector<Place> places;
   const auto add = [&](const std::vector<TensorNameRule>& rules, std::string_view begin) {
-    for (const TensorNameRule& rule : rules) {  // of several names for one part the first is written
-      const auto name = renamed(ours, rule.ours, rule.theirs, -rule.shift);
-      if (name && std::ranges::find(places, rule.part, &Place::part) == places.end())
+    for (const TensorNameRule& rule : rules)
+      if (const auto name = renamed(ours, rule.ours, rule.theirs, -rule.shift))
         places.push_back({std::string(begin) + *name, rule.part, rule.parts});
-    }
   };
   add(body, base);
   add(heads, "");
-  std::ranges::sort(places, {}, &Place::part);
+  std::ranges::stable_sort(places, {}, &Place::part);
+  return places;
+}
+
+std::vector<TensorNames::Place> TensorNames::theirs(std::string_view ours) const {
+  std::vector<Place> places = every_name(ours);
+  const auto rest = std::ranges::unique(places, {}, &Place::part);
+  places.erase(rest.begin(), rest.end());
   return places;
 }
 

@@ -3,7 +3,11 @@
 #include "autograd/tape.h"
 #include "core/error.h"
 #include "core/ledger.h"
+<<<<<<< HEAD
 #include "data/vocabulary.h"
+=======
+#include "models/adapters.h"
+>>>>>>> 3322ff5 (Adapters on convolutions and parts of layers, in the names of transformers too; their dropout goes by sequence; what lora_fa leaves frozen is said)
 #include "models/registry.h"
 #include "models/task.h"
 
@@ -154,6 +158,29 @@ TEST_CASE("text: a step on padded batches is one on packed batches, with dropout
     }
     CHECK(parts == doctest::Approx(expected.loss).epsilon(1e-5));
   }
+}
+
+TEST_CASE("text: an adapter's dropout draws the same masks for packed and padded batches") {
+  const std::unique_ptr<Model> model = build_model("bert", tiny(), {.seed = 3});
+  add_adapters(*model, {.kind = "lora", .settings = {{"rank", 3.0}, {"dropout", 0.4}}, .targets = {"all-linear"}});
+  freeze_below_adapters(*model, {});
+  const RandomStream draws{3, 0, 0};
+  std::uint64_t number = 0;
+  for (const nn::Adaptable* const layer : adapted_layers(*model))
+    for (const Parameter* const parameter : layer->adapter()->parameters())
+      for (std::int64_t i = 0; i < parameter->tensor().count(); ++i)
+        parameter->tensor().data<float>()[i] = draws.uniform(number++) - 0.5F;
+  const std::unique_ptr<Task> task = make_task("classification", {}, *model);
+  const Tensor labels = tensor({0, 2, 1, 0}, {4});
+  const Result expected = step(*model, *task, with_labels(packed(), labels));
+  CHECK(largest_difference(step(*model, *task, with_labels(padded(0), labels)), expected) < 2e-5);
+  double parts = 0;
+  for (std::int64_t i = 0; i < 4; ++i) {
+    const RandomStateScope random({.seed = 5, .step = 3, .first_sample = static_cast<std::uint32_t>(i)});
+    Batch one = with_labels(packed(), labels).part(i, i + 1);
+    parts += task->run(*model, std::move(one), TaskMode::train).loss.tensor().item() / 4;
+  }
+  CHECK(parts == doctest::Approx(expected.loss).epsilon(1e-5));
 }
 
 TEST_CASE("text: lossless policies and recomputed layers equal keep, to the bit; others save less") {

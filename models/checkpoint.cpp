@@ -1,5 +1,6 @@
 #include "models/checkpoint.h"
 
+#include "core/collectives.h"
 #include "core/file.h"
 #include "models/folders/folder.h"
 #include "models/io/adapter_folder.h"
@@ -18,6 +19,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include <xxhash.h>
 
@@ -147,10 +149,10 @@ std::string parameter_of(const std::string& state_name) { return state_name.subs
 
 /// Refuses the state of another optimizer; returns for how many parameters the file has none.
 std::int64_t check_state(const SafetensorsFile& file, const Model& model, const Optimizer& optimizer) {
-  std::set<std::string> stored, frozen, anew, known;
+  std::set<std::string> stored, frozen, anew, known;  // `frozen`, or another rank's
   for (const SafetensorsEntry& entry : file.entries()) stored.insert(parameter_of(entry.name));
   for (const Parameter* parameter : model.parameters())
-    if (!parameter->trainable()) frozen.insert(parameter->path());
+    if (!parameter->trainable() || !optimizer.holds(*parameter)) frozen.insert(parameter->path());
   std::string differences;
   bool other_names = false;
   for (const auto& [name, tensor] : optimizer.state()) {
@@ -250,10 +252,44 @@ void move_into_place(const fs::path& temporary, const fs::path& folder) {
   if (failed) reject("cannot move a checkpoint to {}: {}", folder.string(), failed.message());
 }
 
+/// The state of the optimizer. Where each rank has a part of it, each writes its own into one file; rank 0 says which.
+void write_optimizer(const fs::path& file, const TrainedState& state) {
+  std::vector<NamedTensor> mine;
+  for (Optimizer::StateTensor& one : state.optimizer.state()) mine.emplace_back(std::move(one.name), std::move(one.tensor));
+  if (!state.optimizer.is_sharded()) return write_safetensors(file, std::move(mine));
+  Communicator& ranks = state.ranks;
+  ranks.describe("checkpoint");
+  std::string text;  // a line for each tensor: type, extents, `:`, name
+  for (const auto& [name, tensor] : mine)
+    text += fmt::format("{} {} :{}\n", static_cast<int>(tensor.dtype()), fmt::join(tensor.shape(), " "), name);
+  std::vector<TensorDescription> all;
+  for (const std::string& of_rank : all_gather_texts(ranks, text)) {
+    std::istringstream lines(of_rank);
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t colon = line.find(':');
+      std::istringstream numbers(line.substr(0, colon));
+      int dtype = 0;
+      numbers >> dtype;
+      std::vector<std::int64_t> extents;
+      for (std::int64_t extent = 0; numbers >> extent;) extents.push_back(extent);
+      all.push_back({line.substr(colon + 1), static_cast<DType>(dtype), Shape(std::span<const std::int64_t>(extents))});
+    }
+  }
+  const SafetensorsLayout layout = safetensors_layout(std::move(all));
+  const fs::path path = broadcast_text(ranks, fs::absolute(file).string());
+  if (ranks.rank() == 0) write_part(path, layout, mine, true);
+  ranks.barrier();
+  if (ranks.rank() != 0) write_part(path, layout, mine, false);
+  ranks.barrier();
+}
+
 }  // namespace
 
 void write_checkpoint(const fs::path& folder, const TrainedState& state, const Progress& progress) {
-  if (state.ranks.rank() != 0) return;
+  if (state.ranks.rank() != 0) {
+    if (state.optimizer.is_sharded()) write_optimizer({}, state);
+    return;
+  }
   const fs::path temporary = make_folder_beside(folder);
   std::error_code failed;
   try {
@@ -277,10 +313,7 @@ void write_checkpoint(const fs::path& folder, const TrainedState& state, const P
       for (const std::string& name : average_files(adapted)) note(name);
       sync_folder(temporary / average_folder);
     }
-    std::vector<NamedTensor> optimizer;
-    for (Optimizer::StateTensor& one : state.optimizer.state())
-      optimizer.emplace_back(std::move(one.name), std::move(one.tensor));
-    write_safetensors(temporary / optimizer_file, std::move(optimizer));
+    write_optimizer(temporary / optimizer_file, state);
     write_safetensors(temporary / memory_file, state_of(state.policy));
     for (const std::string& name : content_files(adapted)) note(name);
     write_manifest(temporary, manifest);

@@ -36,7 +36,7 @@ BatchNorm2d::BatchNorm2d(Module& parent, std::string_view name, std::int64_t cha
 template <class Op, class... Residual>
 Variable BatchNorm2d::with_batch_statistics(Variable x, Residual... residual) {
   const Scope scope(*this);
-  const std::int64_t rows = x.tensor().rows();
+  const std::int64_t rows = x.tensor().rows() * (ranks_ == nullptr ? 1 : ranks_->size());
   if (rows <= 1)
     reject("{}: batch statistics in training need more than one value a channel, got images {}", path(), x.shape());
   std::vector<Variable> inputs;
@@ -44,7 +44,7 @@ Variable BatchNorm2d::with_batch_statistics(Variable x, Residual... residual) {
   inputs.push_back(weight_.variable());
   inputs.push_back(bias_.variable());
   (inputs.push_back(std::move(residual)), ...);
-  auto [outputs, statistics] = record(std::make_shared<const Bound<Op>>(Op{.eps = eps_}), inputs);
+  auto [outputs, statistics] = record(std::make_shared<const Bound<Op>>(Op{.eps = eps_, .ranks = ranks_}), inputs);
   update_running_statistics(statistics[Op::mean], statistics[Op::variance], rows);
   return std::move(outputs.front());
 }

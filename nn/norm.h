@@ -1,6 +1,7 @@
 // Normalisation layers.
 #pragma once
 
+#include "core/communicator.h"
 #include "nn/module.h"
 
 namespace lacuna::nn {
@@ -37,6 +38,9 @@ class BatchNorm2d : public Module {
   /// max(norm(x) + residual, 0), in one pass.
   Variable forward_add_relu(Variable x, Variable residual);
 
+  /// In training, normalises with the statistics of the batches of all ranks, which have as many images each
+  /// (torch.nn.SyncBatchNorm). `ranks` outlives it.
+  void synchronize(Communicator& ranks) { ranks_ = ranks.size() > 1 ? &ranks : nullptr; }
   bool frozen() const { return frozen_; }
   void on_freeze() override { frozen_ = !weight_.trainable() && !bias_.trainable(); }
 
@@ -51,6 +55,7 @@ class BatchNorm2d : public Module {
 
   double eps_, momentum_;
   bool frozen_ = false;
+  Communicator* ranks_ = nullptr;
   Parameter weight_, bias_;
   Buffer running_mean_, running_var_;
   Buffer num_batches_tracked_;  // i64 []

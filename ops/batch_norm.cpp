@@ -2,6 +2,9 @@
 
 #include "ops/batch_norm_kernels.h"
 
+#include <span>
+#include <vector>
+
 namespace lacuna {
 namespace {
 
@@ -24,6 +27,30 @@ void expect_residual(std::string_view op, const Tensor& residual, const Tensor& 
          name_of(residual.dtype()), residual.shape());
 }
 
+/// Makes mean and variance those of the batches of all ranks, which have as many rows each. Sums are in the order of the
+/// ranks, as torch.nn.SyncBatchNorm weights them.
+void join_statistics(Communicator& ranks, const Tensor& mean, const Tensor& variance) {
+  if (mean.device() == Device::meta) return;
+  const std::int64_t channels = mean.count();
+  std::vector<double> mine = mean.to_vector();
+  for (const double value : variance.to_vector()) mine.push_back(value);
+  std::vector<double> all(static_cast<std::size_t>(2 * channels * ranks.size()));  // [ranks, 2, C]
+  ranks.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  with_compute_type(mean.dtype(), [&]<class T>(Type<T>) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      double sum = 0, spread = 0;
+      for (int rank = 0; rank < ranks.size(); ++rank) sum += all[static_cast<std::size_t>(2 * channels * rank + c)];
+      const double of_all = sum / ranks.size();
+      for (int rank = 0; rank < ranks.size(); ++rank) {
+        const double offset = all[static_cast<std::size_t>(2 * channels * rank + c)] - of_all;
+        spread += all[static_cast<std::size_t>(2 * channels * rank + channels + c)] + offset * offset;
+      }
+      mean.data<T>()[c] = static_cast<T>(of_all);
+      variance.data<T>()[c] = static_cast<T>(spread / ranks.size());
+    }
+  });
+}
+
 /// Forward with the statistics of the batch, which become extra_outputs 0 and 1.
 template <class Op>
 Tensor forward_with_own_statistics(const Op& op, std::span<const Tensor> inputs, const Tensor& residual, bool relu,
@@ -34,6 +61,7 @@ Tensor forward_with_own_statistics(const Op& op, std::span<const Tensor> inputs,
   if (residual.defined()) expect_residual(Op::name, residual, x);
   const Tensor mean = empty_like(weight), variance = empty_like(weight);
   batch_norm_statistics(x.device(), x, mean, variance);
+  if (op.ranks != nullptr) join_statistics(*op.ranks, mean, variance);
   Tensor y = empty_like(x);
   batch_norm_apply(y.device(), {weight, bias, mean, variance, op.eps}, x, residual, {.relu = relu}, y);
   extra_outputs = {mean, variance};
@@ -74,6 +102,7 @@ void rematerialize_rows_of(const Op& op, const RematInputs<Op>& from, const Tens
 template <Source mean, Source variance, class Op>
 BatchNormBackward read_saved(const Op& op, const Saved<Op>& saved, const Grads& grads, bool own_statistics) {
   BatchNormBackward given{.own_statistics = own_statistics, .eps = op.eps};
+  if constexpr (requires { op.ranks; }) given.ranks = op.ranks;
   const bool of_x = grads.wanted(Op::x), of_weight = grads.wanted(Op::weight);
   if ((of_x && own_statistics) || of_weight) {
     given.x = saved.template get<input(Op::x)>();
@@ -124,7 +153,8 @@ void BatchNormRelu::backward(Tensor dy, const Saved<BatchNormRelu>& saved, Grads
                           .mean = saved.get<extra_output(mean)>().whole(),
                           .variance = saved.get<extra_output(variance)>().whole(),
                           .signs = saved.get<output>(),
-                          .eps = eps};
+                          .eps = eps,
+                          .ranks = ranks};
   if (!given.signs.defined()) given.bias = saved.get<input(bias)>().whole();
   run_backward<BatchNormRelu>(std::move(dy), std::move(given), grads);
 }

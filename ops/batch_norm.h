@@ -5,6 +5,7 @@
 // (divided by the number of rows); nn::BatchNorm2d keeps the running statistics, with the unbiased one.
 #pragma once
 
+#include "core/communicator.h"
 #include "core/op.h"
 
 namespace lacuna {
@@ -14,6 +15,7 @@ struct BatchNorm {
   enum Input { x, weight, bias };
   enum ExtraOutput { mean, variance };
   double eps = 1e-5;
+  Communicator* ranks = nullptr;  // whose batches have statistics together; null: each its own
   static constexpr std::string_view name = "batch_norm";
   static constexpr OpKind kind = OpKind::norm;
   static constexpr std::array saves{
@@ -35,6 +37,7 @@ struct BatchNormRelu {
   enum Input { x, weight, bias };
   enum ExtraOutput { mean, variance };
   double eps = 1e-5;
+  Communicator* ranks = nullptr;  // whose batches have statistics together; null: each its own
   static constexpr std::string_view name = "batch_norm_relu";
   static constexpr OpKind kind = OpKind::norm;
   static constexpr std::array saves{
@@ -57,6 +60,7 @@ struct BatchNormAddRelu {
   enum Input { x, weight, bias, residual };
   enum ExtraOutput { mean, variance };
   double eps = 1e-5;
+  Communicator* ranks = nullptr;  // whose batches have statistics together; null: each its own
   static constexpr std::string_view name = "batch_norm_add_relu";
   static constexpr OpKind kind = OpKind::norm;
   static constexpr std::array saves{

@@ -263,15 +263,26 @@ class BackwardOnCpu {
   template <class VectorAt>
   void finish(const ChannelSums& sums, bool dx_needs_sums, const VectorAt& vector) const {
     sums.finish();
-    const auto count = static_cast<double>(dy_.rows());
+    // Of all ranks: dx follows from sums over all rows, and the gradients of weight and bias are summed later.
+    std::vector<double> of_all;  // [2, C]
+    for (std::int64_t c = 0; c < rows_.channels; ++c) of_all.push_back(sums.first(c));
+    for (std::int64_t c = 0; c < rows_.channels; ++c) of_all.push_back(sums.second(c));
+    auto count = static_cast<double>(dy_.rows());
+    if (given_.ranks != nullptr && dx_needs_sums) {
+      const Tensor joined = Tensor::from(std::span<const double>(of_all), {std::ssize(of_all)});
+      given_.ranks->all_reduce(joined);
+      of_all = joined.to_vector();
+      count *= given_.ranks->size();
+    }
     for (std::int64_t c = 0; c < rows_.channels; ++c) {
       if (to_.bias.defined()) to_.bias.data<S>()[c] += static_cast<S>(sums.first(c));
       if (to_.weight.defined()) to_.weight.data<S>()[c] += static_cast<S>(sums.second(c) * rstd(c));
       if (dx_needs_sums) {
         const double slope = scale(c), r = rstd(c);
         vector(0)[c] = static_cast<S>(slope);
-        vector(1)[c] = static_cast<S>(-slope * r * r * sums.second(c) / count);
-        vector(2)[c] = static_cast<S>(-slope * sums.first(c) / count);
+        const auto at = static_cast<std::size_t>(c), channels = static_cast<std::size_t>(rows_.channels);
+        vector(1)[c] = static_cast<S>(-slope * r * r * of_all[channels + at] / count);
+        vector(2)[c] = static_cast<S>(-slope * of_all[at] / count);
       }
     }
   }

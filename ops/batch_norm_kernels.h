@@ -2,6 +2,7 @@
 // channels: [C] in its compute type.
 #pragma once
 
+#include "core/communicator.h"
 #include "core/kernel.h"
 #include "ops/operand.h"
 
@@ -40,6 +41,7 @@ struct BatchNormBackward {
   Operand signs{};
   bool own_statistics = true;  // mean and variance are functions of x
   double eps = 0;
+  Communicator* ranks = nullptr;  // of whose batches, of one size each, mean and variance are functions; null: of this one
 };
 
 /// Undefined: not wanted. Those of weight and bias are added to.

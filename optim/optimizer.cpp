@@ -3,8 +3,10 @@
 #include "core/random.h"
 #include "optim/elementwise.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 
 namespace lacuna {
 
@@ -21,14 +23,43 @@ CpuUpdate begin_on_cpu(const Update& what) {
 }
 
 Optimizer::Optimizer(const OptimizerConfig& config, std::vector<StateKind> kinds)
-    : precision_(config.precision), seed_(config.seed), kinds_(std::move(kinds)) {
+    : precision_(config.precision),
+      seed_(config.seed),
+      rank_(config.rank),
+      ranks_(config.ranks),
+      kinds_(std::move(kinds)) {
   for (const ParameterGroup& group : config.groups) {
     for (Parameter* parameter : group.parameters) {
       expect(index_.emplace(parameter, entries_.size()).second, "{} is in two parameter groups", parameter->path());
-      Entry& entry = entries_.emplace_back(Entry{parameter, group.lr_scale, group.weight_decay, {}, {}});
-      if (parameter->trainable()) allocate_state(entry);
+      entries_.push_back(Entry{parameter, group.lr_scale, group.weight_decay, {}, {}});
     }
   }
+  assign_owners();
+  for (Entry& entry : entries_)
+    if (entry.parameter->trainable() && entry.owner == rank_) allocate_state(entry);
+}
+
+/// The largest parameters first, each to the rank that has the least.
+void Optimizer::assign_owners() {
+  if (ranks_ == 1) return;
+  std::vector<Entry*> by_size;
+  for (Entry& entry : entries_) by_size.push_back(&entry);
+  const auto size = [](const Entry* entry) {
+    return entry->parameter->trainable() ? entry->parameter->tensor().count() : 0;
+  };
+  std::ranges::stable_sort(by_size, std::greater{}, size);
+  std::vector<std::int64_t> taken(static_cast<std::size_t>(ranks_));
+  for (Entry* const entry : by_size) {
+    const auto least = std::ranges::min_element(taken);
+    entry->owner = static_cast<int>(least - taken.begin());
+    *least += size(entry);
+  }
+}
+
+int Optimizer::owner_of(const Parameter& parameter) const {
+  const auto found = index_.find(&parameter);
+  expect(found != index_.end(), "{} is in no parameter group", parameter.path());
+  return entries_[found->second].owner;
 }
 
 void Optimizer::allocate_state(Entry& entry) const {
@@ -50,7 +81,7 @@ void Optimizer::update(const Parameter& parameter, double lr, const GradientClip
 
 void Optimizer::update(Entry& entry, double lr, const GradientClip& clip) const {
   expect(std::isfinite(lr) && lr >= 0, "learning rate: expected a finite number, 0 or more, got {}", lr);
-  if (!entry.parameter->trainable() || !entry.parameter->grad().defined()) return;
+  if (!entry.parameter->trainable() || !entry.parameter->grad().defined() || entry.owner != rank_) return;
   const Tensor& parameter = entry.parameter->tensor();
   const Tensor& gradient = entry.parameter->grad();
   expect(gradient.shape() == parameter.shape() && (gradient.dtype() == DType::f32 || gradient.dtype() == DType::bf16),
@@ -98,7 +129,7 @@ std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const SettingVa
   GroupRules rules = options.groups;
   rules.weight_decay = checked.number("weight_decay");
   rules.decay_norm_and_bias = checked.flag("decay_norm_and_bias");
-  return kind.make(checked, {parameter_groups(model, rules), options.precision, options.seed});
+  return kind.make(checked, {parameter_groups(model, rules), options.precision, options.seed, options.rank, options.ranks});
 }
 
 }  // namespace lacuna

@@ -54,6 +54,7 @@ struct OptimizerConfig {
   std::vector<ParameterGroup> groups;
   StatePrecision precision = StatePrecision::f32;
   std::uint64_t seed = 1;  // of the draws that round states
+  int rank = 0, ranks = 1;  // state and updates are divided among so many
 };
 
 /// How gradients count in an update. Scalars are tensors on the parameters'
@@ -95,12 +96,20 @@ class Optimizer {
 
   /// Updates every trainable parameter that has a gradient, in place.
   void step(double lr, const GradientClip& clip = {});
-  /// Updates one parameter. Does nothing if it is frozen or has no gradient.
+  /// Updates one parameter. Does nothing if it is frozen, has no gradient, or
+  /// belongs to another rank.
   void update(const Parameter& parameter, double lr, const GradientClip& clip = {});
   /// Releases the gradients.
   void zero_grad();
 
-  /// The tensors that a checkpoint holds, group by group.
+  /// Whether each rank updates a part of the parameters, by state that it alone
+  /// has. Whoever calls `update` hands the parameters to the other ranks then.
+  bool is_sharded() const { return ranks_ > 1; }
+  /// The rank that updates a parameter: shares are of similar size.
+  int owner_of(const Parameter& parameter) const;
+  bool holds(const Parameter& parameter) const { return owner_of(parameter) == rank_; }
+
+  /// The tensors that a checkpoint holds, group by group; the part of this rank.
   struct StateTensor {
     std::string name;  // the parameter's path, a dot, and torch.optim's name:
                        // `head.weight.exp_avg`
@@ -124,12 +133,15 @@ class Optimizer {
     double weight_decay;
     std::vector<OptimizerState> state;  // one of each kind; empty while the parameter is frozen
     Tensor step;                        // i64 [1]: how often the parameter was updated
+    int owner = 0;                      // the rank that updates it
   };
+  void assign_owners();
   void allocate_state(Entry& entry) const;
   void update(Entry& entry, double lr, const GradientClip& clip) const;
 
   StatePrecision precision_;
   std::uint64_t seed_;
+  int rank_, ranks_;
   std::vector<StateKind> kinds_;
   std::vector<Entry> entries_;
   std::unordered_map<const Parameter*, std::size_t> index_;
@@ -148,6 +160,7 @@ struct OptimizerOptions {
   StatePrecision precision = StatePrecision::f32;
   std::uint64_t seed = 1;
   GroupRules groups{};  // make_optimizer sets the decays from the optimizer's settings
+  int rank = 0, ranks = 1;
 };
 /// The optimizer `name` for all parameters of `model`. Rejects unknown names
 /// and settings, and rules that match nothing.

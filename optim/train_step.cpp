@@ -1,6 +1,8 @@
 #include "optim/train_step.h"
 
+#include "core/collectives.h"
 #include "core/random.h"
+#include "optim/shard.h"
 #include "optim/step.h"
 
 #include <algorithm>
@@ -38,6 +40,7 @@ void TrainStep::exchange_in_backward(Tape& tape, const std::vector<std::pair<Var
 
 StepResult TrainStep::run(const StepParts& parts, std::int64_t number, double lr) {
   model_.set_training(true);
+  ranks_.describe("training step");
   StepResult result;
   const std::int64_t of_rank = std::accumulate(parts.samples.begin(), parts.samples.end(), std::int64_t{0});
   const auto samples = static_cast<double>(of_rank * ranks_.size());
@@ -85,6 +88,10 @@ StepResult TrainStep::run(const StepParts& parts, std::int64_t number, double lr
   result.loss = report.loss;
   result.gradient_norm = report.gradient_norm;
   result.updated = report.updated;
+  if (optimizer_.is_sharded() && ranks_.size() > 1) {  // a plan has one rank's part alone
+    result.updated = largest_of_ranks(ranks_, report.updated ? 1 : 0) > 0;
+    if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)) share_updates(optimizer_, parameters, ranks_);
+  }
   if (report.nonfinite != nullptr) result.nonfinite = report.nonfinite->path();
   if (result.finite() && average_ != nullptr) average_->update(number);
   optimizer_.zero_grad();

@@ -59,6 +59,7 @@ Names float_types() { return {"f32", "bf16"}; }
 Names state_types() { return {"f32", "bf16", "int8"}; }
 Names devices() { return {"auto", "cpu", "meta"}; }
 Names exchanges() { return {"exact", "bf16"}; }
+Names shards() { return {"none", "optimizer"}; }
 Names budget_kinds() { return {"peak", "saved", "process"}; }
 
 Names erasings() { return {"const", "rand", "pixel"}; }
@@ -342,6 +343,14 @@ const std::vector<Key<Configuration>> table{
      &Ranks::exchange,
      {.names = exchanges},
      "of several processes, what travels of gradients: `exact` has the bits of one process, `bf16` takes half the bytes"},
+    {"ranks.shard",
+     &Ranks::shard,
+     {.names = shards},
+     "`optimizer`: each process holds the optimizer's state of a part of the parameters, and updates these alone"},
+    {"ranks.sync_batch_norm",
+     &Ranks::sync_batch_norm,
+     {},
+     "whether batch norm's statistics in training are those of all processes' samples together"},
     {"output.dir",
      &Output::dir,
      {},

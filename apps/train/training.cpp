@@ -13,6 +13,7 @@
 #include "models/folders/folder.h"
 #include "models/folders/transformers.h"
 #include "models/tasks/class_targets.h"
+#include "nn/norm.h"
 
 #include <fmt/ranges.h>
 
@@ -270,7 +271,12 @@ Training::Training(const Configuration& configuration, Device device, Communicat
   optimizer_ = make_optimizer(optimizer.name, optimizer.options, *model_,
                               {.precision = state_precision(optimizer.state),
                                .seed = step_options_.step.seed,
-                               .groups = {.rules = rules, .layer_decay = optimizer.layer_decay}});
+                               .groups = {.rules = rules, .layer_decay = optimizer.layer_decay},
+                               .rank = configuration.ranks.rank,
+                               .ranks = configuration.ranks.shard == "optimizer" ? configuration.ranks.count : 1});
+  if (configuration.ranks.sync_batch_norm)
+    for (Module* const module : model_->modules())
+      if (auto* const norm = dynamic_cast<nn::BatchNorm2d*>(module)) norm->synchronize(ranks_);
   if (optimizer.gradients == "bf16")
     for (Parameter* parameter : model_->parameters()) parameter->set_gradient_type(DType::bf16);
   if (configuration.train.ema_decay > 0)

@@ -296,31 +296,76 @@ Tensor SafetensorsFile::load(std::string_view name) const {
   return tensor;
 }
 
-void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
-                       const std::map<std::string, std::string>& metadata) {
+SafetensorsLayout safetensors_layout(std::vector<TensorDescription> tensors,
+                                     const std::map<std::string, std::string>& metadata) {
   // Widest types first keeps every tensor aligned, as the reference implementation does.
-  std::ranges::sort(tensors, {}, [](const NamedTensor& t) { return std::pair(-size_of(t.second.dtype()), t.first); });
-
+  std::ranges::sort(tensors, {}, [](const TensorDescription& t) { return std::pair(-size_of(t.dtype), t.name); });
   nlohmann::json header = nlohmann::json::object();
   if (!metadata.empty()) header[std::string(metadata_key)] = metadata;
-  std::int64_t position = 0;
-  for (const auto& [name, tensor] : tensors) {
-    expect(tensor.defined() && tensor.device() == Device::cpu, "only tensors of the CPU can be written: \"{}\"", name);
+  SafetensorsLayout layout;
+  std::uint64_t position = 0;
+  for (const auto& [name, dtype, shape] : tensors) {
     expect(name != metadata_key && !header.contains(name), "two tensors would be written as \"{}\"", name);
-    header[name] = {{"dtype", stored_name(tensor.dtype())},
-                    {"shape", std::vector(tensor.shape().begin(), tensor.shape().end())},
-                    {"data_offsets", {position, position + tensor.bytes()}}};
-    position += tensor.bytes();
+    const auto bytes = static_cast<std::uint64_t>(shape.count() * size_of(dtype));
+    header[name] = {{"dtype", stored_name(dtype)},
+                    {"shape", std::vector(shape.begin(), shape.end())},
+                    {"data_offsets", {position, position + bytes}}};
+    layout.order.push_back(name);
+    layout.at[name] = position;
+    position += bytes;
   }
   std::string json = header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   json.resize((json.size() + 7) / 8 * 8, ' ');
   const std::uint64_t header_bytes = json.size();
+  layout.begin = std::string(reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes) + json;
+  for (auto& entry : layout.at) entry.second += layout.begin.size();
+  layout.bytes = layout.begin.size() + position;
+  return layout;
+}
 
-  AtomicFile file(path);
-  file.write(&header_bytes, sizeof header_bytes);
-  file.write(json);
+void write_part(const std::filesystem::path& path, const SafetensorsLayout& layout,
+                const std::vector<NamedTensor>& tensors, bool is_first) {
+  const auto refuse = [&] { reject("cannot write {}: {}", path.string(), last_system_error()); };
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | (is_first ? O_CREAT | O_TRUNC : 0), 0666);
+  if (descriptor < 0) refuse();
+  const auto close = [](const int* open) { ::close(*open); };
+  const std::unique_ptr<const int, decltype(close)> closes(&descriptor, close);
+  const auto write = [&](std::uint64_t at, const void* data, std::uint64_t bytes) {
+    const auto* next = static_cast<const std::byte*>(data);
+    while (bytes > 0) {
+      const ssize_t written = ::pwrite(descriptor, next, bytes, static_cast<off_t>(at));
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) refuse();
+      next += written;
+      at += static_cast<std::uint64_t>(written);
+      bytes -= static_cast<std::uint64_t>(written);
+    }
+  };
+  if (is_first) {
+    if (::ftruncate(descriptor, static_cast<off_t>(layout.bytes)) != 0) refuse();
+    write(0, layout.begin.data(), layout.begin.size());
+  }
   for (const auto& [name, tensor] : tensors)
+    write(layout.at.at(name), tensor.data<const std::byte>(), static_cast<std::uint64_t>(tensor.bytes()));
+  if (::fsync(descriptor) != 0) refuse();
+}
+
+void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::vector<TensorDescription> descriptions;
+  std::map<std::string, Tensor> by_name;
+  for (const auto& [name, tensor] : tensors) {
+    expect(tensor.defined() && tensor.device() == Device::cpu, "only tensors of the CPU can be written: \"{}\"", name);
+    descriptions.push_back({name, tensor.dtype(), tensor.shape()});
+    by_name.emplace(name, tensor);
+  }
+  const SafetensorsLayout layout = safetensors_layout(std::move(descriptions), metadata);
+  AtomicFile file(path);
+  file.write(layout.begin);
+  for (const std::string& name : layout.order) {
+    const Tensor& tensor = by_name.at(name);
     file.write(tensor.data<const std::byte>(), static_cast<std::size_t>(tensor.bytes()));
+  }
   file.commit();
 }
 

@@ -60,6 +60,26 @@ class SafetensorsFile {
 
 using NamedTensor = std::pair<std::string, Tensor>;
 
+struct TensorDescription {
+  std::string name;
+  DType dtype;
+  Shape shape;
+};
+/// Where a file will hold what.
+struct SafetensorsLayout {
+  std::string begin;                           // the first bytes of the file: the header's length and the header
+  std::vector<std::string> order{};            // names, as their data follow each other
+  std::map<std::string, std::uint64_t> at{};   // where the data of each tensor begin in the file
+  std::uint64_t bytes = 0;                     // of the file
+};
+/// Of tensors with different names.
+SafetensorsLayout safetensors_layout(std::vector<TensorDescription> tensors,
+                                     const std::map<std::string, std::string>& metadata = {});
+/// Writes some of the tensors of a file that several processes write; the first of them makes it and writes its
+/// beginning. It is whole, and on the disk, when all have written theirs.
+void write_part(const std::filesystem::path& path, const SafetensorsLayout& layout,
+                const std::vector<NamedTensor>& tensors, bool is_first);
+
 /// Writes `tensors` (on the CPU, names all different) ordered by name. The file appears whole or not at all; one that
 /// was there before stays as it was when the disk is full.
 void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,

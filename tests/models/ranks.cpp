@@ -3,6 +3,7 @@
 #include "data/pipeline.h"
 #include "models/registry.h"
 #include "models/trainer.h"
+#include "nn/norm.h"
 #include "tests/temporary_folder.h"
 #include "tests/thread_ranks.h"
 
@@ -10,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 namespace lacuna {
@@ -23,6 +25,7 @@ struct Case {
   SettingValues policy_settings{};
   TrainStepOptions step{};
   std::int64_t epochs = 2;
+  bool shard = false, sync_batch_norm = false;
 };
 
 std::vector<HyperParameter> tiny_vit() {
@@ -55,7 +58,11 @@ struct Run {
   Run(const Case& c, Communicator& ranks, std::int64_t accumulate, std::uint64_t seed = 3) {
     model = build_model(c.model, c.hyper_parameters.empty() ? tiny_vit() : c.hyper_parameters, {.seed = seed});
     task = make_task("classification", {{"label_smoothing", 0.1}}, *model);
-    optimizer = make_optimizer(c.optimizer, {}, *model);
+    optimizer = make_optimizer(c.optimizer, {}, *model,
+                               {.rank = c.shard ? ranks.rank() : 0, .ranks = c.shard ? ranks.size() : 1});
+    if (c.sync_batch_norm)
+      for (Module* const module : model->modules())
+        if (auto* const norm = dynamic_cast<nn::BatchNorm2d*>(module)) norm->synchronize(ranks);
     policy = make_policy(c.policy, c.policy_settings);
     average = std::make_unique<WeightAverage>(*model, 0.9);
     trainer = std::make_unique<Trainer>(
@@ -186,6 +193,85 @@ TEST_CASE("ranks: each accumulates without sending, and all have the same bits")
   for (const auto& [name, values] : expected.weights)
     for (std::size_t i = 0; i < values.size(); ++i)
       CHECK(got[0].weights.at(name)[i] == doctest::Approx(values[i]).epsilon(0.02));
+}
+
+namespace {
+
+/// Of what this rank has, all has the values of `whole`.
+void check_part_of(const std::map<std::string, std::vector<double>>& part,
+                   const std::map<std::string, std::vector<double>>& whole) {
+  for (const auto& [name, values] : part) {
+    CAPTURE(name);
+    CHECK(values == whole.at(name));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ranks: the optimizer's state in parts gives the same bits, and goes on with any number of ranks") {
+  const ThreadCountScope one(1);
+  const std::vector<Case> cases{
+      {.name = "AdamW", .shard = true},
+      {.name = "LAMB, clipped", .optimizer = "lamb", .step = {.clipping = {.norm = 0.1}}, .shard = true},
+      {.name = "SGD in backward", .optimizer = "sgd", .step = {.in_backward = true}, .shard = true}};
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    const test::TemporaryFolder folder;
+    const Outcome expected = alone(c, 4);
+    std::int64_t of_ranks = 0, of_one = 0;
+    std::mutex mutex;
+    test::run_ranks(4, [&](Communicator& ranks) {
+      Run run(c, ranks, 1);
+      CHECK_FALSE(run.trainer->run({.stop = [&] { return run.trainer->progress().step == 4; }}));
+      run.trainer->save(folder / "saved");
+      train(run);
+      check_part_of(run.weights(), expected.weights);
+      const std::lock_guard lock(mutex);
+      for (const Optimizer::StateTensor& state : run.optimizer->state()) of_ranks += state.tensor.bytes();
+    });
+    Run resumed(c, single_process(), 4);
+    for (const Optimizer::StateTensor& state : resumed.optimizer->state()) of_one += state.tensor.bytes();
+    CHECK(of_ranks == of_one);
+    resumed.trainer->resume(folder / "saved");
+    train(resumed);
+    CHECK(resumed.weights() == expected.weights);
+    test::run_ranks(2, [&](Communicator& ranks) {
+      Run run(c, ranks, 2);
+      run.trainer->resume(folder / "saved");
+      CHECK(run.trainer->progress().step == 4);
+      train(run);
+    });
+  }
+}
+
+TEST_CASE("ranks: synchronized batch norm has the statistics of the whole batch") {
+  const ThreadCountScope one(1);
+  const Case c{.name = "ResNet",
+               .model = "resnet",
+               .hyper_parameters = tiny_resnet(),
+               .optimizer = "sgd",
+               .sync_batch_norm = true};
+  const auto values = [](Run& run) {
+    train(run);
+    std::map<std::string, std::vector<double>> all = run.weights();
+    for (const Buffer* buffer : run.model->buffers()) all[buffer->path()] = buffer->tensor().to_vector();
+    return all;
+  };
+  Run whole(c, single_process(), 1);
+  const auto expected = values(whole);
+  for (const int size : {2, 4}) {
+    std::vector<std::map<std::string, std::vector<double>>> got(static_cast<std::size_t>(size));
+    test::run_ranks(size, [&](Communicator& ranks) {
+      Run run(c, ranks, 1);
+      got[static_cast<std::size_t>(ranks.rank())] = values(run);
+    });
+    for (const auto& of_rank : got) CHECK(of_rank == got[0]);
+    for (const auto& [name, wanted] : expected) {
+      CAPTURE(name);
+      for (std::size_t i = 0; i < wanted.size(); ++i)
+        CHECK(got[0].at(name)[i] == doctest::Approx(wanted[i]).epsilon(1e-3));
+    }
+  }
 }
 
 TEST_CASE("ranks: a run goes on with another number of ranks as if it had never stopped") {

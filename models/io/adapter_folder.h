@@ -51,11 +51,8 @@ class AdapterFolder {
 
   std::filesystem::path folder_;
   SafetensorsFile weights_;
-<<<<<<< HEAD
   std::string base_;
-=======
   std::vector<TensorNames> tables_;
->>>>>>> 3322ff5 (Adapters on convolutions and parts of layers, in the names of transformers too; their dropout goes by sequence; what lora_fa leaves frozen is said)
   std::string kind_;  // the first that is written as the folder's type
   SettingValues settings_;
 };

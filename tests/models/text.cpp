@@ -3,11 +3,8 @@
 #include "autograd/tape.h"
 #include "core/error.h"
 #include "core/ledger.h"
-<<<<<<< HEAD
 #include "data/vocabulary.h"
-=======
 #include "models/adapters.h"
->>>>>>> 3322ff5 (Adapters on convolutions and parts of layers, in the names of transformers too; their dropout goes by sequence; what lora_fa leaves frozen is said)
 #include "models/registry.h"
 #include "models/task.h"
 

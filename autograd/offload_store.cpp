@@ -208,22 +208,28 @@ void OffloadStore::get(Id id, const Tensor& into, bool again) {
   extent.next = 0;
   changed_.notify_all();
   std::byte* const to = into.raw();
-  for (; extent.next * chunk_ < extent.bytes; ++extent.next) {
+  while (extent.next * chunk_ < extent.bytes) {
+    const Chunk chunk{id, extent.next};
     Slot* slot = nullptr;
     while (slot == nullptr) {
-      const auto found = at_.find({id, extent.next});
-      if (found != at_.end() && found->second->state != Slot::State::reading) slot = found->second;
-      if (slot == nullptr) wait(lock);
+      const auto found = at_.find(chunk);
+      if (found != at_.end() && found->second->state != Slot::State::reading)
+        slot = found->second;
+      else
+        wait(lock);
     }
     ++slot->pins;
     lock.unlock();
-    copy_bytes(to + extent.next * chunk_, slot->data, slot->bytes);
+    copy_bytes(to + chunk.second * chunk_, slot->data, slot->bytes);
     lock.lock();
     --slot->pins;
-    if (again || slot->state != Slot::State::clean) continue;
-    at_.erase(slot->chunk);
-    slot->chunk = {};
-    settle(*slot, Slot::State::free);
+    ++extent.next;
+    if (!again && slot->state == Slot::State::clean) {
+      at_.erase(chunk);
+      slot->chunk = {};
+      slot->state = Slot::State::free;
+    }
+    changed_.notify_all();  // another chunk is waited for, and this one's slot may be taken
   }
 }
 
@@ -283,8 +289,9 @@ void OffloadStore::read_loop() {
       if (!chunk) return false;
       slot = free_slot();
       if (slot == nullptr) slot = clean_slot_before(chunk->first);
-      // Backward waits for this one, in another order than they were put in.
-      if (slot == nullptr && chunk->first == cursor_) slot = clean_slot_before(std::numeric_limits<Id>::max());
+      // Backward waits for this one, whatever else was read ahead.
+      if (slot == nullptr && *chunk == Chunk{cursor_, live_.at(chunk->first).next})
+        slot = clean_slot_before(std::numeric_limits<Id>::max());
       return slot != nullptr;
     });
     if (stops_) return;

@@ -103,14 +103,19 @@ class Block {
 #endif
 };
 
-// Exchange within a warp. All threads of it take part.
+// Exchange within a warp. All threads of it take part. T: any type of 4 or 8 bytes.
+
+#ifdef __CUDACC__
+template <class T>
+using Word = std::conditional_t<sizeof(T) == 4, std::uint32_t, unsigned long long>;
+#endif
 
 /// The value of the thread whose lane differs in the bits of `lanes`.
 template <class T>
 LACUNA_DEVICE inline T exchange(T value, int lanes) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
 #ifdef __CUDACC__
-  return __shfl_xor_sync(0xffffffffU, value, lanes);
+  return std::bit_cast<T>(__shfl_xor_sync(0xffffffffU, std::bit_cast<Word<T>>(value), lanes));
 #else
   std::uint64_t word = 0;
   std::memcpy(&word, &value, sizeof value);
@@ -124,7 +129,7 @@ template <class T>
 LACUNA_DEVICE inline T of_lane(T value, int lane) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
 #ifdef __CUDACC__
-  return __shfl_sync(0xffffffffU, value, lane);
+  return std::bit_cast<T>(__shfl_sync(0xffffffffU, std::bit_cast<Word<T>>(value), lane));
 #else
   std::uint64_t word = 0;
   std::memcpy(&word, &value, sizeof value);
@@ -224,7 +229,7 @@ inline std::int64_t divide_up(std::int64_t value, std::int64_t unit) { return (v
 
 #ifdef __CUDACC__
 template <class K>
-__global__ void __launch_bounds__(K::threads) entry(const __grid_constant__ K kernel) {
+__global__ void __launch_bounds__(K::threads, 1) entry(const __grid_constant__ K kernel) {
   extern __shared__ __align__(16) std::byte shared[];
   kernel(Block<K>(shared));
 }

@@ -1,9 +1,10 @@
 #include "ops/dropout_cuda.h"
 
 #include "core/backend.h"
-#include "core/tensor.h"
+#include "ops/cuda/sequences_on_device.h"
 #include "ops/dropout_kernels.h"
-#include "ops/sequences.h"
+
+#include <optional>
 
 namespace lacuna {
 namespace {
@@ -25,12 +26,11 @@ const RegisterKernel cuda_drop_elements{
     [](const DropRate& rate, const RandomStream& random, std::int64_t first, std::int64_t sample_size,
        const Sequences* sequences, const Tensor& x, const Tensor& y) {
       cuda::Drop what = drop_of(rate, first, sample_size, x, y);
-      Tensor offsets;
+      std::optional<cuda::SequencesOnDevice> there;
       if (sequences != nullptr) {
-        const std::span begins(sequences->offsets(), static_cast<std::size_t>(sequences->count() + 1));
-        offsets = Tensor::from(begins, {sequences->count() + 1}, y.device());
-        what.offsets = offsets.data<const std::int64_t>();
-        what.samples = sequences->count();
+        there.emplace(*sequences, y.device());
+        what.offsets = there->rows().offsets;
+        what.samples = there->rows().count;
       }
       cuda::drop(stream_of(y.device()), y.dtype(), random, what);
     }};

@@ -78,34 +78,38 @@ struct Backward {
     for (std::int64_t row = begin; row < rows; row += block.count(), set ^= 1) {
       const float m = mean[row], r = rstd[row];
       float sum_g = 0, sum_gx = 0;
-      for (std::int64_t c = own; c < columns; c += chunk) {
-        const Eight d = read_row(row, c, m, r, normalised, g);
-        if (!in_registers) {
-          weight_sum = weight_total.at(c);
-          bias_sum = bias_total.at(c);
+#pragma unroll 1
+      for (int pass = 0; pass < (wants_dx ? 2 : 1); ++pass) {
+        if (pass == 1) {
+          sum_g = scale * joined_of_block(block, sum_g, block.shared().sums[set][0], Plus{});
+          sum_gx = scale * joined_of_block(block, sum_gx, block.shared().sums[set][1], Plus{});
         }
+        for (std::int64_t c = own; c < columns; c += chunk) {
+          Eight d{};
+          if (pass == 0 || !in_registers) d = read_row(row, c, m, r, normalised, g);
+          if (pass == 1) {
+            Eight out = add ? old.at_row(row, columns, c) : Eight{};
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          weight_sum[i] += d[i] * normalised[i];
-          bias_sum[i] += d[i];
-          sum_g += g[i];
-          sum_gx += g[i] * normalised[i];
-        }
-        if (!in_registers) {
-          weight_total.set(c, weight_sum);
-          bias_total.set(c, bias_sum);
-        }
-      }
-      if (!wants_dx) continue;
-      auto& sums = block.shared().sums[set];
-      sum_g = scale * joined_of_block(block, sum_g, sums[0], Plus{});
-      sum_gx = scale * joined_of_block(block, sum_gx, sums[1], Plus{});
-      for (std::int64_t c = own; c < columns; c += chunk) {
-        if (!in_registers) read_row(row, c, m, r, normalised, g);
-        Eight out = add ? old.at_row(row, columns, c) : Eight{};
+            for (int i = 0; i < 8; ++i) out[i] += r * (g[i] - sum_g - normalised[i] * sum_gx);
+            dx.set_row(row, columns, c, out);
+            continue;
+          }
+          if (!in_registers) {
+            weight_sum = weight_total.at(c);
+            bias_sum = bias_total.at(c);
+          }
 #pragma unroll
-        for (int i = 0; i < 8; ++i) out[i] += r * (g[i] - sum_g - normalised[i] * sum_gx);
-        dx.set_row(row, columns, c, out);
+          for (int i = 0; i < 8; ++i) {
+            weight_sum[i] += d[i] * normalised[i];
+            bias_sum[i] += d[i];
+            sum_g += g[i];
+            sum_gx += g[i] * normalised[i];
+          }
+          if (!in_registers) {
+            weight_total.set(c, weight_sum);
+            bias_total.set(c, bias_sum);
+          }
+        }
       }
     }
     if (!in_registers || own >= columns) return;

@@ -2,7 +2,6 @@
 
 #include "core/math.h"
 #include "ops/cuda/row_kernels.h"
-#include "ops/reduce_cuda.h"
 
 namespace lacuna::cuda {
 namespace {
@@ -12,12 +11,16 @@ struct SmoothedTargets {
   const std::int64_t* labels;
   Kept<float> probabilities;
   float kept, uniform;
+  bool ignores;
+  std::int64_t ignored;
 
   SmoothedTargets(const Targets& targets, std::int64_t rows, std::int64_t classes)
       : labels(targets.labels),
         probabilities(targets.probabilities, rows * classes),
         kept(static_cast<float>(1 - targets.label_smoothing)),
-        uniform(static_cast<float>(targets.label_smoothing / static_cast<double>(classes))) {}
+        uniform(static_cast<float>(targets.label_smoothing / static_cast<double>(classes))),
+        ignores(targets.ignores),
+        ignored(targets.ignored) {}
 
   LACUNA_DEVICE Eight at_row(std::int64_t row, std::int64_t classes, std::int64_t c) const {
     if (labels == nullptr) {
@@ -32,6 +35,7 @@ struct SmoothedTargets {
     for (int i = 0; i < 8; ++i) target[i] = (c + i == label ? kept : 0.0F) + uniform;
     return target;
   }
+  LACUNA_DEVICE bool is_ignored(std::int64_t row) const { return ignores && labels[row] == ignored; }
   LACUNA_DEVICE bool is_outside(std::int64_t row, std::int64_t classes) const {
     return labels != nullptr && (labels[row] < 0 || labels[row] >= classes);
   }
@@ -65,8 +69,8 @@ struct Forward {
     });
     loss = joined_of_block(block, loss, block.shared().losses, Plus{});
     if (block.thread() != 0) return;
-    log_sums[row] = log_sum;
-    losses[row] = targets.is_outside(row, classes) ? NAN : loss;
+    if (log_sums != nullptr) log_sums[row] = log_sum;
+    losses[row] = targets.is_ignored(row) ? 0.0F : targets.is_outside(row, classes) ? NAN : loss;
   }
 };
 
@@ -74,25 +78,45 @@ template <class T, int threads_>
 struct Backward {
   static constexpr int threads = threads_;
   struct Shared {
-    float sums[threads / warp_size];
+    float sums[threads / warp_size], largest[threads / warp_size], exponentials[threads / warp_size];
   };
   Kept<T> logits;
   SmoothedTargets targets;
-  const float *log_sums, *dy;
+  const float *log_sums, *scale;
+  float divisor;
   Written<T> dz;
-  std::int64_t rows, classes;
+  std::int64_t classes;
 
   LACUNA_DEVICE void operator()(const Block<Backward>& block) const {
     const std::int64_t row = block.index();
-    const float scale = targets.is_outside(row, classes) ? NAN : *dy / static_cast<float>(rows);
-    BlockRow<threads, SmoothedTargets> target(targets, row, classes, block.thread());
+    BlockRow<threads, Kept<T>> z(logits, row, classes, block.thread());
+    float log_sum = 0;
+    if (log_sums != nullptr) {
+      log_sum = log_sums[row];
+    } else {
+      float largest = z.reduced(-INFINITY, Larger{}, [](float v) { return v; });
+      largest = joined_of_block(block, largest, block.shared().largest, Larger{});
+      const float sum = z.reduced(0, Plus{}, [&](float v) { return math::exp(v - largest); });
+      log_sum = largest + logf(joined_of_block(block, sum, block.shared().exponentials, Plus{}));
+    }
     float sum = 1;  // of the targets
-    if (targets.labels == nullptr)
-      sum = joined_of_block(block, target.reduced(0, Plus{}, [](float q) { return q; }), block.shared().sums, Plus{});
-    target.each([&](std::int64_t c, const Eight& q) {
-      Eight out = logits.at_row(row, classes, c);
+    if (targets.labels == nullptr) {
+      sum = 0;
+      for (std::int64_t c = block.thread() * 8; c < classes; c += threads * 8) {
+        const Eight q = targets.at_row(row, classes, c);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) out[i] = scale * (sum * math::exp(out[i] - log_sums[row]) - q[i]);
+        for (int i = 0; i < 8; ++i)
+          if (c + i < classes) sum += q[i];
+      }
+      sum = joined_of_block(block, sum, block.shared().sums, Plus{});
+    }
+    const bool ignored = targets.is_ignored(row);
+    const float factor = ignored ? 0.0F : targets.is_outside(row, classes) ? NAN : *scale / divisor;
+    z.each([&](std::int64_t c, const Eight& values) {
+      const Eight q = targets.at_row(row, classes, c);
+      Eight out;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) out[i] = ignored ? 0.0F : factor * (sum * math::exp(values[i] - log_sum) - q[i]);
       dz.set_row(row, classes, c, out);
     });
   }
@@ -100,7 +124,7 @@ struct Backward {
 
 }  // namespace
 
-void cross_entropy_forward(Stream stream, DType type, const CrossEntropyForward& what) {
+void row_losses(Stream stream, DType type, const RowLosses& what) {
   with_cuda_type(type, [&]<class T>(Type<T>) {
     with_row_threads(what.classes, [&]<int threads>(Threads<threads>) {
       run(stream, what.rows,
@@ -111,12 +135,9 @@ void cross_entropy_forward(Stream stream, DType type, const CrossEntropyForward&
                               .classes = what.classes});
     });
   });
-  sum_in_order(
-      stream, DType::f32,
-      {.in_f32 = what.losses, .count = what.rows, .y = what.loss, .factor = 1.0 / static_cast<double>(what.rows)});
 }
 
-void cross_entropy_backward(Stream stream, DType type, const CrossEntropyBackward& what) {
+void row_gradients(Stream stream, DType type, const RowGradients& what) {
   const std::int64_t count = what.rows * what.classes;
   with_cuda_type(type, [&]<class T>(Type<T>) {
     with_row_threads(what.classes, [&]<int threads>(Threads<threads>) {
@@ -124,9 +145,9 @@ void cross_entropy_backward(Stream stream, DType type, const CrossEntropyBackwar
           Backward<T, threads>{.logits = {what.logits, count},
                                .targets = {what.targets, what.rows, what.classes},
                                .log_sums = what.log_sums,
-                               .dy = what.dy,
+                               .scale = what.scale,
+                               .divisor = what.divisor,
                                .dz = {what.dz, count},
-                               .rows = what.rows,
                                .classes = what.classes});
     });
   });

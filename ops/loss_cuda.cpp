@@ -3,6 +3,7 @@
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "ops/loss_kernels.h"
+#include "ops/reduce_cuda.h"
 
 namespace lacuna {
 namespace {
@@ -20,26 +21,32 @@ const RegisterKernel cuda_check_labels{check_labels, DeviceKind::cuda, [](const 
 const RegisterKernel cuda_forward{cross_entropy_forward, DeviceKind::cuda,
                                   [](double label_smoothing, const Tensor& logits, const Tensor& targets,
                                      const Tensor& log_sums, const Tensor& losses, const Tensor& loss) {
-                                    cuda::cross_entropy_forward(stream_of(logits.device()), logits.dtype(),
-                                                                {.logits = logits.data<const std::byte>(),
-                                                                 .targets = targets_of(targets, label_smoothing),
-                                                                 .log_sums = log_sums.data<float>(),
-                                                                 .losses = losses.data<float>(),
-                                                                 .loss = loss.data<float>(),
-                                                                 .rows = logits.rows(),
-                                                                 .classes = logits.shape().back()});
+                                    const Stream stream = stream_of(logits.device());
+                                    cuda::row_losses(stream, logits.dtype(),
+                                                     {.logits = logits.data<const std::byte>(),
+                                                      .targets = targets_of(targets, label_smoothing),
+                                                      .log_sums = log_sums.data<float>(),
+                                                      .losses = losses.data<float>(),
+                                                      .rows = logits.rows(),
+                                                      .classes = logits.shape().back()});
+                                    cuda::sum_in_order(stream, DType::f32,
+                                                       {.in_f32 = losses.data<const float>(),
+                                                        .count = losses.count(),
+                                                        .y = loss.raw(),
+                                                        .factor = 1.0 / static_cast<double>(losses.count())});
                                   }};
 const RegisterKernel cuda_backward{cross_entropy_backward, DeviceKind::cuda,
                                    [](double label_smoothing, const Tensor& logits, const Tensor& targets,
                                       const Tensor& log_sums, const Tensor& dy, const Tensor& dz) {
-                                     cuda::cross_entropy_backward(stream_of(logits.device()), logits.dtype(),
-                                                                  {.logits = logits.data<const std::byte>(),
-                                                                   .targets = targets_of(targets, label_smoothing),
-                                                                   .log_sums = log_sums.data<const float>(),
-                                                                   .dy = dy.data<const float>(),
-                                                                   .dz = dz.raw(),
-                                                                   .rows = logits.rows(),
-                                                                   .classes = logits.shape().back()});
+                                     cuda::row_gradients(stream_of(logits.device()), logits.dtype(),
+                                                         {.logits = logits.data<const std::byte>(),
+                                                          .targets = targets_of(targets, label_smoothing),
+                                                          .log_sums = log_sums.data<const float>(),
+                                                          .scale = dy.data<const float>(),
+                                                          .divisor = static_cast<float>(logits.rows()),
+                                                          .dz = dz.raw(),
+                                                          .rows = logits.rows(),
+                                                          .classes = logits.shape().back()});
                                    }};
 
 }  // namespace

@@ -13,26 +13,30 @@ struct Targets {
   const std::int64_t* labels;  // [rows]; null: probabilities
   const float* probabilities;  // [rows, classes]
   double label_smoothing;
+  bool ignores = false;
+  std::int64_t ignored = 0;  // a row with this label counts nothing, if `ignores`
 };
 
-/// A label outside of the classes makes the loss NaN.
-struct CrossEntropyForward {
+/// The loss of each row. A label outside of the classes makes it NaN.
+struct RowLosses {
   const void* logits;
   Targets targets;
-  float *log_sums, *losses;  // [rows]
-  float* loss;               // [1]: the mean
+  float* log_sums;  // [rows]: log Σ e^z; may be null
+  float* losses;    // [rows]
   std::int64_t rows, classes;
 };
-void cross_entropy_forward(Stream stream, DType type, const CrossEntropyForward& what);
+void row_losses(Stream stream, DType type, const RowLosses& what);
 
-struct CrossEntropyBackward {
+/// dz = *scale / divisor · (softmax(z) - target).
+struct RowGradients {
   const void* logits;
   Targets targets;
-  const float* log_sums;  // [rows]
-  const float* dy;        // [1]
-  void* dz;               // as logits
+  const float* log_sums;  // [rows]; null: computed again
+  const float* scale;     // [1]
+  float divisor;
+  void* dz;  // as logits, may be them
   std::int64_t rows, classes;
 };
-void cross_entropy_backward(Stream stream, DType type, const CrossEntropyBackward& what);
+void row_gradients(Stream stream, DType type, const RowGradients& what);
 
 }  // namespace lacuna::cuda

@@ -1,4 +1,4 @@
-#include "core/block.h"
+#include "ops/cuda/copy_units.h"
 #include "ops/cuda/pieces.h"
 
 namespace lacuna::cuda {
@@ -46,35 +46,20 @@ struct AddPieces {
   }
 };
 
-/// Copies in the largest unit of which pointers and distances are multiples.
 template <bool gathers>
-void copy_pieces(Stream stream, std::int64_t size, Pieces what) {
-  const auto start = [&]<class Unit>(Type<Unit>) {
-    run(stream, divide_up(what.count * what.length, CopyPieces<Unit, gathers>::threads),
-        CopyPieces<Unit, gathers>{what});
-  };
-  const std::uint64_t all =
-      reinterpret_cast<std::uintptr_t>(what.scattered) | reinterpret_cast<std::uintptr_t>(what.packed) |
-      static_cast<std::uint64_t>(size * what.length) | static_cast<std::uint64_t>(size * what.first) |
-      static_cast<std::uint64_t>(size * what.image_stride) | static_cast<std::uint64_t>(size * what.outer_stride) |
-      static_cast<std::uint64_t>(size * what.inner_stride);
-  std::int64_t unit = 16;
-  while (all % static_cast<std::uint64_t>(unit) != 0) unit /= 2;
-  for (std::int64_t* const distance :
-       {&what.length, &what.first, &what.image_stride, &what.outer_stride, &what.inner_stride})
-    *distance = *distance * size / unit;
-  switch (unit) {
-    case 16:
-      return start(Type<Pack<std::uint32_t, 4>>{});
-    case 8:
-      return start(Type<std::uint64_t>{});
-    case 4:
-      return start(Type<std::uint32_t>{});
-    case 2:
-      return start(Type<std::uint16_t>{});
-    default:
-      return start(Type<std::uint8_t>{});
-  }
+void copy_pieces(Stream stream, std::int64_t size, const Pieces& what) {
+  const auto bytes = [&](std::int64_t elements) { return static_cast<std::uint64_t>(size * elements); };
+  const std::uint64_t multiples = address(what.scattered) | address(what.packed) | bytes(what.length) |
+                                  bytes(what.first) | bytes(what.image_stride) | bytes(what.outer_stride) |
+                                  bytes(what.inner_stride);
+  with_copy_unit(multiples, [&]<class Unit>(Type<Unit>) {
+    Pieces in_units = what;
+    for (std::int64_t* const distance :
+         {&in_units.length, &in_units.first, &in_units.image_stride, &in_units.outer_stride, &in_units.inner_stride})
+      *distance = *distance * size / static_cast<std::int64_t>(sizeof(Unit));
+    run(stream, divide_up(in_units.count * in_units.length, CopyPieces<Unit, gathers>::threads),
+        CopyPieces<Unit, gathers>{in_units});
+  });
 }
 
 }  // namespace

@@ -1,0 +1,20 @@
+#include "ops/binary_cross_entropy_cuda.h"
+
+#include "core/math.h"
+#include "ops/cuda/loss_terms_kernels.h"
+
+namespace lacuna::cuda {
+
+/// -t·log σ(z) - (1 - t)·log(1 - σ(z)).
+struct BinaryCrossEntropyTerms {
+  LACUNA_DEVICE float loss(float prediction, float target) const {
+    const float magnitude = prediction < 0 ? -prediction : prediction;
+    return (prediction > 0 ? prediction : 0.0F) - prediction * target + log1pf(math::exp(-magnitude));
+  }
+  LACUNA_DEVICE float slope(float prediction, float target) const { return math::sigmoid(prediction) - target; }
+};
+
+template void sum_terms<BinaryCrossEntropyTerms>(Stream, DType, const LossTerms&, double*);
+template void spread_terms<BinaryCrossEntropyTerms>(Stream, DType, const LossTerms&, const float*, float, void*);
+
+}  // namespace lacuna::cuda

@@ -196,15 +196,11 @@ class Eval {
     static const std::set<std::string, std::less<>> sections{"model", "data", "task", "adapter"};
     static const std::set<std::string, std::less<>> of_train{"batch_size", "precision", "device", "threads", "seed"};
     static const std::set<std::string, std::less<>> of_data_for_training{
-        "augment",         "crop_padding",      "scale",
-        "ratio",           "hflip",             "auto_augment",
-        "color_jitter",    "grayscale_probability", "color_jitter_probability",
-        "blur_probability", "erase_probability", "force_color_jitter",
-        "erase_mode",      "erase_count",       "repeats",
-        "mixup",           "cutmix",            "cutmix_minmax",
-        "mixup_mode",      "mixup_switch",      "mixup_probability",
-        "mixup_off_epoch", "sampler",           "sampler_weights",
-        "train_size",      "group_by_length"};
+        "augment", "crop_padding", "scale", "ratio", "hflip", "auto_augment", "color_jitter",
+        "color_jitter_probability", "force_color_jitter", "grayscale_probability", "blur_probability",
+        "erase_probability", "erase_mode", "erase_count", "repeats", "mixup", "cutmix", "cutmix_minmax",
+        "mixup_probability", "mixup_switch", "mixup_mode", "mixup_off_epoch", "sampler", "sampler_weights",
+        "train_size", "group_by_length"};
     for (const std::string& change : overrides) {
       Problems problems;
       const YamlEntry given = *parse_assignment(change, problems);  // read before

@@ -79,6 +79,7 @@ TEST_CASE("CIFAR-100: the class is the second label") {
   CHECK(image[0] == 57);
   CHECK(image[1] == 107);
   CHECK(read_image(*train, 29).label == 86);
+  CHECK(train->label(29) == 86);
 }
 
 TEST_CASE("CIFAR: the archive's folder is found, a smaller size takes the first images, no image is held in memory") {

@@ -256,6 +256,7 @@ TEST_CASE("imagefolder: a data set of the registry, and found by its path alone"
       refused = error.fault() == Fault::input && std::string(error.what()).find("0.png") != std::string::npos;
     }
   CHECK(refused);
+  CHECK(all->label(0) == 0);  // known without the file
 
   pictures.add("bin/data_batch_1.bin");
   CHECK(recognize_dataset(pictures / "bin").name == "cifar10");

@@ -57,6 +57,9 @@ TEST_CASE("image_table: names of classes, numbers, and several classes, in CSV, 
   CHECK(read_all(*one) == std::pair{Values{1, 0}, std::string("ab")});
   CHECK(read_all(*tables.open("one", {}, Split::validation)) == std::pair{Values{1}, std::string("c")});
   CHECK(recognize_dataset(tables / "one").name == "image_table");
+  std::filesystem::rename(tables / "images/b.jpg", tables / "images/moved.jpg");
+  CHECK(one->label(1) == 0);  // known without the file
+  std::filesystem::rename(tables / "images/moved.jpg", tables / "images/b.jpg");
 
   tables.write("plain.tsv", "a.jpg\t0\nb.jpg\t1\nc.jpg\t1\nd.jpg\t0\n");  // no header
   const SettingValues images{{"images", (tables / "images").string()}};

@@ -68,6 +68,7 @@ TEST_CASE("text: TSV without a header finds out which column is the label") {
   CHECK(batch["offsets"].to_vector() == Values{0, 5, 8, 12});
   CHECK(batch["token_types"].to_vector() == Values(12, 0));
   CHECK(batch["labels"].to_vector() == Values{1, 0, 1});
+  CHECK(data->label(1) == 0);
   CHECK(all_of(files.open("text", "", {}, Split::validation))["labels"].to_vector() == Values{0});
 }
 

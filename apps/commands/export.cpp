@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 namespace lacuna::apps {
 namespace {
@@ -48,12 +47,10 @@ class Export {
       source.folder.tokenizer = tokenizer_texts(source.folder.config.parent_path());
     const fs::path out = expand_home(out_);
     const std::string family = describe_model(source.folder.model, source.folder.hyper_parameters).family;
-    const std::string format = !format_.empty()                     ? format_
-                               : adapter_alone_ && source.base_type ? *source.base_type
-                               : timm_forms().contains(family)      ? "timm"
-                                                                    : "transformers";
+    const std::string usual = timm_forms().contains(family) ? "timm" : "transformers";
+    if (adapter_alone_) return export_adapter(source, out, usual);
+    const std::string format = format_.empty() ? usual : format_;
     const Library library = format == "timm" ? Library::timm : Library::transformers;
-    if (adapter_alone_) return export_adapter(source, out, library);
     const std::unique_ptr<Model> model =
         build_model(source.folder.model, source.folder.hyper_parameters, {.training = false});
     if (source.adapted) {
@@ -83,17 +80,22 @@ class Export {
   struct Source {
     fs::path path;
     ModelFolder folder;
-    std::unique_ptr<Model> adapted{};        // whose adapters are merged into its weights
-    std::optional<std::string> base_type{};  // whose convention the folder of the adapter's base has
+    std::unique_ptr<Model> adapted{};  // whose adapters are merged into its weights
   };
 
-  ExitCode export_adapter(const Source& source, const fs::path& out, Library library) const {
+  /// `usual`: the format where neither --format nor the folder of the base tells one.
+  ExitCode export_adapter(const Source& source, const fs::path& out, const std::string& usual) const {
     if (source.adapted == nullptr) reject("--adapter: {} was trained without an adapter", from_);
+    std::string format = format_.empty() ? usual : format_;
+    if (const std::string& base = source.adapted->adaptation()->base; format_.empty() && !base.empty())
+      if (const auto folder = read_model_folder(base))
+        format = folder->library == Library::timm ? "timm" : "transformers";
     const TensorNames* names = nullptr;
-    if (library == Library::transformers) names = transformers_files(*source.adapted, source.folder).names;
+    if (format == "transformers") names = transformers_files(*source.adapted, source.folder).names;
     if (names != nullptr && names->body.empty()) names = nullptr;  // they are ours
+    // Of the values below the adapter those are written that came with it.
+    for (Parameter* const parameter : source.adapted->parameters()) parameter->set_trainable(false);
     write_new_folder(out, [&](const fs::path& folder) { write_adapter(folder, *source.adapted, names); });
-    const std::string format = library == Library::timm ? "timm" : "transformers";
     const std::vector<std::string>& layers = source.adapted->adaptation()->layers;
     report_.write(fmt::format("the adapter of {} from {}: {} layers, as a folder of PEFT for {} in {}\n",
                               source.folder.model, source.path.string(), layers.size(), format, out.string()),
@@ -119,10 +121,7 @@ class Export {
           return {checkpoint, *folder, make_adapted_model(checkpoint, *folder, DType::f32)};
         Configuration configuration = resolve(read_configuration(run.configuration(), {}));
         take_weights_of(checkpoint, configuration);
-        Source source{checkpoint, describe_folder(configuration), make_model(configuration, Device::cpu, false).model};
-        if (const auto base = read_model_folder(expand_home(configuration.model.from)))
-          source.base_type = base->library == Library::timm ? "timm" : "transformers";
-        return source;
+        return {checkpoint, describe_folder(configuration), make_model(configuration, Device::cpu, false).model};
       }
       path = weights_path(checkpoint, "RUN");
     }

@@ -134,7 +134,8 @@ std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, c
                                           DType dtype) {
   namespace fs = std::filesystem;
   const fs::path average = folder / average_folder;
-  const AdapterFolder adapter(is_adapter_folder(average) ? average : folder);
+  const AdapterFolder adapter(is_adapter_folder(average) ? average : folder,
+                              tensor_names_of(describe_model(described.model, described.hyper_parameters).family));
   std::error_code ignored;
   const std::map<std::string, std::string> trained =
       fs::exists(folder / manifest_file, ignored) ? read_progress(folder).identity : std::map<std::string, std::string>();
@@ -153,7 +154,9 @@ std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, c
     options.new_head = true;
     load_weights(*model, opened.weights.files, options);
   }
-  add_adapters(*model, adapter.options(*model));
+  AdapterOptions options = adapter.options(*model);
+  options.base = base.string();
+  add_adapters(*model, options);
   if (hash != trained.end() && model->adaptation()->base_hash != hash->second)
     reject("{}: the weights in {} are not those that the adapter was trained on", folder.string(), base.string());
   adapter.load(*model);

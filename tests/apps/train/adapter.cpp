@@ -1,4 +1,5 @@
 // Runs with adapters: checkpoints that hold the adapter alone, on top of the weights in model.from.
+#include "models/io/safetensors.h"
 #include "tests/apps/train/train_run.h"
 
 namespace lacuna::test {
@@ -49,6 +50,21 @@ TEST_CASE("train: a run with an adapter goes on to the same bits, on the same ba
     REQUIRE(merged.code == 0);
     CHECK(merged.json().at("val_loss").get<double>() ==
           doctest::Approx(evaluated.json().at("val_loss").get<double>()).epsilon(1e-4));
+
+    // Alone, it is the checkpoint's own folder, or one in the names of another library.
+    const CommandResult alone_again = run_command(folder, {"export", "whole/last", "adapter", "--adapter"});
+    INFO(alone_again.error);
+    REQUIRE(alone_again.code == 0);
+    const auto tensors = [&](const std::string& from) {
+      std::set<std::string> stored;
+      for (const SafetensorsEntry& entry : SafetensorsFile(folder / from / "adapter_model.safetensors").entries())
+        stored.insert(entry.name);
+      return stored;
+    };
+    const bool averaged = fs::exists(folder / "whole/last/average");
+    CHECK(tensors("adapter") == tensors(averaged ? "whole/last/average" : "whole/last"));
+    CHECK(run_command(folder, {"export", "base/last", "no-adapter", "--adapter"}).code == 2);
+    CHECK_FALSE(fs::exists(folder / "no-adapter"));
 
     // Another run begins with the adapter; the checkpoint is no model by itself.
     const CommandResult begun =

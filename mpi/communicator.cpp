@@ -28,6 +28,7 @@ void check(int result) {
 }
 
 constexpr std::size_t most_bytes = std::size_t{1} << 30;  // of one call: counts are of type int
+constexpr std::size_t most_broadcast = std::size_t{4} << 20;  // at once, so that other messages are not behind all of it
 
 /// MPI_Init until the last communicator is gone.
 class World {
@@ -70,11 +71,13 @@ class MpiCommunicator final : public Communicator {
   int size() const override { return size_; }
 
   void broadcast(std::span<std::byte> bytes, int root) override {
-    for (std::size_t begin = 0; begin < bytes.size(); begin += most_bytes) {
-      const std::span<std::byte> part = bytes.subspan(begin, std::min(most_bytes, bytes.size() - begin));
-      wait([&](MPI_Request* request) {
-        return MPI_Ibcast(part.data(), static_cast<int>(part.size()), MPI_BYTE, root, ranks_, request);
-      });
+    for (std::size_t begin = 0; begin < bytes.size(); begin += most_broadcast) {
+      const std::span<std::byte> part = bytes.subspan(begin, std::min(most_broadcast, bytes.size() - begin));
+      wait(
+          [&](MPI_Request* request) {
+            return MPI_Ibcast(part.data(), static_cast<int>(part.size()), MPI_BYTE, root, ranks_, request);
+          },
+          false);
     }
   }
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
@@ -108,8 +111,8 @@ class MpiCommunicator final : public Communicator {
  private:
   /// Starts an operation and waits for it. A blocking call would spin, on a core that other threads compute on.
   template <class Start>
-  void wait(const Start& start) {
-    const Watch::Operation within(world_->watch(), channel_);
+  void wait(const Start& start, bool hears_all = true) {
+    const Watch::Operation within(world_->watch(), channel_, hears_all);
     MPI_Request request = MPI_REQUEST_NULL;
     check(start(&request));
     constexpr int eager_tests = 200;

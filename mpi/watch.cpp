@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto between_messages = 500ms, between_looks = 100ms;
-constexpr auto silence = 6s;
+constexpr auto silence = 7s;
 
 double seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
@@ -45,7 +45,8 @@ void Watch::describe(int channel, std::string_view operation) {
   std::copy_n(operation.begin(), std::min(operation.size(), name.size() - 1), name.begin());
 }
 
-Watch::Operation::Operation(Watch& watch, int channel) : watch_(watch), channel_(channel) {
+Watch::Operation::Operation(Watch& watch, int channel, bool hears_all)
+    : watch_(watch), channel_(channel), hears_all_(hears_all) {
   if (channel_ >= channels) return;
   const std::lock_guard lock(watch_.mutex_);
   Place& place = watch_.state_.places[static_cast<std::size_t>(channel_)];
@@ -54,8 +55,9 @@ Watch::Operation::Operation(Watch& watch, int channel) : watch_(watch), channel_
 }
 
 Watch::Operation::~Operation() {
-  if (channel_ >= channels) return;
   const std::lock_guard lock(watch_.mutex_);
+  if (hears_all_) watch_.heard_all_ = Clock::now();
+  if (channel_ >= channels) return;
   watch_.state_.places[static_cast<std::size_t>(channel_)].waits = 0;
 }
 
@@ -151,6 +153,10 @@ void Watch::run() {
       sent = now;
     }
     receive();
+    {
+      const std::lock_guard lock(mutex_);
+      for (Peer& peer : peers_) peer.heard = std::max(peer.heard, heard_all_);
+    }
     if (rank_ == 0) {  // its own place, as it would have told it
       const std::lock_guard lock(mutex_);
       for (std::size_t i = 0; i < channels; ++i) {

@@ -27,10 +27,11 @@ class Watch {
 
   void describe(int channel, std::string_view operation);
 
-  /// While it lives, this rank waits for the others in an operation of the channel.
+  /// While it lives, this rank waits for the others in an operation of the channel. `hears_all`: it ends only when every
+  /// rank has taken part, which tells that they live even where their messages wait behind large ones.
   class Operation {
    public:
-    Operation(Watch& watch, int channel);
+    Operation(Watch& watch, int channel, bool hears_all);
     ~Operation();
     Operation(const Operation&) = delete;
     Operation& operator=(const Operation&) = delete;
@@ -38,6 +39,7 @@ class Watch {
    private:
     Watch& watch_;
     int channel_;
+    bool hears_all_;
   };
 
   /// Ends all ranks.
@@ -73,8 +75,9 @@ class Watch {
   double timeout_;
   MPI_Comm ranks_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
-  mutable std::mutex mutex_;  // guards `state_`
+  mutable std::mutex mutex_;  // guards the two members below
   State state_{};
+  Clock::time_point heard_all_ = Clock::now();
   std::vector<Peer> peers_;  // of rank 0: all; of others: rank 0 alone
   std::atomic<bool> leaving_ = false;
   std::thread thread_;

@@ -4,10 +4,13 @@
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
 #include "apps/output.h"
+#include "apps/train/exchange_plan.h"
 #include "apps/train/fit.h"
 #include "apps/train/freeze_table.h"
+#include "apps/train/machine_costs.h"
 #include "apps/train/measure.h"
 #include "apps/train/policy_choice.h"
+#include "apps/train/ranks.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -24,6 +27,8 @@ namespace {
 struct Options {
   ConfigurationOptions configuration;
   std::optional<std::string> policies;  // between commas
+  int ranks = 1;
+  std::string bandwidth = "1Gbit", latency = "50us";
   Report report;
 };
 
@@ -45,7 +50,8 @@ std::string need_text(const Measurement& planned) {
 }
 
 ExitCode plan(const Options& options) {
-  const Configuration read = resolve(options.configuration.parse());
+  const Configuration read = resolve(as_rank(options.configuration.parse(), 0, options.ranks));
+  const Network network{parse_bandwidth(options.bandwidth), parse_latency(options.latency)};
   std::vector<std::string> choices, titles;
   const std::string given = options.policies.value_or(read.memory.policy);
   for (std::size_t begin = 0, end = 0; begin <= given.size(); begin = end + 1) {
@@ -90,6 +96,8 @@ ExitCode plan(const Options& options) {
     text += fmt::format("{}\n\nThe peak comes in {}. The largest tensors then:\n{}", need_text(first),
                         place_of_peak(first), describe(first.at_peak, 8));
   }
+  std::optional<ExchangePlan> exchange;
+  if (options.ranks > 1) text += to_text(exchange.emplace(plan_exchange(configurations.front(), network, machine_costs())));
   const std::vector<FreezeRow> frozen = freeze_table(configurations.front());
   text += to_text(frozen);
   if (!problems.empty() && options.report.for_people())
@@ -100,6 +108,7 @@ ExitCode plan(const Options& options) {
     json.push_back(to_json(plans[i]));
     json.back()["peak_in_training"] = highest_need(plans[i]);
     if (plans.size() > 1) json.back()["choice"] = titles[i];
+    if (exchange) json.back()["exchange"] = to_json(*exchange);
     if (i == 0 && !frozen.empty()) json.back()["freeze"] = to_json(frozen);
   }
   options.report.write(text, plans.size() == 1 ? json.front() : json);
@@ -112,6 +121,13 @@ const RegisterCommand command(40, "plan", "predict the memory of training, witho
   app.add_option("--policies", options->policies,
                  "memory policies to compare, with bits or a budget: exact,mesa,fixed:4,auto:6GiB")
       ->option_text("NAME,NAME:BITS,...");
+  app.add_option("--ranks", options->ranks,
+                 "processes that train together: the memory of one of them, and what the exchange of gradients takes")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--bandwidth", options->bandwidth, "with --ranks: what a process sends a second, as 1Gbit or 12.5GB")
+      ->capture_default_str();
+  app.add_option("--latency", options->latency, "with --ranks: of a message, as 50us")->capture_default_str();
   options->configuration.declare_image_gradient(app);
   options->report.declare(app);
   return std::function<ExitCode()>([options] { return plan(*options); });

@@ -91,21 +91,26 @@ ExitCode run_as_rank(double timeout, const std::function<ExitCode(Communicator& 
   }
 }
 
-Configuration on_ranks(Configuration configuration, Communicator& ranks) {
-  if (ranks.size() == 1) return configuration;
-  ranks.describe("start");
-  configuration.ranks.rank = ranks.rank();
-  configuration.ranks.count = ranks.size();
-  Configuration::Train& train = configuration.train;
-  const std::int64_t parts = ranks.size() * train.accumulate;
+Configuration as_rank(Configuration configuration, int rank, int count) {
+  configuration.ranks.rank = rank;
+  configuration.ranks.count = count;
+  const Configuration::Train& train = configuration.train;
+  const std::int64_t parts = count * train.accumulate;
   if (train.batch_size % parts != 0)
     reject(
         "train.batch_size: {} samples are those of all ranks together: expected a multiple of {}, for {} ranks that take "
         "train.accumulate ({}) micro-batches each",
-        train.batch_size, parts, ranks.size(), train.accumulate);
+        train.batch_size, parts, count, train.accumulate);
+  return configuration;
+}
+
+Configuration on_ranks(Configuration configuration, Communicator& ranks) {
+  if (ranks.size() == 1) return configuration;
+  ranks.describe("start");
   if (trains_on_features(configuration))
     reject("task.name: {} trains on cached features, which one process does: expected no launcher",
            configuration.task.name);
+  configuration = as_rank(std::move(configuration), ranks.rank(), ranks.size());
   Configuration same = configuration;
   same.train.threads = 0;  // machines may differ
   const std::vector<std::string> all = all_gather_texts(ranks, to_yaml(same));
@@ -114,7 +119,8 @@ Configuration on_ranks(Configuration configuration, Communicator& ranks) {
       reject("the configuration of rank {} differs from that of rank 0: `{}`, expected `{}`", rank,
              first_difference(all[rank], all.front()), first_difference(all.front(), all[rank]));
   const int share = processors_of_rank(ranks);
-  if (train.threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) train.threads = share;
+  std::int64_t& threads = configuration.train.threads;
+  if (threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) threads = share;
   return configuration;
 }
 

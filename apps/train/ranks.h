@@ -14,8 +14,11 @@ namespace lacuna::apps {
 /// all of them; one that all meet is told once. `timeout`: see open_ranks.
 ExitCode run_as_rank(double timeout, const std::function<ExitCode(Communicator& ranks)>& work);
 
-/// The configuration with the place of this rank. Without train.threads and OMP_NUM_THREADS, the ranks on a machine
-/// share its processors. Refuses batches that the ranks cannot share, and a configuration that differs among them.
+/// The configuration of rank `rank` of `count`. Refuses batches that they cannot share.
+Configuration as_rank(Configuration configuration, int rank, int count);
+
+/// The same for this rank. Without train.threads and OMP_NUM_THREADS, the ranks on a machine
+/// share its processors. Refuses a configuration that differs among them.
 Configuration on_ranks(Configuration configuration, Communicator& ranks);
 
 /// As plan_memory; of several ranks rank 0 plans, and all have its plan.

@@ -63,7 +63,7 @@ std::map<int, pid_t> ranks_of(const TemporaryFolder& folder) {
   return found;
 }
 
-/// Starts three ranks that train without end, and returns once a checkpoint is there.
+/// Starts two ranks that train without end, and returns once a checkpoint is there.
 CommandRun start_endless(const Ranks& ranks, const TemporaryFolder& folder) {
   CommandRun run = ranks.start(folder, 2, train({"train.epochs=1000000", "output.dir=r", "train.accumulate=1",
                                                  "output.save_every_steps=1"}));
@@ -170,6 +170,28 @@ TEST_CASE("ranks: what is wrong is told once, with exit code 2") {
   CHECK(odd.error.find("train.batch_size") != std::string::npos);
   CHECK(odd.error.find("train.batch_size") == odd.error.rfind("train.batch_size: 7"));
   CHECK_FALSE(fs::exists(folder / "runs"));
+}
+
+TEST_CASE("ranks: plan says what a rank takes and sends") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const auto plan = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"plan", "-c", "c.yaml", "train.accumulate=1", "--json", "-"});
+    return run(folder, more).json();
+  };
+  const nlohmann::json one = plan({}), four = plan({"--ranks", "4"}),
+                       sharded = plan({"--ranks", "4", "ranks.shard=optimizer"}),
+                       half = plan({"--ranks", "4", "ranks.exchange=bf16"}), slow = plan({"--ranks", "4", "--bandwidth", "1Mbit"});
+  CHECK_FALSE(one.contains("exchange"));
+  CHECK(4 * four["memory"]["data"].get<std::int64_t>() == one["memory"]["data"]);
+  const auto gradients = four["exchange"]["gradient_bytes"].get<std::int64_t>();
+  CHECK(gradients == 4 * one["trainable_parameters"].get<std::int64_t>());
+  CHECK(four["exchange"]["sent_bytes"] == gradients * 3 / 2);
+  CHECK(half["exchange"]["gradient_bytes"] == gradients / 2);
+  CHECK(sharded["memory"]["optimizer"].get<std::int64_t>() < four["memory"]["optimizer"].get<std::int64_t>() / 3);
+  CHECK(slow["exchange"]["exposed_seconds"] > four["exchange"]["exposed_seconds"]);
+  CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--ranks", "3"}).code == 2);
+  CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--ranks", "4", "--latency", "5"}).code == 2);
 }
 
 TEST_CASE("ranks: a launcher of another MPI is refused, and one process loads no MPI") {

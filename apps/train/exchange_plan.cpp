@@ -1,0 +1,112 @@
+#include "apps/train/exchange_plan.h"
+
+#include "apps/train/measure.h"
+#include "apps/train/training.h"
+#include "autograd/observer.h"
+#include "optim/gradient_exchange.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+namespace lacuna::apps {
+namespace {
+
+/// Adds up what ops take in backward.
+class BackwardTime final : public Observer {
+ public:
+  explicit BackwardTime(const CostTable& costs) : costs_(costs) {}
+  void before(Phase, const Operation&, Label) override {}
+  void after(Phase phase, const Operation&, Label, const Work& work, std::span<const Tensor>) override {
+    if (phase == Phase::backward) seconds_ += costs_.op_seconds(work.macs, work.bytes);
+  }
+  double seconds() const { return seconds_; }
+
+ private:
+  const CostTable& costs_;
+  double seconds_ = 0;
+};
+
+/// A number and one of the units.
+double parse(const std::string& text, std::initializer_list<std::pair<std::string_view, double>> units,
+             const std::string& expected) {
+  std::size_t end = 0;
+  double number = -1;
+  try {
+    number = std::stod(text, &end);
+  } catch (const std::exception&) {
+  }
+  for (const auto& [name, factor] : units)
+    if (number > 0 && std::isfinite(number) && text.substr(end) == name) return number * factor;
+  reject("expected {}, got {}", expected, text);
+}
+
+}  // namespace
+
+double parse_bandwidth(const std::string& text) {
+  return parse(text, {{"Mbit", 1.25e5}, {"Gbit", 1.25e8}, {"MB", 1e6}, {"GB", 1e9}},
+               "--bandwidth as 1Gbit, 10Gbit or 12.5GB (a second)");
+}
+
+double parse_latency(const std::string& text) {
+  return parse(text, {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}, "--latency as 50us or 1ms");
+}
+
+ExchangePlan plan_exchange(const Configuration& configuration, const Network& network, const CostTable& costs) {
+  Training training(configuration, Device::meta);
+  BackwardTime backward(costs);
+  measure(training, configuration, {.observer = &backward});
+  const int ranks = configuration.ranks.count;
+  ExchangePlan plan{.ranks = ranks};
+  plan.backward = backward.seconds() / static_cast<double>(configuration.train.accumulate);  // the last micro-batch
+  std::int64_t updated = 0;                                                                  // bytes of parameters
+  const std::int64_t element = configuration.optimizer.gradients == "bf16" || configuration.ranks.exchange == "bf16"
+                                   ? size_of(DType::bf16)
+                                   : size_of(DType::f32);
+  for (const Parameter* parameter : training.model().parameters()) {
+    if (!parameter->trainable()) continue;
+    plan.gradients += parameter->tensor().count() * element;
+    updated += parameter->tensor().bytes();
+  }
+  // A ring's bytes and messages: Thakur et al. 2005, "Optimization of Collective Communication Operations in MPICH".
+  const double share = (ranks - 1.0) / ranks;
+  const std::int64_t bucket = ExchangeOptions{}.bucket_bytes;
+  const auto seconds_of = [&](double bytes, double passes) {
+    const double buckets = std::ceil(bytes / static_cast<double>(bucket));
+    return passes * (share * bytes / network.bandwidth + buckets * (ranks - 1) * network.latency);
+  };
+  const auto bytes = static_cast<double>(plan.gradients);
+  plan.seconds = seconds_of(bytes, 2);
+  const double last = seconds_of(std::min(bytes, static_cast<double>(bucket)), 2);
+  plan.exposed = ranks == 1 ? 0 : std::max(0.0, plan.seconds - last - plan.backward) + last;
+  plan.sent = static_cast<std::int64_t>(2 * share * bytes);
+  plan.buffers = ranks == 1 ? 0 : std::min(bucket, plan.gradients) * (2 * ranks + 1) / ranks;
+  if (configuration.ranks.shard == "optimizer") {  // parameters come back after the step
+    const double back = seconds_of(static_cast<double>(updated), 1);
+    plan.sent += static_cast<std::int64_t>(share * static_cast<double>(updated));
+    plan.seconds += back;
+    plan.exposed += back;
+  }
+  return plan;
+}
+
+std::string to_text(const ExchangePlan& plan) {
+  return fmt::format(
+      "{} ranks: each sends {} a step and holds {} for it; {:.3g} s, of which {:.3g} s come on top of the step (a backward "
+      "pass takes about {:.3g} s)\n",
+      plan.ranks, format_bytes(plan.sent), format_bytes(plan.buffers), plan.seconds, plan.exposed, plan.backward);
+}
+
+nlohmann::ordered_json to_json(const ExchangePlan& plan) {
+  return {{"ranks", plan.ranks},
+          {"gradient_bytes", plan.gradients},
+          {"sent_bytes", plan.sent},
+          {"buffer_bytes", plan.buffers},
+          {"seconds", plan.seconds},
+          {"backward_seconds", plan.backward},
+          {"exposed_seconds", plan.exposed}};
+}
+
+}  // namespace lacuna::apps

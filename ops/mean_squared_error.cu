@@ -7,11 +7,11 @@ namespace lacuna::cuda {
 
 /// (x - t)².
 struct SquaredErrorTerms {
-  LACUNA_DEVICE float loss(float prediction, float target) const {
+  LACUNA_DEVICE float loss(float prediction, float target, float) const {
     const float error = prediction - target;
     return error * error;
   }
-  LACUNA_DEVICE float slope(float prediction, float target) const { return 2 * (prediction - target); }
+  LACUNA_DEVICE float slope(float prediction, float target, float) const { return 2 * (prediction - target); }
 };
 
 template void sum_terms<SquaredErrorTerms>(Stream, DType, const LossTerms&, double*);

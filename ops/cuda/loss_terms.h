@@ -1,6 +1,6 @@
 // Losses that are a mean over elements, each of a prediction and a target: launchers. A formula `Terms` has
-//   float loss(float prediction, float target) const;
-//   float slope(float prediction, float target) const;   // of the loss, by the prediction
+//   float loss(float prediction, float target, float weight) const;
+//   float slope(float prediction, float target, float weight) const;   // of the loss, by the prediction
 // and is instantiated by its op's .cu file (ops/cuda/loss_terms_kernels.h).
 #pragma once
 
@@ -17,6 +17,8 @@ struct LossTerms {
   const void* predictions;  // [count] of `type`
   const float* targets;     // [count]
   std::int64_t count;
+  const float* weights = nullptr;  // [classes], of the last axis; null: all 1
+  std::int64_t classes = 1;
 };
 
 /// partial[k] = Σ loss over elements [k, k + 1) · terms_together.

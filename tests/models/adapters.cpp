@@ -342,8 +342,8 @@ TEST_CASE("adapter folders: names of another library, and convolutions, are writ
     read.load(*other);
     CHECK(largest_difference(logits(*other), logits(*model)) < 1e-6);
     std::set<std::string> names;
-    for (const SafetensorsEntry& entry : SafetensorsFile(folder / "adapter_model.safetensors").entries())
-      names.insert(entry.name);
+    const SafetensorsFile file(folder / "adapter_model.safetensors");
+    for (const SafetensorsEntry& entry : file.entries()) names.insert(entry.name);
     return names;
   };
   const std::set<std::string> whole = round_trip(tiny_vit(), {"qkv", "patch_embed.proj"}, true);

@@ -57,8 +57,8 @@ TEST_CASE("train: a run with an adapter goes on to the same bits, on the same ba
     REQUIRE(alone_again.code == 0);
     const auto tensors = [&](const std::string& from) {
       std::set<std::string> stored;
-      for (const SafetensorsEntry& entry : SafetensorsFile(folder / from / "adapter_model.safetensors").entries())
-        stored.insert(entry.name);
+      const SafetensorsFile file(folder / from / "adapter_model.safetensors");
+      for (const SafetensorsEntry& entry : file.entries()) stored.insert(entry.name);
       return stored;
     };
     const bool averaged = fs::exists(folder / "whole/last/average");

@@ -23,16 +23,11 @@ struct BinaryCrossEntropy {
   void backward(Tensor dy, const Saved<BinaryCrossEntropy>& saved, Grads& grads) const;
 };
 
-inline constinit Kernel<void(const Tensor& logits, const Tensor& targets, const Tensor& loss)>
-    binary_cross_entropy_forward{"binary_cross_entropy"};
-inline constinit Kernel<void(const Tensor& logits, const Tensor& targets, const Tensor& dy, const Tensor& dz)>
-    binary_cross_entropy_backward{"binary_cross_entropy backward"};
-// With positive weights.
-inline constinit Kernel<void(std::span<const double> weights, const Tensor& logits, const Tensor& targets,
+inline constinit Kernel<void(std::span<const double> positive_weights, const Tensor& logits, const Tensor& targets,
                              const Tensor& loss)>
-    weighted_binary_cross_entropy_forward{"binary_cross_entropy with weights"};
-inline constinit Kernel<void(std::span<const double> weights, const Tensor& logits, const Tensor& targets,
+    binary_cross_entropy_forward{"binary_cross_entropy"};
+inline constinit Kernel<void(std::span<const double> positive_weights, const Tensor& logits, const Tensor& targets,
                              const Tensor& dy, const Tensor& dz)>
-    weighted_binary_cross_entropy_backward{"binary_cross_entropy backward with weights"};
+    binary_cross_entropy_backward{"binary_cross_entropy backward"};
 
 }  // namespace lacuna

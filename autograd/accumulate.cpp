@@ -86,7 +86,9 @@ Tensor difference(Tensor a, const Tensor& b) {
 }
 
 double squared_difference(const Tensor& a, const Tensor& b) {
-  const std::vector<double> sums = squared_differences_of_parts(a, b, threads());
+  constexpr std::int64_t blocks_on_cuda = 528;
+  const std::int64_t parts = a.device().kind == DeviceKind::cuda ? blocks_on_cuda : threads();
+  const std::vector<double> sums = squared_differences_of_parts(a, b, parts);
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 

@@ -42,8 +42,9 @@ else()
 endif()
 
 # What registers the kernels for cuda (X_cuda.cpp) is the same in liblacuna_cuda and in the stand-in.
-file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS core/*.cu ops/*.cu optim/*.cu)
-file(GLOB_RECURSE cuda_registrations CONFIGURE_DEPENDS core/*_cuda.cpp ops/*_cuda.cpp optim/*_cuda.cpp
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS core/*.cu ops/*.cu autograd/*.cu optim/*.cu)
+file(GLOB_RECURSE cuda_registrations CONFIGURE_DEPENDS core/*_cuda.cpp ops/*_cuda.cpp autograd/*_cuda.cpp
+     optim/*_cuda.cpp
      ops/cuda/*.cpp)
 if(cuda_found OR LACUNA_TESTS)
   add_library(lacuna_cuda_registrations OBJECT ${cuda_registrations})
@@ -54,7 +55,9 @@ if(cuda_found OR LACUNA_TESTS)
 endif()
 if(cuda_found)
   add_library(lacuna_cuda_kernels OBJECT ${cuda_sources})
-  target_compile_options(lacuna_cuda_kernels PRIVATE --expt-relaxed-constexpr -Xcompiler=-Wall -Xfatbin=-compress-all)
+  # Registers that spill are a warning: a kernel needs fewer of them.
+  target_compile_options(lacuna_cuda_kernels PRIVATE --expt-relaxed-constexpr -Xcompiler=-Wall -Xfatbin=-compress-all
+                                                     -Xptxas=--warn-on-spills)
   target_include_directories(lacuna_cuda_kernels PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   set_target_properties(lacuna_cuda_kernels PROPERTIES CUDA_STANDARD 20 POSITION_INDEPENDENT_CODE ON)
   file(GLOB cuda_backend CONFIGURE_DEPENDS core/cuda/*.cpp)

@@ -31,6 +31,7 @@
 // - The arithmetic is in float whatever the type, as on the CPU; formulas are the functors of ops/formulas.h.
 // - The host reads nothing that a kernel wrote: scalars stay tensors, and kernels take pointers to them.
 // - 16 bytes at a time (load_pack), where rows are long enough and aligned; any width works.
+// - Registers that spill are a warning of the build.
 #pragma once
 
 #include "core/number.h"

@@ -7,7 +7,8 @@ namespace lacuna {
 
 ValueRange value_range(const Tensor& tensor) {
   ValueRange range;
-  if (!is_floating(tensor.dtype()) || tensor.device() != Device::cpu) return range;
+  if (!is_floating(tensor.dtype()) || tensor.device() == Device::meta) return range;
+  if (tensor.device() != Device::cpu) return value_range(tensor.to(Device::cpu));
   with_float_type(tensor.dtype(), [&]<class T>(Type<T>) {
     const T* const values = tensor.data<const T>();
     for (std::int64_t i = 0; i < tensor.count(); ++i) {

@@ -1,6 +1,7 @@
 #include "models/task.h"
 
 #include "core/collectives.h"
+#include "ops/reduce_kernels.h"
 
 #include <algorithm>
 
@@ -12,15 +13,6 @@ std::vector<double> numbers_of(const std::vector<Tensor>& tensors) {
   for (const Tensor& tensor : tensors)
     for (const double number : tensor.to_vector()) numbers.push_back(number);
   return numbers;
-}
-
-/// sum += scale · value, for f64 `sum` and any floating `value` of one shape.
-void add_scaled(const Tensor& sum, const Tensor& value, double scale) {
-  if (sum.device() == Device::meta) return;
-  with_float_type(value.dtype(), [&]<class T>(Type<T>) {
-    for (std::int64_t i = 0; i < sum.count(); ++i)
-      sum.data<double>()[i] += scale * static_cast<double>(to_compute(value.data<const T>()[i]));
-  });
 }
 
 }  // namespace
@@ -96,12 +88,12 @@ void RunningTotals::add(const TaskResult& result, std::int64_t samples) {
     kept_.resize(sums_.size());
   }
   expect(result.sums.size() == sums_.size(), "a task of {} metrics gave sums for {}", sums_.size(), result.sums.size());
-  add_scaled(loss_sum_, loss, static_cast<double>(samples));
+  add_to_sums(loss.device(), static_cast<double>(samples), loss, loss_sum_);
   for (std::size_t i = 0; i < sums_.size(); ++i)
     if (task_.metrics()[i].keeps)
       kept_[i].push_back(result.sums[i]);
     else
-      add_scaled(sums_[i], result.sums[i], 1);
+      add_to_sums(sums_[i].device(), 1, result.sums[i], sums_[i]);
   samples_ += samples;
 }
 

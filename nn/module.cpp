@@ -14,7 +14,13 @@ Parameter::Parameter(Module& owner, std::string_view name, const Shape& shape, c
   const ModelContext& context = owner.context();
   const AllocationScope scope({Purpose::parameters, {}, Label(path_)});
   Tensor tensor = Tensor::empty(shape, stored_type(context), context.device, Purpose::parameters);
-  if (context.device != Device::meta) init(tensor, {context.seed, 0, random_site(path_)});
+  const RandomStream stream{context.seed, 0, random_site(path_)};
+  if (context.device == Device::cpu) init(tensor, stream);
+  if (context.device.kind == DeviceKind::cuda) {  // drawn on the CPU: the same numbers on every device
+    const Tensor drawn = Tensor::empty(shape, tensor.dtype(), Device::cpu);
+    init(drawn, stream);
+    tensor.copy_from(drawn);
+  }
   variable_ = Variable(std::move(tensor), true, path_);
   owner.parameters_.push_back(this);
 }

@@ -61,6 +61,16 @@ const RegisterKernel cpu_sum_repetitions{sum_repetitions, DeviceKind::cpu, [](co
                                                            [&]<class T>(Type<T>) { sum_repetitions_on_cpu<T>(x, y); });
                                          }};
 
+const RegisterKernel cpu_add_to_sums{add_to_sums, DeviceKind::cpu,
+                                     [](double factor, const Tensor& x, const Tensor& sums) {
+                                       with_float_type(x.dtype(), [&]<class T>(Type<T>) {
+                                         const T* const in = x.data<const T>();
+                                         double* const to = sums.data<double>();
+                                         for (std::int64_t i = 0; i < sums.count(); ++i)
+                                           to[i] += factor * static_cast<double>(to_compute(in[i]));
+                                       });
+                                     }};
+
 /// factor · Σ x as a scalar [] of x's type.
 Tensor scaled_sum(const Tensor& x, double factor) {
   Tensor y = Tensor::empty({}, x.dtype(), x.device());

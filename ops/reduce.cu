@@ -47,6 +47,16 @@ struct SumAll {
 };
 
 template <class T>
+struct AddOneByOne {
+  static constexpr int threads = 128;
+  AddToSums what;
+  LACUNA_DEVICE void operator()(const Block<AddOneByOne>& block) const {
+    const std::int64_t i = block.global_thread();
+    if (i < what.count) what.sums[i] += what.factor * static_cast<double>(to_compute(static_cast<const T*>(what.x)[i]));
+  }
+};
+
+template <class T>
 struct SpreadOne {
   static constexpr int threads = 256;
   const T* from;
@@ -108,6 +118,14 @@ void sum_runs(Stream stream, DType type, const SumRuns& what) {
 
 void sum_in_order(Stream stream, DType type, const SumInOrder& what) {
   with_cuda_type(type, [&]<class T>(Type<T>) { run(stream, 1, SumAll<T>{what}); });
+}
+
+void add_to_sums(Stream stream, DType type, const AddToSums& what) {
+  const auto start = [&]<class T>(Type<T>) {
+    run(stream, divide_up(what.count, AddOneByOne<T>::threads), AddOneByOne<T>{what});
+  };
+  if (type == DType::f64) return start(Type<double>{});
+  with_cuda_type(type, start);
 }
 
 void spread(Stream stream, DType type, const Spread& what) {

@@ -22,6 +22,13 @@ const RegisterKernel cuda_spread{
                    {.from = dy.data<const std::byte>(), .to = dx.raw(), .count = dx.count(), .factor = factor});
     }};
 
+const RegisterKernel cuda_add_to_sums{
+    add_to_sums, DeviceKind::cuda, [](double factor, const Tensor& x, const Tensor& sums) {
+      cuda::add_to_sums(
+          stream_of(sums.device()), x.dtype(),
+          {.x = x.data<const std::byte>(), .sums = sums.data<double>(), .count = sums.count(), .factor = factor});
+    }};
+
 const RegisterKernel cuda_sum_repetitions{
     sum_repetitions, DeviceKind::cuda, [](const Tensor& x, const Tensor& y) {
       const std::int64_t columns = y.count(), rows = columns == 0 ? 0 : x.count() / columns;

@@ -26,6 +26,15 @@ struct SumInOrder {
 };
 void sum_in_order(Stream stream, DType type, const SumInOrder& what);
 
+/// sums[i] += factor · x[i].
+struct AddToSums {
+  const void* x;  // [count] of `type`, or of f64
+  double* sums;   // [count]
+  std::int64_t count;
+  double factor;
+};
+void add_to_sums(Stream stream, DType type, const AddToSums& what);
+
 /// to[i] = factor · *from. Both of `type`.
 struct Spread {
   const void* from;  // [1]

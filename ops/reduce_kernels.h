@@ -22,4 +22,7 @@ inline constinit Kernel<void(double factor, const Tensor& dy, const Tensor& dx)>
 /// y[i] += Σ_k x[k, i]. x: [repetitions, n]; y: [n] in the compute type.
 inline constinit Kernel<void(const Tensor& x, const Tensor& y)> sum_repetitions{"sum_over_leading"};
 
+/// sums[i] += factor · x[i]. x: [n] of any floating type; sums: f64 [n].
+inline constinit Kernel<void(double factor, const Tensor& x, const Tensor& sums)> add_to_sums{"running sum"};
+
 }  // namespace lacuna

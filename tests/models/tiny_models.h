@@ -139,14 +139,12 @@ inline Step step(const Description& description, MemoryPolicy& policy, const Fre
   const std::unique_ptr<Model> model = build_model(description.name, description.hyper_parameters, context);
   freeze(*model, rules);
   const std::int64_t size = field_of(model->inputs(), "images").shape[0];
-  const Tensor images = Tensor::empty({batch, size, size, 3}, DType::f32, context.device, Purpose::data);
-  const Tensor targets = Tensor::zeros({batch}, DType::i64, context.device, Purpose::data);
-  if (context.device != Device::meta) {
-    const RandomStream stream{5, 0, 0};
-    for (std::int64_t i = 0; i < images.count(); ++i)
-      images.data<float>()[i] = 2 * stream.uniform(static_cast<std::uint64_t>(i)) - 1;
-    for (std::int64_t i = 0; i < batch; ++i) targets.data<std::int64_t>()[i] = i;
-  }
+  std::vector<float> pixels(static_cast<std::size_t>(batch * size * size * 3));
+  const RandomStream stream{5, 0, 0};
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = 2 * stream.uniform(i) - 1;
+  const Tensor images = Tensor::from(pixels, {batch, size, size, 3}, DType::f32, context.device);
+  const Tensor targets = Tensor::from(std::vector<std::int64_t>{0, 1, 2}, {batch}, context.device);
+  for (const Tensor& tensor : {images, targets}) tensor.set_purpose(Purpose::data);
   Step done;
   const bool readable = context.device != Device::meta;
   const auto pass = [&](Tape& tape, const BackwardOptions& options) {

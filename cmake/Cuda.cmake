@@ -46,6 +46,7 @@ file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS core/*.cu ops/*.cu autograd/*.c
 file(GLOB_RECURSE cuda_registrations CONFIGURE_DEPENDS core/*_cuda.cpp ops/*_cuda.cpp autograd/*_cuda.cpp
      optim/*_cuda.cpp
      ops/cuda/*.cpp)
+list(FILTER cuda_registrations EXCLUDE REGEX "/ops/cuda/(libraries|stand_in)/")  # of one backend each
 if(cuda_found OR LACUNA_TESTS)
   add_library(lacuna_cuda_registrations OBJECT ${cuda_registrations})
   target_link_libraries(lacuna_cuda_registrations PRIVATE lacuna lacuna_flags)
@@ -60,9 +61,10 @@ if(cuda_found)
                                                      -Xptxas=--warn-on-spills)
   target_include_directories(lacuna_cuda_kernels PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   set_target_properties(lacuna_cuda_kernels PROPERTIES CUDA_STANDARD 20 POSITION_INDEPENDENT_CODE ON)
-  file(GLOB cuda_backend CONFIGURE_DEPENDS core/cuda/*.cpp)
+  file(GLOB cuda_backend CONFIGURE_DEPENDS core/cuda/*.cpp ops/cuda/libraries/*.cpp)
   add_library(lacuna_cuda MODULE ${cuda_backend} $<TARGET_OBJECTS:lacuna_cuda_registrations>
                                  $<TARGET_OBJECTS:lacuna_cuda_kernels>)
   target_link_libraries(lacuna_cuda PRIVATE lacuna lacuna_flags CUDA::cudart_static)
+  target_compile_definitions(lacuna_cuda PRIVATE LACUNA_CUDA_LIBRARY_FOLDER="${CUDAToolkit_LIBRARY_DIR}")
   set_target_properties(lacuna_cuda PROPERTIES LINKER_LANGUAGE CXX INSTALL_RPATH $ORIGIN)
 endif()

@@ -1,0 +1,44 @@
+#include "core/cuda/library.h"
+
+#include "core/error.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <sstream>
+#include <vector>
+
+namespace lacuna::cuda {
+namespace {
+
+/// Folders to look in, the loader's own first.
+std::vector<std::string> folders() {
+  std::vector<std::string> all{""};
+  if (const char* const named = std::getenv("LACUNA_CUDA_LIBRARIES")) {
+    std::istringstream parts(named);
+    for (std::string folder; std::getline(parts, folder, ':');)
+      if (!folder.empty()) all.push_back(folder + "/");
+  }
+  all.push_back(LACUNA_CUDA_LIBRARY_FOLDER "/");
+  return all;
+}
+
+}  // namespace
+
+SharedLibrary::SharedLibrary(std::string name, std::initializer_list<const char*> files, const char* package)
+    : name_(std::move(name)) {
+  for (const std::string& folder : folders())
+    for (const char* const file : files) {
+      handle_ = dlopen((folder + file).c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (handle_ != nullptr) return;
+    }
+  reject("cuda needs {}, which was not found: install {}, or name its folder in LACUNA_CUDA_LIBRARIES", name_, package);
+}
+
+void* SharedLibrary::find(const char* symbol) const {
+  void* const function = dlsym(handle_, symbol);
+  if (function == nullptr) fail("{} has no {}: it is too old", name_, symbol);
+  return function;
+}
+
+}  // namespace lacuna::cuda

@@ -30,7 +30,7 @@ class RankOrderSum {
   /// For arrays of up to `count` elements of `dtype`, a floating type. What travels is of type `sent`.
   RankOrderSum(Communicator& ranks, std::int64_t count, DType dtype, DType sent);
 
-  DType dtype() const { return dtype_; }
+  std::int64_t count() const { return slice_ * ranks_.size(); }
   /// Elements [at, at + count) of the array, from `values`.
   void put(std::int64_t at, const std::byte* values, std::int64_t count) const;
   /// The same elements of the sum, after `run`.

@@ -139,12 +139,20 @@ std::vector<SampleMix> Mixing::draw(std::int64_t epoch, std::int64_t first, std:
 }
 
 void Mixing::apply(Batch& batch) const {
-  expect(batch.samples % 2 == 0, "mixing expects an even number of samples, got {}", batch.samples);
-  const Tensor images = batch["images"];
-  const std::vector<SampleMix> mixes =
-      draw(batch.epoch, batch.first, batch.samples, images.shape()[1], images.shape()[2]);
-  mix_images(images, mixes);
-  batch.set("labels", mixed_labels(batch["labels"], options_.classes, mixes));
+  expect(batch.samples % (2 * options_.parts) == 0, "mixing expects an even number of samples in each of {} parts, got {}",
+         options_.parts, batch.samples);
+  const Tensor images = batch["images"], labels = batch["labels"];
+  const std::int64_t size = batch.samples / options_.parts;
+  const AllocationScope scope({Purpose::data, Label("loader"), {}});
+  const Tensor mixed = Tensor::empty({batch.samples, options_.classes}, DType::f32, labels.device(), Purpose::data);
+  for (std::int64_t begin = 0; begin < batch.samples; begin += size) {
+    const std::int64_t end = begin + size;
+    const std::vector<SampleMix> mixes =
+        draw(batch.epoch, batch.first + begin, size, images.shape()[1], images.shape()[2]);
+    mix_images(images.leading(begin, end), mixes);
+    mixed.leading(begin, end).copy_from(mixed_labels(labels.leading(begin, end), options_.classes, mixes));
+  }
+  batch.set("labels", mixed);
 }
 
 void mix_images(const Tensor& images, std::span<const SampleMix> mixes) {

@@ -46,6 +46,7 @@ struct MixOptions {
   double switch_probability = 0.5;     // of CutMix, where both are on
   MixMode mode = MixMode::batch;
   std::int64_t off_epoch = 0;  // from this epoch on, counted from 0, nothing is mixed; 0: always mixed
+  std::int64_t parts = 1;  // of a batch, as its micro-batches, whose samples are mixed among each other
   std::int64_t classes = 0;
   std::uint64_t seed = 1;
 
@@ -61,7 +62,8 @@ class Mixing {
 
   /// The fields of a mixed batch. Refuses others than images and labels of classes.
   SampleFields describe(SampleFields fields) const;
-  /// Mixes a batch of an even number of samples.
+  std::int64_t parts() const { return options_.parts; }
+  /// Mixes a batch whose parts have an even number of samples each.
   void apply(Batch& batch) const;
   /// How the samples [first, first + count) of an epoch's order are mixed.
   std::vector<SampleMix> draw(std::int64_t epoch, std::int64_t first, std::int64_t count, std::int64_t height,

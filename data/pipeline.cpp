@@ -256,8 +256,11 @@ Batches::Batches(DatasetPtr source, const BatchOptions& options)
   if (mixes) options_.mixing->describe(info_.fields);
   if (size < 1) reject("train.batch_size: expected 1 or more, got {}", size);
   expect(ranks > 0 && 0 <= rank && rank < ranks, "expected a rank from 0 to {}, got {}", ranks - 1, rank);
-  if (mixes && size / ranks % 2 != 0)
-    reject("train.batch_size: mixup and cutmix pair the samples of a batch: expected an even number, got {}", size);
+  if (mixes && size / ranks % (2 * options_.mixing->parts()) != 0)
+    reject(
+        "train.batch_size: mixup and cutmix pair the samples of a micro-batch: expected an even number in each of {}, got "
+        "{} samples for all",
+        ranks * options_.mixing->parts(), size);
   if (size % ranks != 0) reject("train.batch_size: {} samples cannot be shared equally by {} ranks", size, ranks);
   if (count() == 0)
     reject("train.batch_size: {} is more than the {} samples of {}", size, source_->size(), info().name);

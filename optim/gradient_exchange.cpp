@@ -111,9 +111,10 @@ void GradientExchange::exchange(const Bucket& bucket) {
 
   const DType dtype = bucket.parts.front().gradient.dtype();
   std::unique_ptr<RankOrderSum>& sum = sums_[dtype];
-  if (!sum)
-    sum = std::make_unique<RankOrderSum>(*ranks_, options_.bucket_bytes / size_of(dtype), dtype,
-                                         options_.sent.value_or(dtype));
+  if (!sum || sum->count() < bucket.count) {
+    sum.reset();
+    sum = std::make_unique<RankOrderSum>(*ranks_, bucket.count, dtype, options_.sent.value_or(dtype));
+  }
   const auto for_parts = [&](auto&& f) {
     std::int64_t at = 0;
     for (const Part& part : bucket.parts) {

@@ -41,6 +41,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::vector<StateKind> kinds
 
 /// The largest parameters first, each to the rank that has the least.
 void Optimizer::assign_owners() {
+  expect(0 <= rank_ && rank_ < ranks_, "an optimizer that {} ranks share has no part for rank {}", ranks_, rank_);
   if (ranks_ == 1) return;
   std::vector<Entry*> by_size;
   for (Entry& entry : entries_) by_size.push_back(&entry);

@@ -123,6 +123,7 @@ struct Configuration {
     bool sync_batch_norm = false;
     // From the launcher, not part of the file.
     int rank = 0, count = 1;
+    int on_machine = 1;  // of them, that share this machine's memory
   };
   struct Output {
     std::string dir;

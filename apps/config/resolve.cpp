@@ -200,6 +200,7 @@ std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration) {
                      .switch_probability = data.mixup_switch,
                      .mode = mix_mode(data.mixup_mode).value(),
                      .off_epoch = data.mixup_off_epoch,
+                     .parts = configuration.train.accumulate,
                      .classes = configuration.model.num_classes,
                      .seed = static_cast<std::uint64_t>(configuration.train.seed)};
   if (!options.any()) return nullptr;

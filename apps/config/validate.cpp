@@ -151,12 +151,12 @@ void check_order(const Configuration& c, const YamlNode& root, Problems& problem
     add("mixup", "data.mixup_probability, mixup_mode and mixup_off_epoch: expected data.mixup or data.cutmix above 0");
   if (data.mixup_switch != defaults.mixup_switch && !(cuts && data.mixup > 0))
     add("mixup_switch", "data.mixup_switch: expected both data.mixup and data.cutmix above 0");
-  if (mixes && c.train.batch_size % 2 != 0)
+  if (mixes && c.train.batch_size % (2 * c.train.accumulate) != 0)
     problems.add(
         place_of(root, "train", "batch_size"),
-        fmt::format("train.batch_size: data.mixup and data.cutmix pair the samples of a batch: expected an even "
-                    "number, got {}",
-                    c.train.batch_size));
+        fmt::format("train.batch_size: data.mixup and data.cutmix pair the samples of a micro-batch: expected an even "
+                    "number in each of {} (train.accumulate), got {} samples for all",
+                    c.train.accumulate, c.train.batch_size));
   if ((data.sampler == "weighted") == data.sampler_weights.empty())
     add("sampler", "data.sampler: `weighted` and data.sampler_weights go together");
   const auto grouped = data.options.find("group_by_length");

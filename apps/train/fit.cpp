@@ -137,7 +137,8 @@ void require_fit(const Configuration& configuration, Device device, bool with_lo
                                         format_bytes(left), format_bytes(generated_code)));
   const Measurement planned = measure(configuration, Device::meta);
   const Need need = need_of(planned, with_loader);
-  const std::int64_t available = allocator(device).available();
+  // Of several processes on this machine each has a part of its memory.
+  const std::int64_t available = allocator(device).available() / configuration.ranks.on_machine;
   if (need.bytes <= available) return;
   // What no run on this machine could do is wrong input; a limit on this process is not the configuration's fault.
   constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();

@@ -37,22 +37,28 @@ void let_rank_0_tell(int rank) {
   std::_Exit(code);
 }
 
-/// Processors of this rank: those that it may run on, shared with the ranks that may run on them too.
-int processors_of_rank(Communicator& ranks) {
+struct Machine {
+  int ranks = 0;       // on this machine
+  int processors = 1;  // of this rank: those that it may run on, shared with the ranks that may run on them too
+};
+Machine machine_of_rank(Communicator& ranks) {
   cpu_set_t mine;
   CPU_ZERO(&mine);
   ::sched_getaffinity(0, sizeof mine, &mine);
   std::string text(sizeof mine, '\0');
   std::memcpy(text.data(), &mine, sizeof mine);
   int sharing = 0;
+  Machine machine;
   for (const std::string& other : all_gather_texts(ranks, text + host_name())) {
     if (other.substr(sizeof mine) != host_name()) continue;
+    ++machine.ranks;
     cpu_set_t theirs, both;
     std::memcpy(&theirs, other.data(), sizeof theirs);
     CPU_AND(&both, &mine, &theirs);
     sharing += CPU_COUNT(&both) > 0 ? 1 : 0;
   }
-  return std::max(1, processors() / std::max(sharing, 1));
+  machine.processors = std::max(1, processors() / std::max(sharing, 1));
+  return machine;
 }
 
 /// The first line in which a text differs from another.
@@ -118,9 +124,10 @@ Configuration on_ranks(Configuration configuration, Communicator& ranks) {
     if (all[rank] != all.front())
       reject("the configuration of rank {} differs from that of rank 0: `{}`, expected `{}`", rank,
              first_difference(all[rank], all.front()), first_difference(all.front(), all[rank]));
-  const int share = processors_of_rank(ranks);
+  const Machine machine = machine_of_rank(ranks);
+  configuration.ranks.on_machine = machine.ranks;
   std::int64_t& threads = configuration.train.threads;
-  if (threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) threads = share;
+  if (threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) threads = machine.processors;
   return configuration;
 }
 

@@ -271,12 +271,13 @@ Training::Training(const Configuration& configuration, Device device, Communicat
     freeze_matches_ = freeze_below_adapters(*model_, configuration.freeze);
   else if (!configuration.freeze.train.empty() || !configuration.freeze.freeze.empty())
     freeze_matches_ = freeze(*model_, configuration.freeze, model_->heads());
+  const bool shards = configuration.ranks.shard == "optimizer";
   optimizer_ = make_optimizer(optimizer.name, optimizer.options, *model_,
                               {.precision = state_precision(optimizer.state),
                                .seed = step_options_.step.seed,
                                .groups = {.rules = rules, .layer_decay = optimizer.layer_decay},
-                               .rank = configuration.ranks.rank,
-                               .ranks = configuration.ranks.shard == "optimizer" ? configuration.ranks.count : 1});
+                               .rank = shards ? configuration.ranks.rank : 0,
+                               .ranks = shards ? configuration.ranks.count : 1});
   if (configuration.ranks.sync_batch_norm)
     for (Module* const module : model_->modules())
       if (auto* const norm = dynamic_cast<nn::BatchNorm2d*>(module)) norm->synchronize(ranks_);

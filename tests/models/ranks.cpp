@@ -25,7 +25,7 @@ struct Case {
   SettingValues policy_settings{};
   TrainStepOptions step{};
   std::int64_t epochs = 2;
-  bool shard = false, sync_batch_norm = false;
+  bool shard = false, sync_batch_norm = false, mixes = false;
 };
 
 std::vector<HyperParameter> tiny_vit() {
@@ -71,20 +71,26 @@ struct Run {
                      .policy = *policy,
                      .average = average.get(),
                      .ranks = ranks},
-        *task, batches(Split::train, ranks, 1), batches(Split::validation, ranks, accumulate),
+        *task,
+        batches(Split::train, ranks, 1,
+                c.mixes ? std::make_shared<const Mixing>(
+                              MixOptions{.mixup = 0.8, .cutmix = 1, .parts = accumulate, .classes = 10})
+                        : nullptr),
+        batches(Split::validation, ranks, accumulate),
         TrainerOptions{.epochs = c.epochs,
                        .accumulate = accumulate,
                        .learning_rate = make_schedule("constant", {}, {.lr = 1e-2, .total_steps = 6, .steps_per_epoch = 3}),
                        .step = c.step});
   }
 
-  static Batches batches(Split split, Communicator& ranks, std::int64_t accumulate) {
+  static Batches batches(Split split, Communicator& ranks, std::int64_t accumulate,
+                         std::shared_ptr<const Mixing> mixing = nullptr) {
     const DatasetPtr images =
         open_dataset("shapes", {.split = split, .train_size = 26, .validation_size = 11, .image_size = 8});
     const DatasetPtr ready = transform(images, image_transforms(images->info(), {.image_size = 8}), 1);
     const bool training = split == Split::train;
     return {training ? shuffle(ready, 1) : ready,
-            {.size = 8 / accumulate, .drop_last = training, .rank = ranks.rank(), .ranks = ranks.size()}};
+            {.size = 8 / accumulate, .drop_last = training, .rank = ranks.rank(), .ranks = ranks.size(), .mixing = mixing}};
   }
 
   std::map<std::string, std::vector<double>> weights() const {
@@ -149,6 +155,7 @@ TEST_CASE("ranks: 2 and 4 have the bits of one process that accumulates as many 
       {.name = "LAMB, clipped by the norm", .optimizer = "lamb", .step = {.clipping = {.norm = 0.1}}},
       {.name = "Lion in backward", .optimizer = "lion", .step = {.in_backward = true, .exchange = small_buckets}},
       {.name = "Adan in 4 bits", .policy = "fixed", .optimizer = "adan", .policy_settings = {{"bits", 4.0}}},
+      {.name = "mixup and CutMix", .mixes = true},
       {.name = "clipped by value, in backward", .step = {.clipping = {.value = 1e-3}, .in_backward = true}},
   };
   for (const Case& c : cases)

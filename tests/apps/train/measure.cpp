@@ -101,7 +101,7 @@ TEST_CASE("a drawn dataset is drawn at the size that the model takes") {
 TEST_CASE("measure: an evaluation has no more images than there are, and is told where it takes the most") {
   const auto planned = [](std::int64_t images, std::int64_t parts) {
     return measure(parse_configuration(
-                       fmt::format("model: {{name: vit, image_size: 32, patch_size: 8, embed_dim: 64, depth: 3, "
+                       fmt::format("model: {{name: vit, image_size: 32, patch_size: 8, embed_dim: 64, depth: 1, "
                                    "num_heads: 2, num_classes: 10}}\ndata: {{name: shapes, val_size: {}}}\n"
                                    "train: {{batch_size: 512, accumulate: {}}}\nmemory: {{policy: fixed, bits: 1}}\n",
                                    images, parts),

@@ -31,9 +31,9 @@ if(NOT PROTOZERO_INCLUDE_DIR)
 endif()
 # Charts of reports, written into each page. Debian has version 3.9; 4 draws the same.
 find_file(CHART_JS chart.min.js PATHS /usr/share/javascript/chart.js /usr/share/javascript/chartjs)
-if(NOT CHART_JS)
-  message(FATAL_ERROR "chart.min.js was not found. On Debian: apt-get install libjs-chart.js; elsewhere "
-                      "-DCHART_JS=FILE names the one of Chart.js 3.9")
+if(NOT EXISTS "${CHART_JS}")
+  message(FATAL_ERROR "chart.min.js was not found (CHART_JS is ${CHART_JS}). On Debian: apt-get install libjs-chart.js; elsewhere "
+                      "-DCHART_JS=FILE names the one of Chart.js 3.9, as from https://cdn.jsdelivr.net/npm/chart.js@3.9.1/dist/chart.min.js")
 endif()
 mark_as_advanced(PROTOZERO_INCLUDE_DIR CHART_JS)
 # 0.8 renamed the target.

@@ -1,6 +1,7 @@
 #include "core/registry.h"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 
 namespace lacuna {
@@ -21,6 +22,11 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
 /// Edit distance; a missing suffix of `known` counts as one edit, unless `name` is very short.
 std::size_t distance_to(std::string_view name, std::string_view known) {
   constexpr std::size_t telling = 4;
@@ -34,8 +40,9 @@ std::size_t distance_to(std::string_view name, std::string_view known) {
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
   std::string best;
   std::size_t least = std::max<std::size_t>(2, name.size() / 3) + 1;
+  const std::string wanted = lower(std::string(name));
   for (const std::string& candidate : known) {
-    if (const std::size_t distance = distance_to(name, candidate); distance < least) {
+    if (const std::size_t distance = distance_to(wanted, lower(candidate)); distance < least) {
       least = distance;
       best = candidate;
     }

@@ -42,6 +42,7 @@ class Export {
   }
 
   ExitCode operator()() const {
+    require_existing(from_);
     Source source = find();
     if (source.folder.tokenizer.empty() && !source.folder.config.empty())
       source.folder.tokenizer = tokenizer_texts(source.folder.config.parent_path());

@@ -3,6 +3,7 @@
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
+#include "apps/output.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/training.h"
 #include "autograd/tape.h"
@@ -213,6 +214,7 @@ void predict_images(const std::string& from, const std::vector<std::string>& pat
   const auto size = static_cast<std::size_t>(std::min(most, configuration.train.batch_size));
   std::vector<Sample> samples(size);
   std::vector<std::string> names;
+  std::int64_t unread = 0;
   const auto run = [&] {
     if (names.empty()) return;
     const NoGrad no_grad;
@@ -232,22 +234,27 @@ void predict_images(const std::string& from, const std::vector<std::string>& pat
     Sample& sample = samples[names.size()];
     sample.begin(0);
     sample.origin = name;
-    Tensor encoded;
-    read([&](std::int64_t bytes) {
-      encoded = sample.make("encoded", {bytes}, DType::u8);
-      return std::span(encoded.data<std::uint8_t>(), static_cast<std::size_t>(bytes));
-    });
-    sample.set("encoded", std::move(encoded));
     try {
+      Tensor encoded;
+      read([&](std::int64_t bytes) {
+        encoded = sample.make("encoded", {bytes}, DType::u8);
+        return std::span(encoded.data<std::uint8_t>(), static_cast<std::size_t>(bytes));
+      });
+      sample.set("encoded", std::move(encoded));
       SampleRandom random(0, 0, 0);
       for (const auto& transform : transforms) transform->apply(sample, random);
-    } catch (const Error& error) {
-      reject("{}: {}", name, error.what());
+    } catch (const Error& error) {  // the other images are predicted all the same
+      if (error.fault() != Fault::input) throw;
+      const std::string what = error.what();
+      print_error(fmt::format("lacuna: {}{}\n", what.find(name) == std::string::npos ? name + ": " : "", what));
+      ++unread;
+      return;
     }
     names.push_back(std::move(name));
     if (names.size() == size) run();
   });
   run();
+  if (unread > 0) reject("{} image{} could not be read", unread, unread == 1 ? "" : "s");
 }
 
 }  // namespace lacuna::apps

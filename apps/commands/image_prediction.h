@@ -17,7 +17,7 @@ struct ImagePredictionOptions {
 bool predicts_images(const std::string& from);
 
 /// Prints a line for each image of the files, folders and tar archives in `paths`, prepared as in evaluation. The
-/// training data need not be there. A file that cannot be read is the input's fault.
+/// training data need not be there. Images that cannot be read are named on standard error, and refused at the end.
 void predict_images(const std::string& from, const std::vector<std::string>& paths,
                     const ImagePredictionOptions& options);
 

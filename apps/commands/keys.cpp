@@ -14,23 +14,26 @@ namespace {
 class Keys {
  public:
   explicit Keys(CLI::App& app) {
-    app.add_option("section", section_, "a section, as train; all of them where none is given")->type_name("SECTION");
+    app.add_option("section", section_, "a section, as train, or a key, as train.epochs; all where none is given")
+        ->type_name("SECTION | KEY");
     report_.declare(app);
   }
 
   ExitCode operator()() const {
-    if (!section_.empty() && find_section(section_) == nullptr) {
-      const std::string near = nearest_name(section_, section_names());
-      reject("unknown section \"{}\"{}", section_, near.empty() ? "" : ", did you mean \"" + near + "\"?");
+    const std::string section = section_.substr(0, section_.find('.'));
+    if (!section_.empty() && find_section(section) == nullptr) {
+      const std::string near = nearest_name(section, section_names());
+      reject("unknown section \"{}\"{}", section, near.empty() ? "" : ", did you mean \"" + near + "\"?");
     }
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     std::string text;
     for (const KeyHelp& key : key_help()) {
-      if (!section_.empty() && !key.name.starts_with(section_ + ".")) continue;
+      if (!section_.empty() && key.name != section_ && !key.name.starts_with(section_ + ".")) continue;
       text += fmt::format("{:<32} {}{}\n    {}\n", key.name, key.type,
                           key.initial.empty() ? "" : "; default " + key.initial, key.help);
       json.push_back({{"key", key.name}, {"type", key.type}, {"default", key.initial}, {"help", key.help}});
     }
+    if (json.empty()) reject("unknown key {}; `lacuna keys {}` lists those of the section", section_, section);
     report_.write(text, json);
     return 0;
   }

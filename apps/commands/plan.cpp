@@ -65,19 +65,25 @@ ExitCode plan(const Options& options) {
   std::vector<Configuration> configurations;  // of them
   std::string chosen;
   Problems problems;
-  for (const std::string& choice : choices) {
+  const auto attempt = [&](const std::string& choice, const auto& with) {
     try {
+      with();
+    } catch (const Error& error) {
+      if (!options.policies || error.fault() != Fault::input) throw;
+      problems.add({"--policies " + choice, 0, 0}, error.what());
+    }
+  };
+  for (const std::string& choice : choices) attempt(choice, [&] { with_policy(read, choice); });
+  problems.refuse_if_any();  // before anything is planned
+  for (const std::string& choice : choices)
+    attempt(choice, [&] {
       const Configuration configuration = under_policy(read, choice);
       plans.push_back(measure(configuration, Device::meta));
       configurations.push_back(configuration);
       titles.push_back(policy_title(configuration));
       if (configuration.memory.plan)
         chosen += (choices.size() > 1 ? titles.back() + ": " : "") + configuration.memory.plan->text + "\n";
-    } catch (const Error& error) {
-      if (!options.policies || error.fault() != Fault::input) throw;
-      problems.add({"--policies " + choice, 0, 0}, error.what());
-    }
-  }
+    });
   if (plans.empty()) problems.refuse_if_any();
   const Measurement& first = plans.front();
   std::string text = fmt::format("A training step of {}, batch {}, {}; {} of {} parameters are trained\n", first.model,

@@ -102,6 +102,7 @@ class Predict {
   }
 
   ExitCode operator()() {
+    require_existing(from_);
     if (predicts_images(from_)) {
       if (!input_.empty() || pairs_ || max_length_ > 0)
         reject("{}: is a model of images, and --input, --pairs and --max-length are for texts", from_);

@@ -44,7 +44,8 @@ class Train {
   }
 
   ExitCode operator()() const {
-    if (!configuration_.given() && resumed_.empty()) reject("expected -c CONFIG, --resume RUN, or both");
+    if (!configuration_.given() && configuration_.overrides().empty() && resumed_.empty())
+      reject("expected -c CONFIG, key=value or both, or --resume RUN");
     if (overwrite_ && !resumed_.empty()) reject("--overwrite begins anew and --resume goes on: expected one of them");
     const InterruptGuard guard;  // from here on: reading data and building a model may take a while
     return run_as_rank(rank_timeout_, [&](Communicator& ranks) {
@@ -124,7 +125,7 @@ class Train {
       reject("train.device: nothing can be trained on meta, which holds no values; `lacuna plan` runs there");
     const DatasetInfo data = describe_dataset(read.data.name, dataset_options(read, Split::train));
     if (data.size < read.train.batch_size)
-      reject("train.batch_size is {}, but the data set {} has {} images to train on", read.train.batch_size,
+      reject("train.batch_size is {}, but the data set {} has {} samples to train on", read.train.batch_size,
              read.data.name, data.size);
     Configuration configuration = resolve(read);
     const ThreadCountScope threads(static_cast<int>(configuration.train.threads));

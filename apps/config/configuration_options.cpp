@@ -56,7 +56,7 @@ void ConfigurationOptions::sort_arguments() {
     else
       reject_word(argument);
   }
-  if (required_ && files_.empty()) throw CLI::RequiredError("--config");
+  if (required_ && files_.empty() && overrides_.empty()) throw CLI::RequiredError("--config");
 }
 
 void ConfigurationOptions::declare_image_gradient(CLI::App& app) {
@@ -65,13 +65,15 @@ void ConfigurationOptions::declare_image_gradient(CLI::App& app) {
 }
 
 Configuration ConfigurationOptions::parse() const {
-  Configuration configuration = read_configuration(files_, overrides_);
+  Configuration configuration = given() ? read_configuration(files_, overrides_)
+                                        : parse_configuration("", "the command line", overrides_);
   if (configuration.output.dir.empty()) {
     std::vector<std::string> names;
     std::error_code ignored;
     for (const std::string& file : files_)
       names.push_back(std::filesystem::is_regular_file(file, ignored) ? std::filesystem::path(file).stem().string()
                                                                       : configuration.model.name);  // a pipe
+    if (names.empty()) names.push_back(configuration.model.name);
     configuration.output.dir = fmt::format("runs/{}", fmt::join(names, "_"));
   }
   configuration.image_gradient = image_gradient_;

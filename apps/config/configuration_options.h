@@ -18,13 +18,13 @@ bool is_configuration_file(std::string_view argument);
 
 class ConfigurationOptions {
  public:
-  /// `required`: whether the command needs a configuration file.
+  /// `required`: whether the command needs a configuration: a file, or values that name the model and the data.
   void declare(CLI::App& app, bool required);
   /// Besides `--image-gradient`, for commands whose step is made up.
   void declare_image_gradient(CLI::App& app);
   bool given() const { return !files_.empty(); }
   const std::vector<std::string>& overrides() const { return overrides_; }
-  /// Reads the files with the overrides.
+  /// Reads the files with the overrides, or the overrides alone.
   Configuration parse() const;
   /// The same, resolved.
   Configuration read() const;

@@ -115,13 +115,15 @@ ImagePreparation take_model(Configuration& configuration, const YamlNode& root, 
     problems.add(where, fmt::format("{}: {}", folder->config.string(), problem.message));
   if (!stored.problems.empty()) return {};
 
+  const std::string instead =
+      fmt::format("'model={{from: {}}}' in place of the whole section takes the folder's model", model.from);
   std::vector<HyperParameter> given;
   if (!model.name.empty()) {
     if (!model_families().contains(model.name) && !model_presets().contains(model.name)) return {};  // said already
     if (family_of(model.name) != stored.family) {
       problems.add(place_of(root, "model", "name"),
-                   fmt::format("model.name is {}, but {} describes a {} (family {})", model.name,
-                               folder->config.string(), folder->model, stored.family));
+                   fmt::format("model.name is {}, but {} describes a {} (family {}); {}", model.name,
+                               folder->config.string(), folder->model, stored.family, instead));
       return {};
     }
     if (model_presets().contains(model.name)) given = model_presets().get(model.name).values;
@@ -136,8 +138,8 @@ ImagePreparation take_model(Configuration& configuration, const YamlNode& root, 
                                                                                  stored.hyper_parameters, option.key);
     if (ours == nullptr || theirs == nullptr || may_differ(option.key, *ours, *theirs)) continue;
     problems.add(place_of(root, "model", find(model.options, option.key) == nullptr ? "name" : option.key),
-                 fmt::format("model.{} is {}, but {} has {}", option.key, lacuna::to_string(*ours),
-                             folder->config.string(), lacuna::to_string(*theirs)));
+                 fmt::format("model.{} is {}, but {} has {}; {}", option.key, lacuna::to_string(*ours),
+                             folder->config.string(), lacuna::to_string(*theirs), instead));
   }
   // The task chooses the head. Under another name all of the folder's model is said, since the name's own values are
   // others.

@@ -92,7 +92,9 @@ void check_data(const Configuration& c, const YamlNode& root, Problems& problems
   if (!dataset_kinds().contains(c.data.name)) return;
   if (!c.data.path.empty() && !dataset_kinds().get(c.data.name).reads_files)
     problems.add(place_of(root, "data", "path"),
-                 fmt::format("data.path: the data set {} reads no files; data.name chooses another", c.data.name));
+                 fmt::format("data.path: the data set {} reads no files; 'data={{path: {}}}' in place of the whole "
+                             "section takes the data set that the path holds, data.name another",
+                             c.data.name, c.data.path));
   const DatasetInfo data = describe_dataset(c.data.name, dataset_options(c, Split::train));
   const auto classes = static_cast<std::int64_t>(data.classes.size());
   const std::int64_t channels = image_channels(data.fields);
@@ -108,6 +110,12 @@ void check_data(const Configuration& c, const YamlNode& root, Problems& problems
     problems.add(place_of(root, "model", "num_classes"),
                  fmt::format("model.num_classes is {}, but the data set {} has {} classes", c.model.num_classes,
                              c.data.name, classes));
+  // Outputs without a class are never trained, and names of classes would fit none of them.
+  if (classes > 0 && c.model.num_classes > classes && dataset_kinds().get(c.data.name).reads_files)
+    problems.add(place_of(root, "model", "num_classes"),
+                 fmt::format("model.num_classes is {}, but the data set {} has {} classes: expected {}, or 0 for as "
+                             "many as it has",
+                             c.model.num_classes, c.data.name, classes, classes));
   for (const auto& [key, values] : {std::pair{"mean", &c.data.mean}, std::pair{"std", &c.data.std}})
     if (!values->empty() && std::ssize(*values) != channels)
       problems.add(
@@ -202,9 +210,9 @@ void check_tokens(const DatasetInfo& data, const Model& model, const Configurati
           c.data.name, input.name, field->below, input.below);
     if (field->shape.front() > input.shape.front())
       reject(
-          "data: {} has texts of up to {} tokens, and the model takes {}: a lower data.max_length or data.length, or "
-          "more model.max_position_embeddings",
-          c.data.name, field->shape.front(), input.shape.front());
+          "data: {} gives texts of up to {} tokens (data.max_length or data.length cuts them), and the model takes {}: "
+          "expected data.max_length={} or less, or a larger model.max_position_embeddings",
+          c.data.name, field->shape.front(), input.shape.front(), input.shape.front());
   }
 }
 

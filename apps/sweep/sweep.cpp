@@ -205,7 +205,7 @@ class SweepCommand {
       subtitle += fmt::format("stopped with {} of {} cases finished{}{}", results_.size() - left(), results_.size(),
                               remaining().empty() ? "" : ", about ", remaining());
     else
-      subtitle += fmt::format("{} cases", results_.size());
+      subtitle += fmt::format("{} case{}", results_.size(), results_.size() == 1 ? "" : "s");
     if (failures > 0) subtitle += fmt::format(", {} of them failed", failures);
     write_file_atomically(sweep.folder / "sweep.json",
                           all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");

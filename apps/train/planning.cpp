@@ -149,11 +149,11 @@ class BudgetPlanner {
     of_saved_ = memory.budget_of == "saved";
     if (!memory.budget.empty()) budget_ = parse_bytes(memory.budget);
     if (memory.budget_of == "process" && budget_ > 0) {
-      const std::int64_t beside = memory_beside_tensors();
-      if (budget_ <= beside)
+      beside_ = memory_beside_tensors();
+      if (budget_ <= beside_)
         reject("memory.budget: the process takes about {} beside its tensors: expected more, got {}",
-               format_bytes(beside), memory.budget);
-      budget_ -= beside;
+               format_bytes(beside_), memory.budget);
+      budget_ -= beside_;
     }
     store_ = make_store(memory, Device::meta);  // its buffers count in all that is measured from here on
     measured_ = model_.measure();
@@ -173,7 +173,7 @@ class BudgetPlanner {
     if (const std::vector<std::string> lines = policy.unmatched(); !lines.empty())
       return fmt::format("{}", fmt::join(lines, "; "));
     if (budget_ > 0 && plan.bytes > budget_)
-      return fmt::format("it takes {}, and memory.budget is {}", format_bytes(plan.bytes), format_bytes(budget_));
+      return fmt::format("it takes {}, and memory.budget leaves {}", format_bytes(plan.bytes), format_bytes(budget_));
     return {};
   }
 
@@ -201,9 +201,11 @@ class BudgetPlanner {
     if (result.fits) return std::move(result.plan);
     const MemoryPlan& least = result.plan;
     reject(
-        "memory.budget: {} do not suffice for a training step with batches of {}: the smallest plan takes {} ({} "
+        "memory.budget: {}{} do not suffice for a training step with batches of {}: the smallest plan takes {} ({} "
         "bytes), with {} recomputed regions{}.{}",
-        format_bytes(budget_), configuration_.train.batch_size, format_bytes(least.bytes), least.bytes,
+        format_bytes(budget_ + beside_),
+        beside_ > 0 ? fmt::format(", less {} that the process takes beside its tensors,", format_bytes(beside_)) : "",
+        configuration_.train.batch_size, format_bytes(least.bytes), least.bytes,
         least.regions.size(), least.quantizes() ? " and one bit an element" : "",
         what_takes_less(configuration_, measured_, least.bytes));
   }
@@ -219,7 +221,8 @@ class BudgetPlanner {
   std::shared_ptr<OffloadStore> store_{};
   Measurement measured_;  // under `exact`
   bool of_saved_ = false;
-  std::int64_t budget_ = 0;
+  std::int64_t budget_ = 0;  // of tensors
+  std::int64_t beside_ = 0;  // of the process, beside them
 };
 
 }  // namespace

@@ -8,14 +8,12 @@
 
 namespace lacuna::apps {
 
-Configuration under_policy(const Configuration& read, const std::string& choice) {
+Configuration with_policy(const Configuration& read, const std::string& choice) {
   const std::size_t colon = std::min(choice.find(':'), choice.size());
   const std::string policy = choice.substr(0, colon), value = choice.substr(std::min(colon + 1, choice.size()));
   Configuration configuration = read;
-  if (choice == read.memory.policy) {
-    plan_memory(configuration);
-    return configuration;
-  }
+  if (choice == read.memory.policy) return configuration;
+  memory_policies().get(policy);
   Configuration::Memory& memory = configuration.memory;
   memory.policy = policy;
   if (policy != read.memory.policy) {  // they are the other's
@@ -39,6 +37,11 @@ Configuration under_policy(const Configuration& read, const std::string& choice)
       reject("expected bits behind {}:, got \"{}\"", policy, value);
     memory.options["bits"] = bits;
   }
+  return configuration;
+}
+
+Configuration under_policy(const Configuration& read, const std::string& choice) {
+  Configuration configuration = with_policy(read, choice);
   plan_memory(configuration);
   return configuration;
 }

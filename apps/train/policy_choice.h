@@ -7,7 +7,9 @@
 
 namespace lacuna::apps {
 
-/// `read`, resolved, under `choice`: NAME, NAME:BITS, or of `auto` NAME:BUDGET. Planned where that is `auto`.
+/// `read`, resolved, under `choice`: NAME, NAME:BITS, or of `auto` NAME:BUDGET, which is not planned yet.
+Configuration with_policy(const Configuration& read, const std::string& choice);
+/// The same, planned where that is `auto`.
 Configuration under_policy(const Configuration& read, const std::string& choice);
 
 /// The policy, with its bits or its budget where it has any: `fixed:4`, `auto:6GiB`.

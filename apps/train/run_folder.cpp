@@ -354,6 +354,14 @@ CheckpointPath checkpoint_path(const fs::path& given) {
   return {path, ""};
 }
 
+void require_existing(const fs::path& given) {
+  const fs::path run = checkpoint_path(given).run;
+  std::error_code ignored;
+  if (!fs::exists(run, ignored))
+    reject("{}: there is no such folder; expected a run, one of its checkpoints or a folder with a model",
+           run.string());
+}
+
 std::string kept_metrics(std::istream& lines, const Progress& progress) {
   std::string kept;
   for (std::string line; std::getline(lines, line);) {

@@ -107,6 +107,8 @@ struct CheckpointPath {
 /// `path` is a run's folder, a folder among its checkpoints, or `last` or `best` in it, be they links or copies. `~` is
 /// the home folder.
 CheckpointPath checkpoint_path(const std::filesystem::path& path);
+/// Refuses a run, checkpoint or folder of a model that is not there.
+void require_existing(const std::filesystem::path& path);
 
 /// The lines of a metrics file up to `progress`, which a resumed run does not write again: steps and evaluations. Other
 /// lines are dropped.

@@ -15,6 +15,7 @@
 #include "core/collectives.h"
 #include "core/file.h"
 #include "core/finite.h"
+#include "data/sample.h"
 
 #include <fmt/ranges.h>
 
@@ -45,6 +46,11 @@ Training make_training(const Dataset& samples, Configuration& whole, const std::
     configuration.model.from = checkpoint->string();
   require_fit(configuration, device_of(configuration), true);
   return Training(configuration, device_of(configuration), ranks);
+}
+
+[[noreturn]] void reject_damaged(const DamagedSample& damaged, const std::string& remedy) {
+  reject("{}\nRepair or remove the file, or pass over damaged ones with data.broken=skip{}{}", damaged.what(),
+         remedy.empty() ? "" : ": ", remedy);
 }
 
 /// `train_` or `val_`, or nothing for a step.
@@ -254,11 +260,21 @@ int TrainingRun::run(const RunFolder& folder) {
 bool TrainingRun::train() {
   ledger(device_of(configuration_)).reset_peak();
   if (features_) compute_features();
-  const bool reached_end = trainer_.run({.stop = [] { return InterruptGuard::signal() != 0; },
-                                         .nonfinite = [this](const TrainResult& result) { report_nonfinite(result); },
-                                         .after_step = [this](const TrainResult& result, double rate,
-                                                              double seconds) { note_step(result, rate, seconds); },
-                                         .after_epoch = [this](const EpochResult& epoch) { note_epoch(epoch); }});
+  const TrainerEvents events{
+      .stop = [] { return InterruptGuard::signal() != 0; },
+      .nonfinite = [this](const TrainResult& result) { report_nonfinite(result); },
+      .after_step = [this](const TrainResult& result, double rate,
+                           double seconds) { note_step(result, rate, seconds); },
+      .after_epoch = [this](const EpochResult& epoch) { note_epoch(epoch); }};
+  bool reached_end = false;
+  try {
+    reached_end = trainer_.run(events);
+  } catch (const DamagedSample& damaged) {
+    if (ranks_.size() > 1 || trainer_.progress().step == 0) reject_damaged(damaged, "");
+    save(false);  // the step before it is whole
+    reject_damaged(damaged, fmt::format("`lacuna train --resume {} data.broken=skip` goes on after step {}",
+                                        folder_->path().string(), trainer_.progress().step));
+  }
   save(false);
   return reached_end;
 }

@@ -14,6 +14,7 @@ TEST_CASE("the nearest name differs in few letters, or has a similar prefix") {
   CHECK(nearest_name("deit-smal", models) == "deit_small_patch16_224");
   CHECK(nearest_name("deit_small_16", models) == "deit_small_patch16_224");
   CHECK(nearest_name("alexnet", models).empty());
+  CHECK(nearest_name("adamW", {"adam", "adamw"}) == "adamw");
   // Too short for a prefix to mean anything.
   CHECK(nearest_name("x", {"epochs", "batch_size"}).empty());
   CHECK(nearest_name("bad", {"batch_size"}).empty());

@@ -53,6 +53,15 @@ TEST_CASE("train: two steps, of which the first warms up, tell no rate") {
   }
 }
 
+TEST_CASE("keys: of a section, or one alone") {
+  const TemporaryFolder folder;
+  const nlohmann::json one = run_command(folder, {"keys", "data.broken", "--json", "-"}).json();
+  REQUIRE(one.size() == 1);
+  CHECK(one.at(0).at("key") == "data.broken");
+  CHECK(run_command(folder, {"keys", "data", "--json", "-"}).json().size() > 1);
+  CHECK(run_command(folder, {"keys", "data.nothing"}).code == 2);
+}
+
 TEST_CASE("train: a classifier that starts anew is announced") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
@@ -276,6 +285,7 @@ TEST_CASE("command: plan and bench share the documented keys") {
   CHECK(wrong.error.find("--policies exact:4: the policy exact has no bits: expected exact alone") !=
         std::string::npos);
   CHECK(wrong.error.find("--policies some: unknown memory policy some") != std::string::npos);
+  CHECK(wrong.out.empty());
   // What can be planned is shown beside a budget that is too small.
   const CommandResult one = run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact,auto:1KiB,mesa"});
   CHECK(one.code == 2);

@@ -76,7 +76,10 @@ TEST_CASE("pictures: a path alone is trained on, evaluated by class, resumed and
   CHECK(run(folder, {"predict", "timm", "b.ppm"}).out.starts_with("b.ppm: green"));
 
   write_file(folder / "broken.ppm", "P6 10 9 255\nshort");
-  CHECK(run_command(folder, {"predict", "r", "broken.ppm"}).code == 2);
+  const CommandResult some = run_command(folder, {"predict", "r", "broken.ppm", "b.ppm"});
+  CHECK(some.code == 2);
+  CHECK(some.out.starts_with("b.ppm: green"));
+  CHECK(some.error.find("broken.ppm: ") != std::string::npos);
   CHECK(run_command(folder, {"predict", "r", "absent.ppm"}).code == 2);
   CHECK(run_command(folder, {"predict", "r"}).code == 2);
 }
@@ -98,6 +101,37 @@ TEST_CASE("pictures: a checkpoint of adapters needs its base and no data") {
   const CommandResult alone = run_command(folder, {"predict", "r", "red.ppm"});
   CHECK(alone.code == 2);
   CHECK(alone.error.find((folder / "base/last").string()) != std::string::npos);
+}
+
+TEST_CASE("pictures: a damaged one ends a run after a checkpoint, from which it goes on without it") {
+  const TemporaryFolder folder;
+  write_pictures(folder / "pictures/train");
+  write_pictures(folder / "pictures/val");
+  write_file(folder / "pictures/val/green/5.PPM", "P6 10 9 255\nshort");
+  write_file(folder / "c.yaml", configuration);
+  const CommandResult ended = run_command(folder, {"train", "-c", "c.yaml", "train.epochs=1"});
+  CHECK(ended.code == 2);
+  CHECK(ended.error.find("data.broken=skip") != std::string::npos);
+  REQUIRE(fs::is_regular_file(folder / "r/last/checkpoint.json"));
+  const CommandResult resumed = run(folder, {"train", "--resume", "r", "data.broken=skip"});
+  CHECK(resumed.out.find("continuing after step 3") != std::string::npos);
+  CHECK(read_json(folder / "r/summary.json").at("steps") == 3);
+}
+
+TEST_CASE("pictures: all on the command line, without a file; more outputs than classes are refused") {
+  const TemporaryFolder folder;
+  write_pictures(folder / "pictures");
+  std::vector<std::string> words{
+      "train", "model={name: vit, image_size: 8, patch_size: 4, embed_dim: 8, depth: 1, num_heads: 2}",
+      "data.path=pictures", "train={epochs: 1, batch_size: 8, threads: 1}"};
+  run(folder, words);
+  CHECK(fs::is_regular_file(folder / "runs/vit/config.yaml"));
+  words.emplace_back("model.num_classes=7");
+  const CommandResult more = run_command(folder, words);
+  CHECK(more.code == 2);
+  CHECK(more.error.find("model.num_classes") != std::string::npos);
+  CHECK(run_command(folder, {"predict", "runs/none", "x.ppm"}).code == 2);
+  CHECK(run_command(folder, {"export", "runs/none", "out"}).code == 2);
 }
 
 TEST_CASE("pictures: a table with several labels an image, predicted without it") {

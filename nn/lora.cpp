@@ -53,6 +53,7 @@ class LinearLora final : public Adapter {
     std::array<Variable, 2 * LowRankLinear::pairs> pairs;  // z [..., rank] and B
     for (std::size_t i = 0; i < branches_.size(); ++i) {
       op.first[i] = branches_[i]->first;
+      op.columns[i] = branches_[i]->up.out();
       pairs[2 * i] = branches_[i]->lowered(x, sequences);
       pairs[2 * i + 1] = branches_[i]->up.weight().variable();
     }

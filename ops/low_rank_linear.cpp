@@ -27,20 +27,20 @@ class LinearSaved final : public SavedTensors {
 
 /// The gradients of one pair.
 template <int Z, int Up>
-void pair_backward(const LowRankLinear& op, std::int64_t first, const Tensor& dy, const Saved<LowRankLinear>& saved,
+void pair_backward(const LowRankLinear& op, std::size_t pair, const Tensor& dy, const Saved<LowRankLinear>& saved,
                    Grads& grads) {
-  const Matrix all(dy);
+  const std::int64_t first = op.first[pair], columns = op.columns[pair];
+  const Matrix own = Matrix(dy).column_range(first, first + columns);
   if (grads.wanted(Up)) {
     const Tensor low = saved.get<input(Z)>().whole();
-    const std::int64_t columns = saved.shape<input(Up)>()[0];
     grads[Up] = Tensor::empty({columns, low.shape().back()}, compute_type(dy.dtype()), dy.device());
-    gemm(all.column_range(first, first + columns).t(), Matrix(low), Matrix(grads[Up]), {.alpha = op.scale});
+    gemm(own.t(), Matrix(low), Matrix(grads[Up]), {.alpha = op.scale});
   }
   if (grads.wanted(Z)) {
     const Tensor up = saved.get<input(Up)>().whole();
     const bool add = grads[Z].defined();
     if (!add) grads[Z] = Tensor::empty(dy.shape().with_back(up.shape()[1]), dy.dtype(), dy.device());
-    gemm(all.column_range(first, first + up.shape()[0]), Matrix(up), Matrix(grads[Z]), {.alpha = op.scale, .add = add});
+    gemm(own, Matrix(up), Matrix(grads[Z]), {.alpha = op.scale, .add = add});
   }
 }
 
@@ -60,22 +60,22 @@ Tensor LowRankLinear::forward(std::span<const Tensor> inputs) const {
   for (std::size_t pair = 0; pair < first.size(); ++pair) {
     const Tensor &low = inputs[z0 + 2 * pair], &up = inputs[up0 + 2 * pair];
     if (!low.defined()) continue;
-    expect(up.shape().rank() == 2 && first[pair] >= 0 && first[pair] + up.shape()[0] <= w.shape()[0] &&
+    expect(up.shape().rank() == 2 && up.shape()[0] == columns[pair] && first[pair] >= 0 &&
+               first[pair] + columns[pair] <= w.shape()[0] &&
                low.shape() == inputs[x].shape().with_back(up.shape()[1]),
-           "low_rank_linear: expected z {} and an up of {} rows at most for x {} and a weight {}, got {} and {} for "
-           "columns from {} on",
-           inputs[x].shape().with_back(up.shape().back()), w.shape()[0], inputs[x].shape(), w.shape(), low.shape(),
-           up.shape(), first[pair]);
-    gemm(Matrix(low), Matrix(up).t(), Matrix(y).column_range(first[pair], first[pair] + up.shape()[0]),
+           "low_rank_linear: expected z {} and an up of {} rows for x {} and columns from {} on of {}, got {} and {}",
+           inputs[x].shape().with_back(up.shape().back()), columns[pair], inputs[x].shape(), first[pair], w.shape()[0],
+           low.shape(), up.shape());
+    gemm(Matrix(low), Matrix(up).t(), Matrix(y).column_range(first[pair], first[pair] + columns[pair]),
          {.alpha = scale, .add = true});
   }
   return y;
 }
 
 void LowRankLinear::backward(Tensor dy, const Saved<LowRankLinear>& saved, Grads& grads) const {
-  pair_backward<z0, up0>(*this, first[0], dy, saved, grads);
-  pair_backward<z1, up1>(*this, first[1], dy, saved, grads);
-  pair_backward<z2, up2>(*this, first[2], dy, saved, grads);
+  pair_backward<z0, up0>(*this, 0, dy, saved, grads);
+  pair_backward<z1, up1>(*this, 1, dy, saved, grads);
+  pair_backward<z2, up2>(*this, 2, dy, saved, grads);
   InputSet wanted;  // of Linear
   for (const int one : {x, weight, bias})
     if (grads.wanted(one)) wanted.insert(one);

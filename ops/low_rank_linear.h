@@ -5,16 +5,16 @@
 
 namespace lacuna {
 
-/// y = x · wᵀ + b, to whose columns [first_i, first_i + N_i) scale · z_i · up_iᵀ is added, for one to three pairs. x [..., K],
-/// weight [N, K], bias [N] or undefined, z_i [..., r_i], up_i [N_i, r_i], absent pairs undefined; y [..., N] in x's type.
-/// Weight, bias and up_i are f32, or f64 if x is. All products gather in one tensor.
+/// y = x · wᵀ + b, to whose columns [first_i, first_i + N_i) scale · z_i · up_iᵀ is added, for one to three pairs.
+/// x [..., K], weight [N, K], bias [N] or undefined, z_i [..., r_i], up_i [N_i, r_i], absent pairs undefined; y [..., N]
+/// in x's type. Weight, bias and up_i are f32, or f64 if x is. All products gather in one tensor.
 ///
 /// As in Linear, a frozen weight needs no x: of this layer's inputs z_i alone, r_i values a row, is then saved.
 struct LowRankLinear {
   enum Input { x, weight, bias, z0, up0, z1, up1, z2, up2 };
   static constexpr int pairs = 3;
   double scale = 1;
-  std::array<std::int64_t, pairs> first{};  // column of y
+  std::array<std::int64_t, pairs> first{}, columns{};  // of y: first_i and N_i
   static constexpr std::string_view name = "low_rank_linear";
   static constexpr OpKind kind = OpKind::linear;
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {weight}},

@@ -15,6 +15,7 @@ OpSample sample(std::string name, const Shape& x, std::int64_t outputs, bool bia
   if (biased) differentiable.insert(Op::bias);
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     op.first[i] = pairs[i][2];
+    op.columns[i] = pairs[i][1];
     differentiable.insert(Op::z0 + static_cast<int>(2 * i));
     differentiable.insert(Op::up0 + static_cast<int>(2 * i));
   }

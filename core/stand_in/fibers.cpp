@@ -19,6 +19,9 @@
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
+#if defined(LACUNA_THREAD_SANITIZER)  // this file itself is compiled without: it knows what orders threads
+#include <sanitizer/tsan_interface.h>
+#endif
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
@@ -64,6 +67,15 @@ void prepare(Context& context, std::byte* stack, void (*entry)()) {
 void swap(Context& from, Context& to) { swapcontext(&from.context, &to.context); }
 #endif
 
+// What the thread sanitizer is told: barriers and exchanges order threads, and nothing else does.
+#if defined(LACUNA_THREAD_SANITIZER)
+void release(void* point) { __tsan_release(point); }
+void acquire(void* point) { __tsan_acquire(point); }
+#else
+void release(void*) {}
+void acquire(void*) {}
+#endif
+
 std::uint64_t& schedule() {
   static std::uint64_t seed = 0;
   return seed;
@@ -85,6 +97,9 @@ struct Fiber {
 #if defined(__SANITIZE_ADDRESS__)
   void* fake_stack = nullptr;
 #endif
+#if defined(LACUNA_THREAD_SANITIZER)
+  void* identity = nullptr;
+#endif
 };
 
 void enter();
@@ -93,7 +108,12 @@ void enter();
 class Fibers {
  public:
   ~Fibers() {
-    for (const auto& fiber : fibers_) munmap(fiber->stack - guard_bytes, stack_bytes + guard_bytes);
+    for (const auto& fiber : fibers_) {
+      munmap(fiber->stack - guard_bytes, stack_bytes + guard_bytes);
+#if defined(LACUNA_THREAD_SANITIZER)
+      __tsan_destroy_fiber(fiber->identity);
+#endif
+    }
   }
 
   void run(const Grid& grid, const Body& body) {
@@ -104,17 +124,22 @@ class Fibers {
     warps_.resize(static_cast<std::size_t>(threads_ / warp_size));
     const std::size_t rounded = (grid.shared_bytes + 15) / 16 * 16;
     std::mt19937_64 draw(schedule());
+    std::vector<std::unique_ptr<std::byte, decltype(&std::free)>> shared;
+    const Joined joined(*this);
     for (const std::int64_t block : order(grid.blocks, draw)) {
       // A heap block of its own and of about its size, so that the address sanitizer sees its end; NaN, so that no
       // kernel counts on zeros.
-      std::unique_ptr<std::byte, decltype(&std::free)> shared(nullptr, &std::free);
+      if (!keeps_shared) shared.clear();
       if (rounded > 0) {
-        shared.reset(static_cast<std::byte*>(std::aligned_alloc(16, rounded)));
-        std::memset(shared.get(), 0xff, rounded);
+        shared.emplace_back(static_cast<std::byte*>(std::aligned_alloc(16, rounded)), &std::free);
+        std::memset(shared.back().get(), 0xff, rounded);
+        shared_ = shared.back().get();
       }
-      shared_ = shared.get();
       block_ = block;
+      // Thread 0 is another fiber in the next block: what two blocks do to one place is a race of two fibers.
+      first_ = static_cast<int>(block % threads_);
       for (int i = 0; i < threads_; ++i) fiber(i).thread = i;
+      release_all();
       run_block(order(threads_, draw));
     }
   }
@@ -128,6 +153,7 @@ class Fibers {
     std::uint64_t* const words = warp.words[warp.exchanges % 2];
     words[lane] = word;
     warp.present |= 1U << lane;
+    release(&warp);
     if (warp.present == whole_warp) {
       warp.present = 0;
       ++warp.exchanges;
@@ -136,17 +162,21 @@ class Fibers {
     } else {
       wait(State::at_exchange);
     }
+    acquire(&warp);
     return words;
   }
 
   /// What a fiber does, block for block.
   void live() {
     for (;;) {
+      Fiber& own = *current_;
+      acquire(&own);
       try {
-        (*body_)(shared_, block_, current_->thread);
+        (*body_)(shared_, block_, own.thread);
       } catch (...) {
         if (!thrown_) thrown_ = std::current_exception();
       }
+      release(&own);
       wait(State::done);
     }
   }
@@ -156,7 +186,31 @@ class Fibers {
 #endif
 
  private:
-  Fiber& fiber(int thread) { return *fibers_[static_cast<std::size_t>(thread)]; }
+#if defined(LACUNA_THREAD_SANITIZER)
+  static constexpr bool keeps_shared = true;  // freed memory would order the blocks that have it
+#else
+  static constexpr bool keeps_shared = false;
+#endif
+
+  /// What was done before a block, in this function's thread, is seen by the block's threads.
+  void release_all() {
+#if defined(LACUNA_THREAD_SANITIZER)
+    main_.identity = __tsan_get_current_fiber();
+#endif
+    for (int i = 0; i < threads_; ++i) release(&fiber(i));
+  }
+  /// What threads did is seen after a launch.
+  struct Joined {
+    explicit Joined(Fibers& of) : fibers(of) {}
+    ~Joined() {
+      for (int i = 0; i < fibers.threads_; ++i) acquire(&fibers.fiber(i));
+    }
+    Joined(const Joined&) = delete;
+    Joined& operator=(const Joined&) = delete;
+    Fibers& fibers;
+  };
+
+  Fiber& fiber(int thread) { return *fibers_[static_cast<std::size_t>((thread + first_) % threads_)]; }
 
   template <class N>
   static std::vector<N> order(N count, std::mt19937_64& draw) {
@@ -174,6 +228,9 @@ class Fibers {
       if (memory == MAP_FAILED) throw std::bad_alloc();
       mprotect(memory, guard_bytes, PROT_NONE);
       fiber->stack = memory + guard_bytes;
+#if defined(LACUNA_THREAD_SANITIZER)
+      fiber->identity = __tsan_create_fiber(0);
+#endif
       prepare(fiber->context, fiber->stack, &enter);
       fibers_.push_back(std::move(fiber));
     }
@@ -229,9 +286,14 @@ class Fibers {
   void wait(State state) {
     Fiber& own = *current_;
     own.state = state;
+    if (state == State::at_barrier) release(&threads_);
     switch_between(own, main_);
+    if (state == State::at_barrier) acquire(&threads_);
   }
   void switch_between(Fiber& from, Fiber& to) {
+#if defined(LACUNA_THREAD_SANITIZER)
+    __tsan_switch_to_fiber(to.identity, 1);  // 1: it orders nothing
+#endif
 #if defined(__SANITIZE_ADDRESS__)
     const void* const bottom = &to == &main_ ? main_bottom() : to.stack;
     __sanitizer_start_switch_fiber(&from.fake_stack, bottom, &to == &main_ ? main_size_ : stack_bytes);
@@ -261,7 +323,7 @@ class Fibers {
   Fiber* current_ = nullptr;
   const Body* body_ = nullptr;
   std::exception_ptr thrown_;
-  int threads_ = 0;
+  int threads_ = 0, first_ = 0;  // of a block; the fiber of thread 0
   std::byte* shared_ = nullptr;
   std::int64_t block_ = 0;
 };

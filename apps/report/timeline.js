@@ -46,8 +46,8 @@
       options: {
         timeline: {phases, seconds: t.seconds, peak: t.peak}, layout: {padding: {top: 20}},
         interaction: {mode: "index", intersect: false},
-        scales: {x: {type: "linear", min: 0, max: 1000 * last(t.seconds), title: {display: true, text: t.time === "measured" ? "ms" : "predicted time, ms", align: "end"}, ticks: {maxRotation: 0}, grid: {display: false}},
-                 y: {stacked: true, min: 0, max: top, title: {display: true, text: "MiB", align: "end"}}},
+        scales: {x: {type: "linear", min: 0, max: 1000 * last(t.seconds), title: {display: true, text: t.time === "measured" ? "ms" : "predicted time, ms", align: "end"}, ticks: {maxRotation: 0, includeBounds: false}, grid: {display: false}},
+                 y: {stacked: true, min: 0, max: top, ticks: {includeBounds: false}, title: {display: true, text: "MiB", align: "end"}}},
         plugins: {tooltip: {filter: item => item.raw.y > 0, itemSort: (a, b) => b.datasetIndex - a.datasetIndex, callbacks: {
           title: items => items.length ? `${number(items[0].raw.x, 1)} ms` : "",
           label: item => `${item.dataset.label}: ${mib(MiB * item.raw.y)} MiB`,
@@ -89,7 +89,7 @@
       const cell = html("div", {id: `timeline-${i}`}, html("h3", {}, c.label));
       grid.append(cell);
       charts.push(area(cell, c, top));
-      cell.append(html("p", {class: "note"}, `The peak came with ${c.timeline.peak.taken_for}. The largest tensors then:`), html("pre", {class: "holders"}, c.timeline.peak.holders));
+      cell.append(html("p", {class: "note"}, `The peak came with ${c.timeline.peak.taken_for}. The largest tensors then:`), html("pre", {class: "holders"}, c.timeline.peak.holders.replace(/^ {3}/gm, "")));
     });
     standing(pair);
   }

@@ -180,7 +180,7 @@ std::optional<OffloadStore::Id> OffloadStore::put(const Tensor& tensor) {
   try {
     for (std::int64_t number = 0; number * chunk_ < bytes; ++number) {
       Slot* slot = nullptr;
-      while ((slot = free_slot()) == nullptr && (slot = clean_slot_before(id)) == nullptr) wait(lock);
+      while ((slot = free_slot()) == nullptr && (slot = clean_slot_before(next_)) == nullptr) wait(lock);
       take(*slot, {id, number});
       slot->state = Slot::State::filling;
       lock.unlock();

@@ -140,7 +140,8 @@ class Fibers {
       first_ = static_cast<int>(block % threads_);
       for (int i = 0; i < threads_; ++i) fiber(i).thread = i;
       release_all();
-      run_block(order(threads_, draw));
+      order_ = order(threads_, draw);
+      run_block();
     }
   }
 
@@ -236,16 +237,17 @@ class Fibers {
     }
   }
 
-  void run_block(const std::vector<int>& order) {
+  void run_block() {
     for (int i = 0; i < threads_; ++i) fiber(i).state = State::ready;
     for (Warp& warp : warps_) warp.present = 0;
     for (;;) {
-      bool ran = false;
-      for (const int i : order) {
-        if (fiber(i).state != State::ready) continue;
-        ran = true;
-        current_ = &fiber(i);
-        switch_between(main_, *current_);
+      // Each fiber hands over to the next one in the order that is ready; the last one comes back here.
+      place_ = 0;
+      Fiber* const first = next_ready();
+      const bool ran = first != nullptr;
+      if (ran) {
+        current_ = first;
+        switch_between(main_, *first);
         current_ = nullptr;
       }
       if (thrown_) {
@@ -283,11 +285,20 @@ class Fibers {
     }
   }
 
+  Fiber* next_ready() {
+    while (place_ < threads_) {
+      Fiber& next = fiber(order_[static_cast<std::size_t>(place_++)]);
+      if (next.state == State::ready) return &next;
+    }
+    return nullptr;
+  }
   void wait(State state) {
     Fiber& own = *current_;
     own.state = state;
     if (state == State::at_barrier) release(&threads_);
-    switch_between(own, main_);
+    Fiber* const next = thrown_ ? nullptr : next_ready();
+    if (next != nullptr) current_ = next;
+    switch_between(own, next != nullptr ? *next : main_);
     if (state == State::at_barrier) acquire(&threads_);
   }
   void switch_between(Fiber& from, Fiber& to) {
@@ -319,6 +330,8 @@ class Fibers {
 
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Warp> warps_;
+  std::vector<int> order_;  // of threads
+  int place_ = 0;           // in it
   Fiber main_{};
   Fiber* current_ = nullptr;
   const Body* body_ = nullptr;
@@ -328,21 +341,23 @@ class Fibers {
   std::int64_t block_ = 0;
 };
 
-Fibers& fibers() {
-  thread_local Fibers own;
-  return own;
-}
+// The fibers that run on this thread of the host. Threads of a kernel ask for them at each exchange.
+[[gnu::tls_model("initial-exec")]] constinit thread_local Fibers* running = nullptr;
 
 void enter() {
 #if defined(__SANITIZE_ADDRESS__)
-  fibers().arrived(nullptr);
+  running->arrived(nullptr);
 #endif
-  fibers().live();
+  running->live();
 }
 
 }  // namespace
 
-void run_blocks(const Grid& grid, const Body& body) { fibers().run(grid, body); }
+void run_blocks(const Grid& grid, const Body& body) {
+  thread_local Fibers own;
+  running = &own;
+  own.run(grid, body);
+}
 
 void launch(Stream stream, const Grid& grid, Body body) {
   enqueue(stream, [grid, body = std::move(body)] { run_blocks(grid, body); });
@@ -351,7 +366,7 @@ void launch(Stream stream, const Grid& grid, Body body) {
 void set_schedule(std::uint64_t seed) { schedule() = seed; }
 bool runs_late() { return schedule() % 2 == 1; }
 
-void sync() { fibers().sync(); }
-const std::uint64_t* detail::gather(std::uint64_t word, int& lane) { return fibers().gather(word, lane); }
+void sync() { running->sync(); }
+const std::uint64_t* detail::gather(std::uint64_t word, int& lane) { return running->gather(word, lane); }
 
 }  // namespace lacuna::cuda::stand_in

@@ -67,7 +67,8 @@ TEST_CASE("cuda: forward and every subset of gradients agree with f64 on the CPU
     for (const std::vector<Tensor>& dy : selections(projections(result))) {
       const auto in_double_on_cpu = [](const Tensor& t) { return in_double(t.to(Device::cpu)); };
       const std::vector<Tensor> expected = backward(op, exact, each(dy, in_double_on_cpu), sample.differentiable);
-      for (const InputSet wanted : subsets(sample)) {
+      // Which gradients are wanted decides which kernels run, whatever their type.
+      for (const InputSet wanted : dtype == DType::f32 ? subsets(sample) : std::vector{sample.differentiable}) {
         const std::vector<Tensor> got = backward(op, result, dy, wanted);
         for (std::size_t i = 0; i < inputs.size(); ++i) {
           CAPTURE(i);

@@ -276,7 +276,7 @@ void write_optimizer(const fs::path& file, const TrainedState& state) {
     }
   }
   const SafetensorsLayout layout = safetensors_layout(std::move(all));
-  const fs::path path = broadcast_text(ranks, fs::absolute(file).string());
+  const fs::path path = broadcast_text(ranks, ranks.rank() == 0 ? fs::absolute(file).string() : "");
   if (ranks.rank() == 0) write_part(path, layout, mine, true);
   ranks.barrier();
   if (ranks.rank() != 0) write_part(path, layout, mine, false);

@@ -5,7 +5,9 @@
 #include "core/error.h"
 
 #include <algorithm>
-#include <barrier>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -13,6 +15,33 @@
 #include <vector>
 
 namespace lacuna::test {
+
+/// Where threads wait for each other. When one of them fails, the others do not wait for it.
+class Meeting {
+ public:
+  explicit Meeting(int size) : size_(size) {}
+  void arrive_and_wait() {
+    std::unique_lock lock(mutex_);
+    const int round = round_;
+    if (++arrived_ == size_) {
+      arrived_ = 0;
+      ++round_;
+      all_arrived_.notify_all();
+      return;
+    }
+    using namespace std::chrono_literals;
+    while (!all_arrived_.wait_for(lock, 10ms, [&] { return round_ != round; }))
+      if (failed) throw Error(Fault::run, "another rank failed");
+  }
+
+  std::atomic<bool> failed = false;
+
+ private:
+  const int size_;
+  std::mutex mutex_;
+  std::condition_variable all_arrived_;
+  int arrived_ = 0, round_ = 0;
+};
 
 /// One channel of several threads.
 class ThreadChannel {
@@ -31,17 +60,29 @@ class ThreadChannel {
   /// The next channel, which all ranks share.
   std::shared_ptr<ThreadChannel> duplicate(int rank) {
     arrived_.arrive_and_wait();
-    if (rank == 0) next_ = std::make_shared<ThreadChannel>(size_);
+    if (rank == 0) {
+      const std::lock_guard lock(mutex_);
+      next_ = std::make_shared<ThreadChannel>(size_);
+      channels_.push_back(next_);
+    }
     arrived_.arrive_and_wait();
     std::shared_ptr<ThreadChannel> next = next_;
     arrived_.arrive_and_wait();
     return next;
   }
+  /// A rank will come no more.
+  void fail() {
+    arrived_.failed = true;
+    const std::lock_guard lock(mutex_);
+    for (const auto& channel : channels_) channel->fail();
+  }
 
  private:
-  std::barrier<> arrived_;
+  Meeting arrived_;
   std::vector<std::span<const std::byte>> sent_;
+  std::mutex mutex_;
   std::shared_ptr<ThreadChannel> next_;
+  std::vector<std::shared_ptr<ThreadChannel>> channels_;
   int size_;
 };
 
@@ -84,7 +125,7 @@ class ThreadRank final : public Communicator {
   int rank_;
 };
 
-/// Runs `f(communicator)` as each of `size` ranks, and throws the first error. All ranks have to meet the same one.
+/// Runs `f(communicator)` as each of `size` ranks, and throws the error of one.
 template <class F>
 void run_ranks(int size, const F& f) {
   const auto channel = std::make_shared<ThreadChannel>(size);
@@ -98,6 +139,7 @@ void run_ranks(int size, const F& f) {
           f(static_cast<Communicator&>(communicator));
         } catch (...) {
           errors[static_cast<std::size_t>(rank)] = std::current_exception();
+          channel->fail();
         }
       });
   }

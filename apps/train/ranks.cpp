@@ -27,7 +27,7 @@ namespace {
 /// Of an error that all ranks meet, rank 0 tells, and ends the others meanwhile.
 void let_rank_0_tell(int rank) {
   using namespace std::chrono_literals;
-  if (rank > 0) std::this_thread::sleep_for(1s);
+  if (rank > 0) std::this_thread::sleep_for(3s);
 }
 
 [[noreturn]] void end_all(Communicator& ranks, const std::string& message, ExitCode code) {

@@ -49,6 +49,17 @@ Backend& backend(Device device) {
   return *registered;
 }
 
+CudaDevices find_cuda_devices() {
+  try {
+    const Backend& found = backend(Device::cuda);
+    CudaDevices devices;
+    for (int i = 0; i < found.device_count(); ++i) devices.names.push_back(found.name(i));
+    return devices;
+  } catch (const Error& error) {
+    return {.problem = error.what()};
+  }
+}
+
 void cuda::throw_launch_failed(const char* reason) { fail("a kernel could not be started: {}", reason); }
 
 RegisterBackend::RegisterBackend(Backend& backend) { registered = &backend; }

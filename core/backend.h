@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace lacuna {
 
@@ -50,6 +51,13 @@ class Backend {
 /// The backend of a cuda device. Opens the library if none is there; throws Error (the input's fault) if there is none,
 /// or no such device.
 Backend& backend(Device device);
+
+/// The cuda devices of this machine; if there are none, why.
+struct CudaDevices {
+  std::vector<std::string> names{};
+  std::string problem{};
+};
+CudaDevices find_cuda_devices();
 
 /// The stream on which kernels for a cuda device run.
 inline Stream stream_of(Device device) { return backend(device).stream(device.index); }

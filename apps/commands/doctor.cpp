@@ -4,6 +4,7 @@
 #include "apps/train/machine_costs.h"
 #include "apps/version.h"
 #include "core/allocator.h"
+#include "core/backend.h"
 #include "core/launch.h"
 #include "core/ledger.h"
 #include "core/parallel.h"
@@ -118,6 +119,7 @@ std::string text_of(const MpiLibrary& mpi, const Launch& launch) {
 
 ExitCode run(const Report& report) {
   const MpiLibrary mpi = find_mpi();
+  const CudaDevices cuda = find_cuda_devices();
   const Launch launch = read_launch();
   const std::vector<InstructionSet> sets = instruction_sets();
   nlohmann::ordered_json compiled = nlohmann::json::array(), processor = nlohmann::json::array();
@@ -135,6 +137,7 @@ ExitCode run(const Report& report) {
         {{"name", "meta"}, {"model", "shapes only, for planning"}}}},
       {"instruction_sets", {{"compiled", compiled}, {"processor", processor}, {"advice", advice(sets)}}},
       {"threads", {{"processors", processors()}, {"used", threads()}, {"settings", openmp_settings()}}},
+      {"cuda", {{"devices", cuda.names}, {"problem", cuda.problem}}},
       {"mpi", {{"version", mpi.version}, {"file", mpi.file}, {"problem", mpi.problem}}},
       {"launch", {{"launcher", launch.launcher}, {"rank", launch.rank}, {"ranks", launch.ranks}}},
       {"costs_file", costs_file().string()},
@@ -168,6 +171,7 @@ ExitCode run(const Report& report) {
   std::error_code ignored;
   line("costs for `auto`",
        std::filesystem::exists(costs_file(), ignored) ? costs_file().string() : "nominal; --calibrate measures them");
+  line("CUDA", cuda.names.empty() ? cuda.problem : fmt::format("{}", fmt::join(cuda.names, ", ")));
   line("MPI", text_of(mpi, launch));
   line("compiler", json["build"]["compiler"]);
   for (const auto& [name, version] : json["libraries"].items()) line(name, version);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/block.h"
+#include "ops/cuda/codes.h"
 #include "ops/cuda/saved_values.h"
 
 namespace lacuna::cuda {
@@ -67,6 +68,8 @@ class Written {
   LACUNA_DEVICE void set(std::int64_t first, const Eight& eight) const {
     store(values_ + first, count_ - first, in_packs_ && first + 8 <= count_, eight);
   }
+  /// Any one element.
+  LACUNA_DEVICE void set_one(std::int64_t element, float value) const { values_[element] = static_cast<T>(value); }
   LACUNA_DEVICE void set_row(std::int64_t row, std::int64_t width, std::int64_t first, const Eight& eight) const {
     store(values_ + row * width + first, width - first, in_packs_ && width % 8 == 0, eight);
   }
@@ -100,12 +103,10 @@ template <class T>
 class Coded {
  public:
   Coded(const SavedValues& saved, std::int64_t count)
-      : codes_(saved.codes),
+      : codes_(saved.codes, count, saved.bits),
         params_(saved.params),
-        count_(count),
         group_(saved.group),
-        mixed_(mixed(mixed(saved.key))),
-        bits_(saved.bits),
+        mixed_(quant::splitmix64(quant::splitmix64(saved.key))),
         dithered_(saved.dithered) {}
 
   /// `width` is a multiple of 8.
@@ -113,76 +114,19 @@ class Coded {
     return at(row * width + first);
   }
   LACUNA_DEVICE Eight at(std::int64_t first) const {
-    const std::int64_t block = first / block_elements, left = count_ - block * block_elements;
-    const int elements = left < block_elements ? static_cast<int>(left) : block_elements;
-    const int place = static_cast<int>(first % block_elements);
-    const std::uint8_t* plane = codes_ + block * (block_elements / 8 * bits_);
-    std::uint32_t code[8] = {};
-    int shift = 0;
-#pragma unroll
-    for (int width = 8; width > 0; width /= 2) {
-      if ((bits_ & width) == 0) continue;
-      const int bytes = (elements * width + 7) / 8;
-      const std::uint32_t mask = (1U << width) - 1;
-      if (elements == block_elements) {  // eight codes lie side by side, at a multiple of 8
-        const auto pack = load_pack<8>(plane + place % bytes);
-        const int part = place / bytes * width;
-#pragma unroll
-        for (int i = 0; i < 8; ++i) code[i] |= (static_cast<std::uint32_t>(pack[i]) >> part & mask) << shift;
-      } else {
-        for (int i = 0; i < 8 && place + i < elements; ++i)
-          code[i] |= (static_cast<std::uint32_t>(plane[(place + i) % bytes]) >> ((place + i) / bytes * width) & mask)
-                     << shift;
-      }
-      plane += bytes;
-      shift += width;
-    }
-    const std::uint8_t* const group = params_ + first / group_ * 4;
-    const float stored = std::bit_cast<float>((group[0] | static_cast<std::uint32_t>(group[1]) << 8) << 16);
-    const auto units = static_cast<std::int16_t>(group[2] | group[3] << 8);
-    const float unit = 1.0F / static_cast<float>(1 << (8 - bits_));
-    const float step = stored < 0 ? 0.0F : stored;  // negative: a constant group
-    const float origin = (stored < 0 ? -stored : stored) * (static_cast<float>(units) * unit);
     Eight eight;
+    steps_of(codes_, first, mixed_, dithered_, eight.values);
+    const DecodingLine line(params_ + first / group_ * 4, codes_.bits);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      float steps = static_cast<float>(code[i]);
-      if (dithered_)
-        steps = (static_cast<float>(static_cast<std::int32_t>(code[i] << 16) - draw(first + i)) + 32767.5F) *
-                (1.0F / 65536);
-      eight[i] = first + i < count_ ? to_compute(static_cast<T>(steps * step + origin)) : 0.0F;
-    }
+    for (int i = 0; i < 8; ++i) eight[i] = first + i < codes_.count ? decoded<T>(eight[i], line) : 0.0F;
     return eight;
   }
 
  private:
-  static constexpr int block_elements = 128, words_of_block = 16;
-
-  static std::uint64_t mixed(std::uint64_t x) {
-    x += 0x9E3779B97F4A7C15U;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
-    return x ^ (x >> 31);
-  }
-  LACUNA_DEVICE std::uint32_t word(std::uint32_t counter) const {
-    std::uint32_t x = counter ^ static_cast<std::uint32_t>(mixed_);
-    x = (x ^ (x >> 16)) * 0x7feb352dU;
-    x = (x ^ (x >> 15) ^ static_cast<std::uint32_t>(mixed_ >> 32)) * 0x846ca68bU;
-    return x ^ (x >> 16);
-  }
-  /// The draw that the element was rounded with.
-  LACUNA_DEVICE std::int32_t draw(std::int64_t element) const {
-    const auto first = static_cast<std::uint32_t>(element / block_elements * words_of_block);
-    const int place = static_cast<int>(element % block_elements), set = place / 32, own = place % 32 / 2;
-    std::uint32_t w = word(first + static_cast<std::uint32_t>(own));
-    if (set > 0) w ^= word(first + static_cast<std::uint32_t>((own + set) % words_of_block));
-    return static_cast<std::int32_t>(w >> (place % 2 * 16) & 0xffffU);
-  }
-
-  const std::uint8_t *codes_, *params_;
-  std::int64_t count_, group_;
+  PackedCodes codes_;
+  const std::uint8_t* params_;
+  std::int64_t group_;
   std::uint64_t mixed_;
-  int bits_;
   bool dithered_;
 };
 

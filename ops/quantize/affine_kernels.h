@@ -3,6 +3,7 @@
 
 #include "core/dtype.h"
 #include "core/vector.h"
+#include "ops/quantize/draws.h"
 #include "ops/quantize/group_params.h"
 #include "ops/quantize/layout.h"
 #include "ops/quantize/simd.h"
@@ -20,24 +21,6 @@
 namespace lacuna::quant {
 
 inline constexpr std::int64_t serial_below = 16384;  // elements that one thread handles alone
-
-/// The finalizer of SplitMix64 (Steele et al., "Fast splittable pseudorandom number generators", OOPSLA 2014): makes
-/// neighbouring keys independent.
-inline std::uint64_t splitmix64(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15U;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
-  return x ^ (x >> 31);
-}
-/// Hashes a vector of 32-bit counters with a key: Wellons' lowbias32 with one half of the key mixed in first, the other
-/// half in the middle.
-template <class Words>
-inline Words lowbias32(Words x, std::uint64_t key) {
-  x ^= static_cast<std::uint32_t>(key);
-  x = (x ^ (x >> 16)) * 0x7feb352dU;
-  x = (x ^ (x >> 15) ^ static_cast<std::uint32_t>(key >> 32)) * 0x846ca68bU;
-  return x ^ (x >> 16);
-}
 
 /// Draws for stochastic rounding, 16 bits per element, block by block. Only block / 8 words of 32 bits are hashed; each
 /// gives two draws. The other draws are XORs of two hashed words, each pair used once. Draws are therefore pairwise

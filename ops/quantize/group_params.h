@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/dtype.h"
+#include "ops/quantize/group_fit.h"
 #include "ops/quantize/quantize.h"
 
 #include <algorithm>
@@ -26,9 +27,6 @@ static_assert(sizeof(GroupParams) == group_params_bytes);
 struct Scale {
   double step = 0, origin = 0;
 };
-
-/// The unit of a stored origin, in steps: 2^(bits - 8).
-inline double origin_unit(int bits) { return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + bits - 8) << 52); }
 
 inline Scale scale_of(GroupParams params, int bits) {
   const double step = static_cast<double>(static_cast<float>(params.step));
@@ -82,15 +80,10 @@ struct GroupBatch {
   std::array<bool, max_groups> wide{};
 };
 
-/// Chooses steps and origins for codes of one width: the smallest bf16 step such that the codes span [min, max] and the
-/// origin fits 16 bits.
+/// Fits groups one by one, or a batch of them at once.
 class ParamFitter {
  public:
-  explicit ParamFitter(int bits)
-      : bits_(bits),
-        unit_(origin_unit(bits)),
-        steps_per_range_(1 / ((1 << bits) - 1 - unit_)),  // the origin may lie one unit below the minimum
-        steps_per_offset_(1 / (max_origin * unit_)) {}
+  explicit ParamFitter(int bits) : fitter_(bits) {}
 
   /// Fits every group of `batch`, also those that were not set: a constant trip count lets the loop vectorize.
   void fit(GroupBatch& batch) const {
@@ -108,52 +101,22 @@ class ParamFitter {
   }
 
  private:
-  static constexpr int max_origin = 32767;
-  static constexpr int min_exponent = -133;  // of a bf16
-
   [[gnu::always_inline]] inline void fit_one(GroupBatch& batch, std::size_t i) const {
-    const double min = static_cast<double>(batch.mins[i]), max = static_cast<double>(batch.maxs[i]);
-    const std::uint32_t bits = rounded_up(std::max((max - min) * steps_per_range_, std::abs(min) * steps_per_offset_));
-    const auto step = static_cast<double>(std::bit_cast<float>(bits << 16));
-    const double origin = std::floor(min / (step > 0 ? step * unit_ : 1.0));
-    const bool varies = min < max;
-    batch.steps[i] = static_cast<std::uint16_t>(bits);
-    batch.origins[i] = static_cast<std::int16_t>(origin);
-    batch.line_origins[i] = varies ? step * (origin * unit_) : 0.0;
-    batch.line_factors[i] = varies ? 65536 / step : 0.0;
-    batch.wide[i] = varies && (std::max(std::abs(min), std::abs(max)) > 0x1p125 || step < 0x1p-110);
+    const FittedGroup group = fitter_.varying(batch.mins[i], batch.maxs[i]);
+    batch.steps[i] = group.params.step;
+    batch.origins[i] = group.params.origin;
+    batch.line_origins[i] = group.line_origin;
+    batch.line_factors[i] = group.line_factor;
+    batch.wide[i] = group.wide;
   }
   void fit_if_constant(GroupBatch& batch, std::size_t i) const {
     if (batch.mins[i] != batch.maxs[i]) return;
-    const GroupParams constant = fit_constant(static_cast<double>(batch.mins[i]));
-    batch.steps[i] = constant.step.bits;
+    const FittedParams constant = fitter_.constant(static_cast<double>(batch.mins[i]));
+    batch.steps[i] = constant.step;
     batch.origins[i] = constant.origin;
   }
 
-  /// Bits of the smallest bf16 that is not below a positive value; of the largest finite bf16 for values beyond it.
-  static std::uint32_t rounded_up(double value) {
-    const auto nearest = static_cast<float>(std::min(value, static_cast<double>(std::numeric_limits<float>::max())));
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest) + (static_cast<double>(nearest) < value ? 1 : 0);
-    return std::min((bits + 0xffffU) >> 16, 0x7f7fU);
-  }
-
-  /// All codes will be 0: the origin holds the leading 15 bits of the value, the step is a power of two.
-  GroupParams fit_constant(double value) const {
-    if (value == 0) return {};
-    int exponent = 0;
-    std::frexp(value, &exponent);  // |value| < 2^exponent
-    exponent = std::max(exponent - 15 + 8 - bits_, min_exponent);
-    double units = std::nearbyint(std::ldexp(value, 8 - bits_ - exponent));
-    if (units > max_origin) {
-      ++exponent;
-      units /= 2;
-    }
-    return {bf16(-std::ldexp(1.0F, exponent)), static_cast<std::int16_t>(units)};
-  }
-
-  int bits_;
-  double unit_;  // of the origin, in steps
-  double steps_per_range_, steps_per_offset_;
+  GroupFitter fitter_;
 };
 
 }  // namespace lacuna::quant

@@ -1,0 +1,108 @@
+// Affine codes as kernels on cuda read them, for .cu files: packed codes, draws and lines of groups, eight elements at
+// a time. What decodes in registers and what dequantizes to memory share them, so that both give the same bits.
+#pragma once
+
+#include "core/block.h"
+#include "ops/quantize/draws.h"
+
+namespace lacuna::cuda {
+
+inline constexpr int code_block = 128;  // elements whose codes are packed together (ops/quantize/layout.h)
+
+LACUNA_HOST_DEVICE inline int plane_bytes(int elements, int width) { return (elements * width + 7) / 8; }
+
+/// Packed codes of a tensor.
+struct PackedCodes {
+  const std::uint8_t* bytes;  // at any address
+  std::int64_t count;         // elements
+  int bits;
+  bool in_packs;  // `bytes` is aligned to 8
+
+  LACUNA_HOST_DEVICE PackedCodes(const std::uint8_t* packed, std::int64_t elements, int width)
+      : bytes(packed), count(elements), bits(width), in_packs(reinterpret_cast<std::uintptr_t>(packed) % 8 == 0) {}
+
+  /// Codes from `first`, a multiple of 8, on; 0 behind the last element.
+  LACUNA_DEVICE void read(std::int64_t first, std::uint32_t (&code)[8]) const {
+    const std::int64_t block = first / code_block, left = count - block * code_block;
+    const int elements = left < code_block ? static_cast<int>(left) : code_block;
+    const int place = static_cast<int>(first % code_block);
+    const std::uint8_t* plane = bytes + block * (code_block / 8 * bits);
+    const bool packs = in_packs && elements == code_block;  // eight codes lie side by side, at a multiple of 8
+    int shift = 0;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) code[i] = 0;
+#pragma unroll
+    for (int width = 8; width > 0; width /= 2) {
+      if ((bits & width) == 0) continue;
+      const int length = plane_bytes(elements, width);
+      const std::uint32_t mask = (1U << width) - 1;
+      if (packs) {
+        const auto pack = load_pack<8>(plane + place % length);
+        const int part = place / length * width;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) code[i] |= (static_cast<std::uint32_t>(pack[i]) >> part & mask) << shift;
+      } else {
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+          if (place + i < elements)
+            code[i] |=
+                (static_cast<std::uint32_t>(plane[(place + i) % length]) >> ((place + i) / length * width) & mask)
+                << shift;
+      }
+      plane += length;
+      shift += width;
+    }
+  }
+};
+
+/// The line from codes to values of one group.
+struct DecodingLine {
+  float step, origin;  // times `scale`
+  float scale;         // below 1 where a value may lie beyond the range of f32: it is clamped to finite ones
+
+  /// `params`: the four bytes of a group (GroupParams).
+  LACUNA_DEVICE DecodingLine(const std::uint8_t* params, int bits) {
+    const float stored = std::bit_cast<float>((params[0] | static_cast<std::uint32_t>(params[1]) << 8) << 16);
+    const auto units = static_cast<std::int16_t>(params[2] | params[3] << 8);
+    const float unit = 1.0F / static_cast<float>(1 << (8 - bits));
+    const float magnitude = stored < 0 ? -stored : stored;
+    scale = magnitude >= 0x1p100F ? 0.125F : 1.0F;
+    step = stored < 0 ? 0.0F : stored * scale;  // negative: a constant group
+    origin = magnitude * scale * (static_cast<float>(units) * unit);
+  }
+};
+
+template <class T>
+inline constexpr float largest_finite = 0x1.fffffep127F;
+template <>
+inline constexpr float largest_finite<bf16> = 0x1.FEp127F;
+template <>
+inline constexpr float largest_finite<f16> = 65504.0F;
+
+/// A value, finite unless the group is not: what T makes of it.
+template <class T>
+LACUNA_DEVICE inline float decoded(float steps, const DecodingLine& line) {
+  const float top = largest_finite<T> * line.scale;
+  float value = steps * line.step + line.origin;
+  value = value > top ? top : value;  // NaN stays
+  value = value < -top ? -top : value;
+  return to_compute(static_cast<T>(line.scale < 1 ? value * 8.0F : value));
+}
+
+/// Codes of eight elements in steps, less the draws that they were rounded with if `dithered`.
+LACUNA_DEVICE inline void steps_of(const PackedCodes& codes, std::int64_t first, std::uint64_t mixed, bool dithered,
+                                   float (&steps)[8]) {
+  std::uint32_t code[8];
+  codes.read(first, code);
+  if (!dithered) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) steps[i] = static_cast<float>(code[i]);
+    return;
+  }
+  const quant::EightDraws draws(mixed, first);
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    steps[i] = (static_cast<float>(static_cast<std::int32_t>(code[i] << 16) - draws[i]) + 32767.5F) * (1.0F / 65536);
+}
+
+}  // namespace lacuna::cuda

@@ -1,0 +1,331 @@
+#include "ops/cuda/elements.h"
+#include "ops/quantize/affine_cuda.h"
+#include "ops/quantize/group_fit.h"
+#include "ops/quantize/group_walk.h"
+#include "ops/quantize/pack_tile.h"
+
+namespace lacuna::cuda {
+namespace {
+
+constexpr std::int32_t least_key = -0x7fffffff - 1, largest_key = 0x7fffffff;
+
+/// Bits of a float to an integer in the order of the values, and back.
+LACUNA_DEVICE inline std::int32_t ordered(std::int32_t key) { return key ^ ((key >> 31) & largest_key); }
+LACUNA_DEVICE inline std::int32_t key_of(float value) { return ordered(std::bit_cast<std::int32_t>(value)); }
+LACUNA_DEVICE inline float value_of(std::int32_t key) { return std::bit_cast<float>(ordered(key)); }
+LACUNA_DEVICE inline bool is_finite(float value) {
+  return (std::bit_cast<std::uint32_t>(value) & 0x7f800000U) != 0x7f800000U;
+}
+
+LACUNA_DEVICE inline ObservedKeys nothing_observed() { return {largest_key, least_key, largest_key, least_key}; }
+LACUNA_DEVICE inline void add(ObservedKeys& to, float value) {
+  const std::int32_t key = key_of(value);
+  to.min = key < to.min ? key : to.min;
+  to.max = key > to.max ? key : to.max;
+  if (!is_finite(value)) return;
+  to.finite_min = key < to.finite_min ? key : to.finite_min;
+  to.finite_max = key > to.finite_max ? key : to.finite_max;
+}
+
+LACUNA_DEVICE inline void write_params(std::uint8_t* to, const quant::FittedParams& params) {
+  const auto origin = static_cast<std::uint16_t>(params.origin);
+  to[0] = static_cast<std::uint8_t>(params.step);
+  to[1] = static_cast<std::uint8_t>(params.step >> 8);
+  to[2] = static_cast<std::uint8_t>(origin);
+  to[3] = static_cast<std::uint8_t>(origin >> 8);
+}
+/// Of a group with a value that is not finite: all of it decodes to NaN.
+LACUNA_DEVICE inline quant::FittedParams not_finite() { return {0x7fc0, 0}; }
+
+LACUNA_DEVICE inline EncodingLine line_of(const quant::FittedGroup& group) {
+  return {group.line_origin, group.line_factor, static_cast<float>(group.line_origin),
+          static_cast<float>(group.line_factor), group.wide ? 1 : 0};
+}
+
+/// (value - origin) · factor in units of 2^-16 steps, clamped to codes of `bits`, as the CPU's Encoder.
+template <class C>
+LACUNA_DEVICE inline std::int32_t in_steps(C value, C origin, C factor, int bits) {
+  const C bottom = C(0.5), top = static_cast<C>(((1 << bits) - 1) << 16);
+  C v = (value - origin) * factor + C(0.5);
+  v = v > bottom ? v : bottom;  // NaN too
+  return static_cast<std::int32_t>(v < top ? v : top);
+}
+LACUNA_DEVICE inline std::uint8_t code_of(float value, const EncodingLine& line, int bits, std::int32_t draw) {
+  const std::int32_t steps = line.wide != 0
+                                 ? in_steps(static_cast<double>(value), line.exact_origin, line.exact_factor, bits)
+                                 : in_steps(value, line.origin, line.factor, bits);
+  return static_cast<std::uint8_t>((steps + draw) >> 16);
+}
+
+constexpr std::int32_t half_step = 0x8000;  // the draw of rounding to nearest
+
+/// Consecutive groups of a multiple of 8 elements, read once: a block of threads has a tile of whole groups and whole
+/// packed blocks.
+template <class T>
+struct QuantizeTile {
+  static constexpr int threads = tile_threads;
+  struct Shared {
+    alignas(16) std::uint8_t codes[tile_elements];
+    std::int32_t mins[threads], maxs[threads];              // of each thread
+    std::int32_t group_mins[threads], group_maxs[threads];  // of each group
+    EncodingLine lines[threads];                            // of each group
+  };
+  Kept<T> x;
+  AffineCodes to;
+  int elements;         // of a tile
+  int lanes_per_group;  // that reduce it: a power of two
+  std::uint64_t mixed;
+
+  LACUNA_DEVICE void operator()(const Block<QuantizeTile>& block) const {
+    Shared& shared = block.shared();
+    const std::int64_t tile = block.index() * elements, left = to.count - tile;
+    const int count = left < elements ? static_cast<int>(left) : elements, size = static_cast<int>(to.size);
+    const int groups = (count + size - 1) / size, at = block.thread() * 8;
+    Eight values{};
+    std::int32_t min = largest_key, max = least_key;
+    if (at < count) {
+      values = x.at(tile + at);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const std::int32_t key = key_of(values[i]);
+        if (at + i < count) {
+          min = key < min ? key : min;
+          max = key > max ? key : max;
+        }
+      }
+    }
+    shared.mins[block.thread()] = min;
+    shared.maxs[block.thread()] = max;
+    block.sync();
+    reduce_groups(block, groups, size / 8);
+    block.sync();
+    if (block.thread() < groups) {
+      const float low = value_of(shared.group_mins[block.thread()]), high = value_of(shared.group_maxs[block.thread()]);
+      const bool finite = is_finite(low) && is_finite(high);
+      const quant::FittedGroup own = quant::GroupFitter(to.bits).fit(finite ? low : 0.0F, finite ? high : 0.0F);
+      shared.lines[block.thread()] = line_of(own);
+      write_params(to.params + (tile / size + block.thread()) * 4, finite ? own.params : not_finite());
+    }
+    block.sync();
+    if (at < count) {
+      const EncodingLine& line = shared.lines[at / size];
+      const quant::EightDraws draws(mixed, tile + at);
+      Pack<std::uint8_t, 8> codes;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) codes[i] = code_of(values[i], line, to.bits, to.draws ? draws[i] : half_step);
+      store_pack(shared.codes + at, codes);
+    }
+    block.sync();
+    pack_tile(block, shared.codes, count, to.bits, to.codes + tile / 8 * to.bits);
+  }
+
+ private:
+  /// `eights`: threads that have values of one group.
+  LACUNA_DEVICE void reduce_groups(const Block<QuantizeTile>& block, int groups, int eights) const {
+    Shared& shared = block.shared();
+    const int lane = block.thread() % lanes_per_group, at_once = threads / lanes_per_group;
+    for (int from = 0; from < groups; from += at_once) {
+      const int group = from + block.thread() / lanes_per_group;
+      std::int32_t min = largest_key, max = least_key;
+      if (group < groups)
+        for (int i = lane; i < eights; i += lanes_per_group) {
+          const std::int32_t low = shared.mins[group * eights + i], high = shared.maxs[group * eights + i];
+          min = low < min ? low : min;
+          max = high > max ? high : max;
+        }
+      for (int step = lanes_per_group / 2; step > 0; step /= 2) {
+        const std::int32_t low = exchange(min, step), high = exchange(max, step);
+        min = low < min ? low : min;
+        max = high > max ? high : max;
+      }
+      if (lane == 0 && group < groups) {
+        shared.group_mins[group] = min;
+        shared.group_maxs[group] = max;
+      }
+    }
+  }
+};
+
+// Minimum and maximum of whole numbers that other blocks change too. The order does not matter.
+
+LACUNA_DEVICE inline void lower(std::int32_t* to, std::int32_t key) {
+#ifdef __CUDACC__
+  if (key < *static_cast<volatile std::int32_t*>(to)) atomicMin(to, key);
+#else
+  std::int32_t was = __atomic_load_n(to, __ATOMIC_RELAXED);
+  while (key < was && !__atomic_compare_exchange_n(to, &was, key, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+#endif
+}
+LACUNA_DEVICE inline void raise(std::int32_t* to, std::int32_t key) {
+#ifdef __CUDACC__
+  if (key > *static_cast<volatile std::int32_t*>(to)) atomicMax(to, key);
+#else
+  std::int32_t was = __atomic_load_n(to, __ATOMIC_RELAXED);
+  while (key > was && !__atomic_compare_exchange_n(to, &was, key, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+#endif
+}
+
+struct ClearObserved {
+  static constexpr int threads = 256;
+  ObservedKeys* observed;
+  std::int64_t groups;
+  LACUNA_DEVICE void operator()(const Block<ClearObserved>& block) const {
+    if (block.global_thread() < groups) observed[block.global_thread()] = nothing_observed();
+  }
+};
+
+/// A thread has each `step`-th eight elements: of the same columns, if it can be so.
+template <class T>
+struct Observe {
+  static constexpr int threads = 256;
+  Kept<T> x;
+  AffineCodes to;
+  ObservedKeys* observed;
+  std::int64_t step;  // eights
+
+  LACUNA_DEVICE void operator()(const Block<Observe>& block) const {
+    if (block.global_thread() >= step) return;
+    ObservedKeys own = nothing_observed();
+    std::int64_t group = -1;
+    for (std::int64_t first = block.global_thread() * 8; first < to.count; first += step * 8) {
+      const Eight values = x.at(first);
+      GroupWalk walk(to, first);
+      for (int i = 0; i < 8 && first + i < to.count; ++i) {
+        if (i > 0) walk.next();
+        if (walk.group() != group) {
+          flush(group, own);
+          group = walk.group();
+        }
+        add(own, values[i]);
+      }
+    }
+    flush(group, own);
+  }
+
+ private:
+  LACUNA_DEVICE void flush(std::int64_t group, ObservedKeys& own) const {
+    if (group < 0) return;
+    ObservedKeys& all = observed[group];
+    lower(&all.min, own.min);
+    raise(&all.max, own.max);
+    lower(&all.finite_min, own.finite_min);
+    raise(&all.finite_max, own.finite_max);
+    own = nothing_observed();
+  }
+};
+
+/// A thread a group.
+struct FitGroups {
+  static constexpr int threads = 256;
+  QuantizeInTwoPasses what;
+
+  LACUNA_DEVICE void operator()(const Block<FitGroups>& block) const {
+    const std::int64_t group = block.global_thread();
+    if (group >= what.to.groups) return;
+    const ObservedKeys observed = what.observed[group];
+    float low = value_of(observed.min), high = value_of(observed.max);
+    const bool finite = is_finite(low) && is_finite(high);
+    if (what.seen != nullptr && observed.finite_min <= observed.finite_max) {
+      what.seen[2 * group] = value_of(observed.finite_min);
+      what.seen[2 * group + 1] = value_of(observed.finite_max);
+    }
+    if (what.known != nullptr) {
+      low = what.known[2 * group];
+      high = what.known[2 * group + 1];
+    }
+    const bool encodes = finite || (what.known != nullptr && what.encodes_not_finite);
+    const quant::FittedGroup own = quant::GroupFitter(what.to.bits).fit(encodes ? low : 0.0F, encodes ? high : 0.0F);
+    what.lines[group] = line_of(own);
+    write_params(what.to.params + group * 4, finite ? own.params : not_finite());
+  }
+};
+
+/// Encodes by lines that are known.
+template <class T>
+struct EncodeTile {
+  static constexpr int threads = tile_threads;
+  struct Shared {
+    alignas(16) std::uint8_t codes[tile_elements];
+  };
+  Kept<T> x;
+  AffineCodes to;
+  const EncodingLine* lines;  // [groups]
+  std::uint64_t mixed;
+
+  LACUNA_DEVICE void operator()(const Block<EncodeTile>& block) const {
+    const std::int64_t tile = block.index() * tile_elements, left = to.count - tile;
+    const int count = left < tile_elements ? static_cast<int>(left) : tile_elements, at = block.thread() * 8;
+    if (at < count) {
+      const Eight values = x.at(tile + at);
+      const quant::EightDraws draws(mixed, tile + at);
+      GroupWalk walk(to, tile + at);
+      EncodingLine line = lines[walk.group()];
+      Pack<std::uint8_t, 8> codes;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        if (i > 0 && walk.next()) line = lines[walk.group()];
+        codes[i] = code_of(values[i], line, to.bits, to.draws ? draws[i] : half_step);
+      }
+      store_pack(block.shared().codes + at, codes);
+    }
+    block.sync();
+    pack_tile(block, block.shared().codes, count, to.bits, to.codes + tile / 8 * to.bits);
+  }
+};
+
+/// Elements of a tile of whole groups and whole packed blocks; 0 if there is none.
+int elements_of_tile(const AffineCodes& codes) {
+  if (codes.row != codes.count || codes.size % 8 != 0 || codes.size > tile_elements) return 0;
+  std::int64_t unit = codes.size;
+  while (unit % code_block != 0) unit *= 2;  // 128 is a power of two
+  return static_cast<int>(tile_elements / unit * unit);
+}
+
+std::uint64_t mixed_key(std::uint64_t key) { return quant::splitmix64(quant::splitmix64(key)); }
+
+/// Eights from one that a thread observes to its next: whole rows, if that leaves work for all of a GPU, so that it
+/// sees the same groups.
+std::int64_t observing_step(const AffineCodes& to) {
+  constexpr std::int64_t wanted = 1 << 16;
+  const std::int64_t eights = divide_up(to.count, 8);
+  std::int64_t rows = to.row;  // a multiple of 8 elements
+  while (rows % 8 != 0) rows *= 2;
+  rows /= 8;
+  return rows >= wanted ? std::int64_t{wanted} : divide_up(wanted < eights ? wanted : eights, rows) * rows;
+}
+
+}  // namespace
+
+bool quantizes_in_one_pass(const AffineCodes& codes) { return elements_of_tile(codes) > 0; }
+
+void quantize_in_one_pass(Stream stream, DType type, const void* x, const AffineCodes& to) {
+  const int elements = elements_of_tile(to);
+  int lanes = 1;
+  while (lanes < warp_size && lanes < to.size / 8) lanes *= 2;
+  with_cuda_type(type, [&]<class T>(Type<T>) {
+    run(stream, divide_up(to.count, elements),
+        QuantizeTile<T>{.x = Kept<T>(x, to.count),
+                        .to = to,
+                        .elements = elements,
+                        .lanes_per_group = lanes,
+                        .mixed = mixed_key(to.key)});
+  });
+}
+
+void quantize_in_two_passes(Stream stream, DType type, const QuantizeInTwoPasses& what) {
+  const AffineCodes& to = what.to;
+  run(stream, divide_up(to.groups, ClearObserved::threads), ClearObserved{what.observed, to.groups});
+  with_cuda_type(type, [&]<class T>(Type<T>) {
+    const Kept<T> x(what.x, to.count);
+    const std::int64_t step = observing_step(to);
+    run(stream, divide_up(step, Observe<T>::threads),
+        Observe<T>{.x = x, .to = to, .observed = what.observed, .step = step});
+    run(stream, divide_up(to.groups, FitGroups::threads), FitGroups{what});
+    run(stream, divide_up(to.count, tile_elements),
+        EncodeTile<T>{.x = x, .to = to, .lines = what.lines, .mixed = mixed_key(to.key)});
+  });
+}
+
+}  // namespace lacuna::cuda

@@ -1,0 +1,73 @@
+// Packing of codes that the threads of a block have in shared memory, for .cu files.
+#pragma once
+
+#include "ops/cuda/codes.h"
+
+namespace lacuna::cuda {
+
+inline constexpr int tile_threads = 256, tile_elements = 8 * tile_threads;  // eight elements a thread
+
+namespace detail {
+
+/// Calls `f(width, shift, place in the plane, bytes of the plane)` for the plane that holds byte `offset` of a packed
+/// block.
+template <class F>
+LACUNA_DEVICE inline void with_plane(int elements, int bits, int offset, const F& f) {
+  int shift = 0;
+  for (int width = 8; width > 0; width /= 2) {
+    if ((bits & width) == 0) continue;
+    const int bytes = plane_bytes(elements, width);
+    if (offset < bytes) return f(width, shift, offset, bytes);
+    offset -= bytes;
+    shift += width;
+  }
+}
+
+/// Byte `offset` of a packed block of `elements` codes.
+LACUNA_DEVICE inline std::uint8_t packed_byte(const std::uint8_t* codes, int elements, int bits, int offset) {
+  std::uint32_t byte = 0;
+  with_plane(elements, bits, offset, [&](int width, int shift, int place, int bytes) {
+    for (int i = place, part = 0; i < elements && part < 8; i += bytes, part += width)
+      byte |= (static_cast<std::uint32_t>(codes[i]) >> shift & ((1U << width) - 1)) << part;
+  });
+  return static_cast<std::uint8_t>(byte);
+}
+/// Bytes `offset` to `offset` + 3 of a packed block of 128 codes.
+LACUNA_DEVICE inline std::uint32_t packed_word(const std::uint8_t* codes, int bits, int offset) {
+  std::uint32_t word = 0;
+  with_plane(code_block, bits, offset, [&](int width, int shift, int place, int bytes) {
+    const std::uint32_t mask = ((1U << width) - 1) * 0x01010101U;
+    for (int i = place, part = 0; i < code_block; i += bytes, part += width)
+      word |= (load_pack<1>(reinterpret_cast<const std::uint32_t*>(codes + i))[0] >> shift & mask) << part;
+  });
+  return word;
+}
+
+}  // namespace detail
+
+/// Packs `elements` codes in shared memory, aligned to 4, into `out`: the packed bytes of the first one's block, of
+/// which it is the first. All threads of the block call it, after a barrier.
+template <class K>
+LACUNA_DEVICE inline void pack_tile(const Block<K>& block, const std::uint8_t* codes, int elements, int bits,
+                                    std::uint8_t* out) {
+  const int block_bytes = code_block / 8 * bits;
+  int done = 0;  // elements
+  if (reinterpret_cast<std::uintptr_t>(out) % 4 == 0) {
+    done = elements / code_block * code_block;
+    for (int word = block.thread(); word < done / 32 * bits; word += K::threads) {
+      const int own = word * 4 / block_bytes, offset = word * 4 % block_bytes;
+      store_pack(reinterpret_cast<std::uint32_t*>(out) + word,
+                 Pack<std::uint32_t, 1>{detail::packed_word(codes + own * code_block, bits, offset)});
+    }
+  }
+  for (; done < elements; done += code_block) {
+    const int here = elements - done < code_block ? elements - done : code_block;
+    int bytes = 0;
+    for (int width = 8; width > 0; width /= 2)
+      if ((bits & width) != 0) bytes += plane_bytes(here, width);
+    for (int i = block.thread(); i < bytes; i += K::threads)
+      out[done / 8 * bits + i] = detail::packed_byte(codes + done, here, bits, i);
+  }
+}
+
+}  // namespace lacuna::cuda

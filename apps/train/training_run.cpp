@@ -114,9 +114,7 @@ TrainingRun::TrainingRun(const Configuration& resolved, const std::optional<fs::
                [this](std::vector<Batch> batch, std::int64_t number, double learning_rate) -> TrainResult {
                  return step(std::move(batch), number, learning_rate);
                }),
-      texts_beside_weights_(files_beside_weights(training_.classifier(), describe_folder(resolved))) {
-  if (training_.model().adaptation()) texts_beside_weights_.erase("config.json");  // it is no folder of a model
-}
+      texts_beside_weights_(files_beside_weights(training_.classifier(), describe_folder(resolved))) {}
 
 Batches TrainingRun::batches(Split split) const {
   if (features_) return batches_of_ready(configuration_, features_->dataset(split), split);

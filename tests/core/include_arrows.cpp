@@ -1,5 +1,5 @@
 // Includes flow one way: core <- ops <- autograd <- nn <- optim <- models <- apps; data beside ops. Within apps:
-// config <- train <- commands; report and sweep beside.
+// config <- train <- report <- commands; sweep beside commands.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -28,8 +28,8 @@ const std::map<std::string, std::set<std::string>> may_see{
 const std::map<std::string, std::set<std::string>> may_see_in_apps{
     {"apps/config", {"apps/config"}},
     {"apps/train", {"apps/config", "apps/train"}},
-    {"apps/commands", {"apps/config", "apps/train", "apps/commands"}},
     {"apps/report", {"apps/config", "apps/train", "apps/report"}},
+    {"apps/commands", {"apps/config", "apps/train", "apps/report", "apps/commands"}},
     {"apps/sweep", {"apps/config", "apps/train", "apps/report", "apps/sweep"}},
 };
 

@@ -279,11 +279,11 @@ TEST_CASE("configuration: a further file replaces what it sets") {
 
 TEST_CASE("configuration: what is written reads back the same") {
   const Configuration configuration = read(
-      "train: {epochs: 7, clip_norm: 0.1}\ndata: {path: \"a: \\\"b\\\" # c\", name: cifar10}\n"
+      "train: {epochs: 7, clip_norm: 0.1}\ndata: {path: \"a: \\\"b\\\" # c\", name: cifar100}\n"
       "optimizer: {name: sgd, lr: 0.3, momentum: 0.9, nesterov: true}\n"
       "schedule: {name: step, milestones: [1, 2.5], gamma: 0.2}\ntask: {label_smoothing: 0.2}\nfreeze: {train: "
       "[\"head*\", \"*.bias\"]}\n",
-      {"model.depth=3", "model.num_classes=12"});
+      {"model.depth=3", "model.num_classes=100"});
   const std::string text = to_yaml(configuration);
   const Configuration again = parse_configuration(text, "again.yaml");
   CHECK(to_yaml(again) == text);
@@ -293,7 +293,7 @@ TEST_CASE("configuration: what is written reads back the same") {
   CHECK(again.schedule.options == configuration.schedule.options);
   CHECK(again.freeze.train == configuration.freeze.train);
   CHECK(again.task.options == configuration.task.options);
-  CHECK(again.model.num_classes == 12);
+  CHECK(again.model.num_classes == 100);
 }
 
 TEST_CASE("configuration: a resolved one says every value, and is itself again") {

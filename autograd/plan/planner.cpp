@@ -214,7 +214,8 @@ class Planner {
       if (tensor.can_quantize || choice.kept || choice.offloaded) plan.tensors[tensor.key] = choice;
       plan.variance += tensor.size.sensitivity * code_variance(choice.bits);
     }
-    if (!plan.quantizes()) std::erase_if(plan.tensors, [](const auto& entry) { return !entry.second.kept && !entry.second.offloaded; });
+    if (!plan.quantizes())
+      std::erase_if(plan.tensors, [](const auto& entry) { return !entry.second.kept && !entry.second.offloaded; });
     plan.seconds = seconds_of(graph, choices) / exact_seconds_;
     return plan;
   }

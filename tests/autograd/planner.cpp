@@ -127,7 +127,8 @@ TEST_CASE("step graph: predicts a plan's saved bytes to the byte, and its peak n
   PlannedPolicy policy(plan);
   const StepBytes real = chain.step(policy, nullptr), predicted = graph.bytes(held);
   CHECK(predicted.saved == real.saved);
-  CHECK(static_cast<double>(predicted.peak) == doctest::Approx(static_cast<double>(real.peak)).epsilon(0.15));  // few bits need scratch memory
+  // Scratch of tensors in few bits is not predicted.
+  CHECK(static_cast<double>(predicted.peak) == doctest::Approx(static_cast<double>(real.peak)).epsilon(0.15));
 }
 
 TEST_CASE("planner: a fast disk takes what the budget has no room for, a slow one takes nothing") {
@@ -139,6 +140,7 @@ TEST_CASE("planner: a fast disk takes what the budget has no room for, a slow on
   for (const bool is_fast : {true, false}) {
     CAPTURE(is_fast);
     CostTable costs;
+    costs.macs = 1e9;  // recomputing is dear
     costs.disk = is_fast ? 1e13 : 1e3;
     const PlannerResult result =
         plan_memory({.step = step, .budget = budget, .quantize = false, .store = &store, .costs = costs});

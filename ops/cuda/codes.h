@@ -21,6 +21,23 @@ struct PackedCodes {
   LACUNA_HOST_DEVICE PackedCodes(const std::uint8_t* packed, std::int64_t elements, int width)
       : bytes(packed), count(elements), bits(width), in_packs(reinterpret_cast<std::uintptr_t>(packed) % 8 == 0) {}
 
+  LACUNA_DEVICE std::uint32_t one(std::int64_t element) const {
+    const std::int64_t block = element / code_block, left = count - block * code_block;
+    const int elements = left < code_block ? static_cast<int>(left) : code_block;
+    const int place = static_cast<int>(element % code_block);
+    const std::uint8_t* plane = bytes + block * (code_block / 8 * bits);
+    std::uint32_t code = 0;
+    int shift = 0;
+    for (int width = 8; width > 0; width /= 2) {
+      if ((bits & width) == 0) continue;
+      const int length = plane_bytes(elements, width);
+      code |= (static_cast<std::uint32_t>(plane[place % length]) >> (place / length * width) & ((1U << width) - 1))
+              << shift;
+      plane += length;
+      shift += width;
+    }
+    return code;
+  }
   /// Codes from `first`, a multiple of 8, on; 0 behind the last element.
   LACUNA_DEVICE void read(std::int64_t first, std::uint32_t (&code)[8]) const {
     const std::int64_t block = first / code_block, left = count - block * code_block;

@@ -15,21 +15,35 @@
 #include <span>
 
 namespace lacuna::quant {
-namespace {
 
-/// Positions per sample from which channel means are worth their bits: a mean then costs at most a quarter of a bit per
-/// element. As many are sampled to estimate a mean: the residual varies by 1/32 more than about the mean of all.
-constexpr std::int64_t min_positions = 32;
+QuantizedTensor stored_means(const QuantizedTensor& quantized) {
+  const Shape shape = means_shape(quantized.shape, quantized.config);
+  const QuantConfig config = min_error_config(8, {});
+  const std::int64_t own = quantized_bytes(shape, config), all = quantized.bytes.count();
+  return {config, shape, DType::f32, quantized.bytes.reshape({all, 1}).leading(all - own, all).reshape({own}),
+          ~quantized.key};
+}
+
+lacuna::Range samples_of(const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end) {
+  const std::int64_t size = quantized.config.grouping.size, all = quantized.shape.count(),
+                     sample = all / quantized.shape.front(), last = std::min(all, (end + size - 1) / size * size);
+  return {begin / size * size / sample, (last + sample - 1) / sample};
+}
+std::int64_t max_samples(const QuantizedTensor& quantized, std::int64_t count) {
+  const std::int64_t sample = quantized.shape.count() / quantized.shape.front();
+  return std::min(quantized.shape.front(), (count + 2 * quantized.config.grouping.size) / sample + 2);
+}
+
+namespace {
 
 /// The random signs of a group, one bit per element.
 class Signs {
  public:
   Signs(std::uint64_t key, std::int64_t group, std::int64_t count) {
-    const std::uint64_t first = static_cast<std::uint64_t>(group) * words;
-    const std::uint64_t mixed = splitmix64(splitmix64(key) + (first >> 32));
+    const SignWords own(key, group);
     for (std::size_t i = 0; i < static_cast<std::size_t>(count + 31) / 32; i += together) {
-      const Some counters = Some{0, 1, 2, 3, 4, 5, 6, 7} + static_cast<std::uint32_t>(first + i);
-      const Some some = lowbias32(counters, mixed);
+      const Some counters = Some{0, 1, 2, 3, 4, 5, 6, 7} + (own.first + static_cast<std::uint32_t>(i));
+      const Some some = lowbias32(counters, own.mixed);
       std::memcpy(words_.data() + i, &some, sizeof some);
     }
   }
@@ -69,13 +83,6 @@ C total(const Lanes<C>* sums) {
   return all_lanes<lanes / 2>((sums[0] + sums[1]) + (sums[2] + sums[3]))[0];
 }
 
-/// Step and squared error of the best uniform quantizer of N(0, 1) (Max 1960, table II).
-struct MaxQuantizer {
-  double step, distortion;
-};
-constexpr std::array<MaxQuantizer, max_hadamard_bits + 1> max_quantizers{
-    {{}, {1.5958, 0.3634}, {0.9957, 0.1188}, {0.5860, 0.03744}}};
-
 /// The stored parameters of a group. It dequantizes to the inverse transform of (code - (2^bits - 1) / 2) · |step|,
 /// plus the mean, plus the channel means unless the step has a minus sign.
 struct HadamardParams {
@@ -87,27 +94,6 @@ bf16 nearest(double value) { return bf16(static_cast<float>(std::clamp(value, -m
 
 template <class C>
 using Scratch = std::array<C, max_hadamard_group>;
-
-/// The stored channel means of a tensor: dithered 8-bit codes behind everything else, with a key of their own.
-QuantizedTensor stored_means(const QuantizedTensor& quantized) {
-  const Shape shape = means_shape(quantized.shape, quantized.config);
-  const QuantConfig config = min_error_config(8, {});
-  const std::int64_t own = quantized_bytes(shape, config), all = quantized.bytes.count();
-  return {config, shape, DType::f32, quantized.bytes.reshape({all, 1}).leading(all - own, all).reshape({own}),
-          ~quantized.key};
-}
-
-/// Samples [begin, end) that the groups of elements [begin, end) belong to.
-lacuna::Range samples_of(const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end) {
-  const std::int64_t size = quantized.config.grouping.size, all = quantized.shape.count(),
-                     sample = all / quantized.shape.front(), last = std::min(all, (end + size - 1) / size * size);
-  return {begin / size * size / sample, (last + sample - 1) / sample};
-}
-/// The most samples that the groups of `count` consecutive elements can belong to.
-std::int64_t max_samples(const QuantizedTensor& quantized, std::int64_t count) {
-  const std::int64_t sample = quantized.shape.count() / quantized.shape.front();
-  return std::min(quantized.shape.front(), (count + 2 * quantized.config.grouping.size) / sample + 2);
-}
 
 /// Channel means of consecutive samples.
 struct Means {
@@ -450,12 +436,9 @@ template <class T>
 void estimate_means(const T* x, std::int64_t positions, const Tensor& means) {
   const std::int64_t samples = means.shape().front(), columns = means.shape().back(),
                      stretch = positions / min_positions, stretches = positions / stretch;
-  // One position of each stretch at random: a fixed distance would be some image's width.
   std::array<std::int64_t, 2 * min_positions> offsets;  // [stretches]
-  for (std::int64_t i = 0; i < stretches; ++i) {
-    const std::uint64_t drawn = splitmix64(static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(stretch);
-    offsets[static_cast<std::size_t>(i)] = (i * stretch + static_cast<std::int64_t>(drawn)) * columns;
-  }
+  for (std::int64_t i = 0; i < stretches; ++i)
+    offsets[static_cast<std::size_t>(i)] = sampled_position(i, stretch) * columns;
   float* const out = means.data<float>();
   constexpr std::int64_t together = 256;  // columns whose sums stay in L1
   const std::int64_t parts = (columns + together - 1) / together;

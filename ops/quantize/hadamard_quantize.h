@@ -13,7 +13,10 @@
 // attention nearly all of it. The means [samples, C] are stored with the codes, in 8 bits.
 #pragma once
 
+#include "core/parallel.h"
 #include "ops/quantize/quantize.h"
+
+#include <array>
 
 namespace lacuna::quant {
 
@@ -26,6 +29,20 @@ Shape means_shape(const Shape& shape, const QuantConfig& config);
 /// Squared error of Max's quantizer relative to the variance of normal values, after scaling to zero bias: d / (1 - d)
 /// with his distortion d.
 double hadamard_error(int bits);
+
+/// The stored channel means of a tensor: dithered 8-bit codes behind everything else, with a key of their own.
+QuantizedTensor stored_means(const QuantizedTensor& quantized);
+/// Samples [begin, end) that the groups of elements [begin, end) belong to.
+lacuna::Range samples_of(const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end);
+/// The most samples that the groups of `count` consecutive elements can belong to.
+std::int64_t max_samples(const QuantizedTensor& quantized, std::int64_t count);
+
+/// Step and squared error of the best uniform quantizer of N(0, 1), by its bits (Max 1960, table II).
+struct MaxQuantizer {
+  double step, distortion;
+};
+inline constexpr std::array<MaxQuantizer, max_hadamard_bits + 1> max_quantizers{
+    {{}, {1.5958, 0.3634}, {0.9957, 0.1188}, {0.5860, 0.03744}}};
 
 /// quantize(): writes `quantized.bytes`; shape, type and config have been checked.
 void quantize_hadamard(const Tensor& x, const QuantizedTensor& quantized);

@@ -2,6 +2,7 @@
 // writes its output by another.
 #pragma once
 
+#include "ops/quantize/hadamard_shape.h"
 #include "ops/quantize/simd.h"
 
 #include <algorithm>
@@ -32,25 +33,8 @@ inline Lanes<C> butterflies(const Lanes<C>& all) {
     return next;
 }
 
-/// The shape of an orthonormal matrix: `parts` of 2^k values each, with H(2^k) on the diagonal. Two or four parts are
-/// then mixed by H(2) or H(4); three by the reflection 2/3 · ones - identity.
-struct HadamardSize {
-  std::int64_t part;
-  int parts;
-};
 /// Vectors that stay in 32 registers, or 16, beside what else is needed.
 inline constexpr int max_vectors = vector_bytes == 64 ? 16 : 8;
-/// Determines the matrix, and so what codes mean: the same for every instruction set.
-inline constexpr std::int64_t max_part = 256;
-
-/// The largest matrix for at most `count` values.
-inline HadamardSize hadamard_size(std::int64_t count) {
-  const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(count)));
-  if (power / 2 * 3 <= count && 1 < power && power / 2 <= max_part) return {power / 2, 3};
-  if (power <= max_part) return {power, 1};
-  return {max_part, power > 2 * max_part ? 4 : 2};
-}
-
 /// Transforms one part of `vectors` vectors in registers. `take(i, factor)` returns the values from i on times the
 /// factor; `give(stream, i, values)` receives the result.
 template <int vectors, class C, class Take, class Give>

@@ -224,6 +224,66 @@ TEST_CASE("cuda: known ranges give the bytes of the CPU, and the ranges seen") {
   }
 }
 
+TEST_CASE("cuda: Hadamard codes are those of the CPU, but for few that lie between two levels") {
+  struct Sample {
+    Shape shape;
+    std::int64_t size;
+  };
+  for (const Sample& one : std::vector<Sample>{{{5000}, 1024},
+                                               {{3, 40, 48}, 256},
+                                               {{2, 197, 32}, 1024},
+                                               {{2000}, 384},
+                                               {{1000}, 100},
+                                               {{64}, 7},
+                                               {{300}, 512}}) {
+    CAPTURE(one.size);
+    std::vector<float> values = normal_values(one.shape.count(), 12);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] += 0.5F * static_cast<float>(i % 16);
+    for (int bits = 1; bits <= 3; ++bits) {
+      CAPTURE(bits);
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        const Tensor x = tensor(values, one.shape, dtype), x_there = x.to(Device::cuda);
+        const QuantConfig config{.bits = bits, .grouping = {consecutive, one.size}, .rounding = Rounding::hadamard};
+        const QuantizedTensor here = quant::quantize(x, config, 21);
+        QuantizedTensor there = quant::quantize(x_there, config, 21);
+        const std::vector<std::uint8_t> expected = bytes_of(here), got = bytes_on_cpu(there);
+        std::size_t off = 0;
+        for (std::size_t i = 0; i < got.size(); ++i) off += got[i] != expected[i] ? 1 : 0;
+        CHECK(off <= got.size() / 200 + 2);
+        in_all_orders([&] { CHECK(bytes_on_cpu(quant::quantize(x_there, config, 21)) == got); });
+        there.bytes = here.bytes.to(Device::cuda);
+        const std::int64_t count = one.shape.count();
+        for (const auto& [begin, end] : {std::pair{std::int64_t{0}, count}, {count / 3, count / 2 + 1}}) {
+          const std::vector<double> decoded = dequantized(here, begin, end);
+          const Tensor out = Tensor::empty({end - begin}, dtype, Device::cuda);
+          quant::dequantize(there, begin, end, out);
+          const std::vector<double> values_there = out.to_vector();
+          bool all = true;
+          for (std::size_t i = 0; i < decoded.size(); ++i) all &= close(values_there[i], decoded[i], 30, dtype);
+          CHECK(all);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda: Hadamard groups that are constant, not finite, tiny or huge quantize as on the CPU") {
+  for (const float scale : {0.0F, 1e-30F, 1e30F, 1e38F, infinity}) {
+    CAPTURE(scale);
+    std::vector<float> values = normal_values(512, 13);
+    for (float& value : values) value = scale == 0 ? 1.5F : value * scale * 0.5F;
+    const Tensor x = tensor(values, {512}, DType::f32);
+    const QuantConfig config{.bits = 2, .grouping = {consecutive, 256}, .rounding = Rounding::hadamard};
+    const QuantizedTensor here = quant::quantize(x, config, 3), there = quant::quantize(x.to(Device::cuda), config, 3);
+    CHECK(bytes_on_cpu(there) == bytes_of(here));
+    const Tensor out = Tensor::empty({512}, DType::f32, Device::cuda);
+    quant::dequantize(there, 0, 512, out);
+    const std::vector<double> got = out.to_vector(), expected = dequantized(here);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      CHECK(close(got[i], expected[i], std::isfinite(scale) ? 4.0 * static_cast<double>(scale) : 1, DType::f32));
+  }
+}
+
 TEST_CASE("cuda: sign masks are those of the CPU") {
   for (const std::int64_t count : {1, 8, 1003, 5000}) {
     std::vector<float> values = normal_values(count, 6);

@@ -36,19 +36,20 @@ void join_statistics(Communicator& ranks, const Tensor& mean, const Tensor& vari
   for (const double value : variance.to_vector()) mine.push_back(value);
   std::vector<double> all(static_cast<std::size_t>(2 * channels * ranks.size()));  // [ranks, 2, C]
   ranks.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
-  with_compute_type(mean.dtype(), [&]<class T>(Type<T>) {
-    for (std::int64_t c = 0; c < channels; ++c) {
-      double sum = 0, spread = 0;
-      for (int rank = 0; rank < ranks.size(); ++rank) sum += all[static_cast<std::size_t>(2 * channels * rank + c)];
-      const double of_all = sum / ranks.size();
-      for (int rank = 0; rank < ranks.size(); ++rank) {
-        const double offset = all[static_cast<std::size_t>(2 * channels * rank + c)] - of_all;
-        spread += all[static_cast<std::size_t>(2 * channels * rank + channels + c)] + offset * offset;
-      }
-      mean.data<T>()[c] = static_cast<T>(of_all);
-      variance.data<T>()[c] = static_cast<T>(spread / ranks.size());
+  std::vector<double> means, variances;  // [C]
+  for (std::int64_t c = 0; c < channels; ++c) {
+    double sum = 0, spread = 0;
+    for (int rank = 0; rank < ranks.size(); ++rank) sum += all[static_cast<std::size_t>(2 * channels * rank + c)];
+    const double of_all = sum / ranks.size();
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+      const double offset = all[static_cast<std::size_t>(2 * channels * rank + c)] - of_all;
+      spread += all[static_cast<std::size_t>(2 * channels * rank + channels + c)] + offset * offset;
     }
-  });
+    means.push_back(of_all);
+    variances.push_back(spread / ranks.size());
+  }
+  mean.copy_from(Tensor::from(std::span<const double>(means), mean.shape(), mean.dtype(), mean.device()));
+  variance.copy_from(Tensor::from(std::span<const double>(variances), mean.shape(), mean.dtype(), mean.device()));
 }
 
 /// Forward with the statistics of the batch, which become extra_outputs 0 and 1.

@@ -1,0 +1,205 @@
+// Convolutions on cuda as matrix products of gathered rows: a row has the pixels that a window covers. Sums over pixels
+// are over runs of them that the shape alone decides, so that bits do not depend on how x is held.
+#include "ops/conv_cuda.h"
+
+#include "core/backend.h"
+#include "ops/conv_kernels.h"
+#include "ops/kernels/gemm.h"
+#include "ops/operand.h"
+#include "ops/reduce_kernels.h"
+
+#include <algorithm>
+
+namespace lacuna {
+namespace {
+
+constexpr std::int64_t bytes_at_once = std::int64_t{32} << 20;  // of gathered rows
+
+/// Rows of `row_bytes` to work on at once: at least one.
+std::int64_t rows_at_once(std::int64_t row_bytes) {
+  return std::max<std::int64_t>(1, bytes_at_once / std::max<std::int64_t>(1, row_bytes));
+}
+
+/// Calls `f(begin, end)` for runs of rows.
+template <class F>
+void for_runs(std::int64_t rows, std::int64_t run, const F& f) {
+  for (std::int64_t begin = 0; begin < rows; begin += run) f(begin, std::min(rows, begin + run));
+}
+
+Tensor scratch(const Shape& shape, DType dtype, Device device) {
+  return Tensor::empty(shape, dtype, device, Purpose::workspace);
+}
+
+/// Whether each window is one pixel, so that images are the rows.
+bool is_product(const ConvShape& s) {
+  return s.kernel_height == 1 && s.kernel_width == 1 && s.stride == 1 && s.padding == 0;
+}
+
+/// What the windows of a forward pass cover.
+cuda::GatherRows windows_of(const ConvShape& s) {
+  return {.down = {s.height, s.out_height(), s.kernel_height, -s.padding, s.stride, 1},
+          .across = {s.width, s.out_width(), s.kernel_width, -s.padding, s.stride, 1},
+          .channels = s.channels,
+          .groups = s.groups};
+}
+
+/// Rows [begin, end) of windows as a matrix [rows, row_elements]: gathered into `memory`, or the images themselves.
+Matrix rows_of(const ConvShape& s, cuda::GatherRows what, const Tensor& images, const Tensor& memory,
+               std::int64_t begin, std::int64_t end) {
+  if (is_product(s)) return Matrix(images.row_range(begin, end));
+  what.images = images.data<const std::byte>();
+  what.to = memory.raw();
+  what.first_row = begin;
+  what.rows = end - begin;
+  cuda::gather_rows(stream_of(images.device()), size_of(images.dtype()), what);
+  return Matrix(memory.leading(0, end - begin));
+}
+
+/// Columns of group `g`.
+Matrix group_of(const Matrix& m, std::int64_t g, std::int64_t groups) {
+  const std::int64_t columns = m.columns / groups;
+  return m.column_range(g * columns, (g + 1) * columns);
+}
+
+cuda::TapAxis all_taps(std::int64_t kernel) { return {kernel, kernel, 0, 1}; }
+
+void forward(const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
+  const Device device = y.device();
+  const cuda::GatherRows windows = windows_of(s);
+  const std::int64_t depth = windows.row_elements(), rows = y.rows(), run = rows_at_once(depth * size_of(x.dtype()));
+  const Tensor arranged = scratch({s.outputs, depth / s.groups}, x.dtype(), device);
+  cuda::arrange_weights(stream_of(device), x.dtype(),
+                        {.weights = weight.data<const float>(),
+                         .to = arranged.raw(),
+                         .down = all_taps(s.kernel_height),
+                         .across = all_taps(s.kernel_width),
+                         .outputs = s.outputs,
+                         .channels = s.channels,
+                         .groups = s.groups});
+  const Tensor memory = scratch({is_product(s) ? 0 : std::min(rows, run), depth}, x.dtype(), device);
+  const std::int64_t outputs = s.outputs / s.groups;
+  for_runs(rows, is_product(s) ? rows : run, [&](std::int64_t begin, std::int64_t end) {
+    const Matrix from = rows_of(s, windows, x, memory, begin, end), to = Matrix(y).row_range(begin, end);
+    for (std::int64_t g = 0; g < s.groups; ++g)
+      gemm(group_of(from, g, s.groups), Matrix(arranged).row_range(g * outputs, (g + 1) * outputs).t(),
+           group_of(to, g, s.groups),
+           {.bias = bias.defined() ? bias.leading(g * outputs, (g + 1) * outputs) : Tensor()});
+  });
+}
+
+/// Along one axis, the pixels whose place leaves `rest` when divided by the stride: the same taps reach all of them.
+struct Rest {
+  cuda::PixelAxis pixels;
+  cuda::TapAxis taps;
+  cuda::WindowAxis windows;  // of dy around each of these pixels
+
+  Rest(std::int64_t rest, std::int64_t extent, std::int64_t out_extent, std::int64_t kernel, const ConvShape& s)
+      : pixels{extent, (extent - rest + s.stride - 1) / s.stride, rest, s.stride} {
+    const std::int64_t first = (rest + s.padding) % s.stride;
+    const std::int64_t count = first < kernel ? (kernel - first + s.stride - 1) / s.stride : 0;
+    taps = {kernel, count, first, s.stride};
+    windows = {out_extent, pixels.pixels, count, (rest + s.padding - first) / s.stride, 1, -1};
+  }
+};
+
+/// dx of the pixels that have the same rests.
+void input_gradient_of(const ConvShape& s, const Rest& down, const Rest& across, const Tensor& dy, const Tensor& weight,
+                       const Tensor& dx, bool add) {
+  const Device device = dx.device();
+  const Stream stream = stream_of(device);
+  const cuda::GatherRows windows{
+      .down = down.windows, .across = across.windows, .channels = s.outputs, .groups = s.groups};
+  const std::int64_t depth = windows.row_elements(), rows = s.images * down.pixels.pixels * across.pixels.pixels;
+  const bool direct = s.stride == 1;  // the pixels are all, in order
+  const auto place = [&](std::int64_t begin, std::int64_t end, const Tensor& from) {
+    cuda::place_rows(stream, dx.dtype(),
+                     {.from = from.defined() ? from.data<const std::byte>() : nullptr,
+                      .images = dx.raw(),
+                      .down = down.pixels,
+                      .across = across.pixels,
+                      .channels = s.channels,
+                      .first_row = begin,
+                      .rows = end - begin,
+                      .add = add});
+  };
+  if (depth == 0) {
+    if (!add) place(0, rows, Tensor());
+    return;
+  }
+  const std::int64_t inputs = s.channels / s.groups, of_group = depth / s.groups;
+  const Tensor arranged = scratch({depth, inputs}, dy.dtype(), device);
+  cuda::arrange_weights(stream, dy.dtype(),
+                        {.weights = weight.data<const float>(),
+                         .to = arranged.raw(),
+                         .down = down.taps,
+                         .across = across.taps,
+                         .outputs = s.outputs,
+                         .channels = s.channels,
+                         .groups = s.groups,
+                         .by_inputs = true});
+  const std::int64_t run = rows_at_once((depth + (direct ? 0 : s.channels)) * size_of(dy.dtype()));
+  const std::int64_t most = std::min(rows, run);
+  const Tensor memory = scratch({is_product(s) ? 0 : most, depth}, dy.dtype(), device);
+  const Tensor results = scratch({direct ? 0 : most, s.channels}, dx.dtype(), device);
+  for_runs(rows, is_product(s) ? rows : run, [&](std::int64_t begin, std::int64_t end) {
+    const Matrix from = rows_of(s, windows, dy, memory, begin, end);
+    const Tensor to = direct ? dx.row_range(begin, end) : results.leading(0, end - begin);
+    for (std::int64_t g = 0; g < s.groups; ++g)
+      gemm(group_of(from, g, s.groups), Matrix(arranged).row_range(g * of_group, (g + 1) * of_group),
+           group_of(Matrix(to), g, s.groups), {.add = add && direct});
+    if (!direct) place(begin, end, to);
+  });
+}
+
+void input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add) {
+  for (std::int64_t row = 0; row < std::min(s.stride, s.height); ++row)
+    for (std::int64_t column = 0; column < std::min(s.stride, s.width); ++column)
+      input_gradient_of(s, Rest(row, s.height, s.out_height(), s.kernel_height, s),
+                        Rest(column, s.width, s.out_width(), s.kernel_width, s), dy, weight, dx, add);
+}
+
+void weight_gradient(const ConvShape& s, const Operand& x, const Tensor& dy, const Tensor& dweight, bool add) {
+  const Device device = dweight.device();
+  const cuda::GatherRows windows = windows_of(s);
+  const std::int64_t depth = windows.row_elements(), windows_of_image = s.out_height() * s.out_width();
+  const std::int64_t run = rows_at_once(depth * size_of(dy.dtype())), pixels = s.height * s.width;
+  // Images whose x is decoded or rematerialized at once, and rows of their windows that are gathered at once.
+  const std::int64_t image_elements = std::max(pixels * s.channels, windows_of_image * depth);
+  const std::int64_t images = rows_at_once(image_elements * size_of(dy.dtype()));
+  const std::int64_t outputs = s.outputs / s.groups;
+  const Tensor sums = is_product(s) && s.groups == 1 ? dweight.reshape({s.outputs, depth})
+                                                     : scratch({s.outputs, depth / s.groups}, DType::f32, device);
+  const bool direct = sums.storage() == dweight.storage();
+  const Tensor memory = scratch(
+      {is_product(s) ? 0 : std::min(run, std::min(images, s.images) * windows_of_image), depth}, dy.dtype(), device);
+  bool adds = add && direct;
+  for_runs(s.images, images, [&](std::int64_t first_image, std::int64_t last_image) {
+    const Tensor in = x.rows(first_image * pixels, last_image * pixels);  // [rows, C]
+    const std::int64_t first_row = first_image * windows_of_image;
+    for_runs((last_image - first_image) * windows_of_image, run, [&](std::int64_t begin, std::int64_t end) {
+      const Matrix from = rows_of(s, windows, in, memory, begin, end);
+      const Matrix gradients = Matrix(dy).row_range(first_row + begin, first_row + end);
+      for (std::int64_t g = 0; g < s.groups; ++g)
+        gemm(group_of(gradients, g, s.groups).t(), group_of(from, g, s.groups),
+             Matrix(sums).row_range(g * outputs, (g + 1) * outputs), {.add = adds});
+      adds = true;
+    });
+  });
+  if (direct) return;
+  cuda::collect_weights(stream_of(device), {.matrix = sums.data<const float>(),
+                                            .weights = dweight.data<float>(),
+                                            .outputs = s.outputs,
+                                            .taps = s.kernel_height * s.kernel_width,
+                                            .channels = s.channels / s.groups,
+                                            .add = add});
+}
+
+const RegisterKernel cuda_forward{conv2d_forward, DeviceKind::cuda, forward};
+const RegisterKernel cuda_input_gradient{conv2d_input_gradient, DeviceKind::cuda, input_gradient};
+const RegisterKernel cuda_weight_gradient{conv2d_weight_gradient, DeviceKind::cuda, weight_gradient};
+const RegisterKernel cuda_bias_gradient{
+    conv2d_bias_gradient, DeviceKind::cuda,
+    [](const Tensor& dy, const Tensor& dbias) { sum_repetitions(dbias.device(), dy, dbias); }};
+
+}  // namespace
+}  // namespace lacuna

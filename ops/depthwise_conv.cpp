@@ -20,6 +20,9 @@ Tensor taps_of(const Tensor& weight, bool flipped) {
   return taps;
 }
 
+/// Sums over images that are made beside each other.
+std::int64_t most_parts(Device device) { return device.kind == DeviceKind::cuda ? 128 : threads(); }
+
 }  // namespace
 
 std::int64_t DepthwiseConv2d::macs(std::span<const Shape>, const Shape& y) const { return y.count() * kernel * kernel; }
@@ -50,7 +53,7 @@ void DepthwiseConv2d::backward(const Tensor& dy, const Saved<DepthwiseConv2d>& s
   if (grads.wanted(bias)) grads[bias] = sum_over_leading(dy, {channels});
   if (grads.wanted(weight)) {
     const Operand in = saved.get<input(x)>();
-    const std::int64_t parts = std::clamp<std::int64_t>(images, 1, threads());
+    const std::int64_t parts = std::clamp<std::int64_t>(images, 1, most_parts(dy.device()));
     const Tensor sums = Tensor::zeros({parts, kernel, kernel, channels}, parameters, dy.device(), Purpose::workspace);
     const std::int64_t run = std::max<std::int64_t>(in.block_rows() / pixels, 1);  // images decoded at a time
     for (std::int64_t first = 0; first < images; first += run) {

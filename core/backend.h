@@ -38,8 +38,6 @@ class Backend {
 
   /// Bytes that tensors may take on a device.
   virtual std::int64_t capacity(int device) const = 0;
-  /// Bytes that are free now.
-  virtual std::int64_t free_memory(int device) const = 0;
   /// A range of addresses without memory. A device has one; it is never given back.
   virtual std::byte* reserve(int device, std::size_t bytes) = 0;
   /// Puts memory behind [begin, end) of the range, in pieces. False if the device has none left.

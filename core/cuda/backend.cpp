@@ -98,14 +98,11 @@ class Cuda final : public Backend {
   }
 
   std::int64_t capacity(int device) const override {
-    return std::max<std::int64_t>(free_memory(device) - beside_tensors, 0) / static_cast<std::int64_t>(piece) *
-           static_cast<std::int64_t>(piece);
-  }
-  std::int64_t free_memory(int device) const override {
     std::size_t free = 0, total = 0;
     check(cudaSetDevice(device), "choosing the device");
     check(cudaMemGetInfo(&free, &total), "asking for the free memory");
-    return static_cast<std::int64_t>(free);
+    const std::int64_t left = static_cast<std::int64_t>(free) - beside_tensors, whole = piece;
+    return std::max<std::int64_t>(left, 0) / whole * whole;
   }
 
   std::byte* reserve(int device, std::size_t bytes) override {

@@ -41,7 +41,6 @@ class StandIn final : public Backend {
   }
 
   std::int64_t capacity(int) const override { return std::int64_t{8} << 30; }
-  std::int64_t free_memory(int) const override { return capacity(0); }
   std::byte* reserve(int device, std::size_t bytes) override {
     void* const range = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) fail("the stand-in cannot reserve {} bytes of addresses", bytes);

@@ -363,7 +363,8 @@ void launch(Stream stream, const Grid& grid, Body body) {
   enqueue(stream, [grid, body = std::move(body)] { run_blocks(grid, body); });
 }
 
-void set_schedule(std::uint64_t seed) { schedule() = seed; }
+ScheduleScope::ScheduleScope(std::uint64_t seed) { schedule() = seed; }
+ScheduleScope::~ScheduleScope() { schedule() = 0; }
 bool runs_late() { return schedule() % 2 == 1; }
 
 void sync() { running->sync(); }

@@ -26,9 +26,16 @@ void run_blocks(const Grid& grid, const Body& body);
 /// Queues run_blocks on the stream.
 void launch(Stream stream, const Grid& grid, Body body);
 
-/// 0: threads and blocks run in ascending order, 1: descending, any other: in an order drawn from it. A stream's work
-/// is done at once if it is even; if it is odd, only when the host synchronizes.
-void set_schedule(std::uint64_t seed);
+/// Sets the order of things while it lives. 0, as without one: threads and blocks run in ascending order; 1:
+/// descending; any other: in an order drawn from it. If it is even, a stream's work is done at once; if it is odd, only
+/// when the host synchronizes.
+class ScheduleScope {
+ public:
+  explicit ScheduleScope(std::uint64_t seed);
+  ~ScheduleScope();
+  ScheduleScope(const ScheduleScope&) = delete;
+  ScheduleScope& operator=(const ScheduleScope&) = delete;
+};
 
 // Called by threads of a kernel.
 

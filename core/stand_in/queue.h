@@ -1,4 +1,4 @@
-// The streams of the stand-in: work is done at once, or when the host waits for it (fibers.h: set_schedule).
+// The streams of the stand-in: work is done at once, or when the host waits for it (fibers.h: ScheduleScope).
 #pragma once
 
 #include "core/stream.h"

@@ -51,10 +51,8 @@ TEST_CASE("cuda: tensors saved in codes give the gradients of the CPU") {
     }
     CHECK(difference < 1e-4);
     CHECK(error > 1e-3);  // codes were read
-    cuda::stand_in::set_schedule(3);
-    const std::vector<double> again = gradient(*late, Device::cuda);
-    cuda::stand_in::set_schedule(0);
-    CHECK(again == got);
+    const cuda::stand_in::ScheduleScope schedule(3);
+    CHECK(gradient(*late, Device::cuda) == got);
   }
 }
 

@@ -67,10 +67,9 @@ struct Unaligned {
 /// Runs `f` with a schedule.
 template <class F>
 void with_schedule(std::uint64_t seed, const F& f) {
-  cuda::stand_in::set_schedule(seed);
+  const cuda::stand_in::ScheduleScope schedule(seed);
   f();
   backend(Device::cuda).synchronize(stream_of(Device::cuda));
-  cuda::stand_in::set_schedule(0);
 }
 
 template <bool waits>

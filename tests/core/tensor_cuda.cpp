@@ -16,15 +16,6 @@ namespace {
 constexpr Device second{DeviceKind::cuda, 1};
 const std::vector<float> numbers{1.5F, -2, 0, 3.25F, 1e-3F, 300};
 
-/// Lets streams run late while it lives.
-class LateStreams {
- public:
-  LateStreams() { cuda::stand_in::set_schedule(3); }
-  ~LateStreams() { cuda::stand_in::set_schedule(0); }
-  LateStreams(const LateStreams&) = delete;
-  LateStreams& operator=(const LateStreams&) = delete;
-};
-
 }  // namespace
 
 TEST_CASE("cuda: values go to the device and come back, at once or late") {
@@ -44,7 +35,7 @@ TEST_CASE("cuda: values go to the device and come back, at once or late") {
     }
   };
   check();
-  const LateStreams late;
+  const cuda::stand_in::ScheduleScope late(3);
   check();
 }
 

@@ -62,15 +62,8 @@ TEST_CASE("cuda: a step of each small model equals the CPU's up to rounding") {
 TEST_CASE("cuda: `exact` has the bits of `keep`, in any order of threads and with late streams") {
   for_each_model([](const Description& description) {
     const Step keep = on_cuda(description, "keep");
-    cuda::stand_in::set_schedule(3);
-    try {
-      const Step exact = on_cuda(description, "exact");
-      CHECK(exact.results == keep.results);
-    } catch (...) {
-      cuda::stand_in::set_schedule(0);
-      throw;
-    }
-    cuda::stand_in::set_schedule(0);
+    const cuda::stand_in::ScheduleScope late(3);
+    CHECK(on_cuda(description, "exact").results == keep.results);
   });
 }
 

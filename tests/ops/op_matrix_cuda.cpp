@@ -47,11 +47,10 @@ void for_each_case_on_cuda(const Check& check) {
 template <class F>
 void in_other_orders(const F& f) {
   for (const std::uint64_t seed : {1, 2, 3}) {
-    cuda::stand_in::set_schedule(seed);
+    const cuda::stand_in::ScheduleScope schedule(seed);
     CAPTURE(seed);
     f();
   }
-  cuda::stand_in::set_schedule(0);
 }
 
 }  // namespace

@@ -59,11 +59,10 @@ Tensor tensor(const std::vector<float>& values, const Shape& shape, DType dtype)
 template <class F>
 void in_all_orders(const F& f) {
   for (const std::uint64_t seed : {0, 1, 2, 3}) {
-    cuda::stand_in::set_schedule(seed);
+    const cuda::stand_in::ScheduleScope schedule(seed);
     CAPTURE(seed);
     f();
   }
-  cuda::stand_in::set_schedule(0);
 }
 
 std::vector<std::uint8_t> bytes_on_cpu(const QuantizedTensor& quantized) {

@@ -97,7 +97,7 @@ TEST_CASE("models: everything wrong with a description is listed at once") {
         "model vit:\n"
         "  `depth` should be a whole number from 1 to 4096, got `0`\n"
         "  `qkv_bias` should be true or false, got `1`\n"
-        "  `global_pool` should be one of token, avg, map, got `max`\n"
+        "  `global_pool` should be one of token, avg, token_avg, map, got `max`\n"
         "  `drop_rate` should be a number from 0 to below 1, got `1`\n"
         "  `patch_size` 8 does not divide `image_size` 33\n"
         "  `num_heads` 4 does not divide `embed_dim` 50\n"

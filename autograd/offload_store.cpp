@@ -87,22 +87,21 @@ void OffloadStore::open_file() {
   ::unlink(name.c_str());
 }
 
-/// Whether the disk gives the file so many bytes, which writing it cannot fail for then.
+/// Whether the disk has room for so many bytes of the file. A disk that can give them to the file ahead does: writing
+/// cannot run out of room then. On others they are free now, and another program may take them.
 bool OffloadStore::reserve(std::int64_t end) {
   if (end <= reserved_) return true;
-  constexpr std::int64_t at_once = std::int64_t{64} << 20, left_free = std::int64_t{1} << 30;  // for checkpoints
+  constexpr std::int64_t at_once = std::int64_t{64} << 20;
+  const std::int64_t left_free = options_.budget == 0 ? std::int64_t{1} << 30 : 0;  // for checkpoints
   struct statvfs disk {};
   const std::int64_t free =
       ::fstatvfs(file_, &disk) == 0 ? static_cast<std::int64_t>(disk.f_bavail * disk.f_frsize) : end;
   for (const std::int64_t aim : {std::max(end, reserved_ + at_once), end}) {
     const bool within_budget = options_.budget == 0 || aim <= options_.budget;
-    if (!within_budget || (options_.budget == 0 && aim - reserved_ > free - left_free)) continue;
-    if (::fallocate(file_, 0, reserved_, aim - reserved_) == 0) {
+    if (!within_budget || aim - reserved_ > free - left_free) continue;
+    const bool given = ::fallocate(file_, 0, reserved_, aim - reserved_) == 0;
+    if (given || errno == EOPNOTSUPP || errno == ENOSYS) {
       reserved_ = aim;
-      return true;
-    }
-    if (errno == EOPNOTSUPP || errno == ENOSYS) {
-      reserved_ = std::numeric_limits<std::int64_t>::max();
       return true;
     }
   }
@@ -218,6 +217,7 @@ void OffloadStore::get(Id id, const Tensor& into, bool again) {
       else
         wait(lock);
     }
+    expect_working();  // its read may have failed while the chunk before was copied
     ++slot->pins;
     lock.unlock();
     copy_bytes(to + chunk.second * chunk_, slot->data, slot->bytes);

@@ -85,7 +85,7 @@ class OffloadStore {
   OffloadOptions options_;
   int file_ = -1;
   std::int64_t chunk_ = 0;     // bytes of a slot
-  std::int64_t reserved_ = 0;  // bytes of the file that the disk has given
+  std::int64_t reserved_ = 0;  // bytes of the file that the disk has given, or had free
   Tensor ring_;                // u8 [slots * chunk_ + alignment]
   std::vector<Slot> slots_;
 

@@ -10,6 +10,14 @@
 
 #include <doctest/doctest.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+
 using namespace lacuna;
 
 namespace {
@@ -48,6 +56,22 @@ std::vector<std::vector<double>> gradients(std::string_view name, const std::sha
   return all;
 }
 
+/// From now on reads of the one file that is open in `folder` fail, and writes do not.
+void break_reads(const std::filesystem::path& folder) {
+  const std::string start = std::filesystem::canonical(folder).string() + "/";
+  int file = -1;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    if (std::filesystem::read_symlink(entry.path(), ignored).string().starts_with(start))
+      file = std::stoi(entry.path().filename().string());
+  }
+  REQUIRE(file >= 0);
+  const int write_only = ::open(("/proc/self/fd/" + std::to_string(file)).c_str(), O_WRONLY | O_CLOEXEC);
+  REQUIRE(write_only >= 0);
+  REQUIRE(::dup2(write_only, file) == file);
+  ::close(write_only);
+}
+
 }  // namespace
 
 TEST_CASE("offload: a store gives the bytes back, in any order, through a ring that is smaller than a tensor") {
@@ -75,6 +99,20 @@ TEST_CASE("offload: a store gives the bytes back, in any order, through a ring t
   }
   CHECK(store.bytes() == 0);
   CHECK_THROWS_AS(OffloadStore({.folder = folder / "nowhere"}), Error);
+}
+
+TEST_CASE("offload: a read that fails while the chunk before is copied is an error") {
+  const test::TemporaryFolder folder;
+  constexpr std::int64_t chunk = std::int64_t{2} << 20, ring = 8 * chunk;
+  OffloadStore store({.folder = folder.path(), .buffer = ring});
+  const Tensor first = Tensor::full({ring + 4 * chunk}, 1, DType::u8, Device::cpu),
+               second = Tensor::full({ring}, 2, DType::u8, Device::cpu);
+  const OffloadStore::Id id = store.put(first).value(), later = store.put(second).value();
+  store.get(later, empty_like(second), false);
+  store.drop(later);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the ring is filled with the start of the first
+  break_reads(folder.path());
+  CHECK_THROWS_AS(store.get(id, empty_like(first), false), Error);
 }
 
 TEST_CASE("offload: what goes beyond the budget is refused, and told once") {

@@ -19,7 +19,8 @@ namespace lacuna {
 ///   std::byte* base() const;                    null before `reserve`
 ///   std::size_t size() const;                   addresses of the range
 ///   bool commit(std::size_t begin, std::size_t end, std::size_t asked);
-///                                               makes these usable; false: free blocks have to be given back first
+///                                               makes these usable; false: free blocks have to be given back first,
+///                                               and a part may be usable
 ///   void decommit(std::size_t begin, std::size_t end) noexcept;
 ///   std::int64_t available(std::size_t top) const;
 ///                                               as Allocator::available; blocks lie below `top`
@@ -82,7 +83,9 @@ class RangeAllocator final : public Allocator {
   void commit(std::size_t begin, std::size_t end, std::size_t asked) {
     if (memory_.commit(begin, end, asked)) return;
     decommit_free_blocks();
-    if (!memory_.commit(begin, end, asked)) memory_.exhausted(asked, capacity());
+    if (memory_.commit(begin, end, asked)) return;
+    memory_.decommit(begin, end);  // the part that it got, which no block knows
+    memory_.exhausted(asked, capacity());
   }
   void decommit_free_blocks() noexcept {
     for (const auto& [offset, size] : free_.by_offset()) memory_.decommit(offset, offset + size);

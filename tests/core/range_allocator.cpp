@@ -1,0 +1,67 @@
+#include "core/range_allocator.h"
+
+#include "core/error.h"
+
+#include <doctest/doctest.h>
+
+#include <set>
+#include <vector>
+
+namespace lacuna {
+namespace {
+
+constexpr std::size_t piece = 4096;
+
+/// Memory that is mapped in pieces, of which there are `most`.
+class Pieces {
+ public:
+  Pieces(std::set<std::size_t>* mapped, std::size_t most) : mapped_(*mapped), most_(most) {}
+
+  std::int64_t capacity() const { return std::int64_t{64} * piece; }
+  void reserve(std::size_t) {
+    range_.resize(size());
+    base_ = range_.data();
+  }
+  std::byte* base() const { return base_; }
+  std::size_t size() const { return 128 * piece; }
+  bool commit(std::size_t begin, std::size_t end, std::size_t) {
+    for (std::size_t i = begin / piece; i * piece < end; ++i) {
+      if (mapped_.contains(i)) continue;
+      if (mapped_.size() == most_) return false;
+      mapped_.insert(i);
+    }
+    return true;
+  }
+  void decommit(std::size_t begin, std::size_t end) noexcept {
+    for (std::size_t i = (begin + piece - 1) / piece; (i + 1) * piece <= end; ++i) mapped_.erase(i);
+  }
+  std::int64_t available(std::size_t) const { return capacity(); }
+  [[noreturn]] void exhausted(std::size_t asked, std::int64_t) const { fail("no room for {} bytes", asked); }
+
+ private:
+  std::set<std::size_t>& mapped_;
+  std::size_t most_;
+  std::vector<std::byte> range_{};
+  std::byte* base_ = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("an allocation that memory runs out for gives back what it got") {
+  std::set<std::size_t> mapped;
+  RangeAllocator<Pieces> allocator(&mapped, std::size_t{4});
+  void* const held = allocator.allocate(piece + 64);
+  CHECK(mapped == std::set<std::size_t>{0, 1});
+  CHECK_THROWS_AS(allocator.allocate(4 * piece), Error);
+  CHECK(mapped == std::set<std::size_t>{0, 1});
+  void* const rest = allocator.allocate(3 * piece - 64);
+  CHECK(mapped.size() == 4);
+  CHECK_THROWS_AS(allocator.allocate(64), Error);
+  allocator.release(held, piece + 64);
+  CHECK_THROWS_AS(allocator.allocate(2 * piece), Error);
+  CHECK(mapped == std::set<std::size_t>{1, 2, 3});
+  allocator.release(rest, 3 * piece - 64);
+  CHECK(allocator.allocate(4 * piece) == held);
+}
+
+}  // namespace lacuna

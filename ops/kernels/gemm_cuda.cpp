@@ -39,7 +39,7 @@ void multiply(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix
   Matrix to = c;
   if (!writes_directly) {  // f32 operands into a narrower result
     c_copy = Tensor::empty(c.tensor.shape(), DType::f32, device, Purpose::workspace);
-    if (options.add) c_copy.copy_from(c.tensor);
+    c_copy.copy_from(c.tensor);  // all of it is copied back, with what lies beside the matrix
     to.tensor = c_copy;
   }
   const DType result = to.tensor.dtype();

@@ -27,11 +27,13 @@ struct Library {
   LACUNA_FUNCTION(cublasLtMatmul);
   LACUNA_FUNCTION(cublasLtMatmulAlgoGetHeuristic);
   LACUNA_FUNCTION(cublasLtMatmulDescCreate);
+  LACUNA_FUNCTION(cublasLtMatmulDescDestroy);
   LACUNA_FUNCTION(cublasLtMatmulDescSetAttribute);
   LACUNA_FUNCTION(cublasLtMatmulPreferenceCreate);
   LACUNA_FUNCTION(cublasLtMatmulPreferenceDestroy);
   LACUNA_FUNCTION(cublasLtMatmulPreferenceSetAttribute);
   LACUNA_FUNCTION(cublasLtMatrixLayoutCreate);
+  LACUNA_FUNCTION(cublasLtMatrixLayoutDestroy);
   LACUNA_FUNCTION(cublasLtMatrixLayoutSetAttribute);
 #undef LACUNA_FUNCTION
 };
@@ -70,9 +72,20 @@ Key key_of(int device, const Product& p) {
           {alignment_of(p.a.data), alignment_of(p.b.data), alignment_of(p.c.data)}};
 }
 
+struct Destroy {
+  void operator()(cublasLtMatmulDesc_t product) const { library().cublasLtMatmulDescDestroy(product); }
+  void operator()(cublasLtMatrixLayout_t layout) const { library().cublasLtMatrixLayoutDestroy(layout); }
+  void operator()(cublasLtMatmulPreference_t preference) const {
+    library().cublasLtMatmulPreferenceDestroy(preference);
+  }
+};
+using ProductOwner = std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroy>;
+using LayoutOwner = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroy>;
+using PreferenceOwner = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, Destroy>;
+
 struct Plan {
-  cublasLtMatmulDesc_t product = nullptr;
-  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
+  ProductOwner product{};
+  LayoutOwner a{}, b{}, c{};
   cublasLtMatmulAlgo_t algorithm{};
 };
 
@@ -82,30 +95,32 @@ void set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute,
 }
 
 /// cuBLASLt counts by columns: a row-major matrix is the transpose of what it sees.
-cublasLtMatrixLayout_t layout_of(const Factor& matrix, std::int64_t batch) {
-  cublasLtMatrixLayout_t layout = nullptr;
-  check(library().cublasLtMatrixLayoutCreate(&layout, type_of(matrix.dtype),
-                                             static_cast<std::uint64_t>(matrix.columns),
+LayoutOwner layout_of(const Factor& matrix, std::int64_t batch) {
+  cublasLtMatrixLayout_t made = nullptr;
+  check(library().cublasLtMatrixLayoutCreate(&made, type_of(matrix.dtype), static_cast<std::uint64_t>(matrix.columns),
                                              static_cast<std::uint64_t>(matrix.rows), matrix.stride),
         "MatrixLayoutCreate");
+  LayoutOwner layout(made);
   const auto count = static_cast<std::int32_t>(batch);
-  check(library().cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+  check(library().cublasLtMatrixLayoutSetAttribute(layout.get(), CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                                   sizeof count),
         "MatrixLayoutSetAttribute");
-  check(library().cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &matrix.item,
-                                                   sizeof matrix.item),
+  check(library().cublasLtMatrixLayoutSetAttribute(layout.get(), CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                   &matrix.item, sizeof matrix.item),
         "MatrixLayoutSetAttribute");
   return layout;
 }
 
 /// c = a·b by rows is cᵀ = bᵀ·aᵀ by columns: b is the left factor.
 Plan make_plan(cublasLtHandle_t handle, const Product& p) {
-  Plan plan;
-  check(library().cublasLtMatmulDescCreate(&plan.product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "MatmulDescCreate");
-  set(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-  set(plan.product, CUBLASLT_MATMUL_DESC_TRANSB, p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  cublasLtMatmulDesc_t product = nullptr;
+  check(library().cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "MatmulDescCreate");
+  Plan plan{.product = ProductOwner(product)};
+  set(product, CUBLASLT_MATMUL_DESC_TRANSA, p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(product, CUBLASLT_MATMUL_DESC_TRANSB, p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (p.bias != nullptr) {
-    set(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   }
   plan.a = layout_of(p.a, p.batch);
   plan.b = layout_of(p.b, p.batch);
@@ -113,6 +128,7 @@ Plan make_plan(cublasLtHandle_t handle, const Product& p) {
 
   cublasLtMatmulPreference_t preference = nullptr;
   check(library().cublasLtMatmulPreferenceCreate(&preference), "MatmulPreferenceCreate");
+  const PreferenceOwner owner(preference);
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
     check(library().cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
           "MatmulPreferenceSetAttribute");
@@ -125,10 +141,9 @@ Plan make_plan(cublasLtHandle_t handle, const Product& p) {
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c.data));
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  const cublasStatus_t status = library().cublasLtMatmulAlgoGetHeuristic(handle, plan.product, plan.b, plan.a, plan.c,
-                                                                         plan.c, preference, 1, &found, &count);
-  library().cublasLtMatmulPreferenceDestroy(preference);
-  check(status, "MatmulAlgoGetHeuristic");
+  check(library().cublasLtMatmulAlgoGetHeuristic(handle, product, plan.b.get(), plan.a.get(), plan.c.get(),
+                                                 plan.c.get(), preference, 1, &found, &count),
+        "MatmulAlgoGetHeuristic");
   expect(count > 0, "cuBLASLt has no product [{}, {}] by [{}, {}]", p.a.rows, p.a.columns, p.b.rows, p.b.columns);
   plan.algorithm = found.algo;
   return plan;
@@ -141,13 +156,15 @@ class Products {
     const std::lock_guard lock(mutex_);
     cublasLtHandle_t& handle = handles_[device];
     if (handle == nullptr) check(library().cublasLtCreate(&handle), "Create");
-    const auto [entry, is_new] = plans_.try_emplace(key_of(device, p));
-    if (is_new) entry->second = make_plan(handle, p);
+    const Key key = key_of(device, p);
+    auto entry = plans_.find(key);
+    if (entry == plans_.end()) entry = plans_.emplace(key, make_plan(handle, p)).first;
     const Plan& plan = entry->second;
-    if (p.bias != nullptr) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    if (p.bias != nullptr) set(plan.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
     const float alpha = p.alpha, beta = p.add ? 1 : 0;
-    check(library().cublasLtMatmul(handle, plan.product, &alpha, p.b.data, plan.b, p.a.data, plan.a, &beta, p.c.data,
-                                   plan.c, p.c.data, plan.c, &plan.algorithm, workspace, product_workspace, stream),
+    check(library().cublasLtMatmul(handle, plan.product.get(), &alpha, p.b.data, plan.b.get(), p.a.data, plan.a.get(),
+                                   &beta, p.c.data, plan.c.get(), p.c.data, plan.c.get(), &plan.algorithm, workspace,
+                                   product_workspace, stream),
           "Matmul");
   }
 
@@ -160,7 +177,7 @@ class Products {
 }  // namespace
 
 void multiply(Stream stream, int device, const Product& product, void* workspace) {
-  static Products products;
+  static Products& products = *new Products;  // never destroyed: the library may be closed by then
   products.run(stream, device, product, workspace);
 }
 

@@ -17,6 +17,16 @@ nlohmann::ordered_json to_json(const std::vector<DamagedFile>& damaged) {
   return list;
 }
 
+namespace {
+
+/// Whether `one` is an entry as `to_json` writes it.
+bool is_entry(const nlohmann::json& one) {
+  const auto is_text = [&](const char* key) { return one.contains(key) && one[key].is_string(); };
+  return one.is_object() && is_text("file") && is_text("why") && (!one.contains("instead") || is_text("instead"));
+}
+
+}  // namespace
+
 DamagedInRun damaged_in_run(const std::filesystem::path& metrics) {
   struct Seen {
     std::string why, instead;
@@ -30,8 +40,9 @@ DamagedInRun damaged_in_run(const std::filesystem::path& metrics) {
     for (const char* const key : {"replaced", "val_left_out"}) {
       if (!json.contains(key)) continue;
       for (const auto& one : json[key]) {
-        Seen& seen = files[one.value("file", "")];
-        seen.why = one.value("why", "");
+        if (!is_entry(one)) continue;
+        Seen& seen = files[one["file"]];
+        seen.why = one["why"];
         if (one.contains("instead")) {
           ++seen.replaced;
           seen.instead = one["instead"];

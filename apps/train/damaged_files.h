@@ -18,7 +18,7 @@ struct DamagedInRun {
   std::int64_t files = 0;
   std::string text;  // a line for each file; empty: there is none
 };
-/// Those in the metrics of a run, by name.
+/// Those in the metrics of a run, by name. Passes over what it does not understand: the run is over.
 DamagedInRun damaged_in_run(const std::filesystem::path& metrics);
 
 }  // namespace lacuna::apps

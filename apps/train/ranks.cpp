@@ -42,9 +42,8 @@ struct Machine {
   int processors = 1;  // of this rank: those that it may run on, shared with the ranks that may run on them too
 };
 Machine machine_of_rank(Communicator& ranks) {
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  ::sched_getaffinity(0, sizeof mine, &mine);
+  cpu_set_t mine{};
+  if (::sched_getaffinity(0, sizeof mine, &mine) != 0) std::memset(&mine, 0xff, sizeof mine);  // shared with all
   std::string text(sizeof mine, '\0');
   std::memcpy(text.data(), &mine, sizeof mine);
   int sharing = 0;

@@ -285,8 +285,15 @@ int TrainingRun::train_and_summarize() {
   record_->update(trainer_.progress().step, stopped ? "stopped" : "finished");
   summary_ = summarize();
   if (stopped) summary_["stopped"] = true;
-  if (configuration_.data.broken == "skip") list_damaged();
+  DamagedInRun damaged;
+  if (configuration_.data.broken == "skip") {
+    damaged = damaged_in_run(folder_->path() / "metrics.jsonl");
+    summary_["damaged_files"] = damaged.files;
+  }
   write_file_atomically(folder_->summary(), summary_.dump(2) + "\n");
+  if (damaged.files > 0)
+    print_error(fmt::format("lacuna: warning: {} damaged file{} (data.broken: skip):{}\n", damaged.files,
+                            damaged.files == 1 ? "" : "s", damaged.text));
   const std::string run = folder_->path().string();
   if (stopped) {
     display_.print(fmt::format("stopped by a signal after step {}; `lacuna train --resume {}` continues",
@@ -295,14 +302,6 @@ int TrainingRun::train_and_summarize() {
   }
   display_.print(closing_line());
   return 0;
-}
-
-void TrainingRun::list_damaged() {
-  const DamagedInRun damaged = damaged_in_run(folder_->path() / "metrics.jsonl");
-  summary_["damaged_files"] = damaged.files;
-  if (damaged.files > 0)
-    print_error(fmt::format("lacuna: warning: {} damaged file{} (data.broken: skip):{}\n", damaged.files,
-                            damaged.files == 1 ? "" : "s", damaged.text));
 }
 
 std::string TrainingRun::closing_line() const {

@@ -56,7 +56,6 @@ class TrainingRun {
   int train_and_summarize();
   bool is_writer() const { return ranks_.rank() == 0; }
   /// Lists the damaged files of the whole run on standard error, and counts them in the summary.
-  void list_damaged();
   std::string closing_line() const;
   void announce();
   /// Writes a line of metrics.jsonl.

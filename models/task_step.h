@@ -33,9 +33,8 @@ class TaskStep {
   /// What `state` refers to and `task` outlive it.
   TaskStep(const TrainedState& state, const Task& task, const TaskStepOptions& options = {});
 
-  /// Step number `number` of the run over the micro-batches of one batch (see TrainStep), of several ranks over this
-  /// one's part of it. A batch of one part that is
-  /// moved here is freed as soon as forward needs it no longer.
+  /// Step number `number` of the run over the micro-batches of one batch (see TrainStep); of several ranks, over this
+  /// one's part of it. A batch of one part that is moved here is freed as soon as forward needs it no longer.
   TrainResult run(std::vector<Batch> batch, std::int64_t number, double learning_rate, const TaskStepHooks& hooks = {});
   /// The loss [] of a micro-batch, recorded where a tape is recording; adds to `totals` where given.
   Variable loss(Batch batch, RunningTotals* totals = nullptr);

@@ -52,7 +52,8 @@ const Magic& format_of(std::span<const std::uint8_t> file) {
   });
   if (file.empty()) reject_sample("the file is empty");
   if (found == magics.end()) reject_sample("the file is no image: expected a JPEG, PNG, BMP, GIF, PGM or PPM");
-  if (found->open == nullptr) reject_sample(
+  if (found->open == nullptr)
+    reject_sample(
         "{} is not read: convert it to PNG, as by ImageMagick's `mogrify -format png FILE`, and remove the original",
         found->name);
   return *found;

@@ -98,6 +98,7 @@ Result step(Model& model, const Task& task, Batch batch, std::string_view policy
   tape.backward(loss);
   result.saved = tape.saved_bytes();
   for (Parameter* parameter : model.parameters()) {
+    if (!parameter->trainable()) continue;
     if (parameter->grad().defined()) result.gradients[parameter->path()] = parameter->grad().to_vector();
     parameter->set_grad({});
   }

@@ -220,7 +220,7 @@ void Trainer::take_step(Loader& loader, const TrainerEvents& events) {
   Batch batch = *loader.next();
   std::vector<DamagedFile> replaced = std::exchange(batch.damaged, {});
   TrainResult result = step_(split_batch(std::move(batch), options_.accumulate), progress_.step, rate);
-  result.replaced = std::move(replaced);
+  result.replaced = of_all_ranks(replaced, state_.ranks);
   if (!result.finite()) {
     if (events.nonfinite) events.nonfinite(result);
     fail("step {}: the loss or its gradient is not finite{}", progress_.step + 1, advice);

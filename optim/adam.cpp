@@ -7,18 +7,9 @@
 namespace lacuna {
 namespace {
 
-const RegisterKernel cpu_update{
-    adam_update, DeviceKind::cpu, [](const AdamSettings& settings, const Update& what) {
-      const CpuUpdate begun = begin_on_cpu(what);
-      if (!begun) return;
-      update_elements<2>(
-          formula::AdamStep{.counted = begun.counted,
-                            .moments = adam_moments(settings, begun.step),
-                            .lr = static_cast<float>(what.lr),
-                            .coupled_decay = settings.decoupled ? 0 : static_cast<float>(what.weight_decay),
-                            .decay = settings.decoupled ? static_cast<float>(1 - what.lr * what.weight_decay) : 1},
-          what, begun.key);
-    }};
+const RegisterKernel cpu_update{adam_update, DeviceKind::cpu, [](const AdamSettings& settings, const Update& what) {
+                                  update_on_cpu(AdamRule{settings, what.rate}, what);
+                                }};
 
 template <bool decoupled>
 class AdamLike final : public AdamFamily {

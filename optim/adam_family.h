@@ -4,8 +4,6 @@
 #include "optim/kernels.h"
 #include "optim/optimizer.h"
 
-#include <cmath>
-
 namespace lacuna {
 
 class AdamFamily : public Optimizer {
@@ -29,16 +27,5 @@ class AdamFamily : public Optimizer {
             .decoupled = decoupled};
   }
 };
-
-/// The formula of update number `step`, from 1.
-inline formula::AdamMoments adam_moments(const AdamSettings& settings, std::int64_t step) {
-  const auto t = static_cast<double>(step);
-  return {.take1 = static_cast<float>(1 - settings.beta1),
-          .beta2 = static_cast<float>(settings.beta2),
-          .take2 = static_cast<float>(1 - settings.beta2),
-          .eps = static_cast<float>(settings.eps),
-          .correction = static_cast<float>(1 / (1 - std::pow(settings.beta1, t))),
-          .root_correction = static_cast<float>(1 / std::sqrt(1 - std::pow(settings.beta2, t)))};
-}
 
 }  // namespace lacuna

@@ -5,33 +5,12 @@
 #include "optim/kernels.h"
 #include "optim/optimizer.h"
 
-#include <cmath>
-
 namespace lacuna {
 namespace {
 
-const RegisterKernel cpu_update{
-    adan_update, DeviceKind::cpu, [](const AdanSettings& s, const Update& what) {
-      const CpuUpdate begun = begin_on_cpu(what);
-      if (!begun) return;
-      const auto t = static_cast<double>(begun.step);
-      const double decay = what.lr * what.weight_decay;
-      update_elements<4>(
-          formula::AdanStep{.counted = begun.counted,
-                            .take1 = static_cast<float>(1 - s.beta1),
-                            .beta2 = static_cast<float>(s.beta2),
-                            .take2 = static_cast<float>(1 - s.beta2),
-                            .beta3 = static_cast<float>(s.beta3),
-                            .take3 = static_cast<float>(1 - s.beta3),
-                            .eps = static_cast<float>(s.eps),
-                            .mean_size = static_cast<float>(what.lr / (1 - std::pow(s.beta1, t))),
-                            .difference_size = static_cast<float>(what.lr * s.beta2 / (1 - std::pow(s.beta2, t))),
-                            .root_correction = static_cast<float>(1 / std::sqrt(1 - std::pow(s.beta3, t))),
-                            .decay_before = s.no_prox ? static_cast<float>(1 - decay) : 1,
-                            .decay_after = s.no_prox ? 1 : static_cast<float>(1 / (1 + decay)),
-                            .has_previous = begun.step == 1 ? 0.0F : 1.0F},
-          what, begun.key);
-    }};
+const RegisterKernel cpu_update{adan_update, DeviceKind::cpu, [](const AdanSettings& settings, const Update& what) {
+                                  update_on_cpu(AdanRule{settings, what.rate}, what);
+                                }};
 
 class Adan final : public Optimizer {
  public:

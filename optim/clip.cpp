@@ -1,6 +1,7 @@
 #include "optim/clip.h"
 
 #include "core/parallel.h"
+#include "optim/formulas.h"
 #include "optim/kernels.h"
 
 #include <algorithm>
@@ -41,8 +42,6 @@ double sum_of_squares(const Tensor& x) {
   return total;
 }
 
-double clip_factor(double norm, double max_norm) { return std::min(max_norm / (norm + 1e-6), 1.0); }
-
 namespace {
 
 void note_finite(double value, const Tensor& finite) {
@@ -61,7 +60,7 @@ const RegisterKernel cpu_clip{
     [](const Tensor& squares, std::int64_t begin, std::int64_t end, double max_norm, const Tensor& factor) {
       const double* const square = squares.data<double>();
       const double norm = std::sqrt(std::accumulate(square + begin, square + end, 0.0));
-      *factor.data<float>() = static_cast<float>(clip_factor(norm, max_norm));
+      *factor.data<float>() = static_cast<float>(formula::clip_factor(norm, max_norm));
     }};
 const RegisterKernel cpu_add_loss{add_loss, DeviceKind::cpu,
                                   [](const Tensor& loss, double weight, const Tensor& total, const Tensor& finite) {

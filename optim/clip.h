@@ -16,8 +16,4 @@ struct Clipping {
 /// bits do not depend on the number of threads.
 double sum_of_squares(const Tensor& x);
 
-/// min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_; NaN if
-/// the norm is NaN.
-double clip_factor(double norm, double max_norm);
-
 }  // namespace lacuna

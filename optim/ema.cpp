@@ -11,10 +11,8 @@ namespace lacuna {
 namespace {
 
 void average_on_cpu(double decay, const Tensor& value, const Tensor& average) {
-  const auto keep = static_cast<float>(decay), take = static_cast<float>(1 - decay);
   auto* const a = average.data<float>();
-  map(
-      value.count(), [=](float old, float v) { return keep * old + take * v; }, a, a, value.data<float>());
+  map(value.count(), average_step(decay), a, a, value.data<float>());
 }
 
 const RegisterKernel cpu_average{average_weights, DeviceKind::cpu, average_on_cpu};

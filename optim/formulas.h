@@ -132,4 +132,17 @@ struct LambApply {
   LACUNA_HOST_DEVICE void operator()(float& parameter, float update) const { parameter -= size * update; }
 };
 
+/// min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_; NaN if
+/// the norm is NaN.
+LACUNA_HOST_DEVICE inline double clip_factor(double norm, double max_norm) {
+  const double factor = max_norm / (norm + 1e-6);
+  return factor > 1 ? 1 : factor;
+}
+
+/// Exponential moving average. take: 1 − keep, rounded once.
+struct AverageStep {
+  float keep, take;
+  LACUNA_HOST_DEVICE float operator()(float average, float value) const { return keep * average + take * value; }
+};
+
 }  // namespace lacuna::formula

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/kernel.h"
+#include "optim/rules.h"
 
 #include <cstdint>
 
@@ -11,26 +12,6 @@ namespace lacuna {
 
 class Tensor;
 struct Update;  // optim/optimizer.h
-
-struct SgdSettings {
-  float momentum;
-  bool nesterov;
-};
-struct AdamSettings {
-  double beta1, beta2, eps;
-  bool decoupled;  // AdamW
-};
-struct AdanSettings {
-  double beta1, beta2, beta3, eps;
-  bool no_prox;
-};
-struct LionSettings {
-  double beta1, beta2;
-};
-struct LambSettings {
-  AdamSettings adam;
-  bool trust_clip, always_adapt;
-};
 
 // One update of one parameter. Update::step goes up by one first; nothing
 // happens if Update::clip.finite is 0.

@@ -10,25 +10,16 @@
 namespace lacuna {
 namespace {
 
-double trust_ratio(const LambSettings& settings, const Update& what) {
-  if (what.weight_decay == 0 && !settings.always_adapt) return 1;
-  const double weights = sum_of_squares(what.parameter), updates = sum_of_squares(what.gradient);
-  const double ratio = weights > 0 && updates > 0 ? std::sqrt(weights / updates) : 1;
-  return settings.trust_clip ? std::min(ratio, 1.0) : ratio;
-}
-
 const RegisterKernel cpu_update{
     lamb_update, DeviceKind::cpu, [](const LambSettings& settings, const Update& what) {
       const CpuUpdate begun = begin_on_cpu(what);
       if (!begun) return;
-      update_elements<2, true>(formula::LambUpdate{.counted = begun.counted,
-                                                   .moments = adam_moments(settings.adam, begun.step),
-                                                   .weight_decay = static_cast<float>(what.weight_decay)},
-                               what, begun.key);
+      const LambRule rule{settings, what.rate};
+      update_elements<LambRule::states, true>(rule(begun.counted, begun.step), what, begun.key);
       Update second = what;
       second.state = {};
-      update_elements<0>(formula::LambApply{static_cast<float>(what.lr * trust_ratio(settings, what))}, second,
-                         begun.key);
+      const auto squares = [&](const Tensor& x) { return rule.adapts() ? sum_of_squares(x) : 0.0; };
+      update_elements<0>(rule.apply(squares(what.parameter), squares(what.gradient)), second, begun.key);
     }};
 
 class Lamb final : public AdamFamily {

@@ -9,15 +9,7 @@ namespace lacuna {
 namespace {
 
 const RegisterKernel cpu_update{lion_update, DeviceKind::cpu, [](const LionSettings& settings, const Update& what) {
-                                  const CpuUpdate begun = begin_on_cpu(what);
-                                  if (!begun) return;
-                                  update_elements<1>(
-                                      formula::LionStep{.counted = begun.counted,
-                                                        .lr = static_cast<float>(what.lr),
-                                                        .decay = static_cast<float>(1 - what.lr * what.weight_decay),
-                                                        .take1 = static_cast<float>(1 - settings.beta1),
-                                                        .take2 = static_cast<float>(1 - settings.beta2)},
-                                      what, begun.key);
+                                  update_on_cpu(LionRule{settings, what.rate}, what);
                                 }};
 
 class Lion final : public Optimizer {

@@ -1,10 +1,8 @@
 #include "optim/optimizer.h"
 
-#include "core/random.h"
 #include "optim/elementwise.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 
@@ -15,11 +13,9 @@ CpuUpdate begin_on_cpu(const Update& what) {
   if (clip.finite.defined() && *clip.finite.data<std::int32_t>() == 0) return {};
   if (clip.updates.defined()) ++*clip.updates.data<std::int64_t>();
   const std::int64_t step = ++*what.step.data<std::int64_t>();
-  const RandomStream stream{what.seed, static_cast<std::uint32_t>(step), what.site};
-  const std::array<std::uint32_t, 4> drawn = stream.draw(0);
   return {.step = step,
           .counted = {.factor = clip.factor.defined() ? *clip.factor.data<float>() : 1.0F, .limit = clip.limit},
-          .key = std::uint64_t{drawn[0]} << 32 | drawn[1]};
+          .key = state_key(what.seed, step, what.site)};
 }
 
 Optimizer::Optimizer(const OptimizerConfig& config, std::vector<StateKind> kinds)
@@ -93,8 +89,7 @@ void Optimizer::update(Entry& entry, double lr, const GradientClip& clip) const 
           .gradient = gradient,
           .state = entry.state,
           .step = entry.step,
-          .lr = lr * entry.lr_scale,
-          .weight_decay = entry.weight_decay,
+          .rate = {.lr = lr * entry.lr_scale, .weight_decay = entry.weight_decay},
           .clip = clip,
           .seed = seed_,
           .site = random_site(entry.parameter->path())});

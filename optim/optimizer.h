@@ -5,7 +5,7 @@
 #include "core/registry.h"
 #include "core/settings.h"
 #include "nn/module.h"
-#include "optim/formulas.h"
+#include "optim/rules.h"
 #include "optim/state.h"
 
 #include <functional>
@@ -73,14 +73,13 @@ struct Update {
   const Tensor& gradient;                 // f32 or bf16, in the parameter's shape
   std::span<const OptimizerState> state;  // one of each kind
   const Tensor& step;                     // i64 [1]: how often the parameter was updated before
-  double lr;
-  double weight_decay;
+  Rate rate;
   const GradientClip& clip;
   std::uint64_t seed;  // of the draws that round states
   std::uint32_t site;  // the parameter's, of the draws
 
   Update with_gradient(const Tensor& other) const {
-    return {parameter, other, state, step, lr, weight_decay, clip, seed, site};
+    return {parameter, other, state, step, rate, clip, seed, site};
   }
 };
 

@@ -6,19 +6,10 @@
 namespace lacuna {
 namespace {
 
-const RegisterKernel cpu_update{
-    sgd_update, DeviceKind::cpu, [](const SgdSettings& settings, const Update& what) {
-      const CpuUpdate begun = begin_on_cpu(what);
-      if (!begun) return;
-      const auto lr = static_cast<float>(what.lr), decay = static_cast<float>(what.weight_decay);
-      const float momentum = settings.momentum;
-      if (momentum == 0)
-        update_elements<0>(formula::SgdStep{begun.counted, lr, decay}, what, begun.key);
-      else if (settings.nesterov)
-        update_elements<1>(formula::SgdMomentumStep<true>{begun.counted, lr, decay, momentum}, what, begun.key);
-      else
-        update_elements<1>(formula::SgdMomentumStep<false>{begun.counted, lr, decay, momentum}, what, begun.key);
-    }};
+const RegisterKernel cpu_update{sgd_update, DeviceKind::cpu, [](const SgdSettings& settings, const Update& what) {
+                                  with_sgd_rule(settings, what.rate,
+                                                [&](const auto& rule) { update_on_cpu(rule, what); });
+                                }};
 
 class Sgd final : public Optimizer {
  public:

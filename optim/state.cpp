@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -17,31 +16,6 @@ constexpr std::int64_t block = OptimizerState::block;
 constexpr int bits = 8;
 static_assert(block % quant::block == 0);
 
-/// Signed square root, whose inverse is x · |x|.
-struct SignedRoot {
-  static float compress(float value) { return std::copysign(std::sqrt(std::abs(value)), value); }
-  static float expand(float root) { return root * std::abs(root); }
-  static quant::Range held(quant::Range range) { return range; }
-};
-
-/// Logarithm to base 2, linear between powers of two: the bit pattern of a
-/// positive float, read as an integer.
-struct Logarithm {
-  static constexpr float octave = 0x1p23F;
-  static float compress(float value) {
-    const auto pattern = std::bit_cast<std::int32_t>(value);
-    return pattern < 0x7f800000 ? static_cast<float>(pattern) / octave : std::numeric_limits<float>::quiet_NaN();
-  }
-  static float expand(float logarithm) {
-    constexpr float most = 254.99F;  // below infinity
-    const float held = std::min(std::max(logarithm, 0.0F), most);
-    return std::bit_cast<float>(static_cast<std::int32_t>(held * octave));
-  }
-  /// Values more than 32 octaves below a block's largest are clamped, so that a
-  /// step is at most an eighth of an octave.
-  static quant::Range held(quant::Range range) { return {std::max(range.min, range.max - 32), range.max}; }
-};
-
 template <class F>
 void with_curve(StateValues values, const F& f) {
   if (values == StateValues::no_sign)
@@ -50,28 +24,22 @@ void with_curve(StateValues values, const F& f) {
     f(SignedRoot{});
 }
 
-/// Quantizes values [count] of one block, from element `begin` on. The
-/// probability of rounding up is the remainder in values, not on the curve, so
-/// that the mean is the value itself.
+/// Quantizes values [count] of one block, from element `begin` on.
 template <class Curve>
 void encode(Curve curve, const float* values, std::int64_t begin, std::int64_t count, std::uint64_t key,
             std::uint8_t* codes, quant::GroupParams& stored) {
   std::array<float, block> compressed;
   for (std::int64_t i = 0; i < count; ++i) compressed[static_cast<std::size_t>(i)] = curve.compress(values[i]);
   const quant::Observed found = quant::observe(compressed.data(), count);
-  quant::Range range = curve.held(found.range);
-  if (range.min == range.max) {  // a constant has to lie between two codes, or
-                                 // it could never decrease
-    const float margin = std::abs(range.min) * 0x1p-10F;
-    range = {range.min - margin, range.max + margin};
-  }
-  stored = found.finite ? quant::ParamFitter(bits).fit(range) : quant::not_finite();
+  const StateRange range = state_range(curve, found.range.min, found.range.max);
+  stored = found.finite ? quant::ParamFitter(bits).fit({range.min, range.max}) : quant::not_finite();
   const quant::Scale scale = quant::scale_of(stored, bits);
   if (!(scale.step > 0)) {
     std::fill_n(codes, count, std::uint8_t{0});
     return;
   }
-  const auto step = static_cast<float>(scale.step), origin = static_cast<float>(scale.origin), per = 1 / step;
+  const StateLine line{static_cast<float>(scale.step), static_cast<float>(scale.origin)};
+  const float per = 1 / line.step;
   quant::Draws draws(key, quant::Rounding::stochastic);
   for (std::int64_t first = 0; first < count; first += quant::block) {
     const auto& draw = draws.of_block((begin + first) / quant::block);
@@ -79,12 +47,8 @@ void encode(Curve curve, const float* values, std::int64_t begin, std::int64_t c
     const float *const x = values + first, *const y = compressed.data() + first;
     std::uint8_t* const out = codes + first;
 #pragma GCC ivdep
-    for (std::int64_t i = 0; i < length; ++i) {
-      const float code = std::floor(std::min(std::max((y[i] - origin) * per, 0.0F), 254.0F));
-      const float low = curve.expand(code * step + origin), high = curve.expand((code + 1) * step + origin);
-      const float share = (x[i] - low) * 65536.0F, drawn = static_cast<float>(draw[static_cast<std::size_t>(i)]) + 0.5F;
-      out[i] = static_cast<std::uint8_t>(static_cast<std::int32_t>(code) + (share > drawn * (high - low) ? 1 : 0));
-    }
+    for (std::int64_t i = 0; i < length; ++i)
+      out[i] = state_code(curve, line, per, x[i], y[i], draw[static_cast<std::size_t>(i)]);
   }
 }
 
@@ -100,20 +64,15 @@ void decode(Curve curve, const std::uint8_t* codes, std::int64_t count, quant::G
   for (std::int64_t i = 0; i < count; ++i) values[i] = curve.expand(static_cast<float>(codes[i]) * step + origin);
 }
 
-/// f32 to bf16, rounded stochastically: the upper half of the value plus a
-/// 16-bit draw. NaN and infinities stay.
+/// Rounded stochastically.
 void round_to_bf16(const float* values, std::int64_t begin, std::int64_t count, std::uint64_t key, bf16* out) {
   quant::Draws draws(key, quant::Rounding::stochastic);
   for (std::int64_t first = 0; first < count; first += quant::block) {
     const auto& draw = draws.of_block((begin + first) / quant::block);
     const std::int64_t length = std::min(quant::block, count - first);
 #pragma GCC ivdep
-    for (std::int64_t i = 0; i < length; ++i) {
-      const auto u = std::bit_cast<std::uint32_t>(values[first + i]);
-      const bool finite = (u & 0x7f800000U) != 0x7f800000U;
-      const std::uint32_t drawn = finite ? draw[static_cast<std::size_t>(i)] : 0U;
-      out[first + i].bits = static_cast<std::uint16_t>((u + drawn) >> 16);
-    }
+    for (std::int64_t i = 0; i < length; ++i)
+      out[first + i].bits = rounded_to_bf16(values[first + i], draw[static_cast<std::size_t>(i)]);
   }
 }
 

@@ -2,23 +2,15 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "optim/state_values.h"
 
 #include <cstdint>
 #include <string_view>
 
 namespace lacuna {
 
-enum class StatePrecision : std::uint8_t { f32, bf16, int8 };  // from fine to coarse
 /// `f32`, `bf16` or `int8`; rejects other names.
 StatePrecision state_precision(std::string_view name);
-
-/// Range of a state's values, which decides how 8 bits represent them.
-enum class StateValues : std::uint8_t {
-  any_sign,  // uniform steps of the signed square root: fine near zero, and zero
-             // is exact
-  no_sign,   // uniform steps of the logarithm: bounded relative error, and no
-             // divisor becomes zero
-};
 
 struct StateKind {
   std::string_view name;  // torch.optim's
@@ -35,7 +27,7 @@ class OptimizerState {
   /// ops/quantize), and the smallest parameter that is stored so: smaller ones
   /// stay f32, as in bitsandbytes (Dettmers et al. 2022, "8-bit optimizers via
   /// block-wise quantization").
-  static constexpr std::int64_t block = 256, least_coded = 4096;
+  static constexpr std::int64_t block = state_block, least_coded = 4096;
 
   /// Zeros, of the parameter's shape, with purpose `optimizer`.
   OptimizerState(const Shape& shape, Device device, const StateKind& kind, StatePrecision precision);
@@ -44,6 +36,7 @@ class OptimizerState {
   /// f32 or bf16 in the parameter's shape, or u8 [coded bytes].
   const Tensor& tensor() const { return tensor_; }
   StatePrecision precision() const { return precision_; }
+  StateValues values() const { return kind_.values; }
 
   /// Elements [begin, end) of one block as floats: in place if stored as f32,
   /// otherwise decoded into `scratch` [block].

@@ -36,8 +36,8 @@ TEST_CASE("the norm of all gradients does not depend on threads or order") {
       CHECK(norm(false) == expected);
     }
   }
-  CHECK(clip_factor(4, 1) == doctest::Approx(0.25).epsilon(1e-6));
-  CHECK(clip_factor(0.5, 1) == 1);
+  CHECK(formula::clip_factor(4, 1) == doctest::Approx(0.25).epsilon(1e-6));
+  CHECK(formula::clip_factor(0.5, 1) == 1);
 }
 
 TEST_CASE("frozen parameters take no part") {

@@ -29,7 +29,7 @@ struct TwoParameters : Module {
     for (Parameter* parameter : parameters()) {
       const Tensor gradient =
           Tensor::empty(parameter->shape(), DType::f32, parameter->tensor().device(), Purpose::gradients);
-      if (gradient.device() == Device::cpu) filled(site)(gradient, {});
+      if (gradient.device() != Device::meta) filled(site)(gradient, {});
       ++site;
       if (parameter->trainable()) parameter->set_grad(gradient.to(type));
     }

@@ -1,0 +1,160 @@
+// Settings of the optimizers, and the formula of an update (optim/formulas.h) that they and its number make: the same
+// on every device.
+#pragma once
+
+#include "core/random.h"
+#include "optim/formulas.h"
+
+#include <cmath>
+#include <cstdint>
+
+namespace lacuna {
+
+struct SgdSettings {
+  float momentum;
+  bool nesterov;
+};
+struct AdamSettings {
+  double beta1, beta2, eps;
+  bool decoupled;  // AdamW
+};
+struct AdanSettings {
+  double beta1, beta2, beta3, eps;
+  bool no_prox;
+};
+struct LionSettings {
+  double beta1, beta2;
+};
+struct LambSettings {
+  AdamSettings adam;
+  bool trust_clip, always_adapt;
+};
+
+/// Of one parameter.
+struct Rate {
+  double lr, weight_decay;
+};
+
+/// Key of the draws that round the states in update number `step` of a parameter; state k has key + k.
+LACUNA_HOST_DEVICE inline std::uint64_t state_key(std::uint64_t seed, std::int64_t step, std::uint32_t site) {
+  const auto drawn = RandomStream{.seed = seed, .step = static_cast<std::uint32_t>(step), .site = site}.draw(0);
+  return std::uint64_t{drawn[0]} << 32 | drawn[1];
+}
+
+// A rule makes the formula of update number `step`, from 1, of a parameter. `states`: how many the formula takes.
+
+struct SgdRule {
+  static constexpr int states = 0;
+  Rate rate;
+  LACUNA_HOST_DEVICE formula::SgdStep operator()(formula::CountedGradient counted, std::int64_t) const {
+    return {counted, static_cast<float>(rate.lr), static_cast<float>(rate.weight_decay)};
+  }
+};
+
+template <bool nesterov>
+struct SgdMomentumRule {
+  static constexpr int states = 1;
+  float momentum;
+  Rate rate;
+  LACUNA_HOST_DEVICE formula::SgdMomentumStep<nesterov> operator()(formula::CountedGradient counted,
+                                                                   std::int64_t) const {
+    return {counted, static_cast<float>(rate.lr), static_cast<float>(rate.weight_decay), momentum};
+  }
+};
+
+/// Calls `f(rule)`.
+template <class F>
+void with_sgd_rule(const SgdSettings& settings, const Rate& rate, const F& f) {
+  if (settings.momentum == 0)
+    f(SgdRule{rate});
+  else if (settings.nesterov)
+    f(SgdMomentumRule<true>{settings.momentum, rate});
+  else
+    f(SgdMomentumRule<false>{settings.momentum, rate});
+}
+
+LACUNA_HOST_DEVICE inline formula::AdamMoments adam_moments(const AdamSettings& settings, std::int64_t step) {
+  const auto t = static_cast<double>(step);
+  return {.take1 = static_cast<float>(1 - settings.beta1),
+          .beta2 = static_cast<float>(settings.beta2),
+          .take2 = static_cast<float>(1 - settings.beta2),
+          .eps = static_cast<float>(settings.eps),
+          .correction = static_cast<float>(1 / (1 - std::pow(settings.beta1, t))),
+          .root_correction = static_cast<float>(1 / std::sqrt(1 - std::pow(settings.beta2, t)))};
+}
+
+struct AdamRule {
+  static constexpr int states = 2;
+  AdamSettings settings;
+  Rate rate;
+  LACUNA_HOST_DEVICE formula::AdamStep operator()(formula::CountedGradient counted, std::int64_t step) const {
+    return {.counted = counted,
+            .moments = adam_moments(settings, step),
+            .lr = static_cast<float>(rate.lr),
+            .coupled_decay = settings.decoupled ? 0 : static_cast<float>(rate.weight_decay),
+            .decay = settings.decoupled ? static_cast<float>(1 - rate.lr * rate.weight_decay) : 1};
+  }
+};
+
+struct AdanRule {
+  static constexpr int states = 4;
+  AdanSettings settings;
+  Rate rate;
+  LACUNA_HOST_DEVICE formula::AdanStep operator()(formula::CountedGradient counted, std::int64_t step) const {
+    const AdanSettings& s = settings;
+    const auto t = static_cast<double>(step);
+    const double decay = rate.lr * rate.weight_decay;
+    return {.counted = counted,
+            .take1 = static_cast<float>(1 - s.beta1),
+            .beta2 = static_cast<float>(s.beta2),
+            .take2 = static_cast<float>(1 - s.beta2),
+            .beta3 = static_cast<float>(s.beta3),
+            .take3 = static_cast<float>(1 - s.beta3),
+            .eps = static_cast<float>(s.eps),
+            .mean_size = static_cast<float>(rate.lr / (1 - std::pow(s.beta1, t))),
+            .difference_size = static_cast<float>(rate.lr * s.beta2 / (1 - std::pow(s.beta2, t))),
+            .root_correction = static_cast<float>(1 / std::sqrt(1 - std::pow(s.beta3, t))),
+            .decay_before = s.no_prox ? static_cast<float>(1 - decay) : 1,
+            .decay_after = s.no_prox ? 1 : static_cast<float>(1 / (1 + decay)),
+            .has_previous = step == 1 ? 0.0F : 1.0F};
+  }
+};
+
+struct LionRule {
+  static constexpr int states = 1;
+  LionSettings settings;
+  Rate rate;
+  LACUNA_HOST_DEVICE formula::LionStep operator()(formula::CountedGradient counted, std::int64_t) const {
+    return {.counted = counted,
+            .lr = static_cast<float>(rate.lr),
+            .decay = static_cast<float>(1 - rate.lr * rate.weight_decay),
+            .take1 = static_cast<float>(1 - settings.beta1),
+            .take2 = static_cast<float>(1 - settings.beta2)};
+  }
+};
+
+/// The first half of LAMB.
+struct LambRule {
+  static constexpr int states = 2;
+  LambSettings settings;
+  Rate rate;
+  LACUNA_HOST_DEVICE formula::LambUpdate operator()(formula::CountedGradient counted, std::int64_t step) const {
+    return {.counted = counted,
+            .moments = adam_moments(settings.adam, step),
+            .weight_decay = static_cast<float>(rate.weight_decay)};
+  }
+  /// Whether the step depends on the norms of the parameter and of its update.
+  LACUNA_HOST_DEVICE bool adapts() const { return rate.weight_decay != 0 || settings.always_adapt; }
+  /// The second half. `weights`, `updates`: Σ x² of both, if it adapts.
+  LACUNA_HOST_DEVICE formula::LambApply apply(double weights, double updates) const {
+    double ratio = adapts() && weights > 0 && updates > 0 ? std::sqrt(weights / updates) : 1;
+    if (settings.trust_clip && ratio > 1) ratio = 1;
+    return {static_cast<float>(rate.lr * ratio)};
+  }
+};
+
+inline formula::AverageStep average_step(double decay) {
+  return {.keep = static_cast<float>(decay), .take = static_cast<float>(1 - decay)};
+}
+
+}  // namespace lacuna

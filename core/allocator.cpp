@@ -69,6 +69,7 @@ std::int64_t default_stack() {
 /// The machine's memory: pages of this process.
 class HostMemory {
  public:
+  static constexpr std::size_t alignment = memory_alignment;
   std::int64_t capacity() const { return capacity_; }
   std::byte* base() const { return base_; }
   std::size_t size() const { return reserved_; }
@@ -149,6 +150,7 @@ class HostMemory {
 /// The memory of a cuda device: pieces that its backend maps into the range as it grows.
 class DeviceMemory {
  public:
+  static constexpr std::size_t alignment = 256;  // as cudaMalloc, on which the libraries' workspaces rely
   explicit DeviceMemory(Device device)
       : device_(device), backend_(backend(device)), capacity_(backend_.capacity(device.index)) {}
 

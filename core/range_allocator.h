@@ -14,6 +14,7 @@ namespace lacuna {
 /// from the system stays close to the ledger's peak.
 ///
 /// `Memory` has
+///   static constexpr std::size_t alignment;      of blocks
 ///   std::int64_t capacity() const;              bytes that blocks may take
 ///   void reserve(std::size_t asked);            the range; `asked`: of the first allocation, for messages
 ///   std::byte* base() const;                    null before `reserve`
@@ -78,7 +79,7 @@ class RangeAllocator final : public Allocator {
 
  private:
   static std::size_t rounded(std::size_t bytes) {
-    return (bytes + memory_alignment - 1) / memory_alignment * memory_alignment;
+    return (bytes + Memory::alignment - 1) / Memory::alignment * Memory::alignment;
   }
   void commit(std::size_t begin, std::size_t end, std::size_t asked) {
     if (memory_.commit(begin, end, asked)) return;

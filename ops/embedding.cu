@@ -2,10 +2,20 @@
 
 #include "ops/cuda/elements.h"
 
+#include <bit>
 #include <cmath>
 
 namespace lacuna::cuda {
 namespace {
+
+/// The number of the lowest bit that is set; `bits` is not 0. std::countr_zero gives something else on a GPU.
+LACUNA_DEVICE int lowest_bit(std::uint32_t bits) {
+#ifdef __CUDACC__
+  return __ffs(static_cast<int>(bits)) - 1;
+#else
+  return std::countr_zero(bits);
+#endif
+}
 
 /// A thread has eight elements of a row.
 template <class Entry, class T>
@@ -67,7 +77,7 @@ struct AddRowsToTable {
         for (int w = 0; w < block.warps; ++w)
           for (std::uint32_t left = block.shared().matches[set][w]; left != 0; left &= left - 1) {
             if (c >= width) continue;
-            const Eight term = dy.at_row(first + w * warp_size + std::countr_zero(left), width, c);
+            const Eight term = dy.at_row(first + w * warp_size + lowest_bit(left), width, c);
 #pragma unroll
             for (int i = 0; i < 8; ++i) sum[i] += term[i];
           }

@@ -15,6 +15,7 @@ constexpr std::size_t piece = 4096;
 /// Memory that is mapped in pieces, of which there are `most`.
 class Pieces {
  public:
+  static constexpr std::size_t alignment = memory_alignment;
   Pieces(std::set<std::size_t>* mapped, std::size_t most) : mapped_(*mapped), most_(most) {}
 
   std::int64_t capacity() const { return std::int64_t{64} * piece; }

@@ -1,13 +1,11 @@
 #include "core/kernel.h"
 
-#include "core/missing_kernel.h"
+#include "core/error.h"
 
 namespace lacuna::detail {
 
 void throw_missing_kernel(const char* name, Device device) {
-  throw MissingKernel(name, fmt::format("{} has no kernel for device {}: register one with RegisterKernel "
-                                        "(core/kernel.h)",
-                                        name, name_of(device)));
+  fail("{} has no kernel for device {}: register one with RegisterKernel (core/kernel.h)", name, name_of(device));
 }
 
 void throw_kernel_registered_twice(const char* name, DeviceKind kind) {

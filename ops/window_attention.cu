@@ -312,7 +312,7 @@ struct WindowQueryGradient : WindowBackwardPass<T> {
 
 template <class T>
 struct WindowKeyPass : WindowBackwardPass<T> {
-  /// dv = pᵀ·dy and dk = scale · dsᵀ·q of keys `key` on, but for the scale.
+  /// dv = pᵀ·dy, and dk / scale = dsᵀ·q, of keys `key` on.
   template <class B>
   LACUNA_DEVICE void gradients_of(const B& block, const WindowTask& task, std::int64_t key, Sums<packs>& dk,
                                   Sums<packs>& dv) const {

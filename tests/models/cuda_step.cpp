@@ -1,12 +1,10 @@
 // A step of small models on cuda, on the stand-in, against the CPU's.
-#include "core/missing_kernel.h"
 #include "core/stand_in/fibers.h"
 #include "tests/models/tiny_models.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <set>
 #include <string>
 
 namespace lacuna {
@@ -20,19 +18,13 @@ double largest(const std::vector<double>& values) {
   return most;
 }
 
-/// Runs `check(description)` for every small model. Models whose kernels are not all ported are left out, and named.
+/// Runs `check(description)` for every small model.
 template <class Check>
 void for_each_model(const Check& check) {
-  std::set<std::string> missing;
   for (const Description& description : descriptions()) {
     CAPTURE(description.name);
-    try {
-      check(description);
-    } catch (const MissingKernel& error) {
-      missing.insert(description.name + ": " + error.kernel());
-    }
+    check(description);
   }
-  for (const std::string& one : missing) MESSAGE("missing on cuda for ", one);
 }
 
 Step on_cuda(const Description& description, std::string_view policy) {

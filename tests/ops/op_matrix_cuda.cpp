@@ -1,6 +1,6 @@
 // Every op on cuda, on the stand-in (core/stand_in): against the CPU in f64, and with the same bits whatever the order
 // of threads and blocks, and whether streams run at once or late.
-#include "core/missing_kernel.h"
+#include "core/error.h"
 #include "core/stand_in/fibers.h"
 #include "tests/ops/op_run.h"
 #include "tests/ops/operand_forms.h"
@@ -16,12 +16,6 @@ namespace {
 
 Tensor on_cuda(const Tensor& tensor) { return tensor.to(Device::cuda); }
 
-/// Kernels that the registry lacks: what is left to port. Ops that need one are skipped from there on.
-std::set<std::string>& missing() {
-  static std::set<std::string> kernels;
-  return kernels;
-}
-
 /// Runs `check(sample, dtype, inputs on the CPU)` for the whole matrix.
 template <class Check>
 void for_each_case_on_cuda(const Check& check) {
@@ -34,8 +28,6 @@ void for_each_case_on_cuda(const Check& check) {
       CAPTURE(place);
       try {
         check(sample, dtype, sample.inputs(dtype));
-      } catch (const MissingKernel& error) {
-        missing().insert(error.kernel());
       } catch (const Error& error) {
         FAIL_CHECK(std::string(error.what()));
       }
@@ -178,13 +170,6 @@ TEST_CASE("cuda: rows rematerialized have the bits of forward") {
       CHECK(same_bits(out, expected));
     }
   });
-}
-
-// What is left to port, from the registry: none must be missing in the end.
-TEST_CASE("cuda: kernels that are missing") {
-  std::string list;
-  for (const std::string& kernel : missing()) list += "\n  " + kernel;
-  MESSAGE(missing().size(), " kernels are missing on cuda:", list);
 }
 
 }  // namespace lacuna

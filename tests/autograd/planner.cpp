@@ -36,7 +36,9 @@ class Chain {
     }
   }
 
+  /// Of each step the gradients are new.
   StepBytes step(MemoryPolicy& policy, Observer* observer) const {
+    for (const Variable& weight : weights_) weight.edge().leaf->gradient = {};
     Ledger& account = ledger(Device::meta);
     account.reset_peak();
     Tape tape(policy);
@@ -127,8 +129,8 @@ TEST_CASE("step graph: predicts a plan's saved bytes to the byte, and its peak n
   PlannedPolicy policy(plan);
   const StepBytes real = chain.step(policy, nullptr), predicted = graph.bytes(held);
   CHECK(predicted.saved == real.saved);
-  // Scratch of tensors in few bits is not predicted.
-  CHECK(static_cast<double>(predicted.peak) == doctest::Approx(static_cast<double>(real.peak)).epsilon(0.15));
+  // The scratch of Hadamard transforms is not predicted.
+  CHECK(static_cast<double>(predicted.peak) == doctest::Approx(static_cast<double>(real.peak)).epsilon(0.01));
 }
 
 TEST_CASE("planner: a fast disk takes what the budget has no room for, a slow one takes nothing") {

@@ -158,7 +158,7 @@ void run(MemoryPolicy& policy, const CalibrationStep& step, BackwardOptions opti
   tape.backward(loss, options);
 }
 
-/// Notes what is quantized, and rounds one tensor by other draws than the policy does.
+/// Lists the quantized tensors. Rounds one of them by other draws than the policy does.
 class Redrawn final : public MemoryPolicy {
  public:
   explicit Redrawn(MemoryPolicy& base) : MemoryPolicy(base.quantizes()), base_(base) {}
@@ -172,7 +172,7 @@ class Redrawn final : public MemoryPolicy {
   std::int64_t recomputes(const ModuleRange& modules, std::string_view within) override {
     return base_.recomputes(modules, within);
   }
-  std::string key{};                      // of that tensor; empty: none
+  std::string key{};                       // of that tensor; empty: none
   std::map<std::string, int> quantized{};  // bits by key
 
  private:

@@ -121,7 +121,7 @@ void CheckpointNode::backward(std::vector<Tensor> output_gradients, BackwardPass
   }
   Tape tape(*policy, tape_pass, path);
   tape.set_observer(pass.observer());
-  bool reads_saved = false;  // what is quantized stays so, and is read once more by the region's ops
+  bool reads_saved = false;  // the region's ops read quantized inputs from the codes that forward saved
   for (std::size_t i = 0; i < saved.size(); ++i) {
     if (!saved[i]) continue;
     reads_saved |= saved[i]->is_approximate();

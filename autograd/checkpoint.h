@@ -13,9 +13,10 @@ namespace lacuna {
 using CheckpointFunction = std::function<std::vector<Variable>(std::vector<Variable>)>;
 
 /// Runs `function(inputs)` and saves nothing but its inputs: backward runs it again on a tape of its own, with the same
-/// random state and memory policy, and walks that back. Ops at its end whose results no gradient needs are not run again. The function
-/// must run the same ops each time and read values through ops alone; parameters it reads need not be among the inputs.
-/// Regions nest. `path` names the region in reports and errors. Where no tape records, it is a plain call.
+/// random state and memory policy, and walks that back. Ops at its end whose results no gradient needs are not run
+/// again. The function must run the same ops each time and read values through ops alone; parameters it reads need not
+/// be among the inputs. Regions nest. `path` names the region in reports and errors. Where no tape records, it is a
+/// plain call.
 std::vector<Variable> checkpoint(Label path, const CheckpointFunction& function, std::vector<Variable> inputs);
 /// The same of one input and one output.
 Variable checkpoint(Label path, const std::function<Variable(Variable)>& function, Variable input);

@@ -57,7 +57,8 @@ OffloadStore::OffloadStore(OffloadOptions options) : options_(std::move(options)
   ring_ = Tensor::empty({slots * chunk_ + page}, DType::u8, options_.device, Purpose::workspace);
   if (options_.device == Device::meta) return;
   const auto address = reinterpret_cast<std::uintptr_t>(ring_.raw());
-  std::byte* const first = ring_.raw() + (whole_pages(static_cast<std::int64_t>(address)) - static_cast<std::int64_t>(address));
+  std::byte* const first =
+      ring_.raw() + (whole_pages(static_cast<std::int64_t>(address)) - static_cast<std::int64_t>(address));
   slots_.resize(static_cast<std::size_t>(slots));
   for (std::int64_t i = 0; i < slots; ++i) slots_[static_cast<std::size_t>(i)].data = first + i * chunk_;
   writer_ = std::thread([this] { write_loop(); });
@@ -77,7 +78,7 @@ OffloadStore::~OffloadStore() {
 
 void OffloadStore::open_file() {
   const std::string folder = options_.folder.string();
-  for (const int direct : {O_DIRECT, 0}) {  // unbuffered where the disk can: what is written once needs no cache
+  for (const int direct : {O_DIRECT, 0}) {  // unbuffered if the disk can: the page cache would hold each byte once more
     file_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | direct, 0600);
     if (file_ >= 0) return;
   }
@@ -301,7 +302,7 @@ void OffloadStore::read_loop() {
     const int error = transfer_all([this](auto... what) { return ::pread(file_, what...); }, slot->data,
                                    whole_pages(slot->bytes), slot->offset);
     lock.lock();
-    if (error != 0 && failure_.empty()) failure_ = "cannot read back what was written: " + text_of(error);
+    if (error != 0 && failure_.empty()) failure_ = "cannot read saved tensors back: " + text_of(error);
     settle(*slot, Slot::State::clean);
   }
 }

@@ -1,8 +1,8 @@
 // Saved tensors on a file, so that they take no memory between forward and backward.
 //
 // A ring of buffers lies between tensors and file. `put` copies a tensor into buffers, which a thread of the store
-// writes out; the tensor's memory is free at once. Backward reads tensors in about the reverse order: from the first
-// `get` on, another thread fills the buffers that are free with what was put before, several tensors ahead.
+// writes out; the tensor's memory is free at once. Backward reads tensors in about the reverse order. From the first
+// `get` on, another thread reads ahead: it fills free buffers with the tensors that backward will ask for next.
 #pragma once
 
 #include "core/tensor.h"
@@ -23,10 +23,10 @@
 namespace lacuna {
 
 struct OffloadOptions {
-  std::filesystem::path folder;  // of the file
-  std::int64_t budget = 0;       // bytes of the file at most; 0: all but the last GiB of the disk
-  std::int64_t buffer = std::int64_t{256} << 20;  // bytes of the ring
-  Device device = Device::cpu;                    // of the tensors; on `meta` there is no file, and bytes are counted
+  std::filesystem::path folder;                    // of the file
+  std::int64_t budget = 0;                         // bytes of the file at most; 0: all but the last GiB of the disk
+  std::int64_t buffer = std::int64_t{256} << 20;   // bytes of the ring
+  Device device = Device::cpu;                     // of the tensors; on `meta` there is no file, and bytes are counted
   std::function<void(const std::string&)> warn{};  // told once that a tensor stays in memory; may be null
 };
 
@@ -64,7 +64,7 @@ class OffloadStore {
     enum class State : std::uint8_t { free, filling, dirty, writing, reading, clean };
     std::byte* data = nullptr;  // [chunk_]
     State state = State::free;
-    Chunk chunk{};    // id 0: nobody wants it any more
+    Chunk chunk{};                       // id 0: nobody wants it any more
     std::int64_t offset = 0, bytes = 0;  // on the file
     int pins = 0;                        // copies that are being made of it
   };

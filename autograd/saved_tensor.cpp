@@ -198,8 +198,7 @@ SavedTensorReport SavedTensor::report() const {
 Hold SavedTensor::decide() const {
   if (is_parameter_) return {.kind = Hold::keep};
   if (readers_.empty()) return {.kind = Hold::drop};
-  if (region_input_)
-    return {.kind = is_optional() ? Hold::drop : need_ == Need::sign ? Hold::sign_mask : Hold::keep};
+  if (region_input_) return {.kind = is_optional() ? Hold::drop : need_ == Need::sign ? Hold::sign_mask : Hold::keep};
   const SavedTensorInfo known = info();
   const Hold hold = policy_.decide(known);
   expect_valid(hold, known, policy_);

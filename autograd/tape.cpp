@@ -81,8 +81,8 @@ std::int64_t Tape::add(std::unique_ptr<Node> node) {
   expect(!consumed_, "backward was run on this tape already: record on a new one");
   for (const Edge& edge : node->edges) {
     if (edge.leaf) ++readers_[edge.leaf.get()];
-    expect(edge.node < 0 || edge.tape == place_.tape, "{} in {} takes a value that another tape recorded: detach it first",
-           node->op.text(), node->path.text());
+    expect(edge.node < 0 || edge.tape == place_.tape,
+           "{} in {} takes a value that another tape recorded: detach it first", node->op.text(), node->path.text());
   }
   for (const std::shared_ptr<Leaf>& leaf : node->leaves) ++readers_[leaf.get()];
   node->gradients.resize(node->outputs.size());

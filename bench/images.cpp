@@ -3,8 +3,8 @@
 //     bench_images FOLDER [--workers 2] [--batch 64] [--images 4000] [--interpolation bilinear|bicubic|random]
 //                  [--decode exact|fast] [--recipe plain|deit]
 //
-// FOLDER has image files, which are read into memory first. The recipe `deit` adds RandAugment and random erasing. Prints
-// images a second, and the processor's time for one.
+// FOLDER has image files, which are read into memory first. The recipe `deit` adds RandAugment and random erasing.
+// Prints images a second, and the processor's time for one.
 #include "data/encoded_images.h"
 #include "data/loader.h"
 
@@ -61,12 +61,9 @@ class RepeatedFiles final : public EncodedImages {
 }  // namespace
 
 int main(int count, char** arguments) try {
-  std::map<std::string, std::string> options{{"--workers", "2"},
-                                             {"--batch", "64"},
-                                             {"--images", "4000"},
-                                             {"--interpolation", "bilinear"},
-                                             {"--decode", "exact"},
-                                             {"--recipe", "plain"}};
+  std::map<std::string, std::string> options{{"--workers", "2"},    {"--batch", "64"},
+                                             {"--images", "4000"},  {"--interpolation", "bilinear"},
+                                             {"--decode", "exact"}, {"--recipe", "plain"}};
   if (count < 2) reject("expected a folder of images");
   for (int i = 2; i + 1 < count; i += 2) options[arguments[i]] = arguments[i + 1];
   const auto number = [&](const char* name) { return std::atoi(options[name].c_str()); };
@@ -81,9 +78,9 @@ int main(int count, char** arguments) try {
                                                     .interpolation = interpolation_of(options["--interpolation"]),
                                                     .fast_decode = options["--decode"] == "fast"}),
                    files->info().fields);
-  Loader loader(Batches(shuffle(transform(files, early, 1), 1),
-                        {.size = number("--batch"), .drop_last = true, .late = late}),
-                {.end_epoch = 2, .workers = number("--workers"), .depth = std::max(2, number("--workers"))});
+  Loader loader(
+      Batches(shuffle(transform(files, early, 1), 1), {.size = number("--batch"), .drop_last = true, .late = late}),
+      {.end_epoch = 2, .workers = number("--workers"), .depth = std::max(2, number("--workers"))});
   std::int64_t images = 0;
   auto begin = std::chrono::steady_clock::now();
   auto used = std::clock();

@@ -125,8 +125,7 @@ class HostMemory {
   }
 
  private:
-  /// What is left of `bytes` behind the stacks of threads and the code that oneDNN generates: a failure there ends the
-  /// process.
+  /// `bytes` less the stacks of threads and the code that oneDNN generates, where a failed allocation ends the process.
   static std::int64_t without_stacks_and_code(std::int64_t bytes) {
     constexpr int loading_threads = 2;  // the default number: for training and for evaluation
     constexpr std::int64_t generated_code = std::int64_t{48} << 20;

@@ -112,7 +112,8 @@ void RankOrderSum::run(std::int64_t used) const {
   expect(slice <= slice_, "{} numbers do not fit into an array of {}", used, slice_ * ranks);
   if (slice == 0) return;
   const std::span<std::byte> send(send_.raw(), static_cast<std::size_t>(ranks * bytes)),
-      receive(receive_.raw(), static_cast<std::size_t>(ranks * bytes)), sum(sum_.raw(), static_cast<std::size_t>(bytes));
+      receive(receive_.raw(), static_cast<std::size_t>(ranks * bytes)),
+      sum(sum_.raw(), static_cast<std::size_t>(bytes));
   // Each in one message: a slice of a few bytes takes as long as all of it.
   constexpr std::int64_t few_bytes = 4096;
   if (ranks * bytes <= few_bytes) {

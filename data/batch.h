@@ -25,8 +25,8 @@ struct DamagedFile {
 /// offsets[i] to offsets[i + 1] - 1, and offsets[0] is 0.
 struct Batch : NamedTensors {
   std::int64_t epoch = 0;
-  std::int64_t first = 0;    // place of its first sample in the epoch's order
-  std::int64_t samples = 0;  // N
+  std::int64_t first = 0;              // place of its first sample in the epoch's order
+  std::int64_t samples = 0;            // N
   std::vector<DamagedFile> damaged{};  // replaced, or left out: it has fewer samples then
 
   Batch() = default;

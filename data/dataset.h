@@ -104,8 +104,8 @@ class InputReader {
 
 /// Whether files are those of a data set.
 struct Recognition {
-  int certainty = 0;           // 0: they are not; 1: by what they hold; 2: by their names
-  SettingValues settings{};    // that follow from the files
+  int certainty = 0;         // 0: they are not; 1: by what they hold; 2: by their names
+  SettingValues settings{};  // that follow from the files
 };
 
 /// A kind of data set in the registry.

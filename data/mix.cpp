@@ -139,8 +139,8 @@ std::vector<SampleMix> Mixing::draw(std::int64_t epoch, std::int64_t first, std:
 }
 
 void Mixing::apply(Batch& batch) const {
-  expect(batch.samples % (2 * options_.parts) == 0, "mixing expects an even number of samples in each of {} parts, got {}",
-         options_.parts, batch.samples);
+  expect(batch.samples % (2 * options_.parts) == 0,
+         "mixing expects an even number of samples in each of {} parts, got {}", options_.parts, batch.samples);
   const Tensor images = batch["images"], labels = batch["labels"];
   const std::int64_t size = batch.samples / options_.parts;
   const AllocationScope scope({Purpose::data, Label("loader"), {}});

@@ -46,7 +46,7 @@ struct MixOptions {
   double switch_probability = 0.5;     // of CutMix, where both are on
   MixMode mode = MixMode::batch;
   std::int64_t off_epoch = 0;  // from this epoch on, counted from 0, nothing is mixed; 0: always mixed
-  std::int64_t parts = 1;  // of a batch, as its micro-batches, whose samples are mixed among each other
+  std::int64_t parts = 1;      // of a batch, as its micro-batches, whose samples are mixed among each other
   std::int64_t classes = 0;
   std::uint64_t seed = 1;
 

@@ -258,7 +258,8 @@ Batches::Batches(DatasetPtr source, const BatchOptions& options)
   expect(ranks > 0 && 0 <= rank && rank < ranks, "expected a rank from 0 to {}, got {}", ranks - 1, rank);
   if (mixes && size / ranks % (2 * options_.mixing->parts()) != 0)
     reject(
-        "train.batch_size: mixup and cutmix pair the samples of a micro-batch: expected an even number in each of {}, got "
+        "train.batch_size: mixup and cutmix pair the samples of a micro-batch: expected an even number in each of {}, "
+        "got "
         "{} samples for all",
         ranks * options_.mixing->parts(), size);
   if (size % ranks != 0) reject("train.batch_size: {} samples cannot be shared equally by {} ranks", size, ranks);
@@ -287,7 +288,8 @@ BatchMemory Batches::allocate() const {
 
 Batches::Range Batches::range_of(std::int64_t first) const {
   const std::int64_t part = size() / options_.ranks, end = std::min(first + size(), samples());
-  return {.begin = std::min(first + part * options_.rank, end), .end = std::min(first + part * (options_.rank + 1), end)};
+  return {.begin = std::min(first + part * options_.rank, end),
+          .end = std::min(first + part * (options_.rank + 1), end)};
 }
 
 void Batches::fill(std::int64_t epoch, std::int64_t first, BatchMemory& memory, int part, int parts, Sample& sample,

@@ -41,8 +41,7 @@ enum class OnDamage : std::uint8_t {
 /// The samples after `transforms`, whose draws are a function of (seed, epoch, the sample's number in the data set that
 /// it was first read from, which of its copies it is). A sample that takes the place of a damaged one has its draws; it
 /// is an error if no other one of the class can be decoded.
-DatasetPtr transform(DatasetPtr source, Transforms transforms, std::uint64_t seed,
-                     OnDamage on_damage = OnDamage::fail);
+DatasetPtr transform(DatasetPtr source, Transforms transforms, std::uint64_t seed, OnDamage on_damage = OnDamage::fail);
 
 /// The field that `with_draws` adds.
 inline constexpr std::string_view sample_draw = "draw";
@@ -64,7 +63,8 @@ struct BatchMemory {
     std::optional<SampleRandom> random{};  // for the late transforms
     std::optional<DamagedFile> damaged{};
   };
-  NamedTensors tensors{};   // [size, ...] of each field of the data set, of Purpose::data; none where one varies in length
+  NamedTensors
+      tensors{};  // [size, ...] of each field of the data set, of Purpose::data; none where one varies in length
   std::vector<Row> rows{};  // [size]
   Batch collated{};         // of samples whose lengths vary
 };
@@ -93,8 +93,8 @@ class Batches {
   Batch read(std::int64_t epoch, std::int64_t first, BatchMemory memory, Sample& sample,
              const std::stop_token& stop = {}) const;
 
-  /// The same in steps. Several threads, with a `sample` of its own each, fill parts 0 to `parts` - 1 of the memory; one
-  /// alone where samples vary in length.
+  /// The same in steps. Several threads, with a `sample` of its own each, fill parts 0 to `parts` - 1 of the memory;
+  /// one alone where samples vary in length.
   void fill(std::int64_t epoch, std::int64_t first, BatchMemory& memory, int part, int parts, Sample& sample,
             const std::stop_token& stop = {}) const;
   /// The batch from filled memory, with late transforms and mixing. It has no tensors where all samples are left out.

@@ -61,9 +61,9 @@ class Sample {
   std::int64_t index = 0;  // its number in the data set that it was read from
   std::int64_t epoch = 0;
   std::int64_t copy = 0;  // tells apart the appearances of a sample that comes several times in an epoch
-  std::string origin{};  // the file that it was read from, or an archive and the name there; empty where there is none
-  std::optional<SampleRandom> random{};   // for the transforms that are still to come
-  std::optional<DamagedFile> damaged{};   // its file, where another took its place or it is left out
+  std::string origin{};   // the file that it was read from, or an archive and the name there; empty where there is none
+  std::optional<SampleRandom> random{};  // for the transforms that are still to come
+  std::optional<DamagedFile> damaged{};  // its file, where another took its place or it is left out
 
   /// Forgets the tensors of the sample before. `places`: where the batch wants some of this one's.
   void begin(std::int64_t epoch_now, NamedTensors places = {});

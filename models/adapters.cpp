@@ -25,7 +25,8 @@ bool names(std::string_view target, const AdapterPlace& place) {
   return path.size() > target.size() && path.ends_with(target) && path[path.size() - target.size() - 1] == '.';
 }
 
-[[noreturn]] void refuse_target(const Model& model, const std::vector<AdapterPlace>& places, const std::string& target) {
+[[noreturn]] void refuse_target(const Model& model, const std::vector<AdapterPlace>& places,
+                                const std::string& target) {
   if (target == "all-linear")
     reject("adapter.targets: the model has no linear layer besides its head; name convolutions, as {}",
            places.front().path);

@@ -38,8 +38,8 @@ void add_adapters(Model& model, const AdapterOptions& options);
 std::vector<const nn::Adaptable*> adapted_layers(const Model& model);
 
 /// `freeze` for a model with adapters: what they train is trained, and of the rest what `rules.train` names, or the
-/// heads where it names nothing. Refuses `rules.freeze`, and a pattern that matches parameters of the adapters alone; what
-/// a pattern matches of an adapter that its kind does not train is said in the match.
+/// heads where it names nothing. Refuses `rules.freeze`, and a pattern that matches parameters of the adapters alone;
+/// what a pattern matches of an adapter that its kind does not train is said in the match.
 std::vector<FreezeMatch> freeze_below_adapters(Model& model, const FreezeRules& rules);
 
 /// What a checkpoint of an adapted model stores: the adapters, and what is trained or was replaced below them. Names

@@ -9,11 +9,11 @@
 
 #include <fmt/ranges.h>
 
+#include <fcntl.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <fcntl.h>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -85,7 +85,8 @@ TaskTotals totals_in(const ordered_json& json, const char* key, std::string_view
   TaskTotals totals{.loss_sum = number_in(value, "loss_sum", origin), .samples = count_in(value, "samples", origin)};
   const auto read_numbers = [&](const char* name, std::map<std::string, std::vector<double>>& by_metric) {
     for (const auto& [metric, numbers] : object_in(value, name, origin).items()) {
-      if (!numbers.is_array() || !std::ranges::all_of(numbers, [](const ordered_json& each) { return each.is_number(); }))
+      if (!numbers.is_array() ||
+          !std::ranges::all_of(numbers, [](const ordered_json& each) { return each.is_number(); }))
         reject("{}: expected the {} of `{}` to be a list of numbers", origin, name, metric);
       by_metric[metric] = numbers.get<std::vector<double>>();
     }
@@ -123,8 +124,7 @@ Progress progress_in(const ordered_json& manifest, std::string_view origin) {
                        : progress.totals.samples == 0 ? progress.step
                                                       : 0;
   // Earlier checkpoints do not say it: patience begins with them.
-  progress.best_epoch =
-      json.contains("best_epoch") ? count_in(json, "best_epoch", origin) : progress.epochs_evaluated;
+  progress.best_epoch = json.contains("best_epoch") ? count_in(json, "best_epoch", origin) : progress.epochs_evaluated;
   if (progress.epochs_evaluated > progress.step)
     reject("{}: {} epochs cannot end within {} steps", origin, progress.epochs_evaluated, progress.step);
   return progress;
@@ -255,7 +255,8 @@ void move_into_place(const fs::path& temporary, const fs::path& folder) {
 /// The state of the optimizer. Where each rank has a part of it, each writes its own into one file; rank 0 says which.
 void write_optimizer(const fs::path& file, const TrainedState& state) {
   std::vector<NamedTensor> mine;
-  for (Optimizer::StateTensor& one : state.optimizer.state()) mine.emplace_back(std::move(one.name), std::move(one.tensor));
+  for (Optimizer::StateTensor& one : state.optimizer.state())
+    mine.emplace_back(std::move(one.name), std::move(one.tensor));
   if (!state.optimizer.is_sharded()) return write_safetensors(file, std::move(mine));
   Communicator& ranks = state.ranks;
   ranks.describe("checkpoint");

@@ -54,7 +54,7 @@ struct TrainedState {
   Model& model;
   Optimizer& optimizer;
   MemoryPolicy& policy;
-  WeightAverage* average;  // null where none is kept
+  WeightAverage* average;                      // null where none is kept
   std::map<std::string, std::string> texts{};  // files beside the weights and beside their average, as config.json
   const Model* classifier = nullptr;           // whose features `model`, the heads, is trained on; null: none
   Communicator& ranks = single_process();      // that train it together, each with a copy

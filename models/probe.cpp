@@ -22,7 +22,7 @@ const Parameter* find_parameter(const Model& model, const std::string& path) {
 const Parameter& head_weight(const Model& classifier) {
   const std::string& head = probed_head(classifier);
   const Parameter* const weight = find_parameter(classifier, head + ".weight");
-  expect(weight != nullptr && weight->shape().rank() == 2, "the head {} is no linear layer", head);
+  expect(weight != nullptr && weight->shape().rank() == 2, "probe: expected the head {} to be a linear layer", head);
   return *weight;
 }
 
@@ -79,7 +79,8 @@ ProbeHeads::~ProbeHeads() = default;
 Outputs ProbeHeads::forward(Inputs inputs) {
   const Variable features = inputs.take("features");
   Outputs outputs;
-  for (std::size_t k = 0; k < heads_.size(); ++k) outputs.set(fmt::format("logits_{}", k), heads_[k]->forward(features));
+  for (std::size_t k = 0; k < heads_.size(); ++k)
+    outputs.set(fmt::format("logits_{}", k), heads_[k]->forward(features));
   return outputs;
 }
 

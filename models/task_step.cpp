@@ -30,8 +30,8 @@ void share_state(MemoryPolicy& policy, Communicator& ranks) {
     std::vector<std::int64_t> extents;
     for (std::int64_t extent = 0; numbers >> extent;) extents.push_back(extent);
     const Shape shape{std::span<const std::int64_t>(extents)};
-    const Tensor tensor = ranks.rank() == 0 ? state.at(name)
-                                            : Tensor::empty(shape, static_cast<DType>(dtype), Device::cpu);
+    const Tensor tensor =
+        ranks.rank() == 0 ? state.at(name) : Tensor::empty(shape, static_cast<DType>(dtype), Device::cpu);
     ranks.broadcast(tensor, 0);
     shared.emplace(name, tensor);
   }

@@ -13,8 +13,8 @@ namespace lacuna {
 
 /// Results of a step.
 struct TrainResult : StepResult {
-  TaskTotals totals{};             // of the batch; without values on `meta`
-  double calibration_seconds = 0;  // 0 where the step did not calibrate
+  TaskTotals totals{};                  // of the batch; without values on `meta`
+  double calibration_seconds = 0;       // 0 where the step did not calibrate
   std::vector<DamagedFile> replaced{};  // of its batch
 };
 

@@ -21,9 +21,9 @@
 namespace lacuna {
 
 /// Loss and metrics over one epoch of `batches`, without training. Running sums stay on the device; the host reads them
-/// once, at the end. Nothing if `stop` (may be null) answers true between two batches. Several ranks evaluate their parts
-/// of each batch, with the running statistics of rank 0, and have the same result, that of one process whose batches
-/// are those parts; `stop` answers the same on all.
+/// once, at the end. Nothing if `stop` (may be null) answers true between two batches. Several ranks evaluate their
+/// parts of each batch, with the running statistics of rank 0, and have the same result, that of one process whose
+/// batches are those parts; `stop` answers the same on all.
 std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches& batches, int workers = 1,
                                    const std::function<bool()>& stop = {}, Communicator& ranks = single_process());
 
@@ -76,8 +76,9 @@ class Trainer {
   /// Takes a step: number `number` of the run over the micro-batches of one batch.
   using Step = std::function<TrainResult(std::vector<Batch> batch, std::int64_t number, double learning_rate)>;
 
-  /// `state` and `task` outlive the trainer. The batches of `train` are full ones. `step`: null for TaskStep. Of several
-  /// ranks all begin with the weights of rank 0, and all call the same members; a model that differs is refused.
+  /// `state` and `task` outlive the trainer. The batches of `train` are full ones. `step`: null for TaskStep. Of
+  /// several ranks all begin with the weights of rank 0, and all call the same members; a model that differs is
+  /// refused.
   Trainer(const TrainedState& state, const Task& task, Batches train, Batches validation, TrainerOptions options,
           Step step = {});
 

@@ -28,7 +28,8 @@ void check(int result) {
 }
 
 constexpr std::size_t most_bytes = std::size_t{1} << 30;  // of one call: counts are of type int
-constexpr std::size_t most_broadcast = std::size_t{4} << 20;  // at once, so that other messages are not behind all of it
+constexpr std::size_t most_broadcast = std::size_t{4}
+                                       << 20;  // at once, so that other messages are not behind all of it
 
 /// MPI_Init until the last communicator is gone.
 class World {
@@ -38,8 +39,9 @@ class World {
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
     if (provided < MPI_THREAD_MULTIPLE) {
       MPI_Finalize();
-      reject("this MPI was built without support for threads (MPI_THREAD_MULTIPLE), which the exchange of gradients "
-             "during backward needs: use another build of it");
+      reject(
+          "this MPI was built without support for threads (MPI_THREAD_MULTIPLE), which the exchange of gradients "
+          "during backward needs: use another build of it");
     }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     watch_ = std::make_unique<Watch>(timeout);
@@ -59,7 +61,8 @@ class World {
 class MpiCommunicator final : public Communicator {
  public:
   /// `channel` numbers the communicators of a run in the order of their creation.
-  MpiCommunicator(std::shared_ptr<World> world, MPI_Comm of, int channel) : world_(std::move(world)), channel_(channel) {
+  MpiCommunicator(std::shared_ptr<World> world, MPI_Comm of, int channel)
+      : world_(std::move(world)), channel_(channel) {
     check(MPI_Comm_dup(of, &ranks_));
     MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(ranks_, &rank_);
@@ -90,9 +93,9 @@ class MpiCommunicator final : public Communicator {
   }
   void all_to_all(std::span<const std::byte> send, std::span<std::byte> receive) override {
     const std::size_t bytes = send.size() / static_cast<std::size_t>(size_);
-    expect(send.size() == receive.size() && bytes * static_cast<std::size_t>(size_) == send.size() &&
-               bytes <= most_bytes,
-           "cannot exchange {} bytes for {} among {} ranks", send.size(), receive.size(), size_);
+    expect(
+        send.size() == receive.size() && bytes * static_cast<std::size_t>(size_) == send.size() && bytes <= most_bytes,
+        "cannot exchange {} bytes for {} among {} ranks", send.size(), receive.size(), size_);
     const int count = static_cast<int>(bytes);
     wait([&](MPI_Request* request) {
       return MPI_Ialltoall(send.data(), count, MPI_BYTE, receive.data(), count, MPI_BYTE, ranks_, request);

@@ -104,7 +104,8 @@ void Watch::receive() {
 void Watch::accuse(int rank, const char* why, double seconds, const Place& place) const {
   // Of several ranks that find the same, one tells; it ends the others.
   std::this_thread::sleep_for(std::min(200ms * rank_, 2000ms));
-  const std::string where = place.name.front() == '\0' ? std::string() : fmt::format(" (operation: {})", place.name.data());
+  const std::string where =
+      place.name.front() == '\0' ? std::string() : fmt::format(" (operation: {})", place.name.data());
   std::fputs(fmt::format("lacuna: rank {} {} {:.0f} s{}: all ranks end. The last checkpoint is whole; --resume goes on "
                          "from it\n",
                          rank, why, seconds, where)
@@ -134,8 +135,7 @@ void Watch::judge(Clock::time_point now) const {
       }
     if (furthest == nullptr || waited <= timeout_) continue;
     for (std::size_t peer = 0; peer < peers_.size(); ++peer)
-      if (const Place& place = peers_[peer].state.places[i];
-          place.operations < furthest->operations)
+      if (const Place& place = peers_[peer].state.places[i]; place.operations < furthest->operations)
         accuse(static_cast<int>(peer), "lives, and others have waited for it for", waited, *furthest);
   }
 }
@@ -179,7 +179,8 @@ void Watch::run() {
         accuse(peer, "has not answered for", seconds(Clock::now() - peers_[static_cast<std::size_t>(peer)].heard), {});
       std::this_thread::sleep_for(1ms);
     }
-  for (int peer = first; peer < end; ++peer) MPI_Wait(&peers_[static_cast<std::size_t>(peer)].request, MPI_STATUS_IGNORE);
+  for (int peer = first; peer < end; ++peer)
+    MPI_Wait(&peers_[static_cast<std::size_t>(peer)].request, MPI_STATUS_IGNORE);
 }
 
 }  // namespace lacuna

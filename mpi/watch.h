@@ -27,8 +27,8 @@ class Watch {
 
   void describe(int channel, std::string_view operation);
 
-  /// While it lives, this rank waits for the others in an operation of the channel. `hears_all`: it ends only when every
-  /// rank has taken part, which tells that they live even where their messages wait behind large ones.
+  /// While it lives, this rank waits for the others in an operation of the channel. `hears_all`: it ends only when
+  /// every rank has taken part, which tells that they live even where their messages wait behind large ones.
   class Operation {
    public:
     Operation(Watch& watch, int channel, bool hears_all);

@@ -42,8 +42,8 @@ class LinearLora final : public Adapter {
     for (const std::size_t part : parts) {
       const std::int64_t rows = layer.out() / std::ssize(layer.parts());
       parts_.push_back(std::make_unique<Module>(layer, layer.parts().at(part)));
-      branches_.push_back(std::make_unique<Branch>(*parts_.back(), layer.in(), rows,
-                                                   static_cast<std::int64_t>(part) * rows, settings));
+      branches_.push_back(
+          std::make_unique<Branch>(*parts_.back(), layer.in(), rows, static_cast<std::int64_t>(part) * rows, settings));
     }
   }
 
@@ -86,9 +86,8 @@ class LinearLora final : public Adapter {
 
     Variable lowered(Variable x, const SequencesPtr& sequences) const {
       if (dropout.current_rate() == 0) return down.forward(std::move(x));
-      return apply(
-          DropoutLinear{.p = dropout.current_rate(), .stream = dropout.mask_stream(), .sequences = sequences},
-          std::move(x), down.weight().variable());
+      return apply(DropoutLinear{.p = dropout.current_rate(), .stream = dropout.mask_stream(), .sequences = sequences},
+                   std::move(x), down.weight().variable());
     }
 
     std::int64_t first;  // row of the layer's weight
@@ -110,8 +109,8 @@ class LinearLora final : public Adapter {
   std::vector<std::unique_ptr<Branch>> branches_;
 };
 
-/// y = layer(x) + s · B * A * dropout(x): A a convolution to `rank` channels with the layer's window, stride and padding,
-/// B one of 1×1 in the layer's groups. A [rank, in, k, k] is not in groups, as in PEFT.
+/// y = layer(x) + s · B * A * dropout(x): A a convolution to `rank` channels with the layer's window, stride and
+/// padding, B one of 1×1 in the layer's groups. A [rank, in, k, k] is not in groups, as in PEFT.
 class ConvLora final : public Adapter {
  public:
   ConvLora(Conv2d& layer, const Settings& settings, Trains trains)
@@ -136,9 +135,10 @@ class ConvLora final : public Adapter {
   void set_trainable() const override { train(down_, up_, trains_); }
   void merge_into(const Tensor& weight) const override {
     if (layer_.groups() > 1)
-      reject("{}: the adapter of a convolution in {} groups reads all channels, and no weight of the layer equals it; "
-             "`lacuna export --adapter` writes the adapter alone",
-             layer_.path(), layer_.groups());
+      reject(
+          "{}: the adapter of a convolution in {} groups reads all channels, and no weight of the layer equals it; "
+          "`lacuna export --adapter` writes the adapter alone",
+          layer_.path(), layer_.groups());
     const Tensor &down = down_.weight().tensor(), &up = up_.weight().tensor();
     const std::int64_t rank = down.shape()[0], taps = down.count() / rank;
     gemm(Matrix(up.reshape({layer_.out(), rank})), Matrix(down.reshape({rank, taps})),
@@ -149,8 +149,9 @@ class ConvLora final : public Adapter {
   static std::int64_t checked_rank(const Conv2d& layer, const Settings& settings) {
     const std::int64_t rank = settings.whole_number("rank");
     if (rank % layer.groups() != 0)
-      reject("adapter.rank: expected a multiple of the {} groups of {}, got {}; adapter.targets may leave the layer out",
-             layer.groups(), layer.path(), rank);
+      reject(
+          "adapter.rank: expected a multiple of the {} groups of {}, got {}; adapter.targets may leave the layer out",
+          layer.groups(), layer.path(), rank);
     return rank;
   }
 
@@ -182,14 +183,15 @@ SettingValues from_peft(const SettingValues& fields, std::string_view origin) {
     if (refused.contains(name) && value == SettingValue(true))
       reject("{}: expected an adapter without `{}`, which is not computed here", origin, name);
   if (const auto bias = fields.find("bias"); bias != fields.end() && bias->second != SettingValue(std::string("none")))
-    reject("{}: expected `bias: none`, got {}; train biases with `freeze.train: [\"@bias\"]` beside the adapter", origin,
-           std::get_if<std::string>(&bias->second) ? std::get<std::string>(bias->second) : "another type");
+    reject("{}: expected `bias: none`, got {}; train biases with `freeze.train: [\"@bias\"]` beside the adapter",
+           origin, std::get_if<std::string>(&bias->second) ? std::get<std::string>(bias->second) : "another type");
   // pissa, olora, corda and eva take a part out of the base's weights as they load.
   if (const auto initial = fields.find("init_lora_weights"); initial != fields.end())
     if (const auto* const name = std::get_if<std::string>(&initial->second);
         name != nullptr && *name != "gaussian" && *name != "orthogonal")
-      reject("{}: expected `init_lora_weights` true, false, gaussian or orthogonal, got {}: PEFT changes the base with it",
-             origin, *name);
+      reject(
+          "{}: expected `init_lora_weights` true, false, gaussian or orthogonal, got {}: PEFT changes the base with it",
+          origin, *name);
   return settings;
 }
 
@@ -198,10 +200,8 @@ AdapterKind kind(Trains trains) {
                        {"alpha", 8.0, not_negative, "the adapter's result is multiplied by alpha / rank"},
                        {"rslora", false, {}, "multiply by alpha / √rank in its place"},
                        {"dropout", 0.0, below_one, "rate of dropout on the adapter's input"}},
-          .for_linear = [trains](Linear& layer, const std::vector<std::size_t>& parts,
-                                 const Settings& settings) -> std::unique_ptr<Adapter> {
-            return std::make_unique<LinearLora>(layer, parts, settings, trains);
-          },
+          .for_linear = [trains](Linear& layer, const std::vector<std::size_t>& parts, const Settings& settings)
+              -> std::unique_ptr<Adapter> { return std::make_unique<LinearLora>(layer, parts, settings, trains); },
           .for_convolution = [trains](Conv2d& layer, const Settings& settings) -> std::unique_ptr<Adapter> {
             return std::make_unique<ConvLora>(layer, settings, trains);
           },

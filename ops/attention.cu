@@ -58,7 +58,9 @@ struct Pass {
   LACUNA_DEVICE void finish(const Task& task, std::int64_t query, std::int64_t queries, std::int64_t key,
                             std::int64_t keys, Scores& scores) const {
     const T* bias = static_cast<const T*>(problem.bias);
-    if (bias != nullptr) bias += (problem.first + task.sample) % problem.bias_windows * problem.bias_window + task.head * problem.bias_head;
+    if (bias != nullptr)
+      bias +=
+          (problem.first + task.sample) % problem.bias_windows * problem.bias_window + task.head * problem.bias_head;
 #pragma unroll
     for (int i = 0; i < each; ++i)
 #pragma unroll
@@ -177,7 +179,8 @@ struct BackwardPass : Pass<T, packs> {
   TokenRows dy;
   RowStatistics statistics;
 
-  /// p after dropout, and ds = p ∘ (dp - Σ p ∘ dp) with dp = dy·vᵀ, of the tile of queries `query` on and keys `key` on.
+  /// p after dropout, and ds = p ∘ (dp - Σ p ∘ dp) with dp = dy·vᵀ, of the tile of queries `query` on and keys `key`
+  /// on.
   template <class B>
   LACUNA_DEVICE void scores_of(const B& block, const Task& task, std::int64_t query, std::int64_t queries,
                                std::int64_t key, std::int64_t keys, Scores& p, Scores& ds) const {
@@ -299,7 +302,8 @@ struct BiasGradient : BackwardPass<T, packs> {
 #pragma unroll
       for (int j = 0; j < each; ++j) {
         const std::int64_t k = key + across * j;
-        if (query + i < this->problem.queries && k < this->problem.keys) to[(query + i) * this->problem.bias_row + k] += ds[i][j];
+        if (query + i < this->problem.queries && k < this->problem.keys)
+          to[(query + i) * this->problem.bias_row + k] += ds[i][j];
       }
   }
   LACUNA_DEVICE void add_to_row(const Block<BiasGradient>& block, const Scores& ds, std::int64_t key, float* to,

@@ -14,7 +14,7 @@ constexpr std::int64_t most_head_dim = 128;
 
 /// Where samples of unequal length lie, on the device.
 struct DeviceSequences {
-  Tensor offsets{}, lengths{};   // i64 [samples + 1], [samples]
+  Tensor offsets{}, lengths{};    // i64 [samples + 1], [samples]
   std::int64_t longest_rows = 0;  // padding included
 
   DeviceSequences(const AttentionArguments& a, Device device) {

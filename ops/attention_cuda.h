@@ -35,17 +35,17 @@ struct AttentionProblem {
   TokenRows q, k, v;
   const void* bias = nullptr;  // [W, heads or 1, queries or 1, keys] of q's type
   std::int64_t bias_windows = 1, bias_window = 0, bias_head = 0, bias_row = 0;  // W; elements from one to the next
-  const std::int64_t* key_lengths = nullptr;  // [samples]
-  std::int64_t first = 0;                     // of these samples in the batch
-  std::uint32_t dropped_below = 0;            // draws below it drop a probability
-  float kept_scale = 1;                       // 1 / (1 - dropout)
+  const std::int64_t* key_lengths = nullptr;                                    // [samples]
+  std::int64_t first = 0;                                                       // of these samples in the batch
+  std::uint32_t dropped_below = 0;                                              // draws below it drop a probability
+  float kept_scale = 1;                                                         // 1 / (1 - dropout)
   RandomStream stream{};
   std::int64_t draw_rows = 0, draw_columns = 0;
 };
 
 struct AttentionGradientRows {
   TokenRows dy, dq, dk, dv;
-  std::int64_t dq_rows;          // the most of a sample
+  std::int64_t dq_rows;        // the most of a sample
   float* bias_sums = nullptr;  // [W, heads or 1, queries or 1, keys], added to
   float* statistics;           // [2, samples · heads, queries]
 };

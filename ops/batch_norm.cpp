@@ -27,8 +27,8 @@ void expect_residual(std::string_view op, const Tensor& residual, const Tensor& 
          name_of(residual.dtype()), residual.shape());
 }
 
-/// Makes mean and variance those of the batches of all ranks, which have as many rows each. Sums are in the order of the
-/// ranks, as torch.nn.SyncBatchNorm weights them.
+/// Makes mean and variance those of the batches of all ranks, which have as many rows each. Sums are in the order of
+/// the ranks, as torch.nn.SyncBatchNorm weights them.
 void join_statistics(Communicator& ranks, const Tensor& mean, const Tensor& variance) {
   if (mean.device() == Device::meta) return;
   const std::int64_t channels = mean.count();

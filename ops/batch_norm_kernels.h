@@ -41,7 +41,8 @@ struct BatchNormBackward {
   Operand signs{};
   bool own_statistics = true;  // mean and variance are functions of x
   double eps = 0;
-  Communicator* ranks = nullptr;  // of whose batches, of one size each, mean and variance are functions; null: of this one
+  Communicator* ranks =
+      nullptr;  // of whose batches, of one size each, mean and variance are functions; null: of this one
 };
 
 /// Undefined: not wanted. Those of weight and bias are added to.

@@ -72,14 +72,12 @@ struct Place {
     const std::int64_t h = what.down.first + line % what.down.pixels * what.down.step;
     const std::int64_t w = what.across.first + at % what.across.pixels * what.across.step;
     const std::int64_t pixel = (image * what.down.extent + h) * what.across.extent + w;
-    Eight values = what.from == nullptr ? Eight{} : from.at_row(row, what.channels, c);
-    const Written<T> to(images, 0);  // at_row and set_row take no count
-    if (what.add) {
-      const Eight old = to.at_row(pixel, what.channels, c);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) values[i] += old[i];
-    }
-    to.set_row(pixel, what.channels, c, values);
+    const Eight values = what.from == nullptr ? Eight{} : from.at_row(row, what.channels, c);
+    const Written<T> to(images, 0);  // rows take no count
+    if (what.add)
+      to.add_row(pixel, what.channels, c, values);
+    else
+      to.set_row(pixel, what.channels, c, values);
   }
 };
 

@@ -52,12 +52,10 @@ struct Forward {
 #pragma unroll
         for (int k = 0; k < 8; ++k) sum[k] += values[k] * weights[k];
       }
-    if (what.add) {
-      const Eight old = y.at_row(pixel, s.channels, c);
-#pragma unroll
-      for (int k = 0; k < 8; ++k) sum[k] += old[k];
-    }
-    y.set_row(pixel, s.channels, c, sum);
+    if (what.add)
+      y.add_row(pixel, s.channels, c, sum);
+    else
+      y.set_row(pixel, s.channels, c, sum);
   }
 };
 

@@ -7,8 +7,8 @@
 
 namespace lacuna {
 
-/// y = dropout(x) · wᵀ. x [batch, ..., K], or the tokens [1, T, K] of `sequences` as in Dropout; weight [N, K]; y [..., N]
-/// in x's type. 0 <= p < 1.
+/// y = dropout(x) · wᵀ. x [batch, ..., K], or the tokens [1, T, K] of `sequences` as in Dropout; weight [N, K]; y [...,
+/// N] in x's type. 0 <= p < 1.
 ///
 /// The thinned input is never saved, and exists for some rows at a time: backward reads x and draws again. So x, which
 /// other layers may read as well, is saved once.

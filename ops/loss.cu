@@ -64,7 +64,7 @@ struct Forward {
     z.each([&](std::int64_t c, const Eight& values) {
       const Eight target = targets.at_row(row, classes, c);
 #pragma unroll
-      for (int i = 0; i < 8; ++i)  // an impossible class, z = -infinity, costs nothing if it is no target
+      for (int i = 0; i < 8; ++i)  // a class with z = -infinity costs nothing unless it is a target
         if (c + i < classes && (target[i] != 0 || targets.labels == nullptr)) loss += target[i] * (log_sum - values[i]);
     });
     loss = joined_of_block(block, loss, block.shared().losses, Plus{});

@@ -61,8 +61,7 @@ Tensor LowRankLinear::forward(std::span<const Tensor> inputs) const {
     const Tensor &low = inputs[z0 + 2 * pair], &up = inputs[up0 + 2 * pair];
     if (!low.defined()) continue;
     expect(up.shape().rank() == 2 && up.shape()[0] == columns[pair] && first[pair] >= 0 &&
-               first[pair] + columns[pair] <= w.shape()[0] &&
-               low.shape() == inputs[x].shape().with_back(up.shape()[1]),
+               first[pair] + columns[pair] <= w.shape()[0] && low.shape() == inputs[x].shape().with_back(up.shape()[1]),
            "low_rank_linear: expected z {} and an up of {} rows for x {} and columns from {} on of {}, got {} and {}",
            inputs[x].shape().with_back(up.shape().back()), columns[pair], inputs[x].shape(), first[pair], w.shape()[0],
            low.shape(), up.shape());

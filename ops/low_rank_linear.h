@@ -6,8 +6,8 @@
 namespace lacuna {
 
 /// y = x · wᵀ + b, to whose columns [first_i, first_i + N_i) scale · z_i · up_iᵀ is added, for one to three pairs.
-/// x [..., K], weight [N, K], bias [N] or undefined, z_i [..., r_i], up_i [N_i, r_i], absent pairs undefined; y [..., N]
-/// in x's type. Weight, bias and up_i are f32, or f64 if x is. All products gather in one tensor.
+/// x [..., K], weight [N, K], bias [N] or undefined, z_i [..., r_i], up_i [N_i, r_i], absent pairs undefined; y [...,
+/// N] in x's type. Weight, bias and up_i are f32, or f64 if x is. All products gather in one tensor.
 ///
 /// As in Linear, a frozen weight needs no x: of this layer's inputs z_i alone, r_i values a row, is then saved.
 struct LowRankLinear {

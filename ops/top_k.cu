@@ -36,8 +36,8 @@ struct Largest {
   }
 
  private:
-  /// As a loop that looks for a larger value has it: nothing is larger than a NaN in the first place, and none elsewhere
-  /// is larger than anything.
+  /// As a loop that looks for a larger value has it: nothing is larger than a NaN in the first place, and none
+  /// elsewhere is larger than anything.
   LACUNA_DEVICE static float ordered(float value, bool is_first) {
     if (value == value) return value;
     return is_first ? INFINITY : -INFINITY;

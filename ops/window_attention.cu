@@ -8,14 +8,14 @@
 namespace lacuna::cuda {
 namespace {
 
-constexpr float masked = -100;  // added to scores between regions
+constexpr float masked = -100;                       // added to scores between regions
 constexpr int most = most_window_tokens, packs = 1;  // head dimensions up to 64
 
 /// The places of one window.
 struct Places {
-  std::int32_t token[most];                       // of the map; -1: a pad
+  std::int32_t token[most];                            // of the map; -1: a pad
   std::uint8_t row[most], column[most], region[most];  // windows have fewer than 256 rows and columns
-  float q_norm[most], k_norm[most];               // 1 / norm, with cosines
+  float q_norm[most], k_norm[most];                    // 1 / norm, with cosines
 };
 
 /// Part of the rolled and padded axis that a place belongs to: tokens of one window in different parts were no
@@ -28,8 +28,8 @@ LACUNA_DEVICE int region_of(std::int64_t place, std::int64_t padded, std::int64_
 /// Rows of q, k, v or dy of a window's places for one head.
 template <class T>
 struct WindowRows {
-  const T* data;      // of the image, from the head's first column on
-  const float* pad;   // of the pads, or null: zeros
+  const T* data;     // of the image, from the head's first column on
+  const float* pad;  // of the pads, or null: zeros
   const std::int32_t* token;
   const float* norms;  // null: as they are
   std::int64_t stride, count;
@@ -73,7 +73,9 @@ struct WindowPass {
     return {static_cast<const T*>(problem.qkv) + task.image * problem.height * problem.width * stride + column,
             problem.pad == nullptr ? nullptr : problem.pad + column,
             places.token,
-            !cosine ? nullptr : part == 0 ? places.q_norm : places.k_norm,
+            !cosine     ? nullptr
+            : part == 0 ? places.q_norm
+                        : places.k_norm,
             stride,
             problem.window()};
   }
@@ -92,9 +94,9 @@ struct WindowPass {
           static_cast<std::uint8_t>(3 * region_of(y, a.down() * a.window_height, a.window_height, a.shift_down) +
                                     region_of(x, a.across() * a.window_width, a.window_width, a.shift_right));
       const bool there = y < a.height && x < a.width;
-      places.token[i] = !there ? -1
-                               : static_cast<std::int32_t>((y + a.shift_down) % a.height * a.width +
-                                                           (x + a.shift_right) % a.width);
+      places.token[i] =
+          !there ? -1
+                 : static_cast<std::int32_t>((y + a.shift_down) % a.height * a.width + (x + a.shift_right) % a.width);
     }
     block.sync();
     if (a.logit_scale == nullptr) return;
@@ -191,7 +193,11 @@ struct WindowBackwardPass : WindowPass<T> {
   LACUNA_DEVICE WindowRows<T> rows_of_dy(const B& block, const WindowTask& task) const {
     const WindowProblem& a = this->problem;
     return {dy + task.image * a.height * a.width * this->width() + task.head * a.head_dim,
-            nullptr, block.shared().places.token, nullptr, this->width(), a.window()};
+            nullptr,
+            block.shared().places.token,
+            nullptr,
+            this->width(),
+            a.window()};
   }
   /// p and ds = p ∘ (dp - Σ p ∘ dp) with dp = dy·vᵀ, of queries `query` on and keys `key` on; zero for pads as queries.
   /// `along` takes Σ ds ∘ (scale · q·k) of the thread's elements.
@@ -302,8 +308,7 @@ struct WindowQueryGradient : WindowBackwardPass<T> {
       share(block, ds, tiles.ds);
       accumulate<false, packs>(block, a.head_dim, tiles.ds, this->rows_of(block, task, 1), key, sums);
     }
-    if (a.logit_scale != nullptr)
-      through_norm(block, a.head_dim, this->rows_of(block, task, 0), first, sums);
+    if (a.logit_scale != nullptr) through_norm(block, a.head_dim, this->rows_of(block, task, 0), first, sums);
     const float scale = this->scale_of(task.head), factor[each] = {scale, scale, scale, scale};
     T* const to = dqkv + task.image * a.height * a.width * 3 * this->width() + task.head * a.head_dim;
     this->write(block, to, 3 * this->width(), first + own_row(block), factor, sums);
@@ -343,7 +348,8 @@ struct WindowKeyGradient : WindowKeyPass<T> {
     this->set_places(block, task);
     Sums<packs> dk = {}, dv = {};
     this->gradients_of(block, task, key, dk, dv);
-    const float one[each] = {1, 1, 1, 1}, scale = this->scale_of(task.head), factor[each] = {scale, scale, scale, scale};
+    const float one[each] = {1, 1, 1, 1}, scale = this->scale_of(task.head),
+                factor[each] = {scale, scale, scale, scale};
     T* const to = dqkv + task.image * a.height * a.width * 3 * this->width() + task.head * a.head_dim;
     this->write(block, to + this->width(), 3 * this->width(), own, factor, dk);
     this->write(block, to + 2 * this->width(), 3 * this->width(), own, one, dv);
@@ -475,8 +481,8 @@ struct TableSum {
 template <class T>
 void start_backward(Stream stream, const WindowProblem& a, const WindowGradientPointers& to) {
   const std::int64_t tasks = a.images * a.windows() * a.heads, tiles = divide_up(a.window(), tile);
-  const WindowBackwardPass<T> pass{{a}, static_cast<const T*>(to.dy), to.statistics,
-                                          to.statistics + tasks * a.window()};
+  const WindowBackwardPass<T> pass{
+      {a}, static_cast<const T*>(to.dy), to.statistics, to.statistics + tasks * a.window()};
   run(stream, tasks * tiles, WindowStatistics<T>{pass, tiles});
   if (to.qkv != nullptr) {
     run(stream, tasks * tiles, WindowQueryGradient<T>{pass, static_cast<T*>(to.qkv), tiles});
@@ -491,7 +497,9 @@ void start_backward(Stream stream, const WindowProblem& a, const WindowGradientP
 
 void window_attention_forward(Stream stream, DType type, const WindowProblem& a, void* y) {
   const std::int64_t tiles = divide_up(a.window(), tile), blocks = a.images * a.windows() * a.heads * tiles;
-  with_cuda_type(type, [&]<class T>(Type<T>) { run(stream, blocks, WindowForward<T>{{a}, static_cast<T*>(y), tiles}); });
+  with_cuda_type(type, [&]<class T>(Type<T>) {
+    run(stream, blocks, WindowForward<T>{{a}, static_cast<T*>(y), tiles});
+  });
 }
 
 void window_attention_backward(Stream stream, DType type, const WindowProblem& a, const WindowGradientPointers& to) {

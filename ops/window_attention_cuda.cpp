@@ -11,10 +11,11 @@ float* wanted(const Tensor& tensor) { return tensor.defined() ? tensor.data<floa
 
 cuda::WindowProblem problem_of(const WindowArguments& a) {
   constexpr std::int64_t most_head_dim = 64;
-  expect(a.head_dim <= most_head_dim && a.window() <= cuda::most_window_tokens,
-         "window_attention on cuda: expected a head dimension of at most {} and windows of at most {} tokens, got {} and "
-         "{}",
-         most_head_dim, cuda::most_window_tokens, a.head_dim, a.window());
+  expect(
+      a.head_dim <= most_head_dim && a.window() <= cuda::most_window_tokens,
+      "window_attention on cuda: expected a head dimension of at most {} and windows of at most {} tokens, got {} and "
+      "{}",
+      most_head_dim, cuda::most_window_tokens, a.head_dim, a.window());
   return {.images = a.images,
           .height = a.height,
           .width = a.width,
@@ -33,17 +34,16 @@ cuda::WindowProblem problem_of(const WindowArguments& a) {
           .parts = a.parts};
 }
 
-const RegisterKernel cuda_forward{window_attention_forward, DeviceKind::cuda,
-                                  [](const WindowArguments& a, const Tensor& y, const Tensor&) {
-                                    cuda::window_attention_forward(stream_of(y.device()), y.dtype(), problem_of(a),
-                                                                   y.raw());
-                                  }};
+const RegisterKernel cuda_forward{
+    window_attention_forward, DeviceKind::cuda, [](const WindowArguments& a, const Tensor& y, const Tensor&) {
+      cuda::window_attention_forward(stream_of(y.device()), y.dtype(), problem_of(a), y.raw());
+    }};
 
 const RegisterKernel cuda_backward{
     window_attention_backward, DeviceKind::cuda,
     [](const WindowArguments& a, const Tensor& dy, const WindowGradients& to, const Tensor&) {
-      const Tensor statistics = Tensor::empty({2, a.images * a.windows() * a.heads, a.window()}, DType::f32,
-                                              dy.device(), Purpose::workspace);
+      const Tensor statistics =
+          Tensor::empty({2, a.images * a.windows() * a.heads, a.window()}, DType::f32, dy.device(), Purpose::workspace);
       cuda::window_attention_backward(stream_of(dy.device()), dy.dtype(), problem_of(a),
                                       {.dy = dy.data<const std::byte>(),
                                        .qkv = to.qkv.defined() ? to.qkv.raw() : nullptr,

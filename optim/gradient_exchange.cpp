@@ -105,7 +105,8 @@ void GradientExchange::exchange(const Bucket& bucket) {
   for (std::size_t rank = 0; rank < hashes.size(); ++rank)
     if (hashes[rank] != hash)
       fail(
-          "rank {} completed the gradients of other parameters than rank {}, in a bucket that begins with {}: all ranks "
+          "rank {} completed the gradients of other parameters than rank {}, in a bucket that begins with {}: all "
+          "ranks "
           "must compute the same graph",
           rank, ranks_->rank(), bucket.parts.front().path);
 

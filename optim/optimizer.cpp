@@ -125,7 +125,8 @@ std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const SettingVa
   GroupRules rules = options.groups;
   rules.weight_decay = checked.number("weight_decay");
   rules.decay_norm_and_bias = checked.flag("decay_norm_and_bias");
-  return kind.make(checked, {parameter_groups(model, rules), options.precision, options.seed, options.rank, options.ranks});
+  return kind.make(checked,
+                   {parameter_groups(model, rules), options.precision, options.seed, options.rank, options.ranks});
 }
 
 }  // namespace lacuna

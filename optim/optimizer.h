@@ -53,7 +53,7 @@ std::vector<ParameterGroup> parameter_groups(const Module& model, const GroupRul
 struct OptimizerConfig {
   std::vector<ParameterGroup> groups;
   StatePrecision precision = StatePrecision::f32;
-  std::uint64_t seed = 1;  // of the draws that round states
+  std::uint64_t seed = 1;   // of the draws that round states
   int rank = 0, ranks = 1;  // state and updates are divided among so many
 };
 
@@ -78,9 +78,7 @@ struct Update {
   std::uint64_t seed;  // of the draws that round states
   std::uint32_t site;  // the parameter's, of the draws
 
-  Update with_gradient(const Tensor& other) const {
-    return {parameter, other, state, step, rate, clip, seed, site};
-  }
+  Update with_gradient(const Tensor& other) const { return {parameter, other, state, step, rate, clip, seed, site}; }
 };
 
 class Optimizer {

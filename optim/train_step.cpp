@@ -90,7 +90,8 @@ StepResult TrainStep::run(const StepParts& parts, std::int64_t number, double lr
   result.updated = report.updated;
   if (optimizer_.is_sharded() && ranks_.size() > 1) {  // a plan has one rank's part alone
     result.updated = largest_of_ranks(ranks_, report.updated ? 1 : 0) > 0;
-    if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)) share_updates(optimizer_, parameters, ranks_);
+    if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm))
+      share_updates(optimizer_, parameters, ranks_);
   }
   if (report.nonfinite != nullptr) result.nonfinite = report.nonfinite->path();
   if (result.finite() && average_ != nullptr) average_->update(number);

@@ -57,8 +57,8 @@ class TrainStep {
 
   /// Step number `number` of the run, on which its random draws depend. The loss and the gradients are those of the
   /// mean over all samples. If one of them is not finite, no parameter is updated; in backward, parameters before the
-  /// first such gradient may be. Gradients are released. Of several ranks all have the same result, which is that of one
-  /// process that has the micro-batches of all.
+  /// first such gradient may be. Gradients are released. Of several ranks all have the same result, which is that of
+  /// one process that has the micro-batches of all.
   StepResult run(const StepParts& parts, std::int64_t number, double lr);
 
   /// How the optimizer weighs errors of the gradient.

@@ -2,13 +2,13 @@
 #include "apps/command.h"
 #include "apps/config/configuration_options.h"
 #include "apps/config/resolve.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "apps/report/page.h"
 #include "apps/train/crowding.h"
 #include "apps/train/fit.h"
 #include "apps/train/loader_cost.h"
-#include "apps/train/measure.h"
 #include "apps/train/machine_costs.h"
+#include "apps/train/measure.h"
 #include "apps/train/planning.h"
 #include "apps/train/policy_choice.h"
 #include "apps/train/profile.h"
@@ -104,25 +104,23 @@ ExitCode bench(const Options& options) {
   return 0;
 }
 
-const RegisterCommand command(30, "bench", "time training steps on made-up input, with their memory",
-                              [](CLI::App& app) {
-                                const auto options = std::make_shared<Options>();
-                                options->configuration.declare(app, true);
-                                app.add_option("--steps", options->steps,
-                                               "number of timed steps; two more come first, to warm up")
-                                    ->check(CLI::Range(1, 100000));
-                                app.add_flag("--profile", options->profile,
-                                             "show time, bytes and rate of each op, and the loader's processor time");
-                                app.add_option("--timeline", options->timeline,
-                                               "write a page with the bytes in memory over one step")
-                                    ->type_name("FILE.html");
-                                app.add_option("--beside", options->beside,
-                                               "of --timeline: the policy that is shown beside the configuration's, as fixed:4")
-                                    ->capture_default_str()
-                                    ->needs("--timeline");
-                                options->report.declare(app);
-                                return std::function<ExitCode()>([options] { return bench(*options); });
-                              });
+const RegisterCommand command(
+    30, "bench", "time training steps on made-up input, with their memory", [](CLI::App& app) {
+      const auto options = std::make_shared<Options>();
+      options->configuration.declare(app, true);
+      app.add_option("--steps", options->steps, "number of timed steps; two more come first, to warm up")
+          ->check(CLI::Range(1, 100000));
+      app.add_flag("--profile", options->profile,
+                   "show time, bytes and rate of each op, and the loader's processor time");
+      app.add_option("--timeline", options->timeline, "write a page with the bytes in memory over one step")
+          ->type_name("FILE.html");
+      app.add_option("--beside", options->beside,
+                     "of --timeline: the policy that is shown beside the configuration's, as fixed:4")
+          ->capture_default_str()
+          ->needs("--timeline");
+      options->report.declare(app);
+      return std::function<ExitCode()>([options] { return bench(*options); });
+    });
 
 }  // namespace
 }  // namespace lacuna::apps

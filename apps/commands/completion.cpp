@@ -1,6 +1,6 @@
 // lacuna completion: what a shell reads to complete commands, options and files.
 #include "apps/command.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "core/text.h"
 
 #include <fmt/ranges.h>

@@ -1,6 +1,6 @@
 // lacuna doctor: what this machine and this build can do.
 #include "apps/command.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "apps/train/machine_costs.h"
 #include "apps/version.h"
 #include "core/allocator.h"

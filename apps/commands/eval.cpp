@@ -2,11 +2,11 @@
 #include "apps/command.h"
 #include "apps/commands/class_figures.h"
 #include "apps/config/configuration_options.h"
-#include "apps/picture.h"
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
+#include "apps/output/picture.h"
 #include "apps/train/crowding.h"
 #include "apps/train/damaged_files.h"
 #include "apps/train/fit.h"
@@ -141,7 +141,8 @@ class Eval {
     json["notes"] = made.notes;
     for (const std::string& note : made.notes) print_error(fmt::format("lacuna: note: {}\n", note));
     report_.write(fmt::format("{} from {}: {} samples, loss {:.4f}{}, {:.1f} samples/s\n", configuration.model.name,
-                              made.file.string(), evaluation.samples, evaluation.loss, metrics, rate) + (figures.samples() > 0 ? figures.text(origin) : std::string()),
+                              made.file.string(), evaluation.samples, evaluation.loss, metrics, rate) +
+                      (figures.samples() > 0 ? figures.text(origin) : std::string()),
                   json);
     return 0;
   }
@@ -153,10 +154,11 @@ class Eval {
     const std::optional<ModelFolder> folder = read_model_folder(weights);
     if (!folder || folder->labels.empty() || folder->labels == data.classes) return;
     const auto [ours, theirs] = std::ranges::mismatch(folder->labels, data.classes);
-    reject("{}: the run has {} classes and the data {}: the first that differs is {} in the run and {} in the data; "
-           "data.labels names the classes in their order",
-           weights.string(), folder->labels.size(), data.classes.size(), ours == folder->labels.end() ? "none" : *ours,
-           theirs == data.classes.end() ? "none" : *theirs);
+    reject(
+        "{}: the run has {} classes and the data {}: the first that differs is {} in the run and {} in the data; "
+        "data.labels names the classes in their order",
+        weights.string(), folder->labels.size(), data.classes.size(), ours == folder->labels.end() ? "none" : *ours,
+        theirs == data.classes.end() ? "none" : *theirs);
   }
 
   /// The samples of a data set without those that are left out.
@@ -195,21 +197,41 @@ class Eval {
   static void refuse_changes_of_training(const std::vector<std::string>& overrides) {
     static const std::set<std::string, std::less<>> sections{"model", "data", "task", "adapter"};
     static const std::set<std::string, std::less<>> of_train{"batch_size", "precision", "device", "threads", "seed"};
-    static const std::set<std::string, std::less<>> of_data_for_training{
-        "augment", "crop_padding", "scale", "ratio", "hflip", "auto_augment", "color_jitter",
-        "color_jitter_probability", "force_color_jitter", "grayscale_probability", "blur_probability",
-        "erase_probability", "erase_mode", "erase_count", "repeats", "mixup", "cutmix", "cutmix_minmax",
-        "mixup_probability", "mixup_switch", "mixup_mode", "mixup_off_epoch", "sampler", "sampler_weights",
-        "train_size", "group_by_length"};
+    static const std::set<std::string, std::less<>> of_data_for_training{"augment",
+                                                                         "crop_padding",
+                                                                         "scale",
+                                                                         "ratio",
+                                                                         "hflip",
+                                                                         "auto_augment",
+                                                                         "color_jitter",
+                                                                         "color_jitter_probability",
+                                                                         "force_color_jitter",
+                                                                         "grayscale_probability",
+                                                                         "blur_probability",
+                                                                         "erase_probability",
+                                                                         "erase_mode",
+                                                                         "erase_count",
+                                                                         "repeats",
+                                                                         "mixup",
+                                                                         "cutmix",
+                                                                         "cutmix_minmax",
+                                                                         "mixup_probability",
+                                                                         "mixup_switch",
+                                                                         "mixup_mode",
+                                                                         "mixup_off_epoch",
+                                                                         "sampler",
+                                                                         "sampler_weights",
+                                                                         "train_size",
+                                                                         "group_by_length"};
     for (const std::string& change : overrides) {
       Problems problems;
       const YamlEntry given = *parse_assignment(change, problems);  // read before
       const std::size_t dot = given.key.find('.');
       const std::string section = given.key.substr(0, dot);
       const auto is_used = [](const YamlEntry& entry) { return of_train.contains(entry.key); };
-      const bool of_train_used = section == "train" && (dot == std::string::npos
-                                                            ? std::ranges::all_of(given.value.entries, is_used)
-                                                            : of_train.contains(given.key.substr(dot + 1)));
+      const bool of_train_used =
+          section == "train" && (dot == std::string::npos ? std::ranges::all_of(given.value.entries, is_used)
+                                                          : of_train.contains(given.key.substr(dot + 1)));
       if (!sections.contains(section) && !of_train_used)
         reject("{}: an evaluation does not use it; expected values of {}, or of {} in train", change,
                fmt::join(sections, ", "), fmt::join(of_train, ", "));

@@ -1,7 +1,7 @@
 // lacuna explain: every tensor that backward needs, by block: why, and how it is held.
 #include "apps/command.h"
 #include "apps/config/configuration_options.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "apps/train/freeze_table.h"
 #include "apps/train/measure.h"
 #include "apps/train/planning.h"

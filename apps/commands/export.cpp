@@ -4,7 +4,7 @@
 #include "apps/config/model_folder.h"
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/training.h"
 #include "data/text/tokenizer.h"
@@ -65,8 +65,8 @@ class Export {
     for (const auto& entry : fs::directory_iterator(out)) files.push_back(entry.path().filename().string());
     std::ranges::sort(files);
     report_.write(fmt::format("{} from {}: {} parameters, {} classes, as a folder of {} in {}: {}\n",
-                              source.folder.model, source.path.string(), model->parameter_count(),
-                              model->num_classes(), format, out.string(), fmt::join(files, ", ")),
+                              source.folder.model, source.path.string(), model->parameter_count(), model->num_classes(),
+                              format, out.string(), fmt::join(files, ", ")),
                   {{"model", source.folder.model},
                    {"weights", source.path.string()},
                    {"format", format},
@@ -131,8 +131,7 @@ class Export {
       reject("{}: expected a run, one of its checkpoints, or a folder with a config.json that says what the model is",
              from_);
     // An earlier version wrote no config.json into checkpoints.
-    const Configuration configuration =
-        resolve(read_configuration(RunFolder::open(point.run).configuration(), {}));
+    const Configuration configuration = resolve(read_configuration(RunFolder::open(point.run).configuration(), {}));
     return {path, describe_folder(configuration)};
   }
 

@@ -3,7 +3,7 @@
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/training.h"
 #include "autograd/tape.h"
@@ -116,8 +116,7 @@ Predictor predictor_of(const Source& source) {
   if (folder)
     predictor.classes = folder->labels;
   else
-    predictor.classes =
-        describe_dataset(configuration.data.name, dataset_options(configuration, Split::train)).classes;
+    predictor.classes = describe_dataset(configuration.data.name, dataset_options(configuration, Split::train)).classes;
   if (source.run) take_weights_of(source.weights, configuration);
   predictor.model = folder && is_adapter_folder(source.weights)
                         ? make_adapted_model(source.weights, *folder, precision_type(configuration.train.precision))
@@ -188,7 +187,8 @@ bool predicts_images(const std::string& from) {
   const Source source = source_of(from);
   if (const std::optional<ModelFolder> folder = folder_of(source)) {
     const ModelDescription model = describe_model(folder->model, folder->hyper_parameters);
-    return std::ranges::find(model.hyper_parameters, "image_size", &HyperParameter::key) != model.hyper_parameters.end();
+    return std::ranges::find(model.hyper_parameters, "image_size", &HyperParameter::key) !=
+           model.hyper_parameters.end();
   }
   return source.run && takes_images(read_configuration(source.run->configuration(), {}));
 }

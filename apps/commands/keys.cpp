@@ -1,7 +1,7 @@
 // lacuna keys: the keys of a configuration, with those that a loaded plugin brings.
 #include "apps/command.h"
 #include "apps/config/schema.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "core/registry.h"
 
 #include <CLI/CLI.hpp>

@@ -1,6 +1,6 @@
 // lacuna models: names, parameters, input sizes; of one model the names of its parameters.
 #include "apps/command.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "models/registry.h"
 
 #include <CLI/CLI.hpp>
@@ -48,10 +48,10 @@ class Models {
       const SampleField& input = model->inputs().front();
       const bool is_image = input.name == "images";
       const Shape& shape = input.shape;  // [H, W, C], or the most tokens
-      text += fmt::format("{:<44} {:<16} {:>12} {:>11} {:>8}\n", name, description.family, model->parameter_count(),
-                          is_image ? fmt::format("{}x{}x{}", shape[0], shape[1], shape[2])
-                                   : fmt::format("{} tokens", shape[0]),
-                          model->num_classes());
+      text += fmt::format(
+          "{:<44} {:<16} {:>12} {:>11} {:>8}\n", name, description.family, model->parameter_count(),
+          is_image ? fmt::format("{}x{}x{}", shape[0], shape[1], shape[2]) : fmt::format("{} tokens", shape[0]),
+          model->num_classes());
       json.push_back({{"name", name}, {"family", description.family}, {"parameters", model->parameter_count()}});
       if (is_image) {
         json.back()["image_size"] = shape[0];

@@ -3,7 +3,7 @@
 #include "apps/config/configuration_options.h"
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "apps/train/exchange_plan.h"
 #include "apps/train/fit.h"
 #include "apps/train/freeze_table.h"
@@ -103,7 +103,8 @@ ExitCode plan(const Options& options) {
                         place_of_peak(first), describe(first.at_peak, 8));
   }
   std::optional<ExchangePlan> exchange;
-  if (options.ranks > 1) text += to_text(exchange.emplace(plan_exchange(configurations.front(), network, machine_costs())));
+  if (options.ranks > 1)
+    text += to_text(exchange.emplace(plan_exchange(configurations.front(), network, machine_costs())));
   const std::vector<FreezeRow> frozen = freeze_table(configurations.front());
   text += to_text(frozen);
   if (!problems.empty() && options.report.for_people())

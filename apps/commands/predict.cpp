@@ -132,9 +132,10 @@ class Predict {
     std::error_code ignored;
     if (!fs::is_regular_file(point.run / "config.yaml", ignored)) {
       if (std::optional<Predictor> found = of_folder(expand_home(from_))) return std::move(*found);
-      reject("{}: expected a run, one of its checkpoints, or a folder with a model of text (config.json, weights and "
-             "tokenizer.json or vocab.txt)",
-             from_);
+      reject(
+          "{}: expected a run, one of its checkpoints, or a folder with a model of text (config.json, weights and "
+          "tokenizer.json or vocab.txt)",
+          from_);
     }
     const RunFolder run = RunFolder::open(point.run);
     const fs::path checkpoint = point.checkpoint.empty() ? run.best() : run.checkpoint(point.checkpoint);
@@ -158,7 +159,7 @@ class Predict {
       const FolderWeights weights = open_weights(path, folder);
       load_weights(*predictor.model, weights.files, weights.options);
     }
-    predictor.task = folder->problem == "multi_label_classification" ? "multi_label"
+    predictor.task = folder->problem == "multi_label_classification"                          ? "multi_label"
                      : folder->problem == "regression" || predictor.model->num_classes() == 1 ? "regression"
                                                                                               : "classification";
     const auto tokens = std::ranges::find(predictor.model->inputs(), "tokens", &SampleField::name);

@@ -3,7 +3,7 @@
 #include "apps/config/configuration_options.h"
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "apps/train/crowding.h"
 #include "apps/train/fit.h"
 #include "apps/train/interrupt.h"
@@ -35,11 +35,13 @@ class Train {
            "are removed); -c replaces its configuration")
         ->type_name("RUN");
     app.add_flag("--overwrite", overwrite_, "replace the run that the folder holds");
-    app.add_option("--rank-timeout", rank_timeout_,
-                   "of several processes, under mpirun or srun: seconds that ranks wait for one that lives; then all end")
+    app.add_option(
+           "--rank-timeout", rank_timeout_,
+           "of several processes, under mpirun or srun: seconds that ranks wait for one that lives; then all end")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
-    app.add_flag("--rank-logs", rank_logs_, "of several processes: each but the first writes its lines into RUN/rank-N.log");
+    app.add_flag("--rank-logs", rank_logs_,
+                 "of several processes: each but the first writes its lines into RUN/rank-N.log");
     report_.declare(app);
   }
 
@@ -95,8 +97,8 @@ class Train {
     return with_advice_when_exhausted(planned, true, [&] { return go_on(configuration, folder, checkpoint, ranks); });
   }
 
-  int go_on(const Configuration& configuration, const RunFolder& folder,
-            const std::optional<fs::path>& checkpoint, Communicator& ranks) const {
+  int go_on(const Configuration& configuration, const RunFolder& folder, const std::optional<fs::path>& checkpoint,
+            Communicator& ranks) const {
     const File stream = open_stream(folder.path(), ranks);
     TrainingRun training(configuration, checkpoint, stream.get(), ranks);
     if (checkpoint) {
@@ -121,13 +123,16 @@ class Train {
   /// Resolved and planned. What can be planned but not trained is refused first. `plan`: of the run that goes on.
   static Configuration ready(const Configuration& given, const fs::path& plan, Communicator& ranks) {
     const Configuration read = on_ranks(given, ranks);
-    if (read.train.device == "meta")
-      reject("train.device: nothing can be trained on meta, which holds no values; `lacuna plan` runs there");
-    const DatasetInfo data = describe_dataset(read.data.name, dataset_options(read, Split::train));
-    if (data.size < read.train.batch_size)
-      reject("train.batch_size is {}, but the data set {} has {} samples to train on", read.train.batch_size,
-             read.data.name, data.size);
-    Configuration configuration = resolve(read);
+    Configuration configuration;
+    on_each(ranks, [&] {
+      if (read.train.device == "meta")
+        reject("train.device: nothing can be trained on meta, which holds no values; `lacuna plan` runs there");
+      const DatasetInfo data = describe_dataset(read.data.name, dataset_options(read, Split::train));
+      if (data.size < read.train.batch_size)
+        reject("train.batch_size is {}, but the data set {} has {} samples to train on", read.train.batch_size,
+               read.data.name, data.size);
+      configuration = resolve(read);
+    });
     const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
     plan_memory_together(configuration, plan, ranks);
     if (ranks.rank() == 0) warn_if_crowded();

@@ -1,7 +1,7 @@
 // lacuna verify: compares a model with a public implementation's results.
 #include "apps/command.h"
 #include "apps/commands/reference.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "apps/train/crowding.h"
 #include "autograd/policy.h"
 #include "core/error.h"
@@ -37,7 +37,8 @@ class Verify {
           "docs/quantization.md says by how much",
           policy_);
     warn_if_crowded();
-    const ReferenceReport result = compare_with_reference(SafetensorsFile(file_), policy_, precision_ == "f64" ? DType::f64 : DType::f32);
+    const ReferenceReport result =
+        compare_with_reference(SafetensorsFile(file_), policy_, precision_ == "f64" ? DType::f64 : DType::f32);
     nlohmann::ordered_json tensors = nlohmann::json::array();
     std::string text = fmt::format("{:>12} {:>12} {:>12}  {}\n", "difference", "magnitude", "relative", "tensor");
     for (const ReferenceTensor& tensor : result.tensors) {

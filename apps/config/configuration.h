@@ -110,8 +110,8 @@ struct Configuration {
     std::string budget_of = "peak";  // what the budget counts
     std::vector<std::string> recompute;
     std::vector<HoldRule> rules;
-    std::string offload;                   // a folder for the file of what is offloaded; empty: nothing is
-    std::string offload_budget;            // of that file
+    std::string offload;                    // folder of the file that saved tensors are offloaded to; empty: none are
+    std::string offload_budget;             // of that file
     std::string offload_buffer = "256MiB";  // between memory and the file
     std::string plan_file;           // the key `plan`, of `auto`: a plan to replay, in place of one for the budget
     std::optional<MemoryPlan> plan;  // of `auto`, in force; never written into the configuration file

@@ -65,8 +65,8 @@ void ConfigurationOptions::declare_image_gradient(CLI::App& app) {
 }
 
 Configuration ConfigurationOptions::parse() const {
-  Configuration configuration = given() ? read_configuration(files_, overrides_)
-                                        : parse_configuration("", "the command line", overrides_);
+  Configuration configuration =
+      given() ? read_configuration(files_, overrides_) : parse_configuration("", "the command line", overrides_);
   if (configuration.output.dir.empty()) {
     std::vector<std::string> names;
     std::error_code ignored;

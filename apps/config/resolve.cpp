@@ -2,7 +2,7 @@
 
 #include "apps/config/model_options.h"
 #include "apps/config/schema.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "core/parallel.h"
 #include "data/class_sampler.h"
 #include "data/encoded_images.h"

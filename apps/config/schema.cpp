@@ -66,7 +66,7 @@ Names erasings() { return {"const", "rand", "pixel"}; }
 
 /// A member of the options that Data inherits, as its own.
 template <class T>
-constexpr T Data::* pixels(T AugmentOptions::*member) {
+constexpr T Data::*pixels(T AugmentOptions::*member) {
   return member;
 }
 
@@ -104,12 +104,14 @@ const std::vector<Key<Configuration>> table{
     {"data.crop_pct",
      &Data::crop_pct,
      {from(0.01, 1)},
-     "of evaluation: images are resized to the model's size over this, and the middle is cut out; a folder and a preset "
+     "of evaluation: images are resized to the model's size over this, and the middle is cut out; a folder and a "
+     "preset "
      "say their own"},
     {"data.crop_mode",
      &Data::crop_mode,
      {.names = crop_modes},
-     "of evaluation: `center` resizes the shorter side, `squash` both sides, `border` the longer side, with a border in "
+     "of evaluation: `center` resizes the shorter side, `squash` both sides, `border` the longer side, with a border "
+     "in "
      "the mean colour; a folder and a preset say their own"},
     {"data.augment", &Data::augment, {.names = augmentation_names}, "random changes of the training images"},
     {"data.crop_padding", &Data::crop_padding, {up_to(256)}, "black pixels on each side before a random crop"},
@@ -127,7 +129,10 @@ const std::vector<Key<Configuration>> table{
      {.names = decodings},
      "of image files: `fast` decodes large JPEGs at a half, a quarter or an eighth of their size where they shrink "
      "at least twice as far, which changes pixels"},
-    {"data.exif", &Data::exif, {.names = exif_uses}, "of image files: whether they are turned as their EXIF block says"},
+    {"data.exif",
+     &Data::exif,
+     {.names = exif_uses},
+     "of image files: whether they are turned as their EXIF block says"},
     {"data.auto_augment",
      pixels(&AugmentOptions::auto_augment),
      {},
@@ -158,25 +163,20 @@ const std::vector<Key<Configuration>> table{
      pixels(&AugmentOptions::erase_probability),
      {up_to(1)},
      "that rectangles of an image are overwritten after normalisation"},
-    {"data.erase_mode",
-     pixels(&AugmentOptions::erase_mode),
-     {.names = erasings},
-     "with 0, a random colour, or noise"},
+    {"data.erase_mode", pixels(&AugmentOptions::erase_mode), {.names = erasings}, "with 0, a random colour, or noise"},
     {"data.erase_count", pixels(&AugmentOptions::erase_count), {from(1, 8)}, "rectangles of an image at most"},
     {"data.repeats",
      &Data::repeats,
      {from(1, 64)},
-     "times that an image comes in a row, each time augmented anew; an epoch then has as many images as before, but fewer "
+     "times that an image comes in a row, each time augmented anew; an epoch then has as many images as before, but "
+     "fewer "
      "different ones"},
     {"data.mixup",
      &Data::mixup,
      {up_to(100)},
      "in training, images are blended with others of their batch, and labels with theirs: the alpha of the Beta(alpha, "
      "alpha) that shares are drawn from, as 0.8; 0: never"},
-    {"data.cutmix",
-     &Data::cutmix,
-     {up_to(100)},
-     "the same with a box of the other image: its alpha, as 1; 0: never"},
+    {"data.cutmix", &Data::cutmix, {up_to(100)}, "the same with a box of the other image: its alpha, as 1; 0: never"},
     {"data.cutmix_minmax",
      &Data::cutmix_minmax,
      {up_to(1)},
@@ -203,7 +203,8 @@ const std::vector<Key<Configuration>> table{
     {"data.broken",
      &Data::broken,
      {.names = broken_files},
-     "of image files that are damaged: with `skip`, another one of the class takes its place in training, and evaluations "
+     "of image files that are damaged: with `skip`, another one of the class takes its place in training, and "
+     "evaluations "
      "leave it out; all are listed"},
     {"data.workers", &Data::workers, {from(1, 256)}, "threads that prepare batches ahead of the step"},
     {"data.seed", &Data::seed, {}, "which images a drawn data set draws, and which ones `val_fraction` holds out"},
@@ -288,7 +289,8 @@ const std::vector<Key<Configuration>> table{
     {"adapter.name",
      &Adapter::name,
      {.names = adapter_names},
-     "few trained values beside the frozen weight of each linear layer; the head and what `freeze.train` names is trained "
+     "few trained values beside the frozen weight of each linear layer; the head and what `freeze.train` names is "
+     "trained "
      "besides"},
     {"adapter.from",
      &Adapter::from,
@@ -342,7 +344,8 @@ const std::vector<Key<Configuration>> table{
     {"ranks.exchange",
      &Ranks::exchange,
      {.names = exchanges},
-     "of several processes, what travels of gradients: `exact` has the bits of one process, `bf16` takes half the bytes"},
+     "of several processes, what travels of gradients: `exact` has the bits of one process, `bf16` takes half the "
+     "bytes"},
     {"ranks.shard",
      &Ranks::shard,
      {.names = shards},
@@ -361,7 +364,10 @@ const std::vector<Key<Configuration>> table{
      &Output::keep,
      {from(2)},
      "the latest checkpoints that are kept, beside the best; two at least, so that a damaged one has one before it"},
-    {"output.tensorboard", &Output::tensorboard, {}, "whether TensorBoard's event files are written beside metrics.jsonl"},
+    {"output.tensorboard",
+     &Output::tensorboard,
+     {},
+     "whether TensorBoard's event files are written beside metrics.jsonl"},
 };
 
 template <auto registry>

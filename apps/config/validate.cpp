@@ -52,9 +52,11 @@ void check_offload(const Configuration& c, const YamlNode& root, Problems& probl
   const Configuration::Memory &given = c.memory, defaults{};
   if (!given.offload.empty()) return;
   if (given.offload_budget != defaults.offload_budget)
-    problems.add(place_of(root, "memory", "offload_budget"), "memory.offload_budget: expected with memory.offload only");
+    problems.add(place_of(root, "memory", "offload_budget"),
+                 "memory.offload_budget: expected with memory.offload only");
   if (given.offload_buffer != defaults.offload_buffer)
-    problems.add(place_of(root, "memory", "offload_buffer"), "memory.offload_buffer: expected with memory.offload only");
+    problems.add(place_of(root, "memory", "offload_buffer"),
+                 "memory.offload_buffer: expected with memory.offload only");
 }
 
 /// Settings of an augmentation mean nothing under another.
@@ -263,8 +265,8 @@ void check_probe(const Configuration& c, const YamlNode& root, Problems& problem
   if (!trains_on_features(c)) return;
   const auto refuse_if = [&](bool given, std::string_view section, std::string_view key, std::string_view reason) {
     if (given)
-      problems.add(place_of(root, section, key), fmt::format("{}.{}: expected none with task {}, which {}", section,
-                                                             key, c.task.name, reason));
+      problems.add(place_of(root, section, key),
+                   fmt::format("{}.{}: expected none with task {}, which {}", section, key, c.task.name, reason));
   };
   constexpr std::string_view heads_alone = "trains its heads alone", each = "trains each head by itself";
   refuse_if(!c.freeze.train.empty(), "freeze", "train", heads_alone);

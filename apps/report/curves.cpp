@@ -1,6 +1,6 @@
 #include "apps/report/curves.h"
 
-#include "apps/rounded.h"
+#include "apps/output/rounded.h"
 #include "apps/train/run_folder.h"
 
 #include <algorithm>
@@ -32,7 +32,9 @@ double for_chart(double value) {
 
 ordered_json to_json(const std::vector<Point>& points) {
   const std::size_t run = std::max<std::size_t>(1, (points.size() + most_points - 1) / most_points);
-  ordered_json json{{"step", ordered_json::array()}, {"epoch", ordered_json::array()}, {"time", ordered_json::array()},
+  ordered_json json{{"step", ordered_json::array()},
+                    {"epoch", ordered_json::array()},
+                    {"time", ordered_json::array()},
                     {"values", ordered_json::object()}};
   for (const Point& point : points)
     for (const auto& value : point.values) json["values"][value.first] = ordered_json::array();
@@ -50,7 +52,8 @@ ordered_json to_json(const std::vector<Point>& points) {
       }
     for (auto& [key, values] : json["values"].items()) {
       const auto sum = sums.find(key);
-      values.push_back(sum == sums.end() ? ordered_json() : ordered_json(for_chart(sum->second.first / sum->second.second)));
+      values.push_back(sum == sums.end() ? ordered_json()
+                                         : ordered_json(for_chart(sum->second.first / sum->second.second)));
     }
   }
   return json;

@@ -1,6 +1,6 @@
 #include "apps/report/json_file.h"
 
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "core/error.h"
 #include "models/io/json_fields.h"
 

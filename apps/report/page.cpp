@@ -40,15 +40,19 @@ void add_run(ordered_json& one, const fs::path& run) {
   if (auto record = read_or_warn(run / "record.json", "the page is without it")) one["record"] = std::move(*record);
   std::error_code ignored;
   if (fs::exists(run / "classes.json", ignored))  // of `lacuna eval`
-    if (auto classes = read_or_warn(run / "classes.json", "the page is without it")) one["classes"] = std::move(*classes);
+    if (auto classes = read_or_warn(run / "classes.json", "the page is without it"))
+      one["classes"] = std::move(*classes);
   if (fs::exists(run / "timeline.json", ignored))
-    if (auto timeline = read_or_warn(run / "timeline.json", "the page is without it")) one["timeline"] = std::move(*timeline);
+    if (auto timeline = read_or_warn(run / "timeline.json", "the page is without it"))
+      one["timeline"] = std::move(*timeline);
   std::ifstream configuration(run / "config.yaml");
   one["configuration"] = std::string(std::istreambuf_iterator<char>(configuration), {});
 }
 
 std::string to_json(const PageTitle& title, const std::vector<Result>& results, const Table& table) {
-  ordered_json data{{"title", title.title}, {"subtitle", title.subtitle}, {"csv", title.csv},
+  ordered_json data{{"title", title.title},
+                    {"subtitle", title.subtitle},
+                    {"csv", title.csv},
                     {"table", {{"rows", table.rows}, {"texts", table.texts}, {"best", nullptr}}}};
   if (table.best) data["table"].update({{"best", *table.best}, {"best_text", table.best_text}});
   for (const Group& group : table.groups)

@@ -2,7 +2,7 @@
 #include "apps/command.h"
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "apps/report/json_file.h"
 #include "apps/report/page.h"
 #include "apps/report/sample_sheet.h"
@@ -69,8 +69,7 @@ Result read_run(const std::string& path) {
   result.run = folder.path();
   result.id = folder.path().lexically_normal().string();
   result.settings = settings_of(folder.configuration());
-  const std::optional<ordered_json> summary =
-      read_or_warn(folder.summary(), "what the run's steps say stands for it");
+  const std::optional<ordered_json> summary = read_or_warn(folder.summary(), "what the run's steps say stands for it");
   if (!summary || summary->contains("stopped")) result.state = Result::State::unfinished;
   result.figures = summary ? *summary : figures_so_far(folder.path());
   return result;

@@ -65,7 +65,8 @@ bool is_long(const std::vector<Result>& results, const std::string& key) {
 void flatten(const std::string& prefix, const ordered_json& value, Fields& out) {
   if (value.is_object()) {
     for (const auto& [key, inner] : value.items())
-      if (key != "saved_by_path" && key != "timeline") flatten(prefix.empty() ? key : fmt::format("{}.{}", prefix, key), inner, out);
+      if (key != "saved_by_path" && key != "timeline")
+        flatten(prefix.empty() ? key : fmt::format("{}.{}", prefix, key), inner, out);
   } else if (!value.is_array() && !value.is_null()) {
     out.emplace_back(prefix, value);
   }
@@ -175,7 +176,8 @@ Statistic statistic_of(const Group& group, const std::vector<Fields>& figures, c
 std::string cell_of(const Group& group, const std::vector<Fields>& figures, const std::vector<Result>& results,
                     const Column& column) {
   const Statistic all = statistic_of(group, figures, column);
-  if (all.count > 1 && all.deviation > 0) return fmt::format("{} ± {}", column.format(all.mean), column.format(all.deviation));
+  if (all.count > 1 && all.deviation > 0)
+    return fmt::format("{} ± {}", column.format(all.mean), column.format(all.deviation));
   if (all.count > 0) return column.format(all.mean);
   const Result& result = results[group.members.front()];
   const ordered_json* const value = figure_in(figures[group.members.front()], column);
@@ -207,7 +209,8 @@ void choose_best(Table& table, const std::vector<Fields>& figures, const std::ve
   }
   if (!is_one_better) return table.best.reset();
   const auto at = static_cast<std::size_t>(column - columns.begin()) + table.texts;
-  table.best_text = fmt::format("{}: {} {}", table.groups[*table.best].label, column->title, table.rows[*table.best + 1][at]);
+  table.best_text =
+      fmt::format("{}: {} {}", table.groups[*table.best].label, column->title, table.rows[*table.best + 1][at]);
 }
 
 /// Characters of UTF-8, as a terminal counts them.

@@ -1,7 +1,7 @@
 #include "apps/report/sample_sheet.h"
 
 #include "apps/config/resolve.h"
-#include "apps/picture.h"
+#include "apps/output/picture.h"
 #include "core/error.h"
 #include "data/encoded_images.h"
 

@@ -1,6 +1,6 @@
 #include "apps/sweep/random_search.h"
 
-#include "apps/rounded.h"
+#include "apps/output/rounded.h"
 #include "core/random.h"
 
 #include <fmt/format.h>

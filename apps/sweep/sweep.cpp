@@ -1,6 +1,6 @@
 // lacuna sweep: a command over many configurations, one process a case.
 #include "apps/command.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "apps/report/page.h"
 #include "apps/sweep/case_run.h"
 #include "apps/train/interrupt.h"

@@ -1,6 +1,6 @@
 #include "apps/train/announcement.h"
 
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "apps/train/freeze_table.h"
 #include "apps/train/statistics.h"
 

@@ -72,7 +72,8 @@ std::int64_t bytes_ahead(const Batch& batch, const SampleFields& targets) {
 }
 
 std::vector<Batch> made_up_batch(const Configuration& configuration, const Model& model, const Task& task) {
-  const std::int64_t parts = configuration.train.accumulate, samples = configuration.train.batch_size / parts / configuration.ranks.count;
+  const std::int64_t parts = configuration.train.accumulate,
+                     samples = configuration.train.batch_size / parts / configuration.ranks.count;
   const Device device = model.context().device;
   const AllocationScope scope({Purpose::data, Label("batch"), {}});
   std::vector<Batch> batch;
@@ -257,12 +258,11 @@ nlohmann::ordered_json to_json(const Measurement& m) {
   for (int i = 0; i < purpose_count; ++i)
     then[std::string(name_of(static_cast<Purpose>(i)))] = at_peak[static_cast<std::size_t>(i)];
   then["taken_for"] = place_of_peak(m);
-  nlohmann::ordered_json json{
-      {"model", m.model},           {"device", name_of(m.device)},
-      {"precision", m.precision},   {"batch_size", m.batch_size},
-      {"threads", m.threads},       {"policy", m.policy},
-      {"parameters", m.parameters}, {"trainable_parameters", m.trainable},
-      {"memory", memory},           {"at_peak", then}};
+  nlohmann::ordered_json json{{"model", m.model},           {"device", name_of(m.device)},
+                              {"precision", m.precision},   {"batch_size", m.batch_size},
+                              {"threads", m.threads},       {"policy", m.policy},
+                              {"parameters", m.parameters}, {"trainable_parameters", m.trainable},
+                              {"memory", memory},           {"at_peak", then}};
   if (m.features > 0) json["features"] = m.features;
   if (m.plan) json["plan"] = nlohmann::ordered_json::parse(lacuna::to_json(*m.plan));
   if (!m.step_seconds.empty()) {

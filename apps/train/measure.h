@@ -31,13 +31,13 @@ struct Measurement {
   // Of an evaluation, whose batches have as many images as a step has at once, or all that there are; on `meta`.
   std::int64_t evaluation_ahead = 0;  // bytes of a batch that is prepared ahead,
   std::int64_t evaluation_peak = 0;   // and the ledger's in the forward pass
-  std::int64_t peak = 0;                                   // of a step: without batches that are prepared ahead
-  std::vector<Held> at_peak;                               // who held what then
-  Owner brought_to_peak;                                   // whose bytes made it one
-  std::int64_t process_peak = 0;                           // 0 on `meta`
-  std::vector<double> step_seconds;  // less what the policy measured in them, sorted; empty on `meta`
-  double measuring_seconds = 0;      // that a measurement takes; 0 where none was made
-  double measuring_share = 0;        // what measurements add to each step between two of them
+  std::int64_t peak = 0;              // of a step: without batches that are prepared ahead
+  std::vector<Held> at_peak;          // who held what then
+  Owner brought_to_peak;              // whose bytes made it one
+  std::int64_t process_peak = 0;      // 0 on `meta`
+  std::vector<double> step_seconds;   // less what the policy measured in them, sorted; empty on `meta`
+  double measuring_seconds = 0;       // that a measurement takes; 0 where none was made
+  double measuring_share = 0;         // what measurements add to each step between two of them
 };
 
 /// What is known before anything is measured.
@@ -67,8 +67,8 @@ EvaluationBytes measure_evaluation(Training& training, const Configuration& conf
 
 /// Of holders, batches and samples that a loader prepares ahead of the step, in bytes.
 std::int64_t prepared_ahead(const std::vector<Held>& holders);
-/// Fills in memory by purpose and the peak of a step, at whose start `account` was reset. `saved_bytes`: those at the end
-/// of the forward pass. Batches prepared ahead are not counted.
+/// Fills in memory by purpose and the peak of a step, at whose start `account` was reset. `saved_bytes`: those at the
+/// end of the forward pass. Batches prepared ahead are not counted.
 void read_account(const Ledger& account, std::int64_t saved_bytes, Measurement& measurement);
 
 /// What a measurement adds to each step between two of them, which come every `Adaptive::calibrate_every()` passes

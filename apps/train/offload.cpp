@@ -1,6 +1,6 @@
 #include "apps/train/offload.h"
 
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "apps/train/planning.h"
 
 #include <filesystem>

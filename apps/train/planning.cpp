@@ -205,9 +205,8 @@ class BudgetPlanner {
         "bytes), with {} recomputed regions{}.{}",
         format_bytes(budget_ + beside_),
         beside_ > 0 ? fmt::format(", less {} that the process takes beside its tensors,", format_bytes(beside_)) : "",
-        configuration_.train.batch_size, format_bytes(least.bytes), least.bytes,
-        least.regions.size(), least.quantizes() ? " and one bit an element" : "",
-        what_takes_less(configuration_, measured_, least.bytes));
+        configuration_.train.batch_size, format_bytes(least.bytes), least.bytes, least.regions.size(),
+        least.quantizes() ? " and one bit an element" : "", what_takes_less(configuration_, measured_, least.bytes));
   }
 
  private:

@@ -96,6 +96,20 @@ ExitCode run_as_rank(double timeout, const std::function<ExitCode(Communicator& 
   }
 }
 
+void on_each(Communicator& ranks, const std::function<void()>& f) {
+  std::exception_ptr error;
+  try {
+    f();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const std::int64_t first = ranks.size() - largest_of_ranks(ranks, error ? ranks.size() - ranks.rank() : 0);
+  if (first == ranks.size()) return;  // none failed
+  if (first == ranks.rank()) std::rethrow_exception(error);
+  std::this_thread::sleep_for(std::chrono::minutes(1));
+  std::_Exit(run_failed);
+}
+
 Configuration as_rank(Configuration configuration, int rank, int count) {
   configuration.ranks.rank = rank;
   configuration.ranks.count = count;
@@ -103,7 +117,8 @@ Configuration as_rank(Configuration configuration, int rank, int count) {
   const std::int64_t parts = count * train.accumulate;
   if (train.batch_size % parts != 0)
     reject(
-        "train.batch_size: {} samples are those of all ranks together: expected a multiple of {}, for {} ranks that take "
+        "train.batch_size: {} samples are those of all ranks together: expected a multiple of {}, for {} ranks that "
+        "take "
         "train.accumulate ({}) micro-batches each",
         train.batch_size, parts, count, train.accumulate);
   return configuration;
@@ -112,10 +127,12 @@ Configuration as_rank(Configuration configuration, int rank, int count) {
 Configuration on_ranks(Configuration configuration, Communicator& ranks) {
   if (ranks.size() == 1) return configuration;
   ranks.describe("start");
-  if (trains_on_features(configuration))
-    reject("task.name: {} trains on cached features, which one process does: expected no launcher",
-           configuration.task.name);
-  configuration = as_rank(std::move(configuration), ranks.rank(), ranks.size());
+  on_each(ranks, [&] {
+    if (trains_on_features(configuration))
+      reject("task.name: {} trains on cached features, which one process does: expected no launcher",
+             configuration.task.name);
+    configuration = as_rank(std::move(configuration), ranks.rank(), ranks.size());
+  });
   Configuration same = configuration;
   same.train.threads = 0;  // machines may differ
   const std::vector<std::string> all = all_gather_texts(ranks, to_yaml(same));

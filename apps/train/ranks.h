@@ -11,8 +11,12 @@
 namespace lacuna::apps {
 
 /// Runs `work` with the ranks that a launcher started, or alone. An error of one rank is told with its number and ends
-/// all of them; one that all meet is told once. `timeout`: see open_ranks.
+/// all of them. `timeout`: see open_ranks.
 ExitCode run_as_rank(double timeout, const std::function<ExitCode(Communicator& ranks)>& work);
+
+/// Runs `f`, which calls no collective operation, on all ranks. If it throws on some of them, the first one tells of
+/// its error, and the others wait for their end.
+void on_each(Communicator& ranks, const std::function<void()>& f);
 
 /// The configuration of rank `rank` of `count`. Refuses batches that they cannot share.
 Configuration as_rank(Configuration configuration, int rank, int count);

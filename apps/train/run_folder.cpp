@@ -1,7 +1,7 @@
 #include "apps/train/run_folder.h"
 
 #include "apps/config/paths.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "apps/train/event_log.h"
 #include "core/file.h"
 
@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 constexpr const char* metrics_file = "metrics.jsonl";
 constexpr std::string_view unfinished = ".tmp";
 // What is written into the folder beside the checkpoints.
-constexpr const char* written_names[] = {"last",         "best",      metrics_file,  "measured.json",
-                                         "summary.json", "plan.json", "record.json", "config.yaml", "classes.json"};
+constexpr const char* written_names[] = {"last",      "best",        metrics_file,  "measured.json", "summary.json",
+                                         "plan.json", "record.json", "config.yaml", "classes.json"};
 
 /// `step-` and eight digits or more, perhaps with `.tmp`, before which numbers may stand (make_folder_beside): nothing
 /// else among the checkpoints is ours.
@@ -358,8 +358,7 @@ void require_existing(const fs::path& given) {
   const fs::path run = checkpoint_path(given).run;
   std::error_code ignored;
   if (!fs::exists(run, ignored))
-    reject("{}: there is no such folder; expected a run, one of its checkpoints or a folder with a model",
-           run.string());
+    reject("{} does not exist; expected a run, one of its checkpoints or a folder with a model", run.string());
 }
 
 std::string kept_metrics(std::istream& lines, const Progress& progress) {

@@ -1,6 +1,6 @@
 #include "apps/train/statistics.h"
 
-#include "apps/output.h"
+#include "apps/output/output.h"
 
 #include <fmt/ranges.h>
 

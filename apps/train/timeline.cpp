@@ -17,8 +17,8 @@ using nlohmann::ordered_json;
 
 constexpr std::ptrdiff_t most_points = 480;  // a chart has hardly more columns of pixels
 
-/// The block of a module's path: `blocks.3` of `blocks.3.attn.qkv`, `layers.0.blocks.1` of what is in it; otherwise the
-/// first name.
+/// The block that a module's path lies in: `blocks.3.attn.qkv` lies in `blocks.3`, `layers.0.blocks.1.mlp` in
+/// `layers.0.blocks.1`. The first name of the path if it lies in none.
 std::string block_of(std::string_view path) {
   static const std::regex block(R"((?:[^.]+\.)*?[A-Za-z_]+\d*\.\d+(?:\.blocks\.\d+)?(?=\.|$))");
   std::match_results<std::string_view::const_iterator> found;
@@ -153,7 +153,8 @@ class Timeline final : public Observer {
       json["seconds"].push_back(point.seconds);
       for (std::size_t i = 0; i < point.purposes.size(); ++i)
         json["by_purpose"][std::string(name_of(static_cast<Purpose>(i)))].push_back(point.purposes[i]);
-      for (const std::size_t i : order) json["by_module"][groups_[i]].push_back(i < point.groups.size() ? point.groups[i] : 0);
+      for (const std::size_t i : order)
+        json["by_module"][groups_[i]].push_back(i < point.groups.size() ? point.groups[i] : 0);
     }
     const auto highest = std::ranges::max_element(points, {}, &Point::total);
     json["peak"] = {{"point", highest - points.begin()},

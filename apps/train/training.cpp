@@ -45,7 +45,8 @@ OpenedWeights open_weights(const std::filesystem::path& from) {
 }
 
 /// The first number whose label is another in the folder than in the data set, where both have the same labels.
-std::optional<std::size_t> misplaced_label(const std::vector<std::string>& folder, const std::vector<std::string>& data) {
+std::optional<std::size_t> misplaced_label(const std::vector<std::string>& folder,
+                                           const std::vector<std::string>& data) {
   if (folder.size() != data.size() || !std::ranges::is_permutation(folder, data)) return {};
   const auto differs = std::ranges::mismatch(folder, data).in1;
   if (differs == folder.end()) return {};
@@ -107,9 +108,9 @@ void load_base(const Configuration& configuration, bool new_head, MadeModel& mad
   const std::vector<std::string> labels =
       describe_dataset(configuration.data.name, dataset_options(configuration, Split::train)).classes;
   if (const auto number = misplaced_label(opened.folder->labels, labels); number && !loaded.new_head) {
-    const std::string difference = fmt::format("label {} is {} in {}, and {} in the data set {}", *number,
-                                               opened.folder->labels[*number], opened.folder->config.string(),
-                                               labels[*number], configuration.data.name);
+    const std::string difference =
+        fmt::format("label {} is {} in {}, and {} in the data set {}", *number, opened.folder->labels[*number],
+                    opened.folder->config.string(), labels[*number], configuration.data.name);
     if (!new_head) reject("{}: its classes have another order", difference);
     made.notes.push_back(difference);
   }
@@ -137,8 +138,9 @@ std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, c
   const AdapterFolder adapter(is_adapter_folder(average) ? average : folder,
                               tensor_names_of(describe_model(described.model, described.hyper_parameters).family));
   std::error_code ignored;
-  const std::map<std::string, std::string> trained =
-      fs::exists(folder / manifest_file, ignored) ? read_progress(folder).identity : std::map<std::string, std::string>();
+  const std::map<std::string, std::string> trained = fs::exists(folder / manifest_file, ignored)
+                                                         ? read_progress(folder).identity
+                                                         : std::map<std::string, std::string>();
   const auto seed = trained.find("train.seed"), hash = trained.find("weights of model.from");
   std::unique_ptr<Model> model =
       build_model(described.model, described.hyper_parameters,
@@ -211,7 +213,8 @@ std::unique_ptr<Task> make_task(const Configuration& configuration, const Model&
   // Made-up samples, which alone come without numbers, are counted nowhere.
   if (const auto found = options.find("class_weights");
       found != options.end() && found->second == SettingValue("balanced"))
-    found->second = fmt::format("{}", fmt::join(std::vector<int>(static_cast<std::size_t>(model.num_classes()), 1), ","));
+    found->second =
+        fmt::format("{}", fmt::join(std::vector<int>(static_cast<std::size_t>(model.num_classes()), 1), ","));
   for (const std::string_view name : tasks().get(configuration.task.name).weights)
     if (const auto found = options.find(name); found != options.end()) {
       auto& from = std::get<std::string>(found->second);
@@ -259,9 +262,9 @@ Training::Training(const Configuration& configuration, Device device, Communicat
   if (const TaskKind& kind = tasks().get(configuration.task.name); kind.heads) {
     classifier_ = std::move(model_);
     for (Parameter* const parameter : classifier_->parameters()) parameter->set_trainable(false);
-    std::unique_ptr<ProbeHeads> heads = kind.heads(
-        Settings(fmt::format("task {}", configuration.task.name), kind.settings, configuration.task.options),
-        *classifier_);
+    std::unique_ptr<ProbeHeads> heads =
+        kind.heads(Settings(fmt::format("task {}", configuration.task.name), kind.settings, configuration.task.options),
+                   *classifier_);
     rules = heads->rate_rules();
     heads_ = heads.get();
     model_ = std::move(heads);
@@ -289,8 +292,8 @@ Training::Training(const Configuration& configuration, Device device, Communicat
   step_ = std::make_unique<TaskStep>(task_step(*policy_));
   if (heads_ != nullptr && device == Device::meta)
     for (const Split split : {Split::train, Split::validation})
-      planned_features_.push_back(allocate_features(
-          describe_dataset(configuration.data.name, dataset_options(configuration, split)).size));
+      planned_features_.push_back(
+          allocate_features(describe_dataset(configuration.data.name, dataset_options(configuration, split)).size));
 }
 
 NamedTensors Training::allocate_features(std::int64_t samples) const {

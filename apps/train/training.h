@@ -31,10 +31,10 @@ struct StepOutcome : TrainResult {
 
 struct MadeModel {
   std::unique_ptr<Model> model{};
-  LoadedWeights weights{};             // of `model.from`
-  std::filesystem::path file{};        // that they are from; empty: none
-  std::vector<std::string> notes{};    // changes made to the weights, and warnings, for people
-  LoadedAdapter adapter{};             // of `adapter.from`
+  LoadedWeights weights{};           // of `model.from`
+  std::filesystem::path file{};      // that they are from; empty: none
+  std::vector<std::string> notes{};  // changes made to the weights, and warnings, for people
+  LoadedAdapter adapter{};           // of `adapter.from`
 };
 
 /// The file with the weights that `key` names: a file, a folder with one, or a checkpoint of a run, whose average of
@@ -45,9 +45,10 @@ std::filesystem::path weights_path(const std::filesystem::path& from, std::strin
 /// heads keep their initial values where the file has none, or others.
 MadeModel make_model(const Configuration& configuration, Device device, bool new_head);
 
-/// The model of a folder with an adapter and a config.json, such as a checkpoint, whose description is `described`: with
-/// the weights of the base that the adapter names, which must be those it was trained on.
-std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, const ModelFolder& described, DType dtype);
+/// The model of a folder with an adapter and a config.json, such as a checkpoint, whose description is `described`:
+/// with the weights of the base that the adapter names, which must be those it was trained on.
+std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, const ModelFolder& described,
+                                          DType dtype);
 
 /// Lets a configuration have the weights of a checkpoint, which are whole ones or, on top of model.from, an adapter.
 void take_weights_of(const std::filesystem::path& checkpoint, Configuration& configuration);
@@ -104,9 +105,7 @@ class Training {
   /// Its loss and calibration.
   TaskStep& task_step() { return *step_; }
   /// Steps under another policy.
-  TaskStep task_step(MemoryPolicy& policy) {
-    return TaskStep(state(policy), *task_, step_options_);
-  }
+  TaskStep task_step(MemoryPolicy& policy) { return TaskStep(state(policy), *task_, step_options_); }
 
  private:
   TrainedState state(MemoryPolicy& policy) {

@@ -4,7 +4,7 @@
 #include "apps/config/model_folder.h"
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
-#include "apps/output.h"
+#include "apps/output/output.h"
 #include "apps/train/announcement.h"
 #include "apps/train/damaged_files.h"
 #include "apps/train/fit.h"
@@ -190,7 +190,7 @@ void TrainingRun::resume(const RunFolder& folder, const fs::path& checkpoint) {
                  : "No checkpoint before it is whole: begin anew with -c CONFIG --overwrite");
   }
   const Progress& progress = trainer_.progress();
-  ranks_.barrier();  // all have read what is about to move
+  ranks_.barrier();  // all ranks have read the files that move now
   if (is_writer()) folder.go_back_to(checkpoint, progress);
   saved_ = {progress.step, progress.evaluated};
 }
@@ -258,12 +258,11 @@ int TrainingRun::run(const RunFolder& folder) {
 bool TrainingRun::train() {
   ledger(device_of(configuration_)).reset_peak();
   if (features_) compute_features();
-  const TrainerEvents events{
-      .stop = [] { return InterruptGuard::signal() != 0; },
-      .nonfinite = [this](const TrainResult& result) { report_nonfinite(result); },
-      .after_step = [this](const TrainResult& result, double rate,
-                           double seconds) { note_step(result, rate, seconds); },
-      .after_epoch = [this](const EpochResult& epoch) { note_epoch(epoch); }};
+  const TrainerEvents events{.stop = [] { return InterruptGuard::signal() != 0; },
+                             .nonfinite = [this](const TrainResult& result) { report_nonfinite(result); },
+                             .after_step = [this](const TrainResult& result, double rate,
+                                                  double seconds) { note_step(result, rate, seconds); },
+                             .after_epoch = [this](const EpochResult& epoch) { note_epoch(epoch); }};
   bool reached_end = false;
   try {
     reached_end = trainer_.run(events);
@@ -323,9 +322,8 @@ std::string TrainingRun::closing_line() const {
 void TrainingRun::announce() {
   const Configuration::Train& train = configuration_.train;
   display_.print(fmt::format("model {}: {} parameters, {} of them trained; {} on {}, {} threads; memory policy {}",
-                             configuration_.model.name, training_.parameter_count(),
-                             training_.trainable_count(), train.precision, train.device, train.threads,
-                             training_.policy().name()));
+                             configuration_.model.name, training_.parameter_count(), training_.trainable_count(),
+                             train.precision, train.device, train.threads, training_.policy().name()));
   if (configuration_.memory.plan) display_.print(configuration_.memory.plan->text);
   display_.print(
       fmt::format("data {}: {} training samples, {} to evaluate on; an epoch has {} steps of {} samples; run folder {}",
@@ -370,9 +368,10 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
   if (!result.replaced.empty()) {
     line["replaced"] = to_json(result.replaced);
     if (const DamagedFile& first = result.replaced.front(); !std::exchange(said_replaced_, true))
-      display_.print(fmt::format("data.broken: {}: {}; {} takes its place. metrics.jsonl names each one, and the end of "
-                                 "the run lists them",
-                                 first.file, first.why, first.instead));
+      display_.print(
+          fmt::format("data.broken: {}: {}; {} takes its place. metrics.jsonl names each one, and the end of "
+                      "the run lists them",
+                      first.file, first.why, first.instead));
   }
   note(line);
   const Metric& metric = training_.task().best_metric();

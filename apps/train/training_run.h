@@ -25,10 +25,10 @@ namespace lacuna::apps {
 class TrainingRun {
  public:
   /// Opens the data and builds the model; throws if either is wrong. A run that will be resumed from `checkpoint` does
-  /// not read model.from again. `stream` gets the progress; null for none. Of several `ranks` all call the same members,
-  /// and rank 0 alone writes into the folder.
-  TrainingRun(const Configuration& resolved, const std::optional<std::filesystem::path>& checkpoint,
-              std::FILE* stream, Communicator& ranks = single_process());
+  /// not read model.from again. `stream` gets the progress; null for none. Of several `ranks` all call the same
+  /// members, and rank 0 alone writes into the folder.
+  TrainingRun(const Configuration& resolved, const std::optional<std::filesystem::path>& checkpoint, std::FILE* stream,
+              Communicator& ranks = single_process());
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
@@ -83,7 +83,7 @@ class TrainingRun {
   std::optional<FeatureCache> features_;  // where heads are trained on them
   RunFigures figures_{configuration_, training_};
   Trainer trainer_;
-  std::map<std::string, std::string> texts_beside_weights_;  // in every checkpoint, by name
+  std::map<std::string, std::string> texts_beside_weights_;     // in every checkpoint, by name
   std::int64_t started_anew_ = 0;                               // parameters without optimizer state in the checkpoint
   std::optional<std::pair<std::int64_t, std::int64_t>> saved_;  // step and evaluated step of the last checkpoint
   std::unique_ptr<MetricsLog> metrics_;

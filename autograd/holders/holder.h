@@ -174,7 +174,7 @@ class RegionInput : public HolderBase {
   /// `saved` belongs to the tape whose backward runs the region, and is released there.
   explicit RegionInput(SavedTensorPtr saved) : saved_(std::move(saved)) {}
   std::int64_t bytes() const { return 0; }
-  bool is_approximate() const { return true; }  // decoded by blocks, as what is quantized here
+  bool is_approximate() const { return true; }  // decoded by blocks, as Quantized
   Operand::Form read(const ReadRequest& request) const;
   void release() { saved_ = {}; }
 
@@ -211,8 +211,8 @@ class Offloaded : public HolderBase {
   Owner saved_;
   std::optional<quant::QuantizedTensor> quantized_;
   Tensor signs_;
-  Tensor values_{};                 // while it is back
-  std::optional<Quantized> codes_{};  // the same, of what is quantized
+  Tensor values_{};                   // while it is back
+  std::optional<Quantized> codes_{};  // the same, of a quantized tensor
 };
 
 using Holder = std::variant<Dropped, Kept, SignMask, Quantized, Slopes, Rematerialized, RegionInput, Offloaded>;

@@ -15,8 +15,8 @@ namespace lacuna {
 /// A tensor that is not named is held as the policy `exact` holds it.
 struct MemoryPlan {
   struct Choice {
-    int bits = exact_bits;  // of an element; exact_bits: the tensor itself
-    bool kept = false;      // kept as it is, though it could be rematerialized
+    int bits = exact_bits;   // of an element; exact_bits: the tensor itself
+    bool kept = false;       // kept as it is, though it could be rematerialized
     bool offloaded = false;  // on a file between forward and backward
     bool operator==(const Choice&) const = default;
   };

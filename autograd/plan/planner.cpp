@@ -153,11 +153,11 @@ class Planner {
   /// A plan that the graph predicts to fit `budget`; if none does, the one with the fewest bytes.
   MemoryPlan divided(const Candidate& candidate, std::int64_t budget) const {
     const StepGraph& graph = candidate.graph;
-    std::vector<std::size_t> tensors;         // whose bytes are to be chosen
-    std::vector<Choices> choices_of;          // of each
-    std::vector<std::vector<HoldCost>> ways;  // the same
-    std::vector<std::int64_t> held;           // by each tensor of the graph
-    std::vector<std::int64_t> back(graph.tensors.size());  // the same, of what comes back from the file
+    std::vector<std::size_t> tensors;                      // whose bytes are to be chosen
+    std::vector<Choices> choices_of;                       // of each
+    std::vector<std::vector<HoldCost>> ways;               // the same
+    std::vector<std::int64_t> held;                        // by each tensor of the graph
+    std::vector<std::int64_t> back(graph.tensors.size());  // bytes that come back from the file, the same
     std::int64_t fixed = graph.recorded_bytes.saved, fewest = 0, most = 1;
     std::int64_t left_on_file = o_.store_budget > 0 ? o_.store_budget : std::numeric_limits<std::int64_t>::max();
     for (const GraphTensor& tensor : graph.tensors) {
@@ -220,11 +220,12 @@ class Planner {
     return plan;
   }
 
-  /// Gives a tensor of a region that runs again its cheapest way where the peak lies elsewhere. `tensors`: numbers of those
-  /// that have `ways`.
+  /// Gives a tensor of a region that runs again its cheapest way where the peak lies elsewhere. `tensors`: numbers of
+  /// those that have `ways`.
   void relax_regions(const StepGraph& graph, const std::vector<std::size_t>& tensors,
-                     const std::vector<std::vector<HoldCost>>& ways, std::int64_t budget, std::vector<std::int64_t>& held,
-                     const std::vector<std::int64_t>& back, std::vector<std::size_t>& chosen) const {
+                     const std::vector<std::vector<HoldCost>>& ways, std::int64_t budget,
+                     std::vector<std::int64_t>& held, const std::vector<std::int64_t>& back,
+                     std::vector<std::size_t>& chosen) const {
     std::vector<std::int64_t> totals = graph.totals(held, back);
     for (std::size_t k = 0; k < tensors.size(); ++k) {
       const GraphTensor& tensor = graph.tensors[tensors[k]];
@@ -290,8 +291,8 @@ class Planner {
     }
   }
 
-  /// The part of the disk's time that a step waits for it, if all that can be offloaded is: what is longer than the
-  /// computation, and a tenth in any case, since the two never fit each other quite.
+  /// The part of the disk's time that a step waits, if all tensors that can be offloaded are. The disk works beside the
+  /// computation; at least a tenth of its time shows.
   double waited_share() const {
     constexpr double least = 0.1;
     double disk = 0;

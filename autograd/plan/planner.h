@@ -19,8 +19,8 @@ struct PlannerOptions {
   bool quantize = true;  // otherwise exact means alone: recomputation, and what is kept of rematerialized tensors
   std::int64_t group_size = 256;   // elements that share a range
   std::int64_t micro_batches = 1;  // of a step
-  OffloadStore* store = nullptr;  // of `meta`; null: nothing is offloaded
-  std::int64_t store_budget = 0;  // bytes that it takes; 0: any number
+  OffloadStore* store = nullptr;   // of `meta`; null: nothing is offloaded
+  std::int64_t store_budget = 0;   // bytes that it takes; 0: any number
   CostTable costs{};
   /// Variance of the gradient, relative to its square, that an error as large as a tensor would cause, by the tensor's
   /// key. Asked once, and only where tensors are quantized. A tensor that is not named counts by its size.

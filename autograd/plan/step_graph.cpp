@@ -89,7 +89,8 @@ class Recorder final : public MemoryPolicy, public Observer {
       const auto walked = walked_.find({op, path});
       tensor.last_use = std::max(tensor.last_use, walked != walked_.end() ? walked->second : last_in(path.text()));
       const auto entered = entered_.find({op, path});
-      tensor.first_use = std::min(tensor.first_use, entered != entered_.end() ? entered->second : first_in(path.text()));
+      tensor.first_use =
+          std::min(tensor.first_use, entered != entered_.end() ? entered->second : first_in(path.text()));
     }
     for (GraphRegion& region : graph_.regions)
       if (const auto block = blocks_.find(region.path); block != blocks_.end())

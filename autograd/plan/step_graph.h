@@ -30,8 +30,8 @@ struct GraphTensor {
   BitChoice size{};                    // its own bytes as `exact_bytes`, and what its bits take
   std::vector<std::string> readers{};  // paths of the ops that read it
   bool can_quantize = false;
-  bool is_input = false;           // of the program: images
-  bool in_region = false;          // held while a region runs again, not from forward on
+  bool is_input = false;   // of the program: images
+  bool in_region = false;  // held while a region runs again, not from forward on
   bool can_offload = false;
   bool can_rematerialize = false;  // held as nothing, since a cheap pass over other saved tensors yields it
   std::int64_t held_bytes = 0;     // when the step was recorded

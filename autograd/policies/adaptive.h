@@ -55,10 +55,10 @@ class Adaptive final : public QuantizingPolicy {
   double smoothing_;
 
   Plan tensors_{};
-  std::int64_t passes_ = 0;              // since the last calibration, the one behind it included
-  std::uint64_t pass_ = 0;      // the pass that was seen last
+  std::int64_t passes_ = 0;                   // since the last calibration, the one behind it included
+  std::uint64_t pass_ = 0;                    // the pass that was seen last
   std::map<std::string, Label> quantized_{};  // the tensors of that pass by key, with their region (SavedTensorInfo)
-  bool plan_is_stale_ = false;  // bits are divided anew after the pass, whose tensors are of the true size
+  bool plan_is_stale_ = false;           // bits are divided anew after the pass, whose tensors are of the true size
   bool calibrated_ = false;              // no pass has begun since
   std::optional<int> calibration_bits_;  // while it runs
 };

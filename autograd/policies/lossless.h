@@ -9,8 +9,8 @@ namespace lacuna {
 /// needed, otherwise kept.
 Hold decide_exactly(const SavedTensorInfo& info);
 
-/// Whether a tensor that is held like that may lie on a file between forward and backward: not what is small, what its
-/// caller holds anyway, or what a region that runs again reads at once.
+/// Whether a tensor with this hold may lie on a file between forward and backward. Small tensors may not, nor tensors
+/// that the caller holds anyway, nor those of a region that runs again, which are read at once.
 bool can_offload(const Hold& hold, const SavedTensorInfo& info);
 
 }  // namespace lacuna

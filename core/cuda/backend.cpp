@@ -48,7 +48,7 @@ const Driver& driver() {
   return functions;
 }
 
-/// What is open of a device.
+/// The stream and the memory of a device in use.
 struct Open {
   Stream stream = nullptr;
   std::byte* base = nullptr;

@@ -45,8 +45,7 @@ void InputFile::read(std::int64_t offset, std::span<std::uint8_t> out) const {
 
 std::string read_text(const std::filesystem::path& path, std::int64_t most) {
   const InputFile file(path);
-  if (file.size() > most)
-    reject("{}: expected a file of {} bytes at most, got {}", path.native(), most, file.size());
+  if (file.size() > most) reject("{}: expected a file of {} bytes at most, got {}", path.native(), most, file.size());
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, {reinterpret_cast<std::uint8_t*>(text.data()), text.size()});
   return text;

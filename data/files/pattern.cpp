@@ -14,7 +14,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t most_paths = 1'000'000;
 
 bool are_digits(std::string_view text) {
-  return !text.empty() && text.size() <= 9 && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); });
+  return !text.empty() && text.size() <= 9 &&
+         std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); });
 }
 
 /// The alternatives between two braces, in order.

@@ -14,7 +14,7 @@ struct CifarFormat {
   static constexpr std::int64_t side = 32, channels = 3;  // pixels u8 [channels, side, side]
 
   std::string name, title;
-  std::string archive_folder;  // top folder of the published archive
+  std::string archive_folder;              // top folder of the published archive
   std::string pickle_folder, pickle_file;  // that of the archive of Python's pickles, and a file in it
   std::vector<std::string> train_files, validation_files;
   std::int64_t train_images = 0, validation_images = 0;  // as published

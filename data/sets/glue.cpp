@@ -119,16 +119,17 @@ const GlueTask& task_of(const std::string& name) {
 }
 
 const std::vector<Setting>& settings_of_glue() {
-  static const std::vector<Setting> settings = text_settings(
-      {{"task",
-        std::string(),
-        {},
-        "`cola`, `sst2`, `mrpc`, `stsb`, `qqp`, `mnli`, `mnli_mismatched` (evaluates on the other genres), `ax` (on the "
-        "diagnostic set), `qnli`, `rte` or `wnli`"},
-       {"labels",
-        std::string(),
-        {},
-        "the names of the task's classes in another order, as `contradiction, entailment, neutral`"}});
+  static const std::vector<Setting> settings =
+      text_settings({{"task",
+                      std::string(),
+                      {},
+                      "`cola`, `sst2`, `mrpc`, `stsb`, `qqp`, `mnli`, `mnli_mismatched` (evaluates on the other "
+                      "genres), `ax` (on the "
+                      "diagnostic set), `qnli`, `rte` or `wnli`"},
+                     {"labels",
+                      std::string(),
+                      {},
+                      "the names of the task's classes in another order, as `contradiction, entailment, neutral`"}});
   return settings;
 }
 
@@ -171,8 +172,8 @@ std::shared_ptr<const LabelledTable> table_of(const GlueTask& task, const std::v
     LabelledTable table =
         read_labelled_table(file, columns, {.numbers = task.classes.empty(), .classes = task.classes});
     for (std::int32_t& label : table.labels)
-      label = static_cast<std::int32_t>(
-          std::ranges::find(classes, task.classes[static_cast<std::size_t>(label)]) - classes.begin());
+      label = static_cast<std::int32_t>(std::ranges::find(classes, task.classes[static_cast<std::size_t>(label)]) -
+                                        classes.begin());
     table.classes = classes;
     return std::make_shared<const LabelledTable>(std::move(table));
   });
@@ -228,17 +229,16 @@ Recognition recognize_glue(const fs::path& path) {
   return {};
 }
 
-const RegisterDataset glue("glue", {.describe = describe_glue,
-                                    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-                                      const Opened opened = open_glue(options);
-                                      return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table,
-                                                                            opened.settings.whole_number("max_length"));
-                                    },
-                                    .settings = settings_of_glue(),
-                                    .inputs = [](const DatasetOptions& options) {
-                                      return text_inputs("glue", settings_of_glue(), options);
-                                    },
-                                    .recognize = recognize_glue});
+const RegisterDataset glue(
+    "glue", {.describe = describe_glue,
+             .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+               const Opened opened = open_glue(options);
+               return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table,
+                                                     opened.settings.whole_number("max_length"));
+             },
+             .settings = settings_of_glue(),
+             .inputs = [](const DatasetOptions& options) { return text_inputs("glue", settings_of_glue(), options); },
+             .recognize = recognize_glue});
 
 }  // namespace
 }  // namespace lacuna

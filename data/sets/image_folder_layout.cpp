@@ -221,7 +221,8 @@ std::optional<LabelFile> find_label_file(const FileTree& tree, const Level& leve
     above = above.parent_path();
     std::error_code ignored;
     if (fs::is_regular_file(above / label_files.front(), ignored))
-      return LabelFile((above / label_files.front()).native(), read_text(above / label_files.front(), longest_label_file));
+      return LabelFile((above / label_files.front()).native(),
+                       read_text(above / label_files.front(), longest_label_file));
   }
   return std::nullopt;
 }

@@ -19,10 +19,11 @@ bool is_image_name(std::string_view name);
 struct ImageFolderOptions {
   std::filesystem::path path{};        // a folder or a tar archive
   std::filesystem::path validation{};  // another one with the images to evaluate on; empty: found in `path`
-  std::filesystem::path val_labels{};  // file with the classes of validation images that lie in no folders; empty: found
-  std::string labels{};                // see class_names; empty: the folders' names
-  double val_fraction = 0.1;           // of each class, held out where there are no validation images
-  std::uint64_t seed = 1;              // decides which
+  std::filesystem::path
+      val_labels{};           // file with the classes of validation images that lie in no folders; empty: found
+  std::string labels{};       // see class_names; empty: the folders' names
+  double val_fraction = 0.1;  // of each class, held out where there are no validation images
+  std::uint64_t seed = 1;     // decides which
 };
 
 struct ImageFolderLayout {
@@ -38,7 +39,8 @@ struct ImageFolderLayout {
 /// class without images, and splits with different classes.
 ImageFolderLayout find_images(const ImageFolderOptions& options);
 
-/// Which samples are held out for evaluation: a part of each class, drawn by the seed; one image at least, and never all.
+/// Which samples are held out for evaluation: a part of each class, drawn by the seed; one image at least, and never
+/// all.
 std::vector<bool> held_out(const std::vector<std::int32_t>& labels, double fraction, std::uint64_t seed);
 
 }  // namespace lacuna

@@ -24,19 +24,26 @@ namespace fs = std::filesystem;
 const std::vector<std::string> extensions{"csv", "tsv", "jsonl"};
 const std::vector<std::string> training_tables{"train", "training", "metadata", "labels"};
 const std::vector<std::string> validation_tables{"val", "valid", "validation", "dev", "test"};
-const std::vector<std::string> image_names{"image",    "file_name", "filename", "file",     "path",       "filepath", "file_path",
-                                           "image_path", "img_path", "img",      "image_id", "image_name", "id"};
-const std::vector<std::string> label_names{"label",  "labels", "class",      "class_name", "category", "target",
-                                           "tags",   "score",  "rating",     "y"};
+const std::vector<std::string> image_names{"image",    "file_name",  "filename",   "file",     "path",
+                                           "filepath", "file_path",  "image_path", "img_path", "img",
+                                           "image_id", "image_name", "id"};
+const std::vector<std::string> label_names{"label",  "labels", "class", "class_name", "category",
+                                           "target", "tags",   "score", "rating",     "y"};
 
 const std::vector<Setting>& settings_of_image_table() {
   static const std::vector<Setting> settings{
       {"image", std::string(), {}, "column of the image's path, by name or by number from 1; empty: found out"},
       {"label", std::string(), {}, "column of the label; empty: found out"},
-      {"labels", std::string(), {}, "names of the classes in their order, or a file `.txt` of them; `numbers`: labels are "
-                                    "numbers to predict; empty: found out"},
-      {"separator", std::string(), {}, "between the labels of an image that may have several, as `|`; empty: it has one, or "
-                                       "a list of JSON"},
+      {"labels",
+       std::string(),
+       {},
+       "names of the classes in their order, or a file `.txt` of them; `numbers`: labels are "
+       "numbers to predict; empty: found out"},
+      {"separator",
+       std::string(),
+       {},
+       "between the labels of an image that may have several, as `|`; empty: it has one, or "
+       "a list of JSON"},
       {"images", std::string(), {}, "folder that the paths begin in; empty: that of the table"},
       {"extension", std::string(), {}, "what paths lack at their end, as `.jpg`"},
       {"validation", std::string(), {}, "table to evaluate on; empty: `val` or the like beside the training table"},
@@ -118,10 +125,9 @@ std::shared_ptr<const Rows> read_rows(const fs::path& file, const Settings& sett
   static Recent<Rows> recent;
   const TextColumns columns = columns_of(file, settings);
   const fs::path images = settings.text("images").empty() ? file.parent_path() : fs::path(settings.text("images"));
-  const std::string state =
-      fmt::format("{}{}\n{}\n{}\n{}\n{}\n{}\n{}", state_of_files({file}), columns.text, columns.label,
-                  columns.label_separator, images.native(), settings.text("extension"), known.numbers,
-                  fmt::join(known.classes, "\n"));
+  const std::string state = fmt::format("{}{}\n{}\n{}\n{}\n{}\n{}\n{}", state_of_files({file}), columns.text,
+                                        columns.label, columns.label_separator, images.native(),
+                                        settings.text("extension"), known.numbers, fmt::join(known.classes, "\n"));
   return recent.get(state, [&] {
     auto rows = std::make_shared<Rows>();
     static_cast<LabelledTable&>(*rows) = read_labelled_table(file, columns, known);
@@ -131,9 +137,10 @@ std::shared_ptr<const Rows> read_rows(const fs::path& file, const Settings& sett
       const fs::path image = rows->path(i);
       std::error_code ignored;
       if (!fs::is_regular_file(image, ignored))
-        reject("{}: expected the image {}, and there is no such file: data.images names the folder that paths begin in, "
-               "data.extension what they lack",
-               rows->table->where(i), image.native());
+        reject(
+            "{}: expected the image {}, and there is no such file: data.images names the folder that paths begin in, "
+            "data.extension what they lack",
+            rows->table->where(i), image.native());
     }
     return rows;
   });
@@ -163,7 +170,8 @@ TableSplit split_of(const DatasetOptions& options) {
 
   std::optional<fs::path> validation;
   if (!settings.text("validation").empty()) validation = settings.text("validation");
-  if (!validation && (is_folder || file->stem() == "train")) validation = table_in(file->parent_path(), validation_tables);
+  if (!validation && (is_folder || file->stem() == "train"))
+    validation = table_in(file->parent_path(), validation_tables);
   constexpr double usual_fraction = 0.1;
   const double fraction = settings.number("val_fraction");
   if (validation && fraction != usual_fraction)
@@ -180,7 +188,8 @@ TableSplit split_of(const DatasetOptions& options) {
   TableSplit split{training, {}, {}};
   const bool is_training = options.split == Split::train;
   if (!is_training && validation) {
-    split.rows = read_rows(*validation, settings, {.numbers = training->kind == LabelKind::number, .classes = training->classes});
+    split.rows = read_rows(*validation, settings,
+                           {.numbers = training->kind == LabelKind::number, .classes = training->classes});
     held.assign(static_cast<std::size_t>(split.rows->table->size()), true);
   }
   for (std::size_t i = 0; i < held.size(); ++i)
@@ -220,9 +229,7 @@ class ImageTable final : public EncodedImages {
     if (size() < std::ssize(places_))  // rows may come class by class
       part_.emplace(std::ssize(places_), RandomStream{options.seed, 0, random_site("data/part")});
   }
-  std::string origin(std::int64_t index) const override {
-    return rows_->path(place_of(index)).native();
-  }
+  std::string origin(std::int64_t index) const override { return rows_->path(place_of(index)).native(); }
   std::int64_t label(std::int64_t index) const override {
     if (rows_->kind != LabelKind::one_class) return EncodedImages::label(index);
     return rows_->labels[static_cast<std::size_t>(place_of(index))];
@@ -262,8 +269,8 @@ class ImageTable final : public EncodedImages {
 Recognition recognize(const fs::path& path) {
   std::error_code ignored;
   const std::optional<fs::path> file = fs::is_directory(path, ignored) ? table_in(path, training_tables) : path;
-  if (!file || std::ranges::find(extensions, lower(file->extension().string()).substr(
-                                                 file->has_extension() ? 1 : 0)) == extensions.end())
+  if (!file || std::ranges::find(extensions, lower(file->extension().string()).substr(file->has_extension() ? 1 : 0)) ==
+                   extensions.end())
     return {};
   const TableFormat format = format_of(*file);
   const auto rows = first_rows(*file, format, 2);
@@ -273,13 +280,13 @@ Recognition recognize(const fs::path& path) {
   return {.certainty = std::ranges::any_of(rows, has_image) ? 2 : 0};
 }
 
-const RegisterDataset image_table("image_table",
-                                  {.describe = [](const DatasetOptions& options) { return info_of(options, split_of(options)); },
-                                   .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-                                     return std::make_unique<ImageTable>(options, split_of(options));
-                                   },
-                                   .settings = settings_of_image_table(),
-                                   .recognize = recognize});
+const RegisterDataset image_table(
+    "image_table", {.describe = [](const DatasetOptions& options) { return info_of(options, split_of(options)); },
+                    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+                      return std::make_unique<ImageTable>(options, split_of(options));
+                    },
+                    .settings = settings_of_image_table(),
+                    .recognize = recognize});
 
 }  // namespace
 }  // namespace lacuna

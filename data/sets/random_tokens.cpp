@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t default_vocabulary = 30522, default_length = 128, default_classes = 2;
 constexpr std::int64_t class_token = 101, separator = 102, mask = 103;  // BERT's
-constexpr std::int64_t no_label = -100;                     // of tokens that have none
+constexpr std::int64_t no_label = -100;                                 // of tokens that have none
 
 std::int64_t or_default(std::int64_t given, std::int64_t otherwise) { return given > 0 ? given : otherwise; }
 
@@ -23,12 +23,12 @@ std::vector<std::int64_t> lengths_of(const DatasetOptions& options) {
 
 /// The label of a sample: a class, several classes, a number, a class for each token, or a span.
 const std::vector<Setting>& settings_of_drawn() {
-  static const std::vector<Setting> settings{
-      {"target",
-       std::string("class"),
-       {},
-       "what the labels are: `class`, `classes` (any number of them), `number`, `tokens` (a class each) or `span` (first "
-       "and last token)"}};
+  static const std::vector<Setting> settings{{"target",
+                                              std::string("class"),
+                                              {},
+                                              "what the labels are: `class`, `classes` (any number of them), `number`, "
+                                              "`tokens` (a class each) or `span` (first "
+                                              "and last token)"}};
   return settings;
 }
 
@@ -70,13 +70,12 @@ DatasetInfo describe(const DatasetOptions& options) {
   };
   DatasetInfo info{.name = "random_tokens",
                    .size = or_default(options.size(), options.split == Split::train ? train_size : validation_size),
-                   .fields = {field("tokens", vocabulary, ""),
-                              field("token_types", 2, ""),
+                   .fields = {field("tokens", vocabulary, ""), field("token_types", 2, ""),
                               field("pair_tokens", vocabulary, "pair_offsets"),
-                              field("pair_token_types", 2, "pair_offsets"),
-                              labels()}};
+                              field("pair_token_types", 2, "pair_offsets"), labels()}};
   info.vocabulary.size = vocabulary;
-  if (vocabulary > mask) info.vocabulary = {.size = vocabulary, .mask = mask, .special = {class_token, separator, mask}};
+  if (vocabulary > mask)
+    info.vocabulary = {.size = vocabulary, .mask = mask, .special = {class_token, separator, mask}};
   if (target != "number" && target != "span")
     for (std::int64_t i = 0; i < classes; ++i) info.classes.push_back(std::to_string(i));
   return info;

@@ -23,20 +23,20 @@ using nlohmann::json;
 
 const std::vector<Setting>& settings_of_squad() {
   constexpr double longest = 384;  // as transformers' run_qa.py has it
-  static const std::vector<Setting> settings = text_settings(
-      {{"validation", std::string(), {}, "file to evaluate on; empty: the one beside the training file"},
-       {"stride",
-        128.0,
-        {.low = 0, .high = 1 << 20, .whole = true},
-        "tokens that two windows of a long passage share"}},
-      longest);
+  static const std::vector<Setting> settings =
+      text_settings({{"validation", std::string(), {}, "file to evaluate on; empty: the one beside the training file"},
+                     {"stride",
+                      128.0,
+                      {.low = 0, .high = 1 << 20, .whole = true},
+                      "tokens that two windows of a long passage share"}},
+                    longest);
   return settings;
 }
 
 struct Question {
   std::string question;
   std::size_t passage;
-  std::int64_t begin, end;  // bytes of the passage that answer it; both 0: nothing does
+  std::int64_t begin, end;             // bytes of the passage that answer it; both 0: nothing does
   std::vector<std::string> answers{};  // of several people
 };
 struct SquadFile {
@@ -136,8 +136,8 @@ std::vector<Window> cut(const SquadFile& file, const Tokenizer& tokenizer, std::
   };
   const auto passages =
       count_all(std::ssize(file.passages), [&](std::size_t i) -> const std::string& { return file.passages[i]; });
-  const auto questions = count_all(
-      std::ssize(file.questions), [&](std::size_t i) -> const std::string& { return file.questions[i].question; });
+  const auto questions = count_all(std::ssize(file.questions),
+                                   [&](std::size_t i) -> const std::string& { return file.questions[i].question; });
   std::vector<Window> windows;
   for (std::size_t i = 0; i < questions.size(); ++i) {
     const std::int64_t pieces = passages[file.questions[i].passage];
@@ -146,9 +146,10 @@ std::vector<Window> cut(const SquadFile& file, const Tokenizer& tokenizer, std::
       windows.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(first)});
       if (first + budget >= pieces) break;
       if (stride >= budget)
-        reject("data.stride: expected less than {}, what data.max_length={} leaves of a passage beside a question of {} "
-               "tokens, got {}",
-               budget, max_length, questions[i], stride);
+        reject(
+            "data.stride: expected less than {}, what data.max_length={} leaves of a passage beside a question of {} "
+            "tokens, got {}",
+            budget, max_length, questions[i], stride);
     }
   }
   return windows;
@@ -186,8 +187,8 @@ class Squad final : public TextDataset {
     // The answer's pieces [answer_begin, answer_end).
     const auto answer_begin = std::ranges::find_if(all, [&](const auto& piece) { return piece.end > asked.begin; });
     const auto answer_end = std::ranges::find_if(all, [&](const auto& piece) { return piece.begin >= asked.end; });
-    const bool whole = answer_begin < answer_end && answer_begin - all.begin() >= window.first &&
-                       answer_end - all.begin() <= end;
+    const bool whole =
+        answer_begin < answer_end && answer_begin - all.begin() >= window.first && answer_end - all.begin() <= end;
     EncodedText text = encoded(encoding);
     text.labels = {0, 0};
     for (std::size_t i = 0; i < encoding.sources.size(); ++i) {
@@ -240,11 +241,7 @@ struct Opened {
 
 /// Of texts of any length.
 SampleField bytes_field(const std::string& name) {
-  return {.name = name,
-          .dtype = DType::u8,
-          .shape = {1},
-          .collation = Collation::packed,
-          .lengths = name + "_offsets"};
+  return {.name = name, .dtype = DType::u8, .shape = {1}, .collation = Collation::packed, .lengths = name + "_offsets"};
 }
 
 Opened open_squad(const DatasetOptions& options) {
@@ -286,10 +283,9 @@ const RegisterDataset squad("squad",
                             {.describe = [](const DatasetOptions& options) { return open_squad(options).info; },
                              .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                                const Opened opened = open_squad(options);
-                               return std::make_unique<Squad>(opened.info, opened.tokenizer, opened.file,
-                                                              opened.windows,
-                                                              opened.settings.whole_number("max_length"),
-                                                              options.split);
+                               return std::make_unique<Squad>(
+                                   opened.info, opened.tokenizer, opened.file, opened.windows,
+                                   opened.settings.whole_number("max_length"), options.split);
                              },
                              .settings = settings_of_squad()});
 

@@ -251,17 +251,16 @@ Recognition recognize_text(const fs::path& path) {
   return {};
 }
 
-const RegisterDataset text("text", {.describe = [](const DatasetOptions& options) { return open_text(options).info; },
-                                    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-                                      const Opened opened = open_text(options);
-                                      return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table,
-                                                                            opened.settings.whole_number("max_length"));
-                                    },
-                                    .settings = settings_of_text(),
-                                    .inputs = [](const DatasetOptions& options) {
-                                      return text_inputs("text", settings_of_text(), options);
-                                    },
-                                    .recognize = recognize_text});
+const RegisterDataset text(
+    "text", {.describe = [](const DatasetOptions& options) { return open_text(options).info; },
+             .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+               const Opened opened = open_text(options);
+               return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table,
+                                                     opened.settings.whole_number("max_length"));
+             },
+             .settings = settings_of_text(),
+             .inputs = [](const DatasetOptions& options) { return text_inputs("text", settings_of_text(), options); },
+             .recognize = recognize_text});
 
 }  // namespace
 }  // namespace lacuna

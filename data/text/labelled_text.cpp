@@ -124,14 +124,15 @@ LabelledTable read_labelled_table(const std::filesystem::path& path, const TextC
   RawLabels raw;
   const auto at = [&](std::int64_t line) { return fmt::format("{}:{}", path.native(), line); };
   table->scan([&](const TableRow& row) {
-    if (columns.irregular && (row.columns < std::ssize(table->columns()) || row.cells.front().text.empty())) return false;
+    if (columns.irregular && (row.columns < std::ssize(table->columns()) || row.cells.front().text.empty()))
+      return false;
     for (std::size_t i = 1; i < selected.size(); ++i) {
       if (row.cells[i].is_list) reject("{}: expected a text in `{}`, got a list", at(row.line), selected[i]);
       if (!columns.irregular && is_blank(row.cells[i].text))
         reject("{}: expected a text in `{}`, got none", at(row.line), selected[i]);
     }
-    const Cell label = columns.label_separator.empty() ? row.cells.front()
-                                                       : split_labels(row.cells.front(), columns.label_separator);
+    const Cell label =
+        columns.label_separator.empty() ? row.cells.front() : split_labels(row.cells.front(), columns.label_separator);
     if (!label.is_list && label.text.empty())
       reject("{}: expected a label in `{}`, got none: of {} columns the row has {}", at(row.line), columns.label,
              table->columns().size(), row.columns);

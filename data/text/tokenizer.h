@@ -37,9 +37,9 @@ struct TokenizerFiles {
   std::vector<AddedToken> added{};
   std::string unknown = "[UNK]", mask = "[MASK]";
   std::vector<std::string> special{};  // names of special tokens, which the vocabulary may lack
-  std::string prefix = "##";        // of pieces within a word
-  std::int64_t longest_word = 100;  // characters; a longer one is unknown
-  bool normalizes = true;           // whether the four flags below mean anything
+  std::string prefix = "##";           // of pieces within a word
+  std::int64_t longest_word = 100;     // characters; a longer one is unknown
+  bool normalizes = true;              // whether the four flags below mean anything
   bool cleans = true;
   bool spaces_cjk = true;
   bool strips_accents = true;

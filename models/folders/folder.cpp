@@ -16,13 +16,14 @@ std::optional<ModelFolder> read_model_folder(const fs::path& path) {
   const fs::path file = (is_folder ? path : path.parent_path()) / "config.json";
   const auto json = read_json_object(file);
   if (!json) return {};
-  if (!is_folder && !json->contains("architecture") && !json->contains("model_type")) return {};  // about something else
+  if (!is_folder && !json->contains("architecture") && !json->contains("model_type"))
+    return {};  // about something else
   ModelFolder folder = is_timm_config(*json) ? read_timm_config(*json, file) : read_transformers_config(*json, file);
   const auto classes = std::ranges::find(folder.hyper_parameters, "num_classes", &HyperParameter::key);
   if (!folder.labels.empty() && classes != folder.hyper_parameters.end() &&
       classes->value != HyperValue(std::int64_t{std::ssize(folder.labels)})) {
-    folder.notes.push_back(fmt::format("{} names of labels for {} classes are left out", folder.labels.size(),
-                                       to_string(classes->value)));
+    folder.notes.push_back(
+        fmt::format("{} names of labels for {} classes are left out", folder.labels.size(), to_string(classes->value)));
     folder.labels.clear();
   }
   return folder;
@@ -62,8 +63,8 @@ std::vector<NamedTensor> renamed(const Module& model, const TensorNames& names) 
     expect(!places.empty(), "{} has no name in transformers", ours);
     const std::int64_t rows = tensor.shape().front() / places.front().parts;
     for (const TensorNames::Place& place : places)
-      state.emplace_back(place.name, place.parts == 1 ? tensor
-                                                      : tensor.leading(place.part * rows, (place.part + 1) * rows));
+      state.emplace_back(place.name,
+                         place.parts == 1 ? tensor : tensor.leading(place.part * rows, (place.part + 1) * rows));
   }
   return state;
 }

@@ -21,15 +21,15 @@ namespace lacuna {
 struct ModelFolder {
   std::filesystem::path config{};  // its config.json
   Library library = Library::timm;
-  std::string model{};                              // a preset or a family
-  std::vector<HyperParameter> hyper_parameters{};   // `num_classes` and what else is said; the rest is the model's
-  std::vector<std::string> labels{};                // by number; empty: not said
+  std::string model{};                             // a preset or a family
+  std::vector<HyperParameter> hyper_parameters{};  // `num_classes` and what else is said; the rest is the model's
+  std::vector<std::string> labels{};               // by number; empty: not said
   ImagePreparation images{};
-  std::string problem{};                            // transformers' `problem_type`; empty: not said
-  std::map<std::string, std::string> tokenizer{};   // its files' text, by name, to be written beside the weights
-  std::shared_ptr<const TensorNames> names{};       // of the weights; null: those of the models here
-  std::int64_t label_offset = 0;                    // see LoadOptions
-  std::vector<std::string> notes{};                 // what a user should know, each in words
+  std::string problem{};                           // transformers' `problem_type`; empty: not said
+  std::map<std::string, std::string> tokenizer{};  // its files' text, by name, to be written beside the weights
+  std::shared_ptr<const TensorNames> names{};      // of the weights; null: those of the models here
+  std::int64_t label_offset = 0;                   // see LoadOptions
+  std::vector<std::string> notes{};                // what a user should know, each in words
 };
 
 /// Reads the config.json of `path`, a folder or a file in one. Nothing where there is none. Refuses one that describes
@@ -44,8 +44,9 @@ struct FolderWeights {
 FolderWeights open_weights(const std::filesystem::path& path, const std::optional<ModelFolder>& folder);
 
 /// The text of the files beside weights under our names, by name. config.json: timm's convention for images,
-/// transformers' for a family that only transformers has; a model that neither has keeps our names in timm's convention,
-/// for Lacuna alone. Besides, those of the tokenizer and, for sentence embeddings, of sentence-transformers.
+/// transformers' for a family that only transformers has; a model that neither has keeps our names in timm's
+/// convention, for Lacuna alone. Besides, those of the tokenizer and, for sentence embeddings, of
+/// sentence-transformers.
 std::map<std::string, std::string> files_beside_weights(const Model& model, const ModelFolder& description);
 /// Writes them; names may have a folder in them.
 void write_texts(const std::filesystem::path& folder, const std::map<std::string, std::string>& texts);
@@ -53,8 +54,8 @@ void write_texts(const std::filesystem::path& folder, const std::map<std::string
 std::string timm_refusal(const ModelFolder& description);
 std::string transformers_refusal(const ModelFolder& description);
 
-/// Makes the folder `path`, which must not exist, of what `fill` writes into the folder that it is given: whole or not at
-/// all.
+/// Makes the folder `path`, which must not exist, of what `fill` writes into the folder that it is given: whole or not
+/// at all.
 void write_new_folder(const std::filesystem::path& path, const std::function<void(const std::filesystem::path&)>& fill);
 
 /// Writes a folder that the library loads, which must not exist: whole or not at all. Refuses a model that the library

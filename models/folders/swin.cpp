@@ -8,13 +8,18 @@ namespace lacuna {
 namespace {
 
 std::vector<TimmForm::Keyword> keywords(std::initializer_list<TimmForm::Keyword> more) {
-  std::vector<TimmForm::Keyword> all{
-      {"image_size", "img_size"},         {"patch_size", "patch_size"},
-      {"in_channels", "in_chans"},        {"embed_dim", "embed_dim"},
-      {"depths", "depths"},               {"num_heads", "num_heads"},
-      {"window_size", "window_size"},     {"mlp_ratio", "mlp_ratio"},
-      {"qkv_bias", "qkv_bias"},           {"drop_rate", "drop_rate"},
-      {"proj_drop_rate", "proj_drop_rate"}, {"drop_path_rate", "drop_path_rate"}};
+  std::vector<TimmForm::Keyword> all{{"image_size", "img_size"},
+                                     {"patch_size", "patch_size"},
+                                     {"in_channels", "in_chans"},
+                                     {"embed_dim", "embed_dim"},
+                                     {"depths", "depths"},
+                                     {"num_heads", "num_heads"},
+                                     {"window_size", "window_size"},
+                                     {"mlp_ratio", "mlp_ratio"},
+                                     {"qkv_bias", "qkv_bias"},
+                                     {"drop_rate", "drop_rate"},
+                                     {"proj_drop_rate", "proj_drop_rate"},
+                                     {"drop_path_rate", "drop_path_rate"}};
   all.insert(all.end(), more);
   return all;
 }
@@ -52,15 +57,12 @@ std::vector<HyperParameter> read(const ConfigReader& config) {
   if (config.flag("use_absolute_embeddings", false)) config.refuse("use_absolute_embeddings", "false");
   if (activation_of(config) != "gelu") config.refuse("hidden_act", "gelu");
   if (config.real("layer_norm_eps", 1e-5) != 1e-5) config.refuse("layer_norm_eps", "1e-5");
-  std::vector<HyperParameter> values{{"image_size", config.side("image_size", 224)},
-                                     {"patch_size", config.side("patch_size", 4)},
-                                     {"in_channels", config.integer("num_channels", 3)},
-                                     {"embed_dim", config.integer("embed_dim", 96)},
-                                     {"depths", config.integers("depths", {2, 2, 6, 2})},
-                                     {"num_heads", config.integers("num_heads", {3, 6, 12, 24})},
-                                     {"window_size", config.side("window_size", 7)},
-                                     {"mlp_ratio", config.real("mlp_ratio", 4)},
-                                     {"qkv_bias", config.flag("qkv_bias", true)}};
+  std::vector<HyperParameter> values{
+      {"image_size", config.side("image_size", 224)},      {"patch_size", config.side("patch_size", 4)},
+      {"in_channels", config.integer("num_channels", 3)},  {"embed_dim", config.integer("embed_dim", 96)},
+      {"depths", config.integers("depths", {2, 2, 6, 2})}, {"num_heads", config.integers("num_heads", {3, 6, 12, 24})},
+      {"window_size", config.side("window_size", 7)},      {"mlp_ratio", config.real("mlp_ratio", 4)},
+      {"qkv_bias", config.flag("qkv_bias", true)}};
   for (const auto& [theirs, ours] :
        {std::pair{"hidden_dropout_prob", "proj_drop_rate"}, {"drop_path_rate", "drop_path_rate"}})
     if (config.says(theirs)) values.push_back({ours, config.real(theirs, 0)});
@@ -85,9 +87,10 @@ std::int64_t padded_stage(const KnownValues& values) {
 std::vector<std::string> notes(const KnownValues& values) {
   const std::int64_t stage = padded_stage(values);
   if (stage < 0) return {};
-  return {fmt::format("the map of stage {} is no multiple of the window: maps are padded as timm does it, after rolling, "
-                      "where transformers pads before, so that logits differ",
-                      stage)};
+  return {
+      fmt::format("the map of stage {} is no multiple of the window: maps are padded as timm does it, after rolling, "
+                  "where transformers pads before, so that logits differ",
+                  stage)};
 }
 
 std::string write(const KnownValues& values, nlohmann::ordered_json& config) {
@@ -117,50 +120,48 @@ std::string write(const KnownValues& values, nlohmann::ordered_json& config) {
 }
 
 const RegisterTransformersType swin(
-    "swin",
-    {.family = "swin",
-     .architecture = "SwinForImageClassification",
-     .names = {.base = "swin.",
-               .body = encoder_names(
-                   {{"encoder.layers.*.blocks.*.attention.self.query.", "layers.*.blocks.*.attn.qkv.", 0, 3},
-                    {"encoder.layers.*.blocks.*.attention.self.key.", "layers.*.blocks.*.attn.qkv.", 1, 3},
-                    {"encoder.layers.*.blocks.*.attention.self.value.", "layers.*.blocks.*.attn.qkv.", 2, 3},
-                    {"encoder.layers.*.blocks.*.attention.self.relative_position_bias_table",
-                     "layers.*.blocks.*.attn.relative_position_bias_table"},
-                    // The modules of transformers 5, and so PEFT's names.
-                    {"encoder.layers.*.blocks.*.attention.q_proj.", "layers.*.blocks.*.attn.qkv.", 0, 3},
-                    {"encoder.layers.*.blocks.*.attention.k_proj.", "layers.*.blocks.*.attn.qkv.", 1, 3},
-                    {"encoder.layers.*.blocks.*.attention.v_proj.", "layers.*.blocks.*.attn.qkv.", 2, 3},
-                    {"encoder.layers.*.blocks.*.attention.o_proj.", "layers.*.blocks.*.attn.proj."},
-                    {"encoder.layers.*.blocks.*.attention.relative_position_bias.relative_position_bias_table",
-                     "layers.*.blocks.*.attn.relative_position_bias_table"},
-                    {"encoder.layers.*.blocks.*.mlp.fc1.", "layers.*.blocks.*.mlp.fc1."},
-                    {"encoder.layers.*.blocks.*.mlp.fc2.", "layers.*.blocks.*.mlp.fc2."}}),
-               .heads = {{"classifier.", "head.fc."}},
-               .ignored = {"encoder.layers.*.blocks.*.attention.self.relative_position_index"}},
-     .read = read,
-     .write = write,
-     .notes = notes});
+    "swin", {.family = "swin",
+             .architecture = "SwinForImageClassification",
+             .names = {.base = "swin.",
+                       .body = encoder_names(
+                           {{"encoder.layers.*.blocks.*.attention.self.query.", "layers.*.blocks.*.attn.qkv.", 0, 3},
+                            {"encoder.layers.*.blocks.*.attention.self.key.", "layers.*.blocks.*.attn.qkv.", 1, 3},
+                            {"encoder.layers.*.blocks.*.attention.self.value.", "layers.*.blocks.*.attn.qkv.", 2, 3},
+                            {"encoder.layers.*.blocks.*.attention.self.relative_position_bias_table",
+                             "layers.*.blocks.*.attn.relative_position_bias_table"},
+                            // The modules of transformers 5, and so PEFT's names.
+                            {"encoder.layers.*.blocks.*.attention.q_proj.", "layers.*.blocks.*.attn.qkv.", 0, 3},
+                            {"encoder.layers.*.blocks.*.attention.k_proj.", "layers.*.blocks.*.attn.qkv.", 1, 3},
+                            {"encoder.layers.*.blocks.*.attention.v_proj.", "layers.*.blocks.*.attn.qkv.", 2, 3},
+                            {"encoder.layers.*.blocks.*.attention.o_proj.", "layers.*.blocks.*.attn.proj."},
+                            {"encoder.layers.*.blocks.*.attention.relative_position_bias.relative_position_bias_table",
+                             "layers.*.blocks.*.attn.relative_position_bias_table"},
+                            {"encoder.layers.*.blocks.*.mlp.fc1.", "layers.*.blocks.*.mlp.fc1."},
+                            {"encoder.layers.*.blocks.*.mlp.fc2.", "layers.*.blocks.*.mlp.fc2."}}),
+                       .heads = {{"classifier.", "head.fc."}},
+                       .ignored = {"encoder.layers.*.blocks.*.attention.self.relative_position_index"}},
+             .read = read,
+             .write = write,
+             .notes = notes});
 
 const RegisterTransformersType swin_v2(
     "swinv2",
     {.family = "swin_v2",
      .architecture = "Swinv2ForImageClassification",
-     .names = {.base = "swinv2.",
-               .body = encoder_names(
-                   {{"encoder.layers.*.blocks.*.attention.self.query.weight", "layers.*.blocks.*.attn.qkv.weight", 0,
-                     3},
-                    {"encoder.layers.*.blocks.*.attention.self.key.weight", "layers.*.blocks.*.attn.qkv.weight", 1, 3},
-                    {"encoder.layers.*.blocks.*.attention.self.value.weight", "layers.*.blocks.*.attn.qkv.weight", 2,
-                     3},
-                    {"encoder.layers.*.blocks.*.attention.self.query.bias", "layers.*.blocks.*.attn.q_bias"},
-                    {"encoder.layers.*.blocks.*.attention.self.value.bias", "layers.*.blocks.*.attn.v_bias"},
-                    {"encoder.layers.*.blocks.*.attention.self.logit_scale", "layers.*.blocks.*.attn.logit_scale"},
-                    {"encoder.layers.*.blocks.*.attention.self.continuous_position_bias_mlp.",
-                     "layers.*.blocks.*.attn.cpb_mlp."}}),
-               .heads = {{"classifier.", "head.fc."}},
-               .ignored = {"encoder.layers.*.blocks.*.attention.self.relative_position_index",
-                           "encoder.layers.*.blocks.*.attention.self.relative_coords_table"}},
+     .names =
+         {.base = "swinv2.",
+          .body = encoder_names(
+              {{"encoder.layers.*.blocks.*.attention.self.query.weight", "layers.*.blocks.*.attn.qkv.weight", 0, 3},
+               {"encoder.layers.*.blocks.*.attention.self.key.weight", "layers.*.blocks.*.attn.qkv.weight", 1, 3},
+               {"encoder.layers.*.blocks.*.attention.self.value.weight", "layers.*.blocks.*.attn.qkv.weight", 2, 3},
+               {"encoder.layers.*.blocks.*.attention.self.query.bias", "layers.*.blocks.*.attn.q_bias"},
+               {"encoder.layers.*.blocks.*.attention.self.value.bias", "layers.*.blocks.*.attn.v_bias"},
+               {"encoder.layers.*.blocks.*.attention.self.logit_scale", "layers.*.blocks.*.attn.logit_scale"},
+               {"encoder.layers.*.blocks.*.attention.self.continuous_position_bias_mlp.",
+                "layers.*.blocks.*.attn.cpb_mlp."}}),
+          .heads = {{"classifier.", "head.fc."}},
+          .ignored = {"encoder.layers.*.blocks.*.attention.self.relative_position_index",
+                      "encoder.layers.*.blocks.*.attention.self.relative_coords_table"}},
      .read =
          [](const ConfigReader& config) {
            std::vector<HyperParameter> values = read(config);

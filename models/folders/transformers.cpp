@@ -212,8 +212,7 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
   const std::vector<HyperParameter> all = describe_model(folder.model, folder.hyper_parameters).hyper_parameters;
   if (std::ranges::find(all, "pooling", &HyperParameter::key) != all.end()) read_pooling(file.parent_path(), folder);
   if (!type.names.body.empty()) folder.names = std::make_shared<const TensorNames>(type.names);
-  if (type.notes)
-    folder.notes = type.notes(KnownValues(all));
+  if (type.notes) folder.notes = type.notes(KnownValues(all));
   return folder;
 }
 
@@ -237,14 +236,10 @@ TransformersFiles transformers_files(const Model& model, const ModelFolder& desc
   const KnownValues values(describe_model(description.model, description.hyper_parameters).hyper_parameters);
   if (values.contains("pooling") && values.text("head") == "embedding") {
     const bool first = values.text("pooling") == "first";
-    add("modules.json", ordered_json::array({{{"idx", 0},
-                                              {"name", "0"},
-                                              {"path", ""},
-                                              {"type", "sentence_transformers.models.Transformer"}},
-                                             {{"idx", 1},
-                                              {"name", "1"},
-                                              {"path", "1_Pooling"},
-                                              {"type", "sentence_transformers.models.Pooling"}}}));
+    add("modules.json",
+        ordered_json::array(
+            {{{"idx", 0}, {"name", "0"}, {"path", ""}, {"type", "sentence_transformers.models.Transformer"}},
+             {{"idx", 1}, {"name", "1"}, {"path", "1_Pooling"}, {"type", "sentence_transformers.models.Pooling"}}}));
     add(pooling_file, {{"word_embedding_dimension", model.num_classes()},
                        {"pooling_mode_cls_token", first},
                        {"pooling_mode_mean_tokens", !first},

@@ -12,7 +12,7 @@ namespace lacuna {
 struct TransformersType {
   std::string_view family;        // of the models that it is read as
   std::string_view architecture;  // the class with a head, as `ViTForImageClassification`
-  TensorNames names;  // empty: they are ours
+  TensorNames names;              // empty: they are ours
   /// The hyper-parameters that a config.json says, without the classes.
   std::function<std::vector<HyperParameter>(const ConfigReader& config)> read;
   /// Adds what config.json says beside classes and type. Returns why the type has no such model; empty: it has one.

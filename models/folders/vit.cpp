@@ -30,21 +30,19 @@ std::vector<TimmForm::Keyword> keywords(std::initializer_list<TimmForm::Keyword>
 const std::vector<std::string_view> without_effect{"weight_init", "fix_init", "dynamic_img_size", "dynamic_img_pad",
                                                    "strict_img_size"};
 
-const RegisterTimmForm vit_of_timm("vit", {.keywords = keywords({{"class_token", "class_token"},
-                                                                 {"global_pool", "global_pool"},
-                                                                 {"reg_tokens", "reg_tokens"},
-                                                                 {"no_embed_class", "no_embed_class"},
-                                                                 {"pre_norm", "pre_norm"}}),
-                                           .bases = {"vit_base_patch16_224", "vit_base_patch16_clip_224",
-                                                     "vit_giant_patch14_dinov2"},
-                                           .own = {"vit_cifar"},
-                                           .of_ours = {"attention"},
-                                           .of_theirs = without_effect,
-                                           .refusal = [](const KnownValues& values) {
-                                             return std::string(values.text("global_pool") == "token_avg"
-                                                                    ? "its global_pool is token_avg"
-                                                                    : "");
-                                           }});
+const RegisterTimmForm vit_of_timm(
+    "vit", {.keywords = keywords({{"class_token", "class_token"},
+                                  {"global_pool", "global_pool"},
+                                  {"reg_tokens", "reg_tokens"},
+                                  {"no_embed_class", "no_embed_class"},
+                                  {"pre_norm", "pre_norm"}}),
+            .bases = {"vit_base_patch16_224", "vit_base_patch16_clip_224", "vit_giant_patch14_dinov2"},
+            .own = {"vit_cifar"},
+            .of_ours = {"attention"},
+            .of_theirs = without_effect,
+            .refusal = [](const KnownValues& values) {
+              return std::string(values.text("global_pool") == "token_avg" ? "its global_pool is token_avg" : "");
+            }});
 const RegisterTimmForm deit_of_timm("deit_distilled", {.keywords = keywords({}),
                                                        .bases = {"deit_base_distilled_patch16_224"},
                                                        .of_ours = {"attention"},

@@ -164,8 +164,8 @@ AdapterOptions AdapterFolder::options(const Model& model, std::string_view kind)
     if (const AdapterPlace* const place = place_of(places, name)) targets.insert(place->path);
   }
   if (targets.empty())
-    reject("{}: no tensor belongs to a linear layer or convolution of the model; the first is {}", weights_.path().string(),
-           weights_.entries().empty() ? "none" : weights_.entries().front().name);
+    reject("{}: no tensor belongs to a linear layer or convolution of the model; the first is {}",
+           weights_.path().string(), weights_.entries().empty() ? "none" : weights_.entries().front().name);
   const std::string chosen = kind.empty() ? kind_ : std::string(kind);
   if (nn::adapters().get(chosen).peft_type != nn::adapters().get(kind_).peft_type)
     reject("{}: expected an adapter of type {}, got {}", origin(), nn::adapters().get(chosen).peft_type,
@@ -229,8 +229,8 @@ void write_adapter(const fs::path& folder, const Model& model, const TensorNames
   std::vector<NamedTensor> stored;
   for (const auto& [name, tensor] : adapted_state(model)) {
     const bool of_adapter = adapters.contains(name);
-    for (auto& [theirs, part] : names == nullptr ? std::vector{NamedTensor(name, tensor)}
-                                                 : renamed(places, name, tensor, *names)) {
+    for (auto& [theirs, part] :
+         names == nullptr ? std::vector{NamedTensor(name, tensor)} : renamed(places, name, tensor, *names)) {
       (of_adapter ? targets : saved).insert(theirs.substr(0, theirs.rfind(of_adapter ? ".lora_" : ".")));
       stored.emplace_back(std::string(prefix) + theirs, part);
     }

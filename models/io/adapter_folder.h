@@ -38,8 +38,8 @@ class AdapterFolder {
   /// Options to add the folder's adapters to `model` with. `kind`: another that trains the same values, as lora_fa;
   /// empty: the usual one of the type.
   AdapterOptions options(const Model& model, std::string_view kind = {}) const;
-  /// Every tensor of the folder must fit one of the model, and every adapter of the model must be there; all differences
-  /// are listed. `new_head`: whether the heads keep their values where the folder's are for other classes.
+  /// Every tensor of the folder must fit one of the model, and every adapter of the model must be there; all
+  /// differences are listed. `new_head`: whether the heads keep their values where the folder's are for other classes.
   LoadedAdapter check(const Model& model, bool new_head = false) const;
   /// Checks, then sets the adapters and what is stored below them.
   LoadedAdapter load(Model& model, bool new_head = false) const;
@@ -57,8 +57,8 @@ class AdapterFolder {
   SettingValues settings_;
 };
 
-/// Writes both files into `folder`, which exists. `names`: those of another library in place of ours; where its versions
-/// differ in a name, the tensor is stored under each of them.
+/// Writes both files into `folder`, which exists. `names`: those of another library in place of ours; where its
+/// versions differ in a name, the tensor is stored under each of them.
 void write_adapter(const std::filesystem::path& folder, const Model& model, const TensorNames* names = nullptr);
 
 }  // namespace lacuna

@@ -67,10 +67,10 @@ struct TensorDescription {
 };
 /// Where a file will hold what.
 struct SafetensorsLayout {
-  std::string begin;                           // the first bytes of the file: the header's length and the header
-  std::vector<std::string> order{};            // names, as their data follow each other
-  std::map<std::string, std::uint64_t> at{};   // where the data of each tensor begin in the file
-  std::uint64_t bytes = 0;                     // of the file
+  std::string begin;                          // the first bytes of the file: the header's length and the header
+  std::vector<std::string> order{};           // names, as their data follow each other
+  std::map<std::string, std::uint64_t> at{};  // where the data of each tensor begin in the file
+  std::uint64_t bytes = 0;                    // of the file
 };
 /// Of tensors with different names.
 SafetensorsLayout safetensors_layout(std::vector<TensorDescription> tensors,

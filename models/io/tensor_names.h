@@ -29,7 +29,8 @@ struct TensorNames {
   };
   /// Our tensor that `theirs` is, or is a part of.
   std::optional<Place> ours(std::string_view theirs) const;
-  /// The tensors that ours becomes, in order; none: they have no such tensor. Of several names for one the first rule's.
+  /// The tensors that ours becomes, in order; none: they have no such tensor. Of several names for one the first
+  /// rule's.
   std::vector<Place> theirs(std::string_view ours) const;
   /// The same with every name, as versions of a library differ in them.
   std::vector<Place> every_name(std::string_view ours) const;

@@ -34,8 +34,9 @@ class MaskedLm final : public Task {
     vocabulary_ = vocabulary;
     if (given_mask_ >= 0) vocabulary_.mask = given_mask_;
     if (vocabulary_.mask < 0)
-      reject("task masked_lm: the vocabulary of the data set has no [MASK]: expected task.mask_id, the id of the token "
-             "that stands for hidden ones");
+      reject(
+          "task masked_lm: the vocabulary of the data set has no [MASK]: expected task.mask_id, the id of the token "
+          "that stands for hidden ones");
     if (vocabulary_.mask >= outputs_)
       reject("task masked_lm: expected a mask_id below {}, the model's vocabulary, got {}", outputs_, vocabulary_.mask);
     vocabulary_.size = std::min(vocabulary_.size, outputs_);
@@ -97,7 +98,8 @@ class MaskedLm final : public Task {
         if (draws[1] <= below(0.8))
           to[i] = vocabulary_.mask;
         else if (draws[1] <= below(0.9))
-          to[i] = static_cast<std::int64_t>(std::uint64_t{draws[2]} * static_cast<std::uint64_t>(vocabulary_.size) >> 32);
+          to[i] =
+              static_cast<std::int64_t>(std::uint64_t{draws[2]} * static_cast<std::uint64_t>(vocabulary_.size) >> 32);
       }
     }
     if (found == 0 && first >= 0) {  // a small batch; without a label it would have no loss

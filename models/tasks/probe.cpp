@@ -66,23 +66,21 @@ class Probe final : public Task {
 
 constexpr SettingRange positive{.low = 1e-12};
 
-const RegisterTask probe(
-    "probe",
-    {.settings = {{"rates",
-                   std::vector<double>(),
-                   positive,
-                   "a head is trained for each: its learning rate, times optimizer.lr"}},
-     // By itself the classifier, with the best head in it, is judged as any other.
-     .make = [](const Settings& settings, const Model& model) -> std::unique_ptr<Task> {
-       rates_of(settings);
-       if (const auto* const heads = dynamic_cast<const ProbeHeads*>(&model)) return std::make_unique<Probe>(*heads);
-       probed_head(model);
-       return make_task("classification", {}, model);
-     },
-     .head = "classification",
-     .heads = [](const Settings& settings, const Model& classifier) {
-       return std::make_unique<ProbeHeads>(classifier, rates_of(settings));
-     }});
+const RegisterTask probe("probe", {.settings = {{"rates", std::vector<double>(), positive,
+                                                 "a head is trained for each: its learning rate, times optimizer.lr"}},
+                                   // By itself the classifier, with the best head in it, is judged as any other.
+                                   .make = [](const Settings& settings, const Model& model) -> std::unique_ptr<Task> {
+                                     rates_of(settings);
+                                     if (const auto* const heads = dynamic_cast<const ProbeHeads*>(&model))
+                                       return std::make_unique<Probe>(*heads);
+                                     probed_head(model);
+                                     return make_task("classification", {}, model);
+                                   },
+                                   .head = "classification",
+                                   .heads =
+                                       [](const Settings& settings, const Model& classifier) {
+                                         return std::make_unique<ProbeHeads>(classifier, rates_of(settings));
+                                       }});
 
 }  // namespace
 }  // namespace lacuna

@@ -7,7 +7,7 @@
 
 namespace lacuna::cuda {
 
-/// to[i] = Σ_b partial[b · stride + i], for i in [0, count); added to what is there if `add`.
+/// to[i] = Σ_b partial[b · stride + i], for i in [0, count); if `add`, to[i] + the sum.
 struct BlockSums {
   const float* partial;  // [blocks, stride]
   float* to;             // [count]

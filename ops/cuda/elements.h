@@ -54,7 +54,7 @@ class Kept {
   bool in_packs_;
 };
 
-/// Where results go. A kernel that adds to what is there, or comes back to it, reads it with `at`.
+/// Results. A kernel that adds to them reads them with `at`.
 template <class T>
 class Written {
  public:
@@ -70,6 +70,13 @@ class Written {
   }
   /// Any one element.
   LACUNA_DEVICE void set_one(std::int64_t element, float value) const { values_[element] = static_cast<T>(value); }
+  /// Row elements become old plus new.
+  LACUNA_DEVICE void add_row(std::int64_t row, std::int64_t width, std::int64_t first, Eight eight) const {
+    const Eight old = at_row(row, width, first);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) eight[i] += old[i];
+    set_row(row, width, first, eight);
+  }
   LACUNA_DEVICE void set_row(std::int64_t row, std::int64_t width, std::int64_t first, const Eight& eight) const {
     store(values_ + row * width + first, width - first, in_packs_ && width % 8 == 0, eight);
   }

@@ -10,8 +10,8 @@ namespace {
 /// The type in which two operands are multiplied.
 DType common_type(DType a, DType b) {
   if (a == b) return a;
-  expect(a == DType::f32 || b == DType::f32, "matrix product: expected operands of one type, or f32 and another; got {} and {}",
-         name_of(a), name_of(b));
+  expect(a == DType::f32 || b == DType::f32,
+         "matrix product: expected operands of one type, or f32 and another; got {} and {}", name_of(a), name_of(b));
   return a == DType::f32 ? b : a;
 }
 
@@ -49,8 +49,8 @@ void multiply(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix
     bias_copy.copy_from(bias);
     bias = bias_copy;
   }
-  const Tensor workspace = Tensor::empty({static_cast<std::int64_t>(cuda::product_workspace)}, DType::u8, device,
-                                         Purpose::workspace);
+  const Tensor workspace =
+      Tensor::empty({static_cast<std::int64_t>(cuda::product_workspace)}, DType::u8, device, Purpose::workspace);
   const Matrix left = in_type(a, inner, a_copy), right = in_type(b, inner, b_copy);
   cuda::multiply(stream_of(device), device.index,
                  {.a = factor_of(left, batch),
@@ -64,9 +64,10 @@ void multiply(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix
   if (!writes_directly) c.tensor.copy_from(c_copy);
 }
 
-const RegisterKernel cuda_gemm{
-    gemm_kernel, DeviceKind::cuda,
-    [](const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) { multiply(1, a, b, c, options); }};
+const RegisterKernel cuda_gemm{gemm_kernel, DeviceKind::cuda,
+                               [](const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
+                                 multiply(1, a, b, c, options);
+                               }};
 const RegisterKernel cuda_gemm_batched{gemm_batched_kernel, DeviceKind::cuda, multiply};
 
 }  // namespace

@@ -44,7 +44,7 @@ struct QuantizeInTwoPasses {
   ObservedKeys* observed;        // [groups]
   EncodingLine* lines;           // [groups]
   const float* known = nullptr;  // [groups, 2]: least and largest values; null: those observed
-  float* seen = nullptr;         // [groups, 2]: those of finite values; groups without any keep what is there
+  float* seen = nullptr;         // [groups, 2]: those of finite values; groups without any keep their entries
   bool encodes_not_finite;       // by the known range, groups with values that are not finite; their parameters say so
 };
 void quantize_in_two_passes(Stream stream, DType type, const QuantizeInTwoPasses& what);

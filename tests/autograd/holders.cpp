@@ -97,9 +97,8 @@ TEST_CASE_FIXTURE(Fixture, "holders: a rematerialized tensor takes nothing, keep
   const auto op = std::make_shared<const Bound<Gelu>>(Gelu{});
   SavedTensorQueue queue;
   const Tensor x = test::tensor_of(test::normal_values(rows * width, 4)).reshape({rows, width});
-  const auto source =
-      std::make_shared<SavedTensor>(x, *keep, TapePlace{.tape = 1, .pass = 1}, queue,
-                                    Producer{.op = Label("linear"), .path = Label("block")});
+  const auto source = std::make_shared<SavedTensor>(x, *keep, TapePlace{.tape = 1, .pass = 1}, queue,
+                                                    Producer{.op = Label("linear"), .path = Label("block")});
   std::vector<Tensor> none;
   const Tensor y = op->forward(std::vector{x}, none).front();
   origin = {op, {source}, {Shape{rows, width}}};

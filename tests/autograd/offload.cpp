@@ -119,7 +119,10 @@ TEST_CASE("offload: what goes beyond the budget is refused, and told once") {
   const test::TemporaryFolder folder;
   int told = 0;
   for (const Device device : {Device::cpu, Device::meta}) {
-    OffloadStore store({.folder = folder.path(), .budget = 3 * 8192, .buffer = small_ring, .device = device,
+    OffloadStore store({.folder = folder.path(),
+                        .budget = 3 * 8192,
+                        .buffer = small_ring,
+                        .device = device,
                         .warn = [&](const std::string&) { ++told; }});
     const Tensor two_pages = Tensor::empty({2048}, DType::f32, device);
     for (int i = 0; i < 3; ++i) CHECK(store.put(two_pages));

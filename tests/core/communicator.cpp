@@ -33,8 +33,8 @@ TEST_CASE("communicator: sums are added in the order of the ranks, however many 
       float expected = terms[0];
       for (int rank = 1; rank < ranks; ++rank) expected += terms[static_cast<std::size_t>(rank)];
       test::run_ranks(ranks, [&](Communicator& communicator) {
-        const Tensor x = Tensor::full({count}, terms[static_cast<std::size_t>(communicator.rank())], DType::f32,
-                                      Device::cpu);
+        const Tensor x =
+            Tensor::full({count}, terms[static_cast<std::size_t>(communicator.rank())], DType::f32, Device::cpu);
         communicator.all_reduce(x);
         for (const double value : x.to_vector()) REQUIRE(value == static_cast<double>(expected));
       });

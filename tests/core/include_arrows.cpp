@@ -1,5 +1,5 @@
 // Includes flow one way: core <- ops <- autograd <- nn <- optim <- models <- apps; data beside ops. Within apps:
-// config <- train <- report <- commands; sweep beside commands.
+// output <- config <- train <- report <- commands; sweep beside commands.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -24,13 +24,14 @@ const std::map<std::string, std::set<std::string>> may_see{
     {"apps", {"core", "ops", "autograd", "nn", "optim", "data", "models", "apps"}},
 };
 
-/// The folders of apps/; the files beside them see none of these, and all see those files.
+/// The folders of apps/. The files beside them see the first alone, and all see those files.
 const std::map<std::string, std::set<std::string>> may_see_in_apps{
-    {"apps/config", {"apps/config"}},
-    {"apps/train", {"apps/config", "apps/train"}},
-    {"apps/report", {"apps/config", "apps/train", "apps/report"}},
-    {"apps/commands", {"apps/config", "apps/train", "apps/report", "apps/commands"}},
-    {"apps/sweep", {"apps/config", "apps/train", "apps/report", "apps/sweep"}},
+    {"apps/output", {"apps/output"}},
+    {"apps/config", {"apps/output", "apps/config"}},
+    {"apps/train", {"apps/output", "apps/config", "apps/train"}},
+    {"apps/report", {"apps/output", "apps/config", "apps/train", "apps/report"}},
+    {"apps/commands", {"apps/output", "apps/config", "apps/train", "apps/report", "apps/commands"}},
+    {"apps/sweep", {"apps/output", "apps/config", "apps/train", "apps/report", "apps/sweep"}},
 };
 
 const std::regex include_layer(R"re(^\s*#\s*include\s*"([^"/]*)/?[^"]*")re");
@@ -53,22 +54,27 @@ std::vector<std::string> offences(const std::filesystem::path& file, const std::
   return found;
 }
 
-void check(const std::map<std::string, std::set<std::string>>& arrows, const std::regex& include_line) {
+/// Of all files. A folder that includes nothing offends too: it was not found.
+std::vector<std::string> offences(const std::map<std::string, std::set<std::string>>& arrows,
+                                  const std::regex& include_line) {
+  std::vector<std::string> all;
   for (const auto& [folder, seen] : arrows) {
     int includes = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(LACUNA_SOURCE_DIR "/" + folder)) {
       const std::string extension = entry.path().extension().string();
       if (extension != ".h" && extension != ".cpp" && extension != ".cu") continue;
-      for (const std::string& offence : offences(entry.path(), folder, seen, include_line, includes))
-        FAIL_CHECK(offence);
+      for (std::string& offence : offences(entry.path(), folder, seen, include_line, includes))
+        all.push_back(std::move(offence));
     }
-    CHECK_MESSAGE(includes > 0, "nothing is included in ", folder);
+    if (includes == 0) all.push_back("nothing is included in " + folder);
   }
+  return all;
 }
 
 }  // namespace
 
 TEST_CASE("includes flow one way") {
-  check(may_see, include_layer);
-  check(may_see_in_apps, include_folder_of_apps);
+  const std::vector<std::string> none;
+  CHECK(offences(may_see, include_layer) == none);
+  CHECK(offences(may_see_in_apps, include_folder_of_apps) == none);
 }

@@ -116,7 +116,7 @@ TEST_CASE("CIFAR: truncated, empty and foreign files are refused") {
   const std::string name = folder / "data_batch_3.bin";
   write_file(name, records(0, 3, 10).substr(0, 3 * 3073 - 1));
   check_says(refusal("cifar10", options_of(folder.path())),
-           name + ": expected a whole number of records of 3073 bytes, got 9218 bytes (2 records and 3072 bytes)");
+             name + ": expected a whole number of records of 3073 bytes, got 9218 bytes (2 records and 3072 bytes)");
   write_file(name, "");
   check_says(refusal("cifar10", options_of(folder.path())), "got 0 bytes");
   write_file(name, records(0, 3, 10) + "x");
@@ -142,7 +142,7 @@ TEST_CASE("CIFAR: a label out of range is named with file and record") {
   bytes[3073 * 517] = 10;
   write_file(folder / "data_batch_4.bin", bytes);
   check_says(refusal("cifar10", options_of(folder.path())),
-           (folder / "data_batch_4.bin").string() + ": record 517 has label 10, expected 0 to 9");
+             (folder / "data_batch_4.bin").string() + ": record 517 has label 10, expected 0 to 9");
 
   std::string fine = records(0, 3, 100, true);
   fine[3074 + 1] = static_cast<char>(200);

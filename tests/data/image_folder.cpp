@@ -91,7 +91,8 @@ TEST_CASE("imagefolder: ImageNet's validation images in one folder get their cla
   pictures.add("train/n02/b.JPEG");
   for (const char* const name : {"val/ILSVRC_1.JPEG", "val/ILSVRC_2.JPEG", "val/ILSVRC_3.JPEG"}) pictures.add(name);
   check_says(pictures.refusal(), "val_labels");
-  pictures.add("LOC_val_solution.csv", "ImageId,PredictionString\nILSVRC_2,n01 1 2 3 4\nILSVRC_1,n02 1 2 3 4 n02 5 6\nILSVRC_3,n02 0\n");
+  pictures.add("LOC_val_solution.csv",
+               "ImageId,PredictionString\nILSVRC_2,n01 1 2 3 4\nILSVRC_1,n02 1 2 3 4 n02 5 6\nILSVRC_3,n02 0\n");
   CHECK(pictures.find().validation.labels == Labels{1, 0, 1});
   pictures.add("synsets.txt", "n01\nn01\nn02\n");
   CHECK(pictures.find("", {.val_labels = pictures / "synsets.txt"}).validation.labels == Labels{0, 0, 1});
@@ -127,8 +128,8 @@ TEST_CASE("imagefolder: what cannot be a data set is refused") {
   pictures.add("empty/dog/1.jpg");
   pictures.add_folder("empty/mouse");
   check_says(pictures.refusal("empty"), "mouse");
-  for (const char* const name : {"differ/train/cat/1.jpg", "differ/train/dog/1.jpg", "differ/val/cat/1.jpg",
-                                 "differ/val/cow/1.jpg"})
+  for (const char* const name :
+       {"differ/train/cat/1.jpg", "differ/train/dog/1.jpg", "differ/val/cat/1.jpg", "differ/val/cow/1.jpg"})
     pictures.add(name);
   const std::string differ = pictures.refusal("differ");
   check_says(differ, "cow only here");
@@ -162,8 +163,10 @@ TEST_CASE("imagefolder: links are followed") {
 
 TEST_CASE("imagefolder: an archive is read as the folder that was packed") {
   Pictures pictures;
-  std::map<std::string, std::string> files{{"train/a/1.jpg", "first"}, {"train/b/1.jpg", std::string(700, 'x')},
-                                           {"val/a/1.jpg", ""}, {"val/b/1.jpg", "last"}};
+  std::map<std::string, std::string> files{{"train/a/1.jpg", "first"},
+                                           {"train/b/1.jpg", std::string(700, 'x')},
+                                           {"val/a/1.jpg", ""},
+                                           {"val/b/1.jpg", "last"}};
   const std::string long_name = "train/b/" + std::string(150, 'n') + ".jpg";
   std::string archive = tar_member("./train/", "", '5');
   for (const auto& [name, content] : files) {
@@ -174,7 +177,8 @@ TEST_CASE("imagefolder: an archive is read as the folder that was packed") {
   const std::string record = fmt::format(" path={}\n", long_name);
   const std::string pax = fmt::format("{}{}", record.size() + 3, record);
   const std::string as_pax = archive + tar_member("PaxHeader", pax, 'x') + tar_member("short", "long") + tar_end();
-  const std::string as_gnu = archive + tar_member("././@LongLink", long_name + '\0', 'L') + tar_member("short", "long") + tar_end();
+  const std::string as_gnu =
+      archive + tar_member("././@LongLink", long_name + '\0', 'L') + tar_member("short", "long") + tar_end();
   for (const std::string& bytes : {as_pax, as_gnu}) {
     pictures.add("all.tar", bytes);
     const ImageFolderLayout unpacked = pictures.find("folder"), packed = pictures.find("all.tar");
@@ -182,16 +186,19 @@ TEST_CASE("imagefolder: an archive is read as the folder that was packed") {
     CHECK(packed.train.labels == unpacked.train.labels);
     CHECK(paths(packed.train) == paths(unpacked.train));
     for (std::size_t i = 0; i < packed.train.files.size(); ++i)
-      CHECK(packed.train.tree->read_text(packed.train.files[i]) == unpacked.train.tree->read_text(unpacked.train.files[i]));
+      CHECK(packed.train.tree->read_text(packed.train.files[i]) ==
+            unpacked.train.tree->read_text(unpacked.train.files[i]));
     fs::remove(pictures / "all.tar");
   }
 }
 
 TEST_CASE("imagefolder: archives of classes within folders and archives, and hard links") {
   Pictures pictures;
-  pictures.add("data/train/a.tar", tar_member("x_1.jpg", "one") + tar_member("x_2.jpg", "", '1', "x_1.jpg") + tar_end());
+  pictures.add("data/train/a.tar",
+               tar_member("x_1.jpg", "one") + tar_member("x_2.jpg", "", '1', "x_1.jpg") + tar_end());
   pictures.add("data/train/b.tar", tar_member("y.jpg", "two") + tar_end());
-  pictures.add("data/val.tar", tar_member("a.tar", tar_member("z.jpg", "three") + tar_end()) + tar_member("b/z.jpg", "four") + tar_end());
+  pictures.add("data/val.tar", tar_member("a.tar", tar_member("z.jpg", "three") + tar_end()) +
+                                   tar_member("b/z.jpg", "four") + tar_end());
   const ImageFolderLayout layout = pictures.find("data");
   CHECK(layout.classes == Names{"a", "b"});
   CHECK(layout.train.labels == Labels{0, 0, 1});
@@ -203,7 +210,8 @@ TEST_CASE("imagefolder: archives of classes within folders and archives, and har
 TEST_CASE("imagefolder: archives that are cut off, compressed or none are refused") {
   Pictures pictures;
   const std::string whole = tar_member("a/1.jpg", std::string(2000, 'x')) + tar_member("b/1.jpg", "y") + tar_end();
-  for (const std::size_t size : {std::size_t{0}, std::size_t{100}, std::size_t{512}, std::size_t{1000}, std::size_t{2560}, whole.size() - 1024}) {
+  for (const std::size_t size : {std::size_t{0}, std::size_t{100}, std::size_t{512}, std::size_t{1000},
+                                 std::size_t{2560}, whole.size() - 1024}) {
     pictures.add(fmt::format("cut{}.tar", size), whole.substr(0, size));
     CAPTURE(size);
     CHECK(pictures.refusal(fmt::format("cut{}.tar", size)) != "");

@@ -73,7 +73,9 @@ TEST_CASE("image_table: names of classes, numbers, and several classes, in CSV, 
   const DatasetPtr tags = tables.open("several.csv", several);
   CHECK(tags->info().classes == Names{"x", "y", "z"});
   CHECK(field_of(tags->info().fields, "labels").shape == Shape{3});
-  tables.write("lists.jsonl", "{\"image\": \"images/a.jpg\", \"labels\": [\"x\", \"y\"]}\n{\"image\": \"images/b.jpg\", \"labels\": []}\n");
+  tables.write(
+      "lists.jsonl",
+      "{\"image\": \"images/a.jpg\", \"labels\": [\"x\", \"y\"]}\n{\"image\": \"images/b.jpg\", \"labels\": []}\n");
   CHECK(field_of(tables.open("lists.jsonl")->info().fields, "labels").dtype == DType::f32);
   tables.write("numbers.csv", "path,score\nimages/a.jpg,0.5\nimages/b.jpg,1.25\n");
   CHECK(tables.open("numbers.csv")->info().classes.empty());

@@ -353,8 +353,9 @@ TEST_CASE("squad: long passages are windows that share pieces; to evaluate they 
   REQUIRE(data->size() == 6);
   const Batch batch = all_of(data);
   CHECK_FALSE(batch.contains("passage"));
-  CHECK(batch["tokens"].to_vector() == Values{2, 9, 3, 5, 8, 13, 6, 3, 2, 9, 3, 6, 7, 15, 10, 3, 2, 9, 3, 10, 11, 9, 3,
-                                              2, 9, 3, 5, 8, 13, 6, 3, 2, 9, 3, 6, 7, 15, 10, 3, 2, 9, 3, 10, 11, 9, 3});
+  CHECK(batch["tokens"].to_vector() == Values{2, 9, 3, 5,  8,  13, 6, 3, 2, 9, 3,  6,  7,  15, 10, 3,
+                                              2, 9, 3, 10, 11, 9,  3, 2, 9, 3, 5,  8,  13, 6,  3,  2,
+                                              9, 3, 6, 7,  15, 10, 3, 2, 9, 3, 10, 11, 9,  3});
   CHECK(batch["labels"].to_vector() == Values{0, 0, 5, 6, 0, 0, 0, 0, 0, 0, 0, 0});
   std::filesystem::copy_file(files / "train.json", files / "dev.json");
   const Batch dev = all_of(files.open("squad", "", settings, Split::validation));
@@ -402,7 +403,8 @@ TEST_CASE("answers are compared as the official script does") {
 TEST_CASE("glue: headers and rows as published") {
   Files files;
   const std::string inference =
-      "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse\t"
+      "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_"
+      "parse\t"
       "sentence1\tsentence2\t";
   const std::string start = "0\t31193\t31193n\tgovernment\t( ( a ) )\t( b )\t(ROOT (NP a))\t(ROOT b)\ta\t\"film\t";
   // Two labels in the training file, six in those to evaluate on.
@@ -410,15 +412,17 @@ TEST_CASE("glue: headers and rows as published") {
   files.write("MNLI/dev_matched.tsv", inference + "label1\tlabel2\tlabel3\tlabel4\tlabel5\tgold_label\n" + start +
                                           "neutral\tneutral\tneutral\tneutral\tentailment\tcontradiction\n");
   // A byte order mark, CRLF, and quotes that are not closed.
-  files.write("MRPC/train.tsv", "\xef\xbb\xbfQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
-                                "1\t702876\t702977\ta \"good film\tgood \"\r\n0\t1\t2\ta\tbad\r\n");
+  files.write("MRPC/train.tsv",
+              "\xef\xbb\xbfQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
+              "1\t702876\t702977\ta \"good film\tgood \"\r\n0\t1\t2\ta\tbad\r\n");
   files.write("STS-B/train.tsv",
               "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
               "0\tmain-captions\tMSRvid\t2012test\t0001\tnone\tnone\ta\tfilm\t5.000\n"
               "1\tmain-news\tmttest\t2016\t\t\t\tgood\tbad\t0.250\n");
   // Rows that a line break within a question has cut.
-  files.write("QQP/train.tsv", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
-                               "1\t2\t3\twho made\n it\t1\n2\t4\t5\ta\tfilm\t1\n");
+  files.write("QQP/train.tsv",
+              "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+              "1\t2\t3\twho made\n it\t1\n2\t4\t5\ta\tfilm\t1\n");
   files.write("CoLA/train.tsv", "gj04\t1\t\ta film\ngj04\t0\t*\ta, \"\n");
   const auto batch = [&](const char* task, Split split = Split::train) {
     CAPTURE(task);
@@ -441,8 +445,8 @@ TEST_CASE("glue: qqp and mnli have cut rows, empty texts and missing labels, as 
   };
   const std::vector<Case> cases{
       {"qqp", "QQP/train.tsv", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", "1", "1\t2\t3\t", "\t", "\t"},
-      {"mnli", "MNLI/train.tsv", "index\tgenre\tsentence1\tsentence2\tlabel1\tgold_label", "contradiction", "1\tfiction\t",
-       "\t", "\tneutral\t"},
+      {"mnli", "MNLI/train.tsv", "index\tgenre\tsentence1\tsentence2\tlabel1\tgold_label", "contradiction",
+       "1\tfiction\t", "\t", "\tneutral\t"},
       {"rte", "RTE/train.tsv", "index\tsentence1\tsentence2\tlabel", "entailment", "1\t", "\t", "\t"},
       {"qnli", "QNLI/train.tsv", "index\tquestion\tsentence\tlabel", "not_entailment", "1\t", "\t", "\t"},
       {"wnli", "WNLI/train.tsv", "index\tsentence1\tsentence2\tlabel", "1", "1\t", "\t", "\t"},
@@ -462,7 +466,9 @@ TEST_CASE("glue: qqp and mnli have cut rows, empty texts and missing labels, as 
     CHECK(whole.samples == 2);
     CHECK(whole["tokens"].to_vector() == Values{2, 14, 5, 8, 3, 6, 14, 14, 3, 2, 5, 3, 11, 14, 1, 3});
     std::vector<std::pair<std::string, std::int64_t>> irregular{
-        {row("a", ""), 3}, {one.before + "a\n", 2}, {row("a", "film").substr(0, row("a", "film").size() - 1) + "\tx\n", 3}};
+        {row("a", ""), 3},
+        {one.before + "a\n", 2},
+        {row("a", "film").substr(0, row("a", "film").size() - 1) + "\tx\n", 3}};
     if (label_ends) irregular.emplace_back(one.before + "a" + one.between + "film" + one.behind + "\n", 2);
     for (const auto& [more, size] : irregular) {
       CAPTURE(more);
@@ -506,8 +512,9 @@ TEST_CASE("glue: scores are numbers, and the first row of cola is a sample") {
 
 TEST_CASE("random tokens: labels for every head") {
   const auto batch = [](const char* target) {
-    return all_of(open_dataset("random_tokens", {.train_size = 6, .lengths = {5, 9}, .classes = 3,
-                                                 .settings = {{"target", std::string(target)}}}));
+    return all_of(open_dataset(
+        "random_tokens",
+        {.train_size = 6, .lengths = {5, 9}, .classes = 3, .settings = {{"target", std::string(target)}}}));
   };
   CHECK(batch("class")["labels"].to_vector() == Values{0, 1, 2, 0, 1, 2});
   CHECK(batch("number")["labels"].to_vector() == Values{0, 1, 2, 0, 1, 2});
@@ -537,7 +544,7 @@ TEST_CASE("glue: another order of the classes, whether the file has names or num
   CHECK(labels("rte", "") == Values{0, 1});
   CHECK(labels("rte", "not_entailment, entailment") == Values{1, 0});
   check_says(files.refusal("glue", "", {{"task", std::string("rte")}, {"labels", std::string("yes, no")}}),
-           "data.labels");
+             "data.labels");
 }
 
 TEST_CASE("plain text: a sample a line, without labels") {

@@ -141,8 +141,9 @@ TEST_CASE("named sets: an unknown one, and one of nothing, is refused") {
   CHECK(error("@last4").find("3 blocks") != std::string::npos);
   CHECK(trained(*model).size() == model->parameters().size());
   const std::unique_ptr<Model> stack = make({"conv_stack", {{"image_size", whole(8)}}});
-  CHECK(error_of([&] { freeze(*stack, {.train = {"@norms"}, .freeze = {}}, stack->heads()); })
-            .find("no parameters in the set @norms") != std::string::npos);
+  CHECK(error_of([&] {
+          freeze(*stack, {.train = {"@norms"}, .freeze = {}}, stack->heads());
+        }).find("no parameters in the set @norms") != std::string::npos);
 }
 
 TEST_CASE("adapters: a new one leaves the results as they are, and a merged one gives the same") {
@@ -185,12 +186,14 @@ TEST_CASE("adapters: what is trained is the adapter and the head, or what is nam
   CHECK(trained(*fa).contains("blocks.2.mlp.fc1.lora_B.weight"));
   CHECK(trained(*fa).contains("blocks.2.mlp.fc1.weight"));
   CHECK_FALSE(trained(*fa).contains("head.weight"));
-  CHECK(error_of([] { adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = {"qvk"}}); })
-            .find("did you mean") != std::string::npos);
+  CHECK(error_of([] {
+          adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = {"qvk"}});
+        }).find("did you mean") != std::string::npos);
   CHECK(error_of([] { adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = {"head"}}); }).find("the head") !=
         std::string::npos);
-  CHECK(error_of([] { adapted(tiny_vgg(), {.kind = "lora", .settings = {}, .targets = all_linear}); })
-            .find("no linear layer") != std::string::npos);
+  CHECK(error_of([] {
+          adapted(tiny_vgg(), {.kind = "lora", .settings = {}, .targets = all_linear});
+        }).find("no linear layer") != std::string::npos);
   CHECK(error_of([] {
           adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = all_linear}, {.train = {}, .freeze = {"*"}});
         }).find("freeze.train") != std::string::npos);
@@ -257,8 +260,8 @@ TEST_CASE("adapters: gradients under a lossless policy are those of keeping ever
   }();
   if (targets.empty()) return;
   const auto run = [&](double dropout, std::string_view policy, const std::string& kind = "lora") {
-    const std::unique_ptr<Model> model = adapted(
-        description, {.kind = kind, .settings = {{"rank", 2.0}, {"dropout", dropout}}, .targets = targets});
+    const std::unique_ptr<Model> model =
+        adapted(description, {.kind = kind, .settings = {{"rank", 2.0}, {"dropout", dropout}}, .targets = targets});
     fill_adapters(*model);
     return pass(*model, policy);
   };
@@ -365,9 +368,9 @@ TEST_CASE("adapter folders: names of another library, and convolutions, are writ
 
 TEST_CASE("adapter folders: written and read, the values are the same, and only they are stored") {
   const TemporaryFolder folder;
-  const std::unique_ptr<Model> model =
-      adapted(tiny_vit(), {.kind = "lora", .settings = {{"rank", 3.0}, {"alpha", 5.0}, {"rslora", true}},
-                           .targets = {"qkv", "fc2"}});
+  const std::unique_ptr<Model> model = adapted(
+      tiny_vit(),
+      {.kind = "lora", .settings = {{"rank", 3.0}, {"alpha", 5.0}, {"rslora", true}}, .targets = {"qkv", "fc2"}});
   fill_adapters(*model);
   write_adapter(folder.path(), *model);
   CHECK(is_adapter_folder(folder.path()));

@@ -72,8 +72,7 @@ void check_cases(const fs::path& cases) {
     const SafetensorsFile file(path);
     std::vector<HyperParameter> more;
     const nlohmann::json arguments = nlohmann::json::parse(file.metadata().at("arguments"));
-    for (const auto& [key, value] : arguments.items())
-      more.push_back({key, value.get<std::int64_t>()});
+    for (const auto& [key, value] : arguments.items()) more.push_back({key, value.get<std::int64_t>()});
     fs::path folder = path;
     const std::unique_ptr<Model> model = load(folder.replace_extension(""), more);
     CHECK(difference(logits_of(*model, channels_last(file.load("images"))), file.load("logits").to_vector()) < 1e-5);
@@ -93,9 +92,9 @@ std::vector<Case> our_cases() {
   using test::whole;
   const std::vector<HyperParameter> vit{{"image_size", whole(32)}, {"patch_size", whole(8)}, {"embed_dim", whole(24)},
                                         {"depth", whole(2)},       {"num_heads", whole(3)},  {"num_classes", whole(5)}};
-  const std::vector<HyperParameter> swin{{"image_size", whole(32)},     {"embed_dim", whole(16)},
-                                         {"depths", list({2, 1})},      {"num_heads", list({2, 4})},
-                                         {"window_size", whole(4)},     {"num_classes", whole(5)}};
+  const std::vector<HyperParameter> swin{{"image_size", whole(32)}, {"embed_dim", whole(16)},
+                                         {"depths", list({2, 1})},  {"num_heads", list({2, 4})},
+                                         {"window_size", whole(4)}, {"num_classes", whole(5)}};
   const std::vector<HyperParameter> resnet{{"image_size", whole(64)},
                                            {"layers", list({1, 1, 1, 1})},
                                            {"channels", list({4, 8, 8, 16})},

@@ -80,8 +80,8 @@ Trained train(const Probing& probing, const std::vector<double>& rates, std::str
   Trained trained;
   trained.heads = std::make_unique<ProbeHeads>(*probing.classifier, rates);
   trained.task = make_task("probe", with_rates(rates), *trained.heads);
-  trained.optimizer = make_optimizer(optimizer, settings, *trained.heads,
-                                     {.groups = {.rules = trained.heads->rate_rules()}});
+  trained.optimizer =
+      make_optimizer(optimizer, settings, *trained.heads, {.groups = {.rules = trained.heads->rate_rules()}});
   TaskStep step(trained.state(), *trained.task);
   Loader loader(Batches(shuffle(probing.features, 1), {.size = in_batch, .drop_last = true}));
   for (int i = 0; i < steps; ++i) {
@@ -102,9 +102,9 @@ TEST_CASE("probe: features are what the head reads in evaluation") {
     Loader features(Batches(probe.features, {.size = in_batch}), {.end_epoch = 1});
     const NoGrad no_grad;
     while (std::optional<Batch> batch = features.next()) {
-      const Variable logits = apply(Linear{}, Variable(batch->at("features")),
-                                    parameter(*probe.classifier, head + ".weight").variable(),
-                                    parameter(*probe.classifier, head + ".bias").variable());
+      const Variable logits =
+          apply(Linear{}, Variable(batch->at("features")), parameter(*probe.classifier, head + ".weight").variable(),
+                parameter(*probe.classifier, head + ".bias").variable());
       Batch same = *images.next();
       CHECK(same["labels"].to_vector() == batch->at("labels").to_vector());
       CHECK(probe.classifier->forward(std::move(same)).take("logits").tensor().to_vector() ==
@@ -125,8 +125,7 @@ class NormOutput final : public OpMode {
 
 TEST_CASE("probe: the head of a ViT may read the class token and the mean of the patches") {
   constexpr std::int64_t registers = 2;
-  const Probing probe =
-      probing(test::tiny_vit({{"global_pool", "token_avg"}, {"reg_tokens", test::whole(registers)}}));
+  const Probing probe = probing(test::tiny_vit({{"global_pool", "token_avg"}, {"reg_tokens", test::whole(registers)}}));
   Loader images(Batches(probe.images, {.size = in_batch}), {.end_epoch = 1});
   Loader features(Batches(probe.features, {.size = in_batch}), {.end_epoch = 1});
   NormOutput norm;
@@ -177,8 +176,7 @@ TEST_CASE("probe: the classifier with the best head has that head's accuracy") {
   CHECK(best != 0);
   trained.heads->copy_head(best, *probe.classifier);
   const std::unique_ptr<Task> task = make_task("probe", with_rates({1}), *probe.classifier);
-  const std::optional<Evaluation> whole =
-      evaluate(*probe.classifier, *task, Batches(probe.images, {.size = in_batch}));
+  const std::optional<Evaluation> whole = evaluate(*probe.classifier, *task, Batches(probe.images, {.size = in_batch}));
   CHECK(whole->metrics.at("accuracy") == accuracy(best));
   CHECK(trained.heads->best({}) == 0);
 }
@@ -204,8 +202,7 @@ TEST_CASE("probe: a checkpoint holds the classifier and all heads, and takes the
   into.classifier = anew.classifier.get();
   load_checkpoint(folder / "c", into);
   for (const char* const path : {"heads.0.weight", "heads.1.weight", "heads.1.bias"})
-    CHECK(parameter(*resumed.heads, path).tensor().to_vector() ==
-          parameter(*trained.heads, path).tensor().to_vector());
+    CHECK(parameter(*resumed.heads, path).tensor().to_vector() == parameter(*trained.heads, path).tensor().to_vector());
 
   std::filesystem::create_directory(folder / "mine");
   test::write_file(folder / "mine/notes.txt", "");

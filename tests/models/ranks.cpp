@@ -29,9 +29,9 @@ struct Case {
 };
 
 std::vector<HyperParameter> tiny_vit() {
-  return {{"image_size", std::int64_t{8}},  {"patch_size", std::int64_t{4}}, {"embed_dim", std::int64_t{8}},
-          {"depth", std::int64_t{2}},       {"num_heads", std::int64_t{2}},  {"num_classes", std::int64_t{10}},
-          {"drop_path_rate", 0.2},          {"proj_drop_rate", 0.1}};
+  return {{"image_size", std::int64_t{8}}, {"patch_size", std::int64_t{4}}, {"embed_dim", std::int64_t{8}},
+          {"depth", std::int64_t{2}},      {"num_heads", std::int64_t{2}},  {"num_classes", std::int64_t{10}},
+          {"drop_path_rate", 0.2},         {"proj_drop_rate", 0.1}};
 }
 
 std::vector<HyperParameter> tiny_resnet() {
@@ -66,21 +66,19 @@ struct Run {
     policy = make_policy(c.policy, c.policy_settings);
     average = std::make_unique<WeightAverage>(*model, 0.9);
     trainer = std::make_unique<Trainer>(
-        TrainedState{.model = *model,
-                     .optimizer = *optimizer,
-                     .policy = *policy,
-                     .average = average.get(),
-                     .ranks = ranks},
+        TrainedState{
+            .model = *model, .optimizer = *optimizer, .policy = *policy, .average = average.get(), .ranks = ranks},
         *task,
         batches(Split::train, ranks, 1,
                 c.mixes ? std::make_shared<const Mixing>(
                               MixOptions{.mixup = 0.8, .cutmix = 1, .parts = accumulate, .classes = 10})
                         : nullptr),
         batches(Split::validation, ranks, accumulate),
-        TrainerOptions{.epochs = c.epochs,
-                       .accumulate = accumulate,
-                       .learning_rate = make_schedule("constant", {}, {.lr = 1e-2, .total_steps = 6, .steps_per_epoch = 3}),
-                       .step = c.step});
+        TrainerOptions{
+            .epochs = c.epochs,
+            .accumulate = accumulate,
+            .learning_rate = make_schedule("constant", {}, {.lr = 1e-2, .total_steps = 6, .steps_per_epoch = 3}),
+            .step = c.step});
   }
 
   static Batches batches(Split split, Communicator& ranks, std::int64_t accumulate,
@@ -89,8 +87,9 @@ struct Run {
         open_dataset("shapes", {.split = split, .train_size = 26, .validation_size = 11, .image_size = 8});
     const DatasetPtr ready = transform(images, image_transforms(images->info(), {.image_size = 8}), 1);
     const bool training = split == Split::train;
-    return {training ? shuffle(ready, 1) : ready,
-            {.size = 8 / accumulate, .drop_last = training, .rank = ranks.rank(), .ranks = ranks.size(), .mixing = mixing}};
+    return {
+        training ? shuffle(ready, 1) : ready,
+        {.size = 8 / accumulate, .drop_last = training, .rank = ranks.rank(), .ranks = ranks.size(), .mixing = mixing}};
   }
 
   std::map<std::string, std::vector<double>> weights() const {
@@ -111,16 +110,16 @@ struct Outcome {
 
 Outcome train(Run& run) {
   Outcome outcome;
-  CHECK(run.trainer->run({.after_step =
-                              [&](const TrainResult& result, double, double) {
-                                outcome.losses.insert(outcome.losses.end(), {result.loss, result.gradient_norm,
-                                                                             result.totals.loss_sum});
-                              },
-                          .after_epoch =
-                              [&](const EpochResult& epoch) {
-                                outcome.losses.push_back(epoch.validation.loss);
-                                outcome.losses.push_back(epoch.without_average->loss);
-                              }}));
+  CHECK(run.trainer->run(
+      {.after_step =
+           [&](const TrainResult& result, double, double) {
+             outcome.losses.insert(outcome.losses.end(), {result.loss, result.gradient_norm, result.totals.loss_sum});
+           },
+       .after_epoch =
+           [&](const EpochResult& epoch) {
+             outcome.losses.push_back(epoch.validation.loss);
+             outcome.losses.push_back(epoch.without_average->loss);
+           }}));
   outcome.weights = run.weights();
   outcome.last = run.trainer->progress().last;
   return outcome;

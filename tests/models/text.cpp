@@ -230,7 +230,8 @@ TEST_CASE("text: every head trains with its task") {
   CHECK(loss_of("token_classification", "tokens", with_labels(packed(), tensor(of_tokens, {tokens}))) ==
         doctest::Approx(std::log(3)).epsilon(0.2));
   CHECK(loss_of("question_answering", "span", with_labels(packed(), tensor({1, 2, 0, 1, 3, 9, 2, 40}, {4, 2}))) > 0);
-  CHECK(loss_of("masked_lm", "masked_lm", with_draws_of(packed(), {1, 2, 3, 4})) == doctest::Approx(std::log(120)).epsilon(0.1));
+  CHECK(loss_of("masked_lm", "masked_lm", with_draws_of(packed(), {1, 2, 3, 4})) ==
+        doctest::Approx(std::log(120)).epsilon(0.1));
   const std::vector<float> many{1, 0, 1, 0, 0, 0, 1, 1, 1, 0, 1, 0};
   CHECK(loss_of("multi_label", "classification",
                 with_labels(packed(), Tensor::from(std::span<const float>(many), {4, 3}))) ==
@@ -262,8 +263,7 @@ TEST_CASE("text: masked tokens are a function of the sample's number and the pla
   double sum = 0, labels = 0;
   for (const std::int64_t i : {0, 2, 3}) {  // the other one has special tokens alone
     const RandomStateScope random({.seed = 6, .step = static_cast<std::uint32_t>(i)});
-    const std::vector<double> sums =
-        task->run(*model, batch.part(i, i + 1), TaskMode::train).sums.front().to_vector();
+    const std::vector<double> sums = task->run(*model, batch.part(i, i + 1), TaskMode::train).sums.front().to_vector();
     sum += sums[0];
     labels += sums[1];
   }
@@ -278,10 +278,10 @@ TEST_CASE("text: answers are judged by question: the best window, or none where 
     CHECK(task->metrics()[0].value(kept) == task->metrics()[1].value(kept));
     return task->metrics()[0].value(kept);
   };
-  CHECK(value({7, 1, 0.25, 7, 3, 0.5, 7, 2, 1}) == 0.5);               // three windows of a question
-  CHECK(value({7, 3, 0.5, -9, 2, 1, 8, 3, 0, -10, 4, 1}) == 0.75);     // of the second none is said
-  CHECK(value({7, 3, 0.5, -9, 9, 1, 7, 1, 0, -9, 2, 1}) == 0.5);       // the lowest score of none counts
-  CHECK(value({-1, 6, 0.5, -1, 2, 1}) == 0.625);                       // training: means of batches
+  CHECK(value({7, 1, 0.25, 7, 3, 0.5, 7, 2, 1}) == 0.5);            // three windows of a question
+  CHECK(value({7, 3, 0.5, -9, 2, 1, 8, 3, 0, -10, 4, 1}) == 0.75);  // of the second none is said
+  CHECK(value({7, 3, 0.5, -9, 9, 1, 7, 1, 0, -9, 2, 1}) == 0.5);    // the lowest score of none counts
+  CHECK(value({-1, 6, 0.5, -1, 2, 1}) == 0.625);                    // training: means of batches
 
   Batch batch = with_labels(packed(), tensor({0, 0, 0, 0, 0, 0, 0, 0}, {4, 2}));
   const std::int64_t tokens = batch["tokens"].count();
@@ -297,7 +297,10 @@ TEST_CASE("text: answers are judged by question: the best window, or none where 
   batch.set("question", tensor({5, 0, 5, 0, 6, 0, 7, 0}, {4, 2}));
   batch.set_packed("passage", bytes("ab.\xff\xff\xff\xff"), "passage_offsets");
   batch.set("passage_offsets", tensor({0, 4, 5, 6, 7}, {5}));
-  batch.set_packed("answers", bytes("x\xff" "Ab!\xffy\xffz\xff\xff"), "answers_offsets");
+  batch.set_packed("answers",
+                   bytes("x\xff"
+                         "Ab!\xffy\xffz\xff\xff"),
+                   "answers_offsets");
   batch.set("answers_offsets", tensor({0, 6, 8, 10, 11}, {5}));
   const TaskResult result = task->run(*model, batch, TaskMode::evaluate);
   // Question 5 is answered rightly, 6 not at all, and of 7 no answer is wanted.

@@ -223,7 +223,7 @@ TEST_CASE("cuda: known ranges give the bytes of the CPU, and the ranges seen") {
   }
 }
 
-TEST_CASE("cuda: Hadamard codes are those of the CPU, but for few that lie between two levels") {
+TEST_CASE("cuda: Hadamard codes are those of the CPU, except few between two levels") {
   struct Sample {
     Shape shape;
     std::int64_t size;

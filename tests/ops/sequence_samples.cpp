@@ -94,46 +94,45 @@ const RegisterSample classifiers[] = {
     RegisterSample(classifier("linear_cross_entropy, smoothed, no bias", 0.1, 7, 5, false)),
     RegisterSample(classifier("linear_cross_entropy, several blocks of rows", 0, 1100, 3, true))};
 
-const RegisterSample means[] =
-    {
-        RegisterSample({.name = "sequence_mean",
-                        .op = bound(SequenceMean{.sequences = padded({2, 4, 1}, 4)}),
-                        .inputs =
-                            [](DType dtype) {
-                              return std::vector{sample_values({1, 12, 5}, dtype, 1)};
-                            },
-                        .differentiable = {0}}),
-        RegisterSample({.name = "l2_normalize",
-                        .op = bound(L2Normalize{}),
-                        .inputs =
-                            [](DType dtype) {
-                              return std::vector{sample_values({4, 7}, dtype, 1)};
-                            },
-                        .differentiable = {0}}),
-        RegisterSample(
-            {.name = "span_cross_entropy",
-             .op = bound(SpanCrossEntropy{.sequences = packed({0, 4, 5, 9})}),
-             .inputs =
-                 [](DType dtype) {
-                   return std::vector{sample_values({1, 9, 2}, dtype, 1), whole_numbers({1, 3, 0, 1, -1, 2}, {3, 2})};
-                 },
-             .differentiable = {0}}),
-        RegisterSample({.name = "binary_cross_entropy, weighted",
-                        .op = bound(BinaryCrossEntropy{.positive_weights = {0.5, 2, 1, 4, 3}}),
-                        .inputs =
-                            [](DType dtype) {
-                              return std::vector{sample_values({3, 5}, dtype, 1),
-                                                 sample_values({3, 5}, compute_type(dtype), 2, 0, 1)};
-                            },
-                        .differentiable = {0}}),
-        RegisterSample({.name = "binary_cross_entropy",
-                        .op = bound(BinaryCrossEntropy{}),
-                        .inputs =
-                            [](DType dtype) {
-                              return std::vector{sample_values({3, 5}, dtype, 1),
-                                                 sample_values({3, 5}, compute_type(dtype), 2, 0, 1)};
-                            },
-                        .differentiable = {0}})};
+const RegisterSample means[] = {
+    RegisterSample({.name = "sequence_mean",
+                    .op = bound(SequenceMean{.sequences = padded({2, 4, 1}, 4)}),
+                    .inputs =
+                        [](DType dtype) {
+                          return std::vector{sample_values({1, 12, 5}, dtype, 1)};
+                        },
+                    .differentiable = {0}}),
+    RegisterSample({.name = "l2_normalize",
+                    .op = bound(L2Normalize{}),
+                    .inputs =
+                        [](DType dtype) {
+                          return std::vector{sample_values({4, 7}, dtype, 1)};
+                        },
+                    .differentiable = {0}}),
+    RegisterSample(
+        {.name = "span_cross_entropy",
+         .op = bound(SpanCrossEntropy{.sequences = packed({0, 4, 5, 9})}),
+         .inputs =
+             [](DType dtype) {
+               return std::vector{sample_values({1, 9, 2}, dtype, 1), whole_numbers({1, 3, 0, 1, -1, 2}, {3, 2})};
+             },
+         .differentiable = {0}}),
+    RegisterSample(
+        {.name = "binary_cross_entropy, weighted",
+         .op = bound(BinaryCrossEntropy{.positive_weights = {0.5, 2, 1, 4, 3}}),
+         .inputs =
+             [](DType dtype) {
+               return std::vector{sample_values({3, 5}, dtype, 1), sample_values({3, 5}, compute_type(dtype), 2, 0, 1)};
+             },
+         .differentiable = {0}}),
+    RegisterSample(
+        {.name = "binary_cross_entropy",
+         .op = bound(BinaryCrossEntropy{}),
+         .inputs =
+             [](DType dtype) {
+               return std::vector{sample_values({3, 5}, dtype, 1), sample_values({3, 5}, compute_type(dtype), 2, 0, 1)};
+             },
+         .differentiable = {0}})};
 
 }  // namespace
 }  // namespace lacuna

@@ -44,8 +44,7 @@ Library& library() {
 }
 
 void check(cublasStatus_t status, const char* call) {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    fail("cuBLASLt: {} failed: {}", call, library().cublasLtGetStatusString(status));
+  if (status != CUBLAS_STATUS_SUCCESS) fail("cuBLASLt: {} failed: {}", call, library().cublasLtGetStatusString(status));
 }
 
 cudaDataType_t type_of(DType dtype) {

@@ -502,9 +502,9 @@ TEST_CASE("eval: values that only training uses are refused") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);
   REQUIRE(run_command(folder, train({"train.steps=1", "output.dir=r"})).code == 0);
-  for (const char* const change : {"memory.policy=keep", "memory={policy: keep}", "optimizer.lr=1", "schedule.name=cosine",
-                                   "train.epochs=3", "train={batch_size: 4, steps: 2}", "output.dir=s",
-                                   "data.augment=crop_flip", "data={mixup: 0.2, val_size: 4}"}) {
+  for (const char* const change : {"memory.policy=keep", "memory={policy: keep}", "optimizer.lr=1",
+                                   "schedule.name=cosine", "train.epochs=3", "train={batch_size: 4, steps: 2}",
+                                   "output.dir=s", "data.augment=crop_flip", "data={mixup: 0.2, val_size: 4}"}) {
     CAPTURE(change);
     CHECK(run_command(folder, {"eval", "r", change}).code == 2);
     CHECK(run_command(folder, {"eval", "-c", "c.yaml", "model.from=r/last", change}).code == 2);

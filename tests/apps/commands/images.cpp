@@ -141,9 +141,10 @@ TEST_CASE("pictures: a table with several labels an image, predicted without it"
   for (int i = 0; i < 12; ++i)
     table += "red/" + std::to_string(i) + ".ppm,red warm\ngreen/" + std::to_string(i) + ".PPM,green\n";
   write_file(folder / "all/train.csv", table);
-  write_file(folder / "c.yaml", std::string(configuration).replace(configuration.find("path: pictures"), 14,
-                                                                   "path: all, separator: \" \"") +
-                                    "task: {name: multi_label}\n");
+  write_file(
+      folder / "c.yaml",
+      std::string(configuration).replace(configuration.find("path: pictures"), 14, "path: all, separator: \" \"") +
+          "task: {name: multi_label}\n");
   run(folder, {"train", "-c", "c.yaml"});
   fs::rename(folder / "all/red/1.ppm", folder / "1.ppm");
   fs::remove_all(folder / "all");
@@ -171,7 +172,8 @@ TEST_CASE("pictures: what cannot be trained on is refused with one message") {
   CHECK(code({"data.path=cut.tar"}) == 2);
 }
 
-TEST_CASE("pictures: data.broken: skip names the pictures that take damaged ones' places, and resumes to the same bits") {
+TEST_CASE(
+    "pictures: data.broken: skip names the pictures that take damaged ones' places, and resumes to the same bits") {
   const TemporaryFolder folder;
   write_pictures(folder / "pictures/train");
   write_pictures(folder / "pictures/val");

@@ -85,8 +85,9 @@ TEST_CASE("text: a checkpoint of adapters needs its base and no data") {
   const TextFolder folder;
   REQUIRE(run_command(folder, train({"train.epochs=1", "output.dir=base"})).code == 0);
   REQUIRE(run_command(folder, {"export", "base", "base-folder"}).code == 0);
-  for (const std::vector<std::string>& more : {std::vector<std::string>{"output.dir=runs/plain"},
-                                              {"output.dir=runs/averaged", "train.ema_decay=0.5", "model.from=base/last"}}) {
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"output.dir=runs/plain"},
+        {"output.dir=runs/averaged", "train.ema_decay=0.5", "model.from=base/last"}}) {
     std::vector<std::string> arguments{"model.from=base-folder", "adapter={name: lora, rank: 2}"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const CommandResult trained = run_command(folder, train(arguments));
@@ -109,8 +110,8 @@ TEST_CASE("text: a checkpoint of adapters needs its base and no data") {
     CHECK(share == shares(run_command(folder, {"predict", run + "-copy", "good film"})));
   }
   // Neither other weights nor none stand in for the base.
-  fs::copy_file(fs::canonical(folder / "runs/plain-out") / "model.safetensors", folder / "base-folder/model.safetensors",
-                fs::copy_options::overwrite_existing);
+  fs::copy_file(fs::canonical(folder / "runs/plain-out") / "model.safetensors",
+                folder / "base-folder/model.safetensors", fs::copy_options::overwrite_existing);
   CHECK(run_command(folder, {"predict", "runs/plain", "good film"}).code == 2);
   fs::remove_all(folder / "base-folder");
   const CommandResult alone = run_command(folder, {"predict", "runs/plain", "good film"});
@@ -139,8 +140,8 @@ TEST_CASE("text: sentence embeddings keep how they pool") {
   for (int i = 0; i < 8; ++i) rows += i % 2 == 0 ? "good film,a good film,1.5\n" : "bad,a film,0.25\n";
   write_file(folder / "train.csv", rows);
   write_file(folder / "dev.csv", rows);
-  const CommandResult trained =
-      run_command(folder, train({"task.name=contrastive", "model.head=embedding", "model.pooling=first", "train.epochs=1"}));
+  const CommandResult trained = run_command(
+      folder, train({"task.name=contrastive", "model.head=embedding", "model.pooling=first", "train.epochs=1"}));
   INFO(trained.error);
   REQUIRE(trained.code == 0);
   REQUIRE(run_command(folder, {"export", "runs/c", "out"}).code == 0);
@@ -197,7 +198,11 @@ TEST_CASE("text: masked language modelling takes the mask from the tokenizer, an
   write_file(folder / "dev.txt", lines);
   const std::vector<std::string> of_lines{
       "data={name: plain_text, path: lines.txt, validation: dev.txt, tokenizer: vocab.txt, max_length: 16}",
-      "task.name=masked_lm", "model.head=masked_lm", "train.epochs=1", "--json", "-"};
+      "task.name=masked_lm",
+      "model.head=masked_lm",
+      "train.epochs=1",
+      "--json",
+      "-"};
   const CommandResult result = run_command(folder, train(of_lines));
   INFO(result.error);
   REQUIRE(result.code == 0);

@@ -378,9 +378,10 @@ TEST_CASE("configuration: images are as the model's preset wants them, unless th
 }
 
 TEST_CASE("configuration: mixing, sampling and patience") {
-  const Configuration c = read("data: {mixup: 0.8, cutmix: 1, mixup_mode: pair, mixup_off_epoch: 5}\n"
-                               "train: {batch_size: 4, ema_decay: 0.9, ema_warmup: timm, best_by: loss, patience: 3}\n"
-                               "task: {name: classification, loss: bce, target_threshold: 0.2}\n");
+  const Configuration c = read(
+      "data: {mixup: 0.8, cutmix: 1, mixup_mode: pair, mixup_off_epoch: 5}\n"
+      "train: {batch_size: 4, ema_decay: 0.9, ema_warmup: timm, best_by: loss, patience: 3}\n"
+      "task: {name: classification, loss: bce, target_threshold: 0.2}\n");
   CHECK(c.data.mixup == 0.8);
   CHECK(c.train.best_by == "loss");
   CHECK(mixing_of(resolve(c)) != nullptr);
@@ -409,7 +410,8 @@ TEST_CASE("configuration: mixing, sampling and patience") {
 TEST_CASE("configuration: training images are augmented, those of an evaluation are not") {
   const auto images = [](Split split, const std::string& data) {
     const Configuration resolved = resolve(parse_configuration(
-        "model: {name: resnet20}\ntrain: {batch_size: 4}\ndata: {train_size: 12, val_size: 4" + data + "}\n", "a.yaml"));
+        "model: {name: resnet20}\ntrain: {batch_size: 4}\ndata: {train_size: 12, val_size: 4" + data + "}\n",
+        "a.yaml"));
     const Batches batches = batches_of(resolved, open_dataset("shapes", dataset_options(resolved, split)), split);
     Sample sample;
     return batches.read(0, 0, batches.allocate(), sample)["images"].to_vector();

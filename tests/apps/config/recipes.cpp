@@ -65,13 +65,13 @@ TEST_CASE("recipes: any policy goes with any recipe of its family") {
   const auto adaptive = [](double bits) { return std::pair{"adaptive", SettingValues{{"bits", bits}}}; };
   const auto fixed = [](double bits) { return std::pair{"fixed", SettingValues{{"bits", bits}}}; };
   const std::map<std::string, std::pair<std::string, SettingValues>> policies{
-      {"mesa", {"mesa", {}}},         {"fixed4", fixed(4)},
-      {"adaptive2.5", adaptive(2.5)}, {"gact_l0", {"keep", {}}},
-      {"gact_l1", adaptive(4)},       {"gact_l1_3bits", adaptive(3)},
-      {"gact_l1_2bits", adaptive(2)}, {"gact_cb1_vit", adaptive(4)},
-      {"gact_cb2_vit", adaptive(4)},  {"gact_code_l1", fixed(4)},
-      {"gact_code_l1.1", fixed(8)},   {"gact_code_l1.2", fixed(2)},
-      {"gact_code_l2", adaptive(4)},  {"gact_code_l2.1", adaptive(3)},
+      {"mesa", {"mesa", {}}},          {"fixed4", fixed(4)},
+      {"adaptive2.5", adaptive(2.5)},  {"gact_l0", {"keep", {}}},
+      {"gact_l1", adaptive(4)},        {"gact_l1_3bits", adaptive(3)},
+      {"gact_l1_2bits", adaptive(2)},  {"gact_cb1_vit", adaptive(4)},
+      {"gact_cb2_vit", adaptive(4)},   {"gact_code_l1", fixed(4)},
+      {"gact_code_l1.1", fixed(8)},    {"gact_code_l1.2", fixed(2)},
+      {"gact_code_l2", adaptive(4)},   {"gact_code_l2.1", adaptive(3)},
       {"gact_code_l2.2", adaptive(2)}, {"gact_cb2_bert", adaptive(4)}};
   const std::map<std::string, std::string> attentions{{"gact_cb1_vit", "chain"}, {"gact_cb2_vit", "fused"}};
   for (const fs::directory_entry& file : fs::directory_iterator(configs() / "memory")) {

@@ -93,23 +93,24 @@ TEST_CASE("report: training runs on one page") {
   for (const char* const size : {"1280,900", "800,900"}) {
     const nlohmann::json page_state = evaluate(
         folder, "both.html",
-        charts + "const root = document.documentElement, drawn = canvas => canvas.getContext('2d').getImageData(0, 0, "
-                 "canvas.width, canvas.height).data.some(v => v > 0);"
-                 "const canvases = [...document.querySelectorAll('canvas')], visible = () => ['curve-loss', "
-                 "'curve-lr'].map(id => chart(id).data.datasets.filter((d, i) => chart(id).isDatasetVisible(i)).map(d "
-                 "=> d.entity));"
-                 "const before = visible(), button = document.querySelectorAll('#curves .legend button')[1];"
-                 "button.click();"
-                 "const hidden = visible(); button.click();"
-                 "return {overflow: root.scrollWidth - root.clientWidth, canvases: canvases.length, drawn: "
-                 "canvases.filter(drawn).length, name: button.textContent, before, hidden, after: visible(),"
-                 "titles: [...document.querySelectorAll('h2')].map(h => h.textContent), losses: points('curve-loss'), "
-                 "accuracies: points('curve-accuracy')}",
+        charts +
+            "const root = document.documentElement, drawn = canvas => canvas.getContext('2d').getImageData(0, 0, "
+            "canvas.width, canvas.height).data.some(v => v > 0);"
+            "const canvases = [...document.querySelectorAll('canvas')], visible = () => ['curve-loss', "
+            "'curve-lr'].map(id => chart(id).data.datasets.filter((d, i) => chart(id).isDatasetVisible(i)).map(d "
+            "=> d.entity));"
+            "const before = visible(), button = document.querySelectorAll('#curves .legend button')[1];"
+            "button.click();"
+            "const hidden = visible(); button.click();"
+            "return {overflow: root.scrollWidth - root.clientWidth, canvases: canvases.length, drawn: "
+            "canvases.filter(drawn).length, name: button.textContent, before, hidden, after: visible(),"
+            "titles: [...document.querySelectorAll('h2')].map(h => h.textContent), losses: points('curve-loss'), "
+            "accuracies: points('curve-accuracy')}",
         size);
     if (page_state.is_null()) return;
     CHECK(page_state.at("overflow") == 0);
-    // Peak, timelines of two runs and their bars, layers, and six curves: loss, two metrics, rate, gradient norm, speed.
-    // Only one run knows its final figures.
+    // Peak, timelines of two runs and their bars, layers, and six curves: loss, two metrics, rate, gradient norm,
+    // speed. Only one run knows its final figures.
     CHECK(page_state.at("canvases") == 1 + 3 + 1 + 6);
     CHECK(page_state.at("drawn") == page_state.at("canvases"));
     CHECK(page_state.at("titles").at(0) == "Results");
@@ -138,13 +139,14 @@ TEST_CASE("report: bars at the peak add up to it, and a run's page begins with i
   const nlohmann::json summary = read_json(folder / "r/summary.json");
   const nlohmann::json shown =
       evaluate(folder, "r/report.html",
-               charts + "return {bytes: chart('peak').data.datasets.map(d => [d.label, d.bytes[0]]), facts: "
-                        "document.querySelector('#results .facts').textContent, configuration: "
-                        "document.querySelector('#results details pre').textContent, record: "
-                        "[...document.querySelectorAll('#results .record dd')].map(dd => dd.textContent)};");
+               charts +
+                   "return {bytes: chart('peak').data.datasets.map(d => [d.label, d.bytes[0]]), facts: "
+                   "document.querySelector('#results .facts').textContent, configuration: "
+                   "document.querySelector('#results details pre').textContent, record: "
+                   "[...document.querySelectorAll('#results .record dd')].map(dd => dd.textContent)};");
   if (shown.is_null()) return;
-  CHECK(shown.at("record") == nlohmann::json{"lacuna train -c <c>.yaml", "stopped", "lacuna train --resume r",
-                                             "finished", "1.3", ""});
+  CHECK(shown.at("record") ==
+        nlohmann::json{"lacuna train -c <c>.yaml", "stopped", "lacuna train --resume r", "finished", "1.3", ""});
   std::int64_t sum = 0;
   for (const auto& bar : shown.at("bytes")) {
     CHECK(summary.at("at_peak").at(bar.at(0).get<std::string>()) == bar.at(1));
@@ -248,9 +250,9 @@ TEST_CASE("report: lines and figures that something else wrote are passed over")
   write_file(folder / "c.yaml", plain_vit);
   REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "output.dir=r"}).code == 0);
   fs::remove(folder / "r/summary.json");
-  for (const std::string_view lines :
-       {R"({"step":1,"val_loss":1})", R"({"step":1,"val_loss":1,"seconds":1e-310})", R"({"step":1,"val_loss":1,"epoch":"x","peak":"much","val_accuracy":[1]})",
-        R"({"step":"1","val_loss":1})", R"([1])"}) {
+  for (const std::string_view lines : {R"({"step":1,"val_loss":1})", R"({"step":1,"val_loss":1,"seconds":1e-310})",
+                                       R"({"step":1,"val_loss":1,"epoch":"x","peak":"much","val_accuracy":[1]})",
+                                       R"({"step":"1","val_loss":1})", R"([1])"}) {
     write_file(folder / "r/metrics.jsonl", std::string(lines) + "\n");
     const CommandResult result = run_command(folder, {"report", "r", "--json", "r.json"});
     INFO(lines, result.out, result.error);
@@ -328,9 +330,10 @@ TEST_CASE("report: a run that diverges, or a bad validation, leaves the other cu
     words.insert(words.end(), runs.begin(), runs.end());
     REQUIRE(run_command(folder, words).code == 0);
     return evaluate(folder, "page.html",
-                    charts + "const top = chart('curve-loss').scales.y.max, remark = document.querySelector('#curves > "
-                             ".note:last-child').textContent; [...document.querySelectorAll('#curves input')].at(-1)."
-                             "click(); return [top, chart('curve-loss').scales.y.max, remark];");
+                    charts +
+                        "const top = chart('curve-loss').scales.y.max, remark = document.querySelector('#curves > "
+                        ".note:last-child').textContent; [...document.querySelectorAll('#curves input')].at(-1)."
+                        "click(); return [top, chart('curve-loss').scales.y.max, remark];");
   };
   change("bad", [](nlohmann::json& line) {
     for (const char* const key : {"loss", "val_loss"})

@@ -26,7 +26,8 @@ const std::string panel_state = charts + R"(
 
 void check_panel(const nlohmann::json& told) {
   for (const char* const by : {"by_purpose", "by_module"})
-    for (const auto& chart : told.at(by)) CHECK(chart.at(0).get<double>() == doctest::Approx(chart.at(1).get<double>()));
+    for (const auto& chart : told.at(by))
+      CHECK(chart.at(0).get<double>() == doctest::Approx(chart.at(1).get<double>()));
   for (const auto& phases : told.at("phases")) CHECK(phases == nlohmann::json{"forward", "backward", "update"});
   // The filled bars of a case sum to its peak; outlines are no shorter.
   const nlohmann::json& bars = told.at("bars");

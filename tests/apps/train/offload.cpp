@@ -42,8 +42,8 @@ TEST_CASE("offload: a full disk and a used-up budget keep tensors in memory, and
   write_file(folder / "c.yaml", wide_vit);
   fs::create_directory(folder / "disk");
   run(folder, train("plain", {}));
-  const CommandResult budget = run(
-      folder, train("budget", {"memory={offload: disk, offload_budget: 1MiB, offload_buffer: 1MiB}"}));
+  const CommandResult budget =
+      run(folder, train("budget", {"memory={offload: disk, offload_budget: 1MiB, offload_buffer: 1MiB}"}));
   CHECK(budget.error.find("memory.offload: the budget is used up") != std::string::npos);
   const CommandResult full = run_command(folder, train("full", {"memory={offload: disk, offload_buffer: 1MiB}"}),
                                          {.file = std::int64_t{2} << 20});
@@ -64,7 +64,10 @@ TEST_CASE("offload: a plan counts what lies on the disk, and auto keeps its budg
   write_file(folder / "c.yaml", wide_vit);
   fs::create_directory(folder / "disk");
   const auto peak = [&](const std::string& memory) {
-    return run(folder, {"plan", "-c", "c.yaml", "memory={" + memory + "}", "--json", "-"}).json().at("memory").at("peak");
+    return run(folder, {"plan", "-c", "c.yaml", "memory={" + memory + "}", "--json", "-"})
+        .json()
+        .at("memory")
+        .at("peak");
   };
   const auto exact = peak("policy: exact").get<std::int64_t>(),
              all = peak("policy: exact, offload: disk, offload_buffer: 64KiB").get<std::int64_t>();
@@ -80,8 +83,8 @@ TEST_CASE("offload: a plan counts what lies on the disk, and auto keeps its budg
 TEST_CASE("offload: settings without effect and folders that are not there are refused") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", wide_vit);
-  for (const char* const memory : {"offload: nowhere", "offload_budget: 1GiB", "offload_buffer: 1MiB",
-                                   "offload: ., offload_budget: much"}) {
+  for (const char* const memory :
+       {"offload: nowhere", "offload_budget: 1GiB", "offload_buffer: 1MiB", "offload: ., offload_budget: much"}) {
     CAPTURE(memory);
     CHECK(run_command(folder, train("r", {fmt::format("memory={{{}}}", memory)})).code == 2);
   }

@@ -23,8 +23,8 @@ std::optional<std::string> mpirun() {
 class Ranks {
  public:
   Ranks() {
-    for (const char* const name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
-                                   "OMPI_MCA_rmaps_base_oversubscribe"})
+    for (const char* const name :
+         {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
       ::setenv(name, "1", 1);
     ::setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
   }
@@ -65,8 +65,8 @@ std::map<int, pid_t> ranks_of(const TemporaryFolder& folder) {
 
 /// Starts two ranks that train without end, and returns once a checkpoint is there.
 CommandRun start_endless(const Ranks& ranks, const TemporaryFolder& folder) {
-  CommandRun run = ranks.start(folder, 2, train({"train.epochs=1000000", "output.dir=r", "train.accumulate=1",
-                                                 "output.save_every_steps=1"}));
+  CommandRun run = ranks.start(
+      folder, 2, train({"train.epochs=1000000", "output.dir=r", "train.accumulate=1", "output.save_every_steps=1"}));
   while (run.running() && lines_in(folder / "r/metrics.jsonl") < 6)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   return run;
@@ -119,7 +119,8 @@ TEST_CASE("ranks: a stop on one rank saves, and another number of ranks goes on 
   CHECK(step >= 6);
   CHECK(read_json(folder / "r/summary.json")["stopped"] == true);
   const std::string steps = fmt::format("train.steps={}", step + 3);
-  run(folder, train({"output.dir=whole", "train.epochs=1000000", "train.accumulate=2", steps, "output.save_every_steps=1"}));
+  run(folder,
+      train({"output.dir=whole", "train.epochs=1000000", "train.accumulate=2", steps, "output.save_every_steps=1"}));
   fs::copy(folder / "r", folder / "again", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   run(folder, {"train", "--resume", "r", "train.accumulate=2", steps});
   check_same_checkpoint(folder, "r", "whole");
@@ -159,7 +160,7 @@ TEST_CASE("ranks: one that hangs is named, and all end") {
   CHECK(ranks_of(folder).empty());
 }
 
-TEST_CASE("ranks: what is wrong is told, with exit code 2") {
+TEST_CASE("ranks: a wrong setting is told once, with exit code 2") {
   if (!Ranks::can_run()) return;
   const Ranks ranks;
   const TemporaryFolder folder;
@@ -168,6 +169,7 @@ TEST_CASE("ranks: what is wrong is told, with exit code 2") {
   INFO(odd.error);
   CHECK(odd.code == 2);
   CHECK(odd.error.find("train.batch_size") != std::string::npos);
+  CHECK(odd.error.find("train.batch_size: 7") == odd.error.rfind("train.batch_size: 7"));
   CHECK_FALSE(fs::exists(folder / "runs"));
 }
 
@@ -180,7 +182,8 @@ TEST_CASE("ranks: plan says what a rank takes and sends") {
   };
   const nlohmann::json one = plan({}), four = plan({"--ranks", "4"}),
                        sharded = plan({"--ranks", "4", "ranks.shard=optimizer"}),
-                       half = plan({"--ranks", "4", "ranks.exchange=bf16"}), slow = plan({"--ranks", "4", "--bandwidth", "1Mbit"});
+                       half = plan({"--ranks", "4", "ranks.exchange=bf16"}),
+                       slow = plan({"--ranks", "4", "--bandwidth", "1Mbit"});
   CHECK_FALSE(one.contains("exchange"));
   CHECK(4 * four["memory"]["data"].get<std::int64_t>() == one["memory"]["data"]);
   const auto gradients = four["exchange"]["gradient_bytes"].get<std::int64_t>();

@@ -37,6 +37,18 @@ inline std::vector<std::string> train(std::vector<std::string> rest) {
   return arguments;
 }
 
+/// Trains c.yaml with each of the overrides, which are wrong: exit code 2, an error with the word, no run folder.
+inline void check_refused(const TemporaryFolder& folder,
+                          const std::vector<std::pair<std::vector<std::string>, std::string>>& cases) {
+  for (const auto& [overrides, word] : cases) {
+    const CommandResult result = run_command(folder, train(overrides));
+    INFO(result.error);
+    CHECK(result.code == 2);
+    CHECK(result.error.find(word) != std::string::npos);
+    CHECK_FALSE(fs::exists(folder / "runs"));
+  }
+}
+
 inline std::size_t lines_in(const fs::path& path) {
   const std::string text = read_file(path);
   return static_cast<std::size_t>(std::ranges::count(text, '\n'));

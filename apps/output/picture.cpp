@@ -1,4 +1,4 @@
-#include "apps/picture.h"
+#include "apps/output/picture.h"
 
 #include "core/error.h"
 

@@ -1,4 +1,4 @@
-#include "apps/rounded.h"
+#include "apps/output/rounded.h"
 
 #include <fmt/format.h>
 

@@ -49,11 +49,13 @@ void note_finite(double value, const Tensor& finite) {
 }
 
 const RegisterKernel cpu_measure{
-    measure_gradient, DeviceKind::cpu,
-    [](const Tensor& gradient, std::int64_t index, const Tensor& squares, const Tensor& finite) {
-      const double sum = sum_of_squares(gradient);
-      squares.data<double>()[index] = sum;
-      note_finite(sum, finite);
+    measure_gradients, DeviceKind::cpu,
+    [](std::span<const MeasuredGradient> gradients, const Tensor& squares, const Tensor& finite) {
+      for (const auto& [gradient, index] : gradients) {
+        const double sum = sum_of_squares(gradient);
+        squares.data<double>()[index] = sum;
+        note_finite(sum, finite);
+      }
     }};
 const RegisterKernel cpu_clip{
     clip_gradients, DeviceKind::cpu,

@@ -67,33 +67,45 @@ void Optimizer::allocate_state(Entry& entry) const {
 }
 
 void Optimizer::step(double lr, const GradientClip& clip) {
-  for (Entry& entry : entries_) update(entry, lr, clip);
+  std::vector<Entry*> all;
+  for (Entry& entry : entries_) all.push_back(&entry);
+  update(all, lr, clip);
 }
 
-void Optimizer::update(const Parameter& parameter, double lr, const GradientClip& clip) {
-  const auto found = index_.find(&parameter);
-  expect(found != index_.end(), "{} cannot be updated: it is in no parameter group", parameter.path());
-  update(entries_[found->second], lr, clip);
+void Optimizer::update(std::span<Parameter* const> parameters, double lr, const GradientClip& clip) {
+  std::vector<Entry*> entries;
+  for (const Parameter* const parameter : parameters) {
+    if (!parameter->trainable() || !parameter->grad().defined()) continue;
+    const auto found = index_.find(parameter);
+    expect(found != index_.end(), "{} cannot be updated: it is in no parameter group", parameter->path());
+    entries.push_back(&entries_[found->second]);
+  }
+  update(entries, lr, clip);
 }
 
-void Optimizer::update(Entry& entry, double lr, const GradientClip& clip) const {
+void Optimizer::update(std::span<Entry* const> entries, double lr, const GradientClip& clip) const {
   expect(std::isfinite(lr) && lr >= 0, "learning rate: expected a finite number, 0 or more, got {}", lr);
-  if (!entry.parameter->trainable() || !entry.parameter->grad().defined() || entry.owner != rank_) return;
-  const Tensor& parameter = entry.parameter->tensor();
-  const Tensor& gradient = entry.parameter->grad();
-  expect(gradient.shape() == parameter.shape() && (gradient.dtype() == DType::f32 || gradient.dtype() == DType::bf16),
-         "{}: expected a gradient of {} f32 or bf16, got {} {}", entry.parameter->path(), parameter.shape(),
-         gradient.shape(), name_of(gradient.dtype()));
-  if (!entry.step.defined()) allocate_state(entry);
-  update({.parameter = parameter,
-          .gradient = gradient,
-          .state = entry.state,
-          .step = entry.step,
-          .rate = {.lr = lr * entry.lr_scale, .weight_decay = entry.weight_decay},
-          .clip = clip,
-          .seed = seed_,
-          .site = random_site(entry.parameter->path())});
-  parameter.bump_version();
+  std::vector<Update> updates;
+  for (Entry* const entry : entries) {
+    if (!entry->parameter->trainable() || !entry->parameter->grad().defined() || entry->owner != rank_) continue;
+    const Tensor& parameter = entry->parameter->tensor();
+    const Tensor& gradient = entry->parameter->grad();
+    expect(gradient.shape() == parameter.shape() && (gradient.dtype() == DType::f32 || gradient.dtype() == DType::bf16),
+           "{}: expected a gradient of {} f32 or bf16, got {} {}", entry->parameter->path(), parameter.shape(),
+           gradient.shape(), name_of(gradient.dtype()));
+    if (!entry->step.defined()) allocate_state(*entry);
+    updates.push_back({.parameter = parameter,
+                       .gradient = gradient,
+                       .state = entry->state,
+                       .step = entry->step,
+                       .rate = {.lr = lr * entry->lr_scale, .weight_decay = entry->weight_decay},
+                       .clip = clip,
+                       .seed = seed_,
+                       .site = random_site(entry->parameter->path())});
+  }
+  if (updates.empty()) return;
+  update(updates);
+  for (const Update& what : updates) what.parameter.bump_version();
 }
 
 void Optimizer::zero_grad() {

@@ -80,6 +80,8 @@ struct Update {
 
   Update with_gradient(const Tensor& other) const { return {parameter, other, state, step, rate, clip, seed, site}; }
 };
+/// Of updates, at least one.
+inline Device device_of(std::span<const Update> updates) { return updates.front().parameter.device(); }
 
 class Optimizer {
  public:
@@ -93,9 +95,8 @@ class Optimizer {
 
   /// Updates every trainable parameter that has a gradient, in place.
   void step(double lr, const GradientClip& clip = {});
-  /// Updates one parameter. Does nothing if it is frozen, has no gradient, or
-  /// belongs to another rank.
-  void update(const Parameter& parameter, double lr, const GradientClip& clip = {});
+  /// Updates these parameters. Those that are frozen, have no gradient, or belong to another rank are left out.
+  void update(std::span<Parameter* const> parameters, double lr, const GradientClip& clip = {});
   /// Releases the gradients.
   void zero_grad();
 
@@ -120,8 +121,8 @@ class Optimizer {
   /// update.
   Optimizer(const OptimizerConfig& config, std::vector<StateKind> kinds);
 
-  /// Runs the kernel of one update.
-  virtual void update(const Update& what) const = 0;
+  /// Runs the kernel of some updates, at least one, which share clip and seed.
+  virtual void update(std::span<const Update> updates) const = 0;
 
  private:
   struct Entry {
@@ -134,7 +135,7 @@ class Optimizer {
   };
   void assign_owners();
   void allocate_state(Entry& entry) const;
-  void update(Entry& entry, double lr, const GradientClip& clip) const;
+  void update(std::span<Entry* const> entries, double lr, const GradientClip& clip) const;
 
   StatePrecision precision_;
   std::uint64_t seed_;

@@ -45,8 +45,8 @@ LACUNA_HOST_DEVICE inline std::uint64_t state_key(std::uint64_t seed, std::int64
 
 struct SgdRule {
   static constexpr int states = 0;
-  Rate rate;
-  LACUNA_HOST_DEVICE formula::SgdStep operator()(formula::CountedGradient counted, std::int64_t) const {
+  LACUNA_HOST_DEVICE formula::SgdStep operator()(const Rate& rate, formula::CountedGradient counted,
+                                                 std::int64_t) const {
     return {counted, static_cast<float>(rate.lr), static_cast<float>(rate.weight_decay)};
   }
 };
@@ -55,8 +55,7 @@ template <bool nesterov>
 struct SgdMomentumRule {
   static constexpr int states = 1;
   float momentum;
-  Rate rate;
-  LACUNA_HOST_DEVICE formula::SgdMomentumStep<nesterov> operator()(formula::CountedGradient counted,
+  LACUNA_HOST_DEVICE formula::SgdMomentumStep<nesterov> operator()(const Rate& rate, formula::CountedGradient counted,
                                                                    std::int64_t) const {
     return {counted, static_cast<float>(rate.lr), static_cast<float>(rate.weight_decay), momentum};
   }
@@ -64,13 +63,13 @@ struct SgdMomentumRule {
 
 /// Calls `f(rule)`.
 template <class F>
-void with_sgd_rule(const SgdSettings& settings, const Rate& rate, const F& f) {
+void with_sgd_rule(const SgdSettings& settings, const F& f) {
   if (settings.momentum == 0)
-    f(SgdRule{rate});
+    f(SgdRule{});
   else if (settings.nesterov)
-    f(SgdMomentumRule<true>{settings.momentum, rate});
+    f(SgdMomentumRule<true>{settings.momentum});
   else
-    f(SgdMomentumRule<false>{settings.momentum, rate});
+    f(SgdMomentumRule<false>{settings.momentum});
 }
 
 LACUNA_HOST_DEVICE inline formula::AdamMoments adam_moments(const AdamSettings& settings, std::int64_t step) {
@@ -86,8 +85,8 @@ LACUNA_HOST_DEVICE inline formula::AdamMoments adam_moments(const AdamSettings& 
 struct AdamRule {
   static constexpr int states = 2;
   AdamSettings settings;
-  Rate rate;
-  LACUNA_HOST_DEVICE formula::AdamStep operator()(formula::CountedGradient counted, std::int64_t step) const {
+  LACUNA_HOST_DEVICE formula::AdamStep operator()(const Rate& rate, formula::CountedGradient counted,
+                                                  std::int64_t step) const {
     return {.counted = counted,
             .moments = adam_moments(settings, step),
             .lr = static_cast<float>(rate.lr),
@@ -99,8 +98,8 @@ struct AdamRule {
 struct AdanRule {
   static constexpr int states = 4;
   AdanSettings settings;
-  Rate rate;
-  LACUNA_HOST_DEVICE formula::AdanStep operator()(formula::CountedGradient counted, std::int64_t step) const {
+  LACUNA_HOST_DEVICE formula::AdanStep operator()(const Rate& rate, formula::CountedGradient counted,
+                                                  std::int64_t step) const {
     const AdanSettings& s = settings;
     const auto t = static_cast<double>(step);
     const double decay = rate.lr * rate.weight_decay;
@@ -123,8 +122,8 @@ struct AdanRule {
 struct LionRule {
   static constexpr int states = 1;
   LionSettings settings;
-  Rate rate;
-  LACUNA_HOST_DEVICE formula::LionStep operator()(formula::CountedGradient counted, std::int64_t) const {
+  LACUNA_HOST_DEVICE formula::LionStep operator()(const Rate& rate, formula::CountedGradient counted,
+                                                  std::int64_t) const {
     return {.counted = counted,
             .lr = static_cast<float>(rate.lr),
             .decay = static_cast<float>(1 - rate.lr * rate.weight_decay),
@@ -137,17 +136,17 @@ struct LionRule {
 struct LambRule {
   static constexpr int states = 2;
   LambSettings settings;
-  Rate rate;
-  LACUNA_HOST_DEVICE formula::LambUpdate operator()(formula::CountedGradient counted, std::int64_t step) const {
+  LACUNA_HOST_DEVICE formula::LambUpdate operator()(const Rate& rate, formula::CountedGradient counted,
+                                                    std::int64_t step) const {
     return {.counted = counted,
             .moments = adam_moments(settings.adam, step),
             .weight_decay = static_cast<float>(rate.weight_decay)};
   }
   /// Whether the step depends on the norms of the parameter and of its update.
-  LACUNA_HOST_DEVICE bool adapts() const { return rate.weight_decay != 0 || settings.always_adapt; }
+  LACUNA_HOST_DEVICE bool adapts(const Rate& rate) const { return rate.weight_decay != 0 || settings.always_adapt; }
   /// The second half. `weights`, `updates`: Σ x² of both, if it adapts.
-  LACUNA_HOST_DEVICE formula::LambApply apply(double weights, double updates) const {
-    double ratio = adapts() && weights > 0 && updates > 0 ? std::sqrt(weights / updates) : 1;
+  LACUNA_HOST_DEVICE formula::LambApply apply(const Rate& rate, double weights, double updates) const {
+    double ratio = adapts(rate) && weights > 0 && updates > 0 ? std::sqrt(weights / updates) : 1;
     if (settings.trust_clip && ratio > 1) ratio = 1;
     return {static_cast<float>(rate.lr * ratio)};
   }

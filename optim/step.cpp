@@ -35,22 +35,42 @@ void OptimizerStep::add_losses_of(Communicator& ranks) {
   add_loss(nothing, 0);  // looks whether the sum is finite
 }
 
-void OptimizerStep::measure(const Parameter& parameter) {
-  if (!parameter.trainable() || !parameter.grad().defined()) return;
-  const auto index = static_cast<std::int64_t>(index_.at(&parameter));
-  measure_gradient(squares_.device(), parameter.grad(), index, squares_, clip_.finite);
+void OptimizerStep::measure(std::span<Parameter* const> parameters) {
+  std::vector<MeasuredGradient> gradients;
+  for (const Parameter* const parameter : parameters)
+    if (parameter->trainable() && parameter->grad().defined())
+      gradients.push_back({parameter->grad(), static_cast<std::int64_t>(index_.at(parameter))});
+  measure_gradients(squares_.device(), gradients, squares_, clip_.finite);
   clip_is_known_ = false;
 }
 
-void OptimizerStep::apply(Parameter& parameter) {
-  if (!parameter.trainable()) return;
-  const auto index = static_cast<std::int64_t>(index_.at(&parameter));
-  if (clipping_.parameter_norm > 0)
-    clip_gradients(squares_.device(), squares_, index, index + 1, clipping_.parameter_norm, clip_.factor);
+void OptimizerStep::measure(Parameter& parameter) {
+  Parameter* const one = &parameter;
+  measure(std::span(&one, 1));
+}
+
+void OptimizerStep::apply(std::span<Parameter* const> parameters) {
+  if (clipping_.parameter_norm > 0) {  // they share one factor: one after the other
+    for (Parameter* const parameter : parameters) apply(*parameter);
+    return;
+  }
   if (clipping_.norm > 0 && !std::exchange(clip_is_known_, true))
     clip_gradients(squares_.device(), squares_, 0, squares_.count(), clipping_.norm, clip_.factor);
-  optimizer_.update(parameter, lr_, clip_);
-  parameter.set_grad({});
+  update(parameters);
+}
+
+void OptimizerStep::apply(Parameter& parameter) {
+  Parameter* const one = &parameter;
+  if (clipping_.parameter_norm == 0) return apply(std::span(&one, 1));
+  const auto index = static_cast<std::int64_t>(index_.at(&parameter));
+  clip_gradients(squares_.device(), squares_, index, index + 1, clipping_.parameter_norm, clip_.factor);
+  update(std::span(&one, 1));
+}
+
+void OptimizerStep::update(std::span<Parameter* const> parameters) {
+  optimizer_.update(parameters, lr_, clip_);
+  for (Parameter* const parameter : parameters)
+    if (parameter->trainable()) parameter->set_grad({});
 }
 
 StepReport OptimizerStep::report() const {

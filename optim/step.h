@@ -39,12 +39,12 @@ class OptimizerStep {
   /// Adds the losses of all ranks, in their order.
   void add_losses_of(Communicator& ranks);
 
-  /// Computes the norm of the parameter's present gradient. If it is not
-  /// finite, nothing is updated from here on.
-  void measure(const Parameter& parameter);
-  /// Updates the parameter by its measured gradient, and releases the gradient.
-  /// With Clipping::norm, all gradients have to be measured before the first is
-  /// applied.
+  /// Computes the norms of the parameters' present gradients. If one is not finite, nothing is updated from here on.
+  void measure(std::span<Parameter* const> parameters);
+  void measure(Parameter& parameter);
+  /// Updates the parameters by their measured gradients, and releases the gradients. With Clipping::norm, all gradients
+  /// have to be measured before the first is applied.
+  void apply(std::span<Parameter* const> parameters);
   void apply(Parameter& parameter);
 
   std::span<Parameter* const> parameters() const { return parameters_; }
@@ -55,6 +55,8 @@ class OptimizerStep {
   StepReport report() const;
 
  private:
+  void update(std::span<Parameter* const> parameters);
+
   Optimizer& optimizer_;
   std::span<Parameter* const> parameters_;
   double lr_;

@@ -35,7 +35,7 @@ void TrainStep::exchange_in_backward(Tape& tape, const std::vector<std::pair<Var
   for (Parameter* parameter : update.parameters())  // that the last micro-batch did not reach
     if (parameter->trainable() && parameter->grad().defined() && !added.contains(parameter)) add(*parameter);
   exchange_->flush();
-  while (const Parameter* const done = exchange_->next(true)) update.measure(*done);
+  while (Parameter* const done = exchange_->next(true)) update.measure(*done);
 }
 
 StepResult TrainStep::run(const StepParts& parts, std::int64_t number, double lr) {
@@ -81,9 +81,8 @@ StepResult TrainStep::run(const StepParts& parts, std::int64_t number, double lr
     result.saved_bytes = std::max(result.saved_bytes, tape.saved_bytes());
   }
   // Finite losses may have gradients that are not, and parameters that took them could not be saved any more.
-  if (!exchange_)
-    for (const Parameter* parameter : parameters) update.measure(*parameter);
-  for (Parameter* parameter : parameters) update.apply(*parameter);
+  if (!exchange_) update.measure(parameters);
+  update.apply(parameters);
   const StepReport report = update.report();  // the only place where the host waits for the device
   result.loss = report.loss;
   result.gradient_norm = report.gradient_norm;

@@ -75,7 +75,9 @@ struct Clip {
   ClipGradients what;
   LACUNA_DEVICE void operator()(const Block<Clip>& block) const {
     const double sum = sum_of(block, what.squares, what.count);
-    if (block.thread() == 0) *what.factor = static_cast<float>(formula::clip_factor(std::sqrt(sum), what.max_norm));
+    const double scale = what.scale == nullptr ? 1 : static_cast<double>(*what.scale);
+    if (block.thread() == 0)
+      *what.factor = static_cast<float>(formula::clip_factor(std::sqrt(sum), what.max_norm, scale));
   }
 };
 

@@ -24,14 +24,16 @@ const RegisterKernel cuda_measure{
                                                 .finite = finite.data<std::int32_t>()});
     }};
 
-const RegisterKernel cuda_clip{
-    clip_gradients, DeviceKind::cuda,
-    [](const Tensor& squares, std::int64_t begin, std::int64_t end, double max_norm, const Tensor& factor) {
-      cuda::clip_gradients(stream_of(factor.device()), {.squares = squares.data<const double>() + begin,
-                                                        .count = end - begin,
-                                                        .max_norm = max_norm,
-                                                        .factor = factor.data<float>()});
-    }};
+const RegisterKernel cuda_clip{clip_gradients, DeviceKind::cuda,
+                               [](const Tensor& squares, std::int64_t begin, std::int64_t end, double max_norm,
+                                  const Tensor& scale, const Tensor& factor) {
+                                 cuda::clip_gradients(stream_of(factor.device()),
+                                                      {.squares = squares.data<const double>() + begin,
+                                                       .count = end - begin,
+                                                       .max_norm = max_norm,
+                                                       .scale = scale.defined() ? scale.data<const float>() : nullptr,
+                                                       .factor = factor.data<float>()});
+                               }};
 
 const RegisterKernel cuda_add_loss{add_loss, DeviceKind::cuda,
                                    [](const Tensor& loss, double weight, const Tensor& total, const Tensor& finite) {

@@ -26,12 +26,13 @@ struct SumsOfSquares {
 };
 void sums_of_squares(Stream stream, const SumsOfSquares& what);
 
-/// *factor = min(1, max_norm / (norm + 1e-6)), of the norm √Σ squares.
+/// *factor = min(1, max_norm / (norm + 1e-6)) / scale, of the norm √Σ squares / scale.
 struct ClipGradients {
   const double* squares;  // [count]
   std::int64_t count;
   double max_norm;
-  float* factor;  // []
+  const float* scale;  // []; null: 1
+  float* factor;       // []
 };
 void clip_gradients(Stream stream, const ClipGradients& what);
 

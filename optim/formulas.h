@@ -138,6 +138,10 @@ LACUNA_HOST_DEVICE inline double clip_factor(double norm, double max_norm) {
   const double factor = max_norm / (norm + 1e-6);
   return factor > 1 ? 1 : factor;
 }
+/// The same of gradients that are `scale` times as large as they count.
+LACUNA_HOST_DEVICE inline double clip_factor(double scaled_norm, double max_norm, double scale) {
+  return clip_factor(scaled_norm / scale, max_norm) / scale;
+}
 
 /// Exponential moving average. take: 1 − keep, rounded once.
 struct AverageStep {

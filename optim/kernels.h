@@ -32,12 +32,21 @@ struct MeasuredGradient {
 inline constinit Kernel<void(std::span<const MeasuredGradient>, const Tensor& squares, const Tensor& finite)>
     measure_gradients{"gradient norms"};
 
-/// factor = min(1, max_norm / (norm + 1e-6)) of the gradients [begin, end)
-/// together, as torch.nn.utils.clip_grad_norm_. squares: f64 [parameters];
-/// factor: f32 [].
+/// factor = min(1, max_norm / (norm + 1e-6)) / scale of the gradients [begin, end) together, whose squares are of
+/// `scale` times the norm: as torch.nn.utils.clip_grad_norm_. max_norm: infinity where they are not clipped. squares:
+/// f64 [parameters]; scale: f32 [], undefined: 1; factor: f32 [].
 inline constinit Kernel<void(const Tensor& squares, std::int64_t begin, std::int64_t end, double max_norm,
-                             const Tensor& factor)>
+                             const Tensor& scale, const Tensor& factor)>
     clip_gradients{"gradient clipping"};
+
+/// gradient = share · scale. scale: f32 []; gradient: f32 or f64, one element.
+inline constinit Kernel<void(double share, const Tensor& scale, const Tensor& gradient)> seed_loss_gradient{
+    "gradient of the loss"};
+
+/// The scale after a step. finite: i32 []; scale: f32 []; good_steps: i32 [].
+inline constinit Kernel<void(const Tensor& finite, std::int64_t growth_interval, const Tensor& scale,
+                             const Tensor& good_steps)>
+    adapt_loss_scale{"loss scale"};
 
 /// total += weight · loss. finite becomes 0 if the total is not finite. loss:
 /// f32 or f64 []; total: f64 []; finite: i32 [].

@@ -30,6 +30,10 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::vector<StateKind> kinds
       entries_.push_back(Entry{parameter, group.lr_scale, group.weight_decay, {}, {}});
     }
   }
+  if (config.loss_scale && !entries_.empty()) {
+    const AllocationScope scope({Purpose::optimizer, {}, Label(loss_scale_name)});
+    loss_scale_.emplace(*config.loss_scale, entries_.front().parameter->tensor().device());
+  }
   assign_owners();
   for (Entry& entry : entries_)
     if (entry.parameter->trainable() && entry.owner == rank_) allocate_state(entry);
@@ -122,6 +126,10 @@ std::vector<Optimizer::StateTensor> Optimizer::state() const {
       all.push_back({fmt::format("{}.{}", path, state.name()), state.tensor()});
     all.push_back({path + ".step", entry.step});
   }
+  if (loss_scale_) {
+    all.push_back({fmt::format("{}.scale", loss_scale_name), loss_scale_->scale()});
+    all.push_back({fmt::format("{}.good_steps", loss_scale_name), loss_scale_->good_steps()});
+  }
   return all;
 }
 
@@ -137,8 +145,8 @@ std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const SettingVa
   GroupRules rules = options.groups;
   rules.weight_decay = checked.number("weight_decay");
   rules.decay_norm_and_bias = checked.flag("decay_norm_and_bias");
-  return kind.make(checked,
-                   {parameter_groups(model, rules), options.precision, options.seed, options.rank, options.ranks});
+  return kind.make(checked, {parameter_groups(model, rules), options.precision, options.seed, options.rank,
+                             options.ranks, options.loss_scale});
 }
 
 }  // namespace lacuna

@@ -5,6 +5,7 @@
 #include "core/registry.h"
 #include "core/settings.h"
 #include "nn/module.h"
+#include "optim/loss_scale.h"
 #include "optim/rules.h"
 #include "optim/state.h"
 
@@ -55,6 +56,7 @@ struct OptimizerConfig {
   StatePrecision precision = StatePrecision::f32;
   std::uint64_t seed = 1;   // of the draws that round states
   int rank = 0, ranks = 1;  // state and updates are divided among so many
+  std::optional<LossScaleSettings> loss_scale{};
 };
 
 /// How gradients count in an update. Scalars are tensors on the parameters'
@@ -107,12 +109,17 @@ class Optimizer {
   int owner_of(const Parameter& parameter) const;
   bool holds(const Parameter& parameter) const { return owner_of(parameter) == rank_; }
 
+  /// By which gradients are too large; null: they are as they count.
+  const LossScale* loss_scale() const { return loss_scale_ ? &*loss_scale_ : nullptr; }
+
   /// The tensors that a checkpoint holds, group by group; the part of this rank.
   struct StateTensor {
     std::string name;  // the parameter's path, a dot, and torch.optim's name:
                        // `head.weight.exp_avg`
     Tensor tensor;     // see OptimizerState; or `step`: i64 [1]
   };
+  /// In place of a parameter's path, in the names of the loss scale: `loss_scale.scale`, `loss_scale.good_steps`.
+  static constexpr std::string_view loss_scale_name = "loss_scale";
   std::vector<StateTensor> state() const;
 
  protected:
@@ -140,6 +147,7 @@ class Optimizer {
   StatePrecision precision_;
   std::uint64_t seed_;
   int rank_, ranks_;
+  std::optional<LossScale> loss_scale_;
   std::vector<StateKind> kinds_;
   std::vector<Entry> entries_;
   std::unordered_map<const Parameter*, std::size_t> index_;
@@ -159,6 +167,7 @@ struct OptimizerOptions {
   std::uint64_t seed = 1;
   GroupRules groups{};  // make_optimizer sets the decays from the optimizer's settings
   int rank = 0, ranks = 1;
+  std::optional<LossScaleSettings> loss_scale{};  // of activations in f16; nothing: the loss is not scaled
 };
 /// The optimizer `name` for all parameters of `model`. Rejects unknown names
 /// and settings, and rules that match nothing.

@@ -4,6 +4,7 @@
 #include "optim/kernels.h"
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace lacuna {
@@ -21,12 +22,23 @@ OptimizerStep::OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> p
   squares_ = Tensor::zeros({std::ssize(parameters)}, DType::f64, device, Purpose::workspace);
   clip_.finite = Tensor::full({}, 1, DType::i32, device, Purpose::workspace);
   clip_.updates = scalar(DType::i64);
-  if (clipping.norm > 0 || clipping.parameter_norm > 0) clip_.factor = scalar(DType::f32);
+  if (const LossScale* const scale = optimizer.loss_scale()) scale_ = scale->scale().clone(Purpose::workspace);
+  if (clipping.norm > 0 || clipping.parameter_norm > 0 || scale_.defined()) clip_.factor = scalar(DType::f32);
   if (clipping.value > 0) clip_.limit = static_cast<float>(clipping.value);
 }
 
 void OptimizerStep::add_loss(const Tensor& loss, double weight) {
   lacuna::add_loss(loss.device(), loss, weight, loss_, clip_.finite);
+}
+
+Tensor OptimizerStep::loss_gradient(const Tensor& loss, double weight) const {
+  Tensor gradient = Tensor::full(loss.shape(), weight, loss.dtype(), loss.device());
+  if (scale_.defined()) seed_loss_gradient(loss.device(), weight, scale_, gradient);
+  return gradient;
+}
+
+void OptimizerStep::adapt_loss_scale() const {
+  if (const LossScale* const scale = optimizer_.loss_scale()) scale->adapt(clip_.finite);
 }
 
 void OptimizerStep::add_losses_of(Communicator& ranks) {
@@ -54,8 +66,10 @@ void OptimizerStep::apply(std::span<Parameter* const> parameters) {
     for (Parameter* const parameter : parameters) apply(*parameter);
     return;
   }
-  if (clipping_.norm > 0 && !std::exchange(clip_is_known_, true))
-    clip_gradients(squares_.device(), squares_, 0, squares_.count(), clipping_.norm, clip_.factor);
+  if (needs_all() && !std::exchange(clip_is_known_, true)) {
+    const double most = clipping_.norm > 0 ? clipping_.norm : std::numeric_limits<double>::infinity();
+    clip_gradients(squares_.device(), squares_, 0, squares_.count(), most, scale_, clip_.factor);
+  }
   update(parameters);
 }
 
@@ -63,7 +77,7 @@ void OptimizerStep::apply(Parameter& parameter) {
   Parameter* const one = &parameter;
   if (clipping_.parameter_norm == 0) return apply(std::span(&one, 1));
   const auto index = static_cast<std::int64_t>(index_.at(&parameter));
-  clip_gradients(squares_.device(), squares_, index, index + 1, clipping_.parameter_norm, clip_.factor);
+  clip_gradients(squares_.device(), squares_, index, index + 1, clipping_.parameter_norm, scale_, clip_.factor);
   update(std::span(&one, 1));
 }
 
@@ -76,8 +90,10 @@ void OptimizerStep::update(std::span<Parameter* const> parameters) {
 StepReport OptimizerStep::report() const {
   if (squares_.device() == Device::meta) return {};
   const std::vector<double> squares = squares_.to_vector();
+  const double scale = scale_.defined() ? scale_.item() : 1;
   StepReport report{.loss = loss_.item(),
-                    .gradient_norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0)),
+                    .gradient_norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0)) / scale,
+                    .loss_scale = scale,
                     .updated = clip_.updates.item() > 0};
   for (std::size_t i = squares.size(); i-- > 0;)
     if (!std::isfinite(squares[i])) report.nonfinite = parameters_[i];

@@ -19,7 +19,8 @@ namespace lacuna {
 /// What the host learns about a step; zeros on `meta`.
 struct StepReport {
   double loss = 0;
-  double gradient_norm = 0;              // of all gradients together, before clipping
+  double gradient_norm = 0;              // of all gradients together, before clipping and without the loss scale
+  double loss_scale = 1;                 // of this step
   const Parameter* nonfinite = nullptr;  // the first parameter whose gradient is not finite
   bool updated = false;                  // whether any parameter was
 };
@@ -36,6 +37,9 @@ class OptimizerStep {
   /// sum is not finite, nothing is updated from here on.
   void add_loss(const Tensor& loss, double weight);
 
+  /// The gradient with which backward begins: weight, times the loss scale where there is one. In the loss's shape.
+  Tensor loss_gradient(const Tensor& loss, double weight) const;
+
   /// Adds the losses of all ranks, in their order.
   void add_losses_of(Communicator& ranks);
 
@@ -48,8 +52,12 @@ class OptimizerStep {
   void apply(Parameter& parameter);
 
   std::span<Parameter* const> parameters() const { return parameters_; }
-  /// Whether all gradients have to be measured before the first is applied.
-  bool needs_all() const { return clipping_.norm > 0; }
+  /// Whether all gradients have to be measured before the first is applied. With a loss scale they have, since a step
+  /// of which one overflows changes nothing.
+  bool needs_all() const { return clipping_.norm > 0 || scale_.defined(); }
+
+  /// After all updates: the loss scale of the next step.
+  void adapt_loss_scale() const;
 
   /// Waits for the device: to be called once, at the end of the step.
   StepReport report() const;
@@ -64,6 +72,7 @@ class OptimizerStep {
   std::unordered_map<const Parameter*, std::size_t> index_;
   Tensor loss_;     // f64 []
   Tensor squares_;  // f64 [parameters]: squared norm of each gradient
+  Tensor scale_;    // f32 []: loss scale of this step; undefined: 1
   GradientClip clip_;
   bool clip_is_known_ = false;  // the factor for all gradients together
 };

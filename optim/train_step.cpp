@@ -12,6 +12,12 @@
 #include <vector>
 
 namespace lacuna {
+namespace {
+
+/// Below it a gradient that is not finite is none for any scale.
+constexpr double least_loss_scale = 0x1p-16;
+
+}  // namespace
 
 TrainStep::TrainStep(Module& model, Optimizer& optimizer, MemoryPolicy& policy, const TrainStepOptions& options,
                      WeightAverage* average, Communicator& ranks)
@@ -68,7 +74,7 @@ StepResult TrainStep::run(const StepParts& parts, std::int64_t number, double lr
     update.add_loss(value, share);
     tape.finalize();
     if (parts.after_forward) parts.after_forward(tape);
-    const std::vector losses{std::pair{loss, Tensor::full(value.shape(), share, value.dtype(), value.device())}};
+    const std::vector losses{std::pair{loss, update.loss_gradient(value, share)}};
     const bool is_last = i + 1 == parts.samples.size();
     if (is_last && exchange_) {
       update.add_losses_of(ranks_);
@@ -83,17 +89,21 @@ StepResult TrainStep::run(const StepParts& parts, std::int64_t number, double lr
   // Finite losses may have gradients that are not, and parameters that took them could not be saved any more.
   if (!exchange_) update.measure(parameters);
   update.apply(parameters);
+  update.adapt_loss_scale();
   const StepReport report = update.report();  // the only place where the host waits for the device
   result.loss = report.loss;
   result.gradient_norm = report.gradient_norm;
   result.updated = report.updated;
+  result.loss_scale = report.loss_scale;
+  result.overflowed = report.loss_scale > least_loss_scale && std::isfinite(report.loss) &&
+                      !std::isfinite(report.gradient_norm) && optimizer_.loss_scale() != nullptr;
   if (optimizer_.is_sharded() && ranks_.size() > 1) {  // a plan has one rank's part alone
     result.updated = largest_of_ranks(ranks_, report.updated ? 1 : 0) > 0;
     if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm))
       share_updates(optimizer_, parameters, ranks_);
   }
   if (report.nonfinite != nullptr) result.nonfinite = report.nonfinite->path();
-  if (result.finite() && average_ != nullptr) average_->update(number);
+  if (result.finite() && !result.overflowed && average_ != nullptr) average_->update(number);
   optimizer_.zero_grad();
   return result;
 }

@@ -45,8 +45,11 @@ struct StepResult {
   double gradient_norm = 0;      // of all gradients together, before clipping; 0 on `meta`
   std::string nonfinite{};       // the parameter whose gradient is not finite, if there is one
   bool updated = false;          // whether any parameter was
+  double loss_scale = 1;         // of this step
+  bool overflowed = false;       // its gradients did at that scale: nothing was updated, and the scale was halved
   std::int64_t saved_bytes = 0;  // held for backward, of the micro-batch with the most
-  bool finite() const { return std::isfinite(loss) && std::isfinite(gradient_norm); }
+  /// Whether the run can go on.
+  bool finite() const { return std::isfinite(loss) && (overflowed || std::isfinite(gradient_norm)); }
 };
 
 class TrainStep {

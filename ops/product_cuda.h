@@ -27,6 +27,7 @@ struct Product {
   float alpha = 1;
   bool add = false;
   const void* bias = nullptr;
+  bool tf32 = false;  // a and b are f32, and rounded to TF32
 };
 
 /// Bytes of workspace that a product may use.

@@ -188,9 +188,10 @@ std::filesystem::path weights_path(const std::filesystem::path& from, std::strin
 }
 
 DType precision_type(const std::string& precision) {
-  if (precision == "f32") return DType::f32;
+  if (precision == "f32" || precision == "tf32") return DType::f32;
   if (precision == "bf16") return DType::bf16;
-  reject("train.precision: expected f32 or bf16, got {}", precision);
+  if (precision == "f16") return DType::f16;
+  reject("train.precision: expected f32, bf16, f16 or tf32, got {}", precision);
 }
 
 std::unique_ptr<RuledPolicy> make_memory_policy(const Configuration::Memory& memory, Device device) {
@@ -239,9 +240,19 @@ AverageWarmup average_warmup(std::string_view name) {
   return name == "timm" ? AverageWarmup::timm : AverageWarmup::tensorflow;
 }
 
+namespace {
+
+std::optional<LossScaleSettings> loss_scale_of(const Configuration::Train& train) {
+  if (train.precision != "f16") return {};
+  return LossScaleSettings{.initial = train.init_scale, .growth_interval = train.growth_interval};
+}
+
+}  // namespace
+
 Training::Training(const Configuration& configuration, Device device, Communicator& ranks)
     : ranks_(ranks),
       threads_(static_cast<int>(configuration.train.threads)),
+      tf32_(configuration.train.precision == "tf32"),
       policy_(make_memory_policy(configuration.memory, device)),
       step_options_{.step = {.clipping = {.norm = configuration.train.clip_norm,
                                           .parameter_norm = configuration.train.clip_parameter_norm,
@@ -280,7 +291,8 @@ Training::Training(const Configuration& configuration, Device device, Communicat
                                .seed = step_options_.step.seed,
                                .groups = {.rules = rules, .layer_decay = optimizer.layer_decay},
                                .rank = shards ? configuration.ranks.rank : 0,
-                               .ranks = shards ? configuration.ranks.count : 1});
+                               .ranks = shards ? configuration.ranks.count : 1,
+                               .loss_scale = loss_scale_of(configuration.train)});
   if (configuration.ranks.sync_batch_norm)
     for (Module* const module : model_->modules())
       if (auto* const norm = dynamic_cast<nn::BatchNorm2d*>(module)) norm->synchronize(ranks_);

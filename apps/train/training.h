@@ -8,6 +8,7 @@
 #include "models/io/weights.h"
 #include "models/probe.h"
 #include "models/trainer.h"
+#include "ops/tf32.h"
 
 #include <filesystem>
 #include <memory>
@@ -114,6 +115,7 @@ class Training {
 
   Communicator& ranks_;
   ThreadCountScope threads_;
+  Tf32Scope tf32_;
   std::unique_ptr<RuledPolicy> policy_;
   std::unique_ptr<Model> model_, classifier_;  // the latter null where it is the former
   const ProbeHeads* heads_ = nullptr;          // `model_`, where it is heads

@@ -358,12 +358,10 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
   const std::int64_t held = figures_.held();
   nlohmann::ordered_json line{{"step", progress.step}, {"epoch", epoch}, {"loss", result.loss}};
   add_metrics(line, "", result.totals.values(training_.task()));
-  line.update({{"lr", learning_rate},
-               {"gradient_norm", result.gradient_norm},
-               {"samples", result.totals.samples},
-               {"seconds", seconds},
-               {"memory", held},
-               {"peak", figures_.peak()}});
+  line["lr"] = learning_rate;
+  if (!result.overflowed) line["gradient_norm"] = result.gradient_norm;
+  if (configuration_.train.precision == "f16") line["loss_scale"] = result.loss_scale;
+  line.update({{"samples", result.totals.samples}, {"seconds", seconds}, {"memory", held}, {"peak", figures_.peak()}});
   if (result.calibration_seconds > 0) line["measuring"] = result.calibration_seconds;
   if (!result.replaced.empty()) {
     line["replaced"] = to_json(result.replaced);

@@ -3,6 +3,7 @@
 #include "core/backend.h"
 #include "ops/kernels/gemm.h"
 #include "ops/product_cuda.h"
+#include "ops/tf32.h"
 
 namespace lacuna {
 namespace {
@@ -59,7 +60,8 @@ void multiply(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix
                   .batch = batch,
                   .alpha = static_cast<float>(options.alpha),
                   .add = options.add,
-                  .bias = bias.defined() ? bias.raw() : nullptr},
+                  .bias = bias.defined() ? bias.raw() : nullptr,
+                  .tf32 = inner == DType::f32 && uses_tf32()},
                  workspace.raw());
   if (!writes_directly) c.tensor.copy_from(c_copy);
 }

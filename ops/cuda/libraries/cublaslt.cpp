@@ -60,14 +60,14 @@ std::uint32_t alignment_of(const void* pointer) {
 
 /// All that a plan depends on.
 using Key = std::tuple<int, std::array<std::int64_t, 9>, std::array<std::int64_t, 3>, std::array<DType, 3>,
-                       std::array<bool, 4>, std::array<std::uint32_t, 3>>;
+                       std::array<bool, 5>, std::array<std::uint32_t, 3>>;
 
 Key key_of(int device, const Product& p) {
   return {device,
           {p.a.rows, p.a.columns, p.a.stride, p.b.rows, p.b.columns, p.b.stride, p.c.rows, p.c.columns, p.c.stride},
           {p.batch, p.a.item, p.b.item},
           {p.a.dtype, p.b.dtype, p.c.dtype},
-          {p.a.transposed, p.b.transposed, p.add, p.bias != nullptr},
+          {p.a.transposed, p.b.transposed, p.add, p.bias != nullptr, p.tf32},
           {alignment_of(p.a.data), alignment_of(p.b.data), alignment_of(p.c.data)}};
 }
 
@@ -113,7 +113,8 @@ LayoutOwner layout_of(const Factor& matrix, std::int64_t batch) {
 /// c = a·b by rows is cᵀ = bᵀ·aᵀ by columns: b is the left factor.
 Plan make_plan(cublasLtHandle_t handle, const Product& p) {
   cublasLtMatmulDesc_t product = nullptr;
-  check(library().cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "MatmulDescCreate");
+  const cublasComputeType_t compute = p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  check(library().cublasLtMatmulDescCreate(&product, compute, CUDA_R_32F), "MatmulDescCreate");
   Plan plan{.product = ProductOwner(product)};
   set(product, CUBLASLT_MATMUL_DESC_TRANSA, p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(product, CUBLASLT_MATMUL_DESC_TRANSB, p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);

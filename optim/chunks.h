@@ -10,7 +10,7 @@ namespace lacuna::cuda {
 
 /// Elements of a chunk: few enough that a model of five million parameters occupies every processor of a GPU.
 inline constexpr std::int64_t chunk = 16384;
-inline std::int64_t chunks_of(std::int64_t elements) { return (elements + chunk - 1) / chunk; }
+LACUNA_HOST_DEVICE inline std::int64_t chunks_of(std::int64_t elements) { return (elements + chunk - 1) / chunk; }
 
 /// Entries of a table, in the device's memory. An Entry has `count`, the elements of its tensor, and `first_chunk`, the
 /// number of chunks of the tensors before it.

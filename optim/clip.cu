@@ -48,7 +48,7 @@ struct SumsOfChunks {
     int finite = 1;
     for (std::int64_t i = block.warp(); i < what.tensors.count; i += threads / warp_size) {
       const MeasuredTensor& of = what.tensors.entries[i];
-      const std::int64_t end = of.first_chunk + divide_up(of.count, chunk);
+      const std::int64_t end = of.first_chunk + chunks_of(of.count);
       double sum = 0;
       for (std::int64_t k = of.first_chunk + block.lane(); k < end; k += warp_size) sum += what.partial[k];
       sum = sum_of_lanes(sum);

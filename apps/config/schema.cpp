@@ -236,7 +236,7 @@ const std::vector<Key<Configuration>> table{
      "factors rounded to 10 bits"},
     {"train.init_scale",
      &Train::init_scale,
-     {SettingRange{.low = 0x1p-14, .high = 0x1p100, .below_high = false}},
+     {SettingRange{.low = 1, .high = 1e9, .below_high = false}},
      "of `f16`: what the loss is multiplied by at first, so that its gradients lie within the range of f16; as that of "
      "torch.amp.GradScaler"},
     {"train.growth_interval",

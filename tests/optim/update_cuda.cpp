@@ -132,7 +132,7 @@ TEST_CASE("cuda: updates of each optimizer, with states of each precision, are t
 TEST_CASE("an update of all parameters at once has the bits of updates of one after the other") {
   for (const Device device : {Device::cpu, Device::cuda}) {
     for (const Case& of : cases()) {
-      if (of.precision == StatePrecision::bf16) continue;
+      if (of.precision == StatePrecision::bf16 || of.gradients == DType::bf16) continue;
       CAPTURE(of.name);
       const auto run = [&](bool at_once) {
         ManyParameters model(device);

@@ -14,7 +14,7 @@ struct BeginApply {
   LACUNA_DEVICE void operator()(const Block<BeginApply>& block) const {
     const std::int64_t i = block.global_thread();
     if (i >= first.parameters.count) return;
-    const Rate& rate = first.parameters.entries[i].rate;
+    const Rate rate = rate_of(first, first.parameters.entries[i]);
     auto& begun = begun_of<formula::LambApply>(second, i);
     begun.updates = begun_of<formula::LambUpdate>(first, i).updates;
     if (begun.updates) begun.formula = rule.apply(rate, squares[2 * i], squares[2 * i + 1]);

@@ -67,6 +67,7 @@ struct GradientClip {
                                                          // after the factor
   Tensor finite{};                                       // i32 []: if it is 0, nothing is updated; undefined: 1
   Tensor updates{};                                      // i64 []: number of updates; undefined: not counted
+  Tensor rate{};                                         // f64 []: times each learning rate; undefined: 1
 };
 
 /// The arguments of one update of one parameter.

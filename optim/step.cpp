@@ -27,6 +27,12 @@ OptimizerStep::OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> p
   if (clipping.value > 0) clip_.limit = static_cast<float>(clipping.value);
 }
 
+OptimizerStep::OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> parameters, const Tensor& rate,
+                             const Clipping& clipping)
+    : OptimizerStep(optimizer, parameters, 1, clipping) {
+  clip_.rate = rate;
+}
+
 void OptimizerStep::add_loss(const Tensor& loss, double weight) {
   lacuna::add_loss(loss.device(), loss, weight, loss_, clip_.finite);
 }

@@ -32,6 +32,9 @@ class OptimizerStep {
   /// `parameters`: all of a model, which outlives this; those without a
   /// gradient take no part. Throws Error if more than one limit is set.
   OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> parameters, double lr, const Clipping& clipping);
+  /// `rate`: f64 [], the learning rate when the step is replayed, on cuda.
+  OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> parameters, const Tensor& rate,
+                const Clipping& clipping);
 
   /// Adds weight · loss to the loss of the step. loss: [] f32 or f64. If the
   /// sum is not finite, nothing is updated from here on.

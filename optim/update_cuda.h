@@ -40,9 +40,15 @@ struct UpdatesOnCuda {
   float limit;                 // of each element's magnitude, after the factor
   const std::int32_t* finite;  // []: nothing happens if it is 0; null: 1
   std::int64_t* updates;       // []: goes up by the number of parameters; may be null
+  const double* rate;          // [], times each learning rate; null: 1
   std::uint64_t seed;          // of the draws that round states
   std::byte* begun;            // [parameters, bytes_of_begun], workspace
 };
+
+/// Of a parameter in this step.
+LACUNA_DEVICE inline Rate rate_of(const UpdatesOnCuda& what, const UpdatedParameter& parameter) {
+  return {what.rate == nullptr ? parameter.rate.lr : *what.rate * parameter.rate.lr, parameter.rate.weight_decay};
+}
 
 template <class Rule>
 void update(Stream stream, const Rule& rule, const UpdatesOnCuda& what);

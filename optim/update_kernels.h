@@ -40,8 +40,8 @@ struct BeginUpdates {
     const UpdatedParameter& parameter = what.parameters.entries[i];
     const std::int64_t step = ++*parameter.step;
     begun.key = state_key(what.seed, step, parameter.site);
-    begun.formula =
-        rule(parameter.rate, {.factor = what.factor == nullptr ? 1.0F : *what.factor, .limit = what.limit}, step);
+    begun.formula = rule(rate_of(what, parameter),
+                         {.factor = what.factor == nullptr ? 1.0F : *what.factor, .limit = what.limit}, step);
   }
 };
 

@@ -244,6 +244,12 @@ const std::vector<Key<Configuration>> table{
      {from(1, 1e9)},
      "of `f16`: steps in a row with finite gradients after which that factor doubles. A step with others changes no "
      "weight and halves it"},
+    {"train.graph",
+     &Train::graph,
+     {},
+     "on cuda: whether a step is captured once and replayed, without the time that the host takes to start its "
+     "kernels. "
+     "Its memory stays apart between steps; with `memory.budget` steps are not captured"},
     {"train.device", &Train::device, {.names = devices}, "where the model runs"},
     {"train.threads",
      &Train::threads,

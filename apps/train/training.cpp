@@ -261,7 +261,8 @@ Training::Training(const Configuration& configuration, Device device, Communicat
                              .seed = static_cast<std::uint64_t>(configuration.train.seed),
                              .exchange = {.sent = configuration.ranks.exchange == "bf16" ? std::optional(DType::bf16)
                                                                                          : std::nullopt}},
-                    .input_gradients = configuration.image_gradient} {
+                    .input_gradients = configuration.image_gradient,
+                    .graph = configuration.train.graph && configuration.memory.budget.empty()} {
   MadeModel made = make_model(configuration, device, true);
   model_ = std::move(made.model);
   loaded_weights_ = std::move(made.weights);
@@ -369,7 +370,11 @@ StepOutcome Training::step(std::vector<Batch> batch, std::int64_t number, double
   };
   static_cast<TrainResult&>(outcome) =
       step_->run(std::move(batch), number, lr, {.after_forward = note_saved, .observer = observer});
-  refuse_unmatched(*policy_);  // nested regions are seen in backward
+  if (most_saved > 0)
+    saved_by_path_ = outcome.saved_by_path;
+  else
+    outcome.saved_by_path = saved_by_path_;  // a replay saves what its capture did
+  refuse_unmatched(*policy_);                // nested regions are seen in backward
   return outcome;
 }
 

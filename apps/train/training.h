@@ -130,6 +130,7 @@ class Training {
   std::unique_ptr<WeightAverage> average_;
   TaskStepOptions step_options_;
   std::unique_ptr<TaskStep> step_;
+  BytesByPath saved_by_path_;  // by the last step that was no replay
 };
 
 /// The policy with its rules and regions; of `auto` the one that replays the plan. Its tensors are on `device`.

@@ -18,6 +18,7 @@ void Quantized::release() {
 quant::QuantizedTensor quantize(const Tensor& values, const std::string& key, const Hold& hold) {
   // One random stream per tensor and step, whatever else the step draws.
   const RandomStream stream = random_stream(key);
+  expect(stream.clock == nullptr, "{} is quantized by draws of the host: its step cannot be captured", key);
   const std::array<std::uint32_t, 4> draw =
       stream.draw(hold.draw + (std::uint64_t{stream.first_sample} << 32));  // micro-batches differ
   const std::uint64_t seed = std::uint64_t{draw[0]} << 32 | draw[1];

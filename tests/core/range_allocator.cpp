@@ -65,4 +65,30 @@ TEST_CASE("an allocation that memory runs out for gives back what it got") {
   CHECK(allocator.allocate(4 * piece) == held);
 }
 
+TEST_CASE("a pool hands out what is released to it, and nobody else has that before it is given back") {
+  std::set<std::size_t> mapped;
+  RangeAllocator<Pieces> allocator(&mapped, std::size_t{64});
+  void* const before = allocator.allocate(piece);
+  allocator.begin_pool();
+  void* const a = allocator.allocate(4 * piece);
+  void* const b = allocator.allocate(2 * piece);
+  allocator.release(a, 4 * piece);
+  void* const c = allocator.allocate(piece);
+  CHECK(c == a);
+  allocator.release(before, piece);  // none of the pool's
+  allocator.end_pool();
+  CHECK(allocator.pool_bytes() == 3 * piece);
+  allocator.release(c, piece);
+  CHECK(allocator.allocate(piece) == before);
+  void* const other = allocator.allocate(4 * piece);
+  CHECK(other != a);
+  allocator.free_pool();
+  CHECK(allocator.pool_bytes() == 0);
+  CHECK(allocator.allocate(4 * piece) == a);
+  allocator.release(b, 2 * piece);
+  allocator.release(a, 4 * piece);
+  CHECK(allocator.allocate(6 * piece) == a);  // joined
+  CHECK_THROWS_AS(allocator.allocate(60 * piece), Error);
+}
+
 }  // namespace lacuna

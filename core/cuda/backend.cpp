@@ -26,6 +26,7 @@ constexpr std::size_t piece = std::size_t{32} << 20;
 
 void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
+  cudaGetLastError();  // or the next kernel would be blamed for it
   fail("cuda: {}: {}", what, cudaGetErrorString(error));
 }
 
@@ -173,6 +174,7 @@ class Cuda final : public Backend {
   }
   void decommit(int device, std::size_t begin, std::size_t end) noexcept override {
     Open& own = open_[static_cast<std::size_t>(device)];
+    if (own.captured != nullptr) return;  // nobody may wait for the work on it
     bool waited = false;
     for (std::size_t i = (begin + piece - 1) / piece; (i + 1) * piece <= end; ++i) {
       if (own.pieces[i] == 0) continue;

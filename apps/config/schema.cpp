@@ -1,6 +1,7 @@
 #include "apps/config/schema.h"
 
 #include "apps/config/model_options.h"
+#include "apps/config/resolve.h"
 #include "autograd/policy.h"
 #include "data/dataset.h"
 #include "data/transforms.h"
@@ -57,7 +58,8 @@ Names samplers() { return {"shuffle", "balanced", "weighted"}; }
 Names average_warmups() { return {"none", "tensorflow", "timm"}; }
 Names float_types() { return {"f32", "bf16"}; }
 Names state_types() { return {"f32", "bf16", "int8"}; }
-Names devices() { return {"auto", "cpu", "meta"}; }
+Names devices() { return {"auto", "cpu", "cuda", "meta"}; }
+bool is_device(std::string_view text) { return device_named(text).has_value(); }
 Names exchanges() { return {"exact", "bf16"}; }
 Names shards() { return {"none", "optimizer"}; }
 Names budget_kinds() { return {"peak", "saved", "process"}; }
@@ -229,7 +231,10 @@ const std::vector<Key<Configuration>> table{
      {from(1, 65536)},
      "parts in which a batch goes through the model, one after the other"},
     {"train.precision", &Train::precision, {.names = float_types}, "type of the activations; parameters are f32"},
-    {"train.device", &Train::device, {.names = devices}, "where the model runs"},
+    {"train.device",
+     &Train::device,
+     {.names = devices, .also = is_device},
+     "where the model runs: `cuda` is the first GPU, `cuda:1` the second; `auto` takes the first GPU if there is one"},
     {"train.threads",
      &Train::threads,
      {up_to(4096)},

@@ -34,7 +34,7 @@ Tensor ImageModel::adapt(const Parameter& parameter, const Tensor& stored, Libra
 }
 
 Outputs ImageModel::forward(Inputs inputs) {
-  Variable images = inputs.take("images");
+  Variable images = inputs.take("images", context().device);
   const Shape& shape = images.shape();
   expect(shape.rank() == 4 && shape[3] == in_channels() && takes(shape[1], shape[2]),
          "the model expects images [N, {}, {}, {}] (channels last), got {}", image_size().height, image_size().width,

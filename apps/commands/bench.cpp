@@ -64,13 +64,13 @@ void write_timeline(const Options& options, const Configuration& configuration, 
 
 ExitCode bench(const Options& options) {
   Configuration configuration = options.configuration.read();
+  const Device device = existing_device(configuration);
   plan_memory(configuration);
-  const Device device = device_of(configuration);
   if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");
   const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
   warn_if_crowded();
   require_fit(configuration, device, false);
-  Profile profile;
+  Profile profile(device);
   const Measurement m = with_advice_when_exhausted(configuration, false, [&] {
     return measure(configuration, device,
                    {.warm_up = 2, .steps = options.steps, .observer = options.profile ? &profile : nullptr});

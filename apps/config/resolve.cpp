@@ -3,6 +3,7 @@
 #include "apps/config/model_options.h"
 #include "apps/config/schema.h"
 #include "apps/output/output.h"
+#include "core/backend.h"
 #include "core/parallel.h"
 #include "data/class_sampler.h"
 #include "data/encoded_images.h"
@@ -92,6 +93,19 @@ void leave_out_augmentation(Configuration& configuration) {
                           configuration.task.name, fmt::join(changed, ", ")));
 }
 
+/// Refuses what works on the CPU only.
+void check_for_cuda(const Configuration& resolved) {
+  const Configuration::Memory& memory = resolved.memory;
+  if (resolved.ranks.count > 1)
+    reject("train.device: {}: several processes train on CPUs; expected cpu", resolved.train.device);
+  if (!memory.offload.empty())
+    reject("memory.offload: tensors of a GPU stay in its memory; expected none with train.device: {}",
+           resolved.train.device);
+  if (memory.budget_of == "process")
+    reject("memory.budget_of: a GPU's memory holds tensors only; expected peak or saved with train.device: {}",
+           resolved.train.device);
+}
+
 }  // namespace
 
 std::vector<double> as_written(const std::vector<float>& values) {
@@ -123,7 +137,9 @@ Configuration with_metrics(Configuration configuration) {
 
 Configuration resolve(const Configuration& configuration) {
   Configuration resolved = with_metrics(with_outputs(configuration));
-  if (resolved.train.device == "auto") resolved.train.device = "cpu";
+  if (resolved.train.device == "auto")
+    resolved.train.device = resolved.ranks.count == 1 ? name_of(available_device(resolved)) : "cpu";
+  if (device_of(resolved).kind == DeviceKind::cuda) check_for_cuda(resolved);
   if (const std::string& precision = resolved.train.precision;
       resolved.train.device == "cpu" && (precision == "f16" || precision == "tf32"))
     reject("train.precision: the CPU computes in f32 and bf16; got {}, which needs train.device=cuda", precision);
@@ -140,7 +156,36 @@ bool trains_on_features(const Configuration& configuration) {
   return tasks().contains(configuration.task.name) && tasks().get(configuration.task.name).heads != nullptr;
 }
 
-Device device_of(const Configuration& resolved) { return resolved.train.device == "meta" ? Device::meta : Device::cpu; }
+std::optional<Device> device_named(std::string_view text) {
+  for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::meta})
+    if (text == name_of(Device{kind})) return Device{kind};
+  for (int index = 0; index < max_devices; ++index)
+    if (const Device device{DeviceKind::cuda, static_cast<std::uint8_t>(index)}; text == name_of(device)) return device;
+  return {};
+}
+
+Device device_of(const Configuration& resolved) {
+  const std::optional<Device> device = device_named(resolved.train.device);
+  expect(device.has_value(), "train.device is {}, and was to be settled", resolved.train.device);
+  return *device;
+}
+
+Device existing_device(const Configuration& resolved) {
+  const Device device = device_of(resolved);
+  if (device.kind != DeviceKind::cuda) return device;
+  try {
+    backend(device);
+  } catch (const Error& error) {
+    reject("train.device: {} cannot be used: {}", resolved.train.device, error.what());
+  }
+  return device;
+}
+
+Device available_device(const Configuration& configuration) {
+  const Device device = device_named(configuration.train.device).value_or(Device::cuda);
+  if (device.kind != DeviceKind::cuda) return device;
+  return device.index < std::ssize(find_cuda_devices().names) ? device : Device::cpu;
+}
 
 DatasetOptions dataset_options(const Configuration& configuration, Split split) {
   const Configuration::Data& data = configuration.data;

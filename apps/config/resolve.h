@@ -6,6 +6,8 @@
 #include "data/pipeline.h"
 
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 namespace lacuna::apps {
@@ -26,7 +28,14 @@ Configuration with_metrics(Configuration configuration);
 /// Whether the task trains heads on cached features of a frozen model.
 bool trains_on_features(const Configuration& configuration);
 
+/// `cpu`, `meta`, `cuda`, `cuda:1`; nothing for any other text.
+std::optional<Device> device_named(std::string_view text);
+/// The device that train.device names. It may not exist: what is planned runs on `meta`.
 Device device_of(const Configuration& resolved);
+/// The same; refused, with the reason, where it does not exist.
+Device existing_device(const Configuration& resolved);
+/// The same; the CPU where it does not exist. `auto` need not be settled.
+Device available_device(const Configuration& configuration);
 DatasetOptions dataset_options(const Configuration& configuration, Split split);
 /// What images of a data set go through before they are evaluated; none where it has no images.
 Transforms evaluation_transforms(const Configuration& resolved, const DatasetInfo& dataset);

@@ -18,11 +18,20 @@ namespace lacuna::apps {
 
 namespace {
 
-/// Uniform values: numbers in [-2, 2), whole numbers in their range. Images and labels have the draws that they had
-/// before there were other fields.
-Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, std::uint32_t part, Device device) {
+/// Whether batches lie in the host's memory, beside the device that the configuration names.
+bool batches_on_host(const Configuration& configuration) {
+  return device_of(configuration).kind == DeviceKind::cuda;
+}
+
+/// Uniform values: numbers in [-2, 2), whole numbers in their range; for a model on `meta` zeros at most. Images and
+/// labels have the draws that they had before there were other fields.
+Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, std::uint32_t part, Device device,
+               Device of_model) {
   const Tensor values = batch_memory(field, lengths, device);
-  if (device == Device::meta) return values;
+  if (of_model == Device::meta) {
+    if (device != Device::meta && !is_floating(field.dtype)) values.fill(0);  // the host looks at labels
+    return values;
+  }
   if (is_floating(field.dtype)) {
     const RandomStream draws{1, part, random_site(field.name == "images" ? "pixels" : field.name)};
     with_float_type(field.dtype, [&]<class T>(Type<T>) {
@@ -74,7 +83,7 @@ std::int64_t bytes_ahead(const Batch& batch, const SampleFields& targets) {
 std::vector<Batch> made_up_batch(const Configuration& configuration, const Model& model, const Task& task) {
   const std::int64_t parts = configuration.train.accumulate,
                      samples = configuration.train.batch_size / parts / configuration.ranks.count;
-  const Device device = model.context().device;
+  const Device of_model = model.context().device, device = batches_on_host(configuration) ? Device::cpu : of_model;
   const AllocationScope scope({Purpose::data, Label("batch"), {}});
   std::vector<Batch> batch;
   const std::vector<std::int64_t> lengths = made_up_lengths(configuration, model.inputs(), samples);
@@ -83,7 +92,7 @@ std::vector<Batch> made_up_batch(const Configuration& configuration, const Model
     Batch& made = batch.emplace_back();
     for (const SampleFields& fields : {model.inputs(), task.targets()})
       for (const SampleField& field : fields) {
-        set_field(made, field, made_up(field, lengths, static_cast<std::uint32_t>(part), device), lengths);
+        set_field(made, field, made_up(field, lengths, static_cast<std::uint32_t>(part), device, of_model), lengths);
       }
     if (mixes) made.set("labels", mixed_labels(made["labels"], configuration.model.num_classes));
     made.samples = samples;
@@ -137,10 +146,11 @@ Measurement measure(Training& training, const Configuration& configuration, cons
     return of.calibration_seconds;
   };
   const int warm_up = std::max(options.warm_up, measures ? 1 : 0);
-  for (const Batch& part : batch()) {
-    result.batch += part.bytes();
-    result.ahead += bytes_ahead(part, training.task().targets());
-  }
+  if (!batches_on_host(configuration))
+    for (const Batch& part : batch()) {
+      result.batch += part.bytes();
+      result.ahead += bytes_ahead(part, training.task().targets());
+    }
   Ledger& account = ledger(device);
   account.reset_peak();
   for (int i = 0; i < warm_up; ++i) seconds_of_measuring(training.step(batch(), i, configuration.optimizer.lr));
@@ -177,7 +187,8 @@ EvaluationBytes measure_evaluation(Training& training, const Configuration& conf
     model.set_training(false);
     account.reset_peak();
     Batch samples = std::move(made_up_batch(evaluated, model, training.task()).front());
-    bytes.ahead = std::max(bytes.ahead, bytes_ahead(samples, training.task().targets()));
+    if (!batches_on_host(configuration))
+      bytes.ahead = std::max(bytes.ahead, bytes_ahead(samples, training.task().targets()));
     run(std::move(samples));
     bytes.peak = std::max(bytes.peak, account.peak());
   };

@@ -44,8 +44,9 @@ Training make_training(const Dataset& samples, Configuration& whole, const std::
   // Features follow from the frozen weights. A damaged checkpoint is refused once it is read.
   if (checkpoint && trains_on_features(configuration) && !is_damaged(*checkpoint))
     configuration.model.from = checkpoint->string();
-  require_fit(configuration, device_of(configuration), true);
-  return Training(configuration, device_of(configuration), ranks);
+  const Device device = existing_device(configuration);
+  require_fit(configuration, device, true);
+  return Training(configuration, device, ranks);
 }
 
 [[noreturn]] void reject_damaged(const DamagedSample& damaged, const std::string& remedy) {

@@ -23,4 +23,7 @@ Metric number_metric(const std::string& name);
 /// Sums of a metric over one batch; predictions and labels of one shape.
 Tensor number_sums(const Metric& metric, const Tensor& predictions, const Tensor& labels);
 
+/// [mean · count, count] f64, on the device of `mean` [].
+Tensor sum_and_count(const Tensor& mean, double count);
+
 }  // namespace lacuna

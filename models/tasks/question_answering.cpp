@@ -133,9 +133,10 @@ class QuestionAnswering final : public Task {
       const Judged judged =
           texts ? judge_texts(*sequences, z, *texts) : judge_positions(*sequences, z, labels.tensor());
       for (const std::vector<double>* const kept : {&judged.f1, &judged.exact})
-        result.sums.push_back(Tensor::from(std::span<const double>(*kept), {std::ssize(*kept)}, DType::f64));
+        result.sums.push_back(Tensor::from(std::span<const double>(*kept), {std::ssize(*kept)}));
     }
-    result.loss = apply(SpanCrossEntropy{.sequences = sequences}, std::move(logits), std::move(labels));
+    result.loss = apply(SpanCrossEntropy{.sequences = sequences}, std::move(logits),
+                        Variable(on_device(labels.tensor(), model.context().device)));
     return result;
   }
 

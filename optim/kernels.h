@@ -19,6 +19,7 @@ inline constinit Kernel<void(const SgdSettings&, const Update&)> sgd_update{"sgd
 inline constinit Kernel<void(const AdamSettings&, const Update&)> adam_update{"adam"};
 inline constinit Kernel<void(const AdanSettings&, const Update&)> adan_update{"adan"};
 inline constinit Kernel<void(const LionSettings&, const Update&)> lion_update{"lion"};
+inline constinit Kernel<void(const AdagradSettings&, const Update&)> adagrad_update{"adagrad"};
 /// Overwrites Update::gradient.
 inline constinit Kernel<void(const LambSettings&, const Update&)> lamb_update{"lamb"};
 

@@ -33,10 +33,13 @@ struct RandomStream {
   std::uint32_t first_sample = 0;  // see RandomState
   const std::uint32_t* clock = nullptr;
 
+  /// What a kernel draws from, where `clock` tells the step.
+  LACUNA_HOST_DEVICE constexpr RandomStream now() const {
+    return {seed, clock == nullptr ? step : *clock, site, first_sample};
+  }
   /// Draws 4·block to 4·block + 3.
   LACUNA_HOST_DEVICE constexpr std::array<std::uint32_t, 4> draw(std::uint64_t block) const {
-    const std::uint32_t now = clock == nullptr ? step : *clock;
-    return philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), now, site},
+    return philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), step, site},
                   {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
   }
   /// Draws 4·block to 4·block + 3 of entry `sample` of a tensor's batch axis. They depend on the sample's number in the

@@ -8,8 +8,8 @@ namespace lacuna {
 namespace {
 
 const RegisterKernel cpu_update{adagrad_update, DeviceKind::cpu,
-                                [](const AdagradSettings& settings, const Update& what) {
-                                  update_on_cpu(AdagradRule{settings, what.rate}, what);
+                                [](const AdagradSettings& settings, std::span<const Update> updates) {
+                                  update_on_cpu(AdagradRule{settings}, updates);
                                 }};
 
 class Adagrad final : public Optimizer {
@@ -28,7 +28,9 @@ class Adagrad final : public Optimizer {
   bool is_scale_invariant() const override { return true; }
 
  private:
-  void update(const Update& what) const override { adagrad_update(what.parameter.device(), settings_, what); }
+  void update(std::span<const Update> updates) const override {
+    adagrad_update(device_of(updates), settings_, updates);
+  }
 
   AdagradSettings settings_;
 };

@@ -2,6 +2,6 @@
 
 namespace lacuna::cuda {
 
-template void update(Stream, const AdagradRule&, const UpdateOnCuda&);
+template void update(Stream, const AdagradRule&, const UpdatesOnCuda&);
 
 }  // namespace lacuna::cuda

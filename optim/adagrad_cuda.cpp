@@ -1,12 +1,12 @@
 #include "optim/kernels.h"
-#include "optim/start_update.h"
+#include "optim/start_updates.h"
 
 namespace lacuna {
 namespace {
 
 const RegisterKernel cuda_update{adagrad_update, DeviceKind::cuda,
-                                 [](const AdagradSettings& settings, const Update& what) {
-                                   cuda::start_update(AdagradRule{settings, what.rate}, what);
+                                 [](const AdagradSettings& settings, std::span<const Update> updates) {
+                                   cuda::start_updates(AdagradRule{settings}, updates);
                                  }};
 
 }  // namespace

@@ -138,8 +138,8 @@ struct LionRule {
 struct AdagradRule {
   static constexpr int states = 1;
   AdagradSettings settings;
-  Rate rate;
-  LACUNA_HOST_DEVICE formula::AdagradStep operator()(formula::CountedGradient counted, std::int64_t step) const {
+  LACUNA_HOST_DEVICE formula::AdagradStep operator()(const Rate& rate, formula::CountedGradient counted,
+                                                     std::int64_t step) const {
     return {.counted = counted,
             .lr = static_cast<float>(rate.lr / (1 + static_cast<double>(step - 1) * settings.lr_decay)),
             .weight_decay = static_cast<float>(rate.weight_decay),

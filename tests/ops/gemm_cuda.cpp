@@ -41,7 +41,7 @@ TEST_CASE("cuda: products of f32 are those of factors rounded to TF32 where that
       int exponent = 0;
       value = std::ldexp(std::nearbyint(std::ldexp(std::frexp(value, &exponent), 11)), exponent - 11);
     }
-    return Tensor::from(std::span<const double>(values), x.shape());
+    return Tensor::from(std::span<const double>(values), x.shape(), DType::f32);
   };
   const std::vector<double> exact = product(a, b), half = product(a, b, DType::bf16);
   {

@@ -59,7 +59,7 @@ Batch batch_of(std::int64_t size, std::int64_t samples, std::uint32_t number, DT
   return batch;
 }
 
-Outcome train(const Case& of, bool graph, int steps = 6) {
+Outcome train(const Case& of, bool graph, int steps = 5) {
   const std::unique_ptr<Model> model =
       build_model(of.model.name, of.model.hyper_parameters, {.device = Device::cuda, .dtype = of.dtype});
   std::optional<LossScaleSettings> scale;
@@ -73,11 +73,10 @@ Outcome train(const Case& of, bool graph, int steps = 6) {
   Outcome outcome;
   const std::int64_t size = field_of(model->inputs(), "images").shape[0];
   for (int i = 0; i < steps; ++i) {
-    std::vector<Batch> batch = split_batch(batch_of(size, 4, static_cast<std::uint32_t>(i), of.dtype), of.parts);
+    std::vector<Batch> batch = split_batch(batch_of(size, 2, static_cast<std::uint32_t>(i), of.dtype), of.parts);
     const TrainResult result = step.run(std::move(batch), i, 1e-2 / (i + 1));
     for (const double number : {result.loss, result.gradient_norm, result.loss_scale, result.totals.loss_sum,
-                                static_cast<double>(result.totals.samples), result.updated ? 1.0 : 0.0,
-                                static_cast<double>(result.saved_bytes)})
+                                static_cast<double>(result.totals.samples), result.updated ? 1.0 : 0.0})
       outcome.numbers.push_back(std::isfinite(number) ? number : -1);
     outcome.replayed += step.captured_bytes() > 0 ? 1 : 0;
     outcome.held = step.captured_bytes();
@@ -101,12 +100,16 @@ Outcome train(const Case& of, bool graph, int steps = 6) {
 void check_equal(const Case& of) {
   const Outcome replayed = train(of, true), usual = train(of, false);
   CHECK(replayed.numbers == usual.numbers);
-  CHECK(replayed.replayed == 4);
+  CHECK(replayed.replayed == 3);
   CHECK(usual.replayed == 0);
 }
 
 Description vit_with_dropout() {
-  return tiny_vit({{"drop_rate", 0.1}, {"proj_drop_rate", 0.1}, {"attn_drop_rate", 0.2}, {"drop_path_rate", 0.2}});
+  Description vit =
+      tiny_vit({{"drop_rate", 0.1}, {"proj_drop_rate", 0.1}, {"attn_drop_rate", 0.2}, {"drop_path_rate", 0.5}});
+  for (HyperParameter& parameter : vit.hyper_parameters)
+    if (parameter.key == "depth") parameter.value = whole(2);  // a path is dropped in the last block alone
+  return vit;
 }
 
 }  // namespace

@@ -112,15 +112,27 @@ Description vit_with_dropout() {
   return vit;
 }
 
+Description resnet() {
+  return {"resnet",
+          {{"image_size", whole(8)},
+           {"layers", std::vector<std::int64_t>{1, 1}},
+           {"channels", std::vector<std::int64_t>{8, 16}},
+           {"stem_width", whole(8)},
+           {"stem", "cifar"},
+           {"block", "basic"},
+           {"drop_path_rate", 0.5},
+           {"num_classes", whole(5)}}};
+}
+
 }  // namespace
 
 TEST_CASE("cuda: replayed steps have the bits of others, under every optimizer") {
   for (const std::string& optimizer : optimizers().names()) {
     CAPTURE(optimizer);
     check_equal({.model = vit_with_dropout(), .optimizer = optimizer, .step = {.clipping = {.norm = 0.5}}});
+    check_equal({.model = resnet(), .optimizer = optimizer, .averages = true});
   }
   check_equal({.model = vit_with_dropout(), .optimizer = "lion", .state = StatePrecision::int8});
-  check_equal({.model = tiny_resnet({{"drop_path_rate", 0.3}}), .optimizer = "sgd", .averages = true});
 }
 
 TEST_CASE("cuda: replayed steps have the bits of others, in parts, in backward, in bf16 and in f16") {

@@ -24,9 +24,9 @@ struct TrainResult : StepResult {
 struct TaskStepOptions {
   TrainStepOptions step{};
   bool input_gradients = false;  // of all floating-point inputs: for a model that is attacked or explained
-  /// Whether steps on cuda are captured and replayed: the third one of the same shapes is, where all of its batch lies
-  /// on the device, and those after it are replays. A step that cannot be captured runs as before, and so do steps with
-  /// an observer, those that calibrate, and those of several ranks.
+  /// Whether steps on cuda are captured and replayed (TrainStep::capture): the third one of the same shapes is, and
+  /// those after it are replays. A step that cannot be captured runs as before, and so do those of a task that reads
+  /// its batch on the host, with an observer, that calibrate, and of several ranks.
   bool graph = true;
 };
 
@@ -58,6 +58,8 @@ class TaskStep {
   /// Captures or replays a step, if that is possible.
   std::optional<TrainResult> run_graph(const std::vector<Batch>& batch, std::int64_t number, double learning_rate,
                                        const TaskStepHooks& hooks);
+
+  void forget_graph();
 
   TrainedState state_;
   const Task& task_;

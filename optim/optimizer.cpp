@@ -11,7 +11,7 @@ namespace lacuna {
 CpuUpdate begin_on_cpu(const Update& what) {
   const GradientClip& clip = what.clip;
   if (clip.finite.defined() && *clip.finite.data<std::int32_t>() == 0) return {};
-  if (clip.updates.defined()) ++*clip.updates.data<std::int64_t>();
+  if (clip.updates.defined()) ++*clip.updates.data<double>();
   const std::int64_t step = ++*what.step.data<std::int64_t>();
   return {.step = step,
           .counted = {.factor = clip.factor.defined() ? *clip.factor.data<float>() : 1.0F, .limit = clip.limit},

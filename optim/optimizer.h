@@ -66,7 +66,7 @@ struct GradientClip {
   float limit = std::numeric_limits<float>::infinity();  // of each element's magnitude,
                                                          // after the factor
   Tensor finite{};                                       // i32 []: if it is 0, nothing is updated; undefined: 1
-  Tensor updates{};                                      // i64 []: number of updates; undefined: not counted
+  Tensor updates{};                                      // f64 []: number of updates; undefined: not counted
   Tensor rate{};                                         // f64 []: times each learning rate; undefined: 1
 };
 

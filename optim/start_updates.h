@@ -45,7 +45,7 @@ inline UpdatesOnCuda on_cuda(std::span<const Update> updates, const ChunkTable<U
           .factor = clip.factor.defined() ? clip.factor.data<const float>() : nullptr,
           .limit = clip.limit,
           .finite = clip.finite.defined() ? clip.finite.data<const std::int32_t>() : nullptr,
-          .updates = clip.updates.defined() ? clip.updates.data<std::int64_t>() : nullptr,
+          .updates = clip.updates.defined() ? clip.updates.data<double>() : nullptr,
           .rate = clip.rate.defined() ? clip.rate.data<const double>() : nullptr,
           .seed = updates.front().seed,
           .begun = begun.raw()};

@@ -18,10 +18,12 @@ OptimizerStep::OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> p
   const AllocationScope scope({Purpose::workspace, Label("optimizer step"), {}});
   const Device device = parameters.empty() ? Device::cpu : parameters.front()->tensor().device();
   const auto scalar = [&](DType dtype) { return Tensor::zeros({}, dtype, device, Purpose::workspace); };
-  loss_ = scalar(DType::f64);
-  squares_ = Tensor::zeros({std::ssize(parameters)}, DType::f64, device, Purpose::workspace);
+  const std::int64_t count = std::ssize(parameters);
+  figures_ = Tensor::zeros({2 + count}, DType::f64, device, Purpose::workspace);
+  loss_ = figures_.leading(0, 1).reshape({});
+  clip_.updates = figures_.leading(1, 2).reshape({});
+  squares_ = figures_.leading(2, 2 + count);
   clip_.finite = Tensor::full({}, 1, DType::i32, device, Purpose::workspace);
-  clip_.updates = scalar(DType::i64);
   if (const LossScale* const scale = optimizer.loss_scale()) scale_ = scale->scale().clone(Purpose::workspace);
   if (clipping.norm > 0 || clipping.parameter_norm > 0 || scale_.defined()) clip_.factor = scalar(DType::f32);
   if (clipping.value > 0) clip_.limit = static_cast<float>(clipping.value);
@@ -95,12 +97,13 @@ void OptimizerStep::update(std::span<Parameter* const> parameters) {
 
 StepReport OptimizerStep::report() const {
   if (squares_.device() == Device::meta) return {};
-  const std::vector<double> squares = squares_.to_vector();
+  const std::vector<double> figures = figures_.to_vector();
+  const std::span<const double> squares = std::span(figures).subspan(2);
   const double scale = scale_.defined() ? scale_.item() : 1;
-  StepReport report{.loss = loss_.item(),
+  StepReport report{.loss = figures[0],
                     .gradient_norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0)) / scale,
                     .loss_scale = scale,
-                    .updated = clip_.updates.item() > 0};
+                    .updated = figures[1] > 0};
   for (std::size_t i = squares.size(); i-- > 0;)
     if (!std::isfinite(squares[i])) report.nonfinite = parameters_[i];
   return report;

@@ -73,6 +73,7 @@ class OptimizerStep {
   double lr_;
   Clipping clipping_;
   std::unordered_map<const Parameter*, std::size_t> index_;
+  Tensor figures_;  // f64 [2 + parameters]: loss, number of updates, squares_; the host reads it once
   Tensor loss_;     // f64 []
   Tensor squares_;  // f64 [parameters]: squared norm of each gradient
   Tensor scale_;    // f32 []: loss scale of this step; undefined: 1

@@ -39,7 +39,7 @@ struct UpdatesOnCuda {
   const float* factor;         // [], of each gradient; null: 1
   float limit;                 // of each element's magnitude, after the factor
   const std::int32_t* finite;  // []: nothing happens if it is 0; null: 1
-  std::int64_t* updates;       // []: goes up by the number of parameters; may be null
+  double* updates;             // []: goes up by the number of parameters; may be null
   const double* rate;          // [], times each learning rate; null: 1
   std::uint64_t seed;          // of the draws that round states
   std::byte* begun;            // [parameters, bytes_of_begun], workspace

@@ -36,7 +36,7 @@ struct BeginUpdates {
     Begun<F>& begun = begun_of<F>(what, i);
     begun.updates = what.finite == nullptr || *what.finite != 0;
     if (!begun.updates) return;
-    if (i == 0 && what.updates != nullptr) *what.updates += what.parameters.count;
+    if (i == 0 && what.updates != nullptr) *what.updates += static_cast<double>(what.parameters.count);
     const UpdatedParameter& parameter = what.parameters.entries[i];
     const std::int64_t step = ++*parameter.step;
     begun.key = state_key(what.seed, step, parameter.site);

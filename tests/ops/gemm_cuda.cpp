@@ -35,13 +35,14 @@ TEST_CASE("cuda: products of f32 are those of factors rounded to TF32 where that
     gemm(Matrix(x.to(Device::cuda).to(dtype)), Matrix(y.to(Device::cuda).to(dtype)), Matrix(c));
     return c.to_vector();
   };
-  const auto rounded = [](const Tensor& x) {  // of bf16's 7 bits TF32 keeps all, and adds three
+  const auto rounded = [](const Tensor& x) {
     std::vector<double> values = x.to_vector();
     for (double& value : values) {
       int exponent = 0;
-      value = std::ldexp(std::nearbyint(std::ldexp(std::frexp(value, &exponent), 11)), exponent - 11);
+      const double fraction = std::frexp(value, &exponent);  // a bit before those 10
+      value = std::ldexp(std::nearbyint(std::ldexp(fraction, 11)), exponent - 11);
     }
-    return Tensor::from(std::span<const double>(values), x.shape());
+    return Tensor::from(std::span<const double>(values), x.shape(), DType::f32);
   };
   const std::vector<double> exact = product(a, b), half = product(a, b, DType::bf16);
   {

@@ -28,7 +28,9 @@ Tensor ImageModel::adapt(const Parameter& parameter, const Tensor& stored, Libra
       for (std::int64_t i = 0; i < window; ++i) {
         const double value = values[static_cast<std::size_t>((o * colours + c % colours) * window + i)];
         out[static_cast<std::size_t>((o * channels + c % channels) * window + i)] +=
-            channels == 1 ? value : c < channels ? value * colours / static_cast<double>(channels) : 0;
+            channels == 1  ? value
+            : c < channels ? value * colours / static_cast<double>(channels)
+                           : 0;
       }
   return Tensor::from(std::span<const double>(out), to, DType::f32, stored.device());
 }

@@ -162,9 +162,7 @@ std::optional<Device> device_named(std::string_view text) {
 }
 
 Device device_of(const Configuration& resolved) {
-  const std::optional<Device> device = device_named(resolved.train.device);
-  expect(device.has_value(), "train.device is {}, and was to be settled", resolved.train.device);
-  return *device;
+  return device_named(resolved.train.device).value_or(Device::cpu);  // `auto` before it is settled
 }
 
 Device existing_device(const Configuration& resolved) {

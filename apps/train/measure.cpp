@@ -19,9 +19,7 @@ namespace lacuna::apps {
 namespace {
 
 /// Whether batches lie in the host's memory, beside the device that the configuration names.
-bool batches_on_host(const Configuration& configuration) {
-  return device_of(configuration).kind == DeviceKind::cuda;
-}
+bool batches_on_host(const Configuration& configuration) { return device_of(configuration).kind == DeviceKind::cuda; }
 
 /// Uniform values: numbers in [-2, 2), whole numbers in their range; for a model on `meta` zeros at most. Images and
 /// labels have the draws that they had before there were other fields.

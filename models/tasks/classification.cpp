@@ -64,8 +64,8 @@ class Classification final : public Task {
   /// The training loss, where it has other targets than `labels`. They are made where the labels lie.
   Variable loss_of_targets(Variable logits, Variable labels) const {
     if (binary_) {
-      const Tensor targets = on_device(
-          binary_targets(labels.tensor(), classes_, label_smoothing_, target_threshold_), logits.device());
+      const Tensor targets =
+          on_device(binary_targets(labels.tensor(), classes_, label_smoothing_, target_threshold_), logits.device());
       labels = {};
       const BinaryCrossEntropy mean{class_weights_.values(targets.device())};  // over all elements
       Variable loss = apply(mean, std::move(logits), Variable(targets));

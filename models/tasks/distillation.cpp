@@ -141,9 +141,9 @@ class Distillation final : public Task {
     if (!teacher_.model) teacher_ = make_teacher(teacher_name_, teacher_from_, student);
     Inputs inputs;
     const Variable& images = batch.at("images");
-    inputs.set("images", Variable(renormalised(images.tensor(), student_images_, teacher_.images,
-                                               student.context().device),
-                                  false, "images"));
+    inputs.set("images",
+               Variable(renormalised(images.tensor(), student_images_, teacher_.images, student.context().device),
+                        false, "images"));
     return teacher_.model->forward(std::move(inputs)).take("logits").tensor();
   }
   Variable distance(Variable logits, const Tensor& taught) const {

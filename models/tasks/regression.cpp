@@ -28,7 +28,8 @@ class Regression final : public Task {
     TaskResult result;
     for (const Metric& metric : metrics())
       result.sums.push_back(number_sums(metric, predictions.tensor(), labels.tensor()));
-    result.loss = apply(MeanSquaredError{}, std::move(predictions), Variable(on_device(labels.tensor(), model.context().device)));
+    result.loss =
+        apply(MeanSquaredError{}, std::move(predictions), Variable(on_device(labels.tensor(), model.context().device)));
     return result;
   }
 

@@ -129,11 +129,15 @@ class QuestionAnswering final : public Task {
     if (logits.tensor().device() == Device::meta) {
       result.sums.assign(2, Tensor::zeros({3}, DType::f64, Device::meta));
     } else {
-      const std::vector<double> z = logits.tensor().to_vector();
-      const Judged judged =
-          texts ? judge_texts(*sequences, z, *texts) : judge_positions(*sequences, z, labels.tensor());
-      for (const std::vector<double>* const kept : {&judged.f1, &judged.exact})
-        result.sums.push_back(Tensor::from(std::span<const double>(*kept), {std::ssize(*kept)}));
+      const auto judge = [this, texts, sequences, found = logits.tensor(), wanted = labels.tensor()] {
+        const std::vector<double> z = found.to_vector();
+        const Judged judged = texts ? judge_texts(*sequences, z, *texts) : judge_positions(*sequences, z, wanted);
+        std::vector<Tensor> sums;
+        for (const std::vector<double>* const kept : {&judged.f1, &judged.exact})
+          sums.push_back(Tensor::from(std::span<const double>(*kept), {std::ssize(*kept)}));
+        return sums;
+      };
+      count_on_host(logits.device(), judge, result);
     }
     result.loss = apply(SpanCrossEntropy{.sequences = sequences}, std::move(logits),
                         Variable(on_device(labels.tensor(), model.context().device)));

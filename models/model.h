@@ -29,6 +29,8 @@ class Inputs : public NamedValues<Variable> {
   Variable take(std::string_view name);
   /// The same, copied to `device` if it lies elsewhere.
   Variable take(std::string_view name, Device device);
+
+  std::optional<PixelTransform> pixels{};  // of `images` that are u8
 };
 
 /// The outputs of a model by name: `logits` of a classifier.
@@ -48,11 +50,11 @@ enum class Library : std::uint8_t { timm, transformers };
 
 /// How a model is adapted (models/adapters.h).
 struct Adaptation {
-  std::string kind;                   // of adapter
-  SettingValues settings{};           // that were given
-  std::vector<std::string> layers{};  // paths of those that have an adapter
-  std::string base{};                 // where the weights below are from; may be empty
-  std::string base_hash{};            // of those weights; empty on `meta`
+  std::string kind;                               // of adapter
+  SettingValues settings{};                       // that were given
+  std::vector<std::string> layers{};              // paths of those that have an adapter
+  std::string base{};                             // where the weights below are from; may be empty
+  std::string base_hash{};                        // of those weights; empty on `meta`
   std::set<std::string, std::less<>> replaced{};  // names below the adapters that were loaded with them
 };
 

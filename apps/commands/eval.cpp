@@ -179,6 +179,7 @@ class Eval {
     nlohmann::ordered_json json{
         {"weights", evaluated["weights"]}, {"samples", figures.samples()}, {"classes", evaluated["classes"]}};
     if (image_channels(dataset->info().fields) == 3 && figures.samples() == std::ssize(samples)) {
+      configuration.train.device = "cpu";  // pixels as numbers
       configuration.train.batch_size = configuration.train.accumulate = 1;
       const Batches single = batches_of(configuration, dataset, Split::validation);
       const std::vector<std::int64_t> worst = figures.worst();

@@ -5,6 +5,7 @@
 #include "apps/output/output.h"
 #include "core/backend.h"
 #include "core/parallel.h"
+#include "data/augment/augment.h"
 #include "data/class_sampler.h"
 #include "data/encoded_images.h"
 #include "models/registry.h"
@@ -165,9 +166,7 @@ std::optional<Device> device_named(std::string_view text) {
 }
 
 Device device_of(const Configuration& resolved) {
-  const std::optional<Device> device = device_named(resolved.train.device);
-  expect(device.has_value(), "train.device is {}, and was to be settled", resolved.train.device);
-  return *device;
+  return device_named(resolved.train.device).value_or(Device::cpu);  // `auto` before it is settled
 }
 
 Device existing_device(const Configuration& resolved) {
@@ -255,6 +254,11 @@ std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration) {
   return std::make_shared<const Mixing>(std::move(options));
 }
 
+bool gives_pixels(const Configuration& resolved, Split split) {
+  if (device_of(resolved).kind != DeviceKind::cuda || resolved.image_gradient) return false;
+  return split != Split::train || augment::after_normalization(AugmentOptions(resolved.data)).empty();
+}
+
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split) {
   const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
   const SampleFields fields = dataset->info().fields;
@@ -266,17 +270,25 @@ Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split spli
                                                             : OnDamage::leave_out;
   DatasetPtr ready = transform(std::move(dataset), std::move(early), seed, on_damage);
   if (has_tokens) ready = with_draws(std::move(ready), seed);
-  return batches_of_ready(resolved, std::move(ready), split, std::move(late));
+  std::optional<PixelTransform> pixels;
+  if (const auto* const normalize = late.empty() ? nullptr : dynamic_cast<const Normalize*>(late.front().get());
+      normalize != nullptr && late.size() == 1 && gives_pixels(resolved, split)) {
+    pixels = normalize->pixels();
+    late.clear();
+  }
+  return batches_of_ready(resolved, std::move(ready), split, std::move(late), std::move(pixels));
 }
 
-Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split split, Transforms late) {
+Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split split, Transforms late,
+                         std::optional<PixelTransform> pixels) {
   const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
   if (split == Split::validation)
     return {std::move(ready),
             {.size = resolved.train.batch_size / resolved.train.accumulate,
              .rank = resolved.ranks.rank,
              .ranks = resolved.ranks.count,
-             .late = std::move(late)}};
+             .late = std::move(late),
+             .pixels = std::move(pixels)}};
   const auto grouped = resolved.data.options.find("group_by_length");
   const bool by_length = grouped != resolved.data.options.end() && std::get<bool>(grouped->second);
   DatasetPtr ordered = [&] {
@@ -293,7 +305,8 @@ Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split 
            .rank = resolved.ranks.rank,
            .ranks = resolved.ranks.count,
            .mixing = mixing_of(resolved),
-           .late = std::move(late)}};
+           .late = std::move(late),
+           .pixels = std::move(pixels)}};
 }
 
 }  // namespace lacuna::apps

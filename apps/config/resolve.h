@@ -41,11 +41,14 @@ DatasetOptions dataset_options(const Configuration& configuration, Split split);
 Transforms evaluation_transforms(const Configuration& resolved, const DatasetInfo& dataset);
 /// How training batches are mixed; null: not at all.
 std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration);
+/// Whether batches have images in u8, which a GPU normalises and mixes: a quarter of the bytes to copy.
+bool gives_pixels(const Configuration& resolved, Split split);
 /// The batches of an opened data set. For training: augmented, in random order, of `train.batch_size` samples, all of
 /// them full. For validation: of as many samples as a training step has at once. Of several ranks, this one's part of
 /// each batch.
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split);
-/// The same of samples that have gone through all transforms but `late`.
-Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split split, Transforms late = {});
+/// The same of samples that have gone through all transforms but `late` or `pixels`.
+Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split split, Transforms late = {},
+                         std::optional<PixelTransform> pixels = {});
 
 }  // namespace lacuna::apps

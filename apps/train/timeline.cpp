@@ -1,8 +1,8 @@
 #include "apps/train/timeline.h"
 
 #include "apps/train/measure.h"
-#include "core/backend.h"
 #include "autograd/checkpoint.h"
+#include "core/backend.h"
 
 #include <algorithm>
 #include <chrono>

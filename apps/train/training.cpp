@@ -144,9 +144,7 @@ std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, c
   const auto seed = trained.find("train.seed"), hash = trained.find("weights of model.from");
   std::unique_ptr<Model> model =
       build_model(described.model, described.hyper_parameters,
-                  {.device = device,
-                   .seed = seed == trained.end() ? 1 : std::stoull(seed->second),
-                   .dtype = dtype});
+                  {.device = device, .seed = seed == trained.end() ? 1 : std::stoull(seed->second), .dtype = dtype});
   const fs::path base = adapter.base();
   if (base.empty() && seed == trained.end())
     reject("{}: expected the folder of the base in `base_model_name_or_path`, got none", adapter.path().string());

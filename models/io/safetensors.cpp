@@ -356,7 +356,8 @@ void write_safetensors(const std::filesystem::path& path, std::vector<NamedTenso
   std::vector<TensorDescription> descriptions;
   std::map<std::string, Tensor> by_name;
   for (const auto& [name, tensor] : tensors) {
-    expect(tensor.defined() && tensor.device() != Device::meta, "a tensor without values cannot be written: \"{}\"", name);
+    expect(tensor.defined() && tensor.device() != Device::meta, "a tensor without values cannot be written: \"{}\"",
+           name);
     descriptions.push_back({name, tensor.dtype(), tensor.shape()});
     by_name.emplace(name, tensor);
   }

@@ -8,6 +8,8 @@
 #include "ops/binary_cross_entropy.h"
 #include "ops/loss.h"
 
+#include <algorithm>
+
 namespace lacuna {
 namespace {
 
@@ -50,7 +52,7 @@ class Classification final : public Task {
     Variable logits = model.forward(std::move(batch)).take("logits");
     Variable placed = class_targets(logits, labels);
     TaskResult result;
-    for (const Metric& metric : metrics()) result.sums.push_back(class_sums(metric, logits.tensor(), placed.tensor()));
+    count(logits.tensor(), placed.tensor(), result);
     if (mode == TaskMode::evaluate) show(logits.tensor(), labels.tensor());
     if (mode == TaskMode::train && (binary_ || class_weights_.any())) {
       placed = {};
@@ -63,11 +65,23 @@ class Classification final : public Task {
   }
 
  private:
+  void count(const Tensor& logits, const Tensor& labels, TaskResult& result) const {
+    const auto sums = [this, logits, labels] {
+      std::vector<Tensor> all;
+      for (const Metric& metric : metrics()) all.push_back(class_sums(metric, logits, labels));
+      return all;
+    };
+    if (std::ranges::all_of(metrics(), counts_on_device))
+      result.sums = sums();
+    else
+      count_on_host(logits.device(), sums, result);
+  }
+
   /// The training loss, where it has other targets than `labels`. They are made where the labels lie.
   Variable loss_of_targets(Variable logits, Variable labels) const {
     if (binary_) {
-      const Tensor targets = on_device(
-          binary_targets(labels.tensor(), classes_, label_smoothing_, target_threshold_), logits.device());
+      const Tensor targets =
+          on_device(binary_targets(labels.tensor(), classes_, label_smoothing_, target_threshold_), logits.device());
       labels = {};
       const BinaryCrossEntropy mean{class_weights_.values(targets.device())};  // over all elements
       Variable loss = apply(mean, std::move(logits), Variable(targets));

@@ -80,6 +80,16 @@ Tensor renormalised(const Tensor& images, const ImagePreparation& from, const Im
   return out;
 }
 
+/// How pixels are normalised for a model whose images are prepared as `to`, where that says it; otherwise as `from`.
+PixelTransform normalised_as(const ImagePreparation& to, PixelTransform from) {
+  if (to.mean.size() != from.scale.size() || to.std.size() != from.scale.size()) return from;
+  for (std::size_t c = 0; c < from.scale.size(); ++c) {
+    from.scale[c] = static_cast<float>(1 / (255 * to.std[c]));
+    from.offset[c] = static_cast<float>(-to.mean[c] / to.std[c]);
+  }
+  return from;
+}
+
 /// loss = base_weight · CE(class logits, labels) + distill_weight · D(distillation logits, teacher's logits).
 ///
 /// hard: D = CE(logits, the teacher's best class). soft: D = τ² · KL(softmax(teacher / τ) ‖ softmax(logits / τ)), the
@@ -141,9 +151,14 @@ class Distillation final : public Task {
     if (!teacher_.model) teacher_ = make_teacher(teacher_name_, teacher_from_, student);
     Inputs inputs;
     const Variable& images = batch.at("images");
-    inputs.set("images", Variable(renormalised(images.tensor(), student_images_, teacher_.images,
-                                               student.context().device),
-                                  false, "images"));
+    if (batch.pixels) {
+      inputs.set("images", images);
+      inputs.pixels = normalised_as(teacher_.images, *batch.pixels);
+      return teacher_.model->forward(std::move(inputs)).take("logits").tensor();
+    }
+    inputs.set("images",
+               Variable(renormalised(images.tensor(), student_images_, teacher_.images, student.context().device),
+                        false, "images"));
     return teacher_.model->forward(std::move(inputs)).take("logits").tensor();
   }
   Variable distance(Variable logits, const Tensor& taught) const {

@@ -142,10 +142,12 @@ Metric class_metric(const std::string& name, std::int64_t classes) {
                                         : matthews};
 }
 
+bool counts_on_device(const Metric& metric) { return metric.name == "accuracy" || metric.name == "top5_accuracy"; }
+
 Tensor class_sums(const Metric& metric, const Tensor& logits, const Tensor& labels) {
   const Device device = logits.device();
   const Tensor sums = Tensor::zeros({metric.sums}, DType::f64, device);
-  if (metric.name == "accuracy" || metric.name == "top5_accuracy") {
+  if (counts_on_device(metric)) {
     const std::int64_t k = metric.name == "accuracy" ? 1 : 5;
     count_top_k(device, logits, labels, std::span(&k, 1), sums.leading(0, 1));
     sums.leading(1, 2).fill(static_cast<double>(logits.rows()));

@@ -26,7 +26,8 @@ class MultiLabel final : public Task {
     Variable labels = batch.take("labels");
     Variable logits = model.forward(std::move(batch)).take("logits");
     TaskResult result;
-    result.sums = count(logits.tensor(), labels.tensor());
+    count_on_host(
+        logits.device(), [z = logits.tensor(), wanted = labels.tensor()] { return count(z, wanted); }, result);
     result.loss =
         apply(BinaryCrossEntropy{}, std::move(logits), Variable(on_device(labels.tensor(), model.context().device)));
     return result;

@@ -110,6 +110,7 @@ const RegisterCommand command(
     30, "bench", "time training steps on made-up input, with their memory", [](CLI::App& app) {
       const auto options = std::make_shared<Options>();
       options->configuration.declare(app, true);
+      options->configuration.declare_image_gradient(app);
       app.add_option("--steps", options->steps, "number of timed steps; two more come first, to warm up")
           ->check(CLI::Range(1, 100000));
       app.add_flag("--profile", options->profile,

@@ -156,9 +156,9 @@ TEST_CASE("report: training runs on one page") {
         size);
     if (page_state.is_null()) return;
     CHECK(page_state.at("overflow") == 0);
-    // Peak, timelines of two runs and their bars, layers, and six curves: loss, two metrics, rate, gradient norm,
-    // speed. Only one run knows its final figures.
-    CHECK(page_state.at("canvases") == 1 + 3 + 1 + 6);
+    // Peak, timelines of two runs and their bars, layers, ranges of one, and six curves: loss, two metrics, rate,
+    // gradient norm, speed. Only one run knows its final figures.
+    CHECK(page_state.at("canvases") == 1 + 3 + 1 + 1 + 6);
     CHECK(page_state.at("drawn") == page_state.at("canvases"));
     CHECK(page_state.at("titles").at(0) == "Results");
     CHECK(page_state.at("name") == "two: mesa · unfinished");

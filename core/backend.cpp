@@ -60,6 +60,12 @@ CudaDevices find_cuda_devices() {
   }
 }
 
+void synchronize(Device device) {
+  if (device.kind != DeviceKind::cuda) return;
+  Backend& own = backend(device);
+  own.synchronize(own.stream(device.index));
+}
+
 void cuda::throw_launch_failed(const char* reason) { fail("a kernel could not be started: {}", reason); }
 
 void cuda::throw_waits_while_captured() {

@@ -72,6 +72,9 @@ struct CudaDevices {
 };
 CudaDevices find_cuda_devices();
 
+/// Waits for the work that was queued on a device; there is none on others than cuda.
+void synchronize(Device device);
+
 /// The stream on which kernels for a cuda device run.
 inline Stream stream_of(Device device) { return backend(device).stream(device.index); }
 

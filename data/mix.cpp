@@ -138,6 +138,20 @@ std::vector<SampleMix> Mixing::draw(std::int64_t epoch, std::int64_t first, std:
   return mixes;
 }
 
+namespace {
+
+std::array<float, 6> pixel_mix(const SampleMix& mix) {
+  if (!mix.box) return {static_cast<float>(mix.share), static_cast<float>(1 - mix.share), 0, 0, 0, 0};
+  return {1,
+          0,
+          static_cast<float>(mix.box->top),
+          static_cast<float>(mix.box->bottom),
+          static_cast<float>(mix.box->left),
+          static_cast<float>(mix.box->right)};
+}
+
+}  // namespace
+
 void Mixing::apply(Batch& batch) const {
   expect(batch.samples % (2 * options_.parts) == 0,
          "mixing expects an even number of samples in each of {} parts, got {}", options_.parts, batch.samples);
@@ -149,7 +163,10 @@ void Mixing::apply(Batch& batch) const {
     const std::int64_t end = begin + size;
     const std::vector<SampleMix> mixes =
         draw(batch.epoch, batch.first + begin, size, images.shape()[1], images.shape()[2]);
-    mix_images(images.leading(begin, end), mixes);
+    if (batch.pixels)
+      std::ranges::transform(mixes, std::back_inserter(batch.pixels->mixes), pixel_mix);
+    else
+      mix_images(images.leading(begin, end), mixes);
     mixed.leading(begin, end).copy_from(mixed_labels(labels.leading(begin, end), options_.classes, mixes));
   }
   batch.set("labels", mixed);

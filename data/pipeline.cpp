@@ -253,7 +253,13 @@ Batches::Batches(DatasetPtr source, const BatchOptions& options)
   const int rank = options_.rank, ranks = options_.ranks;
   const bool mixes = options_.mixing != nullptr;
   for (const auto& transform : options_.late) info_.fields = transform->describe(std::move(info_.fields));
-  if (mixes) options_.mixing->describe(info_.fields);
+  expect(!options_.pixels || options_.late.empty(), "images are normalised by `late` or by `pixels`, not by both");
+  if (mixes) {
+    SampleFields mixed = info_.fields;
+    for (SampleField& field : mixed)
+      if (options_.pixels && field.name == "images") field.dtype = DType::f32;  // on the device
+    options_.mixing->describe(std::move(mixed));
+  }
   if (size < 1) reject("train.batch_size: expected 1 or more, got {}", size);
   expect(ranks > 0 && 0 <= rank && rank < ranks, "expected a rank from 0 to {}, got {}", ranks - 1, rank);
   if (mixes && size / ranks % (2 * options_.mixing->parts()) != 0)
@@ -371,6 +377,7 @@ Batch Batches::finish(std::int64_t epoch, std::int64_t first, BatchMemory& memor
   if (batch.samples == 0) return batch;
   for (const auto& [name, tensor] : memory.tensors) batch.set(name, tensor.leading(0, batch.samples));
   if (!options_.late.empty()) apply_late(memory.rows, batch);
+  batch.pixels = options_.pixels;
   if (options_.mixing) options_.mixing->apply(batch);
   return batch;
 }

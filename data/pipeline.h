@@ -55,6 +55,7 @@ struct BatchOptions {
   int rank = 0, ranks = 1;                 // this process reads part `rank` of `ranks` equal parts of each batch
   std::shared_ptr<const Mixing> mixing{};  // of the samples of a batch (of this process); null: none
   Transforms late{};  // of the samples of a batch when it is taken: what makes them larger, as normalisation
+  std::optional<PixelTransform> pixels{};  // instead: images stay u8, and batches say what the model's device does
 };
 
 /// Memory of a batch until it is taken.

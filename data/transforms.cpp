@@ -97,6 +97,11 @@ void Normalize::apply(Sample& sample, SampleRandom&) const {
   sample.set(images, std::move(out));
 }
 
+PixelTransform Normalize::pixels() const {
+  return {.scale = {scale_.begin(), scale_.begin() + channels_},
+          .offset = {offset_.begin(), offset_.begin() + channels_}};
+}
+
 Interpolation interpolation_of(std::string_view name) {
   if (name == "bilinear") return Interpolation::bilinear;
   if (name == "bicubic") return Interpolation::bicubic;

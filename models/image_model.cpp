@@ -1,5 +1,7 @@
 #include "models/image_model.h"
 
+#include "ops/pixels_kernels.h"
+
 #include <algorithm>
 
 namespace lacuna {
@@ -28,18 +30,47 @@ Tensor ImageModel::adapt(const Parameter& parameter, const Tensor& stored, Libra
       for (std::int64_t i = 0; i < window; ++i) {
         const double value = values[static_cast<std::size_t>((o * colours + c % colours) * window + i)];
         out[static_cast<std::size_t>((o * channels + c % channels) * window + i)] +=
-            channels == 1 ? value : c < channels ? value * colours / static_cast<double>(channels) : 0;
+            channels == 1  ? value
+            : c < channels ? value * colours / static_cast<double>(channels)
+                           : 0;
       }
   return Tensor::from(std::span<const double>(out), to, DType::f32, stored.device());
 }
 
+namespace {
+
+/// Images u8 [N, H, W, C] as numbers.
+Tensor normalized(const Tensor& images, const PixelTransform& pixels, DType dtype) {
+  const std::int64_t channels = images.shape().back(), samples = images.shape().front();
+  expect(std::ssize(pixels.scale) == channels && std::ssize(pixels.offset) == channels,
+         "images {} are normalised with a scale and an offset for each channel, got {} and {}", images.shape(),
+         pixels.scale.size(), pixels.offset.size());
+  const AllocationScope scope({Purpose::data, Label("batch"), {}});
+  std::vector<float> table = pixels.scale;
+  table.insert(table.end(), pixels.offset.begin(), pixels.offset.end());
+  Tensor mixes;
+  if (!pixels.mixes.empty()) {
+    expect(std::ssize(pixels.mixes) == samples, "{} images were to be mixed in {} ways", samples, pixels.mixes.size());
+    const std::span<const float> numbers(pixels.mixes.front().data(), 6 * pixels.mixes.size());
+    mixes = Tensor::from(numbers, {samples, 6}, DType::f32, images.device());
+  }
+  const Tensor out = Tensor::empty(images.shape(), dtype, images.device(), Purpose::data);
+  normalize_pixels(images.device(), images, Tensor::from(table, {2, channels}, DType::f32, images.device()), mixes,
+                   out);
+  return out;
+}
+
+}  // namespace
+
 Outputs ImageModel::forward(Inputs inputs) {
-  Variable images = inputs.take("images");
+  Variable images = inputs.take("images", context().device);
   const Shape& shape = images.shape();
   expect(shape.rank() == 4 && shape[3] == in_channels() && takes(shape[1], shape[2]),
          "the model expects images [N, {}, {}, {}] (channels last), got {}", image_size().height, image_size().width,
          in_channels(), shape);
-  if (images.dtype() != context().dtype) {
+  if (images.dtype() == DType::u8 && inputs.pixels) {
+    images = Variable(normalized(images.tensor(), *inputs.pixels, context().dtype), false, images.path());
+  } else if (images.dtype() != context().dtype) {
     expect(!images.requires_grad(), "images that gather a gradient must have the model's type {}, got {}",
            name_of(context().dtype), name_of(images.dtype()));
     images = Variable(images.tensor().to(context().dtype), false, images.path());

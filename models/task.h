@@ -36,6 +36,8 @@ enum class TaskMode : std::uint8_t { train, evaluate };
 struct TaskResult {
   Variable loss;             // [], mean over the batch's samples
   std::vector<Tensor> sums;  // f64 [metric.sums], or any number of them where it keeps them; for each metric in order
+  /// In place of `sums` where the host counts: gives them, after the work of a cuda device on the batch.
+  std::function<std::vector<Tensor>()> sums_of_host{};
 };
 
 /// A task may hold state of its own, such as the frozen teacher of a distillation; it reads as many outputs of the
@@ -74,6 +76,14 @@ class Task {
   void show(const Tensor& logits, const Tensor& labels) const {
     if (observer_) observer_(logits, labels);
   }
+  /// Sets the sums of a result whose tensors are on `device` to what the host counts: on a cuda device later, since the
+  /// host would wait for it.
+  static void count_on_host(Device device, std::function<std::vector<Tensor>()> sums, TaskResult& result) {
+    if (device.kind == DeviceKind::cuda)
+      result.sums_of_host = std::move(sums);
+    else
+      result.sums = sums();
+  }
 
  private:
   std::vector<Metric> metrics_;
@@ -103,11 +113,16 @@ class RunningTotals {
  public:
   explicit RunningTotals(const Task& task) : task_(task) {}
   void add(const TaskResult& result, std::int64_t samples);
+  /// Lets the host count what is left to it, so that tensors of the batch are freed.
+  void count_on_host();
   /// Reads the sums, over all ranks.
-  TaskTotals read(Communicator& ranks) const;
+  TaskTotals read(Communicator& ranks);
 
  private:
+  void add_sums(const std::vector<Tensor>& sums);
+
   const Task& task_;
+  std::vector<std::function<std::vector<Tensor>()>> left_to_host_;
   Tensor loss_sum_;  // f64 []
   std::vector<Tensor> sums_;
   std::vector<std::vector<Tensor>> kept_;  // of each metric that keeps its numbers

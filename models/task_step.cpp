@@ -40,7 +40,7 @@ Variable TaskStep::loss(Batch batch, RunningTotals* totals) {
   Inputs inputs(std::move(batch));
   if (options_.input_gradients)
     for (const SampleField& field : state_.model.inputs()) {
-      const Variable input = inputs.take(field.name);
+      const Variable input = inputs.take(field.name, state_.model.context().device);
       inputs.set(field.name, Variable(input.tensor(), is_floating(input.dtype()), field.name));
     }
   const TaskResult result = task_.run(state_.model, std::move(inputs), TaskMode::train);

@@ -97,6 +97,7 @@ std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches
     const std::int64_t samples = batch->samples;
     if (ranks.size() == 1) {
       if (samples > 0) running.add(task.run(model, std::move(*batch), TaskMode::evaluate), samples);
+      running.count_on_host();
       continue;
     }
     RunningTotals part(task);

@@ -115,6 +115,18 @@ struct LionStep {
   }
 };
 
+/// torch.optim.Adagrad (Duchi et al. 2011): s ← s + d² with d = g + λp, then p ← p − lr·d / (√s + ε).
+struct AdagradStep {
+  CountedGradient counted;
+  float lr, weight_decay, eps;
+  LACUNA_HOST_DEVICE void operator()(float& parameter, float gradient, float& sum) const {
+    const float d = counted(gradient) + weight_decay * parameter;
+    const float s = sum + d * d;
+    sum = s;
+    parameter -= lr * d / (std::sqrt(s) + eps);
+  }
+};
+
 /// First half of LAMB (You et al. 2020, algorithm 2): the update m̂ / (√v̂ + ε) +
 /// λp, stored in the gradient's memory until its norm is known.
 struct LambUpdate {

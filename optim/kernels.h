@@ -20,6 +20,7 @@ inline constinit Kernel<void(const SgdSettings&, std::span<const Update>)> sgd_u
 inline constinit Kernel<void(const AdamSettings&, std::span<const Update>)> adam_update{"adam"};
 inline constinit Kernel<void(const AdanSettings&, std::span<const Update>)> adan_update{"adan"};
 inline constinit Kernel<void(const LionSettings&, std::span<const Update>)> lion_update{"lion"};
+inline constinit Kernel<void(const AdagradSettings&, std::span<const Update>)> adagrad_update{"adagrad"};
 /// Overwrites Update::gradient.
 inline constinit Kernel<void(const LambSettings&, std::span<const Update>)> lamb_update{"lamb"};
 

@@ -25,6 +25,9 @@ struct AdanSettings {
 struct LionSettings {
   double beta1, beta2;
 };
+struct AdagradSettings {
+  double lr_decay, eps;
+};
 struct LambSettings {
   AdamSettings adam;
   bool trust_clip, always_adapt;
@@ -129,6 +132,18 @@ struct LionRule {
             .decay = static_cast<float>(1 - rate.lr * rate.weight_decay),
             .take1 = static_cast<float>(1 - settings.beta1),
             .take2 = static_cast<float>(1 - settings.beta2)};
+  }
+};
+
+struct AdagradRule {
+  static constexpr int states = 1;
+  AdagradSettings settings;
+  LACUNA_HOST_DEVICE formula::AdagradStep operator()(const Rate& rate, formula::CountedGradient counted,
+                                                     std::int64_t step) const {
+    return {.counted = counted,
+            .lr = static_cast<float>(rate.lr / (1 + static_cast<double>(step - 1) * settings.lr_decay)),
+            .weight_decay = static_cast<float>(rate.weight_decay),
+            .eps = static_cast<float>(settings.eps)};
   }
 };
 

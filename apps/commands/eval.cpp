@@ -101,6 +101,7 @@ class Eval {
     if (configuration.model.from.empty() && !point)
       reject("expected model.from, the weights to evaluate, or a run folder");
 
+    const Device device = existing_device(configuration);
     const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
     const Tf32Scope tf32(configuration.train.precision == "tf32");
     if (ranks.rank() == 0) warn_if_crowded();
@@ -109,10 +110,10 @@ class Eval {
     warn_of_other_statistics(configuration);
     require_fit_to_evaluate(configuration);
     const MadeModel made =
-        point ? make_model_of_run(configuration, *point) : make_model(configuration, Device::cpu, false);
+        point ? make_model_of_run(configuration, *point, device) : make_model(configuration, device, false);
     Model* const model = made.model.get();
     if (point) require_same_classes(made.file, dataset->info());
-    ledger(Device::cpu).reset_peak();
+    ledger(device).reset_peak();
     const auto start = std::chrono::steady_clock::now();
     const std::unique_ptr<Task> task = make_task(configuration, *model);
     ClassFigures figures(dataset->info().classes);
@@ -160,7 +161,7 @@ class Eval {
       if (point && overrides.empty()) write_classes(*point, configuration, dataset, evaluated, figures, json);
     }
     json["samples_per_second"] = rate;
-    json["evaluation_peak"] = ledger(Device::cpu).peak();
+    json["evaluation_peak"] = ledger(device).peak();
     json["process_peak"] = process_peak();
     json["notes"] = made.notes;
     for (const std::string& note : made.notes) print_error(fmt::format("lacuna: note: {}\n", note));
@@ -199,6 +200,7 @@ class Eval {
     nlohmann::ordered_json json{
         {"weights", evaluated["weights"]}, {"samples", figures.samples()}, {"classes", evaluated["classes"]}};
     if (image_channels(dataset->info().fields) == 3 && figures.samples() == std::ssize(samples)) {
+      configuration.train.device = "cpu";  // pixels as numbers
       configuration.train.batch_size = configuration.train.accumulate = 1;
       const Batches single = batches_of(configuration, dataset, Split::validation);
       const std::vector<std::int64_t> worst = figures.worst();
@@ -280,7 +282,7 @@ class Eval {
 
   /// With the weights of a checkpoint of the run. One that the run, which may be training on, removes meanwhile is
   /// looked for again.
-  static MadeModel make_model_of_run(Configuration configuration, const CheckpointPath& point) {
+  static MadeModel make_model_of_run(Configuration configuration, const CheckpointPath& point, Device device) {
     constexpr int attempts = 20;
     for (int attempt = 1;; ++attempt) {
       const RunFolder folder = RunFolder::open(point.run);
@@ -289,7 +291,7 @@ class Eval {
       try {
         read_progress(weights);  // refuses a checkpoint whose files have changed
         take_weights_of(weights, configuration);
-        MadeModel made = make_model(configuration, Device::cpu, false);
+        MadeModel made = make_model(configuration, device, false);
         if (configuration.adapter.used()) made.file = weights;
         return made;
       } catch (const Error&) {

@@ -1,6 +1,7 @@
 #include "apps/config/schema.h"
 
 #include "apps/config/model_options.h"
+#include "apps/config/resolve.h"
 #include "autograd/policy.h"
 #include "data/dataset.h"
 #include "data/transforms.h"
@@ -58,7 +59,8 @@ Names average_warmups() { return {"none", "tensorflow", "timm"}; }
 Names precisions() { return {"f32", "bf16", "f16", "tf32"}; }
 Names gradient_types() { return {"f32", "bf16"}; }
 Names state_types() { return {"f32", "bf16", "int8"}; }
-Names devices() { return {"auto", "cpu", "meta"}; }
+Names devices() { return {"auto", "cpu", "cuda", "meta"}; }
+bool is_device(std::string_view text) { return device_named(text).has_value(); }
 Names exchanges() { return {"exact", "bf16", "int8"}; }
 Names shards() { return {"none", "optimizer", "gradients"}; }
 Names budget_kinds() { return {"peak", "saved", "process"}; }
@@ -250,7 +252,10 @@ const std::vector<Key<Configuration>> table{
      "on cuda: whether a step is captured once and replayed, without the time that the host takes to start its "
      "kernels. "
      "Its memory stays apart between steps; with `memory.budget` steps are not captured"},
-    {"train.device", &Train::device, {.names = devices}, "where the model runs"},
+    {"train.device",
+     &Train::device,
+     {.names = devices, .also = is_device},
+     "where the model runs: `cuda` is the first GPU, `cuda:1` the second; `auto` takes the first GPU if there is one"},
     {"train.threads",
      &Train::threads,
      {up_to(4096)},

@@ -132,7 +132,7 @@ MadeModel make_model(const Configuration& configuration, Device device, bool new
 }
 
 std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, const ModelFolder& described,
-                                          DType dtype) {
+                                          DType dtype, Device device) {
   namespace fs = std::filesystem;
   const fs::path average = folder / average_folder;
   const AdapterFolder adapter(is_adapter_folder(average) ? average : folder,
@@ -144,7 +144,7 @@ std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, c
   const auto seed = trained.find("train.seed"), hash = trained.find("weights of model.from");
   std::unique_ptr<Model> model =
       build_model(described.model, described.hyper_parameters,
-                  {.seed = seed == trained.end() ? 1 : std::stoull(seed->second), .dtype = dtype});
+                  {.device = device, .seed = seed == trained.end() ? 1 : std::stoull(seed->second), .dtype = dtype});
   const fs::path base = adapter.base();
   if (base.empty() && seed == trained.end())
     reject("{}: expected the folder of the base in `base_model_name_or_path`, got none", adapter.path().string());
@@ -308,7 +308,7 @@ Training::Training(const Configuration& configuration, Device device, Communicat
                       : std::make_unique<WeightAverage>(*model_, decay, warmup);
   }
   step_ = std::make_unique<TaskStep>(task_step(*policy_));
-  if (heads_ != nullptr && device == Device::meta)
+  if (heads_ != nullptr && device == Device::meta && device_of(configuration).kind != DeviceKind::cuda)
     for (const Split split : {Split::train, Split::validation})
       planned_features_.push_back(
           allocate_features(describe_dataset(configuration.data.name, dataset_options(configuration, split)).size));
@@ -317,7 +317,8 @@ Training::Training(const Configuration& configuration, Device device, Communicat
 NamedTensors Training::allocate_features(std::int64_t samples) const {
   SampleFields fields = model_->inputs();
   for (const SampleField& target : task_->targets()) fields.push_back(target);
-  return allocate_samples(fields, samples, model_->context().device, "features");
+  const Device device = model_->context().device;  // what the loader reads lies on the host
+  return allocate_samples(fields, samples, device.kind == DeviceKind::cuda ? Device::cpu : device, "features");
 }
 
 std::int64_t Training::planned_features() const {

@@ -82,6 +82,7 @@ std::vector<Case> cases() {
       {"adan", {{"weight_decay", 0.1}}},
       {"adan", {{"weight_decay", 0.1}, {"no_prox", true}}},
       {"lion", {{"weight_decay", 0.1}}},
+      {"adagrad", {{"weight_decay", 0.1}, {"lr_decay", 0.1}}},
       {"lamb"},
       {"lamb", {{"weight_decay", 0.0}}},
       {"lamb", {{"trust_clip", true}}},

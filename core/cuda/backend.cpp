@@ -210,11 +210,14 @@ class Cuda final : public Backend {
     CUmemAccessDesc access{};
     access.location = kind.location;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    if (created != CUDA_SUCCESS || driver().map(address, piece, 0, memory, 0) != CUDA_SUCCESS ||
-        driver().set_access(address, piece, &access, 1) != CUDA_SUCCESS)
-      fail("cuda: the driver cannot map {} bytes of device {}", piece, device);
-    own.pieces[index] = memory;
-    return true;
+    const bool mapped = created == CUDA_SUCCESS && driver().map(address, piece, 0, memory, 0) == CUDA_SUCCESS;
+    if (mapped && driver().set_access(address, piece, &access, 1) == CUDA_SUCCESS) {
+      own.pieces[index] = memory;
+      return true;
+    }
+    if (mapped) driver().unmap(address, piece);
+    if (created == CUDA_SUCCESS) driver().release(memory);
+    fail("cuda: the driver cannot map {} bytes of device {}", piece, device);
   }
 
   std::mutex mutex_;

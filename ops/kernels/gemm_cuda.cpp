@@ -50,8 +50,7 @@ void multiply(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix
     bias_copy.copy_from(bias);
     bias = bias_copy;
   }
-  const Tensor workspace =
-      Tensor::empty({static_cast<std::int64_t>(cuda::product_workspace)}, DType::u8, device, Purpose::workspace);
+  const Tensor workspace = Tensor::empty({library_workspace}, DType::u8, device, Purpose::workspace);
   const Matrix left = in_type(a, inner, a_copy), right = in_type(b, inner, b_copy);
   cuda::multiply(stream_of(device), device.index,
                  {.a = factor_of(left, batch),

@@ -1,6 +1,6 @@
 // Matrix products of the stand-in, by plain loops over f32.
-#include "core/dtype.h"
 #include "core/stand_in/queue.h"
+#include "ops/cuda/stand_in/values.h"
 #include "ops/product_cuda.h"
 
 #include <algorithm>
@@ -10,29 +10,6 @@
 
 namespace lacuna::cuda {
 namespace {
-
-float value_at(DType dtype, const void* data, std::int64_t i) {
-  switch (dtype) {
-    case DType::bf16:
-      return to_compute(static_cast<const bf16*>(data)[i]);
-    case DType::f16:
-      return to_compute(static_cast<const f16*>(data)[i]);
-    default:
-      return static_cast<const float*>(data)[i];
-  }
-}
-void set_value(DType dtype, void* data, std::int64_t i, float value) {
-  switch (dtype) {
-    case DType::bf16:
-      static_cast<bf16*>(data)[i] = bf16(value);
-      break;
-    case DType::f16:
-      static_cast<f16*>(data)[i] = f16(value);
-      break;
-    default:
-      static_cast<float*>(data)[i] = value;
-  }
-}
 
 /// To 10 bits after the point, ties to even.
 float rounded_to_tf32(float value) {

@@ -43,9 +43,6 @@ Batch Batch::part(std::int64_t begin, std::int64_t end) const {
       views.set(name, tensor.leading(begin, end));
     }
   }
-  views.pixels = pixels;
-  if (pixels && !pixels->mixes.empty())
-    views.pixels->mixes.assign(pixels->mixes.begin() + begin, pixels->mixes.begin() + end);
   views.epoch = epoch;
   views.first = first + begin;
   views.samples = end - begin;

@@ -4,9 +4,7 @@
 #include "core/named_values.h"
 #include "core/tensor.h"
 
-#include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,21 +20,15 @@ struct DamagedFile {
   bool operator==(const DamagedFile&) const = default;
 };
 
-/// What is left to be done to the pixels of a batch on the device of the model.
-struct PixelTransform {
-  std::vector<float> scale, offset;           // [C]: pixel · scale + offset
-  std::vector<std::array<float, 6>> mixes{};  // [N]: share of the sample, of its partner N − 1 − i, and the box
-};                                            // of the partner's pixels: rows from, to, columns from, to
-
-/// For images `images` f32 [N, H, W, C] and `labels` i64 [N]. For text `tokens` i64 [T], the tokens of all samples one
-/// after another, `token_types` i64 [T], `offsets` i64 [N + 1] and `labels` i64 [N]: sample i has the tokens from
-/// offsets[i] to offsets[i + 1] - 1, and offsets[0] is 0.
+/// For images `images` f32 [N, H, W, C] and `labels` i64 [N]; or `images` u8, which the device of the model normalises
+/// and mixes (ops/pixels_kernels.h): `image_scale` f32 [N, 2, C], and `image_mixes` f32 [N, 6] where they are mixed.
+/// For text `tokens` i64 [T], the tokens of all samples one after another, `token_types` i64 [T], `offsets` i64 [N + 1]
+/// and `labels` i64 [N]: sample i has the tokens from offsets[i] to offsets[i + 1] - 1, and offsets[0] is 0.
 struct Batch : NamedTensors {
   std::int64_t epoch = 0;
-  std::int64_t first = 0;                  // place of its first sample in the epoch's order
-  std::int64_t samples = 0;                // N
-  std::vector<DamagedFile> damaged{};      // replaced, or left out: it has fewer samples then
-  std::optional<PixelTransform> pixels{};  // of `images` that are u8 still
+  std::int64_t first = 0;              // place of its first sample in the epoch's order
+  std::int64_t samples = 0;            // N
+  std::vector<DamagedFile> damaged{};  // replaced, or left out: it has fewer samples then
 
   Batch() = default;
   /// Of tensors with as many samples each on axis 0.

@@ -140,14 +140,15 @@ std::vector<SampleMix> Mixing::draw(std::int64_t epoch, std::int64_t first, std:
 
 namespace {
 
-std::array<float, 6> pixel_mix(const SampleMix& mix) {
-  if (!mix.box) return {static_cast<float>(mix.share), static_cast<float>(1 - mix.share), 0, 0, 0, 0};
-  return {1,
-          0,
-          static_cast<float>(mix.box->top),
-          static_cast<float>(mix.box->bottom),
-          static_cast<float>(mix.box->left),
-          static_cast<float>(mix.box->right)};
+/// Rows of `image_mixes` from `out` on.
+void set_image_mixes(std::span<const SampleMix> mixes, float* out) {
+  for (const SampleMix& mix : mixes) {
+    const double share = mix.box ? 1 : mix.share;
+    const CutBox box = mix.box.value_or(CutBox{});
+    for (const double value : {share, 1 - share, static_cast<double>(box.top), static_cast<double>(box.bottom),
+                               static_cast<double>(box.left), static_cast<double>(box.right)})
+      *out++ = static_cast<float>(value);
+  }
 }
 
 }  // namespace
@@ -158,18 +159,21 @@ void Mixing::apply(Batch& batch) const {
   const Tensor images = batch["images"], labels = batch["labels"];
   const std::int64_t size = batch.samples / options_.parts;
   const AllocationScope scope({Purpose::data, Label("loader"), {}});
+  constexpr std::int64_t numbers = 6;  // of a row of `image_mixes`
+  const Tensor ways = Tensor::empty({batch.samples, numbers}, DType::f32, Device::cpu, Purpose::data);
   const Tensor mixed = Tensor::empty({batch.samples, options_.classes}, DType::f32, labels.device(), Purpose::data);
   for (std::int64_t begin = 0; begin < batch.samples; begin += size) {
     const std::int64_t end = begin + size;
     const std::vector<SampleMix> mixes =
         draw(batch.epoch, batch.first + begin, size, images.shape()[1], images.shape()[2]);
-    if (batch.pixels)
-      std::ranges::transform(mixes, std::back_inserter(batch.pixels->mixes), pixel_mix);
+    if (images.dtype() == DType::u8)
+      set_image_mixes(mixes, ways.data<float>() + begin * ways.shape()[1]);
     else
       mix_images(images.leading(begin, end), mixes);
     mixed.leading(begin, end).copy_from(mixed_labels(labels.leading(begin, end), options_.classes, mixes));
   }
   batch.set("labels", mixed);
+  if (images.dtype() == DType::u8) batch.set("image_mixes", ways);
 }
 
 void mix_images(const Tensor& images, std::span<const SampleMix> mixes) {

@@ -54,7 +54,7 @@ struct MixOptions {
   bool any() const { return mixup > 0 || cuts(); }
 };
 
-/// Mixes `images` f32 [N, H, W, C], or says in `Batch::pixels` how they are mixed, and `labels`, which become
+/// Mixes `images` f32 [N, H, W, C], or says how in `image_mixes` where they are u8, and `labels`, which become
 /// probabilities f32 [N, classes]: i64 [N], or f32 [N, classes] of several labels. The draws are a function of (seed,
 /// epoch, place in the epoch's order).
 class Mixing {

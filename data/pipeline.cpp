@@ -253,11 +253,12 @@ Batches::Batches(DatasetPtr source, const BatchOptions& options)
   const int rank = options_.rank, ranks = options_.ranks;
   const bool mixes = options_.mixing != nullptr;
   for (const auto& transform : options_.late) info_.fields = transform->describe(std::move(info_.fields));
-  expect(!options_.pixels || options_.late.empty(), "images are normalised by `late` or by `pixels`, not by both");
+  expect(options_.pixels.empty() || options_.late.empty(),
+         "images are normalised by `late` or by `pixels`, not by both");
   if (mixes) {
     SampleFields mixed = info_.fields;
     for (SampleField& field : mixed)
-      if (options_.pixels && field.name == "images") field.dtype = DType::f32;  // on the device
+      if (!options_.pixels.empty() && field.name == "images") field.dtype = DType::f32;  // on the device
     options_.mixing->describe(std::move(mixed));
   }
   if (size < 1) reject("train.batch_size: expected 1 or more, got {}", size);
@@ -368,6 +369,14 @@ void Batches::apply_late(const std::vector<BatchMemory::Row>& rows, Batch& batch
   });
 }
 
+Tensor image_scale(std::span<const float> table, std::int64_t samples) {
+  const AllocationScope scope({Purpose::data, Label("loader"), {}});
+  const std::int64_t channels = std::ssize(table) / 2;
+  Tensor scale = Tensor::empty({samples, 2, channels}, DType::f32, Device::cpu, Purpose::data);
+  for (std::int64_t i = 0; i < samples; ++i) std::ranges::copy(table, scale.data<float>() + i * 2 * channels);
+  return scale;
+}
+
 Batch Batches::finish(std::int64_t epoch, std::int64_t first, BatchMemory& memory) const {
   const auto [begin, end] = range_of(first);
   Batch batch = std::exchange(memory.collated, {});
@@ -377,7 +386,7 @@ Batch Batches::finish(std::int64_t epoch, std::int64_t first, BatchMemory& memor
   if (batch.samples == 0) return batch;
   for (const auto& [name, tensor] : memory.tensors) batch.set(name, tensor.leading(0, batch.samples));
   if (!options_.late.empty()) apply_late(memory.rows, batch);
-  batch.pixels = options_.pixels;
+  if (!options_.pixels.empty()) batch.set("image_scale", image_scale(options_.pixels, batch.samples));
   if (options_.mixing) options_.mixing->apply(batch);
   return batch;
 }

@@ -97,9 +97,10 @@ void Normalize::apply(Sample& sample, SampleRandom&) const {
   sample.set(images, std::move(out));
 }
 
-PixelTransform Normalize::pixels() const {
-  return {.scale = {scale_.begin(), scale_.begin() + channels_},
-          .offset = {offset_.begin(), offset_.begin() + channels_}};
+std::vector<float> Normalize::table() const {
+  std::vector<float> table(scale_.begin(), scale_.begin() + channels_);
+  table.insert(table.end(), offset_.begin(), offset_.begin() + channels_);
+  return table;
 }
 
 Interpolation interpolation_of(std::string_view name) {

@@ -39,24 +39,19 @@ Tensor ImageModel::adapt(const Parameter& parameter, const Tensor& stored, Libra
 
 namespace {
 
-/// Images u8 [N, H, W, C] as numbers.
-Tensor normalized(const Tensor& images, const PixelTransform& pixels, DType dtype) {
-  const std::int64_t channels = images.shape().back(), samples = images.shape().front();
-  expect(std::ssize(pixels.scale) == channels && std::ssize(pixels.offset) == channels,
-         "images {} are normalised with a scale and an offset for each channel, got {} and {}", images.shape(),
-         pixels.scale.size(), pixels.offset.size());
+/// Images u8 [N, H, W, C] of a batch as numbers.
+Tensor normalized(const Tensor& images, Inputs& inputs, DType dtype) {
+  const Device device = images.device();
+  const Tensor scale = inputs.take("image_scale", device).tensor(),
+               mixes = inputs.contains("image_mixes") ? inputs.take("image_mixes", device).tensor() : Tensor();
+  const std::int64_t samples = images.shape().front(), channels = images.shape().back();
+  expect(scale.shape() == Shape({samples, 2, channels}) && (!mixes.defined() || mixes.shape() == Shape({samples, 6})),
+         "images u8 {} expect `image_scale` {} and `image_mixes` {}, got {} and {}", images.shape(),
+         Shape({samples, 2, channels}), Shape({samples, 6}), scale.shape(),
+         mixes.defined() ? to_string(mixes.shape()) : "none");
   const AllocationScope scope({Purpose::data, Label("batch"), {}});
-  std::vector<float> table = pixels.scale;
-  table.insert(table.end(), pixels.offset.begin(), pixels.offset.end());
-  Tensor mixes;
-  if (!pixels.mixes.empty()) {
-    expect(std::ssize(pixels.mixes) == samples, "{} images were to be mixed in {} ways", samples, pixels.mixes.size());
-    const std::span<const float> numbers(pixels.mixes.front().data(), 6 * pixels.mixes.size());
-    mixes = Tensor::from(numbers, {samples, 6}, DType::f32, images.device());
-  }
-  const Tensor out = Tensor::empty(images.shape(), dtype, images.device(), Purpose::data);
-  normalize_pixels(images.device(), images, Tensor::from(table, {2, channels}, DType::f32, images.device()), mixes,
-                   out);
+  const Tensor out = Tensor::empty(images.shape(), dtype, device, Purpose::data);
+  normalize_pixels(device, images, scale, mixes, out);
   return out;
 }
 
@@ -68,8 +63,8 @@ Outputs ImageModel::forward(Inputs inputs) {
   expect(shape.rank() == 4 && shape[3] == in_channels() && takes(shape[1], shape[2]),
          "the model expects images [N, {}, {}, {}] (channels last), got {}", image_size().height, image_size().width,
          in_channels(), shape);
-  if (images.dtype() == DType::u8 && inputs.pixels) {
-    images = Variable(normalized(images.tensor(), *inputs.pixels, context().dtype), false, images.path());
+  if (images.dtype() == DType::u8) {
+    images = Variable(normalized(images.tensor(), inputs, context().dtype), false, images.path());
   } else if (images.dtype() != context().dtype) {
     expect(!images.requires_grad(), "images that gather a gradient must have the model's type {}, got {}",
            name_of(context().dtype), name_of(images.dtype()));

@@ -15,8 +15,8 @@ struct ImageModelSignature {
 };
 
 /// Input `images` [N, height, width, in_channels] of any floating type; output `logits` [N, num_classes] in
-/// the context's type. Images of another type are converted, unless they gather a gradient; u8 as `Inputs::pixels`
-/// says.
+/// the context's type. Images of another type are converted, unless they gather a gradient; u8 as
+/// `image_scale` and `image_mixes` say (data/batch.h).
 class ImageModel : public Model {
  public:
   ImageModel(const ModelContext& context, const ImageModelSignature& signature);

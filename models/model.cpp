@@ -14,7 +14,6 @@ Inputs::Inputs(Batch batch) {
   std::vector<std::string> names;
   for (const auto& entry : batch) names.push_back(entry.first);
   for (const std::string& name : names) set(name, Variable(batch.take(name), false, name));
-  pixels = std::move(batch.pixels);
 }
 
 Variable Inputs::take(std::string_view name) {

@@ -29,8 +29,6 @@ class Inputs : public NamedValues<Variable> {
   Variable take(std::string_view name);
   /// The same, copied to `device` if it lies elsewhere.
   Variable take(std::string_view name, Device device);
-
-  std::optional<PixelTransform> pixels{};  // of `images` that are u8
 };
 
 /// The outputs of a model by name: `logits` of a classifier.

@@ -8,10 +8,10 @@ namespace lacuna {
 namespace {
 
 const RegisterKernel cpu_normalize{
-    normalize_pixels, DeviceKind::cpu, [](const Tensor& x, const Tensor& table, const Tensor& mixes, const Tensor& y) {
+    normalize_pixels, DeviceKind::cpu, [](const Tensor& x, const Tensor& scale, const Tensor& mixes, const Tensor& y) {
       const Shape& shape = x.shape();
       const PixelImages images{.x = x.data<const std::uint8_t>(),
-                               .table = table.data<const float>(),
+                               .scale = scale.data<const float>(),
                                .mixes = mixes.defined() ? mixes.data<const float>() : nullptr,
                                .samples = shape[0],
                                .height = shape[1],

@@ -270,17 +270,17 @@ Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split spli
                                                             : OnDamage::leave_out;
   DatasetPtr ready = transform(std::move(dataset), std::move(early), seed, on_damage);
   if (has_tokens) ready = with_draws(std::move(ready), seed);
-  std::optional<PixelTransform> pixels;
+  std::vector<float> pixels;
   if (const auto* const normalize = late.empty() ? nullptr : dynamic_cast<const Normalize*>(late.front().get());
       normalize != nullptr && late.size() == 1 && gives_pixels(resolved, split)) {
-    pixels = normalize->pixels();
+    pixels = normalize->table();
     late.clear();
   }
   return batches_of_ready(resolved, std::move(ready), split, std::move(late), std::move(pixels));
 }
 
 Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split split, Transforms late,
-                         std::optional<PixelTransform> pixels) {
+                         std::vector<float> pixels) {
   const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
   if (split == Split::validation)
     return {std::move(ready),

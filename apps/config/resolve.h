@@ -49,6 +49,6 @@ bool gives_pixels(const Configuration& resolved, Split split);
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split);
 /// The same of samples that have gone through all transforms but `late` or `pixels`.
 Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split split, Transforms late = {},
-                         std::optional<PixelTransform> pixels = {});
+                         std::vector<float> pixels = {});
 
 }  // namespace lacuna::apps

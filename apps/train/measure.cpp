@@ -7,6 +7,7 @@
 #include "core/system_memory.h"
 #include "data/collate.h"
 #include "data/mix.h"
+#include "data/pipeline.h"
 
 #include <algorithm>
 #include <chrono>
@@ -97,9 +98,10 @@ std::vector<Batch> made_up_batch(const Configuration& configuration, const Model
       for (SampleField field : fields) {
         if (field.name == "images" && gives_pixels(configuration, split)) {
           field.dtype = DType::u8;
-          const auto channels = static_cast<std::size_t>(field.shape.back());
-          made.pixels = {.scale = std::vector(channels, 4 / 255.0F), .offset = std::vector(channels, -2.0F)};
-          if (mixes) made.pixels->mixes.assign(static_cast<std::size_t>(samples), {1, 0, 0, 0, 0, 0});
+          std::vector<float> table(static_cast<std::size_t>(field.shape.back()), 4 / 255.0F);
+          table.resize(2 * table.size(), -2);
+          made.set("image_scale", image_scale(table, samples));
+          if (mixes) made.set("image_mixes", Tensor::zeros({samples, 6}, DType::f32, Device::cpu, Purpose::data));
         }
         set_field(made, field, made_up(field, lengths, static_cast<std::uint32_t>(part), device, of_model), lengths);
       }

@@ -1,4 +1,5 @@
 // Distillation (Hinton et al. 2015; Touvron et al. 2021): classification that also follows a frozen teacher.
+#include "data/pipeline.h"
 #include "models/folders/folder.h"
 #include "models/registry.h"
 #include "models/task.h"
@@ -80,14 +81,14 @@ Tensor renormalised(const Tensor& images, const ImagePreparation& from, const Im
   return out;
 }
 
-/// How pixels are normalised for a model whose images are prepared as `to`, where that says it; otherwise as `from`.
-PixelTransform normalised_as(const ImagePreparation& to, PixelTransform from) {
-  if (to.mean.size() != from.scale.size() || to.std.size() != from.scale.size()) return from;
-  for (std::size_t c = 0; c < from.scale.size(); ++c) {
-    from.scale[c] = static_cast<float>(1 / (255 * to.std[c]));
-    from.offset[c] = static_cast<float>(-to.mean[c] / to.std[c]);
-  }
-  return from;
+/// `image_scale` of images u8 for a model whose images are prepared as `to`, where that says it; otherwise `from`.
+Variable scale_for(const ImagePreparation& to, const Variable& from) {
+  const auto channels = static_cast<std::size_t>(from.shape().back());
+  if (to.mean.size() != channels || to.std.size() != channels) return from;
+  std::vector<float> table;  // [2 C]
+  for (const double deviation : to.std) table.push_back(static_cast<float>(1 / (255 * deviation)));
+  for (std::size_t c = 0; c < channels; ++c) table.push_back(static_cast<float>(-to.mean[c] / to.std[c]));
+  return Variable(image_scale(table, from.shape().front()));
 }
 
 /// loss = base_weight · CE(class logits, labels) + distill_weight · D(distillation logits, teacher's logits).
@@ -151,9 +152,10 @@ class Distillation final : public Task {
     if (!teacher_.model) teacher_ = make_teacher(teacher_name_, teacher_from_, student);
     Inputs inputs;
     const Variable& images = batch.at("images");
-    if (batch.pixels) {
+    if (images.dtype() == DType::u8) {
       inputs.set("images", images);
-      inputs.pixels = normalised_as(teacher_.images, *batch.pixels);
+      inputs.set("image_scale", scale_for(teacher_.images, batch.at("image_scale")));
+      if (batch.contains("image_mixes")) inputs.set("image_mixes", batch.at("image_mixes"));
       return teacher_.model->forward(std::move(inputs)).take("logits").tensor();
     }
     inputs.set("images",

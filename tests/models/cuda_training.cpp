@@ -1,5 +1,6 @@
 // Training steps of tasks on cuda, on the stand-in, against the CPU's. Batches lie on the host, as a loader gives them.
 #include "core/stand_in/fibers.h"
+#include "data/pipeline.h"
 #include "models/task_step.h"
 #include "tests/models/tiny_models.h"
 
@@ -45,10 +46,10 @@ Batch pixels(Tensor labels) {
   for (std::int64_t i = 0; i < images.count(); ++i)
     images.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(stream.below(static_cast<std::uint64_t>(i), 256));
   Batch batch{{"images", images}, {"labels", std::move(labels)}};
-  batch.pixels = {
-      .scale = {1 / 64.0F, 1 / 60.0F, 1 / 70.0F},
-      .offset = {-2, -1.9F, -1.8F},
-      .mixes = {{0.7F, 0.3F, 0, 0, 0, 0}, {1, 0, 2, 9, 4, 16}, {1, 0, 0, 5, 3, 7}, {0.2F, 0.8F, 0, 0, 0, 0}}};
+  const std::vector<float> scale{1 / 64.0F, 1 / 60.0F, 1 / 70.0F, -2, -1.9F, -1.8F};
+  batch.set("image_scale", image_scale(scale, samples));
+  const std::vector<float> mixes{0.7F, 0.3F, 0, 0, 0, 0, 1, 0, 2, 9, 4, 16, 1, 0, 0, 5, 3, 7, 0.2F, 0.8F, 0, 0, 0, 0};
+  batch.set("image_mixes", Tensor::from(std::span<const float>(mixes), {samples, 6}));
   return batch;
 }
 

@@ -45,7 +45,9 @@ class Classification final : public Task {
     return {{.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes_}};
   }
 
-  bool reads_by_kernels() const override { return !binary_ && !class_weights_.any(); }
+  bool reads_by_kernels() const override {
+    return !binary_ && !class_weights_.any() && std::ranges::all_of(metrics(), counts_on_device);
+  }
 
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     Variable labels = batch.take("labels");

@@ -2,12 +2,10 @@
 
 #include "autograd/policies/adaptive.h"
 #include "core/collectives.h"
-
-#include <fmt/ranges.h>
+#include "models/io/safetensors.h"
 
 #include <algorithm>
 #include <chrono>
-#include <sstream>
 #include <utility>
 
 namespace lacuna {
@@ -17,21 +15,12 @@ namespace {
 void share_state(MemoryPolicy& policy, Communicator& ranks) {
   if (ranks.size() == 1) return;
   std::map<std::string, Tensor> state = policy.state();
-  std::string names;
-  for (const auto& [name, tensor] : state)
-    names += fmt::format("{}\n{} {}\n", name, static_cast<int>(tensor.dtype()), fmt::join(tensor.shape(), " "));
-  if (largest_of_ranks(ranks, std::ssize(names)) == 0) return;
-  std::istringstream of_root(broadcast_text(ranks, names));
+  std::vector<TensorDescription> descriptions;
+  for (const auto& [name, tensor] : state) descriptions.push_back({name, tensor.dtype(), tensor.shape()});
+  if (largest_of_ranks(ranks, std::ssize(descriptions)) == 0) return;
   std::map<std::string, Tensor> shared;
-  for (std::string name, line; std::getline(of_root, name) && std::getline(of_root, line);) {
-    std::istringstream numbers(line);
-    int dtype = 0;
-    numbers >> dtype;
-    std::vector<std::int64_t> extents;
-    for (std::int64_t extent = 0; numbers >> extent;) extents.push_back(extent);
-    const Shape shape{std::span<const std::int64_t>(extents)};
-    const Tensor tensor =
-        ranks.rank() == 0 ? state.at(name) : Tensor::empty(shape, static_cast<DType>(dtype), Device::cpu);
+  for (const auto& [name, dtype, shape] : parse_descriptions(broadcast_text(ranks, to_json(descriptions)))) {
+    const Tensor tensor = ranks.rank() == 0 ? state.at(name) : Tensor::empty(shape, dtype, Device::cpu);
     ranks.broadcast(tensor, 0);
     shared.emplace(name, tensor);
   }

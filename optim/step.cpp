@@ -3,6 +3,7 @@
 #include "autograd/accumulate.h"
 #include "optim/kernels.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -109,6 +110,12 @@ StepReport OptimizerStep::report() const {
   return report;
 }
 
+void OptimizerStep::add_norms_of(Communicator& ranks) {
+  ranks.all_reduce(squares_);
+  const std::vector<double> squares = squares_.to_vector();
+  if (!std::ranges::all_of(squares, [](double square) { return std::isfinite(square); })) clip_.finite.fill(0);
+}
+
 namespace {
 
 void add_gradient(Parameter& parameter, Tensor more) {
@@ -168,6 +175,7 @@ void step_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>
           parameter.set_grad({});
         },
         true);
+    if (exchange != nullptr && exchange->goes_to_owners()) step.add_norms_of(exchange->ranks());
   }
   run(
       [&](Parameter& parameter) {

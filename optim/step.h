@@ -45,6 +45,8 @@ class OptimizerStep {
 
   /// Adds the losses of all ranks, in their order.
   void add_losses_of(Communicator& ranks);
+  /// Adds the norms of gradients that were measured on other ranks, each on one.
+  void add_norms_of(Communicator& ranks);
 
   /// Computes the norms of the parameters' present gradients. If one is not finite, nothing is updated from here on.
   void measure(std::span<Parameter* const> parameters);

@@ -56,7 +56,9 @@ struct TrainStep::Captured {
 
 TrainStep::TrainStep(Module& model, Optimizer& optimizer, MemoryPolicy& policy, const TrainStepOptions& options,
                      WeightAverage* average, Communicator& ranks)
-    : model_(model), optimizer_(optimizer), policy_(policy), options_(options), average_(average), ranks_(ranks) {}
+    : model_(model), optimizer_(optimizer), policy_(policy), options_(options), average_(average), ranks_(ranks) {
+  if (options.shard_gradients) options_.exchange.owners = &optimizer;
+}
 
 TrainStep::~TrainStep() = default;
 TrainStep::TrainStep(TrainStep&&) noexcept = default;
@@ -71,6 +73,8 @@ void TrainStep::exchange_in_backward(Tape& tape, const std::vector<std::pair<Var
   const auto add = [&](Parameter& parameter) {
     added.insert(&parameter);
     exchange_->add(parameter);
+    if (!exchange_->goes_to_owners()) return;
+    while (Parameter* const done = exchange_->next(exchange_->is_behind())) update.measure(*done);  // frees the others'
   };
   if (in_backward)
     step_in_backward(tape, losses, update, exchange_.get());
@@ -155,10 +159,15 @@ std::unique_ptr<TrainStep::Queued> TrainStep::queue(const StepParts& parts, std:
     if (is_last && exchange_) {
       update.add_losses_of(ranks_);
       exchange_in_backward(tape, losses, update, in_backward);
+      if (exchange_->goes_to_owners() && !(in_backward && update.needs_all())) update.add_norms_of(ranks_);
     } else if (is_last && in_backward) {
       step_in_backward(tape, losses, update);
     } else {
-      backward_of_parameters(tape, losses, parameters);
+      // A plan has one rank, which is left the gradients that it would own.
+      const bool frees = is_last && options_.shard_gradients && optimizer_.is_sharded();
+      backward_of_parameters(tape, losses, parameters, [&](Parameter& parameter) {
+        if (frees && !optimizer_.holds(parameter)) parameter.set_grad({});
+      });
     }
     queued->saved_bytes = std::max(queued->saved_bytes, tape.saved_bytes());
   }

@@ -22,8 +22,9 @@ namespace lacuna {
 
 struct TrainStepOptions {
   Clipping clipping{};
-  bool in_backward = false;  // apply each gradient as soon as it is complete (see step_in_backward)
-  std::uint64_t seed = 1;    // of the step's random draws
+  bool in_backward = false;      // apply each gradient as soon as it is complete (see step_in_backward)
+  std::uint64_t seed = 1;        // of the step's random draws
+  bool shard_gradients = false;  // each rank keeps those of the parameters that it updates alone
   ExchangeOptions exchange{};
 };
 

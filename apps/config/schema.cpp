@@ -59,8 +59,8 @@ Names precisions() { return {"f32", "bf16", "f16", "tf32"}; }
 Names gradient_types() { return {"f32", "bf16"}; }
 Names state_types() { return {"f32", "bf16", "int8"}; }
 Names devices() { return {"auto", "cpu", "meta"}; }
-Names exchanges() { return {"exact", "bf16"}; }
-Names shards() { return {"none", "optimizer"}; }
+Names exchanges() { return {"exact", "bf16", "int8"}; }
+Names shards() { return {"none", "optimizer", "gradients"}; }
 Names budget_kinds() { return {"peak", "saved", "process"}; }
 
 Names erasings() { return {"const", "rand", "pixel"}; }
@@ -366,11 +366,12 @@ const std::vector<Key<Configuration>> table{
      &Ranks::exchange,
      {.names = exchanges},
      "of several processes, what travels of gradients: `exact` has the bits of one process, `bf16` takes half the "
-     "bytes"},
+     "bytes, `int8` a quarter; what `int8` rounds off is added to the next step's gradients"},
     {"ranks.shard",
      &Ranks::shard,
      {.names = shards},
-     "`optimizer`: each process holds the optimizer's state of a part of the parameters, and updates these alone"},
+     "`optimizer`: each process holds the optimizer's state and the average of a part of the parameters, and updates "
+     "these alone; `gradients`: it gets the gradients of these alone, too"},
     {"ranks.sync_batch_norm",
      &Ranks::sync_batch_norm,
      {},

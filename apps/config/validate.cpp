@@ -187,6 +187,17 @@ void check_training(const Configuration& c, const YamlNode& root, Problems& prob
   of_f16("growth_interval", c.train.growth_interval != defaults.growth_interval);
 }
 
+/// Keys of `ranks:` that do not go together, or not with others.
+void check_ranks(const Configuration& c, const YamlNode& root, Problems& problems) {
+  if (c.ranks.exchange != "int8") return;
+  const auto add = [&](const std::string& text) { problems.add(place_of(root, "ranks", "exchange"), text); };
+  if (c.ranks.shard == "gradients")
+    add("ranks.exchange: int8 sends gradients to all processes: expected ranks.shard none or optimizer");
+  if (c.optimizer.in_backward && c.train.clip_norm > 0)
+    add("ranks.exchange: int8 rounds each gradient once: expected no train.clip_norm with optimizer.in_backward, which "
+        "computes them twice");
+}
+
 /// What follows from the data set's classes and the task.
 void check_classes(const Configuration& resolved, const DatasetInfo& data, const Task& task) {
   const std::int64_t classes = resolved.model.num_classes;
@@ -309,6 +320,7 @@ void validate(const Configuration& c, const YamlNode& root, Problems& problems) 
   check_conditions(c, root, problems);
   check_order(c, root, problems);
   check_training(c, root, problems);
+  check_ranks(c, root, problems);
   check_adapter(c, root, problems);
   check_probe(c, root, problems);
   check_optimizer(c, root, problems);

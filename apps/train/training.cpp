@@ -286,7 +286,10 @@ Training::Training(const Configuration& configuration, Device device, Communicat
     freeze_matches_ = freeze_below_adapters(*model_, configuration.freeze);
   else if (!configuration.freeze.train.empty() || !configuration.freeze.freeze.empty())
     freeze_matches_ = freeze(*model_, configuration.freeze, model_->heads());
-  const bool shards = configuration.ranks.shard == "optimizer";
+  const Configuration::Ranks& shared = configuration.ranks;
+  const bool shards = shared.shard != "none";
+  step_options_.step.shard_gradients = shared.shard == "gradients";
+  step_options_.step.exchange.in_8_bits = shared.exchange == "int8";
   optimizer_ = make_optimizer(optimizer.name, optimizer.options, *model_,
                               {.precision = state_precision(optimizer.state),
                                .seed = step_options_.step.seed,
@@ -299,9 +302,11 @@ Training::Training(const Configuration& configuration, Device device, Communicat
       if (auto* const norm = dynamic_cast<nn::BatchNorm2d*>(module)) norm->synchronize(ranks_);
   if (optimizer.gradients == "bf16")
     for (Parameter* parameter : model_->parameters()) parameter->set_gradient_type(DType::bf16);
-  if (configuration.train.ema_decay > 0)
-    average_ = std::make_unique<WeightAverage>(*model_, configuration.train.ema_decay,
-                                               average_warmup(configuration.train.ema_warmup));
+  if (const double decay = configuration.train.ema_decay; decay > 0) {
+    const AverageWarmup warmup = average_warmup(configuration.train.ema_warmup);
+    average_ = shards ? std::make_unique<WeightAverage>(*model_, *optimizer_, ranks_, decay, warmup)
+                      : std::make_unique<WeightAverage>(*model_, decay, warmup);
+  }
   step_ = std::make_unique<TaskStep>(task_step(*policy_));
   if (heads_ != nullptr && device == Device::meta)
     for (const Split split : {Split::train, Split::validation})

@@ -296,6 +296,23 @@ Tensor SafetensorsFile::load(std::string_view name) const {
   return tensor;
 }
 
+std::string to_json(const std::vector<TensorDescription>& tensors) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [name, dtype, shape] : tensors)
+    list.push_back({name, stored_name(dtype), std::vector(shape.begin(), shape.end())});
+  return list.dump();
+}
+
+std::vector<TensorDescription> parse_descriptions(std::string_view json) {
+  std::vector<TensorDescription> tensors;
+  for (const nlohmann::json& one : nlohmann::json::parse(json)) {
+    const auto extents = one[2].get<std::vector<std::int64_t>>();
+    tensors.push_back({one[0].get<std::string>(), *find_type(one[1].get<std::string>())->dtype,
+                       Shape(std::span<const std::int64_t>(extents))});
+  }
+  return tensors;
+}
+
 SafetensorsLayout safetensors_layout(std::vector<TensorDescription> tensors,
                                      const std::map<std::string, std::string>& metadata) {
   // Widest types first keeps every tensor aligned, as the reference implementation does.

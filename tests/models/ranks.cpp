@@ -27,6 +27,7 @@ struct Case {
   TrainStepOptions step{};
   std::int64_t epochs = 2;
   bool shard = false, sync_batch_norm = false, mixes = false;
+  std::int64_t batch = 8;
 };
 
 std::vector<HyperParameter> tiny_vit() {
@@ -71,11 +72,11 @@ struct Run {
         TrainedState{
             .model = *model, .optimizer = *optimizer, .policy = *policy, .average = average.get(), .ranks = ranks},
         *task,
-        batches(Split::train, ranks, 1,
+        batches(Split::train, ranks, c.batch,
                 c.mixes ? std::make_shared<const Mixing>(
                               MixOptions{.mixup = 0.8, .cutmix = 1, .parts = accumulate, .classes = 10})
                         : nullptr),
-        batches(Split::validation, ranks, accumulate),
+        batches(Split::validation, ranks, c.batch / accumulate),
         TrainerOptions{
             .epochs = c.epochs,
             .accumulate = accumulate,
@@ -83,15 +84,14 @@ struct Run {
             .step = c.step});
   }
 
-  static Batches batches(Split split, Communicator& ranks, std::int64_t accumulate,
+  static Batches batches(Split split, Communicator& ranks, std::int64_t size,
                          std::shared_ptr<const Mixing> mixing = nullptr) {
     const DatasetPtr images =
         open_dataset("shapes", {.split = split, .train_size = 26, .validation_size = 11, .image_size = 8});
     const DatasetPtr ready = transform(images, image_transforms(images->info(), {.image_size = 8}), 1);
     const bool training = split == Split::train;
-    return {
-        training ? shuffle(ready, 1) : ready,
-        {.size = 8 / accumulate, .drop_last = training, .rank = ranks.rank(), .ranks = ranks.size(), .mixing = mixing}};
+    return {training ? shuffle(ready, 1) : ready,
+            {.size = size, .drop_last = training, .rank = ranks.rank(), .ranks = ranks.size(), .mixing = mixing}};
   }
 
   std::map<std::string, std::vector<double>> weights() const {
@@ -258,6 +258,34 @@ TEST_CASE("ranks: the optimizer's state in parts gives the same bits, and goes o
       train(run);
     });
   }
+}
+
+TEST_CASE("ranks: 3 go on with the state that 4 wrote in parts, as with that of one process") {
+  const ThreadCountScope one(1);
+  const Case c{.name = "AdamW", .shard = true, .batch = 12};
+  const test::TemporaryFolder folder;
+  const auto stop_and_save = [&](Run& run, const std::string& name) {
+    CHECK_FALSE(run.trainer->run({.stop = [&] { return run.trainer->progress().step == 3; }}));
+    run.trainer->save(folder / name);
+  };
+  test::run_ranks(4, [&](Communicator& ranks) {
+    Run run(c, ranks, 1);
+    stop_and_save(run, "from_four");
+  });
+  Run run(c, single_process(), 4);
+  stop_and_save(run, "from_one");
+  std::map<std::string, Outcome> got;
+  std::mutex mutex;
+  for (const std::string from : {"from_four", "from_one"})
+    test::run_ranks(3, [&](Communicator& ranks) {
+      Run resumed(c, ranks, 1);
+      resumed.trainer->resume(folder / from);
+      const Outcome outcome = train(resumed);
+      const std::lock_guard lock(mutex);
+      got[fmt::format("{}, rank {}", from, ranks.rank())] = outcome;
+    });
+  for (int rank = 0; rank < 3; ++rank)
+    CHECK(got.at(fmt::format("from_four, rank {}", rank)) == got.at(fmt::format("from_one, rank {}", rank)));
 }
 
 TEST_CASE("ranks: in parts, with the norm of all gradients in backward, and frozen parameters that are trained later") {

@@ -62,10 +62,6 @@ CudaDevices find_cuda_devices() {
 
 void cuda::throw_launch_failed(const char* reason) { fail("a kernel could not be started: {}", reason); }
 
-void cuda::throw_waits_while_captured() {
-  fail("the host waits for the device within a step, which cannot be captured then");
-}
-
 RegisterBackend::RegisterBackend(Backend& backend) { registered = &backend; }
 
 }  // namespace lacuna

@@ -8,19 +8,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 namespace lacuna {
-
-/// Work of a stream that was captured.
-class StreamGraph {
- public:
-  virtual ~StreamGraph() = default;
-  /// Queues all of it again.
-  virtual void replay(Stream stream) = 0;
-};
 
 /// Work on memory is queued on a stream unless said otherwise. Each device has one stream for all of its kernels, so
 /// that memory which is freed can be handed out at once. Errors of a device are thrown as Error.
@@ -44,12 +35,6 @@ class Backend {
   /// To the memory of the host. Waits for all work before it, and for the copy.
   virtual void copy_out(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
   virtual void set_to_zero(Stream stream, void* to, std::size_t bytes) = 0;
-
-  /// What is queued from here on is noted, not done. To wait for the device is an error meanwhile. A replay copies in
-  /// what copy_in was given while it was captured.
-  virtual void begin_capture(Stream stream) = 0;
-  /// Throws Error if something could not be captured.
-  virtual std::unique_ptr<StreamGraph> end_capture(Stream stream) = 0;
 
   /// Bytes that tensors may take on a device.
   virtual std::int64_t capacity(int device) const = 0;

@@ -158,7 +158,6 @@ std::int64_t check_state(const SafetensorsFile& file, const Model& model, const 
   for (const auto& [name, tensor] : optimizer.state()) {
     known.insert(name);
     const SafetensorsEntry* const entry = file.find(name);
-    if (entry == nullptr && parameter_of(name) == Optimizer::loss_scale_name) continue;  // it begins anew
     if (entry == nullptr && !stored.contains(parameter_of(name))) {
       anew.insert(parameter_of(name));
     } else if (entry == nullptr || entry->dtype != tensor.dtype() || !(entry->shape == tensor.shape())) {
@@ -167,7 +166,6 @@ std::int64_t check_state(const SafetensorsFile& file, const Model& model, const 
                                  entry == nullptr ? "nothing" : entry->stored_dtype + " " + to_string(entry->shape));
     }
   }
-  frozen.emplace(Optimizer::loss_scale_name);  // of f16: a run goes on in another precision without it
   for (const SafetensorsEntry& entry : file.entries())
     if (!known.contains(entry.name) && !frozen.contains(parameter_of(entry.name))) {
       other_names = true;

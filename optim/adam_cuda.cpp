@@ -1,12 +1,11 @@
 #include "optim/kernels.h"
-#include "optim/start_updates.h"
+#include "optim/start_update.h"
 
 namespace lacuna {
 namespace {
 
-const RegisterKernel cuda_update{adam_update, DeviceKind::cuda,
-                                 [](const AdamSettings& settings, std::span<const Update> updates) {
-                                   cuda::start_updates(AdamRule{settings}, updates);
+const RegisterKernel cuda_update{adam_update, DeviceKind::cuda, [](const AdamSettings& settings, const Update& what) {
+                                   cuda::start_update(AdamRule{settings, what.rate}, what);
                                  }};
 
 }  // namespace

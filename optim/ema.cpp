@@ -10,11 +10,9 @@
 namespace lacuna {
 namespace {
 
-void average_on_cpu(double decay, std::span<const AveragedTensor> tensors) {
-  for (const auto& [value, average] : tensors) {
-    auto* const a = average.data<float>();
-    map(value.count(), average_step(decay), a, a, value.data<float>());
-  }
+void average_on_cpu(double decay, const Tensor& value, const Tensor& average) {
+  auto* const a = average.data<float>();
+  map(value.count(), average_step(decay), a, a, value.data<float>());
 }
 
 const RegisterKernel cpu_average{average_weights, DeviceKind::cpu, average_on_cpu};
@@ -48,14 +46,13 @@ WeightAverage::WeightAverage(const Module& model, double decay, AverageWarmup wa
 }
 
 void WeightAverage::update(std::int64_t step) {
-  std::vector<AveragedTensor> averaged;
+  const double decay = decay_at(step, decay_, warmup_);
   for (const Pair& pair : pairs_) {
     if (pair.value.dtype() == DType::f32)
-      averaged.push_back({pair.value, pair.average});
+      average_weights(pair.value.device(), decay, pair.value, pair.average);
     else
       pair.average.copy_from(pair.value);
   }
-  if (!averaged.empty()) average_weights(averaged.front().value.device(), decay_at(step, decay_, warmup_), averaged);
 }
 
 void WeightAverage::Exchange::exchange() const {

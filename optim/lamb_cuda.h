@@ -6,11 +6,13 @@
 
 namespace lacuna::cuda {
 
-struct LambUpdatesOnCuda {
-  UpdatesOnCuda updates;  // the gradients are overwritten
-  SumsOfSquares norms;    // of the parameters (index 2·i) and of their updates (2·i + 1) that the rule adapts to
-  std::byte* begun;       // [parameters, bytes_of_begun], workspace of the second half
+struct LambUpdateOnCuda {
+  UpdateOnCuda update;  // the gradient is overwritten
+  // Workspaces.
+  void* begun;      // [bytes_of_begun], of the second half
+  double* squares;  // [2]: Σ x² of the parameter and of its update
+  double* partial;  // [square_parts(count)]
 };
-void update(Stream stream, const LambRule& rule, const LambUpdatesOnCuda& what);
+void update(Stream stream, const LambRule& rule, const LambUpdateOnCuda& what);
 
 }  // namespace lacuna::cuda

@@ -1,12 +1,11 @@
 #include "optim/kernels.h"
-#include "optim/start_updates.h"
+#include "optim/start_update.h"
 
 namespace lacuna {
 namespace {
 
-const RegisterKernel cuda_update{lion_update, DeviceKind::cuda,
-                                 [](const LionSettings& settings, std::span<const Update> updates) {
-                                   cuda::start_updates(LionRule{settings}, updates);
+const RegisterKernel cuda_update{lion_update, DeviceKind::cuda, [](const LionSettings& settings, const Update& what) {
+                                   cuda::start_update(LionRule{settings, what.rate}, what);
                                  }};
 
 }  // namespace

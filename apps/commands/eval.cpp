@@ -19,7 +19,6 @@
 #include "core/system_memory.h"
 #include "data/encoded_images.h"
 #include "models/folders/folder.h"
-#include "ops/tf32.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -84,7 +83,6 @@ class Eval {
       reject("expected model.from, the weights to evaluate, or a run folder");
 
     const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
-    const Tf32Scope tf32(configuration.train.precision == "tf32");
     warn_if_crowded();
     const std::shared_ptr<const Dataset> dataset =
         open_dataset(configuration.data.name, dataset_options(configuration, Split::validation));

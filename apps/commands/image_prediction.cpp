@@ -111,7 +111,6 @@ Predictor predictor_of(const Source& source) {
     configuration = parse_configuration("", "the command line", words);
   }
   configuration.memory = {};
-  if (configuration.train.precision != "bf16") configuration.train.precision = "f32";  // the CPU has no f16 and no tf32
   configuration = resolve(configuration);
   if (!source.run && folder->problem == "multi_label_classification") predictor.task = "multi_label";
   if (folder)

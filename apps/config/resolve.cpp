@@ -124,9 +124,6 @@ Configuration with_metrics(Configuration configuration) {
 Configuration resolve(const Configuration& configuration) {
   Configuration resolved = with_metrics(with_outputs(configuration));
   if (resolved.train.device == "auto") resolved.train.device = "cpu";
-  if (const std::string& precision = resolved.train.precision;
-      resolved.train.device == "cpu" && (precision == "f16" || precision == "tf32"))
-    reject("train.precision: the CPU computes in f32 and bf16; got {}, which needs train.device=cuda", precision);
   const ThreadCountScope scope(static_cast<int>(resolved.train.threads));
   warn_if_fewer_threads(resolved.train.threads);
   resolved.train.threads = threads();

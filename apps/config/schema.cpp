@@ -55,8 +55,7 @@ Names exif_uses() { return {"ignore", "apply"}; }
 Names mix_modes() { return {"batch", "pair", "element"}; }
 Names samplers() { return {"shuffle", "balanced", "weighted"}; }
 Names average_warmups() { return {"none", "tensorflow", "timm"}; }
-Names precisions() { return {"f32", "bf16", "f16", "tf32"}; }
-Names gradient_types() { return {"f32", "bf16"}; }
+Names float_types() { return {"f32", "bf16"}; }
 Names state_types() { return {"f32", "bf16", "int8"}; }
 Names devices() { return {"auto", "cpu", "meta"}; }
 Names exchanges() { return {"exact", "bf16"}; }
@@ -229,27 +228,7 @@ const std::vector<Key<Configuration>> table{
      &Train::accumulate,
      {from(1, 65536)},
      "parts in which a batch goes through the model, one after the other"},
-    {"train.precision",
-     &Train::precision,
-     {.names = precisions},
-     "type of the activations; parameters are f32. On cuda alone: `f16`, and `tf32`, which is f32 with products of "
-     "factors rounded to 10 bits"},
-    {"train.init_scale",
-     &Train::init_scale,
-     {SettingRange{.low = 1, .high = 1e9, .below_high = false}},
-     "of `f16`: what the loss is multiplied by at first, so that its gradients lie within the range of f16; as that of "
-     "torch.amp.GradScaler"},
-    {"train.growth_interval",
-     &Train::growth_interval,
-     {from(1, 1e9)},
-     "of `f16`: steps in a row with finite gradients after which that factor doubles. A step with others changes no "
-     "weight and halves it"},
-    {"train.graph",
-     &Train::graph,
-     {},
-     "on cuda: whether a step is captured once and replayed, without the time that the host takes to start its "
-     "kernels. "
-     "Its memory stays apart between steps; with `memory.budget` steps are not captured"},
+    {"train.precision", &Train::precision, {.names = float_types}, "type of the activations; parameters are f32"},
     {"train.device", &Train::device, {.names = devices}, "where the model runs"},
     {"train.threads",
      &Train::threads,
@@ -285,7 +264,7 @@ const std::vector<Key<Configuration>> table{
      &Optimizer::state,
      {.names = state_types},
      "type of what the optimizer remembers of each parameter; int8: in blocks of 256 with a range each"},
-    {"optimizer.gradients", &Optimizer::gradients, {.names = gradient_types}, "type of the parameters' gradients"},
+    {"optimizer.gradients", &Optimizer::gradients, {.names = float_types}, "type of the parameters' gradients"},
     {"optimizer.in_backward",
      &Optimizer::in_backward,
      {},

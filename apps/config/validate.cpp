@@ -179,12 +179,6 @@ void check_training(const Configuration& c, const YamlNode& root, Problems& prob
   const Configuration::Train defaults{};
   if (c.train.ema_warmup != defaults.ema_warmup && c.train.ema_decay == 0)
     problems.add(place_of(root, "train", "ema_warmup"), "train.ema_warmup: expected train.ema_decay above 0 besides");
-  const auto of_f16 = [&](const char* key, bool given) {
-    if (given && c.train.precision != "f16")
-      problems.add(place_of(root, "train", key), fmt::format("train.{}: expected train.precision: f16 besides", key));
-  };
-  of_f16("init_scale", c.train.init_scale != defaults.init_scale);
-  of_f16("growth_interval", c.train.growth_interval != defaults.growth_interval);
 }
 
 /// What follows from the data set's classes and the task.

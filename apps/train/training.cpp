@@ -188,10 +188,9 @@ std::filesystem::path weights_path(const std::filesystem::path& from, std::strin
 }
 
 DType precision_type(const std::string& precision) {
-  if (precision == "f32" || precision == "tf32") return DType::f32;
+  if (precision == "f32") return DType::f32;
   if (precision == "bf16") return DType::bf16;
-  if (precision == "f16") return DType::f16;
-  reject("train.precision: expected f32, bf16, f16 or tf32, got {}", precision);
+  reject("train.precision: expected f32 or bf16, got {}", precision);
 }
 
 std::unique_ptr<RuledPolicy> make_memory_policy(const Configuration::Memory& memory, Device device) {
@@ -240,19 +239,9 @@ AverageWarmup average_warmup(std::string_view name) {
   return name == "timm" ? AverageWarmup::timm : AverageWarmup::tensorflow;
 }
 
-namespace {
-
-std::optional<LossScaleSettings> loss_scale_of(const Configuration::Train& train) {
-  if (train.precision != "f16") return {};
-  return LossScaleSettings{.initial = train.init_scale, .growth_interval = train.growth_interval};
-}
-
-}  // namespace
-
 Training::Training(const Configuration& configuration, Device device, Communicator& ranks)
     : ranks_(ranks),
       threads_(static_cast<int>(configuration.train.threads)),
-      tf32_(configuration.train.precision == "tf32"),
       policy_(make_memory_policy(configuration.memory, device)),
       step_options_{.step = {.clipping = {.norm = configuration.train.clip_norm,
                                           .parameter_norm = configuration.train.clip_parameter_norm,
@@ -261,8 +250,7 @@ Training::Training(const Configuration& configuration, Device device, Communicat
                              .seed = static_cast<std::uint64_t>(configuration.train.seed),
                              .exchange = {.sent = configuration.ranks.exchange == "bf16" ? std::optional(DType::bf16)
                                                                                          : std::nullopt}},
-                    .input_gradients = configuration.image_gradient,
-                    .graph = configuration.train.graph && configuration.memory.budget.empty()} {
+                    .input_gradients = configuration.image_gradient} {
   MadeModel made = make_model(configuration, device, true);
   model_ = std::move(made.model);
   loaded_weights_ = std::move(made.weights);
@@ -292,8 +280,7 @@ Training::Training(const Configuration& configuration, Device device, Communicat
                                .seed = step_options_.step.seed,
                                .groups = {.rules = rules, .layer_decay = optimizer.layer_decay},
                                .rank = shards ? configuration.ranks.rank : 0,
-                               .ranks = shards ? configuration.ranks.count : 1,
-                               .loss_scale = loss_scale_of(configuration.train)});
+                               .ranks = shards ? configuration.ranks.count : 1});
   if (configuration.ranks.sync_batch_norm)
     for (Module* const module : model_->modules())
       if (auto* const norm = dynamic_cast<nn::BatchNorm2d*>(module)) norm->synchronize(ranks_);
@@ -370,11 +357,7 @@ StepOutcome Training::step(std::vector<Batch> batch, std::int64_t number, double
   };
   static_cast<TrainResult&>(outcome) =
       step_->run(std::move(batch), number, lr, {.after_forward = note_saved, .observer = observer});
-  if (most_saved > 0)
-    saved_by_path_ = outcome.saved_by_path;
-  else
-    outcome.saved_by_path = saved_by_path_;  // a replay saves what its capture did
-  refuse_unmatched(*policy_);                // nested regions are seen in backward
+  refuse_unmatched(*policy_);  // nested regions are seen in backward
   return outcome;
 }
 

@@ -8,7 +8,6 @@
 #include "models/io/weights.h"
 #include "models/probe.h"
 #include "models/trainer.h"
-#include "ops/tf32.h"
 
 #include <filesystem>
 #include <memory>
@@ -115,7 +114,6 @@ class Training {
 
   Communicator& ranks_;
   ThreadCountScope threads_;
-  Tf32Scope tf32_;
   std::unique_ptr<RuledPolicy> policy_;
   std::unique_ptr<Model> model_, classifier_;  // the latter null where it is the former
   const ProbeHeads* heads_ = nullptr;          // `model_`, where it is heads
@@ -130,7 +128,6 @@ class Training {
   std::unique_ptr<WeightAverage> average_;
   TaskStepOptions step_options_;
   std::unique_ptr<TaskStep> step_;
-  BytesByPath saved_by_path_;  // by the last step that was no replay
 };
 
 /// The policy with its rules and regions; of `auto` the one that replays the plan. Its tensors are on `device`.

@@ -43,8 +43,6 @@ class Classification final : public Task {
     return {{.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes_}};
   }
 
-  bool reads_by_kernels() const override { return !binary_ && !class_weights_.any(); }
-
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     Variable labels = batch.take("labels");
     Variable logits = model.forward(std::move(batch)).take("logits");

@@ -41,7 +41,7 @@ struct Signs {
   LACUNA_DEVICE void operator()(const Block<Signs>& block) const {
     const std::int64_t begin = block.global_thread() * at_once;
     if (begin >= count) return;
-    const auto bits = random.draw(static_cast<std::uint64_t>(block.global_thread()));
+    const auto bits = random.now().draw(static_cast<std::uint64_t>(block.global_thread()));
 #pragma unroll 1
     for (int first = 0; first < at_once && begin + first < count; first += 8) {
       Eight values = a.at(begin + first);

@@ -181,33 +181,39 @@ class Redrawn final : public MemoryPolicy {
 
 }  // namespace
 
-Sensitivities calibrate_in_backward(MemoryPolicy& policy, const CalibrationStep& step, ErrorMeasure measure) {
+Calibration calibrate_in_backward(MemoryPolicy& policy, const CalibrationStep& step, ErrorMeasure measure) {
   BackwardCalibration calibration(measure);
-  LeafGradients unused;
-  const GradientHook release = [&](const Leaf& leaf) { unused[&leaf] = {}; };
-  run(policy, step, {.post_accumulate_grad_hooks = {release}, .before_node = std::ref(calibration)}, unused);
-  return calibration.sensitivities();
+  LeafGradients gradients;
+  double square = 0;
+  const GradientHook release = [&](const Leaf& leaf) {
+    Tensor& gradient = gradients[&leaf];
+    if (gradient.defined()) square += counted_error(gradient, {}, gradient, measure);
+    gradient = {};
+  };
+  run(policy, step, {.post_accumulate_grad_hooks = {release}, .before_node = std::ref(calibration)}, gradients);
+  return {calibration.sensitivities(), square};
 }
 
-Sensitivities calibrate_by_draws(MemoryPolicy& policy, const CalibrationStep& step, ErrorMeasure measure) {
+Calibration calibrate_by_draws(MemoryPolicy& policy, const CalibrationStep& step, ErrorMeasure measure) {
   Redrawn redrawn(policy);
   LeafGradients usual;
   run(redrawn, step, {}, usual);
-  Sensitivities sensitivities;
+  Calibration found;
+  bool is_meta = false;
+  for (const auto& [leaf, gradient] : usual) {
+    found.gradient += counted_error(gradient, {}, gradient, measure);
+    is_meta = gradient.device() == Device::meta;
+  }
   for (const auto& [key, bits] : redrawn.quantized) {
     redrawn.key = key;
     LeafGradients other;
     run(redrawn, step, {}, other);
     double square = 0;
-    bool is_meta = false;
-    for (const auto& [leaf, gradient] : usual) {
-      square += counted_error(other.at(leaf), gradient, gradient, measure);
-      is_meta = gradient.device() == Device::meta;
-    }
-    sensitivities[key] = square / 2 / code_variance(bits);
+    for (const auto& [leaf, gradient] : usual) square += counted_error(other.at(leaf), gradient, gradient, measure);
+    found.sensitivities[key] = square / 2 / code_variance(bits);
     if (is_meta) break;  // one pass shows what memory it takes, and others show no more
   }
-  return sensitivities;
+  return found;
 }
 
 }  // namespace lacuna

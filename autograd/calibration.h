@@ -16,6 +16,11 @@ namespace lacuna {
 
 using CalibrationStep = std::function<Variable()>;
 
+struct Calibration {
+  Sensitivities sensitivities{};
+  double gradient = 0;  // its square in the same measure, over all parameters
+};
+
 /// Runs each node of a backward pass once more for each quantized tensor that it reads, with that tensor at two bits
 /// (or one less than it has), and notes how the gradients differ: tape.backward(loss, {.before_node =
 /// std::ref(calibration)}).
@@ -38,11 +43,11 @@ class BackwardCalibration {
 };
 
 /// One forward and backward pass of `step` under `policy`.
-Sensitivities calibrate_in_backward(MemoryPolicy& policy, const CalibrationStep& step, ErrorMeasure measure);
+Calibration calibrate_in_backward(MemoryPolicy& policy, const CalibrationStep& step, ErrorMeasure measure);
 
 /// GACT's own measurement (Liu et al. 2022, section 4.2): `step` runs once, and once more for each quantized tensor,
 /// with the same random draws but for those that round this tensor. Half the squared difference of the two gradients is
 /// the variance that quantizing the tensor causes.
-Sensitivities calibrate_by_draws(MemoryPolicy& policy, const CalibrationStep& step, ErrorMeasure measure);
+Calibration calibrate_by_draws(MemoryPolicy& policy, const CalibrationStep& step, ErrorMeasure measure);
 
 }  // namespace lacuna

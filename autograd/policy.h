@@ -69,6 +69,7 @@ struct SavedTensorInfo {
 /// estimate moves by `1 − decay` of the way to what each step has seen (Mesa, section 3.2).
 struct RunningRanges {
   double decay = 0.9;
+  bool symmetric = false;            // about zero: [-m, m], m the largest magnitude
   std::vector<quant::Range> ranges;  // [groups]; empty before the first step
 };
 
@@ -107,6 +108,9 @@ struct ModuleRange {
   bool is_whole() const { return first == 0 && end == count; }
 };
 
+/// What a policy has found out about the saved tensors, for people: by the tensor's key, then by name.
+using TensorFigures = std::map<std::string, std::map<std::string, double>>;
+
 /// Decides how saved tensors are held, and which parts of a model are recomputed.
 class MemoryPolicy {
  public:
@@ -125,6 +129,8 @@ class MemoryPolicy {
   virtual std::map<std::string, Tensor> state() const { return {}; }
   /// Throws, and changes nothing, if `state` could not have returned that.
   virtual void set_state(const std::map<std::string, Tensor>& state);
+  /// Ranges or sensitivities as they are now, which metrics.jsonl notes over training.
+  virtual TensorFigures figures() const { return {}; }
 
  private:
   bool quantizes_;

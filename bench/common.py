@@ -23,6 +23,7 @@ MODELS = {
     "vit_cifar": Model("cifar10_vit.yaml", 128, "vit_cifar", "blocks.*"),
     "resnet18_cifar": Model("cifar10_resnet18.yaml", 128, "resnet18_cifar", "layer?.*"),
     "resnet50": Model("resnet50.yaml", 16, "resnet50", "layer?.*"),
+    "vit_base": Model("deit_tiny.yaml", 8, "vit_base_patch16_224", "blocks.*", "vit_base_patch16_224"),
     "swin_tiny": Model("deit_tiny.yaml", 8, "swin_tiny_patch4_window7_224", "layers.*.blocks.*",
                        "swin_tiny_patch4_window7_224"),
     "convnext_tiny": Model("deit_tiny.yaml", 8, "convnext_tiny", "stages.*.blocks.*", "convnext_tiny"),

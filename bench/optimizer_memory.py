@@ -33,18 +33,20 @@ def main():
         if case["status"] != "done":
             raise SystemExit(f"a case is not done: {case['overrides']}")
         settings, memory = case["overrides"], case["result"]["memory"]
-        key = settings["optimizer.name"], settings["optimizer.in_backward"] == "true"
+        key = settings["optimizer.name"], settings["optimizer.in_backward"] == "true", settings["optimizer.state"]
         rows.setdefault(key, []).append((case["result"]["parameters"], memory))
     for index, optimizer in enumerate(OPTIMIZERS):
         print(f"\n| model, {optimizer} | parameters, million | paper, MB without / with reuse | without, MB | with, MB | "
-              "in backward, MB |\n| --- | --- | --- | --- | --- | --- |")
-        for model, (count, memory), (_, apart) in zip(PAPER, rows[optimizer, False], rows[optimizer, True]):
+              "in backward, MB | with int8 state too, MB |\n| --- | --- | --- | --- | --- | --- | --- |")
+        for model, (count, memory), (_, apart), (_, coded) in zip(
+                PAPER, rows[optimizer, False, "f32"], rows[optimizer, True, "f32"], rows[optimizer, True, "int8"]):
             step = memory["parameters"] + memory["gradients"] + memory["optimizer"] + memory["parameters"]
             without, reuse = max(step, memory["peak"]), memory["peak"]
             paper = model[1 + 2 * index], model[2 + 2 * index]
             print(f"| {model[0]} | {count / 1e6:.1f} | {paper[0]:,} / {paper[1]:,} (-{100 * (1 - paper[1] / paper[0]):.1f} %) "
                   f"| {without / 1e6:,.0f} | {reuse / 1e6:,.0f} (-{100 * (1 - reuse / without):.1f} %) "
-                  f"| {apart['peak'] / 1e6:,.0f} (-{100 * (1 - apart['peak'] / without):.1f} %) |")
+                  f"| {apart['peak'] / 1e6:,.0f} (-{100 * (1 - apart['peak'] / without):.1f} %) "
+                  f"| {coded['peak'] / 1e6:,.0f} (-{100 * (1 - coded['peak'] / without):.1f} %) |")
 
 
 if __name__ == "__main__":

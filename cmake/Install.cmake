@@ -12,6 +12,7 @@ if(TARGET lacuna_command)
 endif()
 if(TARGET lacuna_mpi)
   install(TARGETS lacuna_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})  # looked for beside the other
+  install(PROGRAMS tools/lacuna-restarts DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 # Headers are used as <lacuna/lacuna.h> or <lacuna/core/tensor.h>.
 set(staged_headers ${CMAKE_CURRENT_BINARY_DIR}/staged_headers)

@@ -17,8 +17,11 @@
 #include <atomic>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace lacuna {
 namespace {
@@ -40,17 +43,47 @@ class SystemAllocator final : public Allocator {
   void* allocate(std::size_t bytes) override {
     if (bytes == 0) return nullptr;
     if (static_cast<std::int64_t>(bytes) > capacity_) report_exhausted(device_, bytes, capacity_);
+    const std::lock_guard lock(mutex_);
+    released_.reserve(released_.size() + pool_.size() + 1);
     void* memory = std::aligned_alloc(memory_alignment, round_up(bytes, memory_alignment));
     if (memory == nullptr) report_exhausted(device_, bytes, capacity_);
+    if (in_pool_) pool_.emplace(memory, bytes);
     return memory;
   }
-  void release(void* memory, std::size_t) noexcept override { std::free(memory); }
+  void release(void* memory, std::size_t) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = pool_.find(memory); found != pool_.end()) {
+      released_.push_back(*found);
+      pool_.erase(found);
+      return;
+    }
+    std::free(memory);
+  }
+  /// No block of the pool is handed out twice.
+  void begin_pool() override { in_pool_ = true; }
+  void end_pool() override { in_pool_ = false; }
+  void free_pool() noexcept override {
+    const std::lock_guard lock(mutex_);
+    in_pool_ = false;
+    pool_.clear();
+    for (const auto& [memory, bytes] : std::exchange(released_, {})) std::free(memory);
+  }
+  std::int64_t pool_bytes() const override {
+    const std::lock_guard lock(mutex_);
+    std::size_t total = 0;
+    for (const auto& [memory, bytes] : released_) total += bytes;
+    return static_cast<std::int64_t>(total);
+  }
   std::int64_t capacity() const override { return capacity_; }
   std::int64_t available() const override { return std::min(capacity_, available_memory()); }
 
  private:
   Device device_;
   std::int64_t capacity_ = physical_memory();
+  mutable std::mutex mutex_;
+  bool in_pool_ = false;
+  std::map<void*, std::size_t> pool_;                      // used blocks, with their bytes
+  std::vector<std::pair<void*, std::size_t>> released_{};  // free ones
 };
 
 Allocator* make_allocator(Device device) { return new SystemAllocator(device); }

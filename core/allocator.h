@@ -39,6 +39,16 @@ class Allocator {
   virtual std::int64_t available() const { return capacity(); }
   /// Returns free blocks to the system.
   virtual void trim() {}
+
+  /// Until `end_pool`, blocks are taken from a pool, which takes what it lacks from the other free memory: those that
+  /// are released go back to it. It keeps its memory until `free_pool`, so that nobody else has what a graph uses
+  /// between replays. There is one.
+  virtual void begin_pool() {}
+  virtual void end_pool() {}
+  /// What the pool holds is free for all, now or once it is released.
+  virtual void free_pool() noexcept {}
+  /// Bytes of the pool's free blocks, which others cannot have.
+  virtual std::int64_t pool_bytes() const { return 0; }
 };
 
 /// Throws Error if the device does not exist.

@@ -60,7 +60,17 @@ CudaDevices find_cuda_devices() {
   }
 }
 
+void synchronize(Device device) {
+  if (device.kind != DeviceKind::cuda) return;
+  Backend& own = backend(device);
+  own.synchronize(own.stream(device.index));
+}
+
 void cuda::throw_launch_failed(const char* reason) { fail("a kernel could not be started: {}", reason); }
+
+void cuda::throw_waits_while_captured() {
+  fail("the host waits for the device within a step, which cannot be captured then");
+}
 
 RegisterBackend::RegisterBackend(Backend& backend) { registered = &backend; }
 

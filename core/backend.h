@@ -8,10 +8,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace lacuna {
+
+/// Work of a stream that was captured.
+class StreamGraph {
+ public:
+  virtual ~StreamGraph() = default;
+  /// Queues all of it again.
+  virtual void replay(Stream stream) = 0;
+};
 
 /// Work on memory is queued on a stream unless said otherwise. Each device has one stream for all of its kernels, so
 /// that memory which is freed can be handed out at once. Errors of a device are thrown as Error.
@@ -36,6 +45,12 @@ class Backend {
   virtual void copy_out(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
   virtual void set_to_zero(Stream stream, void* to, std::size_t bytes) = 0;
 
+  /// What is queued from here on is noted, not done. To wait for the device is an error meanwhile. A replay copies in
+  /// what copy_in was given while it was captured.
+  virtual void begin_capture(Stream stream) = 0;
+  /// Throws Error if something could not be captured.
+  virtual std::unique_ptr<StreamGraph> end_capture(Stream stream) = 0;
+
   /// Bytes that tensors may take on a device.
   virtual std::int64_t capacity(int device) const = 0;
   /// A range of addresses without memory. A device has one; it is never given back.
@@ -56,6 +71,9 @@ struct CudaDevices {
   std::string problem{};
 };
 CudaDevices find_cuda_devices();
+
+/// Waits for the work that was queued on a device; there is none on others than cuda.
+void synchronize(Device device);
 
 /// The stream on which kernels for a cuda device run.
 inline Stream stream_of(Device device) { return backend(device).stream(device.index); }

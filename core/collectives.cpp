@@ -80,6 +80,12 @@ std::int64_t largest_of_ranks(Communicator& ranks, std::int64_t mine) {
   return std::ranges::max(all);
 }
 
+std::int64_t sum_of_ranks(Communicator& ranks, std::int64_t mine) {
+  std::vector<std::int64_t> own{mine}, all(static_cast<std::size_t>(ranks.size()));
+  ranks.all_gather(bytes_in(own), bytes_in(all));
+  return std::accumulate(all.begin(), all.end(), std::int64_t{0});
+}
+
 void expect_same_on_all_ranks(Communicator& ranks, std::string_view what, const std::string& mine) {
   const std::vector<std::string> all = all_gather_texts(ranks, mine);
   for (std::size_t rank = 1; rank < all.size(); ++rank)
@@ -109,10 +115,9 @@ void RankOrderSum::run(std::int64_t used) const {
   // A thread beside those that compute: it adds up alone.
   const KernelScope kernel;
   const std::int64_t ranks = ranks_.size(), slice = (used + ranks - 1) / ranks, bytes = slice * size_of(sent_);
-  expect(slice <= slice_, "{} numbers do not fit into an array of {}", used, slice_ * ranks);
+  expect(slice <= slice_, "{} numbers do not fit into an array of {}", used, count());
   if (slice == 0) return;
   const std::span<std::byte> send(send_.raw(), static_cast<std::size_t>(ranks * bytes)),
-      receive(receive_.raw(), static_cast<std::size_t>(ranks * bytes)),
       sum(sum_.raw(), static_cast<std::size_t>(bytes));
   // Each in one message: a slice of a few bytes takes as long as all of it.
   constexpr std::int64_t few_bytes = 4096;
@@ -122,9 +127,40 @@ void RankOrderSum::run(std::int64_t used) const {
     add_rows(everything, ranks * slice, send_);
     return;
   }
-  ranks_.all_to_all(send, receive);
-  add_rows(receive_, slice, sum_);
+  sum_slice(slice);
   ranks_.all_gather(sum, send);
+}
+
+void RankOrderSum::run_to_owners(std::span<const std::int64_t> ends) const {
+  const KernelScope kernel;
+  const std::int64_t ranks = ranks_.size(), slice = (ends.back() + ranks - 1) / ranks;
+  if (slice == 0) return;
+  sum_slice(slice);
+  // This rank's slice overlaps with what several ranks own, and its own part with the slices of several ranks.
+  const auto bytes = [&](std::int64_t count) { return static_cast<std::size_t>(count * size_of(sent_)); };
+  const auto part_of = [&](std::int64_t owner) {
+    return std::pair(owner == 0 ? 0 : ends[static_cast<std::size_t>(owner - 1)], ends[static_cast<std::size_t>(owner)]);
+  };
+  const auto [own_begin, own_end] = part_of(ranks_.rank());
+  const std::int64_t first = slice * ranks_.rank();  // of this rank's slice
+  std::vector<Section> to, from;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const auto [begin, end] = part_of(rank);
+    const std::int64_t low = std::max(begin, first), high = std::max(low, std::min(end, first + slice));
+    to.push_back({bytes(std::min(low - first, slice)), bytes(high - low)});
+    const std::int64_t there = std::max(own_begin, slice * rank),
+                       until = std::max(there, std::min(own_end, slice * (rank + 1)));
+    from.push_back({bytes(there), bytes(until - there)});
+  }
+  ranks_.all_to_all(std::span<const std::byte>(sum_.raw(), bytes(slice)), to, {send_.raw(), bytes(slice * ranks)},
+                    from);
+}
+
+void RankOrderSum::sum_slice(std::int64_t slice) const {
+  expect(slice <= slice_, "{} numbers do not fit into an array of {}", slice * ranks_.size(), count());
+  const auto bytes = static_cast<std::size_t>(ranks_.size() * slice * size_of(sent_));
+  ranks_.all_to_all({send_.raw(), bytes}, {receive_.raw(), bytes});
+  add_rows(receive_, slice, sum_);
 }
 
 void RankOrderSum::add_rows(const Tensor& rows, std::int64_t width, const Tensor& sum) const {

@@ -19,6 +19,7 @@ std::vector<std::string> all_gather_texts(Communicator& ranks, const std::string
 std::vector<std::vector<double>> all_gather_numbers(Communicator& ranks, std::span<const double> mine);
 /// The largest that a rank gave.
 std::int64_t largest_of_ranks(Communicator& ranks, std::int64_t mine);
+std::int64_t sum_of_ranks(Communicator& ranks, std::int64_t mine);
 /// Fails and names the first rank whose text differs from that of rank 0. `what` begins the message: `the
 /// configuration`.
 void expect_same_on_all_ranks(Communicator& ranks, std::string_view what, const std::string& mine);
@@ -37,8 +38,12 @@ class RankOrderSum {
   void take(std::int64_t at, std::byte* values, std::int64_t count) const;
   /// Sums the first `used` elements.
   void run(std::int64_t used) const;
+  /// The same; rank r gets elements [ends[r − 1], ends[r]) of the sum alone, and the others are undefined there.
+  void run_to_owners(std::span<const std::int64_t> ends) const;
 
  private:
+  /// sum_: this rank's slice of the sum; slices have `slice` elements.
+  void sum_slice(std::int64_t slice) const;
   /// sum: [width], of rows [ranks, width], the first rank's first.
   void add_rows(const Tensor& rows, std::int64_t width, const Tensor& sum) const;
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <vector>
 
 namespace lacuna {
 namespace {
@@ -19,8 +20,9 @@ class SingleProcess final : public Communicator {
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
     std::ranges::copy(mine, all.begin());
   }
-  void all_to_all(std::span<const std::byte> send, std::span<std::byte> receive) override {
-    std::ranges::copy(send, receive.begin());
+  void all_to_all(std::span<const std::byte> send, std::span<const Section> to, std::span<std::byte> receive,
+                  std::span<const Section> from) override {
+    std::ranges::copy(send.subspan(to[0].begin, to[0].bytes), receive.subspan(from[0].begin).begin());
   }
   void barrier() override {}
   std::unique_ptr<Communicator> duplicate() override { return std::make_unique<SingleProcess>(); }
@@ -41,6 +43,15 @@ Communicator& single_process() {
 }
 
 void Communicator::broadcast(const Tensor& tensor, int root) { broadcast(bytes_of(tensor), root); }
+
+void Communicator::all_to_all(std::span<const std::byte> send, std::span<std::byte> receive) {
+  const auto ranks = static_cast<std::size_t>(size());
+  expect(send.size() == receive.size() && send.size() % ranks == 0, "cannot exchange {} bytes for {} among {} ranks",
+         send.size(), receive.size(), ranks);
+  std::vector<Section> rows;
+  for (std::size_t rank = 0; rank < ranks; ++rank) rows.push_back({rank * send.size() / ranks, send.size() / ranks});
+  all_to_all(send, rows, receive, rows);
+}
 
 void Communicator::all_reduce(const Tensor& tensor) {
   if (size() == 1 || tensor.device() == Device::meta) return;

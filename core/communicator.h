@@ -10,6 +10,11 @@
 
 namespace lacuna {
 
+/// Bytes [begin, begin + bytes) of a buffer.
+struct Section {
+  std::size_t begin = 0, bytes = 0;
+};
+
 /// Collective operations over the ranks of a run: every rank calls the same ones in the same order, one thread at a
 /// time. Memory is the host's.
 class Communicator {
@@ -25,8 +30,9 @@ class Communicator {
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   /// all: [size, bytes], what each rank gave as `mine`, in the order of the ranks.
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
-  /// send, receive: [size, bytes]. Row r of `send` goes to rank r; row r of `receive` came from rank r.
-  virtual void all_to_all(std::span<const std::byte> send, std::span<std::byte> receive) = 0;
+  /// Section r of `send` goes to rank r; section r of `receive` came from rank r. to, from: [size].
+  virtual void all_to_all(std::span<const std::byte> send, std::span<const Section> to, std::span<std::byte> receive,
+                          std::span<const Section> from) = 0;
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;
   /// The same ranks on a channel of their own, which another thread may use at the same time. Collective.
@@ -36,6 +42,8 @@ class Communicator {
   /// Ends the processes of all ranks with this exit code.
   [[noreturn]] virtual void abort(int code) = 0;
 
+  /// The same for sections of equal size: send, receive: [size, bytes].
+  void all_to_all(std::span<const std::byte> send, std::span<std::byte> receive);
   /// Replaces `tensor` by its sum over all ranks, added in the order of the ranks: the same bits on every rank and with
   /// every library.
   void all_reduce(const Tensor& tensor);

@@ -10,6 +10,27 @@
 
 namespace lacuna::math {
 
+// nvcc fuses a product with a sum as it sees fit: where there are two to choose from, or a product has further uses,
+// two kernels with one formula may differ in a bit. These leave it no choice; on the CPU they are the plain
+// expressions.
+
+/// a·b + c, rounded once.
+LACUNA_HOST_DEVICE inline float fused(float a, float b, float c) {
+#ifdef __CUDA_ARCH__
+  return __fmaf_rn(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+/// a·b, rounded before anything is added to it.
+LACUNA_HOST_DEVICE inline float rounded_product(float a, float b) {
+#ifdef __CUDA_ARCH__
+  return __fmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
 LACUNA_HOST_DEVICE inline double exp(double x) { return std::exp(x); }
 LACUNA_HOST_DEVICE inline double tanh(double x) { return std::tanh(x); }
 
@@ -18,7 +39,7 @@ LACUNA_HOST_DEVICE inline float exp(float x) {
   // Adding 1.5·2^23 leaves n, the integer nearest to x / ln 2, in the low bits of the mantissa.
   const float shifted = x * 1.44269504F + 12582912.0F;
   const float n = shifted - 12582912.0F;
-  const float r = (x - n * 0.693359375F) + n * 2.12194440e-4F;  // ln 2 in two parts
+  const float r = fused(n, 2.12194440e-4F, fused(n, -0.693359375F, x));  // ln 2 in two parts; x may be a product
   float p = 1.9875691500e-4F;
   p = p * r + 1.3981999507e-3F;
   p = p * r + 8.3334519073e-3F;
@@ -61,7 +82,7 @@ LACUNA_HOST_DEVICE inline Normal<float> normal(float x) {
   const float magnitude = x < 0.0F ? -x : x;
   const float a = magnitude > 13.0F ? 13.0F : magnitude;
   // e^(-a²/2) = 2^s; the integer part of s goes to the exponent, as in exp.
-  const float s = -0.72134752F * a * a;
+  const float s = rounded_product(-0.72134752F * a, a);
   const float shifted = s + 12582912.0F;
   const float r = s - (shifted - 12582912.0F);
   float power = 1.333355353e-3F;
@@ -85,7 +106,7 @@ LACUNA_HOST_DEVICE inline Normal<float> normal(float x) {
   p = p * u + 0.287621776F;
   p = p * u + 0.656352439F;
   p = p * u + 0.49999999F;
-  const float tail = e * (p * u + p);
+  const float tail = rounded_product(e, p * u + p);
   return {x < 0.0F ? tail : 1.0F - tail, 0.39894228F * e};
 }
 

@@ -31,7 +31,12 @@ struct RandomStream {
   std::uint32_t step = 0;
   std::uint32_t site = 0;          // hash of the consumer's path
   std::uint32_t first_sample = 0;  // see RandomState
+  const std::uint32_t* clock = nullptr;
 
+  /// What a kernel draws from, where `clock` tells the step.
+  LACUNA_HOST_DEVICE constexpr RandomStream now() const {
+    return {seed, clock == nullptr ? step : *clock, site, first_sample};
+  }
   /// Draws 4·block to 4·block + 3.
   LACUNA_HOST_DEVICE constexpr std::array<std::uint32_t, 4> draw(std::uint64_t block) const {
     return philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), step, site},
@@ -67,6 +72,8 @@ struct RandomState {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   std::uint32_t first_sample = 0;  // number in the global batch of the first sample that the ops see
+  // [], on the device, in place of `step` in a step that is captured (core/device_graph.h); null: `step` counts.
+  const std::uint32_t* clock = nullptr;
   bool operator==(const RandomState&) const = default;
 };
 const RandomState& random_state();
@@ -86,7 +93,7 @@ class RandomStateScope {
 /// The stream of the consumer at `path` in the current step.
 inline RandomStream random_stream(std::string_view path) {
   const RandomState& state = random_state();
-  return {state.seed, state.step, random_site(path), state.first_sample};
+  return {state.seed, state.step, random_site(path), state.first_sample, state.clock};
 }
 
 }  // namespace lacuna

@@ -10,6 +10,8 @@ using Stream = CUstream_st*;
 namespace cuda {
 /// Throws Error for a kernel that could not be started.
 [[noreturn]] void throw_launch_failed(const char* reason);
+/// Throws Error for a host that waits for a device whose work is captured.
+[[noreturn]] void throw_waits_while_captured();
 }  // namespace cuda
 
 }  // namespace lacuna

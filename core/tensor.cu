@@ -20,22 +20,47 @@ void fill_with(Stream stream, void* to, std::int64_t count, std::uint64_t elemen
       Fill<T>{.to = static_cast<T*>(to), .count = count, .element = static_cast<T>(element)});
 }
 
+/// A thread has eight elements.
 template <class From, class To>
 struct Convert {
   static constexpr int threads = 256;
   const From* from;
   To* to;
   std::int64_t count;
+  bool in_packs;
+
+  LACUNA_DEVICE static To converted(From value) { return static_cast<To>(static_cast<float>(to_compute(value))); }
   LACUNA_DEVICE void operator()(const Block<Convert>& block) const {
-    if (const std::int64_t i = block.global_thread(); i < count)
-      to[i] = static_cast<To>(static_cast<float>(to_compute(from[i])));
+    const std::int64_t first = block.global_thread() * 8;
+    if (in_packs && first + 8 <= count) {
+      constexpr int in = sizeof(From) == 1 ? 8 : pack_size<From>, out = pack_size<To>;
+      To values[8];
+#pragma unroll
+      for (int p = 0; p < 8; p += in) {
+        const auto pack = load_pack<in>(from + first + p);
+#pragma unroll
+        for (int i = 0; i < in; ++i) values[p + i] = converted(pack[i]);
+      }
+#pragma unroll
+      for (int p = 0; p < 8; p += out) {
+        Pack<To, out> pack;
+#pragma unroll
+        for (int i = 0; i < out; ++i) pack[i] = values[p + i];
+        store_pack(to + first + p, pack);
+      }
+      return;
+    }
+    for (std::int64_t i = first; i < first + 8 && i < count; ++i) to[i] = converted(from[i]);
   }
 };
 template <class From>
 void convert_from(Stream stream, std::int64_t count, const void* from, void* to, DType to_type) {
   with_cuda_type(to_type, [&]<class To>(Type<To>) {
-    run(stream, divide_up(count, Convert<From, To>::threads),
-        Convert<From, To>{.from = static_cast<const From*>(from), .to = static_cast<To*>(to), .count = count});
+    run(stream, divide_up(count, Convert<From, To>::threads * 8),
+        Convert<From, To>{.from = static_cast<const From*>(from),
+                          .to = static_cast<To*>(to),
+                          .count = count,
+                          .in_packs = is_aligned(from) && is_aligned(to)});
   });
 }
 

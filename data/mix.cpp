@@ -138,21 +138,42 @@ std::vector<SampleMix> Mixing::draw(std::int64_t epoch, std::int64_t first, std:
   return mixes;
 }
 
+namespace {
+
+/// Rows of `image_mixes` from `out` on.
+void set_image_mixes(std::span<const SampleMix> mixes, float* out) {
+  for (const SampleMix& mix : mixes) {
+    const double share = mix.box ? 1 : mix.share;
+    const CutBox box = mix.box.value_or(CutBox{});
+    for (const double value : {share, 1 - share, static_cast<double>(box.top), static_cast<double>(box.bottom),
+                               static_cast<double>(box.left), static_cast<double>(box.right)})
+      *out++ = static_cast<float>(value);
+  }
+}
+
+}  // namespace
+
 void Mixing::apply(Batch& batch) const {
   expect(batch.samples % (2 * options_.parts) == 0,
          "mixing expects an even number of samples in each of {} parts, got {}", options_.parts, batch.samples);
   const Tensor images = batch["images"], labels = batch["labels"];
   const std::int64_t size = batch.samples / options_.parts;
   const AllocationScope scope({Purpose::data, Label("loader"), {}});
+  constexpr std::int64_t numbers = 6;  // of a row of `image_mixes`
+  const Tensor ways = Tensor::empty({batch.samples, numbers}, DType::f32, Device::cpu, Purpose::data);
   const Tensor mixed = Tensor::empty({batch.samples, options_.classes}, DType::f32, labels.device(), Purpose::data);
   for (std::int64_t begin = 0; begin < batch.samples; begin += size) {
     const std::int64_t end = begin + size;
     const std::vector<SampleMix> mixes =
         draw(batch.epoch, batch.first + begin, size, images.shape()[1], images.shape()[2]);
-    mix_images(images.leading(begin, end), mixes);
+    if (images.dtype() == DType::u8)
+      set_image_mixes(mixes, ways.data<float>() + begin * ways.shape()[1]);
+    else
+      mix_images(images.leading(begin, end), mixes);
     mixed.leading(begin, end).copy_from(mixed_labels(labels.leading(begin, end), options_.classes, mixes));
   }
   batch.set("labels", mixed);
+  if (images.dtype() == DType::u8) batch.set("image_mixes", ways);
 }
 
 void mix_images(const Tensor& images, std::span<const SampleMix> mixes) {

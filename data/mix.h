@@ -54,8 +54,9 @@ struct MixOptions {
   bool any() const { return mixup > 0 || cuts(); }
 };
 
-/// Mixes `images` f32 [N, H, W, C] and `labels`, which become probabilities f32 [N, classes]: i64 [N], or f32
-/// [N, classes] of several labels. The draws are a function of (seed, epoch, place in the epoch's order).
+/// Mixes `images` f32 [N, H, W, C], or says how in `image_mixes` where they are u8, and `labels`, which become
+/// probabilities f32 [N, classes]: i64 [N], or f32 [N, classes] of several labels. The draws are a function of (seed,
+/// epoch, place in the epoch's order).
 class Mixing {
  public:
   explicit Mixing(MixOptions options) : options_(std::move(options)) {}

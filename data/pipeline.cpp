@@ -253,7 +253,14 @@ Batches::Batches(DatasetPtr source, const BatchOptions& options)
   const int rank = options_.rank, ranks = options_.ranks;
   const bool mixes = options_.mixing != nullptr;
   for (const auto& transform : options_.late) info_.fields = transform->describe(std::move(info_.fields));
-  if (mixes) options_.mixing->describe(info_.fields);
+  expect(options_.pixels.empty() || options_.late.empty(),
+         "images are normalised by `late` or by `pixels`, not by both");
+  if (mixes) {
+    SampleFields mixed = info_.fields;
+    for (SampleField& field : mixed)
+      if (!options_.pixels.empty() && field.name == "images") field.dtype = DType::f32;  // on the device
+    options_.mixing->describe(std::move(mixed));
+  }
   if (size < 1) reject("train.batch_size: expected 1 or more, got {}", size);
   expect(ranks > 0 && 0 <= rank && rank < ranks, "expected a rank from 0 to {}, got {}", ranks - 1, rank);
   if (mixes && size / ranks % (2 * options_.mixing->parts()) != 0)
@@ -362,6 +369,14 @@ void Batches::apply_late(const std::vector<BatchMemory::Row>& rows, Batch& batch
   });
 }
 
+Tensor image_scale(std::span<const float> table, std::int64_t samples) {
+  const AllocationScope scope({Purpose::data, Label("loader"), {}});
+  const std::int64_t channels = std::ssize(table) / 2;
+  Tensor scale = Tensor::empty({samples, 2, channels}, DType::f32, Device::cpu, Purpose::data);
+  for (std::int64_t i = 0; i < samples; ++i) std::ranges::copy(table, scale.data<float>() + i * 2 * channels);
+  return scale;
+}
+
 Batch Batches::finish(std::int64_t epoch, std::int64_t first, BatchMemory& memory) const {
   const auto [begin, end] = range_of(first);
   Batch batch = std::exchange(memory.collated, {});
@@ -371,6 +386,7 @@ Batch Batches::finish(std::int64_t epoch, std::int64_t first, BatchMemory& memor
   if (batch.samples == 0) return batch;
   for (const auto& [name, tensor] : memory.tensors) batch.set(name, tensor.leading(0, batch.samples));
   if (!options_.late.empty()) apply_late(memory.rows, batch);
+  if (!options_.pixels.empty()) batch.set("image_scale", image_scale(options_.pixels, batch.samples));
   if (options_.mixing) options_.mixing->apply(batch);
   return batch;
 }

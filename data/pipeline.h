@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,8 @@ struct BatchOptions {
   int rank = 0, ranks = 1;                 // this process reads part `rank` of `ranks` equal parts of each batch
   std::shared_ptr<const Mixing> mixing{};  // of the samples of a batch (of this process); null: none
   Transforms late{};  // of the samples of a batch when it is taken: what makes them larger, as normalisation
+  std::vector<float>
+      pixels{};  // instead: images stay u8, and the model's device scales them by this (Normalize::table)
 };
 
 /// Memory of a batch until it is taken.
@@ -68,6 +71,9 @@ struct BatchMemory {
   std::vector<Row> rows{};  // [size]
   Batch collated{};         // of samples whose lengths vary
 };
+
+/// `image_scale` [samples, 2, C] of a batch: `table` [2 C] for each image.
+Tensor image_scale(std::span<const float> table, std::int64_t samples);
 
 /// The batches of a data set, by their place in an epoch's order.
 class Batches {

@@ -97,6 +97,12 @@ void Normalize::apply(Sample& sample, SampleRandom&) const {
   sample.set(images, std::move(out));
 }
 
+std::vector<float> Normalize::table() const {
+  std::vector<float> table(scale_.begin(), scale_.begin() + channels_);
+  table.insert(table.end(), offset_.begin(), offset_.begin() + channels_);
+  return table;
+}
+
 Interpolation interpolation_of(std::string_view name) {
   if (name == "bilinear") return Interpolation::bilinear;
   if (name == "bicubic") return Interpolation::bicubic;

@@ -66,7 +66,8 @@ std::string hash_of(const std::vector<NamedTensor>& state) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(), XXH3_freeState);
   XXH3_64bits_reset(hash.get());
   for (const auto& [name, tensor] : state)
-    XXH3_64bits_update(hash.get(), tensor.data<const std::byte>(), static_cast<std::size_t>(tensor.bytes()));
+    XXH3_64bits_update(hash.get(), tensor.to(Device::cpu).data<const std::byte>(),
+                       static_cast<std::size_t>(tensor.bytes()));
   return fmt::format("{:016x}", XXH3_64bits_digest(hash.get()));
 }
 

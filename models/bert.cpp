@@ -290,8 +290,8 @@ Variable Bert::encode(Inputs& inputs, const Layout& layout) const {
     reject("a sequence of {} tokens: the model has {} positions; data.max_length cuts longer texts", longest,
            options_.positions);
   const auto flat = [&](Variable ids) { return ids.reshape({layout.all->rows()}); };
-  Variable types = inputs.contains("token_types") ? flat(inputs.take("token_types")) : Variable();
-  Variable x = embeddings_->forward(flat(inputs.take("tokens")), std::move(types), layout.all);
+  Variable types = inputs.contains("token_types") ? flat(inputs.take("token_types", context().device)) : Variable();
+  Variable x = embeddings_->forward(flat(inputs.take("tokens", context().device)), std::move(types), layout.all);
   const Layer* const last = layers_.back().get();
   return run_sequence(layers_, std::move(x), [this, layout, last](const Layer& layer, Variable in) {
     return layer.forward(std::move(in), layout, &layer == last && reads_first_tokens());
@@ -310,7 +310,7 @@ Outputs Bert::forward(Inputs inputs) {
   std::vector<std::int64_t> firsts(static_cast<std::size_t>(layout.all->count()) + 1);
   std::iota(firsts.begin(), firsts.end(), 0);
   layout.firsts = Sequences::packed(firsts);
-  Variable rows = inputs.contains("rows") ? inputs.take("rows") : Variable();
+  Variable rows = inputs.contains("rows") ? inputs.take("rows", context().device) : Variable();
   Variable x = encode(inputs, layout);
   const auto by_sequence = [&](Variable tokens) { return tokens.reshape({layout.all->count(), options_.hidden_size}); };
   Outputs outputs;

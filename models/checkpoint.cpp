@@ -19,7 +19,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include <xxhash.h>
 
@@ -158,6 +157,7 @@ std::int64_t check_state(const SafetensorsFile& file, const Model& model, const 
   for (const auto& [name, tensor] : optimizer.state()) {
     known.insert(name);
     const SafetensorsEntry* const entry = file.find(name);
+    if (entry == nullptr && parameter_of(name) == Optimizer::loss_scale_name) continue;  // it begins anew
     if (entry == nullptr && !stored.contains(parameter_of(name))) {
       anew.insert(parameter_of(name));
     } else if (entry == nullptr || entry->dtype != tensor.dtype() || !(entry->shape == tensor.shape())) {
@@ -166,6 +166,7 @@ std::int64_t check_state(const SafetensorsFile& file, const Model& model, const 
                                  entry == nullptr ? "nothing" : entry->stored_dtype + " " + to_string(entry->shape));
     }
   }
+  frozen.emplace(Optimizer::loss_scale_name);  // of f16: a run goes on in another precision without it
   for (const SafetensorsEntry& entry : file.entries())
     if (!known.contains(entry.name) && !frozen.contains(parameter_of(entry.name))) {
       other_names = true;
@@ -260,22 +261,10 @@ void write_optimizer(const fs::path& file, const TrainedState& state) {
   if (!state.optimizer.is_sharded()) return write_safetensors(file, std::move(mine));
   Communicator& ranks = state.ranks;
   ranks.describe("checkpoint");
-  std::string text;  // a line for each tensor: type, extents, `:`, name
-  for (const auto& [name, tensor] : mine)
-    text += fmt::format("{} {} :{}\n", static_cast<int>(tensor.dtype()), fmt::join(tensor.shape(), " "), name);
-  std::vector<TensorDescription> all;
-  for (const std::string& of_rank : all_gather_texts(ranks, text)) {
-    std::istringstream lines(of_rank);
-    for (std::string line; std::getline(lines, line);) {
-      const std::size_t colon = line.find(':');
-      std::istringstream numbers(line.substr(0, colon));
-      int dtype = 0;
-      numbers >> dtype;
-      std::vector<std::int64_t> extents;
-      for (std::int64_t extent = 0; numbers >> extent;) extents.push_back(extent);
-      all.push_back({line.substr(colon + 1), static_cast<DType>(dtype), Shape(std::span<const std::int64_t>(extents))});
-    }
-  }
+  std::vector<TensorDescription> descriptions, all;
+  for (const auto& [name, tensor] : mine) descriptions.push_back({name, tensor.dtype(), tensor.shape()});
+  for (const std::string& of_rank : all_gather_texts(ranks, to_json(descriptions)))
+    std::ranges::move(parse_descriptions(of_rank), std::back_inserter(all));
   const SafetensorsLayout layout = safetensors_layout(std::move(all));
   const fs::path path = broadcast_text(ranks, ranks.rank() == 0 ? fs::absolute(file).string() : "");
   if (ranks.rank() == 0) write_part(path, layout, mine, true);
@@ -288,6 +277,8 @@ void write_optimizer(const fs::path& file, const TrainedState& state) {
 
 void write_checkpoint(const fs::path& folder, const TrainedState& state, const Progress& progress) {
   if (state.ranks.rank() != 0) {
+    if (state.average != nullptr && state.average->is_sharded())
+      const WeightAverage::Exchange shared(state.average);  // rank 0 writes it
     if (state.optimizer.is_sharded()) write_optimizer({}, state);
     return;
   }
@@ -381,7 +372,8 @@ LoadedCheckpoint load_checkpoint(const fs::path& folder, const TrainedState& sta
   // All is judged before anything changes; the policy judges its state as it takes it.
   check(folder);
   if (state.average != nullptr) check(average);
-  const std::int64_t started_anew = check_state(optimizer, state.model, state.optimizer);
+  std::int64_t started_anew = check_state(optimizer, state.model, state.optimizer);
+  if (state.optimizer.is_sharded()) started_anew = sum_of_ranks(state.ranks, started_anew);
   load_state(SafetensorsFile(folder / memory_file), state.policy);
   if (state.average != nullptr) {  // first: what is frozen by now has no average, and takes its weights below
     const WeightAverage::Exchange exchange(state.average);

@@ -1,5 +1,7 @@
 #include "models/image_model.h"
 
+#include "ops/pixels_kernels.h"
+
 #include <algorithm>
 
 namespace lacuna {
@@ -28,18 +30,42 @@ Tensor ImageModel::adapt(const Parameter& parameter, const Tensor& stored, Libra
       for (std::int64_t i = 0; i < window; ++i) {
         const double value = values[static_cast<std::size_t>((o * colours + c % colours) * window + i)];
         out[static_cast<std::size_t>((o * channels + c % channels) * window + i)] +=
-            channels == 1 ? value : c < channels ? value * colours / static_cast<double>(channels) : 0;
+            channels == 1  ? value
+            : c < channels ? value * colours / static_cast<double>(channels)
+                           : 0;
       }
   return Tensor::from(std::span<const double>(out), to, DType::f32, stored.device());
 }
 
+namespace {
+
+/// Images u8 [N, H, W, C] of a batch as numbers.
+Tensor normalized(const Tensor& images, Inputs& inputs, DType dtype) {
+  const Device device = images.device();
+  const Tensor scale = inputs.take("image_scale", device).tensor(),
+               mixes = inputs.contains("image_mixes") ? inputs.take("image_mixes", device).tensor() : Tensor();
+  const std::int64_t samples = images.shape().front(), channels = images.shape().back();
+  expect(scale.shape() == Shape({samples, 2, channels}) && (!mixes.defined() || mixes.shape() == Shape({samples, 6})),
+         "images u8 {} expect `image_scale` {} and `image_mixes` {}, got {} and {}", images.shape(),
+         Shape({samples, 2, channels}), Shape({samples, 6}), scale.shape(),
+         mixes.defined() ? to_string(mixes.shape()) : "none");
+  const AllocationScope scope({Purpose::data, Label("batch"), {}});
+  const Tensor out = Tensor::empty(images.shape(), dtype, device, Purpose::data);
+  normalize_pixels(device, images, scale, mixes, out);
+  return out;
+}
+
+}  // namespace
+
 Outputs ImageModel::forward(Inputs inputs) {
-  Variable images = inputs.take("images");
+  Variable images = inputs.take("images", context().device);
   const Shape& shape = images.shape();
   expect(shape.rank() == 4 && shape[3] == in_channels() && takes(shape[1], shape[2]),
          "the model expects images [N, {}, {}, {}] (channels last), got {}", image_size().height, image_size().width,
          in_channels(), shape);
-  if (images.dtype() != context().dtype) {
+  if (images.dtype() == DType::u8) {
+    images = Variable(normalized(images.tensor(), inputs, context().dtype), false, images.path());
+  } else if (images.dtype() != context().dtype) {
     expect(!images.requires_grad(), "images that gather a gradient must have the model's type {}, got {}",
            name_of(context().dtype), name_of(images.dtype()));
     images = Variable(images.tensor().to(context().dtype), false, images.path());

@@ -10,12 +10,13 @@ struct ImageModelSignature {
   ImageSize image_size;
   std::int64_t in_channels = 3;
   std::int64_t num_classes = 1000;
-  std::vector<std::string> heads;    // paths of the classifiers
-  std::string first_convolution{};   // path of the layer that reads the images
+  std::vector<std::string> heads;   // paths of the classifiers
+  std::string first_convolution{};  // path of the layer that reads the images
 };
 
 /// Input `images` [N, height, width, in_channels] of any floating type; output `logits` [N, num_classes] in
-/// the context's type. Images of another type are converted, unless they gather a gradient.
+/// the context's type. Images of another type are converted, unless they gather a gradient; u8 as
+/// `image_scale` and `image_mixes` say (data/batch.h).
 class ImageModel : public Model {
  public:
   ImageModel(const ModelContext& context, const ImageModelSignature& signature);

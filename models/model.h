@@ -15,8 +15,11 @@
 
 namespace lacuna {
 
+/// `tensor` of a batch on `device`: itself, or a copy of Purpose::data.
+Tensor on_device(const Tensor& tensor, Device device);
+
 /// The inputs of a model by name. A batch converts to constants; an input that gathers a gradient is given as a
-/// Variable.
+/// Variable. Batches lie on the host: a model copies what it reads to its device, a task what it compares with outputs.
 class Inputs : public NamedValues<Variable> {
  public:
   using NamedValues::NamedValues;
@@ -24,6 +27,8 @@ class Inputs : public NamedValues<Variable> {
 
   /// Removes the input `name` and returns it; an error that lists the given ones where it is missing.
   Variable take(std::string_view name);
+  /// The same, copied to `device` if it lies elsewhere.
+  Variable take(std::string_view name, Device device);
 };
 
 /// The outputs of a model by name: `logits` of a classifier.
@@ -43,11 +48,11 @@ enum class Library : std::uint8_t { timm, transformers };
 
 /// How a model is adapted (models/adapters.h).
 struct Adaptation {
-  std::string kind;                   // of adapter
-  SettingValues settings{};           // that were given
-  std::vector<std::string> layers{};  // paths of those that have an adapter
-  std::string base{};                 // where the weights below are from; may be empty
-  std::string base_hash{};            // of those weights; empty on `meta`
+  std::string kind;                               // of adapter
+  SettingValues settings{};                       // that were given
+  std::vector<std::string> layers{};              // paths of those that have an adapter
+  std::string base{};                             // where the weights below are from; may be empty
+  std::string base_hash{};                        // of those weights; empty on `meta`
   std::set<std::string, std::less<>> replaced{};  // names below the adapters that were loaded with them
 };
 

@@ -77,7 +77,7 @@ ProbeHeads::ProbeHeads(const Model& classifier, std::vector<double> rates)
 ProbeHeads::~ProbeHeads() = default;
 
 Outputs ProbeHeads::forward(Inputs inputs) {
-  const Variable features = inputs.take("features");
+  const Variable features = inputs.take("features", context().device);
   Outputs outputs;
   for (std::size_t k = 0; k < heads_.size(); ++k)
     outputs.set(fmt::format("logits_{}", k), heads_[k]->forward(features));

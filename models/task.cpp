@@ -4,6 +4,7 @@
 #include "ops/reduce_kernels.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lacuna {
 namespace {
@@ -87,17 +88,29 @@ void RunningTotals::add(const TaskResult& result, std::int64_t samples) {
       sums_.push_back(Tensor::zeros({metric.sums}, DType::f64, loss.device()));
     kept_.resize(sums_.size());
   }
-  expect(result.sums.size() == sums_.size(), "a task of {} metrics gave sums for {}", sums_.size(), result.sums.size());
   add_to_sums(loss.device(), static_cast<double>(samples), loss, loss_sum_);
-  for (std::size_t i = 0; i < sums_.size(); ++i)
-    if (task_.metrics()[i].keeps)
-      kept_[i].push_back(result.sums[i]);
-    else
-      add_to_sums(sums_[i].device(), 1, result.sums[i], sums_[i]);
+  if (result.sums_of_host)
+    left_to_host_.push_back(result.sums_of_host);
+  else
+    add_sums(result.sums);
   samples_ += samples;
 }
 
-TaskTotals RunningTotals::read(Communicator& ranks) const {
+void RunningTotals::add_sums(const std::vector<Tensor>& sums) {
+  expect(sums.size() == sums_.size(), "a task of {} metrics gave sums for {}", sums_.size(), sums.size());
+  for (std::size_t i = 0; i < sums_.size(); ++i)
+    if (task_.metrics()[i].keeps)
+      kept_[i].push_back(sums[i]);
+    else
+      add_to_sums(sums_[i].device(), 1, on_device(sums[i], sums_[i].device()), sums_[i]);
+}
+
+void RunningTotals::count_on_host() {
+  for (const auto& count : std::exchange(left_to_host_, {})) add_sums(count());
+}
+
+TaskTotals RunningTotals::read(Communicator& ranks) {
+  count_on_host();
   TaskTotals totals;
   if (loss_sum_.defined()) {
     totals.samples = samples_;

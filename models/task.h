@@ -36,6 +36,8 @@ enum class TaskMode : std::uint8_t { train, evaluate };
 struct TaskResult {
   Variable loss;             // [], mean over the batch's samples
   std::vector<Tensor> sums;  // f64 [metric.sums], or any number of them where it keeps them; for each metric in order
+  /// In place of `sums` where the host counts: gives them, after the work of a cuda device on the batch.
+  std::function<std::vector<Tensor>()> sums_of_host{};
 };
 
 /// A task may hold state of its own, such as the frozen teacher of a distillation; it reads as many outputs of the
@@ -63,6 +65,9 @@ class Task {
 
   /// The fields of a sample that it reads beside the model's inputs, such as `labels`.
   virtual SampleFields targets() const = 0;
+  /// Whether training reads its batch by kernels alone: then the batch may lie on the model's device, and steps can be
+  /// captured (models/task_step.h).
+  virtual bool reads_by_kernels() const { return false; }
   /// Runs the model over a batch; the loss is recorded if a tape is recording. Move the batch to free what forward
   /// needs no longer.
   virtual TaskResult run(Model& model, Inputs batch, TaskMode mode) const = 0;
@@ -70,6 +75,14 @@ class Task {
  protected:
   void show(const Tensor& logits, const Tensor& labels) const {
     if (observer_) observer_(logits, labels);
+  }
+  /// Sets the sums of a result whose tensors are on `device` to what the host counts: on a cuda device later, since the
+  /// host would wait for it.
+  static void count_on_host(Device device, std::function<std::vector<Tensor>()> sums, TaskResult& result) {
+    if (device.kind == DeviceKind::cuda)
+      result.sums_of_host = std::move(sums);
+    else
+      result.sums = sums();
   }
 
  private:
@@ -100,11 +113,16 @@ class RunningTotals {
  public:
   explicit RunningTotals(const Task& task) : task_(task) {}
   void add(const TaskResult& result, std::int64_t samples);
+  /// Lets the host count what is left to it, so that tensors of the batch are freed.
+  void count_on_host();
   /// Reads the sums, over all ranks.
-  TaskTotals read(Communicator& ranks) const;
+  TaskTotals read(Communicator& ranks);
 
  private:
+  void add_sums(const std::vector<Tensor>& sums);
+
   const Task& task_;
+  std::vector<std::function<std::vector<Tensor>()>> left_to_host_;
   Tensor loss_sum_;  // f64 []
   std::vector<Tensor> sums_;
   std::vector<std::vector<Tensor>> kept_;  // of each metric that keeps its numbers

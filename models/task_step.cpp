@@ -2,12 +2,10 @@
 
 #include "autograd/policies/adaptive.h"
 #include "core/collectives.h"
-
-#include <fmt/ranges.h>
+#include "models/io/safetensors.h"
 
 #include <algorithm>
 #include <chrono>
-#include <sstream>
 #include <utility>
 
 namespace lacuna {
@@ -17,21 +15,12 @@ namespace {
 void share_state(MemoryPolicy& policy, Communicator& ranks) {
   if (ranks.size() == 1) return;
   std::map<std::string, Tensor> state = policy.state();
-  std::string names;
-  for (const auto& [name, tensor] : state)
-    names += fmt::format("{}\n{} {}\n", name, static_cast<int>(tensor.dtype()), fmt::join(tensor.shape(), " "));
-  if (largest_of_ranks(ranks, std::ssize(names)) == 0) return;
-  std::istringstream of_root(broadcast_text(ranks, names));
+  std::vector<TensorDescription> descriptions;
+  for (const auto& [name, tensor] : state) descriptions.push_back({name, tensor.dtype(), tensor.shape()});
+  if (largest_of_ranks(ranks, std::ssize(descriptions)) == 0) return;
   std::map<std::string, Tensor> shared;
-  for (std::string name, line; std::getline(of_root, name) && std::getline(of_root, line);) {
-    std::istringstream numbers(line);
-    int dtype = 0;
-    numbers >> dtype;
-    std::vector<std::int64_t> extents;
-    for (std::int64_t extent = 0; numbers >> extent;) extents.push_back(extent);
-    const Shape shape{std::span<const std::int64_t>(extents)};
-    const Tensor tensor =
-        ranks.rank() == 0 ? state.at(name) : Tensor::empty(shape, static_cast<DType>(dtype), Device::cpu);
+  for (const auto& [name, dtype, shape] : parse_descriptions(broadcast_text(ranks, to_json(descriptions)))) {
+    const Tensor tensor = ranks.rank() == 0 ? state.at(name) : Tensor::empty(shape, dtype, Device::cpu);
     ranks.broadcast(tensor, 0);
     shared.emplace(name, tensor);
   }
@@ -51,7 +40,7 @@ Variable TaskStep::loss(Batch batch, RunningTotals* totals) {
   Inputs inputs(std::move(batch));
   if (options_.input_gradients)
     for (const SampleField& field : state_.model.inputs()) {
-      const Variable input = inputs.take(field.name);
+      const Variable input = inputs.take(field.name, state_.model.context().device);
       inputs.set(field.name, Variable(input.tensor(), is_floating(input.dtype()), field.name));
     }
   const TaskResult result = task_.run(state_.model, std::move(inputs), TaskMode::train);
@@ -79,6 +68,7 @@ bool TaskStep::calibrate(const Batch& batch, MemoryPolicy& policy) {
 
 TrainResult TaskStep::run(std::vector<Batch> batch, std::int64_t number, double learning_rate,
                           const TaskStepHooks& hooks) {
+  if (std::optional<TrainResult> replayed = run_graph(batch, number, learning_rate, hooks)) return *replayed;
   using Clock = std::chrono::steady_clock;
   TrainResult result;
   std::vector<std::int64_t> samples;
@@ -101,6 +91,65 @@ TrainResult TaskStep::run(std::vector<Batch> batch, std::int64_t number, double 
                                                number, learning_rate);
   result.totals = totals.read(state_.ranks);
   share_state(state_.policy, state_.ranks);
+  return result;
+}
+
+std::optional<std::string> TaskStep::signature_of(const std::vector<Batch>& batch, const TaskStepHooks& hooks) const {
+  const Device device = state_.model.context().device;
+  Adaptive* const adaptive = adaptive_of(state_.policy);
+  if (!options_.graph || device.kind != DeviceKind::cuda || state_.ranks.size() > 1 || !task_.reads_by_kernels() ||
+      options_.input_gradients || hooks.observer != nullptr || (adaptive != nullptr && adaptive->calibration_due()))
+    return {};
+  std::string signature;
+  for (const Batch& part : batch) {
+    if (!part.packed().empty()) return {};  // the host reads where each sample begins
+    signature += fmt::format("{} samples:", part.samples);
+    for (const auto& [name, tensor] : part)
+      signature += fmt::format(" {} {} {}", name, name_of(tensor.dtype()), tensor.shape());
+  }
+  for (const Parameter* const parameter : state_.model.parameters()) signature += parameter->trainable() ? '1' : '0';
+  return signature;
+}
+
+void TaskStep::forget_graph() {
+  step_.forget();
+  inputs_.clear();
+  totals_.reset();
+}
+
+std::optional<TrainResult> TaskStep::run_graph(const std::vector<Batch>& batch, std::int64_t number,
+                                               double learning_rate, const TaskStepHooks& hooks) {
+  constexpr std::int64_t steps_before = 2;  // they make the plans of libraries, and everything that is made once
+  const std::optional<std::string> signature = signature_of(batch, hooks);
+  if (signature != signature_) {
+    forget_graph();
+    signature_ = signature;
+    alike_ = 0;
+  }
+  if (!signature || alike_++ < steps_before) return {};
+  if (!step_.is_captured()) {
+    if (alike_ > steps_before + 1) return {};  // it could not be
+    inputs_ = batch;
+    for (Batch& part : inputs_)
+      for (const auto& [name, tensor] : Batch(part))
+        part.set(name, Tensor::empty(tensor.shape(), tensor.dtype(), state_.model.context().device, Purpose::data));
+    totals_ = std::make_unique<RunningTotals>(task_);
+    std::vector<std::int64_t> samples;
+    for (const Batch& part : inputs_) samples.push_back(part.samples);
+    try {
+      step_.capture({.samples = samples,
+                     .loss = [&](std::size_t part) { return loss(inputs_[part], totals_.get()); },
+                     .after_forward = hooks.after_forward});
+    } catch (const Error&) {
+      forget_graph();
+      return {};
+    }
+  }
+  for (std::size_t i = 0; i < batch.size(); ++i)
+    for (const auto& [name, tensor] : batch[i]) inputs_[i].at(name).copy_from(tensor);
+  TrainResult result;
+  static_cast<StepResult&>(result) = step_.replay(number, learning_rate);
+  result.totals = totals_->read(state_.ranks);
   return result;
 }
 

@@ -7,6 +7,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace lacuna {
@@ -21,6 +24,10 @@ struct TrainResult : StepResult {
 struct TaskStepOptions {
   TrainStepOptions step{};
   bool input_gradients = false;  // of all floating-point inputs: for a model that is attacked or explained
+  /// Whether steps on cuda are captured and replayed (TrainStep::capture): the third one of the same shapes is, and
+  /// those after it are replays. A step that cannot be captured runs as before, and so do those of a task that reads
+  /// its batch on the host, with an observer, that calibrate, and of several ranks.
+  bool graph = true;
 };
 
 struct TaskStepHooks {
@@ -42,12 +49,27 @@ class TaskStep {
   /// of it. Gradients of the parameters and running statistics stay as they are. Returns whether it has.
   bool calibrate(const Batch& batch, MemoryPolicy& policy);
   ErrorMeasure error_measure() const { return step_.error_measure(); }
+  /// Memory that a captured step holds between steps; 0 if there is none.
+  std::int64_t captured_bytes() const { return step_.captured_bytes(); }
 
  private:
+  /// Everything that a captured step depends on beside what its tensors hold; nothing: it is not to be captured.
+  std::optional<std::string> signature_of(const std::vector<Batch>& batch, const TaskStepHooks& hooks) const;
+  /// Captures or replays a step, if that is possible.
+  std::optional<TrainResult> run_graph(const std::vector<Batch>& batch, std::int64_t number, double learning_rate,
+                                       const TaskStepHooks& hooks);
+
+  void forget_graph();
+
   TrainedState state_;
   const Task& task_;
   TaskStepOptions options_;
   TrainStep step_;
+
+  std::optional<std::string> signature_;   // of the steps before
+  std::int64_t alike_ = 0;                 // steps in a row with that signature
+  std::vector<Batch> inputs_;              // what a captured step reads
+  std::unique_ptr<RunningTotals> totals_;  // what it adds to
 };
 
 }  // namespace lacuna

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <limits>
 #include <memory>
-#include <sstream>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace lacuna {
@@ -35,20 +35,12 @@ class EvaluationMode {
 
 std::vector<DamagedFile> of_all_ranks(const std::vector<DamagedFile>& mine, Communicator& ranks) {
   if (ranks.size() == 1) return mine;
-  std::string text;  // with an end behind each field
-  for (const DamagedFile& file : mine)
-    for (const std::string& field : {std::to_string(file.index), file.file, file.why, file.instead})
-      text += field + '\0';
+  using nlohmann::json;
+  json list = json::array();
+  for (const DamagedFile& file : mine) list.push_back({file.index, file.file, file.why, file.instead});
   std::vector<DamagedFile> all;
-  for (const std::string& of_rank : all_gather_texts(ranks, text)) {
-    std::istringstream fields(of_rank);
-    DamagedFile next;
-    for (std::string index; std::getline(fields, index, '\0') && std::getline(fields, next.file, '\0') &&
-                            std::getline(fields, next.why, '\0') && std::getline(fields, next.instead, '\0');) {
-      next.index = std::stoll(index);
-      all.push_back(next);
-    }
-  }
+  for (const std::string& text : all_gather_texts(ranks, list.dump(-1, ' ', false, json::error_handler_t::replace)))
+    for (const json& file : json::parse(text)) all.push_back({file[0], file[1], file[2], file[3]});
   return all;
 }
 
@@ -66,14 +58,9 @@ void share_model(const TrainedState& state) {
   expect_same_on_all_ranks(ranks, "the model",
                            fmt::format("{} parameters, of which {} are trained (hash {:x})", model.parameter_count(),
                                        trained, std::hash<std::string>()(names)));
-  const auto share = [&] {
-    for (const Parameter* parameter : model.parameters()) ranks.broadcast(parameter->tensor(), 0);
-    for (const Buffer* buffer : model.buffers()) ranks.broadcast(buffer->tensor(), 0);
-  };
-  share();
-  if (state.average == nullptr) return;
-  const WeightAverage::Exchange exchange(state.average);
-  share();
+  for (const Parameter* parameter : model.parameters()) ranks.broadcast(parameter->tensor(), 0);
+  for (const Buffer* buffer : model.buffers()) ranks.broadcast(buffer->tensor(), 0);
+  if (state.average != nullptr) state.average->restart();
 }
 
 }  // namespace
@@ -110,6 +97,7 @@ std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches
     const std::int64_t samples = batch->samples;
     if (ranks.size() == 1) {
       if (samples > 0) running.add(task.run(model, std::move(*batch), TaskMode::evaluate), samples);
+      running.count_on_host();
       continue;
     }
     RunningTotals part(task);

@@ -13,6 +13,7 @@
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace lacuna {
 namespace {
@@ -30,6 +31,18 @@ void check(int result) {
 constexpr std::size_t most_bytes = std::size_t{1} << 30;  // of one call: counts are of type int
 constexpr std::size_t most_broadcast = std::size_t{4}
                                        << 20;  // at once, so that other messages are not behind all of it
+
+/// Sections of a buffer of `bytes`, as MPI takes them.
+struct Sections {
+  Sections(std::span<const Section> sections, std::size_t bytes) {
+    expect(bytes <= 2 * most_bytes - 1, "cannot exchange {} bytes at once", bytes);
+    for (const Section& section : sections) {
+      counts.push_back(static_cast<int>(section.bytes));
+      begins.push_back(static_cast<int>(section.begin));
+    }
+  }
+  std::vector<int> counts, begins;
+};
 
 /// MPI_Init until the last communicator is gone.
 class World {
@@ -91,14 +104,13 @@ class MpiCommunicator final : public Communicator {
       return MPI_Iallgather(mine.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE, ranks_, request);
     });
   }
-  void all_to_all(std::span<const std::byte> send, std::span<std::byte> receive) override {
-    const std::size_t bytes = send.size() / static_cast<std::size_t>(size_);
-    expect(
-        send.size() == receive.size() && bytes * static_cast<std::size_t>(size_) == send.size() && bytes <= most_bytes,
-        "cannot exchange {} bytes for {} among {} ranks", send.size(), receive.size(), size_);
-    const int count = static_cast<int>(bytes);
+  using Communicator::all_to_all;
+  void all_to_all(std::span<const std::byte> send, std::span<const Section> to, std::span<std::byte> receive,
+                  std::span<const Section> from) override {
+    const Sections sent(to, send.size()), received(from, receive.size());
     wait([&](MPI_Request* request) {
-      return MPI_Ialltoall(send.data(), count, MPI_BYTE, receive.data(), count, MPI_BYTE, ranks_, request);
+      return MPI_Ialltoallv(send.data(), sent.counts.data(), sent.begins.data(), MPI_BYTE, receive.data(),
+                            received.counts.data(), received.begins.data(), MPI_BYTE, ranks_, request);
     });
   }
   void barrier() override {

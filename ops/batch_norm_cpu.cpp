@@ -89,7 +89,7 @@ void apply_on_cpu(const BatchNormChannels& channels, const Tensor& x, const Tens
       for (std::int64_t row = first; row < first + count; ++row) {
         const T* const in = x.data<T>() + row * rows.width;  // [width]
         T* const to = y.data<T>() + row * rows.width;        // [width]
-#pragma omp simd
+#pragma GCC ivdep
         for (std::int64_t c = 0; c < rows.width; ++c) {
           const S value = normalized(to_compute(in[c]), c) + addend(row * rows.width + c);
           to[c] = static_cast<T>(activation == Activation::relu ? formula::Relu{}(value) : value);

@@ -106,6 +106,7 @@ struct Arrange {
   }
 };
 
+template <class T>
 struct Collect {
   static constexpr int threads = 256;
   CollectWeights what;
@@ -113,7 +114,7 @@ struct Collect {
     const std::int64_t e = block.global_thread();
     if (e >= what.outputs * what.channels * what.taps) return;
     const std::int64_t tap = e % what.taps, c = e / what.taps % what.channels, o = e / what.taps / what.channels;
-    const float value = what.matrix[(o * what.taps + tap) * what.channels + c];
+    const float value = to_compute(static_cast<const T*>(what.matrix)[(o * what.taps + tap) * what.channels + c]);
     what.weights[e] = what.add ? what.weights[e] + value : value;
   }
 };
@@ -156,8 +157,10 @@ void arrange_weights(Stream stream, DType type, const ArrangeWeights& what) {
   });
 }
 
-void collect_weights(Stream stream, const CollectWeights& what) {
-  run(stream, divide_up(what.outputs * what.channels * what.taps, Collect::threads), Collect{what});
+void collect_weights(Stream stream, DType type, const CollectWeights& what) {
+  with_cuda_type(type, [&]<class T>(Type<T>) {
+    run(stream, divide_up(what.outputs * what.channels * what.taps, Collect<T>::threads), Collect<T>{what});
+  });
 }
 
 }  // namespace lacuna::cuda

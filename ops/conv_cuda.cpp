@@ -1,9 +1,12 @@
-// Convolutions on cuda as matrix products of gathered rows: a row has the pixels that a window covers. Sums over pixels
-// are over runs of them that the shape alone decides, so that bits do not depend on how x is held.
+// Convolutions on cuda: by cuDNN, or as matrix products of gathered rows, a row having the pixels that a window covers.
+// Sums over pixels are over runs of them that the shape alone decides, so that bits do not depend on how x is held.
 #include "ops/conv_cuda.h"
 
 #include "core/backend.h"
+#include "ops/arithmetic_kernels.h"
 #include "ops/conv_kernels.h"
+#include "ops/cuda_libraries.h"
+#include "ops/dnn_cuda.h"
 #include "ops/kernels/gemm.h"
 #include "ops/operand.h"
 #include "ops/reduce_kernels.h"
@@ -63,12 +66,11 @@ Matrix group_of(const Matrix& m, std::int64_t g, std::int64_t groups) {
 
 cuda::TapAxis all_taps(std::int64_t kernel) { return {kernel, kernel, 0, 1}; }
 
-void forward(const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
-  const Device device = y.device();
-  const cuda::GatherRows windows = windows_of(s);
-  const std::int64_t depth = windows.row_elements(), rows = y.rows(), run = rows_at_once(depth * size_of(x.dtype()));
-  const Tensor arranged = scratch({s.outputs, depth / s.groups}, x.dtype(), device);
-  cuda::arrange_weights(stream_of(device), x.dtype(),
+/// Weights as [outputs, kernel_height, kernel_width, channels / groups] of `dtype`.
+Tensor arranged_weights(const ConvShape& s, const Tensor& weight, DType dtype) {
+  const Tensor arranged =
+      scratch({s.outputs, s.kernel_height * s.kernel_width * (s.channels / s.groups)}, dtype, weight.device());
+  cuda::arrange_weights(stream_of(weight.device()), dtype,
                         {.weights = weight.data<const float>(),
                          .to = arranged.raw(),
                          .down = all_taps(s.kernel_height),
@@ -76,6 +78,43 @@ void forward(const ConvShape& s, const Tensor& x, const Tensor& weight, const Te
                          .outputs = s.outputs,
                          .channels = s.channels,
                          .groups = s.groups});
+  return arranged;
+}
+
+/// What cuDNN computes, if it has a plan. It is not asked where windows lie side by side: images are then the rows of a
+/// product, or nearly so. Nor in f32, for which its plans in NHWC take the memory of whole copies of the images, or
+/// round to TF32.
+class Cudnn {
+ public:
+  Cudnn(Device device, cuda::ConvolutionPass pass, DType dtype, const ConvShape& s)
+      : device_(device), what_{pass, dtype, s} {
+    const bool side_by_side =
+        s.groups == 1 && s.padding == 0 && s.kernel_height == s.stride && s.kernel_width == s.stride;
+    has_plan_ = uses_cudnn() && dtype != DType::f32 && !side_by_side && cuda::has_plan(device.index, what_);
+  }
+  bool has_plan() const { return has_plan_; }
+  void run(const Tensor& first, const Tensor& second, const Tensor& result) const {
+    const Tensor workspace = scratch({library_workspace}, DType::u8, device_);
+    cuda::convolve(stream_of(device_), device_.index, what_, first.data<const std::byte>(),
+                   second.data<const std::byte>(), result.raw(), workspace.raw());
+  }
+
+ private:
+  Device device_;
+  cuda::Convolution what_;
+  bool has_plan_ = false;
+};
+
+void forward(const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
+  const Device device = y.device();
+  const Tensor arranged = arranged_weights(s, weight, x.dtype());
+  if (const Cudnn cudnn(device, cuda::ConvolutionPass::forward, x.dtype(), s); cudnn.has_plan()) {
+    cudnn.run(x, arranged, y);
+    if (bias.defined()) add_rows(device, y, bias, 0, y);
+    return;
+  }
+  const cuda::GatherRows windows = windows_of(s);
+  const std::int64_t depth = windows.row_elements(), rows = y.rows(), run = rows_at_once(depth * size_of(x.dtype()));
   const Tensor memory = scratch({is_product(s) ? 0 : std::min(rows, run), depth}, x.dtype(), device);
   const std::int64_t outputs = s.outputs / s.groups;
   for_runs(rows, is_product(s) ? rows : run, [&](std::int64_t begin, std::int64_t end) {
@@ -151,14 +190,57 @@ void input_gradient_of(const ConvShape& s, const Rest& down, const Rest& across,
   });
 }
 
+void input_gradient_by_cudnn(const Cudnn& cudnn, const ConvShape& s, const Tensor& dy, const Tensor& weight,
+                             const Tensor& dx, bool add) {
+  const Tensor to = add ? scratch(dx.shape(), dx.dtype(), dx.device()) : dx;
+  cudnn.run(dy, arranged_weights(s, weight, dy.dtype()), to);
+  if (add) add_elements(dx.device(), dx, to, dx);
+}
+
 void input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add) {
+  if (const Cudnn cudnn(dx.device(), cuda::ConvolutionPass::input_gradient, dy.dtype(), s); cudnn.has_plan())
+    return input_gradient_by_cudnn(cudnn, s, dy, weight, dx, add);
   for (std::int64_t row = 0; row < std::min(s.stride, s.height); ++row)
     for (std::int64_t column = 0; column < std::min(s.stride, s.width); ++column)
       input_gradient_of(s, Rest(row, s.height, s.out_height(), s.kernel_height, s),
                         Rest(column, s.width, s.out_width(), s.kernel_width, s), dy, weight, dx, add);
 }
 
+/// dweight (+)= matrix [outputs, taps, channels of a group].
+void collect(const ConvShape& s, const Tensor& matrix, const Tensor& dweight, bool add) {
+  cuda::collect_weights(stream_of(dweight.device()), matrix.dtype(),
+                        {.matrix = matrix.data<const std::byte>(),
+                         .weights = dweight.data<float>(),
+                         .outputs = s.outputs,
+                         .taps = s.kernel_height * s.kernel_width,
+                         .channels = s.channels / s.groups,
+                         .add = add});
+}
+
+/// Sums of runs of images, which come in the type of dy and are added in f32. False: cuDNN has no plan.
+bool weight_gradient_by_cudnn(const ConvShape& s, const Operand& x, const Tensor& dy, const Tensor& dweight, bool add) {
+  const Device device = dweight.device();
+  const std::int64_t pixels = s.height * s.width, in_elements = pixels * s.channels,
+                     out_elements = s.out_height() * s.out_width() * s.outputs;
+  const std::int64_t run = std::min(s.images, rows_at_once(std::max(in_elements, out_elements) * size_of(dy.dtype())));
+  const auto plan_for = [&](std::int64_t images) {
+    ConvShape part = s;
+    part.images = images;
+    return Cudnn(device, cuda::ConvolutionPass::weight_gradient, dy.dtype(), part);
+  };
+  const std::int64_t rest = s.images % run;
+  const Cudnn cudnn = plan_for(run), for_rest = plan_for(rest == 0 ? run : rest);
+  if (!cudnn.has_plan() || !for_rest.has_plan()) return false;
+  const Tensor sums = scratch({s.outputs, dweight.count() / s.outputs}, dy.dtype(), device);
+  for_runs(s.images, run, [&](std::int64_t begin, std::int64_t end) {
+    (end - begin == run ? cudnn : for_rest).run(dy.leading(begin, end), x.rows(begin * pixels, end * pixels), sums);
+    collect(s, sums, dweight, add || begin > 0);
+  });
+  return true;
+}
+
 void weight_gradient(const ConvShape& s, const Operand& x, const Tensor& dy, const Tensor& dweight, bool add) {
+  if (weight_gradient_by_cudnn(s, x, dy, dweight, add)) return;
   const Device device = dweight.device();
   const cuda::GatherRows windows = windows_of(s);
   const std::int64_t depth = windows.row_elements(), windows_of_image = s.out_height() * s.out_width();
@@ -185,13 +267,7 @@ void weight_gradient(const ConvShape& s, const Operand& x, const Tensor& dy, con
       adds = true;
     });
   });
-  if (direct) return;
-  cuda::collect_weights(stream_of(device), {.matrix = sums.data<const float>(),
-                                            .weights = dweight.data<float>(),
-                                            .outputs = s.outputs,
-                                            .taps = s.kernel_height * s.kernel_width,
-                                            .channels = s.channels / s.groups,
-                                            .add = add});
+  if (!direct) collect(s, sums, dweight, add);
 }
 
 const RegisterKernel cuda_forward{conv2d_forward, DeviceKind::cuda, forward};

@@ -60,11 +60,11 @@ void arrange_weights(Stream stream, DType type, const ArrangeWeights& what);
 
 /// The way back for gradients: weights (+)= matrix.
 struct CollectWeights {
-  const float* matrix;  // [outputs, taps, channels of a group]
-  float* weights;       // [outputs, channels of a group, taps]
+  const void* matrix;  // [outputs, taps, channels of a group] of `type`
+  float* weights;      // [outputs, channels of a group, taps]
   std::int64_t outputs, taps, channels;
   bool add;
 };
-void collect_weights(Stream stream, const CollectWeights& what);
+void collect_weights(Stream stream, DType type, const CollectWeights& what);
 
 }  // namespace lacuna::cuda

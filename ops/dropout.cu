@@ -30,8 +30,9 @@ struct DropElements {
     const std::int64_t at = block.global_thread() * n;
     if (at >= what.count) return;
     const Place place = place_of(what, what.first + at);
-    const auto draws = random.draw_of_sample(static_cast<std::uint64_t>(place.sample),
-                                             what.whole_samples ? 0 : static_cast<std::uint32_t>(place.element / 4));
+    const auto draws =
+        random.now().draw_of_sample(static_cast<std::uint64_t>(place.sample),
+                                    what.whole_samples ? 0 : static_cast<std::uint32_t>(place.element / 4));
     auto pack = load_pack<n>(static_cast<const T*>(what.x) + at);
 #pragma unroll
     for (int i = 0; i < n; ++i) {

@@ -66,7 +66,7 @@ void scatter_on_cpu(const HeadPieces& pieces, const Tensor& dy, bool add, const 
         std::copy_n(piece, width, place);
         continue;
       }
-#pragma omp simd
+#pragma GCC ivdep
       for (std::int64_t j = 0; j < width; ++j) place[j] = static_cast<T>(to_compute(place[j]) + to_compute(piece[j]));
     }
   });

@@ -101,7 +101,7 @@ void gather_row(const Windows& w, std::int64_t row, T* dx, const Term& term) {
         for (std::int64_t j = horizontal.begin; j < horizontal.end; ++j)
           term(i, j, (row - i * w.stride + w.padding) * w.kernel + (v - j * w.stride + w.padding), begin, count, sum);
       T* const out = dx + v * w.channels + begin;  // [count]
-#pragma omp simd
+#pragma GCC ivdep
       for (std::int64_t c = 0; c < count; ++c) out[c] = static_cast<T>(sum[c]);
     }
   }
@@ -181,7 +181,7 @@ void avg_forward_on_cpu(const Windows& w, bool count_include_pad, const T* x, T*
 #pragma omp simd
             for (std::int64_t c = 0; c < count; ++c)
               sum[c] += to_compute(from[(h * w.width + v) * w.channels + begin + c]);
-#pragma omp simd
+#pragma GCC ivdep
         for (std::int64_t c = 0; c < count; ++c) to[j * w.channels + begin + c] = static_cast<T>(sum[c] * factor);
       }
     }
@@ -218,7 +218,7 @@ void global_forward_on_cpu(const Places& p, const T* x, Compute<T>* sums, T* y) 
     S* const sum = sums + thread * p.channels;                // [C]
     std::fill_n(sum, p.channels, S{});
     for (std::int64_t place = 0; place < p.places; ++place)
-#pragma omp simd
+#pragma GCC ivdep
       for (std::int64_t c = 0; c < p.channels; ++c) sum[c] += to_compute(from[place * p.channels + c]);
     T* const to = y + image * p.channels;  // [C]
     for (std::int64_t c = 0; c < p.channels; ++c) to[c] = static_cast<T>(sum[c] / static_cast<S>(p.places));

@@ -3,6 +3,7 @@
 
 #include "core/number.h"
 #include "core/stream.h"
+#include "ops/cuda_libraries.h"
 
 #include <compare>
 #include <cstddef>
@@ -27,12 +28,10 @@ struct Product {
   float alpha = 1;
   bool add = false;
   const void* bias = nullptr;
+  bool tf32 = false;  // a and b are f32, and rounded to TF32
 };
 
-/// Bytes of workspace that a product may use.
-inline constexpr std::size_t product_workspace = std::size_t{32} << 20;
-
-/// workspace: [product_workspace] bytes of the device.
+/// workspace: [library_workspace] bytes of the device.
 void multiply(Stream stream, int device, const Product& product, void* workspace);
 
 }  // namespace lacuna::cuda

@@ -7,9 +7,9 @@
 namespace lacuna {
 namespace {
 
-const RegisterKernel cpu_update{adam_update, DeviceKind::cpu, [](const AdamSettings& settings, const Update& what) {
-                                  update_on_cpu(AdamRule{settings, what.rate}, what);
-                                }};
+const RegisterKernel cpu_update{
+    adam_update, DeviceKind::cpu,
+    [](const AdamSettings& settings, std::span<const Update> updates) { update_on_cpu(AdamRule{settings}, updates); }};
 
 template <bool decoupled>
 class AdamLike final : public AdamFamily {
@@ -21,7 +21,7 @@ class AdamLike final : public AdamFamily {
       : AdamFamily(config), settings_(adam_settings(settings, decoupled)) {}
 
  private:
-  void update(const Update& what) const override { adam_update(what.parameter.device(), settings_, what); }
+  void update(std::span<const Update> updates) const override { adam_update(device_of(updates), settings_, updates); }
 
   AdamSettings settings_;
 };

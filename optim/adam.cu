@@ -2,6 +2,6 @@
 
 namespace lacuna::cuda {
 
-template void update(Stream, const AdamRule&, const UpdateOnCuda&);
+template void update(Stream, const AdamRule&, const UpdatesOnCuda&);
 
 }  // namespace lacuna::cuda

@@ -1,11 +1,12 @@
 #include "optim/kernels.h"
-#include "optim/start_update.h"
+#include "optim/start_updates.h"
 
 namespace lacuna {
 namespace {
 
-const RegisterKernel cuda_update{adam_update, DeviceKind::cuda, [](const AdamSettings& settings, const Update& what) {
-                                   cuda::start_update(AdamRule{settings, what.rate}, what);
+const RegisterKernel cuda_update{adam_update, DeviceKind::cuda,
+                                 [](const AdamSettings& settings, std::span<const Update> updates) {
+                                   cuda::start_updates(AdamRule{settings}, updates);
                                  }};
 
 }  // namespace

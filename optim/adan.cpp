@@ -8,9 +8,9 @@
 namespace lacuna {
 namespace {
 
-const RegisterKernel cpu_update{adan_update, DeviceKind::cpu, [](const AdanSettings& settings, const Update& what) {
-                                  update_on_cpu(AdanRule{settings, what.rate}, what);
-                                }};
+const RegisterKernel cpu_update{
+    adan_update, DeviceKind::cpu,
+    [](const AdanSettings& settings, std::span<const Update> updates) { update_on_cpu(AdanRule{settings}, updates); }};
 
 class Adan final : public Optimizer {
  public:
@@ -44,7 +44,7 @@ class Adan final : public Optimizer {
   bool is_scale_invariant() const override { return true; }
 
  private:
-  void update(const Update& what) const override { adan_update(what.parameter.device(), settings_, what); }
+  void update(std::span<const Update> updates) const override { adan_update(device_of(updates), settings_, updates); }
 
   AdanSettings settings_;
 };

@@ -2,6 +2,6 @@
 
 namespace lacuna::cuda {
 
-template void update(Stream, const AdanRule&, const UpdateOnCuda&);
+template void update(Stream, const AdanRule&, const UpdatesOnCuda&);
 
 }  // namespace lacuna::cuda

@@ -1,11 +1,12 @@
 #include "optim/kernels.h"
-#include "optim/start_update.h"
+#include "optim/start_updates.h"
 
 namespace lacuna {
 namespace {
 
-const RegisterKernel cuda_update{adan_update, DeviceKind::cuda, [](const AdanSettings& settings, const Update& what) {
-                                   cuda::start_update(AdanRule{settings, what.rate}, what);
+const RegisterKernel cuda_update{adan_update, DeviceKind::cuda,
+                                 [](const AdanSettings& settings, std::span<const Update> updates) {
+                                   cuda::start_updates(AdanRule{settings}, updates);
                                  }};
 
 }  // namespace

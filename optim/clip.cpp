@@ -49,19 +49,23 @@ void note_finite(double value, const Tensor& finite) {
 }
 
 const RegisterKernel cpu_measure{
-    measure_gradient, DeviceKind::cpu,
-    [](const Tensor& gradient, std::int64_t index, const Tensor& squares, const Tensor& finite) {
-      const double sum = sum_of_squares(gradient);
-      squares.data<double>()[index] = sum;
-      note_finite(sum, finite);
+    measure_gradients, DeviceKind::cpu,
+    [](std::span<const MeasuredGradient> gradients, const Tensor& squares, const Tensor& finite) {
+      for (const auto& [gradient, index] : gradients) {
+        const double sum = sum_of_squares(gradient);
+        squares.data<double>()[index] = sum;
+        note_finite(sum, finite);
+      }
     }};
-const RegisterKernel cpu_clip{
-    clip_gradients, DeviceKind::cpu,
-    [](const Tensor& squares, std::int64_t begin, std::int64_t end, double max_norm, const Tensor& factor) {
-      const double* const square = squares.data<double>();
-      const double norm = std::sqrt(std::accumulate(square + begin, square + end, 0.0));
-      *factor.data<float>() = static_cast<float>(formula::clip_factor(norm, max_norm));
-    }};
+const RegisterKernel cpu_clip{clip_gradients, DeviceKind::cpu,
+                              [](const Tensor& squares, std::int64_t begin, std::int64_t end, double max_norm,
+                                 const Tensor& scale, const Tensor& factor) {
+                                const double* const square = squares.data<double>();
+                                const double norm = std::sqrt(std::accumulate(square + begin, square + end, 0.0));
+                                const double times =
+                                    scale.defined() ? static_cast<double>(*scale.data<const float>()) : 1;
+                                *factor.data<float>() = static_cast<float>(formula::clip_factor(norm, max_norm, times));
+                              }};
 const RegisterKernel cpu_add_loss{add_loss, DeviceKind::cpu,
                                   [](const Tensor& loss, double weight, const Tensor& total, const Tensor& finite) {
                                     double& sum = *total.data<double>();

@@ -10,26 +10,53 @@ LACUNA_DEVICE inline void note_finite(double value, std::int32_t* finite) {
   if (finite != nullptr && !std::isfinite(value)) *finite = 0;
 }
 
-/// A block a part.
 template <class T>
-struct SquaresOfParts {
+LACUNA_DEVICE double squares_of(const MeasuredTensor& of, std::int64_t first) {
+  const Eight eight = Kept<T>(of.x, of.count).at(first);
+  double sum = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) sum += static_cast<double>(eight[i]) * static_cast<double>(eight[i]);
+  return sum;
+}
+
+/// A block a chunk.
+struct SquaresOfChunks {
   static constexpr int threads = 256;
   struct Shared {
     double sums[threads / warp_size];
   };
-  Kept<T> x;
-  std::int64_t count;
-  double* partial;
-  LACUNA_DEVICE void operator()(const Block<SquaresOfParts>& block) const {
-    const std::int64_t per = square_part, begin = block.index() * per, end = begin + per < count ? begin + per : count;
+  SumsOfSquares what;
+  LACUNA_DEVICE void operator()(const Block<SquaresOfChunks>& block) const {
+    const MeasuredTensor& of = what.tensors.of_chunk(block.index());
+    const Chunk part(of, block.index());
     double sum = 0;
-    for (std::int64_t first = begin + block.thread() * 8; first < end; first += threads * 8) {
-      const Eight eight = x.at(first);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) sum += static_cast<double>(eight[i]) * static_cast<double>(eight[i]);
-    }
+    for (std::int64_t first = part.begin + block.thread() * 8; first < part.end; first += threads * 8)
+      sum += of.type == DType::f32 ? squares_of<float>(of, first) : squares_of<bf16>(of, first);
     sum = joined_of_block(block, sum, block.shared().sums, Plus{});
-    if (block.thread() == 0) partial[block.index()] = sum;
+    if (block.thread() == 0) what.partial[block.index()] = sum;
+  }
+};
+
+/// A warp a tensor. There is one block, so that one thread writes `finite`.
+struct SumsOfChunks {
+  static constexpr int threads = 1024;
+  struct Shared {
+    int finite[threads / warp_size];
+  };
+  SumsOfSquares what;
+  LACUNA_DEVICE void operator()(const Block<SumsOfChunks>& block) const {
+    int finite = 1;
+    for (std::int64_t i = block.warp(); i < what.tensors.count; i += threads / warp_size) {
+      const MeasuredTensor& of = what.tensors.entries[i];
+      const std::int64_t end = of.first_chunk + chunks_of(of.count);
+      double sum = 0;
+      for (std::int64_t k = of.first_chunk + block.lane(); k < end; k += warp_size) sum += what.partial[k];
+      sum = sum_of_lanes(sum);
+      if (block.lane() == 0) what.squares[of.index] = sum;
+      finite = finite != 0 && std::isfinite(sum) ? 1 : 0;
+    }
+    finite = joined_of_block(block, finite, block.shared().finite, [](int a, int b) { return a & b; });
+    if (block.thread() == 0 && finite == 0 && what.finite != nullptr) *what.finite = 0;
   }
 };
 
@@ -40,21 +67,6 @@ LACUNA_DEVICE double sum_of(const Block<K>& block, const double* values, std::in
   return joined_of_block(block, sum, block.shared().sums, Plus{});
 }
 
-struct SumOfParts {
-  static constexpr int threads = 256;
-  struct Shared {
-    double sums[threads / warp_size];
-  };
-  SumOfSquares what;
-  std::int64_t parts;
-  LACUNA_DEVICE void operator()(const Block<SumOfParts>& block) const {
-    const double sum = sum_of(block, what.partial, parts);
-    if (block.thread() != 0) return;
-    *what.square = sum;
-    note_finite(sum, what.finite);
-  }
-};
-
 struct Clip {
   static constexpr int threads = 256;
   struct Shared {
@@ -63,7 +75,9 @@ struct Clip {
   ClipGradients what;
   LACUNA_DEVICE void operator()(const Block<Clip>& block) const {
     const double sum = sum_of(block, what.squares, what.count);
-    if (block.thread() == 0) *what.factor = static_cast<float>(formula::clip_factor(std::sqrt(sum), what.max_norm));
+    const double scale = what.scale == nullptr ? 1 : static_cast<double>(*what.scale);
+    if (block.thread() == 0)
+      *what.factor = static_cast<float>(formula::clip_factor(std::sqrt(sum), what.max_norm, scale));
   }
 };
 
@@ -81,12 +95,9 @@ struct Add {
 
 }  // namespace
 
-void sum_of_squares(Stream stream, DType type, const SumOfSquares& what) {
-  const std::int64_t parts = square_parts(what.count);
-  with_cuda_type(type, [&]<class T>(Type<T>) {
-    run(stream, parts, SquaresOfParts<T>{Kept<T>(what.x, what.count), what.count, what.partial});
-  });
-  run(stream, 1, SumOfParts{what, parts});
+void sums_of_squares(Stream stream, const SumsOfSquares& what) {
+  run(stream, what.tensors.chunks, SquaresOfChunks{what});
+  run(stream, what.tensors.count == 0 ? 0 : 1, SumsOfChunks{what});
 }
 
 void clip_gradients(Stream stream, const ClipGradients& what) { run(stream, 1, Clip{what}); }

@@ -1,33 +1,39 @@
 #include "optim/clip_cuda.h"
 
-#include "core/backend.h"
-#include "core/tensor.h"
+#include "optim/chunk_table.h"
 #include "optim/kernels.h"
+#include "optim/measured_tensor.h"
+
+#include <utility>
+#include <vector>
 
 namespace lacuna {
 namespace {
 
 const RegisterKernel cuda_measure{
-    measure_gradient, DeviceKind::cuda,
-    [](const Tensor& gradient, std::int64_t index, const Tensor& squares, const Tensor& finite) {
-      const Tensor partial =
-          Tensor::empty({cuda::square_parts(gradient.count())}, DType::f64, gradient.device(), Purpose::workspace);
-      cuda::sum_of_squares(stream_of(gradient.device()), gradient.dtype(),
-                           {.x = gradient.data<const std::byte>(),
-                            .count = gradient.count(),
-                            .partial = partial.data<double>(),
-                            .square = squares.data<double>() + index,
-                            .finite = finite.data<std::int32_t>()});
+    measure_gradients, DeviceKind::cuda,
+    [](std::span<const MeasuredGradient> gradients, const Tensor& squares, const Tensor& finite) {
+      const Device device = squares.device();
+      std::vector<cuda::MeasuredTensor> entries;
+      for (const auto& [gradient, index] : gradients) entries.push_back(cuda::measured(gradient, index));
+      const cuda::ChunkTable<cuda::MeasuredTensor> table(std::move(entries), device);
+      const Tensor partial = Tensor::empty({table.chunks()}, DType::f64, device, Purpose::workspace);
+      cuda::sums_of_squares(stream_of(device), {.tensors = table.table(),
+                                                .partial = partial.data<double>(),
+                                                .squares = squares.data<double>(),
+                                                .finite = finite.data<std::int32_t>()});
     }};
 
-const RegisterKernel cuda_clip{
-    clip_gradients, DeviceKind::cuda,
-    [](const Tensor& squares, std::int64_t begin, std::int64_t end, double max_norm, const Tensor& factor) {
-      cuda::clip_gradients(stream_of(factor.device()), {.squares = squares.data<const double>() + begin,
-                                                        .count = end - begin,
-                                                        .max_norm = max_norm,
-                                                        .factor = factor.data<float>()});
-    }};
+const RegisterKernel cuda_clip{clip_gradients, DeviceKind::cuda,
+                               [](const Tensor& squares, std::int64_t begin, std::int64_t end, double max_norm,
+                                  const Tensor& scale, const Tensor& factor) {
+                                 cuda::clip_gradients(stream_of(factor.device()),
+                                                      {.squares = squares.data<const double>() + begin,
+                                                       .count = end - begin,
+                                                       .max_norm = max_norm,
+                                                       .scale = scale.defined() ? scale.data<const float>() : nullptr,
+                                                       .factor = factor.data<float>()});
+                               }};
 
 const RegisterKernel cuda_add_loss{add_loss, DeviceKind::cuda,
                                    [](const Tensor& loss, double weight, const Tensor& total, const Tensor& finite) {

@@ -3,31 +3,36 @@
 
 #include "core/number.h"
 #include "core/stream.h"
+#include "optim/chunks.h"
 
 #include <cstdint>
 
 namespace lacuna::cuda {
 
-/// Elements whose squares a block sums.
-inline constexpr std::int64_t square_part = 16384;
-inline std::int64_t square_parts(std::int64_t count) { return (count + square_part - 1) / square_part; }
-
-/// *square = Σ x², in f64. *finite becomes 0 if that is not finite.
-struct SumOfSquares {
+/// The entry of a tensor.
+struct MeasuredTensor {
   const void* x;  // [count] of `type`
-  std::int64_t count;
-  double* partial;       // [square_parts(count)], workspace
-  double* square;        // []
+  DType type;
+  std::int64_t count, first_chunk;
+  std::int64_t index;
+};
+/// squares[index] = Σ x² of each tensor, in f64: by chunks, which are added in order. *finite becomes 0 if one is not
+/// finite.
+struct SumsOfSquares {
+  Table<MeasuredTensor> tensors;
+  double* partial;       // [chunks], workspace
+  double* squares;       // [indices]
   std::int32_t* finite;  // []; may be null
 };
-void sum_of_squares(Stream stream, DType type, const SumOfSquares& what);
+void sums_of_squares(Stream stream, const SumsOfSquares& what);
 
-/// *factor = min(1, max_norm / (norm + 1e-6)), of the norm √Σ squares.
+/// *factor = min(1, max_norm / (norm + 1e-6)) / scale, of the norm √Σ squares / scale.
 struct ClipGradients {
   const double* squares;  // [count]
   std::int64_t count;
   double max_norm;
-  float* factor;  // []
+  const float* scale;  // []; null: 1
+  float* factor;       // []
 };
 void clip_gradients(Stream stream, const ClipGradients& what);
 

@@ -64,11 +64,13 @@ void update_elements(const F& f, const Update& what, std::uint64_t key) {
       block);
 }
 
-/// One update by a rule (optim/rules.h).
+/// Updates by a rule (optim/rules.h), one after the other.
 template <class Rule>
-void update_on_cpu(const Rule& rule, const Update& what) {
-  if (const CpuUpdate begun = begin_on_cpu(what))
-    update_elements<static_cast<std::size_t>(Rule::states)>(rule(begun.counted, begun.step), what, begun.key);
+void update_on_cpu(const Rule& rule, std::span<const Update> updates) {
+  for (const Update& what : updates)
+    if (const CpuUpdate begun = begin_on_cpu(what))
+      update_elements<static_cast<std::size_t>(Rule::states)>(rule(what.rate, begun.counted, begun.step), what,
+                                                              begun.key);
 }
 
 }  // namespace lacuna

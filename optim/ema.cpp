@@ -3,6 +3,8 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "optim/kernels.h"
+#include "optim/optimizer.h"
+#include "optim/shard.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,9 +12,11 @@
 namespace lacuna {
 namespace {
 
-void average_on_cpu(double decay, const Tensor& value, const Tensor& average) {
-  auto* const a = average.data<float>();
-  map(value.count(), average_step(decay), a, a, value.data<float>());
+void average_on_cpu(double decay, std::span<const AveragedTensor> tensors) {
+  for (const auto& [value, average] : tensors) {
+    auto* const a = average.data<float>();
+    map(value.count(), average_step(decay), a, a, value.data<float>());
+  }
 }
 
 const RegisterKernel cpu_average{average_weights, DeviceKind::cpu, average_on_cpu};
@@ -36,32 +40,50 @@ double decay_at(std::int64_t step, double decay, AverageWarmup warmup) {
 }
 
 WeightAverage::WeightAverage(const Module& model, double decay, AverageWarmup warmup) : decay_(decay), warmup_(warmup) {
+  add_pairs(model);
+}
+
+WeightAverage::WeightAverage(const Module& model, const Optimizer& owners, Communicator& ranks, double decay,
+                             AverageWarmup warmup)
+    : decay_(decay), warmup_(warmup), parameters_(model.parameters()), owners_(&owners), ranks_(&ranks) {
+  add_pairs(model);
+}
+
+void WeightAverage::add_pairs(const Module& model) {
   const auto add = [&](const std::string& path, const Tensor& value) {
     const AllocationScope scope({Purpose::optimizer, {}, Label(path)});
     pairs_.push_back({value, value.clone(Purpose::optimizer)});
   };
   for (const Parameter* parameter : model.parameters())
-    if (parameter->trainable()) add(parameter->path(), parameter->tensor());
+    if (parameter->trainable() && (owners_ == nullptr || owners_->holds(*parameter)))
+      add(parameter->path(), parameter->tensor());
   for (const Buffer* buffer : model.buffers()) add(buffer->path(), buffer->tensor());
 }
 
+void WeightAverage::restart() {
+  for (const Pair& pair : pairs_) pair.average.copy_from(pair.value);
+}
+
 void WeightAverage::update(std::int64_t step) {
-  const double decay = decay_at(step, decay_, warmup_);
+  std::vector<AveragedTensor> averaged;
   for (const Pair& pair : pairs_) {
     if (pair.value.dtype() == DType::f32)
-      average_weights(pair.value.device(), decay, pair.value, pair.average);
+      averaged.push_back({pair.value, pair.average});
     else
       pair.average.copy_from(pair.value);
   }
+  if (!averaged.empty()) average_weights(averaged.front().value.device(), decay_at(step, decay_, warmup_), averaged);
 }
 
-void WeightAverage::Exchange::exchange() const {
+void WeightAverage::Exchange::exchange(bool with_ranks) const {
   if (average_ == nullptr) return;
   for (const Pair& pair : average_->pairs_) {
     swap_contents(pair.value.device(), pair.value, pair.average);
     pair.value.bump_version();
     pair.average.bump_version();
   }
+  if (!average_->is_sharded() || average_->ranks_->size() == 1 || !with_ranks) return;
+  share_updates(*average_->owners_, average_->parameters_, *average_->ranks_);
 }
 
 }  // namespace lacuna

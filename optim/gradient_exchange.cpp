@@ -3,15 +3,19 @@
 #include "core/error.h"
 #include "core/openmp.h"
 #include "core/parallel.h"
+#include "optim/optimizer.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace lacuna {
 
 GradientExchange::GradientExchange(Communicator& ranks, const ExchangeOptions& options)
-    : options_(options), ranks_(ranks.duplicate()) {
-  ranks_->describe("gradients");
+    : options_(options), ranks_(ranks), channel_(ranks.duplicate()) {
+  expect(!options.in_8_bits || options.owners == nullptr,
+         "gradients in 8 bits go to all ranks, not to their owners alone");
+  channel_->describe("gradients");
   thread_ = std::jthread([this](const std::stop_token& stop) {
     leave_place();
     run(stop);
@@ -35,7 +39,8 @@ void GradientExchange::add(Parameter& parameter) {
         (is_first_ ? options_.first_bucket_bytes : options_.bucket_bytes) / size_of(gradient.dtype());
     const std::int64_t count = std::min(gradient.count() - begin, room - open_.count);
     const bool completes = begin + count == gradient.count();
-    open_.parts.push_back({gradient, begin, count, completes ? &parameter : nullptr, parameter.path()});
+    open_.parts.push_back(
+        {gradient, begin, count, &parameter, completes, goes_to_owners() ? options_.owners->owner_of(parameter) : 0});
     open_.count += count;
     begin += count;
     if (open_.count == room || (completes && spans_several)) send_open();
@@ -68,6 +73,7 @@ Parameter* GradientExchange::next(bool wait) {
   done_.pop_front();
   --left_;
   pending_bytes_ -= parameter->grad().bytes();
+  if (goes_to_owners() && !options_.owners->holds(*parameter)) parameter->set_grad({});
   return parameter;
 }
 
@@ -79,13 +85,17 @@ void GradientExchange::run(const std::stop_token& stop) {
     lock.unlock();
     std::exception_ptr error;
     try {
-      exchange(bucket);
+      check_order(bucket);
+      if (options_.in_8_bits)
+        exchange_in_8_bits(bucket);
+      else
+        exchange(bucket);
     } catch (...) {
       error = std::current_exception();
     }
     std::vector<Parameter*> whole;
     for (const Part& part : bucket.parts)
-      if (part.completes != nullptr) whole.push_back(part.completes);
+      if (part.completes) whole.push_back(part.parameter);
     bucket.parts.clear();  // the parameters alone hold their gradients again
     lock.lock();
     if (error) error_ = error;
@@ -95,37 +105,84 @@ void GradientExchange::run(const std::stop_token& stop) {
   }
 }
 
-void GradientExchange::exchange(const Bucket& bucket) {
+void GradientExchange::check_order(const Bucket& bucket) const {
   // Ranks whose graphs differ would add up gradients of different parameters.
   std::string order;
-  for (const Part& part : bucket.parts) order += fmt::format("{} [{}, {}) ", part.path, part.begin, part.count);
+  for (const Part& part : bucket.parts)
+    order += fmt::format("{} [{}, {}) ", part.parameter->path(), part.begin, part.count);
   const auto hash = static_cast<std::int64_t>(std::hash<std::string>()(order));
-  std::vector<std::int64_t> hashes(static_cast<std::size_t>(ranks_->size()));
-  ranks_->all_gather(std::as_bytes(std::span(&hash, 1)), std::as_writable_bytes(std::span(hashes)));
+  std::vector<std::int64_t> hashes(static_cast<std::size_t>(channel_->size()));
+  channel_->all_gather(std::as_bytes(std::span(&hash, 1)), std::as_writable_bytes(std::span(hashes)));
   for (std::size_t rank = 0; rank < hashes.size(); ++rank)
     if (hashes[rank] != hash)
       fail(
           "rank {} completed the gradients of other parameters than rank {}, in a bucket that begins with {}: all "
-          "ranks "
-          "must compute the same graph",
-          rank, ranks_->rank(), bucket.parts.front().path);
+          "ranks must compute the same graph",
+          rank, channel_->rank(), bucket.parts.front().parameter->path());
+}
 
+void GradientExchange::exchange(const Bucket& bucket) {
   const DType dtype = bucket.parts.front().gradient.dtype();
   std::unique_ptr<RankOrderSum>& sum = sums_[dtype];
   if (!sum || sum->count() < bucket.count) {
     sum.reset();
-    sum = std::make_unique<RankOrderSum>(*ranks_, bucket.count, dtype, options_.sent.value_or(dtype));
+    sum = std::make_unique<RankOrderSum>(*channel_, bucket.count, dtype, options_.sent.value_or(dtype));
   }
+  // What an owner gets lies together.
+  std::vector<const Part*> parts;
+  for (const Part& part : bucket.parts) parts.push_back(&part);
+  std::ranges::stable_sort(parts, {}, &Part::owner);
+  std::vector<std::int64_t> ends(static_cast<std::size_t>(channel_->size()));
+  for (const Part* part : parts) ends[static_cast<std::size_t>(part->owner)] += part->count;
+  std::partial_sum(ends.begin(), ends.end(), ends.begin());
   const auto for_parts = [&](auto&& f) {
     std::int64_t at = 0;
-    for (const Part& part : bucket.parts) {
-      f(at, part.gradient.raw() + part.begin * size_of(dtype), part.count);
-      at += part.count;
+    for (const Part* part : parts) {
+      f(at, *part, part->gradient.raw() + part->begin * size_of(dtype));
+      at += part->count;
     }
   };
-  for_parts([&](std::int64_t at, std::byte* values, std::int64_t count) { sum->put(at, values, count); });
-  sum->run(bucket.count);
-  for_parts([&](std::int64_t at, std::byte* values, std::int64_t count) { sum->take(at, values, count); });
+  for_parts([&](std::int64_t at, const Part& part, const std::byte* values) { sum->put(at, values, part.count); });
+  if (goes_to_owners())
+    sum->run_to_owners(ends);
+  else
+    sum->run(bucket.count);
+  for_parts([&](std::int64_t at, const Part& part, std::byte* values) {
+    if (!goes_to_owners() || part.owner == channel_->rank()) sum->take(at, values, part.count);
+  });
+}
+
+void GradientExchange::exchange_in_8_bits(const Bucket& bucket) {
+  if (!quantized_sum_ || quantized_sum_->count() < bucket.count) {
+    quantized_sum_.reset();
+    quantized_sum_ = std::make_unique<QuantizedSum>(*channel_, bucket.count);
+  }
+  const auto for_parts = [&](const auto& f) {
+    const KernelScope kernel;
+    std::int64_t at = 0;
+    for (const Part& part : bucket.parts) {
+      Tensor& lost = lost_[part.parameter];
+      if (!lost.defined()) {
+        const AllocationScope scope({Purpose::optimizer, Label("lost by the exchange"), Label(part.parameter->path())});
+        lost = Tensor::zeros(part.gradient.shape(), DType::f32, Device::cpu, Purpose::optimizer);
+      }
+      with_float_type(part.gradient.dtype(), [&]<class T>(Type<T>) {
+        T* const gradient = part.gradient.data<T>() + part.begin;
+        float* const l = lost.data<float>() + part.begin;
+        for (std::int64_t i = 0; i < part.count; ++i, ++at) f(gradient[i], l[i], at);
+      });
+    }
+  };
+  float* const values = quantized_sum_->values();
+  for_parts([&]<class T>(T& gradient, float& lost, std::int64_t at) {
+    values[at] = static_cast<float>(to_compute(gradient)) + lost;
+  });
+  quantized_sum_->run(bucket.count);
+  const float* const lost_now = quantized_sum_->lost();
+  for_parts([&]<class T>(T& gradient, float& lost, std::int64_t at) {
+    gradient = static_cast<T>(values[at]);
+    lost = lost_now[at];
+  });
 }
 
 }  // namespace lacuna

@@ -3,6 +3,7 @@
 
 #include "core/collectives.h"
 #include "nn/module.h"
+#include "optim/quantized_sum.h"
 
 #include <condition_variable>
 #include <cstdint>
@@ -14,13 +15,18 @@
 #include <optional>
 #include <stop_token>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 namespace lacuna {
 
+class Optimizer;
+
 struct ExchangeOptions {
   std::int64_t bucket_bytes = std::int64_t{25} << 20, first_bucket_bytes = std::int64_t{1} << 20;
-  std::optional<DType> sent{};  // the type that travels; nothing: the gradients' own, which loses nothing
+  std::optional<DType> sent{};        // the type that travels; nothing: the gradients' own, which loses nothing
+  bool in_8_bits = false;             // by QuantizedSum, with 4 bytes a parameter for what it lost
+  const Optimizer* owners = nullptr;  // the rank that updates a parameter by it alone gets the gradient; null: all do
 };
 
 /// Gradients are put into buckets in the order in which backward completes them, and a thread of its own sends each
@@ -28,7 +34,7 @@ struct ExchangeOptions {
 /// ranks: N ranks have the bits of one process that accumulates N micro-batches.
 class GradientExchange {
  public:
-  /// `ranks` outlives it. Collective.
+  /// `ranks` and the owners outlive it. Collective.
   explicit GradientExchange(Communicator& ranks, const ExchangeOptions& options = {});
   ~GradientExchange();
   GradientExchange(const GradientExchange&) = delete;
@@ -38,18 +44,24 @@ class GradientExchange {
   void add(Parameter& parameter);
   /// The backward pass is over: sends the bucket that is not full.
   void flush();
-  /// A parameter whose gradient is that of all ranks now, in the order of `add`. Null: none is ready, or with `wait`
-  /// none is left. Throws the error that the thread met.
+  /// A parameter whose gradient is that of all ranks now, in the order of `add`; with ExchangeOptions::owners it has
+  /// none on the ranks that do not own it. Null: none is ready, or with `wait` none is left. Throws the error that the
+  /// thread met.
   Parameter* next(bool wait);
   /// Whether gradients pile up: then `next` can wait before `flush`.
   bool is_behind() const { return pending_bytes_ > 2 * options_.bucket_bytes; }
+  /// Whether gradients go to their owners alone.
+  bool goes_to_owners() const { return options_.owners != nullptr; }
+  /// Those whose gradients these are: for the thread that calls `add`.
+  Communicator& ranks() const { return ranks_; }
 
  private:
   struct Part {
     Tensor gradient;
     std::int64_t begin, count;  // elements
-    Parameter* completes;       // the parameter that is whole with it, or null
-    std::string path;
+    Parameter* parameter;
+    bool completes;  // the parameter is whole with it
+    int owner = 0;   // with ExchangeOptions::owners
   };
   struct Bucket {
     std::vector<Part> parts{};
@@ -58,11 +70,16 @@ class GradientExchange {
 
   void send_open();
   void run(const std::stop_token& stop);
+  void check_order(const Bucket& bucket) const;
   void exchange(const Bucket& bucket);
+  void exchange_in_8_bits(const Bucket& bucket);
 
   ExchangeOptions options_;
-  std::unique_ptr<Communicator> ranks_;
-  std::map<DType, std::unique_ptr<RankOrderSum>> sums_;  // of the thread
+  Communicator& ranks_;
+  std::unique_ptr<Communicator> channel_;  // this and the next three: of the thread
+  std::map<DType, std::unique_ptr<RankOrderSum>> sums_;
+  std::unique_ptr<QuantizedSum> quantized_sum_;
+  std::unordered_map<const Parameter*, Tensor> lost_;  // f32 in the parameter's shape, in 8 bits
 
   Bucket open_;  // that is not full
   bool is_first_ = true;

@@ -7,41 +7,58 @@
 #include "optim/rules.h"
 
 #include <cstdint>
+#include <span>
 
 namespace lacuna {
 
 class Tensor;
 struct Update;  // optim/optimizer.h
 
-// One update of one parameter. Update::step goes up by one first; nothing
-// happens if Update::clip.finite is 0.
-inline constinit Kernel<void(const SgdSettings&, const Update&)> sgd_update{"sgd"};
-inline constinit Kernel<void(const AdamSettings&, const Update&)> adam_update{"adam"};
-inline constinit Kernel<void(const AdanSettings&, const Update&)> adan_update{"adan"};
-inline constinit Kernel<void(const LionSettings&, const Update&)> lion_update{"lion"};
+// One update of each of some parameters, which share Update::clip and the seed. Update::step goes up by one first;
+// nothing happens if Update::clip.finite is 0.
+inline constinit Kernel<void(const SgdSettings&, std::span<const Update>)> sgd_update{"sgd"};
+inline constinit Kernel<void(const AdamSettings&, std::span<const Update>)> adam_update{"adam"};
+inline constinit Kernel<void(const AdanSettings&, std::span<const Update>)> adan_update{"adan"};
+inline constinit Kernel<void(const LionSettings&, std::span<const Update>)> lion_update{"lion"};
+inline constinit Kernel<void(const AdagradSettings&, std::span<const Update>)> adagrad_update{"adagrad"};
 /// Overwrites Update::gradient.
-inline constinit Kernel<void(const LambSettings&, const Update&)> lamb_update{"lamb"};
+inline constinit Kernel<void(const LambSettings&, std::span<const Update>)> lamb_update{"lamb"};
 
-/// squares[index] = Σ gradient², in f64. finite becomes 0 if that is not
-/// finite. gradient: f32 or bf16; squares: f64 [parameters]; finite: i32 [].
-inline constinit Kernel<void(const Tensor& gradient, std::int64_t index, const Tensor& squares, const Tensor& finite)>
-    measure_gradient{"gradient norm"};
+struct MeasuredGradient {
+  const Tensor& gradient;  // f32 or bf16
+  std::int64_t index;      // of its parameter
+};
+/// squares[index] = Σ gradient² of each, in f64. finite becomes 0 if one is not finite. squares: f64 [parameters];
+/// finite: i32 [].
+inline constinit Kernel<void(std::span<const MeasuredGradient>, const Tensor& squares, const Tensor& finite)>
+    measure_gradients{"gradient norms"};
 
-/// factor = min(1, max_norm / (norm + 1e-6)) of the gradients [begin, end)
-/// together, as torch.nn.utils.clip_grad_norm_. squares: f64 [parameters];
-/// factor: f32 [].
+/// factor = min(1, max_norm / (norm + 1e-6)) / scale of the gradients [begin, end) together, whose squares are of
+/// `scale` times the norm: as torch.nn.utils.clip_grad_norm_. max_norm: infinity where they are not clipped. squares:
+/// f64 [parameters]; scale: f32 [], undefined: 1; factor: f32 [].
 inline constinit Kernel<void(const Tensor& squares, std::int64_t begin, std::int64_t end, double max_norm,
-                             const Tensor& factor)>
+                             const Tensor& scale, const Tensor& factor)>
     clip_gradients{"gradient clipping"};
+
+/// gradient = share · scale. scale: f32 []; gradient: f32 or f64, one element.
+inline constinit Kernel<void(double share, const Tensor& scale, const Tensor& gradient)> seed_loss_gradient{
+    "gradient of the loss"};
+
+/// The scale after a step. finite: i32 []; scale: f32 []; good_steps: i32 [].
+inline constinit Kernel<void(const Tensor& finite, std::int64_t growth_interval, const Tensor& scale,
+                             const Tensor& good_steps)>
+    adapt_loss_scale{"loss scale"};
 
 /// total += weight · loss. finite becomes 0 if the total is not finite. loss:
 /// f32 or f64 []; total: f64 []; finite: i32 [].
 inline constinit Kernel<void(const Tensor& loss, double weight, const Tensor& total, const Tensor& finite)> add_loss{
     "loss of the step"};
 
-/// average = decay · average + (1 - decay) · value. f32 [n].
-inline constinit Kernel<void(double decay, const Tensor& value, const Tensor& average)> average_weights{
-    "average of weights"};
+struct AveragedTensor {
+  const Tensor &value, &average;  // f32 [n]
+};
+/// average = decay · average + (1 - decay) · value, of each.
+inline constinit Kernel<void(double decay, std::span<const AveragedTensor>)> average_weights{"average of weights"};
 
 /// Exchanges the contents of a and b, of one shape and type.
 inline constinit Kernel<void(const Tensor& a, const Tensor& b)> swap_contents{"exchange of weights"};

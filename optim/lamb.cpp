@@ -10,17 +10,20 @@
 namespace lacuna {
 namespace {
 
-const RegisterKernel cpu_update{
-    lamb_update, DeviceKind::cpu, [](const LambSettings& settings, const Update& what) {
-      const CpuUpdate begun = begin_on_cpu(what);
-      if (!begun) return;
-      const LambRule rule{settings, what.rate};
-      update_elements<LambRule::states, true>(rule(begun.counted, begun.step), what, begun.key);
-      Update second = what;
-      second.state = {};
-      const auto squares = [&](const Tensor& x) { return rule.adapts() ? sum_of_squares(x) : 0.0; };
-      update_elements<0>(rule.apply(squares(what.parameter), squares(what.gradient)), second, begun.key);
-    }};
+void update_one(const LambRule& rule, const Update& what) {
+  const CpuUpdate begun = begin_on_cpu(what);
+  if (!begun) return;
+  update_elements<LambRule::states, true>(rule(what.rate, begun.counted, begun.step), what, begun.key);
+  Update second = what;
+  second.state = {};
+  const auto squares = [&](const Tensor& x) { return rule.adapts(what.rate) ? sum_of_squares(x) : 0.0; };
+  update_elements<0>(rule.apply(what.rate, squares(what.parameter), squares(what.gradient)), second, begun.key);
+}
+
+const RegisterKernel cpu_update{lamb_update, DeviceKind::cpu,
+                                [](const LambSettings& settings, std::span<const Update> updates) {
+                                  for (const Update& what : updates) update_one(LambRule{settings}, what);
+                                }};
 
 class Lamb final : public AdamFamily {
  public:
@@ -40,11 +43,14 @@ class Lamb final : public AdamFamily {
                   .always_adapt = settings.flag("always_adapt")} {}
 
  private:
-  void update(const Update& what) const override {
-    // Another parameter may share the gradient: Add passes one tensor on to
-    // both of its inputs.
-    const Tensor own = what.gradient.unique() ? what.gradient : what.gradient.clone(Purpose::workspace);
-    lamb_update(what.parameter.device(), settings_, what.with_gradient(own));
+  void update(std::span<const Update> updates) const override {
+    // Another parameter may share the gradient: Add passes one tensor on to both of its inputs.
+    std::vector<Tensor> own;
+    for (const Update& what : updates)
+      own.push_back(what.gradient.unique() ? what.gradient : what.gradient.clone(Purpose::workspace));
+    std::vector<Update> apart;
+    for (std::size_t i = 0; i < own.size(); ++i) apart.push_back(updates[i].with_gradient(own[i]));
+    lamb_update(device_of(updates), settings_, apart);
   }
 
   LambSettings settings_;

@@ -5,39 +5,34 @@
 namespace lacuna::cuda {
 namespace {
 
-/// The formula of the second half takes the place of the first one's.
+/// The formula of the second half takes the place of the first one's. A thread a parameter.
 struct BeginApply {
   static constexpr int threads = 32;
   LambRule rule;
-  LambUpdateOnCuda what;
+  UpdatesOnCuda first, second;
+  const double* squares;  // [parameters, 2]: Σ x² of each parameter and of its update, where the rule adapts to them
   LACUNA_DEVICE void operator()(const Block<BeginApply>& block) const {
-    if (block.thread() != 0) return;
-    const auto& first = *static_cast<const Begun<formula::LambUpdate>*>(what.update.begun);
-    auto& begun = *static_cast<Begun<formula::LambApply>*>(what.begun);
-    begun.updates = first.updates;
-    if (begun.updates)
-      begun.formula = rule.apply(rule.adapts() ? what.squares[0] : 0.0, rule.adapts() ? what.squares[1] : 0.0);
+    const std::int64_t i = block.global_thread();
+    if (i >= first.parameters.count) return;
+    const Rate rate = rate_of(first, first.parameters.entries[i]);
+    auto& begun = begun_of<formula::LambApply>(second, i);
+    begun.updates = begun_of<formula::LambUpdate>(first, i).updates;
+    if (begun.updates) begun.formula = rule.apply(rate, squares[2 * i], squares[2 * i + 1]);
   }
 };
 
 }  // namespace
 
-void update(Stream stream, const LambRule& rule, const LambUpdateOnCuda& what) {
-  begin_update(stream, rule, what.update);
-  update_elements<formula::LambUpdate, LambRule::states, true>(stream, what.update);
-  if (rule.adapts()) {
-    const auto squares = [&](const void* x, DType type, double* square) {
-      sum_of_squares(
-          stream, type,
-          {.x = x, .count = what.update.count, .partial = what.partial, .square = square, .finite = nullptr});
-    };
-    squares(what.update.parameter, DType::f32, what.squares);
-    squares(what.update.gradient, what.update.gradient_type, what.squares + 1);
-  }
-  run(stream, 1, BeginApply{rule, what});
-  UpdateOnCuda second = what.update;
+void update(Stream stream, const LambRule& rule, const LambUpdatesOnCuda& what) {
+  const UpdatesOnCuda& first = what.updates;
+  begin_updates(stream, rule, first);
+  update_chunks<formula::LambUpdate, LambRule::states, true>(stream, first);
+  sums_of_squares(stream, what.norms);
+  UpdatesOnCuda second = first;
   second.begun = what.begun;
-  update_elements<formula::LambApply, 0>(stream, second);
+  run(stream, divide_up(first.parameters.count, BeginApply::threads),
+      BeginApply{rule, first, second, what.norms.squares});
+  update_chunks<formula::LambApply, 0>(stream, second);
 }
 
 }  // namespace lacuna::cuda

@@ -6,13 +6,11 @@
 
 namespace lacuna::cuda {
 
-struct LambUpdateOnCuda {
-  UpdateOnCuda update;  // the gradient is overwritten
-  // Workspaces.
-  void* begun;      // [bytes_of_begun], of the second half
-  double* squares;  // [2]: Σ x² of the parameter and of its update
-  double* partial;  // [square_parts(count)]
+struct LambUpdatesOnCuda {
+  UpdatesOnCuda updates;  // the gradients are overwritten
+  SumsOfSquares norms;    // of the parameters (index 2·i) and of their updates (2·i + 1) that the rule adapts to
+  std::byte* begun;       // [parameters, bytes_of_begun], workspace of the second half
 };
-void update(Stream stream, const LambRule& rule, const LambUpdateOnCuda& what);
+void update(Stream stream, const LambRule& rule, const LambUpdatesOnCuda& what);
 
 }  // namespace lacuna::cuda

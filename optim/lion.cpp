@@ -8,9 +8,9 @@
 namespace lacuna {
 namespace {
 
-const RegisterKernel cpu_update{lion_update, DeviceKind::cpu, [](const LionSettings& settings, const Update& what) {
-                                  update_on_cpu(LionRule{settings, what.rate}, what);
-                                }};
+const RegisterKernel cpu_update{
+    lion_update, DeviceKind::cpu,
+    [](const LionSettings& settings, std::span<const Update> updates) { update_on_cpu(LionRule{settings}, updates); }};
 
 class Lion final : public Optimizer {
  public:
@@ -28,7 +28,7 @@ class Lion final : public Optimizer {
   bool is_scale_invariant() const override { return true; }
 
  private:
-  void update(const Update& what) const override { lion_update(what.parameter.device(), settings_, what); }
+  void update(std::span<const Update> updates) const override { lion_update(device_of(updates), settings_, updates); }
 
   LionSettings settings_;
 };

@@ -2,6 +2,6 @@
 
 namespace lacuna::cuda {
 
-template void update(Stream, const LionRule&, const UpdateOnCuda&);
+template void update(Stream, const LionRule&, const UpdatesOnCuda&);
 
 }  // namespace lacuna::cuda

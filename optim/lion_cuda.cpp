@@ -1,11 +1,12 @@
 #include "optim/kernels.h"
-#include "optim/start_update.h"
+#include "optim/start_updates.h"
 
 namespace lacuna {
 namespace {
 
-const RegisterKernel cuda_update{lion_update, DeviceKind::cuda, [](const LionSettings& settings, const Update& what) {
-                                   cuda::start_update(LionRule{settings, what.rate}, what);
+const RegisterKernel cuda_update{lion_update, DeviceKind::cuda,
+                                 [](const LionSettings& settings, std::span<const Update> updates) {
+                                   cuda::start_updates(LionRule{settings}, updates);
                                  }};
 
 }  // namespace

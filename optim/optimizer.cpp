@@ -11,7 +11,7 @@ namespace lacuna {
 CpuUpdate begin_on_cpu(const Update& what) {
   const GradientClip& clip = what.clip;
   if (clip.finite.defined() && *clip.finite.data<std::int32_t>() == 0) return {};
-  if (clip.updates.defined()) ++*clip.updates.data<std::int64_t>();
+  if (clip.updates.defined()) ++*clip.updates.data<double>();
   const std::int64_t step = ++*what.step.data<std::int64_t>();
   return {.step = step,
           .counted = {.factor = clip.factor.defined() ? *clip.factor.data<float>() : 1.0F, .limit = clip.limit},
@@ -29,6 +29,10 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::vector<StateKind> kinds
       expect(index_.emplace(parameter, entries_.size()).second, "{} is in two parameter groups", parameter->path());
       entries_.push_back(Entry{parameter, group.lr_scale, group.weight_decay, {}, {}});
     }
+  }
+  if (config.loss_scale && !entries_.empty()) {
+    const AllocationScope scope({Purpose::optimizer, {}, Label(loss_scale_name)});
+    loss_scale_.emplace(*config.loss_scale, entries_.front().parameter->tensor().device());
   }
   assign_owners();
   for (Entry& entry : entries_)
@@ -67,33 +71,45 @@ void Optimizer::allocate_state(Entry& entry) const {
 }
 
 void Optimizer::step(double lr, const GradientClip& clip) {
-  for (Entry& entry : entries_) update(entry, lr, clip);
+  std::vector<Entry*> all;
+  for (Entry& entry : entries_) all.push_back(&entry);
+  update(all, lr, clip);
 }
 
-void Optimizer::update(const Parameter& parameter, double lr, const GradientClip& clip) {
-  const auto found = index_.find(&parameter);
-  expect(found != index_.end(), "{} cannot be updated: it is in no parameter group", parameter.path());
-  update(entries_[found->second], lr, clip);
+void Optimizer::update(std::span<Parameter* const> parameters, double lr, const GradientClip& clip) {
+  std::vector<Entry*> entries;
+  for (const Parameter* const parameter : parameters) {
+    if (!parameter->trainable() || !parameter->grad().defined()) continue;
+    const auto found = index_.find(parameter);
+    expect(found != index_.end(), "{} cannot be updated: it is in no parameter group", parameter->path());
+    entries.push_back(&entries_[found->second]);
+  }
+  update(entries, lr, clip);
 }
 
-void Optimizer::update(Entry& entry, double lr, const GradientClip& clip) const {
+void Optimizer::update(std::span<Entry* const> entries, double lr, const GradientClip& clip) const {
   expect(std::isfinite(lr) && lr >= 0, "learning rate: expected a finite number, 0 or more, got {}", lr);
-  if (!entry.parameter->trainable() || !entry.parameter->grad().defined() || entry.owner != rank_) return;
-  const Tensor& parameter = entry.parameter->tensor();
-  const Tensor& gradient = entry.parameter->grad();
-  expect(gradient.shape() == parameter.shape() && (gradient.dtype() == DType::f32 || gradient.dtype() == DType::bf16),
-         "{}: expected a gradient of {} f32 or bf16, got {} {}", entry.parameter->path(), parameter.shape(),
-         gradient.shape(), name_of(gradient.dtype()));
-  if (!entry.step.defined()) allocate_state(entry);
-  update({.parameter = parameter,
-          .gradient = gradient,
-          .state = entry.state,
-          .step = entry.step,
-          .rate = {.lr = lr * entry.lr_scale, .weight_decay = entry.weight_decay},
-          .clip = clip,
-          .seed = seed_,
-          .site = random_site(entry.parameter->path())});
-  parameter.bump_version();
+  std::vector<Update> updates;
+  for (Entry* const entry : entries) {
+    if (!entry->parameter->trainable() || !entry->parameter->grad().defined() || entry->owner != rank_) continue;
+    const Tensor& parameter = entry->parameter->tensor();
+    const Tensor& gradient = entry->parameter->grad();
+    expect(gradient.shape() == parameter.shape() && (gradient.dtype() == DType::f32 || gradient.dtype() == DType::bf16),
+           "{}: expected a gradient of {} f32 or bf16, got {} {}", entry->parameter->path(), parameter.shape(),
+           gradient.shape(), name_of(gradient.dtype()));
+    if (!entry->step.defined()) allocate_state(*entry);
+    updates.push_back({.parameter = parameter,
+                       .gradient = gradient,
+                       .state = entry->state,
+                       .step = entry->step,
+                       .rate = {.lr = lr * entry->lr_scale, .weight_decay = entry->weight_decay},
+                       .clip = clip,
+                       .seed = seed_,
+                       .site = random_site(entry->parameter->path())});
+  }
+  if (updates.empty()) return;
+  update(updates);
+  for (const Update& what : updates) what.parameter.bump_version();
 }
 
 void Optimizer::zero_grad() {
@@ -110,6 +126,10 @@ std::vector<Optimizer::StateTensor> Optimizer::state() const {
       all.push_back({fmt::format("{}.{}", path, state.name()), state.tensor()});
     all.push_back({path + ".step", entry.step});
   }
+  if (loss_scale_) {
+    all.push_back({fmt::format("{}.scale", loss_scale_name), loss_scale_->scale()});
+    all.push_back({fmt::format("{}.good_steps", loss_scale_name), loss_scale_->good_steps()});
+  }
   return all;
 }
 
@@ -125,8 +145,8 @@ std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const SettingVa
   GroupRules rules = options.groups;
   rules.weight_decay = checked.number("weight_decay");
   rules.decay_norm_and_bias = checked.flag("decay_norm_and_bias");
-  return kind.make(checked,
-                   {parameter_groups(model, rules), options.precision, options.seed, options.rank, options.ranks});
+  return kind.make(checked, {parameter_groups(model, rules), options.precision, options.seed, options.rank,
+                             options.ranks, options.loss_scale});
 }
 
 }  // namespace lacuna

@@ -5,6 +5,7 @@
 #include "core/registry.h"
 #include "core/settings.h"
 #include "nn/module.h"
+#include "optim/loss_scale.h"
 #include "optim/rules.h"
 #include "optim/state.h"
 
@@ -55,6 +56,7 @@ struct OptimizerConfig {
   StatePrecision precision = StatePrecision::f32;
   std::uint64_t seed = 1;   // of the draws that round states
   int rank = 0, ranks = 1;  // state and updates are divided among so many
+  std::optional<LossScaleSettings> loss_scale{};
 };
 
 /// How gradients count in an update. Scalars are tensors on the parameters'
@@ -64,7 +66,8 @@ struct GradientClip {
   float limit = std::numeric_limits<float>::infinity();  // of each element's magnitude,
                                                          // after the factor
   Tensor finite{};                                       // i32 []: if it is 0, nothing is updated; undefined: 1
-  Tensor updates{};                                      // i64 []: number of updates; undefined: not counted
+  Tensor updates{};                                      // f64 []: number of updates; undefined: not counted
+  Tensor rate{};                                         // f64 []: times each learning rate; undefined: 1
 };
 
 /// The arguments of one update of one parameter.
@@ -80,6 +83,8 @@ struct Update {
 
   Update with_gradient(const Tensor& other) const { return {parameter, other, state, step, rate, clip, seed, site}; }
 };
+/// Of updates, at least one.
+inline Device device_of(std::span<const Update> updates) { return updates.front().parameter.device(); }
 
 class Optimizer {
  public:
@@ -93,9 +98,8 @@ class Optimizer {
 
   /// Updates every trainable parameter that has a gradient, in place.
   void step(double lr, const GradientClip& clip = {});
-  /// Updates one parameter. Does nothing if it is frozen, has no gradient, or
-  /// belongs to another rank.
-  void update(const Parameter& parameter, double lr, const GradientClip& clip = {});
+  /// Updates these parameters. Those that are frozen, have no gradient, or belong to another rank are left out.
+  void update(std::span<Parameter* const> parameters, double lr, const GradientClip& clip = {});
   /// Releases the gradients.
   void zero_grad();
 
@@ -106,12 +110,17 @@ class Optimizer {
   int owner_of(const Parameter& parameter) const;
   bool holds(const Parameter& parameter) const { return owner_of(parameter) == rank_; }
 
+  /// By which gradients are too large; null: they are as they count.
+  const LossScale* loss_scale() const { return loss_scale_ ? &*loss_scale_ : nullptr; }
+
   /// The tensors that a checkpoint holds, group by group; the part of this rank.
   struct StateTensor {
     std::string name;  // the parameter's path, a dot, and torch.optim's name:
                        // `head.weight.exp_avg`
     Tensor tensor;     // see OptimizerState; or `step`: i64 [1]
   };
+  /// In place of a parameter's path, in the names of the loss scale: `loss_scale.scale`, `loss_scale.good_steps`.
+  static constexpr std::string_view loss_scale_name = "loss_scale";
   std::vector<StateTensor> state() const;
 
  protected:
@@ -120,8 +129,8 @@ class Optimizer {
   /// update.
   Optimizer(const OptimizerConfig& config, std::vector<StateKind> kinds);
 
-  /// Runs the kernel of one update.
-  virtual void update(const Update& what) const = 0;
+  /// Runs the kernel of some updates, at least one, which share clip and seed.
+  virtual void update(std::span<const Update> updates) const = 0;
 
  private:
   struct Entry {
@@ -134,11 +143,12 @@ class Optimizer {
   };
   void assign_owners();
   void allocate_state(Entry& entry) const;
-  void update(Entry& entry, double lr, const GradientClip& clip) const;
+  void update(std::span<Entry* const> entries, double lr, const GradientClip& clip) const;
 
   StatePrecision precision_;
   std::uint64_t seed_;
   int rank_, ranks_;
+  std::optional<LossScale> loss_scale_;
   std::vector<StateKind> kinds_;
   std::vector<Entry> entries_;
   std::unordered_map<const Parameter*, std::size_t> index_;
@@ -158,6 +168,7 @@ struct OptimizerOptions {
   std::uint64_t seed = 1;
   GroupRules groups{};  // make_optimizer sets the decays from the optimizer's settings
   int rank = 0, ranks = 1;
+  std::optional<LossScaleSettings> loss_scale{};  // of activations in f16; nothing: the loss is not scaled
 };
 /// The optimizer `name` for all parameters of `model`. Rejects unknown names
 /// and settings, and rules that match nothing.

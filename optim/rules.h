@@ -25,6 +25,9 @@ struct AdanSettings {
 struct LionSettings {
   double beta1, beta2;
 };
+struct AdagradSettings {
+  double lr_decay, eps;
+};
 struct LambSettings {
   AdamSettings adam;
   bool trust_clip, always_adapt;
@@ -45,8 +48,8 @@ LACUNA_HOST_DEVICE inline std::uint64_t state_key(std::uint64_t seed, std::int64
 
 struct SgdRule {
   static constexpr int states = 0;
-  Rate rate;
-  LACUNA_HOST_DEVICE formula::SgdStep operator()(formula::CountedGradient counted, std::int64_t) const {
+  LACUNA_HOST_DEVICE formula::SgdStep operator()(const Rate& rate, formula::CountedGradient counted,
+                                                 std::int64_t) const {
     return {counted, static_cast<float>(rate.lr), static_cast<float>(rate.weight_decay)};
   }
 };
@@ -55,8 +58,7 @@ template <bool nesterov>
 struct SgdMomentumRule {
   static constexpr int states = 1;
   float momentum;
-  Rate rate;
-  LACUNA_HOST_DEVICE formula::SgdMomentumStep<nesterov> operator()(formula::CountedGradient counted,
+  LACUNA_HOST_DEVICE formula::SgdMomentumStep<nesterov> operator()(const Rate& rate, formula::CountedGradient counted,
                                                                    std::int64_t) const {
     return {counted, static_cast<float>(rate.lr), static_cast<float>(rate.weight_decay), momentum};
   }
@@ -64,13 +66,13 @@ struct SgdMomentumRule {
 
 /// Calls `f(rule)`.
 template <class F>
-void with_sgd_rule(const SgdSettings& settings, const Rate& rate, const F& f) {
+void with_sgd_rule(const SgdSettings& settings, const F& f) {
   if (settings.momentum == 0)
-    f(SgdRule{rate});
+    f(SgdRule{});
   else if (settings.nesterov)
-    f(SgdMomentumRule<true>{settings.momentum, rate});
+    f(SgdMomentumRule<true>{settings.momentum});
   else
-    f(SgdMomentumRule<false>{settings.momentum, rate});
+    f(SgdMomentumRule<false>{settings.momentum});
 }
 
 LACUNA_HOST_DEVICE inline formula::AdamMoments adam_moments(const AdamSettings& settings, std::int64_t step) {
@@ -86,8 +88,8 @@ LACUNA_HOST_DEVICE inline formula::AdamMoments adam_moments(const AdamSettings& 
 struct AdamRule {
   static constexpr int states = 2;
   AdamSettings settings;
-  Rate rate;
-  LACUNA_HOST_DEVICE formula::AdamStep operator()(formula::CountedGradient counted, std::int64_t step) const {
+  LACUNA_HOST_DEVICE formula::AdamStep operator()(const Rate& rate, formula::CountedGradient counted,
+                                                  std::int64_t step) const {
     return {.counted = counted,
             .moments = adam_moments(settings, step),
             .lr = static_cast<float>(rate.lr),
@@ -99,8 +101,8 @@ struct AdamRule {
 struct AdanRule {
   static constexpr int states = 4;
   AdanSettings settings;
-  Rate rate;
-  LACUNA_HOST_DEVICE formula::AdanStep operator()(formula::CountedGradient counted, std::int64_t step) const {
+  LACUNA_HOST_DEVICE formula::AdanStep operator()(const Rate& rate, formula::CountedGradient counted,
+                                                  std::int64_t step) const {
     const AdanSettings& s = settings;
     const auto t = static_cast<double>(step);
     const double decay = rate.lr * rate.weight_decay;
@@ -123,8 +125,8 @@ struct AdanRule {
 struct LionRule {
   static constexpr int states = 1;
   LionSettings settings;
-  Rate rate;
-  LACUNA_HOST_DEVICE formula::LionStep operator()(formula::CountedGradient counted, std::int64_t) const {
+  LACUNA_HOST_DEVICE formula::LionStep operator()(const Rate& rate, formula::CountedGradient counted,
+                                                  std::int64_t) const {
     return {.counted = counted,
             .lr = static_cast<float>(rate.lr),
             .decay = static_cast<float>(1 - rate.lr * rate.weight_decay),
@@ -133,25 +135,54 @@ struct LionRule {
   }
 };
 
+struct AdagradRule {
+  static constexpr int states = 1;
+  AdagradSettings settings;
+  LACUNA_HOST_DEVICE formula::AdagradStep operator()(const Rate& rate, formula::CountedGradient counted,
+                                                     std::int64_t step) const {
+    return {.counted = counted,
+            .lr = static_cast<float>(rate.lr / (1 + static_cast<double>(step - 1) * settings.lr_decay)),
+            .weight_decay = static_cast<float>(rate.weight_decay),
+            .eps = static_cast<float>(settings.eps)};
+  }
+};
+
 /// The first half of LAMB.
 struct LambRule {
   static constexpr int states = 2;
   LambSettings settings;
-  Rate rate;
-  LACUNA_HOST_DEVICE formula::LambUpdate operator()(formula::CountedGradient counted, std::int64_t step) const {
+  LACUNA_HOST_DEVICE formula::LambUpdate operator()(const Rate& rate, formula::CountedGradient counted,
+                                                    std::int64_t step) const {
     return {.counted = counted,
             .moments = adam_moments(settings.adam, step),
             .weight_decay = static_cast<float>(rate.weight_decay)};
   }
   /// Whether the step depends on the norms of the parameter and of its update.
-  LACUNA_HOST_DEVICE bool adapts() const { return rate.weight_decay != 0 || settings.always_adapt; }
+  LACUNA_HOST_DEVICE bool adapts(const Rate& rate) const { return rate.weight_decay != 0 || settings.always_adapt; }
   /// The second half. `weights`, `updates`: Σ x² of both, if it adapts.
-  LACUNA_HOST_DEVICE formula::LambApply apply(double weights, double updates) const {
-    double ratio = adapts() && weights > 0 && updates > 0 ? std::sqrt(weights / updates) : 1;
+  LACUNA_HOST_DEVICE formula::LambApply apply(const Rate& rate, double weights, double updates) const {
+    double ratio = adapts(rate) && weights > 0 && updates > 0 ? std::sqrt(weights / updates) : 1;
     if (settings.trust_clip && ratio > 1) ratio = 1;
     return {static_cast<float>(rate.lr * ratio)};
   }
 };
+
+/// Of a dynamic loss scale.
+struct LossScaleSettings {
+  double initial = 65536;               // torch.amp.GradScaler's init_scale
+  std::int64_t growth_interval = 2000;  // steps in a row with finite gradients after which it doubles
+};
+struct LossScaleState {
+  float scale;
+  std::int32_t good_steps;  // since it last changed
+};
+/// After a step whose gradients were finite or not.
+LACUNA_HOST_DEVICE inline LossScaleState next_loss_scale(LossScaleState now, bool finite,
+                                                         std::int64_t growth_interval) {
+  if (!finite) return {now.scale / 2, 0};
+  if (now.good_steps + 1 < growth_interval) return {now.scale, now.good_steps + 1};
+  return {now.scale < 0x1p126F ? now.scale * 2 : now.scale, 0};
+}
 
 inline formula::AverageStep average_step(double decay) {
   return {.keep = static_cast<float>(decay), .take = static_cast<float>(1 - decay)};

@@ -6,9 +6,9 @@
 namespace lacuna {
 namespace {
 
-const RegisterKernel cpu_update{sgd_update, DeviceKind::cpu, [](const SgdSettings& settings, const Update& what) {
-                                  with_sgd_rule(settings, what.rate,
-                                                [&](const auto& rule) { update_on_cpu(rule, what); });
+const RegisterKernel cpu_update{sgd_update, DeviceKind::cpu,
+                                [](const SgdSettings& settings, std::span<const Update> updates) {
+                                  with_sgd_rule(settings, [&](const auto& rule) { update_on_cpu(rule, updates); });
                                 }};
 
 class Sgd final : public Optimizer {
@@ -30,7 +30,7 @@ class Sgd final : public Optimizer {
   bool is_scale_invariant() const override { return false; }
 
  private:
-  void update(const Update& what) const override { sgd_update(what.parameter.device(), settings_, what); }
+  void update(std::span<const Update> updates) const override { sgd_update(device_of(updates), settings_, updates); }
 
   SgdSettings settings_;
 };

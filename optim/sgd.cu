@@ -2,8 +2,8 @@
 
 namespace lacuna::cuda {
 
-template void update(Stream, const SgdRule&, const UpdateOnCuda&);
-template void update(Stream, const SgdMomentumRule<false>&, const UpdateOnCuda&);
-template void update(Stream, const SgdMomentumRule<true>&, const UpdateOnCuda&);
+template void update(Stream, const SgdRule&, const UpdatesOnCuda&);
+template void update(Stream, const SgdMomentumRule<false>&, const UpdatesOnCuda&);
+template void update(Stream, const SgdMomentumRule<true>&, const UpdatesOnCuda&);
 
 }  // namespace lacuna::cuda

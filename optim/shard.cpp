@@ -55,6 +55,8 @@ void share_updates(const Optimizer& optimizer, std::span<Parameter* const> param
           std::memcpy(part.data(), all.raw() + rank * width + place, part.size());
         });
   }
+  for (const Parameter* const parameter : parameters)
+    if (parameter->trainable() && !optimizer.holds(*parameter)) parameter->tensor().bump_version();
 }
 
 }  // namespace lacuna

@@ -3,7 +3,9 @@
 #include "autograd/accumulate.h"
 #include "optim/kernels.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace lacuna {
@@ -17,16 +19,35 @@ OptimizerStep::OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> p
   const AllocationScope scope({Purpose::workspace, Label("optimizer step"), {}});
   const Device device = parameters.empty() ? Device::cpu : parameters.front()->tensor().device();
   const auto scalar = [&](DType dtype) { return Tensor::zeros({}, dtype, device, Purpose::workspace); };
-  loss_ = scalar(DType::f64);
-  squares_ = Tensor::zeros({std::ssize(parameters)}, DType::f64, device, Purpose::workspace);
+  const std::int64_t count = std::ssize(parameters);
+  figures_ = Tensor::zeros({2 + count}, DType::f64, device, Purpose::workspace);
+  loss_ = figures_.leading(0, 1).reshape({});
+  clip_.updates = figures_.leading(1, 2).reshape({});
+  squares_ = figures_.leading(2, 2 + count);
   clip_.finite = Tensor::full({}, 1, DType::i32, device, Purpose::workspace);
-  clip_.updates = scalar(DType::i64);
-  if (clipping.norm > 0 || clipping.parameter_norm > 0) clip_.factor = scalar(DType::f32);
+  if (const LossScale* const scale = optimizer.loss_scale()) scale_ = scale->scale().clone(Purpose::workspace);
+  if (clipping.norm > 0 || clipping.parameter_norm > 0 || scale_.defined()) clip_.factor = scalar(DType::f32);
   if (clipping.value > 0) clip_.limit = static_cast<float>(clipping.value);
+}
+
+OptimizerStep::OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> parameters, const Tensor& rate,
+                             const Clipping& clipping)
+    : OptimizerStep(optimizer, parameters, 1, clipping) {
+  clip_.rate = rate;
 }
 
 void OptimizerStep::add_loss(const Tensor& loss, double weight) {
   lacuna::add_loss(loss.device(), loss, weight, loss_, clip_.finite);
+}
+
+Tensor OptimizerStep::loss_gradient(const Tensor& loss, double weight) const {
+  Tensor gradient = Tensor::full(loss.shape(), weight, loss.dtype(), loss.device());
+  if (scale_.defined()) seed_loss_gradient(loss.device(), weight, scale_, gradient);
+  return gradient;
+}
+
+void OptimizerStep::adapt_loss_scale() const {
+  if (const LossScale* const scale = optimizer_.loss_scale()) scale->adapt(clip_.finite);
 }
 
 void OptimizerStep::add_losses_of(Communicator& ranks) {
@@ -35,33 +56,64 @@ void OptimizerStep::add_losses_of(Communicator& ranks) {
   add_loss(nothing, 0);  // looks whether the sum is finite
 }
 
-void OptimizerStep::measure(const Parameter& parameter) {
-  if (!parameter.trainable() || !parameter.grad().defined()) return;
-  const auto index = static_cast<std::int64_t>(index_.at(&parameter));
-  measure_gradient(squares_.device(), parameter.grad(), index, squares_, clip_.finite);
+void OptimizerStep::measure(std::span<Parameter* const> parameters) {
+  std::vector<MeasuredGradient> gradients;
+  for (const Parameter* const parameter : parameters)
+    if (parameter->trainable() && parameter->grad().defined())
+      gradients.push_back({parameter->grad(), static_cast<std::int64_t>(index_.at(parameter))});
+  measure_gradients(squares_.device(), gradients, squares_, clip_.finite);
   clip_is_known_ = false;
 }
 
+void OptimizerStep::measure(Parameter& parameter) {
+  Parameter* const one = &parameter;
+  measure(std::span(&one, 1));
+}
+
+void OptimizerStep::apply(std::span<Parameter* const> parameters) {
+  if (clipping_.parameter_norm > 0) {  // they share one factor: one after the other
+    for (Parameter* const parameter : parameters) apply(*parameter);
+    return;
+  }
+  if (needs_all() && !std::exchange(clip_is_known_, true)) {
+    const double most = clipping_.norm > 0 ? clipping_.norm : std::numeric_limits<double>::infinity();
+    clip_gradients(squares_.device(), squares_, 0, squares_.count(), most, scale_, clip_.factor);
+  }
+  update(parameters);
+}
+
 void OptimizerStep::apply(Parameter& parameter) {
-  if (!parameter.trainable()) return;
+  Parameter* const one = &parameter;
+  if (clipping_.parameter_norm == 0) return apply(std::span(&one, 1));
   const auto index = static_cast<std::int64_t>(index_.at(&parameter));
-  if (clipping_.parameter_norm > 0)
-    clip_gradients(squares_.device(), squares_, index, index + 1, clipping_.parameter_norm, clip_.factor);
-  if (clipping_.norm > 0 && !std::exchange(clip_is_known_, true))
-    clip_gradients(squares_.device(), squares_, 0, squares_.count(), clipping_.norm, clip_.factor);
-  optimizer_.update(parameter, lr_, clip_);
-  parameter.set_grad({});
+  clip_gradients(squares_.device(), squares_, index, index + 1, clipping_.parameter_norm, scale_, clip_.factor);
+  update(std::span(&one, 1));
+}
+
+void OptimizerStep::update(std::span<Parameter* const> parameters) {
+  optimizer_.update(parameters, lr_, clip_);
+  for (Parameter* const parameter : parameters)
+    if (parameter->trainable()) parameter->set_grad({});
 }
 
 StepReport OptimizerStep::report() const {
   if (squares_.device() == Device::meta) return {};
-  const std::vector<double> squares = squares_.to_vector();
-  StepReport report{.loss = loss_.item(),
-                    .gradient_norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0)),
-                    .updated = clip_.updates.item() > 0};
+  const std::vector<double> figures = figures_.to_vector();
+  const std::span<const double> squares = std::span(figures).subspan(2);
+  const double scale = scale_.defined() ? scale_.item() : 1;
+  StepReport report{.loss = figures[0],
+                    .gradient_norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0)) / scale,
+                    .loss_scale = scale,
+                    .updated = figures[1] > 0};
   for (std::size_t i = squares.size(); i-- > 0;)
     if (!std::isfinite(squares[i])) report.nonfinite = parameters_[i];
   return report;
+}
+
+void OptimizerStep::add_norms_of(Communicator& ranks) {
+  ranks.all_reduce(squares_);
+  const std::vector<double> squares = squares_.to_vector();
+  if (!std::ranges::all_of(squares, [](double square) { return std::isfinite(square); })) clip_.finite.fill(0);
 }
 
 namespace {
@@ -123,6 +175,7 @@ void step_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>
           parameter.set_grad({});
         },
         true);
+    if (exchange != nullptr && exchange->goes_to_owners()) step.add_norms_of(exchange->ranks());
   }
   run(
       [&](Parameter& parameter) {

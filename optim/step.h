@@ -19,7 +19,8 @@ namespace lacuna {
 /// What the host learns about a step; zeros on `meta`.
 struct StepReport {
   double loss = 0;
-  double gradient_norm = 0;              // of all gradients together, before clipping
+  double gradient_norm = 0;              // of all gradients together, before clipping and without the loss scale
+  double loss_scale = 1;                 // of this step
   const Parameter* nonfinite = nullptr;  // the first parameter whose gradient is not finite
   bool updated = false;                  // whether any parameter was
 };
@@ -31,37 +32,53 @@ class OptimizerStep {
   /// `parameters`: all of a model, which outlives this; those without a
   /// gradient take no part. Throws Error if more than one limit is set.
   OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> parameters, double lr, const Clipping& clipping);
+  /// `rate`: f64 [], the learning rate when the step is replayed, on cuda.
+  OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> parameters, const Tensor& rate,
+                const Clipping& clipping);
 
   /// Adds weight · loss to the loss of the step. loss: [] f32 or f64. If the
   /// sum is not finite, nothing is updated from here on.
   void add_loss(const Tensor& loss, double weight);
 
+  /// The gradient with which backward begins: weight, times the loss scale where there is one. In the loss's shape.
+  Tensor loss_gradient(const Tensor& loss, double weight) const;
+
   /// Adds the losses of all ranks, in their order.
   void add_losses_of(Communicator& ranks);
+  /// Adds the norms of gradients that were measured on other ranks, each on one.
+  void add_norms_of(Communicator& ranks);
 
-  /// Computes the norm of the parameter's present gradient. If it is not
-  /// finite, nothing is updated from here on.
-  void measure(const Parameter& parameter);
-  /// Updates the parameter by its measured gradient, and releases the gradient.
-  /// With Clipping::norm, all gradients have to be measured before the first is
-  /// applied.
+  /// Computes the norms of the parameters' present gradients. If one is not finite, nothing is updated from here on.
+  void measure(std::span<Parameter* const> parameters);
+  void measure(Parameter& parameter);
+  /// Updates the parameters by their measured gradients, and releases the gradients. With Clipping::norm, all gradients
+  /// have to be measured before the first is applied.
+  void apply(std::span<Parameter* const> parameters);
   void apply(Parameter& parameter);
 
   std::span<Parameter* const> parameters() const { return parameters_; }
-  /// Whether all gradients have to be measured before the first is applied.
-  bool needs_all() const { return clipping_.norm > 0; }
+  /// Whether all gradients have to be measured before the first is applied. With a loss scale they have, since a step
+  /// of which one overflows changes nothing.
+  bool needs_all() const { return clipping_.norm > 0 || scale_.defined(); }
+
+  /// After all updates: the loss scale of the next step.
+  void adapt_loss_scale() const;
 
   /// Waits for the device: to be called once, at the end of the step.
   StepReport report() const;
 
  private:
+  void update(std::span<Parameter* const> parameters);
+
   Optimizer& optimizer_;
   std::span<Parameter* const> parameters_;
   double lr_;
   Clipping clipping_;
   std::unordered_map<const Parameter*, std::size_t> index_;
+  Tensor figures_;  // f64 [2 + parameters]: loss, number of updates, squares_; the host reads it once
   Tensor loss_;     // f64 []
   Tensor squares_;  // f64 [parameters]: squared norm of each gradient
+  Tensor scale_;    // f32 []: loss scale of this step; undefined: 1
   GradientClip clip_;
   bool clip_is_known_ = false;  // the factor for all gradients together
 };

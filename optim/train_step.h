@@ -22,8 +22,9 @@ namespace lacuna {
 
 struct TrainStepOptions {
   Clipping clipping{};
-  bool in_backward = false;  // apply each gradient as soon as it is complete (see step_in_backward)
-  std::uint64_t seed = 1;    // of the step's random draws
+  bool in_backward = false;      // apply each gradient as soon as it is complete (see step_in_backward)
+  std::uint64_t seed = 1;        // of the step's random draws
+  bool shard_gradients = false;  // each rank keeps those of the parameters that it updates alone
   ExchangeOptions exchange{};
 };
 
@@ -45,8 +46,11 @@ struct StepResult {
   double gradient_norm = 0;      // of all gradients together, before clipping; 0 on `meta`
   std::string nonfinite{};       // the parameter whose gradient is not finite, if there is one
   bool updated = false;          // whether any parameter was
+  double loss_scale = 1;         // of this step
+  bool overflowed = false;       // its gradients did at that scale: nothing was updated, and the scale was halved
   std::int64_t saved_bytes = 0;  // held for backward, of the micro-batch with the most
-  bool finite() const { return std::isfinite(loss) && std::isfinite(gradient_norm); }
+  /// Whether the run can go on.
+  bool finite() const { return std::isfinite(loss) && (overflowed || std::isfinite(gradient_norm)); }
 };
 
 class TrainStep {
@@ -54,6 +58,8 @@ class TrainStep {
   /// All of them outlive it. `average` may be null.
   TrainStep(Module& model, Optimizer& optimizer, MemoryPolicy& policy, const TrainStepOptions& options,
             WeightAverage* average = nullptr, Communicator& ranks = single_process());
+  ~TrainStep();
+  TrainStep(TrainStep&&) noexcept;
 
   /// Step number `number` of the run, on which its random draws depend. The loss and the gradients are those of the
   /// mean over all samples. If one of them is not finite, no parameter is updated; in backward, parameters before the
@@ -61,10 +67,29 @@ class TrainStep {
   /// one process that has the micro-batches of all.
   StepResult run(const StepParts& parts, std::int64_t number, double lr);
 
+  /// Captures such a step on a cuda device (core/device_graph.h), and does nothing: `replay` takes it with what the
+  /// tensors of `parts` hold by then. Replayed steps have the bits of others. Throws Error if the step cannot be
+  /// captured: its policy waits for the device or draws on the host, say. Of one rank alone.
+  void capture(const StepParts& parts);
+  StepResult replay(std::int64_t number, double lr);
+  bool is_captured() const { return captured_ != nullptr; }
+  /// Gives back the memory of the captured step.
+  void forget();
+  /// Memory that a captured step holds between replays; 0 if there is none.
+  std::int64_t captured_bytes() const;
+
   /// How the optimizer weighs errors of the gradient.
   ErrorMeasure error_measure() const;
 
  private:
+  /// A step whose work is queued on the device.
+  struct Queued;
+  struct Captured;
+  /// `captured`: of which the work will be replayed; null: it is done as step `number`.
+  std::unique_ptr<Queued> queue(const StepParts& parts, std::int64_t number, double lr, const Captured* captured);
+  /// Waits for the device.
+  StepResult finish(const Queued& queued, std::int64_t number);
+
   /// Backward of the last micro-batch. The gradients that are left afterwards are those of all ranks, and measured.
   void exchange_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses, OptimizerStep& update,
                             bool in_backward);
@@ -76,6 +101,7 @@ class TrainStep {
   WeightAverage* average_;
   Communicator& ranks_;
   std::unique_ptr<GradientExchange> exchange_;  // null of one rank, and before the first step
+  std::unique_ptr<Captured> captured_;          // null: none is
 };
 
 }  // namespace lacuna

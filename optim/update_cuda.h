@@ -1,9 +1,10 @@
-// Updates of optimizers on cuda. Each rule (optim/rules.h) is instantiated by the .cu file of its optimizer
-// (optim/update_kernels.h); one that is missing there fails to link.
+// Updates of optimizers on cuda, of all parameters by a few kernels. Each rule (optim/rules.h) is instantiated by the
+// .cu file of its optimizer (optim/update_kernels.h); one that is missing there fails to link.
 #pragma once
 
 #include "core/number.h"
 #include "core/stream.h"
+#include "optim/chunks.h"
 #include "optim/rules.h"
 #include "optim/state_values.h"
 
@@ -21,23 +22,35 @@ struct StoredState {
   StateValues kind;
 };
 
-struct UpdateOnCuda {
+/// The entry of a parameter.
+struct UpdatedParameter {
   float* parameter;  // [count]
   void* gradient;    // [count], f32 or bf16
   DType gradient_type;
-  std::int64_t count;
+  std::int64_t count, first_chunk;
   StoredState states[most_states];
-  std::int64_t* step;          // []: goes up by one
+  std::int64_t* step;  // []: goes up by one
+  Rate rate;
+  std::uint32_t site;  // of the draws that round states
+};
+
+struct UpdatesOnCuda {
+  Table<UpdatedParameter> parameters;
   const float* factor;         // [], of each gradient; null: 1
   float limit;                 // of each element's magnitude, after the factor
   const std::int32_t* finite;  // []: nothing happens if it is 0; null: 1
-  std::int64_t* updates;       // []: goes up by one; may be null
+  double* updates;             // []: goes up by the number of parameters; may be null
+  const double* rate;          // [], times each learning rate; null: 1
   std::uint64_t seed;          // of the draws that round states
-  std::uint32_t site;
-  void* begun;  // workspace
+  std::byte* begun;            // [parameters, bytes_of_begun], workspace
 };
 
+/// Of a parameter in this step.
+LACUNA_DEVICE inline Rate rate_of(const UpdatesOnCuda& what, const UpdatedParameter& parameter) {
+  return {what.rate == nullptr ? parameter.rate.lr : *what.rate * parameter.rate.lr, parameter.rate.weight_decay};
+}
+
 template <class Rule>
-void update(Stream stream, const Rule& rule, const UpdateOnCuda& what);
+void update(Stream stream, const Rule& rule, const UpdatesOnCuda& what);
 
 }  // namespace lacuna::cuda

@@ -16,24 +16,32 @@ struct Begun {
   F formula;
   bool updates;  // whether anything happens
 };
+/// Of parameter `index` of the table.
+template <class F>
+LACUNA_DEVICE Begun<F>& begun_of(const UpdatesOnCuda& what, std::int64_t index) {
+  return *reinterpret_cast<Begun<F>*>(what.begun + static_cast<std::size_t>(index) * bytes_of_begun);
+}
 
-/// Counts the update, unless a gradient or the loss of the step is not finite.
+/// Counts the updates, unless a gradient or the loss of the step is not finite. A thread a parameter.
 template <class Rule>
-struct BeginUpdate {
-  using F = decltype(std::declval<Rule>()({}, 1));
+struct BeginUpdates {
+  using F = decltype(std::declval<Rule>()(Rate{}, {}, 1));
   static_assert(sizeof(Begun<F>) <= bytes_of_begun);
   static constexpr int threads = 32;
   Rule rule;
-  UpdateOnCuda what;
-  LACUNA_DEVICE void operator()(const Block<BeginUpdate>& block) const {
-    if (block.thread() != 0) return;
-    auto& begun = *static_cast<Begun<F>*>(what.begun);
+  UpdatesOnCuda what;
+  LACUNA_DEVICE void operator()(const Block<BeginUpdates>& block) const {
+    const std::int64_t i = block.global_thread();
+    if (i >= what.parameters.count) return;
+    Begun<F>& begun = begun_of<F>(what, i);
     begun.updates = what.finite == nullptr || *what.finite != 0;
     if (!begun.updates) return;
-    if (what.updates != nullptr) ++*what.updates;
-    const std::int64_t step = ++*what.step;
-    begun.key = state_key(what.seed, step, what.site);
-    begun.formula = rule({.factor = what.factor == nullptr ? 1.0F : *what.factor, .limit = what.limit}, step);
+    if (i == 0 && what.updates != nullptr) *what.updates += static_cast<double>(what.parameters.count);
+    const UpdatedParameter& parameter = what.parameters.entries[i];
+    const std::int64_t step = ++*parameter.step;
+    begun.key = state_key(what.seed, step, parameter.site);
+    begun.formula = rule(rate_of(what, parameter),
+                         {.factor = what.factor == nullptr ? 1.0F : *what.factor, .limit = what.limit}, step);
   }
 };
 
@@ -106,22 +114,33 @@ struct StateCodes {
 
 /// A warp has the 256 elements of a block of states.
 template <class F, int states, bool writes_gradient>
-struct UpdateElements {
+struct UpdateChunks {
   static constexpr int threads = 256;
-  UpdateOnCuda what;
-  LACUNA_DEVICE void operator()(const Block<UpdateElements>& block) const {
-    const auto& begun = *static_cast<const Begun<F>*>(what.begun);
-    const std::int64_t count = what.count, begin = block.global_thread() / warp_size * state_block;
-    if (!begun.updates || begin >= count) return;
-    const std::int64_t first = begin + block.lane() * 8;
+  static_assert(chunk % state_block == 0);
+  UpdatesOnCuda what;
+  LACUNA_DEVICE void operator()(const Block<UpdateChunks>& block) const {
+    const UpdatedParameter& of = what.parameters.of_chunk(block.index());
+    const auto& begun = begun_of<F>(what, &of - what.parameters.entries);
+    if (!begun.updates) return;
     const F formula = begun.formula;
     const std::uint64_t key = begun.key;
-    const bool half = what.gradient_type == DType::bf16;
-    Eight parameter = Kept<float>(what.parameter, count).at(first);
-    Eight gradient = half ? Kept<bf16>(what.gradient, count).at(first) : Kept<float>(what.gradient, count).at(first);
+    const Chunk part(of, block.index());
+    for (std::int64_t begin = part.begin + block.warp() * state_block; begin < part.end;
+         begin += threads / warp_size * state_block)
+      update(of, formula, key, begin + block.lane() * 8, block.lane() == 0);
+  }
+
+ private:
+  /// Elements `first` to `first` + 7. All lanes of the warp take part.
+  LACUNA_DEVICE void update(const UpdatedParameter& of, const F& formula, std::uint64_t key, std::int64_t first,
+                            bool writes_range) const {
+    const std::int64_t count = of.count;
+    const bool half = of.gradient_type == DType::bf16;
+    Eight parameter = Kept<float>(of.parameter, count).at(first);
+    Eight gradient = half ? Kept<bf16>(of.gradient, count).at(first) : Kept<float>(of.gradient, count).at(first);
     Eight state[states > 0 ? states : 1];
 #pragma unroll
-    for (int k = 0; k < states; ++k) state[k] = open(what.states[k], first);
+    for (int k = 0; k < states; ++k) state[k] = open(of.states[k], count, first);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       if constexpr (states == 0) formula(parameter[i], gradient[i]);
@@ -129,58 +148,57 @@ struct UpdateElements {
       if constexpr (states == 2) formula(parameter[i], gradient[i], state[0][i], state[1][i]);
       if constexpr (states == 4) formula(parameter[i], gradient[i], state[0][i], state[1][i], state[2][i], state[3][i]);
     }
-    Written<float>(what.parameter, count).set(first, parameter);
+    Written<float>(of.parameter, count).set(first, parameter);
     if constexpr (writes_gradient) {
       if (half)
-        Written<bf16>(what.gradient, count).set(first, gradient);
+        Written<bf16>(of.gradient, count).set(first, gradient);
       else
-        Written<float>(what.gradient, count).set(first, gradient);
+        Written<float>(of.gradient, count).set(first, gradient);
     }
 #pragma unroll
     for (int k = 0; k < states; ++k)
-      close(what.states[k], first, state[k], key + static_cast<std::uint64_t>(k), block.lane() == 0);
+      close(of.states[k], count, first, state[k], key + static_cast<std::uint64_t>(k), writes_range);
   }
 
- private:
-  LACUNA_DEVICE Eight open(const StoredState& state, std::int64_t first) const {
-    if (state.precision == StatePrecision::f32) return Kept<float>(state.values, what.count).at(first);
-    if (state.precision == StatePrecision::bf16) return Kept<bf16>(state.values, what.count).at(first);
+  LACUNA_DEVICE Eight open(const StoredState& state, std::int64_t count, std::int64_t first) const {
+    if (state.precision == StatePrecision::f32) return Kept<float>(state.values, count).at(first);
+    if (state.precision == StatePrecision::bf16) return Kept<bf16>(state.values, count).at(first);
     auto* const codes = static_cast<std::uint8_t*>(state.values);
-    if (state.kind == StateValues::no_sign) return StateCodes<Logarithm>{codes, what.count}.at(first);
-    return StateCodes<SignedRoot>{codes, what.count}.at(first);
+    if (state.kind == StateValues::no_sign) return StateCodes<Logarithm>{codes, count}.at(first);
+    return StateCodes<SignedRoot>{codes, count}.at(first);
   }
-  LACUNA_DEVICE void close(const StoredState& state, std::int64_t first, const Eight& values, std::uint64_t key,
-                           bool writes_range) const {
-    if (state.precision == StatePrecision::f32) return Written<float>(state.values, what.count).set(first, values);
+  LACUNA_DEVICE void close(const StoredState& state, std::int64_t count, std::int64_t first, const Eight& values,
+                           std::uint64_t key, bool writes_range) const {
+    if (state.precision == StatePrecision::f32) return Written<float>(state.values, count).set(first, values);
     const std::uint64_t mixed = quant::splitmix64(quant::splitmix64(key));
     auto* const codes = static_cast<std::uint8_t*>(state.values);
     if (state.precision == StatePrecision::bf16) {
       const quant::EightDraws draws(mixed, first);
       auto* const to = static_cast<bf16*>(state.values) + first;
       for (int i = 0; i < 8; ++i)
-        if (first + i < what.count) to[i].bits = rounded_to_bf16(values[i], static_cast<std::uint32_t>(draws[i]));
+        if (first + i < count) to[i].bits = rounded_to_bf16(values[i], static_cast<std::uint32_t>(draws[i]));
     } else if (state.kind == StateValues::no_sign) {
-      StateCodes<Logarithm>{codes, what.count}.set(first, values, mixed, writes_range);
+      StateCodes<Logarithm>{codes, count}.set(first, values, mixed, writes_range);
     } else {
-      StateCodes<SignedRoot>{codes, what.count}.set(first, values, mixed, writes_range);
+      StateCodes<SignedRoot>{codes, count}.set(first, values, mixed, writes_range);
     }
   }
 };
 
 template <class Rule>
-void begin_update(Stream stream, const Rule& rule, const UpdateOnCuda& what) {
-  run(stream, 1, BeginUpdate<Rule>{rule, what});
+void begin_updates(Stream stream, const Rule& rule, const UpdatesOnCuda& what) {
+  using K = BeginUpdates<Rule>;
+  run(stream, divide_up(what.parameters.count, K::threads), K{rule, what});
 }
 template <class F, int states, bool writes_gradient = false>
-void update_elements(Stream stream, const UpdateOnCuda& what) {
-  using K = UpdateElements<F, states, writes_gradient>;
-  run(stream, divide_up(what.count, std::int64_t{K::threads} * 8), K{what});
+void update_chunks(Stream stream, const UpdatesOnCuda& what) {
+  run(stream, what.parameters.chunks, UpdateChunks<F, states, writes_gradient>{what});
 }
 
 template <class Rule>
-void update(Stream stream, const Rule& rule, const UpdateOnCuda& what) {
-  begin_update(stream, rule, what);
-  update_elements<typename BeginUpdate<Rule>::F, Rule::states>(stream, what);
+void update(Stream stream, const Rule& rule, const UpdatesOnCuda& what) {
+  begin_updates(stream, rule, what);
+  update_chunks<typename BeginUpdates<Rule>::F, Rule::states>(stream, what);
 }
 
 }  // namespace lacuna::cuda

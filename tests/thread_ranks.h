@@ -8,9 +8,11 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -104,12 +106,23 @@ class ThreadRank final : public Communicator {
       for (const auto& part : sent) next = std::ranges::copy(part, next).out;
     });
   }
-  void all_to_all(std::span<const std::byte> send, std::span<std::byte> receive) override {
-    const std::size_t bytes = send.size() / static_cast<std::size_t>(size());
+  using Communicator::all_to_all;
+  void all_to_all(std::span<const std::byte> send, std::span<const Section> to, std::span<std::byte> receive,
+                  std::span<const Section> from) override {
+    std::vector<std::vector<Section>> all(static_cast<std::size_t>(size()));
+    channel_->exchange(rank_, std::as_bytes(to), [&](const auto& sent) {
+      for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        all[rank].resize(sent[rank].size() / sizeof(Section));
+        std::memcpy(all[rank].data(), sent[rank].data(), sent[rank].size());
+      }
+    });
     channel_->exchange(rank_, send, [&](const auto& sent) {
-      auto next = receive.begin();
-      for (const auto& part : sent)
-        next = std::ranges::copy(part.subspan(bytes * static_cast<std::size_t>(rank_), bytes), next).out;
+      for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        const Section& section = all[rank][static_cast<std::size_t>(rank_)];
+        expect(section.bytes == from[rank].bytes, "rank {} sends {} bytes, and rank {} expects {}", rank, section.bytes,
+               rank_, from[rank].bytes);
+        std::ranges::copy(sent[rank].subspan(section.begin, section.bytes), receive.subspan(from[rank].begin).begin());
+      }
     });
   }
   void barrier() override {

@@ -64,16 +64,18 @@ void write_timeline(const Options& options, const Configuration& configuration, 
 
 ExitCode bench(const Options& options) {
   Configuration configuration = options.configuration.read();
+  const Device device = existing_device(configuration);
   plan_memory(configuration);
-  const Device device = device_of(configuration);
   if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");
   const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
   warn_if_crowded();
   require_fit(configuration, device, false);
-  Profile profile;
+  Profile profile(device);
   const Measurement m = with_advice_when_exhausted(configuration, false, [&] {
     return measure(configuration, device,
-                   {.warm_up = 2, .steps = options.steps, .observer = options.profile ? &profile : nullptr});
+                   {.warm_up = device.kind == DeviceKind::cuda ? 3 : 2,  // the third is captured
+                    .steps = options.steps,
+                    .observer = options.profile ? &profile : nullptr});
   });
   nlohmann::ordered_json json = to_json(m);
   const double seconds = std::accumulate(m.step_seconds.begin(), m.step_seconds.end(), 0.0);
@@ -108,6 +110,7 @@ const RegisterCommand command(
     30, "bench", "time training steps on made-up input, with their memory", [](CLI::App& app) {
       const auto options = std::make_shared<Options>();
       options->configuration.declare(app, true);
+      options->configuration.declare_image_gradient(app);
       app.add_option("--steps", options->steps, "number of timed steps; two more come first, to warm up")
           ->check(CLI::Range(1, 100000));
       app.add_flag("--profile", options->profile,

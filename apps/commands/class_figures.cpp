@@ -1,5 +1,6 @@
 #include "apps/commands/class_figures.h"
 
+#include "core/collectives.h"
 #include "core/error.h"
 
 #include <algorithm>
@@ -38,12 +39,44 @@ void ClassFigures::add(const Tensor& logits, const Tensor& labels) {
       sum += std::exp(*logit - *best);
       higher += *logit > of_label ? 1 : 0;
     }
-    if (higher < 5) ++in_top5_;
-    ++of_class_[static_cast<std::size_t>(label)];
-    ++confusion_[{label, best - row}];
-    results_.push_back({static_cast<std::int32_t>(label), static_cast<std::int32_t>(best - row),
-                        static_cast<float>(std::exp(of_label - *best) / sum)});
+    add_result({static_cast<std::int32_t>(label), static_cast<std::int32_t>(best - row),
+                static_cast<float>(std::exp(of_label - *best) / sum), higher < 5});
   }
+  batches_.push_back(logits.rows());
+}
+
+void ClassFigures::add_result(const Result& result) {
+  in_top5_ += result.in_top5 ? 1 : 0;
+  ++of_class_[static_cast<std::size_t>(result.label)];
+  ++confusion_[{result.label, result.predicted}];
+  results_.push_back(result);
+}
+
+void ClassFigures::gather(Communicator& ranks) {
+  if (ranks.size() == 1) return;
+  std::vector<double> mine, lengths(batches_.begin(), batches_.end());
+  for (const Result& result : results_)
+    mine.insert(mine.end(), {static_cast<double>(result.label), static_cast<double>(result.predicted),
+                             static_cast<double>(result.probability), result.in_top5 ? 1.0 : 0.0});
+  const std::vector<std::vector<double>> all = all_gather_numbers(ranks, mine);
+  const std::vector<std::vector<double>> lengths_of = all_gather_numbers(ranks, lengths);
+  classes_ = largest_of_ranks(ranks, classes_);
+  std::size_t most = 0;
+  for (const std::vector<double>& of_rank : lengths_of) most = std::max(most, of_rank.size());
+  in_top5_ = 0;
+  of_class_.assign(static_cast<std::size_t>(classes_), 0);
+  confusion_.clear();
+  results_.clear();
+  std::vector<std::size_t> next(all.size());
+  for (std::size_t batch = 0; batch < most; ++batch)
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      const auto samples = batch < lengths_of[rank].size() ? static_cast<std::int64_t>(lengths_of[rank][batch]) : 0;
+      for (std::int64_t i = 0; i < samples; ++i, next[rank] += 4) {
+        const double* const numbers = all[rank].data() + next[rank];
+        add_result({static_cast<std::int32_t>(numbers[0]), static_cast<std::int32_t>(numbers[1]),
+                    static_cast<float>(numbers[2]), numbers[3] > 0});
+      }
+    }
 }
 
 std::string ClassFigures::name(std::int64_t label) const {
@@ -70,7 +103,8 @@ std::vector<std::int64_t> ClassFigures::worst() const {
   for (std::int64_t i = 0; i < samples(); ++i)
     if (const Result& result = results_[static_cast<std::size_t>(i)]; result.label != result.predicted)
       order.push_back(i);
-  std::ranges::stable_sort(order, {}, [&](std::int64_t i) { return results_[static_cast<std::size_t>(i)].probability; });
+  std::ranges::stable_sort(order, {},
+                           [&](std::int64_t i) { return results_[static_cast<std::size_t>(i)].probability; });
   order.resize(std::min(order.size(), most_listed));
   return order;
 }

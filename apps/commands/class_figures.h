@@ -1,6 +1,8 @@
-// What an evaluation says of single classes and samples: accuracy of each class, the confusion matrix, the worst samples.
+// What an evaluation says of single classes and samples: accuracy of each class, the confusion matrix, the worst
+// samples.
 #pragma once
 
+#include "core/communicator.h"
 #include "core/tensor.h"
 
 #include <nlohmann/json.hpp>
@@ -21,6 +23,8 @@ class ClassFigures {
 
   /// Adds a batch: logits [N, C] and labels i64 [N]. Samples are numbered in the order in which they are added.
   void add(const Tensor& logits, const Tensor& labels);
+  /// Goes on with the batches of all ranks: the first of each in the order of the ranks, the second of each, and so on.
+  void gather(Communicator& ranks);
   /// Samples that were taken for another class, the least probability of their label first; not all.
   std::vector<std::int64_t> worst() const;
   std::int64_t samples() const { return static_cast<std::int64_t>(results_.size()); }
@@ -36,7 +40,9 @@ class ClassFigures {
   struct Result {  // of a sample
     std::int32_t label, predicted;
     float probability;  // of the label
+    bool in_top5;
   };
+  void add_result(const Result& result);
   struct Pair {  // of a label and another class that was predicted
     std::int64_t label, predicted, samples;
   };
@@ -51,9 +57,10 @@ class ClassFigures {
 
   std::vector<std::string> names_;
   std::int64_t classes_ = 0, in_top5_ = 0;
-  std::vector<std::int64_t> of_class_;   // [classes], samples with this label
+  std::vector<std::int64_t> of_class_;                                       // [classes], samples with this label
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> confusion_;  // samples by label and prediction
   std::vector<Result> results_;
+  std::vector<std::int64_t> batches_;  // samples of each
 };
 
 }  // namespace lacuna::apps

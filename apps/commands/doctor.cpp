@@ -10,6 +10,7 @@
 #include "core/parallel.h"
 #include "core/system_memory.h"
 #include "data/images/image_reader.h"
+#include "ops/cuda_libraries.h"
 
 #include <fmt/ranges.h>
 #include <gnu/libc-version.h>
@@ -117,9 +118,28 @@ std::string text_of(const MpiLibrary& mpi, const Launch& launch) {
   return fmt::format("{}; rank {} of {}, started by {}", found, launch.rank, launch.ranks, launch.launcher);
 }
 
+/// The libraries that the cuda devices compute with; none without devices.
+std::vector<CudaLibrary> cuda_libraries(const CudaDevices& cuda) {
+  std::vector<CudaLibrary> libraries;
+  if (!cuda.names.empty()) add_cuda_libraries(Device::cuda, libraries);
+  return libraries;
+}
+
+std::string text_of(const CudaDevices& cuda, const std::vector<CudaLibrary>& libraries) {
+  if (cuda.names.empty()) return cuda.problem;
+  std::string text = fmt::format("{}", fmt::join(cuda.names, ", "));
+  for (const CudaLibrary& library : libraries)
+    text += fmt::format("; {} {}", library.name, library.problem.empty() ? library.version : library.problem);
+  return text;
+}
+
 ExitCode run(const Report& report) {
   const MpiLibrary mpi = find_mpi();
   const CudaDevices cuda = find_cuda_devices();
+  const std::vector<CudaLibrary> libraries = cuda_libraries(cuda);
+  nlohmann::ordered_json libraries_json = nlohmann::json::array();
+  for (const CudaLibrary& library : libraries)
+    libraries_json.push_back({{"name", library.name}, {"version", library.version}, {"problem", library.problem}});
   const Launch launch = read_launch();
   const std::vector<InstructionSet> sets = instruction_sets();
   nlohmann::ordered_json compiled = nlohmann::json::array(), processor = nlohmann::json::array();
@@ -137,7 +157,7 @@ ExitCode run(const Report& report) {
         {{"name", "meta"}, {"model", "shapes only, for planning"}}}},
       {"instruction_sets", {{"compiled", compiled}, {"processor", processor}, {"advice", advice(sets)}}},
       {"threads", {{"processors", processors()}, {"used", threads()}, {"settings", openmp_settings()}}},
-      {"cuda", {{"devices", cuda.names}, {"problem", cuda.problem}}},
+      {"cuda", {{"devices", cuda.names}, {"problem", cuda.problem}, {"libraries", libraries_json}}},
       {"mpi", {{"version", mpi.version}, {"file", mpi.file}, {"problem", mpi.problem}}},
       {"launch", {{"launcher", launch.launcher}, {"rank", launch.rank}, {"ranks", launch.ranks}}},
       {"costs_file", costs_file().string()},
@@ -171,7 +191,7 @@ ExitCode run(const Report& report) {
   std::error_code ignored;
   line("costs for `auto`",
        std::filesystem::exists(costs_file(), ignored) ? costs_file().string() : "nominal; --calibrate measures them");
-  line("CUDA", cuda.names.empty() ? cuda.problem : fmt::format("{}", fmt::join(cuda.names, ", ")));
+  line("CUDA", text_of(cuda, libraries));
   line("MPI", text_of(mpi, launch));
   line("compiler", json["build"]["compiler"]);
   for (const auto& [name, version] : json["libraries"].items()) line(name, version);

@@ -11,6 +11,7 @@
 #include "apps/train/damaged_files.h"
 #include "apps/train/fit.h"
 #include "apps/train/progress.h"
+#include "apps/train/ranks.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/statistics.h"
 #include "apps/train/training.h"
@@ -19,6 +20,7 @@
 #include "core/system_memory.h"
 #include "data/encoded_images.h"
 #include "models/folders/folder.h"
+#include "ops/tf32.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -49,10 +51,23 @@ class Eval {
         ->type_name("CONFIG")
         ->option_text("CONFIG")
         ->allow_extra_args(false);
+    app.add_option(
+           "--rank-timeout", rank_timeout_,
+           "of several processes, under mpirun or srun: seconds that ranks wait for one that lives; then all end")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     report_.declare(app);
   }
 
   ExitCode operator()() const {
+    return run_as_rank(rank_timeout_, [&](Communicator& ranks) {
+      if (ranks.rank() > 0) silence_warnings();
+      return run(ranks);
+    });
+  }
+
+ private:
+  ExitCode run(Communicator& ranks) const {
     std::vector<std::string> overrides = arguments_;
     std::vector<std::string> files = files_;
     if (files.empty() && !overrides.empty() && is_configuration_file(overrides.front())) {
@@ -76,29 +91,36 @@ class Eval {
         is_folder ? parse_configuration("", "the command line", overrides) : read_configuration(files, overrides);
     refuse_changes_of_training(overrides);
     configuration.memory = {};  // nothing is saved for backward, and no budget of a step is asked for
-    configuration = resolve(configuration);
+    if (ranks.size() > 1) {     // each takes as many samples at once as one process does
+      configuration.train.batch_size = configuration.train.batch_size / configuration.train.accumulate * ranks.size();
+      configuration.train.accumulate = 1;
+    }
+    configuration = resolve(on_ranks(configuration, ranks));
     if (configuration.train.device == "meta")
       reject("train.device: nothing can be evaluated on meta, which holds no values");
     if (configuration.model.from.empty() && !point)
       reject("expected model.from, the weights to evaluate, or a run folder");
 
+    const Device device = existing_device(configuration);
     const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
-    warn_if_crowded();
+    const Tf32Scope tf32(configuration.train.precision == "tf32");
+    if (ranks.rank() == 0) warn_if_crowded();
     const std::shared_ptr<const Dataset> dataset =
         open_dataset(configuration.data.name, dataset_options(configuration, Split::validation));
     warn_of_other_statistics(configuration);
     require_fit_to_evaluate(configuration);
     const MadeModel made =
-        point ? make_model_of_run(configuration, *point) : make_model(configuration, Device::cpu, false);
+        point ? make_model_of_run(configuration, *point, device) : make_model(configuration, device, false);
     Model* const model = made.model.get();
     if (point) require_same_classes(made.file, dataset->info());
-    ledger(Device::cpu).reset_peak();
+    ledger(device).reset_peak();
     const auto start = std::chrono::steady_clock::now();
     const std::unique_ptr<Task> task = make_task(configuration, *model);
     ClassFigures figures(dataset->info().classes);
     task->observe([&](const Tensor& logits, const Tensor& labels) { figures.add(logits, labels); });
     const Evaluation evaluation = *evaluate(*model, *task, batches_of(configuration, dataset, Split::validation),
-                                            static_cast<int>(configuration.data.workers));
+                                            static_cast<int>(configuration.data.workers), {}, ranks);
+    figures.gather(ranks);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double rate = static_cast<double>(evaluation.samples) / seconds;
     if (!std::isfinite(evaluation.loss)) fail("{}: the loss is {}", made.file.string(), std::fabs(evaluation.loss));
@@ -117,7 +139,10 @@ class Eval {
       json["val_" + metric.name] = value;
       metrics += ", " + metric_text(metric.name, value);
     }
-    const std::vector<std::int64_t> evaluated = evaluated_samples(*dataset, evaluation.left_out);
+    if (ranks.rank() > 0) return 0;  // rank 0 tells
+    std::vector<std::int64_t> evaluated = evaluated_samples(*dataset, evaluation.left_out);
+    // A rank whose part of a batch was damaged as a whole tells nothing of it: which samples follow is not known then.
+    if (ranks.size() > 1 && !evaluation.left_out.empty()) evaluated.clear();
     const auto origin = [&](std::int64_t sample) {
       const auto* const images = dynamic_cast<const EncodedImages*>(dataset.get());
       return images != nullptr && figures.samples() == std::ssize(evaluated)
@@ -136,7 +161,7 @@ class Eval {
       if (point && overrides.empty()) write_classes(*point, configuration, dataset, evaluated, figures, json);
     }
     json["samples_per_second"] = rate;
-    json["evaluation_peak"] = ledger(Device::cpu).peak();
+    json["evaluation_peak"] = ledger(device).peak();
     json["process_peak"] = process_peak();
     json["notes"] = made.notes;
     for (const std::string& note : made.notes) print_error(fmt::format("lacuna: note: {}\n", note));
@@ -147,7 +172,6 @@ class Eval {
     return 0;
   }
 
- private:
   /// Folders and tables name their own classes: those of the run must be theirs.
   static void require_same_classes(const std::filesystem::path& weights, const DatasetInfo& data) {
     if (image_channels(data.fields) == 0) return;
@@ -176,6 +200,7 @@ class Eval {
     nlohmann::ordered_json json{
         {"weights", evaluated["weights"]}, {"samples", figures.samples()}, {"classes", evaluated["classes"]}};
     if (image_channels(dataset->info().fields) == 3 && figures.samples() == std::ssize(samples)) {
+      configuration.train.device = "cpu";  // pixels as numbers
       configuration.train.batch_size = configuration.train.accumulate = 1;
       const Batches single = batches_of(configuration, dataset, Split::validation);
       const std::vector<std::int64_t> worst = figures.worst();
@@ -257,7 +282,7 @@ class Eval {
 
   /// With the weights of a checkpoint of the run. One that the run, which may be training on, removes meanwhile is
   /// looked for again.
-  static MadeModel make_model_of_run(Configuration configuration, const CheckpointPath& point) {
+  static MadeModel make_model_of_run(Configuration configuration, const CheckpointPath& point, Device device) {
     constexpr int attempts = 20;
     for (int attempt = 1;; ++attempt) {
       const RunFolder folder = RunFolder::open(point.run);
@@ -266,7 +291,7 @@ class Eval {
       try {
         read_progress(weights);  // refuses a checkpoint whose files have changed
         take_weights_of(weights, configuration);
-        MadeModel made = make_model(configuration, Device::cpu, false);
+        MadeModel made = make_model(configuration, device, false);
         if (configuration.adapter.used()) made.file = weights;
         return made;
       } catch (const Error&) {
@@ -278,6 +303,7 @@ class Eval {
 
   std::vector<std::string> arguments_;
   std::vector<std::string> files_;
+  double rank_timeout_ = 1800;
   Report report_;
 };
 

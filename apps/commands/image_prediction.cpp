@@ -111,6 +111,7 @@ Predictor predictor_of(const Source& source) {
     configuration = parse_configuration("", "the command line", words);
   }
   configuration.memory = {};
+  if (configuration.train.precision != "bf16") configuration.train.precision = "f32";  // the CPU has no f16 and no tf32
   configuration = resolve(configuration);
   if (!source.run && folder->problem == "multi_label_classification") predictor.task = "multi_label";
   if (folder)
@@ -118,9 +119,11 @@ Predictor predictor_of(const Source& source) {
   else
     predictor.classes = describe_dataset(configuration.data.name, dataset_options(configuration, Split::train)).classes;
   if (source.run) take_weights_of(source.weights, configuration);
-  predictor.model = folder && is_adapter_folder(source.weights)
-                        ? make_adapted_model(source.weights, *folder, precision_type(configuration.train.precision))
-                        : make_model(configuration, Device::cpu, false).model;
+  const Device device = available_device(configuration);
+  predictor.model =
+      folder && is_adapter_folder(source.weights)
+          ? make_adapted_model(source.weights, *folder, precision_type(configuration.train.precision), device)
+          : make_model(configuration, device, false).model;
   predictor.model->set_training(false);
   return predictor;
 }

@@ -152,10 +152,11 @@ class Predict {
     const fs::path where = folder->config.parent_path();
     if (tokenizer_texts(where).empty()) return {};
     Predictor predictor{.classes = folder->labels};
+    const Device device = available_device({});
     if (is_adapter_folder(path)) {
-      predictor.model = make_adapted_model(path, *folder, DType::f32);
+      predictor.model = make_adapted_model(path, *folder, DType::f32, device);
     } else {
-      predictor.model = build_model(folder->model, folder->hyper_parameters, {.training = false});
+      predictor.model = build_model(folder->model, folder->hyper_parameters, {.device = device, .training = false});
       const FolderWeights weights = open_weights(path, folder);
       load_weights(*predictor.model, weights.files, weights.options);
     }
@@ -188,7 +189,7 @@ class Predict {
                         .task = configuration.task.name,
                         .classes = describe_dataset(configuration.data.name, options).classes};
     take_weights_of(checkpoint, configuration);
-    predictor.model = make_model(configuration, Device::cpu, false).model;
+    predictor.model = make_model(configuration, available_device(configuration), false).model;
     return predictor;
   }
 

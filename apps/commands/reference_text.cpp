@@ -57,7 +57,7 @@ TextReference load_text_reference(const SafetensorsFile& file) {
   reference.targets = Variable(file.load("target"));
   const Shape& target = reference.targets.shape();
   if (target == Shape{std::ssize(tokens)}) {
-    auto [rows, labels] = labelled_tokens(reference.targets);
+    auto [rows, labels] = labelled_tokens(reference.targets, Device::cpu);
     reference.batch.set("rows", rows.tensor());
     reference.targets = std::move(labels);
   } else if (!(target == Shape{shape[0]}) && !(target == Shape{shape[0], 2})) {

@@ -132,6 +132,7 @@ class Train {
         reject("train.batch_size is {}, but the data set {} has {} samples to train on", read.train.batch_size,
                read.data.name, data.size);
       configuration = resolve(read);
+      existing_device(configuration);
     });
     const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
     plan_memory_together(configuration, plan, ranks);

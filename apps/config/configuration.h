@@ -67,6 +67,9 @@ struct Configuration {
     std::int64_t batch_size = 64;
     std::int64_t accumulate = 1;
     std::string precision = "f32";
+    double init_scale = 65536;  // of the loss, in f16
+    std::int64_t growth_interval = 2000;
+    bool graph = true;
     std::string device = "auto";
     std::int64_t threads = 0;
     std::int64_t seed = 1;

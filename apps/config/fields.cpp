@@ -48,7 +48,9 @@ class Reader {
     std::string text = node_.text;
     if (values_.names != nullptr) {
       const Names names = values_.names();
-      const auto is_name = [&] { return std::ranges::find(names, text) != names.end(); };
+      const auto is_name = [&] {
+        return std::ranges::find(names, text) != names.end() || (values_.also != nullptr && values_.also(text));
+      };
       if (!is_name() && key_ == "model.name") text = without_tag(text);
       if (!is_name()) {
         const std::string near = nearest_name(node_.text, names);

@@ -23,11 +23,12 @@ using Field = std::variant<bool*, std::int64_t*, double*, std::optional<double>*
                            std::vector<double>*, std::vector<HoldRule>*, std::vector<GroupRule>*>;
 
 /// The values that a key takes: a range for numbers, names to choose from for texts (null: any text); `or_one`: one
-/// number stands for a list of one.
+/// number stands for a list of one; `also`: further texts beside the names, such as `cuda:1`.
 struct Values {
   SettingRange range{};
   Names (*names)() = nullptr;
   bool or_one = false;
+  bool (*also)(std::string_view text) = nullptr;
 };
 
 /// A key of a `Root`: of the configuration, or of a rule in one of its lists.

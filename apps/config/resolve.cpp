@@ -3,7 +3,9 @@
 #include "apps/config/model_options.h"
 #include "apps/config/schema.h"
 #include "apps/output/output.h"
+#include "core/backend.h"
 #include "core/parallel.h"
+#include "data/augment/augment.h"
 #include "data/class_sampler.h"
 #include "data/encoded_images.h"
 #include "models/registry.h"
@@ -92,6 +94,19 @@ void leave_out_augmentation(Configuration& configuration) {
                           configuration.task.name, fmt::join(changed, ", ")));
 }
 
+/// Refuses what works on the CPU only.
+void check_for_cuda(const Configuration& resolved) {
+  const Configuration::Memory& memory = resolved.memory;
+  if (resolved.ranks.count > 1)
+    reject("train.device: {}: several processes train on CPUs; expected cpu", resolved.train.device);
+  if (!memory.offload.empty())
+    reject("memory.offload: tensors of a GPU stay in its memory; expected none with train.device: {}",
+           resolved.train.device);
+  if (memory.budget_of == "process")
+    reject("memory.budget_of: a GPU's memory holds tensors only; expected peak or saved with train.device: {}",
+           resolved.train.device);
+}
+
 }  // namespace
 
 std::vector<double> as_written(const std::vector<float>& values) {
@@ -123,7 +138,12 @@ Configuration with_metrics(Configuration configuration) {
 
 Configuration resolve(const Configuration& configuration) {
   Configuration resolved = with_metrics(with_outputs(configuration));
-  if (resolved.train.device == "auto") resolved.train.device = "cpu";
+  if (resolved.train.device == "auto")
+    resolved.train.device = resolved.ranks.count == 1 ? name_of(available_device(resolved)) : "cpu";
+  if (device_of(resolved).kind == DeviceKind::cuda) check_for_cuda(resolved);
+  if (const std::string& precision = resolved.train.precision;
+      resolved.train.device == "cpu" && (precision == "f16" || precision == "tf32"))
+    reject("train.precision: the CPU computes in f32 and bf16; got {}, which needs train.device=cuda", precision);
   const ThreadCountScope scope(static_cast<int>(resolved.train.threads));
   warn_if_fewer_threads(resolved.train.threads);
   resolved.train.threads = threads();
@@ -137,7 +157,34 @@ bool trains_on_features(const Configuration& configuration) {
   return tasks().contains(configuration.task.name) && tasks().get(configuration.task.name).heads != nullptr;
 }
 
-Device device_of(const Configuration& resolved) { return resolved.train.device == "meta" ? Device::meta : Device::cpu; }
+std::optional<Device> device_named(std::string_view text) {
+  for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::meta})
+    if (text == name_of(Device{kind})) return Device{kind};
+  for (int index = 0; index < max_devices; ++index)
+    if (const Device device{DeviceKind::cuda, static_cast<std::uint8_t>(index)}; text == name_of(device)) return device;
+  return {};
+}
+
+Device device_of(const Configuration& resolved) {
+  return device_named(resolved.train.device).value_or(Device::cpu);  // `auto` before it is settled
+}
+
+Device existing_device(const Configuration& resolved) {
+  const Device device = device_of(resolved);
+  if (device.kind != DeviceKind::cuda) return device;
+  try {
+    backend(device);
+  } catch (const Error& error) {
+    reject("train.device: {} cannot be used: {}", resolved.train.device, error.what());
+  }
+  return device;
+}
+
+Device available_device(const Configuration& configuration) {
+  const Device device = device_named(configuration.train.device).value_or(Device::cuda);
+  if (device.kind != DeviceKind::cuda) return device;
+  return device.index < std::ssize(find_cuda_devices().names) ? device : Device::cpu;
+}
 
 DatasetOptions dataset_options(const Configuration& configuration, Split split) {
   const Configuration::Data& data = configuration.data;
@@ -207,6 +254,11 @@ std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration) {
   return std::make_shared<const Mixing>(std::move(options));
 }
 
+bool gives_pixels(const Configuration& resolved, Split split) {
+  if (device_of(resolved).kind != DeviceKind::cuda || resolved.image_gradient) return false;
+  return split != Split::train || augment::after_normalization(AugmentOptions(resolved.data)).empty();
+}
+
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split) {
   const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
   const SampleFields fields = dataset->info().fields;
@@ -218,17 +270,25 @@ Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split spli
                                                             : OnDamage::leave_out;
   DatasetPtr ready = transform(std::move(dataset), std::move(early), seed, on_damage);
   if (has_tokens) ready = with_draws(std::move(ready), seed);
-  return batches_of_ready(resolved, std::move(ready), split, std::move(late));
+  std::vector<float> pixels;
+  if (const auto* const normalize = late.empty() ? nullptr : dynamic_cast<const Normalize*>(late.front().get());
+      normalize != nullptr && late.size() == 1 && gives_pixels(resolved, split)) {
+    pixels = normalize->table();
+    late.clear();
+  }
+  return batches_of_ready(resolved, std::move(ready), split, std::move(late), std::move(pixels));
 }
 
-Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split split, Transforms late) {
+Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split split, Transforms late,
+                         std::vector<float> pixels) {
   const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
   if (split == Split::validation)
     return {std::move(ready),
             {.size = resolved.train.batch_size / resolved.train.accumulate,
              .rank = resolved.ranks.rank,
              .ranks = resolved.ranks.count,
-             .late = std::move(late)}};
+             .late = std::move(late),
+             .pixels = std::move(pixels)}};
   const auto grouped = resolved.data.options.find("group_by_length");
   const bool by_length = grouped != resolved.data.options.end() && std::get<bool>(grouped->second);
   DatasetPtr ordered = [&] {
@@ -245,7 +305,8 @@ Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split 
            .rank = resolved.ranks.rank,
            .ranks = resolved.ranks.count,
            .mixing = mixing_of(resolved),
-           .late = std::move(late)}};
+           .late = std::move(late),
+           .pixels = std::move(pixels)}};
 }
 
 }  // namespace lacuna::apps

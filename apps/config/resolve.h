@@ -6,6 +6,8 @@
 #include "data/pipeline.h"
 
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 namespace lacuna::apps {
@@ -26,17 +28,27 @@ Configuration with_metrics(Configuration configuration);
 /// Whether the task trains heads on cached features of a frozen model.
 bool trains_on_features(const Configuration& configuration);
 
+/// `cpu`, `meta`, `cuda`, `cuda:1`; nothing for any other text.
+std::optional<Device> device_named(std::string_view text);
+/// The device that train.device names. It may not exist: what is planned runs on `meta`.
 Device device_of(const Configuration& resolved);
+/// The same; refused, with the reason, where it does not exist.
+Device existing_device(const Configuration& resolved);
+/// The same; the CPU where it does not exist. `auto` need not be settled.
+Device available_device(const Configuration& configuration);
 DatasetOptions dataset_options(const Configuration& configuration, Split split);
 /// What images of a data set go through before they are evaluated; none where it has no images.
 Transforms evaluation_transforms(const Configuration& resolved, const DatasetInfo& dataset);
 /// How training batches are mixed; null: not at all.
 std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration);
+/// Whether batches have images in u8, which a GPU normalises and mixes: a quarter of the bytes to copy.
+bool gives_pixels(const Configuration& resolved, Split split);
 /// The batches of an opened data set. For training: augmented, in random order, of `train.batch_size` samples, all of
 /// them full. For validation: of as many samples as a training step has at once. Of several ranks, this one's part of
 /// each batch.
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split);
-/// The same of samples that have gone through all transforms but `late`.
-Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split split, Transforms late = {});
+/// The same of samples that have gone through all transforms but `late` or `pixels`.
+Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split split, Transforms late = {},
+                         std::vector<float> pixels = {});
 
 }  // namespace lacuna::apps

@@ -1,6 +1,7 @@
 #include "apps/config/schema.h"
 
 #include "apps/config/model_options.h"
+#include "apps/config/resolve.h"
 #include "autograd/policy.h"
 #include "data/dataset.h"
 #include "data/transforms.h"
@@ -55,11 +56,13 @@ Names exif_uses() { return {"ignore", "apply"}; }
 Names mix_modes() { return {"batch", "pair", "element"}; }
 Names samplers() { return {"shuffle", "balanced", "weighted"}; }
 Names average_warmups() { return {"none", "tensorflow", "timm"}; }
-Names float_types() { return {"f32", "bf16"}; }
+Names precisions() { return {"f32", "bf16", "f16", "tf32"}; }
+Names gradient_types() { return {"f32", "bf16"}; }
 Names state_types() { return {"f32", "bf16", "int8"}; }
-Names devices() { return {"auto", "cpu", "meta"}; }
-Names exchanges() { return {"exact", "bf16"}; }
-Names shards() { return {"none", "optimizer"}; }
+Names devices() { return {"auto", "cpu", "cuda", "meta"}; }
+bool is_device(std::string_view text) { return device_named(text).has_value(); }
+Names exchanges() { return {"exact", "bf16", "int8"}; }
+Names shards() { return {"none", "optimizer", "gradients"}; }
 Names budget_kinds() { return {"peak", "saved", "process"}; }
 
 Names erasings() { return {"const", "rand", "pixel"}; }
@@ -228,8 +231,31 @@ const std::vector<Key<Configuration>> table{
      &Train::accumulate,
      {from(1, 65536)},
      "parts in which a batch goes through the model, one after the other"},
-    {"train.precision", &Train::precision, {.names = float_types}, "type of the activations; parameters are f32"},
-    {"train.device", &Train::device, {.names = devices}, "where the model runs"},
+    {"train.precision",
+     &Train::precision,
+     {.names = precisions},
+     "type of the activations; parameters are f32. On cuda alone: `f16`, and `tf32`, which is f32 with products of "
+     "factors rounded to 10 bits"},
+    {"train.init_scale",
+     &Train::init_scale,
+     {SettingRange{.low = 1, .high = 1e9, .below_high = false}},
+     "of `f16`: what the loss is multiplied by at first, so that its gradients lie within the range of f16; as that of "
+     "torch.amp.GradScaler"},
+    {"train.growth_interval",
+     &Train::growth_interval,
+     {from(1, 1e9)},
+     "of `f16`: steps in a row with finite gradients after which that factor doubles. A step with others changes no "
+     "weight and halves it"},
+    {"train.graph",
+     &Train::graph,
+     {},
+     "on cuda: whether a step is captured once and replayed, without the time that the host takes to start its "
+     "kernels. "
+     "Its memory stays apart between steps; with `memory.budget` steps are not captured"},
+    {"train.device",
+     &Train::device,
+     {.names = devices, .also = is_device},
+     "where the model runs: `cuda` is the first GPU, `cuda:1` the second; `auto` takes the first GPU if there is one"},
     {"train.threads",
      &Train::threads,
      {up_to(4096)},
@@ -264,7 +290,7 @@ const std::vector<Key<Configuration>> table{
      &Optimizer::state,
      {.names = state_types},
      "type of what the optimizer remembers of each parameter; int8: in blocks of 256 with a range each"},
-    {"optimizer.gradients", &Optimizer::gradients, {.names = float_types}, "type of the parameters' gradients"},
+    {"optimizer.gradients", &Optimizer::gradients, {.names = gradient_types}, "type of the parameters' gradients"},
     {"optimizer.in_backward",
      &Optimizer::in_backward,
      {},
@@ -345,11 +371,12 @@ const std::vector<Key<Configuration>> table{
      &Ranks::exchange,
      {.names = exchanges},
      "of several processes, what travels of gradients: `exact` has the bits of one process, `bf16` takes half the "
-     "bytes"},
+     "bytes, `int8` a quarter; what `int8` rounds off is added to the next step's gradients"},
     {"ranks.shard",
      &Ranks::shard,
      {.names = shards},
-     "`optimizer`: each process holds the optimizer's state of a part of the parameters, and updates these alone"},
+     "`optimizer`: each process holds the optimizer's state and the average of a part of the parameters, and updates "
+     "these alone; `gradients`: it gets the gradients of these alone, too"},
     {"ranks.sync_batch_norm",
      &Ranks::sync_batch_norm,
      {},

@@ -179,6 +179,23 @@ void check_training(const Configuration& c, const YamlNode& root, Problems& prob
   const Configuration::Train defaults{};
   if (c.train.ema_warmup != defaults.ema_warmup && c.train.ema_decay == 0)
     problems.add(place_of(root, "train", "ema_warmup"), "train.ema_warmup: expected train.ema_decay above 0 besides");
+  const auto of_f16 = [&](const char* key, bool given) {
+    if (given && c.train.precision != "f16")
+      problems.add(place_of(root, "train", key), fmt::format("train.{}: expected train.precision: f16 besides", key));
+  };
+  of_f16("init_scale", c.train.init_scale != defaults.init_scale);
+  of_f16("growth_interval", c.train.growth_interval != defaults.growth_interval);
+}
+
+/// Keys of `ranks:` that do not go together, or not with others.
+void check_ranks(const Configuration& c, const YamlNode& root, Problems& problems) {
+  if (c.ranks.exchange != "int8") return;
+  const auto add = [&](const std::string& text) { problems.add(place_of(root, "ranks", "exchange"), text); };
+  if (c.ranks.shard == "gradients")
+    add("ranks.exchange: int8 sends gradients to all processes: expected ranks.shard none or optimizer");
+  if (c.optimizer.in_backward && c.train.clip_norm > 0)
+    add("ranks.exchange: int8 rounds each gradient once: expected no train.clip_norm with optimizer.in_backward, which "
+        "computes them twice");
 }
 
 /// What follows from the data set's classes and the task.
@@ -303,6 +320,7 @@ void validate(const Configuration& c, const YamlNode& root, Problems& problems) 
   check_conditions(c, root, problems);
   check_order(c, root, problems);
   check_training(c, root, problems);
+  check_ranks(c, root, problems);
   check_adapter(c, root, problems);
   check_probe(c, root, problems);
   check_optimizer(c, root, problems);

@@ -103,4 +103,26 @@ ordered_json curves_of(const std::filesystem::path& run) {
   return {{"train", to_json(training)}, {"val", to_json(validation)}};
 }
 
+ordered_json tensor_curves_of(const std::filesystem::path& run) {
+  constexpr std::size_t most_lines = 60;  // a page of hundreds of tensors stays small
+  std::vector<std::pair<double, ordered_json>> lines;
+  read_tensor_figures(run, [&](double step, const ordered_json& tensors) { lines.emplace_back(step, tensors); });
+  const std::size_t every = std::max<std::size_t>(1, (lines.size() + most_lines - 1) / most_lines);
+  ordered_json json{{"step", ordered_json::array()}, {"values", ordered_json::object()}};
+  for (std::size_t i = (lines.size() + every - 1) % every; i < lines.size(); i += every) {  // the last is one of them
+    const std::size_t before = json["step"].size();
+    json["step"].push_back(lines[i].first);
+    for (const auto& [tensor, figures] : lines[i].second.items())
+      for (const auto& [name, value] : figures.items()) {
+        ordered_json& list = json["values"][tensor][name];
+        while (list.size() < before) list.push_back(nullptr);
+        list.push_back(for_chart(value));
+      }
+    for (auto& [tensor, figures] : json["values"].items())
+      for (auto& [name, list] : figures.items())
+        if (list.size() == before) list.push_back(nullptr);
+  }
+  return json;
+}
+
 }  // namespace lacuna::apps

@@ -13,4 +13,8 @@ namespace lacuna::apps {
 /// more than 400 points are means over neighbours. A value that a line lacks is null.
 nlohmann::ordered_json curves_of(const std::filesystem::path& run);
 
+/// Figures of saved tensors over training: {"step": [n], "values": {TENSOR: {FIGURE: [n]}}}, null where a line lacks
+/// one. Of more than 60 lines some are left out, evenly. Steps is empty where the run has none.
+nlohmann::ordered_json tensor_curves_of(const std::filesystem::path& run);
+
 }  // namespace lacuna::apps

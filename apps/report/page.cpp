@@ -37,6 +37,7 @@ ordered_json to_object(const Fields& fields) {
 
 void add_run(ordered_json& one, const fs::path& run) {
   one["curves"] = curves_of(run);
+  one["tensors"] = tensor_curves_of(run);
   if (auto record = read_or_warn(run / "record.json", "the page is without it")) one["record"] = std::move(*record);
   std::error_code ignored;
   if (fs::exists(run / "classes.json", ignored))  // of `lacuna eval`

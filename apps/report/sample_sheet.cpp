@@ -49,7 +49,8 @@ std::string label_of(const Tensor& labels, std::int64_t row, const std::vector<s
 
 }  // namespace
 
-std::string sample_sheet(const Configuration& resolved) {
+std::string sample_sheet(Configuration resolved) {
+  resolved.train.device = "cpu";  // pixels as numbers
   const DatasetPtr dataset = open_dataset(resolved.data.name, dataset_options(resolved, Split::train));
   if (image_channels(dataset->info().fields) != 3)
     reject("--data: expected a data set with colour images, got {}", resolved.data.name);

@@ -9,6 +9,6 @@ namespace lacuna::apps {
 
 /// A page with images of the first batch of each of the first epochs, augmented, normalised and mixed, with their
 /// labels. Rejects a data set without colour images.
-std::string sample_sheet(const Configuration& resolved);
+std::string sample_sheet(Configuration resolved);
 
 }  // namespace lacuna::apps

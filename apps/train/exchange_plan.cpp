@@ -62,29 +62,36 @@ ExchangePlan plan_exchange(const Configuration& configuration, const Network& ne
   ExchangePlan plan{.ranks = ranks};
   plan.backward = backward.seconds() / static_cast<double>(configuration.train.accumulate);  // the last micro-batch
   std::int64_t updated = 0;                                                                  // bytes of parameters
-  const std::int64_t element = configuration.optimizer.gradients == "bf16" || configuration.ranks.exchange == "bf16"
-                                   ? size_of(DType::bf16)
-                                   : size_of(DType::f32);
+  std::int64_t elements = 0;
   for (const Parameter* parameter : training.model().parameters()) {
     if (!parameter->trainable()) continue;
-    plan.gradients += parameter->tensor().count() * element;
+    elements += parameter->tensor().count();
     updated += parameter->tensor().bytes();
   }
+  const bool in_8_bits = configuration.ranks.exchange == "int8", to_owners = configuration.ranks.shard == "gradients";
+  const bool halves = configuration.optimizer.gradients == "bf16" || configuration.ranks.exchange == "bf16";
+  plan.gradients =
+      in_8_bits ? QuantizedSum::bytes_sent(elements) : elements * (halves ? size_of(DType::bf16) : size_of(DType::f32));
   // A ring's bytes and messages: Thakur et al. 2005, "Optimization of Collective Communication Operations in MPICH".
   const double share = (ranks - 1.0) / ranks;
   const std::int64_t bucket = ExchangeOptions{}.bucket_bytes;
-  const auto seconds_of = [&](double bytes, double passes) {
-    const double buckets = std::ceil(bytes / static_cast<double>(bucket));
+  // Buckets are counted in the gradients' own type.
+  const double buckets_of_all = std::max(1.0, std::ceil(static_cast<double>(updated) / static_cast<double>(bucket)));
+  const auto seconds_of = [&](double bytes, double passes, double buckets) {
     return passes * (share * bytes / network.bandwidth + buckets * (ranks - 1) * network.latency);
   };
   const auto bytes = static_cast<double>(plan.gradients);
-  plan.seconds = seconds_of(bytes, 2);
-  const double last = seconds_of(std::min(bytes, static_cast<double>(bucket)), 2);
+  // To the owners: slices are summed, and each rank sends its slice on, of which an Nth is for each owner.
+  const double passes = to_owners ? 1 + 1.0 / ranks : 2;
+  plan.seconds = seconds_of(bytes, passes, buckets_of_all);
+  const double last = seconds_of(bytes / buckets_of_all, passes, 1);
   plan.exposed = ranks == 1 ? 0 : std::max(0.0, plan.seconds - last - plan.backward) + last;
-  plan.sent = static_cast<std::int64_t>(2 * share * bytes);
+  plan.sent = static_cast<std::int64_t>(passes * share * bytes);
   plan.buffers = ranks == 1 ? 0 : std::min(bucket, plan.gradients) * (2 * ranks + 1) / ranks;
-  if (configuration.ranks.shard == "optimizer") {  // parameters come back after the step
-    const double back = seconds_of(static_cast<double>(updated), 1);
+  if (in_8_bits && ranks > 1)  // what it rounded off, and in QuantizedSum two arrays in f32 and two in 8 bits
+    plan.buffers = elements * 4 + std::min(bucket / 4, elements) * (10 * ranks + 4) / ranks;
+  if (configuration.ranks.shard != "none") {  // parameters come back after the step
+    const double back = seconds_of(static_cast<double>(updated), 1, buckets_of_all);
     plan.sent += static_cast<std::int64_t>(share * static_cast<double>(updated));
     plan.seconds += back;
     plan.exposed += back;

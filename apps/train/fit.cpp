@@ -120,8 +120,8 @@ class Advice {
 };
 
 /// Who held what when the most was held: for an allocation that no tensor asked for.
-std::string highest_holders() {
-  const Ledger& account = ledger(Device::cpu);
+std::string highest_holders(Device device) {
+  const Ledger& account = ledger(device);
   return fmt::format("tensors held up to {}. The largest holders then:\n{}", format_bytes(account.peak()),
                      describe(account.holders_at_peak(), 8));
 }
@@ -173,14 +173,15 @@ void require_fit_to_evaluate(const Configuration& configuration) {
     const EvaluationBytes bytes = measure_evaluation(training, alone);
     return bytes.peak + depth * bytes.ahead;
   };
-  const std::int64_t available = allocator(Device::cpu).available(), whole = need();
+  const Device device = existing_device(configuration);
+  const std::int64_t available = allocator(device).available(), whole = need();
   if (whole <= available) return;
   std::int64_t& size = alone.train.batch_size;
   std::int64_t fitting = 0;
   for (alone.train.accumulate = 1; fitting == 0 && size > 1;)
     if (size /= 2; need() <= available) fitting = size;
   reject("out of memory: evaluating batches of {} needs {}, and {} has {} left for tensors. {}",
-         configuration.train.batch_size / configuration.train.accumulate, format_bytes(whole), name_of(Device::cpu),
+         configuration.train.batch_size / configuration.train.accumulate, format_bytes(whole), name_of(device),
          format_bytes(available),
          fitting > 0 ? fmt::format("To fit: train.batch_size={} train.accumulate=1", fitting)
                      : "Not even one sample at a time fits");
@@ -223,18 +224,19 @@ void rethrow_with_advice(const Configuration& configuration, bool with_loader) {
     }
     fail("{}\n{}", message, advice);
   };
-  const std::int64_t available = allocator(Device::cpu).available();
+  const Device device = existing_device(configuration);
+  const std::int64_t available = allocator(device).available();
   try {
     throw;
   } catch (const OutOfMemory& error) {
     report(error.what(), std::min(available, error.wanted() - 1));
   } catch (const std::bad_alloc&) {
-    report("out of memory: the program asked for memory outside of tensors; " + highest_holders(),
-           std::min(available, ledger(Device::cpu).peak()));
+    report("out of memory: the program asked for memory outside of tensors; " + highest_holders(device),
+           std::min(available, ledger(device).peak()));
   } catch (const dnnl::error& error) {
     if (error.status != dnnl_out_of_memory) throw;
-    report(fmt::format("out of memory: oneDNN: {}; {}", error.what(), highest_holders()),
-           std::min(available, ledger(Device::cpu).peak()));
+    report(fmt::format("out of memory: oneDNN: {}; {}", error.what(), highest_holders(device)),
+           std::min(available, ledger(device).peak()));
   }
   throw;
 }

@@ -7,6 +7,7 @@
 #include "core/system_memory.h"
 #include "data/collate.h"
 #include "data/mix.h"
+#include "data/pipeline.h"
 
 #include <algorithm>
 #include <chrono>
@@ -18,12 +19,23 @@ namespace lacuna::apps {
 
 namespace {
 
-/// Uniform values: numbers in [-2, 2), whole numbers in their range. Images and labels have the draws that they had
-/// before there were other fields.
-Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, std::uint32_t part, Device device) {
+/// Whether batches lie in the host's memory, beside the device that the configuration names.
+bool batches_on_host(const Configuration& configuration) { return device_of(configuration).kind == DeviceKind::cuda; }
+
+/// Uniform values: numbers in [-2, 2), whole numbers in their range; for a model on `meta` zeros at most. Images and
+/// labels have the draws that they had before there were other fields.
+Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, std::uint32_t part, Device device,
+               Device of_model) {
   const Tensor values = batch_memory(field, lengths, device);
-  if (device == Device::meta) return values;
-  if (is_floating(field.dtype)) {
+  if (of_model == Device::meta) {
+    if (device != Device::meta && field.dtype == DType::i64) values.fill(0);  // the host looks at labels
+    return values;
+  }
+  if (field.dtype == DType::u8) {
+    const RandomStream draws{1, part, random_site("pixels")};
+    for (std::int64_t i = 0; i < values.count(); ++i)
+      values.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(draws.below(static_cast<std::uint64_t>(i), 256));
+  } else if (is_floating(field.dtype)) {
     const RandomStream draws{1, part, random_site(field.name == "images" ? "pixels" : field.name)};
     with_float_type(field.dtype, [&]<class T>(Type<T>) {
       parallel_for(values.count(), 4096, [&](std::int64_t begin, std::int64_t end) {
@@ -71,10 +83,11 @@ std::int64_t bytes_ahead(const Batch& batch, const SampleFields& targets) {
   return bytes;
 }
 
-std::vector<Batch> made_up_batch(const Configuration& configuration, const Model& model, const Task& task) {
+std::vector<Batch> made_up_batch(const Configuration& configuration, const Model& model, const Task& task,
+                                 Split split = Split::train) {
   const std::int64_t parts = configuration.train.accumulate,
                      samples = configuration.train.batch_size / parts / configuration.ranks.count;
-  const Device device = model.context().device;
+  const Device of_model = model.context().device, device = batches_on_host(configuration) ? Device::cpu : of_model;
   const AllocationScope scope({Purpose::data, Label("batch"), {}});
   std::vector<Batch> batch;
   const std::vector<std::int64_t> lengths = made_up_lengths(configuration, model.inputs(), samples);
@@ -82,8 +95,15 @@ std::vector<Batch> made_up_batch(const Configuration& configuration, const Model
   for (std::int64_t part = 0; part < parts; ++part) {
     Batch& made = batch.emplace_back();
     for (const SampleFields& fields : {model.inputs(), task.targets()})
-      for (const SampleField& field : fields) {
-        set_field(made, field, made_up(field, lengths, static_cast<std::uint32_t>(part), device), lengths);
+      for (SampleField field : fields) {
+        if (field.name == "images" && gives_pixels(configuration, split)) {
+          field.dtype = DType::u8;
+          std::vector<float> table(static_cast<std::size_t>(field.shape.back()), 4 / 255.0F);
+          table.resize(2 * table.size(), -2);
+          made.set("image_scale", image_scale(table, samples));
+          if (mixes) made.set("image_mixes", Tensor::zeros({samples, 6}, DType::f32, Device::cpu, Purpose::data));
+        }
+        set_field(made, field, made_up(field, lengths, static_cast<std::uint32_t>(part), device, of_model), lengths);
       }
     if (mixes) made.set("labels", mixed_labels(made["labels"], configuration.model.num_classes));
     made.samples = samples;
@@ -137,10 +157,11 @@ Measurement measure(Training& training, const Configuration& configuration, cons
     return of.calibration_seconds;
   };
   const int warm_up = std::max(options.warm_up, measures ? 1 : 0);
-  for (const Batch& part : batch()) {
-    result.batch += part.bytes();
-    result.ahead += bytes_ahead(part, training.task().targets());
-  }
+  if (!batches_on_host(configuration))
+    for (const Batch& part : batch()) {
+      result.batch += part.bytes();
+      result.ahead += bytes_ahead(part, training.task().targets());
+    }
   Ledger& account = ledger(device);
   account.reset_peak();
   for (int i = 0; i < warm_up; ++i) seconds_of_measuring(training.step(batch(), i, configuration.optimizer.lr));
@@ -176,8 +197,9 @@ EvaluationBytes measure_evaluation(Training& training, const Configuration& conf
   const auto pass = [&](Model& model, const auto& run) {
     model.set_training(false);
     account.reset_peak();
-    Batch samples = std::move(made_up_batch(evaluated, model, training.task()).front());
-    bytes.ahead = std::max(bytes.ahead, bytes_ahead(samples, training.task().targets()));
+    Batch samples = std::move(made_up_batch(evaluated, model, training.task(), Split::validation).front());
+    if (!batches_on_host(configuration))
+      bytes.ahead = std::max(bytes.ahead, bytes_ahead(samples, training.task().targets()));
     run(std::move(samples));
     bytes.peak = std::max(bytes.peak, account.peak());
   };

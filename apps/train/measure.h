@@ -24,6 +24,7 @@ struct Measurement {
   std::int64_t trainable = 0;
   Bytes memory{};             // each purpose at its own highest; saved: at the end of the forward pass
   BytesByPath saved_by_path;  // what makes up `memory`'s saved
+  // Of batches that lie in the memory of the device that is measured: not beside a GPU.
   std::int64_t batch = 0;     // bytes of the images and targets of a step,
   std::int64_t ahead = 0;     // and while they are prepared ahead of it: images are u8, nothing is mixed
   std::int64_t features = 0;  // bytes of cached features, on `meta`

@@ -81,7 +81,8 @@ class EightBits final : public QuantizingPolicy {
 /// Relative to the squared gradient, by the tensor's key, from one forward and backward pass over a made-up sample:
 /// the same in every run with as many threads. Empty where nothing is computed.
 Sensitivities measure_sensitivities(const Configuration& configuration, ErrorMeasure measure) {
-  if (device_of(configuration) == Device::meta) return {};
+  const Device device = available_device(configuration);
+  if (device == Device::meta) return {};
   warn_if_crowded();
   Configuration small = without_policy(configuration);
   small.train.accumulate = 1;
@@ -90,7 +91,7 @@ Sensitivities measure_sensitivities(const Configuration& configuration, ErrorMea
   small.optimizer = {};
   small.optimizer.name = "sgd";  // without momentum it has no state
   EightBits policy(group_size(configuration));
-  Training training(small, device_of(small));
+  Training training(small, device);
   const RandomStateScope random({.seed = static_cast<std::uint64_t>(small.train.seed), .step = 0});
   Tape tape(policy);
   BackwardCalibration calibration(measure);

@@ -1,5 +1,6 @@
 #include "apps/train/profile.h"
 
+#include "core/backend.h"
 #include "core/parallel.h"
 
 #include <algorithm>
@@ -13,9 +14,13 @@ constexpr double most_giga_a_core = 256;
 
 }  // namespace
 
-void Profile::before(Phase, const Operation&, Label) { begin_ = std::chrono::steady_clock::now(); }
+void Profile::before(Phase, const Operation&, Label) {
+  synchronize(device_);
+  begin_ = std::chrono::steady_clock::now();
+}
 
 void Profile::after(Phase phase, const Operation& op, Label, const Work& work, std::span<const Tensor>) {
+  synchronize(device_);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin_;
   Entry& entry = entries_[std::string(op.name()) + (phase == Phase::forward ? "" : " backward")];
   ++entry.calls;

@@ -13,6 +13,8 @@ namespace lacuna::apps {
 
 class Profile final : public Observer {
  public:
+  /// Of a model on `device`: an op is over when the device has done its work.
+  explicit Profile(Device device = Device::cpu) : device_(device) {}
   void before(Phase phase, const Operation& op, Label path) override;
   void after(Phase phase, const Operation& op, Label path, const Work& work, std::span<const Tensor> results) override;
 
@@ -28,6 +30,7 @@ class Profile final : public Observer {
   };
   std::vector<std::pair<std::string, Entry>> slowest_first() const;
 
+  Device device_;
   std::map<std::string, Entry> entries_;
   std::chrono::steady_clock::time_point begin_;
 };

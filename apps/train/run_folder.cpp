@@ -112,6 +112,23 @@ void move_link(const fs::path& folder, std::string_view name, const fs::path& ta
   sync_folder(folder);
 }
 
+nlohmann::ordered_json numbers_in(const nlohmann::ordered_json& json) {
+  nlohmann::ordered_json numbers = nlohmann::ordered_json::object();
+  for (const auto& [key, value] : json.items())
+    if (value.is_number()) numbers[key] = value;
+  return numbers;
+}
+
+/// Calls `take` for the lines of metrics.jsonl that are objects with a step.
+template <class F>
+void for_metrics(const fs::path& run, const F& take) {
+  std::ifstream lines(run / metrics_file);
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
+    if (json.is_object() && json.contains("step") && json["step"].is_number()) take(json);
+  }
+}
+
 }  // namespace
 
 RunFolder RunFolder::create(const fs::path& path, bool overwrite) {
@@ -375,15 +392,18 @@ std::string kept_metrics(std::istream& lines, const Progress& progress) {
 }
 
 void read_metrics(const fs::path& run, const std::function<void(const nlohmann::ordered_json&)>& take) {
-  std::ifstream lines(run / metrics_file);
-  for (std::string line; std::getline(lines, line);) {
-    const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
-    if (!json.is_object()) continue;
-    nlohmann::ordered_json numbers = nlohmann::ordered_json::object();
-    for (const auto& [key, value] : json.items())
-      if (value.is_number()) numbers[key] = value;
-    if (numbers.contains("step")) take(numbers);
-  }
+  for_metrics(run, [&](const nlohmann::ordered_json& json) { take(numbers_in(json)); });
+}
+
+void read_tensor_figures(const fs::path& run,
+                         const std::function<void(double step, const nlohmann::ordered_json&)>& take) {
+  for_metrics(run, [&](const nlohmann::ordered_json& json) {
+    if (!json.contains("tensors") || !json["tensors"].is_object()) return;
+    nlohmann::ordered_json tensors = nlohmann::ordered_json::object();
+    for (const auto& [key, figures] : json["tensors"].items())
+      if (figures.is_object()) tensors[key] = numbers_in(figures);
+    take(json["step"], tensors);
+  });
 }
 
 MetricsLog::MetricsLog(const RunFolder& folder, const Progress& progress)

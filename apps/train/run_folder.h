@@ -117,6 +117,9 @@ std::string kept_metrics(std::istream& lines, const Progress& progress);
 /// Calls `take` with the numbers of each line that has a step, by key, in the order of the file. What something else
 /// wrote, or is not whole since the run still goes on, is passed over.
 void read_metrics(const std::filesystem::path& run, const std::function<void(const nlohmann::ordered_json&)>& take);
+/// Calls `take` with each line's figures of saved tensors (MemoryPolicy::figures): {KEY: {NAME: number}}.
+void read_tensor_figures(const std::filesystem::path& run,
+                         const std::function<void(double step, const nlohmann::ordered_json&)>& take);
 
 /// metrics.jsonl of a run.
 class MetricsLog {

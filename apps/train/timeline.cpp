@@ -2,6 +2,7 @@
 
 #include "apps/train/measure.h"
 #include "autograd/checkpoint.h"
+#include "core/backend.h"
 
 #include <algorithm>
 #include <chrono>
@@ -30,7 +31,7 @@ std::string block_of(std::string_view path) {
 /// Samples the ledger around each op.
 class Timeline final : public Observer {
  public:
-  Timeline(Device device, const CostTable& costs) : account_(ledger(device)), costs_(costs) {
+  Timeline(Device device, const CostTable& costs) : device_(device), account_(ledger(device)), costs_(costs) {
     if (device != Device::meta) clock_ = Clock::now();
     account_.reset_peak();
     phases_.emplace_back("forward", 0.0);
@@ -84,6 +85,7 @@ class Timeline final : public Observer {
   class Pause {
    public:
     explicit Pause(Timeline& timeline) : timeline_(timeline) {
+      synchronize(timeline.device_);
       if (timeline.clock_) timeline.seconds_ += std::chrono::duration<double>(Clock::now() - *timeline.clock_).count();
     }
     ~Pause() {
@@ -166,6 +168,7 @@ class Timeline final : public Observer {
     return json;
   }
 
+  Device device_;
   Ledger& account_;
   const CostTable& costs_;
   std::optional<Clock::time_point> clock_{};  // when the last sample was done; nothing on `meta`

@@ -132,7 +132,7 @@ MadeModel make_model(const Configuration& configuration, Device device, bool new
 }
 
 std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, const ModelFolder& described,
-                                          DType dtype) {
+                                          DType dtype, Device device) {
   namespace fs = std::filesystem;
   const fs::path average = folder / average_folder;
   const AdapterFolder adapter(is_adapter_folder(average) ? average : folder,
@@ -144,7 +144,7 @@ std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, c
   const auto seed = trained.find("train.seed"), hash = trained.find("weights of model.from");
   std::unique_ptr<Model> model =
       build_model(described.model, described.hyper_parameters,
-                  {.seed = seed == trained.end() ? 1 : std::stoull(seed->second), .dtype = dtype});
+                  {.device = device, .seed = seed == trained.end() ? 1 : std::stoull(seed->second), .dtype = dtype});
   const fs::path base = adapter.base();
   if (base.empty() && seed == trained.end())
     reject("{}: expected the folder of the base in `base_model_name_or_path`, got none", adapter.path().string());
@@ -188,9 +188,10 @@ std::filesystem::path weights_path(const std::filesystem::path& from, std::strin
 }
 
 DType precision_type(const std::string& precision) {
-  if (precision == "f32") return DType::f32;
+  if (precision == "f32" || precision == "tf32") return DType::f32;
   if (precision == "bf16") return DType::bf16;
-  reject("train.precision: expected f32 or bf16, got {}", precision);
+  if (precision == "f16") return DType::f16;
+  reject("train.precision: expected f32, bf16, f16 or tf32, got {}", precision);
 }
 
 std::unique_ptr<RuledPolicy> make_memory_policy(const Configuration::Memory& memory, Device device) {
@@ -239,9 +240,19 @@ AverageWarmup average_warmup(std::string_view name) {
   return name == "timm" ? AverageWarmup::timm : AverageWarmup::tensorflow;
 }
 
+namespace {
+
+std::optional<LossScaleSettings> loss_scale_of(const Configuration::Train& train) {
+  if (train.precision != "f16") return {};
+  return LossScaleSettings{.initial = train.init_scale, .growth_interval = train.growth_interval};
+}
+
+}  // namespace
+
 Training::Training(const Configuration& configuration, Device device, Communicator& ranks)
     : ranks_(ranks),
       threads_(static_cast<int>(configuration.train.threads)),
+      tf32_(configuration.train.precision == "tf32"),
       policy_(make_memory_policy(configuration.memory, device)),
       step_options_{.step = {.clipping = {.norm = configuration.train.clip_norm,
                                           .parameter_norm = configuration.train.clip_parameter_norm,
@@ -250,7 +261,8 @@ Training::Training(const Configuration& configuration, Device device, Communicat
                              .seed = static_cast<std::uint64_t>(configuration.train.seed),
                              .exchange = {.sent = configuration.ranks.exchange == "bf16" ? std::optional(DType::bf16)
                                                                                          : std::nullopt}},
-                    .input_gradients = configuration.image_gradient} {
+                    .input_gradients = configuration.image_gradient,
+                    .graph = configuration.train.graph && configuration.memory.budget.empty()} {
   MadeModel made = make_model(configuration, device, true);
   model_ = std::move(made.model);
   loaded_weights_ = std::move(made.weights);
@@ -274,23 +286,29 @@ Training::Training(const Configuration& configuration, Device device, Communicat
     freeze_matches_ = freeze_below_adapters(*model_, configuration.freeze);
   else if (!configuration.freeze.train.empty() || !configuration.freeze.freeze.empty())
     freeze_matches_ = freeze(*model_, configuration.freeze, model_->heads());
-  const bool shards = configuration.ranks.shard == "optimizer";
+  const Configuration::Ranks& shared = configuration.ranks;
+  const bool shards = shared.shard != "none";
+  step_options_.step.shard_gradients = shared.shard == "gradients";
+  step_options_.step.exchange.in_8_bits = shared.exchange == "int8";
   optimizer_ = make_optimizer(optimizer.name, optimizer.options, *model_,
                               {.precision = state_precision(optimizer.state),
                                .seed = step_options_.step.seed,
                                .groups = {.rules = rules, .layer_decay = optimizer.layer_decay},
                                .rank = shards ? configuration.ranks.rank : 0,
-                               .ranks = shards ? configuration.ranks.count : 1});
+                               .ranks = shards ? configuration.ranks.count : 1,
+                               .loss_scale = loss_scale_of(configuration.train)});
   if (configuration.ranks.sync_batch_norm)
     for (Module* const module : model_->modules())
       if (auto* const norm = dynamic_cast<nn::BatchNorm2d*>(module)) norm->synchronize(ranks_);
   if (optimizer.gradients == "bf16")
     for (Parameter* parameter : model_->parameters()) parameter->set_gradient_type(DType::bf16);
-  if (configuration.train.ema_decay > 0)
-    average_ = std::make_unique<WeightAverage>(*model_, configuration.train.ema_decay,
-                                               average_warmup(configuration.train.ema_warmup));
+  if (const double decay = configuration.train.ema_decay; decay > 0) {
+    const AverageWarmup warmup = average_warmup(configuration.train.ema_warmup);
+    average_ = shards ? std::make_unique<WeightAverage>(*model_, *optimizer_, ranks_, decay, warmup)
+                      : std::make_unique<WeightAverage>(*model_, decay, warmup);
+  }
   step_ = std::make_unique<TaskStep>(task_step(*policy_));
-  if (heads_ != nullptr && device == Device::meta)
+  if (heads_ != nullptr && device == Device::meta && device_of(configuration).kind != DeviceKind::cuda)
     for (const Split split : {Split::train, Split::validation})
       planned_features_.push_back(
           allocate_features(describe_dataset(configuration.data.name, dataset_options(configuration, split)).size));
@@ -299,7 +317,8 @@ Training::Training(const Configuration& configuration, Device device, Communicat
 NamedTensors Training::allocate_features(std::int64_t samples) const {
   SampleFields fields = model_->inputs();
   for (const SampleField& target : task_->targets()) fields.push_back(target);
-  return allocate_samples(fields, samples, model_->context().device, "features");
+  const Device device = model_->context().device;  // what the loader reads lies on the host
+  return allocate_samples(fields, samples, device.kind == DeviceKind::cuda ? Device::cpu : device, "features");
 }
 
 std::int64_t Training::planned_features() const {
@@ -357,7 +376,11 @@ StepOutcome Training::step(std::vector<Batch> batch, std::int64_t number, double
   };
   static_cast<TrainResult&>(outcome) =
       step_->run(std::move(batch), number, lr, {.after_forward = note_saved, .observer = observer});
-  refuse_unmatched(*policy_);  // nested regions are seen in backward
+  if (most_saved > 0)
+    saved_by_path_ = outcome.saved_by_path;
+  else
+    outcome.saved_by_path = saved_by_path_;  // a replay saves what its capture did
+  refuse_unmatched(*policy_);                // nested regions are seen in backward
   return outcome;
 }
 

@@ -8,6 +8,7 @@
 #include "models/io/weights.h"
 #include "models/probe.h"
 #include "models/trainer.h"
+#include "ops/tf32.h"
 
 #include <filesystem>
 #include <memory>
@@ -48,7 +49,7 @@ MadeModel make_model(const Configuration& configuration, Device device, bool new
 /// The model of a folder with an adapter and a config.json, such as a checkpoint, whose description is `described`:
 /// with the weights of the base that the adapter names, which must be those it was trained on.
 std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, const ModelFolder& described,
-                                          DType dtype);
+                                          DType dtype, Device device = Device::cpu);
 
 /// Lets a configuration have the weights of a checkpoint, which are whole ones or, on top of model.from, an adapter.
 void take_weights_of(const std::filesystem::path& checkpoint, Configuration& configuration);
@@ -77,7 +78,8 @@ class Training {
   const Model& classifier() const { return classifier_ ? *classifier_ : *model_; }
   /// Memory for the features and targets of as many samples.
   NamedTensors allocate_features(std::int64_t samples) const;
-  /// Bytes of the features of the whole data set, which are held on `meta`; 0 where there are none.
+  /// Bytes of the features of the whole data set, which are held on `meta`; 0 where there are none, or they lie beside
+  /// a GPU in the host's memory.
   std::int64_t planned_features() const;
   const Task& task() const { return *task_; }
   Optimizer& optimizer() { return *optimizer_; }
@@ -114,6 +116,7 @@ class Training {
 
   Communicator& ranks_;
   ThreadCountScope threads_;
+  Tf32Scope tf32_;
   std::unique_ptr<RuledPolicy> policy_;
   std::unique_ptr<Model> model_, classifier_;  // the latter null where it is the former
   const ProbeHeads* heads_ = nullptr;          // `model_`, where it is heads
@@ -128,6 +131,7 @@ class Training {
   std::unique_ptr<WeightAverage> average_;
   TaskStepOptions step_options_;
   std::unique_ptr<TaskStep> step_;
+  BytesByPath saved_by_path_;  // by the last step that was no replay
 };
 
 /// The policy with its rules and regions; of `auto` the one that replays the plan. Its tensors are on `device`.

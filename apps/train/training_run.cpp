@@ -44,8 +44,9 @@ Training make_training(const Dataset& samples, Configuration& whole, const std::
   // Features follow from the frozen weights. A damaged checkpoint is refused once it is read.
   if (checkpoint && trains_on_features(configuration) && !is_damaged(*checkpoint))
     configuration.model.from = checkpoint->string();
-  require_fit(configuration, device_of(configuration), true);
-  return Training(configuration, device_of(configuration), ranks);
+  const Device device = existing_device(configuration);
+  require_fit(configuration, device, true);
+  return Training(configuration, device, ranks);
 }
 
 [[noreturn]] void reject_damaged(const DamagedSample& damaged, const std::string& remedy) {
@@ -358,13 +359,14 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
   const std::int64_t held = figures_.held();
   nlohmann::ordered_json line{{"step", progress.step}, {"epoch", epoch}, {"loss", result.loss}};
   add_metrics(line, "", result.totals.values(training_.task()));
-  line.update({{"lr", learning_rate},
-               {"gradient_norm", result.gradient_norm},
-               {"samples", result.totals.samples},
-               {"seconds", seconds},
-               {"memory", held},
-               {"peak", figures_.peak()}});
-  if (result.calibration_seconds > 0) line["measuring"] = result.calibration_seconds;
+  line["lr"] = learning_rate;
+  if (!result.overflowed) line["gradient_norm"] = result.gradient_norm;
+  if (configuration_.train.precision == "f16") line["loss_scale"] = result.loss_scale;
+  line.update({{"samples", result.totals.samples}, {"seconds", seconds}, {"memory", held}, {"peak", figures_.peak()}});
+  if (result.calibration_seconds > 0) {
+    line["measuring"] = result.calibration_seconds;
+    note_calibration(line);
+  }
   if (!result.replaced.empty()) {
     line["replaced"] = to_json(result.replaced);
     if (const DamagedFile& first = result.replaced.front(); !std::exchange(said_replaced_, true))
@@ -393,6 +395,18 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
   if (every > 0 && progress.step % every == 0 && !trainer_.epoch_over() && !trainer_.at_end()) save(false);
 }
 
+void TrainingRun::note_calibration(nlohmann::ordered_json& line) {
+  const double share = adaptive_of(training_.policy())->variance_share();
+  line["quantization_variance"] = share;
+  line["tensors"] = training_.policy().figures();
+  constexpr double dominates = 0.5;
+  if (share > dominates && !std::exchange(said_noisy_, true))
+    print_error(fmt::format(
+        "lacuna: warning: step {}: quantization adds a variance of {:.2f} times the squared gradient, so that most of "
+        "a step may be noise; a higher memory.bits adds less\n",
+        trainer_.progress().step, share));
+}
+
 void TrainingRun::note_epoch(const EpochResult& epoch) {
   const Task& task = training_.task();
   const Progress& progress = trainer_.progress();
@@ -412,6 +426,7 @@ void TrainingRun::note_epoch(const EpochResult& epoch) {
   if (const ProbeHeads* const heads = training_.heads())
     averaged = fmt::format(" (head of rate {})", heads->rates()[heads->best(epoch.validation)]);
   line["seconds"] = epoch.seconds;
+  if (TensorFigures figures = training_.policy().figures(); !figures.empty()) line["tensors"] = std::move(figures);
   if (!epoch.validation.left_out.empty()) line["val_left_out"] = to_json(epoch.validation.left_out);
   note(line);
   display_.print(fmt::format("epoch {}/{}{}: train loss {:.4f}, {}; validation loss {:.4f}, {}{}", epoch.epoch,

@@ -61,6 +61,8 @@ class TrainingRun {
   /// Writes a line of metrics.jsonl.
   void note(const nlohmann::ordered_json& line);
   void note_step(const TrainResult& result, double learning_rate, double seconds);
+  /// Adds what a calibration found to the line of its step.
+  void note_calibration(nlohmann::ordered_json& line);
   void note_epoch(const EpochResult& epoch);
   /// The summary of a run that had reached its end before, its last evaluation done; nothing of any other.
   std::optional<nlohmann::ordered_json> finished(const RunFolder& folder) const;
@@ -89,7 +91,7 @@ class TrainingRun {
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<EventLog> events_;  // null without output.tensorboard
   std::unique_ptr<RunRecord> record_;
-  bool said_replaced_ = false;
+  bool said_replaced_ = false, said_noisy_ = false;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   nlohmann::ordered_json summary_;
 };

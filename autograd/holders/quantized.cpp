@@ -5,6 +5,14 @@
 #include <limits>
 
 namespace lacuna {
+namespace {
+
+quant::Range mirrored(const quant::Range& range) {
+  const float most = std::max(-range.min, range.max);
+  return {-most, most};
+}
+
+}  // namespace
 
 std::int64_t Quantized::bytes() const {
   return (values_.bytes.defined() ? values_.bytes.bytes() : 0) + (signs_.defined() ? signs_.bytes() : 0);
@@ -18,6 +26,7 @@ void Quantized::release() {
 quant::QuantizedTensor quantize(const Tensor& values, const std::string& key, const Hold& hold) {
   // One random stream per tensor and step, whatever else the step draws.
   const RandomStream stream = random_stream(key);
+  expect(stream.clock == nullptr, "{} is quantized by draws of the host: its step cannot be captured", key);
   const std::array<std::uint32_t, 4> draw =
       stream.draw(hold.draw + (std::uint64_t{stream.first_sample} << 32));  // micro-batches differ
   const std::uint64_t seed = std::uint64_t{draw[0]} << 32 | draw[1];
@@ -25,20 +34,26 @@ quant::QuantizedTensor quantize(const Tensor& values, const std::string& key, co
   if (running == nullptr || values.device() == Device::meta) return quant::quantize(values, hold.config, seed);
 
   const auto groups = static_cast<std::size_t>(quant::group_count(values.shape(), hold.config.grouping));
-  std::vector<quant::Range> ranges = running->ranges, seen = ranges;  // a group without finite values stays as it is
+  const auto about_zero = [&](std::vector<quant::Range>& ranges) {
+    if (running->symmetric) std::ranges::transform(ranges, ranges.begin(), mirrored);
+  };
+  std::vector<quant::Range> ranges = running->ranges;
   if (ranges.size() != groups) {  // the first step takes the ranges of its own tensor
     constexpr float infinity = std::numeric_limits<float>::infinity();
-    ranges.assign(groups, {0, 0});
-    seen.assign(groups, {infinity, -infinity});
-    quant::quantize(values, hold.config, seed, ranges, seen);
+    const std::vector<quant::Range> unknown(groups);
+    ranges.assign(groups, {infinity, -infinity});
+    quant::quantize(values, hold.config, seed, unknown, ranges);
     const auto is_unseen = [](const quant::Range& range) { return range.min > range.max; };
-    if (std::ranges::any_of(seen, is_unseen)) {  // the estimate starts with a step whose values are finite
-      std::ranges::replace_if(seen, is_unseen, quant::Range{});
-      return quant::quantize(values, hold.config, seed, seen, {});
+    if (std::ranges::any_of(ranges, is_unseen)) {  // the estimate starts with a step whose values are finite
+      std::ranges::replace_if(ranges, is_unseen, quant::Range{});
+      about_zero(ranges);
+      return quant::quantize(values, hold.config, seed, ranges, {});
     }
-    ranges = seen;
   }
+  about_zero(ranges);
+  std::vector<quant::Range> seen = ranges;  // a group without finite values stays as it is
   quant::QuantizedTensor quantized = quant::quantize(values, hold.config, seed, ranges, seen);
+  about_zero(seen);
   const auto keep = static_cast<float>(running->decay), take = 1 - keep;
   for (std::size_t i = 0; i < groups; ++i)
     ranges[i] = {keep * ranges[i].min + take * seen[i].min, keep * ranges[i].max + take * seen[i].max};

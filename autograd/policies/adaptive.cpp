@@ -82,7 +82,7 @@ void Adaptive::begin_pass(std::uint64_t pass) {
 /// The plan once the last pass is over.
 Adaptive::Plan Adaptive::after_pass() const { return plan_is_stale_ && !quantized_.empty() ? divided() : tensors_; }
 
-void Adaptive::calibrate(int bits, const std::function<Sensitivities()>& measure) {
+void Adaptive::calibrate(int bits, const std::function<Calibration()>& measure) {
   begin_pass(0);
   class Scope {
    public:
@@ -94,7 +94,9 @@ void Adaptive::calibrate(int bits, const std::function<Sensitivities()>& measure
    private:
     std::optional<int>& place_;
   } const scope(calibration_bits_, bits);
-  learn(measure());
+  const Calibration found = measure();
+  learn(found.sensitivities);
+  gradient_ = found.gradient;
   tensors_ = divided();
   quantized_.clear();
   passes_ = 1;
@@ -141,6 +143,21 @@ Adaptive::Plan Adaptive::divided() const {
     for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i]->bits = bits.bits[i];
   }
   return plan;
+}
+
+double Adaptive::variance_share() const {
+  if (!(gradient_ > 0)) return 0;
+  double variance = 0;
+  for (const auto& [key, tensor] : after_pass())
+    if (tensor.measured && tensor.bits > 0) variance += tensor.sensitivity * code_variance(tensor.bits);
+  return variance / gradient_;
+}
+
+TensorFigures Adaptive::figures() const {
+  TensorFigures figures;
+  for (const auto& [key, tensor] : after_pass())
+    if (tensor.measured) figures[key] = {{"sensitivity", tensor.sensitivity}, {"bits", tensor.bits}};
+  return figures;
 }
 
 std::map<std::string, Tensor> Adaptive::state() const {
@@ -202,6 +219,7 @@ void Adaptive::set_state(const std::map<std::string, Tensor>& state) {
   if (stale)
     for (auto& [key, tensor] : tensors) tensor.bits = 0;
   tensors_ = std::move(tensors);
+  gradient_ = 0;
   passes_ = passes;
   plan_is_stale_ = stale;
   calibrated_ = false;

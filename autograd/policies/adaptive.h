@@ -29,10 +29,16 @@ class Adaptive final : public QuantizingPolicy {
   bool by_draws() const { return by_draws_; }
   /// `measure` runs passes under this policy, which holds tensors in `bits` meanwhile; 0: in their own bits, two at
   /// least, since coarser ones are what is measured. The bits of the next pass follow from its result.
-  void calibrate(int bits, const std::function<Sensitivities()>& measure);
+  void calibrate(int bits, const std::function<Calibration()>& measure);
+  /// Variance that quantization adds to the gradient, as predicted, over the square of the gradient: both of the
+  /// samples of the last calibration, in its measure. 0 before one, and after set_state. Near 1 the gradient is mostly
+  /// noise (GACT, section 4.2); of the gradient's whole variance the part is larger still.
+  double variance_share() const;
 
   std::map<std::string, Tensor> state() const override;
   void set_state(const std::map<std::string, Tensor>& state) override;
+  /// `sensitivity` of what was measured, and `bits`.
+  TensorFigures figures() const override;
 
  private:
   struct Planned {
@@ -55,6 +61,7 @@ class Adaptive final : public QuantizingPolicy {
   double smoothing_;
 
   Plan tensors_{};
+  double gradient_ = 0;                       // Calibration::gradient of the last one
   std::int64_t passes_ = 0;                   // since the last calibration, the one behind it included
   std::uint64_t pass_ = 0;                    // the pass that was seen last
   std::map<std::string, Label> quantized_{};  // the tensors of that pass by key, with their region (SavedTensorInfo)

@@ -6,14 +6,27 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 
 namespace lacuna {
 namespace {
 
+using namespace std::string_literals;
+
+/// Whether a setting of two words is the second.
+bool chosen(const Settings& settings, std::string_view name, std::string_view first, std::string_view second) {
+  const std::string& word = settings.text(name);
+  if (word != first && word != second)
+    reject("memory policy mesa: {} expected {} or {}, got \"{}\"", name, first, second, word);
+  return word == second;
+}
+
 /// 8 bits, ranges by head and by runs of channels, carried from step to step with a decay. Values outside the estimated
-/// range saturate. Each kind of op can be switched off, as in the paper's ablation (table 7): a tensor that only such
-/// ops read is held as `exact` holds it. Tensors that other ops read, and inputs of recomputed regions, are quantized.
+/// range saturate. The settings `ranges`, `rounding`, `symmetric`, `groups` and `decay` are the choices that the paper
+/// compares (tables 2 to 6); the defaults are Mesa's own. Each kind of op can be switched off, as in the paper's
+/// ablation (table 7): a tensor that only such ops read is held as `exact` holds it. Tensors that other ops read, and
+/// inputs of recomputed regions, are quantized.
 class Mesa final : public QuantizingPolicy {
  public:
   static constexpr std::string_view policy_name = "mesa";
@@ -21,6 +34,13 @@ class Mesa final : public QuantizingPolicy {
     std::vector<Setting> all{
         {"bits", 8.0, {.low = 1, .high = 8, .below_high = false, .whole = true}, "of an element"},
         {"decay", 0.9, below_one, "how much of a range's estimate stays when the next step is seen"},
+        {"ranges", "running"s, {}, "where ranges come from: estimates over steps (running), or each sample (sample)"},
+        {"groups",
+         "head"s,
+         {},
+         "elements that share a range: a head, or columns of channels (head); the whole (tensor)"},
+        {"rounding", "stochastic"s, {}, "stochastic or nearest; the latter is biased"},
+        {"symmetric", false, {}, "whether ranges are symmetric about zero, as large as the largest magnitude"},
         group_size_setting("elements that share a range where columns are too narrow")};
     for (const Switch& one : switches) all.push_back({one.name, true, {}, one.meaning});
     return all;
@@ -29,7 +49,13 @@ class Mesa final : public QuantizingPolicy {
       : QuantizingPolicy(true, takes_slopes(settings.number("bits"))),
         bits_(settings.whole_number("bits")),
         group_size_(settings.whole_number("group_size")),
-        decay_(settings.number("decay")) {
+        decay_(settings.number("decay")),
+        by_sample_(chosen(settings, "ranges", "running", "sample")),
+        by_tensor_(chosen(settings, "groups", "head", "tensor")),
+        rounding_(chosen(settings, "rounding", "stochastic", "nearest") ? quant::Rounding::nearest
+                                                                        : quant::Rounding::stochastic),
+        symmetric_(settings.flag("symmetric")) {
+    if (by_sample_ && symmetric_) reject("memory policy mesa: symmetric goes with ranges: running, got ranges: sample");
     for (const Switch& one : switches)
       if (!settings.flag(one.name)) off_.insert(one.kind);
   }
@@ -58,9 +84,23 @@ class Mesa final : public QuantizingPolicy {
                  at[1]);
         ranges.push_back({at[0], at[1]});
       }
-      running[key] = {.decay = decay_, .ranges = std::move(ranges)};
+      running[key].ranges = std::move(ranges);
     }
     running_ = std::move(running);
+  }
+  TensorFigures figures() const override {
+    TensorFigures figures;
+    for (const auto& [key, running] : running_) {
+      if (running.ranges.empty()) continue;
+      quant::Range all = running.ranges.front();
+      double width = 0;  // mean over groups
+      for (const quant::Range& range : running.ranges) {
+        all = {std::min(all.min, range.min), std::max(all.max, range.max)};
+        width += (range.max - range.min) / static_cast<double>(running.ranges.size());
+      }
+      figures[key] = {{"min", all.min}, {"max", all.max}, {"range", width}};
+    }
+    return figures;
   }
 
  private:
@@ -82,17 +122,32 @@ class Mesa final : public QuantizingPolicy {
         info.readers, [&](const Reader& reader) { return reader.need != Need::sign && !off_.contains(reader.kind); });
   }
   quant::QuantConfig config_of(const SavedTensorInfo& info) override {
-    return {.bits = static_cast<int>(bits_), .grouping = column_groups(info, group_size_)};
+    return {.bits = static_cast<int>(bits_), .grouping = groups_of(info), .rounding = rounding_};
+  }
+  quant::Grouping groups_of(const SavedTensorInfo& info) const {
+    if (by_sample_) {
+      const std::int64_t sample = info.shape.count() / info.shape.front();
+      return {.size = lies_by_heads(info) && !by_tensor_ ? sample / info.shape[1] : sample};
+    }
+    const quant::Grouping all{.kind = quant::Grouping::Kind::columns, .size = info.shape.back()};
+    if (by_tensor_) return all;
+    const quant::Grouping columns = column_groups(info, group_size_);
+    // Runs have no estimate, which a symmetric range comes from.
+    return symmetric_ && columns.kind == quant::Grouping::Kind::consecutive ? all : columns;
   }
   RunningRanges* running_of(const SavedTensorInfo& info, const quant::QuantConfig& config) override {
     if (config.grouping.kind != quant::Grouping::Kind::columns) return nullptr;
     RunningRanges& running = running_[info.key()];
     running.decay = decay_;
+    running.symmetric = symmetric_;
     return &running;
   }
 
   std::int64_t bits_, group_size_;
   double decay_;
+  bool by_sample_, by_tensor_;
+  quant::Rounding rounding_;
+  bool symmetric_;
   std::set<OpKind> off_;
   std::map<std::string, RunningRanges> running_;
 };

@@ -56,6 +56,7 @@ class RuledPolicy final : public MemoryPolicy {
   std::int64_t recomputes(const ModuleRange& modules, std::string_view within) override;
   std::map<std::string, Tensor> state() const override { return base_->state(); }
   void set_state(const std::map<std::string, Tensor>& state) override { base_->set_state(state); }
+  TensorFigures figures() const override { return base_->figures(); }
 
  private:
   class RuleUses;

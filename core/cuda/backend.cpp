@@ -10,7 +10,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace lacuna::cuda {
@@ -23,6 +26,7 @@ constexpr std::size_t piece = std::size_t{32} << 20;
 
 void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
+  cudaGetLastError();  // or the next kernel would be blamed for it
   fail("cuda: {}: {}", what, cudaGetErrorString(error));
 }
 
@@ -48,11 +52,38 @@ const Driver& driver() {
   return functions;
 }
 
+/// A captured stream, with the bytes that it copies from the host.
+class Graph final : public StreamGraph {
+ public:
+  ~Graph() override {
+    if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
+    for (void* const bytes : copied_) cudaFreeHost(bytes);
+  }
+  /// A copy that lives as long as the graph, in memory that needs no staging.
+  const void* keep(const void* from, std::size_t bytes) {
+    copied_.push_back(nullptr);
+    check(cudaMallocHost(&copied_.back(), bytes), "memory of the host for a graph");
+    std::memcpy(copied_.back(), from, bytes);
+    return copied_.back();
+  }
+  void make(cudaGraph_t graph) {
+    const cudaError_t made = cudaGraphInstantiate(&executable_, graph, 0);
+    cudaGraphDestroy(graph);
+    check(made, "making a graph");
+  }
+  void replay(Stream stream) override { check(cudaGraphLaunch(executable_, stream), "starting a graph"); }
+
+ private:
+  cudaGraphExec_t executable_ = nullptr;
+  std::vector<void*> copied_;
+};
+
 /// The stream and the memory of a device in use.
 struct Open {
   Stream stream = nullptr;
   std::byte* base = nullptr;
   std::vector<CUmemGenericAllocationHandle> pieces{};  // of the range; 0: no memory is behind it
+  std::unique_ptr<Graph> captured{};                   // while work is
 };
 
 class Cuda final : public Backend {
@@ -81,20 +112,41 @@ class Cuda final : public Backend {
     if (own.stream == nullptr) check(cudaStreamCreateWithFlags(&own.stream, cudaStreamNonBlocking), "making a stream");
     return own.stream;
   }
-  void synchronize(Stream stream) override { check(cudaStreamSynchronize(stream), "waiting for the device"); }
+  void synchronize(Stream stream) override {
+    if (captured(stream) != nullptr) throw_waits_while_captured();
+    check(cudaStreamSynchronize(stream), "waiting for the device");
+  }
   void copy(Stream stream, void* to, const void* from, std::size_t bytes) override {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "copying within the device");
   }
   // Pageable memory is staged before the call returns.
   void copy_in(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    if (Graph* const graph = captured(stream); graph != nullptr) from = graph->keep(from, bytes);
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "copying to the device");
   }
   void copy_out(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    if (captured(stream) != nullptr) throw_waits_while_captured();
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "copying from the device");
     synchronize(stream);
   }
   void set_to_zero(Stream stream, void* to, std::size_t bytes) override {
     check(cudaMemsetAsync(to, 0, bytes, stream), "setting memory to zero");
+  }
+
+  void begin_capture(Stream stream) override {
+    Open& own = of(stream);
+    expect(own.captured == nullptr, "the work of a stream is captured already");
+    // The driver maps memory and the libraries make plans meanwhile, which the stricter modes forbid.
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "capturing a stream");
+    own.captured = std::make_unique<Graph>();
+  }
+  std::unique_ptr<StreamGraph> end_capture(Stream stream) override {
+    std::unique_ptr<Graph> graph = std::exchange(of(stream).captured, nullptr);
+    expect(graph != nullptr, "the work of a stream was not captured");
+    cudaGraph_t captured = nullptr;
+    check(cudaStreamEndCapture(stream, &captured), "capturing a stream");
+    graph->make(captured);
+    return graph;
   }
 
   std::int64_t capacity(int device) const override {
@@ -122,6 +174,7 @@ class Cuda final : public Backend {
   }
   void decommit(int device, std::size_t begin, std::size_t end) noexcept override {
     Open& own = open_[static_cast<std::size_t>(device)];
+    if (own.captured != nullptr) return;  // nobody may wait for the work on it
     bool waited = false;
     for (std::size_t i = (begin + piece - 1) / piece; (i + 1) * piece <= end; ++i) {
       if (own.pieces[i] == 0) continue;
@@ -134,6 +187,14 @@ class Cuda final : public Backend {
   }
 
  private:
+  Open& of(Stream stream) {
+    const auto own = std::ranges::find(open_, stream, &Open::stream);
+    expect(own != open_.end(), "a stream is none of the backend's");
+    return *own;
+  }
+  /// The graph that a stream's work is captured in; null: it is done.
+  Graph* captured(Stream stream) { return of(stream).captured.get(); }
+
   static std::string version(int number) {
     return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
   }
@@ -149,11 +210,14 @@ class Cuda final : public Backend {
     CUmemAccessDesc access{};
     access.location = kind.location;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    if (created != CUDA_SUCCESS || driver().map(address, piece, 0, memory, 0) != CUDA_SUCCESS ||
-        driver().set_access(address, piece, &access, 1) != CUDA_SUCCESS)
-      fail("cuda: the driver cannot map {} bytes of device {}", piece, device);
-    own.pieces[index] = memory;
-    return true;
+    const bool mapped = created == CUDA_SUCCESS && driver().map(address, piece, 0, memory, 0) == CUDA_SUCCESS;
+    if (mapped && driver().set_access(address, piece, &access, 1) == CUDA_SUCCESS) {
+      own.pieces[index] = memory;
+      return true;
+    }
+    if (mapped) driver().unmap(address, piece);
+    if (created == CUDA_SUCCESS) driver().release(memory);
+    fail("cuda: the driver cannot map {} bytes of device {}", piece, device);
   }
 
   std::mutex mutex_;

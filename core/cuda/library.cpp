@@ -14,12 +14,12 @@ namespace {
 /// Folders to look in, the loader's own first.
 std::vector<std::string> folders() {
   std::vector<std::string> all{""};
-  if (const char* const named = std::getenv("LACUNA_CUDA_LIBRARIES")) {
-    std::istringstream parts(named);
+  for (const char* const named :
+       {static_cast<const char*>(std::getenv("LACUNA_CUDA_LIBRARIES")), LACUNA_CUDA_LIBRARY_FOLDERS}) {
+    std::istringstream parts(named == nullptr ? "" : named);
     for (std::string folder; std::getline(parts, folder, ':');)
       if (!folder.empty()) all.push_back(folder + "/");
   }
-  all.push_back(LACUNA_CUDA_LIBRARY_FOLDER "/");
   return all;
 }
 

@@ -8,6 +8,9 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 namespace lacuna::cuda {
@@ -15,6 +18,17 @@ namespace {
 
 constexpr int devices = 2;
 constexpr std::size_t piece = std::size_t{2} << 20;
+
+class Work final : public StreamGraph {
+ public:
+  explicit Work(std::vector<std::function<void()>> work) : work_(std::move(work)) {}
+  void replay(Stream stream) override {
+    for (const std::function<void()>& one : work_) stand_in::enqueue(stream, one);
+  }
+
+ private:
+  std::vector<std::function<void()>> work_;
+};
 
 class StandIn final : public Backend {
  public:
@@ -38,6 +52,18 @@ class StandIn final : public Backend {
   }
   void set_to_zero(Stream stream, void* to, std::size_t bytes) override {
     stand_in::enqueue(stream, [=] { std::memset(to, 0, bytes); });
+  }
+
+  void begin_capture(Stream stream) override {
+    const std::lock_guard lock(stream->mutex);
+    expect(!stream->captured, "the work of a stream is captured already");
+    stream->captured.emplace();
+  }
+  std::unique_ptr<StreamGraph> end_capture(Stream stream) override {
+    const std::lock_guard lock(stream->mutex);
+    auto work = std::exchange(stream->captured, {});
+    expect(work.has_value(), "the work of a stream was not captured");
+    return std::make_unique<Work>(std::move(*work));
   }
 
   std::int64_t capacity(int) const override { return std::int64_t{8} << 30; }

@@ -1,5 +1,7 @@
 #include "core/stand_in/queue.h"
 
+#include "core/stream.h"
+
 #include <utility>
 
 namespace lacuna::cuda::stand_in {
@@ -7,6 +9,7 @@ namespace lacuna::cuda::stand_in {
 void enqueue(Stream stream, std::function<void()> work) {
   {
     const std::lock_guard lock(stream->mutex);
+    if (stream->captured) return stream->captured->push_back(std::move(work));
     stream->work.push_back(std::move(work));
   }
   if (!runs_late()) synchronize(stream);
@@ -14,6 +17,7 @@ void enqueue(Stream stream, std::function<void()> work) {
 
 void synchronize(Stream stream) {
   const std::lock_guard lock(stream->mutex);
+  if (stream->captured) throw_waits_while_captured();
   std::deque<std::function<void()>> work = std::exchange(stream->work, {});
   for (; !work.empty(); work.pop_front()) work.front()();
 }

@@ -6,11 +6,14 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 /// A stream. Work that is queued late sees what the host has written by then: a wait that is missing shows.
 struct CUstream_st {
   std::mutex mutex;
   std::deque<std::function<void()>> work;
+  std::optional<std::vector<std::function<void()>>> captured;  // while its work is
 };
 
 namespace lacuna::cuda::stand_in {
@@ -19,7 +22,7 @@ namespace lacuna::cuda::stand_in {
 bool runs_late();
 
 void enqueue(Stream stream, std::function<void()> work);
-/// Does all work that is queued. Throws what it throws, and drops the rest.
+/// Does all work that is queued. Throws what it throws, and drops the rest; and Error while work is captured.
 void synchronize(Stream stream);
 
 }  // namespace lacuna::cuda::stand_in

@@ -296,6 +296,23 @@ Tensor SafetensorsFile::load(std::string_view name) const {
   return tensor;
 }
 
+std::string to_json(const std::vector<TensorDescription>& tensors) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [name, dtype, shape] : tensors)
+    list.push_back({name, stored_name(dtype), std::vector(shape.begin(), shape.end())});
+  return list.dump();
+}
+
+std::vector<TensorDescription> parse_descriptions(std::string_view json) {
+  std::vector<TensorDescription> tensors;
+  for (const nlohmann::json& one : nlohmann::json::parse(json)) {
+    const auto extents = one[2].get<std::vector<std::int64_t>>();
+    tensors.push_back({one[0].get<std::string>(), *find_type(one[1].get<std::string>())->dtype,
+                       Shape(std::span<const std::int64_t>(extents))});
+  }
+  return tensors;
+}
+
 SafetensorsLayout safetensors_layout(std::vector<TensorDescription> tensors,
                                      const std::map<std::string, std::string>& metadata) {
   // Widest types first keeps every tensor aligned, as the reference implementation does.
@@ -346,7 +363,8 @@ void write_part(const std::filesystem::path& path, const SafetensorsLayout& layo
     write(0, layout.begin.data(), layout.begin.size());
   }
   for (const auto& [name, tensor] : tensors)
-    write(layout.at.at(name), tensor.data<const std::byte>(), static_cast<std::uint64_t>(tensor.bytes()));
+    write(layout.at.at(name), tensor.to(Device::cpu).data<const std::byte>(),
+          static_cast<std::uint64_t>(tensor.bytes()));
   if (::fsync(descriptor) != 0) refuse();
 }
 
@@ -355,7 +373,8 @@ void write_safetensors(const std::filesystem::path& path, std::vector<NamedTenso
   std::vector<TensorDescription> descriptions;
   std::map<std::string, Tensor> by_name;
   for (const auto& [name, tensor] : tensors) {
-    expect(tensor.defined() && tensor.device() == Device::cpu, "only tensors of the CPU can be written: \"{}\"", name);
+    expect(tensor.defined() && tensor.device() != Device::meta, "a tensor without values cannot be written: \"{}\"",
+           name);
     descriptions.push_back({name, tensor.dtype(), tensor.shape()});
     by_name.emplace(name, tensor);
   }
@@ -363,7 +382,7 @@ void write_safetensors(const std::filesystem::path& path, std::vector<NamedTenso
   AtomicFile file(path);
   file.write(layout.begin);
   for (const std::string& name : layout.order) {
-    const Tensor& tensor = by_name.at(name);
+    const Tensor tensor = by_name.at(name).to(Device::cpu);
     file.write(tensor.data<const std::byte>(), static_cast<std::size_t>(tensor.bytes()));
   }
   file.commit();

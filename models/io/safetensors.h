@@ -65,6 +65,10 @@ struct TensorDescription {
   DType dtype;
   Shape shape;
 };
+/// As JSON, for another rank, and back.
+std::string to_json(const std::vector<TensorDescription>& tensors);
+std::vector<TensorDescription> parse_descriptions(std::string_view json);
+
 /// Where a file will hold what.
 struct SafetensorsLayout {
   std::string begin;                          // the first bytes of the file: the header's length and the header

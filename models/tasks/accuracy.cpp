@@ -1,5 +1,6 @@
 #include "models/tasks/accuracy.h"
 
+#include "ops/loss_kernels.h"
 #include "ops/top_k.h"
 
 namespace lacuna {
@@ -31,12 +32,15 @@ std::vector<Tensor> accuracy_sums(const Tensor& logits, const Tensor& labels, st
   return sums;
 }
 
-void check_class_targets(const Variable& logits, const Variable& labels) {
+Variable class_targets(const Variable& logits, const Variable& labels) {
   const bool fits = labels.dtype() == DType::i64 ? labels.shape() == Shape{logits.tensor().rows()}
                                                  : labels.shape() == logits.shape() &&
                                                        (labels.dtype() == DType::f32 || labels.dtype() == DType::f64);
   expect(fits, "classification of logits {} expects labels {} in i64, or probabilities {} in f32 or f64, got {} in {}",
          logits.shape(), Shape{logits.tensor().rows()}, logits.shape(), labels.shape(), name_of(labels.dtype()));
+  if (labels.device() == logits.device()) return labels;  // the loss checks the range
+  if (labels.dtype() == DType::i64) check_labels(labels.device(), labels.tensor(), logits.shape().back());
+  return Variable(on_device(labels.tensor(), logits.device()));
 }
 
 }  // namespace lacuna

@@ -8,6 +8,8 @@
 #include "ops/binary_cross_entropy.h"
 #include "ops/loss.h"
 
+#include <algorithm>
+
 namespace lacuna {
 namespace {
 
@@ -43,30 +45,53 @@ class Classification final : public Task {
     return {{.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes_}};
   }
 
+  bool reads_by_kernels() const override {
+    return !binary_ && !class_weights_.any() && std::ranges::all_of(metrics(), counts_on_device);
+  }
+
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     Variable labels = batch.take("labels");
     Variable logits = model.forward(std::move(batch)).take("logits");
-    check_class_targets(logits, labels);
+    Variable placed = class_targets(logits, labels);
     TaskResult result;
-    for (const Metric& metric : metrics()) result.sums.push_back(class_sums(metric, logits.tensor(), labels.tensor()));
+    count(logits.tensor(), placed.tensor(), result);
     if (mode == TaskMode::evaluate) show(logits.tensor(), labels.tensor());
-    result.loss = mode == TaskMode::train ? training_loss(std::move(logits), std::move(labels))
-                                          : cross_entropy(std::move(logits), std::move(labels));
+    if (mode == TaskMode::train && (binary_ || class_weights_.any())) {
+      placed = {};
+      result.loss = loss_of_targets(std::move(logits), std::move(labels));
+    } else {
+      labels = {};
+      result.loss = cross_entropy(std::move(logits), std::move(placed), mode == TaskMode::train ? label_smoothing_ : 0);
+    }
     return result;
   }
 
  private:
-  Variable training_loss(Variable logits, Variable labels) const {
+  void count(const Tensor& logits, const Tensor& labels, TaskResult& result) const {
+    const auto sums = [this, logits, labels] {
+      std::vector<Tensor> all;
+      for (const Metric& metric : metrics()) all.push_back(class_sums(metric, logits, labels));
+      return all;
+    };
+    if (std::ranges::all_of(metrics(), counts_on_device))
+      result.sums = sums();
+    else
+      count_on_host(logits.device(), sums, result);
+  }
+
+  /// The training loss, where it has other targets than `labels`. They are made where the labels lie.
+  Variable loss_of_targets(Variable logits, Variable labels) const {
     if (binary_) {
-      const Tensor targets = binary_targets(labels.tensor(), classes_, label_smoothing_, target_threshold_);
+      const Tensor targets =
+          on_device(binary_targets(labels.tensor(), classes_, label_smoothing_, target_threshold_), logits.device());
       labels = {};
       const BinaryCrossEntropy mean{class_weights_.values(targets.device())};  // over all elements
       Variable loss = apply(mean, std::move(logits), Variable(targets));
       return sum_classes_ ? static_cast<double>(classes_) * std::move(loss) : std::move(loss);
     }
-    if (!class_weights_.any()) return cross_entropy(std::move(logits), std::move(labels), label_smoothing_);
     const DType type = logits.dtype() == DType::f64 ? DType::f64 : DType::f32;
-    const Tensor targets = class_weights_.targets(labels.tensor(), label_smoothing_).to(type);
+    const Tensor targets =
+        on_device(class_weights_.targets(labels.tensor(), label_smoothing_).to(type), logits.device());
     labels = {};
     return cross_entropy(std::move(logits), Variable(targets));
   }

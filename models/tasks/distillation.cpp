@@ -1,4 +1,5 @@
 // Distillation (Hinton et al. 2015; Touvron et al. 2021): classification that also follows a frozen teacher.
+#include "data/pipeline.h"
 #include "models/folders/folder.h"
 #include "models/registry.h"
 #include "models/task.h"
@@ -59,15 +60,15 @@ Teacher make_teacher(const std::string& name, const std::string& from, const Mod
 }
 
 /// Images [N, H, W, C] that were normalised as `from` says, as `to` says; the same tensor where both say the same or
-/// one says nothing.
-Tensor renormalised(const Tensor& images, const ImagePreparation& from, const ImagePreparation& to) {
+/// one says nothing. For a model on `device`.
+Tensor renormalised(const Tensor& images, const ImagePreparation& from, const ImagePreparation& to, Device device) {
   const auto channels = static_cast<std::size_t>(images.shape().back());
   const auto known = [&](const ImagePreparation& one) {
     return one.mean.size() == channels && one.std.size() == channels;
   };
   if (!known(from) || !known(to) || (from.mean == to.mean && from.std == to.std)) return images;
   Tensor out = Tensor::empty(images.shape(), images.dtype(), images.device(), Purpose::data);
-  if (images.device() == Device::meta) return out;
+  if (device == Device::meta || images.device() == Device::meta) return out;
   with_float_type(images.dtype(), [&]<class T>(Type<T>) {
     const T* const in = images.data<const T>();
     T* const result = out.data<T>();
@@ -78,6 +79,16 @@ Tensor renormalised(const Tensor& images, const ImagePreparation& from, const Im
     }
   });
   return out;
+}
+
+/// `image_scale` of images u8 for a model whose images are prepared as `to`, where that says it; otherwise `from`.
+Variable scale_for(const ImagePreparation& to, const Variable& from) {
+  const auto channels = static_cast<std::size_t>(from.shape().back());
+  if (to.mean.size() != channels || to.std.size() != channels) return from;
+  std::vector<float> table;  // [2 C]
+  for (const double deviation : to.std) table.push_back(static_cast<float>(1 / (255 * deviation)));
+  for (std::size_t c = 0; c < channels; ++c) table.push_back(static_cast<float>(-to.mean[c] / to.std[c]));
+  return Variable(image_scale(table, from.shape().front()));
 }
 
 /// loss = base_weight · CE(class logits, labels) + distill_weight · D(distillation logits, teacher's logits).
@@ -116,7 +127,7 @@ class Distillation final : public Task {
     TaskResult result;
     if (mode == TaskMode::evaluate) {
       Variable logits = model.forward(std::move(batch)).take("logits");
-      check_class_targets(logits, labels);
+      labels = class_targets(logits, labels);
       result.sums = accuracy_sums(logits.tensor(), labels.tensor(), metrics().size());
       result.loss = cross_entropy(std::move(logits), std::move(labels));
       return result;
@@ -124,7 +135,7 @@ class Distillation final : public Task {
     const Tensor taught = teacher_logits(batch, model);  // [N, C]
     Outputs outputs = model.forward(std::move(batch));
     Variable logits = outputs.take("logits");
-    check_class_targets(logits, labels);
+    labels = class_targets(logits, labels);
     result.sums = accuracy_sums(logits.tensor(), labels.tensor(), metrics().size());
     // A model with one head follows the labels and the teacher with it.
     Variable by_label = outputs.contains("logits_class") ? outputs.take("logits_class") : logits;
@@ -141,7 +152,15 @@ class Distillation final : public Task {
     if (!teacher_.model) teacher_ = make_teacher(teacher_name_, teacher_from_, student);
     Inputs inputs;
     const Variable& images = batch.at("images");
-    inputs.set("images", Variable(renormalised(images.tensor(), student_images_, teacher_.images), false, "images"));
+    if (images.dtype() == DType::u8) {
+      inputs.set("images", images);
+      inputs.set("image_scale", scale_for(teacher_.images, batch.at("image_scale")));
+      if (batch.contains("image_mixes")) inputs.set("image_mixes", batch.at("image_mixes"));
+      return teacher_.model->forward(std::move(inputs)).take("logits").tensor();
+    }
+    inputs.set("images",
+               Variable(renormalised(images.tensor(), student_images_, teacher_.images, student.context().device),
+                        false, "images"));
     return teacher_.model->forward(std::move(inputs)).take("logits").tensor();
   }
   Variable distance(Variable logits, const Tensor& taught) const {

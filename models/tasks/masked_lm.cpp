@@ -4,6 +4,7 @@
 #include "data/vocabulary.h"
 #include "models/bert.h"
 #include "models/task.h"
+#include "models/tasks/metrics.h"
 #include "models/tasks/text.h"
 #include "ops/linear_cross_entropy.h"
 
@@ -50,8 +51,8 @@ class MaskedLm final : public Task {
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     Variable labels = batch.contains("labels") ? batch.take("labels") : Variable();
     const bool of_tokens = labels.defined() && labels.shape() == batch.at("tokens").shape();
-    if (!of_tokens) labels = hide(batch);
-    auto [rows, wanted] = labelled_tokens(labels, probability_);
+    if (!of_tokens) labels = hide(batch, model.context().device);
+    auto [rows, wanted] = labelled_tokens(labels, model.context().device, probability_);
     const auto count = static_cast<double>(wanted.tensor().count());
     batch.set("rows", std::move(rows));
     Outputs outputs = model.forward(std::move(batch));
@@ -60,19 +61,17 @@ class MaskedLm final : public Task {
     result.loss = apply(loss, outputs.take("hidden"), outputs.take("decoder_weight"), outputs.take("decoder_bias"),
                         std::move(wanted));
     const Tensor& mean = result.loss.tensor();
-    const Tensor sums = Tensor::full({2}, count, DType::f64, mean.device());
-    if (mean.device() != Device::meta) sums.data<double>()[0] = mean.item() * count;
-    result.sums = {sums};
+    result.sums = {sum_and_count(mean, count)};
     return result;
   }
 
  private:
-  /// Hides tokens of the batch; returns the labels.
-  Variable hide(Inputs& batch) const {
+  /// Hides tokens of the batch for a model on `device`; returns the labels.
+  Variable hide(Inputs& batch, Device device) const {
     const Tensor tokens = batch.at("tokens").tensor();
     const Tensor labels =
         Tensor::full(tokens.shape(), static_cast<double>(no_label), DType::i64, tokens.device(), Purpose::data);
-    if (tokens.device() == Device::meta) return Variable(labels);
+    if (device == Device::meta) return Variable(labels);
     if (vocabulary_.size == 0)
       reject("task masked_lm: expected a data set that says which tokens are special (Task::see_vocabulary)");
     const SequencesPtr sequences = sequences_of(batch);

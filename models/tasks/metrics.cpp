@@ -1,5 +1,6 @@
 #include "models/tasks/metrics.h"
 
+#include "ops/reduce_kernels.h"
 #include "ops/top_k.h"
 
 #include <fmt/ranges.h>
@@ -113,11 +114,6 @@ double spearman(Numbers pairs) {
 
 constexpr std::int64_t most_classes = 1000;  // of a confusion matrix
 
-double value_at(const Tensor& tensor, std::int64_t i) {
-  return with_float_type(tensor.dtype(),
-                         [&]<class T>(Type<T>) { return static_cast<double>(to_compute(tensor.data<const T>()[i])); });
-}
-
 }  // namespace
 
 std::vector<std::string> metric_names(std::string_view text, std::string_view absent) {
@@ -146,10 +142,12 @@ Metric class_metric(const std::string& name, std::int64_t classes) {
                                         : matthews};
 }
 
+bool counts_on_device(const Metric& metric) { return metric.name == "accuracy" || metric.name == "top5_accuracy"; }
+
 Tensor class_sums(const Metric& metric, const Tensor& logits, const Tensor& labels) {
   const Device device = logits.device();
   const Tensor sums = Tensor::zeros({metric.sums}, DType::f64, device);
-  if (metric.name == "accuracy" || metric.name == "top5_accuracy") {
+  if (counts_on_device(metric)) {
     const std::int64_t k = metric.name == "accuracy" ? 1 : 5;
     count_top_k(device, logits, labels, std::span(&k, 1), sums.leading(0, 1));
     sums.leading(1, 2).fill(static_cast<double>(logits.rows()));
@@ -163,12 +161,15 @@ Tensor class_sums(const Metric& metric, const Tensor& logits, const Tensor& labe
     find_largest(device, labels, truth);
   }
   if (device == Device::meta) return sums;
+  const Tensor found = predicted.to(Device::cpu), wanted = truth.to(Device::cpu);
   const std::int64_t classes = logits.shape().back();
+  std::vector<double> counts(static_cast<std::size_t>(metric.sums));
   for (std::int64_t i = 0; i < logits.rows(); ++i) {
-    const std::int64_t label = truth.data<const std::int64_t>()[i];
+    const std::int64_t label = wanted.data<const std::int64_t>()[i];
     if (label < 0 || label >= classes) reject("{}: label {} is none of the {} classes", metric.name, label, classes);
-    ++sums.data<double>()[label * classes + predicted.data<const std::int64_t>()[i]];
+    ++counts[static_cast<std::size_t>(label * classes + found.data<const std::int64_t>()[i])];
   }
+  sums.copy_from(Tensor::from(std::span<const double>(counts), sums.shape()));
   return sums;
 }
 
@@ -181,19 +182,27 @@ Metric number_metric(const std::string& name) {
 
 Tensor number_sums(const Metric& metric, const Tensor& predictions, const Tensor& labels) {
   const std::int64_t count = labels.count();
-  const Tensor sums = Tensor::zeros({metric.keeps ? 2 * count : 2}, DType::f64, labels.device());
-  if (labels.device() == Device::meta) return sums;
-  double* const out = sums.data<double>();
-  for (std::int64_t i = 0; i < count; ++i) {
-    const double x = value_at(predictions, i), y = value_at(labels, i);
+  const Tensor sums = Tensor::zeros({metric.keeps ? 2 * count : 2}, DType::f64, predictions.device());
+  if (predictions.device() == Device::meta) return sums;
+  const std::vector<double> x = predictions.to_vector(), y = labels.to_vector();
+  std::vector<double> out(static_cast<std::size_t>(sums.count()));
+  for (std::size_t i = 0; i < x.size(); ++i) {
     if (metric.keeps) {
-      out[2 * i] = x;
-      out[2 * i + 1] = y;
+      out[2 * i] = x[i];
+      out[2 * i + 1] = y[i];
     } else {
-      out[0] += (x - y) * (x - y);
+      out[0] += (x[i] - y[i]) * (x[i] - y[i]);
     }
   }
   if (!metric.keeps) out[1] = static_cast<double>(count);
+  sums.copy_from(Tensor::from(std::span<const double>(out), sums.shape()));
+  return sums;
+}
+
+Tensor sum_and_count(const Tensor& mean, double count) {
+  const Tensor sums = Tensor::zeros({2}, DType::f64, mean.device());
+  add_to_sums(mean.device(), count, mean, sums.leading(0, 1));
+  sums.leading(1, 2).fill(count);
   return sums;
 }
 

@@ -15,12 +15,17 @@ std::vector<std::string> metric_names(std::string_view text, std::string_view ab
 /// `accuracy`, `top5_accuracy`, `f1` (of class 1 of two), `macro_f1` (the mean over the classes) and `matthews`
 /// (Matthews' correlation coefficient). Refuses other names.
 Metric class_metric(const std::string& name, std::int64_t classes);
+/// Whether `class_sums` of a metric needs nothing of the host.
+bool counts_on_device(const Metric& metric);
 /// Sums of a metric over one batch; logits [N, C], labels i64 [N] or probabilities [N, C].
 Tensor class_sums(const Metric& metric, const Tensor& logits, const Tensor& labels);
 
 /// `mse`, `pearson` and `spearman` (ties have their mean rank). Refuses other names.
 Metric number_metric(const std::string& name);
-/// Sums of a metric over one batch; predictions and labels of one shape.
+/// Sums of a metric over one batch, which the host counts; predictions and labels of one shape.
 Tensor number_sums(const Metric& metric, const Tensor& predictions, const Tensor& labels);
+
+/// [mean · count, count] f64, on the device of `mean` [].
+Tensor sum_and_count(const Tensor& mean, double count);
 
 }  // namespace lacuna

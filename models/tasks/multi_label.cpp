@@ -26,8 +26,10 @@ class MultiLabel final : public Task {
     Variable labels = batch.take("labels");
     Variable logits = model.forward(std::move(batch)).take("logits");
     TaskResult result;
-    result.sums = count(logits.tensor(), labels.tensor());
-    result.loss = apply(BinaryCrossEntropy{}, std::move(logits), std::move(labels));
+    count_on_host(
+        logits.device(), [z = logits.tensor(), wanted = labels.tensor()] { return count(z, wanted); }, result);
+    result.loss =
+        apply(BinaryCrossEntropy{}, std::move(logits), Variable(on_device(labels.tensor(), model.context().device)));
     return result;
   }
 
@@ -36,6 +38,7 @@ class MultiLabel final : public Task {
     const Device device = logits.device();
     const Tensor f1 = Tensor::zeros({3}, DType::f64, device), exact = Tensor::zeros({2}, DType::f64, device);
     if (device == Device::meta) return {f1, exact};
+    std::vector<double> found_or_not(3), rows_right(2);
     const std::vector<double> z = logits.to_vector(), wanted = labels.to_vector();
     expect(z.size() == wanted.size(), "multi_label: expected labels {}, got {}", logits.shape(), labels.shape());
     const std::int64_t classes = logits.shape().back();
@@ -45,11 +48,13 @@ class MultiLabel final : public Task {
         const auto at = static_cast<std::size_t>(row * classes + c);
         const bool found = z[at] > 0, is = wanted[at] > 0.5;
         all_right = all_right && found == is;
-        if (found || is) ++f1.data<double>()[found && is ? 0 : found ? 1 : 2];
+        if (found || is) ++found_or_not[found && is ? 0 : found ? 1 : 2];
       }
-      exact.data<double>()[0] += all_right ? 1 : 0;
-      ++exact.data<double>()[1];
+      rows_right[0] += all_right ? 1 : 0;
+      ++rows_right[1];
     }
+    f1.copy_from(Tensor::from(std::span<const double>(found_or_not), {3}));
+    exact.copy_from(Tensor::from(std::span<const double>(rows_right), {2}));
     return {f1, exact};
   }
 

@@ -43,15 +43,15 @@ class Probe final : public Task {
   }
 
   TaskResult run(Model& model, Inputs batch, TaskMode) const override {
-    const Variable labels = batch.take("labels");
+    Variable labels = batch.take("labels");
     Outputs outputs = model.forward(std::move(batch));
     const std::int64_t heads = std::ssize(metrics()) - 1;
-    const Device device = labels.tensor().device();
+    const Device device = model.context().device;
     const Tensor all = Tensor::full({heads + 1}, static_cast<double>(labels.tensor().count()), DType::f64, device);
     TaskResult result{.loss = {}, .sums = {all}};
     for (std::int64_t k = 0; k < heads; ++k) {
       Variable logits = outputs.take(fmt::format("logits_{}", k));
-      check_class_targets(logits, labels);
+      labels = class_targets(logits, labels);
       result.sums.push_back(accuracy_sums(logits.tensor(), labels.tensor(), 1).front());
       all.leading(k, k + 1).copy_from(result.sums.back().leading(0, 1));
       Variable loss = cross_entropy(std::move(logits), labels);

@@ -14,9 +14,9 @@
 namespace lacuna {
 namespace {
 
-/// The metrics keep [question, score, value] of each window. The question's value is that of its window with the highest
-/// score. `-2 - question`: the value where the question is left unanswered, which counts where its lowest score is above
-/// the highest of its windows. `judged_already`: `value` is the mean of `score` questions.
+/// The metrics keep [question, score, value] of each window. The question's value is that of its window with the
+/// highest score. `-2 - question`: the value where the question is left unanswered, which counts where its lowest score
+/// is above the highest of its windows. `judged_already`: `value` is the mean of `score` questions.
 constexpr double judged_already = -1;
 
 double by_question(std::span<const double> kept) {
@@ -51,10 +51,9 @@ struct Span {
   std::int64_t start = 0, end = 0;  // tokens, both included
 };
 
-/// The span of at most `longest` tokens, `allowed` first and last, with the largest sum of logits z [length, 2], and the
-/// sum; nothing where no token is allowed.
-std::optional<std::pair<Span, double>> best_span(std::span<const double> z, std::int64_t longest,
-                                                 const auto& allowed) {
+/// The span of at most `longest` tokens, `allowed` first and last, with the largest sum of logits z [length, 2], and
+/// the sum; nothing where no token is allowed.
+std::optional<std::pair<Span, double>> best_span(std::span<const double> z, std::int64_t longest, const auto& allowed) {
   std::optional<std::pair<Span, double>> best;
   const auto length = static_cast<std::int64_t>(z.size() / 2);
   for (std::int64_t start = 0; start < length; ++start) {
@@ -89,7 +88,8 @@ struct Texts {
   }
   static std::string_view text_of(const Tensor& bytes, const Tensor& offsets, std::int64_t n) {
     const auto* const at = offsets.data<const std::int64_t>() + n;
-    return {reinterpret_cast<const char*>(bytes.data<const std::uint8_t>()) + at[0], static_cast<std::size_t>(at[1] - at[0])};
+    return {reinterpret_cast<const char*>(bytes.data<const std::uint8_t>()) + at[0],
+            static_cast<std::size_t>(at[1] - at[0])};
   }
   std::vector<std::string> wanted(std::int64_t n) const {
     std::vector<std::string> all;
@@ -129,13 +129,18 @@ class QuestionAnswering final : public Task {
     if (logits.tensor().device() == Device::meta) {
       result.sums.assign(2, Tensor::zeros({3}, DType::f64, Device::meta));
     } else {
-      const std::vector<double> z = logits.tensor().to_vector();
-      const Judged judged =
-          texts ? judge_texts(*sequences, z, *texts) : judge_positions(*sequences, z, labels.tensor());
-      for (const std::vector<double>* const kept : {&judged.f1, &judged.exact})
-        result.sums.push_back(Tensor::from(std::span<const double>(*kept), {std::ssize(*kept)}, DType::f64));
+      const auto judge = [this, texts, sequences, found = logits.tensor(), wanted = labels.tensor()] {
+        const std::vector<double> z = found.to_vector();
+        const Judged judged = texts ? judge_texts(*sequences, z, *texts) : judge_positions(*sequences, z, wanted);
+        std::vector<Tensor> sums;
+        for (const std::vector<double>* const kept : {&judged.f1, &judged.exact})
+          sums.push_back(Tensor::from(std::span<const double>(*kept), {std::ssize(*kept)}));
+        return sums;
+      };
+      count_on_host(logits.device(), judge, result);
     }
-    result.loss = apply(SpanCrossEntropy{.sequences = sequences}, std::move(logits), std::move(labels));
+    result.loss = apply(SpanCrossEntropy{.sequences = sequences}, std::move(logits),
+                        Variable(on_device(labels.tensor(), model.context().device)));
     return result;
   }
 

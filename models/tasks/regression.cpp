@@ -22,13 +22,20 @@ class Regression final : public Task {
   }
 
   TaskResult run(Model& model, Inputs batch, TaskMode) const override {
-    Variable labels = batch.take("labels");
+    const Variable labels = batch.take("labels");
     Variable predictions = model.forward(std::move(batch)).take("logits");
     if (labels.shape().rank() == 1 && outputs_ == 1) predictions = predictions.reshape({predictions.shape()[0]});
     TaskResult result;
-    for (const Metric& metric : metrics())
-      result.sums.push_back(number_sums(metric, predictions.tensor(), labels.tensor()));
-    result.loss = apply(MeanSquaredError{}, std::move(predictions), std::move(labels));
+    count_on_host(
+        predictions.device(),
+        [this, found = predictions.tensor(), wanted = labels.tensor()] {
+          std::vector<Tensor> all;
+          for (const Metric& metric : metrics()) all.push_back(number_sums(metric, found, wanted));
+          return all;
+        },
+        result);
+    result.loss =
+        apply(MeanSquaredError{}, std::move(predictions), Variable(on_device(labels.tensor(), model.context().device)));
     return result;
   }
 

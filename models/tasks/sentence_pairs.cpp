@@ -1,6 +1,7 @@
 // Sentence embeddings from pairs of texts: cosine similarity, and contrast with the other pairs of the batch.
 #include "models/task.h"
 #include "models/tasks/accuracy.h"
+#include "models/tasks/metrics.h"
 #include "nn/functional.h"
 #include "ops/l2_normalize.h"
 #include "ops/mean_squared_error.h"
@@ -73,16 +74,13 @@ class SentenceSimilarity final : public Task {
   }
 
   TaskResult run(Model& model, Inputs batch, TaskMode) const override {
-    Variable labels = batch.take("labels");
+    Variable labels = batch.take("labels", model.context().device);
     auto [first, second] = embed(model, std::move(batch));
     const std::int64_t count = first.shape()[0], width = first.shape()[1];
     Variable cosine = matmul(first.reshape({count, 1, width}), second.reshape({count, 1, width}), true);
     TaskResult result;
     result.loss = apply(MeanSquaredError{}, cosine.reshape({count}), std::move(labels));
-    const Tensor& loss = result.loss.tensor();
-    const Tensor sums = Tensor::full({2}, static_cast<double>(count), DType::f64, loss.device());
-    if (loss.device() != Device::meta) sums.data<double>()[0] = loss.item() * static_cast<double>(count);
-    result.sums = {sums};
+    result.sums = {sum_and_count(result.loss.tensor(), static_cast<double>(count))};
     return result;
   }
 
@@ -117,7 +115,7 @@ class Contrastive final : public Task {
     if (device == Device::meta) return Variable(Tensor::empty({count}, DType::i64, device));
     std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
     std::iota(numbers.begin(), numbers.end(), 0);
-    return Variable(Tensor::from(std::span<const std::int64_t>(numbers), {count}));
+    return Variable(Tensor::from(std::span<const std::int64_t>(numbers), {count}, device));
   }
 
   SampleFields inputs_;

@@ -13,8 +13,8 @@ struct LabelledTokens {
   Variable rows, labels;
 };
 
-/// `labels`: i64, of each token or `no_label`. Refuses a batch without any. On `meta`, where labels have no values, the
-/// first `share` of the tokens.
-LabelledTokens labelled_tokens(const Variable& labels, double share = 1);
+/// `labels`: i64, of each token or `no_label`. The results are on `device`. Refuses a batch without any. On `meta`,
+/// where labels have no values, the first `share` of the tokens.
+LabelledTokens labelled_tokens(const Variable& labels, Device device, double share = 1);
 
 }  // namespace lacuna

@@ -24,10 +24,10 @@ class TokenClassification final : public Task {
   }
 
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
-    auto [rows, labels] = labelled_tokens(batch.take("labels"));
+    auto [rows, labels] = labelled_tokens(batch.take("labels"), model.context().device);
     batch.set("rows", std::move(rows));
     Variable logits = model.forward(std::move(batch)).take("logits");
-    check_class_targets(logits, labels);
+    labels = class_targets(logits, labels);
     TaskResult result;
     result.sums = accuracy_sums(logits.tensor(), labels.tensor(), metrics().size());
     const CrossEntropy loss{.label_smoothing = mode == TaskMode::train ? label_smoothing_ : 0};

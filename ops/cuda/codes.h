@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/block.h"
+#include "core/math.h"
 #include "ops/quantize/draws.h"
 
 namespace lacuna::cuda {
@@ -100,8 +101,8 @@ inline constexpr float largest_finite<f16> = 65504.0F;
 template <class T>
 LACUNA_DEVICE inline float decoded(float steps, const DecodingLine& line) {
   const float top = largest_finite<T> * line.scale;
-  float value = steps * line.step + line.origin;
-  value = value > top ? top : value;  // NaN stays
+  float value = math::fused(steps, line.step, line.origin);  // the origin is a product too
+  value = value > top ? top : value;                         // NaN stays
   value = value < -top ? -top : value;
   return to_compute(static_cast<T>(line.scale < 1 ? value * 8.0F : value));
 }

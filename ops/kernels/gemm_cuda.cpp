@@ -3,6 +3,7 @@
 #include "core/backend.h"
 #include "ops/kernels/gemm.h"
 #include "ops/product_cuda.h"
+#include "ops/tf32.h"
 
 namespace lacuna {
 namespace {
@@ -49,8 +50,7 @@ void multiply(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix
     bias_copy.copy_from(bias);
     bias = bias_copy;
   }
-  const Tensor workspace =
-      Tensor::empty({static_cast<std::int64_t>(cuda::product_workspace)}, DType::u8, device, Purpose::workspace);
+  const Tensor workspace = Tensor::empty({library_workspace}, DType::u8, device, Purpose::workspace);
   const Matrix left = in_type(a, inner, a_copy), right = in_type(b, inner, b_copy);
   cuda::multiply(stream_of(device), device.index,
                  {.a = factor_of(left, batch),
@@ -59,7 +59,8 @@ void multiply(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix
                   .batch = batch,
                   .alpha = static_cast<float>(options.alpha),
                   .add = options.add,
-                  .bias = bias.defined() ? bias.raw() : nullptr},
+                  .bias = bias.defined() ? bias.raw() : nullptr,
+                  .tf32 = inner == DType::f32 && uses_tf32()},
                  workspace.raw());
   if (!writes_directly) c.tensor.copy_from(c_copy);
 }

@@ -39,6 +39,21 @@ template <class C>
 inline void store(C* to, const Vector<C>& v) {
   *reinterpret_cast<typename UnalignedOf<C>::type*>(to) = v;
 }
+
+/// A vector's worth of bf16 bits.
+typedef std::uint16_t Halves __attribute__((vector_size(vector_bytes / 2), aligned(alignof(bf16)), may_alias));
+typedef std::uint32_t WideBits __attribute__((vector_size(vector_bytes)));
+
+inline Vector<float> widened(const bf16* from) {
+  return std::bit_cast<Vector<float>>(__builtin_convertvector(*reinterpret_cast<const Halves*>(from), WideBits) << 16);
+}
+/// As bf16(float) rounds each lane.
+inline void store_rounded(bf16* to, const Vector<float>& v) {
+  const auto bits = std::bit_cast<WideBits>(v);
+  const WideBits rounded = bits + 0x7fffU + ((bits >> 16) & 1U), quiet = bits | 0x400000U;
+  *reinterpret_cast<Halves*>(to) = __builtin_convertvector((v != v ? quiet : rounded) >> 16, Halves);
+}
+
 /// Stores the first `count` lanes, converted to T. Not inlined: for the tails of rows.
 template <class T>
 [[gnu::noinline]] void store_lanes(T* to, Vector<Compute<T>> v, std::int64_t count) {
@@ -48,16 +63,22 @@ template <class T>
 template <class T>
 inline void store_as(T* to, const Vector<Compute<T>>& v, std::int64_t count) {
   using C = Compute<T>;
-  if (std::is_same_v<T, C> && count >= lanes<C>)
-    store(reinterpret_cast<C*>(to), v);
-  else
-    store_lanes(to, v, std::min(count, lanes<C>));
+  if constexpr (std::is_same_v<T, C>) {
+    if (count >= lanes<C>) return store(to, v);
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    if (count >= lanes<C>) return store_rounded(to, v);
+  }
+  store_lanes(to, v, std::min(count, lanes<C>));
 }
 /// Loads the first `count` elements, or a whole vector, converted to the compute type; the other lanes are 0.
 template <class T>
 inline Vector<Compute<T>> load_as(const T* from, std::int64_t count) {
   using C = Compute<T>;
-  if (std::is_same_v<T, C> && count >= lanes<C>) return load(reinterpret_cast<const C*>(from));
+  if constexpr (std::is_same_v<T, C>) {
+    if (count >= lanes<C>) return load(from);
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    if (count >= lanes<C>) return widened(from);
+  }
   Vector<C> v{};
   for (std::int64_t i = 0; i < std::min(count, lanes<C>); ++i) v[i] = to_compute(from[i]);
   return v;

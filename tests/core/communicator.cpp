@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace lacuna {
@@ -39,6 +40,25 @@ TEST_CASE("communicator: sums are added in the order of the ranks, however many 
         for (const double value : x.to_vector()) REQUIRE(value == static_cast<double>(expected));
       });
     }
+}
+
+TEST_CASE("communicator: each rank gets its own part of a sum, wherever it lies") {
+  const std::vector<std::vector<std::int64_t>> all{{0, 0, 7}, {2, 2, 2}, {1, 6, 1000}, {500, 501, 4001}, {0, 0, 0}};
+  for (const auto& ends : all)
+    test::run_ranks(3, [&](Communicator& ranks) {
+      const std::int64_t count = ends.back(), rank = ranks.rank();
+      std::vector<float> values(static_cast<std::size_t>(count));
+      for (std::int64_t i = 0; i < count; ++i)
+        values[static_cast<std::size_t>(i)] = static_cast<float>(i + 10'000 * rank);
+      const RankOrderSum sum(ranks, std::max<std::int64_t>(count, 1), DType::f32, DType::f32);
+      sum.put(0, reinterpret_cast<const std::byte*>(values.data()), count);
+      sum.run_to_owners(ends);
+      const std::int64_t begin = rank == 0 ? 0 : ends[static_cast<std::size_t>(rank - 1)],
+                         own = ends[static_cast<std::size_t>(rank)] - begin;
+      sum.take(begin, reinterpret_cast<std::byte*>(values.data()), own);
+      for (std::int64_t i = 0; i < own; ++i)
+        REQUIRE(values[static_cast<std::size_t>(i)] == static_cast<float>(3 * (begin + i) + 30'000));
+    });
 }
 
 TEST_CASE("communicator: texts and numbers of any length") {

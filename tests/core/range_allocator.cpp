@@ -65,4 +65,57 @@ TEST_CASE("an allocation that memory runs out for gives back what it got") {
   CHECK(allocator.allocate(4 * piece) == held);
 }
 
+TEST_CASE("a pool hands out what is released to it, and nobody else has that before it is given back") {
+  std::set<std::size_t> mapped;
+  RangeAllocator<Pieces> allocator(&mapped, std::size_t{64});
+  void* const before = allocator.allocate(piece);
+  allocator.begin_pool();
+  void* const a = allocator.allocate(4 * piece);
+  void* const b = allocator.allocate(2 * piece);
+  allocator.release(a, 4 * piece);
+  void* const c = allocator.allocate(piece);
+  CHECK(c == a);
+  allocator.release(before, piece);  // none of the pool's
+  allocator.end_pool();
+  CHECK(allocator.pool_bytes() == 3 * piece);
+  allocator.release(c, piece);
+  CHECK(allocator.allocate(piece) == before);
+  void* const other = allocator.allocate(4 * piece);
+  CHECK(other != a);
+  allocator.free_pool();
+  CHECK(allocator.pool_bytes() == 0);
+  CHECK(allocator.allocate(4 * piece) == a);
+  allocator.release(b, 2 * piece);
+  allocator.release(a, 4 * piece);
+  CHECK(allocator.allocate(6 * piece) == a);  // joined
+  CHECK_THROWS_AS(allocator.allocate(60 * piece), Error);
+}
+
+TEST_CASE("a pool's free block grows into the free memory behind it") {
+  for (const bool at_top : {false, true}) {
+    std::set<std::size_t> mapped;
+    RangeAllocator<Pieces> allocator(&mapped, std::size_t{64});
+    if (!at_top) {
+      void* const ahead = allocator.allocate(16 * piece);
+      void* const end = allocator.allocate(piece);
+      allocator.release(ahead, 16 * piece);
+      CHECK(end != ahead);
+    }
+    allocator.begin_pool();
+    void* const a = allocator.allocate(4 * piece);
+    allocator.release(a, 4 * piece);
+    void* const small = allocator.allocate(piece);
+    void* const large = allocator.allocate(5 * piece);
+    allocator.end_pool();
+    CHECK(small == a);
+    CHECK(large == static_cast<std::byte*>(a) + piece);
+    CHECK(allocator.pool_bytes() == 0);
+    allocator.release(large, 5 * piece);
+    allocator.release(small, piece);
+    CHECK(allocator.pool_bytes() == 6 * piece);
+    allocator.free_pool();
+    CHECK(allocator.allocate(16 * piece) == a);
+  }
+}
+
 }  // namespace lacuna

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,6 +27,7 @@ struct Case {
   TrainStepOptions step{};
   std::int64_t epochs = 2;
   bool shard = false, sync_batch_norm = false, mixes = false;
+  std::int64_t batch = 8;
 };
 
 std::vector<HyperParameter> tiny_vit() {
@@ -64,16 +66,17 @@ struct Run {
       for (Module* const module : model->modules())
         if (auto* const norm = dynamic_cast<nn::BatchNorm2d*>(module)) norm->synchronize(ranks);
     policy = make_policy(c.policy, c.policy_settings);
-    average = std::make_unique<WeightAverage>(*model, 0.9);
+    average = c.shard ? std::make_unique<WeightAverage>(*model, *optimizer, ranks, 0.9, AverageWarmup::tensorflow)
+                      : std::make_unique<WeightAverage>(*model, 0.9);
     trainer = std::make_unique<Trainer>(
         TrainedState{
             .model = *model, .optimizer = *optimizer, .policy = *policy, .average = average.get(), .ranks = ranks},
         *task,
-        batches(Split::train, ranks, 1,
+        batches(Split::train, ranks, c.batch,
                 c.mixes ? std::make_shared<const Mixing>(
                               MixOptions{.mixup = 0.8, .cutmix = 1, .parts = accumulate, .classes = 10})
                         : nullptr),
-        batches(Split::validation, ranks, accumulate),
+        batches(Split::validation, ranks, c.batch / accumulate),
         TrainerOptions{
             .epochs = c.epochs,
             .accumulate = accumulate,
@@ -81,15 +84,14 @@ struct Run {
             .step = c.step});
   }
 
-  static Batches batches(Split split, Communicator& ranks, std::int64_t accumulate,
+  static Batches batches(Split split, Communicator& ranks, std::int64_t size,
                          std::shared_ptr<const Mixing> mixing = nullptr) {
     const DatasetPtr images =
         open_dataset("shapes", {.split = split, .train_size = 26, .validation_size = 11, .image_size = 8});
     const DatasetPtr ready = transform(images, image_transforms(images->info(), {.image_size = 8}), 1);
     const bool training = split == Split::train;
-    return {
-        training ? shuffle(ready, 1) : ready,
-        {.size = 8 / accumulate, .drop_last = training, .rank = ranks.rank(), .ranks = ranks.size(), .mixing = mixing}};
+    return {training ? shuffle(ready, 1) : ready,
+            {.size = size, .drop_last = training, .rank = ranks.rank(), .ranks = ranks.size(), .mixing = mixing}};
   }
 
   std::map<std::string, std::vector<double>> weights() const {
@@ -219,7 +221,14 @@ TEST_CASE("ranks: the optimizer's state in parts gives the same bits, and goes o
   const std::vector<Case> cases{
       {.name = "AdamW", .shard = true},
       {.name = "LAMB, clipped", .optimizer = "lamb", .step = {.clipping = {.norm = 0.1}}, .shard = true},
-      {.name = "SGD in backward", .optimizer = "sgd", .step = {.in_backward = true}, .shard = true}};
+      {.name = "SGD in backward", .optimizer = "sgd", .step = {.in_backward = true}, .shard = true},
+      {.name = "AdamW, gradients too", .step = {.clipping = {.norm = 0.1}, .shard_gradients = true}, .shard = true},
+      {.name = "gradients in backward",
+       .optimizer = "lion",
+       .step = {.in_backward = true,
+                .shard_gradients = true,
+                .exchange = {.bucket_bytes = 512, .first_bucket_bytes = 64}},
+       .shard = true}};
   for (const Case& c : cases) {
     CAPTURE(c.name);
     const test::TemporaryFolder folder;
@@ -232,6 +241,7 @@ TEST_CASE("ranks: the optimizer's state in parts gives the same bits, and goes o
       run.trainer->save(folder / "saved");
       train(run);
       check_part_of(run.weights(), expected.weights);
+      CHECK(run.trainer->progress().last == expected.last);  // of the average, of which each has a part
       const std::lock_guard lock(mutex);
       for (const Optimizer::StateTensor& state : run.optimizer->state()) of_ranks += state.tensor.bytes();
     });
@@ -248,6 +258,109 @@ TEST_CASE("ranks: the optimizer's state in parts gives the same bits, and goes o
       train(run);
     });
   }
+}
+
+TEST_CASE("ranks: 3 go on with the state that 4 wrote in parts, as with that of one process") {
+  const ThreadCountScope one(1);
+  const Case c{.name = "AdamW", .shard = true, .batch = 12};
+  const test::TemporaryFolder folder;
+  const auto stop_and_save = [&](Run& run, const std::string& name) {
+    CHECK_FALSE(run.trainer->run({.stop = [&] { return run.trainer->progress().step == 3; }}));
+    run.trainer->save(folder / name);
+  };
+  test::run_ranks(4, [&](Communicator& ranks) {
+    Run run(c, ranks, 1);
+    stop_and_save(run, "from_four");
+  });
+  Run run(c, single_process(), 4);
+  stop_and_save(run, "from_one");
+  std::map<std::string, Outcome> got;
+  std::mutex mutex;
+  for (const std::string from : {"from_four", "from_one"})
+    test::run_ranks(3, [&](Communicator& ranks) {
+      Run resumed(c, ranks, 1);
+      resumed.trainer->resume(folder / from);
+      const Outcome outcome = train(resumed);
+      const std::lock_guard lock(mutex);
+      got[fmt::format("{}, rank {}", from, ranks.rank())] = outcome;
+    });
+  for (int rank = 0; rank < 3; ++rank)
+    CHECK(got.at(fmt::format("from_four, rank {}", rank)) == got.at(fmt::format("from_one, rank {}", rank)));
+}
+
+TEST_CASE("ranks: in parts, with the norm of all gradients in backward, and frozen parameters that are trained later") {
+  const ThreadCountScope one(1);
+  const Case c{.name = "in backward",
+               .step = {.clipping = {.norm = 0.1}, .in_backward = true, .shard_gradients = true},
+               .shard = true};
+  Case apart = c;
+  apart.step = {.clipping = {.norm = 0.1}};
+  apart.shard = false;
+  const Outcome expected = alone(apart, 2);
+  test::run_ranks(2, [&](Communicator& ranks) {
+    Run run(c, ranks, 1);
+    train(run);
+    check_part_of(run.weights(), expected.weights);
+  });
+  // Parameters of which a checkpoint has no state are counted on the ranks that hold them.
+  const test::TemporaryFolder folder;
+  const auto freeze = [](Run& run, bool is_frozen) {
+    for (Parameter* const parameter : run.model->parameters())
+      if (parameter->path().starts_with("blocks.0.")) parameter->set_trainable(!is_frozen);
+  };
+  std::int64_t frozen = 0;
+  {
+    Run run(apart, single_process(), 2);
+    freeze(run, true);
+    for (const Parameter* const parameter : run.model->parameters()) frozen += parameter->trainable() ? 0 : 1;
+    const std::unique_ptr<Optimizer> without = make_optimizer("adamw", {}, *run.model, {});
+    write_checkpoint(folder / "frozen",
+                     {.model = *run.model, .optimizer = *without, .policy = *run.policy, .average = run.average.get()},
+                     {});
+  }
+  test::run_ranks(2, [&](Communicator& ranks) {
+    Run run(c, ranks, 1);
+    CHECK(run.trainer->resume(folder / "frozen") == frozen);
+  });
+}
+
+TEST_CASE("ranks: every optimizer under every kind of policy has the bits of one process") {
+  const ThreadCountScope one(1);
+  const std::vector<std::string> all = optimizers().names();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool is_fixed = i % 2 == 1;
+    const Case c{.name = all[i] + (is_fixed ? ", 4 bits" : ", exact"),
+                 .policy = is_fixed ? "fixed" : "exact",
+                 .optimizer = all[i],
+                 .policy_settings = is_fixed ? SettingValues{{"bits", 4.0}} : SettingValues{},
+                 .epochs = 1};
+    check_ranks(c, 2);
+  }
+}
+
+TEST_CASE("ranks: in 8 bits all ranks have the same weights, close to those of the exact exchange") {
+  const ThreadCountScope one(1);
+  const Case exact{.name = "exact", .optimizer = "sgd"};
+  Case rounded = exact;
+  rounded.step.exchange.in_8_bits = true;
+  const Outcome expected = alone(exact, 2);
+  std::vector<Outcome> got(2);
+  test::run_ranks(2, [&](Communicator& ranks) {
+    Run run(rounded, ranks, 1);
+    got[static_cast<std::size_t>(ranks.rank())] = train(run);
+  });
+  CHECK(got[0] == got[1]);
+  double error = 0, change = 0;
+  Run start(exact, single_process(), 2);
+  const auto initial = start.weights();
+  for (const Parameter* const parameter : start.model->parameters()) {
+    const std::string name = parameter->path();
+    for (std::size_t i = 0; i < initial.at(name).size(); ++i) {
+      error += std::pow(got[0].weights.at(name)[i] - expected.weights.at(name)[i], 2);
+      change += std::pow(expected.weights.at(name)[i] - initial.at(name)[i], 2);
+    }
+  }
+  CHECK(std::sqrt(error) < 0.1 * std::sqrt(change));
 }
 
 TEST_CASE("ranks: synchronized batch norm has the statistics of the whole batch") {

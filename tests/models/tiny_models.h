@@ -165,7 +165,7 @@ inline Step step(const Description& description, MemoryPolicy& policy, const Fre
     adaptive->calibrate(0, [&] {
       BackwardCalibration calibration(measure);
       pass(tape, {.before_node = std::ref(calibration)});
-      return calibration.sensitivities();
+      return Calibration{.sensitivities = calibration.sensitivities()};
     });
   else
     pass(tape, {});

@@ -1,8 +1,11 @@
 #include "ops/kernels/gemm.h"
+#include "ops/tf32.h"
 #include "tests/ops/op_sample.h"
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <span>
 #include <vector>
 
 namespace lacuna {
@@ -23,6 +26,34 @@ TEST_CASE("cuda: a product of f32 into columns of a narrower tensor leaves those
       CHECK(values[i] == (column >= 2 && column < 6 ? expected[row * 4 + column - 2] : 5));
     }
   }
+}
+
+TEST_CASE("cuda: products of f32 are those of factors rounded to TF32 where that is asked for, and never else") {
+  const Tensor a = sample_values({5, 33}, DType::f32, 1, -1, 1), b = sample_values({33, 7}, DType::f32, 2, -1, 1);
+  const auto product = [](const Tensor& x, const Tensor& y, DType dtype = DType::f32) {
+    const Tensor c = Tensor::empty({5, 7}, DType::f32, Device::cuda);
+    gemm(Matrix(x.to(Device::cuda).to(dtype)), Matrix(y.to(Device::cuda).to(dtype)), Matrix(c));
+    return c.to_vector();
+  };
+  const auto rounded = [](const Tensor& x) {
+    std::vector<double> values = x.to_vector();
+    for (double& value : values) {
+      int exponent = 0;
+      const double fraction = std::frexp(value, &exponent);  // a bit before those 10
+      value = std::ldexp(std::nearbyint(std::ldexp(fraction, 11)), exponent - 11);
+    }
+    return Tensor::from(std::span<const double>(values), x.shape(), DType::f32);
+  };
+  const std::vector<double> exact = product(a, b), half = product(a, b, DType::bf16);
+  {
+    const Tf32Scope tf32(true);
+    CHECK(product(a, b) != exact);
+    CHECK(product(a, b, DType::bf16) == half);
+    const std::vector<double> in_tf32 = product(a, b);
+    const Tf32Scope inner(false);
+    CHECK(in_tf32 == product(rounded(a), rounded(b)));
+  }
+  CHECK(product(a, b) == exact);
 }
 
 }  // namespace lacuna

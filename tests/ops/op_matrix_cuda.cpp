@@ -2,6 +2,7 @@
 // of threads and blocks, and whether streams run at once or late.
 #include "core/error.h"
 #include "core/stand_in/fibers.h"
+#include "ops/cuda_libraries.h"
 #include "tests/ops/op_run.h"
 #include "tests/ops/operand_forms.h"
 
@@ -85,6 +86,39 @@ TEST_CASE("cuda: the same bits in other orders of threads and blocks, and when s
       return all;
     };
     const std::vector<Tensor> first = run();
+    in_other_orders([&] {
+      const std::vector<Tensor> again = run();
+      for (std::size_t i = 0; i < first.size(); ++i)
+        if (first[i].defined()) CHECK(same_bits(again[i], first[i]));
+    });
+  });
+}
+
+TEST_CASE(
+    "cuda: where cuDNN is missing the kernels of our own agree with f64 on the CPU, with the same bits in any order") {
+  struct WithoutCudnn {
+    WithoutCudnn() { uses_cudnn() = false; }
+    ~WithoutCudnn() { uses_cudnn() = true; }
+  };
+  const WithoutCudnn without;
+  const std::set<std::string_view> of_cudnn{"conv2d", "attention", "cross_attention"};
+  for_each_case_on_cuda([&](const OpSample& sample, DType dtype, const std::vector<Tensor>& inputs) {
+    const Operation& op = *sample.op;
+    if (!of_cudnn.contains(op.name()) || dtype == DType::f32) return;  // in f32 they compute anyway
+    const std::vector<Tensor> dy = projections(forward(op, each(inputs, on_cuda)));
+    const auto run = [&] {
+      const Result result = forward(op, each(inputs, on_cuda));
+      std::vector<Tensor> all{result.y()};
+      for (Tensor& gradient : backward(op, result, dy, sample.differentiable)) all.push_back(std::move(gradient));
+      return all;
+    };
+    const std::vector<Tensor> first = run();
+    const Result exact = forward(op, each(inputs, in_double));
+    const auto in_double_on_cpu = [](const Tensor& t) { return in_double(t.to(Device::cpu)); };
+    std::vector<Tensor> expected = backward(op, exact, each(dy, in_double_on_cpu), sample.differentiable);
+    expected.insert(expected.begin(), exact.y());
+    for (std::size_t i = 0; i < first.size(); ++i)
+      if (first[i].defined()) CHECK(relative_error(first[i], expected[i]) < tolerance(dtype));
     in_other_orders([&] {
       const std::vector<Tensor> again = run();
       for (std::size_t i = 0; i < first.size(); ++i)

@@ -21,7 +21,7 @@ def drawn(site, count):
 
 
 KINDS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adan": timm.optim.Adan,
-         "lion": timm.optim.Lion, "lamb": timm.optim.Lamb}
+         "lion": timm.optim.Lion, "lamb": timm.optim.Lamb, "adagrad": torch.optim.Adagrad}
 
 
 def trajectory(name, lr, max_norm=0.0, parameter_norm=0.0, value=0.0, bf16=False, falls=False,
@@ -98,6 +98,9 @@ if __name__ == "__main__":
     trajectory("lamb", 0.01)
     trajectory("lamb", 0.02, weight_decay=0.2, beta1=0.8, beta2=0.9, falls=True, max_norm=1.0)
     trajectory("lamb", 0.02, weight_decay=0.2, trust_clip=True, always_adapt=True, decay_norm_and_bias=False)
+    trajectory("adagrad", 0.05)
+    trajectory("adagrad", 0.1, weight_decay=0.2, lr_decay=0.3, eps=0.01, falls=True, decay_norm_and_bias=False)
+    trajectory("adagrad", 0.05, max_norm=1.0, bf16=True)
 
     rates("step", lambda o: torch.optim.lr_scheduler.MultiStepLR(o, [6, 15], 0.2), 0.1, 20, 3,
           lambda scheduler, step: scheduler.step(), milestones=[2, 5], gamma=0.2)

@@ -14,7 +14,8 @@ namespace {
 
 const std::map<std::string, SettingValues> kinds{{"sgd", {{"momentum", 0.9}}},       {"adam", {{"weight_decay", 0.1}}},
                                                  {"adamw", {{"weight_decay", 0.1}}}, {"adan", {{"weight_decay", 0.1}}},
-                                                 {"lion", {{"weight_decay", 0.1}}},  {"lamb", {{"weight_decay", 0.1}}}};
+                                                 {"lion", {{"weight_decay", 0.1}}},  {"lamb", {{"weight_decay", 0.1}}},
+                                                 {"adagrad", {{"lr_decay", 0.1}}}};
 constexpr StatePrecision precisions[] = {StatePrecision::f32, StatePrecision::bf16, StatePrecision::int8};
 
 std::string message_of(auto&& f) {

@@ -84,8 +84,8 @@ TEST_CASE("trajectories of 20 steps equal those of torch.optim and timm.optim") 
       model.set_gradients(step, bf16_gradients ? DType::bf16 : DType::f32);
       const std::vector<Parameter*> parameters = model.parameters();
       OptimizerStep update(*optimizer, parameters, falls ? lr * (1 - step / 40.0) : lr, clipping);
-      for (const Parameter* parameter : parameters) update.measure(*parameter);
-      for (Parameter* parameter : parameters) update.apply(*parameter);
+      update.measure(parameters);
+      update.apply(parameters);
       const std::vector<double> now = model.values();
       const std::vector<double>& expected = reference.rows[static_cast<std::size_t>(step)];
       REQUIRE(now.size() == expected.size());

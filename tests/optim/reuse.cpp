@@ -116,6 +116,22 @@ void lion_r(Values& p, State& s, int) {
   assign(p, [&](auto i) { return (1 - decay * lr) * p[i] - lr * sign(s.g[i]); });
 }
 
+void adagrad(Values& p, State& s, int) {
+  assign(s.g, [&](auto i) { return s.g[i] + decay * p[i]; });
+  assign(s.v, [&](auto i) { return s.v[i] + s.g[i] * s.g[i]; });
+  Values denominator(p.size());
+  assign(denominator, [&](auto i) { return std::sqrt(s.v[i]) + 1e-10; });
+  assign(p, [&](auto i) { return p[i] - lr * s.g[i] / denominator[i]; });
+}
+
+/// The quotient overwrites the gradient.
+void adagrad_r(Values& p, State& s, int) {
+  assign(s.g, [&](auto i) { return s.g[i] + decay * p[i]; });
+  assign(s.v, [&](auto i) { return s.v[i] + s.g[i] * s.g[i]; });
+  assign(s.g, [&](auto i) { return s.g[i] / (std::sqrt(s.v[i]) + 1e-10); });
+  assign(p, [&](auto i) { return p[i] - lr * s.g[i]; });
+}
+
 }  // namespace reference
 
 /// Parameters after 20 steps, and the number of temporaries of one step.
@@ -158,7 +174,8 @@ TEST_CASE("fused steps and those with gradient space reuse equal the unfused one
   };
   for (const Case& one : {Case{"adamw", {}, reference::adamw, reference::adamw_r},
                           Case{"adan", {{"no_prox", true}}, reference::adan, reference::adan_r},
-                          Case{"lion", {}, reference::lion, reference::lion_r}}) {
+                          Case{"lion", {}, reference::lion, reference::lion_r},
+                          Case{"adagrad", {}, reference::adagrad, reference::adagrad_r}}) {
     INFO(one.name);
     const auto [unfused, temporaries] = walk(one.unfused);
     const auto [reusing, none] = walk(one.reusing);

@@ -48,9 +48,9 @@ TEST_CASE("frozen parameters take no part") {
   const std::vector<Parameter*> parameters = model.parameters();
   const std::vector<double> weight = model.weight.tensor().to_vector();
   OptimizerStep step(*optimizer, parameters, 1, {});
-  for (Parameter* parameter : parameters) step.measure(*parameter);
+  step.measure(parameters);
   CHECK(step.report().gradient_norm == std::sqrt(sum_of_squares(model.bias.grad())));
-  for (Parameter* parameter : parameters) step.apply(*parameter);
+  step.apply(parameters);
   CHECK(model.weight.tensor().to_vector() == weight);
   CHECK_FALSE(model.bias.grad().defined());
 }
@@ -67,7 +67,7 @@ TEST_CASE("nothing is updated from the first gradient on that is not finite, and
     step.measure(model.weight);
     CHECK(step.report().nonfinite == nullptr);
     step.measure(model.bias);
-    for (Parameter* parameter : parameters) step.apply(*parameter);
+    step.apply(parameters);
     const StepReport report = step.report();
     REQUIRE(report.nonfinite != nullptr);
     CHECK(report.nonfinite->path() == "bias");
@@ -119,8 +119,8 @@ TEST_CASE("on meta a step does nothing and reports nothing") {
   const std::vector<Parameter*> parameters = model.parameters();
   OptimizerStep step(*optimizer, parameters, 1, {.norm = 1});
   step.add_loss(Tensor::full({}, 2, DType::f32, Device::meta), 1);
-  for (Parameter* parameter : parameters) step.measure(*parameter);
-  for (Parameter* parameter : parameters) step.apply(*parameter);
+  step.measure(parameters);
+  step.apply(parameters);
   CHECK(step.report().loss == 0);
   CHECK(step.report().gradient_norm == 0);
 }
@@ -154,8 +154,8 @@ TEST_CASE("two parameters that are added have equal gradients under every optimi
             tape.backward({{sum, dy}});
             if (!shared)
               for (Parameter* parameter : parameters) parameter->set_grad(parameter->grad().clone());
-            for (Parameter* parameter : parameters) step.measure(*parameter);
-            for (Parameter* parameter : parameters) step.apply(*parameter);
+            step.measure(parameters);
+            step.apply(parameters);
           }
         }
         return std::pair{model.a.tensor().to_vector(), model.b.tensor().to_vector()};

@@ -6,12 +6,37 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <memory>
 
 using namespace lacuna;
 
 namespace {
+
+/// Tensors of less than a block of states, of a chunk of elements (optim/chunks.h), and of several.
+struct ManyParameters : Module {
+  explicit ManyParameters(Device device) : Module(ModelContext{.device = device}) {
+    for (const std::int64_t count : {5000, 1, 40003, 16384, 255, 16385, 7})
+      tensors.push_back(std::make_unique<Parameter>(*this, fmt::format("tensor{}", tensors.size()), Shape{count},
+                                                    TwoParameters::filled(static_cast<int>(count))));
+  }
+  void set_gradients(DType type) {
+    for (const auto& tensor : tensors) {
+      const Tensor gradient = Tensor::empty(tensor->shape(), DType::f32, tensor->tensor().device(), Purpose::gradients);
+      TwoParameters::filled(3)(gradient, {});
+      tensor->set_grad(gradient.to(type));
+    }
+  }
+  std::vector<double> values() const {
+    std::vector<double> all;
+    for (const auto& tensor : tensors) std::ranges::copy(tensor->tensor().to_vector(), std::back_inserter(all));
+    return all;
+  }
+  std::vector<std::unique_ptr<Parameter>> tensors;
+};
 
 struct Run {
   std::vector<double> parameters;
@@ -37,8 +62,8 @@ Run run(const Case& of, Device device, int steps = 3) {
     model.set_gradients(step, of.gradients);
     OptimizerStep update(*optimizer, parameters, 1e-2, of.clipping);
     update.add_loss(Tensor::full({}, 1.5, DType::f32, device), 0.5);
-    for (Parameter* parameter : parameters) update.measure(*parameter);
-    for (Parameter* parameter : parameters) update.apply(*parameter);
+    update.measure(parameters);
+    update.apply(parameters);
     result.report = update.report();
   }
   result.parameters = model.values();
@@ -57,6 +82,7 @@ std::vector<Case> cases() {
       {"adan", {{"weight_decay", 0.1}}},
       {"adan", {{"weight_decay", 0.1}, {"no_prox", true}}},
       {"lion", {{"weight_decay", 0.1}}},
+      {"adagrad", {{"weight_decay", 0.1}, {"lr_decay", 0.1}}},
       {"lamb"},
       {"lamb", {{"weight_decay", 0.0}}},
       {"lamb", {{"trust_clip", true}}},
@@ -104,6 +130,31 @@ TEST_CASE("cuda: updates of each optimizer, with states of each precision, are t
   }
 }
 
+TEST_CASE("an update of all parameters at once has the bits of updates of one after the other") {
+  for (const Device device : {Device::cpu, Device::cuda}) {
+    for (const Case& of : cases()) {
+      if (of.precision == StatePrecision::bf16 || of.gradients == DType::bf16) continue;
+      CAPTURE(of.name);
+      const auto run = [&](bool at_once) {
+        ManyParameters model(device);
+        const std::vector<Parameter*> parameters = model.parameters();
+        const auto optimizer = make_optimizer(of.name, of.settings, model, {.precision = of.precision});
+        model.set_gradients(of.gradients);
+        OptimizerStep step(*optimizer, parameters, 1e-2, of.clipping);
+        if (at_once) {
+          step.measure(parameters);
+          step.apply(parameters);
+        } else {
+          for (Parameter* const parameter : parameters) step.measure(*parameter);
+          for (Parameter* const parameter : parameters) step.apply(*parameter);
+        }
+        return std::pair{model.values(), step.report().gradient_norm};
+      };
+      CHECK(run(true) == run(false));
+    }
+  }
+}
+
 TEST_CASE("cuda: an update has the same bits in any order of threads, and with late streams") {
   for (const Case& of : cases()) {
     CAPTURE(of.name);
@@ -134,8 +185,8 @@ TEST_CASE("cuda: nothing is updated if a gradient or the loss is not finite") {
     if (!loss) model.bias.grad().fill(NAN);
     OptimizerStep step(*optimizer, parameters, 1e-2, {});
     step.add_loss(Tensor::full({}, loss ? INFINITY : 1, DType::f32, Device::cuda), 1);
-    for (Parameter* parameter : parameters) step.measure(*parameter);
-    for (Parameter* parameter : parameters) step.apply(*parameter);
+    step.measure(parameters);
+    step.apply(parameters);
     const StepReport report = step.report();
     CHECK_FALSE(report.updated);
     CHECK(report.nonfinite == (loss ? nullptr : &model.bias));

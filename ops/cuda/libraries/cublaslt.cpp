@@ -1,11 +1,10 @@
 // Matrix products by cuBLASLt, which is opened when it is first needed. The first plan of its heuristic is taken, so
 // that the same shapes have the same bits; split sums are reduced in f32 in order, never by atomics.
-#include "ops/product_cuda.h"
+#include "ops/cuda/libraries/cublaslt.h"
 
 #include "core/cuda/library.h"
 #include "core/error.h"
-
-#include <cublasLt.h>
+#include "ops/cuda/libraries/cudnn.h"
 
 #include <algorithm>
 #include <array>
@@ -24,6 +23,7 @@ struct Library {
 #define LACUNA_FUNCTION(name) decltype(&::name) name = library.function<decltype(&::name)>(#name)
   LACUNA_FUNCTION(cublasLtCreate);
   LACUNA_FUNCTION(cublasLtGetStatusString);
+  LACUNA_FUNCTION(cublasLtGetVersion);
   LACUNA_FUNCTION(cublasLtMatmul);
   LACUNA_FUNCTION(cublasLtMatmulAlgoGetHeuristic);
   LACUNA_FUNCTION(cublasLtMatmulDescCreate);
@@ -60,31 +60,21 @@ std::uint32_t alignment_of(const void* pointer) {
 
 /// All that a plan depends on.
 using Key = std::tuple<int, std::array<std::int64_t, 9>, std::array<std::int64_t, 3>, std::array<DType, 3>,
-                       std::array<bool, 4>, std::array<std::uint32_t, 3>>;
+                       std::array<bool, 5>, std::array<std::uint32_t, 3>>;
 
 Key key_of(int device, const Product& p) {
   return {device,
           {p.a.rows, p.a.columns, p.a.stride, p.b.rows, p.b.columns, p.b.stride, p.c.rows, p.c.columns, p.c.stride},
           {p.batch, p.a.item, p.b.item},
           {p.a.dtype, p.b.dtype, p.c.dtype},
-          {p.a.transposed, p.b.transposed, p.add, p.bias != nullptr},
+          {p.a.transposed, p.b.transposed, p.add, p.bias != nullptr, p.tf32},
           {alignment_of(p.a.data), alignment_of(p.b.data), alignment_of(p.c.data)}};
 }
 
-struct Destroy {
-  void operator()(cublasLtMatmulDesc_t product) const { library().cublasLtMatmulDescDestroy(product); }
-  void operator()(cublasLtMatrixLayout_t layout) const { library().cublasLtMatrixLayoutDestroy(layout); }
-  void operator()(cublasLtMatmulPreference_t preference) const {
-    library().cublasLtMatmulPreferenceDestroy(preference);
-  }
-};
-using ProductOwner = std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroy>;
-using LayoutOwner = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroy>;
-using PreferenceOwner = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, Destroy>;
+using PreferenceOwner = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, DestroyOfCublaslt>;
 
 struct Plan {
-  ProductOwner product{};
-  LayoutOwner a{}, b{}, c{};
+  ProductDescription description{};
   cublasLtMatmulAlgo_t algorithm{};
 };
 
@@ -110,21 +100,9 @@ LayoutOwner layout_of(const Factor& matrix, std::int64_t batch) {
   return layout;
 }
 
-/// c = a·b by rows is cᵀ = bᵀ·aᵀ by columns: b is the left factor.
 Plan make_plan(cublasLtHandle_t handle, const Product& p) {
-  cublasLtMatmulDesc_t product = nullptr;
-  check(library().cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "MatmulDescCreate");
-  Plan plan{.product = ProductOwner(product)};
-  set(product, CUBLASLT_MATMUL_DESC_TRANSA, p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-  set(product, CUBLASLT_MATMUL_DESC_TRANSB, p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (p.bias != nullptr) {
-    set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-  }
-  plan.a = layout_of(p.a, p.batch);
-  plan.b = layout_of(p.b, p.batch);
-  plan.c = layout_of(p.c, p.batch);
-
+  Plan plan{.description = description_of(p)};
+  const ProductDescription& d = plan.description;
   cublasLtMatmulPreference_t preference = nullptr;
   check(library().cublasLtMatmulPreferenceCreate(&preference), "MatmulPreferenceCreate");
   const PreferenceOwner owner(preference);
@@ -132,7 +110,7 @@ Plan make_plan(cublasLtHandle_t handle, const Product& p) {
     check(library().cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
           "MatmulPreferenceSetAttribute");
   };
-  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{product_workspace});
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{library_workspace});
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b.data));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a.data));
@@ -140,8 +118,8 @@ Plan make_plan(cublasLtHandle_t handle, const Product& p) {
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c.data));
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  check(library().cublasLtMatmulAlgoGetHeuristic(handle, product, plan.b.get(), plan.a.get(), plan.c.get(),
-                                                 plan.c.get(), preference, 1, &found, &count),
+  check(library().cublasLtMatmulAlgoGetHeuristic(handle, d.product.get(), d.b.get(), d.a.get(), d.c.get(), d.c.get(),
+                                                 preference, 1, &found, &count),
         "MatmulAlgoGetHeuristic");
   expect(count > 0, "cuBLASLt has no product [{}, {}] by [{}, {}]", p.a.rows, p.a.columns, p.b.rows, p.b.columns);
   plan.algorithm = found.algo;
@@ -158,12 +136,12 @@ class Products {
     const Key key = key_of(device, p);
     auto entry = plans_.find(key);
     if (entry == plans_.end()) entry = plans_.emplace(key, make_plan(handle, p)).first;
-    const Plan& plan = entry->second;
-    if (p.bias != nullptr) set(plan.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    const ProductDescription& d = entry->second.description;
+    if (p.bias != nullptr) set(d.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
     const float alpha = p.alpha, beta = p.add ? 1 : 0;
-    check(library().cublasLtMatmul(handle, plan.product.get(), &alpha, p.b.data, plan.b.get(), p.a.data, plan.a.get(),
-                                   &beta, p.c.data, plan.c.get(), p.c.data, plan.c.get(), &plan.algorithm, workspace,
-                                   product_workspace, stream),
+    check(library().cublasLtMatmul(handle, d.product.get(), &alpha, p.b.data, d.b.get(), p.a.data, d.a.get(), &beta,
+                                   p.c.data, d.c.get(), p.c.data, d.c.get(), &entry->second.algorithm, workspace,
+                                   static_cast<std::size_t>(library_workspace), stream),
           "Matmul");
   }
 
@@ -173,7 +151,45 @@ class Products {
   std::map<Key, Plan> plans_;
 };
 
+const RegisterKernel state{add_cuda_libraries, DeviceKind::cuda, [](std::vector<CudaLibrary>& libraries) {
+                             CudaLibrary own{.name = "cuBLASLt"};
+                             try {
+                               const std::size_t version = library().cublasLtGetVersion();
+                               own.version =
+                                   fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+                             } catch (const Error& error) {
+                               own.problem = error.what();
+                             }
+                             libraries.push_back(std::move(own));
+                             libraries.push_back(cudnn_state());
+                           }};
+
 }  // namespace
+
+void DestroyOfCublaslt::operator()(cublasLtMatmulDesc_t product) const { library().cublasLtMatmulDescDestroy(product); }
+void DestroyOfCublaslt::operator()(cublasLtMatrixLayout_t layout) const {
+  library().cublasLtMatrixLayoutDestroy(layout);
+}
+void DestroyOfCublaslt::operator()(cublasLtMatmulPreference_t preference) const {
+  library().cublasLtMatmulPreferenceDestroy(preference);
+}
+
+ProductDescription description_of(const Product& p) {
+  cublasLtMatmulDesc_t made = nullptr;
+  const cublasComputeType_t compute = p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  check(library().cublasLtMatmulDescCreate(&made, compute, CUDA_R_32F), "MatmulDescCreate");
+  ProductDescription d{.product = ProductOwner(made)};
+  set(made, CUBLASLT_MATMUL_DESC_TRANSA, p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(made, CUBLASLT_MATMUL_DESC_TRANSB, p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (p.bias != nullptr) {
+    set(made, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(made, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+  }
+  d.a = layout_of(p.a, p.batch);
+  d.b = layout_of(p.b, p.batch);
+  d.c = layout_of(p.c, p.batch);
+  return d;
+}
 
 void multiply(Stream stream, int device, const Product& product, void* workspace) {
   static Products& products = *new Products;  // never destroyed: the library may be closed by then

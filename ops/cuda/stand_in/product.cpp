@@ -1,44 +1,32 @@
 // Matrix products of the stand-in, by plain loops over f32.
-#include "core/dtype.h"
 #include "core/stand_in/queue.h"
+#include "ops/cuda/stand_in/values.h"
 #include "ops/product_cuda.h"
 
+#include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <vector>
 
 namespace lacuna::cuda {
 namespace {
 
-float value_at(DType dtype, const void* data, std::int64_t i) {
-  switch (dtype) {
-    case DType::bf16:
-      return to_compute(static_cast<const bf16*>(data)[i]);
-    case DType::f16:
-      return to_compute(static_cast<const f16*>(data)[i]);
-    default:
-      return static_cast<const float*>(data)[i];
-  }
-}
-void set_value(DType dtype, void* data, std::int64_t i, float value) {
-  switch (dtype) {
-    case DType::bf16:
-      static_cast<bf16*>(data)[i] = bf16(value);
-      break;
-    case DType::f16:
-      static_cast<f16*>(data)[i] = f16(value);
-      break;
-    default:
-      static_cast<float*>(data)[i] = value;
-  }
+/// To 10 bits after the point, ties to even.
+float rounded_to_tf32(float value) {
+  const auto u = std::bit_cast<std::uint32_t>(value);
+  if ((u & 0x7f800000U) == 0x7f800000U) return value;
+  return std::bit_cast<float>((u + 0xfffU + ((u >> 13) & 1U)) & ~0x1fffU);
 }
 
 /// Matrix `index` of the batch as f32, transposed if `by_columns` asks for it: [height, width] after its transposition.
-std::vector<float> values_of(const Factor& m, std::int64_t index) {
+std::vector<float> values_of(const Factor& m, std::int64_t index, bool tf32) {
   const std::int64_t height = m.transposed ? m.columns : m.rows, width = m.transposed ? m.rows : m.columns;
   std::vector<float> values(static_cast<std::size_t>(height * width));
   for (std::int64_t i = 0; i < height; ++i)
     for (std::int64_t j = 0; j < width; ++j)
       values[static_cast<std::size_t>(i * width + j)] =
           value_at(m.dtype, m.data, index * m.item + (m.transposed ? j * m.stride + i : i * m.stride + j));
+  if (tf32) std::ranges::transform(values, values.begin(), rounded_to_tf32);
   return values;
 }
 
@@ -46,7 +34,7 @@ void multiply_now(const Product& p) {
   const std::int64_t inner = p.a.transposed ? p.a.rows : p.a.columns, width = p.c.columns;
   std::vector<float> row(static_cast<std::size_t>(width));
   for (std::int64_t item = 0; item < p.batch; ++item) {
-    const std::vector<float> a = values_of(p.a, item), b = values_of(p.b, item);
+    const std::vector<float> a = values_of(p.a, item, p.tf32), b = values_of(p.b, item, p.tf32);
     for (std::int64_t i = 0; i < p.c.rows; ++i) {
       row.assign(row.size(), 0);
       for (std::int64_t k = 0; k < inner; ++k) {

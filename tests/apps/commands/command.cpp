@@ -206,6 +206,24 @@ TEST_CASE("command: memory of a step is the same to the byte in plan, bench and 
   }
 }
 
+TEST_CASE("command: the gradient of the images is planned and timed, where nothing else is trained too") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  for (const std::string frozen : {"freeze={}", "freeze={freeze: [\"*\"]}"}) {
+    const auto memory = [&](std::vector<std::string> words) {
+      words.insert(words.end(), {"-c", "c.yaml", frozen, "--json", "-"});
+      const CommandResult result = run_command(folder, words);
+      INFO(result.error);
+      REQUIRE(result.code == 0);
+      return result.json().at("memory");
+    };
+    const nlohmann::json planned = memory({"plan", "--image-gradient"});
+    CHECK(planned == memory({"bench", "--image-gradient", "--steps", "2"}));
+    CHECK(planned.at("gradients") > 0);
+  }
+  CHECK(run_command(folder, {"bench", "-c", "c.yaml", "freeze={freeze: [\"*\"]}"}).code == 2);
+}
+
 TEST_CASE("command: plan and bench share the documented keys") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", vit);

@@ -16,9 +16,11 @@ TEST_CASE("doctor: cuda devices, or why there are none") {
   const nlohmann::json stand_in = cuda_with(LACUNA_BINARY_DIR "/lib/liblacuna_stand_in.so");
   CHECK(stand_in.at("devices").size() == 2);
   CHECK(stand_in.at("problem") == "");
+  CHECK(!stand_in.at("libraries").empty());
   const nlohmann::json none = cuda_with("/no/such/library.so");
   CHECK(none.at("devices").empty());
   CHECK(none.at("problem") != "");
+  CHECK(none.at("libraries").empty());
 }
 
 }  // namespace lacuna::test

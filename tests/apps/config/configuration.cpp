@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "tests/apps/problems.h"
 #include "tests/temporary_folder.h"
+#include "tests/refusal.h"
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>
@@ -305,6 +306,15 @@ TEST_CASE("configuration: a resolved one says every value, and is itself again")
   CHECK(to_yaml(resolve(parse_configuration(text, "run.yaml"))) == text);
 }
 
+TEST_CASE("configuration: f16 and tf32 are refused on the CPU, and planned on meta") {
+  for (const std::string precision : {"f16", "tf32"}) {
+    const std::vector<std::string> words{"train.precision=" + precision};
+    CHECK(test::refusal_of([&] { resolve(read("train: {device: cpu}\n", words)); }).find("train.precision") !=
+          std::string::npos);
+    CHECK(resolve(read("train: {device: meta}\n", words)).train.precision == precision);
+  }
+}
+
 TEST_CASE("configuration: another choice on the command line does not keep the defaults of the one before") {
   const std::string text = to_yaml(resolve(read("optimizer: {name: adamw, weight_decay: 0.05}\n")));
   const auto with = [&](const std::string& assignment) {
@@ -324,6 +334,8 @@ TEST_CASE("configuration: docs/configuration.md lists every key as it is") {
 }
 
 TEST_CASE("configuration: settings without effect are refused") {
+  CHECK(refusal_after_model("train: {init_scale: 8}\n").find("train.init_scale") != std::string::npos);
+  CHECK(refusal_after_model("train: {growth_interval: 8}\n").find("train.growth_interval") != std::string::npos);
   CHECK(refusal_after_model("data: {name: shapes, path: c10}\n").find("data.path") != std::string::npos);
   CHECK(refusal_after_model("train: {epochs: 3}\n", {"train="}).find("train=") != std::string::npos);
   CHECK(refusal_after_model("train: {epochs: 3}\n", {"train.epochs="}).find("train.epochs=") != std::string::npos);

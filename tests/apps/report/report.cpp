@@ -46,6 +46,53 @@ TEST_CASE("report: what auto chose is no setting of the run") {
   CHECK(page.find("\"label\":\"12KiB: budget 12KiB\"") != std::string::npos);
 }
 
+TEST_CASE("report: ranges, sensitivities and bits of saved tensors over training") {
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml",
+             "model: {name: vit, image_size: 16, patch_size: 4, embed_dim: 32, depth: 2, num_heads: 2}\n"
+             "data: {name: shapes, train_size: 64, val_size: 16}\n"
+             "train: {epochs: 3, batch_size: 16, threads: 1}\n");
+  for (const char* const memory : {"{policy: mesa}", "{policy: adaptive, bits: 2, measure_every: 4}"})
+    REQUIRE(run_command(folder, {"train", "-c", "c.yaml", fmt::format("memory={}", memory),
+                                 fmt::format("output.dir={}", memory[9] == 'm' ? "ranges" : "bits")})
+                .code == 0);
+  std::map<std::string, std::vector<double>> noted;  // by run: the steps that tell something
+  for (const std::string run : {"ranges", "bits"})
+    for (const std::string& line : lines_of(read_file(folder / run / "metrics.jsonl"))) {
+      const nlohmann::json json = nlohmann::json::parse(line);
+      CHECK(json.contains("measuring") == json.contains("quantization_variance"));
+      if (json.contains("quantization_variance")) CHECK(json.at("quantization_variance") > 0);
+      if (!json.contains("tensors")) continue;
+      noted[run].push_back(json.at("step"));
+      CHECK(json.at("tensors").size() > 4);
+      for (const auto& [key, figures] : json.at("tensors").items()) {
+        CHECK(key.find(' ') != std::string::npos);
+        if (run == "ranges") CHECK(figures.at("min") < figures.at("max"));
+        if (run == "bits") CHECK(figures.at("bits") >= 1);
+      }
+    }
+  CHECK(noted["ranges"] == std::vector<double>{4, 8, 12});  // at evaluations
+  CHECK(noted["bits"].size() > 3);                          // and where it was measured
+  REQUIRE(run_command(folder, {"report", "ranges", "bits", "-o", "page.html"}).code == 0);
+  const nlohmann::json page = evaluate(
+      folder, "page.html",
+      charts +
+          "const selects = () => [...document.querySelectorAll('#tensors select')];"
+          "const first = points('tensors'), names = [...document.querySelectorAll('#tensors .legend button')].length;"
+          "selects()[0].value = '1'; selects()[0].dispatchEvent(new Event('change'));"
+          "return {first, names, figures: [...selects()[1].options].map(o => o.value), second: points('tensors')}");
+  if (page.is_null()) return;
+  CHECK(page.at("first").size() == page.at("names"));
+  for (const char* const part : {"first", "second"}) {
+    const std::vector<double>& steps = noted[part == std::string("first") ? "ranges" : "bits"];
+    REQUIRE(!page.at(part).empty());
+    const nlohmann::json& line = page.at(part).at(0);
+    REQUIRE(line.size() == 2 * steps.size());
+    for (std::size_t i = 0; i < steps.size(); ++i) CHECK(line.at(2 * i) == steps[i]);
+  }
+  CHECK(page.at("figures") == nlohmann::json{"bits", "sensitivity"});
+}
+
 TEST_CASE("report: training runs on one page") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", plain_vit);
@@ -109,9 +156,9 @@ TEST_CASE("report: training runs on one page") {
         size);
     if (page_state.is_null()) return;
     CHECK(page_state.at("overflow") == 0);
-    // Peak, timelines of two runs and their bars, layers, and six curves: loss, two metrics, rate, gradient norm,
-    // speed. Only one run knows its final figures.
-    CHECK(page_state.at("canvases") == 1 + 3 + 1 + 6);
+    // Peak, timelines of two runs and their bars, layers, ranges of one, and six curves: loss, two metrics, rate,
+    // gradient norm, speed. Only one run knows its final figures.
+    CHECK(page_state.at("canvases") == 1 + 3 + 1 + 1 + 6);
     CHECK(page_state.at("drawn") == page_state.at("canvases"));
     CHECK(page_state.at("titles").at(0) == "Results");
     CHECK(page_state.at("name") == "two: mesa · unfinished");

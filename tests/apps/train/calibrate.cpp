@@ -90,6 +90,58 @@ TEST_CASE("calibrate: a step with calibration takes no more memory than others, 
   }
 }
 
+TEST_CASE("calibrate: the share of the gradient that is noise of quantization is predicted") {
+  for (const double bits : {2.0, 4.0}) {
+    CAPTURE(bits);
+    Configuration with = configured("{name: resnet20, num_classes: 10, zero_init_last: false}", true,
+                                    "optimizer: {name: sgd, lr: 0.01}\n");
+    with.memory.options["bits"] = bits;
+    Training training(with, Device::cpu);
+    const Batch batch = made_up_batch(with, training).front();
+    training.model().set_training(true);
+    Adaptive& adaptive = *adaptive_of(training.policy());
+    CHECK(adaptive.variance_share() == 0);
+    const auto gradients = [&](MemoryPolicy& policy, std::uint32_t step) {
+      const RandomStateScope random({.seed = 1, .step = step});
+      Tape tape(policy);
+      const Variable loss = [&] {
+        const Recording recording(tape);
+        return training.task_step().loss(batch);
+      }();
+      tape.backward(loss);
+      std::vector<double> all;
+      for (Parameter* parameter : training.model().parameters()) {
+        const std::vector<double> own = parameter->grad().to_vector();
+        all.insert(all.end(), own.begin(), own.end());
+        parameter->set_grad({});
+      }
+      return all;
+    };
+    const std::unique_ptr<MemoryPolicy> lossless = make_policy("exact");
+    const std::vector<double> exact = gradients(*lossless, 0);
+    {
+      const RandomStateScope random({.seed = 1, .step = 0});
+      CHECK(training.task_step().calibrate(batch, training.policy()));
+    }
+    double square = 0, error = 0;
+    constexpr std::uint32_t draws = 4;
+    for (std::uint32_t draw = 1; draw <= draws; ++draw) {
+      const std::vector<double> noisy = gradients(training.policy(), draw);
+      for (std::size_t i = 0; i < exact.size(); ++i) error += (noisy[i] - exact[i]) * (noisy[i] - exact[i]) / draws;
+    }
+    for (const double value : exact) square += value * value;
+    const double share = adaptive.variance_share();
+    CHECK(share > 0.4 * error / square);
+    CHECK(share < 2.5 * error / square);
+    const TensorFigures figures = adaptive.figures();
+    CHECK(figures.size() > 8);
+    for (const auto& [key, own] : figures) {
+      CHECK(own.at("sensitivity") >= 0);
+      CHECK(own.at("bits") >= 1);
+    }
+  }
+}
+
 TEST_CASE("calibrate: works with frozen parameters") {
   for (const char* memory : {"{policy: adaptive, bits: 3}", "{policy: adaptive, bits: 3, by_draws: true}"}) {
     const Configuration with = resolve(parse_configuration(

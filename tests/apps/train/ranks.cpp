@@ -3,9 +3,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
 
 namespace lacuna::test {
@@ -145,6 +147,74 @@ TEST_CASE("ranks: one that is killed ends all, and the last checkpoint is whole"
   CHECK(resumed.code == 0);
 }
 
+TEST_CASE("ranks: lacuna-restarts goes on after one was killed, to the bits of a run that was not") {
+  if (!Ranks::can_run()) return;
+  const Ranks ranks;
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const std::vector<std::string> settings{"train.accumulate=1", "train.epochs=20", "output.save_every_steps=1"};
+  const auto to = [&](const std::string& run) {
+    std::vector<std::string> words = train(settings);
+    words.push_back("output.dir=" + run);
+    return words;
+  };
+  std::vector<std::string> words{"1", *mpirun(), "-n", "2", LACUNA_BINARY_DIR "/bin/lacuna"};
+  std::ranges::copy(to("killed"), std::back_inserter(words));
+  CommandRun run(folder, std::move(words), {}, LACUNA_SOURCE_DIR "/tools/lacuna-restarts");
+  while (run.running() && lines_in(folder / "killed/metrics.jsonl") < 6)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ::kill(ranks_of(folder).at(1), SIGKILL);
+  const CommandResult result = run.wait();
+  INFO(result.error);
+  CHECK(result.code == 0);
+  REQUIRE(ranks.run(folder, 2, to("whole")).code == 0);
+  check_same_checkpoint(folder, "killed", "whole");
+  // A wrong setting does not get better by being tried again.
+  const CommandResult wrong = run_program(
+      folder, LACUNA_SOURCE_DIR "/tools/lacuna-restarts",
+      {"3", LACUNA_BINARY_DIR "/bin/lacuna", "train", "-c", "c.yaml", "output.dir=wrong", "train.batch_size=0"});
+  CHECK(wrong.code == 2);
+  CHECK(wrong.error.find("restart 1") == std::string::npos);
+}
+
+TEST_CASE("ranks: evaluation counts each sample once, and the figures of classes are those of one process") {
+  if (!Ranks::can_run()) return;
+  const Ranks ranks;
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  run(folder, train({"output.dir=r", "train.epochs=1"}));
+  const nlohmann::json one = run(folder, {"eval", "r", "--json", "-"}).json();
+  const CommandResult result = ranks.run(folder, 2, {"eval", "r", "--json", "-"});
+  INFO(result.error);
+  REQUIRE(result.code == 0);
+  const nlohmann::json two = result.json();
+  CHECK(two["samples"] == 10);
+  CHECK(two["val_accuracy"] == one["val_accuracy"]);
+  CHECK(two["val_loss"].get<double>() == doctest::Approx(one["val_loss"].get<double>()).epsilon(1e-6));
+  CHECK(two["classes"]["confusion"] == one["classes"]["confusion"]);
+  CHECK(two["classes"]["worst"].size() == one["classes"]["worst"].size());
+  for (std::size_t i = 0; i < one["classes"]["worst"].size(); ++i)
+    CHECK(two["classes"]["worst"][i]["sample"] == one["classes"]["worst"][i]["sample"]);
+}
+
+TEST_CASE("ranks: the ledger of a run counts 8 + 8 / N bytes a parameter with AdamW's state in parts") {
+  if (!Ranks::can_run()) return;
+  const Ranks ranks;
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const CommandResult result =
+      ranks.run(folder, 4, train({"output.dir=r", "train.accumulate=1", "train.epochs=1", "ranks.shard=optimizer"}));
+  INFO(result.error);
+  REQUIRE(result.code == 0);
+  const auto parameters = read_json(folder / "r/summary.json")["parameters"].get<std::int64_t>();
+  const nlohmann::json memory = read_json(folder / "r/summary.json")["memory"];
+  std::int64_t bytes = 0;
+  for (const char* const purpose : {"parameters", "gradients", "optimizer"})
+    bytes += memory[purpose].get<std::int64_t>();
+  // Small tensors do not divide evenly, and each has a counter of its steps.
+  CHECK(static_cast<double>(bytes) == doctest::Approx((8 + 8.0 / 4) * static_cast<double>(parameters)).epsilon(0.05));
+}
+
 TEST_CASE("ranks: one that hangs is named, and all end") {
   if (!Ranks::can_run()) return;
   const Ranks ranks;
@@ -183,6 +253,8 @@ TEST_CASE("ranks: plan says what a rank takes and sends") {
   const nlohmann::json one = plan({}), four = plan({"--ranks", "4"}),
                        sharded = plan({"--ranks", "4", "ranks.shard=optimizer"}),
                        half = plan({"--ranks", "4", "ranks.exchange=bf16"}),
+                       quarter = plan({"--ranks", "4", "ranks.exchange=int8"}),
+                       in_parts = plan({"--ranks", "4", "ranks.shard=gradients"}),
                        slow = plan({"--ranks", "4", "--bandwidth", "1Mbit"});
   CHECK_FALSE(one.contains("exchange"));
   CHECK(4 * four["memory"]["data"].get<std::int64_t>() == one["memory"]["data"]);
@@ -191,6 +263,10 @@ TEST_CASE("ranks: plan says what a rank takes and sends") {
   CHECK(four["exchange"]["sent_bytes"] == gradients * 3 / 2);
   CHECK(half["exchange"]["gradient_bytes"] == gradients / 2);
   CHECK(sharded["memory"]["optimizer"].get<std::int64_t>() < four["memory"]["optimizer"].get<std::int64_t>() / 3);
+  CHECK(quarter["exchange"]["gradient_bytes"].get<std::int64_t>() < gradients * 27 / 100);
+  CHECK(in_parts["memory"]["optimizer"] == sharded["memory"]["optimizer"]);
+  CHECK(in_parts["exchange"]["sent_bytes"] < sharded["exchange"]["sent_bytes"]);
+  CHECK(run_command(folder, {"plan", "-c", "c.yaml", "ranks={exchange: int8, shard: gradients}"}).code == 2);
   CHECK(slow["exchange"]["exposed_seconds"] > four["exchange"]["exposed_seconds"]);
   CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--ranks", "3"}).code == 2);
   CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--ranks", "4", "--latency", "5"}).code == 2);

@@ -1,0 +1,46 @@
+#include "core/device_graph.h"
+
+#include "core/allocator.h"
+#include "core/ledger.h"
+
+namespace lacuna {
+namespace {
+
+Owner owner() { return {Purpose::transient, Label("captured step"), {}}; }
+
+}  // namespace
+
+DeviceGraph::DeviceGraph(Device device, const std::function<void()>& queue) : device_(device) {
+  Backend& own = backend(device);
+  const Stream stream = own.stream(device.index);
+  allocator(device).begin_pool();
+  try {
+    own.begin_capture(stream);
+    try {
+      queue();
+    } catch (...) {
+      try {
+        own.end_capture(stream);
+      } catch (const Error&) {  // the first error tells more
+      }
+      throw;
+    }
+    graph_ = own.end_capture(stream);
+  } catch (...) {
+    allocator(device).free_pool();
+    throw;
+  }
+  allocator(device).end_pool();
+  bytes_ = allocator(device).pool_bytes();
+  ledger(device).add(owner(), bytes_);
+}
+
+DeviceGraph::~DeviceGraph() {
+  graph_.reset();
+  allocator(device_).free_pool();
+  ledger(device_).remove(owner(), bytes_);
+}
+
+void DeviceGraph::replay() const { graph_->replay(stream_of(device_)); }
+
+}  // namespace lacuna

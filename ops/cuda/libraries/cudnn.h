@@ -1,0 +1,48 @@
+// Plans of cuDNN for convolutions and attention. Its frontend, a library of headers, is included by cudnn_plans.cpp
+// alone: it takes half a minute to compile.
+#pragma once
+
+#include "ops/cuda_libraries.h"
+#include "ops/dnn_cuda.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+struct cudnnContext;
+
+namespace lacuna::cuda {
+
+/// Why cuDNN cannot be used, and which package brings it; empty if it can.
+const std::string& cudnn_problem();
+/// For add_cuda_libraries.
+CudaLibrary cudnn_state();
+
+/// Where plans are made for: the device of a handle, or one that is described (cuDNN's JSON), on any machine.
+struct PlanTarget {
+  cudnnContext* handle = nullptr;
+  std::string description{};
+};
+
+class CudnnPlan {
+ public:
+  virtual ~CudnnPlan() = default;
+  virtual std::int64_t workspace() const = 0;
+  /// As cuDNN calls it.
+  virtual std::string name() const = 0;
+  /// `pointers` in the order of the plan's tensors: convolutions: first, second, result; attention: q, k, v, y,
+  /// log_sums, and dy, dq, dk, dv for backward.
+  virtual void run(cudnnContext* handle, const std::vector<void*>& pointers, void* workspace) const = 0;
+};
+
+/// A plan, or in `problem` why there is none: none that has the same bits every run and takes no more than
+/// library_workspace.
+struct Planned {
+  std::unique_ptr<const CudnnPlan> plan{};
+  std::string problem{};
+};
+Planned plan_of(const PlanTarget& target, const Convolution& what);
+Planned plan_of(const PlanTarget& target, const DenseAttention& what);
+
+}  // namespace lacuna::cuda

@@ -1,0 +1,164 @@
+#include "ops/cuda/libraries/cudnn.h"
+
+#include "core/error.h"
+
+#include <cudnn_frontend.h>
+
+#include <unordered_map>
+
+namespace lacuna::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+using fe::graph::Graph;
+using fe::graph::Tensor_attributes;
+using TensorPtr = std::shared_ptr<Tensor_attributes>;
+
+fe::DataType_t type_of(DType dtype) { return dtype == DType::bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF; }
+
+/// A graph and its tensors, those of the plan's pointers in order.
+struct Built {
+  std::shared_ptr<Graph> graph = std::make_shared<Graph>();
+  std::vector<TensorPtr> tensors{};
+
+  explicit Built(DType dtype) {
+    graph->set_io_data_type(type_of(dtype))
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+  }
+  TensorPtr input(const char* name, const std::vector<std::int64_t>& extents,
+                  const std::vector<std::int64_t>& strides) {
+    tensors.push_back(graph->tensor(Tensor_attributes().set_name(name).set_dim(extents).set_stride(strides)));
+    return tensors.back();
+  }
+  void output(const TensorPtr& tensor, const std::vector<std::int64_t>& extents,
+              const std::vector<std::int64_t>& strides) {
+    tensor->set_output(true).set_dim(extents).set_stride(strides);
+    tensors.push_back(tensor);
+  }
+};
+
+using Extents = std::vector<std::int64_t>;
+/// cuDNN names extents [N, C, H, W]; images lie as [N, H, W, C].
+Extents extents(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) { return {n, c, h, w}; }
+Extents strides(std::int64_t h, std::int64_t w, std::int64_t c) { return {h * w * c, 1, w * c, c}; }
+
+template <class Attributes>
+Attributes windows(const ConvShape& s) {
+  return Attributes().set_padding({s.padding, s.padding}).set_stride({s.stride, s.stride}).set_dilation({1, 1});
+}
+
+Built built(const Convolution& what) {
+  Built b(what.dtype);
+  const ConvShape& s = what.shape;
+  const std::int64_t of_group = s.channels / s.groups;
+  const Extents x = extents(s.images, s.height, s.width, s.channels),
+                x_strides = strides(s.height, s.width, s.channels),
+                y = extents(s.images, s.out_height(), s.out_width(), s.outputs),
+                y_strides = strides(s.out_height(), s.out_width(), s.outputs),
+                w = extents(s.outputs, s.kernel_height, s.kernel_width, of_group),
+                w_strides = strides(s.kernel_height, s.kernel_width, of_group);
+  switch (what.pass) {
+    case ConvolutionPass::forward: {
+      const TensorPtr in = b.input("x", x, x_strides), weights = b.input("weights", w, w_strides);
+      b.output(b.graph->conv_fprop(in, weights, windows<fe::graph::Conv_fprop_attributes>(s)), y, y_strides);
+      break;
+    }
+    case ConvolutionPass::input_gradient: {
+      const TensorPtr dy = b.input("dy", y, y_strides), weights = b.input("weights", w, w_strides);
+      b.output(b.graph->conv_dgrad(dy, weights, windows<fe::graph::Conv_dgrad_attributes>(s)), x, x_strides);
+      break;
+    }
+    case ConvolutionPass::weight_gradient: {
+      const TensorPtr dy = b.input("dy", y, y_strides), in = b.input("x", x, x_strides);
+      b.output(b.graph->conv_wgrad(dy, in, windows<fe::graph::Conv_wgrad_attributes>(s)), w, w_strides);
+    }
+  }
+  return b;
+}
+
+Built built(const DenseAttention& a) {
+  Built b(a.dtype);
+  const std::int64_t d = a.head_dim;
+  const Extents of_queries{a.samples, a.heads, a.queries, d}, of_keys{a.samples, a.heads, a.keys, d},
+      sums{a.samples, a.heads, a.queries, 1}, sums_strides{a.heads * a.queries, a.queries, 1, 1};
+  // [samples, heads, rows, head_dim] as it lies
+  const auto rows = [&](std::int64_t count, std::int64_t stride) { return Extents{count * stride, d, stride, 1}; };
+  const Extents y_strides = rows(a.queries, a.heads * d);
+  const TensorPtr q = b.input("q", of_queries, rows(a.queries, a.q_stride)),
+                  k = b.input("k", of_keys, rows(a.keys, a.k_stride)),
+                  v = b.input("v", of_keys, rows(a.keys, a.v_stride));
+  if (!a.backward) {
+    const auto [y, log_sums] = b.graph->sdpa(
+        q, k, v, fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true).set_attn_scale(a.scale));
+    b.output(y, of_queries, y_strides);
+    b.output(log_sums, sums, sums_strides);
+    log_sums->set_data_type(fe::DataType_t::FLOAT);
+    return b;
+  }
+  const TensorPtr y = b.input("y", of_queries, y_strides), log_sums = b.input("log_sums", sums, sums_strides),
+                  dy = b.input("dy", of_queries, y_strides);
+  log_sums->set_data_type(fe::DataType_t::FLOAT);
+  const auto [dq, dk, dv] = b.graph->sdpa_backward(q, k, v, y, dy, log_sums,
+                                                   fe::graph::SDPA_backward_attributes()
+                                                       .set_name("attention backward")
+                                                       .set_attn_scale(a.scale)
+                                                       .set_deterministic_algorithm(true));
+  b.output(dq, of_queries, rows(a.queries, a.dq_stride));
+  b.output(dk, of_keys, rows(a.keys, a.dk_stride));
+  b.output(dv, of_keys, rows(a.keys, a.dv_stride));
+  return b;
+}
+
+class Plan final : public CudnnPlan {
+ public:
+  Plan(Built built, std::int64_t workspace) : built_(std::move(built)), workspace_(workspace) {}
+  std::int64_t workspace() const override { return workspace_; }
+  std::string name() const override {
+    std::string name;
+    return built_.graph->get_plan_name(name).is_good() ? name : "";
+  }
+  void run(cudnnContext* handle, const std::vector<void*>& pointers, void* workspace) const override {
+    std::unordered_map<std::int64_t, void*> of_tensors;
+    for (std::size_t i = 0; i < built_.tensors.size(); ++i) of_tensors[built_.tensors[i]->get_uid()] = pointers.at(i);
+    if (fe::error_t error = built_.graph->execute(handle, of_tensors, workspace); error.is_bad())
+      fail("cuDNN: {}", error.get_message());
+  }
+
+ private:
+  Built built_;
+  std::int64_t workspace_;
+};
+
+/// The first plan of the heuristic, so that the same shapes have the same bits.
+Planned planned(const PlanTarget& target, Built built) {
+  Graph& graph = *built.graph;
+  std::int64_t uid = 1;
+  for (const TensorPtr& tensor : built.tensors) tensor->set_uid(uid++);
+  if (target.handle == nullptr) {
+    const std::vector<std::uint8_t> text(target.description.begin(), target.description.end());
+    const auto device = std::make_shared<fe::DeviceProperties>();
+    if (fe::error_t error = device->deserialize(text); error.is_bad()) return {.problem = error.get_message()};
+    graph.set_device_properties(device);
+  }
+  fe::error_t error = graph.validate();
+  if (error.is_good())
+    error = target.handle != nullptr ? graph.build_operation_graph(target.handle) : graph.build_operation_graph();
+  if (error.is_good()) error = graph.create_execution_plans({fe::HeurMode_t::A});
+  // Of the plans that are there by now.
+  graph.deselect_numeric_notes({fe::NumericalNote_t::NONDETERMINISTIC});
+  graph.deselect_workspace_greater_than(library_workspace);
+  if (error.is_good()) error = graph.check_support();
+  if (error.is_good()) error = graph.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE);
+  std::int64_t workspace = 0;
+  if (error.is_good()) error = graph.get_workspace_size(workspace);
+  if (error.is_bad()) return {.problem = error.get_message()};
+  return {.plan = std::make_unique<Plan>(std::move(built), workspace)};
+}
+
+}  // namespace
+
+Planned plan_of(const PlanTarget& target, const Convolution& what) { return planned(target, built(what)); }
+Planned plan_of(const PlanTarget& target, const DenseAttention& what) { return planned(target, built(what)); }
+
+}  // namespace lacuna::cuda

@@ -1,0 +1,10 @@
+#include "ops/cuda_libraries.h"
+
+namespace lacuna {
+
+bool& uses_cudnn() {
+  static bool uses = true;
+  return uses;
+}
+
+}  // namespace lacuna

@@ -1,0 +1,63 @@
+// Convolutions and attention by a library on a device: cuDNN (ops/cuda/libraries), or the host on the stand-in
+// (ops/cuda/stand_in). What it does not compute kernels of our own do.
+#pragma once
+
+#include "core/number.h"
+#include "core/stream.h"
+#include "ops/conv_kernels.h"
+#include "ops/cuda_libraries.h"
+
+#include <compare>
+#include <cstdint>
+
+namespace lacuna::cuda {
+
+enum class ConvolutionPass : std::uint8_t { forward, input_gradient, weight_gradient };
+
+/// forward: (x, weights) to y; input_gradient: (dy, weights) to dx; weight_gradient: (dy, x) to dweights. All in bf16
+/// or f16, sums in f32. Weights are [outputs, kernel_height, kernel_width, channels / groups].
+struct Convolution {
+  ConvolutionPass pass;
+  DType dtype;
+  ConvShape shape;
+  auto operator<=>(const Convolution&) const = default;
+};
+
+/// y = softmax(scale · q·kᵀ) · v for each sample and head, in bf16 or f16. Rows of q, k and v (and of their gradients)
+/// are `stride` elements apart, samples `queries` or `keys` rows; y and dy are [samples, queries, heads · head_dim].
+struct DenseAttention {
+  bool backward;
+  DType dtype;
+  std::int64_t samples, heads, queries, keys, head_dim;
+  std::int64_t q_stride, k_stride, v_stride;
+  std::int64_t dq_stride, dk_stride, dv_stride;  // of backward
+  float scale;
+  auto operator<=>(const DenseAttention&) const = default;
+};
+struct DenseAttentionPointers {
+  const void *q, *k, *v;
+  void* y;                   // written by forward, read by backward
+  float* log_sums;           // [samples, heads, queries], as y
+  const void* dy = nullptr;  // of backward
+  void *dq = nullptr, *dk = nullptr, *dv = nullptr;
+};
+
+/// Samples of which deterministic backward takes no more than library_workspace: cuDNN has dq in f32, for each 128
+/// keys.
+constexpr std::int64_t samples_at_once(const DenseAttention& a) {
+  const std::int64_t tile = 128, tiles = (a.queries + tile - 1) / tile * tile, copies = (a.keys + tile - 1) / tile;
+  const std::int64_t width = a.head_dim < 64 ? 64 : a.head_dim, of_sample = a.heads * tiles * (copies * width * 4 + 16);
+  return of_sample < library_workspace ? library_workspace / of_sample : 1;
+}
+
+/// Whether the library is here and computes this within library_workspace, with the same bits every run.
+bool has_plan(int device, const Convolution& what);
+bool has_plan(int device, const DenseAttention& what);
+
+/// Those that have a plan. workspace: [library_workspace] bytes of the device.
+void convolve(Stream stream, int device, const Convolution& what, const void* first, const void* second, void* result,
+              void* workspace);
+void attend(Stream stream, int device, const DenseAttention& what, const DenseAttentionPointers& pointers,
+            void* workspace);
+
+}  // namespace lacuna::cuda

@@ -1,0 +1,7 @@
+#include "optim/update_kernels.h"
+
+namespace lacuna::cuda {
+
+template void update(Stream, const AdagradRule&, const UpdatesOnCuda&);
+
+}  // namespace lacuna::cuda

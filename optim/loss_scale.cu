@@ -1,0 +1,39 @@
+#include "optim/loss_scale_cuda.h"
+
+#include "core/block.h"
+#include "optim/rules.h"
+
+namespace lacuna::cuda {
+namespace {
+
+struct Seed {
+  static constexpr int threads = 32;
+  double share;
+  const float* scale;
+  float* gradient;
+  LACUNA_DEVICE void operator()(const Block<Seed>& block) const {
+    if (block.thread() == 0) *gradient = static_cast<float>(share * static_cast<double>(*scale));
+  }
+};
+
+struct Adapt {
+  static constexpr int threads = 32;
+  AdaptLossScale what;
+  LACUNA_DEVICE void operator()(const Block<Adapt>& block) const {
+    if (block.thread() != 0) return;
+    const LossScaleState next =
+        next_loss_scale({*what.scale, *what.good_steps}, *what.finite != 0, what.growth_interval);
+    *what.scale = next.scale;
+    *what.good_steps = next.good_steps;
+  }
+};
+
+}  // namespace
+
+void seed_loss_gradient(Stream stream, double share, const float* scale, float* gradient) {
+  run(stream, 1, Seed{share, scale, gradient});
+}
+
+void adapt_loss_scale(Stream stream, const AdaptLossScale& what) { run(stream, 1, Adapt{what}); }
+
+}  // namespace lacuna::cuda

@@ -1,0 +1,22 @@
+// Launchers of optim/loss_scale.cu.
+#pragma once
+
+#include "core/stream.h"
+
+#include <cstdint>
+
+namespace lacuna::cuda {
+
+/// *gradient = share · *scale.
+void seed_loss_gradient(Stream stream, double share, const float* scale, float* gradient);
+
+/// The scale after a step (optim/rules.h: next_loss_scale).
+struct AdaptLossScale {
+  const std::int32_t* finite;  // []
+  std::int64_t growth_interval;
+  float* scale;              // []
+  std::int32_t* good_steps;  // []
+};
+void adapt_loss_scale(Stream stream, const AdaptLossScale& what);
+
+}  // namespace lacuna::cuda

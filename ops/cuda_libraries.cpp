@@ -7,4 +7,10 @@ bool& uses_cudnn() {
   return uses;
 }
 
+std::vector<CudaLibrary> cuda_libraries() {
+  std::vector<CudaLibrary> libraries;
+  add_cuda_libraries(Device::cuda, libraries);
+  return libraries;
+}
+
 }  // namespace lacuna

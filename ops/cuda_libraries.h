@@ -24,4 +24,7 @@ struct CudaLibrary {
 /// Adds the libraries of the loaded backend.
 inline constinit Kernel<void(std::vector<CudaLibrary>& libraries)> add_cuda_libraries{"libraries"};
 
+/// The libraries of the loaded backend.
+std::vector<CudaLibrary> cuda_libraries();
+
 }  // namespace lacuna

@@ -118,13 +118,6 @@ std::string text_of(const MpiLibrary& mpi, const Launch& launch) {
   return fmt::format("{}; rank {} of {}, started by {}", found, launch.rank, launch.ranks, launch.launcher);
 }
 
-/// The libraries that the cuda devices compute with; none without devices.
-std::vector<CudaLibrary> cuda_libraries(const CudaDevices& cuda) {
-  std::vector<CudaLibrary> libraries;
-  if (!cuda.names.empty()) add_cuda_libraries(Device::cuda, libraries);
-  return libraries;
-}
-
 std::string text_of(const CudaDevices& cuda, const std::vector<CudaLibrary>& libraries) {
   if (cuda.names.empty()) return cuda.problem;
   std::string text = fmt::format("{}", fmt::join(cuda.names, ", "));
@@ -136,7 +129,7 @@ std::string text_of(const CudaDevices& cuda, const std::vector<CudaLibrary>& lib
 ExitCode run(const Report& report) {
   const MpiLibrary mpi = find_mpi();
   const CudaDevices cuda = find_cuda_devices();
-  const std::vector<CudaLibrary> libraries = cuda_libraries(cuda);
+  const std::vector<CudaLibrary> libraries = cuda.names.empty() ? std::vector<CudaLibrary>() : cuda_libraries();
   nlohmann::ordered_json libraries_json = nlohmann::json::array();
   for (const CudaLibrary& library : libraries)
     libraries_json.push_back({{"name", library.name}, {"version", library.version}, {"problem", library.problem}});

@@ -202,6 +202,7 @@ class Eval {
     if (image_channels(dataset->info().fields) == 3 && figures.samples() == std::ssize(samples)) {
       configuration.train.device = "cpu";  // pixels as numbers
       configuration.train.batch_size = configuration.train.accumulate = 1;
+      configuration.ranks = {};
       const Batches single = batches_of(configuration, dataset, Split::validation);
       const std::vector<std::int64_t> worst = figures.worst();
       Sample sample;

@@ -132,7 +132,10 @@ TEST_CASE("sweep: a signal after the last case has ended hides no failure") {
   REQUIRE(comes_true([&] { return fs::exists(failed); }));
   run.signal(SIGINT);
   wait_until_taken(run, SIGINT);
-  std::ofstream(curve).close();
+  std::ofstream writer(curve);
+  fs::remove(curve);
+  write_file(curve, "");  // for who opens it again
+  writer.close();
   const CommandResult result = run.wait();
   INFO(result.out, result.error);
   CHECK(result.code == 1);

@@ -66,6 +66,34 @@ void synchronize(Device device) {
   own.synchronize(own.stream(device.index));
 }
 
+namespace {
+constinit thread_local Stream side_stream = nullptr;  // of an open SideStreamScope
+}
+
+Stream stream_of(Device device) {
+  Backend& own = backend(device);
+  const Stream stream = own.stream(device.index);  // makes the device the thread's current one
+  return side_stream == nullptr ? stream : side_stream;
+}
+
+SideStreamScope::SideStreamScope(Device device) : device_(device), outer_(side_stream) {
+  Backend& own = backend(device);
+  const std::unique_ptr<StreamMark> before = own.mark(own.stream(device.index));
+  side_stream = own.side_stream(device.index);
+  own.wait_for(side_stream, *before);
+}
+SideStreamScope::~SideStreamScope() { side_stream = outer_; }
+
+std::unique_ptr<StreamMark> SideStreamScope::mark() const {
+  Backend& own = backend(device_);
+  return own.mark(own.side_stream(device_.index));
+}
+
+void wait_for(Device device, const StreamMark& mark) {
+  Backend& own = backend(device);
+  own.wait_for(own.stream(device.index), mark);
+}
+
 void cuda::throw_launch_failed(const char* reason) { fail("a kernel could not be started: {}", reason); }
 
 void cuda::throw_waits_while_captured() {

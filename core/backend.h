@@ -22,6 +22,12 @@ class StreamGraph {
   virtual void replay(Stream stream) = 0;
 };
 
+/// The work that had been queued on a stream at some time.
+class StreamMark {
+ public:
+  virtual ~StreamMark() = default;
+};
+
 /// Work on memory is queued on a stream unless said otherwise. Each device has one stream for all of its kernels, so
 /// that memory which is freed can be handed out at once. Errors of a device are thrown as Error.
 class Backend {
@@ -36,7 +42,12 @@ class Backend {
 
   /// The stream of a device, which becomes this thread's current one.
   virtual Stream stream(int device) = 0;
+  /// Another stream of the device, for what goes on beside its kernels.
+  virtual Stream side_stream(int device) = 0;
   virtual void synchronize(Stream stream) = 0;
+  virtual std::unique_ptr<StreamMark> mark(Stream stream) = 0;
+  /// What is queued on `stream` from here on begins after the work of `mark`.
+  virtual void wait_for(Stream stream, const StreamMark& mark) = 0;
   /// Both in the memory of the device.
   virtual void copy(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
   /// From the memory of the host, which may change as soon as this returns.
@@ -75,8 +86,27 @@ CudaDevices find_cuda_devices();
 /// Waits for the work that was queued on a device; there is none on others than cuda.
 void synchronize(Device device);
 
-/// The stream on which kernels for a cuda device run.
-inline Stream stream_of(Device device) { return backend(device).stream(device.index); }
+/// The stream on which this thread's kernels for a cuda device run.
+Stream stream_of(Device device);
+
+/// While it lives, the kernels that this thread starts for a cuda device run on its side stream, after all that was
+/// queued on its own stream before. Memory that they use must not be released before that stream waits for `mark`.
+class SideStreamScope {
+ public:
+  explicit SideStreamScope(Device device);
+  ~SideStreamScope();
+  SideStreamScope(const SideStreamScope&) = delete;
+  SideStreamScope& operator=(const SideStreamScope&) = delete;
+
+  /// The work that was queued in it.
+  std::unique_ptr<StreamMark> mark() const;
+
+ private:
+  Device device_;
+  Stream outer_;
+};
+/// The kernels that are queued on the device's own stream from here on begin after the work of `mark`.
+void wait_for(Device device, const StreamMark& mark);
 
 /// Registers the backend of a library, as a static object in it.
 struct RegisterBackend {

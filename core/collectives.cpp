@@ -1,5 +1,6 @@
 #include "core/collectives.h"
 
+#include "core/device_ranks.h"
 #include "core/kernel_scope.h"
 
 #include <algorithm>
@@ -40,19 +41,38 @@ std::vector<Result> by_rank(const std::vector<T>& all, const std::vector<std::in
   return results;
 }
 
-void convert(const std::byte* from, DType from_type, std::byte* to, DType to_type, std::int64_t count) {
-  if (from_type == to_type) {
-    std::memcpy(to, from, static_cast<std::size_t>(count * size_of(to_type)));
+/// to[i] = from[i], converted; on the CPU by this thread alone, beside those that compute. from, to: [count].
+void copy(const Tensor& from, const Tensor& to) {
+  if (to.device() != Device::cpu) return to.copy_from(from);
+  if (from.dtype() == to.dtype()) {
+    std::memcpy(to.raw(), from.data<const std::byte>(), static_cast<std::size_t>(to.bytes()));
     return;
   }
-  with_float_type(from_type, [&]<class From>(Type<From>) {
-    with_float_type(to_type, [&]<class To>(Type<To>) {
-      const From* const values = reinterpret_cast<const From*>(from);
-      std::transform(values, values + count, reinterpret_cast<To*>(to),
+  with_float_type(from.dtype(), [&]<class From>(Type<From>) {
+    with_float_type(to.dtype(), [&]<class To>(Type<To>) {
+      const From* const values = from.data<const From>();
+      std::transform(values, values + from.count(), to.data<To>(),
                      [](From value) { return static_cast<To>(static_cast<Compute<To>>(to_compute(value))); });
     });
   });
 }
+
+std::span<std::byte> bytes_of(const Tensor& tensor) { return {tensor.raw(), static_cast<std::size_t>(tensor.bytes())}; }
+
+const RegisterKernel cpu_rows{add_rows_in_order, DeviceKind::cpu, [](const Tensor& rows, const Tensor& sum) {
+                                with_float_type(sum.dtype(), [&]<class T>(Type<T>) {
+                                  const std::int64_t width = sum.count();
+                                  const T* const from = rows.data<const T>();  // [ranks, width]
+                                  T* const to = sum.data<T>();                 // [width]
+                                  std::copy_n(from, width, to);
+                                  for (std::int64_t rank = 1; rank < rows.count() / width; ++rank) {
+                                    const T* const row = from + rank * width;
+#pragma GCC ivdep
+                                    for (std::int64_t i = 0; i < width; ++i)
+                                      to[i] = static_cast<T>(to_compute(to[i]) + to_compute(row[i]));
+                                  }
+                                });
+                              }};
 
 }  // namespace
 
@@ -94,41 +114,45 @@ void expect_same_on_all_ranks(Communicator& ranks, std::string_view what, const 
 }
 
 RankOrderSum::RankOrderSum(Communicator& ranks, std::int64_t count, DType dtype, DType sent)
-    : ranks_(ranks), dtype_(dtype), sent_(sent), slice_((count + ranks.size() - 1) / ranks.size()) {
+    : ranks_(ranks), slice_((count + ranks.size() - 1) / ranks.size()) {
   expect(is_floating(dtype) && is_floating(sent), "expected numbers of a floating type to add up over ranks, got {}",
          name_of(is_floating(dtype) ? sent : dtype));
   const AllocationScope scope({Purpose::workspace, Label("sum over ranks"), {}});
-  send_ = Tensor::zeros({ranks.size(), slice_}, sent, Device::cpu, Purpose::workspace);
-  receive_ = Tensor::empty({ranks.size(), slice_}, sent, Device::cpu, Purpose::workspace);
-  sum_ = Tensor::empty({slice_}, sent, Device::cpu, Purpose::workspace);
+  const std::int64_t size = ranks.size();
+  send_ = Tensor::zeros({size * slice_}, sent, ranks.device(), Purpose::workspace);
+  receive_ = Tensor::empty({size * std::max(slice_, few(sent))}, sent, ranks.device(), Purpose::workspace);
+  sum_ = Tensor::empty({slice_}, sent, ranks.device(), Purpose::workspace);
 }
 
-void RankOrderSum::put(std::int64_t at, const std::byte* values, std::int64_t count) const {
-  convert(values, dtype_, send_.raw() + at * size_of(sent_), sent_, count);
+std::int64_t RankOrderSum::few(DType sent) const {
+  constexpr std::int64_t few_bytes = 4096;
+  return std::min(few_bytes / size_of(sent), slice_ * ranks_.size());
 }
 
-void RankOrderSum::take(std::int64_t at, std::byte* values, std::int64_t count) const {
-  convert(send_.raw() + at * size_of(sent_), sent_, values, dtype_, count);
+void RankOrderSum::put(std::int64_t at, const Tensor& values) const {
+  copy(values, send_.leading(at, at + values.count()));
+}
+
+void RankOrderSum::take(std::int64_t at, const Tensor& values) const {
+  copy(send_.leading(at, at + values.count()), values);
 }
 
 void RankOrderSum::run(std::int64_t used) const {
   // A thread beside those that compute: it adds up alone.
   const KernelScope kernel;
-  const std::int64_t ranks = ranks_.size(), slice = (used + ranks - 1) / ranks, bytes = slice * size_of(sent_);
+  const std::int64_t ranks = ranks_.size(), slice = (used + ranks - 1) / ranks, all = ranks * slice;
   expect(slice <= slice_, "{} numbers do not fit into an array of {}", used, count());
   if (slice == 0) return;
-  const std::span<std::byte> send(send_.raw(), static_cast<std::size_t>(ranks * bytes)),
-      sum(sum_.raw(), static_cast<std::size_t>(bytes));
+  const Tensor send = send_.leading(0, all);
   // Each in one message: a slice of a few bytes takes as long as all of it.
-  constexpr std::int64_t few_bytes = 4096;
-  if (ranks * bytes <= few_bytes) {
-    Tensor everything = Tensor::empty({ranks, ranks * slice}, sent_, Device::cpu, Purpose::workspace);
-    ranks_.all_gather(send, {everything.raw(), static_cast<std::size_t>(ranks * ranks * bytes)});
-    add_rows(everything, ranks * slice, send_);
+  if (all <= few(send_.dtype())) {
+    const Tensor everything = receive_.leading(0, ranks * all);
+    ranks_.all_gather(bytes_of(send), bytes_of(everything));
+    add_rows_in_order(send.device(), everything, send);
     return;
   }
   sum_slice(slice);
-  ranks_.all_gather(sum, send);
+  ranks_.all_gather(bytes_of(sum_.leading(0, slice)), bytes_of(send));
 }
 
 void RankOrderSum::run_to_owners(std::span<const std::int64_t> ends) const {
@@ -137,7 +161,7 @@ void RankOrderSum::run_to_owners(std::span<const std::int64_t> ends) const {
   if (slice == 0) return;
   sum_slice(slice);
   // This rank's slice overlaps with what several ranks own, and its own part with the slices of several ranks.
-  const auto bytes = [&](std::int64_t count) { return static_cast<std::size_t>(count * size_of(sent_)); };
+  const auto bytes = [&](std::int64_t count) { return static_cast<std::size_t>(count * size_of(send_.dtype())); };
   const auto part_of = [&](std::int64_t owner) {
     return std::pair(owner == 0 ? 0 : ends[static_cast<std::size_t>(owner - 1)], ends[static_cast<std::size_t>(owner)]);
   };
@@ -152,28 +176,14 @@ void RankOrderSum::run_to_owners(std::span<const std::int64_t> ends) const {
                        until = std::max(there, std::min(own_end, slice * (rank + 1)));
     from.push_back({bytes(there), bytes(until - there)});
   }
-  ranks_.all_to_all(std::span<const std::byte>(sum_.raw(), bytes(slice)), to, {send_.raw(), bytes(slice * ranks)},
-                    from);
+  ranks_.all_to_all(bytes_of(sum_.leading(0, slice)), to, bytes_of(send_.leading(0, slice * ranks)), from);
 }
 
 void RankOrderSum::sum_slice(std::int64_t slice) const {
   expect(slice <= slice_, "{} numbers do not fit into an array of {}", slice * ranks_.size(), count());
-  const auto bytes = static_cast<std::size_t>(ranks_.size() * slice * size_of(sent_));
-  ranks_.all_to_all({send_.raw(), bytes}, {receive_.raw(), bytes});
-  add_rows(receive_, slice, sum_);
-}
-
-void RankOrderSum::add_rows(const Tensor& rows, std::int64_t width, const Tensor& sum) const {
-  with_float_type(sent_, [&]<class T>(Type<T>) {
-    const T* const from = rows.data<const T>();  // [ranks, width]
-    T* const to = sum.data<T>();                 // [width]
-    std::copy_n(from, width, to);
-    for (std::int64_t rank = 1; rank < ranks_.size(); ++rank) {
-      const T* const row = from + rank * width;
-#pragma GCC ivdep
-      for (std::int64_t i = 0; i < width; ++i) to[i] = static_cast<T>(to_compute(to[i]) + to_compute(row[i]));
-    }
-  });
+  const std::int64_t all = ranks_.size() * slice;
+  ranks_.all_to_all(bytes_of(send_.leading(0, all)), bytes_of(receive_.leading(0, all)));
+  add_rows_in_order(sum_.device(), receive_.leading(0, all), sum_.leading(0, slice));
 }
 
 }  // namespace lacuna

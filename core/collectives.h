@@ -32,10 +32,10 @@ class RankOrderSum {
   RankOrderSum(Communicator& ranks, std::int64_t count, DType dtype, DType sent);
 
   std::int64_t count() const { return slice_ * ranks_.size(); }
-  /// Elements [at, at + count) of the array, from `values`.
-  void put(std::int64_t at, const std::byte* values, std::int64_t count) const;
+  /// Elements [at, at + values.count()) of the array; values: [count].
+  void put(std::int64_t at, const Tensor& values) const;
   /// The same elements of the sum, after `run`.
-  void take(std::int64_t at, std::byte* values, std::int64_t count) const;
+  void take(std::int64_t at, const Tensor& values) const;
   /// Sums the first `used` elements.
   void run(std::int64_t used) const;
   /// The same; rank r gets elements [ends[r − 1], ends[r]) of the sum alone, and the others are undefined there.
@@ -44,13 +44,13 @@ class RankOrderSum {
  private:
   /// sum_: this rank's slice of the sum; slices have `slice` elements.
   void sum_slice(std::int64_t slice) const;
-  /// sum: [width], of rows [ranks, width], the first rank's first.
-  void add_rows(const Tensor& rows, std::int64_t width, const Tensor& sum) const;
+  /// Elements of which each rank sends all to all others, in one message.
+  std::int64_t few(DType sent) const;
 
   Communicator& ranks_;
-  DType dtype_, sent_;
-  std::int64_t slice_;     // ⌈count / ranks⌉
-  Tensor send_, receive_;  // [ranks, slice]
+  std::int64_t slice_;  // ⌈count / ranks⌉
+  // On the communicator's device, of the type that travels.
+  Tensor send_, receive_;  // [ranks · slice]; the second is [ranks · few] at least
   Tensor sum_;             // [slice]
 };
 

@@ -1,6 +1,7 @@
 #include "core/communicator.h"
 
 #include "core/collectives.h"
+#include "core/device_ranks.h"
 #include "core/kernel_scope.h"
 
 #include <algorithm>
@@ -29,12 +30,6 @@ class SingleProcess final : public Communicator {
   void abort(int code) override { std::_Exit(code); }
 };
 
-std::span<std::byte> bytes_of(const Tensor& tensor) {
-  expect(tensor.device() == Device::cpu, "expected a tensor of the CPU to send to other ranks, got one on {}",
-         name_of(tensor.device()));
-  return {tensor.raw(), static_cast<std::size_t>(tensor.bytes())};
-}
-
 }  // namespace
 
 Communicator& single_process() {
@@ -42,7 +37,17 @@ Communicator& single_process() {
   return alone;
 }
 
-void Communicator::broadcast(const Tensor& tensor, int root) { broadcast(bytes_of(tensor), root); }
+std::unique_ptr<Communicator> device_ranks(Device device, Communicator& host) {
+  std::unique_ptr<Communicator> made;
+  open_device_ranks(device, device, host, made);
+  return made;
+}
+
+void Communicator::broadcast(const Tensor& tensor, int root) {
+  const Tensor here = tensor.to(device());
+  broadcast(std::span(here.raw(), static_cast<std::size_t>(here.bytes())), root);
+  if (tensor.device() != device()) tensor.copy_from(here);
+}
 
 void Communicator::all_to_all(std::span<const std::byte> send, std::span<std::byte> receive) {
   const auto ranks = static_cast<std::size_t>(size());
@@ -56,9 +61,12 @@ void Communicator::all_to_all(std::span<const std::byte> send, std::span<std::by
 void Communicator::all_reduce(const Tensor& tensor) {
   if (size() == 1 || tensor.device() == Device::meta) return;
   const RankOrderSum sum(*this, tensor.count(), tensor.dtype(), tensor.dtype());
-  sum.put(0, bytes_of(tensor).data(), tensor.count());
+  sum.put(0, tensor.to(device()));
   sum.run(tensor.count());
-  sum.take(0, tensor.raw(), tensor.count());
+  if (tensor.device() == device()) return sum.take(0, tensor);
+  const Tensor here = Tensor::empty(tensor.shape(), tensor.dtype(), device());
+  sum.take(0, here);
+  tensor.copy_from(here);
 }
 
 }  // namespace lacuna

@@ -16,7 +16,7 @@ struct Section {
 };
 
 /// Collective operations over the ranks of a run: every rank calls the same ones in the same order, one thread at a
-/// time. Memory is the host's.
+/// time. Of one for a cuda device operations are queued on the device's stream, as kernels are.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -25,6 +25,10 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// Where the memory lies that it sends and receives.
+  virtual Device device() const { return Device::cpu; }
+  /// The same ranks, for memory of the host.
+  virtual Communicator& host() { return *this; }
 
   /// Replaces `bytes` by those of rank `root`.
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
@@ -45,13 +49,17 @@ class Communicator {
   /// The same for sections of equal size: send, receive: [size, bytes].
   void all_to_all(std::span<const std::byte> send, std::span<std::byte> receive);
   /// Replaces `tensor` by its sum over all ranks, added in the order of the ranks: the same bits on every rank and with
-  /// every library.
+  /// every library. Both take a tensor of another device over the communicator's own.
   void all_reduce(const Tensor& tensor);
   void broadcast(const Tensor& tensor, int root);
 
  protected:
   Communicator() = default;
 };
+
+/// The ranks of `host`, between whose GPUs bytes travel without the host: this rank's is `device`. Collective; `host`
+/// outlives it.
+std::unique_ptr<Communicator> device_ranks(Device device, Communicator& host);
 
 /// The communicator of a run with one process: nothing is sent.
 Communicator& single_process();

@@ -16,6 +16,10 @@ GradientExchange::GradientExchange(Communicator& ranks, const ExchangeOptions& o
   expect(!options.in_8_bits || options.owners == nullptr,
          "gradients in 8 bits go to all ranks, not to their owners alone");
   channel_->describe("gradients");
+  if (channel_->device() != Device::cpu) {
+    expect(!options.in_8_bits, "gradients of {} are not exchanged in 8 bits", name_of(channel_->device()));
+    return;
+  }
   thread_ = std::jthread([this](const std::stop_token& stop) {
     leave_place();
     run(stop);
@@ -56,6 +60,7 @@ void GradientExchange::flush() {
 void GradientExchange::send_open() {
   if (open_.parts.empty()) return;
   is_first_ = false;
+  if (!thread_.joinable()) return queue_on_side_stream(std::exchange(open_, {}));
   {
     const std::lock_guard lock(mutex_);
     waiting_.push_back(std::exchange(open_, {}));
@@ -65,16 +70,37 @@ void GradientExchange::send_open() {
 
 Parameter* GradientExchange::next(bool wait) {
   if (left_ == 0) return nullptr;
+  const auto returned = [&](Parameter* parameter) {
+    --left_;
+    pending_bytes_ -= parameter->grad().bytes();
+    if (goes_to_owners() && !options_.owners->holds(*parameter)) parameter->set_grad({});
+    return parameter;
+  };
+  if (!thread_.joinable()) {
+    if (!wait) return nullptr;  // whether the device is so far is not asked
+    expect(!queued_.empty(), "{} gradients were not sent: flush comes before the last of them", left_);
+    const auto [parameter, mark] = std::move(queued_.front());
+    queued_.pop_front();
+    wait_for(channel_->device(), *mark);
+    return returned(parameter);
+  }
   std::unique_lock lock(mutex_);
   if (wait) is_done_.wait(lock, [&] { return !done_.empty() || error_; });
   if (error_) std::rethrow_exception(error_);
   if (done_.empty()) return nullptr;
   Parameter* const parameter = done_.front();
   done_.pop_front();
-  --left_;
-  pending_bytes_ -= parameter->grad().bytes();
-  if (goes_to_owners() && !options_.owners->holds(*parameter)) parameter->set_grad({});
-  return parameter;
+  return returned(parameter);
+}
+
+void GradientExchange::queue_on_side_stream(const Bucket& bucket) {
+  check_order(bucket);
+  const RankOrderSum& sum = sum_for(bucket);  // its memory is made by the device's own stream
+  const SideStreamScope beside(channel_->device());
+  exchange(bucket, sum);
+  const std::shared_ptr<StreamMark> mark = beside.mark();
+  for (const Part& part : bucket.parts)
+    if (part.completes) queued_.emplace_back(part.parameter, mark);
 }
 
 void GradientExchange::run(const std::stop_token& stop) {
@@ -89,7 +115,7 @@ void GradientExchange::run(const std::stop_token& stop) {
       if (options_.in_8_bits)
         exchange_in_8_bits(bucket);
       else
-        exchange(bucket);
+        exchange(bucket, sum_for(bucket));
     } catch (...) {
       error = std::current_exception();
     }
@@ -112,7 +138,7 @@ void GradientExchange::check_order(const Bucket& bucket) const {
     order += fmt::format("{} [{}, {}) ", part.parameter->path(), part.begin, part.count);
   const auto hash = static_cast<std::int64_t>(std::hash<std::string>()(order));
   std::vector<std::int64_t> hashes(static_cast<std::size_t>(channel_->size()));
-  channel_->all_gather(std::as_bytes(std::span(&hash, 1)), std::as_writable_bytes(std::span(hashes)));
+  channel_->host().all_gather(std::as_bytes(std::span(&hash, 1)), std::as_writable_bytes(std::span(hashes)));
   for (std::size_t rank = 0; rank < hashes.size(); ++rank)
     if (hashes[rank] != hash)
       fail(
@@ -121,13 +147,20 @@ void GradientExchange::check_order(const Bucket& bucket) const {
           rank, channel_->rank(), bucket.parts.front().parameter->path());
 }
 
-void GradientExchange::exchange(const Bucket& bucket) {
+const RankOrderSum& GradientExchange::sum_for(const Bucket& bucket) {
   const DType dtype = bucket.parts.front().gradient.dtype();
   std::unique_ptr<RankOrderSum>& sum = sums_[dtype];
-  if (!sum || sum->count() < bucket.count) {
-    sum.reset();
-    sum = std::make_unique<RankOrderSum>(*channel_, bucket.count, dtype, options_.sent.value_or(dtype));
+  if (sum && sum->count() >= bucket.count) return *sum;
+  if (sum && !thread_.joinable()) {  // the side stream may use it still
+    const SideStreamScope beside(channel_->device());
+    wait_for(channel_->device(), *beside.mark());
   }
+  sum.reset();
+  sum = std::make_unique<RankOrderSum>(*channel_, bucket.count, dtype, options_.sent.value_or(dtype));
+  return *sum;
+}
+
+void GradientExchange::exchange(const Bucket& bucket, const RankOrderSum& sum) const {
   // What an owner gets lies together.
   std::vector<const Part*> parts;
   for (const Part& part : bucket.parts) parts.push_back(&part);
@@ -138,17 +171,18 @@ void GradientExchange::exchange(const Bucket& bucket) {
   const auto for_parts = [&](auto&& f) {
     std::int64_t at = 0;
     for (const Part* part : parts) {
-      f(at, *part, part->gradient.raw() + part->begin * size_of(dtype));
+      const Tensor& gradient = part->gradient;
+      f(at, *part, gradient.reshape({gradient.count()}).leading(part->begin, part->begin + part->count));
       at += part->count;
     }
   };
-  for_parts([&](std::int64_t at, const Part& part, const std::byte* values) { sum->put(at, values, part.count); });
+  for_parts([&](std::int64_t at, const Part&, const Tensor& values) { sum.put(at, values); });
   if (goes_to_owners())
-    sum->run_to_owners(ends);
+    sum.run_to_owners(ends);
   else
-    sum->run(bucket.count);
-  for_parts([&](std::int64_t at, const Part& part, std::byte* values) {
-    if (!goes_to_owners() || part.owner == channel_->rank()) sum->take(at, values, part.count);
+    sum.run(bucket.count);
+  for_parts([&](std::int64_t at, const Part& part, const Tensor& values) {
+    if (!goes_to_owners() || part.owner == channel_->rank()) sum.take(at, values);
   });
 }
 

@@ -1,6 +1,7 @@
 // Gradients summed over the ranks of a run while backward goes on.
 #pragma once
 
+#include "core/backend.h"
 #include "core/collectives.h"
 #include "nn/module.h"
 #include "optim/quantized_sum.h"
@@ -16,6 +17,7 @@
 #include <stop_token>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace lacuna {
@@ -30,11 +32,12 @@ struct ExchangeOptions {
 };
 
 /// Gradients are put into buckets in the order in which backward completes them, and a thread of its own sends each
-/// bucket when it is full (Li et al. 2020, "PyTorch Distributed", section 3.2). Sums are added in the order of the
-/// ranks: N ranks have the bits of one process that accumulates N micro-batches.
+/// bucket when it is full (Li et al. 2020, "PyTorch Distributed", section 3.2). On a GPU its side stream does, and no
+/// thread is needed. Sums are added in the order of the ranks: N ranks have the bits of one process that accumulates N
+/// micro-batches.
 class GradientExchange {
  public:
-  /// `ranks` and the owners outlive it. Collective.
+  /// `ranks`, on the device of the gradients, and the owners outlive it. Collective.
   explicit GradientExchange(Communicator& ranks, const ExchangeOptions& options = {});
   ~GradientExchange();
   GradientExchange(const GradientExchange&) = delete;
@@ -70,13 +73,15 @@ class GradientExchange {
 
   void send_open();
   void run(const std::stop_token& stop);
+  void queue_on_side_stream(const Bucket& bucket);
   void check_order(const Bucket& bucket) const;
-  void exchange(const Bucket& bucket);
+  const RankOrderSum& sum_for(const Bucket& bucket);
+  void exchange(const Bucket& bucket, const RankOrderSum& sum) const;
   void exchange_in_8_bits(const Bucket& bucket);
 
   ExchangeOptions options_;
   Communicator& ranks_;
-  std::unique_ptr<Communicator> channel_;  // this and the next three: of the thread
+  std::unique_ptr<Communicator> channel_;  // this and the next three: of the thread, if there is one
   std::map<DType, std::unique_ptr<RankOrderSum>> sums_;
   std::unique_ptr<QuantizedSum> quantized_sum_;
   std::unordered_map<const Parameter*, Tensor> lost_;  // f32 in the parameter's shape, in 8 bits
@@ -92,6 +97,7 @@ class GradientExchange {
   std::deque<Parameter*> done_;
   std::exception_ptr error_;
 
+  std::deque<std::pair<Parameter*, std::shared_ptr<StreamMark>>> queued_;  // on a side stream, until the mark
   std::jthread thread_;  // last: it stops before the members that it uses are destroyed
 };
 

@@ -1,5 +1,7 @@
 #include "optim/shard.h"
 
+#include "core/backend.h"
+
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -23,9 +25,25 @@ struct Share {
   }
 };
 
+void copy(std::byte* to, Device to_device, const std::byte* from, Device from_device, std::size_t bytes) {
+  const Device device = to_device == Device::cpu ? from_device : to_device;
+  if (device == Device::cpu) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  const Stream stream = stream_of(device);
+  if (to_device == Device::cpu)
+    backend(device).copy_out(stream, to, from, bytes);
+  else if (from_device == Device::cpu)
+    backend(device).copy_in(stream, to, from, bytes);
+  else
+    backend(device).copy(stream, to, from, bytes);
+}
+
 }  // namespace
 
 void share_updates(const Optimizer& optimizer, std::span<Parameter* const> parameters, Communicator& ranks) {
+  if (parameters.empty()) return;
   std::vector<Share> shares(static_cast<std::size_t>(ranks.size()));
   for (Parameter* const parameter : parameters) {
     if (!parameter->trainable()) continue;
@@ -38,21 +56,22 @@ void share_updates(const Optimizer& optimizer, std::span<Parameter* const> param
   constexpr std::size_t most_at_once = std::size_t{4} << 20;  // bytes of a rank
   const std::size_t round = std::min(longest, most_at_once);
   const AllocationScope scope({Purpose::workspace, Label("shared parameters"), {}});
+  const Device device = parameters.front()->tensor().device();
   const auto bytes = [&](std::int64_t rows) {
-    return Tensor::zeros({rows, static_cast<std::int64_t>(round)}, DType::u8, Device::cpu, Purpose::workspace);
+    return Tensor::zeros({rows, static_cast<std::int64_t>(round)}, DType::u8, ranks.device(), Purpose::workspace);
   };
   const Tensor mine = bytes(1), all = bytes(ranks.size());
   const auto own = static_cast<std::size_t>(ranks.rank());
   for (std::size_t begin = 0; begin < longest; begin += round) {
     const std::size_t width = std::min(round, longest - begin);
     shares[own].for_section(begin, begin + width, [&](std::span<std::byte> part, std::size_t place) {
-      std::memcpy(mine.raw() + place, part.data(), part.size());
+      copy(mine.raw() + place, mine.device(), part.data(), device, part.size());
     });
     ranks.all_gather({mine.raw(), width}, {all.raw(), width * shares.size()});
     for (std::size_t rank = 0; rank < shares.size(); ++rank)
       if (rank != own)
         shares[rank].for_section(begin, begin + width, [&](std::span<std::byte> part, std::size_t place) {
-          std::memcpy(part.data(), all.raw() + rank * width + place, part.size());
+          copy(part.data(), device, all.raw() + rank * width + place, all.device(), part.size());
         });
   }
   for (const Parameter* const parameter : parameters)

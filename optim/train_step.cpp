@@ -126,7 +126,11 @@ std::unique_ptr<TrainStep::Queued> TrainStep::queue(const StepParts& parts, std:
   ranks_.describe("training step");
   const std::int64_t of_rank = std::accumulate(parts.samples.begin(), parts.samples.end(), std::int64_t{0});
   const auto samples = static_cast<double>(of_rank * ranks_.size());
-  if (ranks_.size() > 1 && !exchange_) exchange_ = std::make_unique<GradientExchange>(ranks_, options_.exchange);
+  if (ranks_.size() > 1 && !exchange_) {
+    const Device device = model_.context().device;
+    if (device.kind == DeviceKind::cuda) device_ranks_ = device_ranks(device, ranks_);
+    exchange_ = std::make_unique<GradientExchange>(ranks_of_device(), options_.exchange);
+  }
   std::unique_ptr<Queued> queued =
       captured != nullptr ? std::make_unique<Queued>(model_.parameters(), optimizer_, captured->rate, options_.clipping)
                           : std::make_unique<Queued>(model_.parameters(), optimizer_, lr, options_.clipping);
@@ -157,9 +161,9 @@ std::unique_ptr<TrainStep::Queued> TrainStep::queue(const StepParts& parts, std:
     const std::vector losses{std::pair{loss, update.loss_gradient(value, share)}};
     const bool is_last = i + 1 == parts.samples.size();
     if (is_last && exchange_) {
-      update.add_losses_of(ranks_);
+      update.add_losses_of(ranks_of_device());
       exchange_in_backward(tape, losses, update, in_backward);
-      if (exchange_->goes_to_owners() && !(in_backward && update.needs_all())) update.add_norms_of(ranks_);
+      if (exchange_->goes_to_owners() && !(in_backward && update.needs_all())) update.add_norms_of(ranks_of_device());
     } else if (is_last && in_backward) {
       step_in_backward(tape, losses, update);
     } else {
@@ -190,7 +194,7 @@ StepResult TrainStep::finish(const Queued& queued, std::int64_t number) {
   if (optimizer_.is_sharded() && ranks_.size() > 1) {  // a plan has one rank's part alone
     result.updated = largest_of_ranks(ranks_, report.updated ? 1 : 0) > 0;
     if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm))
-      share_updates(optimizer_, queued.parameters, ranks_);
+      share_updates(optimizer_, queued.parameters, ranks_of_device());
   }
   if (report.nonfinite != nullptr) result.nonfinite = report.nonfinite->path();
   if (result.finite() && !result.overflowed && average_ != nullptr) average_->update(number);

@@ -94,12 +94,16 @@ class TrainStep {
   void exchange_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses, OptimizerStep& update,
                             bool in_backward);
 
+  /// The ranks, for memory of the model's device.
+  Communicator& ranks_of_device() const { return device_ranks_ ? *device_ranks_ : ranks_; }
+
   Module& model_;
   Optimizer& optimizer_;
   MemoryPolicy& policy_;
   TrainStepOptions options_;
   WeightAverage* average_;
   Communicator& ranks_;
+  std::unique_ptr<Communicator> device_ranks_;  // of a GPU; null on the CPU, and until the first step
   std::unique_ptr<GradientExchange> exchange_;  // null of one rank, and before the first step
   std::unique_ptr<Captured> captured_;          // null: none is
 };

@@ -127,6 +127,7 @@ struct Configuration {
     // From the launcher, not part of the file.
     int rank = 0, count = 1;
     int on_machine = 1;  // of them, that share this machine's memory
+    int index_on_machine = 0;
   };
   struct Output {
     std::string dir;

@@ -97,8 +97,12 @@ void leave_out_augmentation(Configuration& configuration) {
 /// Refuses what works on the CPU only.
 void check_for_cuda(const Configuration& resolved) {
   const Configuration::Memory& memory = resolved.memory;
-  if (resolved.ranks.count > 1)
-    reject("train.device: {}: several processes train on CPUs; expected cpu", resolved.train.device);
+  if (resolved.ranks.count > 1 && resolved.train.device != "cuda" && resolved.train.device != "auto")
+    reject("train.device: each of several processes takes a GPU of its machine; expected cuda, got {}",
+           resolved.train.device);
+  if (resolved.ranks.count > 1 && resolved.ranks.exchange == "int8")
+    reject("ranks.exchange: GPUs exchange gradients exactly or in bf16; got int8 with train.device: {}",
+           resolved.train.device);
   if (!memory.offload.empty())
     reject("memory.offload: tensors of a GPU stay in its memory; expected none with train.device: {}",
            resolved.train.device);
@@ -138,8 +142,7 @@ Configuration with_metrics(Configuration configuration) {
 
 Configuration resolve(const Configuration& configuration) {
   Configuration resolved = with_metrics(with_outputs(configuration));
-  if (resolved.train.device == "auto")
-    resolved.train.device = resolved.ranks.count == 1 ? name_of(available_device(resolved)) : "cpu";
+  if (resolved.train.device == "auto") resolved.train.device = name_of(available_device(resolved));
   if (device_of(resolved).kind == DeviceKind::cuda) check_for_cuda(resolved);
   if (const std::string& precision = resolved.train.precision;
       resolved.train.device == "cpu" && (precision == "f16" || precision == "tf32"))
@@ -166,7 +169,10 @@ std::optional<Device> device_named(std::string_view text) {
 }
 
 Device device_of(const Configuration& resolved) {
-  return device_named(resolved.train.device).value_or(Device::cpu);  // `auto` before it is settled
+  Device device = device_named(resolved.train.device).value_or(Device::cpu);  // `auto` before it is settled
+  if (device.kind == DeviceKind::cuda && resolved.ranks.count > 1)
+    device.index = static_cast<std::uint8_t>(resolved.ranks.index_on_machine);
+  return device;
 }
 
 Device existing_device(const Configuration& resolved) {
@@ -175,7 +181,7 @@ Device existing_device(const Configuration& resolved) {
   try {
     backend(device);
   } catch (const Error& error) {
-    reject("train.device: {} cannot be used: {}", resolved.train.device, error.what());
+    reject("train.device: {} cannot be used: {}", name_of(device), error.what());
   }
   return device;
 }

@@ -137,8 +137,9 @@ void require_fit(const Configuration& configuration, Device device, bool with_lo
                                         format_bytes(left), format_bytes(generated_code)));
   const Measurement planned = measure(configuration, Device::meta);
   const Need need = need_of(planned, with_loader);
-  // Of several processes on this machine each has a part of its memory.
-  const std::int64_t available = allocator(device).available() / configuration.ranks.on_machine;
+  // Of several processes on this machine each has a part of its memory, or a GPU.
+  const std::int64_t available =
+      allocator(device).available() / (device == Device::cpu ? configuration.ranks.on_machine : 1);
   if (need.bytes <= available) return;
   // What no run on this machine could do is wrong input; a limit on this process is not the configuration's fault.
   constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();

@@ -39,6 +39,7 @@ void let_rank_0_tell(int rank) {
 
 struct Machine {
   int ranks = 0;       // on this machine
+  int index = 0;       // of this rank among them
   int processors = 1;  // of this rank: those that it may run on, shared with the ranks that may run on them too
 };
 Machine machine_of_rank(Communicator& ranks) {
@@ -48,8 +49,11 @@ Machine machine_of_rank(Communicator& ranks) {
   std::memcpy(text.data(), &mine, sizeof mine);
   int sharing = 0;
   Machine machine;
-  for (const std::string& other : all_gather_texts(ranks, text + host_name())) {
+  const std::vector<std::string> all = all_gather_texts(ranks, text + host_name());
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const std::string& other = all[rank];
     if (other.substr(sizeof mine) != host_name()) continue;
+    if (static_cast<int>(rank) == ranks.rank()) machine.index = machine.ranks;
     ++machine.ranks;
     cpu_set_t theirs, both;
     std::memcpy(&theirs, other.data(), sizeof theirs);
@@ -106,7 +110,7 @@ void on_each(Communicator& ranks, const std::function<void()>& f) {
   const std::int64_t first = ranks.size() - largest_of_ranks(ranks, error ? ranks.size() - ranks.rank() : 0);
   if (first == ranks.size()) return;  // none failed
   if (first == ranks.rank()) std::rethrow_exception(error);
-  std::this_thread::sleep_for(std::chrono::minutes(1));
+  std::this_thread::sleep_for(std::chrono::minutes(1));  // for the message of the rank that failed, which ends all
   std::_Exit(run_failed);
 }
 
@@ -118,8 +122,7 @@ Configuration as_rank(Configuration configuration, int rank, int count) {
   if (train.batch_size % parts != 0)
     reject(
         "train.batch_size: {} samples are those of all ranks together: expected a multiple of {}, for {} ranks that "
-        "take "
-        "train.accumulate ({}) micro-batches each",
+        "take train.accumulate ({}) micro-batches each",
         train.batch_size, parts, count, train.accumulate);
   return configuration;
 }
@@ -142,6 +145,7 @@ Configuration on_ranks(Configuration configuration, Communicator& ranks) {
              first_difference(all[rank], all.front()), first_difference(all.front(), all[rank]));
   const Machine machine = machine_of_rank(ranks);
   configuration.ranks.on_machine = machine.ranks;
+  configuration.ranks.index_on_machine = machine.index;
   std::int64_t& threads = configuration.train.threads;
   if (threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) threads = machine.processors;
   return configuration;

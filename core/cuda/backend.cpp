@@ -78,9 +78,25 @@ class Graph final : public StreamGraph {
   std::vector<void*> copied_;
 };
 
-/// The stream and the memory of a device in use.
+/// An event that comes when the work of a stream is done.
+class Event final : public StreamMark {
+ public:
+  explicit Event(Stream stream) {
+    check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
+    check(cudaEventRecord(event_, stream), "an event of a stream");
+  }
+  ~Event() override { cudaEventDestroy(event_); }
+  void precede(Stream stream) const {
+    check(cudaStreamWaitEvent(stream, event_, 0), "a stream that waits for another");
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+/// The streams and the memory of a device in use.
 struct Open {
-  Stream stream = nullptr;
+  Stream stream = nullptr, side = nullptr;
   std::byte* base = nullptr;
   std::vector<CUmemGenericAllocationHandle> pieces{};  // of the range; 0: no memory is behind it
   std::unique_ptr<Graph> captured{};                   // while work is
@@ -105,17 +121,14 @@ class Cuda final : public Backend {
     return properties.name;
   }
 
-  Stream stream(int device) override {
-    check(cudaSetDevice(device), "choosing the device");
-    Open& own = open_[static_cast<std::size_t>(device)];
-    const std::lock_guard lock(mutex_);
-    if (own.stream == nullptr) check(cudaStreamCreateWithFlags(&own.stream, cudaStreamNonBlocking), "making a stream");
-    return own.stream;
-  }
+  Stream stream(int device) override { return made(device, &Open::stream); }
+  Stream side_stream(int device) override { return made(device, &Open::side); }
   void synchronize(Stream stream) override {
     if (captured(stream) != nullptr) throw_waits_while_captured();
     check(cudaStreamSynchronize(stream), "waiting for the device");
   }
+  std::unique_ptr<StreamMark> mark(Stream stream) override { return std::make_unique<Event>(stream); }
+  void wait_for(Stream stream, const StreamMark& mark) override { static_cast<const Event&>(mark).precede(stream); }
   void copy(Stream stream, void* to, const void* from, std::size_t bytes) override {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "copying within the device");
   }
@@ -179,6 +192,7 @@ class Cuda final : public Backend {
     for (std::size_t i = (begin + piece - 1) / piece; (i + 1) * piece <= end; ++i) {
       if (own.pieces[i] == 0) continue;
       if (!waited) cudaStreamSynchronize(own.stream);
+      if (!waited && own.side != nullptr) cudaStreamSynchronize(own.side);
       waited = true;
       driver().unmap(reinterpret_cast<CUdeviceptr>(own.base + i * piece), piece);
       driver().release(own.pieces[i]);
@@ -187,13 +201,23 @@ class Cuda final : public Backend {
   }
 
  private:
+  Stream made(int device, Stream Open::*which) {
+    check(cudaSetDevice(device), "choosing the device");
+    Stream& stream = open_[static_cast<std::size_t>(device)].*which;
+    const std::lock_guard lock(mutex_);
+    if (stream == nullptr) check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+    return stream;
+  }
   Open& of(Stream stream) {
     const auto own = std::ranges::find(open_, stream, &Open::stream);
     expect(own != open_.end(), "a stream is none of the backend's");
     return *own;
   }
   /// The graph that a stream's work is captured in; null: it is done.
-  Graph* captured(Stream stream) { return of(stream).captured.get(); }
+  Graph* captured(Stream stream) {
+    const auto own = std::ranges::find(open_, stream, &Open::stream);
+    return own == open_.end() ? nullptr : own->captured.get();  // a side stream's is not
+  }
 
   static std::string version(int number) {
     return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);

@@ -30,6 +30,12 @@ class Work final : public StreamGraph {
   std::vector<std::function<void()>> work_;
 };
 
+class Mark final : public StreamMark {
+ public:
+  explicit Mark(Stream of) : stream(of) {}
+  Stream stream;
+};
+
 class StandIn final : public Backend {
  public:
   int device_count() const override { return devices; }
@@ -37,7 +43,12 @@ class StandIn final : public Backend {
   std::string name(int) const override { return "stand-in"; }
 
   Stream stream(int device) override { return &streams_[static_cast<std::size_t>(device)]; }
+  Stream side_stream(int device) override { return &side_streams_[static_cast<std::size_t>(device)]; }
   void synchronize(Stream stream) override { stand_in::synchronize(stream); }
+  std::unique_ptr<StreamMark> mark(Stream stream) override { return std::make_unique<Mark>(stream); }
+  void wait_for(Stream, const StreamMark& mark) override {
+    stand_in::synchronize(static_cast<const Mark&>(mark).stream);
+  }
   void copy(Stream stream, void* to, const void* from, std::size_t bytes) override {
     stand_in::enqueue(stream, [=] { std::memcpy(to, from, bytes); });
   }
@@ -87,6 +98,7 @@ class StandIn final : public Backend {
     std::byte* const memory = bases_[static_cast<std::size_t>(device)] + first;
     try {
       stand_in::synchronize(stream(device));
+      stand_in::synchronize(side_stream(device));
     } catch (...) {
       return;
     }
@@ -95,7 +107,7 @@ class StandIn final : public Backend {
   }
 
  private:
-  std::array<CUstream_st, devices> streams_{};
+  std::array<CUstream_st, devices> streams_{}, side_streams_{};
   std::array<std::byte*, devices> bases_{};
 };
 

@@ -47,17 +47,17 @@ TEST_CASE("communicator: each rank gets its own part of a sum, wherever it lies"
   for (const auto& ends : all)
     test::run_ranks(3, [&](Communicator& ranks) {
       const std::int64_t count = ends.back(), rank = ranks.rank();
-      std::vector<float> values(static_cast<std::size_t>(count));
-      for (std::int64_t i = 0; i < count; ++i)
-        values[static_cast<std::size_t>(i)] = static_cast<float>(i + 10'000 * rank);
+      const Tensor values = Tensor::empty({count}, DType::f32, Device::cpu);
+      for (std::int64_t i = 0; i < count; ++i) values.data<float>()[i] = static_cast<float>(i + 10'000 * rank);
       const RankOrderSum sum(ranks, std::max<std::int64_t>(count, 1), DType::f32, DType::f32);
-      sum.put(0, reinterpret_cast<const std::byte*>(values.data()), count);
+      sum.put(0, values);
       sum.run_to_owners(ends);
       const std::int64_t begin = rank == 0 ? 0 : ends[static_cast<std::size_t>(rank - 1)],
                          own = ends[static_cast<std::size_t>(rank)] - begin;
-      sum.take(begin, reinterpret_cast<std::byte*>(values.data()), own);
+      const Tensor mine = values.leading(0, own);
+      sum.take(begin, mine);
       for (std::int64_t i = 0; i < own; ++i)
-        REQUIRE(values[static_cast<std::size_t>(i)] == static_cast<float>(3 * (begin + i) + 30'000));
+        REQUIRE(mine.data<float>()[i] == static_cast<float>(3 * (begin + i) + 30'000));
     });
 }
 

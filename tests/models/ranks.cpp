@@ -1,5 +1,6 @@
 // Training over several ranks, which are threads here: the bits of one process that accumulates.
 #include "core/parallel.h"
+#include "core/stand_in/fibers.h"
 #include "data/pipeline.h"
 #include "models/registry.h"
 #include "models/trainer.h"
@@ -28,6 +29,7 @@ struct Case {
   std::int64_t epochs = 2;
   bool shard = false, sync_batch_norm = false, mixes = false;
   std::int64_t batch = 8;
+  bool on_cuda = false;  // rank r on cuda:r
 };
 
 std::vector<HyperParameter> tiny_vit() {
@@ -58,7 +60,9 @@ struct Run {
 
   /// `seed` of the initial weights.
   Run(const Case& c, Communicator& ranks, std::int64_t accumulate, std::uint64_t seed = 3) {
-    model = build_model(c.model, c.hyper_parameters.empty() ? tiny_vit() : c.hyper_parameters, {.seed = seed});
+    const Device device = c.on_cuda ? Device{DeviceKind::cuda, static_cast<std::uint8_t>(ranks.rank())} : Device::cpu;
+    model = build_model(c.model, c.hyper_parameters.empty() ? tiny_vit() : c.hyper_parameters,
+                        {.device = device, .seed = seed});
     task = make_task("classification", {{"label_smoothing", 0.1}}, *model);
     optimizer = make_optimizer(c.optimizer, {}, *model,
                                {.rank = c.shard ? ranks.rank() : 0, .ranks = c.shard ? ranks.size() : 1});
@@ -257,6 +261,41 @@ TEST_CASE("ranks: the optimizer's state in parts gives the same bits, and goes o
       CHECK(run.trainer->progress().step == 4);
       train(run);
     });
+  }
+}
+
+TEST_CASE("ranks: on cuda they have the bits of one process, too") {
+  const ThreadCountScope one(1);
+  const ExchangeOptions small_buckets{.bucket_bytes = 512, .first_bucket_bytes = 64};
+  const std::vector<Case> cases{
+      {.name = "AdamW", .step = {.exchange = small_buckets}, .on_cuda = true},
+      {.name = "Lion in backward", .optimizer = "lion", .step = {.in_backward = true}, .on_cuda = true},
+      {.name = "ResNet",
+       .model = "resnet",
+       .hyper_parameters = tiny_resnet(),
+       .policy = "mesa",
+       .optimizer = "sgd",
+       .sync_batch_norm = true,
+       .on_cuda = true}};
+  const Case in_parts{.name = "gradients and LAMB's state in parts",
+                      .optimizer = "lamb",
+                      .step = {.clipping = {.norm = 0.1}, .shard_gradients = true, .exchange = small_buckets},
+                      .shard = true,
+                      .on_cuda = true};
+  for (const std::uint64_t schedule : {2, 3}) {  // streams run at once, and late
+    const cuda::stand_in::ScheduleScope scope(schedule);
+    check_ranks(cases[0], 2);
+    check_ranks(cases[1], 2);
+    const Outcome expected = alone(in_parts, 2);
+    std::vector<Outcome> synchronized(2);
+    test::run_ranks(2, [&](Communicator& ranks) {
+      Run run(in_parts, ranks, 1);
+      train(run);
+      check_part_of(run.weights(), expected.weights);
+      Run resnet(cases[2], ranks, 1);
+      synchronized[static_cast<std::size_t>(ranks.rank())] = train(resnet);
+    });
+    CHECK(synchronized[0] == synchronized[1]);
   }
 }
 

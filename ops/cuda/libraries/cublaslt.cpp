@@ -5,6 +5,7 @@
 #include "core/cuda/library.h"
 #include "core/error.h"
 #include "ops/cuda/libraries/cudnn.h"
+#include "ops/cuda/libraries/nccl.h"
 
 #include <algorithm>
 #include <array>
@@ -162,6 +163,7 @@ const RegisterKernel state{add_cuda_libraries, DeviceKind::cuda, [](std::vector<
                              }
                              libraries.push_back(std::move(own));
                              libraries.push_back(cudnn_state());
+                             libraries.push_back(nccl_state());
                            }};
 
 }  // namespace

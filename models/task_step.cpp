@@ -3,6 +3,9 @@
 #include "autograd/policies/adaptive.h"
 #include "core/collectives.h"
 #include "models/io/safetensors.h"
+#include "ops/arithmetic.h"
+#include "ops/loss_kernels.h"
+#include "optim/loss_scale.h"
 
 #include <algorithm>
 #include <chrono>
@@ -51,8 +54,14 @@ Variable TaskStep::loss(Batch batch, RunningTotals* totals) {
 bool TaskStep::calibrate(const Batch& batch, MemoryPolicy& policy) {
   Adaptive* const adaptive = adaptive_of(policy);
   if (adaptive == nullptr || !adaptive->calibration_due()) return false;
+  // Sensitivities are weighed against each other: a factor that all gradients have changes nothing.
+  const LossScale* const scale = state_.optimizer.loss_scale();
+  const auto scaled_loss = [&](const Batch& samples) {
+    Variable of_samples = loss(samples);
+    return scale == nullptr ? of_samples : apply(Scale{.factor = scale->scale().item()}, std::move(of_samples));
+  };
   if (adaptive->by_draws()) {
-    const CalibrationStep whole = [&] { return loss(batch); };
+    const CalibrationStep whole = [&] { return scaled_loss(batch); };
     adaptive->calibrate(0, [&] { return calibrate_by_draws(policy, whole, error_measure()); });
     return true;
   }
@@ -61,16 +70,17 @@ bool TaskStep::calibrate(const Batch& batch, MemoryPolicy& policy) {
   constexpr std::int64_t share = 6, least = 2;
   constexpr int held_bits = 8;
   const std::int64_t samples = std::min(batch.samples, std::max(batch.samples / share, least));
-  const CalibrationStep part = [&] { return loss(batch.part(0, samples)); };
+  const CalibrationStep part = [&] { return scaled_loss(batch.part(0, samples)); };
   adaptive->calibrate(held_bits, [&] { return calibrate_in_backward(policy, part, error_measure()); });
   return true;
 }
 
 TrainResult TaskStep::run(std::vector<Batch> batch, std::int64_t number, double learning_rate,
                           const TaskStepHooks& hooks) {
-  if (std::optional<TrainResult> replayed = run_graph(batch, number, learning_rate, hooks)) return *replayed;
-  using Clock = std::chrono::steady_clock;
   TrainResult result;
+  if (std::optional<TrainResult> replayed = run_graph(batch, number, learning_rate, hooks, result.not_captured))
+    return *replayed;
+  using Clock = std::chrono::steady_clock;
   std::vector<std::int64_t> samples;
   for (const Batch& part : batch) samples.push_back(part.samples);
   RunningTotals totals(task_);
@@ -117,8 +127,14 @@ void TaskStep::forget_graph() {
   totals_.reset();
 }
 
+void TaskStep::check_numbers(const Batch& batch) const {
+  for (const SampleField& target : task_.targets())
+    if (target.below > 0 && batch.contains(target.name) && batch[target.name].dtype() == DType::i64)
+      check_labels(Device::cpu, batch[target.name].to(Device::cpu), target.below);
+}
+
 std::optional<TrainResult> TaskStep::run_graph(const std::vector<Batch>& batch, std::int64_t number,
-                                               double learning_rate, const TaskStepHooks& hooks) {
+                                               double learning_rate, const TaskStepHooks& hooks, std::string& problem) {
   constexpr std::int64_t steps_before = 2;  // they make the plans of libraries, and everything that is made once
   const std::optional<std::string> signature = signature_of(batch, hooks);
   if (signature != signature_) {
@@ -140,11 +156,13 @@ std::optional<TrainResult> TaskStep::run_graph(const std::vector<Batch>& batch, 
       step_.capture({.samples = samples,
                      .loss = [&](std::size_t part) { return loss(inputs_[part], totals_.get()); },
                      .after_forward = hooks.after_forward});
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      problem = error.what();
       forget_graph();
       return {};
     }
   }
+  for (const Batch& part : batch) check_numbers(part);  // the device does not
   for (std::size_t i = 0; i < batch.size(); ++i)
     for (const auto& [name, tensor] : batch[i]) inputs_[i].at(name).copy_from(tensor);
   TrainResult result;

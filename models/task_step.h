@@ -19,6 +19,7 @@ struct TrainResult : StepResult {
   TaskTotals totals{};                  // of the batch; without values on `meta`
   double calibration_seconds = 0;       // 0 where the step did not calibrate
   std::vector<DamagedFile> replaced{};  // of its batch
+  std::string not_captured{};           // why this step could not be captured, and those after it are not
 };
 
 struct TaskStepOptions {
@@ -55,9 +56,11 @@ class TaskStep {
  private:
   /// Everything that a captured step depends on beside what its tensors hold; nothing: it is not to be captured.
   std::optional<std::string> signature_of(const std::vector<Batch>& batch, const TaskStepHooks& hooks) const;
-  /// Captures or replays a step, if that is possible.
+  /// Throws Error (the input's fault) for labels that the task has no class for.
+  void check_numbers(const Batch& batch) const;
+  /// Captures or replays a step, if that is possible; `problem` says why it was not.
   std::optional<TrainResult> run_graph(const std::vector<Batch>& batch, std::int64_t number, double learning_rate,
-                                       const TaskStepHooks& hooks);
+                                       const TaskStepHooks& hooks, std::string& problem);
 
   void forget_graph();
 

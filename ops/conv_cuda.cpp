@@ -7,7 +7,7 @@
 #include "ops/conv_kernels.h"
 #include "ops/cuda_libraries.h"
 #include "ops/dnn_cuda.h"
-#include "ops/kernels/gemm.h"
+#include "ops/kernels/product_memory.h"
 #include "ops/operand.h"
 #include "ops/reduce_kernels.h"
 
@@ -15,13 +15,6 @@
 
 namespace lacuna {
 namespace {
-
-constexpr std::int64_t bytes_at_once = std::int64_t{32} << 20;  // of gathered rows
-
-/// Rows of `row_bytes` to work on at once: at least one.
-std::int64_t rows_at_once(std::int64_t row_bytes) {
-  return std::max<std::int64_t>(1, bytes_at_once / std::max<std::int64_t>(1, row_bytes));
-}
 
 /// Calls `f(begin, end)` for runs of rows.
 template <class F>
@@ -114,7 +107,8 @@ void forward(const ConvShape& s, const Tensor& x, const Tensor& weight, const Te
     return;
   }
   const cuda::GatherRows windows = windows_of(s);
-  const std::int64_t depth = windows.row_elements(), rows = y.rows(), run = rows_at_once(depth * size_of(x.dtype()));
+  const std::int64_t depth = windows.row_elements(), rows = y.rows(),
+                     run = gathered_at_once(depth * size_of(x.dtype()));
   const Tensor memory = scratch({is_product(s) ? 0 : std::min(rows, run), depth}, x.dtype(), device);
   const std::int64_t outputs = s.outputs / s.groups;
   for_runs(rows, is_product(s) ? rows : run, [&](std::int64_t begin, std::int64_t end) {
@@ -176,7 +170,7 @@ void input_gradient_of(const ConvShape& s, const Rest& down, const Rest& across,
                          .channels = s.channels,
                          .groups = s.groups,
                          .by_inputs = true});
-  const std::int64_t run = rows_at_once((depth + (direct ? 0 : s.channels)) * size_of(dy.dtype()));
+  const std::int64_t run = gathered_at_once((depth + (direct ? 0 : s.channels)) * size_of(dy.dtype()));
   const std::int64_t most = std::min(rows, run);
   const Tensor memory = scratch({is_product(s) ? 0 : most, depth}, dy.dtype(), device);
   const Tensor results = scratch({direct ? 0 : most, s.channels}, dx.dtype(), device);
@@ -222,7 +216,8 @@ bool weight_gradient_by_cudnn(const ConvShape& s, const Operand& x, const Tensor
   const Device device = dweight.device();
   const std::int64_t pixels = s.height * s.width, in_elements = pixels * s.channels,
                      out_elements = s.out_height() * s.out_width() * s.outputs;
-  const std::int64_t run = std::min(s.images, rows_at_once(std::max(in_elements, out_elements) * size_of(dy.dtype())));
+  const std::int64_t run =
+      std::min(s.images, gathered_at_once(std::max(in_elements, out_elements) * size_of(dy.dtype())));
   const auto plan_for = [&](std::int64_t images) {
     ConvShape part = s;
     part.images = images;
@@ -244,10 +239,10 @@ void weight_gradient(const ConvShape& s, const Operand& x, const Tensor& dy, con
   const Device device = dweight.device();
   const cuda::GatherRows windows = windows_of(s);
   const std::int64_t depth = windows.row_elements(), windows_of_image = s.out_height() * s.out_width();
-  const std::int64_t run = rows_at_once(depth * size_of(dy.dtype())), pixels = s.height * s.width;
+  const std::int64_t run = gathered_at_once(depth * size_of(dy.dtype())), pixels = s.height * s.width;
   // Images whose x is decoded or rematerialized at once, and rows of their windows that are gathered at once.
   const std::int64_t image_elements = std::max(pixels * s.channels, windows_of_image * depth);
-  const std::int64_t images = rows_at_once(image_elements * size_of(dy.dtype()));
+  const std::int64_t images = gathered_at_once(image_elements * size_of(dy.dtype()));
   const std::int64_t outputs = s.outputs / s.groups;
   const Tensor sums = is_product(s) && s.groups == 1 ? dweight.reshape({s.outputs, depth})
                                                      : scratch({s.outputs, depth / s.groups}, DType::f32, device);

@@ -97,7 +97,7 @@ void leave_out_augmentation(Configuration& configuration) {
 /// Refuses what works on the CPU only.
 void check_for_cuda(const Configuration& resolved) {
   const Configuration::Memory& memory = resolved.memory;
-  if (resolved.ranks.count > 1 && resolved.train.device != "cuda" && resolved.train.device != "auto")
+  if (resolved.ranks.count > 1 && resolved.train.device != "cuda")
     reject("train.device: each of several processes takes a GPU of its machine; expected cuda, got {}",
            resolved.train.device);
   if (resolved.ranks.count > 1 && resolved.ranks.exchange == "int8")

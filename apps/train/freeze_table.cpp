@@ -39,8 +39,8 @@ class UnneededInputs final : public OpMode {
       if (row.for_grad_of.intersects(wanted))
         needed_.insert(tensor.storage()->id());
       else if (row.for_grad_of.intersects(frozen))
-        unneeded_.push_back({std::string(AllocationScope::current().path.text()), tensor.storage()->id(),
-                             tensor.bytes()});
+        unneeded_.push_back(
+            {std::string(AllocationScope::current().path.text()), tensor.storage()->id(), tensor.bytes()});
     }
   }
   const std::vector<Input>& inputs() const { return unneeded_; }
@@ -164,9 +164,8 @@ std::string to_text(const std::vector<FreezeRow>& rows) {
   if (rows.empty()) return {};
   std::size_t width = 6;
   for (const FreezeRow& row : rows) width = std::max(width, row.layers.size());
-  std::string text =
-      fmt::format("{:<{}}  {:>12}  {:>12}  {:>10}  frozen layers that need no input\n", "layers", width, "trained",
-                  "frozen", "saved");
+  std::string text = fmt::format("{:<{}}  {:>12}  {:>12}  {:>10}  frozen layers that need no input\n", "layers", width,
+                                 "trained", "frozen", "saved");
   for (const FreezeRow& row : rows) {
     std::string without = fmt::format("{}", fmt::join(row.without_input, " "));
     constexpr std::size_t most = 60;

@@ -4,6 +4,7 @@
 #include "autograd/policies/adaptive.h"
 #include "core/median.h"
 #include "core/parallel.h"
+#include "core/planned_device.h"
 #include "core/system_memory.h"
 #include "data/collate.h"
 #include "data/mix.h"
@@ -142,6 +143,7 @@ Measurement measure(const Configuration& configuration, Device device, const Mea
 
 Measurement measure(Training& training, const Configuration& configuration, const MeasureOptions& options) {
   const Device device = training.model().context().device;
+  const PlannedDeviceScope planned(device_of(configuration).kind);
   if (training.trainable_count() == 0 && !configuration.image_gradient)
     reject(
         "freeze: no parameter is left to train; `freeze.train` names those that are, `freeze.freeze` those that are "

@@ -11,6 +11,7 @@
 #include "autograd/policies/quantizing.h"
 #include "autograd/policies/rules.h"
 #include "core/file.h"
+#include "core/planned_device.h"
 
 #include <fmt/ranges.h>
 
@@ -51,6 +52,7 @@ class MetaModel {
       : configuration_(without_policy(configuration)), training_(configuration_, Device::meta) {}
 
   StepBytes step(MemoryPolicy& policy, Observer* observer) {
+    const PlannedDeviceScope planned(device_of(configuration_).kind);
     Ledger& account = ledger(Device::meta);
     account.reset_peak();
     const TrainResult result =

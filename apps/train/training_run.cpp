@@ -367,6 +367,8 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
     line["measuring"] = result.calibration_seconds;
     note_calibration(line);
   }
+  if (!result.not_captured.empty())
+    print_error(fmt::format("lacuna: note: steps are not captured (train.graph): {}\n", result.not_captured));
   if (!result.replaced.empty()) {
     line["replaced"] = to_json(result.replaced);
     if (const DamagedFile& first = result.replaced.front(); !std::exchange(said_replaced_, true))

@@ -1,8 +1,8 @@
 // Matrix products on the CPU.
-#include "ops/kernels/gemm.h"
-
 #include "core/parallel.h"
+#include "core/planned_device.h"
 #include "ops/kernels/onednn_gemm.h"
+#include "ops/kernels/product_memory.h"
 #include "ops/kernels/tile.h"
 
 #include <algorithm>
@@ -231,11 +231,22 @@ void gemm_batched_on_cpu(std::int64_t batch, const Matrix& a, const Matrix& b, c
   });
 }
 
-const RegisterKernel cpu_gemm{gemm_kernel, {DeviceKind::cpu, DeviceKind::meta}, gemm_on_cpu};
+const RegisterKernel cpu_gemm{gemm_kernel, DeviceKind::cpu, gemm_on_cpu};
+const RegisterKernel planned_gemm{gemm_kernel, DeviceKind::meta,
+                                  [](const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
+                                    if (planned_device() == DeviceKind::cuda)
+                                      ProductMemory(a, b, c, options);
+                                    else
+                                      gemm_on_cpu(a, b, c, options);
+                                  }};
 const RegisterKernel cpu_gemm_batched{
     gemm_batched_kernel,
     {DeviceKind::cpu, DeviceKind::meta},
     [](std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
+      if (c.tensor.device() == Device::meta && planned_device() == DeviceKind::cuda) {
+        ProductMemory(a, b, c, options);
+        return;
+      }
       with_compute_type(compute_type(c.tensor.dtype()),
                         [&]<class C>(Type<C>) { gemm_batched_on_cpu<C>(batch, a, b, c, options); });
     }};

@@ -65,4 +65,64 @@ TEST_CASE("train on cuda: losses are the CPU's up to rounding, and `exact` has t
   }
 }
 
+TEST_CASE("cuda: a plan's bytes are those of a step there") {
+  const StandIn stand_in;
+  for (const std::string_view configuration : {vit, resnet, swin})
+    for (const std::string policy : {"exact", "mesa"}) {
+      INFO(configuration, policy);
+      const TemporaryFolder folder;
+      write_file(folder / "c.yaml", configuration);
+      const std::vector<std::string> settings{"-c",     "c.yaml", "train.device=cuda",      "train.graph=false",
+                                              "--json", "-",      "memory.policy=" + policy};
+      const auto memory = [&](std::vector<std::string> command) {
+        command.insert(command.end(), settings.begin(), settings.end());
+        return run(folder, std::move(command)).json().at("memory");
+      };
+      const nlohmann::json planned = memory({"plan"}), taken = memory({"bench", "--steps", "1"});
+      for (const char* const key : {"peak", "saved", "workspace"}) CHECK(planned.at(key) == taken.at(key));
+    }
+}
+
+TEST_CASE("cuda: runs go on on the CPU and back, and eval and predict read both") {
+  const StandIn stand_in;
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  const std::vector<std::string> one{"train.epochs=1"};
+  for (const std::string device : {"cpu", "cuda"}) {
+    const std::string other = device == "cpu" ? "cuda" : "cpu";
+    run(folder, train({"output.dir=" + device, "train.device=" + device}));
+    run(folder, train({"output.dir=half_" + device, "train.epochs=2", "train.device=" + device}));
+    run(folder, {"train", "--resume", "half_" + device, "train.epochs=3", "train.device=" + other});
+    CHECK(difference(losses(folder / ("half_" + device)), losses(folder / device)) < 1e-4);
+    const nlohmann::json here = run(folder, {"eval", device, "--json", "-", "train.device=" + device}).json(),
+                         there = run(folder, {"eval", device, "--json", "-", "train.device=" + other}).json();
+    CHECK(here["device"] == device);
+    CHECK(there["device"] == other);
+    CHECK(there["val_loss"].get<double>() == doctest::Approx(here["val_loss"].get<double>()).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("cuda: f16, bf16 and tf32 train, and what needs the CPU is refused with its key") {
+  const StandIn stand_in;
+  const TemporaryFolder folder;
+  write_file(folder / "c.yaml", vit);
+  run(folder, train({"output.dir=f32", "train.device=cuda"}));
+  for (const std::string precision : {"bf16", "f16", "tf32"}) {
+    run(folder, train({"output.dir=" + precision, "train.device=cuda", "train.precision=" + precision}));
+    CHECK(difference(losses(folder / precision), losses(folder / "f32")) < 0.05);
+  }
+  const auto refused = [&](const std::string& key, std::vector<std::string> settings) {
+    settings.insert(settings.end(), {"output.dir=refused"});
+    const CommandResult result = run_command(folder, train(std::move(settings)));
+    CHECK(result.code == 2);
+    CHECK(result.error.find(key) != std::string::npos);
+    CHECK(!fs::exists(folder / "refused"));
+  };
+  refused("memory.offload", {"train.device=cuda", "memory.offload=saved"});
+  refused("memory.budget_of", {"train.device=cuda", "memory={policy: auto, budget: 1GiB, budget_of: process}"});
+  refused("train.device", {"train.device=cuda:2"});
+  refused("train.precision", {"train.device=cpu", "train.precision=f16"});
+  refused("train.precision", {"train.device=cpu", "train.precision=tf32"});
+}
+
 }  // namespace lacuna::test

@@ -17,6 +17,7 @@ class PlannedDeviceScope {
   DeviceKind outer_;
 };
 
-DeviceKind planned_device();
+/// Whether kernels of cuda compute there, or will in what a step on `meta` stands for.
+bool computes_on_cuda(Device device);
 
 }  // namespace lacuna

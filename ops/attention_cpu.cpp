@@ -3,6 +3,7 @@
 #include "ops/attention_kernels.h"
 
 #include "core/parallel.h"
+#include "core/planned_device.h"
 #include "ops/kernels/attention_tile.h"
 
 #include <algorithm>
@@ -497,11 +498,11 @@ const RegisterKernel cpu_sum_bias{attention_sum_bias, DeviceKind::cpu, sum_bias}
 }  // namespace
 
 std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtype, Device device) {
-  if (device.kind == DeviceKind::cuda) return 0;
+  if (computes_on_cuda(device)) return 0;
   return with_float_type(dtype, [&]<class T>(Type<T>) { return Forward<T>(a).workspace(); });
 }
 std::int64_t attention_backward_workspace(const AttentionArguments& a, DType dtype, Device device) {
-  if (device.kind == DeviceKind::cuda) return 0;
+  if (computes_on_cuda(device)) return 0;
   return with_float_type(dtype, [&]<class T>(Type<T>) { return Backward<T>(a, {}, {}).workspace(); });
 }
 

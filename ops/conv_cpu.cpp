@@ -65,10 +65,8 @@ void write(ConvKernel kernel, const Tensor& images, std::int64_t begin, std::int
   convert(computed, block);
 }
 
-bool is_planned_for_cuda(Device device) { return device == Device::meta && planned_device() == DeviceKind::cuda; }
-
 void forward_on_cpu(const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
-  if (is_planned_for_cuda(y.device())) return take_memory_on_cuda(ConvPass::forward, s, x.dtype(), y.device());
+  if (computes_on_cuda(y.device())) return take_memory_on_cuda(ConvPass::forward, s, x.dtype(), y.device());
   const ConvKernel kernel = choose_conv_kernel(s, ConvProduct::forward, x.dtype());
   for_blocks(s, converted_at_once(kernel, x.dtype()), [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
     const Tensor from = readable(kernel, x.leading(begin, end));
@@ -77,8 +75,7 @@ void forward_on_cpu(const ConvShape& s, const Tensor& x, const Tensor& weight, c
 }
 
 void input_gradient_on_cpu(const ConvShape& s, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add) {
-  if (is_planned_for_cuda(dx.device()))
-    return take_memory_on_cuda(ConvPass::input_gradient, s, dy.dtype(), dx.device());
+  if (computes_on_cuda(dx.device())) return take_memory_on_cuda(ConvPass::input_gradient, s, dy.dtype(), dx.device());
   const ConvKernel kernel = choose_conv_kernel(s, ConvProduct::input_gradient, dy.dtype());
   for_blocks(s, converted_at_once(kernel, dy.dtype()),
              [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
@@ -90,7 +87,7 @@ void input_gradient_on_cpu(const ConvShape& s, const Tensor& dy, const Tensor& w
 
 void weight_gradient_on_cpu(const ConvShape& s, const Operand& x, const Tensor& dy, const Tensor& dweight, bool add) {
   const std::int64_t pixels = s.height * s.width;
-  if (is_planned_for_cuda(dy.device())) {
+  if (computes_on_cuda(dy.device())) {
     const Tensor in = x.rows(0, s.images * pixels);
     return take_memory_on_cuda(ConvPass::weight_gradient, s, dy.dtype(), dy.device());
   }

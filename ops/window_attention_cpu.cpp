@@ -2,6 +2,7 @@
 #include "ops/window_attention_kernels.h"
 
 #include "core/parallel.h"
+#include "core/planned_device.h"
 #include "ops/kernels/attention_tile.h"
 
 #include <algorithm>
@@ -438,11 +439,11 @@ const RegisterKernel cpu_sum_table{window_attention_sum_table, DeviceKind::cpu, 
 }  // namespace
 
 std::int64_t window_attention_forward_workspace(const WindowArguments& a, DType dtype, Device device) {
-  if (device.kind == DeviceKind::cuda) return 0;
+  if (computes_on_cuda(device)) return 0;
   return with_float_type(dtype, [&]<class T>(Type<T>) { return Forward<T>(a).workspace(); });
 }
 std::int64_t window_attention_backward_workspace(const WindowArguments& a, DType dtype, Device device) {
-  if (device.kind == DeviceKind::cuda) return 0;
+  if (computes_on_cuda(device)) return 0;
   return with_float_type(dtype, [&]<class T>(Type<T>) { return Backward<T>(a, {}).workspace(); });
 }
 

@@ -122,7 +122,7 @@ Predictor predictor_of(const Source& source) {
   const Device device = available_device(configuration);
   predictor.model =
       folder && is_adapter_folder(source.weights)
-          ? make_adapted_model(source.weights, *folder, precision_type(configuration.train.precision), device)
+          ? make_adapted_model(source.weights, *folder, precision_type(configuration.train.precision, device), device)
           : make_model(configuration, device, false).model;
   predictor.model->set_training(false);
   return predictor;

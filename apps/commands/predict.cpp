@@ -189,9 +189,7 @@ class Predict {
                         .task = configuration.task.name,
                         .classes = describe_dataset(configuration.data.name, options).classes};
     take_weights_of(checkpoint, configuration);
-    const Device device = available_device(configuration);
-    if (device == Device::cpu && configuration.train.precision != "bf16") configuration.train.precision = "f32";
-    predictor.model = make_model(configuration, device, false).model;
+    predictor.model = make_model(configuration, available_device(configuration), false).model;
     return predictor;
   }
 

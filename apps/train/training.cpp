@@ -120,9 +120,10 @@ void load_base(const Configuration& configuration, bool new_head, MadeModel& mad
 
 MadeModel make_model(const Configuration& configuration, Device device, bool new_head) {
   const Configuration::Train& train = configuration.train;
-  std::unique_ptr<Model> model = build_model(
-      configuration.model.name, hyper_parameters_of(configuration),
-      {.device = device, .seed = static_cast<std::uint64_t>(train.seed), .dtype = precision_type(train.precision)});
+  std::unique_ptr<Model> model = build_model(configuration.model.name, hyper_parameters_of(configuration),
+                                             {.device = device,
+                                              .seed = static_cast<std::uint64_t>(train.seed),
+                                              .dtype = precision_type(train.precision, device)});
   MadeModel made{.model = std::move(model)};
   // A head that the adapter brings takes the place of one for other classes.
   if (!configuration.model.from.empty())
@@ -187,10 +188,11 @@ std::filesystem::path weights_path(const std::filesystem::path& from, std::strin
   return path;
 }
 
-DType precision_type(const std::string& precision) {
+DType precision_type(const std::string& precision, Device device) {
   if (precision == "f32" || precision == "tf32") return DType::f32;
   if (precision == "bf16") return DType::bf16;
-  if (precision == "f16") return DType::f16;
+  if (precision == "f16" && device == Device::cpu) return DType::f32;
+  if (precision == "f16") return device == Device::meta ? DType::bf16 : DType::f16;
   reject("train.precision: expected f32, bf16, f16 or tf32, got {}", precision);
 }
 

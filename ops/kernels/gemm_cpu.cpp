@@ -234,7 +234,7 @@ void gemm_batched_on_cpu(std::int64_t batch, const Matrix& a, const Matrix& b, c
 const RegisterKernel cpu_gemm{gemm_kernel, DeviceKind::cpu, gemm_on_cpu};
 const RegisterKernel planned_gemm{gemm_kernel, DeviceKind::meta,
                                   [](const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
-                                    if (planned_device() == DeviceKind::cuda)
+                                    if (computes_on_cuda(c.tensor.device()))
                                       ProductMemory(a, b, c, options);
                                     else
                                       gemm_on_cpu(a, b, c, options);
@@ -243,7 +243,7 @@ const RegisterKernel cpu_gemm_batched{
     gemm_batched_kernel,
     {DeviceKind::cpu, DeviceKind::meta},
     [](std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
-      if (c.tensor.device() == Device::meta && planned_device() == DeviceKind::cuda) {
+      if (computes_on_cuda(c.tensor.device())) {
         ProductMemory(a, b, c, options);
         return;
       }

@@ -50,8 +50,13 @@ class SystemAllocator final : public Allocator {
     if (in_pool_) pool_.emplace(memory, bytes);
     return memory;
   }
-  void release(void* memory, std::size_t) noexcept override {
+  void release(void* memory, std::size_t bytes) noexcept override {
+    const bool is_done = work_is_done();
     const std::lock_guard lock(mutex_);
+    if (!is_done) {
+      released_.emplace_back(memory, bytes);
+      return;
+    }
     if (const auto found = pool_.find(memory); found != pool_.end()) {
       released_.push_back(*found);
       pool_.erase(found);
@@ -78,6 +83,17 @@ class SystemAllocator final : public Allocator {
   std::int64_t available() const override { return std::min(capacity_, available_memory()); }
 
  private:
+  /// Waits for what is queued on the device, which may use a block that is released now: the next owner's work would
+  /// come after it, but not `free`. False while work is captured.
+  bool work_is_done() const noexcept {
+    try {
+      synchronize(device_);
+      return true;
+    } catch (...) {
+      return false;
+    }
+  }
+
   Device device_;
   std::int64_t capacity_ = physical_memory();
   mutable std::mutex mutex_;

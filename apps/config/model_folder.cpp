@@ -88,8 +88,8 @@ void prepare_images(Configuration& configuration, const YamlNode& root, const Im
   const bool known_mode = images.crop_mode == "center" || images.crop_mode == "squash" || images.crop_mode == "border";
   if (is_open("crop_mode") && known_mode) data.crop_mode = images.crop_mode;
   if (images.mean.empty() || !data.mean.empty() || !data.std.empty()) return;
-  const HyperValue* const channels = find(
-      describe_model(configuration.model.name, hyper_parameters_of(configuration)).hyper_parameters, "in_channels");
+  const ModelDescription model = describe_model(configuration.model.name, hyper_parameters_of(configuration));
+  const HyperValue* const channels = find(model.hyper_parameters, "in_channels");
   if (channels == nullptr) return;
   if (const auto* const count = std::get_if<std::int64_t>(channels)) {
     data.mean = for_channels(images.mean, *count);

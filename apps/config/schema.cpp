@@ -108,14 +108,12 @@ const std::vector<Key<Configuration>> table{
      &Data::crop_pct,
      {from(0.01, 1)},
      "of evaluation: images are resized to the model's size over this, and the middle is cut out; a folder and a "
-     "preset "
-     "say their own"},
+     "preset say their own"},
     {"data.crop_mode",
      &Data::crop_mode,
      {.names = crop_modes},
      "of evaluation: `center` resizes the shorter side, `squash` both sides, `border` the longer side, with a border "
-     "in "
-     "the mean colour; a folder and a preset say their own"},
+     "in the mean colour; a folder and a preset say their own"},
     {"data.augment", &Data::augment, {.names = augmentation_names}, "random changes of the training images"},
     {"data.crop_padding", &Data::crop_padding, {up_to(256)}, "black pixels on each side before a random crop"},
     {"data.scale",
@@ -172,8 +170,7 @@ const std::vector<Key<Configuration>> table{
      &Data::repeats,
      {from(1, 64)},
      "times that an image comes in a row, each time augmented anew; an epoch then has as many images as before, but "
-     "fewer "
-     "different ones"},
+     "fewer different ones"},
     {"data.mixup",
      &Data::mixup,
      {up_to(100)},
@@ -207,8 +204,7 @@ const std::vector<Key<Configuration>> table{
      &Data::broken,
      {.names = broken_files},
      "of image files that are damaged: with `skip`, another one of the class takes its place in training, and "
-     "evaluations "
-     "leave it out; all are listed"},
+     "evaluations leave it out; all are listed"},
     {"data.workers", &Data::workers, {from(1, 256)}, "threads that prepare batches ahead of the step"},
     {"data.seed", &Data::seed, {}, "which images a drawn data set draws, and which ones `val_fraction` holds out"},
     {"data.train_size",
@@ -250,8 +246,7 @@ const std::vector<Key<Configuration>> table{
      &Train::graph,
      {},
      "on cuda: whether a step is captured once and replayed, without the time that the host takes to start its "
-     "kernels. "
-     "Its memory stays apart between steps; with `memory.budget` steps are not captured"},
+     "kernels. Its memory stays apart between steps; with `memory.budget` steps are not captured"},
     {"train.device",
      &Train::device,
      {.names = devices, .also = is_device},
@@ -316,8 +311,7 @@ const std::vector<Key<Configuration>> table{
      &Adapter::name,
      {.names = adapter_names},
      "few trained values beside the frozen weight of each linear layer; the head and what `freeze.train` names is "
-     "trained "
-     "besides"},
+     "trained besides"},
     {"adapter.from",
      &Adapter::from,
      {},

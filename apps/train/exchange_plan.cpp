@@ -102,8 +102,7 @@ ExchangePlan plan_exchange(const Configuration& configuration, const Network& ne
 std::string to_text(const ExchangePlan& plan) {
   return fmt::format(
       "{} ranks: each sends {} a step and holds {} for it; {:.3g} s, of which {:.3g} s come on top of the step (a "
-      "backward "
-      "pass takes about {:.3g} s)\n",
+      "backward pass takes about {:.3g} s)\n",
       plan.ranks, format_bytes(plan.sent), format_bytes(plan.buffers), plan.seconds, plan.exposed, plan.backward);
 }
 

@@ -149,8 +149,7 @@ void require_fit(const Configuration& configuration, Device device, bool with_lo
       limited ? Fault::run : Fault::input,
       fmt::format(
           "out of memory: training with batches of {} needs {}, and {} has {} left for tensors{}. The largest holders "
-          "at a "
-          "step's peak:\n{}{}{}\nFewer parameters to train (freeze.train) and train.precision: bf16 need less "
+          "at a step's peak:\n{}{}{}\nFewer parameters to train (freeze.train) and train.precision: bf16 need less "
           "too; `lacuna plan` says how much.",
           planned.batch_size, format_bytes(need.bytes), name_of(device), format_bytes(available),
           limited ? " under the limits on the address space and on data (ulimit -v, -d)" : "",

@@ -44,6 +44,7 @@ std::vector<Result> by_rank(const std::vector<T>& all, const std::vector<std::in
 /// to[i] = from[i], converted; on the CPU by this thread alone, beside those that compute. from, to: [count].
 void copy(const Tensor& from, const Tensor& to) {
   if (to.device() != Device::cpu) return to.copy_from(from);
+  if (to.count() == 0) return;
   if (from.dtype() == to.dtype()) {
     std::memcpy(to.raw(), from.data<const std::byte>(), static_cast<std::size_t>(to.bytes()));
     return;

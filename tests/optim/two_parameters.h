@@ -6,7 +6,7 @@
 namespace lacuna {
 
 /// Numbers in [-2, 2] that are exact in float, by the formula of make_references.py.
-inline std::vector<float> drawn(int site, std::int64_t count) {
+inline std::vector<float> drawn(std::int64_t site, std::int64_t count) {
   std::vector<float> values;
   for (std::int64_t i = 0; i < count; ++i)
     values.push_back(static_cast<float>(((i + 1) * 7919 + (site + 1) * 104729) % 2049 - 1024) / 512.0F);

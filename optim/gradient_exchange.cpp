@@ -11,8 +11,16 @@
 
 namespace lacuna {
 
-GradientExchange::GradientExchange(Communicator& ranks, const ExchangeOptions& options)
-    : options_(options), ranks_(ranks), channel_(ranks.duplicate()) {
+std::int64_t bucket_bytes_for(std::int64_t trained) {
+  constexpr std::int64_t parts = 16, least = std::int64_t{1} << 20, most = std::int64_t{25} << 20;
+  return std::clamp(trained / parts, least, most);
+}
+
+GradientExchange::GradientExchange(Communicator& ranks, std::int64_t trained, const ExchangeOptions& options)
+    : options_(options),
+      bucket_bytes_(options.bucket_bytes.value_or(bucket_bytes_for(trained))),
+      ranks_(ranks),
+      channel_(ranks.duplicate()) {
   expect(!options.in_8_bits || options.owners == nullptr,
          "gradients in 8 bits go to all ranks, not to their owners alone");
   channel_->describe("gradients");
@@ -39,8 +47,7 @@ void GradientExchange::add(Parameter& parameter) {
   std::int64_t begin = 0;
   bool spans_several = false;
   do {
-    const std::int64_t room =
-        (is_first_ ? options_.first_bucket_bytes : options_.bucket_bytes) / size_of(gradient.dtype());
+    const std::int64_t room = (is_first_ ? options_.first_bucket_bytes : bucket_bytes_) / size_of(gradient.dtype());
     const std::int64_t count = std::min(gradient.count() - begin, room - open_.count);
     const bool completes = begin + count == gradient.count();
     open_.parts.push_back(

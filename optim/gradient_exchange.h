@@ -24,8 +24,13 @@ namespace lacuna {
 
 class Optimizer;
 
+/// Bytes of a bucket where the trained parameters have `trained`: a sixteenth of them, from 1 to 25 MiB (that of
+/// torch.nn.parallel.DistributedDataParallel). Nothing hides the last bucket of a pass.
+std::int64_t bucket_bytes_for(std::int64_t trained);
+
 struct ExchangeOptions {
-  std::int64_t bucket_bytes = std::int64_t{25} << 20, first_bucket_bytes = std::int64_t{1} << 20;
+  std::optional<std::int64_t> bucket_bytes{};  // nothing: bucket_bytes_for
+  std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
   std::optional<DType> sent{};        // the type that travels; nothing: the gradients' own, which loses nothing
   bool in_8_bits = false;             // by QuantizedSum, with 4 bytes a parameter for what it lost
   const Optimizer* owners = nullptr;  // the rank that updates a parameter by it alone gets the gradient; null: all do
@@ -37,8 +42,9 @@ struct ExchangeOptions {
 /// micro-batches.
 class GradientExchange {
  public:
-  /// `ranks`, on the device of the gradients, and the owners outlive it. Collective.
-  explicit GradientExchange(Communicator& ranks, const ExchangeOptions& options = {});
+  /// `ranks`, on the device of the gradients, and the owners outlive it. Collective. `trained`: bytes of the
+  /// parameters.
+  GradientExchange(Communicator& ranks, std::int64_t trained, const ExchangeOptions& options = {});
   ~GradientExchange();
   GradientExchange(const GradientExchange&) = delete;
   GradientExchange& operator=(const GradientExchange&) = delete;
@@ -52,7 +58,7 @@ class GradientExchange {
   /// thread met.
   Parameter* next(bool wait);
   /// Whether gradients pile up: then `next` can wait before `flush`.
-  bool is_behind() const { return pending_bytes_ > 2 * options_.bucket_bytes; }
+  bool is_behind() const { return pending_bytes_ > 2 * bucket_bytes_; }
   /// Whether gradients go to their owners alone.
   bool goes_to_owners() const { return options_.owners != nullptr; }
   /// Those whose gradients these are: for the thread that calls `add`.
@@ -80,6 +86,7 @@ class GradientExchange {
   void exchange_in_8_bits(const Bucket& bucket);
 
   ExchangeOptions options_;
+  std::int64_t bucket_bytes_;
   Communicator& ranks_;
   std::unique_ptr<Communicator> channel_;  // this and the next three: of the thread, if there is one
   std::map<DType, std::unique_ptr<RankOrderSum>> sums_;

@@ -129,7 +129,10 @@ std::unique_ptr<TrainStep::Queued> TrainStep::queue(const StepParts& parts, std:
   if (ranks_.size() > 1 && !exchange_) {
     const Device device = model_.context().device;
     if (device.kind == DeviceKind::cuda) device_ranks_ = device_ranks(device, ranks_);
-    exchange_ = std::make_unique<GradientExchange>(ranks_of_device(), options_.exchange);
+    std::int64_t trained = 0;
+    for (const Parameter* const parameter : model_.parameters())
+      if (parameter->trainable()) trained += parameter->tensor().bytes();
+    exchange_ = std::make_unique<GradientExchange>(ranks_of_device(), trained, options_.exchange);
   }
   std::unique_ptr<Queued> queued =
       captured != nullptr ? std::make_unique<Queued>(model_.parameters(), optimizer_, captured->rate, options_.clipping)

@@ -74,7 +74,7 @@ ExchangePlan plan_exchange(const Configuration& configuration, const Network& ne
       in_8_bits ? QuantizedSum::bytes_sent(elements) : elements * (halves ? size_of(DType::bf16) : size_of(DType::f32));
   // A ring's bytes and messages: Thakur et al. 2005, "Optimization of Collective Communication Operations in MPICH".
   const double share = (ranks - 1.0) / ranks;
-  const std::int64_t bucket = ExchangeOptions{}.bucket_bytes;
+  const std::int64_t bucket = bucket_bytes_for(updated);
   // Buckets are counted in the gradients' own type.
   const double buckets_of_all = std::max(1.0, std::ceil(static_cast<double>(updated) / static_cast<double>(bucket)));
   const auto seconds_of = [&](double bytes, double passes, double buckets) {

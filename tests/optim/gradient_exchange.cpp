@@ -65,7 +65,7 @@ TEST_CASE("exchange: a rank sends 2 (N - 1) / N of the gradients' bytes, and a q
         test::CountingRank ranks(plain, sent);
         Model model;
         {
-          GradientExchange with(ranks, {.bucket_bytes = small_bucket, .in_8_bits = in_8_bits});
+          GradientExchange with(ranks, 0, {.bucket_bytes = small_bucket, .in_8_bits = in_8_bits});
           fill(model, ranks.rank(), 0);
           exchange(with, model);
         }
@@ -89,7 +89,7 @@ TEST_CASE("exchange: gradients to their owners alone have the bits of those that
       const std::unique_ptr<Optimizer> optimizer =
           make_optimizer("adamw", {}, model, {.rank = ranks.rank(), .ranks = ranks.size()});
       const auto run = [&](Model& of, const Optimizer* owners) {
-        GradientExchange with(ranks, {.bucket_bytes = small_bucket, .owners = owners});
+        GradientExchange with(ranks, 0, {.bucket_bytes = small_bucket, .owners = owners});
         fill(of, ranks.rank(), 0);
         exchange(with, of);
       };
@@ -116,7 +116,7 @@ TEST_CASE("exchange: what 8 bits round off comes with the next step, so that err
     std::vector<std::vector<double>> got(static_cast<std::size_t>(size));
     test::run_ranks(size, [&](Communicator& ranks) {
       Model model;
-      GradientExchange with(ranks, {.bucket_bytes = small_bucket, .in_8_bits = true});
+      GradientExchange with(ranks, 0, {.bucket_bytes = small_bucket, .in_8_bits = true});
       std::vector<double> total(static_cast<std::size_t>(model.count())), exact = total;
       for (int step = 0; step < 40; ++step) {
         fill(model, ranks.rank(), step);
@@ -144,7 +144,7 @@ TEST_CASE("exchange: what 8 bits round off comes with the next step, so that err
 TEST_CASE("exchange: a gradient that is not finite is one on all ranks, in 8 bits as well") {
   test::run_ranks(2, [&](Communicator& ranks) {
     Model model;
-    GradientExchange with(ranks, {.in_8_bits = true});
+    GradientExchange with(ranks, 0, {.in_8_bits = true});
     fill(model, ranks.rank(), 0);
     if (ranks.rank() == 1) model.weights[1]->grad().fill(std::nan(""));
     exchange(with, model);

@@ -123,7 +123,8 @@ class Planner {
   double score_of(const Regions& regions) {
     const auto known = std::ranges::find(candidates_, regions, &Candidate::regions);
     if (known != candidates_.end()) return known->score;
-    Candidate& added = candidates_.emplace_back(regions, record(regions, o_.quantize ? 8 : exact_bits), 0.0);
+    candidates_.push_back({.regions = regions, .graph = record(regions, o_.quantize ? 8 : exact_bits), .score = 0});
+    Candidate& added = candidates_.back();
     weigh(added.graph);
     MemoryPlan plan = divided(added, o_.budget);
     // A prediction that does not fit may be wrong, or tell how far it is from fitting.

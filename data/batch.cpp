@@ -37,7 +37,7 @@ Batch Batch::part(std::int64_t begin, std::int64_t end) const {
     if (const std::string* const offsets = packed_.find(name)) {
       const auto* const rows = at(*offsets).data<const std::int64_t>();
       views.set_packed(name, tensor.leading(rows[begin], rows[end]), *offsets);
-    } else if (std::ranges::any_of(packed_, [&](const auto& entry) { return entry.second == name; })) {
+    } else if (std::ranges::any_of(packed_, [&name = name](const auto& entry) { return entry.second == name; })) {
       views.set(name, offsets_of_part(tensor, begin, end));
     } else {
       views.set(name, tensor.leading(begin, end));

@@ -48,7 +48,8 @@ void transform_block(const Affine& map, const Source& source, double x, double y
   constexpr int neighbours = filter == ResizeFilter::bilinear ? 2 : 4,
                 before = filter == ResizeFilter::bilinear ? 0 : 1;
   constexpr int tall = down ? neighbours : 1, wide = across ? neighbours : 1;
-  const auto [pixels, height, width] = source;
+  const std::uint32_t* const pixels = source.pixels;
+  const std::int32_t height = source.height, width = source.width;
   double left[block], top[block], part_x[block], part_y[block];
   std::int32_t inside[block];  // 1: within the image
 #pragma omp simd

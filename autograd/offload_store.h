@@ -1,105 +1,31 @@
-// Saved tensors on a file, so that they take no memory between forward and backward.
-//
-// A ring of buffers lies between tensors and file. `put` copies a tensor into buffers, which a thread of the store
-// writes out; the tensor's memory is free at once. Backward reads tensors in about the reverse order. From the first
-// `get` on, another thread reads ahead: it fills free buffers with the tensors that backward will ask for next.
+// Where saved tensors lie that take no memory of the device between forward and backward: a file (FileStore) or, of a
+// GPU, memory of the host (HostStore).
 #pragma once
 
 #include "core/tensor.h"
 
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <filesystem>
-#include <functional>
-#include <map>
-#include <mutex>
 #include <optional>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 namespace lacuna {
-
-struct OffloadOptions {
-  std::filesystem::path folder;                    // of the file
-  std::int64_t budget = 0;                         // bytes of the file at most; 0: all but the last GiB of the disk
-  std::int64_t buffer = std::int64_t{256} << 20;   // bytes of the ring
-  Device device = Device::cpu;                     // of the tensors; on `meta` there is no file, and bytes are counted
-  std::function<void(const std::string&)> warn{};  // told once that a tensor stays in memory; may be null
-};
 
 class OffloadStore {
  public:
   using Id = std::uint64_t;
 
-  /// Creates the file, which has no name in the folder: nothing is left of it, however the process ends. Rejects a
-  /// folder in which it cannot be created.
-  explicit OffloadStore(OffloadOptions options);
-  ~OffloadStore();
+  OffloadStore() = default;
+  virtual ~OffloadStore() = default;
   OffloadStore(const OffloadStore&) = delete;
   OffloadStore& operator=(const OffloadStore&) = delete;
 
-  /// Stores a copy of the tensor's bytes. Nothing where the budget or the disk is full: the tensor stays in memory.
-  /// Throws where the disk failed to write or read.
-  std::optional<Id> put(const Tensor& tensor);
-  /// Copies the bytes into a tensor of as many. Waits until they are read. `again`: `get` may follow for them.
-  void get(Id id, const Tensor& into, bool again);
-  /// Forgets the bytes.
-  void drop(Id id) noexcept;
-
-  /// Bytes on the file now.
-  std::int64_t bytes() const;
-  /// Seconds that `put` and `get` have waited for the disk.
-  double waited() const;
-
- private:
-  struct Extent {
-    std::int64_t offset = 0, bytes = 0;
-    std::int64_t next = 0;  // the first chunk that a `get` has not had
-  };
-  using Chunk = std::pair<Id, std::int64_t>;  // of a tensor, with its number
-  struct Slot {
-    enum class State : std::uint8_t { free, filling, dirty, writing, reading, clean };
-    std::byte* data = nullptr;  // [chunk_]
-    State state = State::free;
-    Chunk chunk{};                       // id 0: nobody wants it any more
-    std::int64_t offset = 0, bytes = 0;  // on the file
-    int pins = 0;                        // copies that are being made of it
-  };
-
-  void open_file();
-  bool reserve(std::int64_t end);
-  void refuse_once(const std::string& why);
-  void expect_working() const;
-  void wait(std::unique_lock<std::mutex>& lock);
-  Slot* free_slot();
-  Slot* clean_slot_before(Id id);
-  std::optional<Chunk> wanted() const;
-  void take(Slot& slot, const Chunk& chunk);
-  void settle(Slot& slot, Slot::State state);
-  void write_loop();
-  void read_loop();
-
-  OffloadOptions options_;
-  int file_ = -1;
-  std::int64_t chunk_ = 0;     // bytes of a slot
-  std::int64_t reserved_ = 0;  // bytes of the file that the disk has given, or had free
-  Tensor ring_;                // u8 [slots * chunk_ + alignment]
-  std::vector<Slot> slots_;
-
-  mutable std::mutex mutex_;  // of all below and the slots
-  std::condition_variable changed_;
-  std::map<Id, Extent> live_;
-  std::map<std::int64_t, std::int64_t> extents_;  // bytes by offset
-  std::map<Chunk, Slot*> at_;
-  std::deque<Slot*> to_write_;
-  Id next_ = 1, cursor_ = 0;  // cursor_: the tensor that backward has come to; 0: none
-  std::string failure_;
-  bool is_full_ = false, stops_ = false;
-  double waited_ = 0;
-  std::thread writer_, reader_;
+  /// Stores a tensor, which nobody changes any more. Nothing where the store is full: the tensor stays in memory.
+  virtual std::optional<Id> put(const Tensor& tensor) = 0;
+  /// The tensor. Fast in about the reverse order of `put`. `again`: `get` may follow for it.
+  virtual Tensor get(Id id, bool again) = 0;
+  /// Forgets the tensor.
+  virtual void drop(Id id) noexcept = 0;
+  /// Bytes in the store now.
+  virtual std::int64_t bytes() const = 0;
 };
 
 }  // namespace lacuna

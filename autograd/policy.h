@@ -81,7 +81,7 @@ struct Hold {
     rematerialize,  // computed again by the op that made it, from tensors that are held
     sign_mask,      // one bit an element
     quantize,
-    offload,  // on a file, as it is or quantized: of reports; a policy answers `keep` or `quantize` with `store`
+    offload,  // in a store, as it is or quantized: of reports; a policy answers `keep` or `quantize` with `store`
   };
   Kind kind = keep;
   quant::QuantConfig config{};                 // of `quantize`

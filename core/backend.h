@@ -54,6 +54,13 @@ class Backend {
   virtual void copy_in(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
   /// To the memory of the host. Waits for all work before it, and for the copy.
   virtual void copy_out(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
+  /// To and from memory of the host when the stream comes to it: the memory stays, and stays as it is, until then.
+  /// Beside the work of other streams if it is pinned.
+  virtual void copy_out_later(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
+  virtual void copy_in_later(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
+  /// Keeps the pages of host memory where they are. False if the system does not allow it.
+  virtual bool pin(void* memory, std::size_t bytes) = 0;
+  virtual void unpin(void* memory) noexcept = 0;
   virtual void set_to_zero(Stream stream, void* to, std::size_t bytes) = 0;
 
   /// What is queued from here on is noted, not done. To wait for the device is an error meanwhile. A replay copies in

@@ -38,9 +38,9 @@ fs::path expand_home(const fs::path& path) {
 }
 
 std::vector<std::string*> paths_in(Configuration& configuration) {
-  std::vector<std::string*> paths{&configuration.data.path,      &configuration.model.from,
-                                  &configuration.adapter.from,   &configuration.memory.plan_file,
-                                  &configuration.memory.offload, &configuration.output.dir};
+  std::vector<std::string*> paths{&configuration.data.path, &configuration.model.from, &configuration.adapter.from,
+                                  &configuration.memory.plan_file, &configuration.output.dir};
+  if (configuration.memory.offload != "host") paths.push_back(&configuration.memory.offload);
   for (const char* const name : {"tokenizer", "validation", "val_labels", "labels", "images"})  // of data sets
     if (const auto found = configuration.data.options.find(name); found != configuration.data.options.end())
       if (auto* const path = std::get_if<std::string>(&found->second);

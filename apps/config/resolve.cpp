@@ -103,9 +103,9 @@ void check_for_cuda(const Configuration& resolved) {
   if (resolved.ranks.count > 1 && resolved.ranks.exchange == "int8")
     reject("ranks.exchange: GPUs exchange gradients exactly or in bf16; got int8 with train.device: {}",
            resolved.train.device);
-  if (!memory.offload.empty())
-    reject("memory.offload: tensors of a GPU stay in its memory; expected none with train.device: {}",
-           resolved.train.device);
+  if (!memory.offload.empty() && memory.offload != "host")
+    reject("memory.offload: tensors of a GPU go to the host's memory; expected host with train.device: {}, got {}",
+           resolved.train.device, memory.offload);
   if (memory.budget_of == "process")
     reject("memory.budget_of: a GPU's memory holds tensors only; expected peak or saved with train.device: {}",
            resolved.train.device);
@@ -144,6 +144,9 @@ Configuration resolve(const Configuration& configuration) {
   Configuration resolved = with_metrics(with_outputs(configuration));
   if (resolved.train.device == "auto") resolved.train.device = name_of(available_device(resolved));
   if (device_of(resolved).kind == DeviceKind::cuda) check_for_cuda(resolved);
+  if (resolved.train.device == "cpu" && resolved.memory.offload == "host")
+    reject(
+        "memory.offload: tensors of the CPU go to a disk; expected a folder, got host, which needs train.device=cuda");
   if (const std::string& precision = resolved.train.precision;
       resolved.train.device == "cpu" && (precision == "f16" || precision == "tf32"))
     reject("train.precision: the CPU computes in f32 and bf16; got {}, which needs train.device=cuda", precision);

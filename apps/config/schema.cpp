@@ -351,16 +351,18 @@ const std::vector<Key<Configuration>> table{
     {"memory.offload",
      &Memory::offload,
      {},
-     "folder on a disk for saved tensors, which lie in a file there between forward and backward; empty: they stay in "
-     "memory. `auto` chooses which, other policies offload all"},
+     "folder on a disk for saved tensors, which lie in a file there between forward and backward; with "
+     "train.device=cuda `host`, for the host's memory; empty: they stay in memory. `auto` chooses which, other "
+     "policies "
+     "offload all"},
     {"memory.offload_budget",
      &Memory::offload_budget,
      {},
-     "bytes of that file at most, as `100GiB`; empty: all but the last GiB of the disk"},
+     "bytes of that file, or of the host's memory, at most, as `100GiB`; empty: all but the last GiB"},
     {"memory.offload_buffer",
      &Memory::offload_buffer,
      {},
-     "memory of the buffers between tensors and file: larger ones let reading run further ahead"},
+     "memory of tensors on their way there and back: with more, reading runs further ahead"},
     {"ranks.exchange",
      &Ranks::exchange,
      {.names = exchanges},

@@ -265,8 +265,10 @@ void set_labels(std::vector<Result>& results) {
   constexpr std::size_t few = 4;
   if (keys.size() > few) {
     std::vector<std::string> candidates = keys, chosen;
-    std::ranges::stable_partition(candidates, [](const std::string& key) { return key.starts_with("memory."); });
-    std::ranges::stable_partition(candidates, [&](const std::string& key) { return !is_long(results, key); });
+    std::stable_partition(candidates.begin(), candidates.end(),
+                          [](const std::string& key) { return key.starts_with("memory."); });
+    std::stable_partition(candidates.begin(), candidates.end(),
+                          [&](const std::string& key) { return !is_long(results, key); });
     std::size_t told_apart = 1;
     for (const std::string& key : candidates) {
       chosen.push_back(key);

@@ -1,6 +1,6 @@
 #include "apps/train/machine_costs.h"
 
-#include "autograd/offload_store.h"
+#include "autograd/file_store.h"
 #include "autograd/plan/memory_plan.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -79,7 +79,7 @@ std::int64_t parts() { return std::max(32, threads()); }
 /// Bytes a second, written and then read.
 double disk_rate(const fs::path& folder) {
   constexpr std::int64_t tensors = 8, bytes = std::int64_t{32} << 20;
-  OffloadStore store({.folder = folder, .buffer = bytes});
+  FileStore store({.folder = folder, .buffer = bytes});
   const Tensor values = Tensor::zeros({bytes}, DType::u8, Device::cpu);
   const auto begin = std::chrono::steady_clock::now();
   std::vector<OffloadStore::Id> ids;
@@ -88,7 +88,7 @@ double disk_rate(const fs::path& folder) {
     if (!id) reject("doctor --disk: {} has no room for {}", folder.string(), format_bytes(tensors * bytes));
     ids.push_back(*id);
   }
-  for (auto id = ids.rbegin(); id != ids.rend(); ++id) store.get(*id, values, false);
+  for (auto id = ids.rbegin(); id != ids.rend(); ++id) store.get(*id, false);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   return 2.0 * tensors * bytes / seconds.count();
 }

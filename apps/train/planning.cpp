@@ -147,7 +147,7 @@ MemoryPlan read_plan(const fs::path& path) {
 class BudgetPlanner {
  public:
   BudgetPlanner(const Configuration& configuration, const CostTable& costs)
-      : configuration_(configuration), model_(configuration), costs_(costs) {
+      : configuration_(configuration), model_(configuration), costs_(with_store(configuration.memory, costs)) {
     const Configuration::Memory& memory = configuration.memory;
     of_saved_ = memory.budget_of == "saved";
     if (!memory.budget.empty()) budget_ = parse_bytes(memory.budget);
@@ -168,7 +168,7 @@ class BudgetPlanner {
     if (plan.quantizes() && plan.group_size != group_size(configuration_))
       return fmt::format("its groups have {} elements, memory.group_size is {}", plan.group_size,
                          group_size(configuration_));
-    if (plan.offloads() && !store_) return "it offloads tensors, and memory.offload names no folder";
+    if (plan.offloads() && !store_) return "it offloads tensors, and memory.offload is empty";
     PlannedPolicy policy(plan, "planned", store_.get());
     const std::int64_t there = std::exchange(plan.bytes, counted(model_.step(policy, nullptr)));
     if (plan.bytes != there)  // what the plan says of itself was true of another batch, say

@@ -19,7 +19,7 @@ Holder make_holder(const Hold& hold, const HolderInputs& tensor) {
       // Memory that somebody else holds too would stay.
       if (hold.store != nullptr && tensor.is_owned && tensor.values.unique())
         if (const std::optional<OffloadStore::Id> id = hold.store->put(tensor.values))
-          return Offloaded(*hold.store, *id, tensor.values, saved);
+          return Offloaded(*hold.store, *id, saved);
       return Kept(tensor.values, tensor.version, tensor.owner, saved, tensor.is_owned);
     case Hold::sign_mask:
       return SignMask(sign_bits());
@@ -35,8 +35,8 @@ Holder make_holder(const Hold& hold, const HolderInputs& tensor) {
   quantized.bytes.set_purpose(Purpose::saved);
   if (hold.store != nullptr)
     if (const std::optional<OffloadStore::Id> id = hold.store->put(quantized.bytes)) {
-      const Tensor bytes = std::exchange(quantized.bytes, {});
-      return Offloaded(*hold.store, *id, bytes, saved, std::move(quantized), std::move(signs));
+      quantized.bytes = {};
+      return Offloaded(*hold.store, *id, saved, std::move(quantized), std::move(signs));
     }
   return Quantized(std::move(quantized), std::move(signs));
 }

@@ -182,12 +182,12 @@ class RegionInput : public HolderBase {
   SavedTensorPtr saved_;
 };
 
-/// On a file: the tensor itself, or its quantized bytes. The first reader brings it back into memory for all of them.
+/// In a store: the tensor itself, or its quantized bytes. The first reader brings it back into memory for all of them.
 class Offloaded : public HolderBase {
  public:
   static constexpr Hold::Kind kind = Hold::offload;
-  /// `bytes`: what the store has under `id`, as a tensor [] that is gone; `quantized`: what they are of, without them.
-  Offloaded(OffloadStore& store, OffloadStore::Id id, const Tensor& bytes, const Owner& saved,
+  /// `quantized`: what the bytes in the store are of, without them.
+  Offloaded(OffloadStore& store, OffloadStore::Id id, const Owner& saved,
             std::optional<quant::QuantizedTensor> quantized = {}, Tensor signs = {});
   std::int64_t bytes() const;
   int bits() const { return quantized_ ? quantized_->config.bits : 0; }
@@ -205,9 +205,6 @@ class Offloaded : public HolderBase {
 
   OffloadStore* store_;
   OffloadStore::Id id_;
-  Shape shape_;
-  DType dtype_;
-  Device device_;
   Owner saved_;
   std::optional<quant::QuantizedTensor> quantized_;
   Tensor signs_;

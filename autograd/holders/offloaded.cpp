@@ -4,16 +4,9 @@
 
 namespace lacuna {
 
-Offloaded::Offloaded(OffloadStore& store, OffloadStore::Id id, const Tensor& bytes, const Owner& saved,
+Offloaded::Offloaded(OffloadStore& store, OffloadStore::Id id, const Owner& saved,
                      std::optional<quant::QuantizedTensor> quantized, Tensor signs)
-    : store_(&store),
-      id_(id),
-      shape_(bytes.shape()),
-      dtype_(bytes.dtype()),
-      device_(bytes.device()),
-      saved_(saved),
-      quantized_(std::move(quantized)),
-      signs_(std::move(signs)) {}
+    : store_(&store), id_(id), saved_(saved), quantized_(std::move(quantized)), signs_(std::move(signs)) {}
 
 std::int64_t Offloaded::bytes() const {
   return (values_.defined() ? values_.bytes() : 0) + (signs_.defined() ? signs_.bytes() : 0);
@@ -22,9 +15,7 @@ std::int64_t Offloaded::bytes() const {
 void Offloaded::load(bool again) {
   if (values_.defined()) return;
   const AllocationScope scope(saved_);
-  Tensor values = Tensor::empty(shape_, dtype_, device_, Purpose::saved);
-  store_->get(id_, values, again);
-  values_ = std::move(values);
+  values_ = store_->get(id_, again);
   if (!quantized_) return;
   quant::QuantizedTensor whole = *quantized_;
   whole.bytes = values_;

@@ -142,6 +142,18 @@ class Cuda final : public Backend {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "copying from the device");
     synchronize(stream);
   }
+  void copy_out_later(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "copying from the device");
+  }
+  void copy_in_later(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "copying to the device");
+  }
+  bool pin(void* memory, std::size_t bytes) override {
+    if (cudaHostRegister(memory, bytes, cudaHostRegisterDefault) == cudaSuccess) return true;
+    cudaGetLastError();  // a limit of the system (ulimit -l): copies are slower then
+    return false;
+  }
+  void unpin(void* memory) noexcept override { cudaHostUnregister(memory); }
   void set_to_zero(Stream stream, void* to, std::size_t bytes) override {
     check(cudaMemsetAsync(to, 0, bytes, stream), "setting memory to zero");
   }

@@ -61,6 +61,14 @@ class StandIn final : public Backend {
     stand_in::synchronize(stream);
     std::memcpy(to, from, bytes);
   }
+  void copy_out_later(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    copy(stream, to, from, bytes);
+  }
+  void copy_in_later(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    copy(stream, to, from, bytes);
+  }
+  bool pin(void*, std::size_t) override { return true; }
+  void unpin(void*) noexcept override {}
   void set_to_zero(Stream stream, void* to, std::size_t bytes) override {
     stand_in::enqueue(stream, [=] { std::memset(to, 0, bytes); });
   }

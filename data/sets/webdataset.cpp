@@ -222,10 +222,10 @@ std::shared_ptr<const Shards> shards_of(const DatasetOptions& options) {
   if (!settings.text("validation").empty()) {
     validation = shards_of(settings.text("validation"));
   } else {
-    const auto others =
-        std::ranges::stable_partition(train, [](const fs::path& shard) { return !is_for_validation(shard); });
-    validation.assign(others.begin(), others.end());
-    train.erase(others.begin(), others.end());
+    const auto others = std::stable_partition(train.begin(), train.end(),
+                                              [](const fs::path& shard) { return !is_for_validation(shard); });
+    validation.assign(others, train.end());
+    train.erase(others, train.end());
     if (train.empty()) train = validation;  // they are all there is
   }
   if (train.empty()) reject("{}: expected tar archives, got none", options.path.native());

@@ -61,8 +61,8 @@ std::vector<TensorNames::Place> TensorNames::every_name(std::string_view ours) c
 
 std::vector<TensorNames::Place> TensorNames::theirs(std::string_view ours) const {
   std::vector<Place> places = every_name(ours);
-  const auto rest = std::ranges::unique(places, {}, &Place::part);
-  places.erase(rest.begin(), rest.end());
+  const auto same_part = [](const Place& a, const Place& b) { return a.part == b.part; };
+  places.erase(std::unique(places.begin(), places.end(), same_part), places.end());
   return places;
 }
 

@@ -1,11 +1,10 @@
 // Saved tensors on a file: the store itself, and the gradients of tapes that use it.
-#include "autograd/offload_store.h"
+#include "autograd/file_store.h"
 
 #include "autograd/policies/rules.h"
 #include "ops/activation.h"
-#include "ops/layer_norm.h"
 #include "ops/linear.h"
-#include "tests/autograd/graphs.h"
+#include "tests/autograd/offload.h"
 #include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
@@ -23,38 +22,6 @@ using namespace lacuna;
 namespace {
 
 constexpr std::int64_t small_ring = 8 * 4096;  // far less than the tensors
-
-/// Gradients of a few layers under a policy, with its tensors in `store`.
-std::vector<std::vector<double>> gradients(std::string_view name, const std::shared_ptr<OffloadStore>& store,
-                                           int passes = 1, const std::vector<HoldRule>& rules = {}) {
-  const std::unique_ptr<RuledPolicy> policy = with_rules(make_policy(name), rules);
-  if (store) policy->set_store(store, true);
-  const Variable x = test_leaf({16, 64, 64}, 1, DType::f32);
-  std::vector<Variable> weights;
-  for (std::uint32_t i = 2; i < 8; ++i) weights.push_back(test_parameter({64, 64}, i, DType::f32));
-  const Variable scale = test_parameter({64}, 9, DType::f32), bias = test_parameter({64}, 10, DType::f32);
-  const RandomStateScope random({.seed = 3, .step = 1});
-  Tape tape(*policy);
-  const Recording recording(tape);
-  Variable h = x;
-  for (const Variable& weight : weights)
-    h = apply(Gelu{}, apply(Linear{}, apply(LayerNorm{}, std::move(h), scale, bias), weight, Variable()));
-  const Variable loss = total(std::move(h));
-  tape.finalize();
-  const std::int64_t in_memory = live_bytes(Purpose::saved);
-  for (int pass = 0; pass < passes; ++pass) {
-    for (const Variable& leaf : weights) Variable(leaf).set_grad({});
-    tape.backward(loss, {.retain_graph = pass + 1 < passes});
-  }
-  if (store) {
-    CHECK(in_memory < 2 * x.tensor().bytes());  // the input and statistics of norms, of 12 tensors or more
-    CHECK(store->bytes() == 0);
-  }
-  CHECK(live_bytes(Purpose::saved) == 0);
-  std::vector<std::vector<double>> all{x.grad().to_vector()};
-  for (const Variable& weight : weights) all.push_back(weight.grad().to_vector());
-  return all;
-}
 
 /// From now on reads of the one file that is open in `folder` fail, and writes do not.
 void break_reads(const std::filesystem::path& folder) {
@@ -76,7 +43,7 @@ void break_reads(const std::filesystem::path& folder) {
 
 TEST_CASE("offload: a store gives the bytes back, in any order, through a ring that is smaller than a tensor") {
   const test::TemporaryFolder folder;
-  OffloadStore store({.folder = folder.path(), .buffer = small_ring});
+  FileStore store({.folder = folder.path(), .buffer = small_ring});
   CHECK(std::filesystem::is_empty(folder.path()));
   std::vector<Tensor> tensors;
   std::vector<OffloadStore::Id> ids;
@@ -88,9 +55,7 @@ TEST_CASE("offload: a store gives the bytes back, in any order, through a ring t
   for (const std::size_t i : {6U, 2U, 0U, 5U, 1U, 4U}) {
     CAPTURE(i);
     for (const bool again : {true, false}) {
-      const Tensor back = empty_like(tensors[i]);
-      store.get(ids[i], back, again);
-      CHECK(back.to_vector() == tensors[i].to_vector());
+      CHECK(store.get(ids[i], again).to_vector() == tensors[i].to_vector());
     }
     store.drop(ids[i]);
     // Its room is taken again while other tensors are read.
@@ -98,32 +63,32 @@ TEST_CASE("offload: a store gives the bytes back, in any order, through a ring t
     store.drop(other);
   }
   CHECK(store.bytes() == 0);
-  CHECK_THROWS_AS(OffloadStore({.folder = folder / "nowhere"}), Error);
+  CHECK_THROWS_AS(FileStore({.folder = folder / "nowhere"}), Error);
 }
 
 TEST_CASE("offload: a read that fails while the chunk before is copied is an error") {
   const test::TemporaryFolder folder;
   constexpr std::int64_t chunk = std::int64_t{2} << 20, ring = 8 * chunk;
-  OffloadStore store({.folder = folder.path(), .buffer = ring});
+  FileStore store({.folder = folder.path(), .buffer = ring});
   const Tensor first = Tensor::full({ring + 4 * chunk}, 1, DType::u8, Device::cpu),
                second = Tensor::full({ring}, 2, DType::u8, Device::cpu);
   const OffloadStore::Id id = store.put(first).value(), later = store.put(second).value();
-  store.get(later, empty_like(second), false);
+  store.get(later, false);
   store.drop(later);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the ring is filled with the start of the first
   break_reads(folder.path());
-  CHECK_THROWS_AS(store.get(id, empty_like(first), false), Error);
+  CHECK_THROWS_AS(store.get(id, false), Error);
 }
 
 TEST_CASE("offload: what goes beyond the budget is refused, and told once") {
   const test::TemporaryFolder folder;
   int told = 0;
   for (const Device device : {Device::cpu, Device::meta}) {
-    OffloadStore store({.folder = folder.path(),
-                        .budget = 3 * 8192,
-                        .buffer = small_ring,
-                        .device = device,
-                        .warn = [&](const std::string&) { ++told; }});
+    FileStore store({.folder = folder.path(),
+                     .budget = 3 * 8192,
+                     .buffer = small_ring,
+                     .device = device,
+                     .warn = [&](const std::string&) { ++told; }});
     const Tensor two_pages = Tensor::empty({2048}, DType::f32, device);
     for (int i = 0; i < 3; ++i) CHECK(store.put(two_pages));
     for (int i = 0; i < 3; ++i) CHECK_FALSE(store.put(two_pages));
@@ -136,11 +101,11 @@ TEST_CASE("offload: gradients have the bits that they have without, once and twi
   for (const std::int64_t ring : {small_ring, std::int64_t{8} << 20})
     for (const char* const name : {"keep", "exact", "fixed", "mesa"}) {
       CAPTURE(name);
-      const auto store = std::make_shared<OffloadStore>(OffloadOptions{.folder = folder.path(), .buffer = ring});
-      const auto plain = gradients(name, nullptr);
-      CHECK(gradients(name, store) == plain);
-      CHECK(gradients(name, store) == plain);
-      CHECK(gradients(name, store, 2)[1] == gradients(name, nullptr, 2)[1]);
+      const auto store = std::make_shared<FileStore>(FileStoreOptions{.folder = folder.path(), .buffer = ring});
+      const auto plain = gradients_of_layers(name, nullptr);
+      CHECK(gradients_of_layers(name, store) == plain);
+      CHECK(gradients_of_layers(name, store) == plain);
+      CHECK(gradients_of_layers(name, store, 2)[1] == gradients_of_layers(name, nullptr, 2)[1]);
     }
 }
 
@@ -148,7 +113,7 @@ TEST_CASE("offload: on meta as many bytes are in memory as on the CPU") {
   const test::TemporaryFolder folder;
   const auto most = [&](Device device) {
     const auto store =
-        std::make_shared<OffloadStore>(OffloadOptions{.folder = folder.path(), .buffer = small_ring, .device = device});
+        std::make_shared<FileStore>(FileStoreOptions{.folder = folder.path(), .buffer = small_ring, .device = device});
     const std::unique_ptr<RuledPolicy> policy = with_rules(make_policy("exact"), {});
     policy->set_store(store, true);
     const auto of = [&](const Shape& shape, Purpose purpose) {

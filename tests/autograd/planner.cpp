@@ -3,7 +3,7 @@
 
 #include "autograd/block_range.h"
 #include "autograd/checkpoint.h"
-#include "autograd/offload_store.h"
+#include "autograd/file_store.h"
 #include "autograd/policies/planned.h"
 #include "core/ledger.h"
 #include "ops/activation.h"
@@ -135,7 +135,7 @@ TEST_CASE("step graph: predicts a plan's saved bytes to the byte, and its peak n
 
 TEST_CASE("planner: a fast disk takes what the budget has no room for, a slow one takes nothing") {
   const Chain chain;
-  OffloadStore store({.folder = {}, .buffer = 1 << 16, .device = Device::meta});
+  FileStore store({.folder = {}, .buffer = 1 << 16, .device = Device::meta});
   const MetaStep step = [&](MemoryPolicy& policy, Observer* observer) { return chain.step(policy, observer); };
   PlannedPolicy exact(MemoryPlan{});
   const std::int64_t whole = chain.step(exact, nullptr).peak, budget = whole * 3 / 4;

@@ -58,9 +58,12 @@ TEST_CASE("train on cuda: losses are the CPU's up to rounding, and `exact` has t
     run(folder, train({"output.dir=cpu", "train.device=cpu", "train.epochs=1"}));
     run(folder, train({"output.dir=exact", "train.device=cuda", "train.epochs=1"}));
     run(folder, train({"output.dir=keep", "train.device=cuda", "train.epochs=1", "memory.policy=keep"}));
+    run(folder, train({"output.dir=host", "train.device=cuda", "train.epochs=1", "memory.offload=host",
+                       "memory.offload_buffer=20KiB"}));
     // Four steps in f32, two of them replayed, each of which may round another way.
     CHECK(difference(losses(folder / "exact"), losses(folder / "cpu")) < 1e-4);
     CHECK(noted(folder / "exact") == noted(folder / "keep"));
+    CHECK(noted(folder / "exact") == noted(folder / "host"));
     check_same_checkpoint(folder, "exact", "keep");
   }
 }
@@ -68,12 +71,13 @@ TEST_CASE("train on cuda: losses are the CPU's up to rounding, and `exact` has t
 TEST_CASE("cuda: a plan's bytes are those of a step there") {
   const StandIn stand_in;
   for (const std::string_view configuration : {vit, resnet, swin})
-    for (const std::string policy : {"exact", "mesa"}) {
-      INFO(configuration, policy);
+    for (const std::string memory_settings :
+         {"{policy: exact}", "{policy: mesa}", "{policy: exact, offload: host, offload_buffer: 20KiB}"}) {
+      INFO(configuration, memory_settings);
       const TemporaryFolder folder;
       write_file(folder / "c.yaml", configuration);
-      const std::vector<std::string> settings{"-c",     "c.yaml", "train.device=cuda",      "train.graph=false",
-                                              "--json", "-",      "memory.policy=" + policy};
+      const std::vector<std::string> settings{"-c",     "c.yaml", "train.device=cuda",        "train.graph=false",
+                                              "--json", "-",      "memory=" + memory_settings};
       const auto memory = [&](std::vector<std::string> command) {
         command.insert(command.end(), settings.begin(), settings.end());
         return run(folder, std::move(command)).json().at("memory");
@@ -120,6 +124,7 @@ TEST_CASE("cuda: f16, bf16 and tf32 train, and what needs the CPU is refused wit
     CHECK(!fs::exists(folder / "refused"));
   };
   refused("memory.offload", {"train.device=cuda", "memory.offload=saved"});
+  refused("memory.offload", {"train.device=cpu", "memory.offload=host"});
   refused("memory.budget_of", {"train.device=cuda", "memory={policy: auto, budget: 1GiB, budget_of: process}"});
   refused("train.device", {"train.device=cuda:2"});
   refused("train.precision", {"train.device=cpu", "train.precision=f16"});

@@ -1,4 +1,4 @@
-#include "autograd/offload_store.h"
+#include "autograd/file_store.h"
 
 #include "core/error.h"
 #include "core/parallel.h"
@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <limits>
 #include <system_error>
@@ -48,7 +47,7 @@ std::string text_of(int error) { return std::generic_category().message(error); 
 
 }  // namespace
 
-OffloadStore::OffloadStore(OffloadOptions options) : options_(std::move(options)) {
+FileStore::FileStore(FileStoreOptions options) : options_(std::move(options)) {
   constexpr std::int64_t largest_chunk = std::int64_t{4} << 20, least_slots = 8;
   chunk_ = std::clamp(options_.buffer / least_slots / page * page, page, largest_chunk);
   const std::int64_t slots = std::max(options_.buffer / chunk_, least_slots);
@@ -65,7 +64,7 @@ OffloadStore::OffloadStore(OffloadOptions options) : options_(std::move(options)
   reader_ = std::thread([this] { read_loop(); });
 }
 
-OffloadStore::~OffloadStore() {
+FileStore::~FileStore() {
   {
     const std::lock_guard lock(mutex_);
     stops_ = true;
@@ -76,7 +75,7 @@ OffloadStore::~OffloadStore() {
   if (file_ >= 0) ::close(file_);
 }
 
-void OffloadStore::open_file() {
+void FileStore::open_file() {
   const std::string folder = options_.folder.string();
   for (const int direct : {O_DIRECT, 0}) {  // unbuffered if the disk can: the page cache would hold each byte once more
     file_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | direct, 0600);
@@ -90,7 +89,7 @@ void OffloadStore::open_file() {
 
 /// Whether the disk has room for so many bytes of the file. A disk that can give them to the file ahead does: writing
 /// cannot run out of room then. On others they are free now, and another program may take them.
-bool OffloadStore::reserve(std::int64_t end) {
+bool FileStore::reserve(std::int64_t end) {
   if (end <= reserved_) return true;
   constexpr std::int64_t at_once = std::int64_t{64} << 20;
   const std::int64_t left_free = options_.budget == 0 ? std::int64_t{1} << 30 : 0;  // for checkpoints
@@ -109,31 +108,28 @@ bool OffloadStore::reserve(std::int64_t end) {
   return false;
 }
 
-void OffloadStore::refuse_once(const std::string& why) {
+void FileStore::refuse_once(const std::string& why) {
   if (!std::exchange(is_full_, true) && options_.warn)
     options_.warn("memory.offload: " + why + "; further saved tensors stay in memory");
 }
 
-void OffloadStore::expect_working() const {
+void FileStore::expect_working() const {
   expect(failure_.empty(), "memory.offload: {}: {}; without memory.offload the run goes on from its last checkpoint",
          options_.folder.string(), failure_);
 }
 
-void OffloadStore::wait(std::unique_lock<std::mutex>& lock) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point begin = Clock::now();
+void FileStore::wait(std::unique_lock<std::mutex>& lock) {
   changed_.wait(lock);
-  waited_ += std::chrono::duration<double>(Clock::now() - begin).count();
   expect_working();
 }
 
-OffloadStore::Slot* OffloadStore::free_slot() {
+FileStore::Slot* FileStore::free_slot() {
   const auto slot = std::ranges::find(slots_, Slot::State::free, &Slot::state);
   return slot == slots_.end() ? nullptr : &*slot;
 }
 
 /// The slot of the tensor that backward comes to last, if that was put before `id`.
-OffloadStore::Slot* OffloadStore::clean_slot_before(Id id) {
+FileStore::Slot* FileStore::clean_slot_before(Id id) {
   for (const auto& [chunk, slot] : at_) {
     if (chunk.first >= id) break;
     if (slot->state == Slot::State::clean && slot->pins == 0) return slot;
@@ -141,7 +137,7 @@ OffloadStore::Slot* OffloadStore::clean_slot_before(Id id) {
   return nullptr;
 }
 
-void OffloadStore::take(Slot& slot, const Chunk& chunk) {
+void FileStore::take(Slot& slot, const Chunk& chunk) {
   if (slot.chunk.first != 0) at_.erase(slot.chunk);
   const Extent& extent = live_.at(chunk.first);
   const std::int64_t begin = chunk.second * chunk_;
@@ -152,12 +148,12 @@ void OffloadStore::take(Slot& slot, const Chunk& chunk) {
 }
 
 /// A transfer is done: what nobody wants any more frees the slot.
-void OffloadStore::settle(Slot& slot, Slot::State state) {
+void FileStore::settle(Slot& slot, Slot::State state) {
   slot.state = slot.chunk.first == 0 ? Slot::State::free : state;
   changed_.notify_all();
 }
 
-std::optional<OffloadStore::Id> OffloadStore::put(const Tensor& tensor) {
+std::optional<FileStore::Id> FileStore::put(const Tensor& tensor) {
   std::unique_lock lock(mutex_);
   expect_working();
   const std::int64_t bytes = tensor.bytes();
@@ -173,7 +169,7 @@ std::optional<OffloadStore::Id> OffloadStore::put(const Tensor& tensor) {
     return {};
   }
   const Id id = next_++;
-  live_[id] = {.offset = offset, .bytes = bytes};
+  live_[id] = {.offset = offset, .bytes = bytes, .shape = tensor.shape(), .dtype = tensor.dtype()};
   extents_[offset] = end - offset;
   if (is_counted_alone) return id;
   const std::byte* const from = tensor.data<const std::byte>();
@@ -199,11 +195,12 @@ std::optional<OffloadStore::Id> OffloadStore::put(const Tensor& tensor) {
   return id;
 }
 
-void OffloadStore::get(Id id, const Tensor& into, bool again) {
-  if (options_.device == Device::meta) return;
+Tensor FileStore::get(Id id, bool again) {
   std::unique_lock lock(mutex_);
   expect_working();
   Extent& extent = live_.at(id);
+  Tensor into = Tensor::empty(extent.shape, extent.dtype, options_.device, Purpose::saved);
+  if (options_.device == Device::meta) return into;
   cursor_ = id;
   extent.next = 0;
   changed_.notify_all();
@@ -232,9 +229,10 @@ void OffloadStore::get(Id id, const Tensor& into, bool again) {
     }
     changed_.notify_all();  // another chunk is waited for, and this one's slot may be taken
   }
+  return into;
 }
 
-void OffloadStore::drop(Id id) noexcept {
+void FileStore::drop(Id id) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(id);
   if (found == live_.end()) return;
@@ -248,7 +246,7 @@ void OffloadStore::drop(Id id) noexcept {
   changed_.notify_all();
 }
 
-void OffloadStore::write_loop() {
+void FileStore::write_loop() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return stops_ || !to_write_.empty(); });
@@ -268,7 +266,7 @@ void OffloadStore::write_loop() {
 }
 
 /// The next chunk to read: of the tensor that backward has come to, then of those that were put before it.
-std::optional<OffloadStore::Chunk> OffloadStore::wanted() const {
+std::optional<FileStore::Chunk> FileStore::wanted() const {
   if (cursor_ == 0) return {};
   for (auto at = live_.upper_bound(cursor_); at != live_.begin();) {
     --at;
@@ -279,7 +277,7 @@ std::optional<OffloadStore::Chunk> OffloadStore::wanted() const {
   return {};
 }
 
-void OffloadStore::read_loop() {
+void FileStore::read_loop() {
   std::unique_lock lock(mutex_);
   while (true) {
     Slot* slot = nullptr;
@@ -307,16 +305,11 @@ void OffloadStore::read_loop() {
   }
 }
 
-std::int64_t OffloadStore::bytes() const {
+std::int64_t FileStore::bytes() const {
   const std::lock_guard lock(mutex_);
   std::int64_t sum = 0;
   for (const auto& [id, extent] : live_) sum += extent.bytes;
   return sum;
-}
-
-double OffloadStore::waited() const {
-  const std::lock_guard lock(mutex_);
-  return waited_;
 }
 
 }  // namespace lacuna

@@ -5,6 +5,7 @@
 
 #include <fmt/ranges.h>
 #include <yaml-cpp/depthguard.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <utility>
 
 namespace lacuna::apps {
@@ -132,6 +134,38 @@ bool is_plain(std::string_view text) {
          text != "NULL";
 }
 
+/// Refuses a second document. yaml-cpp makes documents without end of a text that it cannot go on in.
+class OneDocument final : public YAML::EventHandler {
+ public:
+  explicit OneDocument(const Location& start) : start_(start) {}
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (begin_ == mark.pos) reject("{}: this is no YAML: unexpected character", to_string(locate(start_, mark)));
+    if (begin_ >= 0) reject("{}: expected one document, got another after `---`", to_string(locate(start_, mark)));
+    begin_ = mark.pos;
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  Location start_;
+  int begin_ = -1;
+};
+
+void expect_one_document(const std::string& text, const Location& start) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  OneDocument document(start);
+  while (parser.HandleNextDocument(document)) {
+  }
+}
+
 }  // namespace
 
 std::string to_string(const Location& where) {
@@ -237,16 +271,16 @@ std::string describe(const YamlNode& node) {
 }
 
 YamlNode parse_yaml(const std::string& text, const Location& start, Problems& problems) {
-  std::vector<YAML::Node> documents;
+  YAML::Node document;
   try {
-    documents = YAML::LoadAll(text);
+    expect_one_document(text, start);
+    document = YAML::Load(text);
   } catch (const YAML::DeepRecursion&) {
     reject("{}: nested more than {} deep", to_string(start), max_depth);
   } catch (const YAML::Exception& error) {
     reject("{}: this is no YAML: {}", to_string(locate(start, error.mark)), error.msg);
   }
-  if (documents.size() > 1) reject("{}: expected one document, got another after `---`", to_string(start));
-  YamlNode root = documents.empty() ? YamlNode{} : TreeReader(start, problems).read(documents.front(), start);
+  YamlNode root = TreeReader(start, problems).read(document, start);
   if (root.kind == YamlNode::Kind::null) {
     root.kind = YamlNode::Kind::map;
     root.where = start;

@@ -181,7 +181,8 @@ TEST_CASE("configuration: a task is chosen by name, with its settings, and fits 
 
 TEST_CASE("configuration: what is no plain YAML is refused") {
   CHECK(refusal("model: [\n").starts_with("a.yaml:2:1: this is no YAML: "));
-  CHECK(names(refusal("a: 1\n---\nb: 1\n"), "a.yaml:1:1", {"one document"}));
+  CHECK(names(refusal("a: 1\n---\nb: 1\n"), "a.yaml:2:1", {"one document"}));
+  CHECK(names(refusal("# x\n, a: 1\n"), "a.yaml:2:1", {"no YAML"}));  // yaml-cpp never ends reading it
   CHECK(names(refusal_after_model("train: &a {epochs: 1}\ndata: *a\n"), "a.yaml:3:1", {"aliases"}));
   CHECK(names(refusal_after_model("train: {epochs: !!int 3}\n"), "a.yaml:2:17", {"tags"}));
   CHECK(refusal(std::string(100'000, '[')).ends_with("nested more than 16 deep"));

@@ -1,9 +1,6 @@
 // Saved tensors on a file: the store itself, and the gradients of tapes that use it.
 #include "autograd/file_store.h"
 
-#include "autograd/policies/rules.h"
-#include "ops/activation.h"
-#include "ops/linear.h"
 #include "tests/autograd/offload.h"
 #include "tests/temporary_folder.h"
 
@@ -112,23 +109,8 @@ TEST_CASE("offload: gradients have the bits that they have without, once and twi
 TEST_CASE("offload: on meta as many bytes are in memory as on the CPU") {
   const test::TemporaryFolder folder;
   const auto most = [&](Device device) {
-    const auto store =
-        std::make_shared<FileStore>(FileStoreOptions{.folder = folder.path(), .buffer = small_ring, .device = device});
-    const std::unique_ptr<RuledPolicy> policy = with_rules(make_policy("exact"), {});
-    policy->set_store(store, true);
-    const auto of = [&](const Shape& shape, Purpose purpose) {
-      return Variable(Tensor::zeros(shape, DType::f32, device, purpose), true);
-    };
-    const Variable weight = of({64, 64}, Purpose::parameters);
-    ledger(device).reset_peak();
-    const std::int64_t before = ledger(device).total();
-    Tape tape(*policy);
-    const Recording recording(tape);
-    Variable h = of({16, 64, 64}, Purpose::data);
-    for (int i = 0; i < 4; ++i) h = apply(Gelu{}, apply(Linear{}, std::move(h), weight, Variable()));
-    const Variable loss = total(std::move(h));
-    tape.backward(loss);
-    return ledger(device).peak() - before;
+    return peak_of_layers(device, std::make_shared<FileStore>(FileStoreOptions{
+                                      .folder = folder.path(), .buffer = small_ring, .device = device}));
   };
   CHECK(most(Device::meta) == most(Device::cpu));
 }

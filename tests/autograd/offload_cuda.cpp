@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::int64_t buffer = 40'000;  // of layers whose tensors have 262,144 bytes, in 4 bits 34,816
 
-std::shared_ptr<HostStore> store_on(Device device, std::int64_t bytes = buffer) {
-  return std::make_shared<HostStore>(HostStoreOptions{.buffer = bytes, .device = device});
+std::shared_ptr<HostStore> store_on(Device device) {
+  return std::make_shared<HostStore>(HostStoreOptions{.buffer = buffer, .device = device});
 }
 
 }  // namespace
@@ -75,24 +75,7 @@ TEST_CASE("cuda: gradients of tensors that were in the host's memory have the sa
 }
 
 TEST_CASE("cuda: with tensors in the host's memory a step on meta takes the bytes of one on the device") {
-  const auto most = [&](Device device) {
-    const auto store = store_on(device);
-    const std::unique_ptr<RuledPolicy> policy = with_rules(make_policy("exact"), {});
-    policy->set_store(store, true);
-    const auto of = [&](const Shape& shape, Purpose purpose) {
-      return Variable(Tensor::zeros(shape, DType::f32, device, purpose), true);
-    };
-    const Variable weight = of({64, 64}, Purpose::parameters);
-    ledger(device).reset_peak();
-    const std::int64_t before = ledger(device).total();
-    Tape tape(*policy);
-    const Recording recording(tape);
-    Variable h = of({16, 64, 64}, Purpose::data);
-    for (int i = 0; i < 6; ++i) h = apply(Gelu{}, std::move(h));
-    const Variable loss = total(std::move(h));
-    tape.backward(loss);
-    return ledger(device).peak() - before;
-  };
+  const auto most = [](Device device) { return peak_of_layers(device, store_on(device)); };
   CHECK(most(Device::meta) == most(Device::cuda));
 }
 

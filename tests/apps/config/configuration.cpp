@@ -5,8 +5,8 @@
 #include "apps/config/schema.h"
 #include "core/error.h"
 #include "tests/apps/problems.h"
-#include "tests/temporary_folder.h"
 #include "tests/refusal.h"
+#include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>

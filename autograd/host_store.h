@@ -2,7 +2,7 @@
 //
 // Copies run on the device's side stream, beside its kernels. A tensor that is put stays on the device until `buffer`
 // bytes were put after it: its copy begins half way, so that what backward reads first is never copied at all. `get`
-// fetches ahead, as many of the tensors that were put before as `buffer` holds. The host waits for nothing.
+// fetches ahead what was put before, until `buffer` bytes have come back or not yet left. The host waits for nothing.
 #pragma once
 
 #include "autograd/offload_store.h"

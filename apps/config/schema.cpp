@@ -353,8 +353,7 @@ const std::vector<Key<Configuration>> table{
      {},
      "folder on a disk for saved tensors, which lie in a file there between forward and backward; with "
      "train.device=cuda `host`, for the host's memory; empty: they stay in memory. `auto` chooses which, other "
-     "policies "
-     "offload all"},
+     "policies offload all"},
     {"memory.offload_budget",
      &Memory::offload_budget,
      {},

@@ -322,7 +322,7 @@ class Planner {
     std::vector<std::string> how;
     for (const auto& [bits, count] : counts)
       how.push_back(counted(count, "tensor") + (bits == exact_bits ? " exact" : " in " + counted(bits, "bit")));
-    if (offloaded > 0) how.push_back(fmt::format("{} on the disk", counted(offloaded, "tensor")));
+    if (offloaded > 0) how.push_back(fmt::format("{} offloaded", counted(offloaded, "tensor")));
     if (kept > 0) how.push_back(fmt::format("{} kept instead of rematerialized", counted(kept, "tensor")));
     if (!plan.regions.empty()) how.push_back(describe(exact_, plan.regions));
     if (how.empty()) how.emplace_back("everything fits as it is");

@@ -3,6 +3,7 @@
 //
 //   struct Scale {
 //     static constexpr int threads = 256;              // of a block
+//     static constexpr int blocks_together = 4;        // that a multiprocessor runs at least: bounds registers; optional
 //     struct Shared { float sums[threads / 32]; };     // what the threads of a block share; optional
 //     float* y; const float* x; std::int64_t count;
 //     LACUNA_DEVICE void operator()(const Block<Scale>& block) const;
@@ -67,6 +68,14 @@ constexpr std::size_t shared_bytes() {
     return sizeof(typename K::Shared);
   else
     return 0;
+}
+
+template <class K>
+constexpr int blocks_together() {
+  if constexpr (requires { K::blocks_together; })
+    return K::blocks_together;
+  else
+    return 1;
 }
 
 /// A block of threads as one of them sees it.
@@ -230,7 +239,7 @@ inline std::int64_t divide_up(std::int64_t value, std::int64_t unit) { return (v
 
 #ifdef __CUDACC__
 template <class K>
-__global__ void __launch_bounds__(K::threads, 1) entry(const __grid_constant__ K kernel) {
+__global__ void __launch_bounds__(K::threads, blocks_together<K>()) entry(const __grid_constant__ K kernel) {
   extern __shared__ __align__(16) std::byte shared[];
   kernel(Block<K>(shared));
 }

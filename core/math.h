@@ -31,6 +31,15 @@ LACUNA_HOST_DEVICE inline float rounded_product(float a, float b) {
 #endif
 }
 
+/// a / b within 2 units in the last place, for b in [2^-126, 2^126].
+LACUNA_HOST_DEVICE inline float quotient(float a, float b) {
+#ifdef __CUDA_ARCH__
+  return __fdividef(a, b);  // exact division takes a GPU ten instructions
+#else
+  return a / b;
+#endif
+}
+
 LACUNA_HOST_DEVICE inline double exp(double x) { return std::exp(x); }
 LACUNA_HOST_DEVICE inline double tanh(double x) { return std::tanh(x); }
 
@@ -96,7 +105,7 @@ LACUNA_HOST_DEVICE inline Normal<float> normal(float x) {
   const float e = magnitude > 13.0F ? 0.0F : scaled;
   // Φ(-a) / e^(-a²/2) = (1 + u)·P(u) with u = -0.345 a / (1 + 0.345 a): relative minimax on [0, 13.3].
   const float b = 0.345F * a;
-  const float u = -b / (1.0F + b);
+  const float u = quotient(-b, 1.0F + b);
   float p = -0.0284271743F;
   p = p * u - 0.0819296067F;
   p = p * u - 0.049115862F;

@@ -85,7 +85,7 @@ bool is_dense(const AttentionArguments& a, DType dtype) {
            columns.tokens.shape().back() % cudnn_unit == 0;
   };
   return uses_cudnn() && dtype != DType::f32 && !a.bias.defined() && !a.key_lengths.defined() && a.dropout == 0 &&
-         a.sequences == nullptr && a.query_rows == a.queries && a.head_dim % cudnn_unit == 0 &&
+         a.sequences == nullptr && a.head_dim % cudnn_unit == 0 &&
          a.head_dim <= most_head_dim && fits(a.q) && fits(a.k) && fits(a.v);
 }
 
@@ -102,6 +102,7 @@ cuda::DenseAttention dense(const AttentionArguments& a, DType dtype) {
           .queries = a.queries,
           .keys = a.keys,
           .head_dim = a.head_dim,
+          .query_rows = a.query_rows,
           .q_stride = stride_of(a.q),
           .k_stride = stride_of(a.k),
           .v_stride = stride_of(a.v),
@@ -156,20 +157,21 @@ bool backward_by_cudnn(const AttentionArguments& a, const Tensor& dy, const Atte
   const std::int64_t width = a.heads * a.head_dim;
   const Tensor y = Tensor::empty({part * a.queries, width}, dy.dtype(), device, Purpose::workspace);
   const Tensor log_sums = log_sums_for(part, a, device);
+  if (a.query_rows > a.queries) to.q.tokens.fill(0);  // rows that ask nothing
   for (std::int64_t first = 0; first < a.samples; first += part) {
     const std::int64_t samples = std::min(part, a.samples - first);
     const auto [forward, backward] = plans_of(samples);
     const auto from = [&](const TokenColumns& columns, std::int64_t rows) {
       return data_of(columns) + first * rows * stride_of(columns) * size_of(dy.dtype());
     };
-    cuda::DenseAttentionPointers pointers{.q = from(a.q, a.queries),
+    cuda::DenseAttentionPointers pointers{.q = from(a.q, a.query_rows),
                                           .k = from(a.k, a.keys),
                                           .v = from(a.v, a.keys),
                                           .y = y.raw(),
                                           .log_sums = log_sums.data<float>()};
     run_dense(device, forward, pointers);
     pointers.dy = dy.data<const std::byte>() + first * a.queries * width * size_of(dy.dtype());
-    pointers.dq = from(to.q, a.queries);
+    pointers.dq = from(to.q, a.query_rows);
     pointers.dk = from(to.k, a.keys);
     pointers.dv = from(to.v, a.keys);
     run_dense(device, backward, pointers);

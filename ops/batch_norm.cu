@@ -268,8 +268,12 @@ struct WriteGradients {
   }
 };
 
-/// Parts of a kernel whose threads have eight rows each.
-std::int64_t writing_parts(std::int64_t rows) { return divide_up(rows, 8); }
+/// Parts of a kernel whose threads have 8 to 32 rows each: as many as leave work for all of a GPU.
+std::int64_t writing_parts(std::int64_t rows, std::int64_t channels) {
+  constexpr std::int64_t wanted = 1 << 18;  // threads
+  const std::int64_t of_thread = rows * divide_up(channels, 8) / wanted;
+  return divide_up(rows, of_thread < 8 ? 8 : of_thread > 32 ? 32 : of_thread);
+}
 
 template <class Finish>
 void finish_channels(Stream stream, const Finish& finish, const float* partial, std::int64_t channels,
@@ -296,7 +300,7 @@ void batch_norm_statistics(Stream stream, DType type, const BatchNormStatistics&
 }
 
 void batch_norm_apply(Stream stream, DType type, const BatchNormApply& what) {
-  const std::int64_t count = what.rows * what.channels, parts = writing_parts(what.rows);
+  const std::int64_t count = what.rows * what.channels, parts = writing_parts(what.rows, what.channels);
   with_cuda_type(type, [&]<class T>(Type<T>) {
     run(stream, blocks_of(parts, what.channels, Apply<T>::threads),
         Apply<T>{.what = what,
@@ -324,7 +328,7 @@ void batch_norm_finish(Stream stream, const BatchNormFinish& what) {
 
 void batch_norm_gradient(Stream stream, DType type, const BatchNormGradient& what) {
   const BatchNormRows& rows = what.rows;
-  const std::int64_t count = rows.rows * rows.channels, parts = writing_parts(rows.rows);
+  const std::int64_t count = rows.rows * rows.channels, parts = writing_parts(rows.rows, rows.channels);
   with_cuda_type(type, [&]<class T>(Type<T>) {
     with_saved_values<T>(rows.x, count, [&]<class Read>(const Read& x) {
       run(stream, blocks_of(parts, rows.channels, WriteGradients<T, Read>::threads),

@@ -24,11 +24,12 @@ struct Convolution {
 };
 
 /// y = softmax(scale · q·kᵀ) · v for each sample and head, in bf16 or f16. Rows of q, k and v (and of their gradients)
-/// are `stride` elements apart, samples `queries` or `keys` rows; y and dy are [samples, queries, heads · head_dim].
+/// are `stride` elements apart, samples `query_rows` or `keys` rows; y and dy are [samples, queries, heads · head_dim].
 struct DenseAttention {
   bool backward;
   DType dtype;
   std::int64_t samples, heads, queries, keys, head_dim;
+  std::int64_t query_rows;  // of a sample of q and dq: the queries come first
   std::int64_t q_stride, k_stride, v_stride;
   std::int64_t dq_stride, dk_stride, dv_stride;  // of backward
   float scale;

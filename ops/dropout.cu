@@ -1,6 +1,7 @@
 #include "ops/dropout_cuda.h"
 
 #include "core/block.h"
+#include "ops/cuda/divisor.h"
 
 namespace lacuna::cuda {
 namespace {
@@ -8,9 +9,9 @@ namespace {
 struct Place {
   std::int64_t sample, element;  // within the sample
 };
-LACUNA_DEVICE inline Place place_of(const Drop& what, std::int64_t element) {
-  if (what.offsets == nullptr) return {element / what.sample_size, element % what.sample_size};
-  const std::int64_t row = element / what.sample_size;
+LACUNA_DEVICE inline Place place_of(const Drop& what, const Divisor& by_sample, std::int64_t element) {
+  const std::int64_t row = by_sample.quotient(element);
+  if (what.offsets == nullptr) return {row, element - row * what.sample_size};
   std::int64_t low = 0, high = what.samples;  // the sample lies in [low, high)
   while (high - low > 1) {
     const std::int64_t middle = (low + high) / 2;
@@ -25,11 +26,12 @@ struct DropElements {
   static constexpr int threads = 256;
   RandomStream random;
   Drop what;
+  Divisor by_sample;
 
   LACUNA_DEVICE void operator()(const Block<DropElements>& block) const {
     const std::int64_t at = block.global_thread() * n;
     if (at >= what.count) return;
-    const Place place = place_of(what, what.first + at);
+    const Place place = place_of(what, by_sample, what.first + at);
     const auto draws =
         random.now().draw_of_sample(static_cast<std::uint64_t>(place.sample),
                                     what.whole_samples ? 0 : static_cast<std::uint32_t>(place.element / 4));
@@ -54,9 +56,9 @@ void drop(Stream stream, DType type, const RandomStream& random, const Drop& wha
       run(stream, divide_up(what.count, static_cast<std::int64_t>(n) * 256), kernel);
     };
     if (by_four)
-      start(DropElements<T, 4>{random, what});
+      start(DropElements<T, 4>{random, what, Divisor(what.sample_size)});
     else
-      start(DropElements<T, 1>{random, what});
+      start(DropElements<T, 1>{random, what, Divisor(what.sample_size)});
   });
 }
 

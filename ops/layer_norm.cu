@@ -71,9 +71,16 @@ struct Backward {
     const Written<float> bias_total(partial + (block.index() * 2 + 1) * columns, columns);
     const bool in_registers = columns <= chunk;
     const std::int64_t own = block.thread() * 8;
-    Eight weight_sum = weight_total.at(own), bias_sum = bias_total.at(own), normalised, g;
-    const float scale = 1.0F / static_cast<float>(columns);
+    Eight weight_sum = weight_total.at(own), bias_sum = bias_total.at(own);
     const std::int64_t begin = (block.index() - first_row % block.count() + block.count()) % block.count();
+    if (in_registers) {
+      sum_rows(block, begin, weight_sum, bias_sum);
+      if (own >= columns) return;
+      weight_total.set(own, weight_sum);
+      bias_total.set(own, bias_sum);
+      return;
+    }
+    const float scale = 1.0F / static_cast<float>(columns);
     int set = 0;
     for (std::int64_t row = begin; row < rows; row += block.count(), set ^= 1) {
       const float m = mean[row], r = rstd[row];
@@ -85,49 +92,91 @@ struct Backward {
           sum_gx = scale * joined_of_block(block, sum_gx, block.shared().sums[set][1], Plus{});
         }
         for (std::int64_t c = own; c < columns; c += chunk) {
-          Eight d{};
-          if (pass == 0 || !in_registers) d = read_row(row, c, m, r, normalised, g);
+          const Eight in = x.at_row(row, columns, c), d = dy.at_row(row, columns, c);
+          const Eight w = wants_dx ? weight.at(c) : Eight{};
           if (pass == 1) {
             Eight out = add ? old.at_row(row, columns, c) : Eight{};
 #pragma unroll
-            for (int i = 0; i < 8; ++i) out[i] += r * (g[i] - sum_g - normalised[i] * sum_gx);
+            for (int i = 0; i < 8; ++i) out[i] += r * (d[i] * w[i] - sum_g - (in[i] - m) * r * sum_gx);
             dx.set_row(row, columns, c, out);
             continue;
           }
-          if (!in_registers) {
-            weight_sum = weight_total.at(c);
-            bias_sum = bias_total.at(c);
-          }
-#pragma unroll
-          for (int i = 0; i < 8; ++i) {
-            weight_sum[i] += d[i] * normalised[i];
-            bias_sum[i] += d[i];
-            sum_g += g[i];
-            sum_gx += g[i] * normalised[i];
-          }
-          if (!in_registers) {
-            weight_total.set(c, weight_sum);
-            bias_total.set(c, bias_sum);
-          }
+          weight_sum = weight_total.at(c);
+          bias_sum = bias_total.at(c);
+          add_eight(in, d, w, m, r, weight_sum, bias_sum, sum_g, sum_gx);
+          weight_total.set(c, weight_sum);
+          bias_total.set(c, bias_sum);
         }
       }
     }
-    if (!in_registers || own >= columns) return;
-    weight_total.set(own, weight_sum);
-    bias_total.set(own, bias_sum);
   }
 
  private:
-  /// Returns eight elements of dy; x̂ = (x - mean) · rstd, and g = dy · weight.
-  LACUNA_DEVICE Eight read_row(std::int64_t row, std::int64_t c, float m, float r, Eight& normalised, Eight& g) const {
-    const Eight in = x.at_row(row, columns, c), d = dy.at_row(row, columns, c);
-    g = wants_dx ? weight.at(c) : Eight{};
+  /// Rows that are one chunk. The next row is read while the sums of one are joined.
+  LACUNA_DEVICE void sum_rows(const Block<Backward>& block, std::int64_t begin, Eight& weight_sum,
+                              Eight& bias_sum) const {
+    const std::int64_t own = block.thread() * 8;
+    const bool reads = own < columns;
+    const float scale = 1.0F / static_cast<float>(columns);
+    const Eight w = wants_dx && reads ? weight.at(own) : Eight{};
+    Eight next_in{}, next_d{};
+    float next_m = 0, next_r = 0;
+    const auto fetch = [&](std::int64_t row) {
+      if (row >= rows || !reads) return;
+      next_in = x.at_row(row, columns, own);
+      next_d = dy.at_row(row, columns, own);
+      next_m = mean[row];
+      next_r = rstd[row];
+    };
+    fetch(begin);
+    int set = 0;
+    for (std::int64_t row = begin; row < rows; row += block.count(), set ^= 1) {
+      const Eight in = next_in, d = next_d;
+      const float m = next_m, r = next_r;
+      Eight out = add && reads ? old.at_row(row, columns, own) : Eight{};
+      fetch(row + block.count());
+      float sum_g = 0, sum_gx = 0;
+      if (reads) add_eight(in, d, w, m, r, weight_sum, bias_sum, sum_g, sum_gx);
+      if (!wants_dx) continue;
+      float(&sums)[2][threads / warp_size] = block.shared().sums[set];
+#pragma unroll
+      for (int step = warp_size / 2; step > 0; step /= 2) {
+        sum_g += exchange(sum_g, step);
+        sum_gx += exchange(sum_gx, step);
+      }
+      if constexpr (threads > warp_size) {
+        if (block.lane() == 0) {
+          sums[0][block.warp()] = sum_g;
+          sums[1][block.warp()] = sum_gx;
+        }
+        block.sync();
+        sum_g = sums[0][0];
+        sum_gx = sums[1][0];
+#pragma unroll
+        for (int warp = 1; warp < threads / warp_size; ++warp) {
+          sum_g += sums[0][warp];
+          sum_gx += sums[1][warp];
+        }
+      }
+      sum_g *= scale;
+      sum_gx *= scale;
+      if (!reads) continue;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) out[i] += r * (d[i] * w[i] - sum_g - (in[i] - m) * r * sum_gx);
+      dx.set_row(row, columns, own, out);
+    }
+  }
+  /// Adds eight elements with x̂ = (x - mean) · rstd and g = dy · weight to the sums.
+  LACUNA_DEVICE static void add_eight(const Eight& in, const Eight& d, const Eight& w, float m, float r,
+                                      Eight& weight_sum, Eight& bias_sum, float& sum_g, float& sum_gx) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      normalised[i] = (in[i] - m) * r;
-      g[i] *= d[i];
+      const float normalised = (in[i] - m) * r, g = d[i] * w[i];
+      weight_sum[i] += d[i] * normalised;
+      bias_sum[i] += d[i];
+      sum_g += g;
+      sum_gx += g * normalised;
     }
-    return d;
   }
 };
 

@@ -22,13 +22,23 @@ struct Forward {
     BlockRow<threads, Kept<T>> in(x, row, columns, block.thread());
     float largest = in.reduced(-INFINITY, Larger{}, [](float v) { return v; });
     largest = joined_of_block(block, largest, block.shared().largest, Larger{});
-    float sum = in.reduced(0, Plus{}, [&](float v) { return math::exp(v - largest); });
+    const bool keeps = !log && in.stays();
+    float sum = in.reduced(0, Plus{}, [&](float& v) {
+      const float power = math::exp(v - largest);
+      if (keeps) v = power;
+      return power;
+    });
     sum = joined_of_block(block, sum, block.shared().sums, Plus{});
     const float scale = 1.0F / sum, log_sum = logf(sum);
     in.each([&](std::int64_t c, const Eight& values) {
       Eight out;
 #pragma unroll
-      for (int i = 0; i < 8; ++i) out[i] = log ? values[i] - largest - log_sum : math::exp(values[i] - largest) * scale;
+      for (int i = 0; i < 8; ++i) {
+        if (log)
+          out[i] = values[i] - largest - log_sum;
+        else
+          out[i] = (keeps ? values[i] : math::exp(values[i] - largest)) * scale;
+      }
       y.set_row(row, columns, c, out);
     });
   }

@@ -2,6 +2,7 @@
 // that the library can be opened on a machine without one.
 #include "core/backend.h"
 
+#include "core/cuda/staging.h"
 #include "core/error.h"
 
 #include <cuda.h>
@@ -100,6 +101,7 @@ struct Open {
   std::byte* base = nullptr;
   std::vector<CUmemGenericAllocationHandle> pieces{};  // of the range; 0: no memory is behind it
   std::unique_ptr<Graph> captured{};                   // while work is
+  Staging staging{};
 };
 
 class Cuda final : public Backend {
@@ -134,7 +136,13 @@ class Cuda final : public Backend {
   }
   // Pageable memory is staged before the call returns.
   void copy_in(Stream stream, void* to, const void* from, std::size_t bytes) override {
-    if (Graph* const graph = captured(stream); graph != nullptr) from = graph->keep(from, bytes);
+    if (Graph* const graph = captured(stream); graph != nullptr) {
+      from = graph->keep(from, bytes);
+    } else if (const auto own = std::ranges::find(open_, stream, &Open::stream);
+               own != open_.end() && bytes >= Staging::worthwhile) {
+      const cudaError_t copied = own->staging.copy(stream, to, from, bytes);
+      if (copied != cudaErrorMemoryAllocation) return check(copied, "copying to the device");
+    }
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "copying to the device");
   }
   void copy_out(Stream stream, void* to, const void* from, std::size_t bytes) override {

@@ -42,31 +42,47 @@ struct PackedCodes {
   /// Codes from `first`, a multiple of 8, on; 0 behind the last element.
   LACUNA_DEVICE void read(std::int64_t first, std::uint32_t (&code)[8]) const {
     const std::int64_t block = first / code_block, left = count - block * code_block;
-    const int elements = left < code_block ? static_cast<int>(left) : code_block;
     const int place = static_cast<int>(first % code_block);
-    const std::uint8_t* plane = bytes + block * (code_block / 8 * bits);
-    const bool packs = in_packs && elements == code_block;  // eight codes lie side by side, at a multiple of 8
-    int shift = 0;
+    const std::uint8_t* const planes = bytes + block * (code_block / 8 * bits);
 #pragma unroll
     for (int i = 0; i < 8; ++i) code[i] = 0;
+    if (in_packs && left >= code_block)
+      read_packs(planes, place, code);
+    else
+      read_bytes(planes, place, left < code_block ? static_cast<int>(left) : code_block, code);
+  }
+
+ private:
+  /// Of a whole block: eight codes lie side by side, at a multiple of 8.
+  LACUNA_DEVICE void read_packs(const std::uint8_t* plane, int place, std::uint32_t (&code)[8]) const {
+    int shift = 0;
 #pragma unroll
+    for (int width = 8; width > 0; width /= 2) {
+      if ((bits & width) == 0) continue;
+      const int length = code_block / 8 * width, part = place / length * width;
+      const std::uint32_t mask = ((1U << width) - 1) * 0x01010101U;
+      const auto words = load_pack<2>(reinterpret_cast<const std::uint32_t*>(plane + place % length));
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const std::uint32_t four = words[half] >> part & mask;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) code[4 * half + i] |= (four >> (8 * i) & 0xffU) << shift;
+      }
+      plane += length;
+      shift += width;
+    }
+  }
+  LACUNA_DEVICE void read_bytes(const std::uint8_t* plane, int place, int elements, std::uint32_t (&code)[8]) const {
+    int shift = 0;
     for (int width = 8; width > 0; width /= 2) {
       if ((bits & width) == 0) continue;
       const int length = plane_bytes(elements, width);
       const std::uint32_t mask = (1U << width) - 1;
-      if (packs) {
-        const auto pack = load_pack<8>(plane + place % length);
-        const int part = place / length * width;
 #pragma unroll
-        for (int i = 0; i < 8; ++i) code[i] |= (static_cast<std::uint32_t>(pack[i]) >> part & mask) << shift;
-      } else {
-#pragma unroll
-        for (int i = 0; i < 8; ++i)
-          if (place + i < elements)
-            code[i] |=
-                (static_cast<std::uint32_t>(plane[(place + i) % length]) >> ((place + i) / length * width) & mask)
-                << shift;
-      }
+      for (int i = 0; i < 8; ++i)
+        if (place + i < elements)
+          code[i] |= (static_cast<std::uint32_t>(plane[(place + i) % length]) >> ((place + i) / length * width) & mask)
+                     << shift;
       plane += length;
       shift += width;
     }
@@ -80,8 +96,14 @@ struct DecodingLine {
 
   /// `params`: the four bytes of a group (GroupParams).
   LACUNA_DEVICE DecodingLine(const std::uint8_t* params, int bits) {
-    const float stored = std::bit_cast<float>((params[0] | static_cast<std::uint32_t>(params[1]) << 8) << 16);
-    const auto units = static_cast<std::int16_t>(params[2] | params[3] << 8);
+    std::uint32_t word;
+    if (reinterpret_cast<std::uintptr_t>(params) % 4 == 0)
+      word = *reinterpret_cast<const std::uint32_t*>(params);
+    else
+      word = params[0] | static_cast<std::uint32_t>(params[1]) << 8 | static_cast<std::uint32_t>(params[2]) << 16 |
+             static_cast<std::uint32_t>(params[3]) << 24;
+    const float stored = std::bit_cast<float>(word << 16);
+    const auto units = static_cast<std::int16_t>(word >> 16);
     const float unit = 1.0F / static_cast<float>(1 << (8 - bits));
     const float magnitude = stored < 0 ? -stored : stored;
     scale = magnitude >= 0x1p100F ? 0.125F : 1.0F;
@@ -97,7 +119,7 @@ inline constexpr float largest_finite<bf16> = 0x1.FEp127F;
 template <>
 inline constexpr float largest_finite<f16> = 65504.0F;
 
-/// A value, finite unless the group is not: what T makes of it.
+/// Codes in steps to values, finite unless the group is not: what T makes of them.
 template <class T>
 LACUNA_DEVICE inline float decoded(float steps, const DecodingLine& line) {
   const float top = largest_finite<T> * line.scale;
@@ -105,6 +127,17 @@ LACUNA_DEVICE inline float decoded(float steps, const DecodingLine& line) {
   value = value > top ? top : value;                         // NaN stays
   value = value < -top ? -top : value;
   return to_compute(static_cast<T>(line.scale < 1 ? value * 8.0F : value));
+}
+template <class T>
+LACUNA_DEVICE inline void decode(const DecodingLine& line, float (&values)[8]) {
+  if (!std::is_same_v<T, f16> && line.scale == 1) {  // all codes lie within the range of T
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      values[i] = to_compute(static_cast<T>(math::fused(values[i], line.step, line.origin)));
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) values[i] = decoded<T>(values[i], line);
+  }
 }
 
 /// Codes of eight elements in steps, less the draws that they were rounded with if `dithered`.

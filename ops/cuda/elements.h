@@ -4,6 +4,7 @@
 
 #include "core/block.h"
 #include "ops/cuda/codes.h"
+#include "ops/cuda/divisor.h"
 #include "ops/cuda/saved_values.h"
 
 namespace lacuna::cuda {
@@ -13,6 +14,46 @@ struct Eight {
   LACUNA_DEVICE float& operator[](int i) { return values[i]; }
   LACUNA_DEVICE float operator[](int i) const { return values[i]; }
 };
+
+/// 16 bytes as floats, and back. Two numbers of bf16 take an instruction together.
+template <class T, int n>
+LACUNA_DEVICE inline void unpack(const Pack<T, n>& pack, float* values) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    const auto words = std::bit_cast<Pack<std::uint32_t, n / 2>>(pack);
+#pragma unroll
+    for (int i = 0; i < n / 2; ++i) {
+      values[2 * i] = std::bit_cast<float>(words[i] << 16);
+      values[2 * i + 1] = std::bit_cast<float>(words[i] & 0xffff0000U);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < n; ++i) values[i] = to_compute(pack[i]);
+  }
+}
+LACUNA_DEVICE inline std::uint32_t pair_of_bf16(float low, float high) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+#else
+  return bf16(low).bits | static_cast<std::uint32_t>(bf16(high).bits) << 16;
+#endif
+}
+template <class T>
+LACUNA_DEVICE inline Pack<T, pack_size<T>> packed(const float* values) {
+  constexpr int n = pack_size<T>;
+  if constexpr (std::is_same_v<T, bf16>) {
+    Pack<std::uint32_t, n / 2> words;
+#pragma unroll
+    for (int i = 0; i < n / 2; ++i) words[i] = pair_of_bf16(values[2 * i], values[2 * i + 1]);
+    return std::bit_cast<Pack<T, n>>(words);
+  } else {
+    Pack<T, n> pack;
+#pragma unroll
+    for (int i = 0; i < n; ++i) pack[i] = static_cast<T>(values[i]);
+    return pack;
+  }
+}
 
 // In all that follows `first` is a multiple of 8. Elements from `count` on read as 0 and are not written. `at` and
 // `set` take elements of the whole tensor, `at_row` and `set_row` those of a row of `width` elements.
@@ -37,14 +78,11 @@ class Kept {
     Eight eight;
     if (in_packs) {
 #pragma unroll
-      for (int p = 0; p < 8 / n; ++p) {
-        const auto pack = load_pack<n>(from + p * n);
-#pragma unroll
-        for (int i = 0; i < n; ++i) eight[p * n + i] = to_compute(pack[i]);
-      }
+      for (int p = 0; p < 8 / n; ++p) unpack(load_pack<n>(from + p * n), eight.values + p * n);
     } else {
+      const int here = left < 8 ? static_cast<int>(left) : 8;
 #pragma unroll
-      for (int i = 0; i < 8; ++i) eight[i] = i < left ? to_compute(from[i]) : 0.0F;
+      for (int i = 0; i < 8; ++i) eight[i] = i < here ? to_compute(from[i]) : 0.0F;
     }
     return eight;
   }
@@ -86,16 +124,12 @@ class Written {
     constexpr int n = pack_size<T>;
     if (in_packs) {
 #pragma unroll
-      for (int p = 0; p < 8 / n; ++p) {
-        Pack<T, n> pack;
-#pragma unroll
-        for (int i = 0; i < n; ++i) pack[i] = static_cast<T>(eight[p * n + i]);
-        store_pack(to + p * n, pack);
-      }
+      for (int p = 0; p < 8 / n; ++p) store_pack(to + p * n, packed<T>(eight.values + p * n));
     } else {
+      const int here = left < 8 ? static_cast<int>(left) : 8;
 #pragma unroll
       for (int i = 0; i < 8; ++i)
-        if (i < left) to[i] = static_cast<T>(eight[i]);
+        if (i < here) to[i] = static_cast<T>(eight[i]);
     }
   }
 
@@ -123,16 +157,18 @@ class Coded {
   LACUNA_DEVICE Eight at(std::int64_t first) const {
     Eight eight;
     steps_of(codes_, first, mixed_, dithered_, eight.values);
-    const DecodingLine line(params_ + first / group_ * 4, codes_.bits);
+    decode<T>(DecodingLine(params_ + group_.quotient(first) * 4, codes_.bits), eight.values);
+    if (first + 8 <= codes_.count) return eight;
+    const auto left = static_cast<int>(codes_.count - first);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) eight[i] = first + i < codes_.count ? decoded<T>(eight[i], line) : 0.0F;
+    for (int i = 0; i < 8; ++i) eight[i] = i < left ? eight[i] : 0.0F;
     return eight;
   }
 
  private:
   PackedCodes codes_;
   const std::uint8_t* params_;
-  std::int64_t group_;
+  Divisor group_;
   std::uint64_t mixed_;
   bool dithered_;
 };

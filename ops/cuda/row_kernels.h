@@ -29,6 +29,8 @@ class BlockRow {
     if (first_ < columns) values_ = read.at_row(row, columns, first_);
   }
 
+  /// Whether changes of elements stay.
+  LACUNA_DEVICE bool stays() const { return columns_ <= chunk; }
   /// Calls `f(c, Eight)` for the elements from column c on, which may reach over the row's end.
   template <class F>
   LACUNA_DEVICE void each(const F& f) {
@@ -40,10 +42,16 @@ class BlockRow {
   /// Of this thread's elements: `join` of `term(element)`, from `start` on.
   template <class Term, class Join>
   LACUNA_DEVICE float reduced(float start, const Join& join, const Term& term) {
-    each([&](std::int64_t c, const Eight& values) {
+    each([&](std::int64_t c, Eight& values) {
+      if (c + 8 <= columns_) {
 #pragma unroll
-      for (int i = 0; i < 8; ++i)
-        if (c + i < columns_) start = join(start, term(values[i]));
+        for (int i = 0; i < 8; ++i) start = join(start, term(values[i]));
+      } else {
+        const auto left = static_cast<int>(columns_ - c);
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+          if (i < left) start = join(start, term(values[i]));
+      }
     });
     return start;
   }

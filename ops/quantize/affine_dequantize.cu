@@ -8,6 +8,7 @@ template <class T>
 struct Dequantize {
   static constexpr int threads = 256;
   AffineCodes from;
+  Groups groups;
   PackedCodes codes;
   Written<T> out;
   std::int64_t begin, end;
@@ -18,12 +19,16 @@ struct Dequantize {
     if (first >= end) return;
     Eight eight;
     steps_of(codes, first, mixed, from.dithered, eight.values);
-    GroupWalk walk(from, first);
-    DecodingLine line(from.params + walk.group() * 4, from.bits);
+    if (groups.in_eights) {
+      decode<T>(DecodingLine(from.params + groups.group_of(first) * 4, from.bits), eight.values);
+    } else {
+      GroupWalk walk(groups, first);
+      DecodingLine line(from.params + walk.group() * 4, from.bits);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      if (i > 0 && walk.next()) line = DecodingLine(from.params + walk.group() * 4, from.bits);
-      eight[i] = decoded<T>(eight[i], line);
+      for (int i = 0; i < 8; ++i) {
+        if (i > 0 && walk.next()) line = DecodingLine(from.params + walk.group() * 4, from.bits);
+        eight[i] = decoded<T>(eight[i], line);
+      }
     }
     if (begin % 8 == 0) return out.set(first - begin, eight);
 #pragma unroll
@@ -39,6 +44,7 @@ void dequantize_affine(Stream stream, DType type, const AffineCodes& from, std::
   with_cuda_type(type, [&]<class T>(Type<T>) {
     run(stream, divide_up(end - begin / 8 * 8, 8 * Dequantize<T>::threads),
         Dequantize<T>{.from = from,
+                      .groups = Groups(from),
                       .codes = PackedCodes(from.codes, from.count, from.bits),
                       .out = Written<T>(out, end - begin),
                       .begin = begin,

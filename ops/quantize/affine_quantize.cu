@@ -59,21 +59,54 @@ LACUNA_DEVICE inline std::uint8_t code_of(float value, const EncodingLine& line,
 
 constexpr std::int32_t half_step = 0x8000;  // the draw of rounding to nearest
 
+/// Codes of eight elements from `first` on, a byte each.
+LACUNA_DEVICE inline void encode(const Eight& values, const EncodingLine& line, std::int64_t first,
+                                 const AffineCodes& to, std::uint64_t mixed, Pack<std::uint32_t, 2>& words) {
+  const quant::EightDraws draws(mixed, first);
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    words[i / 4] |= static_cast<std::uint32_t>(code_of(values[i], line, to.bits, to.draws ? draws[i] : half_step))
+                    << (i % 4 * 8);
+}
+
+struct KeyRange {
+  std::int32_t min, max;
+  LACUNA_DEVICE void add(const KeyRange& other) {
+    min = other.min < min ? other.min : min;
+    max = other.max > max ? other.max : max;
+  }
+};
+LACUNA_DEVICE inline KeyRange keys_of(const Eight& values, int count) {
+  KeyRange range{largest_key, least_key};
+  if (count >= 8) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) range.add({key_of(values[i]), key_of(values[i])});
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      if (i < count) range.add({key_of(values[i]), key_of(values[i])});
+  }
+  return range;
+}
+
 /// Consecutive groups of a multiple of 8 elements, read once: a block of threads has a tile of whole groups and whole
 /// packed blocks.
 template <class T>
 struct QuantizeTile {
-  static constexpr int threads = tile_threads;
+  static constexpr int threads = tile_threads, blocks_together = 5;
   struct Shared {
     alignas(16) std::uint8_t codes[tile_elements];
-    std::int32_t mins[threads], maxs[threads];              // of each thread
-    std::int32_t group_mins[threads], group_maxs[threads];  // of each group
-    EncodingLine lines[threads];                            // of each group
+    KeyRange ranges[threads];       // of each thread
+    KeyRange group_ranges[threads]; // of each group
+    EncodingLine lines[threads];    // of each group
   };
   Kept<T> x;
   AffineCodes to;
+  quant::GroupFitter fitter;
+  Divisor by_size;
   int elements;         // of a tile
   int lanes_per_group;  // that reduce it: a power of two
+  bool within_warps;    // groups are those of so many neighbouring lanes
   std::uint64_t mixed;
 
   LACUNA_DEVICE void operator()(const Block<QuantizeTile>& block) const {
@@ -81,67 +114,49 @@ struct QuantizeTile {
     const std::int64_t tile = block.index() * elements, left = to.count - tile;
     const int count = left < elements ? static_cast<int>(left) : elements, size = static_cast<int>(to.size);
     const int groups = (count + size - 1) / size, at = block.thread() * 8;
+    const int group = static_cast<int>(by_size.quotient(at));
     Eight values{};
-    std::int32_t min = largest_key, max = least_key;
-    if (at < count) {
-      values = x.at(tile + at);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const std::int32_t key = key_of(values[i]);
-        if (at + i < count) {
-          min = key < min ? key : min;
-          max = key > max ? key : max;
-        }
-      }
+    if (at < count) values = x.at(tile + at);
+    KeyRange range = keys_of(values, count - at);
+    if (within_warps) {
+      reduce_lanes(range);
+      if (block.thread() % lanes_per_group == 0) shared.group_ranges[group] = range;
+    } else {
+      shared.ranges[block.thread()] = range;
+      block.sync();
+      reduce_groups(block, groups, size / 8);
     }
-    shared.mins[block.thread()] = min;
-    shared.maxs[block.thread()] = max;
-    block.sync();
-    reduce_groups(block, groups, size / 8);
     block.sync();
     if (block.thread() < groups) {
-      const float low = value_of(shared.group_mins[block.thread()]), high = value_of(shared.group_maxs[block.thread()]);
+      const float low = value_of(shared.group_ranges[block.thread()].min);
+      const float high = value_of(shared.group_ranges[block.thread()].max);
       const bool finite = is_finite(low) && is_finite(high);
-      const quant::FittedGroup own = quant::GroupFitter(to.bits).fit(finite ? low : 0.0F, finite ? high : 0.0F);
+      const quant::FittedGroup own = fitter.fit(finite ? low : 0.0F, finite ? high : 0.0F);
       shared.lines[block.thread()] = line_of(own);
       write_params(to.params + (tile / size + block.thread()) * 4, finite ? own.params : not_finite());
     }
     block.sync();
-    if (at < count) {
-      const EncodingLine& line = shared.lines[at / size];
-      const quant::EightDraws draws(mixed, tile + at);
-      Pack<std::uint8_t, 8> codes;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) codes[i] = code_of(values[i], line, to.bits, to.draws ? draws[i] : half_step);
-      store_pack(shared.codes + at, codes);
-    }
-    block.sync();
-    pack_tile(block, shared.codes, count, to.bits, to.codes + tile / 8 * to.bits);
+    Pack<std::uint32_t, 2> words{};  // eight codes
+    if (at < count) encode(values, shared.lines[group], tile + at, to, mixed, words);
+    write_codes(block, shared.codes, words, count, to.bits, to.codes + tile / 8 * to.bits);
   }
 
  private:
+  LACUNA_DEVICE void reduce_lanes(KeyRange& range) const {
+    for (int step = lanes_per_group / 2; step > 0; step /= 2)
+      range.add({exchange(range.min, step), exchange(range.max, step)});
+  }
   /// `eights`: threads that have values of one group.
   LACUNA_DEVICE void reduce_groups(const Block<QuantizeTile>& block, int groups, int eights) const {
     Shared& shared = block.shared();
     const int lane = block.thread() % lanes_per_group, at_once = threads / lanes_per_group;
     for (int from = 0; from < groups; from += at_once) {
       const int group = from + block.thread() / lanes_per_group;
-      std::int32_t min = largest_key, max = least_key;
+      KeyRange range{largest_key, least_key};
       if (group < groups)
-        for (int i = lane; i < eights; i += lanes_per_group) {
-          const std::int32_t low = shared.mins[group * eights + i], high = shared.maxs[group * eights + i];
-          min = low < min ? low : min;
-          max = high > max ? high : max;
-        }
-      for (int step = lanes_per_group / 2; step > 0; step /= 2) {
-        const std::int32_t low = exchange(min, step), high = exchange(max, step);
-        min = low < min ? low : min;
-        max = high > max ? high : max;
-      }
-      if (lane == 0 && group < groups) {
-        shared.group_mins[group] = min;
-        shared.group_maxs[group] = max;
-      }
+        for (int i = lane; i < eights; i += lanes_per_group) range.add(shared.ranges[group * eights + i]);
+      reduce_lanes(range);
+      if (lane == 0 && group < groups) shared.group_ranges[group] = range;
     }
   }
 };
@@ -182,6 +197,7 @@ struct Observe {
   static constexpr int threads = 256;
   Kept<T> x;
   AffineCodes to;
+  Groups groups;
   ObservedKeys* observed;
   std::int64_t step;  // eights
 
@@ -191,7 +207,17 @@ struct Observe {
     std::int64_t group = -1;
     for (std::int64_t first = block.global_thread() * 8; first < to.count; first += step * 8) {
       const Eight values = x.at(first);
-      GroupWalk walk(to, first);
+      if (groups.in_eights) {
+        if (const std::int64_t now = groups.group_of(first); now != group) {
+          flush(group, own);
+          group = now;
+        }
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+          if (first + i < to.count) add(own, values[i]);
+        continue;
+      }
+      GroupWalk walk(groups, first);
       for (int i = 0; i < 8 && first + i < to.count; ++i) {
         if (i > 0) walk.next();
         if (walk.group() != group) {
@@ -220,6 +246,7 @@ struct Observe {
 struct FitGroups {
   static constexpr int threads = 256;
   QuantizeInTwoPasses what;
+  quant::GroupFitter fitter;
 
   LACUNA_DEVICE void operator()(const Block<FitGroups>& block) const {
     const std::int64_t group = block.global_thread();
@@ -236,7 +263,7 @@ struct FitGroups {
       high = what.known[2 * group + 1];
     }
     const bool encodes = finite || (what.known != nullptr && what.encodes_not_finite);
-    const quant::FittedGroup own = quant::GroupFitter(what.to.bits).fit(encodes ? low : 0.0F, encodes ? high : 0.0F);
+    const quant::FittedGroup own = fitter.fit(encodes ? low : 0.0F, encodes ? high : 0.0F);
     what.lines[group] = line_of(own);
     write_params(what.to.params + group * 4, finite ? own.params : not_finite());
   }
@@ -251,27 +278,35 @@ struct EncodeTile {
   };
   Kept<T> x;
   AffineCodes to;
+  Groups groups;
   const EncodingLine* lines;  // [groups]
   std::uint64_t mixed;
 
   LACUNA_DEVICE void operator()(const Block<EncodeTile>& block) const {
     const std::int64_t tile = block.index() * tile_elements, left = to.count - tile;
     const int count = left < tile_elements ? static_cast<int>(left) : tile_elements, at = block.thread() * 8;
+    Pack<std::uint32_t, 2> words{};  // eight codes
     if (at < count) {
       const Eight values = x.at(tile + at);
-      const quant::EightDraws draws(mixed, tile + at);
-      GroupWalk walk(to, tile + at);
-      EncodingLine line = lines[walk.group()];
-      Pack<std::uint8_t, 8> codes;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        if (i > 0 && walk.next()) line = lines[walk.group()];
-        codes[i] = code_of(values[i], line, to.bits, to.draws ? draws[i] : half_step);
-      }
-      store_pack(block.shared().codes + at, codes);
+      if (groups.in_eights)
+        encode(values, lines[groups.group_of(tile + at)], tile + at, to, mixed, words);
+      else
+        encode_across_groups(values, tile + at, words);
     }
-    block.sync();
-    pack_tile(block, block.shared().codes, count, to.bits, to.codes + tile / 8 * to.bits);
+    write_codes(block, block.shared().codes, words, count, to.bits, to.codes + tile / 8 * to.bits);
+  }
+
+ private:
+  LACUNA_DEVICE void encode_across_groups(const Eight& values, std::int64_t first, Pack<std::uint32_t, 2>& words) const {
+    const quant::EightDraws draws(mixed, first);
+    GroupWalk walk(groups, first);
+    EncodingLine line = lines[walk.group()];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if (i > 0 && walk.next()) line = lines[walk.group()];
+      words[i / 4] |= static_cast<std::uint32_t>(code_of(values[i], line, to.bits, to.draws ? draws[i] : half_step))
+                      << (i % 4 * 8);
+    }
   }
 };
 
@@ -308,8 +343,11 @@ void quantize_in_one_pass(Stream stream, DType type, const void* x, const Affine
     run(stream, divide_up(to.count, elements),
         QuantizeTile<T>{.x = Kept<T>(x, to.count),
                         .to = to,
+                        .fitter = quant::GroupFitter(to.bits),
+                        .by_size = Divisor(to.size),
                         .elements = elements,
                         .lanes_per_group = lanes,
+                        .within_warps = lanes * 8 == to.size,
                         .mixed = mixed_key(to.key)});
   });
 }
@@ -321,10 +359,10 @@ void quantize_in_two_passes(Stream stream, DType type, const QuantizeInTwoPasses
     const Kept<T> x(what.x, to.count);
     const std::int64_t step = observing_step(to);
     run(stream, divide_up(step, Observe<T>::threads),
-        Observe<T>{.x = x, .to = to, .observed = what.observed, .step = step});
-    run(stream, divide_up(to.groups, FitGroups::threads), FitGroups{what});
+        Observe<T>{.x = x, .to = to, .groups = Groups(to), .observed = what.observed, .step = step});
+    run(stream, divide_up(to.groups, FitGroups::threads), FitGroups{what, quant::GroupFitter(to.bits)});
     run(stream, divide_up(to.count, tile_elements),
-        EncodeTile<T>{.x = x, .to = to, .lines = what.lines, .mixed = mixed_key(to.key)});
+        EncodeTile<T>{.x = x, .to = to, .groups = Groups(to), .lines = what.lines, .mixed = mixed_key(to.key)});
   });
 }
 

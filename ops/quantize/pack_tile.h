@@ -70,4 +70,38 @@ LACUNA_DEVICE inline void pack_tile(const Block<K>& block, const std::uint8_t* c
   }
 }
 
+/// Writes the codes of a block of threads: `words` has eight of a thread, a byte each, and `elements` of all threads
+/// count. Whole blocks of codes are packed by exchange within warps, the rest in `shared` [tile_elements], aligned to 4.
+template <class K>
+LACUNA_DEVICE inline void write_codes(const Block<K>& block, std::uint8_t* shared, const Pack<std::uint32_t, 2>& words,
+                                      int elements, int bits, std::uint8_t* out) {
+  constexpr int eights = code_block / 8;  // neighbouring lanes have a block of codes
+  const int at = block.thread() * 8;
+  if (elements % code_block != 0 || reinterpret_cast<std::uintptr_t>(out) % 8 != 0) {
+    if (at < elements) store_pack(shared + at, std::bit_cast<Pack<std::uint8_t, 8>>(words));
+    block.sync();
+    return pack_tile(block, shared, elements, bits, out);
+  }
+  std::uint8_t* plane = out + at / code_block * (code_block / 8 * bits);
+  const int lane = block.thread() % eights;
+  int shift = 0;
+#pragma unroll
+  for (int width = 8; width > 0; width /= 2) {
+    if ((bits & width) == 0) continue;
+    const std::uint32_t mask = ((1U << width) - 1) * 0x01010101U;
+    Pack<std::uint32_t, 2> own{{words[0] >> shift & mask, words[1] >> shift & mask}};
+    const int lanes = eights * width / 8;  // that hold the plane in the end
+    // The codes of a lane go above those of the lane that is so many before it.
+#pragma unroll
+    for (int apart = eights / 2, part = 4; apart >= 1; apart /= 2, part /= 2) {
+      if (apart < lanes) break;
+      own[0] |= exchange(own[0], apart) << part;
+      own[1] |= exchange(own[1], apart) << part;
+    }
+    if (lane < lanes && at < elements) store_pack(reinterpret_cast<std::uint32_t*>(plane + lane * 8), own);
+    plane += code_block / 8 * width;
+    shift += width;
+  }
+}
+
 }  // namespace lacuna::cuda

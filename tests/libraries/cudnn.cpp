@@ -73,19 +73,21 @@ TEST_CASE("cuDNN has a deterministic plan for attention from the packed q, k and
   struct Case {
     std::int64_t heads, tokens, head_dim;
     DType dtype;
+    std::int64_t queries = tokens;  // the class token alone
   };
   for_devices([](const cuda::PlanTarget& target) {
     for (const Case& c : {Case{12, 197, 64, DType::bf16},
                           {6, 65, 32, DType::f16},
                           {16, 257, 80, DType::bf16},
                           {12, 512, 64, DType::bf16},
-                          {8, 128, 128, DType::bf16}})
+                          {8, 128, 128, DType::bf16},
+                          {12, 197, 64, DType::bf16, 1}})
       for (const bool backward : {false, true}) {
         CAPTURE(c.head_dim);
         CAPTURE(backward);
         const std::int64_t width = 3 * c.heads * c.head_dim;
-        cuda::DenseAttention what{backward, c.dtype, 1,     c.heads, c.tokens, c.tokens, c.head_dim,
-                                  width,    width,   width, width,   width,    width,    0.125F};
+        cuda::DenseAttention what{backward, c.dtype, 1,     c.heads, c.queries, c.tokens, c.head_dim, c.tokens,
+                                  width,    width,   width, width,   width,     width,    0.125F};
         what.samples = cuda::samples_at_once(what);
         check_planned(target, what);
       }

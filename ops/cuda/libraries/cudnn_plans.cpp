@@ -85,7 +85,7 @@ Built built(const DenseAttention& a) {
   // [samples, heads, rows, head_dim] as it lies
   const auto rows = [&](std::int64_t count, std::int64_t stride) { return Extents{count * stride, d, stride, 1}; };
   const Extents y_strides = rows(a.queries, a.heads * d);
-  const TensorPtr q = b.input("q", of_queries, rows(a.queries, a.q_stride)),
+  const TensorPtr q = b.input("q", of_queries, rows(a.query_rows, a.q_stride)),
                   k = b.input("k", of_keys, rows(a.keys, a.k_stride)),
                   v = b.input("v", of_keys, rows(a.keys, a.v_stride));
   if (!a.backward) {
@@ -104,7 +104,7 @@ Built built(const DenseAttention& a) {
                                                        .set_name("attention backward")
                                                        .set_attn_scale(a.scale)
                                                        .set_deterministic_algorithm(true));
-  b.output(dq, of_queries, rows(a.queries, a.dq_stride));
+  b.output(dq, of_queries, rows(a.query_rows, a.dq_stride));
   b.output(dk, of_keys, rows(a.keys, a.dk_stride));
   b.output(dv, of_keys, rows(a.keys, a.dv_stride));
   return b;

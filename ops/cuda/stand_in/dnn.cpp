@@ -80,7 +80,7 @@ void attend_now(const DenseAttention& a, const DenseAttentionPointers& to) {
     const auto view = [&](const void* data, std::int64_t rows, std::int64_t stride) {
       return HeadView{a.dtype, data, sample * rows * stride + column, stride};
     };
-    const HeadView q = view(to.q, a.queries, a.q_stride), k = view(to.k, a.keys, a.k_stride),
+    const HeadView q = view(to.q, a.query_rows, a.q_stride), k = view(to.k, a.keys, a.k_stride),
                    v = view(to.v, a.keys, a.v_stride), y = view(to.y, a.queries, width);
     float* const log_sums = to.log_sums + task * a.queries;
     std::vector<float> scores(static_cast<std::size_t>(a.queries * a.keys));  // [queries, keys]
@@ -105,7 +105,7 @@ void attend_now(const DenseAttention& a, const DenseAttentionPointers& to) {
       }
       continue;
     }
-    const HeadView dy = view(to.dy, a.queries, width), dq = view(to.dq, a.queries, a.dq_stride),
+    const HeadView dy = view(to.dy, a.queries, width), dq = view(to.dq, a.query_rows, a.dq_stride),
                    dk = view(to.dk, a.keys, a.dk_stride), dv = view(to.dv, a.keys, a.dv_stride);
     std::vector<float> of_queries(static_cast<std::size_t>(a.queries * a.head_dim)),
         of_keys(static_cast<std::size_t>(a.keys * a.head_dim)), of_values = of_keys;

@@ -26,7 +26,7 @@ void for_blocks(const ConvShape& s, std::int64_t bound, F&& f) {
 /// Elements of a block where the kernels have no arithmetic for the type and its conversion to f32 has to stay small;
 /// no bound where it needs none.
 std::int64_t converted_at_once(ConvKernel kernel, DType type) {
-  return is_half_type(type) && kernel != ConvKernel::gemm ? 4 << 20 : std::numeric_limits<std::int64_t>::max();
+  return takes_type(kernel, type) ? std::numeric_limits<std::int64_t>::max() : 4 << 20;
 }
 
 /// Elements of x that a weight gradient reads at once: what is decoded or rematerialized for it stays small, and the
@@ -45,7 +45,7 @@ void convert(const Tensor& from, const Tensor& to) {
 
 /// Images in a type that the kernels work in: themselves, or a converted copy.
 Tensor readable(ConvKernel kernel, const Tensor& block) {
-  if (!is_half_type(block.dtype()) || kernel == ConvKernel::gemm) return block;
+  if (takes_type(kernel, block.dtype())) return block;
   const Tensor converted = Tensor::empty(block.shape(), DType::f32, block.device(), Purpose::workspace);
   convert(block, converted);
   return converted;
@@ -55,7 +55,7 @@ Tensor readable(ConvKernel kernel, const Tensor& block) {
 template <class F>
 void write(ConvKernel kernel, const Tensor& images, std::int64_t begin, std::int64_t end, bool add, F&& f) {
   const Tensor block = images.leading(begin, end);
-  if (!is_half_type(block.dtype()) || kernel == ConvKernel::gemm) {
+  if (takes_type(kernel, block.dtype())) {
     f(block);
     return;
   }

@@ -3,6 +3,7 @@
 
 #include "core/vector.h"
 #include "ops/kernels/conv_algorithms.h"
+#include "ops/kernels/onednn_matmul.h"
 
 #include <cstdint>
 
@@ -15,12 +16,16 @@ enum class ConvProduct : std::uint8_t { forward, input_gradient, weight_gradient
 enum class ConvKernel : std::uint8_t { direct, winograd, gather, onednn, gemm };
 
 /// The fastest kernel that serves the product correctly: a rule on shape, type and instruction set, from measurements
-/// of bench/conv. All kernels but gemm compute in f32, direct also in f64: bf16 images are converted for them.
-/// `vector`: bytes of a vector register.
-ConvKernel choose_conv_kernel(const ConvShape& shape, ConvProduct product, DType type, int vector = vector_bytes);
+/// of bench/conv. Kernels compute in f32, direct also in f64, and bf16 images are converted for all that do not take
+/// them (takes_type). `vector`: bytes of a vector register; `bf16_instructions`: as onednn::multiplies_bf16.
+ConvKernel choose_conv_kernel(const ConvShape& shape, ConvProduct product, DType type, int vector = vector_bytes,
+                              bool bf16_instructions = onednn::multiplies_bf16());
 
-// The products by the kernel that was chosen. Tensors as in conv_algorithms.h; with ConvKernel::gemm images may be
-// bf16.
+/// Whether the kernel reads and writes images of the type as they are.
+bool takes_type(ConvKernel kernel, DType type);
+
+// The products by the kernel that was chosen. Tensors as in conv_algorithms.h; of a type that the kernel
+// takes.
 void conv_forward(ConvKernel kernel, const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& y);
 void conv_input_gradient(ConvKernel kernel, const ConvShape& shape, const Tensor& dy, const Tensor& weight,

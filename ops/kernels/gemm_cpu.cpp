@@ -2,6 +2,7 @@
 #include "core/parallel.h"
 #include "core/planned_device.h"
 #include "ops/kernels/onednn_gemm.h"
+#include "ops/kernels/onednn_matmul.h"
 #include "ops/kernels/product_memory.h"
 #include "ops/kernels/tile.h"
 
@@ -201,12 +202,51 @@ void gemm_onednn(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOp
   if (options.bias.defined()) add_bias(c, options.bias.data<float>());
 }
 
+/// Whether the processor's bf16 instructions compute the product: an operand is bf16, and the work is worth the call.
+/// The other may be a weight in f32, which is rounded, as PyTorch's autocast rounds it.
+bool has_bf16_instructions_for(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
+  constexpr std::int64_t worthwhile = 256 * 1024;  // multiplications
+  return onednn::multiplies_bf16() && options.alpha == 1 &&
+         (a.tensor.dtype() == DType::bf16 || b.tensor.dtype() == DType::bf16) &&
+         c.rows * c.columns * a.width() >= worthwhile;
+}
+
+/// A matrix in bf16: itself, or rounded without gaps between its rows.
+Matrix in_bf16(const Matrix& m) {
+  if (m.tensor.dtype() == DType::bf16) return m;
+  Matrix rounded(Tensor::empty({m.rows, m.columns}, DType::bf16, m.tensor.device(), Purpose::workspace));
+  rounded.transposed = m.transposed;
+  if (m.tensor.device() == Device::meta) return rounded;
+  const float* const from = data_of<float>(m);   // [rows, stride]
+  bf16* const to = rounded.tensor.data<bf16>();  // [rows, columns]
+  parallel_for(m.rows, 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      for (std::int64_t j = 0; j < m.columns; j += lanes<float>)
+        tile::store_as(to + i * m.columns + j, tile::load_as(from + i * m.stride + j, m.columns - j), m.columns - j);
+  });
+  return rounded;
+}
+
+onednn::TypedOperand typed(const Matrix& m) {
+  std::byte* const first = m.tensor.raw();
+  const std::int64_t bytes = m.first * size_of(m.tensor.dtype());
+  return {first == nullptr ? nullptr : first + bytes, m.tensor.dtype(), m.stride, m.transposed};
+}
+
+void gemm_in_bf16(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
+  const Matrix left = in_bf16(a), right = in_bf16(b);
+  onednn::matmul({c.rows, c.columns, a.width()}, typed(left), typed(right), options.add, options.bias, typed(c),
+                 c.tensor.device());
+}
+
 void gemm_on_cpu(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
   const auto is_f32 = [](const Matrix& m) { return m.tensor.dtype() == DType::f32; };
   if (c.tensor.dtype() == DType::f64)
     gemm_in<double>(a, b, c, options);
   else if (is_f32(a) && is_f32(b) && is_f32(c) && !beats_onednn(a, b, c))
     gemm_onednn(a, b, c, options);
+  else if (has_bf16_instructions_for(a, b, c, options))
+    gemm_in_bf16(a, b, c, options);
   else
     gemm_in<float>(a, b, c, options);
 }

@@ -17,6 +17,8 @@ using Arguments = std::unordered_map<int, dnnl::memory>;
 
 constexpr auto f32 = dnnl::memory::data_type::f32;
 
+dnnl::memory::data_type type_of(DType dtype) { return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : f32; }
+
 enum class Product : std::uint8_t { forward, gradient_of_input, gradient_of_weight };
 
 /// A compiled convolution, and the layout of weights that it expects.
@@ -27,9 +29,9 @@ struct Prepared {
   bool same_layout;  // weights need no reorder
 };
 
-Description images_of(const ConvShape& s, bool output) {
-  if (output) return {{s.images, s.outputs, s.out_height(), s.out_width()}, f32, Tag::nhwc};
-  return {{s.images, s.channels, s.height, s.width}, f32, Tag::nhwc};
+Description images_of(const ConvShape& s, bool output, DType dtype) {
+  if (output) return {{s.images, s.outputs, s.out_height(), s.out_width()}, type_of(dtype), Tag::nhwc};
+  return {{s.images, s.channels, s.height, s.width}, type_of(dtype), Tag::nhwc};
 }
 
 dnnl::memory::dims weight_extents(const ConvShape& s) {
@@ -42,9 +44,10 @@ Description file_weights(const ConvShape& s) {
   return {weight_extents(s), f32, s.groups == 1 ? Tag::oihw : Tag::goihw};
 }
 
-dnnl::convolution_forward::primitive_desc describe_forward(const ConvShape& s, bool bias,
+dnnl::convolution_forward::primitive_desc describe_forward(const ConvShape& s, DType dtype, bool bias,
                                                            const dnnl::primitive_attr& attributes) {
-  const Description x = images_of(s, false), y = images_of(s, true), weight(weight_extents(s), f32, Tag::any);
+  const Description x = images_of(s, false, dtype), y = images_of(s, true, dtype);
+  const Description weight(weight_extents(s), type_of(dtype), Tag::any);
   const Description b = bias ? Description({s.outputs}, f32, Tag::a) : Description();
   const dnnl::memory::dims strides{s.stride, s.stride}, padding{s.padding, s.padding};
   return {{dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, x, weight, b, y, strides, padding,
@@ -62,15 +65,16 @@ void check_image(std::int64_t height, std::int64_t width, std::int64_t channels)
         height, width, channels);
 }
 
+/// Images are of `dtype`, f32 or bf16; weights are reordered from f32, and their gradients summed and given in f32.
 /// `add`: the reorder of a weight gradient accumulates into the result.
-Prepared prepare(const ConvShape& s, Product product, bool bias, bool add) {
+Prepared prepare(const ConvShape& s, DType dtype, Product product, bool bias, bool add) {
   check_image(s.height, s.width, s.channels);
   check_image(s.out_height(), s.out_width(), s.outputs);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const auto forward = describe_forward(s, bias, attributes);
-  const Description any(weight_extents(s), f32, Tag::any), files = file_weights(s);
-  const Description x = images_of(s, false), y = images_of(s, true);
+  const auto forward = describe_forward(s, dtype, bias, attributes);
+  const Description any(weight_extents(s), product == Product::gradient_of_weight ? f32 : type_of(dtype), Tag::any);
+  const Description files = file_weights(s), x = images_of(s, false, dtype), y = images_of(s, true, dtype);
   const dnnl::memory::dims strides{s.stride, s.stride}, padding{s.padding, s.padding};
   const auto finish = [&](const auto& description, const dnnl::primitive& primitive, const Description& weight) {
     Prepared prepared{.primitive = primitive,
@@ -110,14 +114,14 @@ Prepared prepare(const ConvShape& s, Product product, bool bias, bool add) {
 }
 
 /// Cache of prepared convolutions. A network has far fewer than `bound`; a program with more starts over.
-const Prepared& prepared(const ConvShape& shape, Product product, bool bias, bool add) {
+const Prepared& prepared(const ConvShape& shape, DType dtype, Product product, bool bias, bool add) {
   constexpr std::size_t bound = 512;
-  thread_local std::map<std::tuple<ConvShape, Product, bool, bool, int>, Prepared> cache;
-  const std::tuple key(shape, product, bias, add, threads());
+  thread_local std::map<std::tuple<ConvShape, DType, Product, bool, bool, int>, Prepared> cache;
+  const std::tuple key(shape, dtype, product, bias, add, threads());
   const auto found = cache.find(key);
   if (found != cache.end()) return found->second;
   if (cache.size() == bound) cache.clear();
-  return cache.emplace(key, prepare(shape, product, bias, add)).first->second;
+  return cache.emplace(key, prepare(shape, dtype, product, bias, add)).first->second;
 }
 
 Tensor workspace(const Description& description, Device device) {
@@ -134,9 +138,9 @@ void run(const dnnl::primitive& primitive, const Arguments& arguments) {
 }
 
 /// Runs forward or the input gradient, after reordering the weights.
-void run_with_weights(const ConvShape& shape, Product product, const Tensor& weight, const Tensor& bias,
+void run_with_weights(const ConvShape& shape, DType dtype, Product product, const Tensor& weight, const Tensor& bias,
                       Arguments&& images, Device device) {
-  const Prepared& p = prepared(shape, product, bias.defined(), false);
+  const Prepared& p = prepared(shape, dtype, product, bias.defined(), false);
   const Tensor reordered = p.same_layout ? weight : workspace(p.weight, device);
   const Tensor scratchpad = workspace(p.scratchpad, device);
   if (device == Device::meta) return;
@@ -152,26 +156,29 @@ void run_with_weights(const ConvShape& shape, Product product, const Tensor& wei
 }  // namespace
 
 void forward(const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
-  run_with_weights(
-      shape, Product::forward, weight, bias,
-      {{DNNL_ARG_SRC, as_memory(images_of(shape, false), x)}, {DNNL_ARG_DST, as_memory(images_of(shape, true), y)}},
-      y.device());
+  const DType dtype = x.dtype();
+  run_with_weights(shape, dtype, Product::forward, weight, bias,
+                   {{DNNL_ARG_SRC, as_memory(images_of(shape, false, dtype), x)},
+                    {DNNL_ARG_DST, as_memory(images_of(shape, true, dtype), y)}},
+                   y.device());
 }
 
 void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add) {
-  const Tensor own = add ? Tensor::empty(dx.shape(), DType::f32, dx.device(), Purpose::workspace) : dx;
-  run_with_weights(shape, Product::gradient_of_input, weight, {},
-                   {{DNNL_ARG_DIFF_SRC, as_memory(images_of(shape, false), own)},
-                    {DNNL_ARG_DIFF_DST, as_memory(images_of(shape, true), dy)}},
+  const DType dtype = dy.dtype();
+  const Tensor own = add ? Tensor::empty(dx.shape(), dtype, dx.device(), Purpose::workspace) : dx;
+  run_with_weights(shape, dtype, Product::gradient_of_input, weight, {},
+                   {{DNNL_ARG_DIFF_SRC, as_memory(images_of(shape, false, dtype), own)},
+                    {DNNL_ARG_DIFF_DST, as_memory(images_of(shape, true, dtype), dy)}},
                    dx.device());
-  if (!add) return;
-  if (dx.device() == Device::meta) return;
-  map(
-      dx.count(), [](float a, float b) { return a + b; }, dx.data<float>(), dx.data<float>(), own.data<float>());
+  if (!add || dx.device() == Device::meta) return;
+  with_float_type(dtype, [&]<class T>(Type<T>) {
+    map(
+        dx.count(), [](auto a, auto b) { return a + b; }, dx.data<T>(), dx.data<T>(), own.data<T>());
+  });
 }
 
 void gradient_of_weight(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add) {
-  const Prepared& p = prepared(shape, Product::gradient_of_weight, false, add);
+  const Prepared& p = prepared(shape, dy.dtype(), Product::gradient_of_weight, false, add);
   const Tensor own = p.same_layout ? dweight : workspace(p.weight, dweight.device());
   const Tensor scratchpad = workspace(p.scratchpad, dweight.device());
   if (dweight.device() == Device::meta) return;

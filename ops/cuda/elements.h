@@ -124,7 +124,7 @@ class Written {
     constexpr int n = pack_size<T>;
     if (in_packs) {
 #pragma unroll
-      for (int p = 0; p < 8 / n; ++p) store_pack(to + p * n, packed<T>(eight.values + p * n));
+      for (int p = 0; p < 8 / n; ++p) store_to_global(to + p * n, packed<T>(eight.values + p * n));
     } else {
       const int here = left < 8 ? static_cast<int>(left) : 8;
 #pragma unroll

@@ -3,7 +3,7 @@
 //
 //   struct Scale {
 //     static constexpr int threads = 256;              // of a block
-//     static constexpr int blocks_together = 4;        // that a multiprocessor runs at least: bounds registers; optional
+//     static constexpr int blocks_together = 4;        // on a multiprocessor, at least; optional
 //     struct Shared { float sums[threads / 32]; };     // what the threads of a block share; optional
 //     float* y; const float* x; std::int64_t count;
 //     LACUNA_DEVICE void operator()(const Block<Scale>& block) const;
@@ -269,8 +269,8 @@ LACUNA_DEVICE inline void store_to_global(T* to, const Pack<T, n>& pack) {
 #ifdef __CUDA_ARCH__
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
                :
-               : "l"(__cvta_generic_to_global(to)), "r"(word_of(pack, 0)), "r"(word_of(pack, 1)),
-                 "r"(word_of(pack, 2)), "r"(word_of(pack, 3))
+               : "l"(__cvta_generic_to_global(to)), "r"(word_of(pack, 0)), "r"(word_of(pack, 1)), "r"(word_of(pack, 2)),
+                 "r"(word_of(pack, 3))
                : "memory");
 #else
   store_pack(to, pack);

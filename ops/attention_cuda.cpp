@@ -85,8 +85,8 @@ bool is_dense(const AttentionArguments& a, DType dtype) {
            columns.tokens.shape().back() % cudnn_unit == 0;
   };
   return uses_cudnn() && dtype != DType::f32 && !a.bias.defined() && !a.key_lengths.defined() && a.dropout == 0 &&
-         a.sequences == nullptr && a.head_dim % cudnn_unit == 0 &&
-         a.head_dim <= most_head_dim && fits(a.q) && fits(a.k) && fits(a.v);
+         a.sequences == nullptr && a.head_dim % cudnn_unit == 0 && a.head_dim <= most_head_dim && fits(a.q) &&
+         fits(a.k) && fits(a.v);
 }
 
 std::int64_t stride_of(const TokenColumns& columns) { return columns.tokens.shape().back(); }

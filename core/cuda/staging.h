@@ -34,7 +34,8 @@ class Staging {
       parallel_for(static_cast<std::int64_t>(count), 1 << 20, [&](std::int64_t first, std::int64_t last) {
         std::memcpy(buffer.memory + first, source + first, static_cast<std::size_t>(last - first));
       });
-      error = cudaMemcpyAsync(static_cast<std::byte*>(to) + begin, buffer.memory, count, cudaMemcpyHostToDevice, stream);
+      error =
+          cudaMemcpyAsync(static_cast<std::byte*>(to) + begin, buffer.memory, count, cudaMemcpyHostToDevice, stream);
       if (error == cudaSuccess) error = cudaEventRecord(buffer.read, stream);
       if (error != cudaSuccess) return error;
     }

@@ -132,8 +132,7 @@ template <class T>
 LACUNA_DEVICE inline void decode(const DecodingLine& line, float (&values)[8]) {
   if (!std::is_same_v<T, f16> && line.scale == 1) {  // all codes lie within the range of T
 #pragma unroll
-    for (int i = 0; i < 8; ++i)
-      values[i] = to_compute(static_cast<T>(math::fused(values[i], line.step, line.origin)));
+    for (int i = 0; i < 8; ++i) values[i] = to_compute(static_cast<T>(math::fused(values[i], line.step, line.origin)));
   } else {
 #pragma unroll
     for (int i = 0; i < 8; ++i) values[i] = decoded<T>(values[i], line);

@@ -12,7 +12,8 @@ class Divisor {
  public:
   /// `value`: 1 or more.
   explicit Divisor(std::int64_t value)
-      : value_(value), shift_(value > 0 && (value & (value - 1)) == 0 ? std::countr_zero(static_cast<std::uint64_t>(value)) : -1) {}
+      : value_(value),
+        shift_(value > 0 && (value & (value - 1)) == 0 ? std::countr_zero(static_cast<std::uint64_t>(value)) : -1) {}
 
   /// n / value, for n >= 0.
   LACUNA_DEVICE std::int64_t quotient(std::int64_t n) const {

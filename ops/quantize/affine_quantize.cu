@@ -96,9 +96,9 @@ struct QuantizeTile {
   static constexpr int threads = tile_threads, blocks_together = 5;
   struct Shared {
     alignas(16) std::uint8_t codes[tile_elements];
-    KeyRange ranges[threads];       // of each thread
-    KeyRange group_ranges[threads]; // of each group
-    EncodingLine lines[threads];    // of each group
+    KeyRange ranges[threads];        // of each thread
+    KeyRange group_ranges[threads];  // of each group
+    EncodingLine lines[threads];     // of each group
   };
   Kept<T> x;
   AffineCodes to;
@@ -297,7 +297,8 @@ struct EncodeTile {
   }
 
  private:
-  LACUNA_DEVICE void encode_across_groups(const Eight& values, std::int64_t first, Pack<std::uint32_t, 2>& words) const {
+  LACUNA_DEVICE void encode_across_groups(const Eight& values, std::int64_t first,
+                                          Pack<std::uint32_t, 2>& words) const {
     const quant::EightDraws draws(mixed, first);
     GroupWalk walk(groups, first);
     EncodingLine line = lines[walk.group()];

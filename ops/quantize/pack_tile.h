@@ -71,7 +71,8 @@ LACUNA_DEVICE inline void pack_tile(const Block<K>& block, const std::uint8_t* c
 }
 
 /// Writes the codes of a block of threads: `words` has eight of a thread, a byte each, and `elements` of all threads
-/// count. Whole blocks of codes are packed by exchange within warps, the rest in `shared` [tile_elements], aligned to 4.
+/// count. Whole blocks of codes are packed by exchange within warps, the rest in `shared` [tile_elements], which is
+/// aligned to 4.
 template <class K>
 LACUNA_DEVICE inline void write_codes(const Block<K>& block, std::uint8_t* shared, const Pack<std::uint32_t, 2>& words,
                                       int elements, int bits, std::uint8_t* out) {
@@ -90,8 +91,8 @@ LACUNA_DEVICE inline void write_codes(const Block<K>& block, std::uint8_t* share
     if ((bits & width) == 0) continue;
     const std::uint32_t mask = ((1U << width) - 1) * 0x01010101U;
     Pack<std::uint32_t, 2> own{{words[0] >> shift & mask, words[1] >> shift & mask}};
-    const int lanes = eights * width / 8;  // that hold the plane in the end
-    // The codes of a lane go above those of the lane that is so many before it.
+    // The codes of a lane go above those of the lane that is so many before it, until `lanes` have the plane.
+    const int lanes = eights * width / 8;
 #pragma unroll
     for (int apart = eights / 2, part = 4; apart >= 1; apart /= 2, part /= 2) {
       if (apart < lanes) break;

@@ -48,6 +48,12 @@ struct Forward {
   }
 };
 
+/// Of a row, with g = dy · weight and x̂: Σ g and Σ g · x̂.
+struct RowSums {
+  float g, gx;
+  LACUNA_DEVICE RowSums operator+(const RowSums& other) const { return {g + other.g, gx + other.gx}; }
+};
+
 /// A block has rows of its own, a thread eight columns of each chunk. Sums for weight and bias stay in registers if a
 /// row is one chunk, and in `partial` otherwise.
 template <class T, class Read, int threads_>
@@ -55,7 +61,7 @@ struct Backward {
   static constexpr int threads = threads_;
   static constexpr std::int64_t chunk = threads * 8;
   struct Shared {
-    float sums[2][2][threads / warp_size];  // two sets in turn, so that no row overtakes another
+    RowSums sums[2][threads / warp_size];  // two sets in turn, so that no row overtakes another
   };
   Read x;
   Kept<T> dy, old;
@@ -84,26 +90,24 @@ struct Backward {
     int set = 0;
     for (std::int64_t row = begin; row < rows; row += block.count(), set ^= 1) {
       const float m = mean[row], r = rstd[row];
-      float sum_g = 0, sum_gx = 0;
+      RowSums sums{0, 0};
 #pragma unroll 1
       for (int pass = 0; pass < (wants_dx ? 2 : 1); ++pass) {
-        if (pass == 1) {
-          sum_g = scale * joined_of_block(block, sum_g, block.shared().sums[set][0], Plus{});
-          sum_gx = scale * joined_of_block(block, sum_gx, block.shared().sums[set][1], Plus{});
-        }
+        if (pass == 1) sums = joined_of_block(block, sums, block.shared().sums[set], Plus{});
         for (std::int64_t c = own; c < columns; c += chunk) {
           const Eight in = x.at_row(row, columns, c), d = dy.at_row(row, columns, c);
           const Eight w = wants_dx ? weight.at(c) : Eight{};
           if (pass == 1) {
             Eight out = add ? old.at_row(row, columns, c) : Eight{};
 #pragma unroll
-            for (int i = 0; i < 8; ++i) out[i] += r * (d[i] * w[i] - sum_g - (in[i] - m) * r * sum_gx);
+            for (int i = 0; i < 8; ++i)
+              out[i] += r * (d[i] * w[i] - scale * sums.g - (in[i] - m) * r * (scale * sums.gx));
             dx.set_row(row, columns, c, out);
             continue;
           }
           weight_sum = weight_total.at(c);
           bias_sum = bias_total.at(c);
-          add_eight(in, d, w, m, r, weight_sum, bias_sum, sum_g, sum_gx);
+          add_eight(in, d, w, m, r, weight_sum, bias_sum, sums);
           weight_total.set(c, weight_sum);
           bias_total.set(c, bias_sum);
         }
@@ -135,31 +139,11 @@ struct Backward {
       const float m = next_m, r = next_r;
       Eight out = add && reads ? old.at_row(row, columns, own) : Eight{};
       fetch(row + block.count());
-      float sum_g = 0, sum_gx = 0;
-      if (reads) add_eight(in, d, w, m, r, weight_sum, bias_sum, sum_g, sum_gx);
+      RowSums sums{0, 0};
+      if (reads) add_eight(in, d, w, m, r, weight_sum, bias_sum, sums);
       if (!wants_dx) continue;
-      float(&sums)[2][threads / warp_size] = block.shared().sums[set];
-#pragma unroll
-      for (int step = warp_size / 2; step > 0; step /= 2) {
-        sum_g += exchange(sum_g, step);
-        sum_gx += exchange(sum_gx, step);
-      }
-      if constexpr (threads > warp_size) {
-        if (block.lane() == 0) {
-          sums[0][block.warp()] = sum_g;
-          sums[1][block.warp()] = sum_gx;
-        }
-        block.sync();
-        sum_g = sums[0][0];
-        sum_gx = sums[1][0];
-#pragma unroll
-        for (int warp = 1; warp < threads / warp_size; ++warp) {
-          sum_g += sums[0][warp];
-          sum_gx += sums[1][warp];
-        }
-      }
-      sum_g *= scale;
-      sum_gx *= scale;
+      sums = joined_of_block(block, sums, block.shared().sums[set], Plus{});
+      const float sum_g = scale * sums.g, sum_gx = scale * sums.gx;
       if (!reads) continue;
 #pragma unroll
       for (int i = 0; i < 8; ++i) out[i] += r * (d[i] * w[i] - sum_g - (in[i] - m) * r * sum_gx);
@@ -168,14 +152,14 @@ struct Backward {
   }
   /// Adds eight elements with x̂ = (x - mean) · rstd and g = dy · weight to the sums.
   LACUNA_DEVICE static void add_eight(const Eight& in, const Eight& d, const Eight& w, float m, float r,
-                                      Eight& weight_sum, Eight& bias_sum, float& sum_g, float& sum_gx) {
+                                      Eight& weight_sum, Eight& bias_sum, RowSums& sums) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const float normalised = (in[i] - m) * r, g = d[i] * w[i];
       weight_sum[i] += d[i] * normalised;
       bias_sum[i] += d[i];
-      sum_g += g;
-      sum_gx += g * normalised;
+      sums.g += g;
+      sums.gx += g * normalised;
     }
   }
 };

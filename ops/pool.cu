@@ -120,14 +120,7 @@ struct MaxBackward {
     const int count = left < codes_together ? static_cast<int>(left) : codes_together;
     const int place = static_cast<int>(element - begin);
     const std::uint8_t* plane = row + begin / 8 * pool.bits;
-    return count == codes_together ? code_in(plane, place, std::integral_constant<int, codes_together>())
-                                   : code_in(plane, place, count);
-  }
-  /// `count`: codes of the block; known to the compiler for a whole one, which spares divisions.
-  template <class Count>
-  LACUNA_DEVICE int code_in(const std::uint8_t* plane, int place, Count count) const {
     int code = 0, shift = 0;
-#pragma unroll
     for (int width = 8; width > 0; width /= 2) {
       if ((pool.bits & width) == 0) continue;
       const int bytes = (count * width + 7) / 8;

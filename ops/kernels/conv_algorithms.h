@@ -16,9 +16,9 @@ void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& w
 void gradient_of_weight(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add);
 }  // namespace direct
 
-/// oneDNN's convolution primitives on f32 NHWC images, or bf16 ones where the processor multiplies bf16
-/// (onednn_matmul.h). Weight gradients of strided 1x1 convolutions are wrong unless
-/// channels and outputs are multiples of 16 (oneDNN 2.6): choose_conv_kernel avoids them.
+/// oneDNN's convolution primitives on NHWC images in f32, or in bf16 where the processor multiplies bf16
+/// (onednn_matmul.h). Weight gradients of strided 1x1 convolutions are wrong unless channels and outputs are multiples
+/// of 16 (oneDNN 2.6): choose_conv_kernel avoids them.
 namespace onednn {
 void forward(const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
 void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add);

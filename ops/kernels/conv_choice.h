@@ -24,8 +24,7 @@ ConvKernel choose_conv_kernel(const ConvShape& shape, ConvProduct product, DType
 /// Whether the kernel reads and writes images of the type as they are.
 bool takes_type(ConvKernel kernel, DType type);
 
-// The products by the kernel that was chosen. Tensors as in conv_algorithms.h; of a type that the kernel
-// takes.
+// The products by the kernel that was chosen. Tensors as in conv_algorithms.h, of a type that the kernel takes.
 void conv_forward(ConvKernel kernel, const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& y);
 void conv_input_gradient(ConvKernel kernel, const ConvShape& shape, const Tensor& dy, const Tensor& weight,

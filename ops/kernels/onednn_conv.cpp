@@ -17,8 +17,6 @@ using Arguments = std::unordered_map<int, dnnl::memory>;
 
 constexpr auto f32 = dnnl::memory::data_type::f32;
 
-dnnl::memory::data_type type_of(DType dtype) { return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : f32; }
-
 enum class Product : std::uint8_t { forward, gradient_of_input, gradient_of_weight };
 
 /// A compiled convolution, and the layout of weights that it expects.

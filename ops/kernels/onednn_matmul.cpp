@@ -13,11 +13,6 @@ namespace {
 
 using Description = dnnl::memory::desc;
 
-dnnl::memory::data_type type_of(DType dtype) {
-  expect(dtype == DType::f32 || dtype == DType::bf16, "matmul: expected f32 or bf16, got {}", name_of(dtype));
-  return dtype == DType::f32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
-}
-
 /// Extents as the product reads them.
 Description matrix(std::int64_t rows, std::int64_t columns, const TypedOperand& of) {
   const dnnl::memory::dims strides =

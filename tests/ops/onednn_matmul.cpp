@@ -55,7 +55,7 @@ double error_of(const Case& one) {
 
 }  // namespace
 
-TEST_CASE("oneDNN matmul: every layout, with a bias or added to what is there") {
+TEST_CASE("oneDNN's matmul reads operands in every layout, and adds a bias or the old result") {
   std::vector<std::pair<DType, DType>> types{{DType::f32, DType::f32}};
   if (onednn::multiplies_bf16())
     types.insert(types.end(), {{DType::bf16, DType::bf16}, {DType::bf16, DType::f32}});

@@ -1,10 +1,10 @@
 // Rates of the convolution kernels on the shapes of the networks here, in GFLOP/s of the definition (2 · products,
 // padding included): each kernel family that takes a shape, and the one that the rule chooses.
-//   bench_conv [part of a name]
+//   bench_conv [--bf16] [part of a name]
 #include "ops/conv.h"
 #include "bench/bench.h"
 #include "core/parallel.h"
-#include "ops/kernels/conv_algorithms.h"
+#include "ops/kernels/conv_choice.h"
 
 #include <fmt/core.h>
 
@@ -64,13 +64,15 @@ struct Operands {
   Tensor y, dx, dweight;
 };
 
-Operands operands(const ConvShape& s) {
-  const auto filled = [](const Shape& shape, double value) {
+Operands operands(const ConvShape& s, DType type) {
+  const auto filled = [=](const Shape& shape, double value) { return Tensor::full(shape, value, type, Device::cpu); };
+  const auto parameters = [](const Shape& shape, double value) {
     return Tensor::full(shape, value, DType::f32, Device::cpu);
   };
   const Shape in{s.images, s.height, s.width, s.channels}, out{s.images, s.out_height(), s.out_width(), s.outputs};
   const Shape weight{s.outputs, s.channels / s.groups, s.kernel_height, s.kernel_width};
-  return {filled(in, 0.5), filled(weight, 0.25), filled(out, 0.5), filled(out, 0), filled(in, 0), filled(weight, 0)};
+  return {filled(in, 0.5), parameters(weight, 0.25), filled(out, 0.5), filled(out, 0),
+          filled(in, 0),   parameters(weight, 0)};
 }
 
 template <class Forward, class GradientOfInput, class GradientOfWeight>
@@ -105,19 +107,30 @@ void print_rates_of_op(const ConvShape& s, const Operands& t) {
       [&](const auto&...) { gradient(Conv2d::x); }, [&](const auto&...) { gradient(Conv2d::weight); });
 }
 
+void print_rates_of(ConvKernel kernel, std::string_view kernels, const ConvShape& shape, const Operands& t) {
+  print_rates(
+      kernels, shape, t, [=](const auto&... of) { conv_forward(kernel, of...); },
+      [=](const auto&... of) { conv_input_gradient(kernel, of...); },
+      [=](const auto&... of) { conv_weight_gradient(kernel, of...); });
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
-  const std::string_view part = count > 1 ? arguments[1] : "";
-  fmt::print("{} threads; GFLOP/s of forward, gradient of the input, gradient of the weight\n", threads());
+  const bool half = count > 1 && std::string_view(arguments[1]) == "--bf16";
+  const std::string_view part = count > 1 + half ? arguments[1 + half] : "";
+  const DType type = half ? DType::bf16 : DType::f32;
+  fmt::print("{}, {} threads; GFLOP/s of forward, gradient of the input, gradient of the weight\n", name_of(type),
+             threads());
   for (const auto& [name, shape] : cases) {
     if (std::string_view(name).find(part) == std::string_view::npos) continue;
     fmt::print("{}\n", name);
-    const Operands t = operands(shape);
-    print_rates("oneDNN", shape, t, onednn::forward, onednn::gradient_of_input, onednn::gradient_of_weight);
-    print_rates("gathered", shape, t, gather::forward, gather::gradient_of_input, gather::gradient_of_weight);
+    const Operands t = operands(shape, type);
+    if (takes_type(ConvKernel::onednn, type)) print_rates_of(ConvKernel::onednn, "oneDNN", shape, t);
+    if (takes_type(ConvKernel::gather, type)) print_rates_of(ConvKernel::gather, "gathered", shape, t);
+    if (pointwise::takes(shape)) print_rates_of(ConvKernel::pointwise, "product", shape, t);
+    if (takes_type(ConvKernel::winograd, type) && winograd::takes(shape))
+      print_rates_of(ConvKernel::winograd, "Winograd", shape, t);
     print_rates_of_op(shape, t);
-    if (winograd::takes(shape))
-      print_rates("Winograd", shape, t, winograd::forward, winograd::gradient_of_input, winograd::gradient_of_weight);
   }
 }

@@ -12,14 +12,17 @@ namespace lacuna {
 namespace {
 
 /// Calls `f(shape, first image, last)` for blocks of images, each of at most `bound` elements where that is possible.
+/// Blocks are as equal as can be: kernels are slower on a short one.
 template <class F>
 void for_blocks(const ConvShape& s, std::int64_t bound, F&& f) {
   const std::int64_t image = std::max(s.height * s.width * s.channels, s.out_height() * s.out_width() * s.outputs);
-  const std::int64_t block = std::clamp<std::int64_t>(bound / image, 1, s.images);
-  for (std::int64_t begin = 0; begin < s.images; begin += block) {
-    ConvShape part = s;
-    part.images = std::min(block, s.images - begin);
-    f(part, begin, begin + part.images);
+  const std::int64_t most = std::clamp<std::int64_t>(bound / image, 1, s.images);
+  const std::int64_t blocks = (s.images + most - 1) / most;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const Range range = part(s.images, block, blocks);
+    ConvShape images = s;
+    images.images = range.end - range.begin;
+    f(images, range.begin, range.end);
   }
 }
 
@@ -29,9 +32,9 @@ std::int64_t converted_at_once(ConvKernel kernel, DType type) {
   return takes_type(kernel, type) ? std::numeric_limits<std::int64_t>::max() : 4 << 20;
 }
 
-/// Elements of x that a weight gradient reads at once: what is decoded or rematerialized for it stays small, and the
-/// sum over the blocks has the same bits however x is held.
-constexpr std::int64_t summed_at_once = 1 << 21;
+/// Bytes of x that a weight gradient reads at once: what is decoded or rematerialized for it stays small, and the sum
+/// over the blocks has the same bits however x is held.
+constexpr std::int64_t summed_at_once = 8 << 20;
 
 void convert(const Tensor& from, const Tensor& to) {
   if (to.device() == Device::meta) return;
@@ -92,7 +95,7 @@ void weight_gradient_on_cpu(const ConvShape& s, const Operand& x, const Tensor& 
     return take_memory_on_cuda(ConvPass::weight_gradient, s, dy.dtype(), dy.device());
   }
   const ConvKernel kernel = choose_conv_kernel(s, ConvProduct::weight_gradient, dy.dtype());
-  for_blocks(s, summed_at_once, [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
+  for_blocks(s, summed_at_once / size_of(dy.dtype()), [&](const ConvShape& part, std::int64_t begin, std::int64_t end) {
     const Tensor in = x.rows(begin * pixels, end * pixels).reshape({end - begin, s.height, s.width, s.channels});
     conv_weight_gradient(kernel, part, readable(kernel, in), readable(kernel, dy.leading(begin, end)), dweight,
                          add || begin > 0);

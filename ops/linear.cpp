@@ -14,11 +14,12 @@ namespace {
 const RegisterOp<Linear> linear;
 
 /// Number of row blocks over which backward sums the gradients of weight and bias. If x is quantized, one block of it
-/// is decoded at a time: about 1024 rows stay in a CPU's cache, and are enough to hide the cost of adding to the
-/// gradient; a GPU needs more of them to be busy. The number depends on the shape alone, so that a quantized and a kept
-/// x are summed in the same order.
-std::int64_t count_row_blocks(std::int64_t rows, std::int64_t row_bytes, Device device) {
-  constexpr std::int64_t cached = 1024, gpu_bytes = 32 << 20;
+/// is decoded at a time: about 1024 rows of f32 stay in a CPU's cache, and are enough to hide the cost of adding to the
+/// gradient; a GPU needs more of them to be busy. The number depends on shape and type alone, so that a quantized and a
+/// kept x are summed in the same order.
+std::int64_t count_row_blocks(std::int64_t rows, std::int64_t row_bytes, DType dtype, Device device) {
+  constexpr std::int64_t gpu_bytes = 32 << 20;
+  const std::int64_t cached = 4096 / size_of(dtype);
   const std::int64_t block =
       computes_on_cuda(device) ? std::max(cached, gpu_bytes / std::max<std::int64_t>(1, row_bytes)) : cached;
   return std::max<std::int64_t>(1, (rows + block / 2) / block);
@@ -91,7 +92,7 @@ void Linear::backward(Tensor dy, const Saved<Linear>& saved, Grads& grads) const
     const Operand in = of_weight ? saved.get<input(x)>() : Operand();
     if (of_weight && !add_weight) grads[weight] = Tensor::empty({features, in.shape().back()}, parameters, dy.device());
     const std::int64_t row_bytes = (of_weight ? in.shape().back() : features) * size_of(dy.dtype());
-    const std::int64_t blocks = count_row_blocks(rows, row_bytes, dy.device()), longest = (rows + blocks - 1) / blocks;
+    const std::int64_t blocks = count_row_blocks(rows, row_bytes, dy.dtype(), dy.device()), longest = (rows + blocks - 1) / blocks;
     const bool is_meta = dy.device() == Device::meta;  // two blocks show what memory all of them take
     for (std::int64_t block = 0; block < (is_meta ? std::min<std::int64_t>(blocks, 2) : blocks); ++block) {
       const Range range = is_meta ? Range{0, longest} : part(rows, block, blocks);

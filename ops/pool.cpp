@@ -57,31 +57,36 @@ void for_image_rows(std::int64_t images, std::int64_t rows, F&& f) {
 
 template <class T>
 void max_pool_row(const Windows& w, const T* x, std::int64_t row, T* y, std::uint8_t* winner) {
+  using S = Compute<T>;
+  constexpr std::int64_t block = 64;  // channels compared at a time
   const Range vertical = covered(w, row, w.height);
   for (std::int64_t j = 0; j < w.out_width(); ++j) {
     const Range horizontal = covered(w, j, w.width);
-    T* const best = y + j * w.channels;                // [C]
-    std::uint8_t* const at = winner + j * w.channels;  // [C]
-    bool first = true;
-    for (std::int64_t h = vertical.begin; h < vertical.end; ++h) {
-      for (std::int64_t v = horizontal.begin; v < horizontal.end; ++v) {
-        const T* const in = x + (h * w.width + v) * w.channels;  // [C]
-        const auto place =
-            static_cast<std::uint8_t>((h - row * w.stride + w.padding) * w.kernel + (v - j * w.stride + w.padding));
-        if (first) {
-          std::copy_n(in, w.channels, best);
-          std::fill_n(at, w.channels, place);
-          first = false;
-          continue;
-        }
+    for (std::int64_t begin = 0; begin < w.channels; begin += block) {
+      const std::int64_t count = std::min(block, w.channels - begin);
+      S best[block];
+      std::int32_t at[block];
+      bool first = true;
+      for (std::int64_t h = vertical.begin; h < vertical.end; ++h)
+        for (std::int64_t v = horizontal.begin; v < horizontal.end; ++v) {
+          const T* const in = x + (h * w.width + v) * w.channels + begin;  // [count]
+          const auto place =
+              static_cast<std::int32_t>((h - row * w.stride + w.padding) * w.kernel + (v - j * w.stride + w.padding));
 #pragma omp simd
-        for (std::int64_t c = 0; c < w.channels; ++c) {
-          const auto value = to_compute(in[c]), old = to_compute(best[c]);
-          const bool wins = value > old || value != value;  // NaN wins, so that it propagates
-          best[c] = wins ? in[c] : best[c];
-          at[c] = wins ? place : at[c];
+          for (std::int64_t c = 0; c < count; ++c) {
+            const S value = to_compute(in[c]);
+            const bool wins = first || value > best[c] || value != value;  // NaN wins, so that it propagates
+            best[c] = wins ? value : best[c];
+            at[c] = wins ? place : at[c];
+          }
+          first = false;
         }
-      }
+      T* const out = y + j * w.channels + begin;                     // [count]
+      std::uint8_t* const places = winner + j * w.channels + begin;  // [count]
+#pragma omp simd
+      for (std::int64_t c = 0; c < count; ++c) out[c] = static_cast<T>(best[c]);
+#pragma omp simd
+      for (std::int64_t c = 0; c < count; ++c) places[c] = static_cast<std::uint8_t>(at[c]);
     }
   }
 }
@@ -112,9 +117,7 @@ int place_bits(const Windows& w) {
   return std::max(1, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(w.kernel * w.kernel - 1))));
 }
 /// Bytes of the packed places of one row of windows.
-std::int64_t winner_bytes(const Windows& w) {
-  return quant::packed_bytes(w.out_width() * w.channels, place_bits(w));
-}
+std::int64_t winner_bytes(const Windows& w) { return quant::packed_bytes(w.out_width() * w.channels, place_bits(w)); }
 /// Largest number of rows of windows that cover a row of the image.
 std::int64_t rows_covering(const Windows& w) { return (w.kernel - 1) / w.stride + 1; }
 

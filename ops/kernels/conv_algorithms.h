@@ -41,4 +41,13 @@ void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& w
 void gradient_of_weight(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add);
 }  // namespace winograd
 
+/// 1x1 convolutions without padding, of one group: matrix products, in any type that gemm takes. Strided ones copy the
+/// pixels that they read.
+namespace pointwise {
+bool takes(const ConvShape& shape);
+void forward(const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
+void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add);
+void gradient_of_weight(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add);
+}  // namespace pointwise
+
 }  // namespace lacuna

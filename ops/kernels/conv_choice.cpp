@@ -1,7 +1,5 @@
 #include "ops/kernels/conv_choice.h"
 
-#include "ops/kernels/gemm.h"
-
 namespace lacuna {
 namespace {
 
@@ -13,35 +11,35 @@ bool onednn_is_wrong(const ConvShape& s, ConvProduct product) {
          (s.channels % vector != 0 || s.outputs % vector != 0);
 }
 
-/// Weights of a 1x1 convolution as [O, C].
-Matrix matrix_of(const Tensor& weight) { return Matrix(weight.reshape({weight.shape()[0], weight.shape()[1]})); }
-
 }  // namespace
 
 bool takes_type(ConvKernel kernel, DType type) {
-  return !is_half_type(type) || kernel == ConvKernel::gemm ||
+  return !is_half_type(type) || kernel == ConvKernel::pointwise ||
          (kernel == ConvKernel::onednn && type == DType::bf16 && onednn::multiplies_bf16());
 }
 
 ConvKernel choose_conv_kernel(const ConvShape& s, ConvProduct product, DType type, int vector, bool bf16_instructions) {
   if (type == DType::f64) return ConvKernel::direct;
+  const bool is_pointwise = pointwise::takes(s);
   // Twice the rate of f32 and no conversion: Winograd's gain in f32 is no larger. Products of groups are too small.
-  if (type == DType::bf16 && bf16_instructions && s.groups == 1 && !onednn_is_wrong(s, product))
-    return ConvKernel::onednn;
+  // Products need no reordered weights, but sum over many pixels slowly.
+  if (type == DType::bf16 && bf16_instructions && s.groups == 1 && (is_pointwise || !onednn_is_wrong(s, product))) {
+    const bool sums_many = product == ConvProduct::weight_gradient && s.images * s.height * s.width >= 32768;
+    return is_pointwise && (s.stride > 1 || !sums_many) ? ConvKernel::pointwise : ConvKernel::onednn;
+  }
   if (winograd::takes(s)) return ConvKernel::winograd;
   if (onednn_is_wrong(s, product)) return ConvKernel::gather;
   const bool forward = product == ConvProduct::forward, of_weight = product == ConvProduct::weight_gradient;
   const bool avx512 = vector == 64;  // oneDNN gains more from it than our kernels
-  const bool pointwise = s.kernel_height == 1 && s.kernel_width == 1 && s.padding == 0 && s.groups == 1;
-  if (pointwise && s.stride == 1) {
+  if (is_pointwise && s.stride == 1) {
     const std::int64_t pixels = s.images * s.height * s.width;
     if (forward && !is_half_type(type)) return ConvKernel::onednn;
     // A weight gradient sums over pixels. Few pixels stay in cache and many divide well however they are split; between
     // the two, the matrix product splits them badly.
     return of_weight && pixels >= 1024 && pixels < 32768 ? (avx512 ? ConvKernel::onednn : ConvKernel::gather)
-                                                         : ConvKernel::gemm;
+                                                         : ConvKernel::pointwise;
   }
-  if (pointwise) return of_weight && s.channels >= (avx512 ? 1024 : 256) ? ConvKernel::gather : ConvKernel::onednn;
+  if (is_pointwise) return of_weight && s.channels >= (avx512 ? 1024 : 256) ? ConvKernel::gather : ConvKernel::onednn;
   if (avx512) return s.groups > 1 && of_weight ? ConvKernel::gather : ConvKernel::onednn;
   return s.groups > 1 || (s.channels >= 64 && s.outputs >= 64) ? ConvKernel::gather : ConvKernel::onednn;
 }
@@ -57,8 +55,8 @@ void conv_forward(ConvKernel kernel, const ConvShape& s, const Tensor& x, const 
       return gather::forward(s, x, weight, bias, y);
     case ConvKernel::onednn:
       return onednn::forward(s, x, weight, bias, y);
-    case ConvKernel::gemm:
-      return gemm(Matrix(x), matrix_of(weight).t(), Matrix(y), {.bias = bias});
+    case ConvKernel::pointwise:
+      return pointwise::forward(s, x, weight, bias, y);
   }
 }
 
@@ -73,8 +71,8 @@ void conv_input_gradient(ConvKernel kernel, const ConvShape& s, const Tensor& dy
       return gather::gradient_of_input(s, dy, weight, dx, add);
     case ConvKernel::onednn:
       return onednn::gradient_of_input(s, dy, weight, dx, add);
-    case ConvKernel::gemm:
-      return gemm(Matrix(dy), matrix_of(weight), Matrix(dx), {.add = add, .bias = {}});
+    case ConvKernel::pointwise:
+      return pointwise::gradient_of_input(s, dy, weight, dx, add);
   }
 }
 
@@ -89,8 +87,8 @@ void conv_weight_gradient(ConvKernel kernel, const ConvShape& s, const Tensor& x
       return gather::gradient_of_weight(s, x, dy, dweight, add);
     case ConvKernel::onednn:
       return onednn::gradient_of_weight(s, x, dy, dweight, add);
-    case ConvKernel::gemm:
-      return gemm(Matrix(dy).t(), Matrix(x), matrix_of(dweight), {.add = add, .bias = {}});
+    case ConvKernel::pointwise:
+      return pointwise::gradient_of_weight(s, x, dy, dweight, add);
   }
 }
 

@@ -12,8 +12,8 @@ namespace lacuna {
 /// y = x * weight (+ bias); dx from dy and weight; dweight from x and dy.
 enum class ConvProduct : std::uint8_t { forward, input_gradient, weight_gradient };
 
-/// The namespaces of conv_algorithms.h, and gemm for 1x1 convolutions as one matrix product.
-enum class ConvKernel : std::uint8_t { direct, winograd, gather, onednn, gemm };
+/// The namespaces of conv_algorithms.h.
+enum class ConvKernel : std::uint8_t { direct, winograd, gather, onednn, pointwise };
 
 /// The fastest kernel that serves the product correctly: a rule on shape, type and instruction set, from measurements
 /// of bench/conv. Kernels compute in f32, direct also in f64, and bf16 images are converted for all that do not take

@@ -4,7 +4,7 @@
 
 #include "core/parallel.h"
 #include "core/planned_device.h"
-#include "ops/kernels/attention_tile.h"
+#include "ops/kernels/attention_factors.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,6 @@ namespace {
 
 using tile::Arena;
 using tile::lanes;
-using tile::Left;
 using tile::softmax_rows;
 using tile::Vector;
 
@@ -70,6 +69,9 @@ template <class T>
 class Pass {
  protected:
   using C = Compute<T>;
+  using Factors = tile::Factors<T>;
+  using Element = typename Factors::Element;
+  static_assert(sizeof(Element) == sizeof(C));  // one arena holds both
 
   explicit Pass(const AttentionArguments& a)
       : a_(a),
@@ -111,13 +113,15 @@ class Pass {
     return (a_.first + task.sample) % bias_windows_ * bias_window_ + task.head * bias_head_;
   }
   /// Scores [count, keys] of queries from `begin` on, as logarithms to base 2, then exp and the rows' factors.
-  void probabilities(Task task, std::int64_t begin, std::int64_t count, std::int64_t keys, const C* k_transposed,
-                     C* q_copy, C* scores, C* inverse) const {
+  void probabilities(Task task, std::int64_t begin, std::int64_t count, std::int64_t keys, const Element* k_transposed,
+                     Element* q_copy, C* scores, C* inverse) const {
     const std::int64_t stride = blocks_.stride;
     const T* const q = q_.of(task.sample, task.head * d_) + begin * q_.stride;
-    tile::product(
-        tile::left_rows(q, q_.stride, count, d_, q_copy), count, d_, k_transposed, keys,
-        [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) { tile::store(scores + i * stride + j, sum); });
+    const auto scale = static_cast<C>(a_.scale * std::numbers::log2e);
+    tile::product(Factors::tokens(q, q_.stride, count, d_, q_copy), count, Factors::depth(d_), k_transposed, keys,
+                  [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+                    tile::store(scores + i * stride + j, sum * scale);
+                  });
     if (bias_ != nullptr) {
       const T* row = bias_ + bias_offset(task) + begin * bias_row_;
       constexpr auto log2e = static_cast<C>(std::numbers::log2e);
@@ -127,6 +131,11 @@ class Pass {
     }
     softmax_rows(scores, stride, count, keys, inverse);
   }
+  /// Elements of factors: all keys transposed, `count` rows of tokens, and a copy of a block's tokens.
+  std::int64_t transposed() const { return tile::padded<C>(a_.keys) * Factors::depth(d_); }
+  std::int64_t rows_of(std::int64_t count) const { return Factors::depth(count) * tile::padded<C>(d_); }
+  std::int64_t left_copy() const { return is_half<T> ? blocks_.queries * Factors::depth(d_) : 0; }
+  static Element* factor(C* memory) { return reinterpret_cast<Element*>(memory); }
   bool drops() const { return a_.dropout > 0; }
   C kept_scale() const { return static_cast<C>(1 / (1 - a_.dropout)); }
   std::int64_t draws() const { return drops() ? tile::round_up(a_.keys + 3, 4) : 0; }
@@ -168,6 +177,8 @@ class Pass {
 template <class T>
 class Forward : Pass<T> {
   using typename Pass<T>::C;
+  using typename Pass<T>::Element;
+  using typename Pass<T>::Factors;
   using Pass<T>::a_, Pass<T>::blocks_, Pass<T>::d_, Pass<T>::k_, Pass<T>::v_;
 
  public:
@@ -175,8 +186,8 @@ class Forward : Pass<T> {
 
   std::int64_t workspace() const {
     const auto rounded = Arena<C>::rounded;
-    return rounded(packed_keys()) + rounded(packed_values()) + rounded(blocks_.scores()) + rounded(blocks_.queries) +
-           rounded(left_copy()) + rounded(this->draws());
+    return rounded(this->transposed()) + rounded(this->rows_of(a_.keys)) + rounded(blocks_.scores()) +
+           rounded(blocks_.queries) + rounded(this->left_copy()) + rounded(this->draws());
   }
 
   /// One task's output, rows of `y` [samples · queries, D]. The rows of `next` are fetched into cache meanwhile.
@@ -193,17 +204,16 @@ class Forward : Pass<T> {
     if (offsets != nullptr)  // padding
       for (std::int64_t i = queries; i < this->query_rows_of(task.sample); ++i) std::fill_n(o + i * width, d_, T{});
     Arena<C> arena(memory);
-    C* const k = arena.take(packed_keys());          // kᵀ in panels, [d, keys]
-    C* const v = arena.take(packed_values());        // panels, [keys, d]
-    C* const scores = arena.take(blocks_.scores());  // [block, stride]
+    Element* const k = this->factor(arena.take(this->transposed()));      // kᵀ in panels, [d, keys]
+    Element* const v = this->factor(arena.take(this->rows_of(a_.keys)));  // panels, [keys, d]
+    C* const scores = arena.take(blocks_.scores());                       // [block, stride]
     C* const inverse = arena.take(blocks_.queries);
-    C* const q_copy = arena.take(left_copy());
+    Element* const q_copy = this->factor(arena.take(this->left_copy()));
     C* const draws = arena.take(this->draws());
     const std::int64_t stride = blocks_.stride;
     const auto fetch = this->fetcher(next);
-    tile::pack_transposed(k_.of(task.sample, task.head * d_), k_.stride, d_, keys,
-                          static_cast<C>(a_.scale * std::numbers::log2e), k);
-    tile::pack(v_.of(task.sample, task.head * d_), v_.stride, keys, d_, v);
+    Factors::pack_transposed(k_.of(task.sample, task.head * d_), k_.stride, d_, keys, k);
+    Factors::pack(v_.of(task.sample, task.head * d_), v_.stride, keys, d_, v);
     for (std::int64_t begin = 0; begin < queries; begin += blocks_.queries) {
       const std::int64_t count = std::min(blocks_.queries, queries - begin);
       this->probabilities(task, begin, count, keys, k, q_copy, scores, inverse);
@@ -216,23 +226,20 @@ class Forward : Pass<T> {
           inverse[i] *= this->kept_scale();
         }
       }
-      tile::product(Left<C, false>{scores, stride}, count, keys, v, d_,
+      tile::product(Factors::scores(scores, stride, count, keys), count, Factors::depth(keys), v, d_,
                     [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                       tile::store_as(o + (begin + i) * width + j, sum * inverse[i], d_ - j);
                       fetch(begin + i, j);
                     });
     }
   }
-
- private:
-  std::int64_t packed_keys() const { return tile::padded<C>(a_.keys) * d_; }
-  std::int64_t packed_values() const { return a_.keys * tile::padded<C>(d_); }
-  std::int64_t left_copy() const { return is_half<T> ? blocks_.queries * d_ : 0; }
 };
 
 template <class T>
 class Backward : Pass<T> {
   using typename Pass<T>::C;
+  using typename Pass<T>::Element;
+  using typename Pass<T>::Factors;
   using Pass<T>::a_, Pass<T>::blocks_, Pass<T>::d_, Pass<T>::q_, Pass<T>::k_, Pass<T>::v_;
 
  public:
@@ -246,9 +253,9 @@ class Backward : Pass<T> {
 
   std::int64_t workspace() const {
     const auto rounded = Arena<C>::rounded;
-    return 2 * rounded(transposed()) + rounded(rows_of(a_.keys)) + 2 * rounded(rows_of(blocks_.queries)) +
-           2 * rounded(sums()) + 2 * rounded(blocks_.scores()) + rounded(blocks_.queries) + rounded(left_copy()) +
-           rounded(this->draws());
+    return 2 * rounded(this->transposed()) + rounded(this->rows_of(a_.keys)) +
+           2 * rounded(this->rows_of(blocks_.queries)) + 2 * rounded(sums()) + 2 * rounded(blocks_.scores()) +
+           rounded(blocks_.queries) + rounded(this->left_copy()) + rounded(this->draws());
   }
 
   /// One task's gradients; that of bias is added to part `part` of the sums. The rows of `next` are fetched into cache
@@ -265,17 +272,18 @@ class Backward : Pass<T> {
     if (keys == 0) return;
 
     Arena<C> arena(memory);
-    C* const k_transposed = arena.take(transposed());         // scaled; panels, [d, keys]
-    C* const v_transposed = arena.take(transposed());         // panels, [d, keys]
-    C* const k_rows = arena.take(rows_of(a_.keys));           // panels, [keys, d]
-    C* const q_rows = arena.take(rows_of(blocks_.queries));   // panels, [block, d]
-    C* const dy_rows = arena.take(rows_of(blocks_.queries));  // panels, [block, d]
-    C* const dk_sums = arena.take(sums());                    // [keys, d] where there are several blocks
+    const auto take_factor = [&](std::int64_t count) { return this->factor(arena.take(count)); };
+    Element* const k_transposed = take_factor(this->transposed());         // panels, [d, keys]
+    Element* const v_transposed = take_factor(this->transposed());         // panels, [d, keys]
+    Element* const k_rows = take_factor(this->rows_of(a_.keys));           // panels, [keys, d]
+    Element* const q_rows = take_factor(this->rows_of(blocks_.queries));   // panels, [block, d]
+    Element* const dy_rows = take_factor(this->rows_of(blocks_.queries));  // panels, [block, d]
+    C* const dk_sums = arena.take(sums());                                 // [keys, d] where there are several blocks
     C* const dv_sums = arena.take(sums());
     C* const p = arena.take(blocks_.scores());       // [block, stride]: probabilities
     C* const ds = arena.take(blocks_.scores());      // [block, stride]: gradients of the scores
     C* const inverse = arena.take(blocks_.queries);  // of the denominators
-    C* const copy = arena.take(left_copy());
+    Element* const copy = take_factor(this->left_copy());
     C* const draws = arena.take(this->draws());
 
     const bool scores_gradient = dq_.data != nullptr || dk_.data != nullptr || dbias_ != nullptr;
@@ -284,18 +292,18 @@ class Backward : Pass<T> {
     const auto fetch = this->fetcher(next);
     const T* const next_dy = dy_.of(next.sample, next.head * d_);
     const auto scale = static_cast<C>(a_.scale);
-    tile::pack_transposed(k, k_.stride, d_, keys, static_cast<C>(a_.scale * std::numbers::log2e), k_transposed);
+    Factors::pack_transposed(k, k_.stride, d_, keys, k_transposed);
     if (scores_gradient) {
-      tile::pack_transposed(v_.of(task.sample, column), v_.stride, d_, keys, C(1), v_transposed);
-      tile::pack(k, k_.stride, keys, d_, k_rows);
+      Factors::pack_transposed(v_.of(task.sample, column), v_.stride, d_, keys, v_transposed);
+      Factors::pack(k, k_.stride, keys, d_, k_rows);
     }
 
     for (std::int64_t begin = 0; begin < queries; begin += blocks_.queries) {
       const std::int64_t count = std::min(blocks_.queries, queries - begin);
       const T* const q_block = q_.of(task.sample, column) + begin * q_.stride;
       const T* const dy_block = dy_.of(task.sample, column) + begin * dy_.stride;
-      tile::pack(q_block, q_.stride, count, d_, q_rows);
-      tile::pack(dy_block, dy_.stride, count, d_, dy_rows);
+      Factors::pack(q_block, q_.stride, count, d_, q_rows);
+      Factors::pack(dy_block, dy_.stride, count, d_, dy_rows);
       // Adds up the blocks' gradients of a key and writes them with the last block.
       const auto gather = [&](const Rows<T>& to, C* sums, C factor) {
         return [=, this, first = begin == 0, last = begin + count == queries, rows = to.of(task.sample, column)](
@@ -311,8 +319,8 @@ class Backward : Pass<T> {
       this->probabilities(task, begin, count, keys, k_transposed, copy, p, inverse);
       if (scores_gradient) {
         // ds = p ∘ (dp − Σ p ∘ dp), dp = dy·vᵀ
-        tile::product(tile::left_rows(dy_block, dy_.stride, count, d_, copy), count, d_, v_transposed, keys,
-                      [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+        tile::product(Factors::tokens(dy_block, dy_.stride, count, d_, copy), count, Factors::depth(d_), v_transposed,
+                      keys, [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                         const std::int64_t place = i * stride + j;
                         const Vector<C> probability = tile::load(p + place) * inverse[i];
                         tile::store(p + place, probability);
@@ -330,20 +338,23 @@ class Backward : Pass<T> {
           if (this->drops()) drop(this->draw(task, begin + i, keys, draws), keys, p + i * stride);
         }
       }
+      const std::int64_t depth = Factors::depth(count);
       if (dv_.data != nullptr)  // dv = pᵀ·dy
-        tile::product(Left<C, true>{p, stride}, keys, count, dy_rows, d_, gather(dv_, dv_sums, C(1)));
+        tile::product(Factors::transposed_scores(p, stride, count, keys, p), keys, depth, dy_rows, d_,
+                      gather(dv_, dv_sums, C(1)));
       if (dbias_ != nullptr) add_to_bias(task, part, begin, count, keys, ds);
+      if (dk_.data != nullptr)  // dk = scale · dsᵀ·q; p is no longer needed
+        tile::product(Factors::transposed_scores(ds, stride, count, keys, p), keys, depth, q_rows, d_,
+                      gather(dk_, dk_sums, scale));
       if (dq_.data != nullptr) {  // dq = scale · ds·k
         T* const dq = dq_.of(task.sample, column) + begin * dq_.stride;
-        tile::product(Left<C, false>{ds, stride}, count, keys, k_rows, d_,
+        tile::product(Factors::scores(ds, stride, count, keys), count, Factors::depth(keys), k_rows, d_,
                       [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                         tile::store_as(dq + i * dq_.stride + j, sum * scale, d_ - j);
                         fetch(begin + i, j);
                         __builtin_prefetch(next_dy + (begin + i) * dy_.stride + j);
                       });
       }
-      if (dk_.data != nullptr)  // dk = scale · dsᵀ·q
-        tile::product(Left<C, true>{ds, stride}, keys, count, q_rows, d_, gather(dk_, dk_sums, scale));
     }
   }
 
@@ -382,10 +393,7 @@ class Backward : Pass<T> {
       for (std::int64_t j = 0; j < keys; ++j) row[j] += ds[j];
     }
   }
-  std::int64_t transposed() const { return tile::padded<C>(a_.keys) * d_; }
-  std::int64_t rows_of(std::int64_t rows) const { return rows * tile::padded<C>(d_); }
-  std::int64_t sums() const { return blocks_.queries < a_.queries ? rows_of(a_.keys) : 0; }
-  std::int64_t left_copy() const { return is_half<T> ? blocks_.queries * d_ : 0; }
+  std::int64_t sums() const { return blocks_.queries < a_.queries ? a_.keys * tile::padded<C>(d_) : 0; }
 
   Rows<const T> dy_;
   Rows<T> dq_, dk_, dv_;

@@ -26,6 +26,20 @@ using Vector = typename VectorOf<C>::type;
 template <class C>
 inline constexpr std::int64_t lanes = vector_bytes / static_cast<std::int64_t>(sizeof(C));
 
+/// The type in which products of elements are summed.
+template <class C>
+struct SumOf {
+  using type = C;
+};
+template <class C>
+using Sum = typename SumOf<C>::type;
+
+/// sum += element · right, by lane.
+template <class C, class V>
+inline void add_product(V& sum, C element, const V& right) {
+  sum += element * right;
+}
+
 template <class C>
 struct UnalignedOf {
   typedef Vector<C> type __attribute__((aligned(alignof(C))));
@@ -227,8 +241,8 @@ inline Left<Compute<T>, false> left_rows(const T* from, std::int64_t stride, std
 /// other code the sums would not stay in registers.
 template <int vectors, bool transposed, class C>
 [[gnu::noinline]] void product_tile(const Left<C, transposed>& a, std::int64_t row, std::int64_t count,
-                                    std::int64_t depth, const C* b, Vector<C>* sums) {
-  Vector<C> sum[rows][vectors] = {};
+                                    std::int64_t depth, const C* b, Vector<Sum<C>>* sums) {
+  Vector<Sum<C>> sum[rows][vectors] = {};
   const C* left[rows];
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r)
@@ -243,7 +257,7 @@ template <int vectors, bool transposed, class C>
     for (int r = 0; r < rows; ++r) {
       const C element = transposed ? left[0][k * step + r] : left[r][k];
 #pragma GCC unroll 2
-      for (int v = 0; v < vectors; ++v) sum[r][v] += element * right[v];
+      for (int v = 0; v < vectors; ++v) add_product(sum[r][v], element, right[v]);
     }
   }
 #pragma GCC unroll 16
@@ -257,7 +271,7 @@ template <int vectors, bool transposed, class C>
 template <int vectors, bool transposed, class C, class Finish>
 inline void product_panel(const Left<C, transposed>& a, std::int64_t height, std::int64_t depth, const C* panel,
                           std::int64_t column, const Finish& finish) {
-  Vector<C> sums[rows * vectors];
+  Vector<Sum<C>> sums[rows * vectors];
   for (std::int64_t row = 0; row < height; row += rows) {
     const std::int64_t count = std::min<std::int64_t>(rows, height - row);
     product_tile<vectors>(a, row, count, depth, panel, sums);

@@ -25,32 +25,25 @@ std::int64_t rows_together(std::int64_t width, int parts) {
   return std::clamp<std::int64_t>(elements / std::max<std::int64_t>(width * parts, 1), 1, most);
 }
 
+/// Adds one row to the sums [2, n] of dy·x̂ and dy. x̂ = (x - mean)·rstd; x, dy: [n].
 template <class C>
-struct ParameterSums {
-  C* weight;  // [C] Σ dy·x̂
-  C* bias;    // [C] Σ dy
-};
-
-/// Adds one row to the sums. x̂ = (x - mean)·rstd; x, dy: [n].
-template <class C>
-void add_row(std::int64_t n, const C* x, const C* dy, C mean, C rstd, const ParameterSums<C>& sums) {
+void add_row(std::int64_t n, const C* x, const C* dy, C mean, C rstd, C* sums) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) {
-    sums.weight[i] += dy[i] * ((x[i] - mean) * rstd);
-    sums.bias[i] += dy[i];
+    sums[i] += dy[i] * ((x[i] - mean) * rstd);
+    sums[n + i] += dy[i];
   }
 }
 
-/// dx of one row, and the row added to the sums. x, dy, weight: [n]; dx [n] may be dy's memory.
+/// dx of one row, and the row added to the sums [2, n]. x, dy, weight: [n]; dx [n] may be dy's memory.
 template <class T, class C>
-void row_gradient(std::int64_t n, const C* x, const C* dy, C mean, C rstd, const C* weight,
-                  const ParameterSums<C>& sums, T* dx, bool add) {
+void row_gradient(std::int64_t n, const C* x, const C* dy, C mean, C rstd, const C* weight, C* sums, T* dx, bool add) {
   C sum_g{}, sum_gx{};  // of g = dy·weight and of g·x̂
 #pragma omp simd reduction(+ : sum_g, sum_gx)
   for (std::int64_t i = 0; i < n; ++i) {
     const C normalised = (x[i] - mean) * rstd, g = dy[i] * weight[i];
-    sums.weight[i] += dy[i] * normalised;
-    sums.bias[i] += dy[i];
+    sums[i] += dy[i] * normalised;
+    sums[n + i] += dy[i];
     sum_g += g;
     sum_gx += g * normalised;
   }
@@ -133,9 +126,9 @@ void backward_on_cpu(const Operand& x, const Tensor& weight, const Tensor& mean,
       const C* const in = in_compute_type(block.values<T>() + (row - block.begin) * n, n, x_scratch);
       const C* const g = in_compute_type(dy.data<T>() + row * n, n, dy_scratch);
       if (to.x.defined())
-        row_gradient(n, in, g, m, r, weight.data<C>(), {own, own + n}, to.x.data<T>() + row * n, to.add_x);
+        row_gradient(n, in, g, m, r, weight.data<C>(), own, to.x.data<T>() + row * n, to.add_x);
       else
-        add_row(n, in, g, m, r, ParameterSums<C>{own, own + n});
+        add_row(n, in, g, m, r, own);
     }
   });
   if (dy.device() == Device::meta) return;

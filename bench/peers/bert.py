@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """PyTorch's side of bench/compare.py and bench/text.py: one training step of transformers' BERT after another.
 
-    bert.py MODEL BATCH [--compile] [--length 128 | --lengths N,N,...] --threads N --steps N
+    bert.py MODEL BATCH [--compile] [--bf16] [--length 128 | --lengths N,N,...] --threads N --steps N
 
-MODEL is bert_base, bert_large or minilm. Forward, cross entropy, backward and fused AdamW in f32. With --lengths batches take
-that many tokens in turn, each batch padded to its longest, and a step goes through all of them once. Prints one line with
-`X samples/s best, Y median; kept K MiB; peak RSS P MiB` in it: X and Y by the fastest and the median step, K what autograd holds
-of the first batch between forward and backward, each storage once, parameters and buffers left out.
+MODEL is bert_base, bert_large or minilm. Forward, cross entropy, backward and fused AdamW in f32, or with --bf16 under
+autocast. With --lengths batches take that many tokens in turn, each batch padded to its longest, and a step goes through
+all of them once. Prints one line with `X samples/s best, Y median; kept K MiB; peak RSS P MiB` in it: X and Y by the
+fastest and the median step, K what autograd holds of the first batch between forward and backward, each storage once,
+parameters and buffers left out.
 """
 import argparse
 import resource
@@ -37,6 +38,7 @@ def main():
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("batch", type=int)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--lengths")
     parser.add_argument("--threads", type=int, default=2)
@@ -59,8 +61,12 @@ def main():
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
+    def loss_of(inputs, labels):
+        with torch.autocast("cpu", torch.bfloat16, enabled=a.bf16):
+            return run(**inputs, labels=labels).loss
+
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        loss = run(**data[0][0], labels=data[0][1]).loss
+        loss = loss_of(*data[0])
     loss.backward()
     bytes_kept = sum(kept.values())
     seconds = []
@@ -68,7 +74,7 @@ def main():
         begin = time.perf_counter()
         for inputs, labels in data:
             optimizer.zero_grad(set_to_none=True)
-            run(**inputs, labels=labels).loss.backward()
+            loss_of(inputs, labels).backward()
             optimizer.step()
         if step >= 2:
             seconds.append(time.perf_counter() - begin)

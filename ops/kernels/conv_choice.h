@@ -17,9 +17,9 @@ enum class ConvKernel : std::uint8_t { direct, winograd, gather, onednn, pointwi
 
 /// The fastest kernel that serves the product correctly: a rule on shape, type and instruction set, from measurements
 /// of bench/conv. Kernels compute in f32, direct also in f64, and bf16 images are converted for all that do not take
-/// them (takes_type). `vector`: bytes of a vector register; `bf16_instructions`: as onednn::multiplies_bf16.
+/// them (takes_type). `vector`: bytes of a vector register; `bf16_by`: as onednn::bf16_products.
 ConvKernel choose_conv_kernel(const ConvShape& shape, ConvProduct product, DType type, int vector = vector_bytes,
-                              bool bf16_instructions = onednn::multiplies_bf16());
+                              onednn::Bf16Products bf16_by = onednn::bf16_products());
 
 /// Whether the kernel reads and writes images of the type as they are.
 bool takes_type(ConvKernel kernel, DType type);

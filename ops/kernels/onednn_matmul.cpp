@@ -68,12 +68,16 @@ const Prepared& prepared(const MatmulShape& s, const TypedOperand& a, const Type
 
 }  // namespace
 
-bool multiplies_bf16() {
-  static const bool has = [] {
-    const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+Bf16Products bf16_products() {
+  static const Bf16Products found = [] {
+    const auto has = [](dnnl::cpu_isa wanted) {
+      const auto bits = static_cast<unsigned>(wanted);
+      return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+    };
+    if (has(dnnl::cpu_isa::avx512_core_amx)) return Bf16Products::tiles;
+    return has(dnnl::cpu_isa::avx512_core_bf16) ? Bf16Products::vectors : Bf16Products::none;
   }();
-  return has;
+  return found;
 }
 
 void matmul(const MatmulShape& shape, const TypedOperand& a, const TypedOperand& b, bool add, const Tensor& bias,

@@ -7,8 +7,11 @@
 
 namespace lacuna::onednn {
 
-/// Whether the processor multiplies bf16 by instructions (AVX512_BF16, AMX) that oneDNN uses.
-bool multiplies_bf16();
+/// The processor's instructions for products of bf16 that oneDNN uses: of vectors (AVX512_BF16), at twice the rate of
+/// f32, or of tiles (AMX), at many times that.
+enum class Bf16Products : std::uint8_t { none, vectors, tiles };
+Bf16Products bf16_products();
+inline bool multiplies_bf16() { return bf16_products() != Bf16Products::none; }
 
 /// A row-major matrix in host memory, read as its transpose if `transposed`.
 struct TypedOperand {

@@ -47,6 +47,15 @@ inline void add_product(Vector<float>& sum, Pair element, const Vector<Pair>& ri
 #endif
 }
 
+/// Stores a vector, rounded; the processor's instruction for it makes 0 of numbers below 2^-126.
+inline void store_normal(bf16* to, const Vector<float>& v) {
+#ifdef __AVX512BF16__
+  *reinterpret_cast<Halves*>(to) = std::bit_cast<Halves>(_mm512_cvtneps_pbh(std::bit_cast<__m512>(v)));
+#else
+  store_rounded(to, v);
+#endif
+}
+
 /// Lane by lane, the pairs of two vectors of f32, rounded.
 inline Vector<Pair> paired(const Vector<float>& first, const Vector<float>& second) {
 #ifdef __AVX512BF16__

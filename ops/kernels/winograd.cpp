@@ -7,6 +7,7 @@
 #include "core/parallel.h"
 #include "ops/kernels/conv_algorithms.h"
 #include "ops/kernels/panel_kernel.h"
+#include "ops/kernels/tile_pairs.h"
 #include "ops/kernels/winograd_filter.h"
 
 #include <algorithm>
@@ -19,6 +20,19 @@ using panel::lanes;
 using panel::load;
 using panel::store;
 using panel::Vector;
+
+/// Images are f32 or bf16, transforms are f32.
+template <class T>
+inline Vector load_pixels(const T* from) {
+  return tile::load_as(from, lanes);
+}
+template <class T>
+inline void store_pixels(T* to, const Vector& values) {
+  if constexpr (std::is_same_v<T, bf16>)
+    tile::store_normal(to, values);
+  else
+    store(to, values);
+}
 
 /// Rows of a transform's result that are computed together: few enough for their inputs to stay in the registers of
 /// AVX-512, and rows that share sums in F(4x4) (winograd_filter.h). Spilled inputs may have the same page offset as
@@ -57,15 +71,16 @@ template <class F, class Column, class Row>
 }
 
 /// Reads the columns of a square in memory, one after the other.
+template <class T>
 struct Columns {
-  const float* next;
+  const T* next;
   std::int64_t row_step, column_step;
 
   template <int count>
   [[gnu::always_inline]] void operator()(int, Vector (&numbers)[count]) {
-    const float* from = next;
+    const T* from = next;
 #pragma GCC unroll 6
-    for (int i = 0; i < count; ++i, from += row_step) numbers[i] = load(from);
+    for (int i = 0; i < count; ++i, from += row_step) numbers[i] = load_pixels(from);
     next += column_step;
 #ifdef __x86_64__
     __asm__("" : "+r"(next));  // keeps the compiler from precomputing all addresses and spilling them
@@ -112,10 +127,11 @@ struct Tiles {
 
 /// Prefetches the pixels of tiles [begin, end) into L2, a few cache lines in each of `calls` calls between other work:
 /// the rows of tiles that start in the range, up to 512 KiB.
+template <class T>
 class Prefetch {
  public:
   template <int m>
-  Prefetch(const Tiles<m>& tiles, const float* images, std::int64_t channels, std::int64_t begin, std::int64_t end,
+  Prefetch(const Tiles<m>& tiles, const T* images, std::int64_t channels, std::int64_t begin, std::int64_t end,
            std::int64_t calls)
       : next_(images + tiles.first_row(begin) * channels) {
     const std::int64_t count = std::min<std::int64_t>((tiles.first_row(end) - tiles.first_row(begin)) * channels, max);
@@ -123,15 +139,15 @@ class Prefetch {
     at_once_ = ((count + line - 1) / line + calls - 1) / calls * line;
   }
   void operator()() {
-    const float* const stop = next_ + std::min(at_once_, end_ - next_);
+    const T* const stop = next_ + std::min(at_once_, end_ - next_);
     for (; next_ < stop; next_ += line) __builtin_prefetch(next_, 0, second_level);
     next_ = stop;
   }
 
  private:
-  static constexpr std::int64_t line = 16, max = (512 << 10) / sizeof(float);  // floats
-  static constexpr int second_level = 2;                                       // of locality: L2
-  const float *next_, *end_;
+  static constexpr std::int64_t line = 64 / sizeof(T), max = (512 << 10) / sizeof(T);  // pixels' channels
+  static constexpr int second_level = 2;                                               // of locality: L2
+  const T *next_, *end_;
   std::int64_t at_once_;
 };
 
@@ -166,22 +182,22 @@ struct Inside {
 };
 
 /// Transforms the F::from² pixels of each tile, with zeros outside the image, into `out`.
-template <class F, int m, class Layout>
-void transform_tiles(const Tiles<m>& tiles, const float* images, std::int64_t channels, std::int64_t begin,
+template <class F, int m, class T, class Layout>
+void transform_tiles(const Tiles<m>& tiles, const T* images, std::int64_t channels, std::int64_t begin,
                      std::int64_t end, const Stack& out, const Layout& layout) {
   constexpr std::int64_t before = F::from == m ? 0 : 1;  // pixels that an input tile starts before its results
   const std::int64_t line = tiles.width * channels;
   std::int64_t tile = 0;
   tiles.each(begin, end, [&](std::int64_t image, std::int64_t first_row, std::int64_t first_column) {
     const std::int64_t row = first_row - before, column = first_column - before;
-    const float* const corner = images + (image * tiles.height + row) * line + column * channels;  // may be outside
+    const T* const corner = images + (image * tiles.height + row) * line + column * channels;  // may be outside
     const Inside rows = Inside::of(row, F::from, tiles.height), columns = Inside::of(column, F::from, tiles.width);
     const bool whole = rows.end - rows.begin == F::from && columns.end - columns.begin == F::from;
     for (std::int64_t c = 0; c < channels; c += lanes) {
-      const float* const from = corner + c;
+      const T* const from = corner + c;
       float* const to = out.data + layout(tile, c);
       // Prefetches the first rows of the tile below, which hardware does not predict.
-      const float* ahead = from + F::from * line + before * channels;
+      const T* ahead = from + F::from * line + before * channels;
 #pragma GCC unroll 4
       for (int i = 0; i < m; ++i, ahead += line)
 #pragma GCC unroll 4
@@ -192,14 +208,15 @@ void transform_tiles(const Tiles<m>& tiles, const float* images, std::int64_t ch
         for (int j = 0; j < F::to; ++j, next += stride) store(next, numbers[j]);
       };
       if (whole)
-        both_axes<F>(Columns{from, line, channels}, write);
+        both_axes<F>(Columns<T>{from, line, channels}, write);
       else
         both_axes<F>(
             [=](int j, auto& numbers) {
-              const float* next = from + j * channels;
+              const T* next = from + j * channels;
               const bool inside = columns(j);
 #pragma GCC unroll 6
-              for (int i = 0; i < F::from; ++i, next += line) numbers[i] = inside && rows(i) ? load(next) : Vector{};
+              for (int i = 0; i < F::from; ++i, next += line)
+                numbers[i] = inside && rows(i) ? load_pixels(next) : Vector{};
             },
             write);
     }
@@ -209,36 +226,37 @@ void transform_tiles(const Tiles<m>& tiles, const float* images, std::int64_t ch
 
 /// Transforms products [positions, tiles, outputs] back and writes the results that are inside the image, with the bias
 /// or added to the image.
-template <int m>
+template <int m, class T>
 void write_results(const Tiles<m>& tiles, const Stack& products, std::int64_t outputs, const float* bias,
-                   std::int64_t begin, std::int64_t end, bool add, float* images) {
+                   std::int64_t begin, std::int64_t end, bool add, T* images) {
   using F = typename Filter<m>::Output;
   const std::int64_t line = tiles.width * outputs;
   const float* next = products.data;
   tiles.each(begin, end, [&](std::int64_t image, std::int64_t row, std::int64_t column) {
-    float* const corner = images + (image * tiles.height + row) * line + column * outputs;
+    T* const corner = images + (image * tiles.height + row) * line + column * outputs;
     const int rows = static_cast<int>(std::min<std::int64_t>(m, tiles.height - row));
     const int columns = static_cast<int>(std::min<std::int64_t>(m, tiles.width - column));
     for (std::int64_t o = 0; o < outputs; o += lanes, next += lanes) {
-      float* const to = corner + o;
+      T* const to = corner + o;
       const Vector shift = bias == nullptr ? Vector{} : load(bias + o);
-      const float* ahead = to + m * line;  // as in transform_tiles
+      const T* ahead = to + m * line;  // as in transform_tiles
 #pragma GCC unroll 4
       for (int i = 0; i < m; ++i, ahead += line)
 #pragma GCC unroll 4
         for (int j = 0; j < m; ++j) __builtin_prefetch(ahead + j * outputs, 1);
-      const Columns read{next, F::from * products.stride, products.stride};
+      const Columns<float> read{next, F::from * products.stride, products.stride};
       if (rows == m && columns == m && !add)
         both_axes<F>(read, [=](int i, const auto& numbers) {
-          float* result = to + i * line;
+          T* result = to + i * line;
 #pragma GCC unroll 4
-          for (int j = 0; j < m; ++j, result += outputs) store(result, numbers[j] + shift);
+          for (int j = 0; j < m; ++j, result += outputs) store_pixels(result, numbers[j] + shift);
         });
       else
         both_axes<F>(read, [=](int i, const auto& numbers) {
           if (i >= rows) return;
-          float* result = to + i * line;
-          for (int j = 0; j < columns; ++j, result += outputs) store(result, numbers[j] + (add ? load(result) : shift));
+          T* result = to + i * line;
+          for (int j = 0; j < columns; ++j, result += outputs)
+            store_pixels(result, numbers[j] + (add ? load_pixels(result) : shift));
         });
     }
   });
@@ -315,7 +333,7 @@ Tensor scratch(const Tensor& like, const Shape& shape) {
 }
 
 /// out (+)= in * weight (+ bias). `turned`: in is dy and out is dx.
-template <int m>
+template <class T, int m>
 void convolve(const ConvShape& s, const Tensor& in, const Tensor& weight, const Tensor& bias, const Tensor& out,
               bool turned, bool add) {
   constexpr int places = places_of<m>;
@@ -333,18 +351,18 @@ void convolve(const ConvShape& s, const Tensor& in, const Tensor& weight, const 
     const Stack v{inputs.data<float>() + thread * places * in_stride, in_stride};
     const Stack p{products.data<float>() + thread * places * out_stride, out_stride};
     const std::int64_t begin = task * block, end = std::min(tiles.count, begin + block);
-    transform_tiles<typename Filter<m>::Input>(tiles, in.data<float>(), channels, begin, end, v, RowMajor{channels});
+    transform_tiles<typename Filter<m>::Input>(tiles, in.data<T>(), channels, begin, end, v, RowMajor{channels});
     // The products are compute-bound: meanwhile prefetch the next tiles and the results.
     const std::int64_t calls = places * calls_of_multiply(end - begin, channels, outputs);
-    Prefetch next(tiles, in.data<float>(), channels, end, std::min(tiles.count, end + block), calls);
-    Prefetch results(tiles, out.data<float>(), outputs, begin, end, calls);
+    Prefetch next(tiles, in.data<T>(), channels, end, std::min(tiles.count, end + block), calls);
+    Prefetch results(tiles, out.data<T>(), outputs, begin, end, calls);
     for (int place = 0; place < places; ++place)
       multiply(end - begin, channels, outputs, v.data + place * in_stride,
                weights.data<float>() + place * outputs * channels, p.data + place * out_stride, [&] {
                  next();
                  results();
                });
-    write_results(tiles, p, outputs, shift, begin, end, add, out.data<float>());
+    write_results(tiles, p, outputs, shift, begin, end, add, out.data<T>());
   });
 }
 
@@ -376,7 +394,7 @@ void write_weight(const ConvShape& s, const float* sums, int parts, bool add, fl
 
 /// The weight gradient as a sum over tiles for each position: sums [positions, C, O] (+)= Vᵀ · G, with V the
 /// transformed inputs and G the transformed output gradients.
-template <int m>
+template <class T, int m>
 struct WeightGradient {
   static constexpr int places = places_of<m>;
   const ConvShape& s;
@@ -387,8 +405,8 @@ struct WeightGradient {
   void transform(const Tensor& x, const Tensor& dy, std::int64_t first, std::int64_t begin, std::int64_t end,
                  float* inputs, float* outputs) const {
     const Stack v{inputs + first * s.channels, in_stride}, g{outputs + first * panel::width, out_stride};
-    transform_tiles<typename Filter<m>::Input>(tiles, x.data<float>(), s.channels, begin, end, v, RowMajor{s.channels});
-    transform_tiles<typename Filter<m>::OutputBack>(tiles, dy.data<float>(), s.outputs, begin, end, g, Panels{block});
+    transform_tiles<typename Filter<m>::Input>(tiles, x.data<T>(), s.channels, begin, end, v, RowMajor{s.channels});
+    transform_tiles<typename Filter<m>::OutputBack>(tiles, dy.data<T>(), s.outputs, begin, end, g, Panels{block});
   }
   /// Number of strips of channels that are multiplied at a time.
   std::int64_t strips() const { return (s.channels + panel::max_rows - 1) / panel::max_rows; }
@@ -409,11 +427,11 @@ struct WeightGradient {
 };
 
 /// Each thread adds its own tiles to its own sums.
-template <int m>
+template <class T, int m>
 void sum_apart(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add) {
   const Tiles<m> tiles(s);
-  const WeightGradient<m> work{s, tiles,
-                               tiles_at_once(48, WeightGradient<m>::places, s.channels, s.outputs, tiles.count)};
+  const WeightGradient<T, m> work{s, tiles,
+                                  tiles_at_once(48, WeightGradient<T, m>::places, s.channels, s.outputs, tiles.count)};
   const std::int64_t size = work.places * s.channels * s.outputs;
   const Tensor inputs = scratch(dweight, {threads(), work.places, work.in_stride});
   const Tensor outputs = scratch(dweight, {threads(), work.places, work.out_stride});
@@ -429,8 +447,8 @@ void sum_apart(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tens
       work.transform(x, dy, 0, begin, end, v, g);
       const std::int64_t next = std::min(own.end, end + work.block);
       const std::int64_t panels = s.outputs / panel::width, calls = work.places * panels * work.strips();
-      Prefetch x_next(tiles, x.data<float>(), s.channels, end, next, calls);
-      Prefetch dy_next(tiles, dy.data<float>(), s.outputs, end, next, calls);
+      Prefetch x_next(tiles, x.data<T>(), s.channels, end, next, calls);
+      Prefetch dy_next(tiles, dy.data<T>(), s.outputs, end, next, calls);
       for (std::int64_t place = 0; place < work.places; ++place)
         for (std::int64_t o = 0; o < panels; ++o)
           work.multiply(end - begin, place, o, v, g, sums.data<float>() + index * size, begin > own.begin, [&] {
@@ -443,10 +461,10 @@ void sum_apart(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tens
 }
 
 /// All threads transform a block of tiles, then divide its positions and panels: one set of sums.
-template <int m>
+template <class T, int m>
 void sum_together(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add) {
   const Tiles<m> tiles(s);
-  const WeightGradient<m> work{s, tiles, std::min<std::int64_t>(192, (tiles.count + unit - 1) / unit * unit)};
+  const WeightGradient<T, m> work{s, tiles, std::min<std::int64_t>(192, (tiles.count + unit - 1) / unit * unit)};
   const Tensor inputs = scratch(dweight, {work.places, work.in_stride});
   const Tensor outputs = scratch(dweight, {work.places, work.out_stride});
   const Tensor sums = scratch(dweight, {work.places, s.channels, s.outputs});
@@ -465,13 +483,20 @@ void sum_together(const ConvShape& s, const Tensor& x, const Tensor& dy, const T
   write_weight<m>(s, sums.data<float>(), 1, add, dweight.data<float>());
 }
 
-/// Calls `f` with the m that needs fewer products: 4, unless much of the large tiles would be outside the image.
+/// Calls `f` with the type of the images and the m that needs fewer products: 4, unless much of the large tiles would
+/// be outside the image.
 template <class F>
-void with_results(const ConvShape& s, const F& f) {
-  if (places_of<4> * Tiles<4>(s).count <= places_of<2> * Tiles<2>(s).count)
-    f(std::integral_constant<int, 4>{});
+void with_form(const ConvShape& s, DType images, const F& f) {
+  const auto with_results = [&]<class T>(Type<T> type) {
+    if (places_of<4> * Tiles<4>(s).count <= places_of<2> * Tiles<2>(s).count)
+      f(type, std::integral_constant<int, 4>{});
+    else
+      f(type, std::integral_constant<int, 2>{});
+  };
+  if (images == DType::bf16)
+    with_results(Type<bf16>{});
   else
-    f(std::integral_constant<int, 2>{});
+    with_results(Type<float>{});
 }
 
 }  // namespace
@@ -482,21 +507,23 @@ bool takes(const ConvShape& s) {
 }
 
 void forward(const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
-  with_results(shape,
-               [&]<int m>(std::integral_constant<int, m>) { convolve<m>(shape, x, weight, bias, y, false, false); });
+  with_form(shape, x.dtype(), [&]<class T, int m>(Type<T>, std::integral_constant<int, m>) {
+    convolve<T, m>(shape, x, weight, bias, y, false, false);
+  });
 }
 
 void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& dx, bool add) {
-  with_results(shape,
-               [&]<int m>(std::integral_constant<int, m>) { convolve<m>(shape, dy, weight, {}, dx, true, add); });
+  with_form(shape, dy.dtype(), [&]<class T, int m>(Type<T>, std::integral_constant<int, m>) {
+    convolve<T, m>(shape, dy, weight, {}, dx, true, add);
+  });
 }
 
 void gradient_of_weight(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add) {
-  with_results(s, [&]<int m>(std::integral_constant<int, m>) {
+  with_form(s, dy.dtype(), [&]<class T, int m>(Type<T>, std::integral_constant<int, m>) {
     if (s.channels * s.outputs <= 128 * 128)  // larger sums do not stay in a thread's L2
-      sum_apart<m>(s, x, dy, dweight, add);
+      sum_apart<T, m>(s, x, dy, dweight, add);
     else
-      sum_together<m>(s, x, dy, dweight, add);
+      sum_together<T, m>(s, x, dy, dweight, add);
   });
 }
 

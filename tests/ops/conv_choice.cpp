@@ -51,13 +51,27 @@ std::vector<ConvShape> shapes() {
       all.push_back({2, 7, 9, 12, 8, 1, 1, stride, 0, groups});
     }
   all.push_back({1, 20, 20, 3, 16, 7, 7, 2, 3, 1});
-  all.push_back({5, 16, 16, 24, 40, 1, 1, 1, 0, 1});  // 1,280 pixels
+  all.push_back({5, 16, 16, 24, 40, 1, 1, 1, 0, 1});     // 1,280 pixels
+  all.push_back({17, 16, 16, 128, 128, 3, 3, 1, 1, 1});  // tiles of 4x4, two for each channel
   return all;
 }
 
+/// What the rule is asked for.
+struct Machine {
+  DType type;
+  int vector;
+  onednn::Bf16Products bf16_by;
+};
+constexpr Machine machines[] = {{DType::f32, 32, onednn::Bf16Products::none},
+                                {DType::f32, 64, onednn::Bf16Products::none},
+                                {DType::bf16, 32, onednn::Bf16Products::none},
+                                {DType::bf16, 64, onednn::Bf16Products::vectors},
+                                {DType::bf16, 64, onednn::Bf16Products::tiles}};
+
 }  // namespace
 
-TEST_CASE("convolution: the chosen kernel agrees with direct sums in f64, for both vector widths") {
+/// In f32, which every kernel takes.
+TEST_CASE("convolution: the kernel chosen for any machine and type agrees with direct sums in f64") {
   for (const ConvShape& s : shapes()) {
     const Shape in{s.images, s.height, s.width, s.channels}, out{s.images, s.out_height(), s.out_width(), s.outputs},
         taps{s.outputs, s.channels / s.groups, s.kernel_height, s.kernel_width};
@@ -68,14 +82,15 @@ TEST_CASE("convolution: the chosen kernel agrees with direct sums in f64, for bo
     direct::forward(s, x64, weight64, {}, y64);
     direct::gradient_of_input(s, dy64, weight64, dx64, false);
     direct::gradient_of_weight(s, x64, dy64, dweight64, false);
-    for (const int vector : {32, 64}) {
-      CAPTURE(vector);
+    for (const Machine& machine : machines) {
+      CAPTURE(name_of(machine.type));
+      CAPTURE(machine.vector);
       CAPTURE(to_string(in));
       CAPTURE(to_string(taps));
       CAPTURE(s.stride);
       CAPTURE(s.padding);
       const auto choose = [&](ConvProduct product) {
-        const ConvKernel kernel = choose_conv_kernel(s, product, DType::f32, vector);
+        const ConvKernel kernel = choose_conv_kernel(s, product, machine.type, machine.vector, machine.bf16_by);
         CHECK(kernel != ConvKernel::direct);  // too slow for anything but f64
         return kernel;
       };

@@ -78,20 +78,21 @@ struct Errors {
 };
 
 /// Errors for normally distributed operands against direct sums in f64. `add`: accumulate into existing gradients.
-Errors errors_of(std::int64_t channels, std::int64_t outputs, std::int64_t height, std::int64_t width,
-                 bool add = false) {
+/// `type`: of images.
+Errors errors_of(std::int64_t channels, std::int64_t outputs, std::int64_t height, std::int64_t width, bool add = false,
+                 DType type = DType::f32) {
   const ConvShape s{2, height, width, channels, outputs, 3, 3, 1, 1, 1};
   const Shape in{s.images, height, width, channels}, out{s.images, height, width, outputs},
       taps{outputs, channels, 3, 3};
-  const Tensor x = normal(in, 1), weight = normal(taps, 2), dy = normal(out, 3);
+  const Tensor x = normal(in, 1).to(type), weight = normal(taps, 2), dy = normal(out, 3).to(type);
   const Tensor x64 = x.to(DType::f64), weight64 = weight.to(DType::f64), dy64 = dy.to(DType::f64);
-  const auto both = [](const Shape& shape) {
-    const Tensor there = normal(shape, 4);
+  const auto both = [](const Shape& shape, DType own) {
+    const Tensor there = normal(shape, 4).to(own);
     return std::pair{there, there.to(DType::f64)};
   };
-  const auto [y, y64] = both(out);
-  const auto [dx, dx64] = both(in);
-  const auto [dweight, dweight64] = both(taps);
+  const auto [y, y64] = both(out, type);
+  const auto [dx, dx64] = both(in, type);
+  const auto [dweight, dweight64] = both(taps, DType::f32);
   winograd::forward(s, x, weight, {}, y);
   direct::forward(s, x64, weight64, {}, y64);
   winograd::gradient_of_input(s, dy, weight, dx, add);
@@ -134,6 +135,16 @@ TEST_CASE("winograd: tiles across the border, unequal channels") {
   check_errors(errors_of(32, 16, 7, 13), large_tiles);
   check_errors(errors_of(16, 48, 14, 5), large_tiles);
   check_errors(errors_of(16, 32, 1, 3), small_tiles);
+}
+
+TEST_CASE("winograd: images of bf16 are rounded once") {
+  for (const bool add : {false, true})
+    for (const Errors& errors : {errors_of(64, 64, 8, 8, add, DType::bf16), errors_of(16, 48, 14, 5, add, DType::bf16),
+                                 errors_of(16, 32, 1, 3, add, DType::bf16)}) {
+      CHECK(errors.forward < 0x1p-8);
+      CHECK(errors.gradient_of_input < 0x1p-8);
+      CHECK(errors.gradient_of_weight < large_tiles);
+    }
 }
 
 TEST_CASE("winograd: many tile blocks per thread, accumulated gradients") {

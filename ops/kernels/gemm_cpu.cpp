@@ -244,7 +244,7 @@ void add_to_bf16(const Matrix& a, const Matrix& b, const Matrix& c) {
     const Matrix to = product.row_range(0, end - begin);
     const Matrix from = a.transposed ? a.column_range(begin, end) : a.row_range(begin, end);
     onednn::matmul({to.rows, c.columns, a.width()}, typed(from), typed(b), false, {}, typed(to), c.tensor.device());
-    if (c.tensor.device() == Device::meta) return;
+    if (c.tensor.device() == Device::meta) continue;
     parallel_for(to.rows, 16, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t i = first; i < last; ++i) {
         const float* const sums = data_of<float>(to) + i * to.stride;  // [columns]

@@ -109,9 +109,12 @@ inline void pack_pairs(const bf16* from, std::int64_t stride, std::int64_t depth
   }
 }
 
+/// A vector's worth of pairs in a row of tokens.
+typedef std::uint32_t TokenPairs __attribute__((vector_size(vector_bytes), aligned(alignof(bf16)), may_alias));
+
 /// The first `count` values of a row as pairs, or a vector's worth; the others are 0.
 inline Vector<Pair> load_pairs(const bf16* from, std::int64_t count) {
-  if (count >= 2 * lanes<Pair>) return load(reinterpret_cast<const Pair*>(from));
+  if (count >= 2 * lanes<Pair>) return *reinterpret_cast<const TokenPairs*>(from);
   Vector<Pair> pairs{};
   for (std::int64_t i = 0; i < count; ++i) pairs[i / 2] |= std::uint32_t{from[i].bits} << (i % 2 * 16);
   return pairs;

@@ -33,7 +33,8 @@ std::vector<bf16> rounded(const std::vector<float>& values) {
 struct Extents {
   std::int64_t height, depth, columns, gap;
 };
-const std::vector<Extents> all_extents{{1, 1, 1, 0}, {13, 64, 197, 0}, {24, 7, 33, 1}, {5, 33, 16, 3}, {49, 50, 31, 2}};
+const std::vector<Extents> all_extents{{1, 1, 1, 0},   {13, 64, 197, 0}, {24, 7, 33, 1},
+                                       {5, 33, 16, 3}, {49, 50, 31, 2},  {3, 35, 20, 2}};
 
 /// Checks a product against f64: exact products of bf16 are summed in f32. `a(i, k)` and `b(k, j)` are the values.
 template <bool transposed, class A, class B>

@@ -3,7 +3,7 @@
 
 #include "core/parallel.h"
 #include "core/planned_device.h"
-#include "ops/kernels/attention_tile.h"
+#include "ops/kernels/attention_factors.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,6 @@ namespace {
 
 using tile::Arena;
 using tile::lanes;
-using tile::Left;
 using tile::Vector;
 
 constexpr double masked = -100;  // added to scores between regions
@@ -65,11 +64,15 @@ struct Window {
   }
 };
 
-/// What both passes share: the problem, a thread's arrays, and the probabilities.
-template <class T>
+/// What both passes share: the problem, a thread's arrays, and the probabilities. Tokens are of T, gathered ones of
+/// `Token`: T, or its compute type.
+template <class T, class Token>
 class Pass {
  protected:
   using C = Compute<T>;
+  using Factors = tile::Factors<Token>;
+  using Element = typename Factors::Element;
+  static_assert(sizeof(Element) == sizeof(C));  // one arena holds both
 
   explicit Pass(const WindowArguments& a)
       : a_(a), d_(a.head_dim), length_(a.window()), stride_(tile::padded<C>(length_)), width_(a.heads * d_) {
@@ -80,9 +83,10 @@ class Pass {
   struct Arrays {
     C* bias;             // [window, stride] · log2(e), of one head
     C* column;           // [table_rows] · log2(e), of one head
-    C *q, *k, *v;        // [window, d], gathered; q and k are divided by their norms if cosines are asked for
+    Token *q, *k, *v;    // [window, d], gathered; q and k are divided by their norms if cosines are asked for
     C *q_norm, *k_norm;  // [window] 1 / norm
-    C* keys;             // kᵀ in panels, [d, window], scaled to logarithms to base 2
+    Element* keys;       // kᵀ in panels, [d, window]
+    Element* copy;       // [window, d] of a left factor
     C* scores;           // [window, stride]
     C* inverse;          // [window] of the denominators
   };
@@ -90,19 +94,30 @@ class Pass {
     Arrays to{};
     to.bias = arena.take(length_ * stride_);
     to.column = arena.take(a_.table_rows());
-    for (C** const rows : {&to.q, &to.k, &to.v}) *rows = arena.take(length_ * d_);
+    for (Token** const rows : {&to.q, &to.k, &to.v}) *rows = take_tokens(arena);
     for (C** const column : {&to.q_norm, &to.k_norm, &to.inverse}) *column = arena.take(length_ + lanes<C>);
-    to.keys = arena.take(panels());
+    to.keys = take_factor(arena, panels());
+    to.copy = take_factor(arena, left_copy());
     to.scores = arena.take(scores());
     return to;
   }
   std::int64_t arrays() const {
     const auto rounded = Arena<C>::rounded;
-    return rounded(length_ * stride_) + rounded(a_.table_rows()) + 3 * rounded(length_ * d_) +
-           3 * rounded(length_ + lanes<C>) + rounded(panels()) + rounded(scores());
+    return rounded(length_ * stride_) + rounded(a_.table_rows()) + 3 * rounded(tokens()) +
+           3 * rounded(length_ + lanes<C>) + rounded(panels()) + rounded(left_copy()) + rounded(scores());
   }
-  std::int64_t panels() const { return stride_ * d_; }
-  std::int64_t rows_panels() const { return length_ * tile::padded<C>(d_); }
+  /// Elements of C that have space for gathered tokens [window, d].
+  std::int64_t tokens() const {
+    constexpr auto each = static_cast<std::int64_t>(sizeof(C) / sizeof(Token));
+    return (length_ * d_ + each - 1) / each;
+  }
+  Token* take_tokens(Arena<C>& arena) const { return reinterpret_cast<Token*>(arena.take(tokens())); }
+  static Element* take_factor(Arena<C>& arena, std::int64_t count) {
+    return reinterpret_cast<Element*>(arena.take(count));
+  }
+  std::int64_t panels() const { return stride_ * Factors::depth(d_); }
+  std::int64_t rows_panels() const { return Factors::depth(length_) * tile::padded<C>(d_); }
+  std::int64_t left_copy() const { return is_half<Token> ? length_ * Factors::depth(d_) : 0; }
   std::int64_t scores() const { return length_ * stride_ + tile::rows; }  // a transposed factor reads past its end
 
   void expand_bias(std::int64_t head, const Arrays& to) const {
@@ -124,17 +139,23 @@ class Pass {
   static C log_of_greatest() { return std::log(C(100)); }
 
   /// Rows [window, d] of part 0, 1 or 2 (q, k, v) of the window's tokens; those of pads are `pad`'s.
-  void gather(const Window<C>& window, std::int64_t image, std::int64_t head, std::int64_t part, C* to) const {
+  void gather(const Window<C>& window, std::int64_t image, std::int64_t head, std::int64_t part, Token* to) const {
     const std::int64_t column = part * width_ + head * d_;
     const T* const from = a_.qkv.data<T>() + image * a_.height * a_.width * 3 * width_ + column;
     const C* const pad = a_.pad.defined() ? a_.pad.data<C>() + column : nullptr;
     for (std::int64_t i = 0; i < length_; ++i, to += d_) {
       const std::int64_t token = window.token[static_cast<std::size_t>(i)];
       if (token < 0) {
-        pad != nullptr ? std::copy_n(pad, d_, to) : std::fill_n(to, d_, C(0));
+        for (std::int64_t j = 0; j < d_; ++j) to[j] = static_cast<Token>(pad != nullptr ? pad[j] : C(0));
         continue;
       }
-      const T* const row = from + token * 3 * width_;
+      copy_row(from + token * 3 * width_, to);
+    }
+  }
+  void copy_row(const T* row, Token* to) const {
+    if constexpr (std::is_same_v<T, Token>) {
+      std::copy_n(row, d_, to);
+    } else {
 #pragma GCC ivdep
       for (std::int64_t j = 0; j < d_; ++j) to[j] = to_compute(row[j]);
     }
@@ -152,7 +173,7 @@ class Pass {
     }
   }
   /// Moves the rows of the queries, [window, d], to the front: [count, d].
-  void keep_queries(const Window<C>& window, C* rows) const {
+  void keep_queries(const Window<C>& window, Token* rows) const {
     for (std::int64_t i = 0; i < window.count; ++i)
       if (const std::int64_t place = window.query[static_cast<std::size_t>(i)]; place != i)
         std::copy_n(rows + place * d_, d_, rows + i * d_);
@@ -162,16 +183,19 @@ class Pass {
     gather(window, image, head, 0, to.q);
     gather(window, image, head, 1, to.k);
     gather(window, image, head, 2, to.v);
-    if (a_.logit_scale.defined()) {
-      normalise(to.q, to.q_norm);
-      normalise(to.k, to.k_norm);
+    if constexpr (std::is_same_v<Token, C>) {
+      if (a_.logit_scale.defined()) {
+        normalise(to.q, to.q_norm);
+        normalise(to.k, to.k_norm);
+      }
     }
     keep_queries(window, to.q);
-    tile::pack_transposed(to.k, d_, d_, length_, scale_of(head) * static_cast<C>(std::numbers::log2e), to.keys);
-    tile::product(Left<C, false>{to.q, d_}, window.count, d_, to.keys, length_,
-                  [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+    Factors::pack_transposed(to.k, d_, d_, length_, to.keys);
+    const C scale = scale_of(head) * static_cast<C>(std::numbers::log2e);
+    tile::product(Factors::tokens(to.q, d_, window.count, d_, to.copy), window.count, Factors::depth(d_), to.keys,
+                  length_, [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                     const std::int64_t place = window.query[static_cast<std::size_t>(i)];
-                    tile::store(to.scores + i * stride_ + j, sum + tile::load(to.bias + place * stride_ + j));
+                    tile::store(to.scores + i * stride_ + j, sum * scale + tile::load(to.bias + place * stride_ + j));
                   });
     if (window.mixed) mask(window, to.scores);
     tile::softmax_rows(to.scores, stride_, window.count, length_, to.inverse);
@@ -215,28 +239,29 @@ void for_each_window(const WindowArguments& a, std::int64_t part, const F& f) {
     f(number / a.windows() - a.first, number % a.windows());
 }
 
-template <class T>
-class Forward : Pass<T> {
-  using typename Pass<T>::C;
-  using Pass<T>::a_, Pass<T>::d_, Pass<T>::length_, Pass<T>::stride_, Pass<T>::width_;
+template <class T, class Token>
+class Forward : Pass<T, Token> {
+  using Base = Pass<T, Token>;
+  using Base::a_, Base::d_, Base::length_, Base::stride_, Base::width_;
+  using typename Base::C, typename Base::Element, typename Base::Factors;
 
  public:
-  explicit Forward(const WindowArguments& a) : Pass<T>(a) {}
+  explicit Forward(const WindowArguments& a) : Base(a) {}
   std::int64_t workspace() const { return this->arrays() + Arena<C>::rounded(this->rows_panels()); }
 
   void run(T* y, std::int64_t head, std::int64_t part, C* memory) const {
     Arena<C> arena(memory);
     const auto arrays = this->take(arena);
-    C* const values = arena.take(this->rows_panels());  // v in panels, [window, d]
+    Element* const values = this->take_factor(arena, this->rows_panels());  // v in panels, [window, d]
     Window<C> window(a_);
     this->expand_bias(head, arrays);
     for_each_window(a_, part, [&](std::int64_t image, std::int64_t number) {
       window.set(a_, number);
       this->probabilities(window, image, head, arrays);
-      tile::pack(arrays.v, d_, length_, d_, values);
+      Factors::pack(arrays.v, d_, length_, d_, values);
       T* const to = y + image * a_.height * a_.width * width_ + head * d_;
-      tile::product(Left<C, false>{arrays.scores, stride_}, window.count, length_, values, d_,
-                    [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+      tile::product(Factors::scores(arrays.scores, stride_, window.count, length_), window.count,
+                    Factors::depth(length_), values, d_, [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                       const std::int64_t place = window.query[static_cast<std::size_t>(i)];
                       const std::int64_t token = window.token[static_cast<std::size_t>(place)];
                       tile::store_as(to + token * width_ + j, sum * arrays.inverse[i], d_ - j);
@@ -245,31 +270,32 @@ class Forward : Pass<T> {
   }
 };
 
-template <class T>
-class Backward : Pass<T> {
-  using typename Pass<T>::C;
-  using Pass<T>::a_, Pass<T>::d_, Pass<T>::length_, Pass<T>::stride_, Pass<T>::width_;
+template <class T, class Token>
+class Backward : Pass<T, Token> {
+  using Base = Pass<T, Token>;
+  using Base::a_, Base::d_, Base::length_, Base::stride_, Base::width_;
+  using typename Base::C, typename Base::Element, typename Base::Factors;
 
  public:
-  explicit Backward(const WindowArguments& a, const WindowGradients& to) : Pass<T>(a), to_(to) {}
+  explicit Backward(const WindowArguments& a, const WindowGradients& to) : Base(a), to_(to) {}
 
   std::int64_t workspace() const {
     const auto rounded = Arena<C>::rounded;
     return this->arrays() + rounded(this->panels()) + 3 * rounded(this->rows_panels()) + rounded(this->scores()) +
-           2 * rounded(length_ * d_) + rounded(this->rows_panels());
+           rounded(this->tokens()) + 2 * rounded(length_ * d_);
   }
 
   void run(const T* dy, std::int64_t head, std::int64_t part, C* memory) const {
     Arena<C> arena(memory);
     const auto arrays = this->take(arena);
-    C* const values = arena.take(this->panels());         // vᵀ in panels, [d, window]
-    C* const k_rows = arena.take(this->rows_panels());    // panels, [window, d]
-    C* const q_rows = arena.take(this->rows_panels());    // panels, [count, d]
-    C* const dy_rows = arena.take(this->rows_panels());   // panels, [count, d]
-    C* const ds = arena.take(this->scores());             // [count, stride]: gradients of the scores
-    C* const dy_own = arena.take(length_ * d_);           // [count, d]
-    C* const dq = arena.take(length_ * d_);               // [count, d]
-    C* const gradient = arena.take(this->rows_panels());  // [window, d] of k or v
+    Element* const values = this->take_factor(arena, this->panels());        // vᵀ in panels, [d, window]
+    Element* const k_rows = this->take_factor(arena, this->rows_panels());   // panels, [window, d]
+    Element* const q_rows = this->take_factor(arena, this->rows_panels());   // panels, [count, d]
+    Element* const dy_rows = this->take_factor(arena, this->rows_panels());  // panels, [count, d]
+    C* const ds = arena.take(this->scores());                                // [count, stride]: gradients of the scores
+    Token* const dy_own = this->take_tokens(arena);                          // [count, d]
+    C* const dq = arena.take(length_ * d_);                                  // [count, d]
+    C* const gradient = arena.take(length_ * d_);                            // [window, d] of k or v
     Window<C> window(a_);
     this->expand_bias(head, arrays);
     const bool tokens = to_.qkv.defined(), keys = tokens || to_.pad_sums.defined();
@@ -278,10 +304,10 @@ class Backward : Pass<T> {
       window.set(a_, number);
       this->probabilities(window, image, head, arrays);
       gather_dy(dy, window, image, head, dy_own);
-      tile::pack_transposed(arrays.v, d_, d_, length_, C(1), values);
+      Factors::pack_transposed(arrays.v, d_, d_, length_, values);
       // ds = p ∘ (dp − Σ p ∘ dp), dp = dy·vᵀ
-      tile::product(Left<C, false>{dy_own, d_}, window.count, d_, values, length_,
-                    [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+      tile::product(Factors::tokens(dy_own, d_, window.count, d_, arrays.copy), window.count, Factors::depth(d_),
+                    values, length_, [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                       C* const p = arrays.scores + i * stride_ + j;
                       const Vector<C> probability = tile::load(p) * arrays.inverse[i];
                       tile::store(p, probability);
@@ -291,44 +317,41 @@ class Backward : Pass<T> {
         tile::softmax_gradient(length_, arrays.scores + i * stride_, ds + i * stride_);
       if (to_.table_sums.defined()) add_scores(window, ds, head, part);
       if (keys) {  // dv = pᵀ·dy
-        tile::pack(dy_own, d_, window.count, d_, dy_rows);
-        product_of_keys(window, arrays.scores, dy_rows, C(1), gradient);
+        Factors::pack(dy_own, d_, window.count, d_, dy_rows);
+        product_of_keys(window, arrays.scores, arrays.scores, dy_rows, C(1), gradient);
         scatter(window, image, head, part, 2, gradient);
+        // dk = scale · dsᵀ·q; p is no longer needed
+        Factors::pack(arrays.q, d_, window.count, d_, q_rows);
+        product_of_keys(window, ds, arrays.scores, q_rows, scale, gradient);
+        through_norm(arrays.k, arrays.k_norm, length_, gradient);
+        scatter(window, image, head, part, 1, gradient);
       }
       if (tokens || to_.scale_sums.defined()) {  // dq = scale · ds·k
-        tile::pack(arrays.k, d_, length_, d_, k_rows);
-        tile::product(Left<C, false>{ds, stride_}, window.count, length_, k_rows, d_,
-                      [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+        Factors::pack(arrays.k, d_, length_, d_, k_rows);
+        tile::product(Factors::scores(ds, stride_, window.count, length_), window.count, Factors::depth(length_),
+                      k_rows, d_, [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                         tile::store_as(dq + i * d_ + j, sum * scale, d_ - j);
                       });
         if (to_.scale_sums.defined()) add_to_scale(arrays.q, dq, window.count, head, part);
         if (tokens) scatter_queries(window, image, head, arrays, dq);
       }
-      if (keys) {  // dk = scale · dsᵀ·q
-        tile::pack(arrays.q, d_, window.count, d_, q_rows);
-        product_of_keys(window, ds, q_rows, scale, gradient);
-        if (a_.logit_scale.defined()) through_norm(arrays.k, arrays.k_norm, length_, gradient);
-        scatter(window, image, head, part, 1, gradient);
-      }
     });
   }
 
  private:
-  void gather_dy(const T* dy, const Window<C>& window, std::int64_t image, std::int64_t head, C* to) const {
+  void gather_dy(const T* dy, const Window<C>& window, std::int64_t image, std::int64_t head, Token* to) const {
     const T* const from = dy + image * a_.height * a_.width * width_ + head * d_;
-    for (std::int64_t i = 0; i < window.count; ++i, to += d_) {
-      const T* const row = from + token_of(window, window.query[static_cast<std::size_t>(i)]) * width_;
-#pragma GCC ivdep
-      for (std::int64_t j = 0; j < d_; ++j) to[j] = to_compute(row[j]);
-    }
+    for (std::int64_t i = 0; i < window.count; ++i, to += d_)
+      this->copy_row(from + token_of(window, window.query[static_cast<std::size_t>(i)]) * width_, to);
   }
   static std::int64_t token_of(const Window<C>& window, std::int64_t place) {
     return window.token[static_cast<std::size_t>(place)];
   }
-  /// factor · leftᵀ [window, count] times panels [count, d].
-  void product_of_keys(const Window<C>& window, const C* left, const C* panels, C factor, C* to) const {
-    tile::product(Left<C, true>{left, stride_}, length_, window.count, panels, d_,
-                  [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
+  /// factor · scoresᵀ [window, count] times panels [count, d]. `memory` [count, stride] may be the scores' own.
+  void product_of_keys(const Window<C>& window, const C* scores, C* memory, const Element* panels, C factor,
+                       C* to) const {
+    tile::product(Factors::transposed_scores(scores, stride_, window.count, length_, memory), length_,
+                  Factors::depth(window.count), panels, d_, [&](std::int64_t i, std::int64_t j, const Vector<C>& sum) {
                     tile::store_as(to + i * d_ + j, sum * factor, d_ - j);
                   });
   }
@@ -344,25 +367,27 @@ class Backward : Pass<T> {
     }
   }
   /// d logit_scale = Σ q̂·dq̂ where the scale is below its bound.
-  void add_to_scale(const C* q, const C* dq, std::int64_t count, std::int64_t head, std::int64_t part) const {
+  void add_to_scale(const Token* q, const C* dq, std::int64_t count, std::int64_t head, std::int64_t part) const {
     if (a_.logit_scale.template data<C>()[head] > this->log_of_greatest()) return;
     C sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (std::int64_t i = 0; i < count * d_; ++i) sum += q[i] * dq[i];
+    for (std::int64_t i = 0; i < count * d_; ++i) sum += to_compute(q[i]) * dq[i];
     to_.scale_sums.data<C>()[part * a_.heads + head] += sum;
   }
-  /// Gradients of unit vectors become those of the vectors: (g − x̂·(x̂·g)) / |x|.
-  void through_norm(const C* unit, const C* inverse_norms, std::int64_t count, C* gradients) const {
+  /// If cosines are asked for, gradients of unit vectors become those of the vectors: (g − x̂·(x̂·g)) / |x|.
+  void through_norm(const Token* unit, const C* inverse_norms, std::int64_t count, C* gradients) const {
+    if (!a_.logit_scale.defined()) return;
     for (std::int64_t i = 0; i < count; ++i, unit += d_, gradients += d_) {
       C along = 0;
 #pragma omp simd reduction(+ : along)
-      for (std::int64_t j = 0; j < d_; ++j) along += unit[j] * gradients[j];
+      for (std::int64_t j = 0; j < d_; ++j) along += to_compute(unit[j]) * gradients[j];
 #pragma omp simd
-      for (std::int64_t j = 0; j < d_; ++j) gradients[j] = (gradients[j] - unit[j] * along) * inverse_norms[i];
+      for (std::int64_t j = 0; j < d_; ++j)
+        gradients[j] = (gradients[j] - to_compute(unit[j]) * along) * inverse_norms[i];
     }
   }
   void scatter_queries(const Window<C>& window, std::int64_t image, std::int64_t head,
-                       const typename Pass<T>::Arrays& arrays, C* dq) const {
+                       const typename Base::Arrays& arrays, C* dq) const {
     if (a_.logit_scale.defined()) {
       for (std::int64_t i = 0; i < window.count; ++i)
         arrays.q_norm[i] = arrays.q_norm[window.query[static_cast<std::size_t>(i)]];
@@ -398,10 +423,21 @@ class Backward : Pass<T> {
   const WindowGradients& to_;
 };
 
+/// Calls `f(Type<T>{}, Type<Token>{})`: tokens of bf16 are multiplied as they are, but for unit vectors, which are f32.
+template <class F>
+decltype(auto) with_token_types(const WindowArguments& a, DType dtype, const F& f) {
+  return with_float_type(dtype, [&]<class T>(Type<T> type) {
+    if constexpr (std::is_same_v<T, bf16> && tile::multiplies_pairs) {
+      if (!a.logit_scale.defined()) return f(type, type);
+    }
+    return f(type, Type<Compute<T>>{});
+  });
+}
+
 void forward(const WindowArguments& a, const Tensor& y, const Tensor& workspace) {
-  with_float_type(y.dtype(), [&]<class T>(Type<T>) {
+  with_token_types(a, y.dtype(), [&]<class T, class Token>(Type<T>, Type<Token>) {
     using C = Compute<T>;
-    const Forward<T> kernel(a);
+    const Forward<T, Token> kernel(a);
     for_each_pair(a, [&](std::int64_t head, std::int64_t part, std::int64_t thread) {
       kernel.run(y.data<T>(), head, part, workspace.data<C>() + thread * workspace.shape()[1]);
     });
@@ -409,9 +445,9 @@ void forward(const WindowArguments& a, const Tensor& y, const Tensor& workspace)
 }
 
 void backward(const WindowArguments& a, const Tensor& dy, const WindowGradients& to, const Tensor& workspace) {
-  with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
+  with_token_types(a, dy.dtype(), [&]<class T, class Token>(Type<T>, Type<Token>) {
     using C = Compute<T>;
-    const Backward<T> kernel(a, to);
+    const Backward<T, Token> kernel(a, to);
     for_each_pair(a, [&](std::int64_t head, std::int64_t part, std::int64_t thread) {
       kernel.run(dy.data<T>(), head, part, workspace.data<C>() + thread * workspace.shape()[1]);
     });
@@ -440,11 +476,13 @@ const RegisterKernel cpu_sum_table{window_attention_sum_table, DeviceKind::cpu, 
 
 std::int64_t window_attention_forward_workspace(const WindowArguments& a, DType dtype, Device device) {
   if (computes_on_cuda(device)) return 0;
-  return with_float_type(dtype, [&]<class T>(Type<T>) { return Forward<T>(a).workspace(); });
+  return with_token_types(a, dtype,
+                          [&]<class T, class Token>(Type<T>, Type<Token>) { return Forward<T, Token>(a).workspace(); });
 }
 std::int64_t window_attention_backward_workspace(const WindowArguments& a, DType dtype, Device device) {
   if (computes_on_cuda(device)) return 0;
-  return with_float_type(dtype, [&]<class T>(Type<T>) { return Backward<T>(a, {}).workspace(); });
+  return with_token_types(
+      a, dtype, [&]<class T, class Token>(Type<T>, Type<Token>) { return Backward<T, Token>(a, {}).workspace(); });
 }
 
 }  // namespace lacuna

@@ -92,7 +92,8 @@ void Linear::backward(Tensor dy, const Saved<Linear>& saved, Grads& grads) const
     const Operand in = of_weight ? saved.get<input(x)>() : Operand();
     if (of_weight && !add_weight) grads[weight] = Tensor::empty({features, in.shape().back()}, parameters, dy.device());
     const std::int64_t row_bytes = (of_weight ? in.shape().back() : features) * size_of(dy.dtype());
-    const std::int64_t blocks = count_row_blocks(rows, row_bytes, dy.dtype(), dy.device()), longest = (rows + blocks - 1) / blocks;
+    const std::int64_t blocks = count_row_blocks(rows, row_bytes, dy.dtype(), dy.device()),
+                       longest = (rows + blocks - 1) / blocks;
     const bool is_meta = dy.device() == Device::meta;  // two blocks show what memory all of them take
     for (std::int64_t block = 0; block < (is_meta ? std::min<std::int64_t>(blocks, 2) : blocks); ++block) {
       const Range range = is_meta ? Range{0, longest} : part(rows, block, blocks);

@@ -44,7 +44,9 @@ Variable TaskStep::loss(Batch batch, RunningTotals* totals) {
   if (options_.input_gradients)
     for (const SampleField& field : state_.model.inputs()) {
       const Variable input = inputs.take(field.name, state_.model.context().device);
-      inputs.set(field.name, Variable(input.tensor(), is_floating(input.dtype()), field.name));
+      const bool has_gradient = is_floating(input.dtype());
+      const Tensor values = has_gradient ? input.tensor().to(state_.model.context().dtype) : input.tensor();
+      inputs.set(field.name, Variable(values, has_gradient, field.name));
     }
   const TaskResult result = task_.run(state_.model, std::move(inputs), TaskMode::train);
   if (totals != nullptr) totals->add(result, samples);

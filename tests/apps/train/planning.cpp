@@ -180,12 +180,19 @@ TEST_CASE("plan: the step in several micro-batches, frozen layers and a gradient
   CHECK(used(parts) <= 3 << 20);
   CHECK(parts.memory.plan->bytes == used(parts));
   for (const char* const freeze : {R"({train: ["head*"]})", R"({freeze: ["*"]})"}) {
-    Configuration configuration =
-        parse_configuration(fmt::format("model: {}\ntrain: {{batch_size: 8, device: meta}}\nfreeze: {}\n"
-                                        "memory: {{policy: auto, budget: 4MiB, budget_of: saved}}\n",
-                                        vit, freeze),
-                            "a.yaml");
-    configuration.image_gradient = true;
+    const auto with_precision = [&](const char* precision) {
+      Configuration configuration =
+          parse_configuration(fmt::format("model: {}\ntrain: {{batch_size: 8, device: meta, precision: {}}}\n"
+                                          "freeze: {}\nmemory: {{policy: auto, budget: 4MiB, budget_of: saved}}\n",
+                                          vit, precision, freeze),
+                              "a.yaml");
+      configuration.image_gradient = true;
+      return configuration;
+    };
+    Configuration half = with_precision("bf16");
+    plan_memory(half, CostTable{});
+    CHECK(used(half) <= 4 << 20);
+    Configuration configuration = with_precision("f32");
     plan_memory(configuration, CostTable{});
     CHECK(used(configuration) <= 4 << 20);
     CHECK((configuration.memory.plan->quantizes() || !configuration.memory.plan->regions.empty()));

@@ -12,7 +12,7 @@ namespace lacuna {
 namespace {
 
 /// Calls `f(shape, first image, last)` for blocks of images, each of at most `bound` elements where that is possible.
-/// Blocks are as equal as can be: kernels are slower on a short one.
+/// Blocks differ by one image at most: kernels are slower on a short block.
 template <class F>
 void for_blocks(const ConvShape& s, std::int64_t bound, F&& f) {
   const std::int64_t image = std::max(s.height * s.width * s.channels, s.out_height() * s.out_width() * s.outputs);
@@ -32,8 +32,8 @@ std::int64_t converted_at_once(ConvKernel kernel, DType type) {
   return takes_type(kernel, type) ? std::numeric_limits<std::int64_t>::max() : 4 << 20;
 }
 
-/// Bytes of x that a weight gradient reads at once: what is decoded or rematerialized for it stays small, and the sum
-/// over the blocks has the same bits however x is held.
+/// A weight gradient reads at most this many bytes of x at once. A decoded or recomputed block stays small. The sum has
+/// the same bits for every way to save x.
 constexpr std::int64_t summed_at_once = 8 << 20;
 
 void convert(const Tensor& from, const Tensor& to) {

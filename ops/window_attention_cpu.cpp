@@ -323,7 +323,7 @@ class Backward : Pass<T, Token> {
         // dk = scale · dsᵀ·q; p is no longer needed
         Factors::pack(arrays.q, d_, window.count, d_, q_rows);
         product_of_keys(window, ds, arrays.scores, q_rows, scale, gradient);
-        through_norm(arrays.k, arrays.k_norm, length_, gradient);
+        if (a_.logit_scale.defined()) through_norm(arrays.k, arrays.k_norm, length_, gradient);
         scatter(window, image, head, part, 1, gradient);
       }
       if (tokens || to_.scale_sums.defined()) {  // dq = scale · ds·k
@@ -374,9 +374,8 @@ class Backward : Pass<T, Token> {
     for (std::int64_t i = 0; i < count * d_; ++i) sum += to_compute(q[i]) * dq[i];
     to_.scale_sums.data<C>()[part * a_.heads + head] += sum;
   }
-  /// If cosines are asked for, gradients of unit vectors become those of the vectors: (g − x̂·(x̂·g)) / |x|.
+  /// Gradients of unit vectors become those of the vectors: (g − x̂·(x̂·g)) / |x|.
   void through_norm(const Token* unit, const C* inverse_norms, std::int64_t count, C* gradients) const {
-    if (!a_.logit_scale.defined()) return;
     for (std::int64_t i = 0; i < count; ++i, unit += d_, gradients += d_) {
       C along = 0;
 #pragma omp simd reduction(+ : along)
@@ -423,7 +422,7 @@ class Backward : Pass<T, Token> {
   const WindowGradients& to_;
 };
 
-/// Calls `f(Type<T>{}, Type<Token>{})`: tokens of bf16 are multiplied as they are, but for unit vectors, which are f32.
+/// Calls `f(Type<T>{}, Type<Token>{})`. Tokens of bf16 are multiplied in bf16; cosine attention multiplies in f32.
 template <class F>
 decltype(auto) with_token_types(const WindowArguments& a, DType dtype, const F& f) {
   return with_float_type(dtype, [&]<class T>(Type<T> type) {

@@ -2,10 +2,12 @@
 #include "apps/config/resolve.h"
 #include "apps/sweep/sweep_file.h"
 #include "apps/train/measure.h"
+#include "ops/kernels/tile_pairs.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 
@@ -13,6 +15,10 @@ namespace lacuna::apps {
 namespace {
 
 namespace fs = std::filesystem;
+
+// The sweeps' largest models were found without oneDNN's products in bf16, which need less scratch memory. oneDNN reads
+// the variable at its first call.
+[[maybe_unused]] const int without_bf16_products = setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
 
 fs::path configs() { return fs::path(LACUNA_SOURCE_DIR) / "configs"; }
 
@@ -121,8 +127,10 @@ TEST_CASE("recipes: what the sweeps call the largest fits its budget") {
   const Sweep mesa = read_sweep(configs() / "sweeps/mesa_larger.yaml");
   const SweepCase& first = mesa.cases.front();  // DeiT-B under `keep`, whose peak is the budget of all
   const std::int64_t keep = peak_of(read_configuration(first.configurations, overrides_of(first)));
-  // But for the scratch memory of products and attention, which depends on the machine's instructions.
-  CHECK(static_cast<double>(keep) == doctest::Approx(7.70413 * 0x1p30).epsilon(1e-4));
+  // To the width of the tiles that products are cut into, which is the machine's. Pairs of bf16 take less scratch
+  // memory.
+  const double expected = tile::multiplies_pairs ? 7.70400 : 7.70413;
+  CHECK(static_cast<double>(keep) == doctest::Approx(expected * 0x1p30).epsilon(1e-5));
   const std::map<std::string, std::int64_t> budgets{
       {"gact_largest", std::int64_t{16} << 30}, {"mesa_larger", keep}, {"mesa_larger_32gib", std::int64_t{32} << 30}};
   for (const auto& [name, budget] : budgets) {
@@ -137,7 +145,7 @@ TEST_CASE("recipes: what the sweeps call the largest fits its budget") {
       CHECK(static_cast<double>(peak) > 0.9 * static_cast<double>(budget));
       const Configuration larger =
           read_configuration(one.configurations, one_step_larger(configuration, one.overrides, overrides));
-      CHECK(static_cast<double>(peak_of(larger)) > 0.995 * static_cast<double>(budget));  // the scratch memory again
+      CHECK(peak_of(larger) > budget);
     }
   }
 }
